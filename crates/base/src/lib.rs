@@ -1,0 +1,20 @@
+//! Floor 0: the numbers and names that every other floor speaks with.
+//!
+//! Units and ids are distinct types, so that a block number cannot be handed
+//! where an inode number is wanted. Statistics are named here once, so that no
+//! part imports a neighbour in order to count. Time and chance enter the
+//! program through [`clock`] and [`prng`] and nowhere else.
+//!
+//! Knows nothing of disks, files or formats.
+
+pub mod clock;
+pub mod counters;
+pub mod hex;
+pub mod ids;
+pub mod prng;
+pub mod stop;
+pub mod units;
+
+pub use clock::Timestamp;
+pub use ids::{Epoch, InodeNo, Lsn, SnapshotNo, TreeId};
+pub use units::{BLOCK_SIZE, BlockNo, BlockRange};

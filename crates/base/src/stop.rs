@@ -1,0 +1,27 @@
+//! The latch that turns a volume read-only after a failed write or flush.
+//!
+//! Once stopped, a volume stays stopped until it is opened again: a flush that
+//! failed is never retried as if nothing had happened (P7).
+
+use std::sync::OnceLock;
+
+/// Shared by everything that writes to one volume. Anybody may stop it, nobody may start it again.
+#[derive(Debug, Default)]
+pub struct Stop(OnceLock<String>);
+
+impl Stop {
+    /// Stops the volume. The first reason is kept.
+    pub fn stop(&self, reason: impl Into<String>) {
+        let _ = self.0.set(reason.into());
+    }
+
+    /// Why the volume was stopped, if it was.
+    pub fn reason(&self) -> Option<&str> {
+        self.0.get().map(String::as_str)
+    }
+
+    /// Whether the volume was stopped.
+    pub fn is_stopped(&self) -> bool {
+        self.0.get().is_some()
+    }
+}

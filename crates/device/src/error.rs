@@ -1,0 +1,46 @@
+//! What a device says when it refuses.
+
+/// A call that a device did not carry out.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceError {
+    /// The host or the hardware reported an error.
+    #[error("{call} of {len} bytes at {at} failed: {source}")]
+    Io {
+        /// `read`, `write`, `flush` or `discard`.
+        call: &'static str,
+        /// Byte offset.
+        at: u64,
+        /// Bytes.
+        len: u64,
+        /// What the host said.
+        source: std::io::Error,
+    },
+    /// The range does not lie inside the device.
+    #[error("{call} of {len} bytes at {at} is beyond the end of the device at {end}")]
+    BeyondEnd {
+        /// `read`, `write` or `discard`.
+        call: &'static str,
+        /// Byte offset.
+        at: u64,
+        /// Bytes.
+        len: u64,
+        /// Bytes of the device.
+        end: u64,
+    },
+    /// The device could not be opened.
+    #[error("{path}: {why}")]
+    Open {
+        /// What was to be opened.
+        path: String,
+        /// Why it was not, as a sentence that says what to do.
+        why: String,
+    },
+    /// Somebody else has it open for writing.
+    #[error("{path} is in use by {holder}; unmount it or end that program first")]
+    InUse {
+        /// What was to be opened.
+        path: String,
+        /// The holder: `process 123 (holdfast)`, or `another program`.
+        holder: String,
+    },
+}

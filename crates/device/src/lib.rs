@@ -1,0 +1,80 @@
+//! Floor 1: where bytes stay, and what each call promises about them.
+//!
+//! A [`Device`] is a flat array of bytes with a volatile write cache: a write
+//! that returned may still be lost, whole or torn at sector boundaries, and in
+//! any order with other writes, until a [`Device::flush`] that began after it
+//! returned. Order is carried by values: code that needs a flush to have
+//! happened takes the [`Flushed`] that only a device can make (R3).
+//!
+//! Knows nothing of what the bytes mean.
+
+pub mod error;
+
+pub use error::DeviceError;
+
+use std::fmt;
+
+/// Proof that a flush has returned: everything whose write returned before that flush began is durable.
+#[derive(Debug)]
+#[must_use = "a flush whose proof is dropped orders nothing"]
+pub struct Flushed(());
+
+impl Flushed {
+    /// For the devices of this crate, after their flush has returned.
+    pub(crate) fn new() -> Flushed {
+        Flushed(())
+    }
+}
+
+/// What a device has been asked so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceStats {
+    /// Read calls.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Write calls.
+    pub writes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Discards.
+    pub discards: u64,
+}
+
+/// A place that keeps bytes. All calls may be made from many threads at once;
+/// concurrent writes to the same sectors leave either content in each sector.
+pub trait Device: Send + Sync + fmt::Debug {
+    /// Fills `into` from byte `at`. Sees every write that returned before.
+    /// Reading beyond the end is an error.
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError>;
+
+    /// Writes `bytes` at byte `at`. `at` and the length are multiples of the sector size.
+    /// When it returns, reads see the bytes; they are durable only after a flush.
+    /// After an error any part of the range may hold old or new bytes.
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError>;
+
+    /// Makes every write that returned before this call durable.
+    /// After an error nothing is known of any write since the last flush that succeeded, and
+    /// trying again proves nothing.
+    fn flush(&self) -> Result<Flushed, DeviceError>;
+
+    /// Says that the content of `len` bytes at `at` is not needed any more. They may read as
+    /// anything until written again. Devices without discard do nothing.
+    fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError>;
+
+    /// Bytes of the device.
+    fn len(&self) -> u64;
+
+    /// Whether it has no bytes at all.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of a logical sector: the unit in which writes tear. 512 or 4,096.
+    fn sector_size(&self) -> u32;
+
+    /// What it has been asked so far.
+    fn stats(&self) -> DeviceStats;
+}

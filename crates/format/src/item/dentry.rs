@@ -1,0 +1,93 @@
+//! A directory entry: one name, keyed by the hash of the name.
+//!
+//! The offset of the key is `hash << 8 | probe`: 55 bits of hash and a number
+//! that tells names with equal hashes apart. It is also the entry's readdir
+//! cookie: it never changes while the entry lives, fits a signed 64-bit
+//! offset, and is never below 256, which leaves 0 to 2 for the start, `.` and `..`.
+
+use holdfast_base::InodeNo;
+
+use crate::Malformed;
+use crate::codec::{Fixed, Reader};
+use crate::item::FileType;
+use crate::limits::NAME_MAX;
+
+record! {
+    /// The head of a directory entry; the name follows.
+    #[derive(Copy)]
+    pub struct DentryHead("dentry", 10 bytes) {
+        /// The inode that the name leads to.
+        inode: InodeNo,
+        /// Type of that inode, as in `d_type`.
+        file_type: u8,
+        /// Bytes of the name, 1 to 255.
+        name_len: u8,
+    }
+}
+
+/// A directory entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dentry<'a> {
+    /// The inode that the name leads to.
+    pub inode: InodeNo,
+    /// Type of that inode.
+    pub file_type: FileType,
+    /// The name: no `/`, no NUL, not `.` or `..`.
+    pub name: &'a [u8],
+}
+
+impl<'a> Dentry<'a> {
+    /// The bytes on disk.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(DentryHead::SIZE + self.name.len());
+        self.inode.write(&mut out);
+        out.push(self.file_type as u8);
+        out.push(self.name.len() as u8);
+        out.extend_from_slice(self.name);
+        out
+    }
+
+    /// Reads and judges an entry.
+    pub fn decode(bytes: &'a [u8]) -> Result<Dentry<'a>, Malformed> {
+        let mut reader = Reader::new(DentryHead::TITLE, bytes);
+        let head = DentryHead::read(&mut reader)?;
+        let name = reader.bytes(head.name_len.into())?;
+        reader.finish()?;
+        let fail = |why: String| Err(Malformed::new(DentryHead::TITLE, why));
+        let Some(file_type) = FileType::from_raw(head.file_type) else {
+            return fail(format!("file type {} is unknown", head.file_type));
+        };
+        if !is_valid_name(name) {
+            return fail(format!(
+                "the name {:?} is not allowed",
+                String::from_utf8_lossy(name)
+            ));
+        }
+        Ok(Dentry {
+            inode: head.inode,
+            file_type,
+            name,
+        })
+    }
+}
+
+/// Whether `name` may stand in a directory: 1 to 255 bytes, no `/`, no NUL, not `.` or `..`.
+pub fn is_valid_name(name: &[u8]) -> bool {
+    !name.is_empty()
+        && name.len() <= NAME_MAX
+        && !name.contains(&b'/')
+        && !name.contains(&0)
+        && name != b"."
+        && name != b".."
+}
+
+/// The first of the 256 key offsets of names that hash like `name`. `seed` is the volume's.
+pub fn slot(seed: u64, name: &[u8]) -> u64 {
+    let hash = xxhash_rust::xxh3::xxh3_64_with_seed(name, seed) >> 9;
+    hash.max(1) << 8
+}
+
+/// The last key offset of the names that share the slot `first`.
+pub fn slot_end(first: u64) -> u64 {
+    first | 0xff
+}

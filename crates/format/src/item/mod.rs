@@ -1,0 +1,14 @@
+//! The values that items hold, one file each.
+
+pub mod dentry;
+pub mod extent;
+pub mod group;
+pub mod inode;
+pub mod orphan;
+pub mod xattr;
+
+pub use dentry::Dentry;
+pub use extent::Extent;
+pub use group::GroupItem;
+pub use inode::{FileType, InodeItem};
+pub use xattr::Xattr;

@@ -1,0 +1,34 @@
+//! Floor 1: every byte on disk and nothing else.
+//!
+//! ```text
+//!  0        64 KiB      192 KiB     256 KiB
+//!  | boot   | superblock | superblock | log ring | journal ring | data and nodes ... |
+//!  | area   | slot 0     | slot 1     |          |              | in block groups    |
+//! ```
+//!
+//! All numbers are little endian. Every structure is checksummed and carries
+//! its own address and epoch, so that misdirected and stale writes are seen.
+//! Decoders return [`Malformed`] for anything that breaks a rule of the
+//! format; they never panic, and nothing they return is outside its range.
+//!
+//! Knows nothing of I/O, threads, clocks, caching or policy.
+
+#[macro_use]
+mod record;
+
+pub mod checksum;
+pub mod codec;
+pub mod error;
+pub mod geometry;
+pub mod item;
+pub mod key;
+pub mod limits;
+pub mod node;
+pub mod superblock;
+
+pub use error::Malformed;
+pub use geometry::Geometry;
+pub use key::{Key, Kind};
+pub use node::{NodePointer, NodeView};
+pub use record::Field;
+pub use superblock::Superblock;

@@ -1,0 +1,357 @@
+//! A B-tree node: header, slots from the front, records from the back.
+//!
+//! ```text
+//!  0        64                                               node size
+//!  | header | slot 0 | slot 1 | ... free ... | record 1 | record 0 |
+//! ```
+//!
+//! A slot is four bytes: offset (u16) and length (u16) of its record. A
+//! record is a key (24 bytes) and a value. Slots are in the order of their
+//! keys, records in no order. An insert moves slots only. In a leaf (level 0)
+//! the value is the item; above, it is the address and epoch of a child, and
+//! the key is the smallest that the child may hold. Removed records leave
+//! holes, counted in `garbage`, until the heap is packed again.
+//!
+//! [`NodeView::open`] judges a whole node once; afterwards every accessor is
+//! safe. Searching lives here because it needs nothing but the bytes; changing
+//! a node belongs to `store`.
+
+use holdfast_base::{BlockNo, Epoch, TreeId};
+
+use crate::Malformed;
+use crate::checksum::crc64_with_hole;
+use crate::codec::Reader;
+use crate::key::{Key, RawKey};
+use crate::limits::{TREE_LEVELS_MAX, value_max};
+
+/// First four bytes of a node.
+pub const MAGIC: [u8; 4] = *b"hfNd";
+/// Where the slots begin.
+pub const SLOTS_AT: usize = NodeHeader::SIZE;
+/// Bytes of a slot.
+pub const SLOT_SIZE: usize = 4;
+/// Where the checksum is.
+pub const SUM_AT: usize = 8;
+/// Bytes of a child's address in a node above the leaves.
+pub const POINTER_SIZE: usize = 16;
+
+record! {
+    /// The head of a node.
+    #[derive(Copy)]
+    pub struct NodeHeader("node", 64 bytes) {
+        /// `hfNd`.
+        magic: [u8; 4],
+        /// Levels above the leaves; 0 is a leaf.
+        level: u8,
+        /// 1: files, 2: space.
+        tree: u8,
+        /// Number of slots.
+        count: u16,
+        /// CRC-64/NVME of the node with this field as zero.
+        sum: u64,
+        /// Block number of the node's first block.
+        address: u64,
+        /// Number of the checkpoint that first wrote it here.
+        epoch: u64,
+        /// First eight bytes of the volume's UUID.
+        volume: [u8; 8],
+        /// Offset of the lowest record, or the node size.
+        heap_start: u32,
+        /// Bytes of holes between records.
+        garbage: u32,
+        /// Zero.
+        reserved: [u8; 16],
+    }
+}
+
+/// Where a node is, and when it was first written there.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct NodePointer {
+    /// First block of the node.
+    pub block: BlockNo,
+    /// The epoch in its head.
+    pub epoch: Epoch,
+}
+
+impl NodePointer {
+    /// The 16 bytes in a parent.
+    pub fn encode(&self) -> [u8; POINTER_SIZE] {
+        let mut bytes = [0; POINTER_SIZE];
+        bytes[..8].copy_from_slice(&self.block.0.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.epoch.0.to_le_bytes());
+        bytes
+    }
+
+    /// Reads the value of a record above the leaves.
+    pub fn decode(bytes: &[u8]) -> Result<NodePointer, Malformed> {
+        let mut reader = Reader::new("node pointer", bytes);
+        let block = BlockNo(u64::from_le_bytes(reader.array()?));
+        let epoch = Epoch(u64::from_le_bytes(reader.array()?));
+        reader.finish()?;
+        Ok(NodePointer { block, epoch })
+    }
+}
+
+/// What a node must say of itself to be the one that was looked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Expected {
+    /// Where it was read, and the epoch that its parent names.
+    pub pointer: NodePointer,
+    /// Its tree.
+    pub tree: TreeId,
+    /// Its level.
+    pub level: u8,
+    /// The first eight bytes of the volume's UUID.
+    pub volume: [u8; 8],
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+/// The bytes of a node that has been judged, or was built by this program.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeView<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> NodeView<'a> {
+    /// Judges everything: checksum, head, every slot, the order of the keys, that records do not
+    /// overlap, that garbage adds up.
+    pub fn open(bytes: &'a [u8], expected: &Expected) -> Result<NodeView<'a>, Malformed> {
+        let fail = |why: String| Err(Malformed::new("node", why));
+        let header = NodeHeader::read(&mut Reader::new("node", bytes))?;
+        if header.magic != MAGIC {
+            return fail("the magic is missing".into());
+        }
+        if crc64_with_hole(bytes, SUM_AT) != header.sum {
+            return fail("its checksum does not match".into());
+        }
+        if header.address != expected.pointer.block.0 {
+            return fail(format!("it belongs to block {}", header.address));
+        }
+        if header.epoch != expected.pointer.epoch.0 {
+            return fail(format!(
+                "it is of epoch {}, expected {}",
+                header.epoch, expected.pointer.epoch.0
+            ));
+        }
+        if header.volume != expected.volume {
+            return fail("it belongs to another volume".into());
+        }
+        if header.tree != expected.tree as u8 {
+            return fail(format!("it belongs to tree {}", header.tree));
+        }
+        if header.level != expected.level || header.level >= TREE_LEVELS_MAX {
+            return fail(format!(
+                "it is of level {}, expected {}",
+                header.level, expected.level
+            ));
+        }
+        let view = NodeView { bytes };
+        view.check_body(&header)?;
+        Ok(view)
+    }
+
+    /// Takes bytes that this program built and keeps valid.
+    pub fn trusted(bytes: &'a [u8]) -> NodeView<'a> {
+        NodeView { bytes }
+    }
+
+    /// Fails unless slots, records and keys obey the rules of a node with this `header`.
+    pub fn check_body(&self, header: &NodeHeader) -> Result<(), Malformed> {
+        let fail = |why: String| Err(Malformed::new("node", why));
+        let size = self.bytes.len();
+        let count = usize::from(header.count);
+        let slots_end = SLOTS_AT + count * SLOT_SIZE;
+        let heap_start = header.heap_start as usize;
+        if slots_end > heap_start || heap_start > size {
+            return fail(format!("{count} slots meet the heap at {heap_start}"));
+        }
+        let mut used = 0;
+        let mut records = Vec::with_capacity(count);
+        let mut previous: Option<Key> = None;
+        for index in 0..count {
+            let at = SLOTS_AT + index * SLOT_SIZE;
+            let offset = usize::from(u16_at(self.bytes, at));
+            let len = usize::from(u16_at(self.bytes, at + 2));
+            let value_len = len.checked_sub(Key::SIZE);
+            if offset < heap_start || offset + len > size || value_len.is_none() {
+                return fail(format!("record {index} at {offset}+{len} is out of place"));
+            }
+            let value_len = value_len.unwrap_or(0);
+            if header.level > 0 && value_len != POINTER_SIZE || value_len > value_max(size) {
+                return fail(format!("record {index} has {value_len} bytes of value"));
+            }
+            let key = Key::decode(&self.bytes[offset..])?;
+            if previous.is_some_and(|previous| previous >= key) {
+                return fail(format!("key {key:?} of record {index} is out of order"));
+            }
+            previous = Some(key);
+            used += len;
+            records.push((offset, len));
+        }
+        records.sort_unstable();
+        if records
+            .windows(2)
+            .any(|pair| pair[0].0 + pair[0].1 > pair[1].0)
+        {
+            return fail("two records overlap".into());
+        }
+        if used + header.garbage as usize != size - heap_start {
+            return fail(format!(
+                "{used} bytes of records and {} of garbage do not fill the heap from {heap_start}",
+                header.garbage
+            ));
+        }
+        if header.level > 0 && count == 0 {
+            return fail("it has no child".into());
+        }
+        Ok(())
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Levels above the leaves.
+    #[inline]
+    pub fn level(&self) -> u8 {
+        self.bytes[4]
+    }
+
+    /// Number of items or children.
+    #[inline]
+    pub fn count(&self) -> usize {
+        usize::from(u16_at(self.bytes, 6))
+    }
+
+    /// Offset of the lowest record.
+    #[inline]
+    pub fn heap_start(&self) -> usize {
+        self.u32_at(48) as usize
+    }
+
+    /// Bytes of holes.
+    #[inline]
+    pub fn garbage(&self) -> usize {
+        self.u32_at(52) as usize
+    }
+
+    fn u32_at(&self, at: usize) -> u32 {
+        u32::from(u16_at(self.bytes, at)) | u32::from(u16_at(self.bytes, at + 2)) << 16
+    }
+
+    /// Bytes between the slots and the heap.
+    pub fn gap(&self) -> usize {
+        self.heap_start() - (SLOTS_AT + self.count() * SLOT_SIZE)
+    }
+
+    /// Bytes that an insert can use, after packing if need be.
+    pub fn free(&self) -> usize {
+        self.gap() + self.garbage()
+    }
+
+    /// Bytes of slots and records.
+    pub fn used(&self) -> usize {
+        self.bytes.len() - SLOTS_AT - self.free()
+    }
+
+    /// Offset and length of record `index`, which must be below [`NodeView::count`].
+    #[inline]
+    pub fn record(&self, index: usize) -> (usize, usize) {
+        let at = SLOTS_AT + index * SLOT_SIZE;
+        (
+            usize::from(u16_at(self.bytes, at)),
+            usize::from(u16_at(self.bytes, at + 2)),
+        )
+    }
+
+    /// Key of record `index` in the form that searches compare.
+    #[inline]
+    pub fn raw_key(&self, index: usize) -> RawKey {
+        let (offset, _) = self.record(index);
+        let mut key = [0; Key::SIZE];
+        key.copy_from_slice(&self.bytes[offset..offset + Key::SIZE]);
+        RawKey::of(&key)
+    }
+
+    /// Key of record `index`.
+    pub fn key(&self, index: usize) -> Key {
+        let (offset, _) = self.record(index);
+        Key::decode(&self.bytes[offset..]).expect("every key was decoded when the node was opened")
+    }
+
+    /// Value of record `index`.
+    #[inline]
+    pub fn value(&self, index: usize) -> &'a [u8] {
+        let (offset, len) = self.record(index);
+        &self.bytes[offset + Key::SIZE..offset + len]
+    }
+
+    /// Child `index` of a node above the leaves.
+    #[inline]
+    pub fn child(&self, index: usize) -> NodePointer {
+        NodePointer::decode(self.value(index))
+            .expect("the length of every pointer was checked when the node was opened")
+    }
+
+    /// The place of `key`: `Ok` where it is, `Err` where it belongs.
+    #[inline]
+    pub fn search(&self, key: &RawKey) -> Result<usize, usize> {
+        let (mut low, mut high) = (0, self.count());
+        while low < high {
+            let middle = (low + high) / 2;
+            match self.raw_key(middle).cmp(key) {
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Equal => return Ok(middle),
+                std::cmp::Ordering::Greater => high = middle,
+            }
+        }
+        Err(low)
+    }
+
+    /// The child that covers `key`: the last whose key is not above it, or the first.
+    #[inline]
+    pub fn child_index(&self, key: &RawKey) -> usize {
+        match self.search(key) {
+            Ok(index) => index,
+            Err(index) => index.saturating_sub(1),
+        }
+    }
+}
+
+/// Writes the checksum into a finished node.
+pub fn seal(bytes: &mut [u8]) {
+    let sum = crc64_with_hole(bytes, SUM_AT);
+    bytes[SUM_AT..SUM_AT + 8].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// An empty node of `size` bytes, not sealed.
+pub fn empty(size: usize, expected: &Expected) -> Vec<u8> {
+    let header = NodeHeader {
+        magic: MAGIC,
+        level: expected.level,
+        tree: expected.tree as u8,
+        count: 0,
+        sum: 0,
+        address: expected.pointer.block.0,
+        epoch: expected.pointer.epoch.0,
+        volume: expected.volume,
+        heap_start: size as u32,
+        garbage: 0,
+        reserved: [0; 16],
+    };
+    let mut bytes = Vec::with_capacity(size);
+    header.write(&mut bytes);
+    bytes.resize(size, 0);
+    bytes
+}
+
+/// The part of a volume's UUID that its nodes carry.
+pub fn volume_tag(uuid: &uuid::Uuid) -> [u8; 8] {
+    let mut tag = [0; 8];
+    tag.copy_from_slice(&uuid.as_bytes()[..8]);
+    tag
+}

@@ -1,0 +1,74 @@
+//! One declaration gives a record its struct, its codec and its table in FORMAT.
+
+/// One row of a record's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Byte offset from the start of the record.
+    pub offset: usize,
+    /// Bytes.
+    pub size: usize,
+    /// Its type: `u64`, or `bytes`.
+    pub kind: &'static str,
+    /// Its name.
+    pub name: &'static str,
+    /// What it means.
+    pub meaning: &'static str,
+}
+
+/// Declares a record of fixed size. Fields are stored in the order of declaration without gaps.
+macro_rules! record {
+    (
+        $(#[doc = $doc:literal])*
+        $(#[derive($($derive:ident),*)])?
+        pub struct $name:ident ($title:literal, $size:literal bytes) {
+            $($(#[doc = $field_doc:literal])* $field:ident: $type:ty,)*
+        }
+    ) => {
+        $(#[doc = $doc])*
+        #[derive(Clone, Debug, PartialEq, Eq $(, $($derive),*)?)]
+        pub struct $name {
+            $($(#[doc = $field_doc])* pub $field: $type,)*
+        }
+
+        impl $name {
+            /// Bytes on disk.
+            pub const SIZE: usize = $size;
+            /// Name in FORMAT and in messages.
+            pub const TITLE: &'static str = $title;
+
+            /// Appends the record to `out`.
+            pub fn write(&self, out: &mut Vec<u8>) {
+                $($crate::codec::Fixed::write(&self.$field, out);)*
+            }
+
+            /// Takes a record from the front of `reader`, without judging its values.
+            pub fn read(reader: &mut $crate::codec::Reader<'_>) -> Result<Self, $crate::Malformed> {
+                Ok($name { $($field: $crate::codec::Fixed::read(reader)?,)* })
+            }
+
+            /// The table of its fields.
+            pub fn fields() -> Vec<$crate::Field> {
+                let mut offset = 0;
+                let mut fields = Vec::new();
+                $(
+                    let size = <$type as $crate::codec::Fixed>::SIZE;
+                    fields.push($crate::Field {
+                        offset,
+                        size,
+                        kind: <$type as $crate::codec::Fixed>::NAME,
+                        name: stringify!($field),
+                        meaning: concat!($($field_doc,)*).trim_ascii(),
+                    });
+                    offset += size;
+                )*
+                let _ = offset;
+                fields
+            }
+        }
+
+        const _: () = assert!(
+            0 $(+ <$type as $crate::codec::Fixed>::SIZE)* == $size,
+            concat!("the fields of ", $title, " do not add up to its size")
+        );
+    };
+}

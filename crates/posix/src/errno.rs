@@ -1,0 +1,36 @@
+//! The only place where errors become numbers.
+
+use holdfast_store::StoreError;
+
+use crate::FsError;
+
+impl FsError {
+    /// The number that a system call returns for this error.
+    pub fn errno(&self) -> i32 {
+        match self {
+            FsError::NotFound => libc::ENOENT,
+            FsError::Exists => libc::EEXIST,
+            FsError::NotDirectory => libc::ENOTDIR,
+            FsError::IsDirectory => libc::EISDIR,
+            FsError::NotEmpty => libc::ENOTEMPTY,
+            FsError::NameTooLong => libc::ENAMETOOLONG,
+            FsError::Invalid(_) => libc::EINVAL,
+            FsError::AccessDenied => libc::EACCES,
+            FsError::NotPermitted => libc::EPERM,
+            FsError::CrossDevice => libc::EXDEV,
+            FsError::TooManyLinks => libc::EMLINK,
+            FsError::FileTooLarge => libc::EFBIG,
+            FsError::BadHandle => libc::EBADF,
+            FsError::NoAttribute => libc::ENODATA,
+            FsError::RangeTooSmall => libc::ERANGE,
+            FsError::TooBig => libc::E2BIG,
+            FsError::NotSupported => libc::EOPNOTSUPP,
+            FsError::NoSuchPosition => libc::ENXIO,
+            FsError::Busy => libc::EBUSY,
+            FsError::Io(_) => libc::EIO,
+            FsError::Store(StoreError::NoSpace) => libc::ENOSPC,
+            FsError::Store(StoreError::ReadOnly) => libc::EROFS,
+            FsError::Store(_) => libc::EIO,
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Why a call failed. `errno` turns each into a number.
+
+use holdfast_store::StoreError;
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+pub enum FsError {
+    /// There is no such name or inode.
+    #[error("no such file or directory")]
+    NotFound,
+    /// The name exists.
+    #[error("the file exists")]
+    Exists,
+    /// A directory was wanted.
+    #[error("not a directory")]
+    NotDirectory,
+    /// Anything but a directory was wanted.
+    #[error("is a directory")]
+    IsDirectory,
+    /// The directory has entries.
+    #[error("the directory is not empty")]
+    NotEmpty,
+    /// The name is longer than 255 bytes.
+    #[error("the name is too long")]
+    NameTooLong,
+    /// An argument makes no sense.
+    #[error("invalid argument: {0}")]
+    Invalid(&'static str),
+    /// The permission bits forbid it.
+    #[error("permission denied")]
+    AccessDenied,
+    /// Only the owner or root may do this.
+    #[error("operation not permitted")]
+    NotPermitted,
+    /// A link or rename across volumes, or something like it.
+    #[error("the two places are not on one volume")]
+    CrossDevice,
+    /// More links than the format can count.
+    #[error("too many links")]
+    TooManyLinks,
+    /// The file would be larger than the format allows.
+    #[error("the file is too large")]
+    FileTooLarge,
+    /// The handle was not opened for this.
+    #[error("the file is not open for that")]
+    BadHandle,
+    /// The attribute does not exist.
+    #[error("no such attribute")]
+    NoAttribute,
+    /// The buffer is too small for the value.
+    #[error("the buffer is too small")]
+    RangeTooSmall,
+    /// The value or list is larger than allowed.
+    #[error("the value is too long")]
+    TooBig,
+    /// Not something this filesystem does.
+    #[error("not supported")]
+    NotSupported,
+    /// SEEK_DATA or SEEK_HOLE beyond the end.
+    #[error("no such position")]
+    NoSuchPosition,
+    /// The operation would make a directory its own ancestor, or the like.
+    #[error("the directory is busy")]
+    Busy,
+    /// Data that was accepted could not be written (P7), or what was read failed its checksum (P6).
+    #[error("input/output error: {0}")]
+    Io(String),
+    /// The store failed: no space, damage, the device.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

@@ -1,0 +1,1 @@
+//! Inodes in memory.

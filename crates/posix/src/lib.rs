@@ -1,0 +1,26 @@
+//! Floor 3: files, names and bytes as POSIX promises them.
+//!
+//! Every call of [`FileSystem`] is one operation in the volume's history. It
+//! reads what it needs, reserves space (P8), and applies one batch; what it
+//! changed is visible at once and durable after an fsync (P1, P2), a sync, or
+//! the background commit (P11). Calls live in `op/`, one file for each family.
+//!
+//! Knows nothing of node layout, rings, groups, paths or FUSE.
+
+pub mod errno;
+pub mod error;
+pub mod inode;
+pub mod op;
+pub mod types;
+
+pub use error::FsError;
+pub use op::open::OpenFile;
+pub use op::write::WriteHow;
+pub use types::*;
+
+/// The result of every call.
+pub type Result<T> = std::result::Result<T, FsError>;
+
+/// A mounted volume.
+#[derive(Debug)]
+pub struct FileSystem {}

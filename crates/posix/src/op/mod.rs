@@ -1,0 +1,19 @@
+//! One file for each family of calls.
+
+pub mod attr;
+pub mod create;
+pub mod fallocate;
+pub mod link;
+pub mod lookup;
+pub mod open;
+pub mod read;
+pub mod readdir;
+pub mod rename;
+pub mod seek;
+pub mod statfs;
+pub mod sync;
+pub mod truncate;
+pub mod unlink;
+pub mod volume;
+pub mod write;
+pub mod xattr;

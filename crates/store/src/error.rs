@@ -1,0 +1,51 @@
+//! What can go wrong in the store: the disk says nonsense, the device refuses, or space is gone.
+
+use holdfast_base::{BlockNo, TreeId};
+use holdfast_device::DeviceError;
+use holdfast_format::Malformed;
+
+/// Why a call of the store failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The device refused.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// A node is not what the format allows.
+    #[error("node at block {block} of the {tree:?} tree is damaged: {source}; run fsck")]
+    Node {
+        /// Its first block.
+        block: BlockNo,
+        /// Its tree.
+        tree: TreeId,
+        /// What is wrong with it.
+        source: Malformed,
+    },
+    /// An item is not what the format allows.
+    #[error("{what} is damaged: {source}; run fsck")]
+    Item {
+        /// Which item.
+        what: String,
+        /// What is wrong with it.
+        source: Malformed,
+    },
+    /// No superblock is valid.
+    #[error("not a Holdfast volume, or both superblocks are damaged: {first}; {second}")]
+    NoSuperblock {
+        /// What is wrong with slot 0.
+        first: Malformed,
+        /// What is wrong with slot 1.
+        second: Malformed,
+    },
+    /// The volume does not fit the device, or is otherwise not to be opened.
+    #[error("{0}")]
+    Refused(String),
+    /// Not enough space for the operation.
+    #[error("no space left on the volume")]
+    NoSpace,
+    /// The volume was opened for reading only.
+    #[error("the volume is read-only")]
+    ReadOnly,
+    /// An earlier write or flush failed; nothing is written any more.
+    #[error("the volume stopped after an error: {0}")]
+    Stopped(String),
+}

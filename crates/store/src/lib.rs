@@ -1,0 +1,222 @@
+//! Floor 2: a transactional, copy-on-write map from keys to values, and the space under it.
+//!
+//! A change is a [`Batch`]: everything that one operation puts, deletes,
+//! frees and publishes. [`Store::apply`] makes it visible as one step and
+//! gives it a place in history, its [`Lsn`]; [`Store::persist`] makes history
+//! durable up to a place. After a crash the store holds all batches up to one
+//! place in history and none after it (P3).
+//!
+//! Space is taken in this order, and each step needs the value that the step
+//! before returned: [`Reservation`], [`Placed`], [`Written`], [`Batch::publish`].
+//! A `Placed` or `Written` that is dropped gives its blocks back.
+//!
+//! Knows nothing of inodes, names, users, POSIX or FUSE.
+
+pub mod batch;
+pub mod error;
+pub mod space;
+
+pub use batch::Batch;
+pub use error::StoreError;
+pub use space::{Placed, Reservation, SpaceUse, Written};
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use holdfast_base::counters::Counters;
+use holdfast_base::{BlockNo, BlockRange, InodeNo, Lsn};
+pub use holdfast_device::Device;
+use holdfast_format::{Geometry, Key, Superblock};
+use uuid::Uuid;
+
+/// The result of a store's call.
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+/// What mkfs decides for the life of a volume.
+#[derive(Clone, Debug)]
+pub struct CreateOptions {
+    /// Zones and node size.
+    pub geometry: Geometry,
+    /// Id of the volume.
+    pub uuid: Uuid,
+    /// Label, at most 64 bytes.
+    pub label: String,
+    /// Seed of the name hash.
+    pub hash_seed: u64,
+}
+
+/// How a store is opened.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// Nothing is written, not even by a checkpoint.
+    pub read_only: bool,
+    /// Memory for tree nodes, in bytes. Dirty nodes may take half of it before changers wait.
+    pub cache_bytes: usize,
+}
+
+/// What an operation needs before it may start. See [`Store::reserve`].
+#[derive(Clone, Copy, Debug)]
+pub enum Need {
+    /// Makes the volume fuller: `changes` puts and deletes, `blocks` of data.
+    Grow {
+        /// Puts and deletes of the batches to come.
+        changes: u32,
+        /// Data blocks to allocate.
+        blocks: u64,
+    },
+    /// Carries out what was promised before (delayed writes). May use the emergency reserve for nodes.
+    Settle {
+        /// Puts and deletes of the batch to come.
+        changes: u32,
+    },
+    /// Makes the volume emptier: unlink, truncate, rmdir. May use the emergency reserve (P8).
+    Shrink {
+        /// Puts and deletes of the batch to come.
+        changes: u32,
+    },
+}
+
+/// An open store.
+#[derive(Debug)]
+pub struct Store {}
+
+impl Store {
+    /// Writes an empty store: zeroes the rings by writing, then both trees, a flush, and the superblocks.
+    pub fn create(device: &Arc<dyn Device>, options: &CreateOptions) -> Result<()> {
+        let _ = (device, options);
+        unimplemented!()
+    }
+
+    /// Opens the newest valid superblock.
+    pub fn open(
+        device: Arc<dyn Device>,
+        options: &OpenOptions,
+        counters: Arc<Counters>,
+    ) -> Result<Store> {
+        let _ = (device, options, counters);
+        unimplemented!()
+    }
+
+    /// The superblock that the store was opened from or last wrote.
+    pub fn superblock(&self) -> Superblock {
+        unimplemented!()
+    }
+
+    /// The statistics of this store.
+    pub fn counters(&self) -> &Arc<Counters> {
+        unimplemented!()
+    }
+
+    /// Longest value that [`Batch::put`] may be given, in bytes.
+    pub fn value_max(&self) -> usize {
+        unimplemented!()
+    }
+
+    /// Most blocks of one extent item.
+    pub fn extent_blocks_max(&self) -> u64 {
+        unimplemented!()
+    }
+
+    /// The value of `key`.
+    pub fn get(&self, key: &Key) -> Result<Option<Vec<u8>>> {
+        let _ = key;
+        unimplemented!()
+    }
+
+    /// Calls `visit` for the items from `from` to `to`, both included, upwards, until it breaks.
+    /// Items of one leaf are seen at one moment; between leaves others may change the tree.
+    /// `visit` runs under the tree's lock: it must be short and must not call the store.
+    pub fn scan(
+        &self,
+        from: &Key,
+        to: &Key,
+        visit: impl FnMut(Key, &[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let _ = (from, to, visit);
+        unimplemented!()
+    }
+
+    /// Like [`Store::scan`], downwards from `to` to `from`.
+    pub fn scan_back(
+        &self,
+        from: &Key,
+        to: &Key,
+        visit: impl FnMut(Key, &[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let _ = (from, to, visit);
+        unimplemented!()
+    }
+
+    /// Takes space for an operation before it starts (P8), or says [`StoreError::NoSpace`].
+    /// Unused parts return when the reservation is dropped. May wait for a checkpoint that
+    /// makes freed blocks usable again.
+    pub fn reserve(&self, need: Need) -> Result<Reservation> {
+        let _ = need;
+        unimplemented!()
+    }
+
+    /// Takes between 1 and `want` consecutive blocks out of the reservation's blocks, near `goal` if possible.
+    pub fn allocate(
+        &self,
+        from: &mut Reservation,
+        want: u64,
+        goal: Option<BlockNo>,
+    ) -> Result<Placed> {
+        let _ = (from, want, goal);
+        unimplemented!()
+    }
+
+    /// Writes data to blocks that were allocated for it and sums it. `bytes` fill the blocks exactly.
+    pub fn write(&self, placed: Placed, bytes: &[u8]) -> Result<Written> {
+        let _ = (placed, bytes);
+        unimplemented!()
+    }
+
+    /// Reads blocks of data. Checksums are the caller's to verify: he has the extent.
+    pub fn read(&self, blocks: BlockRange, into: &mut [u8]) -> Result<()> {
+        let _ = (blocks, into);
+        unimplemented!()
+    }
+
+    /// Makes a batch visible as one step and returns its place in history.
+    pub fn apply(&self, batch: Batch, reservation: &mut Reservation) -> Result<Lsn> {
+        let _ = (batch, reservation);
+        unimplemented!()
+    }
+
+    /// Returns when every batch up to `upto` is durable. Costs nothing if it already is.
+    pub fn persist(&self, upto: Lsn) -> Result<()> {
+        let _ = upto;
+        unimplemented!()
+    }
+
+    /// The last batch that is durable.
+    pub fn durable(&self) -> Lsn {
+        unimplemented!()
+    }
+
+    /// The last batch applied.
+    pub fn latest(&self) -> Lsn {
+        unimplemented!()
+    }
+
+    /// An inode number that was never given before.
+    pub fn next_inode(&self) -> InodeNo {
+        unimplemented!()
+    }
+
+    /// How full the volume is.
+    pub fn space_use(&self) -> SpaceUse {
+        unimplemented!()
+    }
+
+    /// Why the store stopped writing, if a write or flush failed (P7).
+    pub fn stop_reason(&self) -> Option<String> {
+        unimplemented!()
+    }
+
+    /// Makes everything durable and ends the store's threads. Dropping a store without this is like a crash.
+    pub fn close(self) -> Result<()> {
+        unimplemented!()
+    }
+}
