@@ -9,8 +9,12 @@
 //! Knows nothing of what the bytes mean.
 
 pub mod error;
+pub mod memory;
+mod range;
+mod tally;
 
 pub use error::DeviceError;
+pub use memory::MemoryDevice;
 
 use std::fmt;
 
