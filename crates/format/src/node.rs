@@ -32,6 +32,16 @@ pub const SLOTS_AT: usize = NodeHeader::SIZE;
 pub const SLOT_SIZE: usize = 4;
 /// Where the checksum is.
 pub const SUM_AT: usize = 8;
+/// Where the number of slots is.
+pub const COUNT_AT: usize = 6;
+/// Where the node's own address is.
+pub const ADDRESS_AT: usize = 16;
+/// Where the epoch is.
+pub const EPOCH_AT: usize = 24;
+/// Where the offset of the lowest record is.
+pub const HEAP_START_AT: usize = 40;
+/// Where the bytes of holes are counted.
+pub const GARBAGE_AT: usize = 44;
 /// Bytes of a child's address in a node above the leaves.
 pub const POINTER_SIZE: usize = 16;
 
@@ -224,19 +234,19 @@ impl<'a> NodeView<'a> {
     /// Number of items or children.
     #[inline]
     pub fn count(&self) -> usize {
-        usize::from(u16_at(self.bytes, 6))
+        usize::from(u16_at(self.bytes, COUNT_AT))
     }
 
     /// Offset of the lowest record.
     #[inline]
     pub fn heap_start(&self) -> usize {
-        self.u32_at(48) as usize
+        self.u32_at(HEAP_START_AT) as usize
     }
 
     /// Bytes of holes.
     #[inline]
     pub fn garbage(&self) -> usize {
-        self.u32_at(52) as usize
+        self.u32_at(GARBAGE_AT) as usize
     }
 
     fn u32_at(&self, at: usize) -> u32 {
@@ -354,4 +364,23 @@ pub fn volume_tag(uuid: &uuid::Uuid) -> [u8; 8] {
     let mut tag = [0; 8];
     tag.copy_from_slice(&uuid.as_bytes()[..8]);
     tag
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_named_offsets_are_those_of_the_header() {
+        let at = |name: &str| {
+            let field = NodeHeader::fields().into_iter().find(|field| field.name == name);
+            field.expect("the header has this field").offset
+        };
+        assert_eq!(at("count"), COUNT_AT);
+        assert_eq!(at("sum"), SUM_AT);
+        assert_eq!(at("address"), ADDRESS_AT);
+        assert_eq!(at("epoch"), EPOCH_AT);
+        assert_eq!(at("heap_start"), HEAP_START_AT);
+        assert_eq!(at("garbage"), GARBAGE_AT);
+    }
 }

@@ -12,9 +12,17 @@
 //!
 //! Knows nothing of inodes, names, users, POSIX or FUSE.
 
+mod open;
+mod create;
+mod checkpoint;
+mod apply;
+mod data;
+mod read;
+mod tree;
+mod cache;
 pub mod batch;
-pub mod error;
 pub mod space;
+pub mod error;
 
 pub use batch::Batch;
 pub use error::StoreError;
@@ -22,12 +30,20 @@ pub use space::{Placed, Reservation, SpaceUse, Written};
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
 
 use holdfast_base::counters::Counters;
-use holdfast_base::{BlockNo, BlockRange, InodeNo, Lsn};
+use holdfast_base::stop::Stop;
+use holdfast_base::{BlockNo, BlockRange, InodeNo, Lsn, TreeId};
 pub use holdfast_device::Device;
 use holdfast_format::{Geometry, Key, Superblock};
+use parking_lot::{Mutex, RwLock};
 use uuid::Uuid;
+
+use checkpoint::Wake;
+use space::SharedSpace;
+use tree::Forest;
 
 /// The result of a store's call.
 pub type Result<T> = std::result::Result<T, StoreError>;
@@ -76,15 +92,40 @@ pub enum Need {
     },
 }
 
+/// What the threads of an open store share.
+///
+/// Locks, in the order in which they are taken: `one_checkpoint`, `forest`, `space`. Only
+/// `one_checkpoint` is held across device I/O; no reader takes it (R4).
+#[derive(Debug)]
+pub(crate) struct Inner {
+    device: Arc<dyn Device>,
+    counters: Arc<Counters>,
+    stop: Stop,
+    read_only: bool,
+    geometry: Geometry,
+    dirty_bytes_max: usize,
+    forest: RwLock<Forest>,
+    space: SharedSpace,
+    /// The newest durable superblock.
+    superblock: Mutex<Superblock>,
+    one_checkpoint: Mutex<()>,
+    lsn: AtomicU64,
+    durable: AtomicU64,
+    inode_next: AtomicU64,
+    wake: Wake,
+}
+
 /// An open store.
 #[derive(Debug)]
-pub struct Store {}
+pub struct Store {
+    inner: Arc<Inner>,
+    checkpointer: Option<JoinHandle<()>>,
+}
 
 impl Store {
     /// Writes an empty store: zeroes the rings by writing, then both trees, a flush, and the superblocks.
     pub fn create(device: &Arc<dyn Device>, options: &CreateOptions) -> Result<()> {
-        let _ = (device, options);
-        unimplemented!()
+        create::create(device, options)
     }
 
     /// Opens the newest valid superblock.
@@ -93,34 +134,44 @@ impl Store {
         options: &OpenOptions,
         counters: Arc<Counters>,
     ) -> Result<Store> {
-        let _ = (device, options, counters);
-        unimplemented!()
+        let inner = Arc::new(open::open(device, options, counters)?);
+        let checkpointer = if options.read_only { None } else { Some(checkpoint::spawn(&inner)?) };
+        Ok(Store { inner, checkpointer })
     }
 
     /// The superblock that the store was opened from or last wrote.
     pub fn superblock(&self) -> Superblock {
-        unimplemented!()
+        self.inner.superblock.lock().clone()
+    }
+
+    /// The shape of the volume.
+    pub fn geometry(&self) -> Geometry {
+        self.inner.geometry
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Arc<dyn Device> {
+        &self.inner.device
     }
 
     /// The statistics of this store.
     pub fn counters(&self) -> &Arc<Counters> {
-        unimplemented!()
+        &self.inner.counters
     }
 
     /// Longest value that [`Batch::put`] may be given, in bytes.
     pub fn value_max(&self) -> usize {
-        unimplemented!()
+        holdfast_format::limits::value_max(self.inner.geometry.node_size)
     }
 
     /// Most blocks of one extent item.
     pub fn extent_blocks_max(&self) -> u64 {
-        unimplemented!()
+        holdfast_format::limits::extent_blocks_max(self.inner.geometry.node_size)
     }
 
     /// The value of `key`.
     pub fn get(&self, key: &Key) -> Result<Option<Vec<u8>>> {
-        let _ = key;
-        unimplemented!()
+        self.inner.get(TreeId::Files, key)
     }
 
     /// Calls `visit` for the items from `from` to `to`, both included, upwards, until it breaks.
@@ -130,10 +181,9 @@ impl Store {
         &self,
         from: &Key,
         to: &Key,
-        visit: impl FnMut(Key, &[u8]) -> ControlFlow<()>,
+        mut visit: impl FnMut(Key, &[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
-        let _ = (from, to, visit);
-        unimplemented!()
+        self.inner.scan(TreeId::Files, from, to, &mut visit)
     }
 
     /// Like [`Store::scan`], downwards from `to` to `from`.
@@ -141,18 +191,16 @@ impl Store {
         &self,
         from: &Key,
         to: &Key,
-        visit: impl FnMut(Key, &[u8]) -> ControlFlow<()>,
+        mut visit: impl FnMut(Key, &[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
-        let _ = (from, to, visit);
-        unimplemented!()
+        self.inner.scan_back(TreeId::Files, from, to, &mut visit)
     }
 
     /// Takes space for an operation before it starts (P8), or says [`StoreError::NoSpace`].
     /// Unused parts return when the reservation is dropped. May wait for a checkpoint that
     /// makes freed blocks usable again.
     pub fn reserve(&self, need: Need) -> Result<Reservation> {
-        let _ = need;
-        unimplemented!()
+        self.inner.reserve(need)
     }
 
     /// Takes between 1 and `want` consecutive blocks out of the reservation's blocks, near `goal` if possible.
@@ -162,61 +210,80 @@ impl Store {
         want: u64,
         goal: Option<BlockNo>,
     ) -> Result<Placed> {
-        let _ = (from, want, goal);
-        unimplemented!()
+        from.place(want, goal).ok_or(StoreError::NoSpace)
     }
 
     /// Writes data to blocks that were allocated for it and sums it. `bytes` fill the blocks exactly.
     pub fn write(&self, placed: Placed, bytes: &[u8]) -> Result<Written> {
-        let _ = (placed, bytes);
-        unimplemented!()
+        self.inner.write_data(placed, bytes)
     }
 
     /// Reads blocks of data. Checksums are the caller's to verify: he has the extent.
     pub fn read(&self, blocks: BlockRange, into: &mut [u8]) -> Result<()> {
-        let _ = (blocks, into);
-        unimplemented!()
+        self.inner.read_data(blocks, into)
     }
 
     /// Makes a batch visible as one step and returns its place in history.
     pub fn apply(&self, batch: Batch, reservation: &mut Reservation) -> Result<Lsn> {
-        let _ = (batch, reservation);
-        unimplemented!()
+        self.inner.apply(batch, reservation)
     }
 
     /// Returns when every batch up to `upto` is durable. Costs nothing if it already is.
     pub fn persist(&self, upto: Lsn) -> Result<()> {
-        let _ = upto;
-        unimplemented!()
+        self.inner.persist(upto)
     }
 
     /// The last batch that is durable.
     pub fn durable(&self) -> Lsn {
-        unimplemented!()
+        Lsn(self.inner.durable.load(Ordering::Acquire))
     }
 
     /// The last batch applied.
     pub fn latest(&self) -> Lsn {
-        unimplemented!()
+        Lsn(self.inner.lsn.load(Ordering::Acquire))
     }
 
     /// An inode number that was never given before.
     pub fn next_inode(&self) -> InodeNo {
-        unimplemented!()
+        InodeNo(self.inner.inode_next.fetch_add(1, Ordering::Relaxed))
     }
 
     /// How full the volume is.
     pub fn space_use(&self) -> SpaceUse {
-        unimplemented!()
+        self.inner.space.lock().space_use()
+    }
+
+    /// Bytes of tree nodes in memory, and of those the dirty ones.
+    pub fn cache_use(&self) -> (usize, usize) {
+        let forest = self.inner.forest.read();
+        (forest.cache.bytes(), forest.cache.dirty_bytes())
     }
 
     /// Why the store stopped writing, if a write or flush failed (P7).
     pub fn stop_reason(&self) -> Option<String> {
-        unimplemented!()
+        self.inner.stop.reason().map(str::to_owned)
+    }
+
+    /// Judges every node in memory: for tests.
+    #[cfg(debug_assertions)]
+    pub fn invariants(&self) {
+        let forest = self.inner.forest.read();
+        forest.invariants(TreeId::Files);
+        forest.invariants(TreeId::Space);
     }
 
     /// Makes everything durable and ends the store's threads. Dropping a store without this is like a crash.
     pub fn close(self) -> Result<()> {
-        unimplemented!()
+        if self.inner.read_only { Ok(()) } else { self.persist(self.latest()) }
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.inner.wake.end();
+        if let Some(thread) = self.checkpointer.take() {
+            // A checkpointer that panicked has reported it; there is nobody left to tell.
+            let _ = thread.join();
+        }
     }
 }

@@ -1,59 +1,126 @@
-//! Which blocks are free: tokens for space on its way into a file.
+//! Which blocks are free, and the tokens for space on its way into a file.
+//!
+//! `Reservation`, `Placed` and `Written` cannot be copied or made elsewhere:
+//! holding one is the proof that the step before has happened (R3).
 
-use holdfast_base::BlockRange;
+pub(crate) mod alloc;
+pub(crate) mod group;
+
+use std::sync::Arc;
+
+use holdfast_base::{BlockNo, BlockRange};
+use parking_lot::Mutex;
+
+use alloc::Space;
+
+pub(crate) type SharedSpace = Arc<Mutex<Space>>;
 
 /// Space taken before an operation starts. What is left returns when it is dropped.
 #[derive(Debug)]
-pub struct Reservation {}
+pub struct Reservation {
+    space: SharedSpace,
+    pub(crate) slots: u64,
+    blocks: u64,
+}
 
 impl Reservation {
+    /// Promises slots and blocks above `floor`, or `None`.
+    pub(crate) fn take(space: &SharedSpace, slots: u64, blocks: u64, floor: u64) -> Option<Self> {
+        let done = space.lock().promise(slots, blocks, floor);
+        done.then(|| Reservation { space: space.clone(), slots, blocks })
+    }
+
     /// Data blocks not yet allocated.
     pub fn blocks(&self) -> u64 {
-        unimplemented!()
+        self.blocks
     }
 
     /// Moves `blocks` data blocks (at most all) into a reservation of their own.
     pub fn split(&mut self, blocks: u64) -> Reservation {
-        let _ = blocks;
-        unimplemented!()
+        let blocks = blocks.min(self.blocks);
+        self.blocks -= blocks;
+        Reservation { space: self.space.clone(), slots: 0, blocks }
     }
 
     /// Adds what `other` holds to this one.
-    pub fn merge(&mut self, other: Reservation) {
-        let _ = other;
-        unimplemented!()
+    pub fn merge(&mut self, mut other: Reservation) {
+        self.slots += std::mem::take(&mut other.slots);
+        self.blocks += std::mem::take(&mut other.blocks);
+    }
+
+    pub(crate) fn place(&mut self, want: u64, goal: Option<BlockNo>) -> Option<Placed> {
+        let want = want.min(self.blocks);
+        if want == 0 {
+            return None;
+        }
+        let blocks = self.space.lock().take_data(want, goal);
+        self.blocks -= blocks.count;
+        Some(Placed { space: self.space.clone(), blocks, published: false })
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if self.slots > 0 || self.blocks > 0 {
+            self.space.lock().forget(self.slots, self.blocks);
+        }
     }
 }
 
 /// Blocks that were allocated and belong to nobody yet. Returned when dropped.
 #[derive(Debug)]
-pub struct Placed {}
+pub struct Placed {
+    space: SharedSpace,
+    blocks: BlockRange,
+    published: bool,
+}
 
 impl Placed {
     /// Which blocks.
     pub fn blocks(&self) -> BlockRange {
-        unimplemented!()
+        self.blocks
+    }
+
+    /// The blocks belong to a file now.
+    pub(crate) fn published(mut self) -> BlockRange {
+        self.published = true;
+        self.blocks
+    }
+}
+
+impl Drop for Placed {
+    fn drop(&mut self) {
+        if !self.published {
+            self.space.lock().release(self.blocks);
+        }
     }
 }
 
 /// Blocks that were allocated and whose data write has returned. Returned when dropped.
 #[derive(Debug)]
-pub struct Written {}
+pub struct Written {
+    placed: Placed,
+    sums: Vec<u64>,
+}
 
 impl Written {
+    pub(crate) fn new(placed: Placed, sums: Vec<u64>) -> Written {
+        Written { placed, sums }
+    }
+
     /// Which blocks.
     pub fn blocks(&self) -> BlockRange {
-        unimplemented!()
+        self.placed.blocks
     }
 
     /// One checksum for each block.
     pub fn sums(&self) -> &[u64] {
-        unimplemented!()
+        &self.sums
     }
 
     /// Forgets the checksums.
     pub fn into_placed(self) -> Placed {
-        unimplemented!()
+        self.placed
     }
 }
 

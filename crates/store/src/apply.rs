@@ -1,0 +1,171 @@
+//! One batch becomes visible: prepare, change, publish and free, all under one hold of the lock.
+//!
+//! After the first change nothing can fail: nodes are in memory (prepared),
+//! blocks are judged, and homes for new nodes were reserved.
+
+use std::sync::atomic::Ordering;
+
+use holdfast_base::{BlockNo, BlockRange, Lsn, TreeId};
+use holdfast_format::Malformed;
+use holdfast_format::limits::value_max;
+
+use crate::batch::Change;
+use crate::read::Failed;
+use crate::space::alloc::Space;
+use crate::space::{Placed, Reservation};
+use crate::tree::Homes;
+use crate::{Batch, Inner, Need, Result, StoreError};
+
+/// Homes for the nodes that one change makes, out of the promise of its reservation.
+pub(crate) struct Slots<'a> {
+    pub(crate) space: &'a mut Space,
+    pub(crate) promised: &'a mut u64,
+}
+
+impl Homes for Slots<'_> {
+    fn take(&mut self) -> BlockNo {
+        if *self.promised > 0 {
+            *self.promised -= 1;
+            self.space.forget(1, 0);
+        }
+        self.space.take_node()
+    }
+
+    fn give_back(&mut self, block: BlockNo) {
+        let blocks = self.space.slot_blocks();
+        self.space.free(BlockRange::new(block, blocks), true);
+    }
+}
+
+impl Inner {
+    /// Fails when nothing may be written any more.
+    pub(crate) fn check_running(&self) -> Result<()> {
+        if self.read_only {
+            return Err(StoreError::ReadOnly);
+        }
+        match self.stop.reason() {
+            Some(reason) => Err(StoreError::Stopped(reason.to_owned())),
+            None => Ok(()),
+        }
+    }
+
+    /// Nodes that `changes` puts and deletes may need: each copies its path and splits all of it.
+    /// No more than twice the tree, because in one epoch a node is copied once.
+    fn slots_for(&self, changes: u32, splits: bool, nodes: u64) -> u64 {
+        let levels = u64::from(self.forest.read().root(TreeId::Files).level) + 1;
+        let each = if splits { 2 * levels + 1 } else { levels };
+        (u64::from(changes) * each).min(2 * nodes + 8 + u64::from(changes))
+    }
+
+    pub(crate) fn reserve(&self, need: Need) -> Result<Reservation> {
+        self.check_running()?;
+        self.throttle()?;
+        let (floors, nodes) = {
+            let space = self.space.lock();
+            (space.floors, space.nodes())
+        };
+        let (slots, blocks, floor) = match need {
+            Need::Grow { changes, blocks } => {
+                (self.slots_for(changes, true, nodes), blocks, floors.grow)
+            }
+            Need::Settle { changes } => {
+                (self.slots_for(changes, true, nodes), 0, floors.checkpoint)
+            }
+            Need::Shrink { changes } => {
+                (self.slots_for(changes, false, nodes), 0, floors.checkpoint)
+            }
+        };
+        // Freed blocks become usable with a checkpoint; a second one frees what the first replaced.
+        for _ in 0..2 {
+            if let Some(reservation) = Reservation::take(&self.space, slots, blocks, floor) {
+                return Ok(reservation);
+            }
+            if !self.space.lock().has_pending() {
+                break;
+            }
+            self.checkpoint()?;
+        }
+        Reservation::take(&self.space, slots, blocks, floor).ok_or_else(|| {
+            self.counters.no_space.increment();
+            StoreError::NoSpace
+        })
+    }
+
+    /// Waits for a checkpoint when dirty nodes fill their share of memory.
+    fn throttle(&self) -> Result<()> {
+        let dirty = self.forest.read().cache.dirty_bytes();
+        if dirty > self.dirty_bytes_max / 2 {
+            self.wake.wake();
+        }
+        if dirty > self.dirty_bytes_max {
+            self.counters.throttled.increment();
+            self.checkpoint()?;
+        }
+        Ok(())
+    }
+
+    /// Fails if the batch would free blocks that are not in use: its extents came from a damaged disk.
+    fn check_freed(&self, batch: &Batch, space: &Space) -> Result<()> {
+        let damage = |range: BlockRange, why: &str| StoreError::Item {
+            what: format!("the extent {range:?}"),
+            source: Malformed::new("extent", why),
+        };
+        let mut freed = batch.freed.clone();
+        freed.sort_unstable();
+        for range in &freed {
+            if !space.is_used(*range) {
+                return Err(damage(*range, "its blocks are not in use"));
+            }
+        }
+        match freed.windows(2).find(|pair| pair[0].end() > Some(pair[1].start)) {
+            Some(pair) => Err(damage(pair[1], "its blocks belong to another extent as well")),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn apply(&self, batch: Batch, reservation: &mut Reservation) -> Result<Lsn> {
+        self.check_running()?;
+        let longest = value_max(self.geometry.node_size);
+        let tree = TreeId::Files;
+        let mut failed = Failed::default();
+        loop {
+            let mut forest = self.forest.write();
+            let missing = batch.changes.iter().find_map(|change| {
+                let (key, delete) = match change {
+                    Change::Put(key, _) => (key, false),
+                    Change::Delete(key) => (key, true),
+                };
+                forest.prepare(tree, key, delete).err()
+            });
+            if let Some(missing) = missing {
+                drop(forest);
+                self.load(missing, &mut failed)?;
+                continue;
+            }
+            let mut space = self.space.lock();
+            self.check_freed(&batch, &space)?;
+            let homes = &mut Slots { space: &mut space, promised: &mut reservation.slots };
+            for change in &batch.changes {
+                match change {
+                    Change::Put(key, value) => {
+                        assert!(value.len() <= longest, "{key:?}: {} bytes", value.len());
+                        forest.put(tree, key, value, homes);
+                    }
+                    Change::Delete(key) => forest.delete(tree, key, homes),
+                }
+            }
+            for range in &batch.freed {
+                space.free(*range, false);
+            }
+            for range in batch.placed.into_iter().map(Placed::published) {
+                space.publish(range);
+            }
+            space.inodes = space.inodes.saturating_add_signed(batch.inodes_added);
+            drop(space);
+            forest.cache.evict();
+            self.counters.operations.increment();
+            // Under the lock: the order of numbers is the order in which changes became visible.
+            return Ok(Lsn(self.lsn.fetch_add(1, Ordering::AcqRel) + 1));
+        }
+    }
+}

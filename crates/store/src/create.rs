@@ -1,0 +1,105 @@
+//! mkfs: an empty store on a device.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use holdfast_base::counters::Counters;
+use holdfast_base::stop::Stop;
+use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE};
+use holdfast_base::{BlockNo, Epoch, InodeNo, Lsn, TreeId};
+use holdfast_device::Device;
+use holdfast_format::geometry::SUPERBLOCK_SLOTS;
+use holdfast_format::node::volume_tag;
+use holdfast_format::{NodePointer, Superblock};
+use parking_lot::{Mutex, RwLock};
+
+use crate::apply::Slots;
+use crate::cache::Cache;
+use crate::checkpoint::Wake;
+use crate::space::alloc::Space;
+use crate::tree::{Forest, Root};
+use crate::{CreateOptions, Inner, Result, StoreError};
+
+const ZEROS_BYTES: usize = 1 << 20;
+/// Memory for the nodes of an empty volume.
+const CACHE_BYTES: usize = 8 << 20;
+
+pub(crate) fn create(device: &Arc<dyn Device>, options: &CreateOptions) -> Result<()> {
+    let geometry = options.geometry;
+    geometry.check().map_err(|malformed| StoreError::Refused(malformed.why))?;
+    if geometry.volume_blocks > device.len() / BLOCK_BYTES {
+        return Err(StoreError::Refused("the device is smaller than the volume".into()));
+    }
+    // First the old superblocks: a mkfs that is cut short leaves no volume, never half of one.
+    for slot in SUPERBLOCK_SLOTS {
+        let at = slot.byte_offset().expect("the slots lie at the start of the volume");
+        device.write(at, &[0; BLOCK_SIZE])?;
+    }
+    let _ = device.flush()?;
+    // The rings are written, not only reserved: a host that must allocate or convert blocks under
+    // a later fsync turns one flush into two.
+    let zeros = vec![0; ZEROS_BYTES];
+    for ring in [geometry.log(), geometry.journal()] {
+        let start = ring.start.0 * BLOCK_BYTES;
+        let len = ring.count * BLOCK_BYTES;
+        for at in (0..len).step_by(ZEROS_BYTES) {
+            let part = (len - at).min(ZEROS_BYTES as u64) as usize;
+            device.write(start + at, &zeros[..part])?;
+        }
+    }
+    let inner = empty(device.clone(), options);
+    {
+        let mut forest = inner.forest.write();
+        let mut space = inner.space.lock();
+        for tree in [TreeId::Files, TreeId::Space] {
+            let homes = &mut Slots { space: &mut space, promised: &mut 0 };
+            forest.plant(tree, homes);
+        }
+    }
+    // Twice, so that both slots hold a superblock.
+    inner.force_checkpoint()?;
+    inner.force_checkpoint()
+}
+
+/// A store in memory whose trees have no root yet.
+fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
+    let geometry = options.geometry;
+    let counters = Arc::new(Counters::default());
+    let nowhere = NodePointer { block: BlockNo(0), epoch: Epoch(0) };
+    let superblock = Superblock {
+        epoch: Epoch(0),
+        geometry,
+        uuid: options.uuid,
+        label: options.label.clone(),
+        hash_seed: options.hash_seed,
+        features_compat: 0,
+        features_ro_compat: 0,
+        files: nowhere,
+        files_level: 0,
+        space: nowhere,
+        space_level: 0,
+        lsn: Lsn(0),
+        inode_next: InodeNo::FIRST_FREE,
+        inode_count: 0,
+        used_blocks: 0,
+    };
+    let root = Root { pointer: nowhere, level: 0 };
+    let cache = Cache::new(CACHE_BYTES, geometry.node_size, counters.clone());
+    let volume = volume_tag(&options.uuid);
+    Inner {
+        device,
+        counters,
+        stop: Stop::default(),
+        read_only: false,
+        geometry,
+        dirty_bytes_max: CACHE_BYTES,
+        forest: RwLock::new(Forest::new([root; 2], cache, Epoch(1), volume, geometry.node_size)),
+        space: Arc::new(Mutex::new(Space::new(geometry))),
+        superblock: Mutex::new(superblock),
+        one_checkpoint: Mutex::new(()),
+        lsn: AtomicU64::new(0),
+        durable: AtomicU64::new(0),
+        inode_next: AtomicU64::new(InodeNo::FIRST_FREE.0),
+        wake: Wake::default(),
+    }
+}

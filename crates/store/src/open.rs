@@ -1,0 +1,152 @@
+//! Opening: the newest valid superblock, then the groups.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use holdfast_base::counters::Counters;
+use holdfast_base::stop::Stop;
+use holdfast_base::units::BLOCK_BYTES;
+use holdfast_base::{BLOCK_SIZE, TreeId};
+use holdfast_device::Device;
+use holdfast_format::geometry::SUPERBLOCK_SLOTS;
+use holdfast_format::item::group::{GroupItem, decode_bitmap};
+use holdfast_format::node::volume_tag;
+use holdfast_format::superblock::RO_COMPAT_KNOWN;
+use holdfast_format::{Key, Kind, Malformed, Superblock};
+use parking_lot::{Mutex, RwLock};
+
+use crate::cache::Cache;
+use crate::checkpoint::Wake;
+use crate::space::alloc::Space;
+use crate::space::group::{Group, Record};
+use crate::tree::{Forest, Root};
+use crate::{Inner, OpenOptions, Result, StoreError};
+
+pub(crate) fn open(
+    device: Arc<dyn Device>,
+    options: &OpenOptions,
+    counters: Arc<Counters>,
+) -> Result<Inner> {
+    let superblock = newest_superblock(&*device)?;
+    let geometry = superblock.geometry;
+    if geometry.volume_blocks > device.len() / BLOCK_BYTES {
+        return Err(StoreError::Refused(format!(
+            "the volume has {} blocks of 4 KiB, but the device only {}; it was cut short",
+            geometry.volume_blocks,
+            device.len() / BLOCK_BYTES
+        )));
+    }
+    let unknown = superblock.features_ro_compat & !RO_COMPAT_KNOWN;
+    if unknown != 0 && !options.read_only {
+        return Err(StoreError::Refused(format!(
+            "the volume has features ({unknown:#x}) that this program cannot write; mount it read-only"
+        )));
+    }
+    let roots = [
+        Root { pointer: superblock.files, level: superblock.files_level },
+        Root { pointer: superblock.space, level: superblock.space_level },
+    ];
+    let cache = Cache::new(options.cache_bytes, geometry.node_size, counters.clone());
+    let volume = volume_tag(&superblock.uuid);
+    let epoch = superblock.epoch.next();
+    let inner = Inner {
+        device,
+        counters,
+        stop: Stop::default(),
+        read_only: options.read_only,
+        geometry,
+        dirty_bytes_max: (options.cache_bytes / 2).max(16 * geometry.node_size),
+        forest: RwLock::new(Forest::new(roots, cache, epoch, volume, geometry.node_size)),
+        space: Arc::new(Mutex::new(Space::new(geometry))),
+        lsn: AtomicU64::new(superblock.lsn.0),
+        durable: AtomicU64::new(superblock.lsn.0),
+        inode_next: AtomicU64::new(superblock.inode_next.0),
+        superblock: Mutex::new(superblock),
+        one_checkpoint: Mutex::new(()),
+        wake: Wake::default(),
+    };
+    load_groups(&inner)?;
+    Ok(inner)
+}
+
+/// The valid superblock with the larger epoch.
+fn newest_superblock(device: &dyn Device) -> Result<Superblock> {
+    let mut found = Vec::new();
+    let mut broken = Vec::new();
+    for slot in SUPERBLOCK_SLOTS {
+        let mut block = [0; BLOCK_SIZE];
+        let at = slot.byte_offset().expect("the slots lie at the start of the volume");
+        let judged = if at + BLOCK_BYTES <= device.len() {
+            device.read(at, &mut block)?;
+            Superblock::decode(&block, slot)
+        } else {
+            Err(Malformed::new("superblock", "the device ends before it"))
+        };
+        match judged {
+            Ok(superblock) => found.push(superblock),
+            Err(malformed) => broken.push(malformed),
+        }
+    }
+    match found.into_iter().max_by_key(|superblock| superblock.epoch) {
+        Some(superblock) => Ok(superblock),
+        None => {
+            let second = broken.pop().expect("no slot was valid");
+            let first = broken.pop().expect("no slot was valid");
+            Err(StoreError::NoSuperblock { first, second })
+        }
+    }
+}
+
+/// Reads the records and bitmaps of all groups, and judges them against each other.
+fn load_groups(inner: &Inner) -> Result<()> {
+    let damage = |why: String| StoreError::Item {
+        what: "the space tree".into(),
+        source: Malformed::new("block group", why),
+    };
+    let mut wrong = None;
+    inner.scan(TreeId::Space, &Key::MIN, &Key::MAX, &mut |key, value| {
+        let mut space = inner.space.lock();
+        let loaded = space.load(key.inode.0, |group| load_item(group, &key, value));
+        match loaded {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(why) => {
+                wrong = Some(why);
+                ControlFlow::Break(())
+            }
+        }
+    })?;
+    if let Some(why) = wrong {
+        return Err(damage(why));
+    }
+    let mut space = inner.space.lock();
+    space.check_loaded().map_err(damage)?;
+    let superblock = inner.superblock.lock();
+    if space.used_blocks() != superblock.used_blocks {
+        return Err(damage(format!(
+            "the superblock counts {} blocks in use, the groups {}",
+            superblock.used_blocks,
+            space.used_blocks()
+        )));
+    }
+    space.inodes = superblock.inode_count;
+    Ok(())
+}
+
+fn load_item(group: &mut Group, key: &Key, value: &[u8]) -> std::result::Result<(), String> {
+    match key.kind {
+        Kind::Group => {
+            let item = GroupItem::decode(value).map_err(|malformed| malformed.to_string())?;
+            group.record = Record::InTree(item);
+            group.node_blocks = item.node_blocks.into();
+            Ok(())
+        }
+        Kind::Bitmap if key.offset < holdfast_format::limits::BITMAPS_PER_GROUP => {
+            let bytes = decode_bitmap(value).map_err(|malformed| malformed.to_string())?;
+            group
+                .load_piece(key.offset, bytes)
+                .map_err(|()| format!("{key:?} claims blocks outside the data zone"))
+        }
+        _ => Err(format!("{key:?} does not belong there")),
+    }
+}

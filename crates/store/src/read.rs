@@ -1,0 +1,114 @@
+//! Reading the trees: under the lock as long as all nodes are in memory, and without it while one
+//! is read from the device (R4).
+
+use std::ops::ControlFlow;
+
+use holdfast_base::TreeId;
+use holdfast_format::node::Expected;
+use holdfast_format::{Key, Malformed, NodePointer, NodeView};
+
+use crate::cache::Frame;
+use crate::tree::{Bound, Forest, Missing};
+use crate::{Inner, Result, StoreError};
+
+/// The last node that could not be read.
+///
+/// Between the moment a node was missed and the moment it was read, the tree may have changed and
+/// its home may have been given to others. So it is an error only if the tree still wants it
+/// at the next try.
+#[derive(Debug, Default)]
+pub(crate) struct Failed(Option<(NodePointer, StoreError)>);
+
+impl Inner {
+    /// Reads a missing node and takes it into memory, without holding the lock meanwhile.
+    pub(crate) fn load(&self, missing: Missing, failed: &mut Failed) -> Result<()> {
+        let pointer = missing.0.pointer;
+        if let Some((wanted, error)) = failed.0.take()
+            && wanted == pointer
+        {
+            return Err(error);
+        }
+        match self.read_node(&missing.0) {
+            Ok(bytes) => {
+                let mut forest = self.forest.write();
+                forest.cache.insert_clean(pointer.block, Frame::clean(bytes, pointer.epoch));
+            }
+            Err(error) => failed.0 = Some((pointer, error)),
+        }
+        Ok(())
+    }
+
+    fn read_node(&self, expected: &Expected) -> Result<Vec<u8>> {
+        let block = expected.pointer.block;
+        let damage = |source| StoreError::Node { block, tree: expected.tree, source };
+        if !self.geometry.holds_node(block) {
+            return Err(damage(Malformed::new("node pointer", "it leads outside the data zone")));
+        }
+        let mut bytes = vec![0; self.geometry.node_size];
+        let at = block.byte_offset().expect("the node lies inside the volume");
+        self.device.read(at, &mut bytes)?;
+        self.counters.nodes_read.increment();
+        NodeView::open(&bytes, expected).map_err(damage)?;
+        Ok(bytes)
+    }
+
+    /// Runs `look` under the shared lock until it misses nothing.
+    fn look<R>(
+        &self,
+        mut look: impl FnMut(&Forest) -> std::result::Result<R, Missing>,
+    ) -> Result<R> {
+        let mut failed = Failed::default();
+        let mut loaded = false;
+        loop {
+            let found = look(&self.forest.read());
+            match found {
+                Ok(found) => {
+                    if loaded {
+                        self.forest.write().cache.evict();
+                    } else {
+                        self.counters.node_hits.increment();
+                    }
+                    return Ok(found);
+                }
+                Err(missing) => self.load(missing, &mut failed)?,
+            }
+            loaded = true;
+        }
+    }
+
+    pub(crate) fn get(&self, tree: TreeId, key: &Key) -> Result<Option<Vec<u8>>> {
+        self.look(|forest| Ok(forest.get(tree, key)?.map(<[u8]>::to_vec)))
+    }
+
+    pub(crate) fn scan(
+        &self,
+        tree: TreeId,
+        from: &Key,
+        to: &Key,
+        visit: &mut dyn FnMut(Key, &[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let mut at = Some(*from);
+        while let Some(from) = at {
+            if from > *to {
+                break;
+            }
+            at = self.look(|forest| forest.scan_leaf(tree, &from, to, visit))?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn scan_back(
+        &self,
+        tree: TreeId,
+        from: &Key,
+        to: &Key,
+        visit: &mut dyn FnMut(Key, &[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let mut at = Some(Bound::Included(*to));
+        while let Some(to) = at {
+            let next = self.look(|forest| forest.scan_leaf_back(tree, from, &to, visit))?;
+            at = next.map(Bound::Excluded);
+        }
+        Ok(())
+    }
+}

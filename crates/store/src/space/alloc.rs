@@ -1,0 +1,397 @@
+//! All groups, what is promised to whom, and what waits to become free.
+//!
+//! Nodes need whole slots, data takes any block. What is promised to nodes is
+//! counted in slots and kept whole: data may break a slot only while
+//! `free_slots > slots_promised + floor`. So a promise to a node can always be
+//! kept, however data is scattered (P8).
+//!
+//! Knows nothing of trees; the checkpoint carries dirty groups into theirs.
+
+use holdfast_base::{BlockNo, BlockRange};
+use holdfast_format::Geometry;
+use holdfast_format::limits::{BITMAP_BLOCKS, BITMAP_BYTES, GROUP_BLOCKS};
+
+use super::SpaceUse;
+use super::group::{Group, Record, Run};
+
+/// Slots that only some may use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Floors {
+    /// For checkpoints alone: they rewrite nodes of the space tree.
+    pub(crate) checkpoint: u64,
+    /// For checkpoints and for operations that settle or shrink.
+    pub(crate) grow: u64,
+}
+
+/// The space of a volume. Owned by the store, behind one lock.
+#[derive(Debug)]
+pub(crate) struct Space {
+    geometry: Geometry,
+    slot_blocks: u64,
+    groups: Vec<Option<Box<Group>>>,
+    pub(crate) free_blocks: u64,
+    pub(crate) free_slots: u64,
+    used_blocks: u64,
+    node_blocks: u64,
+    pub(crate) slots_promised: u64,
+    pub(crate) blocks_promised: u64,
+    pub(crate) floors: Floors,
+    /// Freed since the last seal.
+    pending: Vec<BlockRange>,
+    pending_blocks: u64,
+    /// Freed before the last seal; reusable when its checkpoint is durable.
+    sealed: Vec<BlockRange>,
+    dirty: Vec<u64>,
+    node_group: u64,
+    data_next: BlockNo,
+    pub(crate) inodes: u64,
+}
+
+impl Space {
+    /// Space with nothing in use.
+    pub(crate) fn new(geometry: Geometry) -> Space {
+        let slot_blocks = geometry.node_blocks();
+        let mut space = Space {
+            geometry,
+            slot_blocks,
+            groups: (0..geometry.group_count()).map(|_| None).collect(),
+            free_blocks: geometry.data_blocks(),
+            free_slots: 0,
+            used_blocks: 0,
+            node_blocks: 0,
+            slots_promised: 0,
+            blocks_promised: 0,
+            floors: Floors { checkpoint: 0, grow: 0 },
+            pending: Vec::new(),
+            pending_blocks: 0,
+            sealed: Vec::new(),
+            dirty: Vec::new(),
+            node_group: 0,
+            data_next: BlockNo(
+                geometry.first_data_block().0 + (geometry.data_blocks() / 16).next_multiple_of(16),
+            ),
+            inodes: 0,
+        };
+        space.free_slots = (0..geometry.group_count()).map(|index| space.empty_slots(index)).sum();
+        space.floors = space.choose_floors();
+        space
+    }
+
+    /// Slots of a group in which nothing is in use.
+    fn empty_slots(&self, index: u64) -> u64 {
+        let inside = self.geometry.group_blocks(index);
+        let end = inside.start.0 + inside.count;
+        (end / self.slot_blocks).saturating_sub(inside.start.0.div_ceil(self.slot_blocks))
+    }
+
+    /// The checkpoint may rewrite the whole space tree at once, and split some of it; operations
+    /// that make room need a few nodes beyond that.
+    fn choose_floors(&self) -> Floors {
+        let pieces = self.geometry.volume_blocks.div_ceil(BITMAP_BLOCKS);
+        let tree_bytes = pieces * (BITMAP_BYTES as u64 + 64);
+        let tree_nodes = tree_bytes * 2 / self.geometry.node_size as u64 + 2;
+        let total = self.free_slots;
+        let checkpoint = (tree_nodes * 2 + 4).min(total / 4);
+        let extra = (total / 64).clamp(12, 256).min(total / 8);
+        Floors { checkpoint, grow: checkpoint + extra }
+    }
+
+    fn group_mut(&mut self, index: u64) -> &mut Group {
+        let (geometry, slot_blocks) = (self.geometry, self.slot_blocks);
+        self.groups[index as usize].get_or_insert_with(|| {
+            Box::new(Group::new(index, geometry.group_blocks(index), slot_blocks))
+        })
+    }
+
+    /// Free blocks and slots of a group, also of one that is not in memory because it is empty.
+    fn group_free(&self, index: u64) -> (u64, u64) {
+        match &self.groups[index as usize] {
+            Some(group) => (group.free_blocks, group.free_slots),
+            None => (self.geometry.group_blocks(index).count, self.empty_slots(index)),
+        }
+    }
+
+    /// Cuts a range at the borders of groups.
+    fn by_group(range: BlockRange) -> impl Iterator<Item = (u64, BlockRange)> {
+        let (mut at, end) = (range.start.0, range.start.0 + range.count);
+        std::iter::from_fn(move || {
+            if at >= end {
+                return None;
+            }
+            let index = at / GROUP_BLOCKS;
+            let len = ((index + 1) * GROUP_BLOCKS).min(end) - at;
+            let part = BlockRange::new(BlockNo(at), len);
+            at += len;
+            Some((index, part))
+        })
+    }
+
+    fn change_group<R>(&mut self, index: u64, change: impl FnOnce(&mut Group) -> R) -> R {
+        let (blocks, slots) = self.group_free(index);
+        let group = self.group_mut(index);
+        let result = change(group);
+        let (new_blocks, new_slots) = (group.free_blocks, group.free_slots);
+        self.free_blocks = self.free_blocks + new_blocks - blocks;
+        self.free_slots = self.free_slots + new_slots - slots;
+        result
+    }
+
+    /// Slots that data may break.
+    fn spare_slots(&self, floor: u64) -> u64 {
+        self.free_slots.saturating_sub(self.slots_promised + floor)
+    }
+
+    /// Blocks that can be promised to data.
+    pub(crate) fn data_available(&self) -> u64 {
+        let kept = (self.slots_promised + self.floors.grow).min(self.free_slots) * self.slot_blocks;
+        (self.free_blocks - kept.min(self.free_blocks)).saturating_sub(self.blocks_promised)
+    }
+
+    /// Whether `slots` for nodes and `blocks` for data can be promised above `floor`.
+    fn can_promise(&self, slots: u64, blocks: u64, floor: u64) -> bool {
+        let kept = self.slots_promised + slots + floor;
+        self.free_slots >= kept
+            && self.free_blocks - kept * self.slot_blocks >= self.blocks_promised + blocks
+    }
+
+    /// Promises `slots` for nodes and `blocks` for data, or nothing.
+    pub(crate) fn promise(&mut self, slots: u64, blocks: u64, floor: u64) -> bool {
+        let done = self.can_promise(slots, blocks, floor);
+        if done {
+            self.slots_promised += slots;
+            self.blocks_promised += blocks;
+        }
+        done
+    }
+
+    /// Takes promises back.
+    pub(crate) fn forget(&mut self, slots: u64, blocks: u64) {
+        self.slots_promised -= slots;
+        self.blocks_promised -= blocks;
+    }
+
+    /// Takes 1 to `want` blocks for data that were promised, near `goal`.
+    pub(crate) fn take_data(&mut self, want: u64, goal: Option<BlockNo>) -> BlockRange {
+        let goal = goal.unwrap_or(self.data_next);
+        let goal = if self.geometry.holds_data(BlockRange::new(goal, 1)) {
+            goal
+        } else {
+            self.geometry.first_data_block()
+        };
+        // A run of n blocks touches at most n / slot + 2 slots.
+        let spare = self.spare_slots(self.floors.grow);
+        let may_touch = if self.slot_blocks == 1 {
+            spare
+        } else {
+            spare.saturating_sub(2) * self.slot_blocks
+        };
+        let range = if may_touch > 0 {
+            self.find_data(want.min(may_touch), goal, false)
+        } else {
+            // Few whole slots are left: use up broken ones, else break one that may be broken.
+            let run = self.find_data(want, goal, true);
+            run.or_else(|| self.find_data(1, goal, false))
+        };
+        let (index, run) = range.expect("what was promised is there");
+        self.blocks_promised -= run.len;
+        let range = self.change_group(index, |group| {
+            group.take(run);
+            group.blocks(run)
+        });
+        self.data_next = BlockNo(range.start.0 + range.count);
+        range
+    }
+
+    /// The place for `want` blocks: the group of `goal` first, then the next ones around the volume.
+    fn find_data(&mut self, want: u64, goal: BlockNo, broken_only: bool) -> Option<(u64, Run)> {
+        let count = self.groups.len() as u64;
+        let first = goal.0 / GROUP_BLOCKS;
+        let mut best: Option<(u64, Run)> = None;
+        let mut looked = 0;
+        for step in 0..=count {
+            let index = (first + step) % count;
+            if self.group_free(index).0 == 0 {
+                continue;
+            }
+            // The first group is looked at twice: from the goal on, and from its start at the end.
+            let from = if step == 0 { goal.0 % GROUP_BLOCKS } else { 0 };
+            let run = self.group_mut(index).find_run(from, want, broken_only);
+            if let Some(run) = run
+                && best.is_none_or(|(_, best)| run.len > best.len)
+            {
+                best = Some((index, run));
+            }
+            looked += 1;
+            // A run of 1 MiB is as good as any; and no search walks the whole volume for a better one.
+            let good_enough = if looked < 4 { want.min(256) } else { 1 };
+            if best.is_some_and(|(_, best)| best.len >= good_enough) {
+                break;
+            }
+        }
+        best
+    }
+
+    /// Takes a slot for a node, used from now on.
+    pub(crate) fn take_node(&mut self) -> BlockNo {
+        let count = self.groups.len() as u64;
+        let index = (0..count)
+            .map(|step| (self.node_group + step) % count)
+            .find(|&index| self.group_free(index).1 > 0)
+            .expect("slots for nodes are kept free");
+        self.node_group = index;
+        let range = self.change_group(index, |group| {
+            let run = group.find_slot().expect("this group has a free slot");
+            group.take(run);
+            group.blocks(run)
+        });
+        self.set_used(range, true, true);
+        range.start
+    }
+
+    /// Gives blocks back that were taken and never used.
+    pub(crate) fn release(&mut self, range: BlockRange) {
+        for (index, part) in Space::by_group(range) {
+            self.change_group(index, |group| group.release(part));
+            if self.group_free(index).1 > 0 {
+                self.node_group = self.node_group.min(index);
+            }
+        }
+    }
+
+    fn set_used(&mut self, range: BlockRange, used: bool, node: bool) {
+        for (index, part) in Space::by_group(range) {
+            self.change_group(index, |group| group.set_used(part, used, node));
+            self.dirty.push(index);
+        }
+        let node_count = if node { range.count } else { 0 };
+        if used {
+            self.used_blocks += range.count;
+            self.node_blocks += node_count;
+        } else {
+            self.used_blocks -= range.count;
+            self.node_blocks -= node_count;
+        }
+    }
+
+    /// Says that taken blocks belong to a file from now on.
+    pub(crate) fn publish(&mut self, range: BlockRange) {
+        self.set_used(range, true, false);
+    }
+
+    /// Whether every block of `range`, which may come from a damaged disk, is in use and not a
+    /// block outside the data zone.
+    pub(crate) fn is_used(&self, range: BlockRange) -> bool {
+        self.geometry.holds_data(range)
+            && Space::by_group(range).all(|(index, part)| {
+                self.groups[index as usize]
+                    .as_ref()
+                    .is_some_and(|group| group.all_used(part, true))
+            })
+    }
+
+    /// Frees blocks in use; they are reusable when the next checkpoint is durable (R2).
+    pub(crate) fn free(&mut self, range: BlockRange, node: bool) {
+        self.set_used(range, false, node);
+        self.pending.push(range);
+        self.pending_blocks += range.count;
+    }
+
+    /// Whether freed blocks wait for a checkpoint.
+    pub(crate) fn has_pending(&self) -> bool {
+        self.pending_blocks > 0
+    }
+
+    /// What was freed so far waits for the checkpoint that begins now.
+    pub(crate) fn seal(&mut self) {
+        self.sealed.append(&mut self.pending);
+    }
+
+    /// That checkpoint is durable.
+    pub(crate) fn unseal(&mut self) {
+        for range in std::mem::take(&mut self.sealed) {
+            self.pending_blocks -= range.count;
+            self.release(range);
+        }
+    }
+
+    /// Groups that may differ from the tree, each once.
+    pub(crate) fn take_dirty(&mut self) -> Vec<u64> {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        dirty.sort_unstable();
+        dirty.dedup();
+        dirty
+    }
+
+    /// Puts groups back on the list of [`Space::take_dirty`].
+    pub(crate) fn put_back_dirty(&mut self, groups: &[u64]) {
+        self.dirty.extend_from_slice(groups);
+    }
+
+    /// A group that was touched.
+    pub(crate) fn group(&mut self, index: u64) -> &mut Group {
+        self.group_mut(index)
+    }
+
+    /// Fills in a group that was read from the tree.
+    pub(crate) fn load(
+        &mut self,
+        index: u64,
+        load: impl FnOnce(&mut Group) -> Result<(), String>,
+    ) -> Result<(), String> {
+        if index >= self.groups.len() as u64 {
+            return Err(format!("group {index} lies behind the end of the volume"));
+        }
+        let before = self.groups[index as usize].as_ref().map_or((0, 0), |g| (g.used_blocks, g.node_blocks));
+        self.change_group(index, load)?;
+        let group = self.group_mut(index);
+        let after = (group.used_blocks, group.node_blocks);
+        self.used_blocks = self.used_blocks + after.0 - before.0;
+        self.node_blocks = self.node_blocks + after.1 - before.1;
+        Ok(())
+    }
+
+    /// Fails unless the record of every group matches its bitmap.
+    pub(crate) fn check_loaded(&self) -> Result<(), String> {
+        for (index, group) in self.groups.iter().enumerate() {
+            let Some(group) = group else { continue };
+            match group.record {
+                Record::InTree(item) if item == group.item() => {}
+                Record::Absent if group.used_blocks == 0 => {}
+                record => {
+                    return Err(format!(
+                        "group {index} says {record:?}, its bitmap {:?}",
+                        group.item()
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Blocks of a node.
+    pub(crate) fn slot_blocks(&self) -> u64 {
+        self.slot_blocks
+    }
+
+    /// Nodes of both trees.
+    pub(crate) fn nodes(&self) -> u64 {
+        self.node_blocks / self.slot_blocks
+    }
+
+    /// Blocks in use.
+    pub(crate) fn used_blocks(&self) -> u64 {
+        self.used_blocks
+    }
+
+    /// How full the volume is.
+    pub(crate) fn space_use(&self) -> SpaceUse {
+        let total = self.geometry.data_blocks();
+        let free = total - self.used_blocks;
+        SpaceUse {
+            total,
+            free,
+            available: (self.data_available() + self.pending_blocks).min(free),
+            inodes: self.inodes,
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! One block group: which of its blocks are in use, and which may be given away.
+//!
+//! `used` is what the trees claim and what is written to disk. `busy` is what
+//! must not be given away: used blocks, blocks on their way into a file, freed
+//! blocks that the last durable state still reaches (R2), and blocks outside
+//! the data zone. A slot is `node_blocks` aligned blocks, room for one node.
+//!
+//! Knows nothing of other groups or of trees.
+
+use holdfast_base::{BlockNo, BlockRange};
+use holdfast_format::item::GroupItem;
+use holdfast_format::limits::{BITMAP_BLOCKS, BITMAP_BYTES, BITMAPS_PER_GROUP, GROUP_BLOCKS};
+
+const WORDS: usize = (GROUP_BLOCKS / 64) as usize;
+const WORDS_PER_PIECE: usize = (BITMAP_BLOCKS / 64) as usize;
+
+/// What the space tree holds for a group (M1): the remembered value equals the tree's, always (R6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Record {
+    /// There is no record.
+    Absent,
+    /// The record is this.
+    InTree(GroupItem),
+}
+
+/// A block group in memory.
+#[derive(Debug)]
+pub(crate) struct Group {
+    start: u64,
+    slot_blocks: u64,
+    used: Box<[u64; WORDS]>,
+    busy: Box<[u64; WORDS]>,
+    pub(crate) used_blocks: u64,
+    pub(crate) node_blocks: u64,
+    pub(crate) free_blocks: u64,
+    pub(crate) free_slots: u64,
+    /// Pieces of `used` that differ from the tree, one bit each.
+    dirty_pieces: u8,
+    pub(crate) record: Record,
+    /// No free slot lies in a word before this one.
+    slot_hint: usize,
+}
+
+const _: () = assert!(BITMAPS_PER_GROUP <= 8);
+
+/// A run of blocks inside a group, counted from the group's first block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) at: u64,
+    pub(crate) len: u64,
+}
+
+impl Group {
+    /// An empty group `index`. `inside` are its blocks that belong to the data zone.
+    pub(crate) fn new(index: u64, inside: BlockRange, slot_blocks: u64) -> Group {
+        let mut group = Group {
+            start: index * GROUP_BLOCKS,
+            slot_blocks,
+            used: Box::new([0; WORDS]),
+            busy: Box::new([u64::MAX; WORDS]),
+            used_blocks: 0,
+            node_blocks: 0,
+            free_blocks: 0,
+            free_slots: 0,
+            dirty_pieces: 0,
+            record: Record::Absent,
+            slot_hint: 0,
+        };
+        group.make_free(group.run(inside));
+        group
+    }
+
+    fn run(&self, range: BlockRange) -> Run {
+        Run { at: range.start.0 - self.start, len: range.count }
+    }
+
+    /// The blocks of a run.
+    pub(crate) fn blocks(&self, run: Run) -> BlockRange {
+        BlockRange::new(BlockNo(self.start + run.at), run.len)
+    }
+
+    /// Words and masks of a run.
+    fn words(run: Run) -> impl Iterator<Item = (usize, u64)> {
+        let (mut at, end) = (run.at, run.at + run.len);
+        std::iter::from_fn(move || {
+            if at >= end {
+                return None;
+            }
+            let (word, bit) = ((at / 64) as usize, at % 64);
+            let len = (64 - bit).min(end - at);
+            let mask = if len == 64 { u64::MAX } else { ((1 << len) - 1) << bit };
+            at += len;
+            Some((word, mask))
+        })
+    }
+
+    fn slots_in(&self, word: u64) -> u64 {
+        if self.slot_blocks == 1 {
+            return u64::from(word.count_zeros());
+        }
+        let mask = (1u64 << self.slot_blocks) - 1;
+        (0..64 / self.slot_blocks).filter(|slot| (word >> (slot * self.slot_blocks)) & mask == 0).count()
+            as u64
+    }
+
+    fn change_busy(&mut self, run: Run, busy: bool) {
+        for (word, mask) in Group::words(run) {
+            let old = self.busy[word];
+            let new = if busy { old | mask } else { old & !mask };
+            assert_eq!(old & mask, if busy { 0 } else { mask }, "a block is given away twice");
+            self.busy[word] = new;
+            self.free_slots = self.free_slots + self.slots_in(new) - self.slots_in(old);
+            if !busy {
+                self.slot_hint = self.slot_hint.min(word);
+            }
+        }
+        if busy {
+            self.free_blocks -= run.len;
+        } else {
+            self.free_blocks += run.len;
+        }
+    }
+
+    fn make_free(&mut self, run: Run) {
+        self.change_busy(run, false);
+    }
+
+    /// Takes free blocks: they are busy, and belong to nobody yet.
+    pub(crate) fn take(&mut self, run: Run) {
+        self.change_busy(run, true);
+    }
+
+    /// Gives busy blocks back that nobody uses.
+    pub(crate) fn release(&mut self, range: BlockRange) {
+        self.make_free(self.run(range));
+    }
+
+    /// Whether every block of `range` has the state `used`.
+    pub(crate) fn all_used(&self, range: BlockRange, used: bool) -> bool {
+        Group::words(self.run(range))
+            .all(|(word, mask)| self.used[word] & mask == if used { mask } else { 0 })
+    }
+
+    /// Says that busy blocks are used from now on, or not any more. They stay busy.
+    pub(crate) fn set_used(&mut self, range: BlockRange, used: bool, node: bool) {
+        let run = self.run(range);
+        for (word, mask) in Group::words(run) {
+            assert_eq!(self.busy[word] & mask, mask, "a block in use is busy");
+            assert_eq!(self.used[word] & mask, if used { 0 } else { mask }, "used once, freed once");
+            self.used[word] ^= mask;
+            self.dirty_pieces |= 1 << (word / WORDS_PER_PIECE);
+        }
+        let node_len = if node { run.len } else { 0 };
+        if used {
+            self.used_blocks += run.len;
+            self.node_blocks += node_len;
+        } else {
+            self.used_blocks -= run.len;
+            self.node_blocks -= node_len;
+        }
+    }
+
+    /// Fills in a piece of the bitmap that was read from the tree. Fails on blocks outside the data zone.
+    pub(crate) fn load_piece(&mut self, piece: u64, bytes: &[u8; BITMAP_BYTES]) -> Result<(), ()> {
+        let first = piece as usize * WORDS_PER_PIECE;
+        for (word, bytes) in (first..).zip(bytes.as_chunks::<8>().0) {
+            let used = u64::from_le_bytes(*bytes);
+            if used & self.busy[word] != 0 {
+                return Err(());
+            }
+            let old = self.busy[word];
+            self.used[word] = used;
+            self.busy[word] = old | used;
+            self.free_slots = self.free_slots + self.slots_in(old | used) - self.slots_in(old);
+            self.free_blocks -= u64::from(used.count_ones());
+            self.used_blocks += u64::from(used.count_ones());
+        }
+        Ok(())
+    }
+
+    /// The record that the tree should hold.
+    pub(crate) fn item(&self) -> GroupItem {
+        GroupItem {
+            used_blocks: self.used_blocks as u32,
+            node_blocks: self.node_blocks as u32,
+            reserved: [0; 8],
+        }
+    }
+
+    /// The dirty pieces with their bytes; `None` for one that is all zero. They are clean afterwards.
+    pub(crate) fn take_dirty(&mut self) -> Vec<(u64, Option<[u8; BITMAP_BYTES]>)> {
+        let dirty = std::mem::take(&mut self.dirty_pieces);
+        (0..BITMAPS_PER_GROUP)
+            .filter(|piece| dirty & (1 << piece) != 0)
+            .map(|piece| {
+                let first = piece as usize * WORDS_PER_PIECE;
+                let words = &self.used[first..first + WORDS_PER_PIECE];
+                if words.iter().all(|word| *word == 0) {
+                    return (piece, None);
+                }
+                let mut bytes = [0; BITMAP_BYTES];
+                for (chunk, word) in bytes.chunks_exact_mut(8).zip(words) {
+                    chunk.copy_from_slice(&word.to_le_bytes());
+                }
+                (piece, Some(bytes))
+            })
+            .collect()
+    }
+
+    /// Pieces that differ from the tree.
+    pub(crate) fn dirty_pieces(&self) -> impl Iterator<Item = u64> {
+        let dirty = self.dirty_pieces;
+        (0..BITMAPS_PER_GROUP).filter(move |piece| dirty & (1 << piece) != 0)
+    }
+
+    /// The lowest free slot.
+    pub(crate) fn find_slot(&mut self) -> Option<Run> {
+        if self.free_slots == 0 {
+            return None;
+        }
+        let mask = if self.slot_blocks == 64 { u64::MAX } else { (1u64 << self.slot_blocks) - 1 };
+        for word in self.slot_hint..WORDS {
+            let busy = self.busy[word];
+            for slot in 0..64 / self.slot_blocks {
+                let bit = slot * self.slot_blocks;
+                if (busy >> bit) & mask == 0 {
+                    self.slot_hint = word;
+                    return Some(Run { at: word as u64 * 64 + bit, len: self.slot_blocks });
+                }
+            }
+        }
+        unreachable!("free slots are counted at every change")
+    }
+
+    /// The first run of at least `want` free blocks at or after `from`, or else the longest there is
+    /// after `from`. With `broken_only`, blocks of slots that are wholly free do not count.
+    pub(crate) fn find_run(&self, from: u64, want: u64, broken_only: bool) -> Option<Run> {
+        let mut best: Option<Run> = None;
+        let mut run = Run { at: from, len: 0 };
+        let mut at = from;
+        while at < GROUP_BLOCKS {
+            let word = (at / 64) as usize;
+            let mut busy = self.busy[word];
+            if broken_only {
+                busy |= self.whole_slots(busy);
+            }
+            let bit = at % 64;
+            let rest = busy >> bit;
+            let free = u64::from(rest.trailing_zeros()).min(64 - bit);
+            if free > 0 {
+                if run.len == 0 {
+                    run.at = at;
+                }
+                run.len += free;
+                at += free;
+                if run.len >= want {
+                    return Some(Run { at: run.at, len: want });
+                }
+                if at % 64 == 0 {
+                    continue;
+                }
+            }
+            if best.is_none_or(|best| run.len > best.len) && run.len > 0 {
+                best = Some(run);
+            }
+            run.len = 0;
+            let bit = at % 64;
+            let taken = u64::from((!(busy >> bit)).trailing_zeros()).min(64 - bit);
+            at += taken.max(1);
+        }
+        if best.is_none_or(|best| run.len > best.len) && run.len > 0 {
+            best = Some(run);
+        }
+        best
+    }
+
+    /// A mask of the slots of a word that are wholly free.
+    fn whole_slots(&self, busy: u64) -> u64 {
+        let mask = (1u64 << self.slot_blocks) - 1;
+        (0..64 / self.slot_blocks)
+            .map(|slot| slot * self.slot_blocks)
+            .filter(|bit| (busy >> bit) & mask == 0)
+            .fold(0, |sum, bit| sum | mask << bit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_base::prng::Prng;
+
+    fn whole(slot_blocks: u64) -> Group {
+        Group::new(3, BlockRange::new(BlockNo(3 * GROUP_BLOCKS), GROUP_BLOCKS), slot_blocks)
+    }
+
+    fn recount(group: &Group) {
+        let busy = |at: u64| group.busy[(at / 64) as usize] >> (at % 64) & 1 == 1;
+        let free = (0..GROUP_BLOCKS).filter(|at| !busy(*at)).count() as u64;
+        let slots = (0..GROUP_BLOCKS / group.slot_blocks)
+            .filter(|slot| {
+                (0..group.slot_blocks).all(|block| !busy(slot * group.slot_blocks + block))
+            })
+            .count() as u64;
+        assert_eq!((group.free_blocks, group.free_slots), (free, slots));
+    }
+
+    #[test]
+    fn counts_follow_every_change_and_nothing_is_given_twice() {
+        for slot_blocks in [1, 4, 16] {
+            let mut prng = Prng::seeded(slot_blocks);
+            let mut group = whole(slot_blocks);
+            let mut taken: Vec<Run> = Vec::new();
+            for step in 0..2000 {
+                if prng.one_in(3) && !taken.is_empty() {
+                    let run = taken.swap_remove(prng.below(taken.len() as u64) as usize);
+                    group.release(group.blocks(run));
+                } else if prng.one_in(2) {
+                    if let Some(run) = group.find_slot() {
+                        assert_eq!(run.at % slot_blocks, 0);
+                        group.take(run);
+                        taken.push(run);
+                    }
+                } else {
+                    let from = prng.below(GROUP_BLOCKS);
+                    let want = 1 + prng.below(300);
+                    if let Some(run) = group.find_run(from, want, prng.one_in(4)) {
+                        assert!(run.at >= from && run.len <= want && run.len > 0);
+                        group.take(run);
+                        taken.push(run);
+                    }
+                }
+                if step % 200 == 0 {
+                    recount(&group);
+                }
+            }
+            recount(&group);
+        }
+    }
+
+    #[test]
+    fn broken_slots_are_used_up_before_whole_ones() {
+        let mut group = whole(16);
+        group.take(Run { at: 0, len: 5 });
+        assert_eq!(group.find_run(0, 100, true), Some(Run { at: 5, len: 11 }));
+        assert_eq!(group.find_run(0, 100, false), Some(Run { at: 5, len: 100 }));
+        assert_eq!(group.find_slot(), Some(Run { at: 16, len: 16 }));
+    }
+
+    #[test]
+    fn the_longest_run_is_found_when_none_is_long_enough() {
+        let mut group = whole(1);
+        for at in (0..GROUP_BLOCKS).step_by(64) {
+            group.take(Run { at, len: 1 });
+        }
+        assert_eq!(group.find_run(0, 64, false), Some(Run { at: 1, len: 63 }));
+        assert_eq!(group.find_run(GROUP_BLOCKS - 3, 64, false).map(|run| run.len), Some(3));
+    }
+}
