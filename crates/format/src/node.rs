@@ -373,7 +373,9 @@ mod tests {
     #[test]
     fn the_named_offsets_are_those_of_the_header() {
         let at = |name: &str| {
-            let field = NodeHeader::fields().into_iter().find(|field| field.name == name);
+            let field = NodeHeader::fields()
+                .into_iter()
+                .find(|field| field.name == name);
             field.expect("the header has this field").offset
         };
         assert_eq!(at("count"), COUNT_AT);

@@ -117,8 +117,14 @@ impl Inner {
                 return Err(damage(*range, "its blocks are not in use"));
             }
         }
-        match freed.windows(2).find(|pair| pair[0].end() > Some(pair[1].start)) {
-            Some(pair) => Err(damage(pair[1], "its blocks belong to another extent as well")),
+        match freed
+            .windows(2)
+            .find(|pair| pair[0].end() > Some(pair[1].start))
+        {
+            Some(pair) => Err(damage(
+                pair[1],
+                "its blocks belong to another extent as well",
+            )),
             None => Ok(()),
         }
     }
@@ -144,7 +150,10 @@ impl Inner {
             }
             let mut space = self.space.lock();
             self.check_freed(&batch, &space)?;
-            let homes = &mut Slots { space: &mut space, promised: &mut reservation.slots };
+            let homes = &mut Slots {
+                space: &mut space,
+                promised: &mut reservation.slots,
+            };
             for change in &batch.changes {
                 match change {
                     Change::Put(key, value) => {

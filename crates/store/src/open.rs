@@ -44,8 +44,14 @@ pub(crate) fn open(
         )));
     }
     let roots = [
-        Root { pointer: superblock.files, level: superblock.files_level },
-        Root { pointer: superblock.space, level: superblock.space_level },
+        Root {
+            pointer: superblock.files,
+            level: superblock.files_level,
+        },
+        Root {
+            pointer: superblock.space,
+            level: superblock.space_level,
+        },
     ];
     let cache = Cache::new(options.cache_bytes, geometry.node_size, counters.clone());
     let volume = volume_tag(&superblock.uuid);
@@ -76,7 +82,9 @@ fn newest_superblock(device: &dyn Device) -> Result<Superblock> {
     let mut broken = Vec::new();
     for slot in SUPERBLOCK_SLOTS {
         let mut block = [0; BLOCK_SIZE];
-        let at = slot.byte_offset().expect("the slots lie at the start of the volume");
+        let at = slot
+            .byte_offset()
+            .expect("the slots lie at the start of the volume");
         let judged = if at + BLOCK_BYTES <= device.len() {
             device.read(at, &mut block)?;
             Superblock::decode(&block, slot)

@@ -31,7 +31,9 @@ impl Inner {
         match self.read_node(&missing.0) {
             Ok(bytes) => {
                 let mut forest = self.forest.write();
-                forest.cache.insert_clean(pointer.block, Frame::clean(bytes, pointer.epoch));
+                forest
+                    .cache
+                    .insert_clean(pointer.block, Frame::clean(bytes, pointer.epoch));
             }
             Err(error) => failed.0 = Some((pointer, error)),
         }
@@ -40,12 +42,21 @@ impl Inner {
 
     fn read_node(&self, expected: &Expected) -> Result<Vec<u8>> {
         let block = expected.pointer.block;
-        let damage = |source| StoreError::Node { block, tree: expected.tree, source };
+        let damage = |source| StoreError::Node {
+            block,
+            tree: expected.tree,
+            source,
+        };
         if !self.geometry.holds_node(block) {
-            return Err(damage(Malformed::new("node pointer", "it leads outside the data zone")));
+            return Err(damage(Malformed::new(
+                "node pointer",
+                "it leads outside the data zone",
+            )));
         }
         let mut bytes = vec![0; self.geometry.node_size];
-        let at = block.byte_offset().expect("the node lies inside the volume");
+        let at = block
+            .byte_offset()
+            .expect("the node lies inside the volume");
         self.device.read(at, &mut bytes)?;
         self.counters.nodes_read.increment();
         NodeView::open(&bytes, expected).map_err(damage)?;

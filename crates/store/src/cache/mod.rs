@@ -93,8 +93,13 @@ impl Frame {
     /// The bytes and their dirty ranges, to be changed. The node must be dirty.
     #[inline]
     pub(crate) fn edit(&mut self) -> (&mut [u8], &mut DirtyRanges) {
-        assert_eq!(self.state, State::Dirty, "only dirty nodes are changed in place");
-        let bytes = Arc::get_mut(&mut self.bytes).expect("a dirty node is not shared with a writer");
+        assert_eq!(
+            self.state,
+            State::Dirty,
+            "only dirty nodes are changed in place"
+        );
+        let bytes =
+            Arc::get_mut(&mut self.bytes).expect("a dirty node is not shared with a writer");
         (bytes, &mut self.ranges)
     }
 
@@ -166,7 +171,9 @@ impl Cache {
     /// The dirty node at `block`, which must be in memory.
     #[inline]
     pub(crate) fn get_dirty(&mut self, block: BlockNo) -> &mut Frame {
-        self.frames.get_mut(&block).expect("a dirty node stays in memory until it is sealed")
+        self.frames
+            .get_mut(&block)
+            .expect("a dirty node stays in memory until it is sealed")
     }
 
     /// Takes a node in. Evicts nothing: a change may be under way that needs what is here.
@@ -183,7 +190,11 @@ impl Cache {
 
     /// Takes in a node that was read, unless its home has a newer owner in memory.
     pub(crate) fn insert_clean(&mut self, block: BlockNo, frame: Frame) {
-        if self.frames.get(&block).is_none_or(|old| old.epoch < frame.epoch) {
+        if self
+            .frames
+            .get(&block)
+            .is_none_or(|old| old.epoch < frame.epoch)
+        {
             self.insert(block, frame);
         }
     }
@@ -224,7 +235,10 @@ impl Cache {
             if let Some(frame) = self.frames.get_mut(&block)
                 && frame.state == State::Dirty
             {
-                sealed.push(SealedNode { block, bytes: frame.seal() });
+                sealed.push(SealedNode {
+                    block,
+                    bytes: frame.seal(),
+                });
             }
         }
         self.dirty_count = 0;
@@ -264,8 +278,12 @@ impl Cache {
             if looks > 64 && self.dirty_count * 2 > self.frames.len() {
                 looks = 64;
             }
-            let Some(block) = self.clock.pop_front() else { break };
-            let Some(frame) = self.frames.get(&block) else { continue };
+            let Some(block) = self.clock.pop_front() else {
+                break;
+            };
+            let Some(frame) = self.frames.get(&block) else {
+                continue;
+            };
             if frame.state == State::Clean && !frame.referenced.swap(false, Ordering::Relaxed) {
                 self.frames.remove(&block);
                 self.counters.nodes_evicted.increment();

@@ -61,7 +61,10 @@ impl Space {
             node_blocks: 0,
             slots_promised: 0,
             blocks_promised: 0,
-            floors: Floors { checkpoint: 0, grow: 0 },
+            floors: Floors {
+                checkpoint: 0,
+                grow: 0,
+            },
             pending: Vec::new(),
             pending_blocks: 0,
             sealed: Vec::new(),
@@ -72,7 +75,9 @@ impl Space {
             ),
             inodes: 0,
         };
-        space.free_slots = (0..geometry.group_count()).map(|index| space.empty_slots(index)).sum();
+        space.free_slots = (0..geometry.group_count())
+            .map(|index| space.empty_slots(index))
+            .sum();
         space.floors = space.choose_floors();
         space
     }
@@ -93,7 +98,10 @@ impl Space {
         let total = self.free_slots;
         let checkpoint = (tree_nodes * 2 + 4).min(total / 4);
         let extra = (total / 64).clamp(12, 256).min(total / 8);
-        Floors { checkpoint, grow: checkpoint + extra }
+        Floors {
+            checkpoint,
+            grow: checkpoint + extra,
+        }
     }
 
     fn group_mut(&mut self, index: u64) -> &mut Group {
@@ -107,7 +115,10 @@ impl Space {
     fn group_free(&self, index: u64) -> (u64, u64) {
         match &self.groups[index as usize] {
             Some(group) => (group.free_blocks, group.free_slots),
-            None => (self.geometry.group_blocks(index).count, self.empty_slots(index)),
+            None => (
+                self.geometry.group_blocks(index).count,
+                self.empty_slots(index),
+            ),
         }
     }
 
@@ -341,7 +352,9 @@ impl Space {
         if index >= self.groups.len() as u64 {
             return Err(format!("group {index} lies behind the end of the volume"));
         }
-        let before = self.groups[index as usize].as_ref().map_or((0, 0), |g| (g.used_blocks, g.node_blocks));
+        let before = self.groups[index as usize]
+            .as_ref()
+            .map_or((0, 0), |g| (g.used_blocks, g.node_blocks));
         self.change_group(index, load)?;
         let group = self.group_mut(index);
         let after = (group.used_blocks, group.node_blocks);

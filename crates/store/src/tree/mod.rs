@@ -61,7 +61,13 @@ impl Forest {
         volume: [u8; 8],
         node_size: usize,
     ) -> Forest {
-        Forest { roots, cache, epoch, volume, node_size }
+        Forest {
+            roots,
+            cache,
+            epoch,
+            volume,
+            node_size,
+        }
     }
 
     /// The root of `tree`.
@@ -74,16 +80,16 @@ impl Forest {
     }
 
     fn expected(&self, tree: TreeId, pointer: NodePointer, level: u8) -> Expected {
-        Expected { pointer, tree, level, volume: self.volume }
+        Expected {
+            pointer,
+            tree,
+            level,
+            volume: self.volume,
+        }
     }
 
     #[inline]
-    fn node(
-        &self,
-        tree: TreeId,
-        pointer: NodePointer,
-        level: u8,
-    ) -> Result<NodeView<'_>, Missing> {
+    fn node(&self, tree: TreeId, pointer: NodePointer, level: u8) -> Result<NodeView<'_>, Missing> {
         match self.cache.get(pointer) {
             Some(frame) => Ok(NodeView::trusted(frame.bytes())),
             None => Err(Missing(self.expected(tree, pointer, level))),
@@ -200,21 +206,39 @@ impl Forest {
         low: Key,
         high: Option<Key>,
     ) {
-        let Ok(node) = self.node(tree, pointer, level) else { return };
+        let Ok(node) = self.node(tree, pointer, level) else {
+            return;
+        };
         let mut reader = holdfast_format::codec::Reader::new("node", node.bytes());
-        let header = holdfast_format::node::NodeHeader::read(&mut reader).expect("a node has a head");
-        node.check_body(&header).expect("the program keeps its nodes valid");
-        assert_eq!((header.address, header.epoch), (pointer.block.0, pointer.epoch.0));
+        let header =
+            holdfast_format::node::NodeHeader::read(&mut reader).expect("a node has a head");
+        node.check_body(&header)
+            .expect("the program keeps its nodes valid");
+        assert_eq!(
+            (header.address, header.epoch),
+            (pointer.block.0, pointer.epoch.0)
+        );
         assert_eq!((header.level, header.tree), (level, tree as u8));
         for index in 0..node.count() {
             let key = node.key(index);
             assert!(key >= low, "{key:?} is below {low:?} in {pointer:?}");
-            assert!(high.is_none_or(|high| key < high), "{key:?} is not below {high:?}");
+            assert!(
+                high.is_none_or(|high| key < high),
+                "{key:?} is not below {high:?}"
+            );
             if level > 0 {
-                assert!(index > 0 || key == low, "the first separator is the lower bound");
-                let next = (index + 1 < node.count()).then(|| node.key(index + 1)).or(high);
+                assert!(
+                    index > 0 || key == low,
+                    "the first separator is the lower bound"
+                );
+                let next = (index + 1 < node.count())
+                    .then(|| node.key(index + 1))
+                    .or(high);
                 let child = node.child(index);
-                assert!(child.epoch <= pointer.epoch, "a child is younger than its parent");
+                assert!(
+                    child.epoch <= pointer.epoch,
+                    "a child is younger than its parent"
+                );
                 self.node_invariants(tree, child, level - 1, key, next);
             }
         }
