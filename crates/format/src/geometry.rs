@@ -57,9 +57,9 @@ impl Geometry {
                 self.volume_blocks
             ));
         }
-        if self.volume_blocks > u64::MAX / BLOCK_BYTES {
+        if self.volume_blocks > i64::MAX as u64 / BLOCK_BYTES {
             return fail(format!(
-                "{} blocks do not fit 64-bit offsets",
+                "{} blocks do not fit signed 64-bit offsets",
                 self.volume_blocks
             ));
         }
@@ -71,9 +71,13 @@ impl Geometry {
         }
         let rings = self.log_blocks.checked_add(self.journal_blocks);
         match rings.and_then(|rings| rings.checked_add(LOG_START.0)) {
-            Some(end) if end < self.volume_blocks => Ok(()),
-            _ => fail("the rings do not fit the volume".into()),
+            Some(end) if end < self.volume_blocks => {}
+            _ => return fail("the rings do not fit the volume".into()),
         }
+        if self.data_blocks() < 2 * self.node_blocks() {
+            return fail("no room is left for the roots of the trees".into());
+        }
+        Ok(())
     }
 
     /// The log ring.
@@ -113,8 +117,10 @@ impl Geometry {
     /// The blocks of group `index` that the allocator may give away: less the zones before
     /// [`Geometry::first_data_block`] and what lies behind the end of the volume.
     pub fn group_blocks(&self, index: u64) -> BlockRange {
-        let start = (index * GROUP_BLOCKS).max(self.first_data_block().0);
-        let end = ((index + 1) * GROUP_BLOCKS).min(self.volume_blocks);
+        // Saturating: the index may come from a key on disk. A group that does not exist is empty.
+        let begin = index.saturating_mul(GROUP_BLOCKS);
+        let start = begin.max(self.first_data_block().0);
+        let end = begin.saturating_add(GROUP_BLOCKS).min(self.volume_blocks);
         BlockRange::new(BlockNo(start), end.saturating_sub(start))
     }
 

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use holdfast_base::{InodeNo, SnapshotNo};
+use holdfast_base::{InodeNo, SnapshotNo, TreeId};
 
 use crate::Malformed;
 
@@ -51,9 +51,28 @@ impl Kind {
         Kind::Setting,
     ];
 
+    /// The tree that items of this kind live in.
+    pub fn tree(self) -> TreeId {
+        if self as u8 >= Kind::Group as u8 {
+            TreeId::Space
+        } else {
+            TreeId::Files
+        }
+    }
+
     /// The kind with this number on disk.
     pub fn from_raw(raw: u8) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|&kind| kind as u8 == raw)
+        // A table, not a search: opening a node asks this for every record.
+        const TABLE: [Option<Kind>; 19] = {
+            let mut table = [None; 19];
+            let mut index = 0;
+            while index < Kind::ALL.len() {
+                table[Kind::ALL[index] as usize] = Some(Kind::ALL[index]);
+                index += 1;
+            }
+            table
+        };
+        TABLE.get(usize::from(raw)).copied().flatten()
     }
 }
 

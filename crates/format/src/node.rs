@@ -158,6 +158,9 @@ impl<'a> NodeView<'a> {
                 header.level, expected.level
             ));
         }
+        if header.reserved != [0; 16] {
+            return fail("reserved bytes are set".into());
+        }
         let view = NodeView { bytes };
         view.check_body(&header)?;
         Ok(view)

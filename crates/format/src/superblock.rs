@@ -128,7 +128,7 @@ impl Superblock {
     /// The block on disk, for the slot at `address`.
     pub fn encode(&self, address: BlockNo) -> Box<[u8; BLOCK_SIZE]> {
         let mut label = [0; LABEL_MAX];
-        let len = self.label.len().min(LABEL_MAX);
+        let len = self.label.floor_char_boundary(LABEL_MAX);
         label[..len].copy_from_slice(&self.label.as_bytes()[..len]);
         let fields = Fields {
             magic: MAGIC,
@@ -218,16 +218,26 @@ impl Superblock {
         if fields.inode_next < InodeNo::FIRST_FREE.0 || fields.epoch == u64::MAX {
             return fail("its counters are out of range".into());
         }
-        let label = &fields.label[..fields
-            .label
-            .iter()
-            .position(|&b| b == 0)
-            .unwrap_or(LABEL_MAX)];
+        let nodes = geometry.node_blocks();
+        if files.block.0.abs_diff(space.block.0) < nodes {
+            return fail(format!("the roots {files:?} and {space:?} are one"));
+        }
+        if fields.pad != [0; 6] || fields.reserved != [0; 16] || reader.rest().iter().any(|&b| b != 0) {
+            return fail("reserved bytes are set".into());
+        }
+        let ends = fields.label.iter().position(|&b| b == 0);
+        let (label, padding) = fields.label.split_at(ends.unwrap_or(LABEL_MAX));
+        let Ok(label) = std::str::from_utf8(label) else {
+            return fail("its label is not UTF-8".into());
+        };
+        if padding.iter().any(|&b| b != 0) {
+            return fail("its label goes on after its end".into());
+        }
         Ok(Superblock {
             epoch: Epoch(fields.epoch),
             geometry,
             uuid: Uuid::from_bytes(fields.uuid),
-            label: String::from_utf8_lossy(label).into_owned(),
+            label: label.to_owned(),
             hash_seed: fields.hash_seed,
             features_compat: fields.features_compat,
             features_ro_compat: fields.features_ro_compat,

@@ -57,6 +57,9 @@ impl<'a> Dentry<'a> {
         let Some(file_type) = FileType::from_raw(head.file_type) else {
             return fail(format!("file type {} is unknown", head.file_type));
         };
+        if head.inode.0 == 0 {
+            return fail("it leads to inode 0".into());
+        }
         if !is_valid_name(name) {
             return fail(format!(
                 "the name {:?} is not allowed",

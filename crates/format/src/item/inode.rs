@@ -142,6 +142,9 @@ impl InodeItem {
         if item.size > crate::limits::FILE_SIZE_MAX {
             return fail(format!("size {} is above the largest file", item.size));
         }
+        if item.nlink > crate::limits::LINK_MAX {
+            return fail(format!("{} links are too many", item.nlink));
+        }
         for time in [item.atime, item.mtime, item.ctime, item.btime] {
             if time.nanos >= 1_000_000_000 {
                 return fail(format!(
