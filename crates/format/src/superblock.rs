@@ -222,7 +222,10 @@ impl Superblock {
         if files.block.0.abs_diff(space.block.0) < nodes {
             return fail(format!("the roots {files:?} and {space:?} are one"));
         }
-        if fields.pad != [0; 6] || fields.reserved != [0; 16] || reader.rest().iter().any(|&b| b != 0) {
+        if fields.pad != [0; 6]
+            || fields.reserved != [0; 16]
+            || reader.rest().iter().any(|&b| b != 0)
+        {
             return fail("reserved bytes are set".into());
         }
         let ends = fields.label.iter().position(|&b| b == 0);

@@ -1,0 +1,349 @@
+//! Every decoder against every kind of bytes: an error, or a value that encodes to the same bytes (P10).
+//!
+//! Three sources of bytes: valid values, valid values with a few bytes
+//! changed, and noise. proptest prints the smallest failing input and its seed.
+
+use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, Epoch, InodeNo, Lsn, SnapshotNo, Timestamp};
+use holdfast_format::geometry::SUPERBLOCK_SLOTS;
+use holdfast_format::item::xattr::XattrValue;
+use holdfast_format::item::{Dentry, Extent, FileType, GroupItem, InodeItem, Xattr, group, orphan};
+use holdfast_format::limits::{FILE_SIZE_MAX, LINK_MAX, NODE_SIZES};
+use holdfast_format::{Geometry, Key, Kind, Malformed, NodePointer, Superblock};
+use proptest::prelude::*;
+use uuid::Uuid;
+
+/// Decodes, and encodes again what was found. The outer `Err` is the failure of a test.
+type Again = fn(&[u8]) -> Result<Vec<u8>, Malformed>;
+
+fn key_again(bytes: &[u8]) -> Result<Vec<u8>, Malformed> {
+    let key = Key::decode(bytes)?;
+    assert_eq!(Key::decode(&key.encode())?.raw(), key.raw());
+    Ok([&key.encode(), &bytes[Key::SIZE..]].concat())
+}
+
+const DECODERS: [(&str, Again); 9] = [
+    ("key", key_again),
+    ("node pointer", |bytes| {
+        Ok(NodePointer::decode(bytes)?.encode().to_vec())
+    }),
+    ("inode", |bytes| Ok(InodeItem::decode(bytes)?.encode())),
+    ("dentry", |bytes| Ok(Dentry::decode(bytes)?.encode())),
+    ("extent", |bytes| Ok(Extent::decode(bytes)?.encode())),
+    ("xattr", |bytes| Ok(Xattr::decode(bytes)?.encode())),
+    ("group", |bytes| Ok(GroupItem::decode(bytes)?.encode())),
+    ("bitmap", |bytes| Ok(group::decode_bitmap(bytes)?.to_vec())),
+    ("orphan", |bytes| {
+        orphan::decode(bytes).map(|()| orphan::VALUE.to_vec())
+    }),
+];
+
+/// Fails unless every decoder refuses `bytes` or gives them back unchanged.
+fn judge_by_all(bytes: &[u8]) {
+    for (name, again) in DECODERS {
+        if let Ok(encoded) = again(bytes) {
+            assert_eq!(encoded, bytes, "{name}");
+        }
+    }
+}
+
+fn keys() -> impl Strategy<Value = Key> {
+    let kinds = prop::sample::select(Kind::ALL.to_vec());
+    (any::<u64>(), kinds, any::<u64>(), any::<u32>()).prop_map(|(inode, kind, offset, snapshot)| {
+        Key {
+            inode: InodeNo(inode),
+            kind,
+            offset,
+            snapshot: SnapshotNo(snapshot),
+        }
+    })
+}
+
+fn times() -> impl Strategy<Value = Timestamp> {
+    (any::<i64>(), 0..1_000_000_000u32).prop_map(|(secs, nanos)| Timestamp { secs, nanos })
+}
+
+const TYPES: [FileType; 7] = [
+    FileType::Fifo,
+    FileType::CharDevice,
+    FileType::Directory,
+    FileType::BlockDevice,
+    FileType::Regular,
+    FileType::Symlink,
+    FileType::Socket,
+];
+
+fn inodes() -> impl Strategy<Value = InodeItem> {
+    let head = (
+        prop::sample::select(TYPES.to_vec()),
+        0..0o10000u32,
+        any::<u32>(),
+        any::<u32>(),
+    );
+    let counts = (
+        0..=LINK_MAX,
+        0..=FILE_SIZE_MAX,
+        any::<u64>(),
+        any::<u64>(),
+        any::<u64>(),
+    );
+    let rest = (
+        [times(), times(), times(), times()],
+        any::<bool>(),
+        any::<u32>(),
+    );
+    (head, counts, rest).prop_map(
+        |((kind, perm, uid, gid), (nlink, size, blocks, rdev, parent), (times, xattrs, next))| {
+            InodeItem {
+                mode: kind.mode_bits() | perm,
+                uid,
+                gid,
+                nlink,
+                size,
+                blocks,
+                rdev,
+                parent: InodeNo(parent),
+                atime: times[0],
+                mtime: times[1],
+                ctime: times[2],
+                btime: times[3],
+                flags: if xattrs { InodeItem::HAS_XATTRS } else { 0 },
+                xattr_value_next: next,
+                reserved: [0; 16],
+            }
+        },
+    )
+}
+
+fn names() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(any::<u8>(), 1..=255).prop_filter("a name", |name| {
+        holdfast_format::item::dentry::is_valid_name(name)
+    })
+}
+
+/// The encoded form of a valid value of any record.
+fn encoded() -> impl Strategy<Value = Vec<u8>> {
+    let dentries = (1..=u64::MAX, prop::sample::select(TYPES.to_vec()), names()).prop_map(
+        |(inode, file_type, name)| {
+            Dentry {
+                inode: InodeNo(inode),
+                file_type,
+                name: &name,
+            }
+            .encode()
+        },
+    );
+    let extents = (
+        0..1u64 << 60,
+        prop::collection::vec(any::<u64>(), 0..64),
+        1..u32::MAX,
+    )
+        .prop_map(|(start, sums, count)| {
+            let count = if sums.is_empty() {
+                count.into()
+            } else {
+                sums.len() as u64
+            };
+            Extent {
+                blocks: BlockRange::new(BlockNo(start), count),
+                sums,
+            }
+            .encode()
+        });
+    let xattrs = (
+        names(),
+        prop::collection::vec(any::<u8>(), 0..300),
+        any::<Option<(u32, u16)>>(),
+    )
+        .prop_map(|(name, value, pieces)| {
+            let value = match pieces {
+                None => XattrValue::Here(&value),
+                Some((id, len)) => XattrValue::Pieces {
+                    id,
+                    len: len.into(),
+                },
+            };
+            Xattr { name: &name, value }.encode()
+        });
+    let groups = (0..=32768u32, 0..=32768u32).prop_map(|(a, b)| {
+        GroupItem {
+            used_blocks: a.max(b),
+            node_blocks: a.min(b),
+            reserved: [0; 8],
+        }
+        .encode()
+    });
+    prop_oneof![
+        keys().prop_map(|key| key.encode().to_vec()),
+        (any::<u64>(), any::<u64>()).prop_map(|(block, epoch)| {
+            NodePointer {
+                block: BlockNo(block),
+                epoch: Epoch(epoch),
+            }
+            .encode()
+            .to_vec()
+        }),
+        inodes().prop_map(|inode| inode.encode()),
+        dentries,
+        extents,
+        xattrs,
+        groups,
+        prop::collection::vec(any::<u8>(), 512),
+    ]
+}
+
+fn superblocks() -> impl Strategy<Value = Superblock> {
+    let shape = (2048u64..1 << 40, prop::sample::select(NODE_SIZES.to_vec()));
+    let rest = (
+        any::<[u8; 16]>(),
+        "\\PC{0,16}",
+        any::<[u64; 4]>(),
+        1..u64::MAX,
+        [0..16u8, 0..16],
+    );
+    (shape, rest).prop_map(
+        |((blocks, node_size), (uuid, label, numbers, epoch, levels))| {
+            let geometry = Geometry::for_device(blocks * BLOCK_SIZE as u64, node_size)
+                .expect("8 MiB are enough for any node size");
+            let first = geometry.first_data_block();
+            let at = |index: u64| NodePointer {
+                block: BlockNo(first.0 + index * geometry.node_blocks()),
+                epoch: Epoch(epoch - index.min(epoch)),
+            };
+            Superblock {
+                epoch: Epoch(epoch),
+                geometry,
+                uuid: Uuid::from_bytes(uuid),
+                label,
+                hash_seed: numbers[0],
+                features_compat: 0,
+                features_ro_compat: numbers[1],
+                files: at(0),
+                files_level: levels[0],
+                space: at(1),
+                space_level: levels[1],
+                lsn: Lsn(numbers[2]),
+                inode_next: InodeNo(numbers[3].max(16)),
+                inode_count: numbers[2],
+                used_blocks: numbers[3] % geometry.data_blocks(),
+            }
+        },
+    )
+}
+
+fn superblock_again(bytes: &[u8; BLOCK_SIZE]) -> Option<Box<[u8; BLOCK_SIZE]>> {
+    let address = SUPERBLOCK_SLOTS[0];
+    let superblock = Superblock::decode(bytes, address).ok()?;
+    superblock
+        .geometry
+        .check()
+        .expect("decode checks the geometry");
+    Some(superblock.encode(address))
+}
+
+fn reseal(block: &mut [u8; BLOCK_SIZE]) {
+    let sum = holdfast_format::checksum::crc64_with_hole(block, 16);
+    block[16..24].copy_from_slice(&sum.to_le_bytes());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn valid_values_come_back(inode in inodes(), key in keys(), name in names()) {
+        prop_assert_eq!(InodeItem::decode(&inode.encode()), Ok(inode));
+        prop_assert_eq!(Key::decode(&key.encode()), Ok(key));
+        let dentry = Dentry { inode: InodeNo(1), file_type: FileType::Socket, name: &name };
+        let bytes = dentry.encode();
+        prop_assert_eq!(Dentry::decode(&bytes), Ok(dentry));
+        let value = XattrValue::Here(&name);
+        let xattr = Xattr { name: &name, value };
+        let bytes = xattr.encode();
+        prop_assert_eq!(Xattr::decode(&bytes), Ok(xattr));
+    }
+
+    #[test]
+    fn the_order_of_keys_is_the_order_of_raw_keys(a in keys(), b in keys()) {
+        prop_assert_eq!(a.cmp(&b), a.raw().cmp(&b.raw()));
+        prop_assert!(Key::MIN <= a && a <= Key::MAX);
+    }
+
+    #[test]
+    fn no_decoder_accepts_what_it_would_not_write(bytes in encoded()) {
+        judge_by_all(&bytes);
+    }
+
+    #[test]
+    fn nor_after_damage(
+        mut bytes in encoded(),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        cut in any::<Option<prop::sample::Index>>(),
+        more in prop::collection::vec(any::<u8>(), 0..4),
+    ) {
+        for (at, byte) in damage {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        if let Some(cut) = cut {
+            bytes.truncate(cut.index(bytes.len() + 1));
+        }
+        bytes.extend(more);
+        judge_by_all(&bytes);
+    }
+
+    #[test]
+    fn nor_for_noise(bytes in prop::collection::vec(any::<u8>(), 0..700)) {
+        judge_by_all(&bytes);
+    }
+
+    #[test]
+    fn superblocks_come_back(superblock in superblocks()) {
+        for address in SUPERBLOCK_SLOTS {
+            let block = superblock.encode(address);
+            prop_assert_eq!(Superblock::decode(&block, address), Ok(superblock.clone()));
+            prop_assert!(Superblock::decode(&block, BlockNo(address.0 + 1)).is_err());
+        }
+    }
+
+    #[test]
+    fn one_wrong_byte_is_seen(superblock in superblocks(), at in 0..BLOCK_SIZE, by in 1..=255u8) {
+        let mut block = superblock.encode(SUPERBLOCK_SLOTS[0]);
+        block[at] ^= by;
+        prop_assert!(Superblock::decode(&block, SUPERBLOCK_SLOTS[0]).is_err());
+    }
+
+    #[test]
+    fn superblocks_with_false_fields_and_true_sums(
+        superblock in superblocks(),
+        damage in prop::collection::vec((0..300usize, any::<u8>()), 1..5),
+    ) {
+        let mut block = superblock.encode(SUPERBLOCK_SLOTS[0]);
+        for (at, byte) in damage {
+            block[at] = byte;
+        }
+        reseal(&mut block);
+        if let Some(again) = superblock_again(&block) {
+            prop_assert_eq!(again, block);
+        }
+    }
+
+    #[test]
+    fn a_geometry_that_passes_has_zones_in_order(
+        volume_blocks in any::<u64>().prop_map(|bits| bits >> (bits % 64)),
+        node_size in prop::sample::select(vec![4096usize, 16384, 65536, 8192, 0]),
+        log_blocks in any::<u64>().prop_map(|bits| bits >> (bits % 64)),
+        journal_blocks in any::<u64>().prop_map(|bits| bits >> (bits % 64)),
+        group in any::<u64>(),
+    ) {
+        let geometry = Geometry { volume_blocks, node_size, log_blocks, journal_blocks };
+        if geometry.check().is_ok() {
+            let first = geometry.first_data_block();
+            prop_assert!(geometry.log().end() <= Some(geometry.journal().start));
+            prop_assert!(geometry.journal().end() <= Some(first));
+            prop_assert!(geometry.holds_node(first));
+            prop_assert_eq!(first.0 + geometry.data_blocks(), volume_blocks);
+            let blocks = geometry.group_blocks(group);
+            prop_assert!(blocks.is_empty() || geometry.holds_data(blocks));
+            prop_assert!(group < geometry.group_count() || blocks.is_empty());
+        }
+    }
+}
