@@ -20,6 +20,8 @@ pub const VERSION: u32 = 1;
 /// Longest label, in bytes.
 pub const LABEL_MAX: usize = 64;
 const SUM_AT: usize = 16;
+/// No counter of a superblock is larger: adding to them cannot overflow.
+pub const COUNTER_MAX: u64 = 1 << 62;
 
 /// Features whose absence from a program does no harm. Bits known here.
 pub const COMPAT_KNOWN: u64 = 0;
@@ -215,7 +217,14 @@ impl Superblock {
         if fields.used_blocks > geometry.data_blocks() {
             return fail(format!("{} used blocks are too many", fields.used_blocks));
         }
-        if fields.inode_next < InodeNo::FIRST_FREE.0 || fields.epoch == u64::MAX {
+        // Counters only grow; a volume that has counted so far does not exist.
+        let counters = [
+            fields.inode_next,
+            fields.epoch,
+            fields.lsn,
+            fields.inode_count,
+        ];
+        if fields.inode_next < InodeNo::FIRST_FREE.0 || counters.iter().any(|n| *n > COUNTER_MAX) {
             return fail("its counters are out of range".into());
         }
         let nodes = geometry.node_blocks();

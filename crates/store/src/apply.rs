@@ -32,8 +32,12 @@ impl Homes for Slots<'_> {
     }
 
     fn give_back(&mut self, block: BlockNo) {
-        let blocks = self.space.slot_blocks();
-        self.space.free(BlockRange::new(block, blocks), true);
+        let range = BlockRange::new(block, self.space.slot_blocks());
+        if self.space.is_used(range) {
+            self.space.free(range, true);
+        } else {
+            self.space.damage = Some(format!("the node {range:?} was freed as an extent's blocks"));
+        }
     }
 }
 
@@ -117,16 +121,18 @@ impl Inner {
                 return Err(damage(*range, "its blocks are not in use"));
             }
         }
-        match freed
-            .windows(2)
-            .find(|pair| pair[0].end() > Some(pair[1].start))
-        {
-            Some(pair) => Err(damage(
-                pair[1],
-                "its blocks belong to another extent as well",
-            )),
+        match freed.windows(2).find(|pair| pair[0].end() > Some(pair[1].start)) {
+            Some(pair) => Err(damage(pair[1], "its blocks belong to another extent as well")),
             None => Ok(()),
         }
+    }
+
+    /// Stops the volume when two owners of one block were met: an image that fsck must see first.
+    pub(crate) fn check_damage(&self, space: &Space) -> Result<()> {
+        if let Some(damage) = &space.damage {
+            self.stop.stop(format!("{damage}; run fsck"));
+        }
+        self.check_running()
     }
 
     pub(crate) fn apply(&self, batch: Batch, reservation: &mut Reservation) -> Result<Lsn> {
@@ -150,10 +156,8 @@ impl Inner {
             }
             let mut space = self.space.lock();
             self.check_freed(&batch, &space)?;
-            let homes = &mut Slots {
-                space: &mut space,
-                promised: &mut reservation.slots,
-            };
+            self.check_damage(&space)?;
+            let homes = &mut Slots { space: &mut space, promised: &mut reservation.slots };
             for change in &batch.changes {
                 match change {
                     Change::Put(key, value) => {

@@ -49,20 +49,14 @@ impl Batch {
 
     /// Says that written blocks belong to a file from this batch on; returns the extent to put.
     pub fn publish(&mut self, written: Written) -> Extent {
-        let extent = Extent {
-            blocks: written.blocks(),
-            sums: written.sums().to_vec(),
-        };
+        let extent = Extent { blocks: written.blocks(), sums: written.sums().to_vec() };
         self.placed.push(written.into_placed());
         extent
     }
 
     /// Says that allocated blocks belong to a file from this batch on although never written.
     pub fn publish_unwritten(&mut self, placed: Placed) -> Extent {
-        let extent = Extent {
-            blocks: placed.blocks(),
-            sums: Vec::new(),
-        };
+        let extent = Extent { blocks: placed.blocks(), sums: Vec::new() };
         self.placed.push(placed);
         extent
     }

@@ -149,6 +149,7 @@ impl Inner {
                 return Ok(None);
             }
             let written = self.write_groups(&mut forest, &mut space);
+            self.check_damage(&space)?;
             let sealed = match written {
                 Ok(()) => self.seal(&mut forest, &mut space, Lsn(lsn)),
                 Err(missing) => {
@@ -212,17 +213,11 @@ impl Inner {
         } else {
             space.group(index).record = Record::InTree(item);
             self.counters.group_records_written.increment();
-            let homes = &mut Slots {
-                space,
-                promised: &mut 0,
-            };
+            let homes = &mut Slots { space, promised: &mut 0 };
             forest.put(tree, &group_key, &item.encode(), homes);
         }
         for (piece, bytes) in pieces {
-            let homes = &mut Slots {
-                space,
-                promised: &mut 0,
-            };
+            let homes = &mut Slots { space, promised: &mut 0 };
             match bytes {
                 Some(bytes) => forest.put(tree, &piece_key(piece), &bytes, homes),
                 None => forest.delete(tree, &piece_key(piece), homes),
@@ -256,13 +251,9 @@ impl Inner {
         let nodes_flushed = self.device.flush()?;
         let _published = self.publish(&sealed.superblock, nodes_flushed)?;
         *self.superblock.lock() = sealed.superblock.clone();
-        self.forest
-            .write()
-            .cache
-            .written(&sealed.nodes, sealed.superblock.epoch);
+        self.forest.write().cache.written(&sealed.nodes, sealed.superblock.epoch);
         self.space.lock().unseal();
-        self.durable
-            .store(sealed.superblock.lsn.0, Ordering::Release);
+        self.durable.store(sealed.superblock.lsn.0, Ordering::Release);
         self.counters.checkpoints.increment();
         Ok(())
     }
@@ -291,9 +282,7 @@ impl Inner {
             self.write_run(start, &buffer)?;
         }
         self.counters.checkpoint_nodes.add(nodes.len() as u64);
-        self.counters
-            .checkpoint_bytes
-            .add(nodes.len() as u64 * node_blocks * BLOCK_BYTES);
+        self.counters.checkpoint_bytes.add(nodes.len() as u64 * node_blocks * BLOCK_BYTES);
         Ok(())
     }
 
@@ -305,9 +294,7 @@ impl Inner {
     /// The single place that writes a superblock. `_nodes` proves that all it reaches is durable (R1).
     fn publish(&self, superblock: &Superblock, _nodes: Flushed) -> Result<Flushed> {
         let slot = SUPERBLOCK_SLOTS[(superblock.epoch.0 % 2) as usize];
-        let at = slot
-            .byte_offset()
-            .expect("the slots lie at the start of the volume");
+        let at = slot.byte_offset().expect("the slots lie at the start of the volume");
         self.device.write(at, &superblock.encode(slot)[..])?;
         Ok(self.device.flush()?)
     }

@@ -26,19 +26,13 @@ const CACHE_BYTES: usize = 8 << 20;
 
 pub(crate) fn create(device: &Arc<dyn Device>, options: &CreateOptions) -> Result<()> {
     let geometry = options.geometry;
-    geometry
-        .check()
-        .map_err(|malformed| StoreError::Refused(malformed.why))?;
+    geometry.check().map_err(|malformed| StoreError::Refused(malformed.why))?;
     if geometry.volume_blocks > device.len() / BLOCK_BYTES {
-        return Err(StoreError::Refused(
-            "the device is smaller than the volume".into(),
-        ));
+        return Err(StoreError::Refused("the device is smaller than the volume".into()));
     }
     // First the old superblocks: a mkfs that is cut short leaves no volume, never half of one.
     for slot in SUPERBLOCK_SLOTS {
-        let at = slot
-            .byte_offset()
-            .expect("the slots lie at the start of the volume");
+        let at = slot.byte_offset().expect("the slots lie at the start of the volume");
         device.write(at, &[0; BLOCK_SIZE])?;
     }
     let _ = device.flush()?;
@@ -57,11 +51,9 @@ pub(crate) fn create(device: &Arc<dyn Device>, options: &CreateOptions) -> Resul
     {
         let mut forest = inner.forest.write();
         let mut space = inner.space.lock();
+        space.loaded = true;
         for tree in [TreeId::Files, TreeId::Space] {
-            let homes = &mut Slots {
-                space: &mut space,
-                promised: &mut 0,
-            };
+            let homes = &mut Slots { space: &mut space, promised: &mut 0 };
             forest.plant(tree, homes);
         }
     }
@@ -74,10 +66,7 @@ pub(crate) fn create(device: &Arc<dyn Device>, options: &CreateOptions) -> Resul
 fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
     let geometry = options.geometry;
     let counters = Arc::new(Counters::default());
-    let nowhere = NodePointer {
-        block: BlockNo(0),
-        epoch: Epoch(0),
-    };
+    let nowhere = NodePointer { block: BlockNo(0), epoch: Epoch(0) };
     let superblock = Superblock {
         epoch: Epoch(0),
         geometry,
@@ -95,10 +84,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         inode_count: 0,
         used_blocks: 0,
     };
-    let root = Root {
-        pointer: nowhere,
-        level: 0,
-    };
+    let root = Root { pointer: nowhere, level: 0 };
     let cache = Cache::new(CACHE_BYTES, geometry.node_size, counters.clone());
     let volume = volume_tag(&options.uuid);
     Inner {
@@ -108,13 +94,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         read_only: false,
         geometry,
         dirty_bytes_max: CACHE_BYTES,
-        forest: RwLock::new(Forest::new(
-            [root; 2],
-            cache,
-            Epoch(1),
-            volume,
-            geometry.node_size,
-        )),
+        forest: RwLock::new(Forest::new([root; 2], cache, Epoch(1), volume, geometry.node_size)),
         space: Arc::new(Mutex::new(Space::new(geometry))),
         superblock: Mutex::new(superblock),
         one_checkpoint: Mutex::new(()),

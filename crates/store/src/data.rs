@@ -11,15 +11,8 @@ impl Inner {
     pub(crate) fn write_data(&self, placed: Placed, bytes: &[u8]) -> Result<Written> {
         self.check_running()?;
         let blocks = placed.blocks();
-        assert_eq!(
-            blocks.bytes(),
-            Some(bytes.len() as u64),
-            "the bytes fill the blocks exactly"
-        );
-        let at = blocks
-            .start
-            .byte_offset()
-            .expect("allocated blocks lie inside the volume");
+        assert_eq!(blocks.bytes(), Some(bytes.len() as u64), "the bytes fill the blocks exactly");
+        let at = blocks.start.byte_offset().expect("allocated blocks lie inside the volume");
         let sums = bytes.chunks_exact(BLOCK_SIZE).map(crc64).collect();
         self.device.write(at, bytes)?;
         self.counters.data_bytes_written.add(bytes.len() as u64);
@@ -33,15 +26,8 @@ impl Inner {
                 source: Malformed::new("extent", "its blocks lie outside the data zone"),
             });
         }
-        assert_eq!(
-            blocks.bytes(),
-            Some(into.len() as u64),
-            "the buffer fits the blocks exactly"
-        );
-        let at = blocks
-            .start
-            .byte_offset()
-            .expect("the blocks lie inside the volume");
+        assert_eq!(blocks.bytes(), Some(into.len() as u64), "the buffer fits the blocks exactly");
+        let at = blocks.start.byte_offset().expect("the blocks lie inside the volume");
         self.device.read(at, into)?;
         self.counters.data_bytes_read.add(into.len() as u64);
         Ok(())

@@ -135,15 +135,8 @@ impl Store {
         counters: Arc<Counters>,
     ) -> Result<Store> {
         let inner = Arc::new(open::open(device, options, counters)?);
-        let checkpointer = if options.read_only {
-            None
-        } else {
-            Some(checkpoint::spawn(&inner)?)
-        };
-        Ok(Store {
-            inner,
-            checkpointer,
-        })
+        let checkpointer = if options.read_only { None } else { Some(checkpoint::spawn(&inner)?) };
+        Ok(Store { inner, checkpointer })
     }
 
     /// The superblock that the store was opened from or last wrote.
@@ -281,11 +274,7 @@ impl Store {
 
     /// Makes everything durable and ends the store's threads. Dropping a store without this is like a crash.
     pub fn close(self) -> Result<()> {
-        if self.inner.read_only {
-            Ok(())
-        } else {
-            self.persist(self.latest())
-        }
+        if self.inner.read_only { Ok(()) } else { self.persist(self.latest()) }
     }
 }
 

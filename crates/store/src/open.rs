@@ -44,14 +44,8 @@ pub(crate) fn open(
         )));
     }
     let roots = [
-        Root {
-            pointer: superblock.files,
-            level: superblock.files_level,
-        },
-        Root {
-            pointer: superblock.space,
-            level: superblock.space_level,
-        },
+        Root { pointer: superblock.files, level: superblock.files_level },
+        Root { pointer: superblock.space, level: superblock.space_level },
     ];
     let cache = Cache::new(options.cache_bytes, geometry.node_size, counters.clone());
     let volume = volume_tag(&superblock.uuid);
@@ -82,9 +76,7 @@ fn newest_superblock(device: &dyn Device) -> Result<Superblock> {
     let mut broken = Vec::new();
     for slot in SUPERBLOCK_SLOTS {
         let mut block = [0; BLOCK_SIZE];
-        let at = slot
-            .byte_offset()
-            .expect("the slots lie at the start of the volume");
+        let at = slot.byte_offset().expect("the slots lie at the start of the volume");
         let judged = if at + BLOCK_BYTES <= device.len() {
             device.read(at, &mut block)?;
             Superblock::decode(&block, slot)
@@ -127,6 +119,7 @@ fn load_groups(inner: &Inner) -> Result<()> {
     if let Some(why) = wrong {
         return Err(damage(why));
     }
+    let forest = inner.forest.read();
     let mut space = inner.space.lock();
     space.check_loaded().map_err(damage)?;
     let superblock = inner.superblock.lock();
@@ -138,6 +131,16 @@ fn load_groups(inner: &Inner) -> Result<()> {
         )));
     }
     space.inodes = superblock.inode_count;
+    space.loaded = true;
+    // From here on every node is held against the bitmaps when it is read; these came before them.
+    for pointer in forest.cache.pointers() {
+        if !space.is_used(inner.node_range(pointer)) {
+            return Err(damage(format!(
+                "the node at block {} is not marked as used",
+                pointer.block
+            )));
+        }
+    }
     Ok(())
 }
 

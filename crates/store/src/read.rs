@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use holdfast_base::TreeId;
+use holdfast_base::{BlockRange, TreeId};
 use holdfast_format::node::Expected;
 use holdfast_format::{Key, Malformed, NodePointer, NodeView};
 
@@ -19,6 +19,10 @@ use crate::{Inner, Result, StoreError};
 #[derive(Debug, Default)]
 pub(crate) struct Failed(Option<(NodePointer, StoreError)>);
 
+fn damage(expected: &Expected, source: Malformed) -> StoreError {
+    StoreError::Node { block: expected.pointer.block, tree: expected.tree, source }
+}
+
 impl Inner {
     /// Reads a missing node and takes it into memory, without holding the lock meanwhile.
     pub(crate) fn load(&self, missing: Missing, failed: &mut Failed) -> Result<()> {
@@ -31,35 +35,48 @@ impl Inner {
         match self.read_node(&missing.0) {
             Ok(bytes) => {
                 let mut forest = self.forest.write();
-                forest
-                    .cache
-                    .insert_clean(pointer.block, Frame::clean(bytes, pointer.epoch));
+                let in_use = {
+                    let space = self.space.lock();
+                    !space.loaded || space.is_used(self.node_range(pointer))
+                };
+                match forest.fits(&missing.0, &NodeView::trusted(&bytes)) {
+                    Some(true) if in_use => {
+                        let frame = Frame::clean(bytes, pointer.epoch);
+                        forest.cache.insert_clean(pointer.block, frame);
+                    }
+                    // A node above it is missing again: that one is asked for first.
+                    None => {}
+                    Some(fits) => {
+                        let why = if fits {
+                            "its blocks are not marked as in use"
+                        } else {
+                            "its keys are not those that its parent says"
+                        };
+                        let error = damage(&missing.0, Malformed::new("node", why));
+                        failed.0 = Some((pointer, error));
+                    }
+                }
             }
             Err(error) => failed.0 = Some((pointer, error)),
         }
         Ok(())
     }
 
+    pub(crate) fn node_range(&self, pointer: NodePointer) -> BlockRange {
+        BlockRange::new(pointer.block, self.geometry.node_blocks())
+    }
+
     fn read_node(&self, expected: &Expected) -> Result<Vec<u8>> {
         let block = expected.pointer.block;
-        let damage = |source| StoreError::Node {
-            block,
-            tree: expected.tree,
-            source,
-        };
         if !self.geometry.holds_node(block) {
-            return Err(damage(Malformed::new(
-                "node pointer",
-                "it leads outside the data zone",
-            )));
+            let why = Malformed::new("node pointer", "it leads outside the data zone");
+            return Err(damage(expected, why));
         }
         let mut bytes = vec![0; self.geometry.node_size];
-        let at = block
-            .byte_offset()
-            .expect("the node lies inside the volume");
+        let at = block.byte_offset().expect("the node lies inside the volume");
         self.device.read(at, &mut bytes)?;
         self.counters.nodes_read.increment();
-        NodeView::open(&bytes, expected).map_err(damage)?;
+        NodeView::open(&bytes, expected).map_err(|why| damage(expected, why))?;
         Ok(bytes)
     }
 

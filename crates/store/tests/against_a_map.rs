@@ -27,10 +27,7 @@ fn device(bytes: u64, node_size: usize) -> Arc<dyn Device> {
 }
 
 fn open(device: &Arc<dyn Device>, cache_bytes: usize) -> Store {
-    let options = OpenOptions {
-        read_only: false,
-        cache_bytes,
-    };
+    let options = OpenOptions { read_only: false, cache_bytes };
     Store::open(device.clone(), &options, Arc::new(Counters::default())).unwrap()
 }
 
@@ -53,11 +50,7 @@ fn contents(store: &Store) -> Map {
 
 fn random_key(prng: &mut Prng) -> Key {
     let kinds = [Kind::Inode, Kind::Dentry, Kind::Extent];
-    let inode = if prng.one_in(4) {
-        prng.below(1 << 40)
-    } else {
-        prng.below(40)
-    };
+    let inode = if prng.one_in(4) { prng.below(1 << 40) } else { prng.below(40) };
     Key::new(InodeNo(inode), *prng.pick(&kinds), prng.below(60))
 }
 
@@ -74,12 +67,7 @@ fn random_value(prng: &mut Prng, max: usize) -> Vec<u8> {
 }
 
 fn apply(store: &Store, batch: Batch) -> Lsn {
-    let mut room = store
-        .reserve(Need::Grow {
-            changes: batch.changes(),
-            blocks: 0,
-        })
-        .unwrap();
+    let mut room = store.reserve(Need::Grow { changes: batch.changes(), blocks: 0 }).unwrap();
     store.apply(batch, &mut room).unwrap()
 }
 
@@ -90,38 +78,15 @@ fn compare_ranges(store: &Store, map: &Map, prng: &mut Prng, seed: u64) {
     let mut seen = Vec::new();
     let visit = |seen: &mut Vec<Key>, key| {
         seen.push(key);
-        if seen.len() == limit {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
+        if seen.len() == limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    store
-        .scan(&from, &to, |key, _| visit(&mut seen, key))
-        .unwrap();
-    let expected: Vec<Key> = map
-        .range(from..=to)
-        .take(limit)
-        .map(|(key, _)| *key)
-        .collect();
-    assert_eq!(
-        seen, expected,
-        "seed {seed}: upwards from {from:?} to {to:?}"
-    );
+    store.scan(&from, &to, |key, _| visit(&mut seen, key)).unwrap();
+    let expected: Vec<Key> = map.range(from..=to).take(limit).map(|(key, _)| *key).collect();
+    assert_eq!(seen, expected, "seed {seed}: upwards from {from:?} to {to:?}");
     let mut seen = Vec::new();
-    store
-        .scan_back(&from, &to, |key, _| visit(&mut seen, key))
-        .unwrap();
-    let expected: Vec<Key> = map
-        .range(from..=to)
-        .rev()
-        .take(limit)
-        .map(|(key, _)| *key)
-        .collect();
-    assert_eq!(
-        seen, expected,
-        "seed {seed}: downwards from {to:?} to {from:?}"
-    );
+    store.scan_back(&from, &to, |key, _| visit(&mut seen, key)).unwrap();
+    let expected: Vec<Key> = map.range(from..=to).rev().take(limit).map(|(key, _)| *key).collect();
+    assert_eq!(seen, expected, "seed {seed}: downwards from {to:?} to {from:?}");
 }
 
 fn random_run(seed: u64, node_size: usize, cache_bytes: usize, steps: usize) {
@@ -152,11 +117,7 @@ fn random_run(seed: u64, node_size: usize, cache_bytes: usize, steps: usize) {
                     map = contents(&store);
                 }
                 durable = (store.latest(), map.clone());
-                assert_eq!(
-                    contents(&store),
-                    map,
-                    "seed {seed} step {step}: after the crash"
-                );
+                assert_eq!(contents(&store), map, "seed {seed} step {step}: after the crash");
             }
             3..8 => compare_ranges(&store, &map, &mut prng, seed),
             _ => {
@@ -183,19 +144,11 @@ fn random_run(seed: u64, node_size: usize, cache_bytes: usize, steps: usize) {
             invariants(&store);
         }
         let key = random_key(&mut prng);
-        assert_eq!(
-            store.get(&key).unwrap(),
-            map.get(&key).cloned(),
-            "seed {seed} step {step}"
-        );
+        assert_eq!(store.get(&key).unwrap(), map.get(&key).cloned(), "seed {seed} step {step}");
     }
     assert_eq!(contents(&store), map, "seed {seed}");
     store.close().unwrap();
-    assert_eq!(
-        contents(&open(&device, cache_bytes)),
-        map,
-        "seed {seed}: after the end"
-    );
+    assert_eq!(contents(&open(&device, cache_bytes)), map, "seed {seed}: after the end");
 }
 
 #[test]
@@ -221,9 +174,8 @@ fn emptying_the_map_gives_all_space_back() {
         let store = open(&device, 16 << 20);
         let before = store.space_use().free;
         let mut prng = Prng::seeded(3);
-        let mut keys: Vec<Key> = (0..20_000)
-            .map(|n| Key::new(InodeNo(n / 10), Kind::Dentry, prng.next_u64()))
-            .collect();
+        let mut keys: Vec<Key> =
+            (0..20_000).map(|n| Key::new(InodeNo(n / 10), Kind::Dentry, prng.next_u64())).collect();
         for keys in keys.chunks(4) {
             let mut batch = Batch::new();
             keys.iter().for_each(|key| batch.put(*key, vec![1; 60]));
@@ -240,10 +192,7 @@ fn emptying_the_map_gives_all_space_back() {
         invariants(&store);
         store.persist(store.latest()).unwrap();
         let after = store.space_use().free;
-        assert!(
-            after + 4 * (node_size as u64 / 4096) >= before,
-            "{before} became {after}"
-        );
+        assert!(after + 4 * (node_size as u64 / 4096) >= before, "{before} became {after}");
     }
 }
 
@@ -252,24 +201,14 @@ fn blocks_come_back_when_tokens_are_dropped_and_only_after_a_checkpoint_when_fre
     let device = device(64 << 20, 4096);
     let store = open(&device, 16 << 20);
     let free = store.space_use().available;
-    let mut room = store
-        .reserve(Need::Grow {
-            changes: 1,
-            blocks: 100,
-        })
-        .unwrap();
+    let mut room = store.reserve(Need::Grow { changes: 1, blocks: 100 }).unwrap();
     let placed = store.allocate(&mut room, 40, None).unwrap();
     assert_eq!(placed.blocks().count, 40);
     drop(placed);
     drop(room);
     assert_eq!(store.space_use().available, free);
 
-    let mut room = store
-        .reserve(Need::Grow {
-            changes: 1,
-            blocks: 40,
-        })
-        .unwrap();
+    let mut room = store.reserve(Need::Grow { changes: 1, blocks: 40 }).unwrap();
     let placed = store.allocate(&mut room, 40, None).unwrap();
     let written = store.write(placed, &[9; 40 * 4096]).unwrap();
     let mut batch = Batch::new();
@@ -283,22 +222,12 @@ fn blocks_come_back_when_tokens_are_dropped_and_only_after_a_checkpoint_when_fre
     batch.delete(Key::new(InodeNo(20), Kind::Extent, 0));
     let mut room = store.reserve(Need::Shrink { changes: 1 }).unwrap();
     store.apply(batch, &mut room).unwrap();
-    let mut room = store
-        .reserve(Need::Grow {
-            changes: 1,
-            blocks: 2000,
-        })
-        .unwrap();
+    let mut room = store.reserve(Need::Grow { changes: 1, blocks: 2000 }).unwrap();
     while room.blocks() > 0 {
-        let placed = store
-            .allocate(&mut room, 2000, Some(extent.blocks.start))
-            .unwrap();
+        let placed = store.allocate(&mut room, 2000, Some(extent.blocks.start)).unwrap();
         let (a, b) = (placed.blocks(), extent.blocks);
         let apart = a.end().unwrap() <= b.start || b.end().unwrap() <= a.start;
-        assert!(
-            apart,
-            "{a:?} was given away while a crash still needs {b:?} (R2)"
-        );
+        assert!(apart, "{a:?} was given away while a crash still needs {b:?} (R2)");
         std::mem::forget(placed);
     }
 }
@@ -313,12 +242,7 @@ fn freeing_what_is_not_in_use_is_an_answer_and_changes_nothing() {
         let mut batch = Batch::new();
         batch.put(Key::inode(InodeNo(99)), vec![1]);
         batch.free(range);
-        let mut room = store
-            .reserve(Need::Grow {
-                changes: 1,
-                blocks: 0,
-            })
-            .unwrap();
+        let mut room = store.reserve(Need::Grow { changes: 1, blocks: 0 }).unwrap();
         let error = store.apply(batch, &mut room).unwrap_err();
         assert!(matches!(error, StoreError::Item { .. }), "{error}");
         assert_eq!(store.get(&Key::inode(InodeNo(99))).unwrap(), None);
@@ -333,10 +257,7 @@ fn a_full_volume_still_shrinks() {
         let mut extents = Vec::new();
         for number in 0.. {
             let key = Key::new(InodeNo(20 + number), Kind::Extent, 0);
-            let mut room = match store.reserve(Need::Grow {
-                changes: 1,
-                blocks: 3,
-            }) {
+            let mut room = match store.reserve(Need::Grow { changes: 1, blocks: 3 }) {
                 Ok(room) => room,
                 Err(StoreError::NoSpace) => break,
                 Err(error) => panic!("{error}"),
@@ -347,20 +268,13 @@ fn a_full_volume_still_shrinks() {
                 let written = store.write(placed, &bytes).unwrap();
                 let mut batch = Batch::new();
                 let extent = batch.publish(written);
-                let key = Key {
-                    offset: extents.len() as u64,
-                    ..key
-                };
+                let key = Key { offset: extents.len() as u64, ..key };
                 batch.put(key, extent.encode());
                 store.apply(batch, &mut room).unwrap();
                 extents.push((key, extent));
             }
         }
-        assert!(
-            store.space_use().available < 64 * 16,
-            "{:?}",
-            store.space_use()
-        );
+        assert!(store.space_use().available < 64 * 16, "{:?}", store.space_use());
         for (key, extent) in extents {
             let mut batch = Batch::new();
             batch.delete(key);
@@ -372,10 +286,7 @@ fn a_full_volume_still_shrinks() {
         let store = open(&device, 16 << 20);
         assert!(contents(&store).is_empty());
         let used = store.space_use().total - store.space_use().free;
-        assert!(
-            used <= 8 * node_size as u64 / 4096,
-            "{used} blocks are left in use"
-        );
+        assert!(used <= 8 * node_size as u64 / 4096, "{used} blocks are left in use");
     }
 }
 
@@ -391,10 +302,7 @@ fn many_threads_change_and_read_while_checkpoints_run() {
                     let key = Key::new(InodeNo(100 + thread), Kind::Dentry, number * 7919 % 3001);
                     let mut batch = Batch::new();
                     batch.put(key, vec![thread as u8; 100]);
-                    batch.put(
-                        Key::inode(InodeNo(100 + thread)),
-                        number.to_le_bytes().to_vec(),
-                    );
+                    batch.put(Key::inode(InodeNo(100 + thread)), number.to_le_bytes().to_vec());
                     apply(store, batch);
                     assert_eq!(store.get(&key).unwrap(), Some(vec![thread as u8; 100]));
                 }

@@ -40,24 +40,14 @@ impl DirtyRanges {
     /// Marks `start..end`.
     #[inline]
     pub(crate) fn mark(&mut self, start: usize, end: usize) -> Slack {
-        let new = ByteRange {
-            start: start as u32,
-            end: end as u32,
-        };
+        let new = ByteRange { start: start as u32, end: end as u32 };
         if new.start >= new.end {
             return Slack::default();
         }
         // The ranges first..last touch or overlap the new one.
-        let first = self
-            .as_slice()
-            .iter()
-            .take_while(|range| range.end < new.start)
-            .count();
+        let first = self.as_slice().iter().take_while(|range| range.end < new.start).count();
         let last = first
-            + self.as_slice()[first..]
-                .iter()
-                .take_while(|range| range.start <= new.end)
-                .count();
+            + self.as_slice()[first..].iter().take_while(|range| range.start <= new.end).count();
         if first < last {
             let merged = ByteRange {
                 start: new.start.min(self.ranges[first].start),
@@ -71,11 +61,7 @@ impl DirtyRanges {
         self.ranges.copy_within(first..self.count, first + 1);
         self.ranges[first] = new;
         self.count += 1;
-        if self.count > RANGES_MAX {
-            self.close_cheapest_gap()
-        } else {
-            Slack::default()
-        }
+        if self.count > RANGES_MAX { self.close_cheapest_gap() } else { Slack::default() }
     }
 
     fn close_cheapest_gap(&mut self) -> Slack {
@@ -111,12 +97,7 @@ mod tests {
     fn invariants(dirty: &DirtyRanges) {
         assert!(dirty.as_slice().len() <= RANGES_MAX);
         assert!(dirty.as_slice().iter().all(|range| range.start < range.end));
-        assert!(
-            dirty
-                .as_slice()
-                .windows(2)
-                .all(|pair| pair[0].end < pair[1].start)
-        );
+        assert!(dirty.as_slice().windows(2).all(|pair| pair[0].end < pair[1].start));
     }
 
     #[test]
@@ -142,16 +123,9 @@ mod tests {
                     );
                 }
             }
-            let covered: u32 = dirty
-                .as_slice()
-                .iter()
-                .map(|range| range.end - range.start)
-                .sum();
+            let covered: u32 = dirty.as_slice().iter().map(|range| range.end - range.start).sum();
             let exact = marked.iter().filter(|marked| **marked).count() as u32;
-            assert!(
-                covered <= exact + slack_bytes,
-                "seed {seed}: slack is not accounted for"
-            );
+            assert!(covered <= exact + slack_bytes, "seed {seed}: slack is not accounted for");
         }
     }
 
@@ -161,20 +135,8 @@ mod tests {
         for start in [0, 100, 200, 300] {
             assert_eq!(dirty.mark(start, start + 10), Slack::default());
         }
-        assert_eq!(
-            dirty.mark(315, 320),
-            Slack {
-                merges: 1,
-                bytes: 5
-            }
-        );
-        assert_eq!(
-            dirty.as_slice()[3],
-            ByteRange {
-                start: 300,
-                end: 320
-            }
-        );
+        assert_eq!(dirty.mark(315, 320), Slack { merges: 1, bytes: 5 });
+        assert_eq!(dirty.as_slice()[3], ByteRange { start: 300, end: 320 });
     }
 
     #[test]

@@ -93,11 +93,7 @@ impl Frame {
     /// The bytes and their dirty ranges, to be changed. The node must be dirty.
     #[inline]
     pub(crate) fn edit(&mut self) -> (&mut [u8], &mut DirtyRanges) {
-        assert_eq!(
-            self.state,
-            State::Dirty,
-            "only dirty nodes are changed in place"
-        );
+        assert_eq!(self.state, State::Dirty, "only dirty nodes are changed in place");
         let bytes =
             Arc::get_mut(&mut self.bytes).expect("a dirty node is not shared with a writer");
         (bytes, &mut self.ranges)
@@ -171,9 +167,7 @@ impl Cache {
     /// The dirty node at `block`, which must be in memory.
     #[inline]
     pub(crate) fn get_dirty(&mut self, block: BlockNo) -> &mut Frame {
-        self.frames
-            .get_mut(&block)
-            .expect("a dirty node stays in memory until it is sealed")
+        self.frames.get_mut(&block).expect("a dirty node stays in memory until it is sealed")
     }
 
     /// Takes a node in. Evicts nothing: a change may be under way that needs what is here.
@@ -190,13 +184,14 @@ impl Cache {
 
     /// Takes in a node that was read, unless its home has a newer owner in memory.
     pub(crate) fn insert_clean(&mut self, block: BlockNo, frame: Frame) {
-        if self
-            .frames
-            .get(&block)
-            .is_none_or(|old| old.epoch < frame.epoch)
-        {
+        if self.frames.get(&block).is_none_or(|old| old.epoch < frame.epoch) {
             self.insert(block, frame);
         }
+    }
+
+    /// Every node in memory.
+    pub(crate) fn pointers(&self) -> impl Iterator<Item = NodePointer> {
+        self.frames.iter().map(|(block, frame)| NodePointer { block: *block, epoch: frame.epoch })
     }
 
     /// Drops a node that left its tree.
@@ -235,10 +230,7 @@ impl Cache {
             if let Some(frame) = self.frames.get_mut(&block)
                 && frame.state == State::Dirty
             {
-                sealed.push(SealedNode {
-                    block,
-                    bytes: frame.seal(),
-                });
+                sealed.push(SealedNode { block, bytes: frame.seal() });
             }
         }
         self.dirty_count = 0;

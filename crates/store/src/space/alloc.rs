@@ -45,6 +45,10 @@ pub(crate) struct Space {
     node_group: u64,
     data_next: BlockNo,
     pub(crate) inodes: u64,
+    /// The groups are those of the volume, not of an empty one.
+    pub(crate) loaded: bool,
+    /// Two owners of one block were met.
+    pub(crate) damage: Option<String>,
 }
 
 impl Space {
@@ -61,10 +65,7 @@ impl Space {
             node_blocks: 0,
             slots_promised: 0,
             blocks_promised: 0,
-            floors: Floors {
-                checkpoint: 0,
-                grow: 0,
-            },
+            floors: Floors { checkpoint: 0, grow: 0 },
             pending: Vec::new(),
             pending_blocks: 0,
             sealed: Vec::new(),
@@ -74,10 +75,10 @@ impl Space {
                 geometry.first_data_block().0 + (geometry.data_blocks() / 16).next_multiple_of(16),
             ),
             inodes: 0,
+            loaded: false,
+            damage: None,
         };
-        space.free_slots = (0..geometry.group_count())
-            .map(|index| space.empty_slots(index))
-            .sum();
+        space.free_slots = (0..geometry.group_count()).map(|index| space.empty_slots(index)).sum();
         space.floors = space.choose_floors();
         space
     }
@@ -98,10 +99,7 @@ impl Space {
         let total = self.free_slots;
         let checkpoint = (tree_nodes * 2 + 4).min(total / 4);
         let extra = (total / 64).clamp(12, 256).min(total / 8);
-        Floors {
-            checkpoint,
-            grow: checkpoint + extra,
-        }
+        Floors { checkpoint, grow: checkpoint + extra }
     }
 
     fn group_mut(&mut self, index: u64) -> &mut Group {
@@ -115,10 +113,7 @@ impl Space {
     fn group_free(&self, index: u64) -> (u64, u64) {
         match &self.groups[index as usize] {
             Some(group) => (group.free_blocks, group.free_slots),
-            None => (
-                self.geometry.group_blocks(index).count,
-                self.empty_slots(index),
-            ),
+            None => (self.geometry.group_blocks(index).count, self.empty_slots(index)),
         }
     }
 
@@ -191,11 +186,8 @@ impl Space {
         };
         // A run of n blocks touches at most n / slot + 2 slots.
         let spare = self.spare_slots(self.floors.grow);
-        let may_touch = if self.slot_blocks == 1 {
-            spare
-        } else {
-            spare.saturating_sub(2) * self.slot_blocks
-        };
+        let may_touch =
+            if self.slot_blocks == 1 { spare } else { spare.saturating_sub(2) * self.slot_blocks };
         let range = if may_touch > 0 {
             self.find_data(want.min(may_touch), goal, false)
         } else {
@@ -294,9 +286,7 @@ impl Space {
     pub(crate) fn is_used(&self, range: BlockRange) -> bool {
         self.geometry.holds_data(range)
             && Space::by_group(range).all(|(index, part)| {
-                self.groups[index as usize]
-                    .as_ref()
-                    .is_some_and(|group| group.all_used(part, true))
+                self.groups[index as usize].as_ref().is_some_and(|group| group.all_used(part, true))
             })
     }
 
@@ -352,9 +342,8 @@ impl Space {
         if index >= self.groups.len() as u64 {
             return Err(format!("group {index} lies behind the end of the volume"));
         }
-        let before = self.groups[index as usize]
-            .as_ref()
-            .map_or((0, 0), |g| (g.used_blocks, g.node_blocks));
+        let before =
+            self.groups[index as usize].as_ref().map_or((0, 0), |g| (g.used_blocks, g.node_blocks));
         self.change_group(index, load)?;
         let group = self.group_mut(index);
         let after = (group.used_blocks, group.node_blocks);

@@ -71,10 +71,7 @@ impl Group {
     }
 
     fn run(&self, range: BlockRange) -> Run {
-        Run {
-            at: range.start.0 - self.start,
-            len: range.count,
-        }
+        Run { at: range.start.0 - self.start, len: range.count }
     }
 
     /// The blocks of a run.
@@ -91,11 +88,7 @@ impl Group {
             }
             let (word, bit) = ((at / 64) as usize, at % 64);
             let len = (64 - bit).min(end - at);
-            let mask = if len == 64 {
-                u64::MAX
-            } else {
-                ((1 << len) - 1) << bit
-            };
+            let mask = if len == 64 { u64::MAX } else { ((1 << len) - 1) << bit };
             at += len;
             Some((word, mask))
         })
@@ -115,11 +108,7 @@ impl Group {
         for (word, mask) in Group::words(run) {
             let old = self.busy[word];
             let new = if busy { old | mask } else { old & !mask };
-            assert_eq!(
-                old & mask,
-                if busy { 0 } else { mask },
-                "a block is given away twice"
-            );
+            assert_eq!(old & mask, if busy { 0 } else { mask }, "a block is given away twice");
             self.busy[word] = new;
             self.free_slots = self.free_slots + self.slots_in(new) - self.slots_in(old);
             if !busy {
@@ -234,21 +223,14 @@ impl Group {
         if self.free_slots == 0 {
             return None;
         }
-        let mask = if self.slot_blocks == 64 {
-            u64::MAX
-        } else {
-            (1u64 << self.slot_blocks) - 1
-        };
+        let mask = if self.slot_blocks == 64 { u64::MAX } else { (1u64 << self.slot_blocks) - 1 };
         for word in self.slot_hint..WORDS {
             let busy = self.busy[word];
             for slot in 0..64 / self.slot_blocks {
                 let bit = slot * self.slot_blocks;
                 if (busy >> bit) & mask == 0 {
                     self.slot_hint = word;
-                    return Some(Run {
-                        at: word as u64 * 64 + bit,
-                        len: self.slot_blocks,
-                    });
+                    return Some(Run { at: word as u64 * 64 + bit, len: self.slot_blocks });
                 }
             }
         }
@@ -277,10 +259,7 @@ impl Group {
                 run.len += free;
                 at += free;
                 if run.len >= want {
-                    return Some(Run {
-                        at: run.at,
-                        len: want,
-                    });
+                    return Some(Run { at: run.at, len: want });
                 }
                 if at % 64 == 0 {
                     continue;
@@ -316,11 +295,7 @@ mod tests {
     use holdfast_base::prng::Prng;
 
     fn whole(slot_blocks: u64) -> Group {
-        Group::new(
-            3,
-            BlockRange::new(BlockNo(3 * GROUP_BLOCKS), GROUP_BLOCKS),
-            slot_blocks,
-        )
+        Group::new(3, BlockRange::new(BlockNo(3 * GROUP_BLOCKS), GROUP_BLOCKS), slot_blocks)
     }
 
     fn recount(group: &Group) {
@@ -383,11 +358,6 @@ mod tests {
             group.take(Run { at, len: 1 });
         }
         assert_eq!(group.find_run(0, 64, false), Some(Run { at: 1, len: 63 }));
-        assert_eq!(
-            group
-                .find_run(GROUP_BLOCKS - 3, 64, false)
-                .map(|run| run.len),
-            Some(3)
-        );
+        assert_eq!(group.find_run(GROUP_BLOCKS - 3, 64, false).map(|run| run.len), Some(3));
     }
 }

@@ -27,11 +27,7 @@ impl Reservation {
     /// Promises slots and blocks above `floor`, or `None`.
     pub(crate) fn take(space: &SharedSpace, slots: u64, blocks: u64, floor: u64) -> Option<Self> {
         let done = space.lock().promise(slots, blocks, floor);
-        done.then(|| Reservation {
-            space: space.clone(),
-            slots,
-            blocks,
-        })
+        done.then(|| Reservation { space: space.clone(), slots, blocks })
     }
 
     /// Data blocks not yet allocated.
@@ -43,11 +39,7 @@ impl Reservation {
     pub fn split(&mut self, blocks: u64) -> Reservation {
         let blocks = blocks.min(self.blocks);
         self.blocks -= blocks;
-        Reservation {
-            space: self.space.clone(),
-            slots: 0,
-            blocks,
-        }
+        Reservation { space: self.space.clone(), slots: 0, blocks }
     }
 
     /// Adds what `other` holds to this one.
@@ -63,11 +55,7 @@ impl Reservation {
         }
         let blocks = self.space.lock().take_data(want, goal);
         self.blocks -= blocks.count;
-        Some(Placed {
-            space: self.space.clone(),
-            blocks,
-            published: false,
-        })
+        Some(Placed { space: self.space.clone(), blocks, published: false })
     }
 }
 

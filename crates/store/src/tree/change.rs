@@ -71,13 +71,7 @@ impl Forest {
             match depth.checked_sub(1) {
                 None => {
                     let root = self.root(tree);
-                    self.set_root(
-                        tree,
-                        Root {
-                            pointer: own,
-                            ..root
-                        },
-                    );
+                    self.set_root(tree, Root { pointer: own, ..root });
                 }
                 Some(above) => {
                     let (parent, index) = path[above];
@@ -93,20 +87,11 @@ impl Forest {
     }
 
     fn copy_node(&mut self, pointer: NodePointer, homes: &mut dyn Homes) -> NodePointer {
-        let own = NodePointer {
-            block: homes.take(),
-            epoch: self.epoch,
-        };
-        let bytes = self
-            .cache
-            .get(pointer)
-            .expect("the path is in memory")
-            .bytes()
-            .to_vec();
+        let own = NodePointer { block: homes.take(), epoch: self.epoch };
+        let bytes = self.cache.get(pointer).expect("the path is in memory").bytes().to_vec();
         self.cache.remove(pointer.block);
         homes.give_back(pointer.block);
-        self.cache
-            .insert(own.block, Frame::dirty(bytes, self.epoch, true));
+        self.cache.insert(own.block, Frame::dirty(bytes, self.epoch, true));
         self.edit(own, |node| node.set_home(own));
         own
     }
@@ -117,13 +102,9 @@ impl Forest {
     }
 
     fn new_node(&mut self, tree: TreeId, level: u8, homes: &mut dyn Homes) -> NodePointer {
-        let pointer = NodePointer {
-            block: homes.take(),
-            epoch: self.epoch,
-        };
+        let pointer = NodePointer { block: homes.take(), epoch: self.epoch };
         let bytes = node::empty(self.node_size, &self.expected(tree, pointer, level));
-        self.cache
-            .insert(pointer.block, Frame::dirty(bytes, self.epoch, false));
+        self.cache.insert(pointer.block, Frame::dirty(bytes, self.epoch, false));
         pointer
     }
 
@@ -134,10 +115,7 @@ impl Forest {
     }
 
     fn view(&self, pointer: NodePointer) -> NodeView<'_> {
-        let frame = self
-            .cache
-            .get(pointer)
-            .expect("a node of this epoch stays in memory");
+        let frame = self.cache.get(pointer).expect("a node of this epoch stays in memory");
         NodeView::trusted(frame.bytes())
     }
 
@@ -177,8 +155,7 @@ impl Forest {
         let separator = moved.first().map_or(*key, |(first, _)| *first);
         self.edit(right, |node| {
             for (index, (key, value)) in moved.iter().enumerate() {
-                node.insert(index, key, value)
-                    .expect("half of a node fits a node");
+                node.insert(index, key, value).expect("half of a node fits a node");
             }
         });
         let home = if *key < separator { full } else { right };
@@ -228,18 +205,11 @@ impl Forest {
                     node.insert(1, separator, &right.encode())
                 })
                 .expect("two pointers fit a node");
-                self.set_root(
-                    tree,
-                    Root {
-                        pointer: root,
-                        level: level + 1,
-                    },
-                );
+                self.set_root(tree, Root { pointer: root, level: level + 1 });
             }
             Some((parent, index)) => {
-                let done = self.edit(parent, |node| {
-                    node.insert(index + 1, separator, &right.encode())
-                });
+                let done =
+                    self.edit(parent, |node| node.insert(index + 1, separator, &right.encode()));
                 if done == Err(Full) {
                     let path = std::mem::take(path);
                     let value = right.encode();
@@ -251,9 +221,7 @@ impl Forest {
 
     /// Takes the value of `key` away, if it has one. [`Forest::prepare`] has succeeded under the same lock.
     pub(crate) fn delete(&mut self, tree: TreeId, key: &Key, homes: &mut dyn Homes) {
-        let found = self
-            .get(tree, key)
-            .expect("prepare made sure that the path is in memory");
+        let found = self.get(tree, key).expect("prepare made sure that the path is in memory");
         if found.is_none() {
             return;
         }
@@ -313,8 +281,7 @@ impl Forest {
             self.edit(left, |node| {
                 for (key, value) in &moved {
                     let end = node.view().count();
-                    node.insert(end, key, value)
-                        .expect("the sum of both was checked");
+                    node.insert(end, key, value).expect("the sum of both was checked");
                 }
             });
             self.cache.remove(right.block);
@@ -342,13 +309,7 @@ impl Forest {
             let child = view.child(0);
             self.cache.remove(root.pointer.block);
             homes.give_back(root.pointer.block);
-            self.set_root(
-                tree,
-                Root {
-                    pointer: child,
-                    level: root.level - 1,
-                },
-            );
+            self.set_root(tree, Root { pointer: child, level: root.level - 1 });
         }
     }
 }

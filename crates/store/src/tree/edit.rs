@@ -25,11 +25,7 @@ pub(crate) struct Full;
 impl<'a> NodeEdit<'a> {
     /// Changes `bytes`, a valid node, and marks changes in `ranges`.
     pub(crate) fn new(bytes: &'a mut [u8], ranges: &'a mut DirtyRanges) -> NodeEdit<'a> {
-        NodeEdit {
-            bytes,
-            ranges,
-            slack: Slack::default(),
-        }
+        NodeEdit { bytes, ranges, slack: Slack::default() }
     }
 
     /// The node as it is now.
@@ -127,11 +123,7 @@ impl<'a> NodeEdit<'a> {
         let Some(first) = old.iter().zip(bytes).position(|(old, new)| old != new) else {
             return;
         };
-        let same = old
-            .iter()
-            .rev()
-            .zip(bytes.iter().rev())
-            .take_while(|(old, new)| old == new);
+        let same = old.iter().rev().zip(bytes.iter().rev()).take_while(|(old, new)| old == new);
         let last = bytes.len() - same.count();
         self.put(at + first, &bytes[first..last]);
         self.mark(at + first, at + last);
@@ -191,9 +183,8 @@ impl<'a> NodeEdit<'a> {
         if index >= view.count() {
             return Vec::new();
         }
-        let moved: Vec<(Key, Vec<u8>)> = (index..view.count())
-            .map(|at| (view.key(at), view.value(at).to_vec()))
-            .collect();
+        let moved: Vec<(Key, Vec<u8>)> =
+            (index..view.count()).map(|at| (view.key(at), view.value(at).to_vec())).collect();
         for at in (index..self.view().count()).rev() {
             self.remove(at);
         }

@@ -61,13 +61,7 @@ impl Forest {
         volume: [u8; 8],
         node_size: usize,
     ) -> Forest {
-        Forest {
-            roots,
-            cache,
-            epoch,
-            volume,
-            node_size,
-        }
+        Forest { roots, cache, epoch, volume, node_size }
     }
 
     /// The root of `tree`.
@@ -80,12 +74,7 @@ impl Forest {
     }
 
     fn expected(&self, tree: TreeId, pointer: NodePointer, level: u8) -> Expected {
-        Expected {
-            pointer,
-            tree,
-            level,
-            volume: self.volume,
-        }
+        Expected { pointer, tree, level, volume: self.volume }
     }
 
     #[inline]
@@ -128,6 +117,31 @@ impl Forest {
             node = self.node(tree, pointer, level)?;
         }
         Ok((path, pointer))
+    }
+
+    /// Whether a node that was read holds only keys that its parents lead to it; `None` if one of
+    /// them is not in memory. So a damaged tree cannot lead a walk in circles, or twice to one node.
+    pub(crate) fn fits(&self, expected: &Expected, read: &NodeView<'_>) -> Option<bool> {
+        let count = read.count();
+        if count == 0 {
+            return Some(true);
+        }
+        let (first, last) = (read.raw_key(0), read.raw_key(count - 1));
+        let root = self.root(expected.tree);
+        let (mut low, mut high) = (Key::MIN.raw(), None);
+        let mut pointer = root.pointer;
+        for level in (expected.level..root.level).rev() {
+            let node = self.node(expected.tree, pointer, level + 1).ok()?;
+            let index = node.child_index(&first);
+            low = node.raw_key(index);
+            if index + 1 < node.count() {
+                high = Some(node.raw_key(index + 1));
+            }
+            pointer = node.child(index);
+        }
+        let inside = first >= low && high.is_none_or(|high| last < high);
+        let bound = expected.level == 0 || first == low;
+        Some(pointer == expected.pointer && inside && bound)
     }
 
     /// Visits the items of one leaf from `from` to `to` upwards, and says where to go on.
@@ -212,33 +226,18 @@ impl Forest {
         let mut reader = holdfast_format::codec::Reader::new("node", node.bytes());
         let header =
             holdfast_format::node::NodeHeader::read(&mut reader).expect("a node has a head");
-        node.check_body(&header)
-            .expect("the program keeps its nodes valid");
-        assert_eq!(
-            (header.address, header.epoch),
-            (pointer.block.0, pointer.epoch.0)
-        );
+        node.check_body(&header).expect("the program keeps its nodes valid");
+        assert_eq!((header.address, header.epoch), (pointer.block.0, pointer.epoch.0));
         assert_eq!((header.level, header.tree), (level, tree as u8));
         for index in 0..node.count() {
             let key = node.key(index);
             assert!(key >= low, "{key:?} is below {low:?} in {pointer:?}");
-            assert!(
-                high.is_none_or(|high| key < high),
-                "{key:?} is not below {high:?}"
-            );
+            assert!(high.is_none_or(|high| key < high), "{key:?} is not below {high:?}");
             if level > 0 {
-                assert!(
-                    index > 0 || key == low,
-                    "the first separator is the lower bound"
-                );
-                let next = (index + 1 < node.count())
-                    .then(|| node.key(index + 1))
-                    .or(high);
+                assert!(index > 0 || key == low, "the first separator is the lower bound");
+                let next = (index + 1 < node.count()).then(|| node.key(index + 1)).or(high);
                 let child = node.child(index);
-                assert!(
-                    child.epoch <= pointer.epoch,
-                    "a child is younger than its parent"
-                );
+                assert!(child.epoch <= pointer.epoch, "a child is younger than its parent");
                 self.node_invariants(tree, child, level - 1, key, next);
             }
         }
