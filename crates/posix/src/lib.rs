@@ -7,11 +7,15 @@
 //!
 //! Knows nothing of node layout, rings, groups, paths or FUSE.
 
+pub mod op;
+mod orphan;
+mod data;
+mod file;
+mod core;
+mod inode;
+pub mod types;
 pub mod errno;
 pub mod error;
-pub mod inode;
-pub mod op;
-pub mod types;
 
 pub use error::FsError;
 pub use op::open::OpenFile;
@@ -23,4 +27,6 @@ pub type Result<T> = std::result::Result<T, FsError>;
 
 /// A mounted volume.
 #[derive(Debug)]
-pub struct FileSystem {}
+pub struct FileSystem {
+    core: std::sync::Arc<core::Core>,
+}

@@ -1,1 +1,144 @@
-//! Inodes in memory.
+//! An inode in memory: what callers see, what the tree holds, and who needs it.
+//!
+//! `attr` is what callers see. `disk` is exactly what the tree holds. They
+//! differ only in what delayed writes changed (size, blocks, mtime, ctime) and
+//! in the access time. Whoever puts an inode item starts from `disk`, changes
+//! what his operation changes, and never takes delayed values over.
+
+pub(crate) mod errors;
+pub(crate) mod table;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use errors::{ErrorCursor, ErrorSequence};
+pub(crate) use table::InodeTable;
+
+use holdfast_base::{InodeNo, Lsn};
+use holdfast_format::item::{FileType, InodeItem};
+use parking_lot::RwLock;
+
+use crate::{Attr, FsError, Result};
+
+/// An inode in memory. There is never more than one for a number.
+#[derive(Debug)]
+pub(crate) struct Inode {
+    /// Its number.
+    pub(crate) no: InodeNo,
+    /// Its type, which never changes.
+    pub(crate) file_type: FileType,
+    /// Everything that operations read and change.
+    pub(crate) state: RwLock<InodeState>,
+    /// Its content in memory, with locks of its own. Taken before `state`.
+    pub(crate) data: crate::data::FileData,
+    /// Write errors that handles have not seen yet (P7).
+    pub(crate) errors: ErrorSequence,
+}
+
+/// What changes about an inode.
+#[derive(Debug)]
+pub(crate) struct InodeState {
+    /// What callers see, delayed writes included.
+    pub(crate) attr: InodeItem,
+    /// What the tree holds.
+    pub(crate) disk: InodeItem,
+    /// Not before the last operation that changed this inode or, for a directory, its entries.
+    pub(crate) changed: Lsn,
+    /// Open files.
+    pub(crate) handles: u32,
+    /// References from above, see [`crate::FileSystem::remember`].
+    pub(crate) lookups: u64,
+    /// Nobody needs it any more and it has no name: it is being removed, or is removed already.
+    pub(crate) gone: bool,
+    /// The access time in `attr` waits to be written.
+    pub(crate) atime_waits: bool,
+}
+
+impl Inode {
+    /// An inode as the tree holds it, last changed at or before `changed`.
+    pub(crate) fn new(no: InodeNo, item: InodeItem, changed: Lsn) -> Inode {
+        Inode {
+            no,
+            file_type: item.file_type(),
+            state: RwLock::new(InodeState {
+                attr: item,
+                disk: item,
+                changed,
+                handles: 0,
+                lookups: 0,
+                gone: false,
+                atime_waits: false,
+            }),
+            data: crate::data::FileData::default(),
+            errors: ErrorSequence::default(),
+        }
+    }
+
+    /// Fails unless it is a directory.
+    pub(crate) fn expect_directory(&self) -> Result<()> {
+        if self.file_type == FileType::Directory {
+            Ok(())
+        } else {
+            Err(FsError::NotDirectory)
+        }
+    }
+}
+
+impl InodeState {
+    /// What stat shows.
+    pub(crate) fn stat(&self, no: InodeNo) -> Attr {
+        let item = &self.attr;
+        Attr {
+            inode: no,
+            file_type: item.file_type(),
+            perm: item.mode & 0o7777,
+            nlink: item.nlink,
+            uid: item.uid,
+            gid: item.gid,
+            size: item.size,
+            blocks: item.blocks * 8,
+            rdev: item.rdev,
+            atime: item.atime,
+            mtime: item.mtime,
+            ctime: item.ctime,
+            btime: item.btime,
+        }
+    }
+
+    /// Fails if the inode is removed.
+    pub(crate) fn expect_alive(&self) -> Result<()> {
+        if self.gone {
+            Err(FsError::NotFound)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The item to put: what the tree holds, with the access time that callers see.
+    pub(crate) fn next_disk(&self) -> InodeItem {
+        InodeItem {
+            atime: self.attr.atime,
+            ..self.disk
+        }
+    }
+
+    /// Takes over what a batch has put at `changed`. Values that delayed writes own stay in `attr`.
+    /// For operations that set ctime.
+    pub(crate) fn took(&mut self, disk: InodeItem, changed: Lsn) {
+        let seen = self.attr;
+        self.attr = disk;
+        if disk.file_type() == FileType::Regular {
+            self.attr.size = seen.size;
+            self.attr.blocks = seen.blocks;
+            self.attr.mtime = seen.mtime;
+        }
+        self.disk = disk;
+        self.changed = changed;
+        self.atime_waits = false;
+    }
+
+    /// Whether nobody could reach it any more: no name, no handle, no reference from above.
+    pub(crate) fn is_unreachable(&self) -> bool {
+        self.disk.nlink == 0 && self.handles == 0 && self.lookups == 0
+    }
+}

@@ -1,0 +1,57 @@
+//! What all calls of one mounted volume share.
+//!
+//! Locks are taken in this order, and none of them twice:
+//! 1. [`Core::renames`], only by moves of directories between parents;
+//! 2. what `data` locks for a file's content ([`crate::data::FileData`]);
+//! 3. [`Inode::state`], in ascending order of inode numbers;
+//! 4. a shard of the [`InodeTable`], for as long as a look-up takes;
+//! 5. the locks inside the store.
+//!
+//! Space is reserved before a state is locked, because a reservation may wait
+//! for a checkpoint (R4). After a batch was applied nothing may fail.
+//!
+//! Knows nothing of calls and callers.
+
+use std::fmt;
+use std::sync::Arc;
+
+use holdfast_base::InodeNo;
+use holdfast_base::counters::Counters;
+use holdfast_store::Store;
+use parking_lot::Mutex;
+
+use crate::inode::{Inode, InodeTable};
+use crate::{MountOptions, Result};
+
+/// A mounted volume without its threads.
+pub(crate) struct Core {
+    /// The map under everything.
+    pub(crate) store: Store,
+    /// The statistics, shared with the store.
+    pub(crate) counters: Arc<Counters>,
+    /// How it was mounted.
+    pub(crate) options: MountOptions,
+    /// Inodes in memory.
+    pub(crate) inodes: InodeTable,
+    /// Seed of the name hash.
+    pub(crate) hash_seed: u64,
+    /// What writeback shares between all files.
+    pub(crate) data: crate::data::Shared,
+    /// Held while a directory moves to another parent, so that no two moves make a circle.
+    pub(crate) renames: Mutex<()>,
+}
+
+impl Core {
+    /// The inode with this number, loaded if need be. [`crate::FsError::NotFound`] if there is none.
+    pub(crate) fn inode(&self, no: InodeNo) -> Result<Arc<Inode>> {
+        self.inodes.get(&self.store, no)
+    }
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,3 @@
+//! The content of files in the tree.
+
+pub(crate) mod content;

@@ -1,0 +1,66 @@
+//! Which write errors which handle has seen (P7).
+//!
+//! The word of an inode counts its errors; its lowest bit says that somebody
+//! has seen the last one. A handle remembers the word as it was when opened,
+//! and reports an error whenever the word differs. A handle opened while
+//! nobody has seen the last error remembers 0, so it reports that error too;
+//! one opened after it was reported does not.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::FsError;
+
+const SEEN: u64 = 1;
+const ONE_ERROR: u64 = 2;
+
+/// The write errors of one inode.
+#[derive(Debug, Default)]
+pub(crate) struct ErrorSequence {
+    word: AtomicU64,
+    last: Mutex<String>,
+}
+
+/// How far one handle has seen the errors of its inode.
+#[derive(Debug, Default)]
+pub(crate) struct ErrorCursor(AtomicU64);
+
+impl ErrorSequence {
+    /// Says that data which was accepted could not be written, and why.
+    pub(crate) fn record_error(&self, why: &str) {
+        *self.last.lock() = why.to_owned();
+        // An error that nobody has seen yet stands for this one as well.
+        let _ = self
+            .word
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| {
+                let unseen = word & !SEEN;
+                if word == 0 || word & SEEN != 0 {
+                    Some(unseen + ONE_ERROR)
+                } else {
+                    None
+                }
+            });
+    }
+
+    /// The cursor of a handle that is opened now.
+    pub(crate) fn sample(&self) -> ErrorCursor {
+        let word = self.word.load(Ordering::Acquire);
+        ErrorCursor(AtomicU64::new(if word & SEEN != 0 { word } else { 0 }))
+    }
+
+    /// The error that the handle with this cursor has not reported yet. It is reported by this call.
+    pub(crate) fn check(&self, cursor: &ErrorCursor) -> Option<FsError> {
+        let seen = cursor.0.load(Ordering::Acquire);
+        if self.word.load(Ordering::Acquire) == seen {
+            return None;
+        }
+        let now = self.word.fetch_or(SEEN, Ordering::AcqRel) | SEEN;
+        // Of two threads that check one handle at once, one reports.
+        cursor
+            .0
+            .compare_exchange(seen, now, Ordering::AcqRel, Ordering::Acquire)
+            .ok()?;
+        Some(FsError::Io(self.last.lock().clone()))
+    }
+}

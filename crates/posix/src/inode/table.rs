@@ -1,0 +1,208 @@
+//! Inodes in memory by number.
+//!
+//! An inode stays while anybody holds its `Arc`, has it open, remembers it, or
+//! waits for its data to be written. Others may go once there are more than
+//! the cache may hold: a clock hand passes a few inodes at each insertion and
+//! drops those not used since it came by last. So the work is bounded, and
+//! what is not needed any more goes sooner or later.
+//!
+//! Nobody reads an item, waits, and then inserts it after the inode was
+//! loaded, changed and dropped by others: each shard counts what left it, and
+//! a loader whose shard lost something in between reads again.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use holdfast_base::InodeNo;
+use holdfast_format::Key;
+use holdfast_format::item::InodeItem;
+use holdfast_store::{Store, StoreError};
+use parking_lot::Mutex;
+
+use super::Inode;
+use crate::{FsError, Result};
+
+/// Inodes that the hand passes at each insertion into a full shard: more than one, so that a shard shrinks.
+const HAND_STEPS: usize = 4;
+/// Caches smaller than this have one shard, so that a cache of 1 is a cache of 1.
+const SHARDED_CACHE_MIN: usize = 1024;
+const SHARDS: usize = 16;
+
+/// All inodes in memory.
+pub(crate) struct InodeTable {
+    shards: Vec<Mutex<Shard>>,
+}
+
+#[derive(Default)]
+struct Shard {
+    known: HashMap<u64, Entry, BuildHasherDefault<NumberHasher>>,
+    /// Numbers in the order in which the hand reaches them. May hold numbers that are not known any more.
+    clock: VecDeque<u64>,
+    known_max: usize,
+    /// Inodes that left so far.
+    left: u64,
+}
+
+struct Entry {
+    inode: Arc<Inode>,
+    /// Used since the hand came by.
+    used: AtomicBool,
+}
+
+/// Spreads inode numbers, which are dense, by one multiplication.
+#[derive(Default)]
+struct NumberHasher(u64);
+
+impl Hasher for NumberHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(byte.into());
+        }
+    }
+    fn write_u64(&mut self, number: u64) {
+        let product = u128::from(self.0 ^ number) * 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
+        self.0 = (product >> 64) as u64 ^ product as u64;
+    }
+}
+
+impl InodeTable {
+    /// A table that keeps about `idle_max` inodes which nobody needs.
+    pub(crate) fn new(idle_max: usize) -> InodeTable {
+        let count = if idle_max < SHARDED_CACHE_MIN {
+            1
+        } else {
+            SHARDS
+        };
+        let shard = || {
+            Mutex::new(Shard {
+                known_max: idle_max / count,
+                ..Shard::default()
+            })
+        };
+        InodeTable {
+            shards: (0..count).map(|_| shard()).collect(),
+        }
+    }
+
+    fn shard(&self, no: InodeNo) -> &Mutex<Shard> {
+        &self.shards[(no.0 % self.shards.len() as u64) as usize]
+    }
+
+    /// The inode if it is in memory.
+    pub(crate) fn peek(&self, no: InodeNo) -> Option<Arc<Inode>> {
+        self.shard(no).lock().find(no)
+    }
+
+    /// The inode, read from the store if need be.
+    pub(crate) fn get(&self, store: &Store, no: InodeNo) -> Result<Arc<Inode>> {
+        let shard = self.shard(no);
+        loop {
+            let left = {
+                let shard = shard.lock();
+                if let Some(inode) = shard.find(no) {
+                    return Ok(inode);
+                }
+                shard.left
+            };
+            let Some(bytes) = store.get(&Key::inode(no))? else {
+                return Err(FsError::NotFound);
+            };
+            let item = InodeItem::decode(&bytes).map_err(|source| StoreError::Item {
+                what: format!("inode {no}"),
+                source,
+            })?;
+            // Who changed it before it was read is not known; nothing after this was.
+            let inode = Arc::new(Inode::new(no, item, store.latest()));
+            let mut shard = shard.lock();
+            if let Some(inode) = shard.find(no) {
+                return Ok(inode);
+            }
+            if shard.left == left {
+                shard.insert(inode.clone());
+                return Ok(inode);
+            }
+        }
+    }
+
+    /// Adds an inode that was just created.
+    pub(crate) fn insert(&self, inode: Arc<Inode>) {
+        self.shard(inode.no).lock().insert(inode);
+    }
+
+    /// Forgets an inode that was removed from the tree.
+    pub(crate) fn remove(&self, no: InodeNo) {
+        let mut shard = self.shard(no).lock();
+        if shard.known.remove(&no.0).is_some() {
+            shard.left += 1;
+        }
+    }
+
+    /// Inodes in memory.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.shards.iter().map(|s| s.lock().known.len()).sum()
+    }
+}
+
+impl Shard {
+    fn find(&self, no: InodeNo) -> Option<Arc<Inode>> {
+        let entry = self.known.get(&no.0)?;
+        entry.used.store(true, Ordering::Relaxed);
+        Some(entry.inode.clone())
+    }
+
+    fn insert(&mut self, inode: Arc<Inode>) {
+        let no = inode.no.0;
+        let used = AtomicBool::new(false);
+        let before = self.known.insert(no, Entry { inode, used });
+        assert!(before.is_none(), "inode {no} is in memory twice");
+        self.clock.push_back(no);
+        if self.known.len() > self.known_max {
+            self.turn();
+        }
+    }
+
+    /// Moves the hand on.
+    fn turn(&mut self) {
+        for _ in 0..HAND_STEPS {
+            let Some(no) = self.clock.pop_front() else {
+                return;
+            };
+            match self.known.get(&no) {
+                None => {}
+                Some(entry) if entry.used.swap(false, Ordering::Relaxed) || entry.is_needed() => {
+                    self.clock.push_back(no);
+                }
+                Some(_) => {
+                    self.known.remove(&no);
+                    self.left += 1;
+                    if self.known.len() <= self.known_max {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Entry {
+    fn is_needed(&self) -> bool {
+        // While the shard is locked nobody can get a second Arc, so one Arc means no lock is held either.
+        Arc::strong_count(&self.inode) > 1 || !self.inode.data.is_clean() || {
+            let state = self.inode.state.read();
+            state.handles > 0 || state.lookups > 0 || state.atime_waits
+        }
+    }
+}
+
+impl fmt::Debug for InodeTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InodeTable").finish_non_exhaustive()
+    }
+}
