@@ -2,7 +2,7 @@
 
 use bitflags::bitflags;
 use holdfast_base::{InodeNo, Timestamp};
-use holdfast_format::item::FileType;
+pub use holdfast_format::item::FileType;
 
 /// Who calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
