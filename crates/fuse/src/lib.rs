@@ -1,1 +1,28 @@
-//! (empty)
+//! Floor 4: kernel requests become calls of the filesystem.
+//!
+//! [`session::serve`] mounts a volume and answers the kernel until it is
+//! unmounted. What a request means is decided in [`server`], in plain
+//! structs ([`ops`]); how requests arrive and answers leave is the business of
+//! a [`transport`]. So a second transport needs no second server.
+//!
+//! A reader thread never waits for the device when no other reader is free:
+//! fsync and its kin run on a [`pool`] and are answered from there.
+//!
+//! Knows nothing of the tree, the log or the device. Never touches its own
+//! mount point: the kernel would ask the very threads that wait for it.
+
+mod caller;
+mod flags;
+mod handles;
+mod mount;
+mod mountinfo;
+pub mod ops;
+mod pool;
+pub mod requests;
+pub mod server;
+pub mod session;
+pub mod transport;
+
+pub use requests::{Kind, Requests};
+pub use server::{STATS_XATTR, SYNC_XATTR};
+pub use session::{FuseOptions, Stopper, serve};

@@ -1,0 +1,269 @@
+//! Mounting, unmounting, and what root may tune.
+//!
+//! Root mounts with mount(2), others with the set-uid helper fusermount3, which
+//! hands over the descriptor of the connection. Unmounting first looks whether
+//! what is mounted at the place is still ours: somebody may have unmounted us
+//! and mounted something else, or mounted over us.
+
+use std::ffi::CString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+
+use crate::mountinfo;
+use crate::session::FuseOptions;
+
+/// The type that /proc/mounts shows.
+const FS_TYPE: &str = "fuse.holdfast";
+/// The helper for users other than root.
+const HELPER: &str = "fusermount3";
+/// Kilobytes that the kernel may read ahead.
+const READ_AHEAD_KB: &str = "1024";
+
+/// A mount of ours. Dropping it detaches it if it is still there.
+#[derive(Debug)]
+pub(crate) struct Mounted {
+    dir: PathBuf,
+    /// `major:minor`; `None` if it could not be found out.
+    device: Option<String>,
+    gone: bool,
+}
+
+/// Mounts at `dir` and returns the connection to the kernel.
+pub(crate) fn mount(dir: &Path, options: &FuseOptions) -> io::Result<(OwnedFd, Mounted)> {
+    let dir = dir.canonicalize()?;
+    if !dir.metadata()?.is_dir() {
+        return Err(io::ErrorKind::NotADirectory.into());
+    }
+    let fd = match mount_directly(&dir, options) {
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound
+            ) && !rustix::process::geteuid().is_root() =>
+        {
+            mount_by_helper(&dir, options)?
+        }
+        other => other?,
+    };
+    let device = mountinfo::topmost(&dir)
+        .filter(|mount| mount.fs_type == FS_TYPE)
+        .map(|mount| mount.device);
+    let mounted = Mounted {
+        dir,
+        device,
+        gone: false,
+    };
+    Ok((fd, mounted))
+}
+
+fn mount_directly(dir: &Path, options: &FuseOptions) -> io::Result<OwnedFd> {
+    let fuse = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/fuse")
+        .map_err(|error| io::Error::new(error.kind(), format!("/dev/fuse: {error}")))?;
+    let mut flags = MountFlags::empty();
+    flags.set(MountFlags::RDONLY, options.read_only);
+    flags.set(MountFlags::NOSUID, options.nosuid);
+    flags.set(MountFlags::NODEV, options.nodev);
+    flags.set(MountFlags::NOEXEC, options.noexec);
+    flags.set(MountFlags::NOATIME, options.noatime);
+    let data = CString::new(kernel_options(&fuse, options))?;
+    rustix::mount::mount(
+        options.source.as_str(),
+        dir,
+        FS_TYPE,
+        flags,
+        Some(data.as_c_str()),
+    )?;
+    Ok(fuse.into())
+}
+
+fn kernel_options(fuse: &File, options: &FuseOptions) -> String {
+    let mut text = format!(
+        "fd={},rootmode=40000,user_id={},group_id={}",
+        fuse.as_raw_fd(),
+        rustix::process::getuid().as_raw(),
+        rustix::process::getgid().as_raw(),
+    );
+    if options.allow_other {
+        text.push_str(",allow_other");
+    }
+    if options.default_permissions {
+        text.push_str(",default_permissions");
+    }
+    text
+}
+
+fn helper_options(options: &FuseOptions) -> String {
+    // The helper ends an option at a comma and knows the backslash.
+    let source = options.source.replace('\\', "\\\\").replace(',', "\\,");
+    let mut text = format!("fsname={source},subtype=holdfast,nosuid,nodev");
+    let switches = [
+        (options.read_only, "ro"),
+        (options.noexec, "noexec"),
+        (options.noatime, "noatime"),
+        (options.allow_other, "allow_other"),
+        (options.default_permissions, "default_permissions"),
+    ];
+    for (on, name) in switches {
+        if on {
+            text.push(',');
+            text.push_str(name);
+        }
+    }
+    text
+}
+
+fn mount_by_helper(dir: &Path, options: &FuseOptions) -> io::Result<OwnedFd> {
+    let (ours, theirs) = UnixStream::pair()?;
+    // The helper gets its end as descriptor 0.
+    let child = Command::new(HELPER)
+        .arg("-o")
+        .arg(helper_options(options))
+        .arg("--")
+        .arg(dir)
+        .env("_FUSE_COMMFD", "0")
+        .stdin(OwnedFd::from(theirs))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| io::Error::new(error.kind(), format!("{HELPER}: {error}")))?;
+    let fd = receive_fd(&ours);
+    let output = child.wait_with_output()?;
+    match fd? {
+        Some(fd) => Ok(fd),
+        None => Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        )),
+    }
+}
+
+/// The descriptor that comes through a socket; `None` if the other end closes without one.
+fn receive_fd(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
+    let mut byte = [0];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    loop {
+        let received = recvmsg(
+            socket,
+            &mut [IoSliceMut::new(&mut byte)],
+            &mut control,
+            RecvFlags::CMSG_CLOEXEC,
+        );
+        match received {
+            Err(Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+            Ok(_) => break,
+        }
+    }
+    Ok(control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    }))
+}
+
+impl Mounted {
+    /// Raises the readahead of the mount; needs root and is not worth an error.
+    pub(crate) fn raise_read_ahead(&self) {
+        if let Some(device) = &self.device {
+            let file = format!("/sys/class/bdi/{device}/read_ahead_kb");
+            if let Err(error) = std::fs::write(&file, READ_AHEAD_KB) {
+                tracing::debug!("{file}: {error}");
+            }
+        }
+    }
+
+    /// Whether what one sees at the place is this mount.
+    pub(crate) fn is_there(&self) -> bool {
+        let Some(device) = &self.device else {
+            return !self.gone;
+        };
+        mountinfo::topmost(&self.dir).is_some_and(|mount| mount.device == *device)
+    }
+
+    /// Unmounts. EBUSY while files are open or somebody is inside.
+    pub(crate) fn unmount(&mut self) -> Result<(), Errno> {
+        self.take_away(UnmountFlags::NOFOLLOW)
+    }
+
+    /// Ends the connection, whatever is still open, and takes the mount out of the tree of names.
+    pub(crate) fn abort(&mut self) -> Result<(), Errno> {
+        if let Some(minor) = self.device.as_ref().and_then(|dev| dev.strip_prefix("0:")) {
+            let _ = std::fs::write(format!("/sys/fs/fuse/connections/{minor}/abort"), "1");
+        }
+        self.take_away(UnmountFlags::NOFOLLOW | UnmountFlags::FORCE | UnmountFlags::DETACH)
+    }
+
+    fn take_away(&mut self, flags: UnmountFlags) -> Result<(), Errno> {
+        if self.gone || !self.is_there() {
+            self.gone = true;
+            return Ok(());
+        }
+        let done = match rustix::mount::unmount(&self.dir, flags) {
+            Err(Errno::PERM) => self.take_away_by_helper(flags),
+            other => other,
+        };
+        self.gone = done.is_ok();
+        done
+    }
+
+    fn take_away_by_helper(&self, flags: UnmountFlags) -> Result<(), Errno> {
+        let mut command = Command::new(HELPER);
+        command.args(["-u", "-q"]);
+        if flags.contains(UnmountFlags::DETACH) {
+            command.arg("-z");
+        }
+        let status = command
+            .arg("--")
+            .arg(&self.dir)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        match status {
+            Ok(status) if status.success() => Ok(()),
+            // The helper does not say why; almost always something is open.
+            Ok(_) => Err(Errno::BUSY),
+            Err(_) => Err(Errno::PERM),
+        }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if !self.gone
+            && let Err(error) = self.abort()
+        {
+            tracing::warn!("unmounting {} failed: {error}", self.dir.display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_helper_gets_names_with_commas_whole() {
+        let options = FuseOptions {
+            source: "/a,b\\c".into(),
+            read_only: true,
+            ..FuseOptions::default()
+        };
+        assert_eq!(
+            helper_options(&options),
+            "fsname=/a\\,b\\\\c,subtype=holdfast,nosuid,nodev,ro,default_permissions"
+        );
+    }
+}

@@ -1,0 +1,106 @@
+//! What is mounted where, from /proc/self/mountinfo.
+//!
+//! The one way to look at our own mount that does not ask ourselves.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// One mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mount {
+    id: u64,
+    parent: u64,
+    /// `major:minor` of the filesystem.
+    pub(crate) device: String,
+    point: PathBuf,
+    /// Type with subtype.
+    pub(crate) fs_type: String,
+}
+
+/// The mount that one sees at `point`, if something is mounted there.
+pub(crate) fn topmost(point: &Path) -> Option<Mount> {
+    topmost_in(&std::fs::read("/proc/self/mountinfo").ok()?, point)
+}
+
+fn topmost_in(text: &[u8], point: &Path) -> Option<Mount> {
+    let here: Vec<Mount> = text
+        .split(|byte| *byte == b'\n')
+        .filter_map(parse)
+        .filter(|mount| mount.point == point)
+        .collect();
+    here.iter()
+        .find(|mount| here.iter().all(|other| other.parent != mount.id))
+        .cloned()
+}
+
+/// `id parent major:minor root point options [tags...] - type source superoptions`
+fn parse(line: &[u8]) -> Option<Mount> {
+    let text = |field: &[u8]| String::from_utf8(field.to_vec()).ok();
+    let mut fields = line.split(|byte| *byte == b' ');
+    let id = text(fields.next()?)?.parse().ok()?;
+    let parent = text(fields.next()?)?.parse().ok()?;
+    let device = text(fields.next()?)?;
+    let point = PathBuf::from(OsString::from_vec(unescape(fields.nth(1)?)));
+    let fs_type = text(fields.skip_while(|field| *field != b"-").nth(1)?)?;
+    Some(Mount {
+        id,
+        parent,
+        device,
+        point,
+        fs_type,
+    })
+}
+
+/// Space, tab, newline and backslash are written as three octal digits.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((first, tail)) = rest.split_first() {
+        let digits = tail
+            .get(..3)
+            .filter(|digits| *first == b'\\' && digits.iter().all(|d| (b'0'..=b'7').contains(d)));
+        match digits {
+            Some(digits) => {
+                let value = digits
+                    .iter()
+                    .fold(0u32, |value, d| value * 8 + u32::from(d - b'0'));
+                out.push(value as u8);
+                rest = &tail[3..];
+            }
+            None => {
+                out.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &[u8] = b"22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n\
+        40 22 0:35 / /mnt/a\\040b rw - tmpfs tmpfs rw\n\
+        41 40 0:36 / /mnt/a\\040b rw,nosuid shared:7 master:2 - fuse.holdfast /img rw,user_id=0\n\
+        50 22 0:40 / /mnt/c rw - fuse.holdfast x rw\n\
+        nonsense\n";
+
+    #[test]
+    fn the_upper_one_of_two_mounts_is_found() {
+        let mount = topmost_in(TEXT, Path::new("/mnt/a b")).unwrap();
+        assert_eq!(mount.device, "0:36");
+        assert_eq!(mount.fs_type, "fuse.holdfast");
+        assert_eq!(
+            topmost_in(TEXT, Path::new("/mnt/c")).unwrap().device,
+            "0:40"
+        );
+        assert_eq!(topmost_in(TEXT, Path::new("/mnt")), None);
+    }
+
+    #[test]
+    fn the_real_root_is_found() {
+        assert!(topmost(Path::new("/")).is_some());
+    }
+}

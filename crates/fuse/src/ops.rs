@@ -1,0 +1,105 @@
+//! What a request carries and what an answer carries, in plain structs.
+//!
+//! These are the words between a transport and the [`crate::server`]. Nothing
+//! here is tied to a crate or a protocol version: ids are numbers, names are
+//! bytes, flags are those of the system calls.
+
+use std::time::Duration;
+
+use holdfast_posix::{Attr, DirEntry, FsError};
+
+/// The number with which a request fails. Always positive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Errno(pub i32);
+
+impl From<FsError> for Errno {
+    fn from(error: FsError) -> Errno {
+        Errno(error.errno())
+    }
+}
+
+/// What every request is answered with.
+pub type Answer<T> = Result<T, Errno>;
+
+/// Who asks.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// User, as the filesystem sees it (fsuid).
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Thread id, 0 if it is in another pid namespace or the kernel asks by itself.
+    pub pid: u32,
+}
+
+/// What a name leads to. The kernel may believe it until `ttl` has passed.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// The inode, counted as one more reference of the kernel; `None` if there is no such name.
+    pub attr: Option<Attr>,
+    /// How long name and attributes stay true.
+    pub ttl: Duration,
+}
+
+/// A handle, and how the kernel may treat it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// Number of the handle.
+    pub fh: u64,
+    /// No page cache: every read and write comes here, writes of one file at the same time.
+    pub direct: bool,
+    /// Pages cached earlier are still right.
+    pub keep_cache: bool,
+}
+
+/// A write.
+#[derive(Clone, Copy, Debug)]
+pub struct Write<'a> {
+    /// Number of the handle.
+    pub fh: u64,
+    /// Where. The kernel has already added the size of the file for O_APPEND.
+    pub offset: u64,
+    /// What.
+    pub bytes: &'a [u8],
+    /// Flags of the open file and of this call (O_SYNC, O_DSYNC).
+    pub flags: i32,
+    /// Set-id bits must go.
+    pub kill_suid_sgid: bool,
+}
+
+/// A copy from file to file.
+#[derive(Clone, Copy, Debug)]
+pub struct CopyRange {
+    /// Handle to read from.
+    pub fh_in: u64,
+    /// Where to read.
+    pub offset_in: u64,
+    /// Handle to write to.
+    pub fh_out: u64,
+    /// Where to write.
+    pub offset_out: u64,
+    /// How many bytes at most.
+    pub len: u64,
+}
+
+/// The answer to a question for an extended attribute or for their names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum XattrReply {
+    /// Only the length was asked for.
+    Length(u32),
+    /// The value, or the names, each ended by a zero byte.
+    Bytes(Vec<u8>),
+}
+
+/// Takes the entries of a directory.
+pub trait DirSink {
+    /// Takes one entry, with attributes if they are wanted. False if it had no room (the entry was not taken).
+    fn add(&mut self, entry: &DirEntry<'_>, attr: Option<(&Attr, Duration)>) -> bool;
+}
+
+/// What a server tells the kernel without being asked.
+pub trait Kernel: Send + Sync {
+    /// The attributes of `inode` have changed behind the kernel's back.
+    /// Never called on a thread that the kernel counts on to read requests.
+    fn attr_changed(&self, inode: u64);
+}

@@ -1,0 +1,147 @@
+//! How many requests of each kind the kernel has sent.
+//!
+//! The number of messages an operation costs matters more than the cost of
+//! a message, so tests pin it. Counted where a request arrives, before
+//! anything is done for it.
+
+use holdfast_base::counters::Counter;
+
+macro_rules! kinds {
+    ($($(#[doc = $doc:literal])* $kind:ident = $name:literal,)*) => {
+        /// What the kernel asks for.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Kind {
+            $($(#[doc = $doc])* $kind,)*
+        }
+
+        impl Kind {
+            /// Every kind, in the order of declaration.
+            pub const ALL: &'static [Kind] = &[$(Kind::$kind,)*];
+
+            /// Its name in lower case, as statistics show it.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Kind::$kind => $name,)*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// A name is looked up.
+    Lookup = "lookup",
+    /// References are given back, one or many at once.
+    Forget = "forget",
+    /// Attributes are read.
+    GetAttr = "getattr",
+    /// Attributes are changed.
+    SetAttr = "setattr",
+    /// The target of a symbolic link is read.
+    ReadLink = "readlink",
+    /// A node other than a directory is made.
+    MkNod = "mknod",
+    /// A directory is made.
+    MkDir = "mkdir",
+    /// A name is removed.
+    Unlink = "unlink",
+    /// A directory is removed.
+    RmDir = "rmdir",
+    /// A symbolic link is made.
+    Symlink = "symlink",
+    /// A name moves.
+    Rename = "rename",
+    /// An inode gets one more name.
+    Link = "link",
+    /// A file is opened.
+    Open = "open",
+    /// A file is made and opened.
+    Create = "create",
+    /// Bytes are read.
+    Read = "read",
+    /// Bytes are written.
+    Write = "write",
+    /// A descriptor is closed.
+    Flush = "flush",
+    /// The last descriptor of a handle is closed.
+    Release = "release",
+    /// A file is made durable.
+    Fsync = "fsync",
+    /// A directory is opened.
+    OpenDir = "opendir",
+    /// Names of a directory are read.
+    ReadDir = "readdir",
+    /// Names of a directory are read, with attributes.
+    ReadDirPlus = "readdirplus",
+    /// The handle of a directory is closed.
+    ReleaseDir = "releasedir",
+    /// A directory is made durable.
+    FsyncDir = "fsyncdir",
+    /// Space is asked for.
+    StatFs = "statfs",
+    /// An extended attribute is set.
+    SetXattr = "setxattr",
+    /// An extended attribute is read.
+    GetXattr = "getxattr",
+    /// The names of extended attributes are read.
+    ListXattr = "listxattr",
+    /// An extended attribute is removed.
+    RemoveXattr = "removexattr",
+    /// Permissions are asked for.
+    Access = "access",
+    /// Space is allocated, punched or zeroed.
+    Fallocate = "fallocate",
+    /// Data or a hole is looked for.
+    Seek = "seek",
+    /// Bytes go from file to file.
+    CopyRange = "copy_range",
+    /// A device control call.
+    Ioctl = "ioctl",
+}
+
+/// The counts of one mount.
+#[derive(Debug)]
+pub struct Requests([Counter; Kind::ALL.len()]);
+
+impl Default for Requests {
+    fn default() -> Requests {
+        Requests(std::array::from_fn(|_| Counter::default()))
+    }
+}
+
+impl Requests {
+    /// Counts one request.
+    pub fn count(&self, kind: Kind) {
+        self.0[kind as usize].increment();
+    }
+
+    /// How many requests of this kind came so far.
+    pub fn get(&self, kind: Kind) -> u64 {
+        self.0[kind as usize].get()
+    }
+
+    /// Every kind with its count, in the order of declaration.
+    pub fn list(&self) -> Vec<(Kind, u64)> {
+        Kind::ALL
+            .iter()
+            .map(|kind| (*kind, self.get(*kind)))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_has_its_own_count() {
+        let requests = Requests::default();
+        for (index, kind) in Kind::ALL.iter().enumerate() {
+            for _ in 0..index {
+                requests.count(*kind);
+            }
+        }
+        let counts: Vec<u64> = requests.list().iter().map(|(_, count)| *count).collect();
+        assert_eq!(counts, (0..Kind::ALL.len() as u64).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,50 @@
+//! Attributes, permissions, space.
+
+use std::time::Duration;
+
+use holdfast_base::InodeNo;
+use holdfast_posix::{Attr, FileType, SetAttr, StatFs};
+
+use super::Server;
+use crate::flags;
+use crate::ops::{Answer, Request};
+
+impl Server {
+    /// The attributes, and how long they may be believed.
+    pub fn getattr(&self, inode: InodeNo) -> Answer<(Attr, Duration)> {
+        Ok((self.fs()?.getattr(inode)?, self.ttl))
+    }
+
+    /// Changes attributes. Which set-id bits a new owner or a new size takes away is decided here:
+    /// with KILLPRIV_V2 the kernel leaves it to us.
+    pub fn setattr(
+        &self,
+        request: &Request,
+        inode: InodeNo,
+        fh: Option<u64>,
+        mut change: SetAttr,
+    ) -> Answer<(Attr, Duration)> {
+        let fs = self.fs()?;
+        let handle = fh.map(|fh| self.handles.get(fh)).transpose()?;
+        let file = handle.as_ref().map(|handle| &*handle.file);
+        if change.uid.is_some() || change.gid.is_some() {
+            // A new owner takes the bits away from everything but directories, whoever gives it.
+            change.kill_suid_sgid = fs.getattr(inode)?.file_type != FileType::Directory;
+        } else if change.size.is_some() {
+            change.kill_suid_sgid = request.uid != 0;
+        }
+        let attr = fs.setattr(&self.caller(request), inode, file, change)?;
+        Ok((attr, self.ttl))
+    }
+
+    /// Whether the caller may do what `mask` says. Only asked when the kernel does not check itself.
+    pub fn access(&self, request: &Request, inode: InodeNo, mask: i32) -> Answer<()> {
+        let fs = self.fs()?;
+        Ok(fs.access(&self.caller(request), inode, flags::access(mask)?)?)
+    }
+
+    /// Space and inodes.
+    pub fn statfs(&self) -> Answer<StatFs> {
+        Ok(self.fs()?.statfs())
+    }
+}

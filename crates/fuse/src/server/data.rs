@@ -1,0 +1,117 @@
+//! Bytes: read, write, allocate, seek, copy.
+
+use holdfast_posix::WriteHow;
+
+use super::Server;
+use crate::flags;
+use crate::ops::{Answer, CopyRange, Errno, Request, Write};
+
+/// How much one copy request does at most. The kernel asks again for the rest.
+const COPY_MOST: u64 = 16 << 20;
+/// Bytes that a copy holds in memory.
+const COPY_PIECE: usize = 1 << 20;
+
+impl Server {
+    /// Fills `into` from `offset`; fewer bytes only at the end of the file.
+    pub fn read(&self, fh: u64, offset: u64, into: &mut [u8]) -> Answer<usize> {
+        let fs = self.fs()?;
+        let handle = self.handles.get(fh)?;
+        Ok(fs.read(&handle.file, offset, into)?)
+    }
+
+    /// Whether [`Server::write`] will wait for the device or tell the kernel something: it must then
+    /// not run on a thread that reads requests.
+    pub fn write_waits(&self, write: &Write<'_>) -> bool {
+        if !flags::write_is_durable(write.flags) && !write.kill_suid_sgid {
+            return false;
+        }
+        let (Ok(fs), Ok(handle)) = (self.fs(), self.handles.get(write.fh)) else {
+            return false;
+        };
+        handle.direct && flags::write_is_durable(write.flags)
+            || write.kill_suid_sgid && self.has_privileges(&fs, handle.file.inode())
+    }
+
+    /// Writes. Without page cache the kernel sends no fsync after a write to a file opened with
+    /// O_SYNC or O_DSYNC, so the write is durable when it is answered.
+    pub fn write(&self, request: &Request, write: &Write<'_>) -> Answer<u32> {
+        let fs = self.fs()?;
+        let handle = self.handles.get(write.fh)?;
+        let file = &handle.file;
+        let how = WriteHow {
+            sync: handle.direct && flags::write_is_durable(write.flags),
+            append: false,
+            kill_suid_sgid: write.kill_suid_sgid,
+        };
+        let tell = write.kill_suid_sgid && self.has_privileges(&fs, file.inode());
+        let written = fs.write(&self.caller(request), file, write.offset, write.bytes, how)?;
+        if tell {
+            self.tell_attr_changed(file.inode());
+        }
+        u32::try_from(written).map_err(|_| Errno(libc::EIO))
+    }
+
+    /// Allocates, punches or zeroes a range; `mode` as for fallocate(2).
+    pub fn fallocate(
+        &self,
+        request: &Request,
+        fh: u64,
+        mode: i32,
+        offset: u64,
+        len: u64,
+    ) -> Answer<()> {
+        let fs = self.fs()?;
+        let file = &self.handles.get(fh)?.file;
+        fs.fallocate(file, flags::fallocate(mode)?, offset, len)?;
+        if request.uid != 0 {
+            self.drop_privileges(&fs, file.inode())?;
+        }
+        Ok(())
+    }
+
+    /// The next data or hole; `whence` as for lseek(2).
+    pub fn seek(&self, fh: u64, offset: i64, whence: i32) -> Answer<i64> {
+        let fs = self.fs()?;
+        let file = &self.handles.get(fh)?.file;
+        let offset = u64::try_from(offset).map_err(|_| Errno(libc::ENXIO))?;
+        let found = fs.seek(file, offset, flags::seek(whence)?)?;
+        i64::try_from(found).map_err(|_| Errno(libc::EOVERFLOW))
+    }
+
+    /// Copies bytes from file to file and says how many. Fewer than asked for is normal.
+    pub fn copy_range(&self, request: &Request, copy: &CopyRange) -> Answer<u32> {
+        let fs = self.fs()?;
+        let from = &self.handles.get(copy.fh_in)?.file;
+        let to = &self.handles.get(copy.fh_out)?.file;
+        let caller = self.caller(request);
+        let most = copy.len.min(COPY_MOST);
+        let mut piece = vec![0; COPY_PIECE.min(most as usize)];
+        let mut done = 0;
+        while done < most {
+            let want = piece.len().min((most - done) as usize);
+            let step = fs
+                .read(from, copy.offset_in + done, &mut piece[..want])
+                .and_then(|got| match got {
+                    0 => Ok(0),
+                    _ => fs.write(
+                        &caller,
+                        to,
+                        copy.offset_out + done,
+                        &piece[..got],
+                        WriteHow::default(),
+                    ),
+                });
+            match step {
+                Ok(0) => break,
+                Ok(moved) => done += moved as u64,
+                // What has been copied counts; the error comes back with the next request.
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if request.uid != 0 && done > 0 {
+            self.drop_privileges(&fs, to.inode())?;
+        }
+        u32::try_from(done).map_err(|_| Errno(libc::EIO))
+    }
+}

@@ -1,0 +1,74 @@
+//! Open files: open, create, release, durability.
+
+use std::sync::Arc;
+
+use holdfast_base::InodeNo;
+use holdfast_posix::OpenFile;
+
+use super::{Handle, Server};
+use crate::flags;
+use crate::ops::{Answer, Entry, Opened, Request};
+
+impl Server {
+    /// Opens a regular file.
+    pub fn open(&self, request: &Request, inode: InodeNo, flags: i32) -> Answer<Opened> {
+        let fs = self.fs()?;
+        let file = fs.open(&self.caller(request), inode, flags::open(flags)?)?;
+        if flags & libc::O_TRUNC != 0 && request.uid != 0 {
+            self.drop_privileges(&fs, inode)?;
+        }
+        Ok(self.opened(file, flags))
+    }
+
+    /// Makes a regular file and opens it. The umask is already applied.
+    pub fn create(
+        &self,
+        request: &Request,
+        parent: InodeNo,
+        name: &[u8],
+        mode: u32,
+        flags: i32,
+    ) -> Answer<(Entry, Opened)> {
+        let fs = self.fs()?;
+        let (attr, file) = fs.create(
+            &self.caller(request),
+            parent,
+            name,
+            mode & 0o7777,
+            flags::open(flags)?,
+            flags & libc::O_EXCL != 0,
+        )?;
+        Ok((self.entry(&fs, attr), self.opened(file, flags)))
+    }
+
+    /// Whether [`Server::open`] may wait for the device or tell the kernel something.
+    pub fn open_waits(&self, request: &Request, flags: i32) -> bool {
+        flags & libc::O_TRUNC != 0 && request.uid != 0
+    }
+
+    /// Closes a handle. What is freed by this is freed before it returns.
+    pub fn release(&self, fh: u64) {
+        drop(self.handles.remove(fh));
+    }
+
+    /// fsync, or fdatasync with `data_only` (P1). Waits for the device.
+    pub fn fsync(&self, fh: u64, data_only: bool) -> Answer<()> {
+        let fs = self.fs()?;
+        let handle = self.handles.get(fh)?;
+        Ok(fs.fsync(&handle.file, data_only)?)
+    }
+
+    /// fsync of a directory (P2). Waits for the device.
+    pub fn fsyncdir(&self, inode: InodeNo) -> Answer<()> {
+        Ok(self.fs()?.fsync_inode(inode)?)
+    }
+
+    fn opened(&self, file: Arc<OpenFile>, flags: i32) -> Opened {
+        let direct = flags & libc::O_DIRECT != 0;
+        Opened {
+            fh: self.handles.insert(Arc::new(Handle { file, direct })),
+            direct,
+            keep_cache: true,
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Every request, as a call of the filesystem. One file per family.
+//!
+//! Always true: each [`Entry`] with an inode has been counted as one more
+//! reference (`remember`), and each forget gives back what it says. No lock of
+//! ours is held while the filesystem or the kernel is called, but the one that
+//! keeps the filesystem from being taken away under a request.
+//!
+//! After [`Server::close`] no request touches the filesystem any more; it is
+//! the only way to get it back whole while the kernel may still ask.
+//!
+//! What the kernel caches stays true without a word from us, as every change
+//! goes through it: after each call it forgets or updates what that call
+//! changed (names, both inodes of a rename, parents, link counts). The one
+//! exception are set-id bits that a write takes away; see `privileges`.
+
+mod attrs;
+mod data;
+mod dirs;
+mod files;
+mod names;
+mod privileges;
+mod xattrs;
+
+pub use xattrs::{STATS_XATTR, SYNC_XATTR};
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use holdfast_posix::{Attr, Caller, FileSystem, OpenFile};
+use parking_lot::{MappedRwLockReadGuard, RwLock, RwLockReadGuard};
+
+use crate::caller::caller;
+use crate::handles::Handles;
+use crate::ops::{Answer, Entry, Errno, Kernel, Request};
+use crate::requests::Requests;
+
+/// The filesystem, held for the time of one request.
+type Held<'a> = MappedRwLockReadGuard<'a, Arc<FileSystem>>;
+
+/// An open file.
+#[derive(Debug)]
+struct Handle {
+    file: Arc<OpenFile>,
+    /// The kernel was told to bypass the page cache.
+    direct: bool,
+}
+
+/// Answers the requests of one mount.
+pub struct Server {
+    fs: RwLock<Option<Arc<FileSystem>>>,
+    handles: Handles<Handle>,
+    trusted: bool,
+    ttl: Duration,
+    requests: Arc<Requests>,
+    kernel: OnceLock<Box<dyn Kernel>>,
+    broken: AtomicBool,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server")
+            .field("requests", &self.requests)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// A server for `fs`. `trusted`: the kernel checks permissions. `ttl`: how long the kernel may
+    /// believe names and attributes. `requests`: where they are counted.
+    pub fn new(
+        fs: Arc<FileSystem>,
+        trusted: bool,
+        ttl: Duration,
+        requests: Arc<Requests>,
+    ) -> Server {
+        Server {
+            fs: RwLock::new(Some(fs)),
+            handles: Handles::new(),
+            trusted,
+            ttl,
+            requests,
+            kernel: OnceLock::new(),
+            broken: AtomicBool::new(false),
+        }
+    }
+
+    /// Sets whom to tell about changes behind the kernel's back. The first one stays.
+    pub fn set_kernel(&self, kernel: Box<dyn Kernel>) {
+        let _ = self.kernel.set(kernel);
+    }
+
+    /// The counts of requests.
+    pub fn requests(&self) -> &Requests {
+        &self.requests
+    }
+
+    /// Waits for requests under way and lets go of the filesystem and all open files.
+    /// Requests that come later are answered with EIO.
+    pub fn close(&self) {
+        let fs = self.fs.write().take();
+        // Files before the filesystem: the last handle of an unlinked file frees its blocks.
+        drop(self.handles.drain());
+        drop(fs);
+    }
+
+    /// A request has panicked: something may be half done, so nothing is done any more.
+    pub(crate) fn set_broken(&self) {
+        self.broken.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a request has panicked.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Relaxed)
+    }
+
+    fn fs(&self) -> Answer<Held<'_>> {
+        if self.is_broken() {
+            return Err(Errno(libc::EIO));
+        }
+        RwLockReadGuard::try_map(self.fs.read(), Option::as_ref).map_err(|_| Errno(libc::EIO))
+    }
+
+    fn caller(&self, request: &Request) -> Caller {
+        caller(request, self.trusted)
+    }
+
+    /// An entry for a name that exists: counts the reference that the kernel gets with it.
+    fn entry(&self, fs: &FileSystem, attr: Attr) -> Entry {
+        fs.remember(attr.inode, 1);
+        Entry {
+            attr: Some(attr),
+            ttl: self.ttl,
+        }
+    }
+}

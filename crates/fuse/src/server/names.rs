@@ -1,0 +1,121 @@
+//! Names: look-up, new inodes, links, removal, renaming.
+
+use holdfast_base::InodeNo;
+use holdfast_posix::{FileType, FsError, NewNode};
+
+use super::Server;
+use crate::flags;
+use crate::ops::{Answer, Entry, Errno, Request};
+
+impl Server {
+    /// What `name` leads to. That it leads nowhere is an answer, too, and one that the kernel keeps.
+    pub fn lookup(&self, request: &Request, parent: InodeNo, name: &[u8]) -> Answer<Entry> {
+        let fs = self.fs()?;
+        match fs.lookup(&self.caller(request), parent, name) {
+            Ok(attr) => Ok(self.entry(&fs, attr)),
+            // `.` is asked for by number (file handles of name_to_handle_at): a stale one is an error.
+            Err(FsError::NotFound) if name == b"." || name == b".." => Err(Errno(libc::ESTALE)),
+            Err(FsError::NotFound) => Ok(Entry {
+                attr: None,
+                ttl: self.ttl,
+            }),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Takes back `count` references.
+    pub fn forget(&self, inode: InodeNo, count: u64) {
+        if let Ok(fs) = self.fs() {
+            fs.forget(inode, count);
+        }
+    }
+
+    /// Makes a node other than a directory. The umask is already applied.
+    pub fn mknod(
+        &self,
+        request: &Request,
+        parent: InodeNo,
+        name: &[u8],
+        mode: u32,
+        rdev: u32,
+    ) -> Answer<Entry> {
+        let fs = self.fs()?;
+        let new = NewNode {
+            file_type: match mode & libc::S_IFMT {
+                0 => FileType::Regular,
+                _ => FileType::from_mode(mode).ok_or(Errno(libc::EINVAL))?,
+            },
+            perm: mode & 0o7777,
+            rdev: rdev.into(),
+        };
+        let attr = fs.mknod(&self.caller(request), parent, name, new)?;
+        Ok(self.entry(&fs, attr))
+    }
+
+    /// Makes a directory. The umask is already applied.
+    pub fn mkdir(
+        &self,
+        request: &Request,
+        parent: InodeNo,
+        name: &[u8],
+        mode: u32,
+    ) -> Answer<Entry> {
+        let fs = self.fs()?;
+        let attr = fs.mkdir(&self.caller(request), parent, name, mode & 0o7777)?;
+        Ok(self.entry(&fs, attr))
+    }
+
+    /// Makes a symbolic link.
+    pub fn symlink(
+        &self,
+        request: &Request,
+        parent: InodeNo,
+        name: &[u8],
+        target: &[u8],
+    ) -> Answer<Entry> {
+        let fs = self.fs()?;
+        let attr = fs.symlink(&self.caller(request), parent, name, target)?;
+        Ok(self.entry(&fs, attr))
+    }
+
+    /// The target of a symbolic link.
+    pub fn readlink(&self, inode: InodeNo) -> Answer<Vec<u8>> {
+        Ok(self.fs()?.readlink(inode)?)
+    }
+
+    /// One more name for an inode.
+    pub fn link(
+        &self,
+        request: &Request,
+        inode: InodeNo,
+        parent: InodeNo,
+        name: &[u8],
+    ) -> Answer<Entry> {
+        let fs = self.fs()?;
+        let attr = fs.link(&self.caller(request), inode, parent, name)?;
+        Ok(self.entry(&fs, attr))
+    }
+
+    /// Removes a name of anything but a directory.
+    pub fn unlink(&self, request: &Request, parent: InodeNo, name: &[u8]) -> Answer<()> {
+        Ok(self.fs()?.unlink(&self.caller(request), parent, name)?)
+    }
+
+    /// Removes an empty directory.
+    pub fn rmdir(&self, request: &Request, parent: InodeNo, name: &[u8]) -> Answer<()> {
+        Ok(self.fs()?.rmdir(&self.caller(request), parent, name)?)
+    }
+
+    /// Moves a name; `flags` are those of renameat2.
+    pub fn rename(
+        &self,
+        request: &Request,
+        from: (InodeNo, &[u8]),
+        to: (InodeNo, &[u8]),
+        flags: u32,
+    ) -> Answer<()> {
+        let fs = self.fs()?;
+        let flags = flags::rename(flags)?;
+        Ok(fs.rename(&self.caller(request), from.0, from.1, to.0, to.1, flags)?)
+    }
+}

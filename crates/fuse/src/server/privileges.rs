@@ -1,0 +1,43 @@
+//! Set-id bits that a write takes away.
+//!
+//! With KILLPRIV_V2 the kernel leaves this to the server and saves a look at
+//! the attributes for every write. But it goes on believing the old mode, and
+//! would still run the file with the rights of its owner. So the kernel is
+//! told, before the write is answered. This happens about never, and then on
+//! a thread of the pool: see [`Server::write_waits`].
+
+use holdfast_base::InodeNo;
+use holdfast_posix::{Caller, FileSystem, SetAttr};
+
+use super::Server;
+use crate::ops::Answer;
+
+/// Set-user-id and set-group-id.
+const SET_ID: u32 = 0o6000;
+
+impl Server {
+    /// Whether the file has set-id bits.
+    pub(super) fn has_privileges(&self, fs: &FileSystem, inode: InodeNo) -> bool {
+        fs.getattr(inode).is_ok_and(|attr| attr.perm & SET_ID != 0)
+    }
+
+    /// Takes away the set-id bits, as a write by an unprivileged user does.
+    pub(super) fn drop_privileges(&self, fs: &FileSystem, inode: InodeNo) -> Answer<()> {
+        if self.has_privileges(fs, inode) {
+            let change = SetAttr {
+                kill_suid_sgid: true,
+                ..SetAttr::default()
+            };
+            fs.setattr(&Caller::root(), inode, None, change)?;
+            self.tell_attr_changed(inode);
+        }
+        Ok(())
+    }
+
+    /// Has the kernel read the attributes of `inode` again.
+    pub(super) fn tell_attr_changed(&self, inode: InodeNo) {
+        if let Some(kernel) = self.kernel.get() {
+            kernel.attr_changed(inode.0);
+        }
+    }
+}

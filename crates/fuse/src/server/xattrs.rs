@@ -1,0 +1,131 @@
+//! Extended attributes, and two of our own that control the mount.
+//!
+//! `holdfast.sync`: setting it makes everything durable that was done before.
+//! The kernel keeps sync(2) and syncfs(2) to itself, so this is how
+//! `holdfast sync` reaches us. `holdfast.stats`: reading it gives the counters,
+//! one `name value` a line. Neither is listed or stored.
+
+use std::fmt::Write as _;
+
+use holdfast_base::InodeNo;
+use holdfast_posix::FileSystem;
+
+use super::Server;
+use crate::flags;
+use crate::ops::{Answer, Errno, Request, XattrReply};
+
+/// Setting this attribute on anything inside the mount makes the whole volume durable.
+pub const SYNC_XATTR: &[u8] = b"holdfast.sync";
+/// The value of this attribute of anything inside the mount is the list of counters.
+pub const STATS_XATTR: &[u8] = b"holdfast.stats";
+
+/// Access control lists are refused: neither the kernel nor the filesystem would obey them.
+const ACL: &[u8] = b"system.posix_acl_";
+
+impl Server {
+    /// The value of an attribute; with `size` 0 only its length.
+    pub fn getxattr(
+        &self,
+        request: &Request,
+        inode: InodeNo,
+        name: &[u8],
+        size: u32,
+    ) -> Answer<XattrReply> {
+        let fs = self.fs()?;
+        if name.starts_with(ACL) {
+            return Err(Errno(libc::EOPNOTSUPP));
+        }
+        let value = match name {
+            STATS_XATTR => self.stats(&fs).into_bytes(),
+            _ => fs.getxattr(&self.caller(request), inode, name)?,
+        };
+        fit(value, size)
+    }
+
+    /// The names of all attributes; with `size` 0 only their length.
+    pub fn listxattr(&self, request: &Request, inode: InodeNo, size: u32) -> Answer<XattrReply> {
+        let fs = self.fs()?;
+        let names = fs.listxattr(&self.caller(request), inode)?;
+        let mut list = Vec::new();
+        for name in names {
+            list.extend_from_slice(&name);
+            list.push(0);
+        }
+        fit(list, size)
+    }
+
+    /// Sets an attribute; `flags` are those of setxattr(2). Waits for the device if
+    /// [`Server::setxattr_waits`] says so.
+    pub fn setxattr(
+        &self,
+        request: &Request,
+        inode: InodeNo,
+        name: &[u8],
+        value: &[u8],
+        flags: i32,
+    ) -> Answer<()> {
+        let fs = self.fs()?;
+        if name == SYNC_XATTR {
+            return Ok(fs.sync()?);
+        }
+        if name == STATS_XATTR {
+            return Err(Errno(libc::EPERM));
+        }
+        if name.starts_with(ACL) {
+            return Err(Errno(libc::EOPNOTSUPP));
+        }
+        let flags = flags::xattr(flags)?;
+        Ok(fs.setxattr(&self.caller(request), inode, name, value, flags)?)
+    }
+
+    /// Whether setting this attribute waits for the device.
+    pub fn setxattr_waits(&self, name: &[u8]) -> bool {
+        name == SYNC_XATTR
+    }
+
+    /// Removes an attribute.
+    pub fn removexattr(&self, request: &Request, inode: InodeNo, name: &[u8]) -> Answer<()> {
+        let fs = self.fs()?;
+        if name.starts_with(ACL) {
+            return Err(Errno(libc::EOPNOTSUPP));
+        }
+        Ok(fs.removexattr(&self.caller(request), inode, name)?)
+    }
+
+    fn stats(&self, fs: &FileSystem) -> String {
+        let mut text = String::new();
+        for (name, value, _) in fs.counters().list() {
+            let _ = writeln!(text, "{name} {value}");
+        }
+        for (kind, count) in self.requests.list() {
+            let _ = writeln!(text, "fuse_{} {count}", kind.name());
+        }
+        text
+    }
+}
+
+/// What the caller's buffer of `size` bytes gets.
+fn fit(bytes: Vec<u8>, size: u32) -> Answer<XattrReply> {
+    let length = u32::try_from(bytes.len()).map_err(|_| Errno(libc::E2BIG))?;
+    if size == 0 {
+        Ok(XattrReply::Length(length))
+    } else if length > size {
+        Err(Errno(libc::ERANGE))
+    } else {
+        Ok(XattrReply::Bytes(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_fits_or_says_how_long_it_is() {
+        let value = b"12345".to_vec();
+        assert_eq!(fit(value.clone(), 0), Ok(XattrReply::Length(5)));
+        assert_eq!(fit(value.clone(), 4), Err(Errno(libc::ERANGE)));
+        assert_eq!(fit(value.clone(), 5), Ok(XattrReply::Bytes(value.clone())));
+        assert_eq!(fit(Vec::new(), 1), Ok(XattrReply::Bytes(Vec::new())));
+    }
+}

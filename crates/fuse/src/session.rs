@@ -1,0 +1,261 @@
+//! From mount to unmount.
+//!
+//! ```text
+//! mount --> handshake --> ready() --> serve --+-- unmounted by somebody ------------> drain pool --> let go
+//!                                             +-- stop --> unmount --+-- worked ----------^
+//!                                                                    +-- busy --> drain pool, let go, abort
+//! ```
+//! Let go: all requests under way are over, and no thread holds the filesystem any more, so that
+//! the caller can unmount it, even if the kernel still has open files. What was promised to
+//! callers is durable by their own fsyncs, not by what happens here.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use holdfast_posix::FileSystem;
+use parking_lot::{Condvar, Mutex};
+
+use crate::mount::{self, Mounted};
+use crate::requests::Requests;
+use crate::server::Server;
+use crate::transport;
+use crate::transport::work::Work;
+
+/// Most threads that wait for the device at once.
+const POOL: usize = 64;
+/// How long files that are just being closed may keep a mount busy before it is torn away.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// How long reader threads get to notice that the connection has ended.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// How a volume is shown to the kernel.
+#[derive(Clone, Debug)]
+pub struct FuseOptions {
+    /// What /proc/mounts shows as the device, usually the path of the image.
+    pub source: String,
+    /// The kernel refuses every change.
+    pub read_only: bool,
+    /// Users other than the one who mounts may come in. Needs `user_allow_other` in /etc/fuse.conf
+    /// when that one is not root.
+    pub allow_other: bool,
+    /// The kernel checks permissions (and we do not).
+    pub default_permissions: bool,
+    /// Set-id bits have no effect. Always so when mounted by another user than root.
+    pub nosuid: bool,
+    /// Device files have no effect. Always so when mounted by another user than root.
+    pub nodev: bool,
+    /// Nothing can be executed.
+    pub noexec: bool,
+    /// Reading does not touch access times.
+    pub noatime: bool,
+    /// Threads that read requests; `None`: as many as CPUs, at least 2 and at most 4.
+    pub threads: Option<usize>,
+    /// How long the kernel may believe names and attributes. As every change goes through the
+    /// kernel, this bounds nothing but surprise.
+    pub ttl: Duration,
+    /// Where requests are counted.
+    pub requests: Arc<Requests>,
+}
+
+impl Default for FuseOptions {
+    fn default() -> FuseOptions {
+        FuseOptions {
+            source: "holdfast".into(),
+            read_only: false,
+            allow_other: false,
+            default_permissions: true,
+            nosuid: false,
+            nodev: false,
+            noexec: false,
+            noatime: false,
+            threads: None,
+            ttl: Duration::from_secs(12 * 3600),
+            requests: Arc::default(),
+        }
+    }
+}
+
+/// Ends [`serve`] from another thread. Clones are the same switch.
+#[derive(Clone, Debug, Default)]
+pub struct Stopper(Arc<Switch>);
+
+#[derive(Debug, Default)]
+struct Switch {
+    stopped: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Stopper {
+    /// A new switch.
+    pub fn new() -> Stopper {
+        Stopper::default()
+    }
+
+    /// Has [`serve`] unmount and return. May be called before it starts, and more than once.
+    pub fn stop(&self) {
+        *self.0.stopped.lock() = true;
+        self.0.changed.notify_all();
+    }
+
+    /// Waits until stopped or `ended`.
+    fn wait(&self, ended: &AtomicBool) {
+        let mut stopped = self.0.stopped.lock();
+        while !*stopped && !ended.load(Ordering::Acquire) {
+            self.0.changed.wait(&mut stopped);
+        }
+    }
+
+    /// Waits until `ended`, but not longer than `time`. Says whether it has.
+    fn wait_ended(&self, ended: &AtomicBool, time: Duration) -> bool {
+        let until = Instant::now() + time;
+        let mut stopped = self.0.stopped.lock();
+        while !ended.load(Ordering::Acquire) {
+            if self.0.changed.wait_until(&mut stopped, until).timed_out() {
+                return ended.load(Ordering::Acquire);
+            }
+        }
+        true
+    }
+
+    fn set_ended(&self, ended: &AtomicBool) {
+        // Under the lock, so that no waiter misses it between looking and sleeping.
+        let _stopped = self.0.stopped.lock();
+        ended.store(true, Ordering::Release);
+        self.0.changed.notify_all();
+    }
+}
+
+/// Mounts `fs` at `dir`, calls `ready` once it can be used, and serves the kernel until it is
+/// unmounted or `stop` is thrown; then unmounts, by force if files are still open. When it
+/// returns, all requests are over and nobody holds `fs` but the caller, who should unmount it then.
+///
+/// # Errors
+/// The directory cannot be mounted on, or the connection to the kernel broke.
+pub fn serve(
+    fs: Arc<FileSystem>,
+    dir: &Path,
+    options: &FuseOptions,
+    ready: impl FnOnce(),
+    stop: Stopper,
+) -> io::Result<()> {
+    let (fd, mut mounted) = mount::mount(dir, options)?;
+    let readers = options.threads.unwrap_or_else(default_threads).max(1);
+    let server = Arc::new(Server::new(
+        fs,
+        options.default_permissions,
+        options.ttl,
+        Arc::clone(&options.requests),
+    ));
+    let work = Work::new(Arc::clone(&server), readers, POOL);
+    // Whatever happens from here on, the filesystem is let go.
+    let outcome = connect_and_serve(fd, &mut mounted, &work, readers, ready, &stop);
+    work.finish();
+    server.close();
+    outcome?;
+    match server.is_broken() {
+        true => Err(io::Error::other("a request has panicked")),
+        false => Ok(()),
+    }
+}
+
+fn connect_and_serve(
+    fd: std::os::fd::OwnedFd,
+    mounted: &mut Mounted,
+    work: &Arc<Work>,
+    readers: usize,
+    ready: impl FnOnce(),
+    stop: &Stopper,
+) -> io::Result<()> {
+    let run = transport::fuser::connect(fd, work, readers)?;
+    mounted.raise_read_ahead();
+    let ended = Arc::new(AtomicBool::new(false));
+    let thread = std::thread::Builder::new()
+        .name("holdfast-fuse".into())
+        .spawn({
+            let (stop, ended) = (stop.clone(), Arc::clone(&ended));
+            move || {
+                let result = run();
+                stop.set_ended(&ended);
+                result
+            }
+        })?;
+    ready();
+    stop.wait(&ended);
+    if !ended.load(Ordering::Acquire) && !leave(mounted, work, stop, &ended) {
+        tracing::warn!("the kernel keeps the connection open; its threads are left behind");
+        return Ok(());
+    }
+    thread
+        .join()
+        .unwrap_or_else(|_| Err(io::Error::other("the session has panicked")))
+}
+
+/// Unmounts. Says whether the session has ended.
+fn leave(mounted: &mut Mounted, work: &Work, stop: &Stopper, ended: &AtomicBool) -> bool {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match mounted.unmount() {
+            // Ended, unless another mount namespace has a copy of the mount.
+            Ok(()) => {
+                if stop.wait_ended(ended, PATIENCE) {
+                    return true;
+                }
+                break;
+            }
+            Err(rustix::io::Errno::BUSY) if Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Err(error) => {
+                tracing::info!("the mount is in use ({error}); tearing it away");
+                break;
+            }
+        }
+    }
+    // First every answer, then the end of the connection: what was done is also heard of.
+    work.finish();
+    work.server().close();
+    if let Err(error) = mounted.abort() {
+        tracing::warn!("the mount could not be torn away: {error}");
+    }
+    stop.wait_ended(ended, FAREWELL)
+}
+
+/// More readers than CPUs steal each other's wake-ups; fewer than two could all be busy.
+fn default_threads() -> usize {
+    std::thread::available_parallelism()
+        .map_or(2, usize::from)
+        .clamp(2, 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_switch_thrown_early_is_not_missed() {
+        let stop = Stopper::new();
+        stop.clone().stop();
+        stop.wait(&AtomicBool::new(false));
+    }
+
+    #[test]
+    fn the_end_of_a_session_wakes_the_waiter() {
+        let stop = Stopper::new();
+        let ended = Arc::new(AtomicBool::new(false));
+        let other = {
+            let (stop, ended) = (stop.clone(), Arc::clone(&ended));
+            std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(20));
+                stop.set_ended(&ended);
+            })
+        };
+        stop.wait(&ended);
+        assert!(stop.wait_ended(&ended, Duration::ZERO));
+        other.join().unwrap();
+        let never = AtomicBool::new(false);
+        assert!(!stop.wait_ended(&never, Duration::from_millis(10)));
+    }
+}
