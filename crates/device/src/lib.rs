@@ -9,11 +9,16 @@
 //! Knows nothing of what the bytes mean.
 
 pub mod error;
+pub mod buffer;
+pub mod file;
 pub mod memory;
 mod range;
 mod tally;
 
+pub use buffer::AlignedBuf;
 pub use error::DeviceError;
+pub use file::lock::wait_until_free;
+pub use file::{FileDevice, OpenMode};
 pub use memory::MemoryDevice;
 
 use std::fmt;

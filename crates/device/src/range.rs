@@ -28,7 +28,7 @@ pub(crate) fn inside(call: &'static str, at: u64, len: u64, end: u64) -> Result<
 /// Whether `len` bytes at `at` are whole sectors of the device.
 pub(crate) fn writable(at: u64, len: u64, end: u64, sector: u32) -> Result<(), DeviceError> {
     inside("write", at, len, end)?;
-    if at % u64::from(sector) != 0 || len % u64::from(sector) != 0 {
+    if !at.is_multiple_of(u64::from(sector)) || !len.is_multiple_of(u64::from(sector)) {
         return Err(misused(
             "write",
             at,

@@ -1,0 +1,355 @@
+//! A device in a regular file or on a block device of the host.
+//!
+//! Bytes go past the host's page cache (O_DIRECT) where the host agrees, and
+//! through it where not (tmpfs, some overlays); slices that direct I/O cannot
+//! take are copied through a small pool of aligned buffers. All calls are
+//! positioned, so threads do not meet. Dropping a device writes nothing.
+//!
+//! Always true: the descriptor holds a lock on the volume (see [`lock`]) from
+//! before the first byte is read until it is closed, exclusive when opened for
+//! writing. The length is fixed when opened and is a multiple of the sector.
+
+pub mod lock;
+mod probe;
+mod transfer;
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{FallocateFlags, fallocate};
+
+use crate::buffer::BufferPool;
+use crate::range;
+use crate::tally::Tally;
+use crate::{Device, DeviceError, DeviceStats, Flushed};
+
+/// Bytes of a buffer through which unaligned slices are copied.
+const BOUNCE_BYTES: usize = 1 << 20;
+/// Idle buffers kept for that.
+const BOUNCE_BUFFERS: usize = 8;
+/// Below this nothing useful fits.
+const SMALLEST: u64 = 4096;
+
+/// What a device is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// Reading, beside other readers; refused while somebody has it open for writing.
+    ReadOnly,
+    /// Reading and writing, alone.
+    ReadWrite,
+}
+
+/// A regular file or block device of the host.
+#[derive(Debug)]
+pub struct FileDevice {
+    file: File,
+    path: PathBuf,
+    mode: OpenMode,
+    len: u64,
+    sector_size: u32,
+    direct: bool,
+    block_device: bool,
+    /// Set when the host said that it cannot discard; nobody asks again.
+    cannot_discard: AtomicBool,
+    pool: BufferPool,
+    tally: Tally,
+}
+
+impl FileDevice {
+    /// Opens an existing file or block device and locks it.
+    ///
+    /// # Errors
+    /// [`DeviceError::InUse`] when somebody else holds it, [`DeviceError::Open`] when it is
+    /// missing, not allowed, neither file nor block device, or below 4 KiB. Nothing is written.
+    pub fn open(path: impl AsRef<Path>, mode: OpenMode) -> Result<FileDevice, DeviceError> {
+        FileDevice::open_existing(path.as_ref(), mode, true)
+    }
+
+    /// As [`FileDevice::open`], but through the host's page cache even where it takes direct I/O.
+    pub fn open_buffered(
+        path: impl AsRef<Path>,
+        mode: OpenMode,
+    ) -> Result<FileDevice, DeviceError> {
+        FileDevice::open_existing(path.as_ref(), mode, false)
+    }
+
+    /// Makes a sparse regular file of `bytes` bytes (rounded down to whole sectors when used),
+    /// readable by its owner alone, and opens it for writing. An existing file is made larger, its
+    /// content stays.
+    ///
+    /// # Errors
+    /// As [`FileDevice::open`]; also when the existing file is larger than `bytes` (nothing is
+    /// ever cut off) or a block device. A file that was new and could not be sized is removed.
+    pub fn create(path: impl AsRef<Path>, bytes: u64) -> Result<FileDevice, DeviceError> {
+        let path = path.as_ref();
+        if bytes < SMALLEST {
+            return Err(refused(path, too_small(bytes)));
+        }
+        let made = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path);
+        let (file, new) = match made {
+            Ok(file) => (file, true),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                (open_host(path, OpenMode::ReadWrite)?, false)
+            }
+            Err(error) => return Err(refused(path, reason(&error))),
+        };
+        // Whoever was faster than this lock uses the file now, also if it was new: leave it alone.
+        lock::take(&file, path, OpenMode::ReadWrite)?;
+        let device = grow(&file, path, bytes)
+            .and_then(|()| FileDevice::start(file, path, OpenMode::ReadWrite, true));
+        if device.is_err() && new {
+            // Ours, empty, and of no use to anybody; the first error matters more than this one.
+            let _ = std::fs::remove_file(path);
+        }
+        if new {
+            keep_name(path);
+        }
+        device
+    }
+
+    fn open_existing(path: &Path, mode: OpenMode, direct: bool) -> Result<FileDevice, DeviceError> {
+        let file = open_host(path, mode)?;
+        lock::take(&file, path, mode)?;
+        FileDevice::start(file, path, mode, direct)
+    }
+
+    /// Measures an open, locked file.
+    fn start(
+        file: File,
+        path: &Path,
+        mode: OpenMode,
+        direct: bool,
+    ) -> Result<FileDevice, DeviceError> {
+        let found = probe::probe(&file, direct).map_err(|error| refused(path, reason(&error)))?;
+        if found.len < SMALLEST {
+            return Err(refused(path, too_small(found.len)));
+        }
+        tracing::debug!(path = %path.display(), ?found, "opened");
+        Ok(FileDevice {
+            file,
+            path: path.to_path_buf(),
+            mode,
+            len: found.len - found.len % u64::from(found.sector_size),
+            sector_size: found.sector_size,
+            direct: found.direct,
+            block_device: found.block_device,
+            cannot_discard: AtomicBool::new(false),
+            pool: BufferPool::new(BOUNCE_BYTES, BOUNCE_BUFFERS),
+            tally: Tally::default(),
+        })
+    }
+
+    /// What was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it was opened for.
+    pub fn mode(&self) -> OpenMode {
+        self.mode
+    }
+
+    /// Whether bytes go past the host's page cache.
+    pub fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    /// Whether it is a block device.
+    pub fn is_block_device(&self) -> bool {
+        self.block_device
+    }
+
+    fn check_mode(&self, call: &'static str, at: u64, len: u64) -> Result<(), DeviceError> {
+        match self.mode {
+            OpenMode::ReadWrite => Ok(()),
+            OpenMode::ReadOnly => Err(DeviceError::Io {
+                call,
+                at,
+                len,
+                source: io::Error::new(io::ErrorKind::PermissionDenied, "opened for reading only"),
+            }),
+        }
+    }
+
+    /// Asks the host to forget whole sectors.
+    fn forget(&self, at: u64, len: u64) -> io::Result<()> {
+        if self.block_device {
+            return probe::block_discard(&self.file, at, len);
+        }
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(fallocate(&self.file, flags, at, len)?)
+    }
+}
+
+impl Device for FileDevice {
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        let len = into.len();
+        self.tally.read(len);
+        range::inside("read", at, len as u64, self.len)?;
+        let done = if self.direct && !self.fits_direct(at, into) {
+            self.read_bounced(at, into)
+        } else {
+            self.read_all(at, into)
+        };
+        done.map_err(|source| failed("read", at, len, source))
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        let len = bytes.len();
+        self.tally.write(len);
+        self.check_mode("write", at, len as u64)?;
+        range::writable(at, len as u64, self.len, self.sector_size)?;
+        let done = if self.direct && !self.fits_direct(at, bytes) {
+            self.write_bounced(at, bytes)
+        } else {
+            self.write_all(at, bytes)
+        };
+        done.map_err(|source| failed("write", at, len, source))
+    }
+
+    /// fdatasync: the file's size and block map are kept as well.
+    fn flush(&self) -> Result<Flushed, DeviceError> {
+        self.tally.flush();
+        match self.file.sync_data() {
+            Ok(()) => Ok(Flushed::new()),
+            Err(source) => Err(failed("flush", 0, 0, source)),
+        }
+    }
+
+    /// Punches a hole or discards; a host that cannot, or fails to, is not an error.
+    fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
+        self.tally.discard();
+        self.check_mode("discard", at, len)?;
+        range::inside("discard", at, len, self.len)?;
+        let sector = u64::from(self.sector_size);
+        let first = at.next_multiple_of(sector);
+        let end = (at + len) - (at + len) % sector;
+        if first >= end || self.cannot_discard.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        if let Err(error) = self.forget(first, end - first) {
+            tracing::debug!(path = %self.path.display(), %error, "the host does not discard");
+            self.cannot_discard.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn sector_size(&self) -> u32 {
+        self.sector_size
+    }
+
+    fn stats(&self) -> DeviceStats {
+        self.tally.stats()
+    }
+}
+
+fn failed(call: &'static str, at: u64, len: usize, source: io::Error) -> DeviceError {
+    DeviceError::Io {
+        call,
+        at,
+        len: len as u64,
+        source,
+    }
+}
+
+/// Opens what must exist and be a file or block device. Looks first: opening a pipe would wait.
+fn open_host(path: &Path, mode: OpenMode) -> Result<File, DeviceError> {
+    let found = std::fs::metadata(path).map_err(|error| refused(path, reason(&error)))?;
+    let kind = found.file_type();
+    if kind.is_dir() {
+        return Err(refused(
+            path,
+            "is a directory; a file or a block device is needed",
+        ));
+    }
+    if !kind.is_file() && !kind.is_block_device() {
+        return Err(refused(path, "is neither a file nor a block device"));
+    }
+    let write = mode == OpenMode::ReadWrite;
+    let flags = match kind.is_block_device() && write {
+        true => rustix::fs::OFlags::EXCL.bits() as i32,
+        false => 0,
+    };
+    let mut options = OpenOptions::new();
+    options.read(true).write(write).custom_flags(flags);
+    let opened = lock::patiently(|| options.open(path));
+    opened.map_err(|error| match error.kind() {
+        io::ErrorKind::ResourceBusy => lock::in_use(path),
+        _ => refused(path, reason(&error)),
+    })
+}
+
+/// Makes a regular file larger, never smaller.
+fn grow(file: &File, path: &Path, bytes: u64) -> Result<(), DeviceError> {
+    let present = file
+        .metadata()
+        .map_err(|error| refused(path, reason(&error)))?;
+    if !present.is_file() {
+        return Err(refused(
+            path,
+            "is a block device, whose size cannot be chosen",
+        ));
+    }
+    if present.len() > bytes {
+        let why = format!(
+            "already has {} bytes and is not cut to {bytes}; remove it or choose a larger size",
+            present.len()
+        );
+        return Err(refused(path, why));
+    }
+    file.set_len(bytes).map_err(|error| {
+        refused(
+            path,
+            format!("cannot have {bytes} bytes: {}", reason(&error)),
+        )
+    })
+}
+
+/// Makes a new name durable: an fsync inside a volume whose file vanishes would promise nothing (P1).
+fn keep_name(path: &Path) {
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    if let Err(error) = File::open(parent).and_then(|dir| dir.sync_all()) {
+        tracing::warn!(path = %path.display(), %error, "cannot make the new file's name durable");
+    }
+}
+
+fn refused(path: &Path, why: impl Into<String>) -> DeviceError {
+    DeviceError::Open {
+        path: path.display().to_string(),
+        why: why.into(),
+    }
+}
+
+fn too_small(bytes: u64) -> String {
+    format!("is too small ({bytes} bytes; at least {SMALLEST} are needed)")
+}
+
+/// What the host said, in words for people.
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "does not exist".into(),
+        io::ErrorKind::PermissionDenied => "permission denied; check its owner and mode".into(),
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "is on a read-only filesystem; open it for reading only".into()
+        }
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

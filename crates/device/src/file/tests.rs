@@ -1,0 +1,255 @@
+//! Files of the host, with and without direct I/O, on tmpfs and on a loop device.
+
+use super::*;
+use crate::buffer::AlignedBuf;
+use crate::file::lock::wait_until_free;
+use holdfast_base::prng::{Prng, entropy};
+use std::process::Command;
+use std::time::Duration;
+
+const MIB: u64 = 1 << 20;
+
+/// Writes and reads at random, aligned and not, from several threads, against vectors.
+fn exercise(device: &FileDevice) {
+    let seed = entropy();
+    println!("seed {seed}, {device:?}");
+    let sector = u64::from(device.sector_size());
+    let part = device.len() / 4 / sector * sector;
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            scope.spawn(move || {
+                let mut prng = Prng::seeded(seed + thread);
+                let start = thread * part;
+                let mut model = AlignedBuf::zeroed(part as usize);
+                device.write(start, &model).unwrap();
+                for round in 0..40 {
+                    let from = prng.below(part / sector) * sector;
+                    let len = (prng.below((part - from) / sector) + 1) * sector;
+                    // One byte more than wanted, so that every second slice starts at an odd address.
+                    let mut bytes = AlignedBuf::zeroed(len as usize + 1);
+                    prng.fill(&mut bytes);
+                    let bytes = &bytes[round % 2..round % 2 + len as usize];
+                    device.write(start + from, bytes).unwrap();
+                    model[from as usize..(from + len) as usize].copy_from_slice(bytes);
+                    let from = prng.below(part);
+                    let mut read = vec![0; (prng.below(part - from) + 1) as usize];
+                    device.read(start + from, &mut read).unwrap();
+                    assert!(read == model[from as usize..from as usize + read.len()]);
+                }
+                let _ = device.flush().unwrap();
+                let mut all = AlignedBuf::zeroed(part as usize);
+                device.read(start, &mut all).unwrap();
+                assert!(all[..] == model[..]);
+            });
+        }
+    });
+    assert_eq!(device.stats().flushes, 4);
+    let end = device.len();
+    let beyond = device.write(end, &vec![0; sector as usize]);
+    assert!(matches!(beyond, Err(DeviceError::BeyondEnd { .. })));
+    assert!(matches!(
+        device.read(end - 1, &mut [0; 2]),
+        Err(DeviceError::BeyondEnd { .. })
+    ));
+    if sector > 1 {
+        assert!(matches!(
+            device.write(1, &vec![0; sector as usize]),
+            Err(DeviceError::Io { .. })
+        ));
+    }
+}
+
+/// What it wrote is there after it is opened again, and discarding keeps the neighbours.
+fn reopen_and_discard(path: &Path, direct: bool) {
+    let open = || FileDevice::open_existing(path, OpenMode::ReadWrite, direct).unwrap();
+    let device = open();
+    device.write(0, &[0x5a; 65536]).unwrap();
+    let _ = device.flush().unwrap();
+    drop(device);
+    let device = open();
+    device.discard(4096, 8192).unwrap();
+    let mut all = vec![0; 65536];
+    device.read(0, &mut all).unwrap();
+    assert!(all[..4096].iter().all(|&byte| byte == 0x5a));
+    assert!(all[12288..].iter().all(|&byte| byte == 0x5a));
+}
+
+#[test]
+fn a_file_keeps_bytes_directly_and_through_the_cache() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    let device = FileDevice::create(&path, 8 * MIB).unwrap();
+    assert_eq!(device.len(), 8 * MIB);
+    exercise(&device);
+    drop(device);
+    reopen_and_discard(&path, true);
+    let device = FileDevice::open_buffered(&path, OpenMode::ReadWrite).unwrap();
+    assert!(!device.is_direct());
+    exercise(&device);
+    drop(device);
+    reopen_and_discard(&path, false);
+}
+
+#[test]
+fn a_host_without_direct_io_is_used_through_its_cache() {
+    if !Path::new("/dev/shm").is_dir() {
+        return println!("skipped: no /dev/shm");
+    }
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = dir.path().join("image");
+    exercise(&FileDevice::create(&path, 4 * MIB + 100).unwrap());
+    reopen_and_discard(&path, true);
+}
+
+#[test]
+fn a_writer_excludes_everybody_and_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    let writer = FileDevice::create(&path, MIB).unwrap();
+    for mode in [OpenMode::ReadOnly, OpenMode::ReadWrite] {
+        let refusal = FileDevice::open(&path, mode).unwrap_err();
+        let DeviceError::InUse { holder, .. } = &refusal else {
+            panic!("{refusal}");
+        };
+        assert!(
+            holder.starts_with(&format!("process {} (", std::process::id())),
+            "{holder}"
+        );
+    }
+    assert!(!wait_until_free(&path, Duration::from_millis(30)));
+    let waiter = std::thread::spawn({
+        let path = path.clone();
+        move || wait_until_free(path, Duration::from_secs(20))
+    });
+    drop(writer);
+    assert!(waiter.join().unwrap());
+    let reader = FileDevice::open(&path, OpenMode::ReadOnly).unwrap();
+    let _another = FileDevice::open(&path, OpenMode::ReadOnly).unwrap();
+    assert!(matches!(
+        FileDevice::open(&path, OpenMode::ReadWrite),
+        Err(DeviceError::InUse { .. })
+    ));
+    assert!(reader.write(0, &[0; 4096]).is_err());
+    assert!(reader.discard(0, 4096).is_err());
+}
+
+#[test]
+fn another_process_is_named_with_its_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    drop(FileDevice::create(&path, MIB).unwrap());
+    let started = Command::new("flock")
+        .args(["--no-fork", "--exclusive"])
+        .arg(&path)
+        .args(["sleep", "60"])
+        .spawn();
+    let Ok(mut child) = started else {
+        return println!("skipped: no flock command");
+    };
+    let mut refusal = None;
+    for _ in 0..500 {
+        match FileDevice::open(&path, OpenMode::ReadWrite) {
+            Ok(device) => drop(device),
+            Err(DeviceError::InUse { holder, .. }) if holder.ends_with("(sleep)") => {
+                refusal = Some(holder);
+                break;
+            }
+            Err(_) => {}
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let pid = child.id();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(refusal, Some(format!("process {pid} (sleep)")));
+    FileDevice::open(&path, OpenMode::ReadWrite).unwrap();
+}
+
+#[test]
+fn refusals_say_what_is_wrong_and_write_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let say = |path: &Path| {
+        let refusal = FileDevice::open(path, OpenMode::ReadWrite).unwrap_err();
+        refusal.to_string()
+    };
+    assert!(say(&dir.path().join("missing")).ends_with("missing: does not exist"));
+    assert!(say(dir.path()).contains("is a directory"));
+    assert!(say(Path::new("/dev/null")).contains("neither a file nor a block device"));
+    let small = dir.path().join("small");
+    std::fs::write(&small, [1; 100]).unwrap();
+    assert!(say(&small).contains("too small (100 bytes"));
+    let refusal = FileDevice::create(&small, 10).unwrap_err();
+    assert!(refusal.to_string().contains("too small"));
+    let large = dir.path().join("large");
+    std::fs::write(&large, vec![7; 8192]).unwrap();
+    let refusal = FileDevice::create(&large, 4096).unwrap_err();
+    assert!(
+        refusal.to_string().contains("already has 8192 bytes"),
+        "{refusal}"
+    );
+    assert_eq!(std::fs::read(&large).unwrap(), vec![7; 8192]);
+    // Larger is no harm: the content stays.
+    assert_eq!(FileDevice::create(&large, 16384).unwrap().len(), 16384);
+    assert_eq!(std::fs::read(&large).unwrap()[..8192], vec![7; 8192]);
+    // A size that the host cannot give leaves no file behind.
+    let absurd = dir.path().join("absurd");
+    assert!(FileDevice::create(&absurd, u64::MAX).is_err());
+    assert!(!absurd.exists());
+}
+
+/// A loop device that is detached however the test ends.
+struct Loop(String);
+
+impl Loop {
+    /// Attaches `image`, or says why not: it needs root and loop devices.
+    fn attach(image: &Path, sector: u32) -> Result<Loop, String> {
+        let ran = Command::new("losetup")
+            .args(["--find", "--show", "--sector-size", &sector.to_string()])
+            .arg(image)
+            .output()
+            .map_err(|error| error.to_string())?;
+        match ran.status.success() {
+            true => Ok(Loop(
+                String::from_utf8_lossy(&ran.stdout).trim().to_string(),
+            )),
+            false => Err(String::from_utf8_lossy(&ran.stderr).into_owned()),
+        }
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let detached = Command::new("losetup").args(["--detach", &self.0]).status();
+        println!("detached {}: {detached:?}", self.0);
+    }
+}
+
+#[test]
+fn a_block_device_keeps_bytes_and_is_exclusive() {
+    for sector in [512, 4096] {
+        let dir = tempfile::tempdir().unwrap();
+        let image = dir.path().join("image");
+        drop(FileDevice::create(&image, 8 * MIB).unwrap());
+        let attached = match Loop::attach(&image, sector) {
+            Ok(attached) => attached,
+            Err(why) => return println!("skipped: {why}"),
+        };
+        let path = Path::new(&attached.0);
+        let device = FileDevice::open(path, OpenMode::ReadWrite).unwrap();
+        assert!(device.is_block_device());
+        assert_eq!((device.len(), device.sector_size()), (8 * MIB, sector));
+        exercise(&device);
+        let refusal = FileDevice::open(path, OpenMode::ReadWrite).unwrap_err();
+        assert!(matches!(refusal, DeviceError::InUse { .. }), "{refusal}");
+        let refusal = FileDevice::create(path, 8 * MIB).unwrap_err();
+        assert!(matches!(refusal, DeviceError::InUse { .. }), "{refusal}");
+        drop(device);
+        let refusal = FileDevice::create(path, 8 * MIB).unwrap_err();
+        assert!(
+            refusal.to_string().contains("is a block device"),
+            "{refusal}"
+        );
+        reopen_and_discard(path, true);
+        reopen_and_discard(path, false);
+    }
+}
