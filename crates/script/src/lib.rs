@@ -1,1 +1,41 @@
-//! (empty)
+//! Floor 0: a small language of file operations, and what they must do.
+//!
+//! A [`Script`] is a list of operations with a text form that reads like a
+//! shell ("mkdir /a; write /a/f 0 4k 7; fsync /a/f; crash; ls /a"). A
+//! [`Target`] carries operations out and answers each with an [`Outcome`]. The
+//! [`Model`] is a plain filesystem in memory that is obviously right, the
+//! [`Host`] target is any directory of the host. So one script runs on the
+//! model, a host filesystem, our engine, our mount and under the crash
+//! simulator, and the answers can be compared word by word.
+//!
+//! Knows nothing of how any filesystem works inside.
+
+pub mod errno;
+pub mod prng;
+pub mod bytes;
+pub mod op;
+pub mod text;
+pub mod print;
+pub mod outcome;
+pub mod tree;
+pub mod target;
+pub mod content;
+pub mod model;
+pub mod host;
+pub mod generate;
+pub mod check;
+
+pub use bytes::{Data, Digest};
+pub use check::{Mismatch, compare, compare_trees, shrink, transcript, verify};
+pub use errno::Errno;
+pub use generate::{Profile, generate};
+pub use host::Host;
+pub use model::Model;
+pub use op::{
+    Fallocate, Handle, NodeKind, Op, OpenHow, Path, Place, RenameHow, Script, SetTime, Step,
+    Whence, XattrHow,
+};
+pub use outcome::{Answer, Kind, Mtime, Outcome, Rules, Stat};
+pub use target::{Handles, Target};
+pub use text::ParseError;
+pub use tree::{Node, Tree};

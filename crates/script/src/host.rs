@@ -1,0 +1,670 @@
+//! A directory of any filesystem of the host as a target: ext4, tmpfs, or our own mount.
+//!
+//! Parents are resolved without following symbolic links and never outside the
+//! directory. Special files are never opened. A host directory cannot be
+//! unmounted or lose power by itself, so remount, crash and evict only close
+//! what is open, unless [`Hooks`] know how to do better.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+use rustix::fs::{
+    self, AtFlags, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags,
+    SeekFrom, Timespec, Timestamps, Uid, XattrFlags,
+};
+
+use crate::bytes::{Data, Digest};
+use crate::errno::Errno;
+use crate::op::*;
+use crate::outcome::{Answer, Kind, Mtime, Outcome, Stat};
+use crate::target::{Handles, Target};
+
+type Answered = Result<Answer, Errno>;
+
+impl From<rustix::io::Errno> for Errno {
+    fn from(errno: rustix::io::Errno) -> Errno {
+        Errno::from_raw(errno.raw_os_error())
+    }
+}
+
+/// What only the owner of a mount can do to it. Nothing of the target is open during a call.
+pub trait Hooks {
+    /// Unmounts cleanly and mounts again.
+    fn remount(&mut self) -> Result<(), Errno>;
+    /// Ends the filesystem without warning and mounts again.
+    fn crash(&mut self) -> Result<(), Errno>;
+    /// Drops caches.
+    fn evict(&mut self) -> Result<(), Errno>;
+}
+
+/// For directories that nobody can unmount.
+#[derive(Clone, Copy, Debug)]
+pub struct NoHooks;
+
+impl Hooks for NoHooks {
+    fn remount(&mut self) -> Result<(), Errno> {
+        Ok(())
+    }
+    fn crash(&mut self) -> Result<(), Errno> {
+        Ok(())
+    }
+    fn evict(&mut self) -> Result<(), Errno> {
+        Ok(())
+    }
+}
+
+/// A directory of the host.
+#[derive(Debug)]
+pub struct Host<H: Hooks = NoHooks> {
+    path: PathBuf,
+    root: Option<OwnedFd>,
+    handles: Handles<OwnedFd>,
+    hooks: H,
+}
+
+impl Host {
+    /// The directory `path`, which must exist and be empty. Sets the umask of the process to 0,
+    /// because scripts say exactly which mode they want.
+    pub fn new(path: impl Into<PathBuf>) -> Result<Host, Errno> {
+        Host::with_hooks(path, NoHooks)
+    }
+}
+
+impl<H: Hooks> Host<H> {
+    /// Like [`Host::new`], with a way to remount.
+    pub fn with_hooks(path: impl Into<PathBuf>, hooks: H) -> Result<Host<H>, Errno> {
+        rustix::process::umask(Mode::empty());
+        let mut host = Host {
+            path: path.into(),
+            root: None,
+            handles: Handles::default(),
+            hooks,
+        };
+        host.enter()?;
+        Ok(host)
+    }
+
+    /// The hooks, when the target is no longer needed. Everything is closed.
+    pub fn into_hooks(self) -> H {
+        self.hooks
+    }
+
+    fn enter(&mut self) -> Result<(), Errno> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        self.root = Some(fs::open(&self.path, flags, Mode::empty())?);
+        Ok(())
+    }
+
+    /// Closes everything, lets the hooks do something to the mount, and comes back.
+    fn outside(&mut self, act: impl FnOnce(&mut H) -> Result<(), Errno>) -> Answered {
+        self.handles.drain().for_each(drop);
+        self.root = None;
+        let acted = act(&mut self.hooks);
+        self.enter()?;
+        acted.map(|()| Answer::Done)
+    }
+
+    fn root(&self) -> Result<BorrowedFd<'_>, Errno> {
+        self.root
+            .as_ref()
+            .map(|root| root.as_fd())
+            .ok_or(Errno::ENOTCONN)
+    }
+
+    /// The directory `path`, for finding names in it. Walks in pieces, so that a path may be
+    /// longer than the kernel takes at once.
+    fn dir(&self, path: &Path) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let names: Vec<&[u8]> = path.names().collect();
+        let mut dir = fs::openat(self.root()?, c".", flags, Mode::empty())?;
+        for piece in names.chunks(12) {
+            let path = piece.join(&b'/');
+            let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH;
+            dir = fs::openat2(&dir, &path[..], flags, Mode::empty(), resolve)?;
+        }
+        Ok(dir)
+    }
+
+    /// The directory that holds a name. Names of the root cannot change: EBUSY.
+    fn parent<'a>(&self, path: &'a Path) -> Result<(OwnedFd, &'a [u8]), Errno> {
+        let (parent, name) = path.split().ok_or(Errno::EBUSY)?;
+        Ok((self.dir(&parent)?, name))
+    }
+
+    /// Like [`Host::parent`] for operations that leave names alone: the root is its own `.`.
+    fn locate<'a>(&self, path: &'a Path) -> Result<(OwnedFd, &'a [u8]), Errno> {
+        if path.is_root() {
+            Ok((self.dir(path)?, b"."))
+        } else {
+            self.parent(path)
+        }
+    }
+
+    /// Opens a regular file by path.
+    fn open_file(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let (dir, name) = self.locate(path)?;
+        kind_at(&dir, name)?.refuses_bytes()?;
+        Ok(fs::openat(
+            &dir,
+            name,
+            flags | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?)
+    }
+
+    /// Runs `act` with the open file that `place` means.
+    fn with_file(
+        &self,
+        place: &Place,
+        flags: OFlags,
+        act: impl FnOnce(BorrowedFd<'_>) -> Answered,
+    ) -> Answered {
+        match place {
+            Place::Handle(handle) => act(self.handles.get(handle)?.as_fd()),
+            Place::Path(path) => act(self.open_file(path, flags)?.as_fd()),
+        }
+    }
+
+    fn open(&mut self, handle: &Handle, path: &Path, how: OpenHow) -> Answered {
+        self.handles.check_free(handle)?;
+        let (dir, name) = self.locate(path)?;
+        match kind_at(&dir, name) {
+            Ok(_) if how.create && how.exclusive => return Err(Errno::EEXIST),
+            Ok(kind) => kind.refuses_bytes()?,
+            Err(Errno::ENOENT) if how.create => {}
+            Err(errno) => return Err(errno),
+        }
+        let mut flags = match (how.read, how.write) {
+            (true, true) => OFlags::RDWR,
+            (false, true) => OFlags::WRONLY,
+            (_, false) => OFlags::RDONLY,
+        };
+        for (set, flag) in [
+            (how.append, OFlags::APPEND),
+            (how.create, OFlags::CREATE),
+            (how.exclusive, OFlags::EXCL),
+            (how.truncate, OFlags::TRUNC),
+            (how.sync, OFlags::SYNC),
+            (how.dsync, OFlags::DSYNC),
+            (true, OFlags::NOFOLLOW | OFlags::CLOEXEC),
+        ] {
+            flags.set(flag, set || flags.contains(flag));
+        }
+        let file = fs::openat(&dir, name, flags, Mode::from_raw_mode(0o644))?;
+        self.handles.insert(handle, file);
+        Ok(Answer::Done)
+    }
+
+    fn link(&self, from: &Place, to: &Path) -> Answered {
+        match from {
+            Place::Handle(handle) => {
+                let file = self.handles.get(handle)?;
+                let (dir, name) = self.parent(to)?;
+                fs::linkat(file, c"", &dir, name, AtFlags::EMPTY_PATH)?;
+            }
+            Place::Path(path) => {
+                let (old_dir, old_name) = self.locate(path)?;
+                // Linux resolves the old path to the end before it looks at the new one.
+                kind_at(&old_dir, old_name)?;
+                let (dir, name) = self.parent(to)?;
+                fs::linkat(&old_dir, old_name, &dir, name, AtFlags::empty())?;
+            }
+        }
+        Ok(Answer::Done)
+    }
+
+    fn stat(&self, place: &Place) -> Answered {
+        let stat = match place {
+            Place::Handle(handle) => fs::fstat(self.handles.get(handle)?)?,
+            Place::Path(path) => {
+                let (dir, name) = self.locate(path)?;
+                fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?
+            }
+        };
+        let kind = Kind::from_mode(stat.st_mode).ok_or(Errno::EIO)?;
+        let is_device = matches!(kind, Kind::Char | Kind::Block);
+        Ok(Answer::Stat(Stat {
+            kind,
+            mode: stat.st_mode & 0o7777,
+            nlink: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            size: if kind == Kind::Dir {
+                0
+            } else {
+                stat.st_size as u64
+            },
+            device: match is_device {
+                true => (fs::major(stat.st_rdev), fs::minor(stat.st_rdev)),
+                false => (0, 0),
+            },
+            mtime: Mtime::seen(stat.st_mtime, stat.st_mtime_nsec as u32),
+            inode: stat.st_ino,
+        }))
+    }
+
+    fn chmod(&self, place: &Place, mode: u32) -> Answered {
+        let mode = Mode::from_raw_mode(mode);
+        match place {
+            Place::Handle(handle) => fs::fchmod(self.handles.get(handle)?, mode)?,
+            Place::Path(path) => {
+                let (dir, name) = self.locate(path)?;
+                if kind_at(&dir, name)? == Kind::Symlink {
+                    return Err(Errno::EOPNOTSUPP);
+                }
+                fs::chmodat(&dir, name, mode, AtFlags::empty())?;
+            }
+        }
+        Ok(Answer::Done)
+    }
+
+    fn chown(&self, place: &Place, uid: Option<u32>, gid: Option<u32>) -> Answered {
+        let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
+        match place {
+            Place::Handle(handle) => fs::fchown(self.handles.get(handle)?, uid, gid)?,
+            Place::Path(path) => {
+                let (dir, name) = self.locate(path)?;
+                fs::chownat(&dir, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
+            }
+        }
+        Ok(Answer::Done)
+    }
+
+    fn utimes(&self, place: &Place, atime: SetTime, mtime: SetTime) -> Answered {
+        let time = |time| match time {
+            SetTime::Omit => Timespec {
+                tv_sec: 0,
+                tv_nsec: fs::UTIME_OMIT,
+            },
+            SetTime::Now => Timespec {
+                tv_sec: 0,
+                tv_nsec: fs::UTIME_NOW,
+            },
+            SetTime::At { secs, nanos } => Timespec {
+                tv_sec: secs,
+                tv_nsec: nanos.into(),
+            },
+        };
+        let times = Timestamps {
+            last_access: time(atime),
+            last_modification: time(mtime),
+        };
+        match place {
+            Place::Handle(handle) => fs::futimens(self.handles.get(handle)?, &times)?,
+            Place::Path(path) => {
+                let (dir, name) = self.locate(path)?;
+                fs::utimensat(&dir, name, &times, AtFlags::SYMLINK_NOFOLLOW)?;
+            }
+        }
+        Ok(Answer::Done)
+    }
+
+    /// A path for the attribute calls, which take no directory: through the parent, kept open by the first value.
+    fn xattr_path(&self, place: &Place) -> Result<(Option<OwnedFd>, CString), Errno> {
+        let (dir, path) = match place {
+            Place::Handle(handle) => {
+                let path = format!("/proc/self/fd/{}", self.handles.get(handle)?.as_raw_fd());
+                (None, path.into_bytes())
+            }
+            Place::Path(path) => {
+                let (dir, name) = self.locate(path)?;
+                let path = format!("/proc/self/fd/{}/", dir.as_raw_fd());
+                (Some(dir), [path.as_bytes(), name].concat())
+            }
+        };
+        Ok((dir, CString::new(path).map_err(|_| Errno::EINVAL)?))
+    }
+
+    /// Calls `follow` for a handle (its entry in /proc is a link) and `nofollow` for a path.
+    fn xattr<T>(
+        &self,
+        place: &Place,
+        follow: impl FnOnce(&CString) -> rustix::io::Result<T>,
+        nofollow: impl FnOnce(&CString) -> rustix::io::Result<T>,
+    ) -> Result<T, Errno> {
+        let (_dir, path) = self.xattr_path(place)?;
+        Ok(match place {
+            Place::Handle(_) => follow(&path)?,
+            Place::Path(_) => nofollow(&path)?,
+        })
+    }
+
+    fn setxattr(&self, place: &Place, name: &[u8], value: &Data, how: XattrHow) -> Answered {
+        let value = value.bytes();
+        let flags = match how {
+            XattrHow::Any => XattrFlags::empty(),
+            XattrHow::Create => XattrFlags::CREATE,
+            XattrHow::Replace => XattrFlags::REPLACE,
+        };
+        self.xattr(
+            place,
+            |path| fs::setxattr(path, name, &value, flags),
+            |path| fs::lsetxattr(path, name, &value, flags),
+        )?;
+        Ok(Answer::Done)
+    }
+
+    fn getxattr(&self, place: &Place, name: &[u8]) -> Answered {
+        let mut follow = vec![0; 65536];
+        let mut nofollow = vec![0; 65536];
+        let count = self.xattr(
+            place,
+            |path| fs::getxattr(path, name, &mut follow[..]),
+            |path| fs::lgetxattr(path, name, &mut nofollow[..]),
+        )?;
+        let value = if matches!(place, Place::Handle(_)) {
+            follow
+        } else {
+            nofollow
+        };
+        Ok(Answer::Bytes(value[..count].to_vec()))
+    }
+
+    fn listxattr(&self, place: &Place) -> Answered {
+        let mut follow = vec![0; 65536];
+        let mut nofollow = vec![0; 65536];
+        let count = self.xattr(
+            place,
+            |path| fs::listxattr(path, &mut follow[..]),
+            |path| fs::llistxattr(path, &mut nofollow[..]),
+        )?;
+        let list = if matches!(place, Place::Handle(_)) {
+            follow
+        } else {
+            nofollow
+        };
+        // Other families belong to the host: labels, capabilities, access lists.
+        let ours = |name: &&[u8]| name.starts_with(b"user.") || name.starts_with(b"trusted.");
+        let mut names: Vec<Vec<u8>> = list[..count]
+            .split(|&byte| byte == 0)
+            .filter(ours)
+            .map(<[u8]>::to_vec)
+            .collect();
+        names.sort();
+        Ok(Answer::Attributes(names))
+    }
+
+    fn ls(&self, path: &Path) -> Answered {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = fs::openat(self.dir(path)?, c".", flags, Mode::empty())?;
+        let mut names = Vec::new();
+        for entry in fs::Dir::new(dir)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                let kind = match entry.file_type() {
+                    FileType::RegularFile => Kind::File,
+                    FileType::Directory => Kind::Dir,
+                    FileType::Symlink => Kind::Symlink,
+                    FileType::Fifo => Kind::Fifo,
+                    FileType::Socket => Kind::Socket,
+                    FileType::CharacterDevice => Kind::Char,
+                    FileType::BlockDevice => Kind::Block,
+                    FileType::Unknown => kind_at(&self.dir(path)?, name)?,
+                };
+                names.push((name.to_vec(), kind));
+            }
+        }
+        names.sort();
+        Ok(Answer::Names(names))
+    }
+
+    fn fsync(&self, place: &Place, data_only: bool) -> Answered {
+        let sync = |file: BorrowedFd<'_>| {
+            if data_only {
+                fs::fdatasync(file)
+            } else {
+                fs::fsync(file)
+            }
+        };
+        if let Place::Path(path) = place {
+            let (dir, name) = self.locate(path)?;
+            if kind_at(&dir, name)? == Kind::Dir {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                sync(fs::openat(&dir, name, flags, Mode::empty())?.as_fd())?;
+                return Ok(Answer::Done);
+            }
+        }
+        self.with_file(place, OFlags::RDONLY, |file| {
+            sync(file)?;
+            Ok(Answer::Done)
+        })
+    }
+
+    fn answer(&mut self, op: &Op) -> Answered {
+        let mode = |mode: &u32| Mode::from_raw_mode(*mode);
+        match op {
+            Op::Mkdir { path, mode: bits } => {
+                let (dir, name) = self.parent(path)?;
+                fs::mkdirat(&dir, name, mode(bits))?;
+            }
+            Op::Mkfile { path, mode: bits } => {
+                let (dir, name) = self.parent(path)?;
+                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+                fs::openat(&dir, name, flags, mode(bits))?;
+            }
+            Op::Mknod {
+                path,
+                kind,
+                mode: bits,
+            } => {
+                let (dir, name) = self.parent(path)?;
+                let (file_type, device) = match *kind {
+                    NodeKind::Fifo => (FileType::Fifo, 0),
+                    NodeKind::Socket => (FileType::Socket, 0),
+                    NodeKind::Char(major, minor) => {
+                        (FileType::CharacterDevice, fs::makedev(major, minor))
+                    }
+                    NodeKind::Block(major, minor) => {
+                        (FileType::BlockDevice, fs::makedev(major, minor))
+                    }
+                };
+                fs::mknodat(&dir, name, file_type, mode(bits), device)?;
+            }
+            Op::Symlink { target, path } => {
+                if target.is_empty() {
+                    return Err(Errno::ENOENT);
+                }
+                let (dir, name) = self.parent(path)?;
+                fs::symlinkat(&target[..], &dir, name)?;
+            }
+            Op::Readlink { path } => {
+                let (dir, name) = self.locate(path)?;
+                if kind_at(&dir, name)? != Kind::Symlink {
+                    return Err(Errno::EINVAL);
+                }
+                let target = fs::readlinkat(&dir, name, Vec::new())?;
+                return Ok(Answer::Target(target.into_bytes()));
+            }
+            Op::Link { from, to } => return self.link(from, to),
+            Op::Unlink { path } => {
+                let (dir, name) = self.parent(path)?;
+                fs::unlinkat(&dir, name, AtFlags::empty())?;
+            }
+            Op::Rmdir { path } => {
+                let (dir, name) = self.parent(path)?;
+                fs::unlinkat(&dir, name, AtFlags::REMOVEDIR)?;
+            }
+            Op::Rename { from, to, how } => {
+                let (old_dir, old_name) = self.parent(from)?;
+                let (new_dir, new_name) = self.parent(to)?;
+                let flags = match how {
+                    RenameHow::Replace => RenameFlags::empty(),
+                    RenameHow::NoReplace => RenameFlags::NOREPLACE,
+                    RenameHow::Exchange => RenameFlags::EXCHANGE,
+                };
+                fs::renameat_with(&old_dir, old_name, &new_dir, new_name, flags)?;
+            }
+            Op::Open { handle, path, how } => return self.open(handle, path, *how),
+            Op::Tmpfile {
+                handle,
+                dir,
+                mode: bits,
+            } => {
+                self.handles.check_free(handle)?;
+                let dir = self.dir(dir)?;
+                let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+                let file = fs::openat(&dir, c".", flags, mode(bits))?;
+                self.handles.insert(handle, file);
+            }
+            Op::Close { handle } => drop(self.handles.remove(handle)?),
+            Op::Write {
+                place,
+                offset,
+                data,
+            } => {
+                return self.with_file(place, OFlags::WRONLY, |file| write(file, *offset, data));
+            }
+            Op::Append { path, data } => {
+                let file = self.open_file(path, OFlags::WRONLY | OFlags::APPEND)?;
+                return write(file.as_fd(), 0, data);
+            }
+            Op::Read { place, offset, len } => {
+                return self.with_file(place, OFlags::RDONLY, |file| read(file, *offset, *len));
+            }
+            Op::Sum { place } => return self.with_file(place, OFlags::RDONLY, sum),
+            Op::Truncate { place, size } => {
+                return self.with_file(place, OFlags::WRONLY, |file| {
+                    fs::ftruncate(file, *size)?;
+                    Ok(Answer::Done)
+                });
+            }
+            Op::Fallocate {
+                place,
+                how,
+                offset,
+                len,
+            } => {
+                let flags = match how {
+                    Fallocate::Allocate => FallocateFlags::empty(),
+                    Fallocate::Keep => FallocateFlags::KEEP_SIZE,
+                    Fallocate::Punch => FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE,
+                    Fallocate::Zero => FallocateFlags::ZERO_RANGE,
+                    Fallocate::ZeroKeep => FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE,
+                };
+                return self.with_file(place, OFlags::WRONLY, |file| {
+                    fs::fallocate(file, flags, *offset, *len)?;
+                    Ok(Answer::Done)
+                });
+            }
+            Op::Seek {
+                place,
+                whence,
+                offset,
+            } => {
+                let from = match whence {
+                    Whence::Data => SeekFrom::Data(*offset),
+                    Whence::Hole => SeekFrom::Hole(*offset),
+                };
+                return self.with_file(place, OFlags::RDONLY, |file| {
+                    Ok(Answer::Position(fs::seek(file, from)?))
+                });
+            }
+            Op::Stat { place } => return self.stat(place),
+            Op::Chmod { place, mode } => return self.chmod(place, *mode),
+            Op::Chown { place, uid, gid } => return self.chown(place, *uid, *gid),
+            Op::Utimes {
+                place,
+                atime,
+                mtime,
+            } => return self.utimes(place, *atime, *mtime),
+            Op::Setxattr {
+                place,
+                name,
+                value,
+                how,
+            } => {
+                return self.setxattr(place, name, value, *how);
+            }
+            Op::Getxattr { place, name } => return self.getxattr(place, name),
+            Op::Removexattr { place, name } => self.xattr(
+                place,
+                |path| fs::removexattr(path, &name[..]),
+                |path| fs::lremovexattr(path, &name[..]),
+            )?,
+            Op::Listxattr { place } => return self.listxattr(place),
+            Op::Ls { path } => return self.ls(path),
+            Op::Fsync { place } => return self.fsync(place, false),
+            Op::Fdatasync { place } => return self.fsync(place, true),
+            Op::Fsyncdir { path } => {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                fs::fsync(fs::openat(self.dir(path)?, c".", flags, Mode::empty())?)?;
+            }
+            Op::Sync => {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                fs::syncfs(fs::openat(self.root()?, c".", flags, Mode::empty())?)?;
+            }
+            Op::Evict => {
+                // Open files stay open, so this is not done from outside.
+                self.hooks.evict()?;
+            }
+            Op::Remount => return self.outside(H::remount),
+            Op::Crash => return self.outside(H::crash),
+            Op::Tree => unreachable!("answered by apply"),
+        }
+        Ok(Answer::Done)
+    }
+}
+
+fn kind_at(dir: &OwnedFd, name: &[u8]) -> Result<Kind, Errno> {
+    let stat = fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    Kind::from_mode(stat.st_mode).ok_or(Errno::EIO)
+}
+
+fn write(file: BorrowedFd<'_>, offset: u64, data: &Data) -> Answered {
+    let bytes = data.bytes();
+    let mut done = 0;
+    // An empty write is made as well: it must do nothing.
+    loop {
+        let count = rustix::io::pwrite(file, &bytes[done..], offset + done as u64)?;
+        done += count;
+        if done == bytes.len() {
+            return Ok(Answer::Done);
+        }
+        if count == 0 {
+            return Err(Errno::EIO);
+        }
+    }
+}
+
+fn read(file: BorrowedFd<'_>, offset: u64, len: u64) -> Answered {
+    let mut bytes = vec![0; len as usize];
+    let mut done = 0;
+    loop {
+        let count = rustix::io::pread(file, &mut bytes[done..], offset + done as u64)?;
+        done += count;
+        if count == 0 || done == bytes.len() {
+            bytes.truncate(done);
+            return Ok(Answer::Bytes(bytes));
+        }
+    }
+}
+
+fn sum(file: BorrowedFd<'_>) -> Answered {
+    let size = fs::fstat(file)?.st_size as u64;
+    let digest = Digest::of_file(
+        size,
+        |offset, into| Ok(rustix::io::pread(file, into, offset)?),
+        |offset| match fs::seek(file, SeekFrom::Data(offset)) {
+            Ok(data) => Ok(Some(data)),
+            Err(rustix::io::Errno::NXIO) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        },
+    )?;
+    // A handle that cannot read says so even if there is nothing to read.
+    rustix::io::pread(file, &mut [0u8; 1][..], 0)?;
+    Ok(Answer::Sum(size, digest))
+}
+
+impl<H: Hooks> Target for Host<H> {
+    fn apply(&mut self, op: &Op) -> Outcome {
+        match op {
+            Op::Tree => match self.walk() {
+                Ok(tree) => Outcome::Ok(Answer::Tree(Box::new(tree))),
+                Err(_) => Outcome::Err(Errno::EIO),
+            },
+            op => self.answer(op).into(),
+        }
+    }
+}

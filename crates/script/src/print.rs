@@ -1,0 +1,283 @@
+//! Operations as text. What is printed here, `text` parses back to the same value.
+
+use std::fmt::{self, Display, Formatter, Write};
+
+use crate::op::*;
+
+/// A number of bytes with the largest unit that divides it.
+#[derive(Clone, Copy, Debug)]
+pub struct Size(pub u64);
+
+impl Display for Size {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (unit, shift) in [('T', 40), ('G', 30), ('M', 20), ('k', 10)] {
+            if self.0 != 0 && self.0.trailing_zeros() >= shift {
+                return write!(f, "{}{unit}", self.0 >> shift);
+            }
+        }
+        write!(f, "{}", self.0)
+    }
+}
+
+/// Bytes as one word: plain characters as they are, runs as `{x*200}`, everything else as `%41`.
+#[derive(Clone, Copy, Debug)]
+pub struct Word<'a>(pub &'a [u8]);
+
+/// Whether `byte` stands for itself in a word.
+pub(crate) fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"._/+=:,-".contains(&byte)
+}
+
+impl Display for Word<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for run in self.0.chunk_by(|a, b| a == b) {
+            match run[0] {
+                byte if is_plain(byte) && run.len() > 8 => {
+                    write!(f, "{{{}*{}}}", byte as char, run.len())?;
+                }
+                byte if is_plain(byte) => {
+                    run.iter().try_for_each(|_| f.write_char(byte as char))?
+                }
+                byte => run.iter().try_for_each(|_| write!(f, "%{byte:02x}"))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Display for Path {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        Word(self.as_bytes()).fmt(f)
+    }
+}
+
+impl fmt::Debug for Path {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        Display::fmt(self, f)
+    }
+}
+
+impl Display for Place {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Path(path) => path.fmt(f),
+            Place::Handle(handle) => write!(f, "@{}", handle.0),
+        }
+    }
+}
+
+impl Display for NodeKind {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            NodeKind::Fifo => f.write_str("fifo"),
+            NodeKind::Socket => f.write_str("socket"),
+            NodeKind::Char(major, minor) => write!(f, "char:{major}:{minor}"),
+            NodeKind::Block(major, minor) => write!(f, "block:{major}:{minor}"),
+        }
+    }
+}
+
+impl Display for SetTime {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            SetTime::Omit => f.write_str("omit"),
+            SetTime::Now => f.write_str("now"),
+            SetTime::At { secs, nanos: 0 } => write!(f, "{secs}"),
+            SetTime::At { secs, nanos } => write!(f, "{secs}.{nanos:09}"),
+        }
+    }
+}
+
+impl OpenHow {
+    /// Every flag with its word.
+    pub(crate) fn flags(&mut self) -> [(&'static str, &mut bool); 8] {
+        [
+            ("read", &mut self.read),
+            ("write", &mut self.write),
+            ("append", &mut self.append),
+            ("create", &mut self.create),
+            ("excl", &mut self.exclusive),
+            ("trunc", &mut self.truncate),
+            ("sync", &mut self.sync),
+            ("dsync", &mut self.dsync),
+        ]
+    }
+}
+
+impl Display for OpenHow {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let mut how = *self;
+        let words: Vec<&str> = how
+            .flags()
+            .into_iter()
+            .filter(|(_, set)| **set)
+            .map(|(word, _)| word)
+            .collect();
+        f.write_str(&words.join(","))
+    }
+}
+
+/// A mode, unless it is what the operation takes anyway.
+fn mode(f: &mut Formatter<'_>, mode: u32, default: u32) -> fmt::Result {
+    if mode == default {
+        Ok(())
+    } else {
+        write!(f, " {mode:o}")
+    }
+}
+
+/// A word, unless it is empty.
+fn option(f: &mut Formatter<'_>, word: &str) -> fmt::Result {
+    if word.is_empty() {
+        Ok(())
+    } else {
+        write!(f, " {word}")
+    }
+}
+
+/// The mode of directories unless a script says otherwise.
+pub(crate) const DIR_MODE: u32 = 0o755;
+/// The mode of everything else unless a script says otherwise.
+pub(crate) const FILE_MODE: u32 = 0o644;
+
+impl Display for Op {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let id = |id: &Option<u32>| id.map_or("-".into(), |id| id.to_string());
+        match self {
+            Op::Mkdir { path, mode: bits } => {
+                write!(f, "mkdir {path}")?;
+                mode(f, *bits, DIR_MODE)
+            }
+            Op::Mkfile { path, mode: bits } => {
+                write!(f, "mkfile {path}")?;
+                mode(f, *bits, FILE_MODE)
+            }
+            Op::Mknod {
+                path,
+                kind,
+                mode: bits,
+            } => {
+                write!(f, "mknod {path} {kind}")?;
+                mode(f, *bits, FILE_MODE)
+            }
+            Op::Symlink { target, path } => write!(f, "symlink {} {path}", Word(target)),
+            Op::Readlink { path } => write!(f, "readlink {path}"),
+            Op::Link { from, to } => write!(f, "link {from} {to}"),
+            Op::Unlink { path } => write!(f, "unlink {path}"),
+            Op::Rmdir { path } => write!(f, "rmdir {path}"),
+            Op::Rename { from, to, how } => {
+                write!(f, "rename {from} {to}")?;
+                option(
+                    f,
+                    match how {
+                        RenameHow::Replace => "",
+                        RenameHow::NoReplace => "noreplace",
+                        RenameHow::Exchange => "exchange",
+                    },
+                )
+            }
+            Op::Open { handle, path, how } => write!(f, "open {} {path} {how}", handle.0),
+            Op::Tmpfile {
+                handle,
+                dir,
+                mode: bits,
+            } => {
+                write!(f, "tmpfile {} {dir}", handle.0)?;
+                mode(f, *bits, FILE_MODE)
+            }
+            Op::Close { handle } => write!(f, "close {}", handle.0),
+            Op::Write {
+                place,
+                offset,
+                data,
+            } => write!(f, "write {place} {} {data}", Size(*offset)),
+            Op::Append { path, data } => write!(f, "append {path} {data}"),
+            Op::Read { place, offset, len } => {
+                write!(f, "read {place} {} {}", Size(*offset), Size(*len))
+            }
+            Op::Sum { place } => write!(f, "sum {place}"),
+            Op::Truncate { place, size } => write!(f, "truncate {place} {}", Size(*size)),
+            Op::Fallocate {
+                place,
+                how,
+                offset,
+                len,
+            } => {
+                let (verb, word) = match how {
+                    Fallocate::Allocate => ("fallocate", ""),
+                    Fallocate::Keep => ("fallocate", "keep"),
+                    Fallocate::Punch => ("punch", ""),
+                    Fallocate::Zero => ("zero", ""),
+                    Fallocate::ZeroKeep => ("zero", "keep"),
+                };
+                write!(f, "{verb} {place} {} {}", Size(*offset), Size(*len))?;
+                option(f, word)
+            }
+            Op::Seek {
+                place,
+                whence,
+                offset,
+            } => {
+                let word = if *whence == Whence::Data {
+                    "data"
+                } else {
+                    "hole"
+                };
+                write!(f, "seek {place} {word} {}", Size(*offset))
+            }
+            Op::Stat { place } => write!(f, "stat {place}"),
+            Op::Chmod { place, mode } => write!(f, "chmod {place} {mode:o}"),
+            Op::Chown { place, uid, gid } => write!(f, "chown {place} {} {}", id(uid), id(gid)),
+            Op::Utimes {
+                place,
+                atime,
+                mtime,
+            } => write!(f, "utimes {place} {atime} {mtime}"),
+            Op::Setxattr {
+                place,
+                name,
+                value,
+                how,
+            } => {
+                write!(f, "setxattr {place} {} {value}", Word(name))?;
+                option(
+                    f,
+                    match how {
+                        XattrHow::Any => "",
+                        XattrHow::Create => "create",
+                        XattrHow::Replace => "replace",
+                    },
+                )
+            }
+            Op::Getxattr { place, name } => write!(f, "getxattr {place} {}", Word(name)),
+            Op::Removexattr { place, name } => write!(f, "removexattr {place} {}", Word(name)),
+            Op::Listxattr { place } => write!(f, "listxattr {place}"),
+            Op::Ls { path } => write!(f, "ls {path}"),
+            Op::Fsync { place } => write!(f, "fsync {place}"),
+            Op::Fdatasync { place } => write!(f, "fdatasync {place}"),
+            Op::Fsyncdir { path } => write!(f, "fsyncdir {path}"),
+            Op::Sync => f.write_str("sync"),
+            Op::Evict => f.write_str("evict"),
+            Op::Remount => f.write_str("remount"),
+            Op::Crash => f.write_str("crash"),
+            Op::Tree => f.write_str("tree"),
+        }
+    }
+}
+
+impl Display for Step {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.op.fmt(f)?;
+        match &self.expect {
+            Some(answer) => write!(f, " -> {answer}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Display for Script {
+    /// One step a line.
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.steps.iter().try_for_each(|step| writeln!(f, "{step}"))
+    }
+}

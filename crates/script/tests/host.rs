@@ -1,0 +1,51 @@
+//! The model against Linux: how we know that the model is right.
+
+use std::path::Path;
+
+use holdfast_script::{Host, Model, Profile, Rules, Script, compare, generate, shrink};
+
+fn run(script: &Script, under: &Path) -> Result<(), holdfast_script::Mismatch> {
+    let dir = tempfile::Builder::new()
+        .prefix("holdfast-script")
+        .tempdir_in(under)
+        .expect("a directory for the script");
+    let mut host = Host::new(dir.path()).expect("the directory was just made");
+    // tempdir makes the root 700.
+    let start: Script = "chmod / 755".parse().expect("one operation");
+    compare(&start, &mut Model::new(), &mut host, Rules::HOST)?;
+    compare(script, &mut Model::new(), &mut host, Rules::HOST)
+}
+
+fn agree(under: &Path, seeds: std::ops::Range<u64>, profile: &Profile) {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: scripts change owners and make devices, which needs root");
+        return;
+    }
+    for seed in seeds {
+        let script = generate(seed, profile);
+        if let Err(mismatch) = run(&script, under) {
+            let small = shrink(&mismatch.script, |script| run(script, under).is_err());
+            let small = run(&small, under).err().unwrap_or(mismatch);
+            panic!("{} in {}: {}", seed, under.display(), small.from_seed(seed));
+        }
+    }
+}
+
+#[test]
+fn the_model_agrees_with_the_host_filesystem() {
+    let profile = Profile {
+        ops: 150,
+        ..Profile::default()
+    };
+    agree(&std::env::temp_dir(), 0..200, &profile);
+}
+
+#[test]
+fn the_model_agrees_with_tmpfs() {
+    let profile = Profile {
+        ops: 150,
+        zero: false,
+        ..Profile::default()
+    };
+    agree(Path::new("/dev/shm"), 1000..1300, &profile);
+}
