@@ -30,10 +30,7 @@ pub struct AlignedBuf {
 impl AlignedBuf {
     /// `len` zero bytes.
     pub fn zeroed(len: usize) -> AlignedBuf {
-        AlignedBuf {
-            pages: vec![Page([0; ALIGNMENT]); len.div_ceil(ALIGNMENT)],
-            len,
-        }
+        AlignedBuf { pages: vec![Page([0; ALIGNMENT]); len.div_ceil(ALIGNMENT)], len }
     }
 
     /// A copy of `bytes`.
@@ -82,11 +79,7 @@ pub struct BufferPool {
 impl BufferPool {
     /// A pool of buffers of `size` bytes that keeps at most `keep` idle ones. Allocates nothing yet.
     pub fn new(size: usize, keep: usize) -> BufferPool {
-        BufferPool {
-            idle: Mutex::new(Vec::new()),
-            size,
-            keep,
-        }
+        BufferPool { idle: Mutex::new(Vec::new()), size, keep }
     }
 
     /// Bytes of each buffer.
@@ -97,10 +90,7 @@ impl BufferPool {
     /// A buffer with any content, given back when dropped.
     pub fn take(&self) -> PooledBuf<'_> {
         let idle = self.idle.lock().pop();
-        PooledBuf {
-            pool: self,
-            buf: Some(idle.unwrap_or_else(|| AlignedBuf::zeroed(self.size))),
-        }
+        PooledBuf { pool: self, buf: Some(idle.unwrap_or_else(|| AlignedBuf::zeroed(self.size))) }
     }
 }
 

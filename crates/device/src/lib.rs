@@ -13,6 +13,7 @@ pub mod buffer;
 pub mod file;
 pub mod memory;
 mod range;
+pub mod sim;
 mod tally;
 
 pub use buffer::AlignedBuf;
@@ -20,6 +21,7 @@ pub use error::DeviceError;
 pub use file::lock::wait_until_free;
 pub use file::{FileDevice, OpenMode};
 pub use memory::MemoryDevice;
+pub use sim::SimDevice;
 
 use std::fmt;
 

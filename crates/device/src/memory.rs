@@ -35,9 +35,7 @@ struct Region {
 
 impl Region {
     fn empty() -> Region {
-        Region {
-            pages: vec![None; REGION_PAGES],
-        }
+        Region { pages: vec![None; REGION_PAGES] }
     }
 }
 
@@ -65,15 +63,8 @@ impl MemoryDevice {
             sector_size == 512 || sector_size == 4096,
             "sectors have 512 or 4096 bytes, not {sector_size}"
         );
-        let regions = (0..bytes.div_ceil(REGION))
-            .map(|_| RwLock::new(None))
-            .collect();
-        MemoryDevice {
-            len: bytes,
-            sector_size,
-            regions,
-            tally: Tally::default(),
-        }
+        let regions = (0..bytes.div_ceil(REGION)).map(|_| RwLock::new(None)).collect();
+        MemoryDevice { len: bytes, sector_size, regions, tally: Tally::default() }
     }
 
     /// A device that holds exactly `image`, with sectors of 512 bytes.
@@ -100,11 +91,7 @@ impl MemoryDevice {
         MemoryDevice {
             len: self.len,
             sector_size: self.sector_size,
-            regions: self
-                .regions
-                .iter()
-                .map(|region| RwLock::new(region.read().clone()))
-                .collect(),
+            regions: self.regions.iter().map(|region| RwLock::new(region.read().clone())).collect(),
             tally: Tally::default(),
         }
     }
@@ -119,23 +106,17 @@ impl MemoryDevice {
     }
 
     /// Copies bytes out. The range lies inside the device.
-    fn get(&self, at: u64, into: &mut [u8]) {
+    pub(crate) fn get(&self, at: u64, into: &mut [u8]) {
         let mut done = 0;
         while done < into.len() {
             let (region, page, offset) = place(at + done as u64);
-            let end = usize::min(
-                into.len(),
-                done + REGION_PAGES * PAGE - page * PAGE - offset,
-            );
+            let end = usize::min(into.len(), done + REGION_PAGES * PAGE - page * PAGE - offset);
             let region = self.regions[region].read();
             let (mut page, mut offset) = (page, offset);
             while done < end {
                 let count = usize::min(end - done, PAGE - offset);
                 let target = &mut into[done..done + count];
-                match region
-                    .as_ref()
-                    .and_then(|region| region.pages[page].as_ref())
-                {
+                match region.as_ref().and_then(|region| region.pages[page].as_ref()) {
                     Some(bytes) => target.copy_from_slice(&bytes[offset..offset + count]),
                     None => target.fill(0),
                 }
@@ -151,10 +132,7 @@ impl MemoryDevice {
         let mut done = 0;
         while done < bytes.len() {
             let (region, page, offset) = place(at + done as u64);
-            let end = usize::min(
-                bytes.len(),
-                done + REGION_PAGES * PAGE - page * PAGE - offset,
-            );
+            let end = usize::min(bytes.len(), done + REGION_PAGES * PAGE - page * PAGE - offset);
             let mut region = self.regions[region].write();
             let region = region.get_or_insert_with(|| Arc::new(Region::empty()));
             let region = Arc::make_mut(region);

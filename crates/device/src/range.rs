@@ -9,12 +9,7 @@ use crate::DeviceError;
 
 /// The error of a call that the device refuses as misused.
 pub(crate) fn misused(call: &'static str, at: u64, len: u64, why: &'static str) -> DeviceError {
-    DeviceError::Io {
-        call,
-        at,
-        len,
-        source: io::Error::new(io::ErrorKind::InvalidInput, why),
-    }
+    DeviceError::Io { call, at, len, source: io::Error::new(io::ErrorKind::InvalidInput, why) }
 }
 
 /// Whether `len` bytes at `at` lie inside a device of `end` bytes.
@@ -29,12 +24,7 @@ pub(crate) fn inside(call: &'static str, at: u64, len: u64, end: u64) -> Result<
 pub(crate) fn writable(at: u64, len: u64, end: u64, sector: u32) -> Result<(), DeviceError> {
     inside("write", at, len, end)?;
     if !at.is_multiple_of(u64::from(sector)) || !len.is_multiple_of(u64::from(sector)) {
-        return Err(misused(
-            "write",
-            at,
-            len,
-            "not a multiple of the sector size",
-        ));
+        return Err(misused("write", at, len, "not a multiple of the sector size"));
     }
     Ok(())
 }

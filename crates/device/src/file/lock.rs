@@ -85,9 +85,7 @@ pub fn wait_until_free(path: impl AsRef<Path>, patience: Duration) -> bool {
 
 /// The refusal, with the holder's name if it can be found.
 pub(super) fn in_use(path: &Path) -> DeviceError {
-    let holder = fs::metadata(path)
-        .ok()
-        .and_then(|found| holder(path, &found));
+    let holder = fs::metadata(path).ok().and_then(|found| holder(path, &found));
     DeviceError::InUse {
         path: path.display().to_string(),
         holder: holder.unwrap_or_else(|| "another program".into()),
@@ -111,9 +109,7 @@ fn named(pid: u32) -> Option<String> {
 /// The process that took a lock on this inode. After a fork this may be a parent that has ended.
 fn locking_process(found: &Metadata) -> Option<u32> {
     let locks = fs::read_to_string("/proc/locks").ok()?;
-    locks
-        .lines()
-        .find_map(|line| parse_lock(line, found.st_ino()))
+    locks.lines().find_map(|line| parse_lock(line, found.st_ino()))
 }
 
 /// The process in a line of /proc/locks such as

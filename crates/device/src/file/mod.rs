@@ -88,12 +88,8 @@ impl FileDevice {
         if bytes < SMALLEST {
             return Err(refused(path, too_small(bytes)));
         }
-        let made = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path);
+        let made =
+            OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path);
         let (file, new) = match made {
             Ok(file) => (file, true),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -256,12 +252,7 @@ impl Device for FileDevice {
 }
 
 fn failed(call: &'static str, at: u64, len: usize, source: io::Error) -> DeviceError {
-    DeviceError::Io {
-        call,
-        at,
-        len: len as u64,
-        source,
-    }
+    DeviceError::Io { call, at, len: len as u64, source }
 }
 
 /// Opens what must exist and be a file or block device. Looks first: opening a pipe would wait.
@@ -269,10 +260,7 @@ fn open_host(path: &Path, mode: OpenMode) -> Result<File, DeviceError> {
     let found = std::fs::metadata(path).map_err(|error| refused(path, reason(&error)))?;
     let kind = found.file_type();
     if kind.is_dir() {
-        return Err(refused(
-            path,
-            "is a directory; a file or a block device is needed",
-        ));
+        return Err(refused(path, "is a directory; a file or a block device is needed"));
     }
     if !kind.is_file() && !kind.is_block_device() {
         return Err(refused(path, "is neither a file nor a block device"));
@@ -293,14 +281,9 @@ fn open_host(path: &Path, mode: OpenMode) -> Result<File, DeviceError> {
 
 /// Makes a regular file larger, never smaller.
 fn grow(file: &File, path: &Path, bytes: u64) -> Result<(), DeviceError> {
-    let present = file
-        .metadata()
-        .map_err(|error| refused(path, reason(&error)))?;
+    let present = file.metadata().map_err(|error| refused(path, reason(&error)))?;
     if !present.is_file() {
-        return Err(refused(
-            path,
-            "is a block device, whose size cannot be chosen",
-        ));
+        return Err(refused(path, "is a block device, whose size cannot be chosen"));
     }
     if present.len() > bytes {
         let why = format!(
@@ -309,12 +292,8 @@ fn grow(file: &File, path: &Path, bytes: u64) -> Result<(), DeviceError> {
         );
         return Err(refused(path, why));
     }
-    file.set_len(bytes).map_err(|error| {
-        refused(
-            path,
-            format!("cannot have {bytes} bytes: {}", reason(&error)),
-        )
-    })
+    file.set_len(bytes)
+        .map_err(|error| refused(path, format!("cannot have {bytes} bytes: {}", reason(&error))))
 }
 
 /// Makes a new name durable: an fsync inside a volume whose file vanishes would promise nothing (P1).
@@ -329,10 +308,7 @@ fn keep_name(path: &Path) {
 }
 
 fn refused(path: &Path, why: impl Into<String>) -> DeviceError {
-    DeviceError::Open {
-        path: path.display().to_string(),
-        why: why.into(),
-    }
+    DeviceError::Open { path: path.display().to_string(), why: why.into() }
 }
 
 fn too_small(bytes: u64) -> String {

@@ -41,12 +41,7 @@ pub(super) fn probe(mut file: &File, direct: bool) -> io::Result<Found> {
             format!("its sectors of {sector_size} bytes are not supported"),
         ));
     }
-    Ok(Found {
-        len,
-        sector_size,
-        direct: unit.is_some(),
-        block_device,
-    })
+    Ok(Found { len, sector_size, direct: unit.is_some(), block_device })
 }
 
 /// Switches direct I/O on and gives the unit it needs, or leaves it off and gives `None`.
@@ -59,13 +54,12 @@ fn direct_unit(file: &File, block_device: bool) -> io::Result<Option<u32>> {
         true => Some(ioctl_blksszget(file)?),
         false => said_unit(file),
     };
-    let unit = [512, 4096]
-        .into_iter()
-        .filter(|&unit| said.is_none_or(|said| said <= unit))
-        .find(|&unit| {
+    let unit = [512, 4096].into_iter().filter(|&unit| said.is_none_or(|said| said <= unit)).find(
+        |&unit| {
             let mut buf = AlignedBuf::zeroed(unit as usize);
             file.read_at(&mut buf, 0).is_ok()
-        });
+        },
+    );
     if unit.is_none() {
         fcntl_setfl(file, flags)?;
     }

@@ -47,15 +47,9 @@ fn exercise(device: &FileDevice) {
     let end = device.len();
     let beyond = device.write(end, &vec![0; sector as usize]);
     assert!(matches!(beyond, Err(DeviceError::BeyondEnd { .. })));
-    assert!(matches!(
-        device.read(end - 1, &mut [0; 2]),
-        Err(DeviceError::BeyondEnd { .. })
-    ));
+    assert!(matches!(device.read(end - 1, &mut [0; 2]), Err(DeviceError::BeyondEnd { .. })));
     if sector > 1 {
-        assert!(matches!(
-            device.write(1, &vec![0; sector as usize]),
-            Err(DeviceError::Io { .. })
-        ));
+        assert!(matches!(device.write(1, &vec![0; sector as usize]), Err(DeviceError::Io { .. })));
     }
 }
 
@@ -111,10 +105,7 @@ fn a_writer_excludes_everybody_and_is_named() {
         let DeviceError::InUse { holder, .. } = &refusal else {
             panic!("{refusal}");
         };
-        assert!(
-            holder.starts_with(&format!("process {} (", std::process::id())),
-            "{holder}"
-        );
+        assert!(holder.starts_with(&format!("process {} (", std::process::id())), "{holder}");
     }
     assert!(!wait_until_free(&path, Duration::from_millis(30)));
     let waiter = std::thread::spawn({
@@ -125,10 +116,7 @@ fn a_writer_excludes_everybody_and_is_named() {
     assert!(waiter.join().unwrap());
     let reader = FileDevice::open(&path, OpenMode::ReadOnly).unwrap();
     let _another = FileDevice::open(&path, OpenMode::ReadOnly).unwrap();
-    assert!(matches!(
-        FileDevice::open(&path, OpenMode::ReadWrite),
-        Err(DeviceError::InUse { .. })
-    ));
+    assert!(matches!(FileDevice::open(&path, OpenMode::ReadWrite), Err(DeviceError::InUse { .. })));
     assert!(reader.write(0, &[0; 4096]).is_err());
     assert!(reader.discard(0, 4096).is_err());
 }
@@ -183,10 +171,7 @@ fn refusals_say_what_is_wrong_and_write_nothing() {
     let large = dir.path().join("large");
     std::fs::write(&large, vec![7; 8192]).unwrap();
     let refusal = FileDevice::create(&large, 4096).unwrap_err();
-    assert!(
-        refusal.to_string().contains("already has 8192 bytes"),
-        "{refusal}"
-    );
+    assert!(refusal.to_string().contains("already has 8192 bytes"), "{refusal}");
     assert_eq!(std::fs::read(&large).unwrap(), vec![7; 8192]);
     // Larger is no harm: the content stays.
     assert_eq!(FileDevice::create(&large, 16384).unwrap().len(), 16384);
@@ -209,9 +194,7 @@ impl Loop {
             .output()
             .map_err(|error| error.to_string())?;
         match ran.status.success() {
-            true => Ok(Loop(
-                String::from_utf8_lossy(&ran.stdout).trim().to_string(),
-            )),
+            true => Ok(Loop(String::from_utf8_lossy(&ran.stdout).trim().to_string())),
             false => Err(String::from_utf8_lossy(&ran.stderr).into_owned()),
         }
     }
@@ -245,10 +228,7 @@ fn a_block_device_keeps_bytes_and_is_exclusive() {
         assert!(matches!(refusal, DeviceError::InUse { .. }), "{refusal}");
         drop(device);
         let refusal = FileDevice::create(path, 8 * MIB).unwrap_err();
-        assert!(
-            refusal.to_string().contains("is a block device"),
-            "{refusal}"
-        );
+        assert!(refusal.to_string().contains("is a block device"), "{refusal}");
         reopen_and_discard(path, true);
         reopen_and_discard(path, false);
     }

@@ -52,27 +52,12 @@ fn a_snapshot_and_its_origin_do_not_see_each_others_writes() {
 #[test]
 fn calls_outside_or_across_sectors_are_refused() {
     let device = MemoryDevice::with_sector_size(8192, 4096);
-    assert!(matches!(
-        device.write(512, &[0; 4096]),
-        Err(DeviceError::Io { .. })
-    ));
-    assert!(matches!(
-        device.write(0, &[0; 512]),
-        Err(DeviceError::Io { .. })
-    ));
+    assert!(matches!(device.write(512, &[0; 4096]), Err(DeviceError::Io { .. })));
+    assert!(matches!(device.write(0, &[0; 512]), Err(DeviceError::Io { .. })));
     for at in [8192, u64::MAX - 1] {
-        assert!(matches!(
-            device.write(at, &[0; 4096]),
-            Err(DeviceError::BeyondEnd { .. })
-        ));
-        assert!(matches!(
-            device.read(at, &mut [0; 2]),
-            Err(DeviceError::BeyondEnd { .. })
-        ));
-        assert!(matches!(
-            device.discard(at, 4096),
-            Err(DeviceError::BeyondEnd { .. })
-        ));
+        assert!(matches!(device.write(at, &[0; 4096]), Err(DeviceError::BeyondEnd { .. })));
+        assert!(matches!(device.read(at, &mut [0; 2]), Err(DeviceError::BeyondEnd { .. })));
+        assert!(matches!(device.discard(at, 4096), Err(DeviceError::BeyondEnd { .. })));
     }
     device.read(8190, &mut [0; 2]).unwrap();
 }
@@ -85,11 +70,6 @@ fn discarded_pages_give_their_memory_back() {
     assert_eq!(device.allocated_bytes(), 8192);
     assert_eq!(
         device.stats(),
-        DeviceStats {
-            writes: 1,
-            written_bytes: 16384,
-            discards: 1,
-            ..DeviceStats::default()
-        }
+        DeviceStats { writes: 1, written_bytes: 16384, discards: 1, ..DeviceStats::default() }
     );
 }
