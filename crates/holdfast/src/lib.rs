@@ -1,1 +1,94 @@
-//! (empty)
+//! Holdfast as a library: a crash-safe, checksummed filesystem in one file or block device, used like
+//! [`std::fs`] and without a mount.
+//!
+//! ```
+//! use std::io::Write;
+//! use holdfast::{RenameFlags, Volume};
+//!
+//! # fn main() -> std::io::Result<()> {
+//! // A real program says Volume::create("data.holdfast", 64 << 20) once, and Volume::open(...) later.
+//! let volume = Volume::in_memory(64 << 20)?;
+//!
+//! volume.create_dir_all("/letters/2024")?;
+//! let mut file = volume.create("/letters/2024/draft")?;
+//! writeln!(file, "Dear reader,")?;
+//! file.sync_all()?; // from here on no crash loses the file, its text or its name (P1)
+//!
+//! // A rename is one step: there is never a moment without a file (P4).
+//! volume.rename("/letters/2024/draft", "/letters/2024/final")?;
+//! let taken = volume.rename_with("/letters/2024", &volume, "/letters", RenameFlags::NOREPLACE);
+//! assert!(taken.is_err());
+//!
+//! let letters = volume.open_dir("/letters")?; // a handle: paths relative to it, as openat has them
+//! assert_eq!(letters.read_to_string("2024/final")?, "Dear reader,\n");
+//! for entry in letters.read_dir("2024")? {
+//!     let entry = entry?;
+//!     println!("{} {}", entry.metadata()?.len(), entry.path().display());
+//! }
+//!
+//! volume.close()?; // everything durable, the device released
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Promises
+//!
+//! The documentation of each call names the promises it keeps by number:
+//!
+//! - **P1** After an fsync the file's data, size, attributes and names survive any crash.
+//! - **P2** After an fsync of a directory its entries do.
+//! - **P3** A crash leaves a prefix of history: operations are never reordered or mixed.
+//! - **P4** A rename is atomic, and a file that replaces another has its data.
+//! - **P5** A durable size never covers bytes that were never written.
+//! - **P6** Nothing that fails its checksum is returned.
+//! - **P7** A failed write is reported to every handle, once; the volume turns read-only instead of lying.
+//! - **P8** Lack of space is found when an operation starts; removing works on a full volume.
+//! - **P9** No crash makes an acknowledged state unreachable, wherever power fails.
+//! - **P10** A hostile or damaged image gives an error and nothing worse.
+//! - **P11** Without any fsync, at most `commit` seconds of operations are lost.
+//!
+//! # Errors
+//!
+//! Calls on files and directories fail with an [`std::io::Error`] whose `raw_os_error` is what the system
+//! call would have said. Making, opening and closing a volume fail with a sentence for people and a kind
+//! for programs (see [`Volume::open`]).
+//!
+//! # Threads
+//!
+//! All types are `Send` and `Sync`. The library needs no async runtime; an open volume has a few threads of
+//! its own for background commits, and they end with it.
+
+mod dir;
+mod error;
+mod file;
+mod metadata;
+mod options;
+mod path;
+mod read_dir;
+mod remove;
+mod volume;
+
+pub use dir::Dir;
+pub use file::File;
+pub use holdfast_posix::{FileSystem, RenameFlags, StatFs, XattrFlags};
+pub use metadata::{FileTimes, FileType, Metadata, Permissions};
+pub use options::{Atime, CreateOptions, OpenOptions, VolumeOptions};
+pub use read_dir::{DirEntry, ReadDir};
+pub use volume::{Volume, VolumeInfo};
+
+/// Where a volume's bytes can stay: the device trait and the devices that come with it.
+pub mod device {
+    pub use holdfast_device::{Device, DeviceError, DeviceStats, MemoryDevice};
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn everything_public_is_send_and_sync() {
+        fn check<T: Send + Sync>() {}
+        check::<crate::Volume>();
+        check::<crate::Dir>();
+        check::<crate::File>();
+        check::<crate::ReadDir>();
+    }
+}

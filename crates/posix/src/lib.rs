@@ -18,6 +18,7 @@ pub mod errno;
 pub mod error;
 
 pub use error::FsError;
+pub use holdfast_store::{Device, StoreError};
 pub use op::open::OpenFile;
 pub use op::write::WriteHow;
 pub use types::*;

@@ -1,0 +1,62 @@
+//! Errors of calls, as `io::Error`.
+//!
+//! Inside this crate a failed call is an [`Errno`]; at its border it becomes an
+//! [`io::Error`] whose `raw_os_error` is the number that a system call would
+//! have returned. Opening and closing a volume give a sentence instead,
+//! because there a person reads it.
+
+use std::io;
+
+use holdfast_device::DeviceError;
+use holdfast_posix::FsError;
+
+/// The number of a failed call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Errno(pub(crate) i32);
+
+impl From<FsError> for Errno {
+    fn from(error: FsError) -> Errno {
+        Errno(error.errno())
+    }
+}
+
+impl From<Errno> for io::Error {
+    fn from(errno: Errno) -> io::Error {
+        io::Error::from_raw_os_error(errno.0)
+    }
+}
+
+/// The result of a call inside this crate.
+pub(crate) type Result<T> = std::result::Result<T, Errno>;
+
+/// A failure to make, open or close a volume: the sentence is kept, the kind says what a program may do about it.
+pub(crate) fn volume_error(error: FsError) -> io::Error {
+    let kind = match &error {
+        FsError::Store(holdfast_posix::StoreError::Device(device)) => device_kind(device),
+        FsError::Store(holdfast_posix::StoreError::NoSpace) => io::ErrorKind::StorageFull,
+        FsError::Store(holdfast_posix::StoreError::ReadOnly) => io::ErrorKind::ReadOnlyFilesystem,
+        FsError::Store(
+            holdfast_posix::StoreError::NoSuperblock { .. }
+            | holdfast_posix::StoreError::Node { .. }
+            | holdfast_posix::StoreError::Item { .. }
+            | holdfast_posix::StoreError::Refused(_),
+        ) => io::ErrorKind::InvalidData,
+        FsError::Invalid(_) => io::ErrorKind::InvalidInput,
+        _ => io::ErrorKind::Other,
+    };
+    io::Error::new(kind, error.to_string())
+}
+
+/// A device that could not be opened or refused a call.
+pub(crate) fn device_error(error: DeviceError) -> io::Error {
+    io::Error::new(device_kind(&error), error.to_string())
+}
+
+fn device_kind(error: &DeviceError) -> io::ErrorKind {
+    match error {
+        DeviceError::Io { source, .. } => source.kind(),
+        DeviceError::InUse { .. } => io::ErrorKind::ResourceBusy,
+        DeviceError::BeyondEnd { .. } => io::ErrorKind::InvalidData,
+        _ => io::ErrorKind::Other,
+    }
+}

@@ -1,0 +1,260 @@
+//! An open file.
+//!
+//! Reads and writes go to and come from the volume's own buffer; `sync_all`
+//! and `sync_data` make them durable. A write that was accepted and could not
+//! be put on the device later is reported once to each handle that was open
+//! (P7). The file lives as long as the handle, whatever happens to its names.
+
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::sync::Arc;
+
+use holdfast_posix::{FallocateFlags, OpenFile, OpenFlags, SetAttr, WriteHow, XattrFlags};
+use parking_lot::Mutex;
+
+use crate::error::Errno;
+use crate::metadata::{FileTimes, Metadata, Permissions};
+use crate::volume::Shared;
+
+/// An open file. `Read`, `Write` and `Seek` work on it and on `&File`; they share one position.
+/// [`File::read_at`] and [`File::write_at`] have none and may be called from many threads at once.
+#[derive(Debug)]
+pub struct File {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) open: Arc<OpenFile>,
+    position: Mutex<u64>,
+}
+
+impl File {
+    pub(crate) fn new(shared: Arc<Shared>, open: Arc<OpenFile>) -> File {
+        File {
+            shared,
+            open,
+            position: Mutex::new(0),
+        }
+    }
+
+    /// Reads at `offset`; fewer bytes than asked only at the end. Bytes that fail their checksum are never
+    /// returned (P6): EIO.
+    pub fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.shared
+            .with(|call| Ok(call.fs.read(&self.open, offset, into)?))
+    }
+
+    /// Fills `into` from `offset`, or fails with `UnexpectedEof`.
+    pub fn read_exact_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
+        match self.read_at(into, offset)? {
+            len if len == into.len() => Ok(()),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    /// Writes at `offset`, or at the end if the file was opened to append. Whether there is space is
+    /// decided now (P8); durable after a sync, or at once if it was opened with `sync` or `dsync`.
+    pub fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        self.shared.with(|call| {
+            let how = WriteHow::default();
+            Ok(call.fs.write(call.caller, &self.open, offset, bytes, how)?)
+        })
+    }
+
+    /// Writes all of `bytes` at `offset`.
+    pub fn write_all_at(&self, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.write_at(bytes, offset)? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                len => {
+                    bytes = &bytes[len..];
+                    offset += len as u64;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// fsync: data, size, attributes and every name of the file survive any crash once this returns (P1).
+    /// Costs nothing if nothing is undurable. A failed write of this file is reported here (P7).
+    pub fn sync_all(&self) -> io::Result<()> {
+        self.sync(false)
+    }
+
+    /// fdatasync: data and size survive any crash once this returns (P1).
+    pub fn sync_data(&self) -> io::Result<()> {
+        self.sync(true)
+    }
+
+    fn sync(&self, data_only: bool) -> io::Result<()> {
+        self.shared
+            .with(|call| Ok(call.fs.fsync(&self.open, data_only)?))
+    }
+
+    /// The attributes.
+    pub fn metadata(&self) -> io::Result<Metadata> {
+        let attr = self
+            .shared
+            .with(|call| Ok(call.fs.getattr(self.open.inode())?))?;
+        Ok(Metadata(attr))
+    }
+
+    fn set(&self, change: SetAttr) -> io::Result<()> {
+        self.shared.with(|call| {
+            call.fs
+                .setattr(call.caller, self.open.inode(), Some(&self.open), change)?;
+            Ok(())
+        })
+    }
+
+    /// Cuts or extends the file; what is added reads as zeros (P5). Cutting works on a full volume (P8).
+    pub fn set_len(&self, len: u64) -> io::Result<()> {
+        self.set(SetAttr {
+            size: Some(len),
+            ..SetAttr::default()
+        })
+    }
+
+    /// Sets the permission bits.
+    pub fn set_permissions(&self, permissions: Permissions) -> io::Result<()> {
+        self.set(SetAttr {
+            perm: Some(permissions.mode()),
+            ..SetAttr::default()
+        })
+    }
+
+    /// Sets times.
+    pub fn set_times(&self, times: FileTimes) -> io::Result<()> {
+        self.set(times.change())
+    }
+
+    fn fallocate(&self, flags: FallocateFlags, offset: u64, len: u64) -> io::Result<()> {
+        self.shared
+            .with(|call| Ok(call.fs.fallocate(&self.open, flags, offset, len)?))
+    }
+
+    /// Takes space for `len` bytes at `offset` and extends the file to their end, so that writing there
+    /// cannot fail for lack of space.
+    pub fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.fallocate(FallocateFlags::empty(), offset, len)
+    }
+
+    /// Like [`File::allocate`], with the size left as it is.
+    pub fn allocate_keep_size(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.fallocate(FallocateFlags::KEEP_SIZE, offset, len)
+    }
+
+    /// Makes a hole: the range reads as zeros and its blocks are free. The size stays.
+    pub fn punch_hole(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.fallocate(
+            FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+            offset,
+            len,
+        )
+    }
+
+    /// Makes the range read as zeros and keeps its space.
+    pub fn zero_range(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.fallocate(FallocateFlags::ZERO_RANGE, offset, len)
+    }
+
+    /// The next data at or after `offset`; `None` if only a hole is left before the end.
+    /// ENXIO beyond the end is `None` as well.
+    pub fn seek_data(&self, offset: u64) -> io::Result<Option<u64>> {
+        match self.seek_to(offset, holdfast_posix::Seek::Data) {
+            Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
+    /// The next hole at or after `offset`; the end of the file counts as one. ENXIO beyond the end.
+    pub fn seek_hole(&self, offset: u64) -> io::Result<u64> {
+        self.seek_to(offset, holdfast_posix::Seek::Hole)
+    }
+
+    fn seek_to(&self, offset: u64, whence: holdfast_posix::Seek) -> io::Result<u64> {
+        self.shared
+            .with(|call| Ok(call.fs.seek(&self.open, offset, whence)?))
+    }
+
+    /// The value of an extended attribute; ENODATA if there is none.
+    pub fn xattr(&self, name: &str) -> io::Result<Vec<u8>> {
+        self.shared.with(|call| {
+            Ok(call
+                .fs
+                .getxattr(call.caller, self.open.inode(), name.as_bytes())?)
+        })
+    }
+
+    /// Sets an extended attribute, new or not.
+    pub fn set_xattr(&self, name: &str, value: &[u8]) -> io::Result<()> {
+        self.shared.with(|call| {
+            let flags = XattrFlags::empty();
+            let inode = self.open.inode();
+            Ok(call
+                .fs
+                .setxattr(call.caller, inode, name.as_bytes(), value, flags)?)
+        })
+    }
+}
+
+impl Read for &File {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let mut position = self.position.lock();
+        let len = self.read_at(into, *position)?;
+        *position += len as u64;
+        Ok(len)
+    }
+}
+
+impl Write for &File {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut position = self.position.lock();
+        let len = self.write_at(bytes, *position)?;
+        *position = if self.open.flags().contains(OpenFlags::APPEND) {
+            self.metadata()?.len()
+        } else {
+            *position + len as u64
+        };
+        Ok(len)
+    }
+
+    /// Does nothing, as for [`std::fs::File`]: [`File::sync_data`] makes data durable.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Seek for &File {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let mut position = self.position.lock();
+        let target = match to {
+            SeekFrom::Start(offset) => Some(offset),
+            SeekFrom::Current(by) => position.checked_add_signed(by),
+            SeekFrom::End(by) => self.metadata()?.len().checked_add_signed(by),
+        };
+        let target = target
+            .filter(|&t| t <= i64::MAX as u64)
+            .ok_or(Errno(libc::EINVAL))?;
+        *position = target;
+        Ok(target)
+    }
+}
+
+impl Read for File {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        (&mut &*self).read(into)
+    }
+}
+
+impl Write for File {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        (&mut &*self).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Seek for File {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        (&mut &*self).seek(to)
+    }
+}

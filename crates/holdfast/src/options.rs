@@ -1,0 +1,329 @@
+//! Every option, its default, and the reason for it.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use holdfast_device::Device;
+use holdfast_posix::{Caller, FileSystem, MkfsOptions, MountOptions, OpenFlags};
+
+pub use holdfast_posix::Atime;
+
+use crate::dir::Dir;
+use crate::error::{device_error, volume_error};
+use crate::file::File;
+use crate::volume::Volume;
+
+/// How a volume is made.
+#[derive(Clone, Debug)]
+pub struct CreateOptions {
+    size: Option<u64>,
+    mkfs: MkfsOptions,
+}
+
+impl Default for CreateOptions {
+    fn default() -> CreateOptions {
+        CreateOptions::new()
+    }
+}
+
+impl CreateOptions {
+    /// The defaults.
+    pub fn new() -> CreateOptions {
+        CreateOptions {
+            size: None,
+            mkfs: MkfsOptions {
+                node_size: holdfast_format::limits::NODE_SIZE_DEFAULT,
+                label: String::new(),
+                uuid: None,
+                owner: (0, 0),
+            },
+        }
+    }
+
+    /// Bytes of the volume's file. Needed by [`CreateOptions::create`]; a device has its own size.
+    pub fn size(mut self, bytes: u64) -> CreateOptions {
+        self.size = Some(bytes);
+        self
+    }
+
+    /// Bytes of a tree node: 4, 16 or 64 KiB. Default 16 KiB: larger nodes make bulk work faster and
+    /// single small commits dearer, and 16 KiB is the middle that loses nowhere by much.
+    pub fn node_size(mut self, bytes: usize) -> CreateOptions {
+        self.mkfs.node_size = bytes;
+        self
+    }
+
+    /// A name for people, at most 64 bytes. Default: none.
+    pub fn label(mut self, label: impl Into<String>) -> CreateOptions {
+        self.mkfs.label = label.into();
+        self
+    }
+
+    /// Id of the volume. Default: random, because two volumes must never share one.
+    pub fn uuid(mut self, uuid: [u8; 16]) -> CreateOptions {
+        self.mkfs.uuid = Some(uuid);
+        self
+    }
+
+    /// Owner and group of the root directory. Default 0, 0: a volume made by root belongs to root.
+    pub fn owner(mut self, uid: u32, gid: u32) -> CreateOptions {
+        self.mkfs.owner = (uid, gid);
+        self
+    }
+
+    /// Makes a new file with an empty volume in it and opens it. Nothing is left behind if that fails.
+    ///
+    /// # Errors
+    /// `AlreadyExists`, `InvalidInput` without a size, `StorageFull`, and what the host says.
+    pub fn create(&self, path: impl AsRef<Path>) -> io::Result<Volume> {
+        let path = path.as_ref();
+        let size = self.size.ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidInput, "a new volume needs a size")
+        })?;
+        let host = std::fs::File::options()
+            .write(true)
+            .create_new(true)
+            .open(path)?;
+        let made = host
+            .set_len(size)
+            .and_then(|()| open_device(path, false))
+            .and_then(|device| {
+                self.format(&device)?;
+                VolumeOptions::new().open_device(device)
+            });
+        if made.is_err() {
+            // The file was ours from the first moment, so nobody else can miss it.
+            let _ = std::fs::remove_file(path);
+        }
+        made
+    }
+
+    /// Makes an empty volume on the whole device. What was there is lost: the caller has asked whether it may be.
+    pub fn format(&self, device: &Arc<dyn Device>) -> io::Result<()> {
+        FileSystem::mkfs(device, &self.mkfs).map_err(volume_error)
+    }
+}
+
+/// How a volume is opened.
+#[derive(Clone, Debug)]
+pub struct VolumeOptions {
+    mount: MountOptions,
+    caller: Caller,
+}
+
+impl Default for VolumeOptions {
+    fn default() -> VolumeOptions {
+        VolumeOptions::new()
+    }
+}
+
+impl VolumeOptions {
+    /// The defaults.
+    pub fn new() -> VolumeOptions {
+        VolumeOptions {
+            mount: MountOptions::default(),
+            caller: Caller::root(),
+        }
+    }
+
+    /// Nothing is written, whatever is called. Default false.
+    pub fn read_only(mut self, yes: bool) -> VolumeOptions {
+        self.mount.read_only = yes;
+        self
+    }
+
+    /// Seconds between background commits: with no fsync at all, at most this much is lost (P11).
+    /// Default 5, as users of other filesystems expect; 0 turns them off, for tests.
+    pub fn commit_secs(mut self, seconds: u32) -> VolumeOptions {
+        self.mount.commit_secs = seconds;
+        self
+    }
+
+    /// When reading updates access times. Default [`Atime::Relative`], the kernel's default, which
+    /// programs that compare atime and mtime still understand and which costs little.
+    pub fn atime(mut self, atime: Atime) -> VolumeOptions {
+        self.mount.atime = atime;
+        self
+    }
+
+    /// Bytes of memory for tree nodes. Default 256 MiB.
+    pub fn cache_bytes(mut self, bytes: usize) -> VolumeOptions {
+        self.mount.cache_bytes = bytes;
+        self
+    }
+
+    /// Bytes of memory for written data that is not on the device yet; writers wait above it. Default 256 MiB.
+    pub fn dirty_bytes(mut self, bytes: usize) -> VolumeOptions {
+        self.mount.dirty_bytes = bytes;
+        self
+    }
+
+    /// Inodes kept in memory although nobody holds them. Default 16,384.
+    pub fn inode_cache(mut self, inodes: usize) -> VolumeOptions {
+        self.mount.inode_cache = inodes;
+        self
+    }
+
+    /// Who the calls are made as: new files belong to him, and permission bits are checked against him.
+    /// Default: the owner of everything, for whom nothing is checked, because who can open the device
+    /// can read it all anyway.
+    pub fn caller(mut self, uid: u32, gid: u32, groups: &[u32]) -> VolumeOptions {
+        self.caller = Caller {
+            uid,
+            gid,
+            groups: groups.to_vec(),
+            trusted: false,
+        };
+        self
+    }
+
+    /// Opens the volume in a file or block device. See [`Volume::open`] for the errors.
+    pub fn open(&self, path: impl AsRef<Path>) -> io::Result<Volume> {
+        self.open_device(open_device(path.as_ref(), self.mount.read_only)?)
+    }
+
+    /// Opens the volume on a device of any kind.
+    pub fn open_device(&self, device: Arc<dyn Device>) -> io::Result<Volume> {
+        Volume::start(device, self.mount.clone(), self.caller.clone())
+    }
+}
+
+/// Opens and locks the file or block device at `path`.
+pub(crate) fn open_device(path: &Path, read_only: bool) -> io::Result<Arc<dyn Device>> {
+    // Asked first, because "no such file" should say so in its kind.
+    std::fs::metadata(path)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+    holdfast_device::open(path, read_only).map_err(device_error)
+}
+
+/// How a file is opened. Shaped like [`std::fs::OpenOptions`]; everything is off at first.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenOptions {
+    pub(crate) flags: OpenFlags,
+    pub(crate) create: bool,
+    pub(crate) create_new: bool,
+    pub(crate) follow: bool,
+    pub(crate) mode: u32,
+}
+
+impl Default for OpenOptions {
+    fn default() -> OpenOptions {
+        OpenOptions::new()
+    }
+}
+
+impl OpenOptions {
+    /// Nothing is allowed yet.
+    pub fn new() -> OpenOptions {
+        OpenOptions {
+            flags: OpenFlags::empty(),
+            create: false,
+            create_new: false,
+            follow: true,
+            mode: 0o644,
+        }
+    }
+
+    fn set(mut self, flag: OpenFlags, yes: bool) -> OpenOptions {
+        self.flags.set(flag, yes);
+        self
+    }
+
+    /// For reading.
+    pub fn read(self, yes: bool) -> OpenOptions {
+        self.set(OpenFlags::READ, yes)
+    }
+
+    /// For writing.
+    pub fn write(self, yes: bool) -> OpenOptions {
+        self.set(OpenFlags::WRITE, yes)
+    }
+
+    /// For writing, and every write goes to the end as it is at that moment, whoever else appends.
+    pub fn append(self, yes: bool) -> OpenOptions {
+        self.set(OpenFlags::APPEND, yes)
+    }
+
+    /// Empties the file. Needs `write`.
+    pub fn truncate(self, yes: bool) -> OpenOptions {
+        self.set(OpenFlags::TRUNCATE, yes)
+    }
+
+    /// Every write is durable, with all attributes and names, before it returns (O_SYNC, P1).
+    pub fn sync(self, yes: bool) -> OpenOptions {
+        self.set(OpenFlags::SYNC, yes)
+    }
+
+    /// Every write is durable before it returns (O_DSYNC, P1).
+    pub fn dsync(self, yes: bool) -> OpenOptions {
+        self.set(OpenFlags::DSYNC, yes)
+    }
+
+    /// Reading does not touch the access time.
+    pub fn noatime(self, yes: bool) -> OpenOptions {
+        self.set(OpenFlags::NOATIME, yes)
+    }
+
+    /// Makes the file if it is missing. Needs `write` or `append`.
+    pub fn create(mut self, yes: bool) -> OpenOptions {
+        self.create = yes;
+        self
+    }
+
+    /// Makes the file; EEXIST if the name is taken, even by a link that leads nowhere. One step: of two
+    /// callers one wins. Needs `write` or `append`.
+    pub fn create_new(mut self, yes: bool) -> OpenOptions {
+        self.create_new = yes;
+        self
+    }
+
+    /// Whether a symbolic link at the end of the path is followed; ELOOP if not. Default true.
+    pub fn follow(mut self, yes: bool) -> OpenOptions {
+        self.follow = yes;
+        self
+    }
+
+    /// Permission bits of a file that is made. Default `0o644`; no umask is applied, because the umask
+    /// belongs to the process and not to the volume.
+    pub fn mode(mut self, mode: u32) -> OpenOptions {
+        self.mode = mode & 0o7777;
+        self
+    }
+
+    /// Opens the file at `path` in `dir`.
+    ///
+    /// # Errors
+    /// EINVAL for a combination that makes no sense (nothing asked; `truncate` with `append`; `create`
+    /// without a way to write), EISDIR, ENOENT, EEXIST, ELOOP, and what the volume says.
+    pub fn open(&self, dir: &Dir, path: impl AsRef<Path>) -> io::Result<File> {
+        dir.open_with(path, self)
+    }
+
+    /// Opens a new file without a name in the directory `path` (O_TMPFILE). It vanishes when it is closed,
+    /// also by a crash, unless [`Dir::link_file`] gives it a name.
+    pub fn tmpfile(&self, dir: &Dir, path: impl AsRef<Path>) -> io::Result<File> {
+        dir.tmpfile(path, self)
+    }
+
+    /// The flags for the engine, if the combination makes sense.
+    pub(crate) fn checked_flags(&self) -> crate::error::Result<OpenFlags> {
+        let mut flags = self.flags;
+        let append = flags.contains(OpenFlags::APPEND);
+        let creates = self.create || self.create_new;
+        let nonsense = match (flags.contains(OpenFlags::WRITE), append) {
+            (false, false) => {
+                !flags.contains(OpenFlags::READ) || creates || flags.contains(OpenFlags::TRUNCATE)
+            }
+            (_, true) => flags.contains(OpenFlags::TRUNCATE) && !self.create_new,
+            (true, false) => false,
+        };
+        if nonsense {
+            return Err(crate::error::Errno(libc::EINVAL));
+        }
+        if append {
+            flags |= OpenFlags::WRITE;
+        }
+        Ok(flags)
+    }
+}

@@ -1,0 +1,233 @@
+//! From paths to inodes.
+//!
+//! A path starts at the root of the volume if it begins with `/`, otherwise at
+//! the directory whose method was called. `..` goes to the parent as it is at
+//! that moment and stays at the root; symbolic links are followed everywhere
+//! except, where the call says so, at the end. More than [`LINKS_MAX`] links
+//! in one walk are a loop (ELOOP). Paths have no length limit, names do.
+
+use std::borrow::Cow;
+
+use holdfast_base::InodeNo;
+use holdfast_format::item::FileType;
+use holdfast_posix::{Attr, Caller, FileSystem, FsError};
+
+use crate::error::{Errno, Result};
+
+/// Symbolic links followed in one walk before it is called a loop; the kernel's number.
+pub(crate) const LINKS_MAX: u32 = 40;
+
+/// A filesystem and who asks it.
+#[derive(Clone, Copy)]
+pub(crate) struct Call<'a> {
+    pub(crate) fs: &'a FileSystem,
+    pub(crate) caller: &'a Caller,
+}
+
+/// The last name of a path and the directory it is in. Whether it exists was not asked.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) parent: InodeNo,
+    pub(crate) name: Vec<u8>,
+    /// The path ended in `/`: only a directory will do.
+    pub(crate) slash: bool,
+}
+
+/// Where a walk that may end at nothing ended.
+pub(crate) enum End {
+    Found(Attr),
+    Missing(Place),
+}
+
+/// What is done with a symbolic link at the end of a path.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Follow {
+    Yes,
+    No,
+}
+
+/// A path on its way: the directory reached and what is left.
+struct Walk<'p> {
+    at: InodeNo,
+    rest: Cow<'p, [u8]>,
+    from: usize,
+    links: u32,
+}
+
+/// The next name of a walk.
+struct Step {
+    name: Vec<u8>,
+    last: bool,
+    slash: bool,
+}
+
+impl<'p> Walk<'p> {
+    fn new(base: InodeNo, path: &'p [u8]) -> Result<Walk<'p>> {
+        if path.is_empty() {
+            return Err(Errno(libc::ENOENT));
+        }
+        if path.contains(&0) {
+            return Err(Errno(libc::EINVAL));
+        }
+        let at = if path[0] == b'/' { InodeNo::ROOT } else { base };
+        Ok(Walk {
+            at,
+            rest: Cow::Borrowed(path),
+            from: 0,
+            links: 0,
+        })
+    }
+
+    fn next(&mut self) -> Option<Step> {
+        let rest = &self.rest[self.from..];
+        let start = rest.iter().position(|&b| b != b'/')?;
+        let name = &rest[start..];
+        let len = name.iter().position(|&b| b == b'/').unwrap_or(name.len());
+        let tail = &name[len..];
+        let step = Step {
+            name: name[..len].to_vec(),
+            last: tail.iter().all(|&b| b == b'/'),
+            slash: !tail.is_empty(),
+        };
+        self.from += start + len;
+        Some(step)
+    }
+
+    /// Puts the target of a link in front of what is left.
+    fn enter_link(&mut self, mut target: Vec<u8>) -> Result<()> {
+        self.links += 1;
+        if self.links > LINKS_MAX {
+            return Err(Errno(libc::ELOOP));
+        }
+        if target.is_empty() {
+            return Err(Errno(libc::ENOENT));
+        }
+        if target[0] == b'/' {
+            self.at = InodeNo::ROOT;
+        }
+        target.extend_from_slice(&self.rest[self.from..]);
+        self.rest = Cow::Owned(target);
+        self.from = 0;
+        Ok(())
+    }
+}
+
+impl Call<'_> {
+    /// The inode at the end of `path`.
+    pub(crate) fn node(&self, base: InodeNo, path: &[u8], follow: Follow) -> Result<Attr> {
+        match self.end(base, path, follow)? {
+            End::Found(attr) => Ok(attr),
+            End::Missing(_) => Err(Errno(libc::ENOENT)),
+        }
+    }
+
+    /// The directory at the end of `path`.
+    pub(crate) fn directory(&self, base: InodeNo, path: &[u8]) -> Result<Attr> {
+        let attr = self.node(base, path, Follow::Yes)?;
+        match attr.file_type {
+            FileType::Directory => Ok(attr),
+            _ => Err(Errno(libc::ENOTDIR)),
+        }
+    }
+
+    /// The inode at the end of `path`, or the place where it would be.
+    pub(crate) fn end(&self, base: InodeNo, path: &[u8], follow: Follow) -> Result<End> {
+        let mut walk = Walk::new(base, path)?;
+        while let Some(step) = walk.next() {
+            let attr = match self.fs.lookup(self.caller, walk.at, &step.name) {
+                Err(FsError::NotFound) if step.last => {
+                    return Ok(End::Missing(Place {
+                        parent: walk.at,
+                        name: step.name,
+                        slash: step.slash,
+                    }));
+                }
+                found => found?,
+            };
+            let keep_link = step.last && !step.slash && follow == Follow::No;
+            if attr.file_type == FileType::Symlink && !keep_link {
+                walk.enter_link(self.fs.readlink(attr.inode)?)?;
+                continue;
+            }
+            let must_be_directory = !step.last || step.slash;
+            if must_be_directory && attr.file_type != FileType::Directory {
+                return Err(Errno(libc::ENOTDIR));
+            }
+            if step.last {
+                return Ok(End::Found(attr));
+            }
+            walk.at = attr.inode;
+        }
+        Ok(End::Found(self.fs.getattr(walk.at)?))
+    }
+
+    /// The place that `path` names, whether or not anything is there; links at its end are not followed.
+    /// A path that ends in `.` or `..` or is `/` names no place: `special` is the answer then.
+    pub(crate) fn place(&self, base: InodeNo, path: &[u8], special: i32) -> Result<Place> {
+        let mut walk = Walk::new(base, path)?;
+        while let Some(step) = walk.next() {
+            if step.last {
+                if step.name == b"." || step.name == b".." {
+                    return Err(Errno(special));
+                }
+                return Ok(Place {
+                    parent: walk.at,
+                    name: step.name,
+                    slash: step.slash,
+                });
+            }
+            let attr = self.fs.lookup(self.caller, walk.at, &step.name)?;
+            match attr.file_type {
+                FileType::Symlink => walk.enter_link(self.fs.readlink(attr.inode)?)?,
+                FileType::Directory => walk.at = attr.inode,
+                _ => return Err(Errno(libc::ENOTDIR)),
+            }
+        }
+        Err(Errno(special))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(path: &[u8]) -> Vec<(String, bool, bool)> {
+        let mut walk = Walk::new(InodeNo(7), path).expect("a path");
+        std::iter::from_fn(|| walk.next())
+            .map(|s| (String::from_utf8(s.name).unwrap(), s.last, s.slash))
+            .collect()
+    }
+
+    #[test]
+    fn a_path_is_cut_at_slashes_however_many() {
+        let step = |name: &str, last, slash| (name.to_string(), last, slash);
+        assert_eq!(
+            steps(b"//a///b/"),
+            [step("a", false, true), step("b", true, true)]
+        );
+        assert_eq!(
+            steps(b"a/."),
+            [step("a", false, true), step(".", true, false)]
+        );
+        assert_eq!(steps(b"/"), []);
+    }
+
+    #[test]
+    fn a_link_is_put_before_the_rest_and_the_forty_first_is_a_loop() {
+        let mut walk = Walk::new(InodeNo(7), b"link/x").unwrap();
+        walk.next().unwrap();
+        walk.enter_link(b"/t/u".to_vec()).unwrap();
+        assert_eq!(walk.at, InodeNo::ROOT);
+        assert_eq!(&walk.rest[walk.from..], b"/t/u/x");
+        for _ in 1..LINKS_MAX {
+            walk.enter_link(b"l".to_vec()).unwrap();
+        }
+        assert_eq!(walk.enter_link(b"l".to_vec()), Err(Errno(libc::ELOOP)));
+    }
+
+    #[test]
+    fn empty_paths_and_zero_bytes_are_refused() {
+        assert!(Walk::new(InodeNo(1), b"").is_err());
+        assert!(Walk::new(InodeNo(1), b"a\0b").is_err());
+    }
+}

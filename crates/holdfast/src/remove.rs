@@ -1,0 +1,39 @@
+//! Emptying a directory of any depth without recursion.
+
+use std::ffi::OsString;
+use std::io;
+
+use crate::dir::Dir;
+use crate::metadata::FileType;
+use crate::read_dir::ReadDir;
+
+/// Removes everything in `dir`. Stops at the first failure; what was removed stays removed.
+/// ENOTEMPTY if others keep adding names.
+pub(crate) fn empty(dir: Dir) -> io::Result<()> {
+    // Each level: a directory that is being emptied, what is left to see of it, and its name in the level before.
+    let mut levels: Vec<(Dir, ReadDir, OsString)> = vec![level(dir, OsString::new())];
+    while let Some((dir, entries, _)) = levels.last_mut() {
+        let Some(entry) = entries.next().transpose()? else {
+            let (_, _, name) = levels.pop().expect("the loop saw a last level");
+            if let Some((parent, _, _)) = levels.last() {
+                parent.remove_dir(&name)?;
+            }
+            continue;
+        };
+        let name = entry.file_name();
+        if entry.file_type() == FileType::Directory {
+            let below = level(dir.open_dir(name)?, name.into());
+            levels.push(below);
+        } else if let Err(error) = dir.remove_file(name)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+fn level(dir: Dir, name: OsString) -> (Dir, ReadDir, OsString) {
+    let entries = dir.entries();
+    (dir, entries, name)
+}
