@@ -88,11 +88,7 @@ impl Dir {
                     Err(error) => return Err(error.into()),
                 }
             }
-            let follow = if options.follow {
-                Follow::Yes
-            } else {
-                Follow::No
-            };
+            let follow = if options.follow { Follow::Yes } else { Follow::No };
             match call.end(self.base(), path, follow)? {
                 End::Found(attr) => match attr.file_type {
                     FileType::Directory => Err(Errno(libc::EISDIR)),
@@ -102,14 +98,7 @@ impl Dir {
                 // A link that leads nowhere: the file is made where it points.
                 End::Missing(place) if options.create && !place.slash => Ok(call
                     .fs
-                    .create(
-                        call.caller,
-                        place.parent,
-                        &place.name,
-                        options.mode,
-                        flags,
-                        false,
-                    )?
+                    .create(call.caller, place.parent, &place.name, options.mode, flags, false)?
                     .1),
                 End::Missing(_) => Err(Errno(libc::ENOENT)),
             }
@@ -122,10 +111,7 @@ impl Dir {
         let open = self.with(|call| {
             let flags = options.checked_flags()?;
             let dir = call.directory(self.base(), bytes(path.as_ref()))?;
-            Ok(call
-                .fs
-                .tmpfile(call.caller, dir.inode, options.mode, flags)?
-                .1)
+            Ok(call.fs.tmpfile(call.caller, dir.inode, options.mode, flags)?.1)
         })?;
         Ok(File::new(self.shared().clone(), open))
     }
@@ -152,14 +138,7 @@ impl Dir {
 
     /// Cuts or extends a file.
     pub fn truncate(&self, path: impl AsRef<Path>, len: u64) -> io::Result<()> {
-        self.set_attr(
-            path,
-            Follow::Yes,
-            SetAttr {
-                size: Some(len),
-                ..SetAttr::default()
-            },
-        )
+        self.set_attr(path, Follow::Yes, SetAttr { size: Some(len), ..SetAttr::default() })
     }
 
     // Names.
@@ -174,8 +153,7 @@ impl Dir {
         self.with(|call| {
             let place = call.place(self.base(), bytes(path.as_ref()), libc::EEXIST)?;
             let mode = mode & 0o7777;
-            call.fs
-                .mkdir(call.caller, place.parent, &place.name, mode)?;
+            call.fs.mkdir(call.caller, place.parent, &place.name, mode)?;
             Ok(())
         })
     }
@@ -222,11 +200,7 @@ impl Dir {
             if place.slash {
                 return Err(Errno(libc::ENOENT));
             }
-            let new = NewNode {
-                file_type,
-                perm: mode & 0o7777,
-                rdev,
-            };
+            let new = NewNode { file_type, perm: mode & 0o7777, rdev };
             call.fs.mknod(call.caller, place.parent, &place.name, new)?;
             Ok(())
         })
@@ -240,8 +214,7 @@ impl Dir {
                 return Err(Errno(libc::ENOENT));
             }
             let target = bytes(target.as_ref());
-            call.fs
-                .symlink(call.caller, place.parent, &place.name, target)?;
+            call.fs.symlink(call.caller, place.parent, &place.name, target)?;
             Ok(())
         })
     }
@@ -277,8 +250,7 @@ impl Dir {
         if place.slash {
             return Err(Errno(libc::ENOENT));
         }
-        call.fs
-            .link(call.caller, inode, place.parent, &place.name)?;
+        call.fs.link(call.caller, inode, place.parent, &place.name)?;
         Ok(())
     }
 
@@ -306,14 +278,7 @@ impl Dir {
                     return Err(Errno(libc::ENOTDIR));
                 }
             }
-            call.fs.rename(
-                call.caller,
-                from.parent,
-                &from.name,
-                to.parent,
-                &to.name,
-                flags,
-            )?;
+            call.fs.rename(call.caller, from.parent, &from.name, to.parent, &to.name, flags)?;
             Ok(())
         })
     }
@@ -375,14 +340,12 @@ impl Dir {
 
     /// Attributes of what is at `path`, symbolic links followed.
     pub fn metadata(&self, path: impl AsRef<Path>) -> io::Result<Metadata> {
-        self.with(|call| call.node(self.base(), bytes(path.as_ref()), Follow::Yes))
-            .map(Metadata)
+        self.with(|call| call.node(self.base(), bytes(path.as_ref()), Follow::Yes)).map(Metadata)
     }
 
     /// Attributes of what is at `path`, symbolic links shown themselves.
     pub fn symlink_metadata(&self, path: impl AsRef<Path>) -> io::Result<Metadata> {
-        self.with(|call| call.node(self.base(), bytes(path.as_ref()), Follow::No))
-            .map(Metadata)
+        self.with(|call| call.node(self.base(), bytes(path.as_ref()), Follow::No)).map(Metadata)
     }
 
     /// Whether something is at `path`, symbolic links followed.
@@ -413,10 +376,7 @@ impl Dir {
         self.set_attr(
             path,
             Follow::Yes,
-            SetAttr {
-                perm: Some(permissions.mode()),
-                ..SetAttr::default()
-            },
+            SetAttr { perm: Some(permissions.mode()), ..SetAttr::default() },
         )
     }
 
@@ -432,15 +392,7 @@ impl Dir {
         uid: Option<u32>,
         gid: Option<u32>,
     ) -> io::Result<()> {
-        self.set_attr(
-            path,
-            Follow::No,
-            SetAttr {
-                uid,
-                gid,
-                ..SetAttr::default()
-            },
-        )
+        self.set_attr(path, Follow::No, SetAttr { uid, gid, ..SetAttr::default() })
     }
 
     /// The value of an extended attribute, symbolic links not followed; ENODATA if there is none.
@@ -470,9 +422,7 @@ impl Dir {
     ) -> io::Result<()> {
         self.with(|call| {
             let attr = call.node(self.base(), bytes(path.as_ref()), Follow::No)?;
-            Ok(call
-                .fs
-                .setxattr(call.caller, attr.inode, name.as_bytes(), value, flags)?)
+            Ok(call.fs.setxattr(call.caller, attr.inode, name.as_bytes(), value, flags)?)
         })
     }
 
@@ -480,9 +430,7 @@ impl Dir {
     pub fn remove_xattr(&self, path: impl AsRef<Path>, name: &str) -> io::Result<()> {
         self.with(|call| {
             let attr = call.node(self.base(), bytes(path.as_ref()), Follow::No)?;
-            Ok(call
-                .fs
-                .removexattr(call.caller, attr.inode, name.as_bytes())?)
+            Ok(call.fs.removexattr(call.caller, attr.inode, name.as_bytes())?)
         })
     }
 

@@ -26,18 +26,13 @@ pub struct File {
 
 impl File {
     pub(crate) fn new(shared: Arc<Shared>, open: Arc<OpenFile>) -> File {
-        File {
-            shared,
-            open,
-            position: Mutex::new(0),
-        }
+        File { shared, open, position: Mutex::new(0) }
     }
 
     /// Reads at `offset`; fewer bytes than asked only at the end. Bytes that fail their checksum are never
     /// returned (P6): EIO.
     pub fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.shared
-            .with(|call| Ok(call.fs.read(&self.open, offset, into)?))
+        self.shared.with(|call| Ok(call.fs.read(&self.open, offset, into)?))
     }
 
     /// Fills `into` from `offset`, or fails with `UnexpectedEof`.
@@ -83,40 +78,30 @@ impl File {
     }
 
     fn sync(&self, data_only: bool) -> io::Result<()> {
-        self.shared
-            .with(|call| Ok(call.fs.fsync(&self.open, data_only)?))
+        self.shared.with(|call| Ok(call.fs.fsync(&self.open, data_only)?))
     }
 
     /// The attributes.
     pub fn metadata(&self) -> io::Result<Metadata> {
-        let attr = self
-            .shared
-            .with(|call| Ok(call.fs.getattr(self.open.inode())?))?;
+        let attr = self.shared.with(|call| Ok(call.fs.getattr(self.open.inode())?))?;
         Ok(Metadata(attr))
     }
 
     fn set(&self, change: SetAttr) -> io::Result<()> {
         self.shared.with(|call| {
-            call.fs
-                .setattr(call.caller, self.open.inode(), Some(&self.open), change)?;
+            call.fs.setattr(call.caller, self.open.inode(), Some(&self.open), change)?;
             Ok(())
         })
     }
 
     /// Cuts or extends the file; what is added reads as zeros (P5). Cutting works on a full volume (P8).
     pub fn set_len(&self, len: u64) -> io::Result<()> {
-        self.set(SetAttr {
-            size: Some(len),
-            ..SetAttr::default()
-        })
+        self.set(SetAttr { size: Some(len), ..SetAttr::default() })
     }
 
     /// Sets the permission bits.
     pub fn set_permissions(&self, permissions: Permissions) -> io::Result<()> {
-        self.set(SetAttr {
-            perm: Some(permissions.mode()),
-            ..SetAttr::default()
-        })
+        self.set(SetAttr { perm: Some(permissions.mode()), ..SetAttr::default() })
     }
 
     /// Sets times.
@@ -125,8 +110,7 @@ impl File {
     }
 
     fn fallocate(&self, flags: FallocateFlags, offset: u64, len: u64) -> io::Result<()> {
-        self.shared
-            .with(|call| Ok(call.fs.fallocate(&self.open, flags, offset, len)?))
+        self.shared.with(|call| Ok(call.fs.fallocate(&self.open, flags, offset, len)?))
     }
 
     /// Takes space for `len` bytes at `offset` and extends the file to their end, so that writing there
@@ -142,11 +126,7 @@ impl File {
 
     /// Makes a hole: the range reads as zeros and its blocks are free. The size stays.
     pub fn punch_hole(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.fallocate(
-            FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
-            offset,
-            len,
-        )
+        self.fallocate(FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, len)
     }
 
     /// Makes the range read as zeros and keeps its space.
@@ -169,17 +149,13 @@ impl File {
     }
 
     fn seek_to(&self, offset: u64, whence: holdfast_posix::Seek) -> io::Result<u64> {
-        self.shared
-            .with(|call| Ok(call.fs.seek(&self.open, offset, whence)?))
+        self.shared.with(|call| Ok(call.fs.seek(&self.open, offset, whence)?))
     }
 
     /// The value of an extended attribute; ENODATA if there is none.
     pub fn xattr(&self, name: &str) -> io::Result<Vec<u8>> {
-        self.shared.with(|call| {
-            Ok(call
-                .fs
-                .getxattr(call.caller, self.open.inode(), name.as_bytes())?)
-        })
+        self.shared
+            .with(|call| Ok(call.fs.getxattr(call.caller, self.open.inode(), name.as_bytes())?))
     }
 
     /// Sets an extended attribute, new or not.
@@ -187,9 +163,7 @@ impl File {
         self.shared.with(|call| {
             let flags = XattrFlags::empty();
             let inode = self.open.inode();
-            Ok(call
-                .fs
-                .setxattr(call.caller, inode, name.as_bytes(), value, flags)?)
+            Ok(call.fs.setxattr(call.caller, inode, name.as_bytes(), value, flags)?)
         })
     }
 }
@@ -229,9 +203,7 @@ impl Seek for &File {
             SeekFrom::Current(by) => position.checked_add_signed(by),
             SeekFrom::End(by) => self.metadata()?.len().checked_add_signed(by),
         };
-        let target = target
-            .filter(|&t| t <= i64::MAX as u64)
-            .ok_or(Errno(libc::EINVAL))?;
+        let target = target.filter(|&t| t <= i64::MAX as u64).ok_or(Errno(libc::EINVAL))?;
         *position = target;
         Ok(target)
     }

@@ -76,9 +76,14 @@ pub use options::{Atime, CreateOptions, OpenOptions, VolumeOptions};
 pub use read_dir::{DirEntry, ReadDir};
 pub use volume::{Volume, VolumeInfo};
 
+/// Version of the format on disk that this library reads and writes.
+pub const FORMAT_VERSION: u32 = holdfast_format::superblock::VERSION;
+
 /// Where a volume's bytes can stay: the device trait and the devices that come with it.
 pub mod device {
-    pub use holdfast_device::{Device, DeviceError, DeviceStats, MemoryDevice};
+    pub use holdfast_device::{
+        Device, DeviceError, DeviceStats, FileDevice, MemoryDevice, OpenMode,
+    };
 }
 
 #[cfg(test)]

@@ -108,9 +108,7 @@ pub struct Permissions {
 impl Permissions {
     /// These bits; others than `0o7777` are dropped.
     pub fn from_mode(mode: u32) -> Permissions {
-        Permissions {
-            mode: mode & 0o7777,
-        }
+        Permissions { mode: mode & 0o7777 }
     }
 
     /// The bits.
@@ -158,11 +156,7 @@ impl FileTimes {
 
     /// Sets access and change to the moment of the call, as `touch` does.
     pub fn now() -> FileTimes {
-        FileTimes {
-            accessed: Some(SetTime::Now),
-            modified: Some(SetTime::Now),
-            created: None,
-        }
+        FileTimes { accessed: Some(SetTime::Now), modified: Some(SetTime::Now), created: None }
     }
 
     pub(crate) fn change(&self) -> SetAttr {

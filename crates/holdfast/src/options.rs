@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use holdfast_device::Device;
+use holdfast_device::{Device, FileDevice, OpenMode};
 use holdfast_posix::{Caller, FileSystem, MkfsOptions, MountOptions, OpenFlags};
 
 pub use holdfast_posix::Atime;
@@ -81,17 +81,11 @@ impl CreateOptions {
         let size = self.size.ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidInput, "a new volume needs a size")
         })?;
-        let host = std::fs::File::options()
-            .write(true)
-            .create_new(true)
-            .open(path)?;
-        let made = host
-            .set_len(size)
-            .and_then(|()| open_device(path, false))
-            .and_then(|device| {
-                self.format(&device)?;
-                VolumeOptions::new().open_device(device)
-            });
+        let host = std::fs::File::options().write(true).create_new(true).open(path)?;
+        let made = host.set_len(size).and_then(|()| open_device(path, false)).and_then(|device| {
+            self.format(&device)?;
+            VolumeOptions::new().open_device(device)
+        });
         if made.is_err() {
             // The file was ours from the first moment, so nobody else can miss it.
             let _ = std::fs::remove_file(path);
@@ -121,10 +115,7 @@ impl Default for VolumeOptions {
 impl VolumeOptions {
     /// The defaults.
     pub fn new() -> VolumeOptions {
-        VolumeOptions {
-            mount: MountOptions::default(),
-            caller: Caller::root(),
-        }
+        VolumeOptions { mount: MountOptions::default(), caller: Caller::root() }
     }
 
     /// Nothing is written, whatever is called. Default false.
@@ -169,12 +160,7 @@ impl VolumeOptions {
     /// Default: the owner of everything, for whom nothing is checked, because who can open the device
     /// can read it all anyway.
     pub fn caller(mut self, uid: u32, gid: u32, groups: &[u32]) -> VolumeOptions {
-        self.caller = Caller {
-            uid,
-            gid,
-            groups: groups.to_vec(),
-            trusted: false,
-        };
+        self.caller = Caller { uid, gid, groups: groups.to_vec(), trusted: false };
         self
     }
 
@@ -194,7 +180,12 @@ pub(crate) fn open_device(path: &Path, read_only: bool) -> io::Result<Arc<dyn De
     // Asked first, because "no such file" should say so in its kind.
     std::fs::metadata(path)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
-    holdfast_device::open(path, read_only).map_err(device_error)
+    let mode = match read_only {
+        true => OpenMode::ReadOnly,
+        false => OpenMode::ReadWrite,
+    };
+    let device = FileDevice::open(path, mode).map_err(device_error)?;
+    Ok(Arc::new(device))
 }
 
 /// How a file is opened. Shaped like [`std::fs::OpenOptions`]; everything is off at first.

@@ -70,12 +70,7 @@ impl<'p> Walk<'p> {
             return Err(Errno(libc::EINVAL));
         }
         let at = if path[0] == b'/' { InodeNo::ROOT } else { base };
-        Ok(Walk {
-            at,
-            rest: Cow::Borrowed(path),
-            from: 0,
-            links: 0,
-        })
+        Ok(Walk { at, rest: Cow::Borrowed(path), from: 0, links: 0 })
     }
 
     fn next(&mut self) -> Option<Step> {
@@ -170,11 +165,7 @@ impl Call<'_> {
                 if step.name == b"." || step.name == b".." {
                     return Err(Errno(special));
                 }
-                return Ok(Place {
-                    parent: walk.at,
-                    name: step.name,
-                    slash: step.slash,
-                });
+                return Ok(Place { parent: walk.at, name: step.name, slash: step.slash });
             }
             let attr = self.fs.lookup(self.caller, walk.at, &step.name)?;
             match attr.file_type {
@@ -201,14 +192,8 @@ mod tests {
     #[test]
     fn a_path_is_cut_at_slashes_however_many() {
         let step = |name: &str, last, slash| (name.to_string(), last, slash);
-        assert_eq!(
-            steps(b"//a///b/"),
-            [step("a", false, true), step("b", true, true)]
-        );
-        assert_eq!(
-            steps(b"a/."),
-            [step("a", false, true), step(".", true, false)]
-        );
+        assert_eq!(steps(b"//a///b/"), [step("a", false, true), step("b", true, true)]);
+        assert_eq!(steps(b"a/."), [step("a", false, true), step(".", true, false)]);
         assert_eq!(steps(b"/"), []);
     }
 

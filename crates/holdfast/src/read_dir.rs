@@ -31,13 +31,7 @@ pub struct ReadDir {
 
 impl ReadDir {
     pub(crate) fn new(held: Arc<Held>, path: &Path) -> ReadDir {
-        ReadDir {
-            held,
-            path: path.to_path_buf(),
-            batch: VecDeque::new(),
-            cookie: 0,
-            done: false,
-        }
+        ReadDir { held, path: path.to_path_buf(), batch: VecDeque::new(), cookie: 0, done: false }
     }
 
     fn fill(&mut self) -> io::Result<()> {

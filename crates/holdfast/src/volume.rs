@@ -39,10 +39,7 @@ impl Shared {
         // Recursive, because a visitor of one call may make another while a close waits.
         let fs = self.fs.read_recursive();
         let fs = fs.as_ref().ok_or(Errno(libc::EBADF))?;
-        Ok(call(Call {
-            fs,
-            caller: &self.caller,
-        })?)
+        Ok(call(Call { fs, caller: &self.caller })?)
     }
 }
 
@@ -120,13 +117,8 @@ impl Volume {
         caller: Caller,
     ) -> io::Result<Volume> {
         let fs = FileSystem::mount(device, options).map_err(volume_error)?;
-        let shared = Arc::new(Shared {
-            fs: RwLock::new(Some(Arc::new(fs))),
-            caller,
-        });
-        Ok(Volume {
-            root: Dir::new(Held::new(shared, InodeNo::ROOT)?),
-        })
+        let shared = Arc::new(Shared { fs: RwLock::new(Some(Arc::new(fs))), caller });
+        Ok(Volume { root: Dir::new(Held::new(shared, InodeNo::ROOT)?) })
     }
 
     /// Everything that was done before this call, by anybody, is durable when it returns (P1 to P3).
@@ -159,10 +151,7 @@ impl Volume {
 
     /// Why the volume turned read-only, if a write or flush failed (P7). It stays so until it is opened again.
     pub fn stop_reason(&self) -> Option<String> {
-        self.shared()
-            .with(|call| Ok(call.fs.stop_reason()))
-            .ok()
-            .flatten()
+        self.shared().with(|call| Ok(call.fs.stop_reason())).ok().flatten()
     }
 
     /// The engine, for another door to the same house: a FUSE server speaks inodes, not paths.

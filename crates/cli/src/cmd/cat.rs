@@ -1,0 +1,37 @@
+//! `holdfast cat`: files of a volume to stdout, without a mount.
+
+use std::io::{self, Write};
+
+use holdfast::VolumeOptions;
+
+use crate::outcome::{Context, Outcome, printed};
+use crate::target::{Target, open_volume};
+
+/// Print files of a volume.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// IMAGE:/path, as often as wanted.
+    #[arg(required = true)]
+    files: Vec<String>,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    let mut out = io::stdout().lock();
+    for text in &args.files {
+        let (image, path) = Target::inside(text)?;
+        let volume = open_volume(&image, &VolumeOptions::new(), true)?;
+        let file = volume.open_file(&path).context(text)?;
+        let mut buffer = vec![0; 1 << 20];
+        let mut at = 0;
+        loop {
+            let len = file.read_at(&mut buffer, at).context(text)?;
+            if len == 0 {
+                break;
+            }
+            printed(out.write_all(&buffer[..len]))?;
+            at += len as u64;
+        }
+    }
+    printed(out.flush())?;
+    Ok(0)
+}

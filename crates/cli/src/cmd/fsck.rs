@@ -1,0 +1,162 @@
+//! `holdfast fsck`: what is wrong with a volume, read without the engine.
+//!
+//! Exit codes are those of fsck(8): 0 clean, 4 errors left, 8 the check could
+//! not be made, 16 usage. A volume that crashed needs no fsck: opening it
+//! recovers it. So `-p`, as at boot, asks the superblock alone.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use holdfast::device::Device;
+use holdfast_check::{Options, Progress, Report};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::outcome::{Failure, Outcome, printed};
+use crate::peek::Peek;
+use crate::{mounts, size, target};
+
+const OPERATIONAL: u8 = 8;
+
+/// Check a volume.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Change nothing; works on a mounted volume, where what is being written may look wrong.
+    #[arg(short = 'n', conflicts_with_all = ["preen", "yes"])]
+    no_changes: bool,
+    /// As at boot: only see that the volume can be opened, unless -f asks for more.
+    #[arg(short = 'p', short_alias = 'a')]
+    preen: bool,
+    /// Answer yes to every question; there are none, this checker repairs nothing.
+    #[arg(short = 'y')]
+    yes: bool,
+    /// Check everything, also with -p.
+    #[arg(short, long)]
+    force: bool,
+    /// Read all data of files too, and verify its checksums.
+    #[arg(long, short = 'd')]
+    data: bool,
+    /// Say what was counted.
+    #[arg(short, long)]
+    verbose: bool,
+    /// Progress bar on a terminal; the descriptor that fsck(8) names is not used.
+    #[arg(short = 'C', value_name = "FD", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
+    progress: Option<i32>,
+    /// One JSON object.
+    #[arg(long)]
+    json: bool,
+    /// A file or a block device.
+    target: PathBuf,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    let operational = |failure: Failure| failure.with_code(OPERATIONAL);
+    let device = device(args).map_err(operational)?;
+    if args.preen && !args.force {
+        return preen(args, &*device).map_err(operational);
+    }
+    let bar = progress_bar(args);
+    let show = |progress: Progress| {
+        if let Some(bar) = &bar {
+            bar.set_length(progress.total);
+            bar.set_position(progress.done);
+            bar.set_message(progress.pass);
+        }
+    };
+    let options = Options {
+        data: args.data,
+        progress: Some(&show),
+    };
+    let report = holdfast_check::check(&*device, &options);
+    if let Some(bar) = &bar {
+        bar.finish_and_clear();
+    }
+    let report = report.map_err(|error| {
+        operational(Failure::plain(format!("{}: {error}", args.target.display())))
+    })?;
+    print(args, &report)?;
+    Ok(report.exit_code())
+}
+
+/// The volume: locked, unless `-n` says that a look is enough.
+fn device(args: &Args) -> Result<Arc<dyn Device>, Failure> {
+    match target::open_device(&args.target, true) {
+        Err(_) if args.no_changes => {
+            let peek = Peek::open(&args.target)?;
+            if mounts::find(&args.target).is_ok_and(|mount| mount.is_some()) {
+                eprintln!(
+                    "holdfast: {} is mounted; what is being written now may look wrong",
+                    args.target.display()
+                );
+            }
+            Ok(Arc::new(peek))
+        }
+        // What cannot even be looked at is missing, or no volume; everything else is in use.
+        Err(failure) => {
+            Peek::open(&args.target)?;
+            let sentence = format!("{}; or look with -n", failure.sentence);
+            Err(Failure::plain(sentence))
+        }
+        opened => opened,
+    }
+}
+
+fn preen(args: &Args, device: &dyn Device) -> Outcome {
+    match holdfast_check::probe(device) {
+        Some(_) => Ok(0),
+        None => Err(Failure::plain(format!(
+            "{} is not a Holdfast volume, or both superblocks are damaged",
+            args.target.display()
+        ))),
+    }
+}
+
+fn progress_bar(args: &Args) -> Option<ProgressBar> {
+    if args.progress.is_none() || !io::stderr().is_terminal() {
+        return None;
+    }
+    let bar = ProgressBar::new(0);
+    let style = ProgressStyle::with_template("{msg:>12} {wide_bar} {human_pos}/{human_len}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    Some(bar)
+}
+
+fn print(args: &Args, report: &Report) -> Result<(), Failure> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    if args.json {
+        let line = serde_json::to_string(report).expect("a report is plain numbers and strings");
+        printed(writeln!(out, "{line}"))?;
+        return printed(out.flush());
+    }
+    for finding in &report.findings {
+        printed(writeln!(out, "{finding}"))?;
+    }
+    if report.omitted > 0 {
+        printed(writeln!(out, "and {} more", report.omitted))?;
+    }
+    let facts = &report.facts;
+    if args.verbose {
+        let block = holdfast_base::units::BLOCK_BYTES;
+        printed(writeln!(
+            out,
+            "{} inodes, {} names, {} extents, {} of data, {} of nodes",
+            facts.inodes,
+            facts.dentries,
+            facts.extents,
+            size::show(facts.data_blocks * block),
+            size::show(facts.node_blocks * block)
+        ))?;
+    }
+    let verdict = match report.is_clean() {
+        true => "clean".to_string(),
+        false => format!("{} findings", report.findings.len() as u64 + report.omitted),
+    };
+    printed(writeln!(
+        out,
+        "{}: {verdict}, {} files, {} directories",
+        args.target.display(),
+        facts.files,
+        facts.directories
+    ))?;
+    printed(out.flush())
+}

@@ -1,0 +1,200 @@
+//! `holdfast mkfs`: an empty volume in a file or on a block device.
+//!
+//! Nothing is overwritten that could be somebody's: a filesystem of any known
+//! kind, or a file with content, needs `--force`. A mounted volume is refused
+//! in any case.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use holdfast::CreateOptions;
+use holdfast::device::Device;
+use uuid::Uuid;
+
+use crate::outcome::{Context, Failure, Outcome};
+use crate::peek::Peek;
+use crate::{size, target};
+
+/// Make an empty volume.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Bytes of the volume, like 512M, 8G or 1T; makes the file or changes its size.
+    #[arg(long, short, value_parser = size::parse)]
+    size: Option<u64>,
+    /// Bytes of a tree node: 4k, 16k or 64k. Larger ones are better for bulk work.
+    #[arg(long, default_value = "16k", value_parser = size::parse)]
+    node_size: u64,
+    /// A name for people, at most 64 bytes.
+    #[arg(long, short = 'L', default_value = "")]
+    label: String,
+    /// Id of the volume; random unless given.
+    #[arg(long, short = 'U')]
+    uuid: Option<Uuid>,
+    /// Overwrite what is there.
+    #[arg(long, short)]
+    force: bool,
+    /// Say what would be done, and write nothing.
+    #[arg(long, short = 'n')]
+    dry_run: bool,
+    /// Say nothing unless it fails.
+    #[arg(long, short)]
+    quiet: bool,
+    /// A file or a block device.
+    target: PathBuf,
+}
+
+/// Content of a file, looked at from both ends: what mkfs would destroy lies there or is found by its data.
+const PROBE_BYTES: u64 = 1 << 20;
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    if ![4096, 16384, 65536].contains(&args.node_size) {
+        return Err(Failure::plain("--node-size is 4k, 16k or 64k"));
+    }
+    if args.label.len() > 64 {
+        return Err(Failure::plain("a label has at most 64 bytes"));
+    }
+    let existing = match std::fs::metadata(&args.target) {
+        Ok(found) => Some(found),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error).context(args.target.display()),
+    };
+    let bytes = match &existing {
+        None => args.size.ok_or_else(|| {
+            Failure::plain(format!(
+                "{} does not exist; give a --size and it will be made",
+                args.target.display()
+            ))
+        })?,
+        Some(found) => size_of_existing(args, found)?,
+    };
+    if args.dry_run {
+        report(args, "would make", bytes, args.uuid);
+        return Ok(0);
+    }
+    let made = if existing.is_none() { make_new(args, bytes) } else { make_in_place(args, bytes) }?;
+    report(args, "made", bytes, Some(made));
+    Ok(0)
+}
+
+/// The size that the volume will have, if what is there may be overwritten.
+fn size_of_existing(args: &Args, found: &std::fs::Metadata) -> Result<u64, Failure> {
+    let target = &args.target;
+    let peek = Peek::open(target)?;
+    let (is_file, present) = (found.is_file(), peek.len());
+    if !args.force {
+        refuse_content(target, &peek, is_file)?;
+    }
+    match args.size {
+        Some(size) if is_file => Ok(size),
+        Some(size) if size > present => {
+            Err(Failure::plain(format!("{} has only {}", target.display(), size::show(present))))
+        }
+        Some(size) if size < present => {
+            Err(Failure::plain("a volume on a block device takes all of it; leave --size away"))
+        }
+        _ if present == 0 => {
+            Err(Failure::plain(format!("{} is empty; give a --size", target.display())))
+        }
+        _ => Ok(present),
+    }
+}
+
+/// Fails if there is a filesystem, or in a file any content at all.
+fn refuse_content(target: &Path, peek: &Peek, is_file: bool) -> Result<(), Failure> {
+    if let Some(kind) = None::<&str> {
+        return Err(Failure::plain(format!(
+            "{} contains {kind}; --force overwrites it",
+            target.display()
+        )));
+    }
+    if is_file && has_content(peek.file(), peek.len()).context(target.display())? {
+        return Err(Failure::plain(format!(
+            "{} is not empty; --force overwrites it",
+            target.display()
+        )));
+    }
+    Ok(())
+}
+
+/// Whether a file holds anything but zeros, as far as its ends and its first data show.
+fn has_content(file: &File, len: u64) -> io::Result<bool> {
+    let first_data = match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(0)) {
+        Ok(at) => at,
+        Err(rustix::io::Errno::NXIO) => return Ok(false),
+        Err(_) => 0,
+    };
+    let mut buffer = vec![0; PROBE_BYTES as usize];
+    for at in [first_data, len.saturating_sub(PROBE_BYTES)] {
+        let mut got = 0;
+        while got < buffer.len() {
+            match file.read_at(&mut buffer[got..], at + got as u64)? {
+                0 => break,
+                n => got += n,
+            }
+        }
+        if buffer[..got].iter().any(|&b| b != 0) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn options(args: &Args, uuid: Uuid) -> CreateOptions {
+    let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    CreateOptions::new()
+        .node_size(args.node_size as usize)
+        .label(args.label.clone())
+        .uuid(*uuid.as_bytes())
+        .owner(owner.0, owner.1)
+}
+
+fn make_new(args: &Args, bytes: u64) -> Result<Uuid, Failure> {
+    let target = &args.target;
+    let file =
+        File::options().write(true).create_new(true).open(target).context(target.display())?;
+    let made = file.set_len(bytes).context(target.display()).and_then(|()| format(args));
+    if made.is_err() {
+        // It was ours from the first moment.
+        let _ = std::fs::remove_file(target);
+    }
+    made
+}
+
+fn make_in_place(args: &Args, bytes: u64) -> Result<Uuid, Failure> {
+    let target = &args.target;
+    if args.size.is_some() && std::fs::metadata(target).context(target.display())?.is_file() {
+        // Locked first, so that a mounted volume does not lose its end.
+        drop(target::open_device(target, false)?);
+        File::options()
+            .write(true)
+            .open(target)
+            .and_then(|file| file.set_len(bytes))
+            .context(target.display())?;
+    }
+    format(args)
+}
+
+fn format(args: &Args) -> Result<Uuid, Failure> {
+    let device = target::open_device(&args.target, false)?;
+    let uuid = args.uuid.unwrap_or_else(Uuid::new_v4);
+    options(args, uuid)
+        .format(&device)
+        .map_err(|error| target::not_opened(&args.target, &error))?;
+    Ok(uuid)
+}
+
+fn report(args: &Args, verb: &str, bytes: u64, uuid: Option<Uuid>) {
+    if args.quiet {
+        return;
+    }
+    println!("{verb} a Holdfast volume of {} in {}", size::show(bytes), args.target.display());
+    println!("  node size  {}", size::show(args.node_size));
+    if let Some(uuid) = uuid {
+        println!("  uuid       {uuid}");
+    }
+    if !args.label.is_empty() {
+        println!("  label      {}", args.label);
+    }
+}

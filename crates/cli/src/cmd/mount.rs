@@ -1,0 +1,96 @@
+//! `holdfast mount`: the volume appears at a directory.
+//!
+//! In the background by default: this process starts the daemon, waits until
+//! the mount can be used or has failed, and says why it failed. Exit codes
+//! are those of mount(8): 0, 1 usage, 2 system, 32 mount failed.
+
+use std::path::{Path, PathBuf};
+
+use crate::cmd::MOUNT_FAILED;
+use crate::daemon;
+use crate::mount_options::MountOptions;
+use crate::mounts::real_path;
+use crate::outcome::{Context, Failure, Outcome};
+
+const FAILED: u8 = MOUNT_FAILED;
+const USAGE: u8 = 1;
+
+/// Mount a volume at a directory.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Options for -o, separated by commas; later ones win:
+  ro, rw              write nothing; or do (default rw)
+  noatime             reading never updates access times
+  relatime            it does so at most once a day or after a change (default)
+  strictatime         it always does so
+  commit=SECONDS      with no fsync at all, at most this much is lost (default 5)
+  cache=SIZE          memory for tree nodes (default 256M)
+  dirty=SIZE          memory for data not yet written (default 256M)
+  allow_other         other users may use the mount (default for root)
+  noallow_other       they may not (default for everybody else)
+  nodefault_permissions  the kernel does not check permission bits
+  nodev, nosuid, noexec  as in mount(8)
+  nofail              a missing volume is no error
+  log=FILE            the daemon's log goes here instead of the system log
+auto, noauto, user, users, owner, group, defaults, _netdev, fsname=, subtype= and x-* are accepted
+and mean nothing here.
+
+A line for /etc/fstab, with mount.holdfast linked to this program in /sbin:
+  /srv/data.holdfast  /mnt/data  holdfast  rw,noatime,nofail  0 0")]
+pub(crate) struct Args {
+    /// Do not go into the background; log to stderr.
+    #[arg(long)]
+    foreground: bool,
+    /// Options, separated by commas.
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    options: Vec<String>,
+    /// This process is the daemon and its stdout leads to the one that waits.
+    #[arg(long, hide = true)]
+    detached: bool,
+    /// The volume: a file or a block device.
+    target: PathBuf,
+    /// An existing directory.
+    dir: PathBuf,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    let options = MountOptions::parse(args.options.iter().map(String::as_str), false)
+        .map_err(|why| Failure::new(USAGE, why))?;
+    if args.detached {
+        return daemon::detached(&args.target, &args.dir, &options);
+    }
+    match mount(&args.target, &args.dir, &options, &args.options, args.foreground) {
+        Err(failure) if options.nofail && !args.target.exists() => {
+            eprintln!("holdfast: {} (nofail)", failure.sentence);
+            Ok(0)
+        }
+        other => other,
+    }
+}
+
+/// Checks what a person can get wrong, then serves or starts the daemon.
+pub(crate) fn mount(
+    target: &Path,
+    dir: &Path,
+    options: &MountOptions,
+    lists: &[String],
+    foreground: bool,
+) -> Outcome {
+    let volume = target
+        .canonicalize()
+        .context(target.display())
+        .map_err(|failure| failure.with_code(FAILED))?;
+    let found = std::fs::metadata(dir)
+        .context(dir.display())
+        .map_err(|failure| failure.with_code(FAILED))?;
+    if !found.is_dir() {
+        let sentence = format!("{} is not a directory", dir.display());
+        return Err(Failure::new(FAILED, sentence));
+    }
+    let dir = real_path(dir);
+    if foreground {
+        daemon::foreground(&volume, &dir, options)
+    } else {
+        daemon::start(&volume, &dir, lists)
+    }
+}

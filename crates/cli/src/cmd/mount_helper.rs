@@ -1,0 +1,57 @@
+//! `mount.holdfast`: the call that mount(8) makes for `mount -t holdfast` and for fstab.
+
+use std::path::PathBuf;
+
+use crate::cmd::mount;
+use crate::mount_options::MountOptions;
+use crate::outcome::{Failure, Outcome};
+
+/// Mount a volume, called by mount(8).
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The volume: a file or a block device.
+    spec: PathBuf,
+    /// An existing directory.
+    dir: PathBuf,
+    /// Tolerate unknown options.
+    #[arg(short)]
+    sloppy: bool,
+    /// Do everything but mount.
+    #[arg(short)]
+    fake: bool,
+    /// No mtab; there is none anyway.
+    #[arg(short)]
+    no_mtab: bool,
+    /// Say more; there is nothing more to say.
+    #[arg(short)]
+    verbose: bool,
+    /// Namespace; the caller has entered it.
+    #[arg(short = 'N')]
+    namespace: Option<String>,
+    /// Type; it is what brought us here.
+    #[arg(short = 't')]
+    kind: Option<String>,
+    /// Options, separated by commas.
+    #[arg(short = 'o')]
+    options: Vec<String>,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let lists = args.options.iter().map(String::as_str);
+    let options = MountOptions::parse(lists, args.sloppy).map_err(|why| Failure::new(1, why))?;
+    if args.fake {
+        return Ok(0);
+    }
+    // The daemon reads the list again, so what was tolerated here must not reach it.
+    let mut lists = args.options;
+    if args.sloppy {
+        for list in &mut lists {
+            let known = |option: &&str| MountOptions::parse([*option], false).is_ok();
+            *list = list.split(',').filter(known).collect::<Vec<_>>().join(",");
+        }
+    }
+    match mount::mount(&args.spec, &args.dir, &options, &lists, false) {
+        Err(_) if options.nofail && !args.spec.exists() => Ok(0),
+        other => other,
+    }
+}

@@ -1,0 +1,40 @@
+//! `holdfast sync`: everything done in a mount so far is durable when this returns.
+//!
+//! The kernel does not forward sync(2) to FUSE servers, but an fsync of the
+//! root directory arrives, and our server takes it for all of the volume.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::mounts;
+use crate::outcome::{Context, Failure, Outcome};
+
+/// Make everything done in a mounted volume durable.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A mounted directory, or anything in it.
+    dir: PathBuf,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    let real = mounts::real_path(&args.dir);
+    let list = mounts::list().context("/proc/self/mountinfo")?;
+    let mount = list
+        .iter()
+        .filter(|mount| real.starts_with(&mount.dir) || real == mount.source)
+        .max_by_key(|mount| mount.dir.as_os_str().len())
+        .ok_or_else(|| {
+            Failure::plain(format!("{} is not in a mounted Holdfast volume", args.dir.display()))
+        })?;
+    sync_mount(&mount.dir).context(args.dir.display())?;
+    Ok(0)
+}
+
+/// Syncs the volume mounted at `dir`.
+pub(crate) fn sync_mount(dir: &Path) -> io::Result<()> {
+    let root = File::open(dir)?;
+    // First what the kernel holds back, then what the server does.
+    rustix::fs::syncfs(&root)?;
+    root.sync_all()
+}

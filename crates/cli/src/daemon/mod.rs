@@ -1,0 +1,182 @@
+//! The process that serves a mount: how it starts, says that it is ready, and ends.
+//!
+//! ```text
+//! start ──spawns──▶ detached ──▶ serve: open, mount ──▶ "ready" ──▶ answer the kernel
+//!   │                                    │ fails                          │ unmounted, SIGTERM, SIGINT
+//!   └─waits on the daemon's stdout ◀─────┴─ "code sentence"               ▼
+//!                                                            everything durable, volume released, exit
+//! ```
+//!
+//! The daemon is this program run again, not forked, so that it starts with
+//! one thread and nothing inherited. It never touches its own mount point.
+
+pub(crate) mod control;
+mod log;
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use holdfast_fuse::{FuseOptions, Stopper};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::cmd::MOUNT_FAILED;
+use crate::mount_options::MountOptions;
+use crate::outcome::{Context, Failure, Outcome};
+use crate::target;
+
+/// The word by which a daemon says that its mount can be used.
+const READY: &str = "ready";
+
+/// Starts the daemon and returns when the mount can be used, or with the daemon's reason why not.
+pub(crate) fn start(volume: &Path, dir: &Path, option_lists: &[String]) -> Outcome {
+    let program = std::env::current_exe().context("this program's own path")?;
+    let mut command = Command::new(program);
+    command.args(["mount", "--detached"]);
+    for list in option_lists {
+        command.arg("-o").arg(list);
+    }
+    let mut child = command
+        .arg("--")
+        .args([volume, dir])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .context("the daemon could not be started")
+        .map_err(|failure| failure.with_code(2))?;
+    let stdout = child.stdout.take().expect("it was asked to be piped");
+    let mut line = String::new();
+    let read = BufReader::new(stdout).read_line(&mut line);
+    let line = line.trim_end();
+    if read.is_ok() && line == READY {
+        return Ok(0);
+    }
+    let ended = child.wait();
+    match line.split_once(' ') {
+        Some((code, sentence)) => {
+            let code = code.parse().unwrap_or(MOUNT_FAILED);
+            Err(Failure::new(code, sentence))
+        }
+        None => {
+            let how = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
+            let sentence = format!("the daemon ended before the mount was ready ({how})");
+            Err(Failure::new(4, sentence))
+        }
+    }
+}
+
+/// The daemon's life in the background.
+pub(crate) fn detached(volume: &Path, dir: &Path, options: &MountOptions) -> Outcome {
+    // Opened before the working directory changes under a relative path.
+    let outcome = log::to_file_or_system(options.log.as_deref()).and_then(|()| {
+        // A session of its own: no terminal, no hangup with the caller's. It fails only if there is one already.
+        let _ = rustix::process::setsid();
+        std::env::set_current_dir("/").context("/")?;
+        serve(volume, dir, options, || {
+            println!("{READY}");
+            leave_stdout();
+        })
+    });
+    if let Err(failure) = &outcome {
+        // Still connected only if the mount never became ready.
+        println!("{} {}", failure.code, failure.sentence.replace('\n', " "));
+        tracing::error!("{}", failure.sentence);
+    }
+    // Said already, and stderr leads nowhere.
+    match outcome {
+        Ok(code) => Ok(code),
+        Err(failure) => Ok(failure.code),
+    }
+}
+
+/// The daemon's life in the caller's process.
+pub(crate) fn foreground(volume: &Path, dir: &Path, options: &MountOptions) -> Outcome {
+    log::to_stderr(options.log.as_deref())?;
+    serve(volume, dir, options, || {
+        tracing::info!("{} is mounted at {}", volume.display(), dir.display());
+    })
+}
+
+/// Who waits sees the end of the pipe; whatever is printed from now on goes nowhere.
+fn leave_stdout() {
+    let _ = std::io::stdout().flush();
+    if let Ok(null) = std::fs::File::options().write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdout(null);
+    }
+}
+
+/// Opens the volume, mounts it, and serves it until it is unmounted; then everything is durable and it is released.
+fn serve(path: &Path, dir: &Path, options: &MountOptions, ready: impl FnOnce() + Send) -> Outcome {
+    let failed = |failure: Failure| failure.with_code(MOUNT_FAILED);
+    let device = target::open_device(path, options.read_only).map_err(failed)?;
+    let volume = options
+        .volume()
+        .open_device(device.clone())
+        .map_err(|error| failed(target::not_opened(path, &error)))?;
+    let stopper = Stopper::new();
+    stop_on_signals(&stopper)?;
+    let engine = volume.engine().context("the volume")?;
+    let is_root = rustix::process::geteuid().is_root();
+    let fuse = FuseOptions {
+        source: path.to_string_lossy().into_owned(),
+        read_only: options.read_only,
+        allow_other: options.allow_other.unwrap_or(is_root),
+        default_permissions: options.default_permissions,
+        nodev: options.nodev,
+        nosuid: options.nosuid,
+        noexec: options.noexec,
+        noatime: options.atime == Some(holdfast::Atime::Never),
+        ..FuseOptions::default()
+    };
+    let answers = control::Answers::new(path, Arc::downgrade(&engine), Arc::downgrade(&device));
+    let served = holdfast_fuse::serve(
+        engine,
+        dir,
+        &fuse,
+        || {
+            // Statistics are a convenience: without the socket the mount works all the same.
+            if let Err(error) = control::listen(dir, answers) {
+                tracing::warn!("no statistics socket: {error}");
+            }
+            ready();
+        },
+        stopper,
+    );
+    drop(device);
+    let stopped = volume.stop_reason();
+    let closed = volume.close();
+    served.map_err(|error| {
+        let sentence = format!("{}: {}", dir.display(), crate::outcome::plain_words(&error));
+        Failure::new(MOUNT_FAILED, sentence)
+    })?;
+    if let Some(reason) = stopped {
+        let sentence = format!("{} had stopped after an error: {reason}", path.display());
+        return Err(Failure::new(MOUNT_FAILED, sentence));
+    }
+    closed.context(format_args!("{} could not be closed", path.display())).map_err(failed)?;
+    tracing::info!("{} is closed, everything is written", path.display());
+    Ok(0)
+}
+
+/// SIGTERM and SIGINT unmount and end cleanly; SIGHUP means nothing to a daemon.
+fn stop_on_signals(stopper: &Stopper) -> Result<(), Failure> {
+    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP])
+        .context("signal handlers")
+        .map_err(|failure| failure.with_code(2))?;
+    let stopper = stopper.clone();
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            for signal in signals.forever() {
+                if signal != SIGHUP {
+                    tracing::info!("signal {signal}: unmounting");
+                    stopper.stop();
+                }
+            }
+        })
+        .context("a thread for signals")
+        .map_err(|failure| failure.with_code(2))?;
+    Ok(())
+}

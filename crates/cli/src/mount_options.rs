@@ -1,0 +1,156 @@
+//! The options of `mount -o`: what each does, and which are accepted and ignored.
+
+use std::path::PathBuf;
+
+use holdfast::{Atime, VolumeOptions};
+
+use crate::size;
+
+/// What `-o` asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MountOptions {
+    pub(crate) read_only: bool,
+    pub(crate) atime: Option<Atime>,
+    pub(crate) commit: Option<u32>,
+    pub(crate) cache: Option<u64>,
+    pub(crate) dirty: Option<u64>,
+    /// `None`: on for root, so that a mount by root serves everybody as any filesystem does.
+    pub(crate) allow_other: Option<bool>,
+    pub(crate) default_permissions: bool,
+    pub(crate) nodev: bool,
+    pub(crate) nosuid: bool,
+    pub(crate) noexec: bool,
+    /// A volume that is not there is no failure at boot.
+    pub(crate) nofail: bool,
+    pub(crate) log: Option<PathBuf>,
+    pub(crate) fsname: Option<String>,
+}
+
+impl Default for MountOptions {
+    fn default() -> MountOptions {
+        MountOptions {
+            read_only: false,
+            atime: None,
+            commit: None,
+            cache: None,
+            dirty: None,
+            allow_other: None,
+            default_permissions: true,
+            nodev: false,
+            nosuid: false,
+            noexec: false,
+            nofail: false,
+            log: None,
+            fsname: None,
+        }
+    }
+}
+
+impl MountOptions {
+    /// Reads `opt,opt=value,...`, later ones winning. With `sloppy` unknown options are ignored.
+    pub(crate) fn parse<'a>(
+        lists: impl IntoIterator<Item = &'a str>,
+        sloppy: bool,
+    ) -> Result<MountOptions, String> {
+        let mut options = MountOptions::default();
+        for option in lists.into_iter().flat_map(|list| list.split(',')) {
+            if let Err(why) = options.set(option)
+                && !(sloppy && why.starts_with("unknown"))
+            {
+                return Err(why);
+            }
+        }
+        Ok(options)
+    }
+
+    fn set(&mut self, option: &str) -> Result<(), String> {
+        let (name, value) = match option.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (option, None),
+        };
+        let wanted = || value.ok_or_else(|| format!("option {name} needs a value: {name}=..."));
+        match name {
+            "ro" => self.read_only = true,
+            "rw" => self.read_only = false,
+            "noatime" => self.atime = Some(Atime::Never),
+            "relatime" | "atime" => self.atime = Some(Atime::Relative),
+            "strictatime" => self.atime = Some(Atime::Always),
+            "commit" => {
+                let seconds = wanted()?;
+                let number = seconds
+                    .parse()
+                    .map_err(|_| format!("option commit={seconds} is not a number of seconds"))?;
+                self.commit = Some(number);
+            }
+            "cache" => self.cache = Some(size::parse(wanted()?)?),
+            "dirty" => self.dirty = Some(size::parse(wanted()?)?),
+            "allow_other" => self.allow_other = Some(true),
+            "noallow_other" => self.allow_other = Some(false),
+            "default_permissions" => self.default_permissions = true,
+            "nodefault_permissions" => self.default_permissions = false,
+            "dev" => self.nodev = false,
+            "nodev" => self.nodev = true,
+            "suid" => self.nosuid = false,
+            "nosuid" => self.nosuid = true,
+            "exec" => self.noexec = false,
+            "noexec" => self.noexec = true,
+            "nofail" => self.nofail = true,
+            "log" => self.log = Some(wanted()?.into()),
+            "fsname" => self.fsname = Some(wanted()?.into()),
+            // What fstab says to others: mount(8), init, the network.
+            "" | "defaults" | "auto" | "noauto" | "user" | "nouser" | "users" | "owner"
+            | "group" | "_netdev" | "async" | "diratime" | "loop" | "comment" | "subtype" => {}
+            _ if name.starts_with("x-") || name.starts_with("X-") => {}
+            _ => {
+                return Err(format!(
+                    "unknown mount option {option:?}; `holdfast mount --help` lists them"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// For the engine.
+    pub(crate) fn volume(&self) -> VolumeOptions {
+        let mut volume = VolumeOptions::new().read_only(self.read_only);
+        if let Some(atime) = self.atime {
+            volume = volume.atime(atime);
+        }
+        if let Some(seconds) = self.commit {
+            volume = volume.commit_secs(seconds);
+        }
+        if let Some(bytes) = self.cache {
+            volume = volume.cache_bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
+        }
+        if let Some(bytes) = self.dirty {
+            volume = volume.dirty_bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
+        }
+        volume
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fstab_lines_hold() {
+        let options = MountOptions::parse(
+            ["rw,noatime,nofail,x-systemd.automount,_netdev,user", "commit=30,cache=64M,ro"],
+            false,
+        )
+        .unwrap();
+        assert!(options.read_only && options.nofail);
+        assert_eq!(options.atime, Some(Atime::Never));
+        assert_eq!((options.commit, options.cache), (Some(30), Some(64 << 20)));
+    }
+
+    #[test]
+    fn what_is_not_known_or_makes_no_sense_is_said() {
+        for wrong in ["comit=3", "commit", "commit=soon", "cache=3X", "data=journal"] {
+            assert!(MountOptions::parse([wrong], false).is_err(), "{wrong}");
+        }
+        assert!(MountOptions::parse(["data=journal,ro"], true).unwrap().read_only);
+        assert!(MountOptions::parse(["commit=soon"], true).is_err());
+    }
+}

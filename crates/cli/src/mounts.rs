@@ -1,0 +1,115 @@
+//! What is mounted, from `/proc/self/mountinfo`, without touching any mount point: the daemon of one may be dead.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// The type that our mounts have.
+pub(crate) const TYPE: &str = "fuse.holdfast";
+
+/// One of our mounts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mount {
+    /// `major:minor`, which `stat` shows as the device of every file there.
+    pub(crate) device: String,
+    /// Where it is mounted.
+    pub(crate) dir: PathBuf,
+    /// The file or block device that holds the volume.
+    pub(crate) source: PathBuf,
+}
+
+/// All Holdfast mounts, oldest first.
+pub(crate) fn list() -> io::Result<Vec<Mount>> {
+    Ok(parse(&std::fs::read("/proc/self/mountinfo")?))
+}
+
+/// The newest mount at `dir`, or of the volume at `dir`.
+pub(crate) fn find(dir: &Path) -> io::Result<Option<Mount>> {
+    let dir = real_path(dir);
+    let mounts = list()?;
+    let found = mounts.iter().rev().find(|mount| mount.dir == dir);
+    let found = found.or_else(|| mounts.iter().rev().find(|mount| mount.source == dir));
+    Ok(found.cloned())
+}
+
+/// The path without links, also if its last part is a mount whose daemon is dead.
+pub(crate) fn real_path(path: &Path) -> PathBuf {
+    if let Ok(real) = path.canonicalize() {
+        return real;
+    }
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.into());
+    match (absolute.parent(), absolute.file_name()) {
+        (Some(parent), Some(name)) => match parent.canonicalize() {
+            Ok(parent) => parent.join(name),
+            Err(_) => absolute,
+        },
+        _ => absolute,
+    }
+}
+
+fn parse(mountinfo: &[u8]) -> Vec<Mount> {
+    mountinfo.split(|&b| b == b'\n').filter_map(line).collect()
+}
+
+/// `id parent major:minor root dir options [tags] - type source super`
+fn line(line: &[u8]) -> Option<Mount> {
+    let fields: Vec<&[u8]> = line.split(|&b| b == b' ').collect();
+    let dash = fields.iter().skip(6).position(|f| *f == b"-")? + 6;
+    if *fields.get(dash + 1)? != TYPE.as_bytes() {
+        return None;
+    }
+    Some(Mount {
+        device: String::from_utf8(fields[2].to_vec()).ok()?,
+        dir: unescape(fields[4]),
+        source: unescape(fields.get(dash + 2)?),
+    })
+}
+
+/// Undoes `\040` and its kin.
+fn unescape(field: &[u8]) -> PathBuf {
+    let mut out = Vec::with_capacity(field.len());
+    let mut at = 0;
+    while at < field.len() {
+        let octal = field
+            .get(at + 1..at + 4)
+            .filter(|d| field[at] == b'\\' && d.iter().all(|b| (b'0'..b'8').contains(b)));
+        match octal {
+            Some(d) => {
+                let value = d.iter().fold(0u32, |n, b| n * 8 + u32::from(b - b'0'));
+                out.push(value as u8);
+                at += 4;
+            }
+            None => {
+                out.push(field[at]);
+                at += 1;
+            }
+        }
+    }
+    PathBuf::from(OsString::from_vec(out))
+}
+
+/// The name of the socket on which the daemon of the mount with this device number answers.
+pub(crate) fn socket_name(device: &str) -> Vec<u8> {
+    OsString::from(format!("holdfast/{device}")).as_bytes().to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_mounts_and_with_their_real_names() {
+        let text = b"22 1 254:0 / / rw - ext4 /dev/root rw\n\
+            30 22 0:44 / /mnt/my\\040files rw,nosuid shared:7 - fuse.holdfast /img/a\\134b rw,user_id=0\n\
+            31 22 0:45 / /mnt/x rw - fuse.other y rw\n";
+        assert_eq!(
+            parse(text),
+            [Mount {
+                device: "0:44".into(),
+                dir: "/mnt/my files".into(),
+                source: "/img/a\\b".into(),
+            }]
+        );
+    }
+}

@@ -1,0 +1,61 @@
+//! How a command ends: an exit code, and one sentence if it failed.
+
+use std::fmt::Display;
+use std::io;
+
+/// A failed command: what to say and the exit code.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: u8,
+    pub(crate) sentence: String,
+}
+
+/// The result of a command: its exit code.
+pub(crate) type Outcome = Result<u8, Failure>;
+
+impl Failure {
+    /// Ends with `code` and says `sentence`.
+    pub(crate) fn new(code: u8, sentence: impl Into<String>) -> Failure {
+        Failure { code, sentence: sentence.into() }
+    }
+
+    /// The ordinary failure of commands without codes of their own.
+    pub(crate) fn plain(sentence: impl Into<String>) -> Failure {
+        Failure::new(1, sentence)
+    }
+
+    /// Same sentence, another code.
+    pub(crate) fn with_code(mut self, code: u8) -> Failure {
+        self.code = code;
+        self
+    }
+}
+
+/// Puts what was being done in front of an error.
+pub(crate) trait Context<T> {
+    /// `what: error`, with code 1.
+    fn context(self, what: impl Display) -> Result<T, Failure>;
+}
+
+impl<T> Context<T> for io::Result<T> {
+    fn context(self, what: impl Display) -> Result<T, Failure> {
+        self.map_err(|error| Failure::plain(format!("{what}: {}", plain_words(&error))))
+    }
+}
+
+/// An error without the number that Rust appends, which people cannot use.
+pub(crate) fn plain_words(error: &io::Error) -> String {
+    let words = error.to_string();
+    match words.find(" (os error ") {
+        Some(at) => words[..at].to_string(),
+        None => words,
+    }
+}
+
+/// Printing may fail because the reader has gone (`| head`): that is no failure of ours.
+pub(crate) fn printed(result: io::Result<()>) -> Result<(), Failure> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::new(0, "")),
+        other => other.context("standard output"),
+    }
+}

@@ -1,0 +1,90 @@
+//! A look at a volume without its lock, for commands that must work while it is mounted.
+//!
+//! It can only read, and what it reads may be half new and half old if
+//! somebody writes meanwhile; who uses it says so.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use holdfast::device::{Device, DeviceError, DeviceStats};
+use holdfast_device::Flushed;
+
+use crate::outcome::{Context, Failure};
+
+/// A file or block device that is only looked at.
+#[derive(Debug)]
+pub(crate) struct Peek {
+    file: File,
+    len: u64,
+}
+
+impl Peek {
+    /// Opens it for reading, whoever has it.
+    pub(crate) fn open(path: &Path) -> Result<Peek, Failure> {
+        let found = std::fs::metadata(path).context(path.display())?;
+        if !crate::target::holds_bytes(path) {
+            let what = match found.is_dir() {
+                true => "is a directory",
+                false => "is neither a file nor a block device",
+            };
+            return Err(Failure::plain(format!("{} {what}", path.display())));
+        }
+        let file = File::open(path).context(path.display())?;
+        let len = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))
+            .map_err(io::Error::from)
+            .context(path.display())?;
+        Ok(Peek { file, len })
+    }
+
+    /// The file underneath.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Device for Peek {
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        let len = into.len() as u64;
+        if at.checked_add(len).is_none_or(|end| end > self.len) {
+            let end = self.len;
+            return Err(DeviceError::BeyondEnd { call: "read", at, len, end });
+        }
+        self.file.read_exact_at(into, at).map_err(|source| DeviceError::Io {
+            call: "read",
+            at,
+            len,
+            source,
+        })
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        Err(refused("write", at, bytes.len() as u64))
+    }
+
+    fn flush(&self) -> Result<Flushed, DeviceError> {
+        Err(refused("flush", 0, 0))
+    }
+
+    fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
+        Err(refused("discard", at, len))
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn sector_size(&self) -> u32 {
+        512
+    }
+
+    fn stats(&self) -> DeviceStats {
+        DeviceStats::default()
+    }
+}
+
+fn refused(call: &'static str, at: u64, len: u64) -> DeviceError {
+    let source = io::ErrorKind::ReadOnlyFilesystem.into();
+    DeviceError::Io { call, at, len, source }
+}

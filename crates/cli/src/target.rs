@@ -1,0 +1,121 @@
+//! Volumes named on the command line, and paths inside them: `IMAGE:/path`.
+
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use holdfast::device::{Device, FileDevice, OpenMode};
+use holdfast::{Volume, VolumeOptions};
+
+use crate::outcome::{Context, Failure};
+
+/// A path, in a volume or on the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// A path on the host.
+    Host(PathBuf),
+    /// A path inside the volume in a file or block device.
+    Inside {
+        /// The file or block device.
+        image: PathBuf,
+        /// The path, from the volume's root.
+        path: PathBuf,
+    },
+}
+
+impl Target {
+    /// Reads `IMAGE:/path`, where IMAGE is a file or block device that exists; everything else is a host path.
+    /// A host path with a colon after an existing file can be written as an existing path or with `./`.
+    pub(crate) fn parse(text: &str) -> Target {
+        if !text.contains(':') || Path::new(text).symlink_metadata().is_ok() {
+            return Target::Host(text.into());
+        }
+        for (at, _) in text.match_indices(':') {
+            let (image, path) = (Path::new(&text[..at]), &text[at + 1..]);
+            if holds_bytes(image) && (path.is_empty() || path.starts_with('/')) {
+                return Target::Inside { image: image.into(), path: Path::new("/").join(path) };
+            }
+        }
+        Target::Host(text.into())
+    }
+
+    /// Like [`Target::parse`], and an image alone means its root.
+    pub(crate) fn inside(text: &str) -> Result<(PathBuf, PathBuf), Failure> {
+        match Target::parse(text) {
+            Target::Inside { image, path } => Ok((image, path)),
+            Target::Host(image) if holds_bytes(&image) => Ok((image, "/".into())),
+            Target::Host(host) => {
+                // Say what is missing: the image, or the colon.
+                let image = text.split(":/").next().unwrap_or(text);
+                std::fs::metadata(image).context(image)?;
+                Err(Failure::plain(format!(
+                    "{} is not a volume; write IMAGE:/path",
+                    host.display()
+                )))
+            }
+        }
+    }
+}
+
+/// Whether a volume could be there: a regular file or a block device.
+pub(crate) fn holds_bytes(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|m| m.is_file() || m.file_type().is_block_device())
+}
+
+/// Opens and locks a file or block device.
+pub(crate) fn open_device(path: &Path, read_only: bool) -> Result<Arc<dyn Device>, Failure> {
+    let found = std::fs::metadata(path).context(path.display())?;
+    if found.is_dir() {
+        return Err(Failure::plain(format!("{} is a directory", path.display())));
+    }
+    let mode = match read_only {
+        true => OpenMode::ReadOnly,
+        false => OpenMode::ReadWrite,
+    };
+    match FileDevice::open(path, mode) {
+        Ok(device) => Ok(Arc::new(device)),
+        Err(error) => Err(Failure::plain(error.to_string())),
+    }
+}
+
+/// Opens the volume in a file or block device.
+pub(crate) fn open_volume(
+    path: &Path,
+    options: &VolumeOptions,
+    read_only: bool,
+) -> Result<Volume, Failure> {
+    let device = open_device(path, read_only)?;
+    options
+        .clone()
+        .read_only(read_only)
+        .open_device(device)
+        .map_err(|error| not_opened(path, &error))
+}
+
+/// The sentence for a volume that does not open.
+pub(crate) fn not_opened(path: &Path, error: &io::Error) -> Failure {
+    Failure::plain(format!("{}: {}", path.display(), crate::outcome::plain_words(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_is_recognised_by_being_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let image = dir.path().join("a:b.img");
+        std::fs::write(&image, "").unwrap();
+        let text = format!("{}:/x:y", image.display());
+        assert_eq!(
+            Target::parse(&text),
+            Target::Inside { image: image.clone(), path: "/x:y".into() }
+        );
+        let whole = image.display().to_string();
+        assert_eq!(Target::parse(&whole), Target::Host(image.clone()));
+        assert_eq!(Target::inside(&whole).unwrap(), (image, PathBuf::from("/")));
+        assert_eq!(Target::parse("no/such:/path"), Target::Host("no/such:/path".into()));
+        assert!(Target::inside("no/such:/path").is_err());
+    }
+}
