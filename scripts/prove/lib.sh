@@ -1,0 +1,64 @@
+# Shared by the proofs: a volume that is made, mounted, checked, and always cleaned up.
+# Each proof sources this file, which needs: bash, root or fusermount3, and $HOLDFAST (the program).
+set -euo pipefail
+
+HOLDFAST=${HOLDFAST:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/target/release/holdfast}
+[ -x "$HOLDFAST" ] || { echo "build first: cargo build --release (looked for $HOLDFAST)" >&2; exit 2; }
+WORK=${WORK:-$(mktemp -d "${TMPDIR:-/tmp}/holdfast-prove.XXXXXX")}
+IMAGE=$WORK/volume.img
+DIR=$WORK/mnt
+mkdir -p "$DIR"
+
+say() { printf '%s\n' "$*"; }
+fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
+
+mounted() { mountpoint -q "$DIR"; }
+
+cleanup() {
+    local status=$?
+    if mounted; then "$HOLDFAST" umount "$DIR" >/dev/null 2>&1 || umount -l "$DIR" || true; fi
+    if [ "$status" -eq 0 ] && [ -z "${KEEP:-}" ]; then rm -rf "$WORK"; else say "kept: $WORK"; fi
+    exit "$status"
+}
+trap cleanup EXIT
+
+# make SIZE [mkfs options]
+make() { rm -f "$IMAGE"; "$HOLDFAST" mkfs -q --size "$@" "$IMAGE"; }
+attach() { "$HOLDFAST" mount "$@" "$IMAGE" "$DIR"; mounted || fail "mount returned and nothing is mounted"; }
+detach() { "$HOLDFAST" umount "$DIR"; }
+
+# The process that serves the volume: the one that holds the image open.
+daemon() {
+    local fd
+    for fd in /proc/[0-9]*/fd/*; do
+        if [ "$(readlink "$fd" 2>/dev/null)" = "$IMAGE" ]; then
+            fd=${fd#/proc/}
+            say "${fd%%/*}"
+            return
+        fi
+    done
+    fail "no process holds $IMAGE"
+}
+
+# Ends the daemon without warning, as a power cut of the process would, and removes the dead mount.
+crash() {
+    local pid
+    pid=$(daemon)
+    kill -9 "$pid"
+    while [ -d "/proc/$pid" ] && ! grep -q '^State:.*Z' "/proc/$pid/status" 2>/dev/null; do sleep 0.05; done
+    umount -l "$DIR"
+}
+
+clean() { "$HOLDFAST" fsck -n "$IMAGE" >"$WORK/fsck.txt" 2>&1 || { cat "$WORK/fsck.txt"; fail "fsck: $1"; }; say "  fsck clean: $1"; }
+
+# Used blocks as statfs tells them.
+used() { stat -f -c '%b %f' "$DIR" | awk '{ print $1 - $2 }'; }
+
+peak_kib() { awk '/^VmHWM/ { print $2 }' "/proc/$(daemon)/status"; }
+
+seconds() {
+    local start
+    start=$(date +%s.%N)
+    "$@"
+    SECONDS_TAKEN=$(echo "$(date +%s.%N) - $start" | bc)
+}
