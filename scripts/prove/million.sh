@@ -64,12 +64,12 @@ try:
     raise SystemExit("a 256-byte name was accepted")
 except OSError as e:
     assert e.errno == 36, e
-root = os.open(".", os.O_RDONLY)
-at = root
+at = os.open(".", os.O_RDONLY)
 for n in range(4096):
     os.mkdir("d", dir_fd=at)
-    at = os.open("d", os.O_RDONLY, dir_fd=at)
-    if n % 2: pass
+    below = os.open("d", os.O_RDONLY, dir_fd=at)
+    os.close(at)
+    at = below
 fd = os.open("deep", os.O_CREAT | os.O_WRONLY, dir_fd=at)
 os.write(fd, b"bottom"); os.fsync(fd)
 P
