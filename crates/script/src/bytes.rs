@@ -123,10 +123,7 @@ impl std::fmt::Display for Digest {
 
 /// A digest of one block: trailing zeros do not count, so a short last block equals a padded one.
 fn words(block: &[u8]) -> u64 {
-    let used = block
-        .iter()
-        .rposition(|&byte| byte != 0)
-        .map_or(0, |last| last + 1);
+    let used = block.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     block[..used].chunks(8).fold(STEP, |sum, chunk| {
         let mut word = [0; 8];
         word[..chunk.len()].copy_from_slice(chunk);
@@ -156,10 +153,7 @@ mod tests {
     fn the_digest_sees_content_and_place_but_not_holes() {
         let block = Data::Pattern { len: 4096, seed: 1 }.bytes();
         let zeros = vec![0; 4096];
-        assert_ne!(
-            digest(&[&block[..], &zeros].concat()),
-            digest(&[&zeros[..], &block].concat())
-        );
+        assert_ne!(digest(&[&block[..], &zeros].concat()), digest(&[&zeros[..], &block].concat()));
         assert_eq!(digest(&[&block[..], &zeros].concat()), digest(&block));
         let mut other = block.clone();
         other[4095] ^= 1;

@@ -60,21 +60,12 @@ impl std::error::Error for Mismatch {}
 impl Mismatch {
     fn new(script: &Script, index: usize, expected: String, found: String) -> Mismatch {
         let steps = script.steps.iter().take(index + 1).cloned().collect();
-        Mismatch {
-            index,
-            expected,
-            found,
-            script: Script { steps },
-            seed: None,
-        }
+        Mismatch { index, expected, found, script: Script { steps }, seed: None }
     }
 
     /// Adds the seed that the script came from.
     pub fn from_seed(self, seed: u64) -> Mismatch {
-        Mismatch {
-            seed: Some(seed),
-            ..self
-        }
+        Mismatch { seed: Some(seed), ..self }
     }
 }
 
@@ -84,11 +75,7 @@ impl Display for Mismatch {
             Some(step) => writeln!(f, "step {}: {}", self.index + 1, step.op)?,
             None => writeln!(f, "after step {}", self.index)?,
         }
-        writeln!(
-            f,
-            "  expected: {}\n  found:    {}",
-            self.expected, self.found
-        )?;
+        writeln!(f, "  expected: {}\n  found:    {}", self.expected, self.found)?;
         if let Some(seed) = self.seed {
             writeln!(f, "again: seed {seed}, {} ops", self.script.steps.len())?;
         }
@@ -107,12 +94,7 @@ pub fn compare(
     for (index, op) in script.ops().enumerate() {
         let (expected, found) = (model.apply(op), target.apply(op));
         if !expected.agrees(&found, op, rules) {
-            return Err(Mismatch::new(
-                script,
-                index,
-                expected.to_string(),
-                found.to_string(),
-            ));
+            return Err(Mismatch::new(script, index, expected.to_string(), found.to_string()));
         }
     }
     compare_trees(script, model, target)

@@ -106,9 +106,7 @@ impl Content {
 
     fn block(&mut self, number: u64) -> &mut Vec<u8> {
         Arc::make_mut(
-            self.blocks
-                .entry(number)
-                .or_insert_with(|| Arc::new(vec![0; BLOCK as usize])),
+            self.blocks.entry(number).or_insert_with(|| Arc::new(vec![0; BLOCK as usize])),
         )
     }
 }

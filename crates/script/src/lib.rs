@@ -29,7 +29,7 @@ pub use bytes::{Data, Digest};
 pub use check::{Mismatch, compare, compare_trees, shrink, transcript, verify};
 pub use errno::Errno;
 pub use generate::{Profile, generate};
-pub use host::Host;
+pub use host::{Hooks, Host, NoHooks};
 pub use model::Model;
 pub use op::{
     Fallocate, Handle, NodeKind, Op, OpenHow, Path, Place, RenameHow, Script, SetTime, Step,

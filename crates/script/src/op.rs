@@ -29,11 +29,7 @@ impl Path {
 
     /// The path of `name` in the directory `self`.
     pub fn join(&self, name: &[u8]) -> Path {
-        let mut bytes = if self.is_root() {
-            Vec::new()
-        } else {
-            self.0.clone()
-        };
+        let mut bytes = if self.is_root() { Vec::new() } else { self.0.clone() };
         bytes.push(b'/');
         bytes.extend_from_slice(name);
         Path(bytes)
@@ -41,20 +37,14 @@ impl Path {
 
     /// The names from the root on.
     pub fn names(&self) -> impl DoubleEndedIterator<Item = &[u8]> {
-        self.0
-            .split(|&byte| byte == b'/')
-            .filter(|name| !name.is_empty())
+        self.0.split(|&byte| byte == b'/').filter(|name| !name.is_empty())
     }
 
     /// The directory and the last name; `None` for the root.
     pub fn split(&self) -> Option<(Path, &[u8])> {
         let slash = self.0.iter().rposition(|&byte| byte == b'/')?;
         let name = &self.0[slash + 1..];
-        let parent = if slash == 0 {
-            Path::root()
-        } else {
-            Path(self.0[..slash].to_vec())
-        };
+        let parent = if slash == 0 { Path::root() } else { Path(self.0[..slash].to_vec()) };
         (!name.is_empty()).then_some((parent, name))
     }
 
@@ -204,11 +194,7 @@ pub enum Op {
     /// `mkfile /f [mode]`: a new empty file; the name must not exist.
     Mkfile { path: Path, mode: u32 },
     /// `mknod /p fifo|socket|char:MAJOR:MINOR|block:MAJOR:MINOR [mode]`
-    Mknod {
-        path: Path,
-        kind: NodeKind,
-        mode: u32,
-    },
+    Mknod { path: Path, kind: NodeKind, mode: u32 },
     /// `symlink TARGET /l`
     Symlink { target: Vec<u8>, path: Path },
     /// `readlink /l`
@@ -220,31 +206,15 @@ pub enum Op {
     /// `rmdir /d`
     Rmdir { path: Path },
     /// `rename /a /b [noreplace|exchange]`
-    Rename {
-        from: Path,
-        to: Path,
-        how: RenameHow,
-    },
+    Rename { from: Path, to: Path, how: RenameHow },
     /// `open h /f read,write,append,create,excl,trunc,sync,dsync`
-    Open {
-        handle: Handle,
-        path: Path,
-        how: OpenHow,
-    },
+    Open { handle: Handle, path: Path, how: OpenHow },
     /// `tmpfile h /d [mode]`: a file without a name, open for reading and writing.
-    Tmpfile {
-        handle: Handle,
-        dir: Path,
-        mode: u32,
-    },
+    Tmpfile { handle: Handle, dir: Path, mode: u32 },
     /// `close h`
     Close { handle: Handle },
     /// `write /f|@h OFFSET LEN SEED` or `write /f|@h OFFSET "text"`
-    Write {
-        place: Place,
-        offset: u64,
-        data: Data,
-    },
+    Write { place: Place, offset: u64, data: Data },
     /// `append /f LEN SEED`
     Append { path: Path, data: Data },
     /// `read /f|@h OFFSET LEN`
@@ -254,41 +224,19 @@ pub enum Op {
     /// `truncate /f|@h SIZE`
     Truncate { place: Place, size: u64 },
     /// `fallocate /f|@h OFFSET LEN [keep]`, `punch /f|@h OFFSET LEN`, `zero /f|@h OFFSET LEN [keep]`
-    Fallocate {
-        place: Place,
-        how: Fallocate,
-        offset: u64,
-        len: u64,
-    },
+    Fallocate { place: Place, how: Fallocate, offset: u64, len: u64 },
     /// `seek /f|@h data|hole OFFSET`
-    Seek {
-        place: Place,
-        whence: Whence,
-        offset: u64,
-    },
+    Seek { place: Place, whence: Whence, offset: u64 },
     /// `stat /f|@h`
     Stat { place: Place },
     /// `chmod /f|@h MODE`
     Chmod { place: Place, mode: u32 },
     /// `chown /f|@h UID|- GID|-`
-    Chown {
-        place: Place,
-        uid: Option<u32>,
-        gid: Option<u32>,
-    },
+    Chown { place: Place, uid: Option<u32>, gid: Option<u32> },
     /// `utimes /f|@h ATIME MTIME`, each `omit`, `now` or seconds with an optional fraction
-    Utimes {
-        place: Place,
-        atime: SetTime,
-        mtime: SetTime,
-    },
+    Utimes { place: Place, atime: SetTime, mtime: SetTime },
     /// `setxattr /f|@h NAME LEN SEED|"value" [create|replace]`
-    Setxattr {
-        place: Place,
-        name: Vec<u8>,
-        value: Data,
-        how: XattrHow,
-    },
+    Setxattr { place: Place, name: Vec<u8>, value: Data, how: XattrHow },
     /// `getxattr /f|@h NAME`
     Getxattr { place: Place, name: Vec<u8> },
     /// `removexattr /f|@h NAME`
@@ -346,8 +294,6 @@ impl Script {
 
 impl FromIterator<Op> for Script {
     fn from_iter<I: IntoIterator<Item = Op>>(ops: I) -> Script {
-        Script {
-            steps: ops.into_iter().map(Step::from).collect(),
-        }
+        Script { steps: ops.into_iter().map(Step::from).collect() }
     }
 }

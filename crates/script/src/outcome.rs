@@ -109,11 +109,7 @@ pub enum Mtime {
 impl Mtime {
     /// A time as a filesystem stores it. Scripts only set times before 2017, so what is later was a clock.
     pub fn seen(secs: i64, nanos: u32) -> Mtime {
-        if secs >= 1_500_000_000 {
-            Mtime::Now
-        } else {
-            Mtime::At(secs, nanos)
-        }
+        if secs >= 1_500_000_000 { Mtime::Now } else { Mtime::At(secs, nanos) }
     }
 
     /// Whether both may be the same moment.
@@ -173,11 +169,7 @@ impl Outcome {
             (a, b) if !rules.exact_seek => match (op, a, b) {
                 // More may be data than must be.
                 (
-                    Op::Seek {
-                        whence: Whence::Data,
-                        offset,
-                        ..
-                    },
+                    Op::Seek { whence: Whence::Data, offset, .. },
                     a,
                     Outcome::Ok(Answer::Position(b)),
                 ) => {
@@ -188,10 +180,7 @@ impl Outcome {
                         }
                 }
                 (
-                    Op::Seek {
-                        whence: Whence::Hole,
-                        ..
-                    },
+                    Op::Seek { whence: Whence::Hole, .. },
                     Outcome::Ok(Answer::Position(a)),
                     Outcome::Ok(Answer::Position(b)),
                 ) => b >= a,
@@ -205,11 +194,7 @@ impl Outcome {
 impl Stat {
     /// Whether both describe the same file as far as filesystems agree.
     pub fn agrees(&self, other: &Stat) -> bool {
-        let common = |stat: &Stat| Stat {
-            inode: 0,
-            mtime: Mtime::Now,
-            ..*stat
-        };
+        let common = |stat: &Stat| Stat { inode: 0, mtime: Mtime::Now, ..*stat };
         common(self) == common(other) && self.mtime.agrees(other.mtime)
     }
 }
@@ -289,10 +274,8 @@ impl Display for Answer {
             Answer::Sum(size, digest) => write!(f, "{} sum {digest}", Size(*size)),
             Answer::Stat(stat) => stat.fmt(f),
             Answer::Names(names) => {
-                let names: Vec<String> = names
-                    .iter()
-                    .map(|(name, kind)| format!("{} {kind}", Word(name)))
-                    .collect();
+                let names: Vec<String> =
+                    names.iter().map(|(name, kind)| format!("{} {kind}", Word(name))).collect();
                 write!(f, "[{}]", names.join(", "))
             }
             Answer::Attributes(names) => {

@@ -107,32 +107,20 @@ impl OpenHow {
 impl Display for OpenHow {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let mut how = *self;
-        let words: Vec<&str> = how
-            .flags()
-            .into_iter()
-            .filter(|(_, set)| **set)
-            .map(|(word, _)| word)
-            .collect();
+        let words: Vec<&str> =
+            how.flags().into_iter().filter(|(_, set)| **set).map(|(word, _)| word).collect();
         f.write_str(&words.join(","))
     }
 }
 
 /// A mode, unless it is what the operation takes anyway.
 fn mode(f: &mut Formatter<'_>, mode: u32, default: u32) -> fmt::Result {
-    if mode == default {
-        Ok(())
-    } else {
-        write!(f, " {mode:o}")
-    }
+    if mode == default { Ok(()) } else { write!(f, " {mode:o}") }
 }
 
 /// A word, unless it is empty.
 fn option(f: &mut Formatter<'_>, word: &str) -> fmt::Result {
-    if word.is_empty() {
-        Ok(())
-    } else {
-        write!(f, " {word}")
-    }
+    if word.is_empty() { Ok(()) } else { write!(f, " {word}") }
 }
 
 /// The mode of directories unless a script says otherwise.
@@ -152,11 +140,7 @@ impl Display for Op {
                 write!(f, "mkfile {path}")?;
                 mode(f, *bits, FILE_MODE)
             }
-            Op::Mknod {
-                path,
-                kind,
-                mode: bits,
-            } => {
+            Op::Mknod { path, kind, mode: bits } => {
                 write!(f, "mknod {path} {kind}")?;
                 mode(f, *bits, FILE_MODE)
             }
@@ -177,32 +161,21 @@ impl Display for Op {
                 )
             }
             Op::Open { handle, path, how } => write!(f, "open {} {path} {how}", handle.0),
-            Op::Tmpfile {
-                handle,
-                dir,
-                mode: bits,
-            } => {
+            Op::Tmpfile { handle, dir, mode: bits } => {
                 write!(f, "tmpfile {} {dir}", handle.0)?;
                 mode(f, *bits, FILE_MODE)
             }
             Op::Close { handle } => write!(f, "close {}", handle.0),
-            Op::Write {
-                place,
-                offset,
-                data,
-            } => write!(f, "write {place} {} {data}", Size(*offset)),
+            Op::Write { place, offset, data } => {
+                write!(f, "write {place} {} {data}", Size(*offset))
+            }
             Op::Append { path, data } => write!(f, "append {path} {data}"),
             Op::Read { place, offset, len } => {
                 write!(f, "read {place} {} {}", Size(*offset), Size(*len))
             }
             Op::Sum { place } => write!(f, "sum {place}"),
             Op::Truncate { place, size } => write!(f, "truncate {place} {}", Size(*size)),
-            Op::Fallocate {
-                place,
-                how,
-                offset,
-                len,
-            } => {
+            Op::Fallocate { place, how, offset, len } => {
                 let (verb, word) = match how {
                     Fallocate::Allocate => ("fallocate", ""),
                     Fallocate::Keep => ("fallocate", "keep"),
@@ -213,32 +186,15 @@ impl Display for Op {
                 write!(f, "{verb} {place} {} {}", Size(*offset), Size(*len))?;
                 option(f, word)
             }
-            Op::Seek {
-                place,
-                whence,
-                offset,
-            } => {
-                let word = if *whence == Whence::Data {
-                    "data"
-                } else {
-                    "hole"
-                };
+            Op::Seek { place, whence, offset } => {
+                let word = if *whence == Whence::Data { "data" } else { "hole" };
                 write!(f, "seek {place} {word} {}", Size(*offset))
             }
             Op::Stat { place } => write!(f, "stat {place}"),
             Op::Chmod { place, mode } => write!(f, "chmod {place} {mode:o}"),
             Op::Chown { place, uid, gid } => write!(f, "chown {place} {} {}", id(uid), id(gid)),
-            Op::Utimes {
-                place,
-                atime,
-                mtime,
-            } => write!(f, "utimes {place} {atime} {mtime}"),
-            Op::Setxattr {
-                place,
-                name,
-                value,
-                how,
-            } => {
+            Op::Utimes { place, atime, mtime } => write!(f, "utimes {place} {atime} {mtime}"),
+            Op::Setxattr { place, name, value, how } => {
                 write!(f, "setxattr {place} {} {value}", Word(name))?;
                 option(
                     f,

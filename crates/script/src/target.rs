@@ -56,23 +56,14 @@ fn look(
     };
     let place = Place::Path(path.clone());
     let odd = |op: &str, answer: &Answer| Err(format!("{op} {path} answered {answer}"));
-    let stat = match ask(Op::Stat {
-        place: place.clone(),
-    })? {
+    let stat = match ask(Op::Stat { place: place.clone() })? {
         Answer::Stat(stat) => stat,
         other => return odd("stat", &other),
     };
-    let mut node = Node {
-        stat,
-        digest: None,
-        target: None,
-        xattrs: BTreeMap::new(),
-        same_as: None,
-    };
+    let mut node =
+        Node { stat, digest: None, target: None, xattrs: BTreeMap::new(), same_as: None };
     match stat.kind {
-        Kind::File => match ask(Op::Sum {
-            place: place.clone(),
-        })? {
+        Kind::File => match ask(Op::Sum { place: place.clone() })? {
             Answer::Sum(size, digest) if size == stat.size => node.digest = Some(digest),
             other => return odd("sum", &other),
         },
@@ -88,17 +79,12 @@ fn look(
         },
         _ => {}
     }
-    let names = match ask(Op::Listxattr {
-        place: place.clone(),
-    })? {
+    let names = match ask(Op::Listxattr { place: place.clone() })? {
         Answer::Attributes(names) => names,
         other => return odd("listxattr", &other),
     };
     for name in names {
-        match ask(Op::Getxattr {
-            place: place.clone(),
-            name: name.clone(),
-        })? {
+        match ask(Op::Getxattr { place: place.clone(), name: name.clone() })? {
             Answer::Bytes(value) => node.xattrs.insert(name, value),
             other => return odd("getxattr", &other),
         };
@@ -119,11 +105,7 @@ impl<T> Default for Handles<T> {
 impl<T> Handles<T> {
     /// EBUSY if the name is in use. Asked before anything is opened.
     pub fn check_free(&self, handle: &Handle) -> Result<(), Errno> {
-        if self.0.contains_key(handle) {
-            Err(Errno::EBUSY)
-        } else {
-            Ok(())
-        }
+        if self.0.contains_key(handle) { Err(Errno::EBUSY) } else { Ok(()) }
     }
 
     /// Gives an open file its name.

@@ -33,19 +33,12 @@ fn agree(under: &Path, seeds: std::ops::Range<u64>, profile: &Profile) {
 
 #[test]
 fn the_model_agrees_with_the_host_filesystem() {
-    let profile = Profile {
-        ops: 150,
-        ..Profile::default()
-    };
+    let profile = Profile { ops: 150, ..Profile::default() };
     agree(&std::env::temp_dir(), 0..200, &profile);
 }
 
 #[test]
 fn the_model_agrees_with_tmpfs() {
-    let profile = Profile {
-        ops: 150,
-        zero: false,
-        ..Profile::default()
-    };
+    let profile = Profile { ops: 150, zero: false, ..Profile::default() };
     agree(Path::new("/dev/shm"), 1000..1300, &profile);
 }

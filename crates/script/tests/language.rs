@@ -5,11 +5,7 @@ use holdfast_script::{Model, Profile, Script, generate, shrink, transcript, veri
 
 #[test]
 fn what_is_printed_is_parsed_back() {
-    let profile = Profile {
-        ops: 400,
-        crashes: 1,
-        ..Profile::default()
-    };
+    let profile = Profile { ops: 400, crashes: 1, ..Profile::default() };
     for seed in 0..50 {
         let script = generate(seed, &profile);
         let again: Script = script.to_string().parse().unwrap();
@@ -70,18 +66,13 @@ fn an_expectation_that_does_not_hold_is_named() {
     let script: Script = "mkdir /a -> ok; rmdir /a -> ENOTEMPTY".parse().unwrap();
     let mismatch = verify(&script, &mut Model::new()).unwrap_err();
     assert_eq!((mismatch.index, &mismatch.found[..]), (1, "ok"));
-    assert!(
-        mismatch.to_string().contains("step 2: rmdir /a"),
-        "{mismatch}"
-    );
+    assert!(mismatch.to_string().contains("step 2: rmdir /a"), "{mismatch}");
 }
 
 #[test]
 fn a_failure_shrinks_to_what_causes_it() {
     let script = generate(3, &Profile::default());
-    let wanted = "mkdir /q; mkdir /r; rename /q /r/q"
-        .parse::<Script>()
-        .unwrap();
+    let wanted = "mkdir /q; mkdir /r; rename /q /r/q".parse::<Script>().unwrap();
     let mixed = Script {
         steps: script
             .steps
@@ -113,12 +104,6 @@ fn scripts_meet_things_that_exist() {
             all += 1;
         }
     }
-    assert!(
-        done * 10 > all * 6,
-        "only {done} of {all} operations did something"
-    );
-    assert!(
-        done * 100 < all * 95,
-        "hardly a refusal in {all} operations"
-    );
+    assert!(done * 10 > all * 6, "only {done} of {all} operations did something");
+    assert!(done * 100 < all * 95, "hardly a refusal in {all} operations");
 }

@@ -5,19 +5,22 @@
 //! unmounted or lose power by itself, so remount, crash and evict only close
 //! what is open, unless [`Hooks`] know how to do better.
 
-use std::ffi::CString;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+mod attr;
+mod bytes;
+mod hooks;
+
+pub use hooks::{Hooks, NoHooks};
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use rustix::fs::{
-    self, AtFlags, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags,
-    SeekFrom, Timespec, Timestamps, Uid, XattrFlags,
+    self, AtFlags, FallocateFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, SeekFrom,
 };
 
-use crate::bytes::{Data, Digest};
 use crate::errno::Errno;
 use crate::op::*;
-use crate::outcome::{Answer, Kind, Mtime, Outcome, Stat};
+use crate::outcome::{Answer, Kind, Outcome};
 use crate::target::{Handles, Target};
 
 type Answered = Result<Answer, Errno>;
@@ -25,32 +28,6 @@ type Answered = Result<Answer, Errno>;
 impl From<rustix::io::Errno> for Errno {
     fn from(errno: rustix::io::Errno) -> Errno {
         Errno::from_raw(errno.raw_os_error())
-    }
-}
-
-/// What only the owner of a mount can do to it. Nothing of the target is open during a call.
-pub trait Hooks {
-    /// Unmounts cleanly and mounts again.
-    fn remount(&mut self) -> Result<(), Errno>;
-    /// Ends the filesystem without warning and mounts again.
-    fn crash(&mut self) -> Result<(), Errno>;
-    /// Drops caches.
-    fn evict(&mut self) -> Result<(), Errno>;
-}
-
-/// For directories that nobody can unmount.
-#[derive(Clone, Copy, Debug)]
-pub struct NoHooks;
-
-impl Hooks for NoHooks {
-    fn remount(&mut self) -> Result<(), Errno> {
-        Ok(())
-    }
-    fn crash(&mut self) -> Result<(), Errno> {
-        Ok(())
-    }
-    fn evict(&mut self) -> Result<(), Errno> {
-        Ok(())
     }
 }
 
@@ -75,12 +52,7 @@ impl<H: Hooks> Host<H> {
     /// Like [`Host::new`], with a way to remount.
     pub fn with_hooks(path: impl Into<PathBuf>, hooks: H) -> Result<Host<H>, Errno> {
         rustix::process::umask(Mode::empty());
-        let mut host = Host {
-            path: path.into(),
-            root: None,
-            handles: Handles::default(),
-            hooks,
-        };
+        let mut host = Host { path: path.into(), root: None, handles: Handles::default(), hooks };
         host.enter()?;
         Ok(host)
     }
@@ -106,10 +78,7 @@ impl<H: Hooks> Host<H> {
     }
 
     fn root(&self) -> Result<BorrowedFd<'_>, Errno> {
-        self.root
-            .as_ref()
-            .map(|root| root.as_fd())
-            .ok_or(Errno::ENOTCONN)
+        self.root.as_ref().map(|root| root.as_fd()).ok_or(Errno::ENOTCONN)
     }
 
     /// The directory `path`, for finding names in it. Walks in pieces, so that a path may be
@@ -134,23 +103,14 @@ impl<H: Hooks> Host<H> {
 
     /// Like [`Host::parent`] for operations that leave names alone: the root is its own `.`.
     fn locate<'a>(&self, path: &'a Path) -> Result<(OwnedFd, &'a [u8]), Errno> {
-        if path.is_root() {
-            Ok((self.dir(path)?, b"."))
-        } else {
-            self.parent(path)
-        }
+        if path.is_root() { Ok((self.dir(path)?, b".")) } else { self.parent(path) }
     }
 
     /// Opens a regular file by path.
     fn open_file(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         let (dir, name) = self.locate(path)?;
         kind_at(&dir, name)?.refuses_bytes()?;
-        Ok(fs::openat(
-            &dir,
-            name,
-            flags | OFlags::NOFOLLOW | OFlags::CLOEXEC,
-            Mode::empty(),
-        )?)
+        Ok(fs::openat(&dir, name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?)
     }
 
     /// Runs `act` with the open file that `place` means.
@@ -214,177 +174,6 @@ impl<H: Hooks> Host<H> {
         Ok(Answer::Done)
     }
 
-    fn stat(&self, place: &Place) -> Answered {
-        let stat = match place {
-            Place::Handle(handle) => fs::fstat(self.handles.get(handle)?)?,
-            Place::Path(path) => {
-                let (dir, name) = self.locate(path)?;
-                fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?
-            }
-        };
-        let kind = Kind::from_mode(stat.st_mode).ok_or(Errno::EIO)?;
-        let is_device = matches!(kind, Kind::Char | Kind::Block);
-        Ok(Answer::Stat(Stat {
-            kind,
-            mode: stat.st_mode & 0o7777,
-            nlink: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),
-            uid: stat.st_uid,
-            gid: stat.st_gid,
-            size: if kind == Kind::Dir {
-                0
-            } else {
-                stat.st_size as u64
-            },
-            device: match is_device {
-                true => (fs::major(stat.st_rdev), fs::minor(stat.st_rdev)),
-                false => (0, 0),
-            },
-            mtime: Mtime::seen(stat.st_mtime, stat.st_mtime_nsec as u32),
-            inode: stat.st_ino,
-        }))
-    }
-
-    fn chmod(&self, place: &Place, mode: u32) -> Answered {
-        let mode = Mode::from_raw_mode(mode);
-        match place {
-            Place::Handle(handle) => fs::fchmod(self.handles.get(handle)?, mode)?,
-            Place::Path(path) => {
-                let (dir, name) = self.locate(path)?;
-                if kind_at(&dir, name)? == Kind::Symlink {
-                    return Err(Errno::EOPNOTSUPP);
-                }
-                fs::chmodat(&dir, name, mode, AtFlags::empty())?;
-            }
-        }
-        Ok(Answer::Done)
-    }
-
-    fn chown(&self, place: &Place, uid: Option<u32>, gid: Option<u32>) -> Answered {
-        let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
-        match place {
-            Place::Handle(handle) => fs::fchown(self.handles.get(handle)?, uid, gid)?,
-            Place::Path(path) => {
-                let (dir, name) = self.locate(path)?;
-                fs::chownat(&dir, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
-            }
-        }
-        Ok(Answer::Done)
-    }
-
-    fn utimes(&self, place: &Place, atime: SetTime, mtime: SetTime) -> Answered {
-        let time = |time| match time {
-            SetTime::Omit => Timespec {
-                tv_sec: 0,
-                tv_nsec: fs::UTIME_OMIT,
-            },
-            SetTime::Now => Timespec {
-                tv_sec: 0,
-                tv_nsec: fs::UTIME_NOW,
-            },
-            SetTime::At { secs, nanos } => Timespec {
-                tv_sec: secs,
-                tv_nsec: nanos.into(),
-            },
-        };
-        let times = Timestamps {
-            last_access: time(atime),
-            last_modification: time(mtime),
-        };
-        match place {
-            Place::Handle(handle) => fs::futimens(self.handles.get(handle)?, &times)?,
-            Place::Path(path) => {
-                let (dir, name) = self.locate(path)?;
-                fs::utimensat(&dir, name, &times, AtFlags::SYMLINK_NOFOLLOW)?;
-            }
-        }
-        Ok(Answer::Done)
-    }
-
-    /// A path for the attribute calls, which take no directory: through the parent, kept open by the first value.
-    fn xattr_path(&self, place: &Place) -> Result<(Option<OwnedFd>, CString), Errno> {
-        let (dir, path) = match place {
-            Place::Handle(handle) => {
-                let path = format!("/proc/self/fd/{}", self.handles.get(handle)?.as_raw_fd());
-                (None, path.into_bytes())
-            }
-            Place::Path(path) => {
-                let (dir, name) = self.locate(path)?;
-                let path = format!("/proc/self/fd/{}/", dir.as_raw_fd());
-                (Some(dir), [path.as_bytes(), name].concat())
-            }
-        };
-        Ok((dir, CString::new(path).map_err(|_| Errno::EINVAL)?))
-    }
-
-    /// Calls `follow` for a handle (its entry in /proc is a link) and `nofollow` for a path.
-    fn xattr<T>(
-        &self,
-        place: &Place,
-        follow: impl FnOnce(&CString) -> rustix::io::Result<T>,
-        nofollow: impl FnOnce(&CString) -> rustix::io::Result<T>,
-    ) -> Result<T, Errno> {
-        let (_dir, path) = self.xattr_path(place)?;
-        Ok(match place {
-            Place::Handle(_) => follow(&path)?,
-            Place::Path(_) => nofollow(&path)?,
-        })
-    }
-
-    fn setxattr(&self, place: &Place, name: &[u8], value: &Data, how: XattrHow) -> Answered {
-        let value = value.bytes();
-        let flags = match how {
-            XattrHow::Any => XattrFlags::empty(),
-            XattrHow::Create => XattrFlags::CREATE,
-            XattrHow::Replace => XattrFlags::REPLACE,
-        };
-        self.xattr(
-            place,
-            |path| fs::setxattr(path, name, &value, flags),
-            |path| fs::lsetxattr(path, name, &value, flags),
-        )?;
-        Ok(Answer::Done)
-    }
-
-    fn getxattr(&self, place: &Place, name: &[u8]) -> Answered {
-        let mut follow = vec![0; 65536];
-        let mut nofollow = vec![0; 65536];
-        let count = self.xattr(
-            place,
-            |path| fs::getxattr(path, name, &mut follow[..]),
-            |path| fs::lgetxattr(path, name, &mut nofollow[..]),
-        )?;
-        let value = if matches!(place, Place::Handle(_)) {
-            follow
-        } else {
-            nofollow
-        };
-        Ok(Answer::Bytes(value[..count].to_vec()))
-    }
-
-    fn listxattr(&self, place: &Place) -> Answered {
-        let mut follow = vec![0; 65536];
-        let mut nofollow = vec![0; 65536];
-        let count = self.xattr(
-            place,
-            |path| fs::listxattr(path, &mut follow[..]),
-            |path| fs::llistxattr(path, &mut nofollow[..]),
-        )?;
-        let list = if matches!(place, Place::Handle(_)) {
-            follow
-        } else {
-            nofollow
-        };
-        // Other families belong to the host: labels, capabilities, access lists.
-        let ours = |name: &&[u8]| name.starts_with(b"user.") || name.starts_with(b"trusted.");
-        let mut names: Vec<Vec<u8>> = list[..count]
-            .split(|&byte| byte == 0)
-            .filter(ours)
-            .map(<[u8]>::to_vec)
-            .collect();
-        names.sort();
-        Ok(Answer::Attributes(names))
-    }
-
     fn ls(&self, path: &Path) -> Answered {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = fs::openat(self.dir(path)?, c".", flags, Mode::empty())?;
@@ -412,11 +201,7 @@ impl<H: Hooks> Host<H> {
 
     fn fsync(&self, place: &Place, data_only: bool) -> Answered {
         let sync = |file: BorrowedFd<'_>| {
-            if data_only {
-                fs::fdatasync(file)
-            } else {
-                fs::fsync(file)
-            }
+            if data_only { fs::fdatasync(file) } else { fs::fsync(file) }
         };
         if let Place::Path(path) = place {
             let (dir, name) = self.locate(path)?;
@@ -444,11 +229,7 @@ impl<H: Hooks> Host<H> {
                 let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
                 fs::openat(&dir, name, flags, mode(bits))?;
             }
-            Op::Mknod {
-                path,
-                kind,
-                mode: bits,
-            } => {
+            Op::Mknod { path, kind, mode: bits } => {
                 let (dir, name) = self.parent(path)?;
                 let (file_type, device) = match *kind {
                     NodeKind::Fifo => (FileType::Fifo, 0),
@@ -497,11 +278,7 @@ impl<H: Hooks> Host<H> {
                 fs::renameat_with(&old_dir, old_name, &new_dir, new_name, flags)?;
             }
             Op::Open { handle, path, how } => return self.open(handle, path, *how),
-            Op::Tmpfile {
-                handle,
-                dir,
-                mode: bits,
-            } => {
+            Op::Tmpfile { handle, dir, mode: bits } => {
                 self.handles.check_free(handle)?;
                 let dir = self.dir(dir)?;
                 let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
@@ -509,33 +286,26 @@ impl<H: Hooks> Host<H> {
                 self.handles.insert(handle, file);
             }
             Op::Close { handle } => drop(self.handles.remove(handle)?),
-            Op::Write {
-                place,
-                offset,
-                data,
-            } => {
-                return self.with_file(place, OFlags::WRONLY, |file| write(file, *offset, data));
+            Op::Write { place, offset, data } => {
+                return self
+                    .with_file(place, OFlags::WRONLY, |file| bytes::write(file, *offset, data));
             }
             Op::Append { path, data } => {
                 let file = self.open_file(path, OFlags::WRONLY | OFlags::APPEND)?;
-                return write(file.as_fd(), 0, data);
+                return bytes::write(file.as_fd(), 0, data);
             }
             Op::Read { place, offset, len } => {
-                return self.with_file(place, OFlags::RDONLY, |file| read(file, *offset, *len));
+                return self
+                    .with_file(place, OFlags::RDONLY, |file| bytes::read(file, *offset, *len));
             }
-            Op::Sum { place } => return self.with_file(place, OFlags::RDONLY, sum),
+            Op::Sum { place } => return self.with_file(place, OFlags::RDONLY, bytes::sum),
             Op::Truncate { place, size } => {
                 return self.with_file(place, OFlags::WRONLY, |file| {
                     fs::ftruncate(file, *size)?;
                     Ok(Answer::Done)
                 });
             }
-            Op::Fallocate {
-                place,
-                how,
-                offset,
-                len,
-            } => {
+            Op::Fallocate { place, how, offset, len } => {
                 let flags = match how {
                     Fallocate::Allocate => FallocateFlags::empty(),
                     Fallocate::Keep => FallocateFlags::KEEP_SIZE,
@@ -548,11 +318,7 @@ impl<H: Hooks> Host<H> {
                     Ok(Answer::Done)
                 });
             }
-            Op::Seek {
-                place,
-                whence,
-                offset,
-            } => {
+            Op::Seek { place, whence, offset } => {
                 let from = match whence {
                     Whence::Data => SeekFrom::Data(*offset),
                     Whence::Hole => SeekFrom::Hole(*offset),
@@ -564,17 +330,8 @@ impl<H: Hooks> Host<H> {
             Op::Stat { place } => return self.stat(place),
             Op::Chmod { place, mode } => return self.chmod(place, *mode),
             Op::Chown { place, uid, gid } => return self.chown(place, *uid, *gid),
-            Op::Utimes {
-                place,
-                atime,
-                mtime,
-            } => return self.utimes(place, *atime, *mtime),
-            Op::Setxattr {
-                place,
-                name,
-                value,
-                how,
-            } => {
+            Op::Utimes { place, atime, mtime } => return self.utimes(place, *atime, *mtime),
+            Op::Setxattr { place, name, value, how } => {
                 return self.setxattr(place, name, value, *how);
             }
             Op::Getxattr { place, name } => return self.getxattr(place, name),
@@ -610,51 +367,6 @@ impl<H: Hooks> Host<H> {
 fn kind_at(dir: &OwnedFd, name: &[u8]) -> Result<Kind, Errno> {
     let stat = fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
     Kind::from_mode(stat.st_mode).ok_or(Errno::EIO)
-}
-
-fn write(file: BorrowedFd<'_>, offset: u64, data: &Data) -> Answered {
-    let bytes = data.bytes();
-    let mut done = 0;
-    // An empty write is made as well: it must do nothing.
-    loop {
-        let count = rustix::io::pwrite(file, &bytes[done..], offset + done as u64)?;
-        done += count;
-        if done == bytes.len() {
-            return Ok(Answer::Done);
-        }
-        if count == 0 {
-            return Err(Errno::EIO);
-        }
-    }
-}
-
-fn read(file: BorrowedFd<'_>, offset: u64, len: u64) -> Answered {
-    let mut bytes = vec![0; len as usize];
-    let mut done = 0;
-    loop {
-        let count = rustix::io::pread(file, &mut bytes[done..], offset + done as u64)?;
-        done += count;
-        if count == 0 || done == bytes.len() {
-            bytes.truncate(done);
-            return Ok(Answer::Bytes(bytes));
-        }
-    }
-}
-
-fn sum(file: BorrowedFd<'_>) -> Answered {
-    let size = fs::fstat(file)?.st_size as u64;
-    let digest = Digest::of_file(
-        size,
-        |offset, into| Ok(rustix::io::pread(file, into, offset)?),
-        |offset| match fs::seek(file, SeekFrom::Data(offset)) {
-            Ok(data) => Ok(Some(data)),
-            Err(rustix::io::Errno::NXIO) => Ok(None),
-            Err(errno) => Err(errno.into()),
-        },
-    )?;
-    // A handle that cannot read says so even if there is nothing to read.
-    rustix::io::pread(file, &mut [0u8; 1][..], 0)?;
-    Ok(Answer::Sum(size, digest))
 }
 
 impl<H: Hooks> Target for Host<H> {
