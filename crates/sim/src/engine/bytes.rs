@@ -1,0 +1,207 @@
+//! Open files and their bytes.
+
+use std::sync::Arc;
+
+use holdfast_posix::{FallocateFlags, FileType, OpenFile, OpenFlags, Seek, SetAttr, WriteHow};
+use holdfast_script::{
+    Answer, Data, Digest, Errno, Fallocate, Handle, Op, OpenHow, Path, Place, Whence,
+};
+
+use super::{Answered, Engine, errno, kind};
+
+impl Engine {
+    pub(super) fn bytes(&mut self, op: &Op) -> Answered {
+        match op {
+            Op::Open { handle, path, how } => self.open_handle(handle, path, *how),
+            Op::Tmpfile { handle, dir, mode } => {
+                self.handles.check_free(handle)?;
+                let dir = self.find(dir)?;
+                match dir.file_type {
+                    FileType::Directory => {}
+                    FileType::Symlink => return Err(Errno::ELOOP),
+                    _ => return Err(Errno::ENOTDIR),
+                }
+                let flags = OpenFlags::READ | OpenFlags::WRITE;
+                let (_, file) = self
+                    .filesystem()?
+                    .tmpfile(&self.caller, dir.inode, *mode, flags)
+                    .map_err(errno)?;
+                self.handles.insert(handle, file);
+                Ok(Answer::Done)
+            }
+            Op::Close { handle } => {
+                self.handles.remove(handle)?;
+                Ok(Answer::Done)
+            }
+            Op::Write { place, offset, data } => {
+                let file = self.opened(place, OpenFlags::WRITE)?;
+                self.write(&file, *offset, data)
+            }
+            Op::Append { path, data } => {
+                let file = self.open_path(path, OpenFlags::WRITE | OpenFlags::APPEND)?;
+                self.write(&file, 0, data)
+            }
+            Op::Read { place, offset, len } => self.read(place, *offset, *len),
+            Op::Sum { place } => self.sum(place),
+            Op::Truncate { place, size } => self.truncate(place, *size),
+            Op::Fallocate { place, how, offset, len } => {
+                let file = self.opened(place, OpenFlags::WRITE)?;
+                let flags = match how {
+                    Fallocate::Allocate => FallocateFlags::empty(),
+                    Fallocate::Keep => FallocateFlags::KEEP_SIZE,
+                    Fallocate::Punch => FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE,
+                    Fallocate::Zero => FallocateFlags::ZERO_RANGE,
+                    Fallocate::ZeroKeep => FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE,
+                };
+                self.filesystem()?.fallocate(&file, flags, *offset, *len).map_err(errno)?;
+                Ok(Answer::Done)
+            }
+            Op::Seek { place, whence, offset } => {
+                let file = self.opened(place, OpenFlags::READ)?;
+                let whence = match whence {
+                    Whence::Data => Seek::Data,
+                    Whence::Hole => Seek::Hole,
+                };
+                let found = self.filesystem()?.seek(&file, *offset, whence).map_err(errno)?;
+                Ok(Answer::Position(found))
+            }
+            Op::Fsync { place } => self.fsync(place, false),
+            Op::Fdatasync { place } => self.fsync(place, true),
+            Op::Fsyncdir { path } => {
+                let dir = self.find(path)?;
+                match dir.file_type {
+                    FileType::Directory => {}
+                    FileType::Symlink => return Err(Errno::ELOOP),
+                    _ => return Err(Errno::ENOTDIR),
+                }
+                self.filesystem()?.fsync_inode(dir.inode).map_err(errno)?;
+                Ok(Answer::Done)
+            }
+            _ => Err(Errno::ENOSYS),
+        }
+    }
+
+    fn open_handle(&mut self, handle: &Handle, path: &Path, how: OpenHow) -> Answered {
+        self.handles.check_free(handle)?;
+        let mut flags = OpenFlags::empty();
+        for (set, flag) in [
+            (how.read, OpenFlags::READ),
+            (how.write, OpenFlags::WRITE),
+            (how.append, OpenFlags::APPEND),
+            (how.truncate, OpenFlags::TRUNCATE),
+            (how.sync, OpenFlags::SYNC),
+            (how.dsync, OpenFlags::DSYNC),
+        ] {
+            flags.set(flag, set);
+        }
+        let file = match self.find(path) {
+            Ok(_) if how.create && how.exclusive => return Err(Errno::EEXIST),
+            Ok(found) => {
+                kind(found.file_type).refuses_bytes()?;
+                self.filesystem()?.open(&self.caller, found.inode, flags).map_err(errno)?
+            }
+            Err(Errno::ENOENT) if how.create => {
+                let (dir, name) = self.parent(path)?;
+                let filesystem = self.filesystem()?;
+                filesystem
+                    .create(&self.caller, dir.inode, name, 0o644, flags, how.exclusive)
+                    .map_err(errno)?
+                    .1
+            }
+            Err(errno) => return Err(errno),
+        };
+        self.handles.insert(handle, file);
+        Ok(Answer::Done)
+    }
+
+    /// Opens a regular file by path.
+    fn open_path(&self, path: &Path, flags: OpenFlags) -> Result<Arc<OpenFile>, Errno> {
+        let found = self.find(path)?;
+        kind(found.file_type).refuses_bytes()?;
+        self.filesystem()?.open(&self.caller, found.inode, flags).map_err(errno)
+    }
+
+    /// The open file that an operation on bytes means.
+    fn opened(&self, place: &Place, flags: OpenFlags) -> Result<Arc<OpenFile>, Errno> {
+        match place {
+            Place::Handle(handle) => Ok(Arc::clone(self.handles.get(handle)?)),
+            Place::Path(path) => self.open_path(path, flags),
+        }
+    }
+
+    fn write(&self, file: &OpenFile, offset: u64, data: &Data) -> Answered {
+        let bytes = data.bytes();
+        let mut done = 0;
+        loop {
+            let count = self
+                .filesystem()?
+                .write(
+                    &self.caller,
+                    file,
+                    offset + done as u64,
+                    &bytes[done..],
+                    WriteHow::default(),
+                )
+                .map_err(errno)?;
+            done += count;
+            if done == bytes.len() {
+                return Ok(Answer::Done);
+            }
+            if count == 0 {
+                return Err(Errno::EIO);
+            }
+        }
+    }
+
+    fn read(&self, place: &Place, offset: u64, len: u64) -> Answered {
+        let file = self.opened(place, OpenFlags::READ)?;
+        // What the buffer held before must not be taken for content.
+        let mut bytes = vec![0xee; len as usize];
+        let count = self.filesystem()?.read(&file, offset, &mut bytes).map_err(errno)?;
+        bytes.truncate(count);
+        Ok(Answer::Bytes(bytes))
+    }
+
+    fn sum(&self, place: &Place) -> Answered {
+        let file = self.opened(place, OpenFlags::READ)?;
+        let filesystem = self.filesystem()?;
+        let size = filesystem.getattr(file.inode()).map_err(errno)?.size;
+        // A handle that cannot read says so even if there is nothing to read.
+        filesystem.read(&file, 0, &mut [0; 1]).map_err(errno)?;
+        let digest = Digest::of_file(
+            size,
+            |offset, into| filesystem.read(&file, offset, into).map_err(errno),
+            |offset| match filesystem.seek(&file, offset, Seek::Data).map_err(errno) {
+                Ok(data) => Ok(Some(data)),
+                Err(Errno::ENXIO) => Ok(None),
+                Err(errno) => Err(errno),
+            },
+        )?;
+        Ok(Answer::Sum(size, digest))
+    }
+
+    fn truncate(&self, place: &Place, size: u64) -> Answered {
+        let file = self.opened(place, OpenFlags::WRITE)?;
+        if !file.flags().contains(OpenFlags::WRITE) {
+            return Err(Errno::EINVAL);
+        }
+        let change = SetAttr { size: Some(size), ..SetAttr::default() };
+        self.filesystem()?
+            .setattr(&self.caller, file.inode(), Some(&file), change)
+            .map_err(errno)?;
+        Ok(Answer::Done)
+    }
+
+    fn fsync(&self, place: &Place, data_only: bool) -> Answered {
+        if let Place::Path(path) = place {
+            let found = self.find(path)?;
+            if found.file_type == FileType::Directory {
+                self.filesystem()?.fsync_inode(found.inode).map_err(errno)?;
+                return Ok(Answer::Done);
+            }
+        }
+        let file = self.opened(place, OpenFlags::READ)?;
+        self.filesystem()?.fsync(&file, data_only).map_err(errno)?;
+        Ok(Answer::Done)
+    }
+}

@@ -1,0 +1,237 @@
+//! The engine as a script's target: a volume on any device, without a kernel.
+//!
+//! Does what the kernel does before it calls a filesystem: resolves paths name
+//! by name, refuses to follow symbolic links, looks before it creates, checks
+//! how a handle was opened. Everything else is the engine's own answer, and the
+//! caller is root.
+//!
+//! `remount` unmounts cleanly and mounts again; `crash` drops the mounted
+//! filesystem without a word, as SIGKILL would. For a power cut the simulator
+//! takes the filesystem away with [`Engine::kill`] and mounts an image of the
+//! device with [`Engine::mount_on`].
+
+mod attr;
+mod bytes;
+mod names;
+
+use std::sync::Arc;
+
+use holdfast_base::InodeNo;
+use holdfast_device::Device;
+use holdfast_posix::{
+    Attr, Caller, FileSystem, FileType, FsError, MkfsOptions, MountOptions, OpenFile,
+};
+use holdfast_script::target::Handles;
+use holdfast_script::{Answer, Errno, Kind, Op, Outcome, Path, Place, Target};
+
+/// What an operation answers before it becomes an outcome.
+type Answered = Result<Answer, Errno>;
+
+/// How volumes of an [`Engine`] are made and mounted.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// What mkfs decides.
+    pub mkfs: MkfsOptions,
+    /// How it is mounted, each time.
+    pub mount: MountOptions,
+}
+
+impl Setup {
+    /// Nodes of `node_size` bytes, no background commit (so that the same script writes the same), and room
+    /// for `inode_cache` inodes that nobody holds.
+    pub fn new(node_size: usize, inode_cache: usize) -> Setup {
+        Setup {
+            mkfs: MkfsOptions {
+                node_size,
+                label: "script".into(),
+                uuid: Some(*b"holdfast scripts"),
+                owner: (0, 0),
+            },
+            mount: MountOptions { commit_secs: 0, inode_cache, ..MountOptions::default() },
+        }
+    }
+}
+
+/// A mounted volume under a script.
+#[derive(Debug)]
+pub struct Engine {
+    setup: Setup,
+    device: Arc<dyn Device>,
+    handles: Handles<Arc<OpenFile>>,
+    /// `None` after [`Engine::kill`], or if the volume could not be mounted again.
+    filesystem: Option<FileSystem>,
+    caller: Caller,
+}
+
+/// The number that a system call would return.
+fn errno(error: FsError) -> Errno {
+    Errno::from_raw(error.errno())
+}
+
+/// The type in the script's words.
+fn kind(file_type: FileType) -> Kind {
+    match file_type {
+        FileType::Regular => Kind::File,
+        FileType::Directory => Kind::Dir,
+        FileType::Symlink => Kind::Symlink,
+        FileType::Fifo => Kind::Fifo,
+        FileType::Socket => Kind::Socket,
+        FileType::CharDevice => Kind::Char,
+        FileType::BlockDevice => Kind::Block,
+    }
+}
+
+impl Engine {
+    /// Makes a volume on `device` and mounts it.
+    pub fn create(device: Arc<dyn Device>, setup: Setup) -> Result<Engine, FsError> {
+        FileSystem::mkfs(&device, &setup.mkfs)?;
+        Engine::open(device, setup)
+    }
+
+    /// Mounts the volume on `device`.
+    pub fn open(device: Arc<dyn Device>, setup: Setup) -> Result<Engine, FsError> {
+        let filesystem = FileSystem::mount(Arc::clone(&device), setup.mount.clone())?;
+        Ok(Engine {
+            setup,
+            device,
+            handles: Handles::default(),
+            filesystem: Some(filesystem),
+            caller: Caller::root(),
+        })
+    }
+
+    /// The mounted filesystem; ENOTCONN if there is none.
+    pub fn filesystem(&self) -> Result<&FileSystem, Errno> {
+        self.filesystem.as_ref().ok_or(Errno::ENOTCONN)
+    }
+
+    /// The device under it.
+    pub fn device(&self) -> &Arc<dyn Device> {
+        &self.device
+    }
+
+    /// Ends the filesystem without a word. Handles are gone.
+    pub fn kill(&mut self) {
+        self.handles.drain().for_each(drop);
+        self.filesystem = None;
+    }
+
+    /// Mounts the volume on another device, after [`Engine::kill`] or [`Engine::unmount`].
+    pub fn mount_on(&mut self, device: Arc<dyn Device>) -> Result<(), FsError> {
+        self.kill();
+        self.device = device;
+        self.filesystem =
+            Some(FileSystem::mount(Arc::clone(&self.device), self.setup.mount.clone())?);
+        Ok(())
+    }
+
+    /// Closes all handles and unmounts cleanly.
+    pub fn unmount(&mut self) -> Result<(), FsError> {
+        self.handles.drain().for_each(drop);
+        self.filesystem.take().map_or(Ok(()), FileSystem::unmount)
+    }
+
+    // What the kernel does with paths.
+
+    /// One step of a walk. A filesystem is never asked to look into a symbolic link.
+    fn step(&self, dir: &Attr, name: &[u8]) -> Result<Attr, Errno> {
+        match dir.file_type {
+            FileType::Directory => {
+                self.filesystem()?.lookup(&self.caller, dir.inode, name).map_err(errno)
+            }
+            FileType::Symlink => Err(Errno::ELOOP),
+            _ => Err(Errno::ENOTDIR),
+        }
+    }
+
+    /// What `path` names.
+    fn find(&self, path: &Path) -> Result<Attr, Errno> {
+        let root = self.filesystem()?.getattr(InodeNo::ROOT).map_err(errno)?;
+        path.names().try_fold(root, |dir, name| self.step(&dir, name))
+    }
+
+    /// The directory that holds the last name. Names of the root cannot change: EBUSY.
+    fn parent<'a>(&self, path: &'a Path) -> Result<(Attr, &'a [u8]), Errno> {
+        let (parent, name) = path.split().ok_or(Errno::EBUSY)?;
+        let dir = self.find(&parent)?;
+        match dir.file_type {
+            FileType::Directory => Ok((dir, name)),
+            FileType::Symlink => Err(Errno::ELOOP),
+            _ => Err(Errno::ENOTDIR),
+        }
+    }
+
+    /// The attributes of what an operation on attributes means.
+    fn place(&self, place: &Place) -> Result<Attr, Errno> {
+        match place {
+            Place::Path(path) => self.find(path),
+            Place::Handle(handle) => {
+                let inode = self.handles.get(handle)?.inode();
+                self.filesystem()?.getattr(inode).map_err(errno)
+            }
+        }
+    }
+
+    /// Mounts again after `end` has ended the filesystem.
+    fn again(&mut self, end: impl FnOnce(&mut Engine) -> Result<(), FsError>) -> Answered {
+        end(self).map_err(errno)?;
+        self.mount_on(Arc::clone(&self.device)).map_err(errno)?;
+        Ok(Answer::Done)
+    }
+
+    fn answer(&mut self, op: &Op) -> Answered {
+        match op {
+            Op::Mkdir { .. }
+            | Op::Mkfile { .. }
+            | Op::Mknod { .. }
+            | Op::Symlink { .. }
+            | Op::Readlink { .. }
+            | Op::Link { .. }
+            | Op::Unlink { .. }
+            | Op::Rmdir { .. }
+            | Op::Rename { .. }
+            | Op::Ls { .. } => self.names(op),
+            Op::Open { .. }
+            | Op::Tmpfile { .. }
+            | Op::Close { .. }
+            | Op::Write { .. }
+            | Op::Append { .. }
+            | Op::Read { .. }
+            | Op::Sum { .. }
+            | Op::Truncate { .. }
+            | Op::Fallocate { .. }
+            | Op::Seek { .. }
+            | Op::Fsync { .. }
+            | Op::Fdatasync { .. }
+            | Op::Fsyncdir { .. } => self.bytes(op),
+            Op::Stat { .. }
+            | Op::Chmod { .. }
+            | Op::Chown { .. }
+            | Op::Utimes { .. }
+            | Op::Setxattr { .. }
+            | Op::Getxattr { .. }
+            | Op::Removexattr { .. }
+            | Op::Listxattr { .. } => self.attributes(op),
+            Op::Sync => {
+                self.filesystem()?.sync().map_err(errno)?;
+                Ok(Answer::Done)
+            }
+            // The engine has no call for it; small caches in the setup do the same all the time.
+            Op::Evict => Ok(Answer::Done),
+            Op::Remount => self.again(Engine::unmount),
+            Op::Crash => self.again(|engine| {
+                engine.kill();
+                Ok(())
+            }),
+            Op::Tree => {
+                self.walk().map(|tree| Answer::Tree(Box::new(tree))).map_err(|_| Errno::EIO)
+            }
+        }
+    }
+}
+
+impl Target for Engine {
+    fn apply(&mut self, op: &Op) -> Outcome {
+        self.answer(op).into()
+    }
+}

@@ -1,0 +1,81 @@
+//! Random scripts on the engine and on the plain model: every answer and the whole tree must agree, with remounts between.
+//!
+//! A failure prints its seed and the shortest script that still fails.
+
+use std::sync::Arc;
+
+use holdfast_device::{Device, MemoryDevice};
+use holdfast_script::{
+    Mismatch, Model, Profile, Rules, Script, compare, compare_trees, generate, shrink,
+};
+use holdfast_sim::{Engine, Setup};
+
+/// Bytes of a volume: small, so that space is reused.
+const VOLUME: u64 = 48 << 20;
+
+/// Runs `script` on both; in the end the volume is unmounted, checked, mounted and looked at again.
+fn run(script: &Script, setup: &Setup) -> Result<(), String> {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(VOLUME));
+    let mut engine = Engine::create(Arc::clone(&device), setup.clone())
+        .map_err(|error| format!("mkfs or mount: {error}"))?;
+    let mut model = Model::new();
+    let text = |mismatch: Mismatch| mismatch.to_string();
+    compare(script, &mut model, &mut engine, Rules::EXACT).map_err(text)?;
+    engine.unmount().map_err(|error| format!("unmount: {error}\nscript: {script}"))?;
+    engine.mount_on(device).map_err(|error| format!("mount again: {error}\nscript: {script}"))?;
+    // Handles are gone; so are the files that only they kept.
+    compare_trees(script, &mut model, &mut engine).map_err(text)?;
+    engine.unmount().map_err(|error| format!("unmount: {error}\nscript: {script}"))
+}
+
+fn agree(seeds: std::ops::Range<u64>, profile: &Profile, setup: &Setup) {
+    for seed in seeds {
+        let script = generate(seed, profile);
+        if let Err(first) = run(&script, setup) {
+            let small = shrink(&script, |script| run(script, setup).is_err());
+            let again = run(&small, setup).err().unwrap_or(first);
+            panic!(
+                "seed {seed}, {} ops, nodes of {}, {} idle inodes: {again}",
+                profile.ops, setup.mkfs.node_size, setup.mount.inode_cache
+            );
+        }
+    }
+}
+
+/// Everything, with frequent remounts.
+fn everything() -> Profile {
+    Profile { ops: 150, remounts: 3, ..Profile::default() }
+}
+
+#[test]
+fn small_nodes_and_no_idle_inodes() {
+    agree(0..60, &everything(), &Setup::new(4096, 0));
+}
+
+#[test]
+fn middle_nodes_and_one_idle_inode() {
+    agree(1000..1060, &everything(), &Setup::new(16384, 1));
+}
+
+#[test]
+fn large_nodes_and_many_idle_inodes() {
+    agree(2000..2060, &everything(), &Setup::new(65536, 10_000));
+}
+
+#[test]
+fn one_file_and_its_bytes() {
+    let profile = Profile { ops: 250, names: 1, depth: 1, specials: false, ..everything() };
+    agree(3000..3040, &profile, &Setup::new(4096, 1));
+}
+
+#[test]
+fn many_names_in_deep_directories() {
+    let profile = Profile { ops: 600, names: 26, depth: 8, write_max: 5000, ..everything() };
+    agree(4000..4020, &profile, &Setup::new(4096, 1));
+}
+
+#[test]
+fn without_a_remount_everything_stays_in_memory() {
+    let profile = Profile { ops: 300, remounts: 0, syncs: 0, ..everything() };
+    agree(5000..5030, &profile, &Setup::new(16384, 10_000));
+}
