@@ -36,11 +36,7 @@ fn parse_groups(status: &str) -> Vec<u32> {
     status
         .lines()
         .find_map(|line| line.strip_prefix("Groups:"))
-        .map(|list| {
-            list.split_ascii_whitespace()
-                .filter_map(|group| group.parse().ok())
-                .collect()
-        })
+        .map(|list| list.split_ascii_whitespace().filter_map(|group| group.parse().ok()).collect())
         .unwrap_or_default()
 }
 
@@ -60,11 +56,7 @@ mod tests {
 
     #[test]
     fn only_untrusted_users_cost_a_look_into_proc() {
-        let me = Request {
-            uid: 1000,
-            gid: 7,
-            pid: std::process::id(),
-        };
+        let me = Request { uid: 1000, gid: 7, pid: std::process::id() };
         assert!(caller(&me, true).groups.is_empty());
         assert!(caller(&me, true).trusted);
         let status = std::fs::read_to_string("/proc/self/status").unwrap();

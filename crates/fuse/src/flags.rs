@@ -79,9 +79,7 @@ mod tests {
     fn both_kinds_of_synchronous_writes_are_durable() {
         assert!(write_is_durable(libc::O_WRONLY | libc::O_DSYNC));
         assert!(write_is_durable(libc::O_RDWR | libc::O_SYNC));
-        assert!(!write_is_durable(
-            libc::O_RDWR | libc::O_DIRECT | libc::O_APPEND
-        ));
+        assert!(!write_is_durable(libc::O_RDWR | libc::O_DIRECT | libc::O_APPEND));
     }
 
     #[test]
@@ -96,18 +94,9 @@ mod tests {
             fallocate(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE),
             Ok(FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE)
         );
-        assert_eq!(
-            fallocate(libc::FALLOC_FL_ZERO_RANGE),
-            Ok(FallocateFlags::ZERO_RANGE)
-        );
-        assert_eq!(
-            fallocate(libc::FALLOC_FL_COLLAPSE_RANGE),
-            Err(Errno(libc::EOPNOTSUPP))
-        );
-        assert_eq!(
-            access(libc::R_OK | libc::X_OK),
-            Ok(Access::READ | Access::EXECUTE)
-        );
+        assert_eq!(fallocate(libc::FALLOC_FL_ZERO_RANGE), Ok(FallocateFlags::ZERO_RANGE));
+        assert_eq!(fallocate(libc::FALLOC_FL_COLLAPSE_RANGE), Err(Errno(libc::EOPNOTSUPP)));
+        assert_eq!(access(libc::R_OK | libc::X_OK), Ok(Access::READ | Access::EXECUTE));
         assert_eq!(seek(libc::SEEK_END), Err(Errno(libc::EINVAL)));
     }
 }

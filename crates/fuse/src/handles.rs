@@ -31,10 +31,7 @@ impl<T> Handles<T> {
     pub(crate) fn new() -> Handles<T> {
         Handles {
             shards: std::array::from_fn(|_| {
-                Mutex::new(Shard {
-                    slots: Vec::new(),
-                    free: Vec::new(),
-                })
+                Mutex::new(Shard { slots: Vec::new(), free: Vec::new() })
             }),
             next: AtomicUsize::new(0),
         }
@@ -61,11 +58,7 @@ impl<T> Handles<T> {
     pub(crate) fn get(&self, fh: u64) -> Answer<Arc<T>> {
         let (index, slot) = place(fh);
         let shard = self.shards[index].lock();
-        shard
-            .slots
-            .get(slot)
-            .and_then(Option::clone)
-            .ok_or(Errno(libc::EBADF))
+        shard.slots.get(slot).and_then(Option::clone).ok_or(Errno(libc::EBADF))
     }
 
     /// Gives the number back. The caller drops the file outside of our locks.

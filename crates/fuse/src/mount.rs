@@ -54,14 +54,9 @@ pub(crate) fn mount(dir: &Path, options: &FuseOptions) -> io::Result<(OwnedFd, M
         }
         other => other?,
     };
-    let device = mountinfo::topmost(&dir)
-        .filter(|mount| mount.fs_type == FS_TYPE)
-        .map(|mount| mount.device);
-    let mounted = Mounted {
-        dir,
-        device,
-        gone: false,
-    };
+    let device =
+        mountinfo::topmost(&dir).filter(|mount| mount.fs_type == FS_TYPE).map(|mount| mount.device);
+    let mounted = Mounted { dir, device, gone: false };
     Ok((fd, mounted))
 }
 
@@ -78,13 +73,7 @@ fn mount_directly(dir: &Path, options: &FuseOptions) -> io::Result<OwnedFd> {
     flags.set(MountFlags::NOEXEC, options.noexec);
     flags.set(MountFlags::NOATIME, options.noatime);
     let data = CString::new(kernel_options(&fuse, options))?;
-    rustix::mount::mount(
-        options.source.as_str(),
-        dir,
-        FS_TYPE,
-        flags,
-        Some(data.as_c_str()),
-    )?;
+    rustix::mount::mount(options.source.as_str(), dir, FS_TYPE, flags, Some(data.as_c_str()))?;
     Ok(fuse.into())
 }
 
@@ -256,11 +245,8 @@ mod tests {
 
     #[test]
     fn the_helper_gets_names_with_commas_whole() {
-        let options = FuseOptions {
-            source: "/a,b\\c".into(),
-            read_only: true,
-            ..FuseOptions::default()
-        };
+        let options =
+            FuseOptions { source: "/a,b\\c".into(), read_only: true, ..FuseOptions::default() };
         assert_eq!(
             helper_options(&options),
             "fsname=/a\\,b\\\\c,subtype=holdfast,nosuid,nodev,ro,default_permissions"

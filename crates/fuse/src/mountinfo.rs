@@ -29,9 +29,7 @@ fn topmost_in(text: &[u8], point: &Path) -> Option<Mount> {
         .filter_map(parse)
         .filter(|mount| mount.point == point)
         .collect();
-    here.iter()
-        .find(|mount| here.iter().all(|other| other.parent != mount.id))
-        .cloned()
+    here.iter().find(|mount| here.iter().all(|other| other.parent != mount.id)).cloned()
 }
 
 /// `id parent major:minor root point options [tags...] - type source superoptions`
@@ -43,13 +41,7 @@ fn parse(line: &[u8]) -> Option<Mount> {
     let device = text(fields.next()?)?;
     let point = PathBuf::from(OsString::from_vec(unescape(fields.nth(1)?)));
     let fs_type = text(fields.skip_while(|field| *field != b"-").nth(1)?)?;
-    Some(Mount {
-        id,
-        parent,
-        device,
-        point,
-        fs_type,
-    })
+    Some(Mount { id, parent, device, point, fs_type })
 }
 
 /// Space, tab, newline and backslash are written as three octal digits.
@@ -62,9 +54,7 @@ fn unescape(field: &[u8]) -> Vec<u8> {
             .filter(|digits| *first == b'\\' && digits.iter().all(|d| (b'0'..=b'7').contains(d)));
         match digits {
             Some(digits) => {
-                let value = digits
-                    .iter()
-                    .fold(0u32, |value, d| value * 8 + u32::from(d - b'0'));
+                let value = digits.iter().fold(0u32, |value, d| value * 8 + u32::from(d - b'0'));
                 out.push(value as u8);
                 rest = &tail[3..];
             }
@@ -92,10 +82,7 @@ mod tests {
         let mount = topmost_in(TEXT, Path::new("/mnt/a b")).unwrap();
         assert_eq!(mount.device, "0:36");
         assert_eq!(mount.fs_type, "fuse.holdfast");
-        assert_eq!(
-            topmost_in(TEXT, Path::new("/mnt/c")).unwrap().device,
-            "0:40"
-        );
+        assert_eq!(topmost_in(TEXT, Path::new("/mnt/c")).unwrap().device, "0:40");
         assert_eq!(topmost_in(TEXT, Path::new("/mnt")), None);
     }
 

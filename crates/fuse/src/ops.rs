@@ -32,6 +32,15 @@ pub struct Request {
     pub pid: u32,
 }
 
+/// What kind of inode is wanted, with which permissions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mode {
+    /// Type and permission bits, as the caller gave them.
+    pub mode: u32,
+    /// Bits that the caller does not want, unless a list of the directory decides.
+    pub umask: u32,
+}
+
 /// What a name leads to. The kernel may believe it until `ttl` has passed.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {

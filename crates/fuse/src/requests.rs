@@ -31,7 +31,7 @@ macro_rules! kinds {
 kinds! {
     /// A name is looked up.
     Lookup = "lookup",
-    /// References are given back, one or many at once.
+    /// The references of an inode are given back. Many inodes may share one message.
     Forget = "forget",
     /// Attributes are read.
     GetAttr = "getattr",
@@ -122,10 +122,7 @@ impl Requests {
 
     /// Every kind with its count, in the order of declaration.
     pub fn list(&self) -> Vec<(Kind, u64)> {
-        Kind::ALL
-            .iter()
-            .map(|kind| (*kind, self.get(*kind)))
-            .collect()
+        Kind::ALL.iter().map(|kind| (*kind, self.get(*kind))).collect()
     }
 }
 

@@ -172,25 +172,21 @@ fn connect_and_serve(
     let run = transport::fuser::connect(fd, work, readers)?;
     mounted.raise_read_ahead();
     let ended = Arc::new(AtomicBool::new(false));
-    let thread = std::thread::Builder::new()
-        .name("holdfast-fuse".into())
-        .spawn({
-            let (stop, ended) = (stop.clone(), Arc::clone(&ended));
-            move || {
-                let result = run();
-                stop.set_ended(&ended);
-                result
-            }
-        })?;
+    let thread = std::thread::Builder::new().name("holdfast-fuse".into()).spawn({
+        let (stop, ended) = (stop.clone(), Arc::clone(&ended));
+        move || {
+            let result = run();
+            stop.set_ended(&ended);
+            result
+        }
+    })?;
     ready();
     stop.wait(&ended);
     if !ended.load(Ordering::Acquire) && !leave(mounted, work, stop, &ended) {
         tracing::warn!("the kernel keeps the connection open; its threads are left behind");
         return Ok(());
     }
-    thread
-        .join()
-        .unwrap_or_else(|_| Err(io::Error::other("the session has panicked")))
+    thread.join().unwrap_or_else(|_| Err(io::Error::other("the session has panicked")))
 }
 
 /// Unmounts. Says whether the session has ended.
@@ -225,9 +221,7 @@ fn leave(mounted: &mut Mounted, work: &Work, stop: &Stopper, ended: &AtomicBool)
 
 /// More readers than CPUs steal each other's wake-ups; fewer than two could all be busy.
 fn default_threads() -> usize {
-    std::thread::available_parallelism()
-        .map_or(2, usize::from)
-        .clamp(2, 4)
+    std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 4)
 }
 
 #[cfg(test)]

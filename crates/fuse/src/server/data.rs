@@ -89,18 +89,19 @@ impl Server {
         let mut done = 0;
         while done < most {
             let want = piece.len().min((most - done) as usize);
-            let step = fs
-                .read(from, copy.offset_in + done, &mut piece[..want])
-                .and_then(|got| match got {
-                    0 => Ok(0),
-                    _ => fs.write(
-                        &caller,
-                        to,
-                        copy.offset_out + done,
-                        &piece[..got],
-                        WriteHow::default(),
-                    ),
-                });
+            let step =
+                fs.read(from, copy.offset_in + done, &mut piece[..want]).and_then(
+                    |got| match got {
+                        0 => Ok(0),
+                        _ => fs.write(
+                            &caller,
+                            to,
+                            copy.offset_out + done,
+                            &piece[..got],
+                            WriteHow::default(),
+                        ),
+                    },
+                );
             match step {
                 Ok(0) => break,
                 Ok(moved) => done += moved as u64,

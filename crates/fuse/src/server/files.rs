@@ -7,7 +7,7 @@ use holdfast_posix::OpenFile;
 
 use super::{Handle, Server};
 use crate::flags;
-use crate::ops::{Answer, Entry, Opened, Request};
+use crate::ops::{Answer, Entry, Mode, Opened, Request};
 
 impl Server {
     /// Opens a regular file.
@@ -20,13 +20,13 @@ impl Server {
         Ok(self.opened(file, flags))
     }
 
-    /// Makes a regular file and opens it. The umask is already applied.
+    /// Makes a regular file and opens it.
     pub fn create(
         &self,
         request: &Request,
         parent: InodeNo,
         name: &[u8],
-        mode: u32,
+        mode: Mode,
         flags: i32,
     ) -> Answer<(Entry, Opened)> {
         let fs = self.fs()?;
@@ -34,7 +34,7 @@ impl Server {
             &self.caller(request),
             parent,
             name,
-            mode & 0o7777,
+            self.masked(&fs, parent, mode) & 0o7777,
             flags::open(flags)?,
             flags & libc::O_EXCL != 0,
         )?;

@@ -59,9 +59,7 @@ pub struct Server {
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Server")
-            .field("requests", &self.requests)
-            .finish_non_exhaustive()
+        f.debug_struct("Server").field("requests", &self.requests).finish_non_exhaustive()
     }
 }
 
@@ -88,6 +86,11 @@ impl Server {
     /// Sets whom to tell about changes behind the kernel's back. The first one stays.
     pub fn set_kernel(&self, kernel: Box<dyn Kernel>) {
         let _ = self.kernel.set(kernel);
+    }
+
+    /// Whether the kernel checks permissions, access control lists included.
+    pub fn is_trusting(&self) -> bool {
+        self.trusted
     }
 
     /// The counts of requests.
@@ -128,9 +131,6 @@ impl Server {
     /// An entry for a name that exists: counts the reference that the kernel gets with it.
     fn entry(&self, fs: &FileSystem, attr: Attr) -> Entry {
         fs.remember(attr.inode, 1);
-        Entry {
-            attr: Some(attr),
-            ttl: self.ttl,
-        }
+        Entry { attr: Some(attr), ttl: self.ttl }
     }
 }

@@ -1,11 +1,12 @@
 //! Names: look-up, new inodes, links, removal, renaming.
 
 use holdfast_base::InodeNo;
-use holdfast_posix::{FileType, FsError, NewNode};
+use holdfast_posix::{Caller, FileSystem, FileType, FsError, NewNode};
 
 use super::Server;
+use super::xattrs::DEFAULT_ACL;
 use crate::flags;
-use crate::ops::{Answer, Entry, Errno, Request};
+use crate::ops::{Answer, Entry, Errno, Mode, Request};
 
 impl Server {
     /// What `name` leads to. That it leads nowhere is an answer, too, and one that the kernel keeps.
@@ -15,10 +16,7 @@ impl Server {
             Ok(attr) => Ok(self.entry(&fs, attr)),
             // `.` is asked for by number (file handles of name_to_handle_at): a stale one is an error.
             Err(FsError::NotFound) if name == b"." || name == b".." => Err(Errno(libc::ESTALE)),
-            Err(FsError::NotFound) => Ok(Entry {
-                attr: None,
-                ttl: self.ttl,
-            }),
+            Err(FsError::NotFound) => Ok(Entry { attr: None, ttl: self.ttl }),
             Err(error) => Err(error.into()),
         }
     }
@@ -30,16 +28,17 @@ impl Server {
         }
     }
 
-    /// Makes a node other than a directory. The umask is already applied.
+    /// Makes a node other than a directory.
     pub fn mknod(
         &self,
         request: &Request,
         parent: InodeNo,
         name: &[u8],
-        mode: u32,
+        mode: Mode,
         rdev: u32,
     ) -> Answer<Entry> {
         let fs = self.fs()?;
+        let mode = self.masked(&fs, parent, mode);
         let new = NewNode {
             file_type: match mode & libc::S_IFMT {
                 0 => FileType::Regular,
@@ -52,16 +51,17 @@ impl Server {
         Ok(self.entry(&fs, attr))
     }
 
-    /// Makes a directory. The umask is already applied.
+    /// Makes a directory.
     pub fn mkdir(
         &self,
         request: &Request,
         parent: InodeNo,
         name: &[u8],
-        mode: u32,
+        mode: Mode,
     ) -> Answer<Entry> {
         let fs = self.fs()?;
-        let attr = fs.mkdir(&self.caller(request), parent, name, mode & 0o7777)?;
+        let perm = self.masked(&fs, parent, mode) & 0o7777;
+        let attr = fs.mkdir(&self.caller(request), parent, name, perm)?;
         Ok(self.entry(&fs, attr))
     }
 
@@ -117,5 +117,16 @@ impl Server {
         let fs = self.fs()?;
         let flags = flags::rename(flags)?;
         Ok(fs.rename(&self.caller(request), from.0, from.1, to.0, to.1, flags)?)
+    }
+
+    /// The mode of a new inode in `parent`: the umask does not count where a list says what is
+    /// handed down. Nothing can change in between, as the kernel holds the directory.
+    pub(super) fn masked(&self, fs: &FileSystem, parent: InodeNo, mode: Mode) -> u32 {
+        let masked = mode.mode & !mode.umask;
+        let has_list = || fs.getxattr(&Caller::root(), parent, DEFAULT_ACL).is_ok();
+        match masked != mode.mode && has_list() {
+            true => mode.mode,
+            false => masked,
+        }
     }
 }

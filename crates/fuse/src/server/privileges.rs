@@ -24,10 +24,7 @@ impl Server {
     /// Takes away the set-id bits, as a write by an unprivileged user does.
     pub(super) fn drop_privileges(&self, fs: &FileSystem, inode: InodeNo) -> Answer<()> {
         if self.has_privileges(fs, inode) {
-            let change = SetAttr {
-                kill_suid_sgid: true,
-                ..SetAttr::default()
-            };
+            let change = SetAttr { kill_suid_sgid: true, ..SetAttr::default() };
             fs.setattr(&Caller::root(), inode, None, change)?;
             self.tell_attr_changed(inode);
         }

@@ -19,8 +19,10 @@ pub const SYNC_XATTR: &[u8] = b"holdfast.sync";
 /// The value of this attribute of anything inside the mount is the list of counters.
 pub const STATS_XATTR: &[u8] = b"holdfast.stats";
 
-/// Access control lists are refused: neither the kernel nor the filesystem would obey them.
+/// Access control lists begin so. Setting one changes the permission bits.
 const ACL: &[u8] = b"system.posix_acl_";
+/// The list that new files in a directory inherit.
+pub(super) const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 
 impl Server {
     /// The value of an attribute; with `size` 0 only its length.
@@ -32,9 +34,6 @@ impl Server {
         size: u32,
     ) -> Answer<XattrReply> {
         let fs = self.fs()?;
-        if name.starts_with(ACL) {
-            return Err(Errno(libc::EOPNOTSUPP));
-        }
         let value = match name {
             STATS_XATTR => self.stats(&fs).into_bytes(),
             _ => fs.getxattr(&self.caller(request), inode, name)?,
@@ -71,24 +70,28 @@ impl Server {
         if name == STATS_XATTR {
             return Err(Errno(libc::EPERM));
         }
-        if name.starts_with(ACL) {
-            return Err(Errno(libc::EOPNOTSUPP));
-        }
         let flags = flags::xattr(flags)?;
-        Ok(fs.setxattr(&self.caller(request), inode, name, value, flags)?)
+        fs.setxattr(&self.caller(request), inode, name, value, flags)?;
+        if self.acl_is_news(name) {
+            self.tell_attr_changed(inode);
+        }
+        Ok(())
     }
 
-    /// Whether setting this attribute waits for the device.
+    /// Whether setting this attribute waits for the device or tells the kernel something.
     pub fn setxattr_waits(&self, name: &[u8]) -> bool {
-        name == SYNC_XATTR
+        name == SYNC_XATTR || self.acl_is_news(name)
+    }
+
+    /// Whether the kernel does not know that setting this attribute changes the permission bits:
+    /// it knows only if it obeys the lists itself.
+    fn acl_is_news(&self, name: &[u8]) -> bool {
+        !self.trusted && name.starts_with(ACL)
     }
 
     /// Removes an attribute.
     pub fn removexattr(&self, request: &Request, inode: InodeNo, name: &[u8]) -> Answer<()> {
         let fs = self.fs()?;
-        if name.starts_with(ACL) {
-            return Err(Errno(libc::EOPNOTSUPP));
-        }
         Ok(fs.removexattr(&self.caller(request), inode, name)?)
     }
 

@@ -13,11 +13,7 @@ use holdfast_posix::{Attr, DirEntry, FileType, SetTime};
 use crate::ops::{DirSink, Errno, Opened, Request};
 
 pub(super) fn request(request: &fuser::Request) -> Request {
-    Request {
-        uid: request.uid(),
-        gid: request.gid(),
-        pid: request.pid(),
-    }
+    Request { uid: request.uid(), gid: request.gid(), pid: request.pid() }
 }
 
 pub(super) fn errno(error: Errno) -> fuser::Errno {
@@ -132,9 +128,7 @@ impl DirSink for NamesPlus {
             Some((attr, ttl)) => (file_attr(attr), ttl),
             None => (type_only(entry.inode.0, entry.file_type), Duration::ZERO),
         };
-        !self
-            .0
-            .add(attr.ino, entry.cookie, name, &ttl, &attr, Generation(0))
+        !self.0.add(attr.ino, entry.cookie, name, &ttl, &attr, Generation(0))
     }
 }
 
@@ -146,10 +140,7 @@ mod tests {
     fn times_before_1970_arrive_as_they_were_sent() {
         // As the crate decodes seconds -5 and 250 ms.
         let decoded = UNIX_EPOCH - Duration::new(5, 250_000_000);
-        let sent = Timestamp {
-            secs: -5,
-            nanos: 250_000_000,
-        };
+        let sent = Timestamp { secs: -5, nanos: 250_000_000 };
         assert_eq!(timestamp(decoded), sent);
         let after = UNIX_EPOCH + Duration::new(7, 1);
         assert_eq!(timestamp(after), Timestamp { secs: 7, nanos: 1 });
@@ -168,11 +159,7 @@ mod tests {
 
     #[test]
     fn direct_handles_allow_writes_side_by_side() {
-        let opened = Opened {
-            fh: 1,
-            direct: true,
-            keep_cache: true,
-        };
+        let opened = Opened { fh: 1, direct: true, keep_cache: true };
         assert_eq!(
             fopen(&opened),
             FopenFlags::FOPEN_DIRECT_IO

@@ -30,7 +30,7 @@ use holdfast_posix::SetAttr;
 
 use super::convert::{Names, NamesPlus, errno, file_attr, fopen, from_time, no_such_attr, request};
 use super::work::Work;
-use crate::ops::{Answer, CopyRange, Errno, Kernel, Opened, Write, XattrReply};
+use crate::ops::{Answer, CopyRange, Errno, Kernel, Mode, Opened, Write, XattrReply};
 use crate::requests::Kind;
 use crate::server::Server;
 
@@ -59,14 +59,10 @@ pub(crate) fn connect(
 ) -> io::Result<impl FnOnce() -> io::Result<()> + Send + use<>> {
     let mut config = Config::default();
     config.n_threads = Some(readers);
-    let adapter = Adapter {
-        work: Arc::clone(work),
-        no_opendir: false,
-    };
+    let adapter = Adapter { work: Arc::clone(work), no_opendir: false };
     // Who may come in is the kernel's business (`allow_other`); it was told at mount.
     let session = Session::from_fd(adapter, fd, SessionACL::All, config)?;
-    work.server()
-        .set_kernel(Box::new(ToKernel(session.notifier())));
+    work.server().set_kernel(Box::new(ToKernel(session.notifier())));
     Ok(move || session.run())
 }
 
@@ -155,14 +151,16 @@ impl Filesystem for Adapter {
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
             InitFlags::FUSE_HAS_IOCTL_DIR,
         ];
-        for flag in wanted {
-            if config.add_capabilities(flag).is_err() {
+        // The kernel obeys access control lists only if it checks permissions at all. Then it must
+        // leave the umask to us, as a list of the directory takes its place.
+        let lists = [InitFlags::FUSE_POSIX_ACL, InitFlags::FUSE_DONT_MASK];
+        let lists = lists.iter().filter(|_| self.work.server().is_trusting());
+        for flag in wanted.iter().chain(lists) {
+            if config.add_capabilities(*flag).is_err() {
                 tracing::debug!("the kernel does not offer {flag:?}");
             }
         }
-        self.no_opendir = config
-            .capabilities()
-            .contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT);
+        self.no_opendir = config.capabilities().contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT);
         // Each of these takes the nearest possible value if ours is refused.
         if let Err(nearest) = config.set_max_write(MAX_WRITE) {
             let _ = config.set_max_write(nearest);
@@ -182,7 +180,8 @@ impl Filesystem for Adapter {
     }
 
     fn forget(&self, _: &fuser::Request, inode: INodeNo, count: u64) {
-        self.here(Kind::Forget, |server| {
+        // The last reference of an unlinked file takes its blocks along.
+        self.somewhere(Kind::Forget, move |server| {
             server.forget(InodeNo(inode.0), count);
         });
     }
@@ -253,10 +252,8 @@ impl Filesystem for Adapter {
     ) {
         self.here(Kind::MkNod, |server| {
             let (parent, name) = (InodeNo(parent.0), name.as_bytes());
-            send_entry(
-                reply,
-                server.mknod(&request(req), parent, name, mode & !umask, rdev),
-            );
+            let mode = Mode { mode, umask };
+            send_entry(reply, server.mknod(&request(req), parent, name, mode, rdev));
         });
     }
 
@@ -271,10 +268,8 @@ impl Filesystem for Adapter {
     ) {
         self.here(Kind::MkDir, |server| {
             let (parent, name) = (InodeNo(parent.0), name.as_bytes());
-            send_entry(
-                reply,
-                server.mkdir(&request(req), parent, name, mode & !umask),
-            );
+            let mode = Mode { mode, umask };
+            send_entry(reply, server.mkdir(&request(req), parent, name, mode));
         });
     }
 
@@ -365,7 +360,7 @@ impl Filesystem for Adapter {
     ) {
         self.here(Kind::Create, |server| {
             let (parent, name) = (InodeNo(parent.0), name.as_bytes());
-            let answer = server.create(&request(req), parent, name, mode & !umask, flags);
+            let answer = server.create(&request(req), parent, name, Mode { mode, umask }, flags);
             reply!(reply, answer, (entry, opened) => match entry.attr {
                 Some(attr) => reply.created(
                     &entry.ttl,
@@ -432,13 +427,7 @@ impl Filesystem for Adapter {
         let bytes = bytes.to_vec();
         let (flags, kill_suid_sgid) = (write.flags, write.kill_suid_sgid);
         self.there(Kind::Write, move |server| {
-            let write = Write {
-                fh: fh.0,
-                offset,
-                bytes: &bytes,
-                flags,
-                kill_suid_sgid,
-            };
+            let write = Write { fh: fh.0, offset, bytes: &bytes, flags, kill_suid_sgid };
             reply!(reply, server.write(&request, &write), count => reply.written(count));
         });
     }
@@ -467,7 +456,7 @@ impl Filesystem for Adapter {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.here(Kind::Release, |server| {
+        self.somewhere(Kind::Release, move |server| {
             server.release(fh.0);
             reply.ok();
         });
@@ -713,13 +702,7 @@ impl Filesystem for Adapter {
     ) {
         let request = request(req);
         self.there(Kind::CopyRange, move |server| {
-            let copy = CopyRange {
-                fh_in: fh_in.0,
-                offset_in,
-                fh_out: fh_out.0,
-                offset_out,
-                len,
-            };
+            let copy = CopyRange { fh_in: fh_in.0, offset_in, fh_out: fh_out.0, offset_out, len };
             reply!(reply, server.copy_range(&request, &copy), count => reply.written(count));
         });
     }

@@ -28,12 +28,7 @@ pub(crate) struct Work {
 impl Work {
     /// For `readers` threads that read requests and a pool of at most `most` others.
     pub(crate) fn new(server: Arc<Server>, readers: usize, most: usize) -> Arc<Work> {
-        Arc::new(Work {
-            server,
-            pool: Pool::new(most),
-            readers,
-            busy: AtomicUsize::new(0),
-        })
+        Arc::new(Work { server, pool: Pool::new(most), readers, busy: AtomicUsize::new(0) })
     }
 
     pub(crate) fn server(&self) -> &Server {
