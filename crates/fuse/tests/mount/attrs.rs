@@ -1,0 +1,277 @@
+//! Attributes, permissions, extended attributes and space through the kernel.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use crate::common::{Mount, can_mount};
+use holdfast_fuse::Kind;
+use rustix::fs::{
+    AtFlags, CWD, Timespec, Timestamps, XattrFlags, getxattr, listxattr, removexattr, setxattr,
+    utimensat,
+};
+use rustix::io::Errno;
+
+/// Runs a shell command as an ordinary user.
+fn as_user(script: &str, path: &Path) -> bool {
+    Command::new("sh")
+        .args(["-c", script, "sh"])
+        .arg(path)
+        .uid(54321)
+        .gid(54321)
+        .stderr(std::process::Stdio::null())
+        .status()
+        .unwrap()
+        .success()
+}
+
+/// Lets an ordinary user come as far as the mount.
+fn open_to_all(mount: &Mount) {
+    fs::set_permissions(mount.dir.path(), Permissions::from_mode(0o777)).unwrap();
+}
+
+#[test]
+fn attributes_are_kept_to_the_nanosecond() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::fresh();
+    let path = mount.path("f");
+    fs::write(&path, b"x").unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o6741)).unwrap();
+    std::os::unix::fs::chown(&path, Some(12), Some(34)).unwrap();
+    // A new owner takes the set-id bits away.
+    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o2741);
+    let times = Timestamps {
+        last_access: Timespec { tv_sec: 1_234_567_890, tv_nsec: 987_654_321 },
+        // Before 1970.
+        last_modification: Timespec { tv_sec: -5, tv_nsec: 250_000_000 },
+    };
+    utimensat(CWD, &path, &times, AtFlags::empty()).unwrap();
+    let check = |mount: &Mount| {
+        let meta = fs::metadata(mount.path("f")).unwrap();
+        assert_eq!((meta.uid(), meta.gid()), (12, 34));
+        assert_eq!(meta.mode() & 0o777, 0o741);
+        assert_eq!((meta.atime(), meta.atime_nsec()), (1_234_567_890, 987_654_321));
+        assert_eq!((meta.mtime(), meta.mtime_nsec()), (-5, 250_000_000));
+    };
+    check(&mount);
+    let mount = mount.remount();
+    check(&mount);
+}
+
+#[test]
+fn times_of_a_directory_follow_its_names() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::fresh();
+    let dir = mount.path("d");
+    fs::create_dir(&dir).unwrap();
+    let mtime = || {
+        let meta = fs::metadata(&dir).unwrap();
+        (meta.mtime(), meta.mtime_nsec(), meta.size())
+    };
+    let mut last = mtime();
+    let mut step = |what: &str, action: &dyn Fn()| {
+        std::thread::sleep(std::time::Duration::from_millis(15));
+        action();
+        let now = mtime();
+        assert!(now.0 > last.0 || now.1 > last.1, "{what}");
+        last = now;
+    };
+    step("create", &|| fs::write(dir.join("a"), b"").unwrap());
+    step("rename", &|| fs::rename(dir.join("a"), dir.join("b")).unwrap());
+    step("link", &|| fs::hard_link(dir.join("b"), dir.join("c")).unwrap());
+    step("unlink", &|| fs::remove_file(dir.join("c")).unwrap());
+    step("mkdir", &|| fs::create_dir(dir.join("e")).unwrap());
+    step("rmdir", &|| fs::remove_dir(dir.join("e")).unwrap());
+}
+
+#[test]
+fn the_kernel_keeps_strangers_out() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::fresh();
+    let path = mount.path("secret");
+    fs::write(&path, b"x").unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+    assert!(!as_user("cat \"$1\"", &path));
+    fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+    assert!(as_user("cat \"$1\" > /dev/null", &path));
+    assert!(!as_user("echo y >> \"$1\"", &path));
+    assert!(!as_user("touch \"$1\".new", &path));
+    open_to_all(&mount);
+    assert!(as_user("touch \"$1\".new && chmod 600 \"$1\".new", &path));
+    let meta = fs::metadata(mount.path("secret.new")).unwrap();
+    assert_eq!((meta.uid(), meta.gid(), meta.mode() & 0o777), (54321, 54321, 0o600));
+    assert!(!as_user("chmod 777 \"$1\"", &path));
+}
+
+#[test]
+fn a_write_by_a_stranger_takes_set_id_bits_away_and_the_kernel_hears_of_it() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::fresh();
+    let path = mount.path("program");
+    let arm = || {
+        fs::write(&path, b"#!/bin/true\n").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o6777)).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o6777);
+    };
+    let bits = || fs::metadata(&path).unwrap().mode() & 0o7777;
+    arm();
+    assert!(as_user("echo evil >> \"$1\"", &path));
+    assert_eq!(bits(), 0o777, "write");
+    arm();
+    assert!(as_user(": > \"$1\"", &path));
+    assert_eq!(bits(), 0o777, "open with O_TRUNC");
+    arm();
+    assert!(as_user("truncate -s 3 \"$1\"", &path));
+    assert_eq!(bits(), 0o777, "truncate");
+    arm();
+    assert!(as_user("fallocate -l 100000 \"$1\"", &path));
+    assert_eq!(bits(), 0o777, "fallocate");
+    // Root may write and keep them.
+    arm();
+    fs::write(&path, b"#!/bin/false\n").unwrap();
+    assert_eq!(bits(), 0o6777);
+}
+
+#[test]
+fn extended_attributes_come_in_all_sizes() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::fresh();
+    let path = mount.path("f");
+    fs::write(&path, b"x").unwrap();
+    let none = XattrFlags::empty();
+    let long = vec![7; 20_000];
+    setxattr(&path, "user.empty", b"", none).unwrap();
+    setxattr(&path, "user.small", b"value", none).unwrap();
+    setxattr(&path, "trusted.long", &long, none).unwrap();
+    assert_eq!(setxattr(&path, "user.small", b"", XattrFlags::CREATE), Err(Errno::EXIST));
+    assert_eq!(setxattr(&path, "user.absent", b"", XattrFlags::REPLACE), Err(Errno::NODATA));
+
+    let mut buffer = vec![0; 65536];
+    assert_eq!(getxattr(&path, "user.small", &mut buffer[..0]), Ok(5));
+    assert_eq!(getxattr(&path, "user.small", &mut buffer[..4]), Err(Errno::RANGE));
+    assert_eq!(getxattr(&path, "user.small", &mut buffer[..5]), Ok(5));
+    assert_eq!(&buffer[..5], b"value");
+    assert_eq!(getxattr(&path, "user.empty", &mut buffer[..]), Ok(0));
+    assert_eq!(getxattr(&path, "user.absent", &mut buffer[..]), Err(Errno::NODATA));
+
+    let mount = mount.remount();
+    let path = mount.path("f");
+    assert_eq!(getxattr(&path, "trusted.long", &mut buffer[..]), Ok(20_000));
+    assert!(buffer[..20_000] == long[..]);
+    let size = listxattr(&path, &mut buffer[..0]).unwrap();
+    assert_eq!(listxattr(&path, &mut buffer[..]), Ok(size));
+    let mut names: Vec<&[u8]> =
+        buffer[..size].split(|byte| *byte == 0).filter(|name| !name.is_empty()).collect();
+    names.sort();
+    assert_eq!(names, [&b"trusted.long"[..], b"user.empty", b"user.small"]);
+    removexattr(&path, "user.empty").unwrap();
+    assert_eq!(removexattr(&path, "user.empty"), Err(Errno::NODATA));
+}
+
+#[test]
+fn access_control_lists_let_in_whom_they_name() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::fresh();
+    let path = mount.path("f");
+    fs::write(&path, b"x").unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    assert!(!as_user("cat \"$1\"", &path));
+    // Version 2; owner rw-, user 54321 r--, group ---, mask r--, other ---.
+    let mut list = 2u32.to_le_bytes().to_vec();
+    for (tag, perm, id) in [
+        (1u16, 6u16, u32::MAX),
+        (2, 4, 54321),
+        (4, 0, u32::MAX),
+        (16, 4, u32::MAX),
+        (32, 0, u32::MAX),
+    ] {
+        list.extend_from_slice(&tag.to_le_bytes());
+        list.extend_from_slice(&perm.to_le_bytes());
+        list.extend_from_slice(&id.to_le_bytes());
+    }
+    setxattr(&path, "system.posix_acl_access", &list, XattrFlags::empty()).unwrap();
+    // The mask shows in the group bits, and the kernel has noticed.
+    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
+    assert!(as_user("cat \"$1\" > /dev/null", &path));
+    assert!(!as_user("echo y >> \"$1\"", &path));
+    fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    assert!(!as_user("cat \"$1\"", &path));
+
+    // A list to hand down takes the place of the umask.
+    let dir = mount.path("d");
+    fs::create_dir(&dir).unwrap();
+    fs::set_permissions(&dir, Permissions::from_mode(0o777)).unwrap();
+    let mut down = list.clone();
+    down[4 + 8 * 3 + 2] = 6; // mask rw-
+    down[4 + 8 + 2] = 6; // user rw-
+    setxattr(&dir, "system.posix_acl_default", &down, XattrFlags::empty()).unwrap();
+    let script = "umask 077; : > \"$1\"/made";
+    assert!(Command::new("sh").args(["-c", script, "sh"]).arg(&dir).status().unwrap().success());
+    assert_eq!(fs::metadata(dir.join("made")).unwrap().mode() & 0o777, 0o660);
+    assert!(as_user("echo y >> \"$1\"", &dir.join("made")));
+    let plain = mount.path("plain");
+    assert!(
+        Command::new("sh")
+            .args(["-c", "umask 027; : > \"$1\"", "sh"])
+            .arg(&plain)
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert_eq!(fs::metadata(&plain).unwrap().mode() & 0o777, 0o640);
+}
+
+#[test]
+fn without_the_kernels_checks_the_filesystem_checks() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::with(crate::common::volume(64), crate::common::options(), |fuse| {
+        fuse.default_permissions = false;
+    });
+    let path = mount.path("f");
+    fs::write(&path, b"x").unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    assert!(!as_user("cat \"$1\"", &path));
+    assert!(!as_user("rm -f \"$1\"", &path));
+    assert!(!as_user("test -r \"$1\"", &path));
+    fs::set_permissions(&path, Permissions::from_mode(0o604)).unwrap();
+    assert!(as_user("test -r \"$1\" && cat \"$1\" > /dev/null", &path));
+    assert!(mount.count(Kind::Access) > 0);
+}
+
+#[test]
+fn statfs_and_flags_are_plausible() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::fresh();
+    let space = rustix::fs::statvfs(mount.dir.path()).unwrap();
+    assert_eq!(space.f_frsize, 4096);
+    assert_eq!(space.f_namemax, 255);
+    assert!(space.f_blocks * 4096 > 200 << 20 && space.f_blocks * 4096 <= 256 << 20);
+    assert!(space.f_bavail <= space.f_bfree && space.f_bfree <= space.f_blocks);
+    assert!(space.f_ffree > 1000 && space.f_files > space.f_ffree);
+    fs::write(mount.path("f"), vec![1; 10 << 20]).unwrap();
+    let after = rustix::fs::statvfs(mount.dir.path()).unwrap();
+    assert!(after.f_bavail + 2560 <= space.f_bavail);
+    let lsattr = Command::new("lsattr").arg(mount.path("f")).output();
+    if let Ok(output) = lsattr {
+        assert!(output.status.success(), "{output:?}");
+        assert!(output.stdout.starts_with(b"-----"), "{output:?}");
+    }
+}

@@ -1,0 +1,174 @@
+//! A volume in memory, mounted for the time of a test.
+//!
+//! The test process serves its own mount, so a test that touches the mount
+//! must never hold what the server needs. Unmounts on every way out, also
+//! when a test panics.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use holdfast_device::{Device, DeviceError, DeviceStats, Flushed, MemoryDevice};
+use holdfast_fuse::{FuseOptions, Kind, Requests, Stopper, serve};
+use holdfast_posix::{FileSystem, MkfsOptions, MountOptions};
+
+/// Whether mounts are possible here; says so if not.
+pub(crate) fn can_mount() -> bool {
+    let possible = rustix::process::geteuid().is_root()
+        && std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok();
+    if !possible {
+        println!("skipped: mounting needs root and /dev/fuse");
+    }
+    possible
+}
+
+/// An empty volume of `mib` MiB.
+pub(crate) fn volume(mib: u64) -> Arc<dyn Device> {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(mib << 20));
+    mkfs(&device);
+    device
+}
+
+/// Makes an empty volume on `device`.
+pub(crate) fn mkfs(device: &Arc<dyn Device>) {
+    let options = MkfsOptions { node_size: 16384, label: "test".into(), uuid: None, owner: (0, 0) };
+    FileSystem::mkfs(device, &options).unwrap();
+}
+
+/// No background commit: nothing is durable but by what a test does.
+pub(crate) fn options() -> MountOptions {
+    MountOptions { commit_secs: 0, ..MountOptions::default() }
+}
+
+pub(crate) struct Mount {
+    // Before `dir`: the directory must be a plain one when it is removed.
+    server: Option<Served>,
+    pub(crate) device: Arc<dyn Device>,
+    pub(crate) requests: Arc<Requests>,
+    pub(crate) dir: tempfile::TempDir,
+}
+
+struct Served {
+    thread: JoinHandle<std::io::Result<()>>,
+    stop: Stopper,
+    fs: Arc<FileSystem>,
+}
+
+impl Mount {
+    /// A fresh volume of 256 MiB, mounted for everybody.
+    pub(crate) fn fresh() -> Mount {
+        Mount::of(volume(256))
+    }
+
+    pub(crate) fn of(device: Arc<dyn Device>) -> Mount {
+        Mount::with(device, options(), |_| ())
+    }
+
+    pub(crate) fn with(
+        device: Arc<dyn Device>,
+        options: MountOptions,
+        change: impl FnOnce(&mut FuseOptions),
+    ) -> Mount {
+        let dir = tempfile::tempdir().unwrap();
+        let requests = Arc::new(Requests::default());
+        let mut fuse = FuseOptions {
+            source: "memory,volume".into(),
+            allow_other: true,
+            requests: Arc::clone(&requests),
+            ..FuseOptions::default()
+        };
+        change(&mut fuse);
+        let fs = Arc::new(FileSystem::mount(Arc::clone(&device), options).unwrap());
+        let stop = Stopper::new();
+        let (send, receive) = mpsc::channel();
+        let thread = std::thread::spawn({
+            let (fs, stop, path) = (Arc::clone(&fs), stop.clone(), dir.path().to_owned());
+            move || serve(fs, &path, &fuse, move || send.send(()).unwrap(), stop)
+        });
+        if receive.recv_timeout(Duration::from_secs(20)).is_err() {
+            panic!("not mounted: {:?}", thread.join());
+        }
+        Mount { server: Some(Served { thread, stop, fs }), device, requests, dir }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// How many requests of this kind came so far.
+    pub(crate) fn count(&self, kind: Kind) -> u64 {
+        self.requests.get(kind)
+    }
+
+    /// Ends the mount and gives the filesystem back.
+    pub(crate) fn stop(&mut self) -> Arc<FileSystem> {
+        let served = self.server.take().expect("not stopped twice");
+        served.stop.stop();
+        served.thread.join().unwrap().unwrap();
+        served.fs
+    }
+
+    /// Waits until somebody else has unmounted.
+    pub(crate) fn wait(&mut self) -> Arc<FileSystem> {
+        let served = self.server.take().expect("not stopped twice");
+        served.thread.join().unwrap().unwrap();
+        served.fs
+    }
+
+    /// Unmounts in good order and mounts again.
+    pub(crate) fn remount(mut self) -> Mount {
+        let fs = self.stop();
+        Arc::into_inner(fs).expect("nobody else holds it").unmount().unwrap();
+        Mount::of(Arc::clone(&self.device))
+    }
+
+    /// Forgets all that is only in memory, and mounts again.
+    pub(crate) fn crash(mut self) -> Mount {
+        let fs = self.stop();
+        drop(Arc::into_inner(fs).expect("nobody else holds it"));
+        Mount::of(Arc::clone(&self.device))
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if let Some(served) = self.server.take() {
+            served.stop.stop();
+            let _ = served.thread.join();
+        }
+    }
+}
+
+/// A device whose flush takes its time.
+#[derive(Debug)]
+pub(crate) struct SlowFlush {
+    pub(crate) inner: MemoryDevice,
+    pub(crate) time: Duration,
+}
+
+impl Device for SlowFlush {
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        self.inner.read(at, into)
+    }
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.inner.write(at, bytes)
+    }
+    fn flush(&self) -> Result<Flushed, DeviceError> {
+        std::thread::sleep(self.time);
+        self.inner.flush()
+    }
+    fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
+        self.inner.discard(at, len)
+    }
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+    fn sector_size(&self) -> u32 {
+        self.inner.sector_size()
+    }
+    fn stats(&self) -> DeviceStats {
+        self.inner.stats()
+    }
+}

@@ -1,0 +1,379 @@
+//! Bytes, and what survives, through the kernel.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::common::{Mount, SlowFlush, can_mount, mkfs};
+use holdfast_device::{Device, MemoryDevice};
+use holdfast_fuse::Kind;
+use rustix::fs::{FallocateFlags, fallocate};
+
+#[test]
+fn large_and_scattered_writes_read_back_and_survive_a_remount() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::fresh();
+    let big: Vec<u8> = (0..9_000_017u32).map(|n| (n * 31 >> 3) as u8).collect();
+    fs::write(mount.path("big"), &big).unwrap();
+    let sparse = File::create(mount.path("sparse")).unwrap();
+    for n in 0..50u64 {
+        sparse.write_all_at(&[n as u8 + 1; 300], n * 100_000).unwrap();
+    }
+    drop(sparse);
+    let check = |mount: &Mount| {
+        assert!(fs::read(mount.path("big")).unwrap() == big);
+        let bytes = fs::read(mount.path("sparse")).unwrap();
+        assert_eq!(bytes.len(), 4_900_300);
+        for (at, byte) in bytes.iter().enumerate() {
+            let expected = match at % 100_000 < 300 {
+                true => (at / 100_000) as u8 + 1,
+                false => 0,
+            };
+            assert_eq!(*byte, expected, "at {at}");
+        }
+    };
+    check(&mount);
+    let mount = mount.remount();
+    check(&mount);
+    // Cut and extend: what was cut off is zeros, not old bytes.
+    let file = OpenOptions::new().write(true).open(mount.path("big")).unwrap();
+    file.set_len(5_000).unwrap();
+    file.set_len(10_000).unwrap();
+    let bytes = fs::read(mount.path("big")).unwrap();
+    assert!(bytes[..5_000] == big[..5_000]);
+    assert!(bytes.len() == 10_000 && bytes[5_000..].iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn an_opening_that_truncates_truncates() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::fresh();
+    fs::write(mount.path("f"), vec![1; 50_000]).unwrap();
+    fs::write(mount.path("f"), b"short").unwrap();
+    assert_eq!(fs::read(mount.path("f")).unwrap(), b"short");
+    assert_eq!(fs::metadata(mount.path("f")).unwrap().len(), 5);
+}
+
+#[test]
+fn appends_of_two_processes_do_not_overwrite_each_other() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::fresh();
+    let file = mount.path("log");
+    let script = "for i in $(seq 500); do echo \"$1 $i\"; done >> \"$2\"";
+    let mut children: Vec<_> = ["a", "b"]
+        .iter()
+        .map(|who| Command::new("sh").args(["-c", script, "sh", who]).arg(&file).spawn().unwrap())
+        .collect();
+    for child in &mut children {
+        assert!(child.wait().unwrap().success());
+    }
+    let text = fs::read_to_string(&file).unwrap();
+    for who in ["a", "b"] {
+        let lines: Vec<_> = text.lines().filter(|line| line.starts_with(who)).collect();
+        let expected: Vec<_> = (1..=500).map(|n| format!("{who} {n}")).collect();
+        assert_eq!(lines, expected);
+    }
+    assert_eq!(text.lines().count(), 1000);
+    // Pages written back through a handle that appends go where they belong.
+    let mut handle = OpenOptions::new().append(true).open(&file).unwrap();
+    let size = handle.metadata().unwrap().len();
+    handle.write_all(b"end").unwrap();
+    assert_eq!(handle.metadata().unwrap().len(), size + 3);
+}
+
+#[test]
+fn direct_and_cached_handles_see_each_other() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::fresh();
+    let cached = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(mount.path("f"))
+        .unwrap();
+    let direct = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_DIRECT)
+        .open(mount.path("f"))
+        .unwrap();
+    cached.write_all_at(&[1; 8192], 0).unwrap();
+    let mut bytes = [0; 8192];
+    direct.read_exact_at(&mut bytes, 0).unwrap();
+    assert_eq!(bytes, [1; 8192]);
+    cached.read_exact_at(&mut bytes, 0).unwrap();
+    direct.write_all_at(&[2; 4096], 4096).unwrap();
+    cached.read_exact_at(&mut bytes, 0).unwrap();
+    assert_eq!((bytes[4095], bytes[4096]), (1, 2));
+    // Side by side, beyond each other's end.
+    std::thread::scope(|scope| {
+        for n in 0..8u8 {
+            let direct = &direct;
+            scope.spawn(move || {
+                direct.write_all_at(&[n; 65536], u64::from(n) * 65536).unwrap();
+            });
+        }
+    });
+    let all = fs::read(mount.path("f")).unwrap();
+    assert_eq!(all.len(), 8 * 65536);
+    for (at, byte) in all.iter().enumerate() {
+        assert_eq!(usize::from(*byte), at / 65536, "at {at}");
+    }
+}
+
+#[test]
+fn mapped_pages_reach_the_file() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::fresh();
+    let file = mount.path("mapped");
+    fs::write(&file, vec![b'.'; 20_000]).unwrap();
+    let program = "import mmap, os, sys\n\
+        f = os.open(sys.argv[1], os.O_RDWR | os.O_APPEND)\n\
+        m = mmap.mmap(f, 20000)\n\
+        assert m[19999:] == b'.'\n\
+        m[5000:5004] = b'here'\n\
+        m.flush()\n\
+        os.fsync(f)\n\
+        m[9000:9005] = b'there'\n\
+        m.close()\n\
+        os.close(f)\n";
+    let status = match Command::new("python3").args(["-c", program]).arg(&file).status() {
+        Ok(status) => status,
+        Err(error) => return println!("skipped: python3: {error}"),
+    };
+    assert!(status.success());
+    let mount = mount.remount();
+    let bytes = fs::read(mount.path("mapped")).unwrap();
+    assert_eq!(bytes.len(), 20_000);
+    assert_eq!(&bytes[4999..5005], b".here.");
+    assert_eq!(&bytes[8999..9006], b".there.");
+}
+
+#[test]
+fn holes_are_found_made_and_filled() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::fresh();
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(mount.path("f"))
+        .unwrap();
+    file.write_all_at(&[1; 65536], 131_072).unwrap();
+    file.set_len(1 << 20).unwrap();
+    file.sync_all().unwrap();
+    let seek = |from: rustix::fs::SeekFrom| rustix::fs::seek(&file, from);
+    assert_eq!(seek(rustix::fs::SeekFrom::Data(0)), Ok(131_072));
+    assert_eq!(seek(rustix::fs::SeekFrom::Hole(131_072)), Ok(196_608));
+    assert_eq!(seek(rustix::fs::SeekFrom::Data(196_608)), Err(rustix::io::Errno::NXIO));
+    assert_eq!(seek(rustix::fs::SeekFrom::Hole(0)), Ok(0));
+
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fallocate(&file, punch, 131_072, 8192).unwrap();
+    assert_eq!(seek(rustix::fs::SeekFrom::Data(0)), Ok(139_264));
+    fallocate(&file, FallocateFlags::ZERO_RANGE, 147_456, 4096).unwrap();
+    let mut bytes = vec![9; 65536];
+    file.read_exact_at(&mut bytes, 131_072).unwrap();
+    let zero = |range: std::ops::Range<usize>| bytes[range].iter().all(|byte| *byte == 0);
+    assert!(zero(0..8192) && zero(16384..20480));
+    assert!(bytes[8192..16384].iter().all(|byte| *byte == 1));
+    assert!(bytes[20480..].iter().all(|byte| *byte == 1));
+
+    fallocate(&file, FallocateFlags::KEEP_SIZE, 2 << 20, 1 << 20).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 1 << 20);
+    fallocate(&file, FallocateFlags::empty(), 0, 3 << 20).unwrap();
+    let meta = file.metadata().unwrap();
+    assert_eq!(meta.len(), 3 << 20);
+    assert!(meta.blocks() * 512 >= 3 << 20, "{} blocks", meta.blocks());
+    assert_eq!(
+        fallocate(&file, FallocateFlags::COLLAPSE_RANGE, 0, 4096),
+        Err(rustix::io::Errno::OPNOTSUPP)
+    );
+    file.seek(SeekFrom::Start(3 << 20)).unwrap();
+    assert_eq!(file.read(&mut bytes).unwrap(), 0);
+}
+
+#[test]
+fn ranges_are_copied_inside_of_the_server() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::fresh();
+    let bytes: Vec<u8> = (0..3_000_000u32).map(|n| (n >> 5) as u8).collect();
+    fs::write(mount.path("from"), &bytes).unwrap();
+    let from = File::open(mount.path("from")).unwrap();
+    let to = File::create(mount.path("to")).unwrap();
+    let (mut offset_in, mut offset_out) = (1000, 50);
+    while rustix::fs::copy_file_range(
+        &from,
+        Some(&mut offset_in),
+        &to,
+        Some(&mut offset_out),
+        10 << 20,
+    )
+    .unwrap()
+        > 0
+    {}
+    let copy = fs::read(mount.path("to")).unwrap();
+    assert!(copy[..50].iter().all(|byte| *byte == 0) && copy[50..] == bytes[1000..]);
+    assert!(mount.count(Kind::CopyRange) > 0);
+    assert_eq!(mount.count(Kind::Read), 0);
+}
+
+#[test]
+fn synchronous_writes_survive_a_crash_and_others_do_not() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::fresh();
+    let open = |name: &str, flags: i32| {
+        OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .custom_flags(flags)
+            .open(mount.path(name))
+            .unwrap()
+    };
+    let files = [
+        ("sync", libc::O_SYNC),
+        ("dsync", libc::O_DSYNC),
+        ("direct-sync", libc::O_SYNC | libc::O_DIRECT),
+        ("direct-dsync", libc::O_DSYNC | libc::O_DIRECT),
+    ];
+    for (name, flags) in files {
+        let before = (mount.count(Kind::Write), mount.count(Kind::Fsync));
+        let file = open(name, flags);
+        file.write_all_at(&[5; 12288], 0).unwrap();
+        file.write_all_at(&[6; 4096], 12288).unwrap();
+        let writes = mount.count(Kind::Write) - before.0;
+        let fsyncs = mount.count(Kind::Fsync) - before.1;
+        // Without page cache the write says it all; with it, the kernel adds an fsync.
+        let expected = match flags & libc::O_DIRECT {
+            0 => (2, 2),
+            _ => (2, 0),
+        };
+        assert_eq!((writes, fsyncs), expected, "{name}");
+    }
+    let late = open("direct-not-sync", libc::O_DIRECT);
+    late.write_all_at(&[7; 4096], 0).unwrap();
+    let mount = mount.crash();
+    for (name, _) in files {
+        let bytes = fs::read(mount.path(name)).unwrap();
+        assert_eq!(bytes.len(), 16384, "{name}");
+        assert!(bytes[..12288].iter().all(|byte| *byte == 5), "{name}");
+        assert!(bytes[12288..].iter().all(|byte| *byte == 6), "{name}");
+    }
+    // The proof that the crash was one. (Its name may have become durable with the others'.)
+    let bytes = fs::read(mount.path("direct-not-sync")).unwrap_or_default();
+    assert!(bytes.is_empty(), "{} bytes", bytes.len());
+}
+
+#[test]
+fn what_fsync_promised_survives_a_crash() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::fresh();
+    fs::create_dir(mount.path("d")).unwrap();
+    let mut file = File::create(mount.path("d/f")).unwrap();
+    file.write_all(b"promised").unwrap();
+    file.sync_all().unwrap();
+    fs::write(mount.path("d/g"), b"renamed").unwrap();
+    File::open(mount.path("d/g")).unwrap().sync_data().unwrap();
+    fs::rename(mount.path("d/g"), mount.path("d/h")).unwrap();
+    File::open(mount.path("d")).unwrap().sync_all().unwrap();
+    fs::remove_file(mount.path("d/f")).unwrap();
+    let mount = mount.crash();
+    // P1, P2; the removal was promised by nobody.
+    assert_eq!(fs::read(mount.path("d/f")).unwrap(), b"promised");
+    assert_eq!(fs::read(mount.path("d/h")).unwrap(), b"renamed");
+    assert!(!mount.path("d/g").exists());
+
+    // The attribute that stands for sync(2).
+    fs::write(mount.path("all"), vec![3; 200_000]).unwrap();
+    rustix::fs::setxattr(mount.dir.path(), "holdfast.sync", b"", rustix::fs::XattrFlags::empty())
+        .unwrap();
+    let mount = mount.crash();
+    assert_eq!(fs::read(mount.path("all")).unwrap(), vec![3; 200_000]);
+}
+
+#[test]
+fn an_fsync_that_waits_for_the_device_blocks_nobody() {
+    if !can_mount() {
+        return;
+    }
+    let device: Arc<dyn Device> = Arc::new(SlowFlush {
+        inner: MemoryDevice::new(128 << 20),
+        time: Duration::from_millis(500),
+    });
+    mkfs(&device);
+    let mount = Mount::of(device);
+    let files: Vec<File> = (0..12)
+        .map(|n| {
+            let mut file = File::create(mount.path(&format!("f{n}"))).unwrap();
+            file.write_all(b"dirty").unwrap();
+            file
+        })
+        .collect();
+    fs::write(mount.path("other"), b"x").unwrap();
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        let syncs: Vec<_> =
+            files.iter().map(|file| scope.spawn(|| file.sync_all().unwrap())).collect();
+        std::thread::sleep(Duration::from_millis(50));
+        let begin = Instant::now();
+        assert!(!mount.path("absent").exists());
+        assert_eq!(fs::read(mount.path("other")).unwrap(), b"x");
+        let took = begin.elapsed();
+        assert!(took < Duration::from_millis(200), "{took:?}");
+        assert!(
+            !syncs.iter().all(|sync| sync.is_finished()),
+            "the flush was not slow, so this has shown nothing"
+        );
+    });
+    // Twelve flushes one after the other would take 6 seconds.
+    let took = start.elapsed();
+    assert!(took < Duration::from_millis(3000), "{took:?}");
+}
+
+#[test]
+fn a_full_volume_says_so_and_recovers() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::of(crate::common::volume(64));
+    let mut file = File::create(mount.path("fill")).unwrap();
+    let piece = vec![1; 1 << 20];
+    let error = loop {
+        if let Err(error) = file.write_all(&piece) {
+            break error;
+        }
+        assert!(file.metadata().unwrap().len() < 64 << 20);
+    };
+    assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
+    file.sync_all().unwrap();
+    drop(file);
+    fs::remove_file(mount.path("fill")).unwrap();
+    // Freed blocks come back when the removal is durable (R2).
+    File::open(mount.dir.path()).unwrap().sync_all().unwrap();
+    fs::write(mount.path("again"), &piece).unwrap();
+    assert!(fs::read(mount.path("again")).unwrap() == piece);
+}

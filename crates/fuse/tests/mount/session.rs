@@ -1,0 +1,251 @@
+//! From mount to unmount, and what an operation costs in messages.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::common::{Mount, can_mount, options, volume};
+use holdfast_fuse::{FuseOptions, Kind, Stopper, serve};
+use holdfast_posix::FileSystem;
+
+fn mounts_line(mount: &Mount) -> Option<String> {
+    let point = mount.dir.path().to_str().unwrap().to_owned();
+    fs::read_to_string("/proc/mounts")
+        .unwrap()
+        .lines()
+        .find(|line| line.split(' ').nth(1) == Some(&point))
+        .map(String::from)
+}
+
+#[test]
+fn the_mount_table_shows_type_source_and_options() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::with(volume(64), options(), |fuse| {
+        fuse.read_only = true;
+        fuse.nosuid = true;
+        fuse.noatime = true;
+    });
+    let line = mounts_line(&mount).unwrap();
+    let fields: Vec<&str> = line.split(' ').collect();
+    assert_eq!(fields[0], "memory,volume");
+    assert_eq!(fields[2], "fuse.holdfast");
+    let flags: Vec<&str> = fields[3].split(',').collect();
+    for flag in ["ro", "nosuid", "noatime", "default_permissions", "allow_other"] {
+        assert!(flags.contains(&flag), "{flag} in {line}");
+    }
+    assert!(!flags.contains(&"nodev"), "{line}");
+    let error = fs::write(mount.path("f"), b"x").unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EROFS));
+}
+
+#[test]
+fn somebody_else_may_unmount() {
+    if !can_mount() {
+        return;
+    }
+    let mut mount = Mount::fresh();
+    fs::write(mount.path("f"), b"kept").unwrap();
+    assert!(Command::new("umount").arg(mount.dir.path()).status().unwrap().success());
+    let fs = mount.wait();
+    Arc::into_inner(fs).expect("let go").unmount().unwrap();
+    assert!(mounts_line(&mount).is_none());
+    let mount = Mount::of(Arc::clone(&mount.device));
+    assert_eq!(fs::read(mount.path("f")).unwrap(), b"kept");
+}
+
+#[test]
+fn stopping_does_not_wait_for_open_files() {
+    if !can_mount() {
+        return;
+    }
+    let mut mount = Mount::fresh();
+    let mut open = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(mount.path("f"))
+        .unwrap();
+    open.write_all(b"durable").unwrap();
+    open.sync_all().unwrap();
+    let gone = File::create(mount.path("gone")).unwrap();
+    fs::remove_file(mount.path("gone")).unwrap();
+    let start = Instant::now();
+    let fs = mount.stop();
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    Arc::into_inner(fs).expect("let go").unmount().unwrap();
+    assert!(mounts_line(&mount).is_none());
+    // What is left in other hands says so instead of hanging.
+    assert!(open.write_all(b"more").is_err());
+    assert!(gone.sync_all().is_err());
+    let mount = Mount::of(Arc::clone(&mount.device));
+    assert_eq!(fs::read(mount.path("f")).unwrap(), b"durable");
+}
+
+#[test]
+fn a_mount_over_another_leaves_that_one_alone() {
+    if !can_mount() {
+        return;
+    }
+    let lower = Mount::fresh();
+    fs::write(lower.path("lower"), b"").unwrap();
+    let fs = Arc::new(FileSystem::mount(volume(64), options()).unwrap());
+    let stop = Stopper::new();
+    let (send, receive) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn({
+        let (fs, stop, dir) = (Arc::clone(&fs), stop.clone(), lower.dir.path().to_owned());
+        move || serve(fs, &dir, &FuseOptions::default(), || send.send(()).unwrap(), stop)
+    });
+    receive.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert!(!lower.path("lower").exists());
+    // Unmounted from outside: the server must not unmount once more.
+    assert!(Command::new("umount").arg(lower.dir.path()).status().unwrap().success());
+    thread.join().unwrap().unwrap();
+    assert!(lower.path("lower").exists());
+    drop(stop);
+}
+
+#[test]
+fn what_cannot_be_mounted_on_is_refused_and_the_filesystem_let_go() {
+    if !can_mount() {
+        return;
+    }
+    let fs = Arc::new(FileSystem::mount(volume(64), options()).unwrap());
+    let place = tempfile::NamedTempFile::new().unwrap();
+    for path in [place.path(), std::path::Path::new("/nowhere/at/all")] {
+        let result = serve(
+            Arc::clone(&fs),
+            path,
+            &FuseOptions::default(),
+            || panic!("ready although not mounted"),
+            Stopper::new(),
+        );
+        assert!(result.is_err(), "{path:?}");
+    }
+    Arc::into_inner(fs).expect("let go").unmount().unwrap();
+}
+
+/// The requests that `action` costs, by name.
+fn cost(mount: &Mount, action: impl FnOnce()) -> Vec<(&'static str, u64)> {
+    let settle = || {
+        // Releases and forgets come when the kernel likes.
+        let mut last = mount.requests.list();
+        loop {
+            std::thread::sleep(Duration::from_millis(30));
+            let now = mount.requests.list();
+            if now == last {
+                return now;
+            }
+            last = now;
+        }
+    };
+    let before = settle();
+    action();
+    settle()
+        .into_iter()
+        .zip(before)
+        .filter(|(after, before)| after.1 > before.1)
+        .map(|(after, before)| (after.0.name(), after.1 - before.1))
+        .collect()
+}
+
+#[test]
+fn operations_cost_no_message_too_many() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::fresh();
+    // The first close hears that nobody wants to hear of closes; the first opendir likewise.
+    drop(File::create(mount.path("warm")).unwrap());
+    assert_eq!(fs::read_dir(mount.dir.path()).unwrap().count(), 1);
+    assert_eq!(mount.count(Kind::Flush), 1);
+
+    let create = cost(&mount, || {
+        for n in 0..10 {
+            drop(File::create(mount.path(&format!("c{n}"))).unwrap());
+        }
+    });
+    let expected = [("lookup", 10), ("getattr", 10), ("create", 10), ("release", 10)];
+    assert_eq!(create, expected);
+
+    let write = cost(&mount, || {
+        let mut file = File::create(mount.path("w")).unwrap();
+        for _ in 0..10 {
+            file.write_all(&[1; 4096]).unwrap();
+        }
+        file.sync_all().unwrap();
+    });
+    let count = |list: &[(&str, u64)], name| {
+        list.iter().find(|(kind, _)| *kind == name).map_or(0, |(_, count)| *count)
+    };
+    assert_eq!(count(&write, "write"), 10);
+    assert_eq!(count(&write, "fsync"), 1);
+    assert_eq!(count(&write, "flush"), 0);
+    // At most one look for file capabilities for each inode, none for each write.
+    assert!(count(&write, "getxattr") <= 1, "{write:?}");
+
+    // In the kernel's memory: attributes, names, absent names, pages, targets, directories.
+    std::os::unix::fs::symlink("w", mount.path("s")).unwrap();
+    fs::read_link(mount.path("s")).unwrap();
+    fs::read(mount.path("w")).unwrap();
+    assert!(!mount.path("absent").exists());
+    fs::read_dir(mount.dir.path()).unwrap().count();
+    fs::metadata(mount.path("w")).unwrap();
+    let cached = cost(&mount, || {
+        for _ in 0..10 {
+            assert!(!mount.path("absent").exists());
+            fs::read_link(mount.path("s")).unwrap();
+            fs::symlink_metadata(mount.path("w")).unwrap();
+        }
+    });
+    assert_eq!(cached, []);
+    let opened = cost(&mount, || {
+        let mut bytes = Vec::new();
+        File::open(mount.path("w")).unwrap().read_to_end(&mut bytes).unwrap();
+        assert_eq!(bytes.len(), 40960);
+    });
+    assert_eq!(count(&opened, "open"), 1);
+    assert_eq!(count(&opened, "read"), 0, "{opened:?}");
+
+    let listed = cost(&mount, || {
+        fs::read_dir(mount.dir.path()).unwrap().count();
+    });
+    assert_eq!(count(&listed, "opendir") + count(&listed, "releasedir"), 0);
+
+    let removed = cost(&mount, || fs::remove_file(mount.path("c1")).unwrap());
+    assert_eq!(count(&removed, "unlink"), 1);
+    assert_eq!(count(&removed, "forget"), 1);
+
+    // The numbers can be read through the mount, too.
+    let mut text = vec![0; 65536];
+    let length = rustix::fs::getxattr(mount.dir.path(), "holdfast.stats", &mut text[..]).unwrap();
+    let text = std::str::from_utf8(&text[..length]).unwrap();
+    assert!(text.contains("fuse_unlink 1\n"), "{text}");
+    assert!(text.contains("\nfsyncs 1\n") || text.starts_with("fsyncs 1\n"), "{text}");
+}
+
+#[test]
+fn removed_files_give_their_space_back_while_mounted() {
+    if !can_mount() {
+        return;
+    }
+    // Unlinked files are freed when the kernel forgets them: space comes back while mounted.
+    let mount = Mount::of(volume(64));
+    let free = |mount: &Mount| rustix::fs::statvfs(mount.dir.path()).unwrap().f_bfree;
+    for round in 0..6 {
+        let path = mount.path(&format!("big{round}"));
+        fs::write(&path, vec![1; 20 << 20]).unwrap_or_else(|e| panic!("round {round}: {e}"));
+        for _ in 0..100 {
+            fs::metadata(&path).unwrap();
+            fs::read_dir(mount.dir.path()).unwrap().count();
+        }
+        fs::remove_file(&path).unwrap();
+        File::open(mount.dir.path()).unwrap().sync_all().unwrap();
+    }
+    assert!(free(&mount) > 8000, "{}", free(&mount));
+}
