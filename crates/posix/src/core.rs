@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use holdfast_base::InodeNo;
 use holdfast_base::counters::Counters;
+use holdfast_format::item::dentry;
 use holdfast_store::Store;
 use parking_lot::Mutex;
 
@@ -39,6 +40,11 @@ pub(crate) struct Core {
     pub(crate) data: crate::data::Shared,
     /// Held while a directory moves to another parent, so that no two moves make a circle.
     pub(crate) renames: Mutex<()>,
+    /// Inodes whose access time waits to be written.
+    pub(crate) atimes: Mutex<Vec<InodeNo>>,
+    /// Bits of a name's hash that tests leave, to make names collide.
+    #[cfg(test)]
+    pub(crate) hash_mask: std::sync::atomic::AtomicU64,
 }
 
 impl Core {
@@ -46,12 +52,21 @@ impl Core {
     pub(crate) fn inode(&self, no: InodeNo) -> Result<Arc<Inode>> {
         self.inodes.get(&self.store, no)
     }
+
+    /// The first key offset of names that hash like `name`.
+    pub(crate) fn slot(&self, name: &[u8]) -> u64 {
+        let slot = dentry::slot(self.hash_seed, name);
+        #[cfg(test)]
+        let slot = {
+            let mask = self.hash_mask.load(std::sync::atomic::Ordering::Relaxed);
+            (slot & mask).max(256)
+        };
+        slot
+    }
 }
 
 impl fmt::Debug for Core {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Core")
-            .field("options", &self.options)
-            .finish_non_exhaustive()
+        f.debug_struct("Core").field("options", &self.options).finish_non_exhaustive()
     }
 }

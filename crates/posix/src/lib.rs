@@ -8,11 +8,19 @@
 //! Knows nothing of node layout, rings, groups, paths or FUSE.
 
 pub mod op;
+mod committer;
 mod orphan;
+mod atime;
 mod data;
 mod file;
+mod allow;
+mod names;
+mod xattrs;
 mod core;
 mod inode;
+mod perm;
+mod acl;
+mod times;
 pub mod types;
 pub mod errno;
 pub mod error;
@@ -30,4 +38,6 @@ pub type Result<T> = std::result::Result<T, FsError>;
 #[derive(Debug)]
 pub struct FileSystem {
     core: std::sync::Arc<core::Core>,
+    /// Ends with the volume.
+    committer: Option<committer::Committer>,
 }

@@ -1,9 +1,176 @@
-//! Inodes without a name that were still in use, and how they are removed.
+//! Inodes that lost their last name, and how they are removed.
+//!
+//! ```text
+//!  last name goes ── nobody needs it, small ──────────────▶ removed by the same batch
+//!        │
+//!        └─ otherwise: nlink 0 and an orphan item ── last handle and reference go, or mount ──▶ collect
+//! ```
+//!
+//! An inode is marked gone under its lock before it is removed, by exactly one
+//! thread; from then on nobody can open or link it. A large file goes in
+//! bounded batches; the last one removes inode, attributes and orphan item, so
+//! that a crash in between leaves an orphan and not a lost piece.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use holdfast_base::InodeNo;
+use holdfast_format::item::{InodeItem, orphan};
+use holdfast_format::{Key, Kind};
+use holdfast_store::{Batch, Need};
+
 use crate::core::Core;
-use crate::inode::Inode;
+use crate::file::content;
+use crate::inode::{Inode, InodeState};
+use crate::{FsError, Result, xattrs};
+
+/// Content and attribute items that one batch of a collection removes.
+const ITEMS_PER_BATCH: usize = 64;
+/// Content and attribute items that the batch which takes the last name may remove as well.
+const ITEMS_AT_ONCE: usize = 16;
+/// Changes to reserve for an inode that loses its last name: those items, the inode, the orphan.
+pub(crate) const LAST_NAME_CHANGES: u32 = 2 * ITEMS_AT_ONCE as u32 + 4;
+
+/// What becomes of an inode that has lost its last name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// The batch removes it.
+    Removed,
+    /// Nobody needs it: it is to be collected as soon as the locks are released.
+    Collect,
+    /// Somebody has it open or remembers it.
+    Waits,
+}
+
+/// Adds to `batch` what the loss of the last name means. `draft` has nlink 0; the caller puts it unless the
+/// answer is [`Fate::Removed`].
+pub(crate) fn plan_last_name(
+    core: &Core,
+    inode: &Inode,
+    state: &InodeState,
+    draft: &InodeItem,
+    batch: &mut Batch,
+) -> Result<Fate> {
+    let needed = state.handles > 0 || state.lookups > 0;
+    if !needed
+        && inode.data.is_clean()
+        && plan_removal(core, inode.no, draft, batch, ITEMS_AT_ONCE)?
+    {
+        batch.delete(Key::inode(inode.no));
+        batch.count_inodes(-1);
+        return Ok(Fate::Removed);
+    }
+    batch.put(Key::orphan(inode.no), orphan::VALUE.to_vec());
+    Ok(if needed { Fate::Waits } else { Fate::Collect })
+}
+
+impl Fate {
+    /// After the batch was applied: marks the inode, whose state is still locked.
+    pub(crate) fn mark(self, state: &mut InodeState) {
+        state.gone = self != Fate::Waits;
+    }
+
+    /// After the locks were released: removes what is to be removed.
+    pub(crate) fn finish(self, core: &Core, inode: &Arc<Inode>) {
+        match self {
+            Fate::Removed => core.inodes.remove(inode.no),
+            Fate::Collect => collect(core, inode),
+            Fate::Waits => {}
+        }
+    }
+}
+
+/// Appends the removal of content and attributes; true when nothing is left of them.
+fn plan_removal(
+    core: &Core,
+    no: InodeNo,
+    item: &InodeItem,
+    batch: &mut Batch,
+    items_max: usize,
+) -> Result<bool> {
+    if !content::plan_removal(core, no, batch, items_max)? {
+        return Ok(false);
+    }
+    Ok(item.flags & InodeItem::HAS_XATTRS == 0
+        || xattrs::plan_removal_of_all(core, no, batch, items_max)?)
+}
 
 /// Removes an inode that is marked gone. What fails here is tried again by the next mount.
-pub(crate) fn collect(_core: &Core, _inode: &Arc<Inode>) {}
+pub(crate) fn collect(core: &Core, inode: &Arc<Inode>) {
+    crate::data::discard(core, inode);
+    if let Err(error) = remove(core, inode) {
+        tracing::warn!(
+            "inode {} without a name could not be removed: {error}; the next mount tries again",
+            inode.no
+        );
+    }
+    core.inodes.remove(inode.no);
+}
+
+fn remove(core: &Core, inode: &Inode) -> Result<()> {
+    let item = inode.state.read().disk;
+    let mut finished = false;
+    while !finished {
+        let mut batch = Batch::new();
+        finished = plan_removal(core, inode.no, &item, &mut batch, ITEMS_PER_BATCH)?;
+        if finished {
+            batch.delete(Key::inode(inode.no));
+            batch.delete(Key::orphan(inode.no));
+            batch.count_inodes(-1);
+        }
+        let changes = batch.changes();
+        let mut reservation = core.store.reserve(Need::Shrink { changes })?;
+        core.store.apply(batch, &mut reservation)?;
+    }
+    Ok(())
+}
+
+/// Removes every orphan: after a crash, and before a volume is left.
+pub(crate) fn collect_all(core: &Core) -> Result<()> {
+    let mut from = Key::orphan(InodeNo(0)).offset;
+    loop {
+        let (first, last) = Key::span(InodeNo(0), Kind::Orphan);
+        let first = Key { offset: from, ..first };
+        let mut orphans = Vec::new();
+        core.store.scan(&first, &last, |key, _| {
+            orphans.push(InodeNo(key.offset));
+            if orphans.len() < ITEMS_PER_BATCH {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        })?;
+        let Some(last) = orphans.last() else {
+            return Ok(());
+        };
+        from = last.0.saturating_add(1);
+        for no in orphans {
+            collect_orphan(core, no)?;
+        }
+    }
+}
+
+fn collect_orphan(core: &Core, no: InodeNo) -> Result<()> {
+    let inode = match core.inode(no) {
+        Ok(inode) => inode,
+        Err(FsError::NotFound) => {
+            let mut batch = Batch::new();
+            batch.delete(Key::orphan(no));
+            let mut reservation = core.store.reserve(Need::Shrink { changes: 1 })?;
+            core.store.apply(batch, &mut reservation)?;
+            return Ok(());
+        }
+        Err(error) => return Err(error),
+    };
+    let mut state = inode.state.write();
+    if state.disk.nlink > 0 {
+        // The list is wrong, not the file: never remove what has a name.
+        tracing::error!("inode {no} has a name and is listed as an orphan; run fsck");
+        return Ok(());
+    }
+    if !std::mem::replace(&mut state.gone, true) {
+        drop(state);
+        collect(core, &inode);
+    }
+    Ok(())
+}

@@ -21,12 +21,7 @@ pub struct Caller {
 impl Caller {
     /// The owner of everything.
     pub fn root() -> Caller {
-        Caller {
-            uid: 0,
-            gid: 0,
-            groups: Vec::new(),
-            trusted: true,
-        }
+        Caller { uid: 0, gid: 0, groups: Vec::new(), trusted: true }
     }
 }
 

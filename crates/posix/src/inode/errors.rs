@@ -31,16 +31,10 @@ impl ErrorSequence {
     pub(crate) fn record_error(&self, why: &str) {
         *self.last.lock() = why.to_owned();
         // An error that nobody has seen yet stands for this one as well.
-        let _ = self
-            .word
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| {
-                let unseen = word & !SEEN;
-                if word == 0 || word & SEEN != 0 {
-                    Some(unseen + ONE_ERROR)
-                } else {
-                    None
-                }
-            });
+        let _ = self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| {
+            let unseen = word & !SEEN;
+            if word == 0 || word & SEEN != 0 { Some(unseen + ONE_ERROR) } else { None }
+        });
     }
 
     /// The cursor of a handle that is opened now.
@@ -57,10 +51,7 @@ impl ErrorSequence {
         }
         let now = self.word.fetch_or(SEEN, Ordering::AcqRel) | SEEN;
         // Of two threads that check one handle at once, one reports.
-        cursor
-            .0
-            .compare_exchange(seen, now, Ordering::AcqRel, Ordering::Acquire)
-            .ok()?;
+        cursor.0.compare_exchange(seen, now, Ordering::AcqRel, Ordering::Acquire).ok()?;
         Some(FsError::Io(self.last.lock().clone()))
     }
 }

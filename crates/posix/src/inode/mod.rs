@@ -6,15 +6,17 @@
 //! what his operation changes, and never takes delayed values over.
 
 pub(crate) mod errors;
+pub(crate) mod locked;
 pub(crate) mod table;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use errors::{ErrorCursor, ErrorSequence};
+pub(crate) use locked::Locked;
 pub(crate) use table::InodeTable;
 
-use holdfast_base::{InodeNo, Lsn};
+use holdfast_base::{InodeNo, Lsn, Timestamp};
 use holdfast_format::item::{FileType, InodeItem};
 use parking_lot::RwLock;
 
@@ -50,6 +52,8 @@ pub(crate) struct InodeState {
     pub(crate) lookups: u64,
     /// Nobody needs it any more and it has no name: it is being removed, or is removed already.
     pub(crate) gone: bool,
+    /// It was made without a name and may be given one.
+    pub(crate) linkable: bool,
     /// The access time in `attr` waits to be written.
     pub(crate) atime_waits: bool,
 }
@@ -67,6 +71,7 @@ impl Inode {
                 handles: 0,
                 lookups: 0,
                 gone: false,
+                linkable: false,
                 atime_waits: false,
             }),
             data: crate::data::FileData::default(),
@@ -76,11 +81,7 @@ impl Inode {
 
     /// Fails unless it is a directory.
     pub(crate) fn expect_directory(&self) -> Result<()> {
-        if self.file_type == FileType::Directory {
-            Ok(())
-        } else {
-            Err(FsError::NotDirectory)
-        }
+        if self.file_type == FileType::Directory { Ok(()) } else { Err(FsError::NotDirectory) }
     }
 }
 
@@ -105,21 +106,19 @@ impl InodeState {
         }
     }
 
+    /// Fails if the inode is removed, or for a directory, if it has lost its name: nothing can be added to it.
+    pub(crate) fn expect_named(&self) -> Result<()> {
+        if self.gone || self.disk.nlink == 0 { Err(FsError::NotFound) } else { Ok(()) }
+    }
+
     /// Fails if the inode is removed.
     pub(crate) fn expect_alive(&self) -> Result<()> {
-        if self.gone {
-            Err(FsError::NotFound)
-        } else {
-            Ok(())
-        }
+        if self.gone { Err(FsError::NotFound) } else { Ok(()) }
     }
 
     /// The item to put: what the tree holds, with the access time that callers see.
     pub(crate) fn next_disk(&self) -> InodeItem {
-        InodeItem {
-            atime: self.attr.atime,
-            ..self.disk
-        }
+        InodeItem { atime: self.attr.atime, ..self.disk }
     }
 
     /// Takes over what a batch has put at `changed`. Values that delayed writes own stay in `attr`.
@@ -140,5 +139,26 @@ impl InodeState {
     /// Whether nobody could reach it any more: no name, no handle, no reference from above.
     pub(crate) fn is_unreachable(&self) -> bool {
         self.disk.nlink == 0 && self.handles == 0 && self.lookups == 0
+    }
+}
+
+/// The item of a new inode of nobody, without names and rights.
+pub(crate) fn blank(file_type: FileType, now: Timestamp) -> InodeItem {
+    InodeItem {
+        mode: file_type.mode_bits(),
+        uid: 0,
+        gid: 0,
+        nlink: 0,
+        size: 0,
+        blocks: 0,
+        rdev: 0,
+        parent: InodeNo(0),
+        atime: now,
+        mtime: now,
+        ctime: now,
+        btime: now,
+        flags: 0,
+        xattr_value_next: 0,
+        reserved: [0; 16],
     }
 }

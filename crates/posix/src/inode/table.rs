@@ -74,20 +74,9 @@ impl Hasher for NumberHasher {
 impl InodeTable {
     /// A table that keeps about `idle_max` inodes which nobody needs.
     pub(crate) fn new(idle_max: usize) -> InodeTable {
-        let count = if idle_max < SHARDED_CACHE_MIN {
-            1
-        } else {
-            SHARDS
-        };
-        let shard = || {
-            Mutex::new(Shard {
-                known_max: idle_max / count,
-                ..Shard::default()
-            })
-        };
-        InodeTable {
-            shards: (0..count).map(|_| shard()).collect(),
-        }
+        let count = if idle_max < SHARDED_CACHE_MIN { 1 } else { SHARDS };
+        let shard = || Mutex::new(Shard { known_max: idle_max / count, ..Shard::default() });
+        InodeTable { shards: (0..count).map(|_| shard()).collect() }
     }
 
     fn shard(&self, no: InodeNo) -> &Mutex<Shard> {
@@ -113,10 +102,8 @@ impl InodeTable {
             let Some(bytes) = store.get(&Key::inode(no))? else {
                 return Err(FsError::NotFound);
             };
-            let item = InodeItem::decode(&bytes).map_err(|source| StoreError::Item {
-                what: format!("inode {no}"),
-                source,
-            })?;
+            let item = InodeItem::decode(&bytes)
+                .map_err(|source| StoreError::Item { what: format!("inode {no}"), source })?;
             // Who changed it before it was read is not known; nothing after this was.
             let inode = Arc::new(Inode::new(no, item, store.latest()));
             let mut shard = shard.lock();
@@ -195,8 +182,10 @@ impl Entry {
     fn is_needed(&self) -> bool {
         // While the shard is locked nobody can get a second Arc, so one Arc means no lock is held either.
         Arc::strong_count(&self.inode) > 1 || !self.inode.data.is_clean() || {
-            let state = self.inode.state.read();
-            state.handles > 0 || state.lookups > 0 || state.atime_waits
+            self.inode
+                .state
+                .try_read()
+                .is_none_or(|state| state.handles > 0 || state.lookups > 0 || state.atime_waits)
         }
     }
 }

@@ -15,14 +15,8 @@ fn every_handle_that_was_open_reports_an_error_once() {
     assert!(errors.check(&first).is_none(), "once each");
     assert!(errors.check(&second).is_some());
     assert!(errors.check(&second).is_none());
-    assert!(
-        errors.check(&late).is_none(),
-        "reported before it was opened"
-    );
-    assert!(
-        errors.check(&unseen).is_some(),
-        "opened before anybody had seen it"
-    );
+    assert!(errors.check(&late).is_none(), "reported before it was opened");
+    assert!(errors.check(&unseen).is_some(), "opened before anybody had seen it");
     errors.record_error("a new one");
     for cursor in [&first, &second, &late, &unseen] {
         assert!(errors.check(cursor).is_some());

@@ -1,28 +1,183 @@
 //! What stat shows and chmod, chown, utimens and truncate change.
 
-#![allow(unused_imports)]
-
 use std::sync::Arc;
 
-use holdfast_base::InodeNo;
-use holdfast_base::counters::Counters;
+use holdfast_base::{InodeNo, Timestamp};
+use holdfast_format::Key;
+use holdfast_format::item::{FileType, InodeItem};
+use holdfast_format::limits::FILE_SIZE_MAX;
+use holdfast_store::{Batch, Need};
 
+use crate::core::Core;
+use crate::inode::{Inode, InodeState};
 use crate::*;
 
 impl FileSystem {
     /// The attributes of an inode.
-    pub fn getattr(&self, _inode: InodeNo) -> Result<Attr> {
-        unimplemented!()
+    pub fn getattr(&self, inode: InodeNo) -> Result<Attr> {
+        let inode = self.core.inode(inode)?;
+        let state = inode.state.read();
+        state.expect_alive()?;
+        Ok(state.stat(inode.no))
     }
 
     /// Changes attributes. With a `file` opened for writing, its permission to change the size counts.
+    ///
+    /// A new size is one step of history, the other attributes are the next.
     pub fn setattr(
         &self,
-        _caller: &Caller,
-        _inode: InodeNo,
-        _file: Option<&OpenFile>,
-        _change: SetAttr,
+        caller: &Caller,
+        inode: InodeNo,
+        file: Option<&OpenFile>,
+        change: SetAttr,
     ) -> Result<Attr> {
-        unimplemented!()
+        let core = &*self.core;
+        let inode = core.inode(inode)?;
+        let now = Timestamp::now();
+        {
+            let state = inode.state.read();
+            state.expect_alive()?;
+            check(core, caller, &inode, &state, file, &change)?;
+        }
+        if let Some(size) = change.size {
+            crate::op::truncate::set_size(core, &inode, size, now)?;
+        }
+        if touches_item(&change) {
+            apply(core, caller, &inode, &change, now)?;
+        }
+        let state = inode.state.read();
+        Ok(state.stat(inode.no))
     }
+}
+
+/// Whether anything but the size is to change.
+fn touches_item(change: &SetAttr) -> bool {
+    change.kill_suid_sgid || SetAttr { size: None, ..*change } != SetAttr::default()
+}
+
+/// Who may change what.
+fn check(
+    core: &Core,
+    caller: &Caller,
+    inode: &Inode,
+    state: &InodeState,
+    file: Option<&OpenFile>,
+    change: &SetAttr,
+) -> Result<()> {
+    let item = &state.attr;
+    if let Some(size) = change.size {
+        match inode.file_type {
+            FileType::Regular => {}
+            FileType::Directory => return Err(FsError::IsDirectory),
+            _ => return Err(FsError::Invalid("only regular files have a size to set")),
+        }
+        if size > FILE_SIZE_MAX {
+            return Err(FsError::FileTooLarge);
+        }
+        match file {
+            Some(file) if file.inode.no == inode.no => {
+                if !file.flags.contains(OpenFlags::WRITE) {
+                    return Err(FsError::BadHandle);
+                }
+            }
+            _ => allow::expect(core, caller, inode.no, item, Access::WRITE)?,
+        }
+    }
+    for time in [change.atime, change.mtime].into_iter().flatten() {
+        if let SetTime::At(moment) = time
+            && moment.nanos >= 1_000_000_000
+        {
+            return Err(FsError::Invalid("nanoseconds make more than a second"));
+        }
+    }
+    if change.btime.is_some_and(|moment| moment.nanos >= 1_000_000_000) {
+        return Err(FsError::Invalid("nanoseconds make more than a second"));
+    }
+    if caller.trusted || caller.is_root() {
+        return Ok(());
+    }
+    if change.perm.is_some() || change.btime.is_some() {
+        caller.expect_owner(item)?;
+    }
+    if change.uid.is_some_and(|uid| uid != item.uid || caller.uid != item.uid) {
+        return Err(FsError::NotPermitted);
+    }
+    if let Some(gid) = change.gid {
+        caller.expect_owner(item)?;
+        if gid != item.gid && !caller.is_in_group(gid) {
+            return Err(FsError::NotPermitted);
+        }
+    }
+    let sets_times = change.atime.is_some() || change.mtime.is_some();
+    let only_now =
+        ![change.atime, change.mtime].iter().flatten().any(|time| matches!(time, SetTime::At(_)));
+    // With a size the times are part of a truncate, which was judged above.
+    if sets_times && caller.expect_owner(item).is_err() {
+        if !only_now {
+            return Err(FsError::NotPermitted);
+        }
+        if change.size.is_none() {
+            allow::expect(core, caller, inode.no, item, Access::WRITE)?;
+        }
+    }
+    Ok(())
+}
+
+/// Changes everything but the size, as one step.
+fn apply(
+    core: &Core,
+    caller: &Caller,
+    inode: &Arc<Inode>,
+    change: &SetAttr,
+    now: Timestamp,
+) -> Result<()> {
+    let mut changes = 1;
+    loop {
+        let mut reservation = core.store.reserve(Need::Grow { changes, blocks: 0 })?;
+        let mut state = inode.state.write();
+        state.expect_alive()?;
+        let mut item = state.next_disk();
+        let mut batch = Batch::new();
+        change_item(&mut item, caller, change, now);
+        if let Some(perm) = change.perm
+            && let Some(mut list) = xattrs::load_acl(core, inode.no, &item, acl::ACCESS)?
+        {
+            list.set_mode_bits(perm);
+            let value = list.encode();
+            let flags = XattrFlags::empty();
+            xattrs::plan_set(core, inode.no, &mut item, acl::ACCESS, &value, flags, &mut batch)?;
+        }
+        batch.put(Key::inode(inode.no), item.encode());
+        if batch.changes() > changes {
+            changes = batch.changes();
+            continue;
+        }
+        let lsn = core.store.apply(batch, &mut reservation)?;
+        state.took(item, lsn);
+        if let Some(mtime) = change.mtime {
+            // Also for delayed writes: who sets a time after a write means it.
+            state.attr.mtime = times::resolve(mtime, now);
+        }
+        return Ok(());
+    }
+}
+
+fn change_item(item: &mut InodeItem, caller: &Caller, change: &SetAttr, now: Timestamp) {
+    let changes_owner = change.uid.is_some() || change.gid.is_some();
+    if change.kill_suid_sgid || changes_owner && item.file_type() != FileType::Directory {
+        item.mode = perm::without_set_id(item.mode);
+    }
+    item.uid = change.uid.unwrap_or(item.uid);
+    item.gid = change.gid.unwrap_or(item.gid);
+    if let Some(perm) = change.perm {
+        item.mode = perm::chmod_mode(caller, item, perm);
+    }
+    if let Some(time) = change.atime {
+        item.atime = times::resolve(time, now);
+    }
+    if let Some(time) = change.mtime {
+        item.mtime = times::resolve(time, now);
+    }
+    item.btime = change.btime.unwrap_or(item.btime);
+    item.ctime = now;
 }

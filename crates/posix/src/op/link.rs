@@ -1,23 +1,68 @@
 //! More names for an inode.
 
-#![allow(unused_imports)]
+use holdfast_base::{InodeNo, Timestamp};
+use holdfast_format::Key;
+use holdfast_format::item::FileType;
+use holdfast_format::limits::LINK_MAX;
+use holdfast_store::{Batch, Need};
 
-use std::sync::Arc;
-
-use holdfast_base::InodeNo;
-use holdfast_base::counters::Counters;
-
+use crate::inode::Locked;
 use crate::*;
 
 impl FileSystem {
     /// Gives `inode` one more name. Directories may not have two. An O_TMPFILE inode gets its first.
     pub fn link(
         &self,
-        _caller: &Caller,
-        _inode: InodeNo,
-        _parent: InodeNo,
-        _name: &[u8],
+        caller: &Caller,
+        inode: InodeNo,
+        parent: InodeNo,
+        name: &[u8],
     ) -> Result<Attr> {
-        unimplemented!()
+        let core = &*self.core;
+        names::check_name(name, FsError::Exists)?;
+        let dir = core.inode(parent)?;
+        dir.expect_directory()?;
+        let child = core.inode(inode)?;
+        if child.file_type == FileType::Directory {
+            return Err(FsError::NotPermitted);
+        }
+        let reserved = core.store.reserve(Need::Grow { changes: 4, blocks: 0 });
+
+        let mut locked = Locked::of(&[&dir, &child]);
+        let dir_state = &locked.get(parent).state;
+        dir_state.expect_named()?;
+        allow::expect(core, caller, parent, &dir_state.attr, Access::EXECUTE)?;
+        let offset = names::find(core, parent, name)?.vacant()?;
+        allow::expect(core, caller, parent, &dir_state.attr, Access::WRITE)?;
+        let state = &locked.get(inode).state;
+        state.expect_alive()?;
+        let is_first = state.disk.nlink == 0;
+        if is_first && !state.linkable {
+            return Err(FsError::NotFound);
+        }
+        if state.disk.nlink >= LINK_MAX {
+            return Err(FsError::TooManyLinks);
+        }
+        let mut reservation = reserved?;
+
+        let now = Timestamp::now();
+        let draft = locked.draft(inode);
+        draft.nlink += 1;
+        draft.ctime = now;
+        let dir_draft = locked.draft(parent);
+        dir_draft.size += 1;
+        dir_draft.mtime = now;
+        dir_draft.ctime = now;
+        let mut batch = Batch::new();
+        names::put(&mut batch, parent, offset, name, inode, child.file_type);
+        if is_first {
+            batch.delete(Key::orphan(inode));
+        }
+        locked.put_all(&mut batch);
+        let lsn = core.store.apply(batch, &mut reservation)?;
+        locked.took_all(lsn);
+        let state = &mut locked.get(inode).state;
+        state.linkable = false;
+        Ok(state.stat(inode))
     }
 }

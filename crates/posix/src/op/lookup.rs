@@ -1,32 +1,108 @@
 //! From names to inodes, and how long an inode is kept.
 
-#![allow(unused_imports)]
-
 use std::sync::Arc;
 
 use holdfast_base::InodeNo;
-use holdfast_base::counters::Counters;
+use holdfast_format::item::FileType;
+use holdfast_store::StoreError;
 
+use crate::core::Core;
+use crate::inode::Inode;
+use crate::names::{self, Entry};
 use crate::*;
+
+/// An entry that led to no inode this often, although nobody changed it, is damage.
+const DANGLING_MAX: u32 = 100;
 
 impl FileSystem {
     /// The inode that `name` leads to in `parent`. `.` and `..` work. Does not count as a kernel reference.
-    pub fn lookup(&self, _caller: &Caller, _parent: InodeNo, _name: &[u8]) -> Result<Attr> {
-        unimplemented!()
+    pub fn lookup(&self, caller: &Caller, parent: InodeNo, name: &[u8]) -> Result<Attr> {
+        let core = &*self.core;
+        let dir = core.inode(parent)?;
+        dir.expect_directory()?;
+        {
+            let state = dir.state.read();
+            state.expect_alive()?;
+            allow::expect(core, caller, parent, &state.attr, Access::EXECUTE)?;
+            match name {
+                b"." => return Ok(state.stat(parent)),
+                b".." => {
+                    let up = state.attr.parent;
+                    drop(state);
+                    let up = core.inode(up)?;
+                    return Ok(up.state.read().stat(up.no));
+                }
+                _ => names::check_name(name, FsError::Invalid("dots are handled above"))?,
+            }
+        }
+        let (_, child) = resolve(core, parent, name)?;
+        let state = child.state.read();
+        Ok(state.stat(child.no))
     }
 
     /// Keeps `inode` known for `count` more references (FUSE lookups): an unlinked inode lives until they are forgotten.
-    pub fn remember(&self, _inode: InodeNo, _count: u64) {
-        unimplemented!()
+    pub fn remember(&self, inode: InodeNo, count: u64) {
+        // An inode that is gone already cannot be kept; its next use says NotFound.
+        if let Ok(inode) = self.core.inode(inode) {
+            let mut state = inode.state.write();
+            state.lookups = state.lookups.saturating_add(count);
+        }
     }
 
     /// Takes `count` references back.
-    pub fn forget(&self, _inode: InodeNo, _count: u64) {
-        unimplemented!()
+    pub fn forget(&self, inode: InodeNo, count: u64) {
+        let Some(inode) = self.core.inodes.peek(inode) else {
+            return;
+        };
+        let mut state = inode.state.write();
+        state.lookups = state.lookups.saturating_sub(count);
+        if state.is_unreachable() && !state.gone {
+            state.gone = true;
+            drop(state);
+            orphan::collect(&self.core, &inode);
+        }
     }
 
-    /// Whether `caller` may do all of `access` with `inode`.
-    pub fn access(&self, _caller: &Caller, _inode: InodeNo, _access: Access) -> Result<()> {
-        unimplemented!()
+    /// Whether `caller` may do all of `access` with `inode`. Checked also for callers who are trusted.
+    pub fn access(&self, caller: &Caller, inode: InodeNo, access: Access) -> Result<()> {
+        let core = &*self.core;
+        let inode = core.inode(inode)?;
+        let state = inode.state.read();
+        state.expect_alive()?;
+        allow::check(core, caller, inode.no, &state.attr, access)?;
+        if access.contains(Access::WRITE)
+            && core.options.read_only
+            && matches!(
+                inode.file_type,
+                FileType::Regular | FileType::Directory | FileType::Symlink
+            )
+        {
+            return Err(StoreError::ReadOnly.into());
+        }
+        Ok(())
+    }
+}
+
+/// The entry `name` of `dir` and its inode, both of one moment.
+pub(crate) fn resolve(core: &Core, dir: InodeNo, name: &[u8]) -> Result<(Entry, Arc<Inode>)> {
+    let mut last = None;
+    let mut same = 0;
+    loop {
+        let entry = names::find(core, dir, name)?.existing()?;
+        match core.inode(entry.inode) {
+            Ok(inode) if !inode.state.read().gone => return Ok((entry, inode)),
+            // The name was replaced or removed since it was found.
+            Ok(_) | Err(FsError::NotFound) => {}
+            Err(error) => return Err(error),
+        }
+        same = if last == Some(entry) { same + 1 } else { 0 };
+        if same > DANGLING_MAX {
+            return Err(FsError::Io(format!(
+                "a name in directory {dir} leads to inode {}, which does not exist; run fsck",
+                entry.inode
+            )));
+        }
+        last = Some(entry);
+        std::thread::yield_now();
     }
 }

@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Weak};
 
-use holdfast_base::{InodeNo, Timestamp};
+use holdfast_base::InodeNo;
+use holdfast_format::item::FileType;
+use holdfast_store::StoreError;
 
 use crate::core::Core;
 use crate::inode::{ErrorCursor, Inode};
@@ -61,11 +63,51 @@ impl FileSystem {
     /// Opens a regular file; with TRUNCATE it is emptied.
     pub fn open(&self, caller: &Caller, inode: InodeNo, flags: OpenFlags) -> Result<Arc<OpenFile>> {
         let inode = self.core.inode(inode)?;
-        let _ = (caller, Timestamp::now());
-        let mut state = inode.state.write();
-        state.expect_alive()?;
-        state.handles += 1;
-        drop(state);
-        Ok(OpenFile::counted(&self.core, inode, flags))
+        self.open_inode(caller, inode, flags)
+    }
+
+    pub(crate) fn open_inode(
+        &self,
+        caller: &Caller,
+        inode: Arc<Inode>,
+        flags: OpenFlags,
+    ) -> Result<Arc<OpenFile>> {
+        let core = &self.core;
+        match inode.file_type {
+            FileType::Regular => {}
+            FileType::Directory => return Err(FsError::IsDirectory),
+            _ => return Err(FsError::Invalid("only regular files are opened here")),
+        }
+        let writes = flags.contains(OpenFlags::WRITE);
+        if flags.contains(OpenFlags::TRUNCATE) && !writes {
+            return Err(FsError::AccessDenied);
+        }
+        let mut wanted = Access::empty();
+        wanted.set(Access::READ, flags.contains(OpenFlags::READ));
+        wanted.set(Access::WRITE, writes);
+        let set_id = {
+            let mut state = inode.state.write();
+            state.expect_alive()?;
+            allow::expect(core, caller, inode.no, &state.attr, wanted)?;
+            if flags.contains(OpenFlags::NOATIME) {
+                caller.expect_owner(&state.attr)?;
+            }
+            if writes && core.options.read_only {
+                return Err(StoreError::ReadOnly.into());
+            }
+            state.handles += 1;
+            perm::without_set_id(state.attr.mode) != state.attr.mode
+        };
+        let file = OpenFile::counted(core, inode, flags);
+        if flags.contains(OpenFlags::TRUNCATE) {
+            let change = SetAttr {
+                size: Some(0),
+                // Whom the kernel has checked, it tells to clear them.
+                kill_suid_sgid: set_id && !caller.trusted && !caller.is_root(),
+                ..SetAttr::default()
+            };
+            self.setattr(caller, file.inode.no, Some(&file), change)?;
+        }
+        Ok(file)
     }
 }

@@ -1,22 +1,112 @@
 //! The names of a directory.
+//!
+//! An entry's cookie is the offset of its key, which never changes while the
+//! entry lives. Entries are copied out in portions, and none of the tree's
+//! locks is held while they are shown.
 
-#![allow(unused_imports)]
-
-use std::sync::Arc;
+use std::ops::{ControlFlow, Range};
 
 use holdfast_base::InodeNo;
-use holdfast_base::counters::Counters;
+use holdfast_format::item::{Dentry, FileType};
+use holdfast_format::{Key, Kind};
+use holdfast_store::StoreError;
 
+use crate::core::Core;
 use crate::*;
+
+/// Entries copied at once: some KiB, read under one lock.
+const PORTION: usize = 128;
+/// The cookie after `.`.
+const AFTER_DOT: u64 = 1;
+/// The cookie after `..`.
+const AFTER_DOTS: u64 = 2;
+
+/// Copied entries. The names lie one after the other in `text`.
+#[derive(Default)]
+struct Portion {
+    text: Vec<u8>,
+    entries: Vec<(u64, InodeNo, FileType, Range<usize>)>,
+}
 
 impl FileSystem {
     /// Calls `visit` for the entries after `cookie` (0: from the start), until it answers false. Every entry that exists all the time is seen once; others may be. `visit` may call the filesystem.
     pub fn readdir(
         &self,
-        _dir: InodeNo,
-        _cookie: u64,
-        _visit: &mut dyn FnMut(DirEntry<'_>) -> bool,
+        dir: InodeNo,
+        cookie: u64,
+        visit: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> Result<()> {
-        unimplemented!()
+        let core = &*self.core;
+        let inode = core.inode(dir)?;
+        inode.expect_directory()?;
+        let parent = {
+            let state = inode.state.read();
+            state.expect_alive()?;
+            state.attr.parent
+        };
+        atime::touch(core, &inode);
+        for (at, name, inode) in [(AFTER_DOT, &b"."[..], dir), (AFTER_DOTS, &b".."[..], parent)] {
+            let entry = DirEntry { inode, file_type: FileType::Directory, name, cookie: at };
+            if cookie < at && !visit(entry) {
+                return Ok(());
+            }
+        }
+        let mut portion = Portion::default();
+        let mut after = cookie.max(AFTER_DOTS);
+        loop {
+            portion.fill(core, dir, after)?;
+            for (cookie, inode, file_type, name) in &portion.entries {
+                let entry = DirEntry {
+                    inode: *inode,
+                    file_type: *file_type,
+                    name: &portion.text[name.clone()],
+                    cookie: *cookie,
+                };
+                if !visit(entry) {
+                    return Ok(());
+                }
+                after = *cookie;
+            }
+            if portion.entries.len() < PORTION {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Portion {
+    /// Copies the first entries after the cookie `after`.
+    fn fill(&mut self, core: &Core, dir: InodeNo, after: u64) -> Result<()> {
+        self.text.clear();
+        self.entries.clear();
+        let Some(first) = after.checked_add(1) else {
+            return Ok(());
+        };
+        let from = Key::new(dir, Kind::Dentry, first);
+        let (_, to) = Key::span(dir, Kind::Dentry);
+        let mut damage = None;
+        core.store.scan(&from, &to, |key, value| {
+            match Dentry::decode(value) {
+                Ok(entry) => {
+                    let start = self.text.len();
+                    self.text.extend_from_slice(entry.name);
+                    let name = start..self.text.len();
+                    self.entries.push((key.offset, entry.inode, entry.file_type, name));
+                }
+                Err(source) => damage = Some(source),
+            }
+            if damage.is_none() && self.entries.len() < PORTION {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        })?;
+        match damage {
+            None => Ok(()),
+            Some(source) => {
+                Err(StoreError::Item { what: format!("an entry of directory {dir}"), source }
+                    .into())
+            }
+        }
     }
 }

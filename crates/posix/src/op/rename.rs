@@ -1,25 +1,388 @@
 //! A name moves, as one step (P4).
-
-#![allow(unused_imports)]
+//!
+//! Two names in one or two directories, and what they lead to: up to four
+//! inodes, locked together. What the names led to before they were locked is
+//! looked up again if a directory changed in between.
+//!
+//! Only a move of a directory to another parent can make a circle. Such moves
+//! hold [`Core::renames`], under which no directory changes its parent, so the
+//! way up from the new parent can be walked without other locks.
 
 use std::sync::Arc;
 
-use holdfast_base::InodeNo;
-use holdfast_base::counters::Counters;
+use holdfast_base::{InodeNo, Lsn, Timestamp};
+use holdfast_format::Key;
+use holdfast_format::item::{FileType, InodeItem};
+use holdfast_format::limits::LINK_MAX;
+use holdfast_store::{Batch, Need, Reservation};
 
+use crate::core::Core;
+use crate::inode::{Inode, Locked, blank};
+use crate::names::Entry;
+use crate::op::lookup::resolve;
+use crate::orphan::{Fate, LAST_NAME_CHANGES, plan_last_name};
 use crate::*;
+
+/// How often the data of a file is written before its name is locked. If its writers are faster than
+/// that, the data that arrived last is theirs to lose.
+const SETTLE_MAX: u32 = 4;
+
+/// Changes of a rename: two entries, four inodes, a whiteout. A target that loses its last name comes on top.
+const CHANGES: u32 = 8;
+
+/// The call.
+struct Move<'a> {
+    caller: &'a Caller,
+    from: &'a Arc<Inode>,
+    from_name: &'a [u8],
+    to: &'a Arc<Inode>,
+    to_name: &'a [u8],
+    flags: RenameFlags,
+}
+
+/// What the two names lead to, and when that was seen.
+struct Seen {
+    source: (Entry, Arc<Inode>),
+    target: Option<(Entry, Arc<Inode>)>,
+    from_changed: Lsn,
+    to_changed: Lsn,
+}
 
 impl FileSystem {
     /// Moves a name. Replaces, refuses or exchanges as POSIX and `flags` say.
+    ///
+    /// A regular file that replaces another has its data written first (P4). `.` and `..` are Busy, as on Linux.
     pub fn rename(
         &self,
-        _caller: &Caller,
-        _parent: InodeNo,
-        _name: &[u8],
-        _new_parent: InodeNo,
-        _new_name: &[u8],
-        _flags: RenameFlags,
+        caller: &Caller,
+        parent: InodeNo,
+        name: &[u8],
+        new_parent: InodeNo,
+        new_name: &[u8],
+        flags: RenameFlags,
     ) -> Result<()> {
-        unimplemented!()
+        let core = &*self.core;
+        let exclusive = RenameFlags::NOREPLACE | RenameFlags::WHITEOUT;
+        if flags.contains(RenameFlags::EXCHANGE) && flags.intersects(exclusive) {
+            return Err(FsError::Invalid("an exchange replaces nothing and leaves nothing"));
+        }
+        names::check_name(name, FsError::Busy)?;
+        names::check_name(new_name, FsError::Busy)?;
+        let from = core.inode(parent)?;
+        from.expect_directory()?;
+        let to = core.inode(new_parent)?;
+        to.expect_directory()?;
+        let step = Move { caller, from: &from, from_name: name, to: &to, to_name: new_name, flags };
+        let mut settled = 0;
+        loop {
+            let seen = step.look(core)?;
+            let same = seen.target.as_ref().is_some_and(|(_, t)| t.no == seen.source.1.no);
+            if same {
+                return match flags.contains(RenameFlags::NOREPLACE) {
+                    true => Err(FsError::Exists),
+                    false => Ok(()),
+                };
+            }
+            // Held until the batch is applied.
+            let _no_circles = if step.moves_a_directory(&seen) {
+                let guard = core.renames.lock();
+                step.check_circles(core, &seen)?;
+                Some(guard)
+            } else {
+                None
+            };
+            let settling = step.to_settle(&seen);
+            if settled < SETTLE_MAX {
+                for inode in settling.iter().flatten() {
+                    crate::data::writeback::settle(core, inode)?;
+                }
+            }
+            let replaces = seen.target.is_some() && !step.exchanges();
+            let changes = CHANGES + if replaces { LAST_NAME_CHANGES } else { 0 };
+            let reserved = core.store.reserve(Need::Grow { changes, blocks: 0 });
+            let mut inodes: Vec<&Inode> = vec![step.from, step.to, &seen.source.1];
+            inodes.extend(seen.target.iter().map(|(_, inode)| &**inode));
+            let mut locked = Locked::of(&inodes);
+            if !step.still_holds(core, &mut locked, &seen)? {
+                continue;
+            }
+            if settled < SETTLE_MAX && settling.iter().flatten().any(|inode| !inode.data.is_clean())
+            {
+                settled += 1;
+                continue;
+            }
+            step.check(core, &mut locked, &seen)?;
+            let mut reservation = reserved?;
+            let fate = step.carry_out(core, &mut locked, &seen, &mut reservation)?;
+            drop(locked);
+            drop(reservation);
+            if let (Some(fate), Some((_, target))) = (fate, &seen.target) {
+                fate.finish(core, target);
+            }
+            return Ok(());
+        }
     }
+}
+
+fn is_dir(inode: &Inode) -> bool {
+    inode.file_type == FileType::Directory
+}
+
+impl Move<'_> {
+    fn exchanges(&self) -> bool {
+        self.flags.contains(RenameFlags::EXCHANGE)
+    }
+
+    fn changes_parent(&self) -> bool {
+        self.from.no != self.to.no
+    }
+
+    /// Follows both names, without locks that stay.
+    fn look(&self, core: &Core) -> Result<Seen> {
+        let visit = |dir: &Inode| -> Result<Lsn> {
+            let state = dir.state.read();
+            state.expect_named()?;
+            allow::expect(core, self.caller, dir.no, &state.attr, Access::EXECUTE)?;
+            Ok(state.changed)
+        };
+        let from_changed = visit(self.from)?;
+        let to_changed = visit(self.to)?;
+        let source = resolve(core, self.from.no, self.from_name)?;
+        let target = match resolve(core, self.to.no, self.to_name) {
+            Ok(target) => Some(target),
+            Err(FsError::NotFound) if !self.exchanges() => None,
+            Err(error) => return Err(error),
+        };
+        Ok(Seen { source, target, from_changed, to_changed })
+    }
+
+    fn moves_a_directory(&self, seen: &Seen) -> bool {
+        let target_moves = self.exchanges() && seen.target.as_ref().is_some_and(|(_, t)| is_dir(t));
+        self.changes_parent() && (is_dir(&seen.source.1) || target_moves)
+    }
+
+    /// Fails if a directory would come to lie inside itself.
+    fn check_circles(&self, core: &Core, seen: &Seen) -> Result<()> {
+        if lies_in(core, self.to, seen.source.1.no)? {
+            return Err(FsError::Invalid("a directory cannot move into itself"));
+        }
+        if let Some((_, target)) = &seen.target
+            && self.exchanges()
+            && lies_in(core, self.from, target.no)?
+        {
+            return Err(FsError::Invalid("a directory cannot move into itself"));
+        }
+        Ok(())
+    }
+
+    /// The files whose data has to be in the tree before their names move: those that replace another.
+    fn to_settle<'s>(&self, seen: &'s Seen) -> [Option<&'s Arc<Inode>>; 2] {
+        let regular =
+            |inode: &'s Arc<Inode>| Some(inode).filter(|i| i.file_type == FileType::Regular);
+        match &seen.target {
+            None => [None, None],
+            Some((_, target)) if self.exchanges() => [regular(&seen.source.1), regular(target)],
+            Some(_) => [regular(&seen.source.1), None],
+        }
+    }
+
+    /// Whether the names still lead where they were seen to lead.
+    fn still_holds(&self, core: &Core, locked: &mut Locked<'_>, seen: &Seen) -> Result<bool> {
+        let leads = |dir: &Inode, name, expected: Option<Entry>| -> Result<bool> {
+            Ok(names::find(core, dir.no, name)?.entry == expected)
+        };
+        let target = seen.target.as_ref().map(|(entry, _)| *entry);
+        Ok((locked.get(self.from.no).state.changed == seen.from_changed
+            || leads(self.from, self.from_name, Some(seen.source.0))?)
+            && (locked.get(self.to.no).state.changed == seen.to_changed
+                || leads(self.to, self.to_name, target)?))
+    }
+
+    fn check(&self, core: &Core, locked: &mut Locked<'_>, seen: &Seen) -> Result<()> {
+        let (_, source) = &seen.source;
+        let target = seen.target.as_ref().map(|(_, inode)| inode);
+        let source_item = locked.get(source.no).state.attr;
+        let target_item = target.map(|inode| locked.get(inode.no).state.attr);
+        for (dir, child) in [(self.from, Some(&source_item)), (self.to, target_item.as_ref())] {
+            let state = &locked.get(dir.no).state;
+            state.expect_named()?;
+            allow::expect(core, self.caller, dir.no, &state.attr, allow::CHANGE_ENTRIES)?;
+            if let Some(child) = child {
+                perm::check_sticky(self.caller, &state.attr, child)?;
+            }
+        }
+        // A directory that gets a new parent is written itself.
+        let moved = [
+            Some((source, &source_item)),
+            target.zip(target_item.as_ref()).filter(|_| self.exchanges()),
+        ];
+        for (inode, item) in moved.into_iter().flatten() {
+            if self.changes_parent() && is_dir(inode) {
+                allow::expect(core, self.caller, inode.no, item, Access::WRITE)?;
+            }
+        }
+        if let (Some(target), Some(item)) = (target, target_item) {
+            if self.flags.contains(RenameFlags::NOREPLACE) {
+                return Err(FsError::Exists);
+            }
+            if !self.exchanges() {
+                match (is_dir(source), is_dir(target)) {
+                    // The target holds the source, so it is not empty, whatever the source is.
+                    _ if target.no == self.from.no => return Err(FsError::NotEmpty),
+                    (true, false) => return Err(FsError::NotDirectory),
+                    (false, true) => return Err(FsError::IsDirectory),
+                    (true, true) if item.size > 0 => return Err(FsError::NotEmpty),
+                    _ => {}
+                }
+            }
+        }
+        if self.changes_parent() && is_dir(source) && locked.draft(self.to.no).nlink >= LINK_MAX {
+            return Err(FsError::TooManyLinks);
+        }
+        Ok(())
+    }
+
+    /// Builds the batch, applies it, and takes it over. Answers what becomes of a replaced inode without a name.
+    fn carry_out(
+        &self,
+        core: &Core,
+        locked: &mut Locked<'_>,
+        seen: &Seen,
+        reservation: &mut Reservation,
+    ) -> Result<Option<Fate>> {
+        let now = Timestamp::now();
+        let (from_entry, source) = &seen.source;
+        let mut batch = Batch::new();
+        for dir in [self.from, self.to] {
+            let draft = locked.draft(dir.no);
+            draft.mtime = now;
+            draft.ctime = now;
+        }
+        locked.draft(source.no).ctime = now;
+
+        let mut fate = None;
+        let to_offset = match &seen.target {
+            None => {
+                // The offset of a new name may depend on the other name, if both hash alike: that one is still there.
+                names::find(core, self.to.no, self.to_name)?.vacant()?
+            }
+            Some((entry, _)) => entry.offset,
+        };
+        self.move_link(locked, source, self.from, self.to);
+        names::put(&mut batch, self.to.no, to_offset, self.to_name, source.no, source.file_type);
+        match &seen.target {
+            Some((_, target)) if self.exchanges() => {
+                locked.draft(target.no).ctime = now;
+                self.move_link(locked, target, self.to, self.from);
+                names::put(
+                    &mut batch,
+                    self.from.no,
+                    from_entry.offset,
+                    self.from_name,
+                    target.no,
+                    target.file_type,
+                );
+            }
+            replaced => {
+                if let Some((_, target)) = replaced {
+                    fate = self.lose_name(core, locked, target, now, &mut batch)?;
+                } else {
+                    locked.draft(self.to.no).size += 1;
+                }
+                if self.flags.contains(RenameFlags::WHITEOUT) {
+                    let no = self.leave_whiteout(core, locked, now, &mut batch);
+                    names::put(
+                        &mut batch,
+                        self.from.no,
+                        from_entry.offset,
+                        self.from_name,
+                        no,
+                        FileType::CharDevice,
+                    );
+                } else {
+                    names::delete(&mut batch, self.from.no, from_entry.offset);
+                    let draft = locked.draft(self.from.no);
+                    draft.size = draft.size.saturating_sub(1);
+                }
+            }
+        }
+        locked.put_all(&mut batch);
+        let lsn = core.store.apply(batch, reservation)?;
+        locked.took_all(lsn);
+        if let (Some(fate), Some((_, target))) = (fate, &seen.target) {
+            fate.mark(&mut locked.get(target.no).state);
+        }
+        Ok(fate)
+    }
+
+    /// A directory's `..` leads to its new parent, which gains the link that the old one loses.
+    fn move_link(&self, locked: &mut Locked<'_>, inode: &Inode, old: &Inode, new: &Inode) {
+        if is_dir(inode) && old.no != new.no {
+            locked.draft(inode.no).parent = new.no;
+            let old = locked.draft(old.no);
+            old.nlink = old.nlink.saturating_sub(1);
+            let new = locked.draft(new.no);
+            new.nlink = new.nlink.saturating_add(1);
+        }
+    }
+
+    /// The replaced inode loses a name; if it was the last, the answer says what becomes of it.
+    fn lose_name(
+        &self,
+        core: &Core,
+        locked: &mut Locked<'_>,
+        target: &Inode,
+        now: Timestamp,
+        batch: &mut Batch,
+    ) -> Result<Option<Fate>> {
+        if is_dir(target) {
+            let parent = locked.draft(self.to.no);
+            parent.nlink = parent.nlink.saturating_sub(1);
+        }
+        let held = locked.get(target.no);
+        held.draft.ctime = now;
+        held.draft.nlink = if is_dir(target) { 0 } else { held.draft.nlink.saturating_sub(1) };
+        if held.draft.nlink > 0 {
+            return Ok(None);
+        }
+        let fate = plan_last_name(core, target, &held.state, &held.draft, batch)?;
+        held.removed = fate == Fate::Removed;
+        Ok(Some(fate))
+    }
+
+    /// Makes a whiteout: a character device 0:0.
+    fn leave_whiteout(
+        &self,
+        core: &Core,
+        locked: &mut Locked<'_>,
+        now: Timestamp,
+        batch: &mut Batch,
+    ) -> InodeNo {
+        let no = core.store.next_inode();
+        let (gid, _) =
+            perm::inherit(self.caller, locked.draft(self.from.no), FileType::CharDevice, 0);
+        let item =
+            InodeItem { uid: self.caller.uid, gid, nlink: 1, ..blank(FileType::CharDevice, now) };
+        batch.put(Key::inode(no), item.encode());
+        batch.count_inodes(1);
+        no
+    }
+}
+
+/// Whether `dir` is `ancestor` or lies in it. Called with [`Core::renames`] held.
+fn lies_in(core: &Core, dir: &Inode, ancestor: InodeNo) -> Result<bool> {
+    let mut at = dir.no;
+    // A way up that is longer than there are directories goes in circles: damage.
+    let mut steps = core.store.space_use().inodes.saturating_add(2);
+    while at != InodeNo::ROOT {
+        if at == ancestor {
+            return Ok(true);
+        }
+        if steps == 0 {
+            return Err(FsError::Io(format!("directory {} lies inside itself; run fsck", dir.no)));
+        }
+        steps -= 1;
+        at = core.inode(at)?.state.read().attr.parent;
+    }
+    Ok(ancestor == InodeNo::ROOT)
 }

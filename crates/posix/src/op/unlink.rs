@@ -1,22 +1,116 @@
 //! Fewer names.
 
-#![allow(unused_imports)]
-
 use std::sync::Arc;
 
-use holdfast_base::InodeNo;
-use holdfast_base::counters::Counters;
+use holdfast_base::{InodeNo, Timestamp};
+use holdfast_format::item::FileType;
+use holdfast_store::{Batch, Need};
 
+use crate::core::Core;
+use crate::inode::{Inode, Locked};
+use crate::op::lookup::resolve;
+use crate::orphan::{Fate, LAST_NAME_CHANGES, plan_last_name};
 use crate::*;
+
+/// What may be removed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Want {
+    AnythingElse,
+    Directory,
+}
 
 impl FileSystem {
     /// Removes a name of anything but a directory. The inode goes with its last name, or with its last handle.
-    pub fn unlink(&self, _caller: &Caller, _parent: InodeNo, _name: &[u8]) -> Result<()> {
-        unimplemented!()
+    pub fn unlink(&self, caller: &Caller, parent: InodeNo, name: &[u8]) -> Result<()> {
+        if name == b"." || name == b".." {
+            return Err(FsError::IsDirectory);
+        }
+        remove(&self.core, caller, parent, name, Want::AnythingElse)
     }
 
     /// Removes an empty directory.
-    pub fn rmdir(&self, _caller: &Caller, _parent: InodeNo, _name: &[u8]) -> Result<()> {
-        unimplemented!()
+    pub fn rmdir(&self, caller: &Caller, parent: InodeNo, name: &[u8]) -> Result<()> {
+        match name {
+            b"." => return Err(FsError::Invalid("a directory is removed by its name")),
+            b".." => return Err(FsError::NotEmpty),
+            _ => {}
+        }
+        remove(&self.core, caller, parent, name, Want::Directory)
+    }
+}
+
+fn remove(core: &Core, caller: &Caller, parent: InodeNo, name: &[u8], want: Want) -> Result<()> {
+    names::check_name(name, FsError::Invalid("dots are handled above"))?;
+    let dir = core.inode(parent)?;
+    dir.expect_directory()?;
+    let reserved = core.store.reserve(Need::Shrink { changes: 3 + LAST_NAME_CHANGES });
+    let mut reserved = Some(reserved);
+    loop {
+        let seen = {
+            let state = dir.state.read();
+            state.expect_named()?;
+            allow::expect(core, caller, parent, &state.attr, Access::EXECUTE)?;
+            state.changed
+        };
+        let (entry, child) = resolve(core, parent, name)?;
+        let mut locked = Locked::of(&[&dir, &child]);
+        // The child's number is known only after the search, and locks go upwards: look whether it still holds.
+        if locked.get(parent).state.changed != seen
+            && names::find(core, parent, name)?.entry != Some(entry)
+        {
+            continue;
+        }
+        check(core, caller, &mut locked, &dir, &child, want)?;
+        let mut reservation = reserved.take().expect("taken once, just before the return")?;
+
+        let now = Timestamp::now();
+        let is_dir = want == Want::Directory;
+        let dir_draft = locked.draft(parent);
+        dir_draft.size = dir_draft.size.saturating_sub(1);
+        dir_draft.nlink = dir_draft.nlink.saturating_sub(u32::from(is_dir));
+        dir_draft.mtime = now;
+        dir_draft.ctime = now;
+        let mut batch = Batch::new();
+        names::delete(&mut batch, parent, entry.offset);
+        let held = locked.get(child.no);
+        held.draft.ctime = now;
+        held.draft.nlink = if is_dir { 0 } else { held.draft.nlink.saturating_sub(1) };
+        let mut fate = Fate::Waits;
+        if held.draft.nlink == 0 {
+            fate = plan_last_name(core, &child, &held.state, &held.draft, &mut batch)?;
+            held.removed = fate == Fate::Removed;
+        }
+        let last = held.draft.nlink == 0;
+        locked.put_all(&mut batch);
+        let lsn = core.store.apply(batch, &mut reservation)?;
+        locked.took_all(lsn);
+        if last {
+            fate.mark(&mut locked.get(child.no).state);
+        }
+        drop(locked);
+        drop(reservation);
+        fate.finish(core, &child);
+        return Ok(());
+    }
+}
+
+fn check(
+    core: &Core,
+    caller: &Caller,
+    locked: &mut Locked<'_>,
+    dir: &Arc<Inode>,
+    child: &Arc<Inode>,
+    want: Want,
+) -> Result<()> {
+    let child_item = locked.get(child.no).state.attr;
+    let dir_state = &locked.get(dir.no).state;
+    dir_state.expect_named()?;
+    allow::expect(core, caller, dir.no, &dir_state.attr, allow::CHANGE_ENTRIES)?;
+    perm::check_sticky(caller, &dir_state.attr, &child_item)?;
+    match (want, child.file_type == FileType::Directory) {
+        (Want::AnythingElse, true) => Err(FsError::IsDirectory),
+        (Want::Directory, false) => Err(FsError::NotDirectory),
+        (Want::Directory, true) if child_item.size > 0 => Err(FsError::NotEmpty),
+        _ => Ok(()),
     }
 }

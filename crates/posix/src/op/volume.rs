@@ -1,45 +1,142 @@
 //! Making, mounting and leaving a volume.
 
-#![allow(unused_imports)]
-
 use std::sync::Arc;
+use std::time::Duration;
 
-use holdfast_base::InodeNo;
 use holdfast_base::counters::Counters;
+use holdfast_base::{InodeNo, Timestamp, prng};
+use holdfast_format::item::{FileType, InodeItem};
+use holdfast_format::superblock::LABEL_MAX;
+use holdfast_format::{Geometry, Key};
+use holdfast_store::{Batch, CreateOptions, Device, Need, OpenOptions, Store, StoreError};
+use parking_lot::Mutex;
+use uuid::Uuid;
 
+use crate::committer::Committer;
+use crate::core::Core;
+use crate::inode::InodeTable;
 use crate::*;
+
+/// Memory for tree nodes while a volume is made: it has two.
+const MKFS_CACHE_BYTES: usize = 4 << 20;
 
 impl FileSystem {
     /// Makes an empty volume with a root directory (mode 755) on the whole device.
-    pub fn mkfs(_device: &Arc<dyn holdfast_store::Device>, _options: &MkfsOptions) -> Result<()> {
-        unimplemented!()
+    pub fn mkfs(device: &Arc<dyn Device>, options: &MkfsOptions) -> Result<()> {
+        if options.label.len() > LABEL_MAX {
+            return Err(FsError::Invalid("the label is longer than 64 bytes"));
+        }
+        let geometry = Geometry::for_device(device.len(), options.node_size)
+            .map_err(|why| StoreError::Refused(why.to_string()))?;
+        let create = CreateOptions {
+            geometry,
+            uuid: options.uuid.map_or_else(Uuid::new_v4, Uuid::from_bytes),
+            label: options.label.clone(),
+            hash_seed: prng::entropy(),
+        };
+        Store::create(device, &create)?;
+        let open = OpenOptions { read_only: false, cache_bytes: MKFS_CACHE_BYTES };
+        let store = Store::open(device.clone(), &open, Arc::new(Counters::default()))?;
+        let mut batch = Batch::new();
+        batch.put(Key::inode(InodeNo::ROOT), root(options.owner).encode());
+        batch.count_inodes(1);
+        let mut reservation = store.reserve(Need::Grow { changes: 1, blocks: 0 })?;
+        store.apply(batch, &mut reservation)?;
+        drop(reservation);
+        store.close()?;
+        Ok(())
     }
 
     /// Opens the store, collects orphans, and starts the background commit.
-    pub fn mount(
-        _device: Arc<dyn holdfast_store::Device>,
-        _options: MountOptions,
-    ) -> Result<FileSystem> {
-        unimplemented!()
+    pub fn mount(device: Arc<dyn Device>, options: MountOptions) -> Result<FileSystem> {
+        let counters = Arc::new(Counters::default());
+        let open = OpenOptions { read_only: options.read_only, cache_bytes: options.cache_bytes };
+        let store = Store::open(device, &open, counters.clone())?;
+        let core = Arc::new(Core {
+            hash_seed: store.superblock().hash_seed,
+            inodes: InodeTable::new(options.inode_cache),
+            data: crate::data::Shared::default(),
+            renames: Mutex::new(()),
+            atimes: Mutex::new(Vec::new()),
+            #[cfg(test)]
+            hash_mask: std::sync::atomic::AtomicU64::new(u64::MAX),
+            store,
+            counters,
+            options,
+        });
+        match core.inode(InodeNo::ROOT) {
+            Ok(root) => root.expect_directory(),
+            Err(FsError::NotFound) => Err(FsError::NotFound),
+            Err(error) => return Err(error),
+        }
+        .map_err(|_| StoreError::Refused("the volume has no root directory; run fsck".into()))?;
+        let options = &core.options;
+        let committer = if options.read_only {
+            None
+        } else {
+            orphan::collect_all(&core)?;
+            match options.commit_secs {
+                0 => None,
+                secs => {
+                    let every = Duration::from_secs(secs.into());
+                    Some(Committer::start(core.clone(), every)?)
+                }
+            }
+        };
+        Ok(FileSystem { core, committer })
     }
 
     /// Writes everything, makes it durable and ends the threads. Dropping without this is like a crash.
+    ///
+    /// Files that are still open are of no use afterwards; those without a name are removed.
     pub fn unmount(self) -> Result<()> {
-        unimplemented!()
+        let FileSystem { core, committer } = self;
+        drop(committer);
+        let settled = if core.options.read_only {
+            Ok(())
+        } else {
+            orphan::collect_all(&core)
+                .and_then(|()| atime::write_all(&core))
+                .and_then(|()| core.commit())
+        };
+        let mut core = core;
+        let core = loop {
+            // A handle that is just being dropped holds the volume for a moment.
+            match Arc::try_unwrap(core) {
+                Ok(core) => break core,
+                Err(shared) => core = shared,
+            }
+            std::thread::yield_now();
+        };
+        let closed = core.store.close();
+        settled?;
+        closed?;
+        Ok(())
     }
 
     /// The statistics.
     pub fn counters(&self) -> &Counters {
-        unimplemented!()
+        &self.core.counters
     }
 
     /// Why the volume turned read-only after an error (P7), if it did.
     pub fn stop_reason(&self) -> Option<String> {
-        unimplemented!()
+        self.core.store.stop_reason()
     }
 
     /// The present superblock.
     pub fn superblock(&self) -> holdfast_format::Superblock {
-        unimplemented!()
+        self.core.store.superblock()
+    }
+}
+
+fn root((uid, gid): (u32, u32)) -> InodeItem {
+    InodeItem {
+        mode: FileType::Directory.mode_bits() | 0o755,
+        uid,
+        gid,
+        nlink: 2,
+        parent: InodeNo::ROOT,
+        ..crate::inode::blank(FileType::Directory, Timestamp::now())
     }
 }

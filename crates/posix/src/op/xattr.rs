@@ -1,39 +1,237 @@
-//! Extended attributes.
+//! Extended attributes: which names there are, and who may see and change them.
 
-#![allow(unused_imports)]
+use holdfast_base::{InodeNo, Timestamp};
+use holdfast_format::Key;
+use holdfast_format::item::{FileType, InodeItem};
+use holdfast_format::limits::{NAME_MAX, XATTR_VALUE_MAX};
+use holdfast_store::{Batch, Need, Reservation, StoreError};
 
-use std::sync::Arc;
-
-use holdfast_base::InodeNo;
-use holdfast_base::counters::Counters;
-
+use crate::acl::Acl;
+use crate::core::Core;
+use crate::inode::Inode;
 use crate::*;
+
+/// The name spaces that exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Space {
+    User,
+    Trusted,
+    Security,
+    AccessAcl,
+    DefaultAcl,
+}
+
+impl Space {
+    fn of(name: &[u8]) -> Result<Space> {
+        if name.len() > NAME_MAX {
+            return Err(FsError::RangeTooSmall);
+        }
+        if name == acl::ACCESS {
+            return Ok(Space::AccessAcl);
+        }
+        if name == acl::DEFAULT {
+            return Ok(Space::DefaultAcl);
+        }
+        let spaces = [
+            (&b"user."[..], Space::User),
+            (b"trusted.", Space::Trusted),
+            (b"security.", Space::Security),
+        ];
+        for (prefix, space) in spaces {
+            match name.strip_prefix(prefix) {
+                Some(rest) if rest.is_empty() || rest.contains(&0) => {
+                    return Err(FsError::Invalid(
+                        "the name of the attribute is empty or has a NUL",
+                    ));
+                }
+                Some(_) => return Ok(space),
+                None => {}
+            }
+        }
+        Err(FsError::NotSupported)
+    }
+
+    /// Whether `caller` may read attributes of this space.
+    fn check_read(
+        self,
+        core: &Core,
+        caller: &Caller,
+        inode: &Inode,
+        item: &InodeItem,
+    ) -> Result<()> {
+        match self {
+            Space::User => {
+                if !takes_user_names(inode) {
+                    return Err(FsError::NoAttribute);
+                }
+                allow::expect(core, caller, inode.no, item, Access::READ)
+            }
+            Space::Trusted if !caller.trusted && !caller.is_root() => Err(FsError::NoAttribute),
+            Space::AccessAcl | Space::DefaultAcl if inode.file_type == FileType::Symlink => {
+                Err(FsError::NotSupported)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether `caller` may change attributes of this space.
+    fn check_write(
+        self,
+        core: &Core,
+        caller: &Caller,
+        inode: &Inode,
+        item: &InodeItem,
+    ) -> Result<()> {
+        match self {
+            Space::User => {
+                if !takes_user_names(inode) {
+                    return Err(FsError::NotPermitted);
+                }
+                if inode.file_type == FileType::Directory && item.mode & perm::STICKY != 0 {
+                    caller.expect_owner(item)?;
+                }
+                allow::expect(core, caller, inode.no, item, Access::WRITE)
+            }
+            Space::Trusted | Space::Security => {
+                if caller.trusted || caller.is_root() {
+                    Ok(())
+                } else {
+                    Err(FsError::NotPermitted)
+                }
+            }
+            Space::AccessAcl | Space::DefaultAcl => {
+                if inode.file_type == FileType::Symlink {
+                    return Err(FsError::NotSupported);
+                }
+                if self == Space::DefaultAcl && inode.file_type != FileType::Directory {
+                    return Err(FsError::AccessDenied);
+                }
+                caller.expect_owner(item)
+            }
+        }
+    }
+}
+
+/// `user.` names follow permission bits, which mean something else for devices and links.
+fn takes_user_names(inode: &Inode) -> bool {
+    matches!(inode.file_type, FileType::Regular | FileType::Directory)
+}
 
 impl FileSystem {
     /// The value of an attribute.
-    pub fn getxattr(&self, _caller: &Caller, _inode: InodeNo, _name: &[u8]) -> Result<Vec<u8>> {
-        unimplemented!()
+    pub fn getxattr(&self, caller: &Caller, inode: InodeNo, name: &[u8]) -> Result<Vec<u8>> {
+        let core = &*self.core;
+        let inode = core.inode(inode)?;
+        let space = Space::of(name)?;
+        let state = inode.state.read();
+        state.expect_alive()?;
+        space.check_read(core, caller, &inode, &state.attr)?;
+        xattrs::load(core, inode.no, &state.disk, name)?.ok_or(FsError::NoAttribute)
     }
 
     /// The names of all attributes that `caller` may see.
-    pub fn listxattr(&self, _caller: &Caller, _inode: InodeNo) -> Result<Vec<Vec<u8>>> {
-        unimplemented!()
+    pub fn listxattr(&self, caller: &Caller, inode: InodeNo) -> Result<Vec<Vec<u8>>> {
+        let core = &*self.core;
+        let inode = core.inode(inode)?;
+        let state = inode.state.read();
+        state.expect_alive()?;
+        let mut names = xattrs::names(core, inode.no, &state.disk)?;
+        // The kernel does not filter this list, so being trusted does not help here.
+        names.retain(|name| caller.is_root() || !name.starts_with(b"trusted."));
+        Ok(names)
     }
 
     /// Sets an attribute.
+    ///
+    /// An access control list changes the permission bits as well; one that says no more than they do is not kept.
     pub fn setxattr(
         &self,
-        _caller: &Caller,
-        _inode: InodeNo,
-        _name: &[u8],
-        _value: &[u8],
-        _flags: XattrFlags,
+        caller: &Caller,
+        inode: InodeNo,
+        name: &[u8],
+        value: &[u8],
+        flags: XattrFlags,
     ) -> Result<()> {
-        unimplemented!()
+        let core = &*self.core;
+        let inode = core.inode(inode)?;
+        let space = Space::of(name)?;
+        if value.len() > XATTR_VALUE_MAX {
+            return Err(FsError::TooBig);
+        }
+        let list = match space {
+            Space::AccessAcl | Space::DefaultAcl => Acl::parse(value)?,
+            _ => None,
+        };
+        let keeps_value = match (space, &list) {
+            (Space::AccessAcl, Some(list)) => !list.is_only_mode(),
+            (Space::AccessAcl | Space::DefaultAcl, None) => false,
+            _ => true,
+        };
+        let changes = 2 + value.len().div_ceil(core.store.value_max()) as u32;
+        let grow = |changes| Need::Grow { changes, blocks: 0 };
+        change(core, &inode, changes, grow, |item, batch| {
+            space.check_write(core, caller, &inode, item)?;
+            if space == Space::AccessAcl
+                && let Some(list) = &list
+            {
+                item.mode = item.mode & !0o777 | list.mode_bits();
+            }
+            if keeps_value {
+                xattrs::plan_set(core, inode.no, item, name, value, flags, batch)
+            } else {
+                xattrs::plan_remove(core, inode.no, name, batch).map(drop)
+            }
+        })
     }
 
     /// Removes an attribute.
-    pub fn removexattr(&self, _caller: &Caller, _inode: InodeNo, _name: &[u8]) -> Result<()> {
-        unimplemented!()
+    pub fn removexattr(&self, caller: &Caller, inode: InodeNo, name: &[u8]) -> Result<()> {
+        let core = &*self.core;
+        let inode = core.inode(inode)?;
+        let space = Space::of(name)?;
+        change(
+            core,
+            &inode,
+            2,
+            |changes| Need::Shrink { changes },
+            |item, batch| {
+                space.check_write(core, caller, &inode, item)?;
+                if xattrs::plan_remove(core, inode.no, name, batch)? {
+                    Ok(())
+                } else {
+                    Err(FsError::NoAttribute)
+                }
+            },
+        )
+    }
+}
+
+/// Applies what `plan` adds to a batch and changes in the inode's item, as one step. `changes` is a guess;
+/// if the plan has more, because it removes an old value in pieces, more is reserved and the plan made again.
+fn change(
+    core: &Core,
+    inode: &Inode,
+    mut changes: u32,
+    need: impl Fn(u32) -> Need,
+    plan: impl Fn(&mut InodeItem, &mut Batch) -> Result<()>,
+) -> Result<()> {
+    loop {
+        let reserved: std::result::Result<Reservation, StoreError> =
+            core.store.reserve(need(changes));
+        let mut state = inode.state.write();
+        state.expect_alive()?;
+        let mut item = state.next_disk();
+        let mut batch = Batch::new();
+        plan(&mut item, &mut batch)?;
+        item.ctime = Timestamp::now();
+        batch.put(Key::inode(inode.no), item.encode());
+        let mut reservation = reserved?;
+        if batch.changes() > changes {
+            changes = batch.changes();
+            continue;
+        }
+        let lsn = core.store.apply(batch, &mut reservation)?;
+        state.took(item, lsn);
+        return Ok(());
     }
 }

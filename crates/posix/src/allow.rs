@@ -1,0 +1,36 @@
+//! Permission checks of inodes in memory, for callers whom nobody above has checked.
+
+use holdfast_base::InodeNo;
+use holdfast_format::item::InodeItem;
+
+use crate::core::Core;
+use crate::{Access, Caller, Result, acl, perm, xattrs};
+
+/// Fails unless `caller` may do all of `wanted`. The inode's state is locked, for reading at least.
+pub(crate) fn expect(
+    core: &Core,
+    caller: &Caller,
+    no: InodeNo,
+    item: &InodeItem,
+    wanted: Access,
+) -> Result<()> {
+    if caller.trusted {
+        return Ok(());
+    }
+    check(core, caller, no, item, wanted)
+}
+
+/// Like [`expect`], also for callers who are trusted.
+pub(crate) fn check(
+    core: &Core,
+    caller: &Caller,
+    no: InodeNo,
+    item: &InodeItem,
+    wanted: Access,
+) -> Result<()> {
+    let list = xattrs::load_acl(core, no, item, acl::ACCESS)?;
+    perm::check(caller, item, list.as_ref(), wanted)
+}
+
+/// What adding, removing and renaming entries of a directory needs.
+pub(crate) const CHANGE_ENTRIES: Access = Access::WRITE.union(Access::EXECUTE);

@@ -1,0 +1,71 @@
+//! Access times are lazy: reading changes only what callers see; the tree learns of it with the next
+//! change of the inode, with the background commit, or when the volume is left.
+
+use std::sync::Arc;
+
+use holdfast_base::Timestamp;
+use holdfast_format::Key;
+use holdfast_store::{Batch, Need};
+
+use crate::Result;
+use crate::core::Core;
+use crate::inode::Inode;
+use crate::times;
+
+/// Inodes whose access time may wait at once. They cannot leave memory while they do.
+const WAITING_MAX: usize = 16384;
+
+/// Notes that `inode` was read. Called without any state locked.
+pub(crate) fn touch(core: &Core, inode: &Arc<Inode>) {
+    if core.options.read_only {
+        return;
+    }
+    let now = Timestamp::now();
+    if !times::atime_is_due(core.options.atime, &inode.state.read().attr, now) {
+        return;
+    }
+    let mut state = inode.state.write();
+    if state.gone {
+        return;
+    }
+    state.attr.atime = now;
+    if !std::mem::replace(&mut state.atime_waits, true) {
+        drop(state);
+        let mut waiting = core.atimes.lock();
+        waiting.push(inode.no);
+        if waiting.len() >= WAITING_MAX {
+            drop(waiting);
+            // The next commit tries again, and says so if it cannot.
+            let _ = write_all(core);
+        }
+    }
+}
+
+/// Puts every access time that waits.
+pub(crate) fn write_all(core: &Core) -> Result<()> {
+    let waiting = std::mem::take(&mut *core.atimes.lock());
+    for (index, no) in waiting.iter().enumerate() {
+        if let Err(error) = core.inodes.peek(*no).map_or(Ok(()), |inode| write(core, &inode)) {
+            // Those that were not written wait on.
+            core.atimes.lock().extend_from_slice(&waiting[index..]);
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+fn write(core: &Core, inode: &Inode) -> Result<()> {
+    let mut reservation = core.store.reserve(Need::Settle { changes: 1 })?;
+    let mut state = inode.state.write();
+    if state.gone || !state.atime_waits {
+        return Ok(());
+    }
+    let item = state.next_disk();
+    let mut batch = Batch::new();
+    batch.put(Key::inode(inode.no), item.encode());
+    core.store.apply(batch, &mut reservation)?;
+    // `changed` stays: fsync promises nothing of access times, so it need not wait for this.
+    state.disk = item;
+    state.atime_waits = false;
+    Ok(())
+}

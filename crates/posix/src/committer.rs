@@ -1,0 +1,70 @@
+//! The thread that makes history durable every few seconds (P11).
+//!
+//! Owned by the mounted volume; ends when dropped, without a last commit.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::atime;
+use crate::core::Core;
+use crate::{FsError, Result};
+
+/// The thread of the background commit.
+#[derive(Debug)]
+pub(crate) struct Committer {
+    signal: Arc<Signal>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Signal {
+    end: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Committer {
+    /// Starts the thread.
+    pub(crate) fn start(core: Arc<Core>, every: Duration) -> Result<Committer> {
+        let signal = Arc::new(Signal::default());
+        let seen = signal.clone();
+        let thread = std::thread::Builder::new()
+            .name("holdfast-commit".into())
+            .spawn(move || run(&core, &seen, every))
+            .map_err(|error| FsError::Io(format!("the commit thread did not start: {error}")))?;
+        Ok(Committer { signal, thread: Some(thread) })
+    }
+}
+
+fn run(core: &Core, signal: &Signal, every: Duration) {
+    loop {
+        let until = Instant::now() + every;
+        let mut end = signal.end.lock();
+        while !*end && !signal.changed.wait_until(&mut end, until).timed_out() {}
+        if *end {
+            return;
+        }
+        drop(end);
+        // Once stopped a volume stays stopped (P7): nothing to try, and said already.
+        if core.store.stop_reason().is_some() {
+            continue;
+        }
+        if let Err(error) = atime::write_all(core).and_then(|()| core.commit()) {
+            tracing::warn!("the background commit failed: {error}");
+        }
+    }
+}
+
+impl Drop for Committer {
+    fn drop(&mut self) {
+        *self.signal.end.lock() = true;
+        self.signal.changed.notify_all();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the commit thread panicked");
+        }
+    }
+}

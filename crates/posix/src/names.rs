@@ -1,0 +1,133 @@
+//! Entries of a directory by name.
+//!
+//! An entry's key offset is the slot of its name's hash and a probe number
+//! that tells up to 256 names with one hash apart. It never changes while the
+//! entry lives, so it is the readdir cookie as well.
+//!
+//! The entries of a directory change only under the write lock of its state.
+//! Whoever searches without that lock sees one moment, but not the present.
+
+use std::ops::ControlFlow;
+
+use holdfast_base::InodeNo;
+use holdfast_format::item::{Dentry, FileType, dentry};
+use holdfast_format::limits::NAME_MAX;
+use holdfast_format::{Key, Kind};
+use holdfast_store::{Batch, StoreError};
+
+use crate::core::Core;
+use crate::{FsError, Result};
+
+/// Names with one hash.
+const PROBES: u64 = 256;
+
+/// An entry that exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Offset of its key.
+    pub(crate) offset: u64,
+    /// Where it leads.
+    pub(crate) inode: InodeNo,
+    /// What is there.
+    pub(crate) file_type: FileType,
+}
+
+/// What a search for a name found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// The entry of that name.
+    pub(crate) entry: Option<Entry>,
+    /// A key offset that a new entry of that name may take, unless all are taken.
+    free: Option<u64>,
+}
+
+impl Found {
+    /// The entry that must exist.
+    pub(crate) fn existing(&self) -> Result<Entry> {
+        self.entry.ok_or(FsError::NotFound)
+    }
+
+    /// The key offset for a name that must not exist.
+    pub(crate) fn vacant(&self) -> Result<u64> {
+        match (self.entry, self.free) {
+            (Some(_), _) => Err(FsError::Exists),
+            (None, Some(free)) => Ok(free),
+            (None, None) => Err(FsError::Store(StoreError::NoSpace)),
+        }
+    }
+}
+
+/// Fails unless `name` can stand in a directory. `.` and `..` get `dots`.
+pub(crate) fn check_name(name: &[u8], dots: FsError) -> Result<()> {
+    if dentry::is_valid_name(name) {
+        return Ok(());
+    }
+    Err(if name.is_empty() {
+        FsError::NotFound
+    } else if name.len() > NAME_MAX {
+        FsError::NameTooLong
+    } else if name == b"." || name == b".." {
+        dots
+    } else {
+        FsError::Invalid("a name holds neither / nor NUL")
+    })
+}
+
+/// Searches `dir` for `name`.
+pub(crate) fn find(core: &Core, dir: InodeNo, name: &[u8]) -> Result<Found> {
+    let first = core.slot(name);
+    let mut expected = first;
+    let mut free = None;
+    let mut entry = None;
+    let mut damage = None;
+    let from = Key::new(dir, Kind::Dentry, first);
+    let to = Key::new(dir, Kind::Dentry, dentry::slot_end(first));
+    core.store.scan(&from, &to, |key, value| {
+        if free.is_none() && key.offset > expected {
+            free = Some(expected);
+        }
+        expected = key.offset + 1;
+        match Dentry::decode(value) {
+            Ok(found) if found.name == name => {
+                entry = Some(Entry {
+                    offset: key.offset,
+                    inode: found.inode,
+                    file_type: found.file_type,
+                });
+                ControlFlow::Break(())
+            }
+            Ok(_) => ControlFlow::Continue(()),
+            Err(source) => {
+                damage = Some(source);
+                ControlFlow::Break(())
+            }
+        }
+    })?;
+    if let Some(source) = damage {
+        return Err(
+            StoreError::Item { what: format!("an entry of directory {dir}"), source }.into()
+        );
+    }
+    if free.is_none() && expected < first + PROBES {
+        free = Some(expected);
+    }
+    Ok(Found { entry, free })
+}
+
+/// Adds or replaces an entry.
+pub(crate) fn put(
+    batch: &mut Batch,
+    dir: InodeNo,
+    offset: u64,
+    name: &[u8],
+    inode: InodeNo,
+    file_type: FileType,
+) {
+    let entry = Dentry { inode, file_type, name };
+    batch.put(Key::new(dir, Kind::Dentry, offset), entry.encode());
+}
+
+/// Removes an entry.
+pub(crate) fn delete(batch: &mut Batch, dir: InodeNo, offset: u64) {
+    batch.delete(Key::new(dir, Kind::Dentry, offset));
+}
