@@ -1,0 +1,194 @@
+//! Written bytes that the tree does not hold yet, block by block.
+//!
+//! Two layers: what was accepted (`dirty`) and what is being written to the
+//! device (`flight`). A block may be in both: then the dirty page is newer.
+//! A page in flight never changes; a page is dropped from flight only after
+//! its extent is in the tree, so there is no instant at which a reader that
+//! looks here first and into the tree after sees neither.
+//!
+//! Pure: knows nothing of the device, of extents, or of the file's size.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use holdfast_base::units::BLOCK_SIZE;
+
+/// The bytes of one block.
+pub(crate) type Page = Arc<[u8; BLOCK_SIZE]>;
+
+/// A page of zeros with `bytes` from byte `at` on.
+pub(crate) fn page_with(at: usize, bytes: &[u8]) -> Page {
+    if bytes.len() == BLOCK_SIZE {
+        // One copy, straight to its place.
+        let whole: Arc<[u8]> = Arc::from(bytes);
+        return whole.try_into().expect("the length was compared");
+    }
+    let mut page = [0; BLOCK_SIZE];
+    page[at..at + bytes.len()].copy_from_slice(bytes);
+    Arc::new(page)
+}
+
+/// A page and what is known of its block.
+#[derive(Clone, Debug)]
+struct Slot {
+    page: Page,
+    /// The tree holds no block here, as far as the writer knew: stat counts one more.
+    fresh: bool,
+}
+
+/// The pages of one file.
+#[derive(Debug, Default)]
+pub(crate) struct Pages {
+    dirty: BTreeMap<u64, Slot>,
+    flight: BTreeMap<u64, Slot>,
+}
+
+impl Pages {
+    /// The newest bytes of `block`, if they are not in the tree.
+    pub(crate) fn get(&self, block: u64) -> Option<&Page> {
+        let slot = self.dirty.get(&block).or_else(|| self.flight.get(&block))?;
+        Some(&slot.page)
+    }
+
+    /// Whether a write of `block` changes a page that is already dirty: it needs no new space.
+    pub(crate) fn is_dirty(&self, block: u64) -> bool {
+        self.dirty.contains_key(&block)
+    }
+
+    /// How many of `range`'s blocks are dirty.
+    pub(crate) fn dirty_in(&self, range: Range<u64>) -> u64 {
+        self.dirty.range(range).count() as u64
+    }
+
+    /// The newest pages of `range`, upwards.
+    pub(crate) fn collect(&self, range: Range<u64>) -> BTreeMap<u64, Page> {
+        let layer = |slots: &BTreeMap<u64, Slot>| -> Vec<(u64, Page)> {
+            let slots = slots.range(range.clone());
+            slots.map(|(&b, s)| (b, s.page.clone())).collect()
+        };
+        let mut pages: BTreeMap<u64, Page> = layer(&self.flight).into_iter().collect();
+        pages.extend(layer(&self.dirty));
+        pages
+    }
+
+    /// Replaces the whole of `block`. `fresh`: the tree holds nothing there. Returns whether a page was added.
+    pub(crate) fn put(&mut self, block: u64, page: Page, fresh: bool) -> bool {
+        if let Some(slot) = self.dirty.get_mut(&block) {
+            slot.page = page;
+            return false;
+        }
+        // What is in flight is counted there.
+        let fresh = fresh && !self.flight.contains_key(&block);
+        self.dirty.insert(block, Slot { page, fresh });
+        true
+    }
+
+    /// Changes bytes of a block that is dirty. Returns false if it is not.
+    pub(crate) fn change(&mut self, block: u64, at: usize, bytes: &[u8]) -> bool {
+        let Some(slot) = self.dirty.get_mut(&block) else {
+            return false;
+        };
+        // Copies only while a reader still holds the page.
+        Arc::make_mut(&mut slot.page)[at..at + bytes.len()].copy_from_slice(bytes);
+        true
+    }
+
+    /// Moves the dirty pages of `range` into flight and returns them, upwards. Nothing may be in flight.
+    pub(crate) fn take(&mut self, range: Range<u64>) -> Vec<(u64, Page)> {
+        assert!(self.flight.is_empty(), "one settle at a time");
+        self.flight = if range == (0..u64::MAX) {
+            std::mem::take(&mut self.dirty)
+        } else {
+            let mut taken = self.dirty.split_off(&range.start);
+            let mut rest = taken.split_off(&range.end);
+            self.dirty.append(&mut rest);
+            taken
+        };
+        let flight = self.flight.iter();
+        flight.map(|(&b, s)| (b, s.page.clone())).collect()
+    }
+
+    /// Forgets the pages in flight below `end`: their extents are in the tree. Returns how many.
+    pub(crate) fn land(&mut self, end: u64) -> usize {
+        let rest = self.flight.split_off(&end);
+        let landed = std::mem::replace(&mut self.flight, rest);
+        for slot in landed.keys() {
+            // The tree has a block there now.
+            if let Some(dirty) = self.dirty.get_mut(slot) {
+                dirty.fresh = false;
+            }
+        }
+        landed.len()
+    }
+
+    /// Makes what is in flight dirty again where nothing newer is. Returns how many pages that dropped.
+    pub(crate) fn give_back(&mut self) -> usize {
+        let mut dropped = 0;
+        for (block, slot) in std::mem::take(&mut self.flight) {
+            match self.dirty.get_mut(&block) {
+                Some(newer) => {
+                    newer.fresh = slot.fresh;
+                    dropped += 1;
+                }
+                None => {
+                    self.dirty.insert(block, slot);
+                }
+            }
+        }
+        dropped
+    }
+
+    /// Forgets the dirty pages of `range`. Nothing of it may be in flight. Returns how many.
+    pub(crate) fn drop_dirty(&mut self, range: Range<u64>) -> usize {
+        debug_assert!(self.flight.range(range.clone()).next().is_none());
+        let mut taken = self.dirty.split_off(&range.start);
+        let mut rest = taken.split_off(&range.end);
+        self.dirty.append(&mut rest);
+        taken.len()
+    }
+
+    /// Number of blocks that the tree does not count yet.
+    pub(crate) fn fresh(&self) -> u64 {
+        let count = |slots: &BTreeMap<u64, Slot>| slots.values().filter(|s| s.fresh).count();
+        (count(&self.dirty) + count(&self.flight)) as u64
+    }
+
+    /// The first block at or after `block` that has a page.
+    pub(crate) fn next(&self, block: u64) -> Option<u64> {
+        let first = |slots: &BTreeMap<u64, Slot>| slots.range(block..).next().map(|(&b, _)| b);
+        match (first(&self.dirty), first(&self.flight)) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// The last block that has a dirty page.
+    pub(crate) fn last_dirty(&self) -> Option<u64> {
+        self.dirty.keys().next_back().copied()
+    }
+
+    /// Whether nothing is dirty; something may be in flight.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.dirty.is_empty()
+    }
+
+    /// Whether everything is in the tree.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.dirty.is_empty() && self.flight.is_empty()
+    }
+
+    /// Number of dirty pages.
+    pub(crate) fn dirty_count(&self) -> usize {
+        self.dirty.len()
+    }
+
+    /// Number of pages of both layers.
+    pub(crate) fn count(&self) -> usize {
+        self.dirty.len() + self.flight.len()
+    }
+}
+
+#[cfg(test)]
+#[path = "pages_tests.rs"]
+mod tests;

@@ -1,0 +1,167 @@
+//! Random edits of a map against an array that says for each block of the file where it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdfast_base::prng::{Prng, entropy};
+
+use super::*;
+
+const FILE_BLOCKS: u64 = 60;
+
+/// For each block of the file: its block on the device and its checksum (0: unwritten).
+type Model = BTreeMap<u64, (u64, u64)>;
+
+fn flatten(pieces: &BTreeMap<u64, Piece>) -> Model {
+    let mut model = Model::new();
+    for (&first, piece) in pieces {
+        assert_eq!(first, piece.first);
+        assert!(piece.count() > 0, "an empty piece at {first}");
+        if piece.extent.is_written() {
+            assert_eq!(piece.extent.sums.len() as u64, piece.count());
+        }
+        for i in 0..piece.count() {
+            let sum = piece.extent.sums.get(i as usize).copied().unwrap_or(0);
+            let old = model.insert(first + i, (piece.extent.blocks.start.0 + i, sum));
+            assert!(old.is_none(), "block {} is in two pieces", first + i);
+        }
+    }
+    model
+}
+
+fn random_range(random: &mut Prng) -> Range<u64> {
+    let start = random.below(FILE_BLOCKS);
+    start..(start + 1 + random.below(12)).min(FILE_BLOCKS)
+}
+
+/// Applies what the plan says to what the tree held before.
+fn replay(before: &BTreeMap<u64, Piece>, edit: &MapEdit) -> BTreeMap<u64, Piece> {
+    let mut tree = before.clone();
+    for first in edit.gone() {
+        assert!(tree.remove(&first).is_some(), "deleted what was not there");
+    }
+    for piece in edit.new_or_changed() {
+        tree.insert(piece.first, piece.clone());
+    }
+    tree
+}
+
+#[test]
+fn random_edits_agree_with_a_model_and_free_each_block_once() {
+    let seed = entropy();
+    println!("seed {seed}");
+    let mut random = Prng::seeded(seed);
+    for _ in 0..400 {
+        let mut tree: BTreeMap<u64, Piece> = BTreeMap::new();
+        let mut next_block = 1000;
+        for _ in 0..6 {
+            let mut edit = MapEdit::new(tree.values().cloned().collect());
+            let mut model = flatten(&tree);
+            let held: BTreeSet<u64> = model.values().map(|place| place.0).collect();
+            let mut placed = BTreeSet::new();
+            for _ in 0..1 + random.below(5) {
+                let range = random_range(&mut random);
+                match random.below(4) {
+                    0 => {
+                        edit.cut(range.clone());
+                        model.retain(|block, _| !range.contains(block));
+                    }
+                    1 => {
+                        edit.unwrite(range.clone());
+                        for block in range {
+                            if let Some(place) = model.get_mut(&block) {
+                                place.1 = 0;
+                            }
+                        }
+                    }
+                    _ => {
+                        let count = range.end - range.start;
+                        // Sometimes right behind the last blocks, so that pieces join.
+                        next_block += if random.one_in(2) { 0 } else { 7 };
+                        let start = next_block;
+                        next_block += count;
+                        let written = !random.one_in(4);
+                        let sums: Vec<u64> = (0..if written { count } else { 0 })
+                            .map(|_| 1 + random.below(1 << 40))
+                            .collect();
+                        for i in 0..count {
+                            placed.insert(start + i);
+                            let sum = sums.get(i as usize).copied().unwrap_or(0);
+                            model.insert(range.start + i, (start + i, sum));
+                        }
+                        let blocks = BlockRange::new(BlockNo(start), count);
+                        edit.insert(
+                            Piece {
+                                first: range.start,
+                                extent: Extent { blocks, sums },
+                            },
+                            16,
+                        );
+                    }
+                }
+            }
+            assert_eq!(flatten(&edit.after), model);
+            let added = model.len() as i64 - flatten(&tree).len() as i64;
+            assert_eq!(edit.blocks_added(), added);
+
+            let mut freed = BTreeSet::new();
+            for range in &edit.freed {
+                for i in 0..range.count {
+                    assert!(freed.insert(range.start.0 + i), "freed twice");
+                }
+            }
+            let kept: BTreeSet<u64> = model.values().map(|place| place.0).collect();
+            let had: BTreeSet<u64> = held.union(&placed).copied().collect();
+            assert!(freed.is_disjoint(&kept), "freed a block in use");
+            assert_eq!(freed.len() + kept.len(), had.len(), "lost a block");
+
+            let gaps: u64 = edit
+                .gaps(0..FILE_BLOCKS)
+                .iter()
+                .map(|g| g.end - g.start)
+                .sum();
+            assert_eq!(gaps, FILE_BLOCKS - model.len() as u64);
+            let replayed = replay(&tree, &edit);
+            assert_eq!(replayed, edit.after);
+            tree = replayed;
+        }
+    }
+}
+
+#[test]
+fn blocks_appended_one_by_one_become_one_piece() {
+    let mut edit = MapEdit::default();
+    for i in 0..10 {
+        edit.insert(
+            Piece {
+                first: i,
+                extent: Extent {
+                    blocks: BlockRange::new(BlockNo(500 + i), 1),
+                    sums: vec![i + 1],
+                },
+            },
+            510,
+        );
+    }
+    assert_eq!(edit.after.len(), 1);
+    assert_eq!(edit.after[&0].extent.sums, (1..=10).collect::<Vec<_>>());
+    assert_eq!(edit.goal(10), Some(BlockNo(510)));
+    assert_eq!(edit.changes(), 1);
+}
+
+#[test]
+fn the_middle_of_a_piece_goes_and_both_ends_keep_their_blocks() {
+    let piece = Piece {
+        first: 10,
+        extent: Extent {
+            blocks: BlockRange::new(BlockNo(100), 10),
+            sums: (0..10).map(|i| 70 + i).collect(),
+        },
+    };
+    let mut edit = MapEdit::new(vec![piece]);
+    edit.cut(13..15);
+    assert_eq!(edit.freed, [BlockRange::new(BlockNo(103), 2)]);
+    assert_eq!(edit.after[&10].extent.sums, [70, 71, 72]);
+    assert_eq!(edit.after[&15].extent.blocks.start, BlockNo(105));
+    assert_eq!(edit.after[&15].extent.sums, [75, 76, 77, 78, 79]);
+    assert_eq!(edit.blocks_added(), -2);
+}
