@@ -37,7 +37,9 @@ pub type Result<T> = std::result::Result<T, FsError>;
 /// A mounted volume.
 #[derive(Debug)]
 pub struct FileSystem {
-    core: std::sync::Arc<core::Core>,
+    pub(crate) core: std::sync::Arc<core::Core>,
     /// Ends with the volume.
     committer: Option<committer::Committer>,
+    /// Writes data before memory is full; ends with the volume.
+    background: Option<data::background::Background>,
 }

@@ -1,12 +1,47 @@
 //! Everything goes to the device.
 
-use crate::Result;
+use holdfast_store::StoreError;
+
 use crate::core::Core;
+use crate::data::writeback::settle;
+use crate::{FsError, Result};
 
 impl Core {
-    /// Writes all dirty data, then makes history durable up to now (P11).
+    /// Writes all dirty data, then makes history durable up to now (P11). An error of one file does
+    /// not keep the others from being written; the first is returned.
     pub(crate) fn commit(&self) -> Result<()> {
+        let settled = self.write_back();
         self.store.persist(self.store.latest())?;
-        Ok(())
+        settled
+    }
+
+    /// Writes all dirty data, without making it durable.
+    pub(crate) fn write_back(&self) -> Result<()> {
+        let mut first = Ok(());
+        for inode in self.data.waiting() {
+            let done = settle(self, &inode);
+            if first.is_ok() {
+                first = done;
+            }
+        }
+        first
+    }
+
+    /// Does `attempt`; if there is no space for it, makes everything durable, so that freed blocks become
+    /// usable, and does it once more. Called without any lock of a file's extents.
+    pub(crate) fn with_room<T>(&self, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+        match attempt() {
+            Err(FsError::Store(StoreError::NoSpace)) if self.may_make_room() => {
+                self.commit()?;
+                attempt()
+            }
+            done => done,
+        }
+    }
+
+    /// Whether a commit could make blocks free: something was changed since the last one.
+    pub(crate) fn may_make_room(&self) -> bool {
+        self.store.stop_reason().is_none()
+            && (self.data.bytes() > 0 || self.store.durable() < self.store.latest())
     }
 }

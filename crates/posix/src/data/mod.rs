@@ -1,26 +1,19 @@
 //! File data in memory, on its way to the device.
+//!
+//! A write ([`accept`]) puts pages into [`FileData`]; a settle ([`writeback`])
+//! gives them places ([`place`]), writes them, and makes their extents visible
+//! ([`ordered`]). Readers see pages first and the tree after ([`view`]).
 
+pub(crate) mod background;
 pub(crate) mod commit;
+pub(crate) mod accept;
+pub(crate) mod grow;
 pub(crate) mod writeback;
+pub(crate) mod place;
+pub(crate) mod ordered;
+pub(crate) mod view;
+pub(crate) mod dirty;
+pub(crate) mod pages;
 
-use crate::core::Core;
-use crate::inode::Inode;
-
-/// What writeback shares between all files of a volume.
-#[derive(Debug, Default)]
-pub(crate) struct Shared {}
-
-/// The content of one file in memory.
-#[derive(Debug, Default)]
-pub(crate) struct FileData {}
-
-impl FileData {
-    /// Whether nothing is dirty and nothing is being written. Takes no lock.
-    pub(crate) fn is_clean(&self) -> bool {
-        true
-    }
-}
-
-/// Drops what is dirty of an inode that nobody can reach. When it returns nothing is being written
-/// any more, and nothing of it will be published. Called without any state locked.
-pub(crate) fn discard(_core: &Core, _inode: &Inode) {}
+pub(crate) use dirty::{FileData, Shared};
+pub(crate) use writeback::discard;

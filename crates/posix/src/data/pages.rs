@@ -42,6 +42,8 @@ struct Slot {
 pub(crate) struct Pages {
     dirty: BTreeMap<u64, Slot>,
     flight: BTreeMap<u64, Slot>,
+    /// Fresh slots of both layers.
+    fresh: u64,
 }
 
 impl Pages {
@@ -54,11 +56,6 @@ impl Pages {
     /// Whether a write of `block` changes a page that is already dirty: it needs no new space.
     pub(crate) fn is_dirty(&self, block: u64) -> bool {
         self.dirty.contains_key(&block)
-    }
-
-    /// How many of `range`'s blocks are dirty.
-    pub(crate) fn dirty_in(&self, range: Range<u64>) -> u64 {
-        self.dirty.range(range).count() as u64
     }
 
     /// The newest pages of `range`, upwards.
@@ -80,6 +77,7 @@ impl Pages {
         }
         // What is in flight is counted there.
         let fresh = fresh && !self.flight.contains_key(&block);
+        self.fresh += u64::from(fresh);
         self.dirty.insert(block, Slot { page, fresh });
         true
     }
@@ -113,12 +111,8 @@ impl Pages {
     pub(crate) fn land(&mut self, end: u64) -> usize {
         let rest = self.flight.split_off(&end);
         let landed = std::mem::replace(&mut self.flight, rest);
-        for slot in landed.keys() {
-            // The tree has a block there now.
-            if let Some(dirty) = self.dirty.get_mut(slot) {
-                dirty.fresh = false;
-            }
-        }
+        // A dirty page over one in flight was never fresh, so nothing else changes.
+        self.fresh -= landed.values().filter(|slot| slot.fresh).count() as u64;
         landed.len()
     }
 
@@ -145,13 +139,13 @@ impl Pages {
         let mut taken = self.dirty.split_off(&range.start);
         let mut rest = taken.split_off(&range.end);
         self.dirty.append(&mut rest);
+        self.fresh -= taken.values().filter(|slot| slot.fresh).count() as u64;
         taken.len()
     }
 
     /// Number of blocks that the tree does not count yet.
     pub(crate) fn fresh(&self) -> u64 {
-        let count = |slots: &BTreeMap<u64, Slot>| slots.values().filter(|s| s.fresh).count();
-        (count(&self.dirty) + count(&self.flight)) as u64
+        self.fresh
     }
 
     /// The first block at or after `block` that has a page.
@@ -163,9 +157,15 @@ impl Pages {
         }
     }
 
-    /// The last block that has a dirty page.
-    pub(crate) fn last_dirty(&self) -> Option<u64> {
-        self.dirty.keys().next_back().copied()
+    /// The blocks from `block` on that have a page, upwards.
+    pub(crate) fn blocks_from(&self, block: u64) -> Vec<u64> {
+        let layer = |slots: &BTreeMap<u64, Slot>| slots.range(block..).map(|(&b, _)| b).collect();
+        let mut blocks: Vec<u64> = layer(&self.dirty);
+        let flight: Vec<u64> = layer(&self.flight);
+        blocks.extend(flight);
+        blocks.sort_unstable();
+        blocks.dedup();
+        blocks
     }
 
     /// Whether nothing is dirty; something may be in flight.
@@ -176,11 +176,6 @@ impl Pages {
     /// Whether everything is in the tree.
     pub(crate) fn is_empty(&self) -> bool {
         self.dirty.is_empty() && self.flight.is_empty()
-    }
-
-    /// Number of dirty pages.
-    pub(crate) fn dirty_count(&self) -> usize {
-        self.dirty.len()
     }
 
     /// Number of pages of both layers.

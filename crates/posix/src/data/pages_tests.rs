@@ -59,6 +59,8 @@ fn random_writes_flights_and_drops_show_the_newest_bytes() {
                 }
                 _ => {}
             }
+            let fresh = |slots: &BTreeMap<u64, Slot>| slots.values().filter(|s| s.fresh).count();
+            assert_eq!(pages.fresh() as usize, fresh(&pages.dirty) + fresh(&pages.flight));
             let collected = pages.collect(0..BLOCKS);
             for block in 0..BLOCKS {
                 let seen = match pages.get(block) {

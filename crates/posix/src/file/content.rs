@@ -1,41 +1,107 @@
 //! Content items of a file: all of it, or none of it.
 
 use holdfast_base::InodeNo;
-use holdfast_format::{Key, Kind};
-use holdfast_store::{Batch, Reservation};
+use holdfast_base::units::{BLOCK_SIZE, blocks_for};
+use holdfast_format::checksum::crc64;
+use holdfast_format::{Key, Malformed};
+use holdfast_store::{Batch, Reservation, StoreError};
 
+use super::inline;
+use super::lookup::{last_pieces, pieces};
+use super::map::{MapEdit, Piece, extent_key};
 use crate::core::Core;
 use crate::{FsError, Result};
 
 /// Appends the removal of up to `items_max` content items and of their blocks; true when nothing is left.
+/// The tail goes first, so that what is left is the front of a file.
 pub(crate) fn plan_removal(
-    _core: &Core,
-    _inode: InodeNo,
-    _batch: &mut Batch,
-    _items_max: usize,
+    core: &Core,
+    inode: InodeNo,
+    batch: &mut Batch,
+    items_max: usize,
 ) -> Result<bool> {
-    Ok(true)
+    let (last, more) = last_pieces(core, inode, 0, items_max)?;
+    let mut edit = MapEdit::new(last);
+    edit.cut(0..u64::MAX);
+    edit.plan(inode, batch);
+    if !more {
+        batch.delete(inline::key(inode));
+    }
+    Ok(!more)
 }
 
-/// Writes a whole small content, and returns the blocks that it takes.
+/// Writes a whole small content of a new inode, and returns the blocks that it takes.
+/// `reservation` holds those blocks.
 pub(crate) fn store_whole(
     core: &Core,
     inode: InodeNo,
     bytes: &[u8],
-    _reservation: &mut Reservation,
+    reservation: &mut Reservation,
     batch: &mut Batch,
 ) -> Result<u64> {
-    if bytes.len() > core.store.value_max() {
-        return Err(FsError::NotSupported);
+    if bytes.len() <= core.store.value_max() {
+        batch.put(inline::key(inode), bytes.to_vec());
+        return Ok(0);
     }
-    batch.put(Key::new(inode, Kind::Inline, 0), bytes.to_vec());
-    Ok(0)
+    let mut first = 0;
+    let blocks = blocks_for(bytes.len() as u64);
+    while first < blocks {
+        let want = (blocks - first).min(core.store.extent_blocks_max());
+        let placed = core.store.allocate(reservation, want, None)?;
+        let count = placed.blocks().count;
+        let mut padded = vec![0; count as usize * BLOCK_SIZE];
+        let rest = &bytes[first as usize * BLOCK_SIZE..];
+        let len = rest.len().min(padded.len());
+        padded[..len].copy_from_slice(&rest[..len]);
+        let written = core.store.write(placed, &padded)?;
+        let extent = batch.publish(written);
+        batch.put(extent_key(inode, first), extent.encode());
+        first += count;
+    }
+    Ok(blocks)
 }
 
-/// Reads a whole content of `size` bytes.
-pub(crate) fn load_whole(core: &Core, inode: InodeNo, _size: u64) -> Result<Vec<u8>> {
-    Ok(core
-        .store
-        .get(&Key::new(inode, Kind::Inline, 0))?
-        .unwrap_or_default())
+/// Reads a whole content of `size` bytes, which the caller knows to be small.
+pub(crate) fn load_whole(core: &Core, inode: InodeNo, size: u64) -> Result<Vec<u8>> {
+    let damaged = |why: &str| {
+        FsError::Store(StoreError::Item {
+            what: format!("the content of inode {inode}"),
+            source: Malformed::new("content", why),
+        })
+    };
+    let item: Key = inline::key(inode);
+    if let Some(bytes) = core.store.get(&item)? {
+        if bytes.len() as u64 != size {
+            return Err(damaged("its length is not the inode's size"));
+        }
+        return Ok(bytes);
+    }
+    let blocks = blocks_for(size);
+    let mut content = Vec::new();
+    for piece in pieces(core, inode, 0..blocks)? {
+        if piece.first * BLOCK_SIZE as u64 != content.len() as u64 || !piece.extent.is_written() {
+            return Err(damaged("it has a hole"));
+        }
+        let Some(Piece { extent, .. }) = piece.part(0..blocks) else {
+            continue;
+        };
+        let start = content.len();
+        content.resize(start + extent.sums.len() * BLOCK_SIZE, 0);
+        core.store.read(extent.blocks, &mut content[start..])?;
+        let (read, _) = content[start..].as_chunks::<BLOCK_SIZE>();
+        for (block, sum) in read.iter().zip(&extent.sums) {
+            if crc64(block) != *sum {
+                core.counters.checksum_failures.increment();
+                tracing::error!("inode {inode}: its content fails its checksum");
+                return Err(FsError::Io(format!(
+                    "the content of inode {inode} fails its checksum"
+                )));
+            }
+        }
+    }
+    if (content.len() as u64) < size {
+        return Err(damaged("it is shorter than the inode's size"));
+    }
+    content.truncate(size as usize);
+    Ok(content)
 }

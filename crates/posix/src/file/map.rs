@@ -97,23 +97,16 @@ pub(crate) struct MapEdit {
 impl MapEdit {
     /// Starts from the pieces that the tree holds. They do not overlap.
     pub(crate) fn new(pieces: Vec<Piece>) -> MapEdit {
-        let before: BTreeMap<u64, Piece> = pieces
-            .into_iter()
-            .map(|piece| (piece.first, piece))
-            .collect();
-        MapEdit {
-            after: before.clone(),
-            before,
-            freed: Vec::new(),
-        }
+        let before: BTreeMap<u64, Piece> =
+            pieces.into_iter().map(|piece| (piece.first, piece)).collect();
+        MapEdit { after: before.clone(), before, freed: Vec::new() }
     }
 
     /// Makes a hole of `range` and frees its blocks.
     pub(crate) fn cut(&mut self, range: Range<u64>) {
         for piece in self.take_overlapping(&range) {
-            let inside = piece
-                .part(range.clone())
-                .expect("take_overlapping gives only pieces that overlap");
+            let inside =
+                piece.part(range.clone()).expect("take_overlapping gives only pieces that overlap");
             self.freed.push(inside.extent.blocks);
             self.keep_outside(&piece, &range);
         }
@@ -122,9 +115,8 @@ impl MapEdit {
     /// Makes everything written in `range` unwritten: it reads as zeros and keeps its blocks.
     pub(crate) fn unwrite(&mut self, range: Range<u64>) {
         for piece in self.take_overlapping(&range) {
-            let mut inside = piece
-                .part(range.clone())
-                .expect("take_overlapping gives only pieces that overlap");
+            let mut inside =
+                piece.part(range.clone()).expect("take_overlapping gives only pieces that overlap");
             inside.extent.sums = Vec::new();
             self.keep_outside(&piece, &range);
             self.after.insert(inside.first, inside);
@@ -186,13 +178,6 @@ impl MapEdit {
         sum(&self.after) as i64 - sum(&self.before) as i64
     }
 
-    /// Number of puts and deletes that [`MapEdit::plan`] will add.
-    pub(crate) fn changes(&self) -> u32 {
-        let gone = self.gone().count();
-        let new = self.new_or_changed().count();
-        u32::try_from(gone + new).unwrap_or(u32::MAX)
-    }
-
     /// Adds to `batch` what makes the tree agree.
     pub(crate) fn plan(self, inode: InodeNo, batch: &mut Batch) {
         for first in self.gone() {
@@ -207,16 +192,11 @@ impl MapEdit {
     }
 
     fn gone(&self) -> impl Iterator<Item = u64> {
-        self.before
-            .keys()
-            .copied()
-            .filter(|first| !self.after.contains_key(first))
+        self.before.keys().copied().filter(|first| !self.after.contains_key(first))
     }
 
     fn new_or_changed(&self) -> impl Iterator<Item = &Piece> {
-        self.after
-            .values()
-            .filter(|piece| self.before.get(&piece.first) != Some(piece))
+        self.after.values().filter(|piece| self.before.get(&piece.first) != Some(piece))
     }
 
     fn take_overlapping(&mut self, range: &Range<u64>) -> Vec<Piece> {
@@ -233,9 +213,7 @@ impl MapEdit {
             .filter(|(_, piece)| piece.overlaps(range))
             .map(|(&first, _)| first)
             .collect();
-        keys.iter()
-            .filter_map(|first| self.after.remove(first))
-            .collect()
+        keys.iter().filter_map(|first| self.after.remove(first)).collect()
     }
 
     fn keep_outside(&mut self, piece: &Piece, range: &Range<u64>) {

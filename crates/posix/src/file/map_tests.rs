@@ -90,10 +90,7 @@ fn random_edits_agree_with_a_model_and_free_each_block_once() {
                         }
                         let blocks = BlockRange::new(BlockNo(start), count);
                         edit.insert(
-                            Piece {
-                                first: range.start,
-                                extent: Extent { blocks, sums },
-                            },
+                            Piece { first: range.start, extent: Extent { blocks, sums } },
                             16,
                         );
                     }
@@ -114,11 +111,7 @@ fn random_edits_agree_with_a_model_and_free_each_block_once() {
             assert!(freed.is_disjoint(&kept), "freed a block in use");
             assert_eq!(freed.len() + kept.len(), had.len(), "lost a block");
 
-            let gaps: u64 = edit
-                .gaps(0..FILE_BLOCKS)
-                .iter()
-                .map(|g| g.end - g.start)
-                .sum();
+            let gaps: u64 = edit.gaps(0..FILE_BLOCKS).iter().map(|g| g.end - g.start).sum();
             assert_eq!(gaps, FILE_BLOCKS - model.len() as u64);
             let replayed = replay(&tree, &edit);
             assert_eq!(replayed, edit.after);
@@ -134,10 +127,7 @@ fn blocks_appended_one_by_one_become_one_piece() {
         edit.insert(
             Piece {
                 first: i,
-                extent: Extent {
-                    blocks: BlockRange::new(BlockNo(500 + i), 1),
-                    sums: vec![i + 1],
-                },
+                extent: Extent { blocks: BlockRange::new(BlockNo(500 + i), 1), sums: vec![i + 1] },
             },
             510,
         );
@@ -145,7 +135,7 @@ fn blocks_appended_one_by_one_become_one_piece() {
     assert_eq!(edit.after.len(), 1);
     assert_eq!(edit.after[&0].extent.sums, (1..=10).collect::<Vec<_>>());
     assert_eq!(edit.goal(10), Some(BlockNo(510)));
-    assert_eq!(edit.changes(), 1);
+    assert_eq!(edit.new_or_changed().count(), 1);
 }
 
 #[test]

@@ -1,3 +1,6 @@
-//! The content of files in the tree.
+//! The content of files in the tree. Inner floors, top first: content, inline, lookup, map.
 
 pub(crate) mod content;
+pub(crate) mod inline;
+pub(crate) mod lookup;
+pub(crate) mod map;

@@ -1,27 +1,53 @@
 //! History made durable.
 
-#![allow(unused_imports)]
-
 use std::sync::Arc;
 
 use holdfast_base::InodeNo;
-use holdfast_base::counters::Counters;
 
+use crate::core::Core;
+use crate::data::writeback::settle;
+use crate::inode::Inode;
 use crate::*;
 
 impl FileSystem {
     /// fsync, or fdatasync with `data_only`. Reports a write error of this file that this handle has not seen yet (P7), also when nothing is dirty.
-    pub fn fsync(&self, _file: &OpenFile, _data_only: bool) -> Result<()> {
-        unimplemented!()
+    pub fn fsync(&self, file: &OpenFile, data_only: bool) -> Result<()> {
+        // Whatever makes the data durable makes everything before it durable, attributes included.
+        let _ = data_only;
+        self.core.counters.fsyncs.increment();
+        let done = make_durable(&self.core, &file.inode);
+        // A failed settle has recorded its error for every handle; this one reports it here, once.
+        match file.inode.errors.check(&file.errors) {
+            Some(error) => Err(error),
+            None => done,
+        }
     }
 
     /// fsync of a directory (P2), or of an inode without a handle.
-    pub fn fsync_inode(&self, _inode: InodeNo) -> Result<()> {
-        unimplemented!()
+    pub fn fsync_inode(&self, inode: InodeNo) -> Result<()> {
+        self.core.counters.fsyncs.increment();
+        let inode = self.core.inode(inode)?;
+        make_durable(&self.core, &inode)
     }
 
     /// Everything that was done before this call is durable when it returns.
     pub fn sync(&self) -> Result<()> {
-        unimplemented!()
+        self.core.counters.fsyncs.increment();
+        if self.core.options.read_only {
+            return Ok(());
+        }
+        self.core.commit()
     }
+}
+
+/// Returns when the data of `inode` and every operation that changed it are durable (P1). Costs nothing if they are.
+pub(crate) fn make_durable(core: &Core, inode: &Arc<Inode>) -> Result<()> {
+    settle(core, inode)?;
+    let changed = inode.state.read().changed;
+    if core.store.durable() >= changed {
+        core.counters.clean_fsyncs.increment();
+        return Ok(());
+    }
+    core.store.persist(changed)?;
+    Ok(())
 }

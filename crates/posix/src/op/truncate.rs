@@ -1,19 +1,168 @@
 //! A new size.
+//!
+//! A truncate is immediate: the tree has the new size when it returns, so that
+//! it stands in history where the caller put it. What was written before and
+//! survives it is settled first; what does not survive is never written.
 
 use std::sync::Arc;
 
 use holdfast_base::Timestamp;
+use holdfast_base::units::{BLOCK_BYTES, blocks_for};
+use holdfast_format::limits::FILE_SIZE_MAX;
+use holdfast_store::{Batch, Need};
 
 use crate::core::Core;
+use crate::data::dirty::{MapGuard, WriterGuard};
+use crate::data::grow::{clean_tail_locked, make_dirty, pages_before_growth};
+use crate::data::ordered::publish;
+use crate::data::writeback::settle_locked;
+use crate::file::inline;
+use crate::file::lookup::{FILE_BLOCKS_MAX, last_pieces};
+use crate::file::map::MapEdit;
 use crate::inode::Inode;
 use crate::{FsError, Result};
 
+/// Extents removed by one batch.
+const BATCH_EXTENTS: usize = 64;
+
 /// Gives a regular file a new size, and `now` as its mtime and ctime.
+///
+/// One step in history, whatever it removes: the first batch sets the size. If very many extents are to
+/// go, further batches remove them from the end; until then they lie beyond the size, where nobody sees them.
 pub(crate) fn set_size(
-    _core: &Core,
-    _inode: &Arc<Inode>,
-    _new_size: u64,
-    _now: Timestamp,
+    core: &Core,
+    inode: &Arc<Inode>,
+    new_size: u64,
+    now: Timestamp,
 ) -> Result<()> {
-    Err(FsError::NotSupported)
+    if new_size > FILE_SIZE_MAX {
+        return Err(FsError::FileTooLarge);
+    }
+    let writer = inode.data.lock_writer();
+    core.with_room(|| {
+        let map = inode.data.lock_map();
+        let size = inode.state.read().attr.size;
+        if new_size < size {
+            shrink(core, inode, &map, new_size, now)
+        } else {
+            grow(core, inode, &writer, &map, size, new_size, now)
+        }
+    })
+}
+
+fn shrink(
+    core: &Core,
+    inode: &Arc<Inode>,
+    map: &MapGuard<'_>,
+    new_size: u64,
+    now: Timestamp,
+) -> Result<()> {
+    let keep = blocks_for(new_size);
+    settle_locked(core, inode, map, 0..keep, true)?;
+    let disk = inode.state.read().disk;
+    let mut batch = Batch::new();
+    if inline::may_exist(core, &disk)
+        && let Some(mut bytes) = inline::load(core, inode.no, disk.size)?
+    {
+        let len = bytes.len().min(new_size as usize);
+        bytes.truncate(len);
+        // It may have been shorter than what delayed writes made of it; the rest is a hole.
+        bytes.resize(new_size as usize, 0);
+        put_inline(core, inode, &mut batch, bytes);
+    }
+    let mut first = true;
+    loop {
+        let (last, more) = last_pieces(core, inode.no, keep, BATCH_EXTENTS)?;
+        if !first && last.is_empty() {
+            break;
+        }
+        let mut edit = MapEdit::new(last);
+        edit.cut(keep..FILE_BLOCKS_MAX);
+        let removed = edit.blocks_added();
+        edit.plan(inode.no, &mut batch);
+        let mut reservation = core.store.reserve(Need::Shrink { changes: batch.changes() + 1 })?;
+        if first {
+            inode.data.set_tail_is_clean(!more);
+        }
+        publish(
+            core,
+            inode,
+            map,
+            std::mem::take(&mut batch),
+            &mut reservation,
+            |_, item| {
+                item.blocks = item.blocks.saturating_add_signed(removed);
+                if first {
+                    item.size = new_size;
+                    (item.mtime, item.ctime) = (now, now);
+                }
+            },
+            |state, content| {
+                if first {
+                    content.pages.drop_dirty(keep..u64::MAX);
+                    state.attr.size = new_size;
+                    (state.attr.mtime, state.attr.ctime) = (now, now);
+                }
+            },
+        )?;
+        first = false;
+        if !more {
+            break;
+        }
+    }
+    inode.data.set_tail_is_clean(true);
+    Ok(())
+}
+
+fn grow(
+    core: &Core,
+    inode: &Arc<Inode>,
+    _writer: &WriterGuard<'_>,
+    map: &MapGuard<'_>,
+    size: u64,
+    new_size: u64,
+    now: Timestamp,
+) -> Result<()> {
+    if new_size > size {
+        clean_tail_locked(core, inode, map)?;
+        let after = new_size / BLOCK_BYTES + 1;
+        make_dirty(core, inode, pages_before_growth(core, inode, size, new_size, after)?)?;
+    }
+    // The size in the tree must not cover what was written but is not there yet.
+    let small = new_size <= inline::size_max(core);
+    settle_locked(core, inode, map, 0..u64::MAX, small)?;
+    let disk = inode.state.read().disk;
+    let mut batch = Batch::new();
+    if inline::may_exist(core, &disk)
+        && let Some(mut bytes) = inline::load(core, inode.no, disk.size)?
+    {
+        bytes.resize(new_size as usize, 0);
+        put_inline(core, inode, &mut batch, bytes);
+    }
+    let mut reservation = core.store.reserve(Need::Settle { changes: batch.changes() + 1 })?;
+    publish(
+        core,
+        inode,
+        map,
+        batch,
+        &mut reservation,
+        |_, item| {
+            item.size = new_size;
+            (item.mtime, item.ctime) = (now, now);
+        },
+        |state, _| {
+            state.attr.size = new_size;
+            (state.attr.mtime, state.attr.ctime) = (now, now);
+        },
+    )?;
+    Ok(())
+}
+
+fn put_inline(core: &Core, inode: &Inode, batch: &mut Batch, bytes: Vec<u8>) {
+    debug_assert!(bytes.len() <= core.store.value_max());
+    if bytes.is_empty() {
+        batch.delete(inline::key(inode.no));
+    } else {
+        batch.put(inline::key(inode.no), bytes);
+    }
 }

@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use crate::committer::Committer;
 use crate::core::Core;
+use crate::data::background::Background;
 use crate::inode::InodeTable;
 use crate::*;
 
@@ -55,7 +56,7 @@ impl FileSystem {
         let core = Arc::new(Core {
             hash_seed: store.superblock().hash_seed,
             inodes: InodeTable::new(options.inode_cache),
-            data: crate::data::Shared::default(),
+            data: crate::data::Shared::new(&store, &options),
             renames: Mutex::new(()),
             atimes: Mutex::new(Vec::new()),
             #[cfg(test)]
@@ -83,15 +84,19 @@ impl FileSystem {
                 }
             }
         };
-        Ok(FileSystem { core, committer })
+        let background = match core.options.read_only {
+            true => None,
+            false => Some(Background::start(core.clone())?),
+        };
+        Ok(FileSystem { core, committer, background })
     }
 
     /// Writes everything, makes it durable and ends the threads. Dropping without this is like a crash.
     ///
     /// Files that are still open are of no use afterwards; those without a name are removed.
     pub fn unmount(self) -> Result<()> {
-        let FileSystem { core, committer } = self;
-        drop(committer);
+        let FileSystem { core, committer, background } = self;
+        drop((committer, background));
         let settled = if core.options.read_only {
             Ok(())
         } else {

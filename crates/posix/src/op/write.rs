@@ -1,13 +1,22 @@
 //! Bytes into a file.
 
-#![allow(unused_imports)]
-
 use std::sync::Arc;
 
-use holdfast_base::InodeNo;
-use holdfast_base::counters::Counters;
+use holdfast_base::Timestamp;
+use holdfast_base::units::{BLOCK_BYTES, align_down};
+use holdfast_format::Key;
+use holdfast_format::limits::FILE_SIZE_MAX;
+use holdfast_store::{Batch, Need, StoreError};
 
+use crate::core::Core;
+use crate::data::accept::accept;
+use crate::data::dirty::WriterGuard;
+use crate::inode::Inode;
+use crate::op::sync::make_durable;
 use crate::*;
+
+/// Bytes that are taken in one step.
+const STEP_BYTES_MAX: usize = 1 << 20;
 
 /// What a single write adds to how its file was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,14 +31,91 @@ pub struct WriteHow {
 
 impl FileSystem {
     /// Writes at `offset` (at the end with APPEND). Buffered unless the handle is SYNC or DSYNC. Space is decided now (P8).
+    ///
+    /// Writes less than asked for only where the volume is full or the file as large as it may be.
     pub fn write(
         &self,
-        _caller: &Caller,
-        _file: &OpenFile,
-        _offset: u64,
-        _bytes: &[u8],
-        _how: WriteHow,
+        caller: &Caller,
+        file: &OpenFile,
+        offset: u64,
+        bytes: &[u8],
+        how: WriteHow,
     ) -> Result<usize> {
-        unimplemented!()
+        if !file.flags.contains(OpenFlags::WRITE) {
+            return Err(FsError::BadHandle);
+        }
+        if self.core.options.read_only {
+            return Err(StoreError::ReadOnly.into());
+        }
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        let inode = &file.inode;
+        let append = how.append || file.flags.contains(OpenFlags::APPEND);
+        let done = {
+            let writer = inode.data.lock_writer();
+            let start = match append {
+                true => inode.state.read().attr.size,
+                false => offset,
+            };
+            if start >= FILE_SIZE_MAX {
+                return Err(FsError::FileTooLarge);
+            }
+            let room = (FILE_SIZE_MAX - start).min(bytes.len() as u64) as usize;
+            if how.kill_suid_sgid || (!caller.trusted && !caller.is_root()) {
+                clear_set_ids(&self.core, inode)?;
+            }
+            write_steps(&self.core, inode, &writer, start, &bytes[..room])?
+        };
+        if how.sync || file.flags.intersects(OpenFlags::SYNC | OpenFlags::DSYNC) {
+            make_durable(&self.core, inode)?;
+        }
+        Ok(done)
     }
+}
+
+/// Writes as much as there is space for; an error only if that is nothing.
+fn write_steps(
+    core: &Core,
+    inode: &Arc<Inode>,
+    writer: &WriterGuard<'_>,
+    start: u64,
+    bytes: &[u8],
+) -> Result<usize> {
+    let now = Timestamp::now();
+    let mut done = 0;
+    let mut step_max = STEP_BYTES_MAX;
+    while done < bytes.len() {
+        let at = start + done as u64;
+        // Steps end at block borders, so that no block is taken twice.
+        let end = align_down(at + step_max as u64).max(align_down(at) + BLOCK_BYTES);
+        let len = ((end - at) as usize).min(bytes.len() - done);
+        match accept(core, inode, writer, at, &bytes[done..done + len], now) {
+            Ok(()) => done += len,
+            Err(FsError::Store(StoreError::NoSpace)) if len > BLOCK_BYTES as usize => {
+                step_max = (len / 2).max(BLOCK_BYTES as usize);
+            }
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => break,
+        }
+    }
+    Ok(done)
+}
+
+/// Clears set-id bits, as a write by somebody without privileges does.
+fn clear_set_ids(core: &Core, inode: &Arc<Inode>) -> Result<()> {
+    let mode = inode.state.read().attr.mode;
+    if perm::without_set_id(mode) == mode {
+        return Ok(());
+    }
+    let mut reservation = core.store.reserve(Need::Settle { changes: 1 })?;
+    let mut state = inode.state.write();
+    let mut item = state.next_disk();
+    item.mode = perm::without_set_id(item.mode);
+    item.ctime = Timestamp::now();
+    let mut batch = Batch::new();
+    batch.put(Key::inode(inode.no), item.encode());
+    let lsn = core.store.apply(batch, &mut reservation)?;
+    state.took(item, lsn);
+    Ok(())
 }

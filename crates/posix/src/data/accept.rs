@@ -1,0 +1,209 @@
+//! A write: bytes become dirty pages, and space is promised to them (P8).
+//!
+//! Everything that can wait or fail comes first: old bytes of partly written
+//! blocks, space. Then, under the state's lock and without I/O, the pages and
+//! the attributes change together. If a settle got in between, what it took
+//! away is prepared again.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use holdfast_base::Timestamp;
+use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE, blocks_for};
+use holdfast_store::{Need, Reservation};
+
+use super::dirty::WriterGuard;
+use super::grow::{clean_tail, needs_first_page, pages_before_growth};
+use super::pages::{Page, page_with};
+use super::view::load_block;
+use super::writeback::settle;
+use crate::core::Core;
+use crate::inode::Inode;
+use crate::{FsError, Result};
+
+/// The part of a write that falls into one block.
+#[derive(Clone, Copy, Debug)]
+struct Part<'a> {
+    block: u64,
+    /// First byte within the block.
+    at: usize,
+    bytes: &'a [u8],
+}
+
+impl Part<'_> {
+    /// Whether nothing of the block's old bytes remains.
+    fn is_whole(&self, size: u64) -> bool {
+        let end = self.block * BLOCK_BYTES + (self.at + self.bytes.len()) as u64;
+        self.at == 0 && (self.bytes.len() == BLOCK_SIZE || end >= size)
+    }
+}
+
+/// Takes `bytes` for byte `offset` on; at most about a MiB at once. Sets mtime and ctime to `now`.
+pub(crate) fn accept(
+    core: &Core,
+    inode: &Arc<Inode>,
+    _writer: &WriterGuard<'_>,
+    offset: u64,
+    bytes: &[u8],
+    now: Timestamp,
+) -> Result<()> {
+    let end = offset + bytes.len() as u64;
+    let blocks = offset / BLOCK_BYTES..blocks_for(end);
+    let parts: Vec<Part<'_>> = parts(offset, bytes).collect();
+    make_room(core, inode)?;
+    // Pages that need nothing of what was there before, made outside of all locks.
+    let mut whole: BTreeMap<u64, Page> = parts
+        .iter()
+        .filter(|part| part.bytes.len() == BLOCK_SIZE)
+        .map(|part| (part.block, page_with(0, part.bytes)))
+        .collect();
+    let mut held: Option<Reservation> = None;
+    loop {
+        let size = inode.state.read().attr.size;
+        let mut before = Vec::new();
+        if end > size {
+            clean_tail(core, inode)?;
+            before = pages_before_growth(core, inode, size, end, blocks.start)?;
+        }
+        let bases = load_bases(core, inode, &parts, size)?;
+
+        let mut state = inode.state.write();
+        state.expect_alive()?;
+        let mut content = inode.data.lock_content();
+        let unready = |part: &Part<'_>| {
+            part.bytes.len() < BLOCK_SIZE
+                && !bases.contains_key(&part.block)
+                && !content.pages.is_dirty(part.block)
+        };
+        // Block 0 was dirty when it was looked for, and a settle has taken it since.
+        let first_page_gone = before.is_empty()
+            && needs_first_page(core, size, end, blocks.start)
+            && !content.pages.is_dirty(0);
+        if state.attr.size != size || first_page_gone || parts.iter().any(unready) {
+            continue;
+        }
+        let clean = |block: &u64| !content.pages.is_dirty(*block);
+        let need = blocks.clone().filter(|block| clean(block)).count()
+            + before.iter().filter(|(block, _)| clean(block)).count();
+        let have = held.as_ref().map_or(0, Reservation::blocks);
+        if have < need as u64 {
+            drop((state, content));
+            // No nodes are promised to delayed writes: the settle may use the emergency reserve for
+            // them, and most of what one takes replaces nodes that the next checkpoint frees.
+            let need = Need::Grow { changes: 0, blocks: need as u64 - have };
+            let more = core.with_room(|| Ok(core.store.reserve(need)?))?;
+            match &mut held {
+                Some(held) => held.merge(more),
+                None => held = Some(more),
+            }
+            continue;
+        }
+
+        // From here on nothing fails.
+        let disk_blocks = blocks_for(state.disk.size);
+        for (block, page) in before {
+            content.pages.put(block, page, false);
+        }
+        for part in &parts {
+            if let Some(page) = whole.remove(&part.block) {
+                content.pages.put(part.block, page, part.block >= disk_blocks);
+                continue;
+            }
+            if !content.pages.is_dirty(part.block) {
+                let base = bases.get(&part.block).cloned().flatten();
+                let fresh = base.is_none() && part.block >= disk_blocks;
+                let page = base.unwrap_or_else(|| page_with(0, &[]));
+                content.pages.put(part.block, page, fresh);
+            }
+            content.pages.change(part.block, part.at, part.bytes);
+        }
+        if let Some(mut held) = held.take() {
+            // What a second round did not need any more goes back.
+            let surplus = held.blocks() - need as u64;
+            drop(held.split(surplus));
+            content.add_reserved(held);
+        }
+        state.attr.size = size.max(end);
+        state.attr.mtime = now;
+        state.attr.ctime = now;
+        state.attr.blocks = state.disk.blocks + content.pages.fresh();
+        core.data.account(inode, &mut content);
+        break;
+    }
+    if core.data.is_half_full() {
+        core.data.wake();
+    }
+    Ok(())
+}
+
+/// Makes bytes of one block zeros, unless they are already. Does not touch size or times.
+pub(crate) fn zero_part(
+    core: &Core,
+    inode: &Arc<Inode>,
+    writer: &WriterGuard<'_>,
+    range: Range<u64>,
+    now: Timestamp,
+) -> Result<()> {
+    debug_assert!(range.end - range.start <= BLOCK_BYTES);
+    let size = inode.state.read().attr.size;
+    let end = range.end.min(size);
+    if range.start >= end || load_block(core, inode, range.start / BLOCK_BYTES)?.is_none() {
+        return Ok(());
+    }
+    let zeros = [0; BLOCK_SIZE];
+    let len = (end - range.start) as usize;
+    accept(core, inode, writer, range.start, &zeros[..len], now)
+}
+
+fn parts(offset: u64, bytes: &[u8]) -> impl Iterator<Item = Part<'_>> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        let position = offset + done as u64;
+        let at = (position % BLOCK_BYTES) as usize;
+        let len = (BLOCK_SIZE - at).min(bytes.len() - done);
+        let part = Part { block: position / BLOCK_BYTES, at, bytes: &bytes[done..done + len] };
+        done += len;
+        (len > 0).then_some(part)
+    })
+}
+
+/// What partly written blocks hold now; `None` for zeros. Blocks that are dirty need nothing.
+fn load_bases(
+    core: &Core,
+    inode: &Arc<Inode>,
+    parts: &[Part<'_>],
+    size: u64,
+) -> Result<BTreeMap<u64, Option<Page>>> {
+    let mut bases = BTreeMap::new();
+    for part in parts.iter().filter(|part| part.bytes.len() < BLOCK_SIZE) {
+        if inode.data.lock_content().pages.is_dirty(part.block) {
+            continue;
+        }
+        let base = match part.is_whole(size) {
+            true => None,
+            false => load_block(core, inode, part.block)?,
+        };
+        bases.insert(part.block, base);
+    }
+    Ok(bases)
+}
+
+/// Waits until there is memory for more pages: the writer himself settles something.
+fn make_room(core: &Core, inode: &Arc<Inode>) -> Result<()> {
+    if !core.data.is_full() {
+        return Ok(());
+    }
+    let mut failed: Option<FsError> = None;
+    let others = core.data.waiting();
+    for inode in std::iter::once(inode).chain(&others) {
+        if let Err(error) = settle(core, inode) {
+            failed = Some(error);
+        }
+        if !core.data.is_full() {
+            return Ok(());
+        }
+    }
+    // Others may have filled it again; only a settle that fails stops a writer.
+    failed.map_or(Ok(()), Err)
+}

@@ -1,0 +1,241 @@
+//! What was written and is not in the tree yet: for one file, and for all.
+//!
+//! Locks of a file, in the order in which they are taken:
+//! 1. `writer`: who changes the content (write, truncate, fallocate), one at a time;
+//! 2. `map`: who changes the extents (the same and every settle), one at a time. So
+//!    whoever holds it knows that nothing is in flight but what he put there;
+//! 3. [`Inode::state`];
+//! 4. `content`: the pages; short, never across I/O.
+//!
+//! Readers take none of the first two. They learn from `version` whether the
+//! extents changed while they looked: it is odd during a change, and a change
+//! of extents, size and pages is one step for everybody who checks it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+
+use holdfast_base::InodeNo;
+use holdfast_base::units::BLOCK_SIZE;
+use holdfast_format::Geometry;
+use holdfast_store::{Reservation, Store};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use super::pages::Pages;
+use crate::MountOptions;
+use crate::inode::Inode;
+
+/// The content of one file in memory.
+#[derive(Debug, Default)]
+pub(crate) struct FileData {
+    writer: Mutex<()>,
+    map: Mutex<()>,
+    version: AtomicU64,
+    content: Mutex<Content>,
+    /// Pages in `content`, for those who do not want to lock it.
+    count: AtomicUsize,
+    /// The tree is known to hold nothing written beyond the size.
+    tail_is_clean: AtomicBool,
+}
+
+/// The pages of a file and the space that was promised to them.
+#[derive(Debug, Default)]
+pub(crate) struct Content {
+    /// The pages.
+    pub(crate) pages: Pages,
+    /// Holds a block for every dirty page, unless a settle has failed before.
+    pub(crate) reserved: Option<Reservation>,
+    /// The inode is in the list of [`Shared`].
+    listed: bool,
+}
+
+impl Content {
+    /// Adds to the promised space.
+    pub(crate) fn add_reserved(&mut self, reservation: Reservation) {
+        match &mut self.reserved {
+            Some(reserved) => reserved.merge(reservation),
+            None => self.reserved = Some(reservation),
+        }
+    }
+}
+
+/// Held by the one who changes a file's content.
+pub(crate) struct WriterGuard<'a>(#[expect(dead_code, reason = "held")] MutexGuard<'a, ()>);
+
+/// Held by the one who changes a file's extents: nothing is in flight, and nothing else changes them.
+pub(crate) struct MapGuard<'a>(#[expect(dead_code, reason = "held")] MutexGuard<'a, ()>);
+
+/// Extents, size and pages are changing: readers look again.
+pub(crate) struct Changing<'a>(&'a AtomicU64);
+
+impl FileData {
+    /// Whether nothing is dirty and nothing is being written. Takes no lock.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+
+    /// Waits until nobody else changes the content.
+    pub(crate) fn lock_writer(&self) -> WriterGuard<'_> {
+        WriterGuard(self.writer.lock())
+    }
+
+    /// Waits until nobody else changes the extents.
+    pub(crate) fn lock_map(&self) -> MapGuard<'_> {
+        MapGuard(self.map.lock())
+    }
+
+    /// The pages. Not to be held across I/O.
+    pub(crate) fn lock_content(&self) -> MutexGuard<'_, Content> {
+        self.content.lock()
+    }
+
+    /// Begins a change of the extents. The caller has the state locked for writing.
+    pub(crate) fn begin_change(&self) -> Changing<'_> {
+        self.version.fetch_add(1, Ordering::AcqRel);
+        fence(Ordering::SeqCst);
+        Changing(&self.version)
+    }
+
+    /// The version now; `None` while a change is going on.
+    pub(crate) fn version(&self) -> Option<u64> {
+        let version = self.version.load(Ordering::Acquire);
+        version.is_multiple_of(2).then_some(version)
+    }
+
+    /// Whether nothing has changed since `version` was read.
+    pub(crate) fn is_version(&self, version: u64) -> bool {
+        fence(Ordering::SeqCst);
+        self.version.load(Ordering::Acquire) == version
+    }
+
+    /// Whether the tree is known to hold nothing written beyond the file's size.
+    pub(crate) fn tail_is_clean(&self) -> bool {
+        self.tail_is_clean.load(Ordering::Acquire)
+    }
+
+    /// Says whether the tree holds nothing written beyond the file's size.
+    pub(crate) fn set_tail_is_clean(&self, clean: bool) {
+        self.tail_is_clean.store(clean, Ordering::Release);
+    }
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+/// What the background waits for.
+#[derive(Debug, Default)]
+struct Pressure {
+    wanted: bool,
+    end: bool,
+}
+
+/// What writeback shares between all files of a volume.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// Shape of the volume, to judge extents by.
+    pub(crate) geometry: Geometry,
+    /// Bytes of all pages of all files.
+    bytes: AtomicUsize,
+    bytes_max: usize,
+    /// Inodes that have pages, by number. Keeps them in memory.
+    waiting: Mutex<BTreeMap<InodeNo, Arc<Inode>>>,
+    /// More than half of what may wait is there.
+    pressure: Mutex<Pressure>,
+    pressed: Condvar,
+}
+
+impl Shared {
+    /// Nothing waits yet.
+    pub(crate) fn new(store: &Store, options: &MountOptions) -> Shared {
+        Shared {
+            geometry: store.superblock().geometry,
+            bytes: AtomicUsize::new(0),
+            // At least one full write, or nobody could ever go on.
+            bytes_max: options.dirty_bytes.max(4 << 20),
+            waiting: Mutex::default(),
+            pressure: Mutex::default(),
+            pressed: Condvar::new(),
+        }
+    }
+
+    /// Brings the sums up to date with a file whose pages changed, and lists or unlists it.
+    pub(crate) fn account(&self, inode: &Arc<Inode>, content: &mut Content) {
+        self.count(&inode.data, content.pages.count());
+        let wanted = !content.pages.is_empty();
+        if wanted == content.listed {
+            return;
+        }
+        content.listed = wanted;
+        if wanted {
+            self.waiting.lock().insert(inode.no, inode.clone());
+        } else {
+            // No page is left that could need it.
+            content.reserved = None;
+            self.waiting.lock().remove(&inode.no);
+        }
+    }
+
+    /// Like [`Shared::account`] for an inode that is going away and whose pages are all dropped.
+    pub(crate) fn forget(&self, inode: &Inode, content: &mut Content) {
+        debug_assert!(content.pages.is_empty());
+        self.count(&inode.data, 0);
+        content.reserved = None;
+        if std::mem::take(&mut content.listed) {
+            self.waiting.lock().remove(&inode.no);
+        }
+    }
+
+    fn count(&self, data: &FileData, now: usize) {
+        let before = data.count.swap(now, Ordering::AcqRel);
+        if now >= before {
+            self.bytes.fetch_add((now - before) * BLOCK_SIZE, Ordering::AcqRel);
+        } else {
+            self.bytes.fetch_sub((before - now) * BLOCK_SIZE, Ordering::AcqRel);
+        }
+    }
+
+    /// Whether no more may wait: a writer has to settle something first.
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes() >= self.bytes_max
+    }
+
+    /// Whether the background should write.
+    pub(crate) fn is_half_full(&self) -> bool {
+        self.bytes() >= self.bytes_max / 2
+    }
+
+    /// Bytes that wait.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Acquire)
+    }
+
+    /// The inodes that have pages.
+    pub(crate) fn waiting(&self) -> Vec<Arc<Inode>> {
+        self.waiting.lock().values().cloned().collect()
+    }
+
+    /// Wakes the background.
+    pub(crate) fn wake(&self) {
+        self.pressure.lock().wanted = true;
+        self.pressed.notify_all();
+    }
+
+    /// Ends the background.
+    pub(crate) fn end(&self) {
+        self.pressure.lock().end = true;
+        self.pressed.notify_all();
+    }
+
+    /// Waits until the background is wanted; false if it is to end.
+    pub(crate) fn wait_for_pressure(&self) -> bool {
+        let mut pressure = self.pressure.lock();
+        while !pressure.wanted && !pressure.end {
+            self.pressed.wait(&mut pressure);
+        }
+        pressure.wanted = false;
+        !pressure.end
+    }
+}

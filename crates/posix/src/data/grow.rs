@@ -1,0 +1,126 @@
+//! Before a file becomes larger: nothing old may appear behind its old end.
+//!
+//! The tree may hold bytes beyond the size: the rest of the last block after a
+//! truncate, and extents that an interrupted truncate has not removed yet.
+//! Nobody sees them while the size is before them. So whoever moves the size
+//! first makes them zeros (P5).
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use holdfast_base::units::{BLOCK_BYTES, blocks_for};
+use holdfast_store::{Batch, Need};
+
+use super::dirty::MapGuard;
+use super::ordered::publish;
+use super::pages::{Page, page_with};
+use super::view::{bytes_inside, clipped, load_block, load_raw_block};
+use crate::Result;
+use crate::core::Core;
+use crate::file::inline;
+use crate::file::lookup::{FILE_BLOCKS_MAX, each_piece};
+use crate::file::map::{MapEdit, Piece};
+use crate::inode::Inode;
+
+/// Extents removed by one batch.
+const BATCH_EXTENTS: usize = 64;
+
+/// The pages that have to be dirty before the size moves from `size` to `new_size`, besides those of the
+/// blocks from `written` on, which the caller makes dirty anyway. The caller holds the writer's lock.
+pub(crate) fn pages_before_growth(
+    core: &Core,
+    inode: &Arc<Inode>,
+    size: u64,
+    new_size: u64,
+    written: u64,
+) -> Result<Vec<(u64, Page)>> {
+    let mut pages = Vec::new();
+    if size == 0 || new_size <= size {
+        return Ok(pages);
+    }
+    if needs_first_page(core, size, new_size, written) {
+        if !inode.data.lock_content().pages.is_dirty(0) {
+            let page = load_block(core, inode, 0)?;
+            pages.push((0, page.unwrap_or_else(|| page_with(0, &[]))));
+        }
+        return Ok(pages);
+    }
+    let tail = size / BLOCK_BYTES;
+    if !size.is_multiple_of(BLOCK_BYTES)
+        && tail < written
+        && let Some((page, size)) = load_raw_block(core, inode, tail)?
+        && page[bytes_inside(tail, size)..].iter().any(|&b| b != 0)
+    {
+        pages.push((tail, clipped(page, tail, size)));
+    }
+    Ok(pages)
+}
+
+/// Whether a content that may be inline does not fit any more: block 0 must be dirty before the size moves,
+/// because the next settle deletes the inline item.
+pub(crate) fn needs_first_page(core: &Core, size: u64, new_size: u64, written: u64) -> bool {
+    let limit = core.store.value_max() as u64;
+    size > 0 && size <= limit && new_size > inline::size_max(core) && written > 0
+}
+
+/// Removes what an interrupted truncate has left beyond the size. The caller holds the writer's lock.
+pub(crate) fn clean_tail(core: &Core, inode: &Arc<Inode>) -> Result<()> {
+    if inode.data.tail_is_clean() {
+        return Ok(());
+    }
+    let map = inode.data.lock_map();
+    clean_tail_locked(core, inode, &map)
+}
+
+/// Like [`clean_tail`], for a caller who has the map locked.
+pub(crate) fn clean_tail_locked(core: &Core, inode: &Arc<Inode>, map: &MapGuard<'_>) -> Result<()> {
+    if inode.data.tail_is_clean() {
+        return Ok(());
+    }
+    let disk = inode.state.read().disk;
+    let start = blocks_for(disk.size);
+    while disk.blocks > 0 {
+        let mut stale: Vec<Piece> = Vec::new();
+        each_piece(core, inode.no, start, |piece| {
+            if piece.extent.is_written() {
+                stale.push(piece.clone());
+            }
+            match stale.len() < BATCH_EXTENTS {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        })?;
+        if stale.is_empty() {
+            break;
+        }
+        let mut edit = MapEdit::new(stale);
+        edit.cut(start..FILE_BLOCKS_MAX);
+        let removed = edit.blocks_added();
+        let mut batch = Batch::new();
+        edit.plan(inode.no, &mut batch);
+        let mut reservation = core.store.reserve(Need::Shrink { changes: batch.changes() + 1 })?;
+        let change = |item: &mut holdfast_format::item::InodeItem| {
+            item.blocks = item.blocks.saturating_add_signed(removed);
+        };
+        publish(core, inode, map, batch, &mut reservation, |_, item| change(item), |_, _| {})?;
+    }
+    inode.data.set_tail_is_clean(true);
+    Ok(())
+}
+
+/// Makes pages dirty that hold what their blocks hold anyway. The caller holds the writer's lock.
+pub(crate) fn make_dirty(core: &Core, inode: &Arc<Inode>, pages: Vec<(u64, Page)>) -> Result<()> {
+    if pages.is_empty() {
+        return Ok(());
+    }
+    let reservation = core.store.reserve(Need::Grow { changes: 0, blocks: pages.len() as u64 })?;
+    let mut state = inode.state.write();
+    let mut content = inode.data.lock_content();
+    for (block, page) in pages {
+        content.pages.put(block, page, false);
+    }
+    content.add_reserved(reservation);
+    state.attr.blocks = state.disk.blocks + content.pages.fresh();
+    core.data.account(inode, &mut content);
+    Ok(())
+}

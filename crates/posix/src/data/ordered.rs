@@ -1,0 +1,65 @@
+//! Bytes first, then the extent: how written data becomes visible.
+//!
+//! An [`OrderedExtent`] holds the proof that its data write has returned. Only
+//! from such proofs is a batch made that points at the blocks, so no extent
+//! that a reader or a crash can find was ever without its data (P5). The pages
+//! land in the same step in which their extents appear.
+
+use std::sync::Arc;
+
+use holdfast_base::Lsn;
+use holdfast_format::Key;
+use holdfast_format::item::InodeItem;
+use holdfast_store::{Batch, Reservation, Written};
+
+use super::dirty::{Content, MapGuard};
+use crate::Result;
+use crate::core::Core;
+use crate::inode::{Inode, InodeState};
+
+/// Data on the device that the tree does not know yet.
+#[derive(Debug)]
+pub(crate) struct OrderedExtent {
+    /// First block, counted from the start of the file.
+    pub(crate) first: u64,
+    /// The proof, with blocks and checksums.
+    pub(crate) written: Written,
+}
+
+impl OrderedExtent {
+    /// The first block of the file after it.
+    pub(crate) fn end(&self) -> u64 {
+        self.first + self.written.blocks().count
+    }
+}
+
+/// Makes `batch` visible, together with the inode as `change` leaves it, as one step for readers.
+/// `land` then does in memory what belongs to it: pages that are in the tree now are dropped,
+/// attributes that callers see are changed.
+pub(crate) fn publish(
+    core: &Core,
+    inode: &Arc<Inode>,
+    _map: &MapGuard<'_>,
+    mut batch: Batch,
+    reservation: &mut Reservation,
+    change: impl FnOnce(&InodeState, &mut InodeItem),
+    land: impl FnOnce(&mut InodeState, &mut Content),
+) -> Result<Lsn> {
+    // The state is locked while the batch goes into the tree, so that inode items follow one another
+    // in the order of history. Nothing is written to the device here.
+    let mut state = inode.state.write();
+    state.expect_alive()?;
+    let mut item = state.next_disk();
+    change(&state, &mut item);
+    batch.put(Key::inode(inode.no), item.encode());
+    let _changing = inode.data.begin_change();
+    let lsn = core.store.apply(batch, reservation)?;
+    state.disk = item;
+    state.changed = lsn;
+    state.atime_waits = false;
+    let mut content = inode.data.lock_content();
+    land(&mut state, &mut content);
+    state.attr.blocks = item.blocks + content.pages.fresh();
+    core.data.account(inode, &mut content);
+    Ok(lsn)
+}

@@ -1,0 +1,210 @@
+//! What a range of a file holds at one moment, and how to read it.
+//!
+//! A [`View`] is taken without holding a lock across I/O: pages are looked at
+//! before the tree, and everything is looked at again if the file's extents
+//! changed meanwhile. The blocks it names are then read without any lock. They
+//! may be freed and used again before the read is done; the checksum notices,
+//! and so a mismatch is damage only if the map is still the same (P6).
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use holdfast_base::BlockRange;
+use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE, blocks_for};
+use holdfast_format::checksum::crc64;
+
+use super::pages::{Page, page_with};
+use crate::core::Core;
+use crate::file::map::Piece;
+use crate::file::{inline, lookup};
+use crate::inode::Inode;
+use crate::{FsError, Result};
+
+/// Looks at a file that changes all the time before it is asked to hold still.
+const LOOKS_MAX: u32 = 8;
+/// Reads of blocks that turn out to be somebody else's by now.
+pub(crate) const READS_MAX: u32 = 64;
+
+/// What a range of a file holds. Blocks in none of the three read as zeros.
+#[derive(Debug)]
+pub(crate) struct View {
+    /// Size of the file.
+    pub(crate) size: u64,
+    /// Pages of the range that are not in the tree: newer than anything else here.
+    pub(crate) pages: BTreeMap<u64, Page>,
+    /// The whole content, if it is kept inline.
+    pub(crate) inline: Option<Vec<u8>>,
+    /// The extents that reach into the range.
+    pub(crate) pieces: Vec<Piece>,
+    /// The file had this version.
+    version: u64,
+}
+
+/// Looks at `range`, as far as the file has it.
+pub(crate) fn view(core: &Core, inode: &Arc<Inode>, range: Range<u64>) -> Result<View> {
+    for _ in 0..LOOKS_MAX {
+        let Some(version) = inode.data.version() else {
+            // A change is going on; whoever makes it holds the state.
+            drop(inode.state.read());
+            continue;
+        };
+        let (size, disk) = {
+            let state = inode.state.read();
+            (state.attr.size, state.disk)
+        };
+        let seen = look(core, inode, &range, size, &disk, version);
+        if inode.data.is_version(version) {
+            return seen;
+        }
+    }
+    // Held still by the state's lock, which every change takes. Nodes may be read from the device
+    // meanwhile; this is the price of an answer for a file that is changed without a pause.
+    let state = inode.state.read();
+    let version = inode.data.version().expect("a change is over before it unlocks the state");
+    look(core, inode, &range, state.attr.size, &state.disk, version)
+}
+
+fn look(
+    core: &Core,
+    inode: &Arc<Inode>,
+    range: &Range<u64>,
+    size: u64,
+    disk: &holdfast_format::item::InodeItem,
+    version: u64,
+) -> Result<View> {
+    let range = range.start..range.end.min(blocks_for(size));
+    let mut view = View { size, pages: BTreeMap::new(), inline: None, pieces: Vec::new(), version };
+    if range.is_empty() {
+        return Ok(view);
+    }
+    if !inode.data.is_clean() {
+        view.pages = inode.data.lock_content().pages.collect(range.clone());
+        if view.pages.len() as u64 == range.end - range.start {
+            return Ok(view);
+        }
+    }
+    if inline::may_exist(core, disk) {
+        view.inline = inline::load(core, inode.no, disk.size)?;
+    }
+    if view.inline.is_none() && disk.blocks > 0 {
+        view.pieces = lookup::pieces(core, inode.no, range)?;
+    }
+    Ok(view)
+}
+
+impl View {
+    /// Whether the file's extents are still those of the view.
+    pub(crate) fn is_current(&self, inode: &Inode) -> bool {
+        inode.data.is_version(self.version)
+    }
+
+    /// The blocks of `range` that are to be read from the device, as parts of extents, in ascending order.
+    pub(crate) fn to_fetch(&self, range: Range<u64>) -> Vec<Piece> {
+        let mut parts = Vec::new();
+        for piece in self.pieces.iter().filter(|p| p.extent.is_written()) {
+            let Some(part) = piece.part(range.clone()) else {
+                continue;
+            };
+            // Where a page is newer, the device is not asked.
+            let mut at = part.first;
+            for &block in self.pages.range(part.first..part.end()).map(|(b, _)| b) {
+                parts.extend(part.part(at..block));
+                at = block + 1;
+            }
+            parts.extend(part.part(at..part.end()));
+        }
+        parts
+    }
+}
+
+/// Why blocks could not be read.
+#[derive(Debug)]
+pub(crate) enum FetchError {
+    /// The block with this number within the range failed its checksum.
+    Sum(u64),
+    /// The device refused, or something else went wrong.
+    Other(FsError),
+}
+
+/// Reads blocks into `into`, which they fill exactly, and verifies each.
+pub(crate) fn fetch(
+    core: &Core,
+    blocks: BlockRange,
+    sums: &[u64],
+    into: &mut [u8],
+) -> std::result::Result<(), FetchError> {
+    core.store.read(blocks, into).map_err(|error| FetchError::Other(error.into()))?;
+    let (read, _) = into.as_chunks::<BLOCK_SIZE>();
+    match read.iter().zip(sums).position(|(block, sum)| crc64(block) != *sum) {
+        None => Ok(()),
+        Some(index) => Err(FetchError::Sum(index as u64)),
+    }
+}
+
+/// Reports a block whose data is damaged, as an error for the caller and a line for the log.
+pub(crate) fn damaged(core: &Core, inode: &Inode, block: u64, at: u64) -> FsError {
+    core.counters.checksum_failures.increment();
+    let why = format!(
+        "inode {}: the data at byte {} (block {at} of the volume) fails its checksum",
+        inode.no,
+        block * BLOCK_BYTES
+    );
+    tracing::error!("{why}");
+    FsError::Io(why)
+}
+
+/// The bytes of one block as the file has them now, with zeros beyond its end; `None` in a hole.
+/// The caller holds the writer's lock, so that they stay what they are.
+pub(crate) fn load_block(core: &Core, inode: &Arc<Inode>, block: u64) -> Result<Option<Page>> {
+    let raw = load_raw_block(core, inode, block)?;
+    Ok(raw.map(|(page, size)| clipped(page, block, size)))
+}
+
+/// A page with zeros beyond `size`: what the tree holds there was cut off.
+pub(crate) fn clipped(mut page: Page, block: u64, size: u64) -> Page {
+    let inside = bytes_inside(block, size);
+    if page[inside..].iter().any(|&byte| byte != 0) {
+        Arc::make_mut(&mut page)[inside..].fill(0);
+    }
+    page
+}
+
+/// How many bytes of a block lie before `size`.
+pub(crate) fn bytes_inside(block: u64, size: u64) -> usize {
+    let before = block.saturating_mul(BLOCK_BYTES);
+    size.saturating_sub(before).min(BLOCK_BYTES) as usize
+}
+
+/// The bytes of one block as they are stored, also beyond the end of the file, and the file's size.
+pub(crate) fn load_raw_block(
+    core: &Core,
+    inode: &Arc<Inode>,
+    block: u64,
+) -> Result<Option<(Page, u64)>> {
+    for _ in 0..READS_MAX {
+        let view = view(core, inode, block..block + 1)?;
+        if let Some(page) = view.pages.get(&block) {
+            return Ok(Some((page.clone(), view.size)));
+        }
+        if let Some(bytes) = &view.inline {
+            let page = (block == 0).then(|| (page_with(0, bytes), view.size));
+            return Ok(page);
+        }
+        let Some(part) = view.to_fetch(block..block + 1).pop() else {
+            return Ok(None);
+        };
+        let mut page: Page = Arc::new([0; BLOCK_SIZE]);
+        let bytes = Arc::get_mut(&mut page).expect("nobody else has it yet");
+        let at = part.extent.blocks;
+        match fetch(core, at, &part.extent.sums, bytes) {
+            Ok(()) => return Ok(Some((page, view.size))),
+            Err(FetchError::Other(error)) => return Err(error),
+            Err(FetchError::Sum(_)) if view.is_current(inode) => {
+                return Err(damaged(core, inode, block, at.start.0));
+            }
+            Err(FetchError::Sum(_)) => {}
+        }
+    }
+    Err(FsError::Io(format!("inode {} changed too often while it was read", inode.no)))
+}

@@ -1,0 +1,49 @@
+//! Files so small that their content is an item of the tree.
+//!
+//! What is always true: a file with an inline item has no extents, the item is
+//! as long as the file's size in the tree, and that is at most
+//! [`size_max`]. Whoever makes such a file larger brings its content into the
+//! first page, so that the next settle writes a block and deletes the item.
+
+use holdfast_base::InodeNo;
+use holdfast_format::item::InodeItem;
+use holdfast_format::{Key, Kind, Malformed};
+use holdfast_store::StoreError;
+
+use crate::core::Core;
+
+/// Larger content is cheaper in a block of its own: rewriting it would dirty half a block of tree.
+const INLINE_BYTES_MAX: u64 = 2048;
+
+/// Largest size of a file that is kept inline, in bytes.
+pub(crate) fn size_max(core: &Core) -> u64 {
+    (core.store.value_max() as u64).min(INLINE_BYTES_MAX)
+}
+
+/// The key of the item.
+pub(crate) fn key(inode: InodeNo) -> Key {
+    Key::new(inode, Kind::Inline, 0)
+}
+
+/// Whether a file with this item in the tree may have an inline item.
+pub(crate) fn may_exist(core: &Core, disk: &InodeItem) -> bool {
+    // Not `size_max`: a volume written by somebody with a larger limit is read as well.
+    disk.blocks == 0 && disk.size > 0 && disk.size <= core.store.value_max() as u64
+}
+
+/// The inline content of a file of `size` bytes, if it has one.
+pub(crate) fn load(core: &Core, inode: InodeNo, size: u64) -> Result<Option<Vec<u8>>, StoreError> {
+    let Some(bytes) = core.store.get(&key(inode))? else {
+        return Ok(None);
+    };
+    if bytes.len() as u64 != size {
+        return Err(StoreError::Item {
+            what: format!("the inline content of inode {inode}"),
+            source: Malformed::new(
+                "inline content",
+                format!("{} bytes for a file of {size}", bytes.len()),
+            ),
+        });
+    }
+    Ok(Some(bytes))
+}

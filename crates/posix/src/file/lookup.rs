@@ -1,0 +1,216 @@
+//! Extents out of the tree, judged before anybody uses them.
+//!
+//! What is always true of pieces from here: they lie inside the volume's data
+//! zone and inside the largest file, do not overlap, and come in ascending
+//! order. Anything else on disk is an error that names the inode (P10). Two
+//! look-ups are two moments: callers either hold the map still
+//! ([`crate::data::FileData`]) or check that it did not change meanwhile.
+
+use std::ops::{ControlFlow, Range};
+
+use holdfast_base::InodeNo;
+use holdfast_base::units::{BLOCK_BYTES, blocks_for};
+use holdfast_format::item::Extent;
+use holdfast_format::limits::FILE_SIZE_MAX;
+use holdfast_format::{Geometry, Key, Kind, Malformed};
+use holdfast_store::StoreError;
+
+use super::map::{Piece, extent_key};
+use crate::core::Core;
+
+/// The first block that no file has.
+pub(crate) const FILE_BLOCKS_MAX: u64 = blocks_for(FILE_SIZE_MAX);
+
+/// The pieces of `inode` that have blocks in `range`.
+pub(crate) fn pieces(
+    core: &Core,
+    inode: InodeNo,
+    range: Range<u64>,
+) -> Result<Vec<Piece>, StoreError> {
+    let mut found = Found::new(core, inode);
+    if range.is_empty() {
+        return Ok(Vec::new());
+    }
+    // An extent that begins before the range may reach into it; only the last one can.
+    if let Some(before) = range.start.checked_sub(1) {
+        let from = extent_key(inode, 0);
+        let to = extent_key(inode, before);
+        core.store.scan_back(&from, &to, |key, value| {
+            let _ = found.add(key, value);
+            ControlFlow::Break(())
+        })?;
+        found.pieces.retain(|piece| piece.end() > range.start);
+    }
+    let from = extent_key(inode, range.start);
+    let to = extent_key(inode, range.end - 1);
+    core.store.scan(&from, &to, |key, value| found.add(key, value))?;
+    found.finish()
+}
+
+/// The last piece that begins before `block`.
+pub(crate) fn piece_before(
+    core: &Core,
+    inode: InodeNo,
+    block: u64,
+) -> Result<Option<Piece>, StoreError> {
+    let mut found = Found::new(core, inode);
+    if let Some(before) = block.checked_sub(1) {
+        let from = extent_key(inode, 0);
+        let to = extent_key(inode, before);
+        core.store.scan_back(&from, &to, |key, value| {
+            let _ = found.add(key, value);
+            ControlFlow::Break(())
+        })?;
+    }
+    Ok(found.finish()?.pop())
+}
+
+/// The last `count_max` pieces that have blocks at or after `start`, in ascending order, and whether there are more.
+pub(crate) fn last_pieces(
+    core: &Core,
+    inode: InodeNo,
+    start: u64,
+    count_max: usize,
+) -> Result<(Vec<Piece>, bool), StoreError> {
+    let mut found = Found::new(core, inode);
+    let mut more = false;
+    let (from, to) = Key::span(inode, Kind::Extent);
+    core.store.scan_back(&from, &to, |key, value| {
+        let flow = found.add(key, value);
+        if found.pieces.last().is_some_and(|last| last.end() <= start) {
+            found.pieces.pop();
+            return ControlFlow::Break(());
+        }
+        if found.pieces.len() > count_max {
+            found.pieces.pop();
+            more = true;
+            return ControlFlow::Break(());
+        }
+        flow
+    })?;
+    found.pieces.reverse();
+    Ok((found.finish()?, more))
+}
+
+/// Calls `visit` for the pieces from the one that covers `start` on, until it breaks.
+pub(crate) fn each_piece(
+    core: &Core,
+    inode: InodeNo,
+    start: u64,
+    mut visit: impl FnMut(&Piece) -> ControlFlow<()>,
+) -> Result<(), StoreError> {
+    let mut found = Found::new(core, inode);
+    if let Some(before) = piece_before(core, inode, start)? {
+        if before.end() > start && visit(&before).is_break() {
+            return Ok(());
+        }
+        found.pieces.push(before);
+    }
+    let (_, to) = Key::span(inode, Kind::Extent);
+    core.store.scan(&extent_key(inode, start), &to, |key, value| {
+        if found.add(key, value).is_break() {
+            return ControlFlow::Break(());
+        }
+        // One is kept, so that the next can be compared with it.
+        if found.pieces.len() > 1 {
+            found.pieces.remove(0);
+        }
+        let last = found.pieces.last().expect("added just now");
+        visit(last)
+    })?;
+    found.finish().map(|_| ())
+}
+
+/// Judges what a scan finds.
+struct Found {
+    inode: InodeNo,
+    geometry: Geometry,
+    pieces: Vec<Piece>,
+    wrong: Option<Malformed>,
+}
+
+impl Found {
+    fn new(core: &Core, inode: InodeNo) -> Found {
+        Found { inode, geometry: core.data.geometry, pieces: Vec::new(), wrong: None }
+    }
+
+    fn add(&mut self, key: Key, value: &[u8]) -> ControlFlow<()> {
+        let judged = judge(&self.geometry, key, value).and_then(|piece| match self.pieces.last() {
+            Some(near) if near.overlaps(&(piece.first..piece.end())) => Err(Malformed::new(
+                "extent",
+                format!("at {} it overlaps its neighbour", key.offset),
+            )),
+            _ => Ok(piece),
+        });
+        match judged {
+            Ok(piece) => {
+                self.pieces.push(piece);
+                ControlFlow::Continue(())
+            }
+            Err(wrong) => {
+                self.wrong = Some(wrong);
+                ControlFlow::Break(())
+            }
+        }
+    }
+
+    fn finish(self) -> Result<Vec<Piece>, StoreError> {
+        match self.wrong {
+            None => Ok(self.pieces),
+            Some(source) => {
+                Err(StoreError::Item { what: format!("an extent of inode {}", self.inode), source })
+            }
+        }
+    }
+}
+
+/// Makes a piece of an item, or says what is wrong with it.
+fn judge(geometry: &Geometry, key: Key, value: &[u8]) -> Result<Piece, Malformed> {
+    let wrong = |why: String| Err(Malformed::new("extent", why));
+    if !key.offset.is_multiple_of(BLOCK_BYTES) {
+        return wrong(format!("its offset {} is not a multiple of 4096", key.offset));
+    }
+    let extent = Extent::decode(value)?;
+    if !geometry.holds_data(extent.blocks) {
+        return wrong(format!("its blocks {:?} are not all in the data zone", extent.blocks));
+    }
+    let first = key.offset / BLOCK_BYTES;
+    if first.checked_add(extent.blocks.count).is_none_or(|end| end > FILE_BLOCKS_MAX) {
+        return wrong(format!("at {} it reaches beyond the largest file", key.offset));
+    }
+    Ok(Piece { first, extent })
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_base::{BlockNo, BlockRange};
+
+    use super::*;
+
+    fn geometry() -> Geometry {
+        Geometry::for_device(64 << 20, 16384).expect("a valid shape")
+    }
+
+    fn extent(start: u64, count: u64) -> Extent {
+        Extent { blocks: BlockRange::new(BlockNo(start), count), sums: vec![1; count as usize] }
+    }
+
+    #[test]
+    fn an_extent_outside_the_volume_or_off_the_grid_is_refused() {
+        let geometry = geometry();
+        let at = geometry.first_data_block().0;
+        let key = |offset| Key::new(InodeNo(20), Kind::Extent, offset);
+        let ok = extent(at, 3).encode();
+        assert_eq!(judge(&geometry, key(8192), &ok).map(|piece| piece.first), Ok(2));
+        assert!(judge(&geometry, key(8193), &ok).is_err(), "off the grid");
+        let far = align(u64::MAX);
+        assert!(judge(&geometry, key(far), &ok).is_err(), "beyond the largest file");
+        for bad in [extent(at - 1, 1), extent(geometry.volume_blocks - 1, 2), extent(0, 1)] {
+            assert!(judge(&geometry, key(0), &bad.encode()).is_err(), "{bad:?}");
+        }
+    }
+
+    fn align(bytes: u64) -> u64 {
+        holdfast_base::units::align_down(bytes)
+    }
+}
