@@ -42,7 +42,8 @@ pub(crate) fn set_size(
     core.with_room(|| {
         let map = inode.data.lock_map();
         let size = inode.state.read().attr.size;
-        if new_size < size {
+        if new_size <= size {
+            // Also at the same size: what fallocate has put beyond it goes.
             shrink(core, inode, &map, new_size, now)
         } else {
             grow(core, inode, &writer, &map, size, new_size, now)
