@@ -25,6 +25,9 @@ pub mod types;
 pub mod errno;
 pub mod error;
 
+#[cfg(test)]
+mod tests;
+
 pub use error::FsError;
 pub use holdfast_store::{Device, StoreError};
 pub use op::open::OpenFile;

@@ -1,0 +1,169 @@
+//! Many threads at once, and caches that hold nothing.
+
+use std::collections::HashSet;
+use std::thread;
+
+use holdfast_base::prng::Prng;
+
+use super::*;
+
+/// Threads make, move, link and remove names in a few directories, and errors are only those of lost races.
+fn storm(v: &Volume, seed: u64, threads: u64, steps: u64) {
+    println!("seed {seed}");
+    let dirs: Vec<InodeNo> = (0..4).map(|i| v.dir(ROOT, &format!("d{i}"))).collect();
+    let lost = [
+        libc::ENOENT,
+        libc::EEXIST,
+        libc::ENOTEMPTY,
+        libc::EISDIR,
+        libc::ENOTDIR,
+        libc::EINVAL,
+        libc::EPERM,
+    ];
+    thread::scope(|scope| {
+        for thread in 0..threads {
+            let dirs = &dirs;
+            scope.spawn(move || {
+                let mut chance = Prng::seeded(seed * 1000 + thread);
+                for _ in 0..steps {
+                    let mut dir = || match chance.one_in(3) {
+                        true => ROOT,
+                        false => *chance.pick(dirs),
+                    };
+                    let (from, to) = (dir(), dir());
+                    let name = format!("n{}", chance.below(8));
+                    let other = match chance.one_in(4) {
+                        true => format!("d{}", chance.below(4)),
+                        false => format!("n{}", chance.below(8)),
+                    };
+                    let flags =
+                        [RenameFlags::empty(), RenameFlags::EXCHANGE, RenameFlags::NOREPLACE];
+                    let result = match chance.below(9) {
+                        0 | 1 => {
+                            let flags = OpenFlags::READ | OpenFlags::WRITE;
+                            v.fs.create(&root(), from, name.as_bytes(), 0o644, flags, false).map(
+                                |(attr, file)| {
+                                    assert_eq!(file.inode(), attr.inode);
+                                },
+                            )
+                        }
+                        2 => v.fs.mkdir(&root(), from, name.as_bytes(), 0o755).map(drop),
+                        3 => v.unlink(from, &name),
+                        4 => v.fs.rmdir(&root(), from, name.as_bytes()),
+                        5 | 6 => v.rename_with((from, &other), (to, &name), *chance.pick(&flags)),
+                        7 => v.find(from, &name).and_then(|inode| {
+                            v.fs.link(&root(), inode, to, other.as_bytes()).map(drop)
+                        }),
+                        _ => v.fs.readdir(from, 0, &mut |_| true),
+                    };
+                    if let Err(error) = result {
+                        assert!(lost.contains(&error.errno()), "{error}");
+                    }
+                }
+            });
+        }
+    });
+    v.check();
+}
+
+#[test]
+fn a_storm_of_names_keeps_every_count() {
+    for seed in 0..3 {
+        let v = Volume::new();
+        storm(&v, seed, 4, 3000);
+        let v = v.remount();
+        v.check();
+    }
+}
+
+#[test]
+fn a_cache_of_nothing_changes_nothing() {
+    for inode_cache in [0, 1] {
+        let set = MountOptions { inode_cache, ..options() };
+        let v = Volume::with(32 << 20, 4096, set.clone());
+        storm(&v, 10 + inode_cache as u64, 4, 1500);
+        for i in 0..100 {
+            v.file(ROOT, &format!("more{i}"));
+        }
+        assert!(v.fs.core.inodes.len() <= 8, "{} inodes stay", v.fs.core.inodes.len());
+        let v = v.remount_with(set);
+        v.check();
+    }
+}
+
+#[test]
+fn inodes_that_are_needed_stay_in_a_small_cache() {
+    let set = MountOptions { inode_cache: 1, ..options() };
+    let v = Volume::with(32 << 20, 4096, set);
+    let f = v.file(ROOT, "f");
+    let file = v.fs.open(&root(), f, OpenFlags::READ).unwrap();
+    v.unlink(ROOT, "f").unwrap();
+    let r = v.file(ROOT, "r");
+    v.fs.remember(r, 1);
+    v.unlink(ROOT, "r").unwrap();
+    for i in 0..100 {
+        v.file(ROOT, &format!("more{i}"));
+    }
+    assert_eq!((v.stat(f).nlink, v.stat(r).nlink), (0, 0));
+    drop(file);
+    v.fs.forget(r, 1);
+    assert_eq!(errno(v.fs.getattr(f)), libc::ENOENT);
+    v.check();
+}
+
+#[test]
+fn a_name_that_is_replaced_all_the_time_is_never_missing() {
+    let v = Volume::new();
+    v.file(ROOT, "always");
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for i in 0..2000 {
+                let name = format!("t{}", i % 2);
+                v.file(ROOT, &name);
+                v.rename((ROOT, &name), (ROOT, "always")).unwrap();
+            }
+        });
+        let mut seen = HashSet::new();
+        while !writer.is_finished() {
+            seen.insert(v.find(ROOT, "always").unwrap());
+        }
+    });
+    assert_eq!(v.in_tree(), (2, 0));
+    v.check();
+}
+
+#[test]
+fn opposite_moves_of_directories_make_no_circle() {
+    let v = Volume::new();
+    let a = v.dir(ROOT, "a");
+    let b = v.dir(ROOT, "b");
+    thread::scope(|scope| {
+        for (name, other, into) in [("a", "b", b), ("b", "a", a)] {
+            let v = &v;
+            scope.spawn(move || {
+                for _ in 0..500 {
+                    let _ = v.rename((ROOT, name), (into, name));
+                    let _ = v.rename((into, name), (ROOT, name));
+                    let _ = v.find(ROOT, other);
+                }
+            });
+        }
+    });
+    v.check();
+}
+
+#[test]
+fn the_background_commit_makes_history_durable() {
+    let set = MountOptions { commit_secs: 1, ..options() };
+    let v = Volume::with(16 << 20, 4096, set);
+    v.file(ROOT, "a");
+    let done = v.fs.core.store.latest();
+    let watch = holdfast_base::clock::Stopwatch::start();
+    while v.fs.core.store.durable() < done {
+        assert!(watch.elapsed().as_secs() < 30, "not durable after 30 seconds (P11)");
+        thread::sleep(std::time::Duration::from_millis(20));
+    }
+    drop(v.fs);
+    let fs = FileSystem::mount(v.device.clone(), options()).unwrap();
+    fs.lookup(&root(), ROOT, b"a").unwrap();
+}
