@@ -17,19 +17,24 @@ use std::sync::Arc;
 use holdfast_base::InodeNo;
 use holdfast_format::item::{InodeItem, orphan};
 use holdfast_format::{Key, Kind};
-use holdfast_store::{Batch, Need};
+use holdfast_store::{Batch, Need, StoreError};
 
 use crate::core::Core;
 use crate::file::content;
 use crate::inode::{Inode, InodeState};
 use crate::{FsError, Result, xattrs};
 
-/// Content and attribute items that one batch of a collection removes.
+/// Content items, and as many of attributes, that one batch of a collection removes.
 const ITEMS_PER_BATCH: usize = 64;
-/// Content and attribute items that the batch which takes the last name may remove as well.
-const ITEMS_AT_ONCE: usize = 16;
-/// Changes to reserve for an inode that loses its last name: those items, the inode, the orphan.
-pub(crate) const LAST_NAME_CHANGES: u32 = 2 * ITEMS_AT_ONCE as u32 + 4;
+/// The same for the batch that takes the last name: enough for what small files have.
+pub(crate) const ITEMS_AT_ONCE: usize = 4;
+
+/// Changes to reserve for an inode that may lose its last name, together with up to `items` of content and
+/// as many of attributes: those, and the inode's item. If they do not suffice: the inode's item and an orphan.
+pub(crate) const fn last_name_changes(items: usize) -> u32 {
+    let items = 1 + 2 * items as u32;
+    if items < 2 { 2 } else { items }
+}
 
 /// What becomes of an inode that has lost its last name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,26 +47,30 @@ pub(crate) enum Fate {
     Waits,
 }
 
-/// Adds to `batch` what the loss of the last name means. `draft` has nlink 0; the caller puts it unless the
-/// answer is [`Fate::Removed`].
+/// A batch with what the loss of the last name means, with at most [`last_name_changes`] of `items`. `draft` has
+/// nlink 0; the caller puts it unless the answer is [`Fate::Removed`].
 pub(crate) fn plan_last_name(
     core: &Core,
     inode: &Inode,
     state: &InodeState,
     draft: &InodeItem,
-    batch: &mut Batch,
-) -> Result<Fate> {
+    items: usize,
+) -> Result<(Fate, Batch)> {
     let needed = state.handles > 0 || state.lookups > 0;
+    let mut batch = Batch::new();
     if !needed
+        && items > 0
         && inode.data.is_clean()
-        && plan_removal(core, inode.no, draft, batch, ITEMS_AT_ONCE)?
+        && plan_removal(core, inode.no, draft, &mut batch, items)?
     {
         batch.delete(Key::inode(inode.no));
         batch.count_inodes(-1);
-        return Ok(Fate::Removed);
+        return Ok((Fate::Removed, batch));
     }
+    // Removing a part would save nothing, and needs more space at once.
+    let mut batch = Batch::new();
     batch.put(Key::orphan(inode.no), orphan::VALUE.to_vec());
-    Ok(if needed { Fate::Waits } else { Fate::Collect })
+    Ok((if needed { Fate::Waits } else { Fate::Collect }, batch))
 }
 
 impl Fate {
@@ -109,20 +118,29 @@ pub(crate) fn collect(core: &Core, inode: &Arc<Inode>) {
 
 fn remove(core: &Core, inode: &Inode) -> Result<()> {
     let item = inode.state.read().disk;
-    let mut finished = false;
-    while !finished {
+    let mut items = ITEMS_PER_BATCH;
+    loop {
         let mut batch = Batch::new();
-        finished = plan_removal(core, inode.no, &item, &mut batch, ITEMS_PER_BATCH)?;
+        let finished = plan_removal(core, inode.no, &item, &mut batch, items)?;
         if finished {
             batch.delete(Key::inode(inode.no));
             batch.delete(Key::orphan(inode.no));
             batch.count_inodes(-1);
         }
         let changes = batch.changes();
-        let mut reservation = core.store.reserve(Need::Shrink { changes })?;
+        let mut reservation = match core.store.reserve(Need::Shrink { changes }) {
+            // On a full volume little steps have to make room for greater ones (P8).
+            Err(StoreError::NoSpace) if items > 1 => {
+                items /= 4;
+                continue;
+            }
+            other => other?,
+        };
         core.store.apply(batch, &mut reservation)?;
+        if finished {
+            return Ok(());
+        }
     }
-    Ok(())
 }
 
 /// Removes every orphan: after a crash, and before a volume is left.

@@ -20,7 +20,7 @@ use crate::core::Core;
 use crate::inode::{Inode, Locked, blank};
 use crate::names::Entry;
 use crate::op::lookup::resolve;
-use crate::orphan::{Fate, LAST_NAME_CHANGES, plan_last_name};
+use crate::orphan::{Fate, ITEMS_AT_ONCE, last_name_changes, plan_last_name};
 use crate::*;
 
 /// How often the data of a file is written before its name is locked. If its writers are faster than
@@ -98,7 +98,7 @@ impl FileSystem {
                 }
             }
             let replaces = seen.target.is_some() && !step.exchanges();
-            let changes = CHANGES + if replaces { LAST_NAME_CHANGES } else { 0 };
+            let changes = CHANGES + if replaces { last_name_changes(ITEMS_AT_ONCE) } else { 0 };
             let reserved = core.store.reserve(Need::Grow { changes, blocks: 0 });
             let mut inodes: Vec<&Inode> = vec![step.from, step.to, &seen.source.1];
             inodes.extend(seen.target.iter().map(|(_, inode)| &**inode));
@@ -252,7 +252,10 @@ impl Move<'_> {
     ) -> Result<Option<Fate>> {
         let now = Timestamp::now();
         let (from_entry, source) = &seen.source;
-        let mut batch = Batch::new();
+        let (fate, mut batch) = match &seen.target {
+            Some((_, target)) if !self.exchanges() => self.lose_name(core, locked, target, now)?,
+            _ => (None, Batch::new()),
+        };
         for dir in [self.from, self.to] {
             let draft = locked.draft(dir.no);
             draft.mtime = now;
@@ -260,7 +263,6 @@ impl Move<'_> {
         }
         locked.draft(source.no).ctime = now;
 
-        let mut fate = None;
         let to_offset = match &seen.target {
             None => {
                 // The offset of a new name may depend on the other name, if both hash alike: that one is still there.
@@ -284,11 +286,7 @@ impl Move<'_> {
                 );
             }
             replaced => {
-                if let Some((_, target)) = replaced {
-                    fate = self.lose_name(core, locked, target, now, &mut batch)?;
-                } else {
-                    locked.draft(self.to.no).size += 1;
-                }
+                locked.draft(self.to.no).size += u64::from(replaced.is_none());
                 if self.flags.contains(RenameFlags::WHITEOUT) {
                     let no = self.leave_whiteout(core, locked, now, &mut batch);
                     names::put(
@@ -326,15 +324,14 @@ impl Move<'_> {
         }
     }
 
-    /// The replaced inode loses a name; if it was the last, the answer says what becomes of it.
+    /// The replaced inode loses a name. If it was the last, the answer says what becomes of it, and the batch does it.
     fn lose_name(
         &self,
         core: &Core,
         locked: &mut Locked<'_>,
         target: &Inode,
         now: Timestamp,
-        batch: &mut Batch,
-    ) -> Result<Option<Fate>> {
+    ) -> Result<(Option<Fate>, Batch)> {
         if is_dir(target) {
             let parent = locked.draft(self.to.no);
             parent.nlink = parent.nlink.saturating_sub(1);
@@ -343,11 +340,11 @@ impl Move<'_> {
         held.draft.ctime = now;
         held.draft.nlink = if is_dir(target) { 0 } else { held.draft.nlink.saturating_sub(1) };
         if held.draft.nlink > 0 {
-            return Ok(None);
+            return Ok((None, Batch::new()));
         }
-        let fate = plan_last_name(core, target, &held.state, &held.draft, batch)?;
+        let (fate, batch) = plan_last_name(core, target, &held.state, &held.draft, ITEMS_AT_ONCE)?;
         held.removed = fate == Fate::Removed;
-        Ok(Some(fate))
+        Ok((Some(fate), batch))
     }
 
     /// Makes a whiteout: a character device 0:0.

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use holdfast_base::{InodeNo, Timestamp};
-use holdfast_format::item::FileType;
-use holdfast_store::{Batch, Need};
+use holdfast_format::item::{FileType, InodeItem};
+use holdfast_store::{Batch, Need, Reservation, StoreError};
 
 use crate::core::Core;
 use crate::inode::{Inode, Locked};
 use crate::op::lookup::resolve;
-use crate::orphan::{Fate, LAST_NAME_CHANGES, plan_last_name};
+use crate::orphan::{Fate, ITEMS_AT_ONCE, last_name_changes, plan_last_name};
 use crate::*;
 
 /// What may be removed.
@@ -43,8 +43,6 @@ fn remove(core: &Core, caller: &Caller, parent: InodeNo, name: &[u8], want: Want
     names::check_name(name, FsError::Invalid("dots are handled above"))?;
     let dir = core.inode(parent)?;
     dir.expect_directory()?;
-    let reserved = core.store.reserve(Need::Shrink { changes: 3 + LAST_NAME_CHANGES });
-    let mut reserved = Some(reserved);
     loop {
         let seen = {
             let state = dir.state.read();
@@ -53,6 +51,7 @@ fn remove(core: &Core, caller: &Caller, parent: InodeNo, name: &[u8], want: Want
             state.changed
         };
         let (entry, child) = resolve(core, parent, name)?;
+        let (items, reserved) = reserve(core, &child);
         let mut locked = Locked::of(&[&dir, &child]);
         // The child's number is known only after the search, and locks go upwards: look whether it still holds.
         if locked.get(parent).state.changed != seen
@@ -61,7 +60,7 @@ fn remove(core: &Core, caller: &Caller, parent: InodeNo, name: &[u8], want: Want
             continue;
         }
         check(core, caller, &mut locked, &dir, &child, want)?;
-        let mut reservation = reserved.take().expect("taken once, just before the return")?;
+        let mut reservation = reserved?;
 
         let now = Timestamp::now();
         let is_dir = want == Want::Directory;
@@ -70,17 +69,17 @@ fn remove(core: &Core, caller: &Caller, parent: InodeNo, name: &[u8], want: Want
         dir_draft.nlink = dir_draft.nlink.saturating_sub(u32::from(is_dir));
         dir_draft.mtime = now;
         dir_draft.ctime = now;
-        let mut batch = Batch::new();
-        names::delete(&mut batch, parent, entry.offset);
         let held = locked.get(child.no);
         held.draft.ctime = now;
         held.draft.nlink = if is_dir { 0 } else { held.draft.nlink.saturating_sub(1) };
-        let mut fate = Fate::Waits;
-        if held.draft.nlink == 0 {
-            fate = plan_last_name(core, &child, &held.state, &held.draft, &mut batch)?;
-            held.removed = fate == Fate::Removed;
-        }
         let last = held.draft.nlink == 0;
+        let (fate, mut batch) = if last {
+            plan_last_name(core, &child, &held.state, &held.draft, items)?
+        } else {
+            (Fate::Waits, Batch::new())
+        };
+        held.removed = fate == Fate::Removed;
+        names::delete(&mut batch, parent, entry.offset);
         locked.put_all(&mut batch);
         let lsn = core.store.apply(batch, &mut reservation)?;
         locked.took_all(lsn);
@@ -91,6 +90,19 @@ fn remove(core: &Core, caller: &Caller, parent: InodeNo, name: &[u8], want: Want
         drop(reservation);
         fate.finish(core, &child);
         return Ok(());
+    }
+}
+
+/// Reserves for the removal of a name of `child`, and says how many items of content may go with it.
+fn reserve(core: &Core, child: &Inode) -> (usize, std::result::Result<Reservation, StoreError>) {
+    let item = child.state.read().attr;
+    let is_bare = item.size == 0 && item.blocks == 0 && item.flags & InodeItem::HAS_XATTRS == 0;
+    let items = if is_bare { 1 } else { ITEMS_AT_ONCE };
+    let shrink = |items| Need::Shrink { changes: 2 + last_name_changes(items) };
+    match core.store.reserve(shrink(items)) {
+        // A full volume has room for less at once (P8): the name now, the rest after it.
+        Err(StoreError::NoSpace) => (0, core.store.reserve(shrink(0))),
+        reserved => (items, reserved),
     }
 }
 
