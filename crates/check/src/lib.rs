@@ -1,1 +1,63 @@
-//! (empty)
+//! The second opinion: reads a volume without the engine, and says what is wrong with it.
+//!
+//! [`check`] runs the passes of [`pass::PASSES`] over a device and returns a
+//! [`Report`]; [`dump`] prints any structure; [`identify`] recognises foreign
+//! content before mkfs overwrites it. Nothing here writes.
+//!
+//! A hostile image gives findings, never a panic, a hang or more memory than
+//! its metadata takes (P10): a node is visited once, descent ends at the
+//! level in the superblock, and lists grow only with what was really read.
+//!
+//! Shares no code with the engine but the words of `format` and `device`.
+
+pub mod dump;
+pub mod error;
+pub mod foreign;
+pub mod issue;
+pub mod pass;
+pub mod report;
+mod inodes;
+mod runs;
+mod superblocks;
+mod text;
+mod volume;
+
+pub use dump::{What, dump};
+pub use error::CheckError;
+pub use foreign::identify;
+pub use issue::{Issue, Severity};
+pub use report::{Facts, Finding, Report, Summary};
+
+use holdfast_device::Device;
+
+/// What a check looks at.
+#[derive(Default)]
+pub struct Options<'a> {
+    /// Read all data of files and verify its checksums.
+    pub data: bool,
+    /// Called now and then with how far the check is.
+    pub progress: Option<&'a dyn Fn(Progress)>,
+}
+
+/// How far a check is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Name of the running pass.
+    pub pass: &'static str,
+    /// Nodes or blocks done in this pass.
+    pub done: u64,
+    /// How many there will be, as far as the superblock or earlier passes tell; 0 if unknown.
+    pub total: u64,
+}
+
+/// Checks the volume on `device`. Damage is a finding, not an error: an error means that there is
+/// no volume, or that the device does not read.
+pub fn check(device: &dyn Device, options: &Options<'_>) -> Result<Report, CheckError> {
+    pass::run(device, options)
+}
+
+/// The newest valid superblock on `device`, if there is a Holdfast volume that this program reads.
+pub fn probe(device: &dyn Device) -> Option<Summary> {
+    let slots = superblocks::Slots::read(device).ok()?;
+    slots.newest().map(Summary::from)
+}

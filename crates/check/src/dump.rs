@@ -1,0 +1,234 @@
+//! Prints any structure of a volume as text, one thing on a line, `field=value` throughout.
+//!
+//! Damage is printed where it stands, and what can be read after it is printed
+//! too. A single node is printed even if its checksum is wrong.
+
+use std::io::Write;
+use std::ops::ControlFlow;
+
+use holdfast_base::{BlockNo, Epoch, InodeNo, TreeId};
+use holdfast_device::Device;
+use holdfast_format::codec::Reader;
+use holdfast_format::geometry::SUPERBLOCK_SLOTS;
+use holdfast_format::node::{self, Expected, NodeHeader, volume_tag};
+use holdfast_format::{NodePointer, NodeView, Superblock};
+
+use crate::CheckError;
+use crate::pass::tree_name;
+use crate::superblocks::Slots;
+use crate::text;
+use crate::volume::{Bounds, Step, Volume};
+
+/// What to print.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Both superblock slots and the zones.
+    Superblocks,
+    /// The node whose first block this is.
+    Node(BlockNo),
+    /// Every node and item of a tree.
+    Tree(TreeId),
+    /// All items of an inode.
+    Inode(InodeNo),
+    /// All items of the inode that an absolute path leads to. Symbolic links are not followed.
+    Path(Vec<u8>),
+}
+
+/// Prints `what` of the volume on `device`.
+pub fn dump(device: &dyn Device, what: &What, out: &mut dyn Write) -> Result<(), CheckError> {
+    let slots = Slots::read(device)?;
+    if slots.newest().is_none() && !slots.has_magic() {
+        return Err(CheckError::NotHoldfast { found: crate::foreign::identify(device) });
+    }
+    if *what == What::Superblocks {
+        return superblocks(&slots, out);
+    }
+    let superblock = slots.into_newest()?;
+    let volume = Volume { device, superblock: &superblock };
+    match what {
+        What::Superblocks => Ok(()),
+        What::Node(block) => print_node(&volume, *block, out),
+        What::Tree(tree) => print_tree(&volume, *tree, out),
+        What::Inode(inode) => print_inode(&volume, *inode, out),
+        What::Path(path) => {
+            let inode = resolve(&volume, path)?;
+            print_inode(&volume, inode, out)
+        }
+    }
+}
+
+/// The inode that an absolute path leads to.
+fn resolve(volume: &Volume<'_>, path: &[u8]) -> Result<InodeNo, CheckError> {
+    let mut inode = InodeNo::ROOT;
+    let names = path.split(|&byte| byte == b'/');
+    for name in names.filter(|name| !name.is_empty() && *name != b".") {
+        inode = volume.look_up(inode, name).ok_or_else(|| {
+            let (path, name) = (text::printable(path), text::printable(name));
+            CheckError::Missing(format!("{path}: there is no {name:?} in inode {inode}"))
+        })?;
+    }
+    Ok(inode)
+}
+
+fn superblocks(slots: &Slots, out: &mut dyn Write) -> Result<(), CheckError> {
+    let newest = slots.newest().map(|superblock| superblock.epoch);
+    for (slot, judged) in slots.judged.iter().enumerate() {
+        let block = SUPERBLOCK_SLOTS[slot];
+        match judged {
+            Ok(superblock) => {
+                let counts = newest == Some(superblock.epoch);
+                writeln!(out, "superblock slot={slot} block={block} valid=true counts={counts}")?;
+                for (name, value) in fields(superblock) {
+                    writeln!(out, "superblock slot={slot} {name}={value}")?;
+                }
+            }
+            Err(malformed) => {
+                let why = &malformed.why;
+                writeln!(out, "superblock slot={slot} block={block} valid=false why={why:?}")?;
+            }
+        }
+    }
+    let Some(superblock) = slots.newest() else { return Ok(()) };
+    let geometry = &superblock.geometry;
+    let data = holdfast_base::BlockRange::new(geometry.first_data_block(), geometry.data_blocks());
+    let zones = [("log", geometry.log()), ("journal", geometry.journal()), ("data", data)];
+    for (name, range) in zones {
+        writeln!(out, "zone name={name} block={} count={}", range.start, range.count)?;
+    }
+    writeln!(out, "zone name=groups count={}", geometry.group_count())?;
+    Ok(())
+}
+
+fn fields(superblock: &Superblock) -> Vec<(&'static str, String)> {
+    let root = |pointer: NodePointer, level| {
+        format!("block={} epoch={} level={level}", pointer.block, pointer.epoch)
+    };
+    vec![
+        ("epoch", superblock.epoch.to_string()),
+        ("uuid", superblock.uuid.to_string()),
+        ("label", format!("{:?}", superblock.label)),
+        ("node_size", superblock.geometry.node_size.to_string()),
+        ("volume_blocks", superblock.geometry.volume_blocks.to_string()),
+        ("hash_seed", format!("{:#018x}", superblock.hash_seed)),
+        ("features_compat", format!("{:#x}", superblock.features_compat)),
+        ("features_ro_compat", format!("{:#x}", superblock.features_ro_compat)),
+        ("files root", root(superblock.files, superblock.files_level)),
+        ("space root", root(superblock.space, superblock.space_level)),
+        ("lsn", superblock.lsn.to_string()),
+        ("inode_next", superblock.inode_next.to_string()),
+        ("inode_count", superblock.inode_count.to_string()),
+        ("used_blocks", superblock.used_blocks.to_string()),
+    ]
+}
+
+fn print_node(volume: &Volume<'_>, block: BlockNo, out: &mut dyn Write) -> Result<(), CheckError> {
+    let size = volume.superblock.geometry.node_size;
+    let mut bytes = vec![0; size];
+    volume.read(block, &mut bytes)?;
+    let header = NodeHeader::read(&mut Reader::new(NodeHeader::TITLE, &bytes))
+        .map_err(|malformed| CheckError::Missing(malformed.to_string()))?;
+    if header.magic != node::MAGIC {
+        return Err(CheckError::Missing(format!("block {block} holds no node: no magic")));
+    }
+    // Expects what the node says of itself; what it should be, its parent knows.
+    let expected = Expected {
+        pointer: NodePointer { block, epoch: Epoch(header.epoch) },
+        tree: TreeId::from_raw(header.tree).unwrap_or(TreeId::Files),
+        level: header.level,
+        volume: volume_tag(&volume.superblock.uuid),
+    };
+    let judged = NodeView::open(&bytes, &expected);
+    head_line(block, &header, out)?;
+    if let Err(malformed) = &judged {
+        writeln!(out, "DAMAGED node={block} why={:?}", malformed.why)?;
+    }
+    // With a wrong sum the body may be sound all the same.
+    let view = NodeView::trusted(&bytes);
+    match judged.or_else(|_| view.check_body(&header).map(|()| view)) {
+        Ok(node) => body(block, &node, out),
+        Err(_) => Ok(write!(out, "{}", holdfast_base::hex::dump(&bytes))?),
+    }
+}
+
+fn head_line(
+    block: BlockNo,
+    header: &NodeHeader,
+    out: &mut dyn Write,
+) -> Result<(), std::io::Error> {
+    let tree = TreeId::from_raw(header.tree).map_or("unknown", tree_name);
+    let NodeHeader { level, count, epoch, heap_start, garbage, sum, .. } = header;
+    writeln!(
+        out,
+        "node={block} tree={tree} level={level} count={count} epoch={epoch} \
+         heap_start={heap_start} garbage={garbage} sum={sum:016x}"
+    )
+}
+
+fn body(block: BlockNo, node: &NodeView<'_>, out: &mut dyn Write) -> Result<(), CheckError> {
+    for index in 0..node.count() {
+        let key = node.key(index);
+        if node.level() == 0 {
+            let item = text::item(&key, node.value(index));
+            writeln!(out, "item node={block} index={index} {item}")?;
+        } else {
+            let child = node.child(index);
+            writeln!(
+                out,
+                "child node={block} index={index} from={key:?} block={} epoch={}",
+                child.block, child.epoch
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn print_tree(volume: &Volume<'_>, tree: TreeId, out: &mut dyn Write) -> Result<(), CheckError> {
+    let mut outcome = Ok(());
+    let _ = volume.walk(tree, Bounds::ALL, &mut |step| {
+        let printed = match step {
+            Step::Node { pointer, node } => {
+                let mut reader = Reader::new(NodeHeader::TITLE, node.bytes());
+                let header = NodeHeader::read(&mut reader);
+                let head = header.map(|header| head_line(pointer.block, &header, out));
+                head.unwrap_or(Ok(()))
+                    .map_err(CheckError::from)
+                    .and_then(|()| body(pointer.block, &node, out))
+            }
+            Step::Lost { pointer, level, problem, .. } => {
+                let (block, tree) = (pointer.block, tree_name(tree));
+                let why = problem.to_string();
+                writeln!(out, "DAMAGED node={block} tree={tree} level={level} why={why:?}")
+                    .map_err(CheckError::from)
+            }
+        };
+        match printed {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                outcome = Err(error);
+                ControlFlow::Break(())
+            }
+        }
+    });
+    outcome
+}
+
+fn print_inode(volume: &Volume<'_>, inode: InodeNo, out: &mut dyn Write) -> Result<(), CheckError> {
+    let mut outcome = Ok(());
+    let mut found = false;
+    let range = Bounds::inode(inode);
+    let _ = volume.items(TreeId::Files, range, &mut |block, key, value| {
+        found = true;
+        match writeln!(out, "item node={block} {}", text::item(&key, value)) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                outcome = Err(CheckError::Output(error));
+                ControlFlow::Break(())
+            }
+        }
+    });
+    outcome?;
+    if !found {
+        return Err(CheckError::Missing(format!("inode {inode} has no items that can be read")));
+    }
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! What a check remembers of every inode: 80 bytes each, sorted by number.
+//!
+//! Filled by the pass over inodes, completed by the pass over directories,
+//! then enough to judge links and reachability and to find a path.
+
+use holdfast_base::InodeNo;
+use holdfast_format::item::{Dentry, FileType};
+use holdfast_format::{Key, Kind};
+
+use crate::text::printable;
+use crate::volume::Volume;
+
+/// Steps from a file to the root that a path may have.
+const DEPTH_MAX: usize = 4096;
+/// Longest path that is put together, in bytes.
+const PATH_MAX: usize = 1 << 16;
+
+/// An inode, and what was found to lead to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) number: InodeNo,
+    /// `None`: its item is damaged.
+    pub(crate) file_type: Option<FileType>,
+    /// Whether an orphan item names it.
+    pub(crate) orphan: bool,
+    /// Whether a way from the root to this directory was found.
+    pub(crate) rooted: bool,
+    pub(crate) nlink: u32,
+    /// Names found that lead here.
+    pub(crate) names: u32,
+    /// Subdirectories found in this directory.
+    pub(crate) subdirs: u32,
+    pub(crate) size: u64,
+    /// Names found in this directory.
+    pub(crate) entries: u64,
+    /// Where the inode says that it is.
+    pub(crate) parent: InodeNo,
+    /// Where its first name was found; 0: nowhere.
+    pub(crate) name_dir: InodeNo,
+    /// The key offset of that name.
+    pub(crate) name_at: u64,
+}
+
+impl Entry {
+    /// An inode of which nothing is known but its number.
+    pub(crate) fn new(number: InodeNo) -> Entry {
+        Entry {
+            number,
+            file_type: None,
+            orphan: false,
+            rooted: false,
+            nlink: 0,
+            names: 0,
+            subdirs: 0,
+            size: 0,
+            entries: 0,
+            parent: InodeNo(0),
+            name_dir: InodeNo(0),
+            name_at: 0,
+        }
+    }
+
+    /// Whether it is known to be a directory.
+    pub(crate) fn is_directory(&self) -> bool {
+        self.file_type == Some(FileType::Directory)
+    }
+}
+
+/// Every inode of the volume, in the order of their numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Inodes(pub(crate) Vec<Entry>);
+
+impl Inodes {
+    /// Adds an inode with a larger number than all before.
+    pub(crate) fn push(&mut self, entry: Entry) -> usize {
+        debug_assert!(self.0.last().is_none_or(|last| last.number < entry.number));
+        self.0.push(entry);
+        self.0.len() - 1
+    }
+
+    /// The place of an inode.
+    pub(crate) fn find(&self, inode: InodeNo) -> Option<usize> {
+        self.0.binary_search_by_key(&inode, |entry| entry.number).ok()
+    }
+
+    /// An absolute path to `inode`, if one was found.
+    pub(crate) fn path(&self, volume: &Volume<'_>, inode: InodeNo) -> Option<String> {
+        if inode == InodeNo::ROOT {
+            return Some("/".into());
+        }
+        let mut names = Vec::new();
+        let (mut at, mut len) = (inode, 0);
+        while at != InodeNo::ROOT {
+            let entry = &self.0[self.find(at)?];
+            if entry.name_dir.0 == 0 || names.len() >= DEPTH_MAX || len >= PATH_MAX {
+                return None;
+            }
+            let key = Key::new(entry.name_dir, Kind::Dentry, entry.name_at);
+            let value = volume.get(&key)?;
+            let name = printable(Dentry::decode(&value).ok()?.name);
+            len += name.len() + 1;
+            names.push(name);
+            at = entry.name_dir;
+        }
+        names.reverse();
+        Some(format!("/{}", names.join("/")))
+    }
+}

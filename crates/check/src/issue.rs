@@ -1,0 +1,194 @@
+//! Every finding that a check can report: number, slug, severity and sentence, declared once.
+//!
+//! The hundreds of a number are the number of the pass that reports it.
+//! Numbers and slugs are permanent: scripts match on them. A number that is no
+//! longer reported is never given to something else.
+
+use serde::Serialize;
+
+/// How bad a finding is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Worth knowing, and allowed: the volume is clean all the same.
+    Note,
+    /// Wrong, but nothing is lost or in danger: a count, a leak.
+    Warning,
+    /// Something is lost, or would be lost or overwritten by going on.
+    Error,
+}
+
+macro_rules! issues {
+    ($($number:literal $name:ident $slug:literal $severity:ident $sentence:literal)*) => {
+        /// What can be wrong with a volume.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[repr(u16)]
+        pub enum Issue {
+            $(#[doc = $sentence] $name = $number,)*
+        }
+
+        impl Issue {
+            /// Every issue, in the order of the numbers.
+            pub const ALL: &[Issue] = &[$(Issue::$name,)*];
+
+            /// Its name for scripts.
+            pub fn slug(self) -> &'static str {
+                match self { $(Issue::$name => $slug,)* }
+            }
+
+            /// How bad it is.
+            pub fn severity(self) -> Severity {
+                match self { $(Issue::$name => Severity::$severity,)* }
+            }
+
+            /// What it means.
+            pub fn sentence(self) -> &'static str {
+                match self { $(Issue::$name => $sentence,)* }
+            }
+        }
+    };
+}
+
+impl Issue {
+    /// Its permanent number.
+    pub fn number(self) -> u16 {
+        self as u16
+    }
+
+    /// The issue with this number.
+    pub fn from_number(number: u16) -> Option<Issue> {
+        Issue::ALL.iter().copied().find(|issue| issue.number() == number)
+    }
+}
+
+issues! {
+    101 SuperblockInvalid "superblock-invalid" Note
+        "One superblock slot is not valid; the other one counts. A power cut while it was written leaves it so."
+    102 NoSuperblock "no-superblock" Error
+        "Neither superblock slot is valid, although this was a Holdfast volume."
+    103 SuperblocksDisagree "superblocks-disagree" Error
+        "The two superblocks differ in something that never changes, or claim the same epoch with different content."
+    104 VolumeCutShort "volume-cut-short" Error
+        "The device is shorter than the volume."
+    105 FeaturesUnknown "features-unknown" Note
+        "The volume has features that this program does not know; it may misjudge what belongs to them."
+
+    201 NodeUnreadable "node-unreadable" Error
+        "The device could not read a tree node."
+    202 NodeDamaged "node-damaged" Error
+        "A tree node is not what its parent says, or breaks a rule of the format."
+    203 NodeOutside "node-outside" Error
+        "A pointer to a tree node leads out of the data zone or is not aligned."
+    204 NodeTwice "node-twice" Error
+        "A tree node has two parents."
+    205 NodeFromFuture "node-from-future" Error
+        "A tree node is younger than its parent or the superblock."
+    206 NodeOutOfBounds "node-out-of-bounds" Error
+        "A tree node holds keys that do not belong below its parent's separators."
+    207 ItemMisplaced "item-misplaced" Error
+        "An item's kind or snapshot does not belong into this tree."
+
+    301 ItemDamaged "item-damaged" Error
+        "An item breaks a rule of the format."
+    302 ItemWithoutInode "item-without-inode" Error
+        "Items belong to an inode that does not exist."
+    303 InodeNumber "inode-number" Error
+        "An inode's number was never given out, is reserved, or its key is malformed."
+    304 InodeFields "inode-fields" Error
+        "Fields of an inode do not fit its type."
+    305 KindMisfit "kind-misfit" Error
+        "An inode has items that its type cannot have."
+    306 ExtentUnaligned "extent-unaligned" Error
+        "An extent does not begin at a multiple of the block size, or ends beyond the largest file."
+    307 ExtentsOverlap "extents-overlap" Error
+        "Two extents of a file cover the same bytes of it."
+    308 ExtentOutside "extent-outside" Error
+        "An extent lies outside the data zone."
+    309 BlocksWrong "blocks-wrong" Warning
+        "An inode's number of blocks is not that of its extents."
+    310 ContentTwice "content-twice" Error
+        "A file has inline content and extents."
+    311 ContentWrong "content-wrong" Error
+        "Inline content or a symbolic link's target does not fit the inode's size."
+    312 XattrPieces "xattr-pieces" Error
+        "The pieces of a long attribute value are incomplete, or belong to no attribute."
+    313 XattrName "xattr-name" Error
+        "An attribute lies in the wrong hash slot, or its name occurs twice."
+    314 XattrFlag "xattr-flag" Error
+        "An inode has attributes but its flag says that it has none, or a value's id was never given out."
+    315 InodeCount "inode-count" Warning
+        "The superblock's number of inodes is wrong."
+
+    401 BlocksShared "blocks-shared" Error
+        "Blocks belong to two owners."
+    402 BlocksNotMarked "blocks-not-marked" Error
+        "Blocks in use are marked free and may be overwritten."
+    403 BlocksLeaked "blocks-leaked" Warning
+        "Blocks are marked in use but belong to nobody."
+    404 SpaceItemDamaged "space-item-damaged" Error
+        "An item of the space tree breaks a rule of the format."
+    405 SpaceItemOutside "space-item-outside" Error
+        "A group, a bitmap or a marked block lies outside the data zone."
+    406 GroupCount "group-count" Warning
+        "A block group's record does not count its blocks."
+    407 UsedBlocks "used-blocks" Warning
+        "The superblock's number of blocks in use is wrong."
+    408 SettingUnknown "setting-unknown" Note
+        "The volume has a setting that this program does not know."
+
+    501 RootMissing "root-missing" Error
+        "There is no root directory."
+    502 DentryDangling "dentry-dangling" Error
+        "A name leads to an inode that does not exist."
+    503 DentryType "dentry-type" Error
+        "A name says another file type than its inode."
+    504 DentrySlot "dentry-slot" Error
+        "A name lies in the wrong hash slot, where no look-up finds it."
+    505 NameTwice "name-twice" Error
+        "A directory holds a name twice."
+    506 DirectorySize "directory-size" Warning
+        "A directory's size is not its number of entries."
+    507 LinkCount "link-count" Error
+        "An inode's link count is not its number of names."
+    508 ParentWrong "parent-wrong" Error
+        "A directory does not know the directory that holds it."
+    509 DirectoryNames "directory-names" Error
+        "A directory has more than one name."
+    510 Unreachable "unreachable" Error
+        "No name leads to an inode that should have one."
+    511 DirectoryCycle "directory-cycle" Error
+        "A directory is its own ancestor."
+
+    601 OrphanDangling "orphan-dangling" Error
+        "An orphan item names an inode that does not exist."
+    602 OrphanNamed "orphan-named" Error
+        "An orphan item names an inode that has links or names."
+    603 OrphanUnlisted "orphan-unlisted" Error
+        "An inode has no link and is not listed as an orphan, so that it will never be collected."
+    604 OrphanKey "orphan-key" Error
+        "An orphan item has a malformed key."
+
+    701 DataDamaged "data-damaged" Error
+        "Data of a file does not match its checksum."
+    702 DataUnreadable "data-unreadable" Error
+        "The device could not read data of a file."
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pass::PASSES;
+
+    #[test]
+    fn numbers_ascend_slugs_differ_and_every_hundred_is_a_pass() {
+        assert!(Issue::ALL.windows(2).all(|pair| pair[0].number() < pair[1].number()));
+        let mut slugs: Vec<_> = Issue::ALL.iter().map(|issue| issue.slug()).collect();
+        slugs.sort_unstable();
+        slugs.dedup();
+        assert_eq!(slugs.len(), Issue::ALL.len());
+        for issue in Issue::ALL {
+            assert!(PASSES.iter().any(|pass| pass.number == issue.number() / 100));
+            assert_eq!(Issue::from_number(issue.number()), Some(*issue));
+        }
+    }
+}

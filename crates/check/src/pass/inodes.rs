@@ -1,0 +1,377 @@
+//! Pass 3: every item of every inode.
+//!
+//! Items come in the order of their keys, so all of an inode's come together
+//! and its own item first. [`Current`] gathers them; [`finish`] judges the
+//! inode when the next one begins.
+
+use std::ops::ControlFlow;
+
+use holdfast_base::units::{BLOCK_BYTES, blocks_for};
+use holdfast_base::{BlockNo, InodeNo, TreeId};
+use holdfast_format::item::{Dentry, Extent, FileType, InodeItem, orphan};
+use holdfast_format::limits::{FILE_SIZE_MAX, SYMLINK_MAX};
+use holdfast_format::{Key, Kind};
+
+use super::xattrs::Xattrs;
+use super::{Context, Owner, Use};
+use crate::inodes::Entry;
+use crate::issue::Issue;
+use crate::volume::Bounds;
+
+/// Inodes between two reports of progress.
+const STRIDE: u64 = 4096;
+
+/// The inode whose items are being read.
+struct Current {
+    number: InodeNo,
+    /// Its item; `Err` if it is missing or damaged.
+    item: Result<InodeItem, NoItem>,
+    /// Items that need an inode.
+    items: u64,
+    /// Length of the inline content.
+    inline: Option<u64>,
+    /// Blocks of all extents.
+    blocks: u64,
+    /// Where the last extent ends, in bytes of the file.
+    end: u64,
+    /// Whether extents cover the file from its start without a hole so far.
+    unbroken: bool,
+    xattrs: Xattrs,
+    /// Kinds of items that its type cannot have.
+    misfits: Vec<Kind>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NoItem {
+    Missing,
+    Damaged,
+}
+
+pub(super) fn run(context: &mut Context<'_>) {
+    let volume = context.volume;
+    let mut current: Option<Current> = None;
+    let _ = volume.items(TreeId::Files, Bounds::ALL, &mut |block, key, value| {
+        if key.kind.tree() != TreeId::Files || key.snapshot.0 != 0 {
+            return ControlFlow::Continue(());
+        }
+        if key.kind == Kind::Orphan {
+            take_orphan(context, block, &key, value);
+            return ControlFlow::Continue(());
+        }
+        if current.as_ref().is_none_or(|current| current.number != key.inode) {
+            if let Some(done) = current.take() {
+                finish(context, done);
+            }
+            current = Some(Current::new(key.inode));
+        }
+        if let Some(current) = &mut current {
+            take(context, current, block, &key, value);
+        }
+        ControlFlow::Continue(())
+    });
+    if let Some(done) = current {
+        finish(context, done);
+    }
+    let orphans = std::mem::take(&mut context.orphans);
+    for inode in &orphans {
+        if let Some(at) = context.inodes.find(*inode) {
+            context.inodes.0[at].orphan = true;
+        }
+    }
+    context.facts.orphans = orphans.len() as u64;
+    context.orphans = orphans;
+    let (counted, said) = (context.facts.inodes, volume.superblock.inode_count);
+    if counted != said && context.files_lost.is_empty() {
+        let what = format!("the superblock counts {said} inodes, there are {counted}");
+        context.findings.add(Issue::InodeCount, what);
+    }
+}
+
+impl Current {
+    fn new(number: InodeNo) -> Current {
+        Current {
+            number,
+            item: Err(NoItem::Missing),
+            items: 0,
+            inline: None,
+            blocks: 0,
+            end: 0,
+            unbroken: true,
+            xattrs: Xattrs::default(),
+            misfits: Vec::new(),
+        }
+    }
+
+    /// Whether items of `kind` fit the inode's type, as far as that is known.
+    fn fits(&self, kind: Kind) -> bool {
+        let Ok(item) = self.item else { return true };
+        match kind {
+            Kind::Dentry => item.file_type() == FileType::Directory,
+            Kind::Inline | Kind::Extent => {
+                matches!(item.file_type(), FileType::Regular | FileType::Symlink)
+            }
+            _ => true,
+        }
+    }
+}
+
+fn take_orphan(context: &mut Context<'_>, block: BlockNo, key: &Key, value: &[u8]) {
+    if key.inode.0 != 0 {
+        context
+            .findings
+            .add(Issue::OrphanKey, format!("{key:?} should belong to inode 0"))
+            .block(block);
+        return;
+    }
+    if let Err(malformed) = orphan::decode(value) {
+        damaged(context, block, key, &malformed.why);
+    }
+    context.orphans.push(InodeNo(key.offset));
+}
+
+fn damaged(context: &mut Context<'_>, block: BlockNo, key: &Key, why: &str) {
+    let finding = context.findings.add(Issue::ItemDamaged, format!("{key:?}: {why}"));
+    finding.block(block);
+    if key.inode.0 != 0 {
+        finding.inode(key.inode);
+    }
+}
+
+fn take(
+    context: &mut Context<'_>,
+    current: &mut Current,
+    block: BlockNo,
+    key: &Key,
+    value: &[u8],
+) {
+    if key.kind == Kind::Inode {
+        return take_inode(context, current, block, key, value);
+    }
+    current.items += 1;
+    if !current.fits(key.kind) && !current.misfits.contains(&key.kind) {
+        current.misfits.push(key.kind);
+    }
+    let outcome = match key.kind {
+        Kind::Inline => {
+            current.inline = Some(value.len() as u64);
+            if key.offset != 0 { Err("its offset is not 0".into()) } else { Ok(()) }
+        }
+        Kind::Dentry => match Dentry::decode(value) {
+            Ok(_) => {
+                context.facts.dentries += 1;
+                Ok(())
+            }
+            Err(malformed) => Err(malformed.why),
+        },
+        Kind::Xattr => {
+            context.facts.xattrs += 1;
+            current.xattrs.take(context, key, value)
+        }
+        Kind::XattrPiece => {
+            current.xattrs.take_piece(key, value);
+            Ok(())
+        }
+        Kind::Extent => match Extent::decode(value) {
+            Ok(extent) => {
+                take_extent(context, current, block, key, &extent);
+                Ok(())
+            }
+            Err(malformed) => Err(malformed.why),
+        },
+        _ => Ok(()),
+    };
+    if let Err(why) = outcome {
+        damaged(context, block, key, &why);
+    }
+}
+
+fn take_inode(
+    context: &mut Context<'_>,
+    current: &mut Current,
+    block: BlockNo,
+    key: &Key,
+    value: &[u8],
+) {
+    let number = key.inode;
+    let superblock = context.volume.superblock;
+    let known = number == InodeNo::ROOT
+        || (number >= InodeNo::FIRST_FREE && number < superblock.inode_next);
+    if !known || key.offset != 0 {
+        let next = superblock.inode_next;
+        let what = format!("the inode {key:?} cannot be: the next number is {next}");
+        context.findings.add(Issue::InodeNumber, what).inode(number).block(block);
+        if key.offset != 0 {
+            return;
+        }
+    }
+    let facts = &mut context.facts;
+    facts.inodes += 1;
+    if facts.inodes.is_multiple_of(STRIDE) {
+        context.progress(context.facts.inodes, superblock.inode_count);
+    }
+    match InodeItem::decode(value) {
+        Ok(item) => {
+            let facts = &mut context.facts;
+            match item.file_type() {
+                FileType::Regular => facts.files += 1,
+                FileType::Directory => facts.directories += 1,
+                FileType::Symlink => facts.symlinks += 1,
+                _ => facts.specials += 1,
+            }
+            current.item = Ok(item);
+        }
+        Err(malformed) => {
+            current.item = Err(NoItem::Damaged);
+            damaged(context, block, key, &malformed.why);
+        }
+    }
+}
+
+fn take_extent(
+    context: &mut Context<'_>,
+    current: &mut Current,
+    block: BlockNo,
+    key: &Key,
+    extent: &Extent,
+) {
+    let number = current.number;
+    let count = extent.blocks.count;
+    context.facts.extents += 1;
+    context.facts.data_blocks += count;
+    if !extent.is_written() {
+        context.facts.unwritten_blocks += count;
+    }
+    current.blocks = current.blocks.saturating_add(count);
+    let end = count.checked_mul(BLOCK_BYTES).and_then(|bytes| key.offset.checked_add(bytes));
+    match end {
+        Some(end) if key.offset.is_multiple_of(BLOCK_BYTES) && end <= FILE_SIZE_MAX => {
+            if key.offset < current.end {
+                let what = format!(
+                    "the extent at {} of inode {number} begins before the end of the one before, {}",
+                    key.offset, current.end
+                );
+                context.findings.add(Issue::ExtentsOverlap, what).inode(number).block(block);
+            }
+            current.unbroken &= key.offset == current.end && extent.is_written();
+            current.end = current.end.max(end);
+        }
+        _ => {
+            let what = format!(
+                "the extent of {count} blocks at {} of inode {number} cannot be",
+                key.offset
+            );
+            context.findings.add(Issue::ExtentUnaligned, what).inode(number).block(block);
+        }
+    }
+    if !context.volume.superblock.geometry.holds_data(extent.blocks) {
+        let what = format!(
+            "the extent at {} of inode {number} has the blocks {:?}, outside the data zone",
+            key.offset, extent.blocks
+        );
+        context
+            .findings
+            .add(Issue::ExtentOutside, what)
+            .inode(number)
+            .block(extent.blocks.start);
+        return;
+    }
+    context.uses.push(Use { blocks: extent.blocks, owner: Owner::File(number) });
+}
+
+/// Judges an inode of which all items have been read.
+fn finish(context: &mut Context<'_>, current: Current) {
+    let number = current.number;
+    let item = match current.item {
+        Ok(item) => item,
+        Err(NoItem::Damaged) => {
+            context.inodes.push(Entry::new(number));
+            return;
+        }
+        Err(NoItem::Missing) => {
+            if current.items > 0 && !context.may_be_lost(&Key::inode(number)) {
+                let what = format!("{} items belong to inode {number}", current.items);
+                context.findings.add(Issue::ItemWithoutInode, what).inode(number);
+            }
+            return;
+        }
+    };
+    context.inodes.push(Entry {
+        file_type: Some(item.file_type()),
+        nlink: item.nlink,
+        size: item.size,
+        parent: item.parent,
+        ..Entry::new(number)
+    });
+    for kind in &current.misfits {
+        let what = format!("inode {number} is a {:?} and has {kind:?} items", item.file_type());
+        context.findings.add(Issue::KindMisfit, what).inode(number);
+    }
+    check_fields(context, number, &item);
+    // An orphan is removed in steps, each of which leaves a part; a lost node hides a part.
+    if item.nlink > 0 && !context.is_partly_lost(number) {
+        if current.misfits.is_empty() {
+            check_content(context, &current, &item);
+        }
+        current.xattrs.finish(context, number, &item);
+    }
+}
+
+fn check_fields(context: &mut Context<'_>, number: InodeNo, item: &InodeItem) {
+    let mut wrong = Vec::new();
+    let file_type = item.file_type();
+    let is_device = matches!(file_type, FileType::BlockDevice | FileType::CharDevice);
+    if item.rdev != 0 && !is_device {
+        wrong.push(format!("a device number {:#x}", item.rdev));
+    }
+    if item.parent.0 != 0 && file_type != FileType::Directory {
+        wrong.push(format!("a parent {}", item.parent));
+    }
+    let is_special = is_device || matches!(file_type, FileType::Fifo | FileType::Socket);
+    if is_special && item.size != 0 {
+        wrong.push(format!("a size {}", item.size));
+    }
+    if item.blocks != 0 && (is_special || file_type == FileType::Directory) {
+        wrong.push(format!("{} blocks", item.blocks));
+    }
+    if file_type == FileType::Symlink && !(1..=SYMLINK_MAX as u64).contains(&item.size) {
+        wrong.push(format!("a target of {} bytes", item.size));
+    }
+    if !wrong.is_empty() {
+        let what = format!("inode {number} is a {file_type:?} with {}", wrong.join(" and "));
+        context.findings.add(Issue::InodeFields, what).inode(number);
+    }
+}
+
+fn check_content(context: &mut Context<'_>, current: &Current, item: &InodeItem) {
+    let number = current.number;
+    let has_content = matches!(item.file_type(), FileType::Regular | FileType::Symlink);
+    if has_content && current.blocks != item.blocks {
+        let what = format!(
+            "inode {number} counts {} blocks, its extents have {}",
+            item.blocks, current.blocks
+        );
+        context.findings.add(Issue::BlocksWrong, what).inode(number);
+    }
+    let wrong = match current.inline {
+        Some(_) if current.blocks > 0 => {
+            let what = format!("inode {number} has inline content and extents");
+            context.findings.add(Issue::ContentTwice, what).inode(number);
+            return;
+        }
+        Some(len) if len != item.size => Some(format!(
+            "inode {number} has {len} bytes of inline content and the size {}",
+            item.size
+        )),
+        Some(_) => None,
+        None if item.file_type() != FileType::Symlink => None,
+        None => {
+            let whole = current.unbroken && current.end == blocks_for(item.size) * BLOCK_BYTES;
+            (!whole).then(|| {
+                format!("the target of the symbolic link {number} of {} bytes is not there", item.size)
+            })
+        }
+    };
+    if let Some(what) = wrong {
+        context.findings.add(Issue::ContentWrong, what).inode(number);
+    }
+}

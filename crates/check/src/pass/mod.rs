@@ -1,0 +1,217 @@
+//! The passes of a check, declared once, and what they hand to each other.
+//!
+//! Each pass reads what it needs from the volume and from [`Context`], adds
+//! findings, and leaves what later passes need. Damage in one place does not
+//! stop the rest: what could not be read is remembered as lost bounds of keys,
+//! and nothing is reported that may be explained by them.
+
+mod data;
+mod dirs;
+mod inodes;
+mod orphans;
+mod space;
+mod superblocks;
+mod trees;
+mod xattrs;
+
+pub(crate) use trees::name as tree_name;
+
+use holdfast_base::{BlockRange, InodeNo, TreeId};
+use holdfast_device::Device;
+use holdfast_format::{Key, Superblock};
+
+use crate::inodes::Inodes;
+use crate::report::{Facts, Findings};
+use crate::volume::{Bounds, LostKeys, Volume};
+use crate::{CheckError, Options, Progress, Report};
+
+/// A pass of a check.
+#[derive(Clone, Copy)]
+pub struct Pass {
+    /// The hundreds of its issues' numbers.
+    pub number: u16,
+    /// Its name in messages and progress.
+    pub name: &'static str,
+    /// The passes whose results it uses.
+    pub needs: &'static [&'static str],
+    /// What it does.
+    pub sentence: &'static str,
+    run: fn(&mut Context<'_>),
+}
+
+impl std::fmt::Debug for Pass {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.number, self.name)
+    }
+}
+
+/// Every pass, in the order in which they run.
+pub const PASSES: [Pass; 7] = [
+    Pass {
+        number: 1,
+        name: "superblocks",
+        needs: &[],
+        sentence: "Judges both superblock slots, finds the one that counts, and compares them.",
+        run: superblocks::run,
+    },
+    Pass {
+        number: 2,
+        name: "trees",
+        needs: &["superblocks"],
+        sentence: "Reads every node of both trees: sums, levels, epochs, order and bounds of keys.",
+        run: trees::run,
+    },
+    Pass {
+        number: 3,
+        name: "inodes",
+        needs: &["trees"],
+        sentence: "Judges every item of every inode, and how they fit together.",
+        run: inodes::run,
+    },
+    Pass {
+        number: 4,
+        name: "space",
+        needs: &["trees", "inodes"],
+        sentence: "Compares the blocks that nodes and extents reach with bitmaps and counts.",
+        run: space::run,
+    },
+    Pass {
+        number: 5,
+        name: "directories",
+        needs: &["trees", "inodes"],
+        sentence: "Follows every name, and compares link counts, parents and reachability.",
+        run: dirs::run,
+    },
+    Pass {
+        number: 6,
+        name: "orphans",
+        needs: &["inodes", "directories"],
+        sentence: "Compares the list of orphans with the inodes that have no link.",
+        run: orphans::run,
+    },
+    Pass {
+        number: 7,
+        name: "data",
+        needs: &["trees"],
+        sentence: "Reads the data of all files and verifies every checksum, if asked for.",
+        run: data::run,
+    },
+];
+
+/// Who uses blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Owner {
+    Node(TreeId),
+    File(InodeNo),
+}
+
+impl std::fmt::Display for Owner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Owner::Node(TreeId::Files) => f.write_str("a node of the files tree"),
+            Owner::Node(TreeId::Space) => f.write_str("a node of the space tree"),
+            Owner::File(inode) => write!(f, "inode {inode}"),
+        }
+    }
+}
+
+/// Blocks with an owner.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Use {
+    pub(crate) blocks: BlockRange,
+    pub(crate) owner: Owner,
+}
+
+/// What the passes share.
+pub(crate) struct Context<'a> {
+    pub(crate) volume: Volume<'a>,
+    pub(crate) slots: &'a crate::superblocks::Slots,
+    pub(crate) options: &'a Options<'a>,
+    pub(crate) findings: Findings,
+    pub(crate) facts: Facts,
+    /// Keys of the files tree that could not be read.
+    pub(crate) files_lost: LostKeys,
+    /// Keys of the space tree that could not be read.
+    pub(crate) space_lost: LostKeys,
+    /// Blocks of nodes and extents, in no order.
+    pub(crate) uses: Vec<Use>,
+    pub(crate) inodes: Inodes,
+    /// Inodes named by orphan items.
+    pub(crate) orphans: Vec<InodeNo>,
+    /// The pass that runs.
+    pass: &'static str,
+}
+
+impl Context<'_> {
+    /// Says how far the running pass is.
+    pub(crate) fn progress(&self, done: u64, total: u64) {
+        if let Some(progress) = self.options.progress {
+            progress(Progress { pass: self.pass, done, total });
+        }
+    }
+
+    /// Whether an item with this key may exist although it was not found.
+    pub(crate) fn may_be_lost(&self, key: &Key) -> bool {
+        self.files_lost.holds(key)
+    }
+
+    /// Whether items of this inode may exist although they were not found.
+    pub(crate) fn is_partly_lost(&self, inode: InodeNo) -> bool {
+        self.files_lost.meets(&Bounds::inode(inode))
+    }
+}
+
+/// Runs all passes.
+pub(crate) fn run(device: &dyn Device, options: &Options<'_>) -> Result<Report, CheckError> {
+    let slots = crate::superblocks::Slots::read(device)?;
+    if let Some(words) = slots.newer() {
+        return Err(CheckError::Newer(words));
+    }
+    let Some(superblock) = slots.newest().cloned() else {
+        if !slots.has_magic() {
+            return Err(CheckError::NotHoldfast { found: crate::foreign::identify(device) });
+        }
+        let mut findings = Findings::default();
+        superblocks::none_is_valid(&slots, &mut findings);
+        return Ok(findings.into_report(Facts::default()));
+    };
+    Ok(run_with(device, options, &slots, &superblock))
+}
+
+fn run_with(
+    device: &dyn Device,
+    options: &Options<'_>,
+    slots: &crate::superblocks::Slots,
+    superblock: &Superblock,
+) -> Report {
+    let mut context = Context {
+        volume: Volume { device, superblock },
+        slots,
+        options,
+        findings: Findings::default(),
+        facts: Facts { superblock: Some(superblock.into()), ..Facts::default() },
+        files_lost: LostKeys::default(),
+        space_lost: LostKeys::default(),
+        uses: Vec::new(),
+        inodes: Inodes::default(),
+        orphans: Vec::new(),
+        pass: "",
+    };
+    for pass in PASSES {
+        context.pass = pass.name;
+        (pass.run)(&mut context);
+    }
+    let Context { volume, mut findings, facts, inodes, .. } = context;
+    for finding in &mut findings.list {
+        let Some(inode) = finding.inode else { continue };
+        finding.path = match (inodes.path(&volume, inode), &finding.name) {
+            (Some(path), None) => Some(path),
+            (Some(path), Some(name)) => {
+                let name = crate::text::printable(name);
+                Some(format!("{}/{name}", path.trim_end_matches('/')))
+            }
+            (None, _) => None,
+        };
+    }
+    findings.into_report(facts)
+}

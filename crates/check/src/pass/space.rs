@@ -1,0 +1,187 @@
+//! Pass 4: the blocks that nodes and extents reach, against bitmaps and counts.
+
+use std::ops::ControlFlow;
+
+use holdfast_base::{BlockNo, BlockRange, TreeId};
+use holdfast_format::item::{GroupItem, group};
+use holdfast_format::limits::{BITMAP_BLOCKS, BITMAPS_PER_GROUP, GROUP_BLOCKS};
+use holdfast_format::Kind;
+
+use super::{Context, Owner, Use};
+use crate::issue::Issue;
+use crate::runs::{Run, Runs};
+use crate::volume::Bounds;
+
+/// What the space tree says.
+#[derive(Default)]
+struct Said {
+    marked: Runs,
+    groups: Vec<(u64, GroupItem)>,
+}
+
+/// What the trees reach.
+#[derive(Default)]
+struct Reached {
+    all: Runs,
+    nodes: Runs,
+}
+
+pub(super) fn run(context: &mut Context<'_>) {
+    let said = read(context);
+    let reached = sweep(context);
+    // What cannot be read would be reported as leaked or uncounted.
+    if !context.space_lost.is_empty() {
+        return;
+    }
+    compare_marks(context, &said, &reached);
+    if context.files_lost.is_empty() {
+        compare_counts(context, &said, &reached);
+    }
+}
+
+fn read(context: &mut Context<'_>) -> Said {
+    let mut said = Said::default();
+    let volume = context.volume;
+    let geometry = &volume.superblock.geometry;
+    let _ = volume.items(TreeId::Space, Bounds::ALL, &mut |block, key, value| {
+        if key.kind.tree() != TreeId::Space || key.snapshot.0 != 0 {
+            return ControlFlow::Continue(());
+        }
+        let group = key.inode.0;
+        let outside = match key.kind {
+            Kind::Group => group >= geometry.group_count() || key.offset != 0,
+            Kind::Bitmap => group >= geometry.group_count() || key.offset >= BITMAPS_PER_GROUP,
+            _ => false,
+        };
+        if outside {
+            let what = format!("{key:?} is of no group of the volume");
+            context.findings.add(Issue::SpaceItemOutside, what).block(block);
+            return ControlFlow::Continue(());
+        }
+        let outcome = match key.kind {
+            Kind::Group => GroupItem::decode(value).map(|item| said.groups.push((group, item))),
+            Kind::Bitmap => group::decode_bitmap(value).map(|bits| {
+                // In range: the group exists, and the geometry fits 64 bits.
+                let start = group * GROUP_BLOCKS + key.offset * BITMAP_BLOCKS;
+                said.marked.push_bits(start, bits);
+            }),
+            _ => {
+                let what = format!("setting {:?} of {} bytes", key, value.len());
+                context.findings.add(Issue::SettingUnknown, what).block(block);
+                Ok(())
+            }
+        };
+        if let Err(malformed) = outcome {
+            let what = format!("{key:?}: {}", malformed.why);
+            context.findings.add(Issue::SpaceItemDamaged, what).block(block);
+        }
+        ControlFlow::Continue(())
+    });
+    let marked = &said.marked;
+    let first = geometry.first_data_block().0;
+    let before = marked.count_between(0, first);
+    let behind = marked.count_between(geometry.volume_blocks, u64::MAX);
+    if before + behind > 0 {
+        let what = format!("{before} blocks before the data zone and {behind} behind are marked");
+        context.findings.add(Issue::SpaceItemOutside, what);
+    }
+    said
+}
+
+/// Sorts all uses, reports those that overlap, and joins them to runs.
+fn sweep(context: &mut Context<'_>) -> Reached {
+    context.uses.sort_unstable_by_key(|used| used.blocks.start);
+    let mut reached = Reached::default();
+    let mut last: Option<Use> = None;
+    for used in &context.uses {
+        let (start, end) = ends(used.blocks);
+        if let Some(last) = &last
+            && start < ends(last.blocks).1
+        {
+            let count = ends(last.blocks).1.min(end) - start;
+            let what = format!(
+                "{count} blocks from {start} on belong to {} and to {}",
+                last.owner, used.owner
+            );
+            let finding = context.findings.add(Issue::BlocksShared, what).block(BlockNo(start));
+            if let (Owner::File(inode), _) | (_, Owner::File(inode)) = (used.owner, last.owner) {
+                finding.inode(inode);
+            }
+        }
+        reached.all.push(start, end);
+        if matches!(used.owner, Owner::Node(_)) {
+            reached.nodes.push(start, end);
+        }
+        if last.is_none_or(|last| ends(last.blocks).1 < end) {
+            last = Some(*used);
+        }
+    }
+    reached
+}
+
+fn ends(blocks: BlockRange) -> (u64, u64) {
+    // Only ranges inside the data zone are uses.
+    (blocks.start.0, blocks.start.0.saturating_add(blocks.count))
+}
+
+fn compare_marks(context: &mut Context<'_>, said: &Said, reached: &Reached) {
+    let Context { findings, uses, files_lost, .. } = context;
+    let files_whole = files_lost.is_empty();
+    let geometry = &context.volume.superblock.geometry;
+    let zone = (geometry.first_data_block().0, geometry.volume_blocks);
+    reached.all.compare(&said.marked, |run, is_reached| {
+        let Run { start, end } = run;
+        if is_reached {
+            let owner = uses.partition_point(|used| used.blocks.start.0 <= start);
+            let owner = owner.checked_sub(1).map(|at| uses[at].owner);
+            let by = owner.map_or("somebody".into(), |owner| owner.to_string());
+            let what =
+                format!("{} blocks from {start} on, used by {by}, are marked free", end - start);
+            let finding = findings.add(Issue::BlocksNotMarked, what).block(BlockNo(start));
+            if let Some(Owner::File(inode)) = owner {
+                finding.inode(inode);
+            }
+        } else if files_whole {
+            // Marks outside the zone have their own finding.
+            let (start, end) = (start.max(zone.0), end.min(zone.1));
+            if start < end {
+                let what = format!("{} blocks from {start} on", end - start);
+                findings.add(Issue::BlocksLeaked, what).block(BlockNo(start));
+            }
+        }
+    });
+}
+
+fn compare_counts(context: &mut Context<'_>, said: &Said, reached: &Reached) {
+    let begin = |group: u64| group.saturating_mul(GROUP_BLOCKS);
+    let mut next = 0;
+    // The group behind the last stands for all groups that follow without a record.
+    let end = (context.volume.superblock.geometry.group_count(), None);
+    let groups = said.groups.iter().map(|(group, item)| (*group, Some(item)));
+    for (group, item) in groups.chain([end]) {
+        let unrecorded = reached.all.count_between(begin(next), begin(group));
+        if unrecorded > 0 {
+            let what = format!(
+                "groups {next} to {} have no record, but {unrecorded} blocks in use",
+                group - 1
+            );
+            context.findings.add(Issue::GroupCount, what).block(BlockNo(begin(next)));
+        }
+        next = group + 1;
+        let Some(item) = item else { break };
+        let used = reached.all.count_between(begin(group), begin(next));
+        let nodes = reached.nodes.count_between(begin(group), begin(next));
+        if (u64::from(item.used_blocks), u64::from(item.node_blocks)) != (used, nodes) {
+            let what = format!(
+                "group {group} counts {} blocks in use and {} of nodes, there are {used} and {nodes}",
+                item.used_blocks, item.node_blocks
+            );
+            context.findings.add(Issue::GroupCount, what).block(BlockNo(begin(group)));
+        }
+    }
+    let (counted, said) = (reached.all.total(), context.volume.superblock.used_blocks);
+    if counted != said {
+        let what = format!("the superblock counts {said} blocks in use, there are {counted}");
+        context.findings.add(Issue::UsedBlocks, what);
+    }
+}

@@ -1,0 +1,73 @@
+//! Pass 1: both superblock slots.
+
+use holdfast_base::units::BLOCK_BYTES;
+use holdfast_format::Superblock;
+use holdfast_format::geometry::SUPERBLOCK_SLOTS;
+use holdfast_format::superblock::{COMPAT_KNOWN, RO_COMPAT_KNOWN};
+
+use super::Context;
+use crate::issue::Issue;
+use crate::report::Findings;
+use crate::superblocks::Slots;
+
+pub(super) fn run(context: &mut Context<'_>) {
+    let findings = &mut context.findings;
+    for (slot, judged) in context.slots.judged.iter().enumerate() {
+        if let Err(malformed) = judged {
+            findings
+                .add(Issue::SuperblockInvalid, format!("slot {slot}: {}", malformed.why))
+                .block(SUPERBLOCK_SLOTS[slot]);
+        }
+    }
+    if let [Ok(first), Ok(second)] = &context.slots.judged
+        && let Some(why) = disagreement(first, second)
+    {
+        findings.add(Issue::SuperblocksDisagree, why);
+    }
+    let superblock = context.volume.superblock;
+    let device_blocks = context.volume.device.len() / BLOCK_BYTES;
+    if superblock.geometry.volume_blocks > device_blocks {
+        let volume_blocks = superblock.geometry.volume_blocks;
+        findings.add(
+            Issue::VolumeCutShort,
+            format!("the volume has {volume_blocks} blocks of 4 KiB, the device {device_blocks}"),
+        );
+    }
+    let unknown = (superblock.features_compat & !COMPAT_KNOWN)
+        | (superblock.features_ro_compat & !RO_COMPAT_KNOWN);
+    if unknown != 0 {
+        findings.add(Issue::FeaturesUnknown, format!("unknown feature bits: {unknown:#x}"));
+    }
+}
+
+/// What is reported when there is nothing to go on with.
+pub(super) fn none_is_valid(slots: &Slots, findings: &mut Findings) {
+    let words = slots.judged.iter().enumerate().filter_map(|(slot, judged)| {
+        let malformed = judged.as_ref().err()?;
+        Some(format!("slot {slot}: {}", malformed.why))
+    });
+    let words: Vec<_> = words.collect();
+    findings.add(Issue::NoSuperblock, words.join("; ")).block(SUPERBLOCK_SLOTS[0]);
+}
+
+/// What two superblocks of one volume may not differ in.
+fn disagreement(first: &Superblock, second: &Superblock) -> Option<String> {
+    if first.epoch == second.epoch && first != second {
+        return Some(format!("both are of epoch {}, but they differ", first.epoch));
+    }
+    let fixed = [
+        ("UUID", first.uuid != second.uuid),
+        ("geometry", first.geometry != second.geometry),
+        ("hash seed", first.hash_seed != second.hash_seed),
+    ];
+    if let Some((what, _)) = fixed.iter().find(|(_, differ)| *differ) {
+        return Some(format!("their {what} differs, although it never changes"));
+    }
+    let (old, new) = if first.epoch < second.epoch { (first, second) } else { (second, first) };
+    let shrunk = [
+        ("last operation", old.lsn.0, new.lsn.0),
+        ("next inode", old.inode_next.0, new.inode_next.0),
+    ];
+    let (what, old, new) = shrunk.into_iter().find(|(_, old, new)| new < old)?;
+    Some(format!("their {what} went backwards, from {old} to {new}"))
+}

@@ -1,0 +1,244 @@
+//! What a check hands back: findings, and what was counted on the way.
+//!
+//! Findings are kept up to a limit for each issue, so that a volume that is
+//! rotten throughout does not fill memory (P10); the rest is counted.
+
+use std::collections::BTreeMap;
+
+use holdfast_base::{BlockNo, InodeNo};
+use holdfast_format::Superblock;
+use serde::{Serialize, Serializer};
+
+use crate::issue::{Issue, Severity};
+
+/// Findings of one issue that are kept.
+pub const KEPT_MAX: u64 = 1000;
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// Permanent number of the issue.
+    pub id: u16,
+    /// Permanent name of the issue.
+    pub slug: &'static str,
+    /// How bad it is.
+    pub severity: Severity,
+    /// What exactly is wrong, with the numbers.
+    pub what: String,
+    /// The file or name concerned, as an absolute path, if one leads there.
+    pub path: Option<String>,
+    /// The inode concerned.
+    #[serde(serialize_with = "inode_number")]
+    pub inode: Option<InodeNo>,
+    /// The block concerned, or the first of several.
+    #[serde(serialize_with = "block_number")]
+    pub block: Option<BlockNo>,
+    #[serde(skip)]
+    pub(crate) name: Option<Vec<u8>>,
+}
+
+fn inode_number<S: Serializer>(inode: &Option<InodeNo>, to: S) -> Result<S::Ok, S::Error> {
+    inode.map(|inode| inode.0).serialize(to)
+}
+
+fn block_number<S: Serializer>(block: &Option<BlockNo>, to: S) -> Result<S::Ok, S::Error> {
+    block.map(|block| block.0).serialize(to)
+}
+
+impl Finding {
+    /// The issue.
+    pub fn issue(&self) -> Issue {
+        Issue::from_number(self.id).expect("findings are made from issues")
+    }
+
+    /// Names the inode.
+    pub(crate) fn inode(&mut self, inode: InodeNo) -> &mut Finding {
+        self.inode = Some(inode);
+        self
+    }
+
+    /// Names the block.
+    pub(crate) fn block(&mut self, block: BlockNo) -> &mut Finding {
+        self.block = Some(block);
+        self
+    }
+
+    /// Says that it is about this name in the directory that [`Finding::inode`] names.
+    pub(crate) fn name(&mut self, name: &[u8]) -> &mut Finding {
+        self.name = Some(name.to_vec());
+        self
+    }
+}
+
+impl std::fmt::Display for Finding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let severity = match self.severity {
+            Severity::Note => "note",
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        };
+        write!(f, "{severity} {} {}: ", self.id, self.slug)?;
+        if let Some(path) = &self.path {
+            write!(f, "{path}: ")?;
+        }
+        f.write_str(&self.what)
+    }
+}
+
+/// Collects findings.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    pub(crate) list: Vec<Finding>,
+    counts: BTreeMap<Issue, u64>,
+    omitted: u64,
+    /// Takes the place of a finding that is not kept.
+    spare: Option<Finding>,
+}
+
+impl Findings {
+    /// Adds a finding; the caller may say more about where.
+    pub(crate) fn add(&mut self, issue: Issue, what: impl Into<String>) -> &mut Finding {
+        let finding = Finding {
+            id: issue.number(),
+            slug: issue.slug(),
+            severity: issue.severity(),
+            what: what.into(),
+            path: None,
+            inode: None,
+            block: None,
+            name: None,
+        };
+        let count = self.counts.entry(issue).or_default();
+        *count += 1;
+        if *count > KEPT_MAX {
+            self.omitted += 1;
+            return self.spare.insert(finding);
+        }
+        self.list.push(finding);
+        self.list.last_mut().expect("it was pushed just now")
+    }
+
+    pub(crate) fn into_report(self, facts: Facts) -> Report {
+        Report { findings: self.list, omitted: self.omitted, facts }
+    }
+}
+
+/// The superblock, for people and machines.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    /// Number of the newest checkpoint.
+    pub epoch: u64,
+    /// Last operation that it contains.
+    pub lsn: u64,
+    /// Id of the volume.
+    pub uuid: String,
+    /// Label.
+    pub label: String,
+    /// Bytes of the volume.
+    pub volume_bytes: u64,
+    /// Bytes of a tree node.
+    pub node_size: u64,
+    /// Bytes of the log ring.
+    pub log_bytes: u64,
+    /// Bytes of the journal ring.
+    pub journal_bytes: u64,
+    /// Blocks that can hold data and nodes.
+    pub data_blocks: u64,
+    /// Of those, blocks in use, as the superblock says.
+    pub used_blocks: u64,
+    /// Inodes, as the superblock says.
+    pub inodes: u64,
+    /// Next inode number to hand out.
+    pub inode_next: u64,
+    /// Feature words: compat and read-only-compat.
+    pub features: [u64; 2],
+}
+
+impl From<&Superblock> for Summary {
+    fn from(superblock: &Superblock) -> Summary {
+        let geometry = &superblock.geometry;
+        let bytes = |blocks: u64| blocks * holdfast_base::units::BLOCK_BYTES;
+        Summary {
+            epoch: superblock.epoch.0,
+            lsn: superblock.lsn.0,
+            uuid: superblock.uuid.to_string(),
+            label: superblock.label.clone(),
+            volume_bytes: bytes(geometry.volume_blocks),
+            node_size: geometry.node_size as u64,
+            log_bytes: bytes(geometry.log_blocks),
+            journal_bytes: bytes(geometry.journal_blocks),
+            data_blocks: geometry.data_blocks(),
+            used_blocks: superblock.used_blocks,
+            inodes: superblock.inode_count,
+            inode_next: superblock.inode_next.0,
+            features: [superblock.features_compat, superblock.features_ro_compat],
+        }
+    }
+}
+
+/// What was counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Facts {
+    /// The superblock that counts; `None` if none is valid.
+    pub superblock: Option<Summary>,
+    /// Whether both trees could be read completely. If not, counts are of the readable part.
+    pub complete: bool,
+    /// Nodes of the files tree.
+    pub files_nodes: u64,
+    /// Nodes of the space tree.
+    pub space_nodes: u64,
+    /// Inodes of any type.
+    pub inodes: u64,
+    /// Regular files.
+    pub files: u64,
+    /// Directories.
+    pub directories: u64,
+    /// Symbolic links.
+    pub symlinks: u64,
+    /// Pipes, sockets and devices.
+    pub specials: u64,
+    /// Inodes without a name that wait to be collected.
+    pub orphans: u64,
+    /// Directory entries.
+    pub dentries: u64,
+    /// Extended attributes.
+    pub xattrs: u64,
+    /// Extents.
+    pub extents: u64,
+    /// Blocks of extents.
+    pub data_blocks: u64,
+    /// Of those, blocks allocated but never written.
+    pub unwritten_blocks: u64,
+    /// Blocks of tree nodes.
+    pub node_blocks: u64,
+    /// Bytes of data whose checksum was verified.
+    pub verified_bytes: u64,
+}
+
+/// The result of a check.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// What is wrong, in the order of the passes.
+    pub findings: Vec<Finding>,
+    /// Findings that were not kept because there were more than [`KEPT_MAX`] of their issue.
+    pub omitted: u64,
+    /// What was counted.
+    pub facts: Facts,
+}
+
+impl Report {
+    /// Whether nothing is wrong. Notes do not count.
+    pub fn is_clean(&self) -> bool {
+        self.worst().is_none_or(|worst| worst == Severity::Note)
+    }
+
+    /// The worst severity found.
+    pub fn worst(&self) -> Option<Severity> {
+        self.findings.iter().map(|finding| finding.severity).max()
+    }
+
+    /// The exit code of fsck(8): 0 clean, 4 errors left uncorrected. A [`crate::CheckError`] is 8.
+    pub fn exit_code(&self) -> u8 {
+        if self.is_clean() { 0 } else { 4 }
+    }
+}

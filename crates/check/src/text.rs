@@ -1,0 +1,137 @@
+//! One text form for each item, used by findings and dumps: `field=value` on one line.
+
+use std::fmt::Write;
+
+use holdfast_base::Timestamp;
+use holdfast_format::item::xattr::XattrValue;
+use holdfast_format::item::{Dentry, Extent, GroupItem, InodeItem, Xattr, group};
+use holdfast_format::{Key, Kind, Malformed};
+
+/// Bytes of inline content that are shown.
+const SHOWN_MAX: usize = 32;
+
+/// A name for people: control characters, backslashes and bytes that are not UTF-8 escaped.
+pub(crate) fn printable(name: &[u8]) -> String {
+    let mut out = String::with_capacity(name.len());
+    for chunk in name.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '\\' => out.push_str("\\\\"),
+                c if c.is_control() => out.extend(c.escape_default()),
+                c => out.push(c),
+            }
+        }
+        for byte in chunk.invalid() {
+            // Writing into a String cannot fail.
+            let _ = write!(out, "\\x{byte:02x}");
+        }
+    }
+    out
+}
+
+fn time(time: Timestamp) -> String {
+    format!("{}.{:09}", time.secs, time.nanos)
+}
+
+fn start_of(bytes: &[u8]) -> String {
+    let shown = printable(&bytes[..bytes.len().min(SHOWN_MAX)]);
+    let more = if bytes.len() > SHOWN_MAX { "..." } else { "" };
+    format!("len={} bytes={shown:?}{more}", bytes.len())
+}
+
+/// An item on one line.
+pub(crate) fn item(key: &Key, value: &[u8]) -> String {
+    let text = match key.kind {
+        Kind::Inode => InodeItem::decode(value).map(|inode| inode_text(&inode)),
+        Kind::Inline | Kind::XattrPiece => Ok(start_of(value)),
+        Kind::Dentry => Dentry::decode(value).map(|dentry| {
+            let Dentry { inode, file_type, name } = dentry;
+            format!("to={inode} type={file_type:?} name={:?}", printable(name))
+        }),
+        Kind::Xattr => Xattr::decode(value).map(|xattr| xattr_text(&xattr)),
+        Kind::Extent => Extent::decode(value).map(|extent| extent_text(&extent)),
+        Kind::Orphan => holdfast_format::item::orphan::decode(value).map(|()| String::new()),
+        Kind::Group => GroupItem::decode(value).map(|group| {
+            format!("used_blocks={} node_blocks={}", group.used_blocks, group.node_blocks)
+        }),
+        Kind::Bitmap => bitmap_text(value),
+        Kind::Setting => Ok(start_of(value)),
+    };
+    let text = text.unwrap_or_else(|malformed| format!("DAMAGED why={:?}", malformed.to_string()));
+    let snapshot = match key.snapshot.0 {
+        0 => String::new(),
+        number => format!(" snapshot={number}"),
+    };
+    let (inode, kind, offset) = (key.inode, key.kind, key.offset);
+    format!("inode={inode} kind={kind:?} offset={offset:#x}{snapshot} {text}").trim_end().into()
+}
+
+fn inode_text(inode: &InodeItem) -> String {
+    format!(
+        "type={:?} mode={:#o} uid={} gid={} nlink={} size={} blocks={} rdev={:#x} parent={} \
+         atime={} mtime={} ctime={} btime={} flags={:#x} xattr_value_next={}",
+        inode.file_type(),
+        inode.mode,
+        inode.uid,
+        inode.gid,
+        inode.nlink,
+        inode.size,
+        inode.blocks,
+        inode.rdev,
+        inode.parent,
+        time(inode.atime),
+        time(inode.mtime),
+        time(inode.ctime),
+        time(inode.btime),
+        inode.flags,
+        inode.xattr_value_next,
+    )
+}
+
+fn xattr_text(xattr: &Xattr<'_>) -> String {
+    let name = printable(xattr.name);
+    match xattr.value {
+        XattrValue::Here(value) => format!("name={name:?} {}", start_of(value)),
+        XattrValue::Pieces { id, len } => format!("name={name:?} len={len} pieces={id}"),
+    }
+}
+
+fn extent_text(extent: &Extent) -> String {
+    let mut text = format!("block={} count={}", extent.blocks.start, extent.blocks.count);
+    if !extent.is_written() {
+        text.push_str(" unwritten");
+        return text;
+    }
+    text.push_str(" sums=");
+    for (index, sum) in extent.sums.iter().enumerate() {
+        let comma = if index > 0 { "," } else { "" };
+        // Writing into a String cannot fail.
+        let _ = write!(text, "{comma}{sum:016x}");
+    }
+    text
+}
+
+fn bitmap_text(value: &[u8]) -> Result<String, Malformed> {
+    let bits = group::decode_bitmap(value)?;
+    let set: u32 = bits.iter().map(|byte| byte.count_ones()).sum();
+    let mut runs = crate::runs::Runs::default();
+    runs.push_bits(0, bits);
+    let mut text = format!("used_blocks={set} runs=");
+    runs.compare(&crate::runs::Runs::default(), |run, _| {
+        let comma = if text.ends_with('=') { "" } else { "," };
+        // Writing into a String cannot fail.
+        let _ = write!(text, "{comma}{}+{}", run.start, run.end - run.start);
+    });
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stay_readable_and_unambiguous() {
+        assert_eq!(printable("größe".as_bytes()), "größe");
+        assert_eq!(printable(b"a\nb\\c\xff"), "a\\nb\\\\c\\xff");
+    }
+}

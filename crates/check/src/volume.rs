@@ -1,0 +1,325 @@
+//! Reading nodes and items from a volume, the slow and plain way.
+//!
+//! [`Volume::walk`] visits every node of a tree once, in key order, and tells
+//! of each subtree that it had to leave out and why. It is deterministic: a
+//! second walk leaves out the same subtrees. Nothing is cached.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use holdfast_base::{BlockNo, BlockRange, InodeNo, TreeId};
+use holdfast_device::{Device, DeviceError};
+use holdfast_format::item::dentry::{slot, slot_end};
+use holdfast_format::item::{Dentry, InodeItem};
+use holdfast_format::node::{Expected, volume_tag};
+use holdfast_format::{Key, Kind, Malformed, NodePointer, NodeView, Superblock};
+
+use crate::issue::Issue;
+
+/// A volume to read from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Volume<'a> {
+    pub(crate) device: &'a dyn Device,
+    pub(crate) superblock: &'a Superblock,
+}
+
+/// Why a node was left out.
+#[derive(Debug)]
+pub(crate) enum Problem {
+    Unreadable(DeviceError),
+    Damaged(Malformed),
+    Outside,
+    Twice,
+    Future(&'static str),
+    OutOfBounds(String),
+}
+
+impl Problem {
+    pub(crate) fn issue(&self) -> Issue {
+        match self {
+            Problem::Unreadable(_) => Issue::NodeUnreadable,
+            Problem::Damaged(_) => Issue::NodeDamaged,
+            Problem::Outside => Issue::NodeOutside,
+            Problem::Twice => Issue::NodeTwice,
+            Problem::Future(_) => Issue::NodeFromFuture,
+            Problem::OutOfBounds(_) => Issue::NodeOutOfBounds,
+        }
+    }
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Problem::Unreadable(error) => write!(f, "{error}"),
+            Problem::Damaged(malformed) => write!(f, "{}", malformed.why),
+            Problem::Outside => f.write_str("no node can be there"),
+            Problem::Twice => f.write_str("it was reached before by another parent"),
+            Problem::Future(than) => write!(f, "it is younger than {than}"),
+            Problem::OutOfBounds(why) => f.write_str(why),
+        }
+    }
+}
+
+/// The keys that a node may hold: from `low` up to, not including, `high`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    pub(crate) low: Key,
+    pub(crate) high: Option<Key>,
+}
+
+impl Bounds {
+    /// Every key.
+    pub(crate) const ALL: Bounds = Bounds { low: Key::MIN, high: None };
+
+    /// All items of one inode.
+    pub(crate) fn inode(inode: InodeNo) -> Bounds {
+        let high = inode.0.checked_add(1).map(|next| Key::inode(InodeNo(next)));
+        Bounds { low: Key::inode(inode), high }
+    }
+
+    /// Whether `key` is inside.
+    pub(crate) fn holds(&self, key: &Key) -> bool {
+        *key >= self.low && self.high.is_none_or(|high| *key < high)
+    }
+
+    /// Whether the two share a key.
+    pub(crate) fn meets(&self, other: &Bounds) -> bool {
+        self.high.is_none_or(|high| other.low < high)
+            && other.high.is_none_or(|high| self.low < high)
+    }
+}
+
+/// Keys that could not be read: sorted and disjoint, as a walk finds them.
+#[derive(Debug, Default)]
+pub(crate) struct LostKeys(Vec<Bounds>);
+
+impl LostKeys {
+    /// Adds bounds that lie behind all others.
+    pub(crate) fn push(&mut self, bounds: Bounds) {
+        match self.0.last_mut() {
+            Some(last) if last.high == Some(bounds.low) => last.high = bounds.high,
+            _ => self.0.push(bounds),
+        }
+    }
+
+    /// Whether nothing was lost.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether `key` was lost.
+    pub(crate) fn holds(&self, key: &Key) -> bool {
+        let after = self.0.partition_point(|lost| lost.low <= *key);
+        after > 0 && self.0[after - 1].holds(key)
+    }
+
+    /// Whether any key of `bounds` was lost.
+    pub(crate) fn meets(&self, bounds: &Bounds) -> bool {
+        let after = self.0.partition_point(|lost| bounds.high.is_none_or(|high| lost.low < high));
+        after > 0 && self.0[after - 1].meets(bounds)
+    }
+}
+
+/// What a walk meets.
+pub(crate) enum Step<'n> {
+    /// A sound node. Its children follow.
+    Node { pointer: NodePointer, node: NodeView<'n> },
+    /// A node that is left out with all below it.
+    Lost { pointer: NodePointer, level: u8, bounds: Bounds, problem: Problem },
+}
+
+type Visit<'v> = dyn FnMut(Step<'_>) -> ControlFlow<()> + 'v;
+
+impl<'a> Volume<'a> {
+    /// Root and level of `tree`.
+    pub(crate) fn root(&self, tree: TreeId) -> (NodePointer, u8) {
+        let superblock = self.superblock;
+        match tree {
+            TreeId::Files => (superblock.files, superblock.files_level),
+            TreeId::Space => (superblock.space, superblock.space_level),
+        }
+    }
+
+    /// Reads bytes of blocks. `into` may be shorter than the blocks.
+    pub(crate) fn read(&self, start: BlockNo, into: &mut [u8]) -> Result<(), DeviceError> {
+        let at = start.byte_offset().unwrap_or(u64::MAX);
+        self.device.read(at, into)
+    }
+
+    /// Reads and judges one node.
+    pub(crate) fn node<'b>(
+        &self,
+        expected: &Expected,
+        parent: Option<NodePointer>,
+        buffer: &'b mut Vec<u8>,
+    ) -> Result<NodeView<'b>, Problem> {
+        let pointer = expected.pointer;
+        if !self.superblock.geometry.holds_node(pointer.block) {
+            return Err(Problem::Outside);
+        }
+        if pointer.epoch > self.superblock.epoch {
+            return Err(Problem::Future("the superblock"));
+        }
+        if parent.is_some_and(|parent| pointer.epoch > parent.epoch) {
+            return Err(Problem::Future("its parent"));
+        }
+        buffer.resize(self.superblock.geometry.node_size, 0);
+        self.read(pointer.block, buffer).map_err(Problem::Unreadable)?;
+        NodeView::open(buffer, expected).map_err(Problem::Damaged)
+    }
+
+    pub(crate) fn expected(&self, tree: TreeId, pointer: NodePointer, level: u8) -> Expected {
+        Expected { pointer, tree, level, volume: volume_tag(&self.superblock.uuid) }
+    }
+
+    /// Visits the nodes of `tree` that may hold keys in `range`, each node before its children,
+    /// in the order of their keys.
+    pub(crate) fn walk(
+        &self,
+        tree: TreeId,
+        range: Bounds,
+        visit: &mut Visit<'_>,
+    ) -> ControlFlow<()> {
+        let (root, level) = self.root(tree);
+        let mut walk = Walk { volume: *self, tree, range, seen: HashSet::new(), visit };
+        walk.descend(root, level, Bounds::ALL, None)
+    }
+
+    /// Visits the items of `tree` in `range` that can be read, in the order of their keys.
+    /// The block is that of the leaf.
+    pub(crate) fn items(
+        &self,
+        tree: TreeId,
+        range: Bounds,
+        visit: &mut dyn FnMut(BlockNo, Key, &[u8]) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        self.walk(tree, range, &mut |step| {
+            let Step::Node { pointer, node } = step else {
+                return ControlFlow::Continue(());
+            };
+            if node.level() > 0 {
+                return ControlFlow::Continue(());
+            }
+            for index in 0..node.count() {
+                let key = node.key(index);
+                if range.holds(&key) {
+                    visit(pointer.block, key, node.value(index))?;
+                }
+            }
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// The value of `key` in the files tree, if it can be read.
+    pub(crate) fn get(&self, key: &Key) -> Option<Vec<u8>> {
+        let (mut pointer, top) = self.root(TreeId::Files);
+        let mut parent = None;
+        let mut buffer = Vec::new();
+        for level in (0..=top).rev() {
+            let expected = self.expected(TreeId::Files, pointer, level);
+            let node = self.node(&expected, parent, &mut buffer).ok()?;
+            if level == 0 {
+                let index = node.search(&key.raw()).ok()?;
+                return Some(node.value(index).to_vec());
+            }
+            parent = Some(pointer);
+            pointer = node.child(node.child_index(&key.raw()));
+        }
+        None
+    }
+
+    /// The inode, if it can be read.
+    pub(crate) fn inode(&self, inode: InodeNo) -> Option<InodeItem> {
+        InodeItem::decode(&self.get(&Key::inode(inode))?).ok()
+    }
+
+    /// The inode that `name` in `directory` leads to.
+    pub(crate) fn look_up(&self, directory: InodeNo, name: &[u8]) -> Option<InodeNo> {
+        let first = slot(self.superblock.hash_seed, name);
+        let low = Key::new(directory, Kind::Dentry, first);
+        let high = Some(Key::new(directory, Kind::Dentry, slot_end(first) + 1));
+        let mut found = None;
+        let _ = self.items(TreeId::Files, Bounds { low, high }, &mut |_, _, value| {
+            match Dentry::decode(value) {
+                Ok(dentry) if dentry.name == name => {
+                    found = Some(dentry.inode);
+                    ControlFlow::Break(())
+                }
+                _ => ControlFlow::Continue(()),
+            }
+        });
+        found
+    }
+
+    /// Blocks of the node at `block`.
+    pub(crate) fn node_blocks(&self, block: BlockNo) -> BlockRange {
+        BlockRange::new(block, self.superblock.geometry.node_blocks())
+    }
+}
+
+struct Walk<'a, 'v> {
+    volume: Volume<'a>,
+    tree: TreeId,
+    range: Bounds,
+    /// Nodes visited: a hostile tree whose nodes share children ends all the same.
+    seen: HashSet<u64>,
+    visit: &'v mut Visit<'v>,
+}
+
+impl Walk<'_, '_> {
+    /// Recursion ends at level 0; the superblock's level is below `TREE_LEVELS_MAX`.
+    fn descend(
+        &mut self,
+        pointer: NodePointer,
+        level: u8,
+        bounds: Bounds,
+        parent: Option<NodePointer>,
+    ) -> ControlFlow<()> {
+        let expected = self.volume.expected(self.tree, pointer, level);
+        let mut buffer = Vec::new();
+        let opened = if self.seen.contains(&pointer.block.0) {
+            Err(Problem::Twice)
+        } else {
+            self.volume.node(&expected, parent, &mut buffer)
+        };
+        let checked = opened.and_then(|node| match out_of_bounds(&node, &bounds) {
+            None => Ok(node),
+            Some(why) => Err(Problem::OutOfBounds(why)),
+        });
+        let node = match checked {
+            Ok(node) => node,
+            Err(problem) => {
+                return (self.visit)(Step::Lost { pointer, level, bounds, problem });
+            }
+        };
+        self.seen.insert(pointer.block.0);
+        (self.visit)(Step::Node { pointer, node })?;
+        if level == 0 {
+            return ControlFlow::Continue(());
+        }
+        for index in 0..node.count() {
+            let next = (index + 1 < node.count()).then(|| node.key(index + 1));
+            let bounds = Bounds { low: node.key(index), high: next.or(bounds.high) };
+            if bounds.meets(&self.range) {
+                self.descend(node.child(index), level - 1, bounds, Some(pointer))?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// What of a node does not belong between `bounds`.
+fn out_of_bounds(node: &NodeView<'_>, bounds: &Bounds) -> Option<String> {
+    let last = node.count().checked_sub(1)?;
+    let (first, last) = (node.key(0), node.key(last));
+    if !bounds.holds(&first) || !bounds.holds(&last) {
+        return Some(format!(
+            "its keys {first:?} to {last:?} do not belong between {:?} and {}",
+            bounds.low,
+            bounds.high.map_or("the end".into(), |high| format!("{high:?}")),
+        ));
+    }
+    (node.level() > 0 && first != bounds.low).then(|| {
+        format!("its first separator is {first:?}, not its lower bound {:?}", bounds.low)
+    })
+}
