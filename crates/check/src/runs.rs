@@ -52,6 +52,9 @@ impl Runs {
 
     /// Blocks of the runs between `start` and `end`.
     pub(crate) fn count_between(&self, start: u64, end: u64) -> u64 {
+        if start >= end {
+            return 0;
+        }
         let first = self.0.partition_point(|run| run.end <= start);
         let inside = self.0[first..].iter().take_while(|run| run.start < end);
         inside.map(|run| run.end.min(end) - run.start.max(start)).sum()

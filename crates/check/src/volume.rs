@@ -9,8 +9,8 @@ use std::ops::ControlFlow;
 
 use holdfast_base::{BlockNo, BlockRange, InodeNo, TreeId};
 use holdfast_device::{Device, DeviceError};
+use holdfast_format::item::Dentry;
 use holdfast_format::item::dentry::{slot, slot_end};
-use holdfast_format::item::{Dentry, InodeItem};
 use holdfast_format::node::{Expected, volume_tag};
 use holdfast_format::{Key, Kind, Malformed, NodePointer, NodeView, Superblock};
 
@@ -228,26 +228,24 @@ impl<'a> Volume<'a> {
         None
     }
 
-    /// The inode, if it can be read.
-    pub(crate) fn inode(&self, inode: InodeNo) -> Option<InodeItem> {
-        InodeItem::decode(&self.get(&Key::inode(inode))?).ok()
-    }
-
     /// The inode that `name` in `directory` leads to.
     pub(crate) fn look_up(&self, directory: InodeNo, name: &[u8]) -> Option<InodeNo> {
         let first = slot(self.superblock.hash_seed, name);
         let low = Key::new(directory, Kind::Dentry, first);
         let high = Some(Key::new(directory, Kind::Dentry, slot_end(first) + 1));
         let mut found = None;
-        let _ = self.items(TreeId::Files, Bounds { low, high }, &mut |_, _, value| {
-            match Dentry::decode(value) {
-                Ok(dentry) if dentry.name == name => {
-                    found = Some(dentry.inode);
-                    ControlFlow::Break(())
-                }
-                _ => ControlFlow::Continue(()),
-            }
-        });
+        let _ =
+            self.items(
+                TreeId::Files,
+                Bounds { low, high },
+                &mut |_, _, value| match Dentry::decode(value) {
+                    Ok(dentry) if dentry.name == name => {
+                        found = Some(dentry.inode);
+                        ControlFlow::Break(())
+                    }
+                    _ => ControlFlow::Continue(()),
+                },
+            );
         found
     }
 
@@ -319,7 +317,6 @@ fn out_of_bounds(node: &NodeView<'_>, bounds: &Bounds) -> Option<String> {
             bounds.high.map_or("the end".into(), |high| format!("{high:?}")),
         ));
     }
-    (node.level() > 0 && first != bounds.low).then(|| {
-        format!("its first separator is {first:?}, not its lower bound {:?}", bounds.low)
-    })
+    (node.level() > 0 && first != bounds.low)
+        .then(|| format!("its first separator is {first:?}, not its lower bound {:?}", bounds.low))
 }

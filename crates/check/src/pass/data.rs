@@ -76,8 +76,7 @@ fn verify(context: &mut Context<'_>, buffer: &mut [u8], place: Place, sums: &[u6
         match context.volume.read(place.start, block) {
             Ok(()) => compare(context, place, block, &[*sum]),
             Err(error) => {
-                let what =
-                    format!("inode {} at byte {}: {error}", place.inode, place.offset);
+                let what = format!("inode {} at byte {}: {error}", place.inode, place.offset);
                 context
                     .findings
                     .add(Issue::DataUnreadable, what)
@@ -97,8 +96,7 @@ fn compare(context: &mut Context<'_>, place: Place, bytes: &[u8], sums: &[u64]) 
     for run in wrong.chunk_by(|a, b| a == b) {
         if run[0] {
             let offset = place.offset.saturating_add(index * BLOCK_BYTES);
-            let what =
-                format!("inode {}: {} blocks from byte {offset} on", place.inode, run.len());
+            let what = format!("inode {}: {} blocks from byte {offset} on", place.inode, run.len());
             context
                 .findings
                 .add(Issue::DataDamaged, what)

@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 
 use holdfast_base::{InodeNo, TreeId};
-use holdfast_format::item::{Dentry, FileType};
 use holdfast_format::item::dentry::slot;
+use holdfast_format::item::{Dentry, FileType};
 use holdfast_format::{Key, Kind};
 
 use super::Context;
@@ -184,10 +184,7 @@ fn judge(context: &mut Context<'_>) {
             }
             if entry.names > 1 && !is_root {
                 let names = entry.names;
-                report(
-                    Issue::DirectoryNames,
-                    format!("{names} names lead to directory {number}"),
-                );
+                report(Issue::DirectoryNames, format!("{names} names lead to directory {number}"));
             }
             let holder = if is_root { number } else { entry.name_dir };
             if holder.0 != 0 && entry.parent != holder {
@@ -201,7 +198,8 @@ fn judge(context: &mut Context<'_>) {
         if !whole {
             continue;
         }
-        let expected = if entry.is_directory() { entry.subdirs.saturating_add(2) } else { entry.names };
+        let expected =
+            if entry.is_directory() { entry.subdirs.saturating_add(2) } else { entry.names };
         let (said, names) = (entry.nlink, entry.names);
         match (names, is_root) {
             // Without link and name: the pass over orphans.

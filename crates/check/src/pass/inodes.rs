@@ -137,13 +137,7 @@ fn damaged(context: &mut Context<'_>, block: BlockNo, key: &Key, why: &str) {
     }
 }
 
-fn take(
-    context: &mut Context<'_>,
-    current: &mut Current,
-    block: BlockNo,
-    key: &Key,
-    value: &[u8],
-) {
+fn take(context: &mut Context<'_>, current: &mut Current, block: BlockNo, key: &Key, value: &[u8]) {
     if key.kind == Kind::Inode {
         return take_inode(context, current, block, key, value);
     }
@@ -268,11 +262,7 @@ fn take_extent(
             "the extent at {} of inode {number} has the blocks {:?}, outside the data zone",
             key.offset, extent.blocks
         );
-        context
-            .findings
-            .add(Issue::ExtentOutside, what)
-            .inode(number)
-            .block(extent.blocks.start);
+        context.findings.add(Issue::ExtentOutside, what).inode(number).block(extent.blocks.start);
         return;
     }
     context.uses.push(Use { blocks: extent.blocks, owner: Owner::File(number) });
@@ -367,7 +357,10 @@ fn check_content(context: &mut Context<'_>, current: &Current, item: &InodeItem)
         None => {
             let whole = current.unbroken && current.end == blocks_for(item.size) * BLOCK_BYTES;
             (!whole).then(|| {
-                format!("the target of the symbolic link {number} of {} bytes is not there", item.size)
+                format!(
+                    "the target of the symbolic link {number} of {} bytes is not there",
+                    item.size
+                )
             })
         }
     };

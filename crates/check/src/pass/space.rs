@@ -3,9 +3,9 @@
 use std::ops::ControlFlow;
 
 use holdfast_base::{BlockNo, BlockRange, TreeId};
+use holdfast_format::Kind;
 use holdfast_format::item::{GroupItem, group};
 use holdfast_format::limits::{BITMAP_BLOCKS, BITMAPS_PER_GROUP, GROUP_BLOCKS};
-use holdfast_format::Kind;
 
 use super::{Context, Owner, Use};
 use crate::issue::Issue;

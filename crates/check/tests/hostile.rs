@@ -1,0 +1,186 @@
+//! Hostile and damaged images: a report or an error, never a panic or a hang (P10).
+//!
+//! Bytes are changed at random, with and without new checksums. Every failure
+//! prints the seed that repeats it.
+
+mod common;
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use common::*;
+use holdfast_base::clock::Stopwatch;
+use holdfast_base::prng::Prng;
+use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, InodeNo, TreeId};
+use holdfast_check::{What, check, dump, identify, probe};
+use holdfast_device::Device;
+use holdfast_format::geometry::SUPERBLOCK_SLOTS;
+use holdfast_format::item::{Extent, FileType, InodeItem};
+use holdfast_format::{Key, Kind, NodePointer, Superblock};
+
+/// Everything that reads an image.
+fn use_all(device: &dyn Device) {
+    let report = check(device, &holdfast_check::Options { data: true, progress: None });
+    let mut out = Vec::new();
+    let mut print = |what| drop(dump(device, &what, &mut out));
+    print(What::Superblocks);
+    print(What::Tree(TreeId::Files));
+    print(What::Tree(TreeId::Space));
+    print(What::Inode(DATA));
+    print(What::Path(b"/dir/data".to_vec()));
+    if let Some(finding) = report.iter().flat_map(|report| &report.findings).next()
+        && let Some(block) = finding.block
+    {
+        print(What::Node(block));
+    }
+    probe(device);
+    identify(device);
+}
+
+#[test]
+fn random_damage_is_survived() {
+    let started = Stopwatch::start();
+    let mut rounds = 0u64;
+    let mut noticed = 0u64;
+    while rounds < 400 || (started.elapsed() < Duration::from_secs(3) && rounds < 20_000) {
+        let seed = rounds;
+        rounds += 1;
+        let mut prng = Prng::seeded(seed);
+        let mut maker = Maker::sample();
+        maker.leaf_items = *prng.pick(&[usize::MAX, 5, 3]);
+        let made = maker.make();
+        let result = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            let mut prng = Prng::seeded(seed);
+            for _ in 0..=prng.below(3) {
+                damage(&made, &mut prng);
+            }
+            use_all(&made.device);
+            let report = check(&made.device, &holdfast_check::Options::default());
+            report.is_err() || report.is_ok_and(|report| !report.findings.is_empty())
+        }));
+        match result {
+            Ok(found) => noticed += u64::from(found),
+            Err(panic) => {
+                eprintln!("seed {seed}");
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+    // Some damage hits free space or changes nothing that is judged, such as a time.
+    assert!(noticed * 2 > rounds, "only {noticed} of {rounds} damages were noticed");
+}
+
+/// Overwrites some bytes of a node or superblock, mostly with a new checksum.
+fn damage(made: &Made, prng: &mut Prng) {
+    let slot = prng.below(12) as usize;
+    let block = match slot {
+        0 | 1 => SUPERBLOCK_SLOTS[slot],
+        2 => made.space.block,
+        _ => prng.pick(&made.files).block,
+    };
+    let reseal = !prng.one_in(5);
+    made.poke(block, BLOCK_SIZE, |bytes| {
+        for _ in 0..=prng.below(4) {
+            let at = match prng.below(3) {
+                0 => prng.below(272),
+                1 => BLOCK_SIZE as u64 - 1 - prng.below(1500),
+                _ => prng.below(BLOCK_SIZE as u64),
+            };
+            let len = (1 + prng.below(8)).min(BLOCK_SIZE as u64 - at);
+            let part = &mut bytes[at as usize..(at + len) as usize];
+            match prng.below(4) {
+                0 => part.fill(0xff),
+                1 => part.fill(0),
+                2 => part[0] ^= 1 << prng.below(8),
+                _ => prng.fill(part),
+            }
+        }
+        if reseal && slot < 2 {
+            let sum = holdfast_format::checksum::crc64_with_hole(bytes, 16);
+            bytes[16..24].copy_from_slice(&sum.to_le_bytes());
+        } else if reseal {
+            holdfast_format::node::seal(bytes);
+        }
+    });
+}
+
+/// A tree in which each node names the next one many times would have more paths than atoms.
+#[test]
+fn shared_nodes_do_not_multiply() {
+    let maker = Maker::sample();
+    let made = maker.make();
+    let first = made.superblock.geometry.first_data_block().0 + 500;
+    let uuid = made.superblock.uuid;
+    for level in 1..=15u8 {
+        let pointer = NodePointer { block: BlockNo(first + u64::from(level)), epoch: EPOCH };
+        let child = NodePointer { block: BlockNo(pointer.block.0 - 1), epoch: EPOCH };
+        let key = |index| if index == 0 { Key::MIN } else { Key::inode(InodeNo(index)) };
+        let records: Vec<_> = (0..80).map(|at| (key(at), child.encode().to_vec())).collect();
+        let bytes = node_bytes(TreeId::Files, level, pointer, &records, &uuid);
+        made.poke(pointer.block, BLOCK_SIZE, |block| block.copy_from_slice(&bytes));
+    }
+    let files = NodePointer { block: BlockNo(first + 15), epoch: EPOCH };
+    made.write_superblock(0, &Superblock { files, files_level: 15, ..made.superblock.clone() });
+    let started = Stopwatch::start();
+    use_all(&made.device);
+    assert!(started.elapsed() < Duration::from_secs(20));
+}
+
+/// Extents that claim nearly everything on a device of exabytes cost nothing.
+#[test]
+fn claims_of_exabytes_cost_neither_time_nor_memory() {
+    let mut maker = Maker::sample();
+    let blocks_max = u64::from(u32::MAX);
+    maker.change(DATA, |item| item.blocks = 5 + 60 * blocks_max);
+    for index in 0..60u64 {
+        let start = BlockNo(10_000 + index * blocks_max);
+        let blocks = BlockRange::new(start, blocks_max);
+        let extent = Extent { blocks, sums: Vec::new() };
+        maker.extent(DATA, (1 + index) * (blocks_max + 1) * 4096, &extent);
+    }
+    // Made for the small geometry, where they lie outside; then the superblock lies.
+    let made = maker.make();
+    let mut superblock = made.superblock.clone();
+    superblock.geometry.volume_blocks = (1 << 63) / 4096 - 1;
+    made.write_superblock(0, &superblock);
+    let started = Stopwatch::start();
+    let report = check_all(&made.device);
+    assert!(started.elapsed() < Duration::from_secs(10));
+    assert!(report.facts.data_blocks > 60 * blocks_max);
+    assert!(!report.is_clean());
+}
+
+#[test]
+fn long_chains_of_directories_end() {
+    let mut maker = Maker::sample();
+    let count = 6000u64;
+    let number = |index: u64| InodeNo(100 + index);
+    for index in 0..count {
+        let parent = if index == 0 { SUB } else { number(index - 1) };
+        let last = index + 1 == count;
+        let item = InodeItem {
+            parent,
+            ..inode(FileType::Directory, if last { 2 } else { 3 }, u64::from(!last))
+        };
+        maker.inode(number(index), item);
+        maker.dentry(parent, "down", number(index), FileType::Directory);
+    }
+    maker.change(SUB, |item| (item.size, item.nlink) = (1, 3));
+    maker.superblock(move |superblock| superblock.inode_next = number(count));
+    let last = number(count - 1);
+    // A wrong count at the far end, where no path reaches any more.
+    maker.change(last, |item| item.size = 1);
+    let report = check_all(&maker.make().device);
+    assert_eq!(issues(&report), [holdfast_check::Issue::DirectorySize]);
+    assert_eq!(report.findings[0].path, None);
+}
+
+#[test]
+fn an_inode_with_too_many_links_in_its_head_is_one_finding() {
+    let mut maker = Maker::sample();
+    let key = Key::new(PIPE, Kind::Inode, 0);
+    maker.files.get_mut(&key).expect("it exists")[12..16].fill(0xff);
+    let report = check_all(&maker.make().device);
+    assert_eq!(issues(&report), [holdfast_check::Issue::ItemDamaged]);
+    assert_eq!(report.findings[0].path.as_deref(), Some("/pipe"));
+}
