@@ -83,8 +83,14 @@ impl Inodes {
         self.0.binary_search_by_key(&inode, |entry| entry.number).ok()
     }
 
-    /// An absolute path to `inode`, if one was found.
-    pub(crate) fn path(&self, volume: &Volume<'_>, inode: InodeNo) -> Option<String> {
+    /// An absolute path to `inode`, if one was found. Each name takes one from `budget`; when
+    /// nothing is left, no path is put together any more.
+    pub(crate) fn path(
+        &self,
+        volume: &Volume<'_>,
+        inode: InodeNo,
+        budget: &mut usize,
+    ) -> Option<String> {
         if inode == InodeNo::ROOT {
             return Some("/".into());
         }
@@ -95,6 +101,7 @@ impl Inodes {
             if entry.name_dir.0 == 0 || names.len() >= DEPTH_MAX || len >= PATH_MAX {
                 return None;
             }
+            *budget = budget.checked_sub(1)?;
             let key = Key::new(entry.name_dir, Kind::Dentry, entry.name_at);
             let value = volume.get(&key)?;
             let name = printable(Dentry::decode(&value).ok()?.name);

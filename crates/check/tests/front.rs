@@ -133,7 +133,7 @@ fn dumps_print_each_thing_on_a_line() {
     assert!(text.contains("zone name=log block=64 count=64\n"), "{text}");
     let text = printed(&made.device, What::Tree(TreeId::Files));
     let items = text.lines().filter(|line| line.starts_with("item ")).count();
-    assert_eq!(items, 28);
+    assert_eq!(items, 27);
     assert!(text.contains("kind=Dentry"), "{text}");
     assert!(text.contains("name=\"user.short\" len=5 bytes=\"value\""), "{text}");
     assert!(text.contains(" unwritten"), "{text}");

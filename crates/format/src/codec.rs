@@ -53,10 +53,7 @@ impl<'a> Reader<'a> {
         if self.rest.is_empty() {
             Ok(())
         } else {
-            Err(Malformed::new(
-                self.what,
-                format!("{} bytes too many", self.rest.len()),
-            ))
+            Err(Malformed::new(self.what, format!("{} bytes too many", self.rest.len())))
         }
     }
 }

@@ -13,9 +13,6 @@ pub struct Malformed {
 impl Malformed {
     /// `what` breaks the rule `why`.
     pub fn new(what: &'static str, why: impl Into<String>) -> Malformed {
-        Malformed {
-            what,
-            why: why.into(),
-        }
+        Malformed { what, why: why.into() }
     }
 }

@@ -45,10 +45,7 @@ impl Geometry {
     pub fn check(&self) -> Result<(), Malformed> {
         let fail = |why: String| Err(Malformed::new("geometry", why));
         if !NODE_SIZES.contains(&self.node_size) {
-            return fail(format!(
-                "node size {} is not 4, 16 or 64 KiB",
-                self.node_size
-            ));
+            return fail(format!("node size {} is not 4, 16 or 64 KiB", self.node_size));
         }
         if self.volume_blocks < VOLUME_BYTES_MIN / BLOCK_BYTES {
             return fail(format!(
@@ -58,10 +55,7 @@ impl Geometry {
             ));
         }
         if self.volume_blocks > i64::MAX as u64 / BLOCK_BYTES {
-            return fail(format!(
-                "{} blocks do not fit signed 64-bit offsets",
-                self.volume_blocks
-            ));
+            return fail(format!("{} blocks do not fit signed 64-bit offsets", self.volume_blocks));
         }
         if self.log_blocks < LOG_BLOCKS_MIN || self.journal_blocks < JOURNAL_BLOCKS_MIN {
             return fail(format!(

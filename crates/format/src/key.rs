@@ -53,11 +53,7 @@ impl Kind {
 
     /// The tree that items of this kind live in.
     pub fn tree(self) -> TreeId {
-        if self as u8 >= Kind::Group as u8 {
-            TreeId::Space
-        } else {
-            TreeId::Files
-        }
+        if self as u8 >= Kind::Group as u8 { TreeId::Space } else { TreeId::Files }
     }
 
     /// The kind with this number on disk.
@@ -93,12 +89,8 @@ impl Key {
     /// Bytes of an encoded key.
     pub const SIZE: usize = 24;
     /// Not above any key.
-    pub const MIN: Key = Key {
-        inode: InodeNo(0),
-        kind: Kind::Inode,
-        offset: 0,
-        snapshot: SnapshotNo(0),
-    };
+    pub const MIN: Key =
+        Key { inode: InodeNo(0), kind: Kind::Inode, offset: 0, snapshot: SnapshotNo(0) };
     /// Not below any key.
     pub const MAX: Key = Key {
         inode: InodeNo(u64::MAX),
@@ -109,12 +101,7 @@ impl Key {
 
     /// The key (`inode`, `kind`, `offset`) in the present.
     pub const fn new(inode: InodeNo, kind: Kind, offset: u64) -> Key {
-        Key {
-            inode,
-            kind,
-            offset,
-            snapshot: SnapshotNo(0),
-        }
+        Key { inode, kind, offset, snapshot: SnapshotNo(0) }
     }
 
     /// The key of an inode.
@@ -131,12 +118,7 @@ impl Key {
     pub const fn span(inode: InodeNo, kind: Kind) -> (Key, Key) {
         (
             Key::new(inode, kind, 0),
-            Key {
-                inode,
-                kind,
-                offset: u64::MAX,
-                snapshot: SnapshotNo(u32::MAX),
-            },
+            Key { inode, kind, offset: u64::MAX, snapshot: SnapshotNo(u32::MAX) },
         )
     }
 
@@ -153,17 +135,11 @@ impl Key {
     /// Reads a key from the front of `bytes`.
     pub fn decode(bytes: &[u8]) -> Result<Key, Malformed> {
         let Some(bytes) = bytes.first_chunk::<{ Key::SIZE }>() else {
-            return Err(Malformed::new(
-                "key",
-                format!("{} bytes are too few", bytes.len()),
-            ));
+            return Err(Malformed::new("key", format!("{} bytes are too few", bytes.len())));
         };
         let raw = RawKey::of(bytes);
         let Some(kind) = Kind::from_raw(raw.kind()) else {
-            return Err(Malformed::new(
-                "key",
-                format!("kind {} is unknown", raw.kind()),
-            ));
+            return Err(Malformed::new("key", format!("kind {} is unknown", raw.kind())));
         };
         if bytes[21..24] != [0; 3] {
             return Err(Malformed::new("key", "its padding is not zero"));

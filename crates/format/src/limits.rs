@@ -37,11 +37,7 @@ pub const VOLUME_BYTES_MIN: u64 = 8 << 20;
 
 /// Longest value that a leaf of `node_size` accepts, in bytes: at least three fit a node of any size.
 pub const fn value_max(node_size: usize) -> usize {
-    if node_size / 4 < BLOCK_SIZE {
-        node_size / 4
-    } else {
-        BLOCK_SIZE
-    }
+    if node_size / 4 < BLOCK_SIZE { node_size / 4 } else { BLOCK_SIZE }
 }
 
 /// Most blocks in one extent item: its checksums fill the longest value.

@@ -153,10 +153,7 @@ impl<'a> NodeView<'a> {
             return fail(format!("it belongs to tree {}", header.tree));
         }
         if header.level != expected.level || header.level >= TREE_LEVELS_MAX {
-            return fail(format!(
-                "it is of level {}, expected {}",
-                header.level, expected.level
-            ));
+            return fail(format!("it is of level {}, expected {}", header.level, expected.level));
         }
         if header.reserved != [0; 16] {
             return fail("reserved bytes are set".into());
@@ -205,10 +202,7 @@ impl<'a> NodeView<'a> {
             records.push((offset, len));
         }
         records.sort_unstable();
-        if records
-            .windows(2)
-            .any(|pair| pair[0].0 + pair[0].1 > pair[1].0)
-        {
+        if records.windows(2).any(|pair| pair[0].0 + pair[0].1 > pair[1].0) {
             return fail("two records overlap".into());
         }
         if used + header.garbage as usize != size - heap_start {
@@ -275,10 +269,7 @@ impl<'a> NodeView<'a> {
     #[inline]
     pub fn record(&self, index: usize) -> (usize, usize) {
         let at = SLOTS_AT + index * SLOT_SIZE;
-        (
-            usize::from(u16_at(self.bytes, at)),
-            usize::from(u16_at(self.bytes, at + 2)),
-        )
+        (usize::from(u16_at(self.bytes, at)), usize::from(u16_at(self.bytes, at + 2)))
     }
 
     /// Key of record `index` in the form that searches compare.
@@ -376,9 +367,7 @@ mod tests {
     #[test]
     fn the_named_offsets_are_those_of_the_header() {
         let at = |name: &str| {
-            let field = NodeHeader::fields()
-                .into_iter()
-                .find(|field| field.name == name);
+            let field = NodeHeader::fields().into_iter().find(|field| field.name == name);
             field.expect("the header has this field").offset
         };
         assert_eq!(at("count"), COUNT_AT);

@@ -198,14 +198,10 @@ impl Superblock {
             journal_blocks: fields.journal_blocks,
         };
         geometry.check()?;
-        let files = NodePointer {
-            block: BlockNo(fields.files_block),
-            epoch: Epoch(fields.files_epoch),
-        };
-        let space = NodePointer {
-            block: BlockNo(fields.space_block),
-            epoch: Epoch(fields.space_epoch),
-        };
+        let files =
+            NodePointer { block: BlockNo(fields.files_block), epoch: Epoch(fields.files_epoch) };
+        let space =
+            NodePointer { block: BlockNo(fields.space_block), epoch: Epoch(fields.space_epoch) };
         for (root, level) in [(files, fields.files_level), (space, fields.space_level)] {
             if !geometry.holds_node(root.block) || root.epoch.0 > fields.epoch {
                 return fail(format!("the root {root:?} cannot be"));
@@ -218,12 +214,7 @@ impl Superblock {
             return fail(format!("{} used blocks are too many", fields.used_blocks));
         }
         // Counters only grow; a volume that has counted so far does not exist.
-        let counters = [
-            fields.inode_next,
-            fields.epoch,
-            fields.lsn,
-            fields.inode_count,
-        ];
+        let counters = [fields.inode_next, fields.epoch, fields.lsn, fields.inode_count];
         if fields.inode_next < InodeNo::FIRST_FREE.0 || counters.iter().any(|n| *n > COUNTER_MAX) {
             return fail("its counters are out of range".into());
         }

@@ -23,18 +23,14 @@ fn key_again(bytes: &[u8]) -> Result<Vec<u8>, Malformed> {
 
 const DECODERS: [(&str, Again); 9] = [
     ("key", key_again),
-    ("node pointer", |bytes| {
-        Ok(NodePointer::decode(bytes)?.encode().to_vec())
-    }),
+    ("node pointer", |bytes| Ok(NodePointer::decode(bytes)?.encode().to_vec())),
     ("inode", |bytes| Ok(InodeItem::decode(bytes)?.encode())),
     ("dentry", |bytes| Ok(Dentry::decode(bytes)?.encode())),
     ("extent", |bytes| Ok(Extent::decode(bytes)?.encode())),
     ("xattr", |bytes| Ok(Xattr::decode(bytes)?.encode())),
     ("group", |bytes| Ok(GroupItem::decode(bytes)?.encode())),
     ("bitmap", |bytes| Ok(group::decode_bitmap(bytes)?.to_vec())),
-    ("orphan", |bytes| {
-        orphan::decode(bytes).map(|()| orphan::VALUE.to_vec())
-    }),
+    ("orphan", |bytes| orphan::decode(bytes).map(|()| orphan::VALUE.to_vec())),
 ];
 
 /// Fails unless every decoder refuses `bytes` or gives them back unchanged.
@@ -49,12 +45,7 @@ fn judge_by_all(bytes: &[u8]) {
 fn keys() -> impl Strategy<Value = Key> {
     let kinds = prop::sample::select(Kind::ALL.to_vec());
     (any::<u64>(), kinds, any::<u64>(), any::<u32>()).prop_map(|(inode, kind, offset, snapshot)| {
-        Key {
-            inode: InodeNo(inode),
-            kind,
-            offset,
-            snapshot: SnapshotNo(snapshot),
-        }
+        Key { inode: InodeNo(inode), kind, offset, snapshot: SnapshotNo(snapshot) }
     })
 }
 
@@ -73,24 +64,9 @@ const TYPES: [FileType; 7] = [
 ];
 
 fn inodes() -> impl Strategy<Value = InodeItem> {
-    let head = (
-        prop::sample::select(TYPES.to_vec()),
-        0..0o10000u32,
-        any::<u32>(),
-        any::<u32>(),
-    );
-    let counts = (
-        0..=LINK_MAX,
-        0..=FILE_SIZE_MAX,
-        any::<u64>(),
-        any::<u64>(),
-        any::<u64>(),
-    );
-    let rest = (
-        [times(), times(), times(), times()],
-        any::<bool>(),
-        any::<u32>(),
-    );
+    let head = (prop::sample::select(TYPES.to_vec()), 0..0o10000u32, any::<u32>(), any::<u32>());
+    let counts = (0..=LINK_MAX, 0..=FILE_SIZE_MAX, any::<u64>(), any::<u64>(), any::<u64>());
+    let rest = ([times(), times(), times(), times()], any::<bool>(), any::<u32>());
     (head, counts, rest).prop_map(
         |((kind, perm, uid, gid), (nlink, size, blocks, rdev, parent), (times, xattrs, next))| {
             InodeItem {
@@ -115,72 +91,37 @@ fn inodes() -> impl Strategy<Value = InodeItem> {
 }
 
 fn names() -> impl Strategy<Value = Vec<u8>> {
-    prop::collection::vec(any::<u8>(), 1..=255).prop_filter("a name", |name| {
-        holdfast_format::item::dentry::is_valid_name(name)
-    })
+    prop::collection::vec(any::<u8>(), 1..=255)
+        .prop_filter("a name", |name| holdfast_format::item::dentry::is_valid_name(name))
 }
 
 /// The encoded form of a valid value of any record.
 fn encoded() -> impl Strategy<Value = Vec<u8>> {
     let dentries = (1..=u64::MAX, prop::sample::select(TYPES.to_vec()), names()).prop_map(
         |(inode, file_type, name)| {
-            Dentry {
-                inode: InodeNo(inode),
-                file_type,
-                name: &name,
-            }
-            .encode()
+            Dentry { inode: InodeNo(inode), file_type, name: &name }.encode()
         },
     );
-    let extents = (
-        0..1u64 << 60,
-        prop::collection::vec(any::<u64>(), 0..64),
-        1..u32::MAX,
-    )
+    let extents = (0..1u64 << 60, prop::collection::vec(any::<u64>(), 0..64), 1..u32::MAX)
         .prop_map(|(start, sums, count)| {
-            let count = if sums.is_empty() {
-                count.into()
-            } else {
-                sums.len() as u64
-            };
-            Extent {
-                blocks: BlockRange::new(BlockNo(start), count),
-                sums,
-            }
-            .encode()
+            let count = if sums.is_empty() { count.into() } else { sums.len() as u64 };
+            Extent { blocks: BlockRange::new(BlockNo(start), count), sums }.encode()
         });
-    let xattrs = (
-        names(),
-        prop::collection::vec(any::<u8>(), 0..300),
-        any::<Option<(u32, u16)>>(),
-    )
+    let xattrs = (names(), prop::collection::vec(any::<u8>(), 0..300), any::<Option<(u32, u16)>>())
         .prop_map(|(name, value, pieces)| {
             let value = match pieces {
                 None => XattrValue::Here(&value),
-                Some((id, len)) => XattrValue::Pieces {
-                    id,
-                    len: len.into(),
-                },
+                Some((id, len)) => XattrValue::Pieces { id, len: len.into() },
             };
             Xattr { name: &name, value }.encode()
         });
     let groups = (0..=32768u32, 0..=32768u32).prop_map(|(a, b)| {
-        GroupItem {
-            used_blocks: a.max(b),
-            node_blocks: a.min(b),
-            reserved: [0; 8],
-        }
-        .encode()
+        GroupItem { used_blocks: a.max(b), node_blocks: a.min(b), reserved: [0; 8] }.encode()
     });
     prop_oneof![
         keys().prop_map(|key| key.encode().to_vec()),
         (any::<u64>(), any::<u64>()).prop_map(|(block, epoch)| {
-            NodePointer {
-                block: BlockNo(block),
-                epoch: Epoch(epoch),
-            }
-            .encode()
-            .to_vec()
+            NodePointer { block: BlockNo(block), epoch: Epoch(epoch) }.encode().to_vec()
         }),
         inodes().prop_map(|inode| inode.encode()),
         dentries,
@@ -193,50 +134,39 @@ fn encoded() -> impl Strategy<Value = Vec<u8>> {
 
 fn superblocks() -> impl Strategy<Value = Superblock> {
     let shape = (2048u64..1 << 40, prop::sample::select(NODE_SIZES.to_vec()));
-    let rest = (
-        any::<[u8; 16]>(),
-        "\\PC{0,16}",
-        any::<[u64; 4]>(),
-        1..u64::MAX,
-        [0..16u8, 0..16],
-    );
-    (shape, rest).prop_map(
-        |((blocks, node_size), (uuid, label, numbers, epoch, levels))| {
-            let geometry = Geometry::for_device(blocks * BLOCK_SIZE as u64, node_size)
-                .expect("8 MiB are enough for any node size");
-            let first = geometry.first_data_block();
-            let at = |index: u64| NodePointer {
-                block: BlockNo(first.0 + index * geometry.node_blocks()),
-                epoch: Epoch(epoch - index.min(epoch)),
-            };
-            Superblock {
-                epoch: Epoch(epoch),
-                geometry,
-                uuid: Uuid::from_bytes(uuid),
-                label,
-                hash_seed: numbers[0],
-                features_compat: 0,
-                features_ro_compat: numbers[1],
-                files: at(0),
-                files_level: levels[0],
-                space: at(1),
-                space_level: levels[1],
-                lsn: Lsn(numbers[2]),
-                inode_next: InodeNo(numbers[3].max(16)),
-                inode_count: numbers[2],
-                used_blocks: numbers[3] % geometry.data_blocks(),
-            }
-        },
-    )
+    let rest = (any::<[u8; 16]>(), "\\PC{0,16}", any::<[u64; 4]>(), 1..u64::MAX, [0..16u8, 0..16]);
+    (shape, rest).prop_map(|((blocks, node_size), (uuid, label, numbers, epoch, levels))| {
+        let geometry = Geometry::for_device(blocks * BLOCK_SIZE as u64, node_size)
+            .expect("8 MiB are enough for any node size");
+        let first = geometry.first_data_block();
+        let at = |index: u64| NodePointer {
+            block: BlockNo(first.0 + index * geometry.node_blocks()),
+            epoch: Epoch(epoch - index.min(epoch)),
+        };
+        Superblock {
+            epoch: Epoch(epoch),
+            geometry,
+            uuid: Uuid::from_bytes(uuid),
+            label,
+            hash_seed: numbers[0],
+            features_compat: 0,
+            features_ro_compat: numbers[1],
+            files: at(0),
+            files_level: levels[0],
+            space: at(1),
+            space_level: levels[1],
+            lsn: Lsn(numbers[2]),
+            inode_next: InodeNo(numbers[3].max(16)),
+            inode_count: numbers[2],
+            used_blocks: numbers[3] % geometry.data_blocks(),
+        }
+    })
 }
 
 fn superblock_again(bytes: &[u8; BLOCK_SIZE]) -> Option<Box<[u8; BLOCK_SIZE]>> {
     let address = SUPERBLOCK_SLOTS[0];
     let superblock = Superblock::decode(bytes, address).ok()?;
-    superblock
-        .geometry
-        .check()
-        .expect("decode checks the geometry");
+    superblock.geometry.check().expect("decode checks the geometry");
     Some(superblock.encode(address))
 }
 

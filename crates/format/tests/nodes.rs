@@ -10,10 +10,7 @@ use proptest::prelude::*;
 
 fn expected(level: u8) -> Expected {
     Expected {
-        pointer: NodePointer {
-            block: BlockNo(4711),
-            epoch: Epoch(9),
-        },
+        pointer: NodePointer { block: BlockNo(4711), epoch: Epoch(9) },
         tree: TreeId::Files,
         level,
         volume: *b"a volume",
@@ -44,20 +41,14 @@ fn build(size: usize, level: u8, records: &[(Key, Vec<u8>)]) -> Vec<u8> {
 }
 
 fn records(level: u8) -> impl Strategy<Value = Vec<(Key, Vec<u8>)>> {
-    let value = if level > 0 {
-        POINTER_SIZE..=POINTER_SIZE
-    } else {
-        0..=90
-    };
+    let value = if level > 0 { POINTER_SIZE..=POINTER_SIZE } else { 0..=90 };
     let keys = prop::collection::btree_set((0..64u64, 0..5000u64), 1..80);
-    (
-        keys,
-        prop::collection::vec(prop::collection::vec(any::<u8>(), value), 80),
-    )
-        .prop_map(|(keys, values)| {
+    (keys, prop::collection::vec(prop::collection::vec(any::<u8>(), value), 80)).prop_map(
+        |(keys, values)| {
             let key = |(inode, offset)| Key::new(InodeNo(inode), Kind::Dentry, offset);
             keys.into_iter().map(key).zip(values).collect()
-        })
+        },
+    )
 }
 
 fn nodes() -> impl Strategy<Value = (u8, Vec<u8>)> {
@@ -166,9 +157,7 @@ fn refused(size: usize, change: impl FnOnce(&mut [u8])) -> String {
     let mut bytes = build(size, 1, &[item(1), item(2)]);
     change(&mut bytes);
     node::seal(&mut bytes);
-    NodeView::open(&bytes, &expected(1))
-        .expect_err("the change breaks a rule")
-        .why
+    NodeView::open(&bytes, &expected(1)).expect_err("the change breaks a rule").why
 }
 
 #[test]
@@ -193,13 +182,8 @@ fn each_rule_has_its_words() {
         let why = refused(size, |bytes| bytes[node::COUNT_AT + 1] = 0xff);
         assert!(why.contains("slots meet the heap"), "{why}");
         let why = refused(size, |bytes| bytes[SLOTS_AT + 2] += 1);
-        assert!(
-            why.contains("of value") || why.contains("out of place"),
-            "{why}"
-        );
-        let why = refused(size, |bytes| {
-            bytes.copy_within(SLOTS_AT..SLOTS_AT + 4, SLOTS_AT + 4)
-        });
+        assert!(why.contains("of value") || why.contains("out of place"), "{why}");
+        let why = refused(size, |bytes| bytes.copy_within(SLOTS_AT..SLOTS_AT + 4, SLOTS_AT + 4));
         assert!(why.contains("out of order"), "{why}");
         let why = refused(size, |bytes| bytes[node::COUNT_AT] = 0);
         assert!(why.contains("do not fill"), "{why}");

@@ -98,6 +98,9 @@ pub const PASSES: [Pass; 7] = [
     },
 ];
 
+/// Names looked up for the paths of all findings: many findings far below the root would take hours.
+const NAMES_MAX: usize = 100_000;
+
 /// Who uses blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Owner {
@@ -202,9 +205,10 @@ fn run_with(
         (pass.run)(&mut context);
     }
     let Context { volume, mut findings, facts, inodes, .. } = context;
+    let mut budget = NAMES_MAX;
     for finding in &mut findings.list {
         let Some(inode) = finding.inode else { continue };
-        finding.path = match (inodes.path(&volume, inode), &finding.name) {
+        finding.path = match (inodes.path(&volume, inode, &mut budget), &finding.name) {
             (Some(path), None) => Some(path),
             (Some(path), Some(name)) => {
                 let name = crate::text::printable(name);

@@ -61,16 +61,9 @@ impl<'a> Dentry<'a> {
             return fail("it leads to inode 0".into());
         }
         if !is_valid_name(name) {
-            return fail(format!(
-                "the name {:?} is not allowed",
-                String::from_utf8_lossy(name)
-            ));
+            return fail(format!("the name {:?} is not allowed", String::from_utf8_lossy(name)));
         }
-        Ok(Dentry {
-            inode: head.inode,
-            file_type,
-            name,
-        })
+        Ok(Dentry { inode: head.inode, file_type, name })
     }
 }
 

@@ -59,12 +59,9 @@ impl Extent {
             return fail(format!("blocks {blocks:?} make no sense"));
         }
         let sums = match head.state {
-            0 if rest.len() as u64 == blocks.count * 8 => rest
-                .as_chunks::<8>()
-                .0
-                .iter()
-                .map(|sum| u64::from_le_bytes(*sum))
-                .collect(),
+            0 if rest.len() as u64 == blocks.count * 8 => {
+                rest.as_chunks::<8>().0.iter().map(|sum| u64::from_le_bytes(*sum)).collect()
+            }
             1 if rest.is_empty() => Vec::new(),
             state => {
                 return fail(format!(

@@ -50,9 +50,6 @@ impl GroupItem {
 /// Reads a bitmap item.
 pub fn decode_bitmap(bytes: &[u8]) -> Result<&[u8; BITMAP_BYTES], Malformed> {
     bytes.try_into().map_err(|_| {
-        Malformed::new(
-            "bitmap",
-            format!("{} bytes instead of {BITMAP_BYTES}", bytes.len()),
-        )
+        Malformed::new("bitmap", format!("{} bytes instead of {BITMAP_BYTES}", bytes.len()))
     })
 }

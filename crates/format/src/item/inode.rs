@@ -55,10 +55,7 @@ impl Fixed for Timestamp {
     const SIZE: usize = 12;
     const NAME: &'static str = "time";
     fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        Ok(Timestamp {
-            secs: i64::read(reader)?,
-            nanos: u32::read(reader)?,
-        })
+        Ok(Timestamp { secs: i64::read(reader)?, nanos: u32::read(reader)? })
     }
     fn write(&self, out: &mut Vec<u8>) {
         self.secs.write(out);
@@ -147,10 +144,7 @@ impl InodeItem {
         }
         for time in [item.atime, item.mtime, item.ctime, item.btime] {
             if time.nanos >= 1_000_000_000 {
-                return fail(format!(
-                    "{} nanoseconds make more than a second",
-                    time.nanos
-                ));
+                return fail(format!("{} nanoseconds make more than a second", time.nanos));
             }
         }
         if item.flags & !InodeItem::HAS_XATTRS != 0 || item.reserved != [0; 16] {

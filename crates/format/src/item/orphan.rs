@@ -7,9 +7,5 @@ pub const VALUE: &[u8] = &[];
 
 /// Fails unless `bytes` are an orphan's.
 pub fn decode(bytes: &[u8]) -> Result<(), Malformed> {
-    if bytes.is_empty() {
-        Ok(())
-    } else {
-        Err(Malformed::new("orphan", "it is not empty"))
-    }
+    if bytes.is_empty() { Ok(()) } else { Err(Malformed::new("orphan", "it is not empty")) }
 }

@@ -75,15 +75,9 @@ impl<'a> Xattr<'a> {
         }
         let value = match head.place {
             0 if head.value_id == 0 => XattrValue::Here(reader.bytes(head.value_len as usize)?),
-            1 => XattrValue::Pieces {
-                id: head.value_id,
-                len: head.value_len,
-            },
+            1 => XattrValue::Pieces { id: head.value_id, len: head.value_len },
             place => {
-                return fail(format!(
-                    "place {place} with id {} is unknown",
-                    head.value_id
-                ));
+                return fail(format!("place {place} with id {} is unknown", head.value_id));
             }
         };
         reader.finish()?;
