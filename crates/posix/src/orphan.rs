@@ -30,10 +30,9 @@ const ITEMS_PER_BATCH: usize = 64;
 pub(crate) const ITEMS_AT_ONCE: usize = 4;
 
 /// Changes to reserve for an inode that may lose its last name, together with up to `items` of content and
-/// as many of attributes: those, and the inode's item. If they do not suffice: the inode's item and an orphan.
+/// as many of attributes: those, the inode's item, and an inline content or, if it stays, the orphan.
 pub(crate) const fn last_name_changes(items: usize) -> u32 {
-    let items = 1 + 2 * items as u32;
-    if items < 2 { 2 } else { items }
+    2 + 2 * items as u32
 }
 
 /// What becomes of an inode that has lost its last name.
@@ -97,7 +96,9 @@ fn plan_removal(
     batch: &mut Batch,
     items_max: usize,
 ) -> Result<bool> {
-    if !content::plan_removal(core, no, batch, items_max)? {
+    // What has content has a size, or blocks beyond it: nothing to search for otherwise.
+    let has_content = item.size > 0 || item.blocks > 0;
+    if has_content && !content::plan_removal(core, no, batch, items_max)? {
         return Ok(false);
     }
     Ok(item.flags & InodeItem::HAS_XATTRS == 0

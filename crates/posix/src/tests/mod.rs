@@ -1,6 +1,7 @@
 //! Every call against POSIX's rules, on a volume in memory.
 
 mod attr;
+mod content;
 mod create;
 mod orphans;
 mod readdir;
