@@ -1,0 +1,183 @@
+//! Random scripts through the kernel: mounted with the real program, unmounted as the scripts
+//! say, held against the plain model, and checked by fsck in the end.
+//!
+//! Needs root and /dev/fuse; says so and passes where they are missing.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output};
+use std::time::{Duration, Instant};
+
+use holdfast_script::{
+    Errno, Hooks, Host, Mismatch, Model, Profile, Rules, Script, compare, generate,
+};
+
+const HOLDFAST: &str = env!("CARGO_BIN_EXE_holdfast");
+
+/// Why the tests of this file cannot run here, if they cannot.
+fn unable() -> Option<&'static str> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("needs root");
+    }
+    if !Path::new("/dev/fuse").exists() {
+        return Some("needs /dev/fuse");
+    }
+    None
+}
+
+fn holdfast(words: &[&str], paths: &[&Path]) -> Output {
+    Command::new(HOLDFAST).args(words).args(paths).output().expect("the program was just built")
+}
+
+fn must(output: Output) {
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{:?}: {said}", output.status);
+}
+
+/// A volume in a temporary directory, mounted; unmounted when dropped, also when a test fails.
+struct Mounted {
+    volume: PathBuf,
+    dir: PathBuf,
+    daemon: Option<Child>,
+    _keep: tempfile::TempDir,
+}
+
+impl Mounted {
+    fn new(node_size: &str) -> Mounted {
+        let keep = tempfile::tempdir().expect("a directory for the volume");
+        let root = keep.path().canonicalize().expect("the directory is new");
+        let (volume, dir) = (root.join("volume"), root.join("mnt"));
+        std::fs::create_dir(&dir).expect("the directory is new");
+        must(holdfast(&["mkfs", "--size", "64M", "--node-size", node_size], &[&volume]));
+        let mut mounted = Mounted { volume, dir, daemon: None, _keep: keep };
+        mounted.mount().expect("a fresh volume mounts");
+        mounted
+    }
+
+    /// Whether the directory is a mount point.
+    fn is_mounted(&self) -> bool {
+        let table = std::fs::read_to_string("/proc/self/mountinfo").expect("proc is mounted");
+        let dir = self.dir.to_str().expect("a temporary path is plain");
+        table.lines().any(|line| line.split(' ').nth(4) == Some(dir))
+    }
+
+    fn mount(&mut self) -> Result<(), Errno> {
+        let mut daemon = Command::new(HOLDFAST)
+            .args(["mount", "--foreground"])
+            .args([&self.volume, &self.dir])
+            .spawn()
+            .expect("the program was just built");
+        let start = Instant::now();
+        while !self.is_mounted() {
+            if let Ok(Some(status)) = daemon.try_wait() {
+                eprintln!("mount ended with {status}");
+                return Err(Errno::EIO);
+            }
+            if start.elapsed() > Duration::from_secs(60) {
+                let _ = daemon.kill();
+                let _ = daemon.wait();
+                return Err(Errno::EBUSY);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.daemon = Some(daemon);
+        Ok(())
+    }
+
+    fn unmount(&mut self) -> Result<(), Errno> {
+        let output = holdfast(&["umount"], &[&self.dir]);
+        if !output.status.success() {
+            eprintln!("{}", String::from_utf8_lossy(&output.stderr));
+            return Err(Errno::EBUSY);
+        }
+        match self.daemon.take().map(|mut daemon| daemon.wait()) {
+            Some(Ok(status)) if !status.success() => {
+                eprintln!("the daemon ended with {status}");
+                Err(Errno::EIO)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// As SIGKILL and a forced unmount leave it.
+    fn kill(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+        }
+        if self.is_mounted() {
+            let _ = rustix::mount::unmount(&self.dir, rustix::mount::UnmountFlags::DETACH);
+        }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.daemon.is_some() && self.unmount().is_ok() {
+            return;
+        }
+        self.kill();
+    }
+}
+
+impl Hooks for Mounted {
+    fn remount(&mut self) -> Result<(), Errno> {
+        self.unmount()?;
+        self.mount()
+    }
+
+    fn crash(&mut self) -> Result<(), Errno> {
+        self.kill();
+        self.mount()
+    }
+
+    fn evict(&mut self) -> Result<(), Errno> {
+        Ok(())
+    }
+}
+
+fn run(script: &Script, node_size: &str) -> Result<(), Mismatch> {
+    let mounted = Mounted::new(node_size);
+    let dir = mounted.dir.clone();
+    let mut host = Host::with_hooks(dir, mounted).expect("the mount is there");
+    compare(script, &mut Model::new(), &mut host, Rules::EXACT)?;
+    let mut mounted = host.into_hooks();
+    mounted.unmount().expect("nothing is open any more");
+    let fsck = holdfast(&["fsck", "-n", "-f", "-d"], &[&mounted.volume]);
+    let said = [fsck.stdout, fsck.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert_eq!(fsck.status.code(), Some(0), "fsck says: {said}\nscript: {script}");
+    Ok(())
+}
+
+/// What the kernel lets through: no O_TMPFILE, and nothing asks it to drop its caches.
+fn profile() -> Profile {
+    Profile { ops: 120, tmpfile: false, remounts: 2, evicts: 0, ..Profile::default() }
+}
+
+fn agree(seeds: std::ops::Range<u64>, node_size: &str) {
+    if let Some(reason) = unable() {
+        println!("skipped: {reason}");
+        return;
+    }
+    for seed in seeds {
+        let script = generate(seed, &profile());
+        if let Err(mismatch) = run(&script, node_size) {
+            panic!("nodes of {node_size}: {}", mismatch.from_seed(seed));
+        }
+    }
+}
+
+#[test]
+fn the_mount_agrees_with_the_model() {
+    agree(0..12, "16k");
+}
+
+#[test]
+fn the_mount_agrees_with_the_model_with_small_nodes() {
+    agree(100..106, "4k");
+}
+
+#[test]
+fn the_mount_agrees_with_the_model_with_large_nodes() {
+    agree(200..206, "64k");
+}
