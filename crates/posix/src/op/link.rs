@@ -23,9 +23,6 @@ impl FileSystem {
         let dir = core.inode(parent)?;
         dir.expect_directory()?;
         let child = core.inode(inode)?;
-        if child.file_type == FileType::Directory {
-            return Err(FsError::NotPermitted);
-        }
         let reserved = core.store.reserve(Need::Grow { changes: 4, blocks: 0 });
 
         let mut locked = Locked::of(&[&dir, &child]);
@@ -33,6 +30,9 @@ impl FileSystem {
         dir_state.expect_named()?;
         allow::expect(core, caller, parent, &dir_state.attr, Access::EXECUTE)?;
         let offset = names::find(core, parent, name)?.vacant()?;
+        if child.file_type == FileType::Directory {
+            return Err(FsError::NotPermitted);
+        }
         allow::expect(core, caller, parent, &dir_state.attr, Access::WRITE)?;
         let state = &locked.get(inode).state;
         state.expect_alive()?;

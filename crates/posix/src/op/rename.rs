@@ -67,7 +67,10 @@ impl FileSystem {
             return Err(FsError::Invalid("an exchange replaces nothing and leaves nothing"));
         }
         names::check_name(name, FsError::Busy)?;
-        names::check_name(new_name, FsError::Busy)?;
+        // Linux looks for the old name before it minds the length of the new one.
+        if let Err(FsError::Busy) = names::check_name(new_name, FsError::Busy) {
+            return Err(FsError::Busy);
+        }
         let from = core.inode(parent)?;
         from.expect_directory()?;
         let to = core.inode(new_parent)?;
@@ -76,13 +79,13 @@ impl FileSystem {
         let mut settled = 0;
         loop {
             let seen = step.look(core)?;
-            let same = seen.target.as_ref().is_some_and(|(_, t)| t.no == seen.source.1.no);
-            if same {
-                return match flags.contains(RenameFlags::NOREPLACE) {
-                    true => Err(FsError::Exists),
-                    false => Ok(()),
-                };
+            if seen.target.is_some() && flags.contains(RenameFlags::NOREPLACE) {
+                return Err(FsError::Exists);
             }
+            if seen.target.as_ref().is_some_and(|(_, t)| t.no == seen.source.1.no) {
+                return Ok(());
+            }
+            step.check_ancestor(core, &seen)?;
             // Held until the batch is applied.
             let _no_circles = if step.moves_a_directory(&seen) {
                 let guard = core.renames.lock();
@@ -148,6 +151,7 @@ impl Move<'_> {
         let from_changed = visit(self.from)?;
         let to_changed = visit(self.to)?;
         let source = resolve(core, self.from.no, self.from_name)?;
+        names::check_name(self.to_name, FsError::Busy)?;
         let target = match resolve(core, self.to.no, self.to_name) {
             Ok(target) => Some(target),
             Err(FsError::NotFound) if !self.exchanges() => None,
@@ -173,6 +177,22 @@ impl Move<'_> {
             return Err(FsError::Invalid("a directory cannot move into itself"));
         }
         Ok(())
+    }
+
+    /// A directory that holds the source is not empty; Linux says so even where it could say that it is a
+    /// directory. Others may move directories meanwhile; then either answer was true at some moment.
+    fn check_ancestor(&self, core: &Core, seen: &Seen) -> Result<()> {
+        match &seen.target {
+            Some((_, target))
+                if !self.exchanges()
+                    && is_dir(target)
+                    && !is_dir(&seen.source.1)
+                    && lies_in(core, self.from, target.no)? =>
+            {
+                Err(FsError::NotEmpty)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The files whose data has to be in the tree before their names move: those that replace another.
@@ -227,8 +247,6 @@ impl Move<'_> {
             }
             if !self.exchanges() {
                 match (is_dir(source), is_dir(target)) {
-                    // The target holds the source, so it is not empty, whatever the source is.
-                    _ if target.no == self.from.no => return Err(FsError::NotEmpty),
                     (true, false) => return Err(FsError::NotDirectory),
                     (false, true) => return Err(FsError::IsDirectory),
                     (true, true) if item.size > 0 => return Err(FsError::NotEmpty),
@@ -366,7 +384,8 @@ impl Move<'_> {
     }
 }
 
-/// Whether `dir` is `ancestor` or lies in it. Called with [`Core::renames`] held.
+/// Whether `dir` is `ancestor` or lies in it. The answer lasts while [`Core::renames`] is held. Called
+/// without locks of inodes.
 fn lies_in(core: &Core, dir: &Inode, ancestor: InodeNo) -> Result<bool> {
     let mut at = dir.no;
     // A way up that is longer than there are directories goes in circles: damage.
