@@ -13,8 +13,17 @@ use holdfast_sim::{Engine, Setup};
 /// Bytes of a volume: small, so that space is reused.
 const VOLUME: u64 = 48 << 20;
 
-/// Runs `script` on both; in the end the volume is unmounted, checked, mounted and looked at again.
+/// Runs `script` and makes a panic a failure like any other, so that it is shrunk too.
 fn run(script: &Script, setup: &Setup) -> Result<(), String> {
+    std::panic::catch_unwind(|| run_on_both(script, setup)).unwrap_or_else(|panic| {
+        let words = panic.downcast_ref::<String>().cloned();
+        let words = words.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+        Err(format!("panic: {}\nscript: {script}", words.unwrap_or_default()))
+    })
+}
+
+/// Runs `script` on both; in the end the volume is unmounted, checked, mounted and looked at again.
+fn run_on_both(script: &Script, setup: &Setup) -> Result<(), String> {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(VOLUME));
     let mut engine = Engine::create(Arc::clone(&device), setup.clone())
         .map_err(|error| format!("mkfs or mount: {error}"))?;
@@ -28,8 +37,10 @@ fn run(script: &Script, setup: &Setup) -> Result<(), String> {
     engine.unmount().map_err(|error| format!("unmount: {error}\nscript: {script}"))
 }
 
-fn agree(seeds: std::ops::Range<u64>, profile: &Profile, setup: &Setup) {
-    for seed in seeds {
+/// `HOLDFAST_SEEDS=20` runs twenty times as many scripts.
+fn agree(first: u64, count: u64, profile: &Profile, setup: &Setup) {
+    let times = std::env::var("HOLDFAST_SEEDS").ok().and_then(|times| times.parse().ok());
+    for seed in first..first + count * times.unwrap_or(1) {
         let script = generate(seed, profile);
         if let Err(first) = run(&script, setup) {
             let small = shrink(&script, |script| run(script, setup).is_err());
@@ -49,33 +60,33 @@ fn everything() -> Profile {
 
 #[test]
 fn small_nodes_and_no_idle_inodes() {
-    agree(0..60, &everything(), &Setup::new(4096, 0));
+    agree(0, 60, &everything(), &Setup::new(4096, 0));
 }
 
 #[test]
 fn middle_nodes_and_one_idle_inode() {
-    agree(1000..1060, &everything(), &Setup::new(16384, 1));
+    agree(1_000_000, 60, &everything(), &Setup::new(16384, 1));
 }
 
 #[test]
 fn large_nodes_and_many_idle_inodes() {
-    agree(2000..2060, &everything(), &Setup::new(65536, 10_000));
+    agree(2_000_000, 60, &everything(), &Setup::new(65536, 10_000));
 }
 
 #[test]
 fn one_file_and_its_bytes() {
     let profile = Profile { ops: 250, names: 1, depth: 1, specials: false, ..everything() };
-    agree(3000..3040, &profile, &Setup::new(4096, 1));
+    agree(3_000_000, 40, &profile, &Setup::new(4096, 1));
 }
 
 #[test]
 fn many_names_in_deep_directories() {
     let profile = Profile { ops: 600, names: 26, depth: 8, write_max: 5000, ..everything() };
-    agree(4000..4020, &profile, &Setup::new(4096, 1));
+    agree(4_000_000, 20, &profile, &Setup::new(4096, 1));
 }
 
 #[test]
 fn without_a_remount_everything_stays_in_memory() {
     let profile = Profile { ops: 300, remounts: 0, syncs: 0, ..everything() };
-    agree(5000..5030, &profile, &Setup::new(16384, 10_000));
+    agree(5_000_000, 30, &profile, &Setup::new(16384, 10_000));
 }
