@@ -61,9 +61,13 @@ impl Content {
         self.size = size;
     }
 
-    /// Makes a range read as zeros: whole blocks become holes, parts of blocks that hold data are zeroed.
+    /// Makes a range read as zeros: whole blocks become holes, parts of blocks that hold data are
+    /// zeroed. The last block of the file counts as whole if the range reaches the end.
     pub fn zero(&mut self, offset: u64, len: u64) {
-        let end = offset + len;
+        let end = match offset + len {
+            end if end >= self.size => end.next_multiple_of(BLOCK),
+            end => end,
+        };
         let touched: Vec<u64> = self
             .blocks
             .range(offset / BLOCK..end.div_ceil(BLOCK))

@@ -144,16 +144,17 @@ pub struct Stat {
 /// What two targets may differ in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rules {
-    /// SEEK_DATA and SEEK_HOLE answer to the block. Otherwise the second target may take holes
-    /// and preallocated space for data, as ext4 does when it zeroes instead of splitting an extent.
+    /// SEEK_DATA and SEEK_HOLE name exactly the blocks that hold data in the model. Otherwise
+    /// the second target may take holes for data, never data for holes: ext4 zeroes instead of
+    /// splitting a small extent, and a file that is stored inside its inode has no holes.
     pub exact_seek: bool,
 }
 
 impl Rules {
     /// Nothing but what [`Stat`] already leaves out.
     pub const EXACT: Rules = Rules { exact_seek: true };
-    /// For filesystems of the host.
-    pub const HOST: Rules = Rules { exact_seek: false };
+    /// What POSIX allows as well.
+    pub const LENIENT: Rules = Rules { exact_seek: false };
 }
 
 impl Outcome {
