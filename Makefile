@@ -1,0 +1,41 @@
+# What people do with this repository. `make run` and `make test` install what they need on Debian.
+
+CARGO ?= cargo
+PREFIX ?= /usr/local
+DESTDIR ?=
+TARGET_DIR := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
+
+.PHONY: run stop test build docs install
+
+# Builds, makes a volume, mounts it, and shows on real content what it does. Leaves it mounted.
+run:
+	bash scripts/tour.sh
+
+# Unmounts what `make run` left.
+stop:
+	bash scripts/tour.sh stop
+
+# Everything that must hold before a change lands. Ends with the test runner's own lines.
+test:
+	bash scripts/test.sh
+
+build:
+	$(CARGO) build --release --locked -p holdfast-cli
+
+docs:
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
+
+# For packagers: DESTDIR and PREFIX as usual. The links let mkfs(8), mount(8), fsck(8) and fstab find the program.
+install: build
+	install -Dm755 $(TARGET_DIR)/release/holdfast $(DESTDIR)$(PREFIX)/bin/holdfast
+	install -d $(DESTDIR)/sbin $(DESTDIR)$(PREFIX)/share/man/man1
+	for name in mkfs mount umount fsck; do \
+		ln -sf $(PREFIX)/bin/holdfast $(DESTDIR)/sbin/$$name.holdfast; \
+	done
+	$(TARGET_DIR)/release/holdfast man $(DESTDIR)$(PREFIX)/share/man/man1
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
+		$(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	$(TARGET_DIR)/release/holdfast completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/holdfast
+	$(TARGET_DIR)/release/holdfast completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_holdfast
+	$(TARGET_DIR)/release/holdfast completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/holdfast.fish
+	install -Dm644 packaging/holdfast@.service $(DESTDIR)/lib/systemd/system/holdfast@.service

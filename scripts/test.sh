@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Everything that must hold before a change lands: format, lints, documentation, tests.
+# Mounts that the tests make are in temporary directories below one folder; what a killed test leaves is removed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+bash scripts/need.sh fusermount3=fuse3 setfattr=attr sqlite3=sqlite3 git=git cc=gcc mkfs.ext4=e2fsprogs mkfs.vfat=dosfstools
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/holdfast-test.XXXXXX")
+export TMPDIR=$work
+clean_up() {
+    # Deepest first. The dead mount of a killed daemon is no directory any more for rm.
+    awk -v at="$work/" 'index($5, at) == 1 { print $5 }' /proc/self/mountinfo | sort -r |
+        while read -r dir; do umount -l "$dir" || fusermount3 -uz "$dir" || true; done
+    rm -rf --one-file-system "$work"
+}
+trap clean_up EXIT
+
+step() { printf '\n== %s\n' "$*"; "$@"; }
+
+step cargo fmt --all --check
+step cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
+RUSTDOCFLAGS="-D warnings" step cargo doc --locked --workspace --no-deps --quiet
+step cargo test --locked --workspace --no-fail-fast
