@@ -14,6 +14,9 @@ pub(crate) mod control;
 mod log;
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -96,7 +99,25 @@ pub(crate) fn foreground(volume: &Path, dir: &Path, options: &MountOptions) -> O
     log::to_stderr(options.log.as_deref())?;
     serve(volume, dir, options, || {
         tracing::info!("{} is mounted at {}", volume.display(), dir.display());
+        tell_supervisor();
     })
+}
+
+/// Tells systemd that the mount can be used, if a unit of Type=notify started us.
+fn tell_supervisor() {
+    let Some(name) = std::env::var_os("NOTIFY_SOCKET") else {
+        return;
+    };
+    let sent = UnixDatagram::unbound().and_then(|socket| {
+        match name.as_bytes().strip_prefix(b"@") {
+            Some(name) => socket.connect_addr(&SocketAddr::from_abstract_name(name)?)?,
+            None => socket.connect(&name)?,
+        }
+        socket.send(b"READY=1")
+    });
+    if let Err(error) = sent {
+        tracing::warn!("the supervisor was not told: {error}");
+    }
 }
 
 /// Who waits sees the end of the pipe; whatever is printed from now on goes nowhere.

@@ -1,0 +1,56 @@
+//! `holdfast dump`: any structure of a volume as text, for whoever looks for the cause of something.
+
+use std::io::{self, BufWriter, Write};
+use std::os::unix::ffi::OsStrExt;
+
+use holdfast_base::{BlockNo, InodeNo, TreeId};
+use holdfast_check::{CheckError, What};
+
+use crate::outcome::{Failure, Outcome, printed};
+use crate::peek::Peek;
+use crate::target::Target;
+
+/// Print the structures of a volume.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Every node and item of a tree: files or space.
+    #[arg(long, value_parser = tree, group = "what")]
+    tree: Option<TreeId>,
+    /// The tree node that begins at this block.
+    #[arg(long, group = "what")]
+    node: Option<u64>,
+    /// All items of this inode.
+    #[arg(long, group = "what")]
+    inode: Option<u64>,
+    /// A file or block device for its superblocks, or IMAGE:/path for all of that file; it may be mounted.
+    target: String,
+}
+
+fn tree(name: &str) -> Result<TreeId, String> {
+    match name {
+        "files" => Ok(TreeId::Files),
+        "space" => Ok(TreeId::Space),
+        _ => Err("the trees are files and space".into()),
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    let (image, path) = Target::inside(&args.target)?;
+    let names_path = matches!(Target::parse(&args.target), Target::Inside { .. });
+    let what = match (args.tree, args.node, args.inode) {
+        (Some(tree), _, _) => What::Tree(tree),
+        (_, Some(block), _) => What::Node(BlockNo(block)),
+        (_, _, Some(inode)) => What::Inode(InodeNo(inode)),
+        _ if names_path => What::Path(path.as_os_str().as_bytes().to_vec()),
+        _ => What::Superblocks,
+    };
+    let peek = Peek::open(&image)?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    match holdfast_check::dump(&peek, &what, &mut out) {
+        Ok(()) => {}
+        Err(CheckError::Output(error)) => printed(Err(error))?,
+        Err(error) => return Err(Failure::plain(format!("{}: {error}", image.display()))),
+    }
+    printed(out.flush())?;
+    Ok(0)
+}

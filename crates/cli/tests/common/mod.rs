@@ -1,0 +1,173 @@
+//! A place with the built program, a volume and a directory to mount it at. Unmounted when dropped, also when a test fails.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(missing_docs)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+pub struct Place {
+    pub root: TempDir,
+    pub image: PathBuf,
+    pub dir: PathBuf,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.is_mounted() {
+            self.run(&["umount", self.dir()]);
+        }
+        if self.is_mounted() {
+            let _ = Command::new("umount").arg("-l").arg(&self.dir).status();
+        }
+    }
+}
+
+/// What a run of the program said and how it ended.
+#[derive(Debug)]
+pub struct Said {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Said {
+    #[track_caller]
+    pub fn fine(self) -> String {
+        assert_eq!((self.code, self.err.as_str()), (0, ""), "stdout: {}", self.out);
+        self.out
+    }
+
+    /// One sentence on stderr that begins with the program's name, and this exit code.
+    #[track_caller]
+    pub fn fails(self, code: i32, words: &str) {
+        assert_eq!(self.code, code, "{self:?}");
+        assert!(self.err.starts_with("holdfast: "), "{self:?}");
+        assert_eq!(self.err.trim_end().lines().count(), 1, "{self:?}");
+        assert!(self.err.contains(words), "{words:?} is missing: {self:?}");
+        assert!(!self.err.contains("os error"), "{self:?}");
+    }
+}
+
+impl Place {
+    pub fn new() -> Place {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("mnt");
+        std::fs::create_dir(&dir).unwrap();
+        Place { image: root.path().join("volume.img"), dir, root }
+    }
+
+    pub fn with_volume() -> Place {
+        let place = Place::new();
+        place.run(&["mkfs", "-q", "--size", "64M", place.image()]).fine();
+        place
+    }
+
+    pub fn image(&self) -> &str {
+        self.image.to_str().unwrap()
+    }
+
+    pub fn dir(&self) -> &str {
+        self.dir.to_str().unwrap()
+    }
+
+    pub fn path(&self, name: &str) -> String {
+        self.root.path().join(name).to_str().unwrap().to_string()
+    }
+
+    pub fn inside(&self, path: &str) -> String {
+        format!("{}:{path}", self.image())
+    }
+
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
+        command.args(args).current_dir(self.root.path()).stdin(Stdio::null());
+        command
+    }
+
+    pub fn run(&self, args: &[&str]) -> Said {
+        said(self.command(args).output().unwrap())
+    }
+
+    /// Runs through a link of another name.
+    pub fn run_as(&self, name: &str, args: &[&str]) -> Said {
+        let link = self.root.path().join(name);
+        if !link.exists() {
+            std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_holdfast"), &link).unwrap();
+        }
+        said(Command::new(link).args(args).stdin(Stdio::null()).output().unwrap())
+    }
+
+    pub fn mount(&self) {
+        self.run(&["mount", self.image(), self.dir()]).fine();
+        assert!(self.is_mounted());
+    }
+
+    pub fn umount(&self) {
+        self.run(&["umount", self.dir()]).fine();
+        assert!(!self.is_mounted());
+    }
+
+    pub fn fsck(&self) {
+        self.run(&["fsck", "-n", "-d", self.image()]).fine();
+    }
+
+    /// The line of /proc/mounts.
+    pub fn mount_line(&self) -> Option<String> {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+        let at = format!(" {} ", self.dir());
+        mounts.lines().find(|line| line.contains(&at)).map(String::from)
+    }
+
+    pub fn is_mounted(&self) -> bool {
+        self.mount_line().is_some()
+    }
+
+    /// The process that serves the mount.
+    pub fn daemon(&self) -> u32 {
+        let stats = self.run(&["stats", "--json", self.dir()]).fine();
+        let pid = stats.split("\"pid\":").nth(1).unwrap();
+        let end = pid.find(|c: char| !c.is_ascii_digit()).unwrap();
+        pid[..end].parse().unwrap()
+    }
+}
+
+pub fn said(output: Output) -> Said {
+    Said {
+        code: output.status.code().unwrap_or(-1),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// Whether mounting can work here at all. Said out loud, so that nobody takes a skipped test for a passed one.
+pub fn can_mount() -> bool {
+    let can = Path::new("/dev/fuse").exists();
+    if !can {
+        eprintln!("SKIPPED: there is no /dev/fuse here");
+    }
+    can
+}
+
+/// Waits until a process is gone, or a zombie that its parent has not asked about.
+#[track_caller]
+pub fn wait_until_ended(pid: u32) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < until {
+        match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+            Err(_) => return,
+            Ok(stat) if stat.contains(") Z ") => return,
+            Ok(_) => std::thread::sleep(Duration::from_millis(10)),
+        }
+    }
+    panic!("process {pid} does not end");
+}
+
+/// Sends a signal to a process that a test started.
+pub fn signal(pid: u32, name: &str) {
+    let sent = Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).status();
+    assert!(sent.unwrap().success());
+}

@@ -1,0 +1,112 @@
+//! mkfs overwrites nothing that could be somebody's.
+
+#![allow(missing_docs)]
+
+mod common;
+use common::Place;
+
+#[test]
+fn a_missing_file_needs_a_size_and_is_made() {
+    let place = Place::new();
+    place.run(&["mkfs", place.image()]).fails(1, "give a --size");
+    assert!(!place.image.exists());
+    let said = place.run(&["mkfs", "--size", "64M", "-L", "letters", place.image()]).fine();
+    assert!(said.contains("64.0 MiB") && said.contains("letters"), "{said}");
+    assert_eq!(place.image.metadata().unwrap().len(), 64 << 20);
+    let info = place.run(&["info", place.image()]).fine();
+    assert!(info.contains("letters") && info.contains("not mounted"), "{info}");
+    place.fsck();
+}
+
+#[test]
+fn a_failure_leaves_no_file_behind() {
+    let place = Place::new();
+    place.run(&["mkfs", "--size", "1M", place.image()]).fails(1, "");
+    assert!(!place.image.exists());
+}
+
+#[test]
+fn what_is_there_needs_force() {
+    let place = Place::with_volume();
+    let before = std::fs::read(&place.image).unwrap();
+    place.run(&["mkfs", place.image()]).fails(1, "Holdfast volume");
+    place.run(&["mkfs", "--size", "32M", place.image()]).fails(1, "--force");
+    assert!(std::fs::read(&place.image).unwrap() == before, "a refusal changed something");
+    place.run(&["mkfs", "-q", "-f", "--size", "32M", place.image()]).fine();
+    assert_eq!(place.image.metadata().unwrap().len(), 32 << 20);
+    place.fsck();
+}
+
+#[test]
+fn a_letter_is_no_filesystem_and_still_not_overwritten() {
+    let place = Place::new();
+    std::fs::write(&place.image, "Dear reader,").unwrap();
+    place.run(&["mkfs", "--size", "64M", place.image()]).fails(1, "not empty");
+    assert_eq!(std::fs::read(&place.image).unwrap(), b"Dear reader,");
+}
+
+#[test]
+fn foreign_filesystems_are_named() {
+    let place = Place::new();
+    let made =
+        std::process::Command::new("mkfs.ext4").arg("-q").arg(&place.image).arg("16M").output();
+    if !made.is_ok_and(|output| output.status.success()) {
+        eprintln!("SKIPPED: no mkfs.ext4 here");
+        return;
+    }
+    place.run(&["mkfs", place.image()]).fails(1, "ext");
+    // Nor do other commands take it for a volume, or change it.
+    let before = std::fs::read(&place.image).unwrap();
+    place.run(&["ls", place.image()]).fails(1, "not a Holdfast volume");
+    place.run(&["info", place.image()]).fails(1, "not a Holdfast volume");
+    place.run(&["fsck", place.image()]).fails(8, "not a Holdfast volume");
+    place.run(&["mount", place.image(), place.dir()]).fails(32, "not a Holdfast volume");
+    assert!(std::fs::read(&place.image).unwrap() == before);
+}
+
+#[test]
+fn an_empty_sparse_file_is_taken_without_force() {
+    let place = Place::new();
+    std::fs::File::create(&place.image).unwrap().set_len(64 << 20).unwrap();
+    place.run(&["mkfs", "-q", place.image()]).fine();
+    place.fsck();
+}
+
+#[test]
+fn a_dry_run_writes_nothing() {
+    let place = Place::new();
+    let said = place.run(&["mkfs", "-n", "--size", "64M", place.image()]).fine();
+    assert!(said.contains("would make"), "{said}");
+    assert!(!place.image.exists());
+}
+
+#[test]
+fn bad_usage_is_one_sentence_and_code_1() {
+    let place = Place::new();
+    place.run(&["mkfs"]).fails(1, "--help");
+    place.run(&["mkfs", "--node-size", "5k", place.image()]).fails(1, "--node-size");
+    place.run(&["mkfs", "--size", "many", place.image()]).fails(1, "size");
+    place.run(&["mkfs", "--size", "64M", "-U", "x", place.image()]).fails(1, "--help");
+}
+
+#[test]
+fn node_sizes_and_uuid_are_what_was_asked() {
+    let place = Place::new();
+    let uuid = "5f6c1e2a-9f5b-4c8e-8f3e-0d2b6a7c9e11";
+    for size in ["4k", "16k", "64k"] {
+        let args = ["mkfs", "-q", "-f", "--size", "64M", "--node-size", size, "-U", uuid];
+        place.run(&[&args[..], &[place.image()]].concat()).fine();
+        let info = place.run(&["info", "--json", place.image()]).fine();
+        let kib = size.trim_end_matches('k').parse::<u64>().unwrap();
+        assert!(info.contains(&format!("\"node_size\":{}", kib * 1024)), "{info}");
+        assert!(info.contains(uuid), "{info}");
+        place.fsck();
+    }
+}
+
+#[test]
+fn the_link_named_mkfs_holdfast_is_mkfs() {
+    let place = Place::new();
+    let said = place.run_as("mkfs.holdfast", &["--size", "64M", place.image()]);
+    assert!(said.fine().contains("made a Holdfast volume"));
+}

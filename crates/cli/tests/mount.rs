@@ -1,0 +1,281 @@
+//! Mounting: errors are heard in the foreground, umount waits, a killed daemon loses nothing that was synced.
+
+#![allow(missing_docs)]
+
+mod common;
+use std::fs;
+use std::os::unix::fs::FileExt;
+
+use common::{Place, can_mount, said, signal, wait_until_ended};
+
+#[test]
+fn a_mount_works_and_umount_returns_when_the_volume_is_free() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::with_volume();
+    for round in 0..5 {
+        place.mount();
+        let line = place.mount_line().unwrap();
+        let fields: Vec<&str> = line.split(' ').collect();
+        assert_eq!((fields[0], fields[2]), (place.image(), "fuse.holdfast"), "{line}");
+        fs::write(place.dir.join(format!("file-{round}")), vec![round; 300_000]).unwrap();
+        place.umount();
+        // Free at once, and with everything in it: the next command takes the lock without waiting.
+        let names = place.run(&["ls", place.image()]).fine();
+        assert!(names.contains(&format!("file-{round}")), "{names}");
+        place.fsck();
+    }
+}
+
+#[test]
+fn why_a_mount_failed_is_said_in_the_foreground() {
+    let place = Place::with_volume();
+    place.run(&["mount", "missing.img", place.dir()]).fails(32, "missing.img");
+    place.run(&["mount", place.image(), "missing"]).fails(32, "missing");
+    place.run(&["mount", place.image(), place.image()]).fails(32, "not a directory");
+    place.run(&["mount", "-o", "comit=3", place.image(), place.dir()]).fails(1, "comit");
+    place.run(&["mount", place.image()]).fails(1, "--help");
+    fs::write(place.path("letter"), vec![b'x'; 100_000]).unwrap();
+    place.run(&["mount", "letter", place.dir()]).fails(32, "not a Holdfast volume");
+    place.run(&["umount", place.dir()]).fails(32, "not a mounted");
+    assert!(!place.is_mounted());
+}
+
+#[test]
+fn nofail_forgives_a_missing_volume_only() {
+    let place = Place::new();
+    let said = place.run(&["mount", "-o", "nofail", "missing.img", place.dir()]);
+    assert_eq!(said.code, 0, "{said:?}");
+    fs::write(&place.image, vec![b'x'; 100_000]).unwrap();
+    place
+        .run(&["mount", "-o", "nofail", place.image(), place.dir()])
+        .fails(32, "not a Holdfast volume");
+}
+
+#[test]
+fn a_second_mount_is_refused_and_the_holder_named() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::with_volume();
+    place.mount();
+    let other = place.path("other");
+    fs::create_dir(&other).unwrap();
+    let holder = format!("process {} (holdfast)", place.daemon());
+    place.run(&["mount", place.image(), &other]).fails(32, &holder);
+    place.run(&["ls", place.image()]).fails(1, &holder);
+    place.run(&["fsck", place.image()]).fails(8, &holder);
+    place.run(&["mkfs", "--force", place.image()]).fails(1, &holder);
+    place.run(&["cp", place.image(), &place.inside("/x")]).fails(1, &holder);
+    // Nothing of that disturbed it.
+    fs::write(place.dir.join("file"), "content").unwrap();
+    place.umount();
+    place.fsck();
+}
+
+#[test]
+fn what_was_synced_survives_a_killed_daemon() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::with_volume();
+    place.mount();
+    let synced = place.dir.join("synced");
+    let content: Vec<u8> =
+        (0..1_000_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    fs::write(&synced, &content).unwrap();
+    fs::File::open(&synced).unwrap().sync_all().unwrap();
+    fs::create_dir(place.dir.join("a")).unwrap();
+    fs::write(place.dir.join("a/b"), "two").unwrap();
+    place.run(&["sync", place.dir()]).fine();
+    fs::write(place.dir.join("later"), "perhaps").unwrap();
+
+    let daemon = place.daemon();
+    signal(daemon, "KILL");
+    wait_until_ended(daemon);
+    assert!(fs::metadata(&synced).is_err(), "the dead mount should not answer");
+    place.umount();
+    place.mount();
+    assert!(fs::read(&synced).unwrap() == content);
+    assert_eq!(fs::read_to_string(place.dir.join("a/b")).unwrap(), "two");
+    place.umount();
+    place.fsck();
+}
+
+#[test]
+fn sigterm_unmounts_and_writes_everything() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::with_volume();
+    place.mount();
+    fs::write(place.dir.join("file"), "content").unwrap();
+    let daemon = place.daemon();
+    signal(daemon, "TERM");
+    wait_until_ended(daemon);
+    assert!(!place.is_mounted());
+    assert_eq!(place.run(&["cat", &place.inside("/file")]).fine(), "content");
+    place.fsck();
+}
+
+#[test]
+fn in_the_foreground_it_serves_until_unmounted_and_exits_with_0() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::with_volume();
+    let mut server = place
+        .command(&["mount", "--foreground", place.image(), place.dir()])
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !place.is_mounted() {
+        assert!(std::time::Instant::now() < until, "it does not mount");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    fs::write(place.dir.join("file"), "content").unwrap();
+    place.umount();
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_read_only_mount_changes_nothing() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::with_volume();
+    place.mount();
+    fs::write(place.dir.join("file"), "content").unwrap();
+    place.umount();
+    let before = fs::read(&place.image).unwrap();
+    place.run(&["mount", "-o", "ro", place.image(), place.dir()]).fine();
+    assert_eq!(fs::read_to_string(place.dir.join("file")).unwrap(), "content");
+    assert!(fs::write(place.dir.join("file"), "other").is_err());
+    place.umount();
+    assert!(fs::read(&place.image).unwrap() == before);
+}
+
+#[test]
+fn the_helper_is_called_as_mount_8_calls_it() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::with_volume();
+    let (image, dir) = (place.image(), place.dir());
+    place.run_as("mount.holdfast", &[image, dir, "-f", "-o", "rw"]).fine();
+    assert!(!place.is_mounted());
+    place.run_as("mount.holdfast", &[image, dir, "-o", "rw,odd"]).fails(1, "odd");
+    let args = [image, dir, "-s", "-n", "-v", "-o", "rw,noatime,odd,x-gvfs", "-t", "holdfast"];
+    place.run_as("mount.holdfast", &args).fine();
+    assert!(place.mount_line().unwrap().contains("noatime"));
+    place.umount();
+}
+
+#[test]
+fn odd_names_of_image_and_directory_work() {
+    if !can_mount() {
+        return;
+    }
+    let mut place = Place::new();
+    place.image = place.root.path().join("my, volume\\1.img");
+    place.dir = place.root.path().join("my dir");
+    fs::create_dir(&place.dir).unwrap();
+    place.run(&["mkfs", "-q", "--size", "64M", place.image()]).fine();
+    place.run(&["mount", place.image(), place.dir()]).fine();
+    fs::write(place.dir.join("file"), "content").unwrap();
+    place.run(&["sync", place.dir()]).fine();
+    place.run(&["umount", place.dir()]).fine();
+    assert_eq!(place.run(&["cat", &place.inside("/file")]).fine(), "content");
+}
+
+#[test]
+fn a_busy_mount_says_so_and_stays() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::with_volume();
+    place.mount();
+    let open = fs::File::create(place.dir.join("file")).unwrap();
+    place.run(&["umount", place.dir()]).fails(32, "busy");
+    open.write_all_at(b"still works", 0).unwrap();
+    drop(open);
+    // The kernel may still be sending the close.
+    for _ in 0..50 {
+        if place.run(&["umount", place.dir()]).code == 0 {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!(!place.is_mounted());
+}
+
+#[test]
+fn statistics_count_the_work_of_the_daemon() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::with_volume();
+    place.mount();
+    let count = || {
+        let json = place.run(&["stats", "--json", place.dir()]).fine();
+        let at = json.find("\"fsyncs\":").expect("a counter") + 9;
+        let len = json[at..].find(|c: char| !c.is_ascii_digit()).unwrap();
+        json[at..at + len].parse::<u64>().unwrap()
+    };
+    let before = count();
+    let file = fs::File::create(place.dir.join("file")).unwrap();
+    file.write_all_at(b"x", 0).unwrap();
+    file.sync_all().unwrap();
+    assert!(count() > before);
+    drop(file);
+    let shown = place.run(&["stats", place.dir()]).fine();
+    assert!(shown.contains("flushes"), "{shown}");
+    place.umount();
+    place.run(&["stats", place.dir()]).fails(1, "not a mounted");
+}
+
+#[test]
+fn a_user_without_privilege_can_mount_his_own() {
+    // Runs the program as nobody, through the set-uid helper.
+    let helper = std::process::Command::new("fusermount3").arg("--version").output();
+    let root =
+        fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);
+    if !can_mount() || helper.is_err() || !root {
+        eprintln!("SKIPPED: needs root to become nobody, and fusermount3");
+        return;
+    }
+    let place = Place::new();
+    for path in [place.root.path(), place.dir.as_path()] {
+        std::os::unix::fs::chown(path, Some(65534), Some(65534)).unwrap();
+    }
+    let program = place.path("holdfast");
+    fs::copy(env!("CARGO_BIN_EXE_holdfast"), &program).unwrap();
+    let nobody = |args: &[&str]| {
+        let mut command = std::process::Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+        said(command.arg(&program).args(args).output().unwrap())
+    };
+    if nobody(&["--version"]).code != 0 {
+        eprintln!("SKIPPED: nobody cannot reach {program}");
+        return;
+    }
+    nobody(&["mkfs", "-q", "--size", "64M", place.image()]).fine();
+    // /dev/fuse may be closed to users here; then the refusal must be heard.
+    let mounted = nobody(&["mount", place.image(), place.dir()]);
+    if mounted.code != 0 {
+        eprintln!("SKIPPED the rest: {}", mounted.err);
+        mounted.fails(32, "");
+        return;
+    }
+    let in_mount = |script: &str| {
+        let mut command = std::process::Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", script]);
+        said(command.current_dir("/").output().unwrap())
+    };
+    let file = place.dir.join("file");
+    in_mount(&format!("echo mine > {}", file.display())).fine();
+    nobody(&["umount", place.dir()]).fine();
+    assert_eq!(nobody(&["cat", &place.inside("/file")]).fine(), "mine\n");
+}

@@ -1,0 +1,230 @@
+//! Commands that work without a mount: ls, cat, cp, fsck, dump, and the program's own help.
+
+#![allow(missing_docs)]
+
+mod common;
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+
+use common::{Place, can_mount};
+
+/// A tree with one of everything that a user can make.
+fn tree(at: &Path) {
+    fs::create_dir_all(at.join("dir/below")).unwrap();
+    fs::write(at.join("dir/below/small"), "small").unwrap();
+    let large: Vec<u8> =
+        (0..3_000_000u32).map(|n| (n.wrapping_mul(2_246_822_519) >> 23) as u8).collect();
+    fs::write(at.join("large"), large).unwrap();
+    fs::write(at.join("empty"), "").unwrap();
+    fs::write(at.join("name with \"odd\" ünïcode\n"), "x").unwrap();
+    fs::set_permissions(at.join("empty"), fs::Permissions::from_mode(0o6741)).unwrap();
+    fs::set_permissions(at.join("dir"), fs::Permissions::from_mode(0o1777)).unwrap();
+    symlink("dir/below/small", at.join("link")).unwrap();
+    symlink("nowhere", at.join("dangling")).unwrap();
+    fs::hard_link(at.join("large"), at.join("dir/large-too")).unwrap();
+    let sparse = fs::File::create(at.join("sparse")).unwrap();
+    sparse.write_all_at(b"end", 40 << 20).unwrap();
+    sparse.set_len((40 << 20) + 5000).unwrap();
+}
+
+/// Everything below `at` that a copy must keep.
+fn picture(at: &Path) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut waiting = vec![at.to_path_buf()];
+    while let Some(dir) = waiting.pop() {
+        for entry in fs::read_dir(&dir).unwrap() {
+            let path = entry.unwrap().path();
+            let found = path.symlink_metadata().unwrap();
+            let name = path.strip_prefix(at).unwrap().to_path_buf();
+            let content = match found.file_type() {
+                kind if kind.is_symlink() => {
+                    format!("-> {}", fs::read_link(&path).unwrap().display())
+                }
+                kind if kind.is_dir() => {
+                    waiting.push(path.clone());
+                    String::new()
+                }
+                _ => {
+                    let bytes = fs::read(&path).unwrap();
+                    let sum = bytes
+                        .iter()
+                        .fold(0u64, |sum, &b| sum.wrapping_mul(31).wrapping_add(b.into()));
+                    format!("{} bytes, sum {sum}, {} names", bytes.len(), found.nlink())
+                }
+            };
+            let time = (found.mtime(), found.mtime_nsec());
+            lines.push(format!("{name:?} {:o} {time:?} {content}", found.mode()));
+        }
+    }
+    lines.sort();
+    lines
+}
+
+#[test]
+fn a_tree_copied_in_and_out_again_is_the_same() {
+    let place = Place::with_volume();
+    let source = place.root.path().join("source");
+    tree(&source);
+    place.run(&["cp", "-a", &place.path("source"), &place.inside("/")]).fine();
+    place.fsck();
+    place.run(&["cp", "-a", &place.inside("/source"), &place.path("back")]).fine();
+    assert_eq!(picture(&source), picture(&place.root.path().join("back")));
+    let sparse = place.root.path().join("back/sparse").metadata().unwrap();
+    assert!(sparse.blocks() * 512 < 1 << 20, "a hole was filled");
+
+    if can_mount() {
+        place.mount();
+        assert_eq!(picture(&source), picture(&place.dir.join("source")));
+        // Into a new place inside, with the host's own cp.
+        let copied = std::process::Command::new("cp")
+            .args(["-a", &place.path("source"), &format!("{}/host", place.dir())])
+            .status();
+        assert!(copied.unwrap().success());
+        assert_eq!(picture(&source), picture(&place.dir.join("host")));
+        place.umount();
+        place.fsck();
+    }
+}
+
+#[test]
+fn ls_and_cat_show_what_is_there() {
+    let place = Place::with_volume();
+    tree(&place.root.path().join("source"));
+    place.run(&["cp", "-r", &place.path("source"), &place.inside("/top")]).fine();
+    assert_eq!(place.run(&["ls", place.image()]).fine(), "top\n");
+    let names = place.run(&["ls", "-R", &place.inside("/top")]).fine();
+    assert!(names.contains("dir/below/small\n"), "{names}");
+    let long = place.run(&["ls", "-l", &place.inside("/top")]).fine();
+    assert!(long.contains("drwxrwxrwt"), "{long}");
+    assert!(long.contains("link -> dir/below/small"), "{long}");
+    let json = place.run(&["ls", "--json", &place.inside("/top/link")]).fine();
+    assert!(
+        json.contains("\"type\":\"symlink\"") && json.contains("\"target\":\"dir/below/small\"")
+    );
+    // cat follows links.
+    assert_eq!(place.run(&["cat", &place.inside("/top/link")]).fine(), "small");
+    place.run(&["cat", &place.inside("/top/dangling")]).fails(1, "No such file");
+    place.run(&["cat", &place.inside("/top/dir")]).fails(1, "directory");
+    place.run(&["ls", &place.inside("/none")]).fails(1, "No such file");
+    place.run(&["ls", "missing.img:/"]).fails(1, "missing.img");
+}
+
+#[test]
+fn cp_says_what_it_cannot_do_and_does_the_rest() {
+    let place = Place::with_volume();
+    fs::write(place.path("one"), "1").unwrap();
+    fs::create_dir(place.path("folder")).unwrap();
+    let said = place.run(&["cp", &place.path("one"), &place.path("folder"), &place.inside("/")]);
+    assert_eq!(said.code, 1);
+    assert!(said.err.contains("folder") && said.err.contains("-r"), "{said:?}");
+    assert_eq!(place.run(&["ls", place.image()]).fine(), "one\n");
+    place.run(&["cp", &place.path("none"), &place.inside("/x")]).fails(1, "none");
+    place.run(&["cp", &place.path("one")]).fails(2, "--help");
+    place
+        .run(&["cp", &place.path("one"), &place.path("one"), &place.inside("/nodir")])
+        .fails(1, "not a directory");
+}
+
+#[test]
+fn cp_between_and_within_volumes() {
+    let place = Place::with_volume();
+    let second = place.path("second.img");
+    place.run(&["mkfs", "-q", "--size", "64M", &second]).fine();
+    fs::write(place.path("one"), "first").unwrap();
+    place.run(&["cp", &place.path("one"), &place.inside("/a")]).fine();
+    place.run(&["cp", &place.inside("/a"), &place.inside("/b")]).fine();
+    place.run(&["cp", &place.inside("/a"), &place.inside("/b"), &format!("{second}:")]).fine();
+    assert_eq!(place.run(&["ls", &second]).fine(), "a\nb\n");
+    assert_eq!(place.run(&["cat", &format!("{second}:/b")]).fine(), "first");
+    place.run(&["cp", &place.inside("/a"), &place.inside("/a")]).fails(1, "same file");
+    assert_eq!(place.run(&["cat", &place.inside("/a")]).fine(), "first");
+}
+
+#[test]
+fn fsck_has_the_exit_bits_of_its_manual_page() {
+    let place = Place::with_volume();
+    fs::write(place.path("file"), vec![7; 200_000]).unwrap();
+    place.run(&["cp", &place.path("file"), &place.inside("/victim")]).fine();
+    place.run(&["fsck", "-p", place.image()]).fine();
+    place.run(&["fsck", "-y", "-f", "-v", place.image()]).fine();
+    place.run_as("fsck.holdfast", &["-a", place.image()]).fine();
+    place.run(&["fsck", "--wrong", place.image()]).fails(16, "--help");
+    place.run(&["fsck", "missing.img"]).fails(8, "missing.img");
+
+    // One byte of the file's data, found by its content.
+    let mut bytes = fs::read(&place.image).unwrap();
+    let at = bytes.windows(4096).rposition(|block| block.iter().all(|&b| b == 7)).unwrap();
+    bytes[at] = 8;
+    fs::write(&place.image, &bytes).unwrap();
+    place.run(&["fsck", "-n", place.image()]).fine();
+    let said = place.run(&["fsck", "-n", "-d", place.image()]);
+    assert_eq!(said.code, 4, "{said:?}");
+    assert!(said.out.contains("701") && said.out.contains("/victim"), "{said:?}");
+    let json = place.run(&["fsck", "-n", "-d", "--json", place.image()]);
+    assert_eq!(json.code, 4);
+    assert!(json.out.contains("\"path\":\"/victim\""), "{json:?}");
+    // The engine does not hand it out either (P6).
+    let read = place.run(&["cat", &place.inside("/victim")]);
+    assert_eq!(read.code, 1, "{read:?}");
+
+    // Both superblocks.
+    for slot in [16, 48] {
+        bytes[slot * 4096 + 100] ^= 1;
+    }
+    fs::write(&place.image, &bytes).unwrap();
+    let said = place.run(&["fsck", "-n", place.image()]);
+    assert!(matches!(said.code, 4 | 8), "{said:?}");
+    let before = fs::read(&place.image).unwrap();
+    place.run(&["ls", place.image()]).fails(1, "superblock");
+    place.run(&["mount", place.image(), place.dir()]).fails(32, "superblock");
+    assert!(fs::read(&place.image).unwrap() == before, "a refusal wrote something");
+}
+
+#[test]
+fn dump_prints_superblocks_trees_and_files() {
+    let place = Place::with_volume();
+    fs::write(place.path("file"), "content").unwrap();
+    place.run(&["cp", &place.path("file"), &place.inside("/file")]).fine();
+    assert!(!place.run(&["dump", place.image()]).fine().is_empty());
+    assert!(place.run(&["dump", "--tree", "files", place.image()]).fine().contains("file"));
+    assert!(!place.run(&["dump", &place.inside("/file")]).fine().is_empty());
+    place.run(&["dump", &place.inside("/none")]).fails(1, "none");
+    place.run(&["dump", "--tree", "oak", place.image()]).fails(2, "--help");
+}
+
+#[test]
+fn the_program_explains_itself() {
+    let place = Place::new();
+    let version = place.run(&["--version"]).fine();
+    assert!(version.starts_with("holdfast ") && version.contains("on-disk format 1"), "{version}");
+    for command in
+        ["mkfs", "mount", "umount", "fsck", "info", "dump", "ls", "cat", "cp", "sync", "stats"]
+    {
+        let help = place.run(&[command, "--help"]).fine();
+        assert!(help.contains("Usage:"), "{help}");
+    }
+    place.run(&["frobnicate"]).fails(2, "frobnicate");
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(place.run(&["completions", shell]).fine().contains("holdfast"));
+    }
+    place.run(&["man", place.root.path().to_str().unwrap()]).fine();
+    assert!(place.root.path().join("holdfast-mount.1").exists());
+}
+
+#[test]
+fn a_reader_who_leaves_is_no_error() {
+    let place = Place::with_volume();
+    fs::write(place.path("file"), vec![b'x'; 10_000_000]).unwrap();
+    place.run(&["cp", &place.path("file"), &place.inside("/file")]).fine();
+    let mut cat = place
+        .command(&["cat", &place.inside("/file")])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(cat.stdout.take());
+    let output = cat.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stderr.is_empty());
+}
