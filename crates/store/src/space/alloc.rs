@@ -98,7 +98,9 @@ impl Space {
         let tree_nodes = tree_bytes * 2 / self.geometry.node_size as u64 + 2;
         let total = self.free_slots;
         let checkpoint = (tree_nodes * 2 + 4).min(total / 4);
-        let extra = (total / 64).clamp(12, 256).min(total / 8);
+        // An unlink reserves for about 40 changes, each with its path to the root: on a small volume
+        // that is a larger share.
+        let extra = (total / 64).clamp(128, 256).min(total / 8);
         Floors { checkpoint, grow: checkpoint + extra }
     }
 
