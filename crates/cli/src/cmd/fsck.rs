@@ -63,10 +63,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             bar.set_message(progress.pass);
         }
     };
-    let options = Options {
-        data: args.data,
-        progress: Some(&show),
-    };
+    let options = Options { data: args.data, progress: Some(&show) };
     let report = holdfast_check::check(&*device, &options);
     if let Some(bar) = &bar {
         bar.finish_and_clear();

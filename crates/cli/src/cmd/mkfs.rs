@@ -103,7 +103,7 @@ fn size_of_existing(args: &Args, found: &std::fs::Metadata) -> Result<u64, Failu
 
 /// Fails if there is a filesystem, or in a file any content at all.
 fn refuse_content(target: &Path, peek: &Peek, is_file: bool) -> Result<(), Failure> {
-    if let Some(kind) = None::<&str> {
+    if let Some(kind) = holdfast_check::identify(peek) {
         return Err(Failure::plain(format!(
             "{} contains {kind}; --force overwrites it",
             target.display()

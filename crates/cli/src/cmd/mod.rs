@@ -3,6 +3,9 @@
 mod cat;
 mod completions;
 mod cp;
+mod dump;
+mod fsck;
+mod info;
 mod ls;
 mod man;
 mod mkfs;
@@ -40,6 +43,9 @@ pub(crate) enum Command {
     #[command(hide = true)]
     MountHelper(mount_helper::Args),
     Umount(umount::Args),
+    Fsck(fsck::Args),
+    Info(info::Args),
+    Dump(dump::Args),
     Ls(ls::Args),
     Cat(cat::Args),
     Cp(cp::Args),
@@ -57,6 +63,9 @@ impl Command {
             Command::Mount(args) => mount::run(&args),
             Command::MountHelper(args) => mount_helper::run(args),
             Command::Umount(args) => umount::run(&args),
+            Command::Fsck(args) => fsck::run(&args),
+            Command::Info(args) => info::run(&args),
+            Command::Dump(args) => dump::run(&args),
             Command::Ls(args) => ls::run(&args),
             Command::Cat(args) => cat::run(&args),
             Command::Cp(args) => cp::run(&args),
