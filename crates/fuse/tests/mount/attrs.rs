@@ -9,8 +9,8 @@ use std::process::Command;
 use crate::common::{Mount, can_mount};
 use holdfast_fuse::Kind;
 use rustix::fs::{
-    AtFlags, CWD, Timespec, Timestamps, XattrFlags, getxattr, listxattr, removexattr, setxattr,
-    utimensat,
+    AtFlags, CWD, Timespec, Timestamps, XattrFlags, getxattr, getxattr_query, listxattr,
+    listxattr_query, removexattr, setxattr, utimensat,
 };
 use rustix::io::Errno;
 
@@ -159,7 +159,7 @@ fn extended_attributes_come_in_all_sizes() {
     assert_eq!(setxattr(&path, "user.absent", b"", XattrFlags::REPLACE), Err(Errno::NODATA));
 
     let mut buffer = vec![0; 65536];
-    assert_eq!(getxattr(&path, "user.small", &mut buffer[..0]), Ok(5));
+    assert_eq!(getxattr_query(&path, "user.small"), Ok(5));
     assert_eq!(getxattr(&path, "user.small", &mut buffer[..4]), Err(Errno::RANGE));
     assert_eq!(getxattr(&path, "user.small", &mut buffer[..5]), Ok(5));
     assert_eq!(&buffer[..5], b"value");
@@ -170,7 +170,7 @@ fn extended_attributes_come_in_all_sizes() {
     let path = mount.path("f");
     assert_eq!(getxattr(&path, "trusted.long", &mut buffer[..]), Ok(20_000));
     assert!(buffer[..20_000] == long[..]);
-    let size = listxattr(&path, &mut buffer[..0]).unwrap();
+    let size = listxattr_query(&path).unwrap();
     assert_eq!(listxattr(&path, &mut buffer[..]), Ok(size));
     let mut names: Vec<&[u8]> =
         buffer[..size].split(|byte| *byte == 0).filter(|name| !name.is_empty()).collect();
