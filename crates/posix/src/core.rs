@@ -14,6 +14,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use holdfast_base::InodeNo;
 use holdfast_base::counters::Counters;
@@ -40,11 +41,14 @@ pub(crate) struct Core {
     pub(crate) data: crate::data::Shared,
     /// Held while a directory moves to another parent, so that no two moves make a circle.
     pub(crate) renames: Mutex<()>,
+    /// The last operation that gave a directory another name (an [`holdfast_base::Lsn`]): it changed
+    /// what every inode below is reached by, without touching any of them.
+    pub(crate) last_move: AtomicU64,
     /// Inodes whose access time waits to be written.
     pub(crate) atimes: Mutex<Vec<InodeNo>>,
     /// Bits of a name's hash that tests leave, to make names collide.
     #[cfg(test)]
-    pub(crate) hash_mask: std::sync::atomic::AtomicU64,
+    pub(crate) hash_mask: AtomicU64,
 }
 
 impl Core {

@@ -325,6 +325,10 @@ impl Move<'_> {
         locked.put_all(&mut batch);
         let lsn = core.store.apply(batch, reservation)?;
         locked.took_all(lsn);
+        if is_dir(&seen.source.1) || seen.target.as_ref().is_some_and(|(_, target)| is_dir(target))
+        {
+            core.last_move.fetch_max(lsn.0, std::sync::atomic::Ordering::AcqRel);
+        }
         if let (Some(fate), Some((_, target))) = (fate, &seen.target) {
             fate.mark(&mut locked.get(target.no).state);
         }

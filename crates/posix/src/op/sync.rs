@@ -1,8 +1,9 @@
 //! History made durable.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use holdfast_base::InodeNo;
+use holdfast_base::{InodeNo, Lsn};
 
 use crate::core::Core;
 use crate::data::writeback::settle;
@@ -43,7 +44,9 @@ impl FileSystem {
 /// Returns when the data of `inode` and every operation that changed it are durable (P1). Costs nothing if they are.
 pub(crate) fn make_durable(core: &Core, inode: &Arc<Inode>) -> Result<()> {
     settle(core, inode)?;
-    let changed = inode.state.read().changed;
+    // The names above it count as well: all its names are reachable afterwards (P1).
+    let last_move = Lsn(core.last_move.load(Ordering::Acquire));
+    let changed = inode.state.read().changed.max(last_move);
     if core.store.durable() >= changed {
         core.counters.clean_fsyncs.increment();
         return Ok(());

@@ -58,6 +58,7 @@ impl FileSystem {
             inodes: InodeTable::new(options.inode_cache),
             data: crate::data::Shared::new(&store, &options),
             renames: Mutex::new(()),
+            last_move: Default::default(),
             atimes: Mutex::new(Vec::new()),
             #[cfg(test)]
             hash_mask: std::sync::atomic::AtomicU64::new(u64::MAX),
