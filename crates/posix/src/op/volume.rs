@@ -125,6 +125,11 @@ impl FileSystem {
         &self.core.counters
     }
 
+    /// Bytes of written data that are not on the device yet.
+    pub fn dirty_bytes(&self) -> usize {
+        self.core.data.bytes()
+    }
+
     /// Why the volume turned read-only after an error (P7), if it did.
     pub fn stop_reason(&self) -> Option<String> {
         self.core.store.stop_reason()

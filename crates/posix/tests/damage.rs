@@ -1,0 +1,139 @@
+//! Data that rots and devices that refuse: errors, never wrong bytes (P6, P7).
+#![allow(missing_docs)]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use common::*;
+use holdfast_device::{Device, DeviceError, DeviceStats, Flushed, MemoryDevice};
+use holdfast_posix::{FsError, OpenFlags};
+
+#[test]
+fn a_flipped_bit_in_data_is_an_error_and_never_wrong_data() {
+    let device = new_volume(16 * MIB, 16384);
+    let fs = mount(&device, &quiet());
+    let file = create(&fs, "f");
+    // A pattern that stands nowhere else on the volume.
+    let bytes: Vec<u8> = (0..40_960u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    write_all(&fs, &file, 0, &bytes);
+    fs.fsync(&file, false).expect("fsync");
+    let image = device.to_image();
+    let places = |block: usize| {
+        let pattern = &bytes[block * 4096..(block + 1) * 4096];
+        let found = image.chunks_exact(4096).position(|chunk| chunk == pattern);
+        found.expect("the block is on the device") as u64 * 4096
+    };
+    for block in [0usize, 3, 9] {
+        let at = places(block) / 512 * 512;
+        let mut sector = [0; 512];
+        device.read(at, &mut sector).expect("read");
+        sector[77] ^= 0x10;
+        device.write(at, &sector).expect("write");
+        let from = block as u64 * 4096;
+        assert!(matches!(read(&fs, &file, from, 4096), Err(FsError::Io(_))), "block {block}");
+        assert!(matches!(read(&fs, &file, from + 4095, 1), Err(FsError::Io(_))));
+        assert!(matches!(read(&fs, &file, 0, 40_960), Err(FsError::Io(_))), "a long read");
+        // A partial write would have to read the damaged block first.
+        assert!(matches!(write(&fs, &file, from + 5, b"x"), Err(FsError::Io(_))));
+        // Its neighbours are well, and a whole new block heals it.
+        let near = if block == 9 { 8 } else { block + 1 };
+        let got = read(&fs, &file, near as u64 * 4096, 4096).expect("a neighbour");
+        assert!(got == bytes[near * 4096..(near + 1) * 4096]);
+        write_all(&fs, &file, from, &bytes[block * 4096..(block + 1) * 4096]);
+        assert!(read(&fs, &file, 0, 40_960).expect("healed") == bytes);
+        fs.fsync(&file, false).expect("fsync");
+    }
+    assert!(fs.counters().checksum_failures.get() >= 9);
+}
+
+/// A device whose writes of whole blocks fail while it is told so.
+#[derive(Debug)]
+struct Failing {
+    inner: MemoryDevice,
+    /// Writes that still fail.
+    failures: AtomicU64,
+}
+
+impl Device for Failing {
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        self.inner.read(at, into)
+    }
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        let left = self.failures.load(Ordering::Relaxed);
+        if left > 0 {
+            self.failures.store(left - 1, Ordering::Relaxed);
+            let source = std::io::Error::other("the test wants it so");
+            return Err(DeviceError::Io { call: "write", at, len: bytes.len() as u64, source });
+        }
+        self.inner.write(at, bytes)
+    }
+    fn flush(&self) -> Result<Flushed, DeviceError> {
+        self.inner.flush()
+    }
+    fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
+        self.inner.discard(at, len)
+    }
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+    fn sector_size(&self) -> u32 {
+        self.inner.sector_size()
+    }
+    fn stats(&self) -> DeviceStats {
+        self.inner.stats()
+    }
+}
+
+fn failing() -> Arc<Failing> {
+    let image = new_volume(16 * MIB, 16384);
+    Arc::new(Failing { inner: image.snapshot(), failures: AtomicU64::new(0) })
+}
+
+#[test]
+fn a_data_write_that_fails_once_is_done_elsewhere() {
+    let device = failing();
+    let fs = mount(&device, &quiet());
+    let file = create(&fs, "f");
+    write_all(&fs, &file, 0, &[1; 50_000]);
+    device.failures.store(1, Ordering::Relaxed);
+    fs.fsync(&file, false).expect("the second try went well");
+    drop((file, fs));
+    let fs = mount(&device, &quiet());
+    let file = open(&fs, "f", OpenFlags::READ);
+    assert!(read(&fs, &file, 0, 60_000).expect("read") == [1; 50_000]);
+}
+
+#[test]
+fn a_data_write_that_fails_is_reported_once_by_every_handle_that_was_open() {
+    let device = failing();
+    let fs = mount(&device, &quiet());
+    let first = create(&fs, "f");
+    write_all(&fs, &first, 0, &[1; 20_000]);
+    fs.fsync(&first, false).expect("fsync");
+    let second = open(&fs, "f", OpenFlags::READ | OpenFlags::WRITE);
+    let third = open(&fs, "f", OpenFlags::READ);
+    write_all(&fs, &first, 4096, &[2; 30_000]);
+    device.failures.store(u64::MAX, Ordering::Relaxed);
+    assert!(matches!(fs.fsync(&first, false), Err(FsError::Io(_))));
+    device.failures.store(0, Ordering::Relaxed);
+    for handle in [&second, &third] {
+        assert!(matches!(fs.fsync(handle, true), Err(FsError::Io(_))));
+    }
+    for handle in [&first, &second, &third] {
+        fs.fsync(handle, false).expect("once each");
+    }
+    let late = open(&fs, "f", OpenFlags::READ);
+    fs.fsync(&late, false).expect("opened after it was reported");
+    // What was durable is there, what was not is not, and the size covers nothing that is missing (P5).
+    assert!(read(&fs, &late, 0, 60_000).expect("read") == [1; 20_000]);
+    // The device is well again: so are writes.
+    write_all(&fs, &first, 100, &[3; 10_000]);
+    fs.fsync(&first, false).expect("fsync");
+    drop((first, second, third, late, fs));
+    let fs = mount(&device, &quiet());
+    let file = open(&fs, "f", OpenFlags::READ);
+    let got = read(&fs, &file, 0, 60_000).expect("read");
+    assert!(got.len() == 20_000 && got[100..10_100] == [3; 10_000] && got[10_100] == 1);
+}
