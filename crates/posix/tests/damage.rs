@@ -16,7 +16,8 @@ fn a_flipped_bit_in_data_is_an_error_and_never_wrong_data() {
     let fs = mount(&device, &quiet());
     let file = create(&fs, "f");
     // A pattern that stands nowhere else on the volume.
-    let bytes: Vec<u8> = (0..40_960u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let bytes: Vec<u8> =
+        (0..40_960u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     write_all(&fs, &file, 0, &bytes);
     fs.fsync(&file, false).expect("fsync");
     let image = device.to_image();

@@ -21,12 +21,8 @@ fn stamp(block: u64, version: u64) -> Vec<u8> {
 }
 
 fn check_block(bytes: &[u8], block: u64) {
-    let words: Vec<u64> = bytes
-        .as_chunks::<8>()
-        .0
-        .iter()
-        .map(|word| u64::from_le_bytes(*word))
-        .collect();
+    let words: Vec<u64> =
+        bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
     let first = words[0];
     assert!(words.iter().all(|word| *word == first), "block {block} is a mixture");
     assert!(first == 0 || (first - 1) >> 40 == block, "block {block} holds another one's data");

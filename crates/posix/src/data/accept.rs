@@ -89,10 +89,11 @@ pub(crate) fn accept(
         let have = held.as_ref().map_or(0, Reservation::blocks);
         if have < need as u64 {
             drop((state, content));
-            // No nodes are promised to delayed writes: the settle may use the emergency reserve for
-            // them, and most of what one takes replaces nodes that the next checkpoint frees.
-            let need = Need::Grow { changes: 0, blocks: need as u64 - have };
-            let more = core.with_room(|| Ok(core.store.reserve(need)?))?;
+            let blocks = need as u64 - have;
+            let more = core.with_room(|| {
+                core.data.promise_nodes(&core.store, blocks)?;
+                Ok(core.store.reserve(Need::Grow { changes: 0, blocks })?)
+            })?;
             match &mut held {
                 Some(held) => held.merge(more),
                 None => held = Some(more),

@@ -1,10 +1,16 @@
 //! Everything goes to the device.
 
-use holdfast_store::StoreError;
+use std::time::Duration;
+
+use holdfast_store::{Need, Reservation, StoreError};
 
 use crate::core::Core;
 use crate::data::writeback::settle;
 use crate::{FsError, Result};
+
+/// How often the last space is waited for, and how long each time: others hold it while they apply a batch.
+const LAST_TRIES: u32 = 100;
+const LAST_PAUSE: Duration = Duration::from_millis(2);
 
 impl Core {
     /// Writes all dirty data, then makes history durable up to now (P11). An error of one file does
@@ -37,6 +43,27 @@ impl Core {
             }
             done => done,
         }
+    }
+
+    /// Reserves for something that must not fail for lack of space and cannot be made smaller (P8).
+    ///
+    /// The emergency reserve is enough for any one such operation, and what it takes returns with a
+    /// checkpoint, but many at once may exhaust it for a moment: then they go one by one.
+    pub(crate) fn reserve_last(&self, need: Need) -> Result<Reservation> {
+        match self.store.reserve(need) {
+            Err(StoreError::NoSpace) => {}
+            done => return Ok(done?),
+        }
+        let _one = self.data.lock_last();
+        self.data.use_nodes();
+        for _ in 0..LAST_TRIES {
+            self.store.persist(self.store.latest())?;
+            match self.store.reserve(need) {
+                Err(StoreError::NoSpace) => std::thread::sleep(LAST_PAUSE),
+                done => return Ok(done?),
+            }
+        }
+        Err(StoreError::NoSpace.into())
     }
 
     /// Whether a commit could make blocks free: something was changed since the last one.

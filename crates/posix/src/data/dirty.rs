@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use holdfast_base::InodeNo;
 use holdfast_base::units::BLOCK_SIZE;
 use holdfast_format::Geometry;
-use holdfast_store::{Reservation, Store};
+use holdfast_store::{Need, Reservation, Store, StoreError};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::pages::Pages;
@@ -125,6 +125,10 @@ impl Drop for Changing<'_> {
     }
 }
 
+/// Blocks of waiting data for which a share of nodes is kept: one put with all its splits, some five nodes
+/// or more. Settled one by one all over a file, so many blocks make less than 16 KiB of items.
+const SHARE_BLOCKS: u64 = 128;
+
 /// What the background waits for.
 #[derive(Debug, Default)]
 struct Pressure {
@@ -142,6 +146,10 @@ pub(crate) struct Shared {
     bytes_max: usize,
     /// Inodes that have pages, by number. Keeps them in memory.
     waiting: Mutex<BTreeMap<InodeNo, Arc<Inode>>>,
+    /// Held by the one who waits for the last space.
+    last: Mutex<()>,
+    /// Space for nodes that is kept from others while data waits, see [`Shared::promise_nodes`].
+    shares: Mutex<Vec<Reservation>>,
     /// More than half of what may wait is there.
     pressure: Mutex<Pressure>,
     pressed: Condvar,
@@ -156,6 +164,8 @@ impl Shared {
             // At least one full write, or nobody could ever go on.
             bytes_max: options.dirty_bytes.max(4 << 20),
             waiting: Mutex::default(),
+            last: Mutex::new(()),
+            shares: Mutex::default(),
             pressure: Mutex::default(),
             pressed: Condvar::new(),
         }
@@ -195,6 +205,42 @@ impl Shared {
         } else {
             self.bytes.fetch_sub((before - now) * BLOCK_SIZE, Ordering::AcqRel);
         }
+    }
+
+    /// Keeps space for the nodes that `blocks` more blocks of waiting data may need when they are
+    /// settled, so that nobody else fills the volume before that (P8).
+    pub(crate) fn promise_nodes(&self, store: &Store, blocks: u64) -> Result<(), StoreError> {
+        let waiting = (self.bytes() / BLOCK_SIZE) as u64 + blocks;
+        let wanted = (waiting / SHARE_BLOCKS) as usize;
+        let missing = wanted.saturating_sub(self.shares.lock().len());
+        for _ in 0..missing {
+            // Reserving may wait for a checkpoint: not under the lock.
+            let share = store.reserve(Need::Grow { changes: 1, blocks: 0 })?;
+            self.shares.lock().push(share);
+        }
+        Ok(())
+    }
+
+    /// Gives back what [`Shared::promise_nodes`] keeps beyond what the waiting data needs.
+    pub(crate) fn release_nodes(&self) {
+        let wanted = self.bytes() / BLOCK_SIZE / SHARE_BLOCKS as usize;
+        let surplus = {
+            let mut shares = self.shares.lock();
+            let keep = wanted.min(shares.len());
+            shares.split_off(keep)
+        };
+        drop(surplus);
+    }
+
+    /// Gives back all of it: a settle needs it now.
+    pub(crate) fn use_nodes(&self) {
+        let shares = std::mem::take(&mut *self.shares.lock());
+        drop(shares);
+    }
+
+    /// Waits until nobody else waits for the last space.
+    pub(crate) fn lock_last(&self) -> MutexGuard<'_, ()> {
+        self.last.lock()
     }
 
     /// Whether no more may wait: a writer has to settle something first.

@@ -23,7 +23,7 @@ use crate::file::map::{MapEdit, Piece};
 use crate::inode::Inode;
 
 /// Extents removed by one batch.
-const BATCH_EXTENTS: usize = 64;
+const BATCH_EXTENTS: usize = 8;
 
 /// The pages that have to be dirty before the size moves from `size` to `new_size`, besides those of the
 /// blocks from `written` on, which the caller makes dirty anyway. The caller holds the writer's lock.
@@ -79,7 +79,8 @@ pub(crate) fn clean_tail_locked(core: &Core, inode: &Arc<Inode>, map: &MapGuard<
     }
     let disk = inode.state.read().disk;
     let start = blocks_for(disk.size);
-    while disk.blocks > 0 {
+    // A file without blocks has none behind its end either.
+    while inode.state.read().disk.blocks > 0 {
         let mut stale: Vec<Piece> = Vec::new();
         each_piece(core, inode.no, start, |piece| {
             if piece.extent.is_written() {
@@ -98,7 +99,7 @@ pub(crate) fn clean_tail_locked(core: &Core, inode: &Arc<Inode>, map: &MapGuard<
         let removed = edit.blocks_added();
         let mut batch = Batch::new();
         edit.plan(inode.no, &mut batch);
-        let mut reservation = core.store.reserve(Need::Shrink { changes: batch.changes() + 1 })?;
+        let mut reservation = core.reserve_last(Need::Shrink { changes: batch.changes() + 1 })?;
         let change = |item: &mut holdfast_format::item::InodeItem| {
             item.blocks = item.blocks.saturating_add_signed(removed);
         };

@@ -61,5 +61,6 @@ pub(crate) fn publish(
     land(&mut state, &mut content);
     state.attr.blocks = item.blocks + content.pages.fresh();
     core.data.account(inode, &mut content);
+    core.data.release_nodes();
     Ok(lsn)
 }

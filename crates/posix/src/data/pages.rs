@@ -48,6 +48,7 @@ pub(crate) struct Pages {
 
 impl Pages {
     /// The newest bytes of `block`, if they are not in the tree.
+    #[cfg(test)]
     pub(crate) fn get(&self, block: u64) -> Option<&Page> {
         let slot = self.dirty.get(&block).or_else(|| self.flight.get(&block))?;
         Some(&slot.page)

@@ -7,7 +7,7 @@
 //! every open handle (P7); pages that could not be settled for another reason
 //! are dirty again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -126,7 +126,7 @@ fn settle_inline(
     page: &Page,
     target: Target,
 ) -> Result<()> {
-    let mut reservation = core.store.reserve(Need::Settle { changes: 2 })?;
+    let mut reservation = core.reserve_last(Need::Settle { changes: 2 })?;
     let mut batch = Batch::new();
     batch.put(inline::key(inode.no), page[..target.size as usize].to_vec());
     let round = Round { blocks_added: 0, end: 1, last: true };
@@ -144,57 +144,94 @@ fn settle_blocks(
     let mut gather = Gather::default();
     let mut at = 0;
     while at < pages.len() {
-        let mut round: Vec<OrderedExtent> = Vec::new();
-        let mut old: BTreeMap<u64, Piece> = BTreeMap::new();
-        while at < pages.len() && round.len() < ROUND_EXTENTS && old.len() < ROUND_OLD_PIECES {
+        let mut round: VecDeque<OrderedExtent> = VecDeque::new();
+        while at < pages.len() && round.len() < ROUND_EXTENTS {
             let run = &pages[at..at + run_len(&pages[at..])];
             let first = run[0].0;
-            let goal = match round.last() {
+            let goal = match round.back() {
                 Some(last) => last.written.blocks().end(),
                 None => piece_before(core, inode.no, first)?.and_then(|p| p.extent.blocks.end()),
             };
             let extent = write_front(core, run, reservation, goal, &mut gather)?;
-            // With the neighbours, so that pieces can be joined.
-            let around = first.saturating_sub(1)..extent.end() + 1;
-            for piece in pieces(core, inode.no, around)? {
-                old.insert(piece.first, piece);
-            }
             at += (extent.end() - first) as usize;
-            round.push(extent);
+            round.push_back(extent);
         }
-        let last = at == pages.len();
-        publish_extents(core, inode, map, round, old, target, last)?;
+        publish_extents(core, inode, map, round, target, at == pages.len())?;
     }
     Ok(())
 }
 
-/// Publishes one round: all its data writes have returned.
+/// Publishes a round, all of whose data writes have returned: as one batch, or in the order of the file
+/// as several, if the map is too torn or space for nodes too short.
 fn publish_extents(
     core: &Core,
     inode: &Arc<Inode>,
     map: &MapGuard<'_>,
-    round: Vec<OrderedExtent>,
-    old: BTreeMap<u64, Piece>,
+    mut round: VecDeque<OrderedExtent>,
     target: Target,
     last: bool,
 ) -> Result<()> {
-    let end = round.last().map_or(0, OrderedExtent::end);
+    let mut extents_max = ROUND_EXTENTS;
+    while !round.is_empty() {
+        let mut old: BTreeMap<u64, Piece> = BTreeMap::new();
+        let mut count = 0;
+        for ordered in round.iter().take(extents_max) {
+            // With the neighbours, so that pieces can be joined.
+            let around = ordered.first.saturating_sub(1)..ordered.end() + 1;
+            let pieces = pieces(core, inode.no, around)?;
+            if count > 0 && old.len() + pieces.len() > ROUND_OLD_PIECES {
+                break;
+            }
+            old.extend(pieces.into_iter().map(|piece| (piece.first, piece)));
+            count += 1;
+        }
+        // Each extent is put, each old piece may leave two parts, and the inode and the inline item follow.
+        let changes = (count + 2 * old.len() + 2) as u32;
+        let mut reservation = match core.store.reserve(Need::Settle { changes }) {
+            Err(StoreError::NoSpace) if count > 1 => {
+                extents_max = count / 4 + 1;
+                continue;
+            }
+            Err(StoreError::NoSpace) => core.reserve_last(Need::Settle { changes })?,
+            reserved => reserved?,
+        };
+        let part: Vec<OrderedExtent> = round.drain(..count).collect();
+        let done = Round {
+            blocks_added: 0,
+            end: part.last().map_or(0, OrderedExtent::end),
+            last: last && round.is_empty(),
+        };
+        publish_part(core, inode, map, part, old, &mut reservation, target, done)?;
+    }
+    Ok(())
+}
+
+#[allow(clippy::too_many_arguments)]
+fn publish_part(
+    core: &Core,
+    inode: &Arc<Inode>,
+    map: &MapGuard<'_>,
+    part: Vec<OrderedExtent>,
+    old: BTreeMap<u64, Piece>,
+    reservation: &mut Reservation,
+    target: Target,
+    round: Round,
+) -> Result<()> {
     let mut batch = Batch::new();
     let mut edit = MapEdit::new(old.into_values().collect());
     let blocks_max = core.store.extent_blocks_max();
-    for ordered in round {
+    for ordered in part {
         let first = ordered.first;
         let extent = batch.publish(ordered.written);
         edit.insert(Piece { first, extent }, blocks_max);
     }
-    let round = Round { blocks_added: edit.blocks_added(), end, last };
+    let round = Round { blocks_added: edit.blocks_added(), ..round };
     edit.plan(inode.no, &mut batch);
     if inline::may_exist(core, &inode.state.read().disk) {
         // Whoever made the file larger has put its content into these pages.
         batch.delete(inline::key(inode.no));
     }
-    let mut reservation = core.store.reserve(Need::Settle { changes: batch.changes() + 1 })?;
-    publish_round(core, inode, map, batch, &mut reservation, target, round)
+    publish_round(core, inode, map, batch, reservation, target, round)
 }
 
 /// What a round changes besides the map.
@@ -275,6 +312,7 @@ fn give_up(
     };
     state.attr.blocks = state.disk.blocks + content.pages.fresh();
     core.data.account(inode, &mut content);
+    core.data.release_nodes();
     error
 }
 
@@ -285,4 +323,5 @@ pub(crate) fn discard(core: &Core, inode: &Inode) {
     let mut content = inode.data.lock_content();
     content.pages.drop_dirty(0..u64::MAX);
     core.data.forget(inode, &mut content);
+    core.data.release_nodes();
 }

@@ -26,7 +26,7 @@ use crate::inode::Inode;
 use crate::*;
 
 /// Extents that one batch changes.
-const BATCH_EXTENTS: usize = 64;
+const BATCH_EXTENTS: usize = 16;
 
 impl FileSystem {
     /// Allocates, punches or zeroes a range, as `flags` say.
@@ -133,7 +133,7 @@ impl Task<'_> {
             let mut batch = Batch::new();
             edit.plan(inode.no, &mut batch);
             let mut reservation =
-                core.store.reserve(Need::Shrink { changes: batch.changes() + 1 })?;
+                core.reserve_last(Need::Shrink { changes: batch.changes() + 1 })?;
             self.publish(&map, batch, &mut reservation, removed, None)?;
             at = end;
             if at >= blocks.end {

@@ -46,24 +46,35 @@ pub(crate) fn read_at(
         let into = &mut into[..len];
         match fill(core, &view, offset, into) {
             Ok(()) => return Ok(len),
-            Err((_, FetchError::Other(error))) => return Err(error),
-            Err((run, FetchError::Sum(index))) if view.is_current(inode) => {
-                let block = run.extent.blocks.start.0 + index;
-                return Err(damaged(core, inode, run.first + index, block));
+            Err(Unread { error: FetchError::Other(error), .. }) => return Err(error),
+            Err(Unread { error: FetchError::Sum(index), first, block })
+                if view.is_current(inode) =>
+            {
+                return Err(damaged(core, inode, first + index, block + index));
             }
             // The blocks were freed and used again while they were read.
-            Err((_, FetchError::Sum(_))) => {}
+            Err(_) => {}
         }
     }
     Err(FsError::Io(format!("inode {} changed too often while it was read", inode.no)))
 }
 
-fn fill(
-    core: &Core,
-    view: &View,
-    offset: u64,
-    into: &mut [u8],
-) -> std::result::Result<(), (Piece, FetchError)> {
+/// A run that could not be read.
+struct Unread {
+    error: FetchError,
+    /// Its first block in the file.
+    first: u64,
+    /// Its first block on the volume.
+    block: u64,
+}
+
+impl Unread {
+    fn new(run: Piece, error: FetchError) -> Unread {
+        Unread { error, first: run.first, block: run.extent.blocks.start.0 }
+    }
+}
+
+fn fill(core: &Core, view: &View, offset: u64, into: &mut [u8]) -> std::result::Result<(), Unread> {
     let range = offset / BLOCK_BYTES..blocks_for(offset + into.len() as u64);
     let runs = joined(view.to_fetch(range));
     // What neither a page nor a run fills is zero; when one run fills all, nothing is cleared twice.
@@ -80,12 +91,13 @@ fn fill(
         if is_inside(&run, offset, into.len()) {
             let start = (run.first * BLOCK_BYTES - offset) as usize;
             let part = &mut into[start..start + run.count() as usize * BLOCK_SIZE];
-            fetch(core, run.extent.blocks, &run.extent.sums, part).map_err(|error| (run, error))?;
+            fetch(core, run.extent.blocks, &run.extent.sums, part)
+                .map_err(|error| Unread::new(run, error))?;
         } else {
             let mut whole = vec![0; run.count() as usize * BLOCK_SIZE];
             let first = run.first;
             fetch(core, run.extent.blocks, &run.extent.sums, &mut whole)
-                .map_err(|error| (run, error))?;
+                .map_err(|error| Unread::new(run, error))?;
             copy(&whole, first * BLOCK_BYTES, offset, into);
         }
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use holdfast_base::Timestamp;
 use holdfast_base::units::{BLOCK_BYTES, blocks_for};
 use holdfast_format::limits::FILE_SIZE_MAX;
-use holdfast_store::{Batch, Need};
+use holdfast_store::{Batch, Need, StoreError};
 
 use crate::core::Core;
 use crate::data::dirty::{MapGuard, WriterGuard};
@@ -72,16 +72,26 @@ fn shrink(
         put_inline(core, inode, &mut batch, bytes);
     }
     let mut first = true;
+    let mut extents_max = BATCH_EXTENTS;
     loop {
-        let (last, more) = last_pieces(core, inode.no, keep, BATCH_EXTENTS)?;
+        let (last, more) = last_pieces(core, inode.no, keep, extents_max)?;
         if !first && last.is_empty() {
             break;
         }
+        let count = last.len();
+        let need = Need::Shrink { changes: batch.changes() + count as u32 + 1 };
+        let mut reservation = match core.store.reserve(need) {
+            Err(StoreError::NoSpace) if count > 1 => {
+                extents_max = count / 4 + 1;
+                continue;
+            }
+            Err(StoreError::NoSpace) => core.reserve_last(need)?,
+            reserved => reserved?,
+        };
         let mut edit = MapEdit::new(last);
         edit.cut(keep..FILE_BLOCKS_MAX);
         let removed = edit.blocks_added();
         edit.plan(inode.no, &mut batch);
-        let mut reservation = core.store.reserve(Need::Shrink { changes: batch.changes() + 1 })?;
         if first {
             inode.data.set_tail_is_clean(!more);
         }

@@ -1,5 +1,5 @@
 //! What the tests of file content share: volumes in memory, and files in them.
-#![allow(dead_code, missing_docs)]
+#![allow(dead_code, missing_docs, unreachable_pub)]
 
 use std::sync::Arc;
 
