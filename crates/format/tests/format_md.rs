@@ -1,0 +1,312 @@
+//! docs/FORMAT.md says what the code says: its tables and its example are made here and compared.
+//!
+//! `UPDATE_DOCS=1` writes them into the document instead.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use holdfast_base::{BlockNo, Epoch, InodeNo, Lsn, Timestamp, TreeId};
+use holdfast_format::geometry::SUPERBLOCK_SLOTS;
+use holdfast_format::item::dentry::{DentryHead, slot};
+use holdfast_format::item::extent::ExtentHead;
+use holdfast_format::item::xattr::XattrHead;
+use holdfast_format::item::{Dentry, FileType, GroupItem, InodeItem};
+use holdfast_format::node::{self, Expected, NodeHeader, SLOT_SIZE, SLOTS_AT, volume_tag};
+use holdfast_format::superblock::Fields;
+use holdfast_format::{Field, Geometry, Key, Kind, NodePointer, NodeView, Superblock, limits};
+use uuid::Uuid;
+
+/// The parts of the document that are made.
+fn parts() -> Vec<(&'static str, String)> {
+    vec![
+        ("table: limits", limits_table()),
+        ("table: superblock", fields_table(&Fields::fields())),
+        ("table: node", fields_table(&NodeHeader::fields())),
+        ("table: kinds", kinds_table()),
+        ("table: inode", fields_table(&InodeItem::fields())),
+        ("table: types", types_table()),
+        ("table: dentry", fields_table(&DentryHead::fields())),
+        ("table: xattr", fields_table(&XattrHead::fields())),
+        ("table: extent", fields_table(&ExtentHead::fields())),
+        ("table: group", fields_table(&GroupItem::fields())),
+        ("example: superblock", superblock_example()),
+        ("example: leaf", leaf_example()),
+    ]
+}
+
+#[test]
+fn the_document_says_what_the_code_says() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/FORMAT.md");
+    let old = std::fs::read_to_string(&path).expect("docs/FORMAT.md exists");
+    let mut new = old.clone();
+    for (name, text) in parts() {
+        let marker = format!("<!-- {name} -->\n");
+        let start = new.find(&marker).unwrap_or_else(|| panic!("no marker for {name}"));
+        let start = start + marker.len();
+        let end = new[start..].find("<!-- end -->").expect("each marker has an end") + start;
+        new.replace_range(start..end, &text);
+    }
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, new).expect("the document can be written");
+        return;
+    }
+    for (old, new) in old.lines().zip(new.lines()) {
+        assert_eq!(old, new, "docs/FORMAT.md is out of date; run with UPDATE_DOCS=1");
+    }
+    assert_eq!(old.lines().count(), new.lines().count(), "run with UPDATE_DOCS=1");
+}
+
+fn fields_table(fields: &[Field]) -> String {
+    let mut out =
+        String::from("| offset | size | type | field | meaning |\n|---|---|---|---|---|\n");
+    for Field { offset, size, kind, name, meaning } in fields {
+        // Links to items of the code mean nothing in a document.
+        let meaning = meaning.replace("[`InodeItem::HAS_XATTRS`]", "bit 0: it may have attributes");
+        let row = format!("| {offset} | {size} | {kind} | {name} | {meaning} |");
+        writeln!(out, "{row}").expect("writing into a String cannot fail");
+    }
+    out
+}
+
+fn limits_table() -> String {
+    let rows: &[(&str, u64, &str)] = &[
+        ("longest name", limits::NAME_MAX as u64, "bytes"),
+        ("longest target of a symbolic link", limits::SYMLINK_MAX as u64, "bytes"),
+        ("longest value of an attribute", limits::XATTR_VALUE_MAX as u64, "bytes"),
+        ("most links to a file", limits::LINK_MAX.into(), "links"),
+        ("largest file", limits::FILE_SIZE_MAX, "bytes"),
+        ("levels of a tree", limits::TREE_LEVELS_MAX.into(), "levels, leaves included"),
+        ("blocks in a group", limits::GROUP_BLOCKS, "blocks"),
+        ("blocks in a bitmap item", limits::BITMAP_BLOCKS, "blocks"),
+        ("longest value in a leaf of 4 KiB", limits::value_max(4096) as u64, "bytes"),
+        ("longest value in larger leaves", limits::value_max(16384) as u64, "bytes"),
+        ("longest written extent in a leaf of 4 KiB", limits::extent_blocks_max(4096), "blocks"),
+        ("longest written extent in larger leaves", limits::extent_blocks_max(16384), "blocks"),
+        ("smallest volume", limits::VOLUME_BYTES_MIN, "bytes"),
+    ];
+    assert_eq!(limits::value_max(65536), limits::value_max(16384));
+    let mut out = String::from("| limit | value | unit |\n|---|---|---|\n");
+    for (what, value, unit) in rows {
+        writeln!(out, "| {what} | {value} | {unit} |").expect("writing into a String cannot fail");
+    }
+    out
+}
+
+fn kinds_table() -> String {
+    let mut out = String::from(
+        "| kind | number | tree | inode | offset | value |\n|---|---|---|---|---|---|\n",
+    );
+    for kind in Kind::ALL {
+        let (inode, offset, value) = match kind {
+            Kind::Inode => ("the inode", "0", "Inode"),
+            Kind::Inline => ("the inode", "0", "the content"),
+            Kind::Dentry => ("the directory", "name slot", "Directory entry"),
+            Kind::Xattr => ("the inode", "name slot", "Extended attribute"),
+            Kind::XattrPiece => ("the inode", "value id << 16, index", "a piece of a value"),
+            Kind::Extent => ("the inode", "byte in the file", "Extent"),
+            Kind::Orphan => ("0", "number of the orphan", "nothing"),
+            Kind::Group => ("the group", "0", "Group"),
+            Kind::Bitmap => ("the group", "piece, 0 to 7", "Bitmap"),
+            Kind::Setting => ("0", "number of the setting", "Setting"),
+        };
+        let tree = if kind.tree() == TreeId::Files { "files" } else { "space" };
+        let number = kind as u8;
+        let row = format!("| {kind:?} | {number} | {tree} | {inode} | {offset} | {value} |");
+        writeln!(out, "{row}").expect("writing into a String cannot fail");
+    }
+    out
+}
+
+fn types_table() -> String {
+    let mut out = String::from("| number | file type |\n|---|---|\n");
+    for (number, file_type) in (0..=u8::MAX).filter_map(|raw| Some((raw, FileType::from_raw(raw)?)))
+    {
+        writeln!(out, "| {number} | {file_type:?} |").expect("writing into a String cannot fail");
+    }
+    out
+}
+
+/// The volume of the example.
+fn example() -> (Superblock, Vec<u8>) {
+    let geometry = Geometry::for_device(8 << 20, 4096).expect("8 MiB are enough");
+    let first = geometry.first_data_block();
+    let files = NodePointer { block: first, epoch: Epoch(2) };
+    let superblock = Superblock {
+        epoch: Epoch(2),
+        geometry,
+        uuid: Uuid::from_bytes(*b"an example uuid!"),
+        label: "example".into(),
+        hash_seed: 0x5eed,
+        features_compat: 0,
+        features_ro_compat: 0,
+        files,
+        files_level: 0,
+        space: NodePointer { block: BlockNo(first.0 + 1), epoch: Epoch(2) },
+        space_level: 0,
+        lsn: Lsn(2),
+        inode_next: InodeNo(17),
+        inode_count: 2,
+        used_blocks: 2,
+    };
+    let time = Timestamp { secs: 1_700_000_000, nanos: 0 };
+    let directory = InodeItem {
+        mode: FileType::Directory.mode_bits() | 0o755,
+        uid: 0,
+        gid: 0,
+        nlink: 2,
+        size: 1,
+        blocks: 0,
+        rdev: 0,
+        parent: InodeNo::ROOT,
+        atime: time,
+        mtime: time,
+        ctime: time,
+        btime: time,
+        flags: 0,
+        xattr_value_next: 0,
+        reserved: [0; 16],
+    };
+    let file = InodeItem {
+        mode: FileType::Regular.mode_bits() | 0o644,
+        nlink: 1,
+        size: 0,
+        parent: InodeNo(0),
+        ..directory
+    };
+    let name = b"hello";
+    let dentry = Dentry { inode: InodeNo(16), file_type: FileType::Regular, name };
+    let at = slot(superblock.hash_seed, name);
+    let records = [
+        (Key::inode(InodeNo::ROOT), directory.encode()),
+        (Key::new(InodeNo::ROOT, Kind::Dentry, at), dentry.encode()),
+        (Key::inode(InodeNo(16)), file.encode()),
+    ];
+    let expected = expected(&superblock);
+    let mut bytes = node::empty(4096, &expected);
+    let mut heap = bytes.len();
+    for (index, (key, value)) in records.iter().enumerate() {
+        let len = Key::SIZE + value.len();
+        heap -= len;
+        bytes[heap..heap + Key::SIZE].copy_from_slice(&key.encode());
+        bytes[heap + Key::SIZE..heap + len].copy_from_slice(value);
+        let slot = SLOTS_AT + index * SLOT_SIZE;
+        bytes[slot..slot + 2].copy_from_slice(&(heap as u16).to_le_bytes());
+        bytes[slot + 2..slot + 4].copy_from_slice(&(len as u16).to_le_bytes());
+    }
+    bytes[node::COUNT_AT] = records.len() as u8;
+    bytes[node::HEAP_START_AT..][..4].copy_from_slice(&(heap as u32).to_le_bytes());
+    node::seal(&mut bytes);
+    (superblock, bytes)
+}
+
+fn expected(superblock: &Superblock) -> Expected {
+    Expected {
+        pointer: superblock.files,
+        tree: TreeId::Files,
+        level: 0,
+        volume: volume_tag(&superblock.uuid),
+    }
+}
+
+/// Bytes in lines of 16 with their offset, the first line named.
+fn listing(out: &mut String, bytes: &[u8], at: usize, name: &str) {
+    for (index, line) in bytes.chunks(16).enumerate() {
+        let digits: Vec<_> = line.iter().map(|byte| format!("{byte:02x}")).collect();
+        let name = if index == 0 { name } else { "" };
+        let line = format!("{:04x}  {:<47}  {name}", at + 16 * index, digits.join(" "));
+        writeln!(out, "{}", line.trim_end()).expect("writing into a String cannot fail");
+    }
+}
+
+fn fields_listing(out: &mut String, bytes: &[u8], at: usize, fields: &[Field], prefix: &str) {
+    for field in fields {
+        let start = at + field.offset;
+        let name = format!("{prefix}{}", field.name);
+        listing(out, &bytes[start..start + field.size], start, &name);
+    }
+}
+
+fn superblock_example() -> String {
+    let (superblock, _) = example();
+    let block = superblock.encode(SUPERBLOCK_SLOTS[0]);
+    assert_eq!(Superblock::decode(&block, SUPERBLOCK_SLOTS[0]), Ok(superblock));
+    assert!(block[Fields::SIZE..].iter().all(|&byte| byte == 0));
+    let mut out = String::from("```text\n");
+    fields_listing(&mut out, &block[..], 0, &Fields::fields(), "");
+    out + "```\n"
+}
+
+fn leaf_example() -> String {
+    let (superblock, bytes) = example();
+    let view = NodeView::open(&bytes, &expected(&superblock)).expect("the example is valid");
+    let mut out = String::from("```text\n");
+    fields_listing(&mut out, &bytes, 0, &NodeHeader::fields(), "");
+    for index in 0..view.count() {
+        let at = SLOTS_AT + index * SLOT_SIZE;
+        let (offset, len) = view.record(index);
+        let name = format!("slot {index}: {len} bytes at {offset:#06x}");
+        listing(&mut out, &bytes[at..at + SLOT_SIZE], at, &name);
+    }
+    for index in (0..view.count()).rev() {
+        let (at, len) = view.record(index);
+        let key = view.key(index);
+        listing(&mut out, &bytes[at..at + Key::SIZE], at, &format!("key of slot {index}: {key:?}"));
+        let at = at + Key::SIZE;
+        let prefix = format!("{:?}: ", key.kind).to_lowercase();
+        if key.kind == Kind::Dentry {
+            fields_listing(&mut out, &bytes, at, &DentryHead::fields(), &prefix);
+            let name_at = at + DentryHead::SIZE;
+            let name_len = len - Key::SIZE - DentryHead::SIZE;
+            listing(&mut out, &bytes[name_at..name_at + name_len], name_at, "dentry: the name");
+        } else {
+            fields_listing(&mut out, &bytes, at, &InodeItem::fields(), &prefix);
+        }
+    }
+    out + "```\n"
+}
+
+/// What a reader of the document would do: take the bytes of the example and decode them.
+#[test]
+fn the_bytes_in_the_document_decode() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/FORMAT.md");
+    let text = std::fs::read_to_string(&path).expect("docs/FORMAT.md exists");
+    let bytes_of = |name: &str, size: usize| {
+        let start = text.find(&format!("<!-- {name} -->")).expect("the example is there");
+        let mut bytes = vec![0; size];
+        for line in text[start..].lines().skip(2).take_while(|line| *line != "```") {
+            let at = usize::from_str_radix(&line[..4], 16).expect("an offset");
+            let digits = line[6..].get(..47).unwrap_or(&line[6..]);
+            for (index, digits) in digits.split_whitespace().enumerate() {
+                bytes[at + index] = u8::from_str_radix(digits, 16).expect("a byte");
+            }
+        }
+        bytes
+    };
+    let block = bytes_of("example: superblock", 4096);
+    let block = block.first_chunk().expect("it has 4,096 bytes");
+    let superblock = Superblock::decode(block, SUPERBLOCK_SLOTS[0]).expect("it is valid");
+    assert_eq!(superblock.label, "example");
+    let node = bytes_of("example: leaf", 4096);
+    let view = NodeView::open(&node, &expected(&superblock)).expect("it is valid");
+    let key = Key::new(InodeNo::ROOT, Kind::Dentry, slot(superblock.hash_seed, b"hello"));
+    let index = view.search(&key.raw()).expect("the name is found by its hash");
+    let dentry = Dentry::decode(view.value(index)).expect("it is valid");
+    assert_eq!((dentry.inode, dentry.name), (InodeNo(16), &b"hello"[..]));
+}
+
+/// Every rule in the document that names a finding must name one that exists; see the test of FSCK.md.
+#[test]
+fn every_record_has_a_table() {
+    let text = parts().into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(" ");
+    for title in [
+        Fields::TITLE,
+        NodeHeader::TITLE,
+        InodeItem::TITLE,
+        DentryHead::TITLE,
+        XattrHead::TITLE,
+        ExtentHead::TITLE,
+        GroupItem::TITLE,
+    ] {
+        assert!(text.contains(title), "{title}");
+    }
+}
