@@ -105,7 +105,9 @@ mkdir -p "$dir"
 trap on_exit EXIT
 
 chapter "a volume of 4 GiB in $image"
-step "mkfs" "$holdfast" mkfs -q --size 4G --label tour "$image"
+make_volume() { "$holdfast" mkfs --size 4G --label tour "$image" >"$tour/mkfs.txt"; }
+step "mkfs" make_volume
+sed 's/^/   /' "$tour/mkfs.txt"
 step "mount" "$holdfast" mount "$image" "$dir"
 grep " $dir " /proc/mounts | sed 's/^/   /'
 
@@ -136,7 +138,7 @@ step "mount again: recovery" "$holdfast" mount "$image" "$dir"
 for tree in "${trees[@]}"; do
     step "compare $tree by checksum: all equal" compare "$tree"
 done
-say "   of what was being written without fsync, $(find "$dir" -maxdepth 1 -name 'unsaved-*' | wc -l) files are there"
+say "   of the last second's files, which nobody had synced, $(find "$dir" -maxdepth 1 -name 'unsaved-*' | wc -l) are there, as promised: all or none of each operation"
 rm -f "$dir"/unsaved-*
 
 chapter "fsck: a second program, which shares no code with the engine"

@@ -1,6 +1,6 @@
 //! mkfs overwrites nothing that could be somebody's.
 
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
 mod common;
 use common::Place;
@@ -70,6 +70,23 @@ fn an_empty_sparse_file_is_taken_without_force() {
     std::fs::File::create(&place.image).unwrap().set_len(64 << 20).unwrap();
     place.run(&["mkfs", "-q", place.image()]).fine();
     place.fsck();
+}
+
+#[test]
+fn an_empty_file_needs_a_size_and_gets_it() {
+    let place = Place::new();
+    std::fs::write(&place.image, "").unwrap();
+    place.run(&["mkfs", place.image()]).fails(1, "--size");
+    place.run(&["mkfs", "-q", "-s", "64M", place.image()]).fine();
+    assert_eq!(place.image.metadata().unwrap().len(), 64 << 20);
+    place.fsck();
+}
+
+#[test]
+fn a_new_volume_is_for_its_owner_only() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::with_volume();
+    assert_eq!(place.image.metadata().unwrap().permissions().mode() & 0o777, 0o600);
 }
 
 #[test]

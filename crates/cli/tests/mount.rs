@@ -1,6 +1,6 @@
 //! Mounting: errors are heard in the foreground, umount waits, a killed daemon loses nothing that was synced.
 
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
 mod common;
 use std::fs;

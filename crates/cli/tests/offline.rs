@@ -1,6 +1,6 @@
 //! Commands that work without a mount: ls, cat, cp, fsck, dump, and the program's own help.
 
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
 mod common;
 use std::fs;

@@ -1,6 +1,7 @@
 //! Every option, its default, and the reason for it.
 
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -81,7 +82,9 @@ impl CreateOptions {
         let size = self.size.ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidInput, "a new volume needs a size")
         })?;
-        let host = std::fs::File::options().write(true).create_new(true).open(path)?;
+        // Whoever may read this file can read every file in it.
+        let options = std::fs::File::options().write(true).create_new(true).mode(0o600).clone();
+        let host = options.open(path)?;
         let made = host.set_len(size).and_then(|()| open_device(path, false)).and_then(|device| {
             self.format(&device)?;
             VolumeOptions::new().open_device(device)
@@ -89,6 +92,11 @@ impl CreateOptions {
         if made.is_err() {
             // The file was ours from the first moment, so nobody else can miss it.
             let _ = std::fs::remove_file(path);
+        } else {
+            // The name becomes as durable as the content; a host that cannot is no reason to fail.
+            let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+            let dir = std::fs::File::open(dir.unwrap_or(Path::new(".")));
+            let _ = dir.and_then(|dir| dir.sync_all());
         }
         made
     }

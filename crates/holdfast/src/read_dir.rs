@@ -57,11 +57,12 @@ impl Iterator for ReadDir {
     type Item = io::Result<DirEntry>;
 
     fn next(&mut self) -> Option<io::Result<DirEntry>> {
-        if self.batch.is_empty() && !self.done {
-            if let Err(error) = self.fill() {
-                self.done = true;
-                return Some(Err(error));
-            }
+        if self.batch.is_empty()
+            && !self.done
+            && let Err(error) = self.fill()
+        {
+            self.done = true;
+            return Some(Err(error));
         }
         let (name, inode, file_type) = self.batch.pop_front()?;
         Some(Ok(DirEntry {

@@ -1,6 +1,6 @@
 //! Files behave like those of `std::fs`, and a volume's life is what its documentation says.
 
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::Arc;

@@ -6,11 +6,11 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use holdfast::CreateOptions;
-use holdfast::device::Device;
+use holdfast::device::{Device, DeviceStats};
 use uuid::Uuid;
 
 use crate::outcome::{Context, Failure, Outcome};
@@ -45,6 +45,12 @@ pub(crate) struct Args {
     target: PathBuf,
 }
 
+/// What was made, and what it cost.
+struct Made {
+    uuid: Uuid,
+    cost: DeviceStats,
+}
+
 /// Content of a file, looked at from both ends: what mkfs would destroy lies there or is found by its data.
 const PROBE_BYTES: u64 = 1 << 20;
 
@@ -70,7 +76,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Some(found) => size_of_existing(args, found)?,
     };
     if args.dry_run {
-        report(args, "would make", bytes, args.uuid);
+        report(args, "would make", bytes, None);
         return Ok(0);
     }
     let made = if existing.is_none() { make_new(args, bytes) } else { make_in_place(args, bytes) }?;
@@ -150,51 +156,64 @@ fn options(args: &Args, uuid: Uuid) -> CreateOptions {
         .owner(owner.0, owner.1)
 }
 
-fn make_new(args: &Args, bytes: u64) -> Result<Uuid, Failure> {
+fn make_new(args: &Args, bytes: u64) -> Result<Made, Failure> {
     let target = &args.target;
-    let file =
-        File::options().write(true).create_new(true).open(target).context(target.display())?;
+    // Whoever may read this file can read every file in it.
+    let options = File::options().write(true).create_new(true).mode(0o600).clone();
+    let file = options.open(target).context(target.display())?;
     let made = file.set_len(bytes).context(target.display()).and_then(|()| format(args));
     if made.is_err() {
         // It was ours from the first moment.
         let _ = std::fs::remove_file(target);
+    } else {
+        keep_name(target);
     }
     made
 }
 
-fn make_in_place(args: &Args, bytes: u64) -> Result<Uuid, Failure> {
+/// Makes the name of a new file as durable as its content. Hosts that cannot are no reason to fail.
+fn keep_name(target: &Path) {
+    let dir = target.parent().filter(|dir| !dir.as_os_str().is_empty());
+    let _ = File::open(dir.unwrap_or(Path::new("."))).and_then(|dir| dir.sync_all());
+}
+
+fn make_in_place(args: &Args, bytes: u64) -> Result<Made, Failure> {
     let target = &args.target;
-    if args.size.is_some() && std::fs::metadata(target).context(target.display())?.is_file() {
-        // Locked first, so that a mounted volume does not lose its end.
-        drop(target::open_device(target, false)?);
-        File::options()
-            .write(true)
-            .open(target)
-            .and_then(|file| file.set_len(bytes))
-            .context(target.display())?;
+    let found = std::fs::metadata(target).context(target.display())?;
+    if args.size.is_some() && found.is_file() {
+        if found.len() >= holdfast_base::units::BLOCK_BYTES {
+            // Locked first, so that a mounted volume does not lose its end.
+            drop(target::open_device(target, false)?);
+        }
+        let file = File::options().write(true).open(target).context(target.display())?;
+        file.set_len(bytes).context(target.display())?;
     }
     format(args)
 }
 
-fn format(args: &Args) -> Result<Uuid, Failure> {
+fn format(args: &Args) -> Result<Made, Failure> {
     let device = target::open_device(&args.target, false)?;
     let uuid = args.uuid.unwrap_or_else(Uuid::new_v4);
     options(args, uuid)
         .format(&device)
         .map_err(|error| target::not_opened(&args.target, &error))?;
-    Ok(uuid)
+    Ok(Made { uuid, cost: device.stats() })
 }
 
-fn report(args: &Args, verb: &str, bytes: u64, uuid: Option<Uuid>) {
+fn report(args: &Args, verb: &str, bytes: u64, made: Option<Made>) {
     if args.quiet {
         return;
     }
     println!("{verb} a Holdfast volume of {} in {}", size::show(bytes), args.target.display());
     println!("  node size  {}", size::show(args.node_size));
-    if let Some(uuid) = uuid {
+    if let Some(uuid) = made.as_ref().map(|made| made.uuid).or(args.uuid) {
         println!("  uuid       {uuid}");
     }
     if !args.label.is_empty() {
         println!("  label      {}", args.label);
+    }
+    if let Some(Made { cost, .. }) = made {
+        let written = size::show(cost.written_bytes);
+        println!("  written    {written} in {} writes and {} flushes", cost.writes, cost.flushes);
     }
 }

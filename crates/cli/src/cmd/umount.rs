@@ -4,6 +4,7 @@
 //! synced first, so that a failure to write is heard, then unmounted, and
 //! then its lock is waited for.
 
+use std::io;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -33,14 +34,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let mount = mounts::find(&args.dir).context("/proc/self/mountinfo")?.ok_or_else(|| {
         Failure::new(FAILED, format!("{} is not a mounted Holdfast volume", args.dir.display()))
     })?;
-    // A dead daemon cannot sync; what it had made durable is in the volume, and unmounting is what is left.
-    let synced = match sync_mount(&mount.dir) {
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error()) => {
-            Ok(())
-        }
-        // A volume mounted read-only has nothing to sync.
-        Err(error) if error.kind() == std::io::ErrorKind::ReadOnlyFilesystem => Ok(()),
-        other => other,
+    let synced = match args.lazy {
+        true => Ok(()),
+        false => sync(&mount),
     };
     unmount(&mount, args.lazy)?;
     if args.lazy {
@@ -67,6 +63,17 @@ pub(crate) fn run(args: &Args) -> Outcome {
     Ok(0)
 }
 
+/// Makes everything durable while a failure can still be told.
+fn sync(mount: &Mount) -> io::Result<()> {
+    match sync_mount(&mount.dir) {
+        // A dead daemon cannot sync: what it had made durable is in the volume, and unmounting is what is left.
+        Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
+        // A volume mounted read-only has nothing to sync.
+        Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => Ok(()),
+        other => other,
+    }
+}
+
 fn unmount(mount: &Mount, lazy: bool) -> Result<(), Failure> {
     let flags = match lazy {
         true => UnmountFlags::DETACH | UnmountFlags::NOFOLLOW,
@@ -79,10 +86,10 @@ fn unmount(mount: &Mount, lazy: bool) -> Result<(), Failure> {
     }
 }
 
-fn refused(mount: &Mount, error: &std::io::Error) -> String {
+fn refused(mount: &Mount, error: &io::Error) -> String {
     let dir = mount.dir.display();
     match error.kind() {
-        std::io::ErrorKind::ResourceBusy => {
+        io::ErrorKind::ResourceBusy => {
             format!(
                 "{dir} is busy: a program has files open there or stands in it; find it with `fuser -vm {dir}`"
             )

@@ -1,7 +1,7 @@
 //! A place with the built program, a volume and a directory to mount it at. Unmounted when dropped, also when a test fails.
 
 #![allow(dead_code, reason = "each test file uses its part")]
-#![allow(missing_docs, unreachable_pub)]
+#![allow(missing_docs, unreachable_pub, clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
