@@ -1,5 +1,6 @@
 //! One file for each command, and the list of them.
 
+mod bench;
 mod cat;
 mod completions;
 mod cp;
@@ -51,6 +52,7 @@ pub(crate) enum Command {
     Cp(cp::Args),
     Sync(sync::Args),
     Stats(stats::Args),
+    Bench(bench::Args),
     Completions(completions::Args),
     #[command(hide = true)]
     Man(man::Args),
@@ -71,6 +73,7 @@ impl Command {
             Command::Cp(args) => cp::run(&args),
             Command::Sync(args) => sync::run(&args),
             Command::Stats(args) => stats::run(&args),
+            Command::Bench(args) => bench::run(&args),
             Command::Completions(args) => completions::run(&args),
             Command::Man(args) => man::run(&args),
         }
