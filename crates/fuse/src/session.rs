@@ -29,7 +29,7 @@ const POOL: usize = 64;
 /// How long files that are just being closed may keep a mount busy before it is torn away.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// How long reader threads get to notice that the connection has ended.
-const FAREWELL: Duration = Duration::from_secs(5);
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// How a volume is shown to the kernel.
 #[derive(Clone, Debug)]

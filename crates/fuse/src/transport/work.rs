@@ -74,3 +74,67 @@ impl Work {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use holdfast_base::InodeNo;
+    use holdfast_device::{Device, MemoryDevice};
+    use holdfast_posix::{FileSystem, MkfsOptions, MountOptions};
+
+    use super::*;
+    use crate::ops::Errno;
+
+    fn work(readers: usize) -> Arc<Work> {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+        let options =
+            MkfsOptions { node_size: 4096, label: String::new(), uuid: None, owner: (0, 0) };
+        FileSystem::mkfs(&device, &options).unwrap();
+        let fs = FileSystem::mount(device, MountOptions::default()).unwrap();
+        let server = Server::new(Arc::new(fs), true, Duration::ZERO, Arc::default());
+        Work::new(Arc::new(server), readers, 4)
+    }
+
+    #[test]
+    fn a_panic_ends_all_requests_but_no_thread() {
+        let work = work(2);
+        assert!(work.server().getattr(InodeNo::ROOT).is_ok());
+        work.here(|_| panic!("as wanted by the test"));
+        assert_eq!(work.server().getattr(InodeNo::ROOT).unwrap_err(), Errno(libc::EIO));
+        let (send, receive) = mpsc::channel();
+        for _ in 0..8 {
+            let send = send.clone();
+            work.there(move |server| {
+                send.send(server.getattr(InodeNo::ROOT).is_err()).unwrap();
+                panic!("as wanted by the test");
+            });
+        }
+        drop(send);
+        assert_eq!(receive.iter().filter(|failed| *failed).count(), 8);
+        work.finish();
+        // The panics were counted out again.
+        assert!(!work.is_last_reader());
+    }
+
+    #[test]
+    fn the_last_free_reader_is_known() {
+        let work = work(2);
+        assert!(!work.is_last_reader());
+        work.here(|_| assert!(work.is_last_reader()));
+        assert!(!work.is_last_reader());
+    }
+
+    #[test]
+    fn a_closed_server_has_let_go() {
+        let work = work(1);
+        let server = work.server();
+        server.close();
+        assert_eq!(server.getattr(InodeNo::ROOT).unwrap_err(), Errno(libc::EIO));
+        assert_eq!(server.read(0, 0, &mut [0]).unwrap_err(), Errno(libc::EIO));
+        server.release(0);
+        server.forget(InodeNo(17), 3);
+        server.close();
+    }
+}

@@ -88,6 +88,69 @@ fn stopping_does_not_wait_for_open_files() {
 }
 
 #[test]
+fn a_mount_that_was_detached_serves_on_until_stopped() {
+    if !can_mount() {
+        return;
+    }
+    let mut mount = Mount::fresh();
+    let mut open = File::create(mount.path("f")).unwrap();
+    assert!(Command::new("umount").arg("-l").arg(mount.dir.path()).status().unwrap().success());
+    open.write_all(b"still here").unwrap();
+    open.sync_all().unwrap();
+    let start = Instant::now();
+    let fs = mount.stop();
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(4), "{took:?}");
+    Arc::into_inner(fs).expect("let go").unmount().unwrap();
+    assert!(open.write_all(b"no more").is_err());
+    drop(open);
+    let mount = Mount::of(Arc::clone(&mount.device));
+    assert_eq!(fs::read(mount.path("f")).unwrap(), b"still here");
+}
+
+#[test]
+fn stopping_amid_heavy_use_loses_nothing_that_was_promised() {
+    if !can_mount() {
+        return;
+    }
+    let mut mount = Mount::fresh();
+    fs::write(mount.path("mark"), b"").unwrap();
+    let promised = std::sync::Mutex::new(Vec::new());
+    let fs = std::thread::scope(|scope| {
+        for worker in 0..4 {
+            let (promised, dir) = (&promised, mount.dir.path().to_owned());
+            scope.spawn(move || {
+                for n in 0.. {
+                    let name = format!("w{worker}-{n}");
+                    let file =
+                        OpenOptions::new().write(true).create_new(true).open(dir.join(&name));
+                    let done = file.and_then(|mut file| {
+                        file.write_all(name.as_bytes())?;
+                        file.sync_all()
+                    });
+                    match done {
+                        // After the unmount the names go to the plain directory below.
+                        Ok(()) if fs::symlink_metadata(dir.join("mark")).is_ok() => {
+                            promised.lock().unwrap().push(name);
+                        }
+                        _ => break,
+                    }
+                }
+            });
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        mount.stop()
+    });
+    drop(Arc::into_inner(fs).expect("let go"));
+    let again = Mount::of(Arc::clone(&mount.device));
+    let promised = promised.into_inner().unwrap();
+    assert!(promised.len() > 20, "{}", promised.len());
+    for name in &promised {
+        assert_eq!(fs::read(again.path(name)).unwrap(), name.as_bytes(), "{name}");
+    }
+}
+
+#[test]
 fn a_mount_over_another_leaves_that_one_alone() {
     if !can_mount() {
         return;
