@@ -18,7 +18,7 @@ fn large_and_scattered_writes_read_back_and_survive_a_remount() {
         return;
     }
     let mount = Mount::fresh();
-    let big: Vec<u8> = (0..9_000_017u32).map(|n| (n * 31 >> 3) as u8).collect();
+    let big: Vec<u8> = (0..9_000_017u32).map(|n| ((n * 31) >> 3) as u8).collect();
     fs::write(mount.path("big"), &big).unwrap();
     let sparse = File::create(mount.path("sparse")).unwrap();
     for n in 0..50u64 {

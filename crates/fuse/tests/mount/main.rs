@@ -2,6 +2,8 @@
 //!
 //! Needs root and /dev/fuse; says so and passes where they are missing.
 
+#![allow(clippy::unwrap_used)] // helpers of tests, too
+
 mod attrs;
 mod common;
 mod data;
