@@ -89,3 +89,21 @@ fn a_named_inode_listed_as_an_orphan_is_not_removed() {
     assert_eq!(v.stat(a).nlink, 1);
     assert_eq!(v.in_tree(), (2, 1));
 }
+
+#[test]
+fn an_inode_found_before_it_was_removed_cannot_be_opened_after() {
+    for dirty in [false, true] {
+        let v = Volume::new();
+        let flags = OpenFlags::READ | OpenFlags::WRITE;
+        let (attr, file) = v.fs.create(&root(), ROOT, b"a", 0o644, flags, true).unwrap();
+        if dirty {
+            v.fs.write(&root(), &file, 0, b"bytes", WriteHow::default()).unwrap();
+        }
+        drop(file);
+        let found = v.fs.core.inode(attr.inode).unwrap();
+        v.unlink(ROOT, "a").unwrap();
+        let late = v.fs.open_inode(&root(), found, OpenFlags::READ);
+        assert_eq!(errno(late), libc::ENOENT, "dirty {dirty}");
+        assert_eq!(v.in_tree(), (1, 0));
+    }
+}
