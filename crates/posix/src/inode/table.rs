@@ -90,6 +90,23 @@ impl InodeTable {
 
     /// The inode, read from the store if need be.
     pub(crate) fn get(&self, store: &Store, no: InodeNo) -> Result<Arc<Inode>> {
+        self.get_or_read(no, || {
+            let Some(bytes) = store.get(&Key::inode(no))? else {
+                return Err(FsError::NotFound);
+            };
+            let item = InodeItem::decode(&bytes)
+                .map_err(|source| StoreError::Item { what: format!("inode {no}"), source })?;
+            // Who changed it before it was read is not known; nothing after this was.
+            Ok(Inode::new(no, item, store.latest()))
+        })
+    }
+
+    /// The inode, or what `read` gives if nobody loads it at the same time.
+    pub(crate) fn get_or_read(
+        &self,
+        no: InodeNo,
+        mut read: impl FnMut() -> Result<Inode>,
+    ) -> Result<Arc<Inode>> {
         let shard = self.shard(no);
         loop {
             let left = {
@@ -99,13 +116,7 @@ impl InodeTable {
                 }
                 shard.left
             };
-            let Some(bytes) = store.get(&Key::inode(no))? else {
-                return Err(FsError::NotFound);
-            };
-            let item = InodeItem::decode(&bytes)
-                .map_err(|source| StoreError::Item { what: format!("inode {no}"), source })?;
-            // Who changed it before it was read is not known; nothing after this was.
-            let inode = Arc::new(Inode::new(no, item, store.latest()));
+            let inode = Arc::new(read()?);
             let mut shard = shard.lock();
             if let Some(inode) = shard.find(no) {
                 return Ok(inode);

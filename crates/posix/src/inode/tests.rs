@@ -1,4 +1,6 @@
-//! Who reports which error.
+//! Who reports which error, and one inode for each number.
+
+use std::sync::Arc;
 
 use super::*;
 
@@ -22,4 +24,65 @@ fn every_handle_that_was_open_reports_an_error_once() {
         assert!(errors.check(cursor).is_some());
         assert!(errors.check(cursor).is_none());
     }
+}
+
+fn regular(no: u64, size: u64) -> Inode {
+    let item = InodeItem { size, ..blank(FileType::Regular, Timestamp::default()) };
+    Inode::new(InodeNo(no), item, Lsn(0))
+}
+
+#[test]
+fn what_was_read_before_others_changed_and_dropped_it_is_read_again() {
+    let table = InodeTable::new(0);
+    let no = InodeNo(20);
+    let mut reads = 0;
+    let inode = table.get_or_read(no, || {
+        reads += 1;
+        if reads > 1 {
+            return Ok(regular(20, 2));
+        }
+        let old = regular(20, 1);
+        // Meanwhile another thread loads it, changes it, and the hand drops it.
+        table.insert(Arc::new(regular(20, 1)));
+        for other in 30..40 {
+            table.insert(Arc::new(regular(other, 0)));
+        }
+        assert!(table.peek(no).is_none(), "a table of nothing kept it");
+        Ok(old)
+    });
+    assert_eq!((inode.unwrap().state.read().attr.size, reads), (2, 2));
+}
+
+#[test]
+fn two_loaders_get_one_inode() {
+    let table = InodeTable::new(0);
+    let mut first = None;
+    let second = table.get_or_read(InodeNo(20), || {
+        first = Some(table.get_or_read(InodeNo(20), || Ok(regular(20, 1))).unwrap());
+        Ok(regular(20, 1))
+    });
+    assert!(Arc::ptr_eq(&first.unwrap(), &second.unwrap()));
+}
+
+#[test]
+fn the_hand_spares_what_is_used_or_needed() {
+    let table = InodeTable::new(2);
+    let open = Arc::new(regular(20, 0));
+    open.state.write().handles = 1;
+    table.insert(open);
+    let remembered = Arc::new(regular(21, 0));
+    remembered.state.write().lookups = 1;
+    table.insert(remembered);
+    let held = Arc::new(regular(22, 0));
+    table.insert(held.clone());
+    table.insert(Arc::new(regular(23, 0)));
+    for other in 30..100 {
+        assert!(table.peek(InodeNo(23)).is_some(), "used each time, so never dropped");
+        table.insert(Arc::new(regular(other, 0)));
+    }
+    for no in [20, 21, 22] {
+        assert!(table.peek(InodeNo(no)).is_some(), "inode {no} is needed");
+    }
+    assert!(table.len() < 10, "{} inodes stay", table.len());
+    drop(held);
 }

@@ -1,7 +1,6 @@
 //! Many threads at once, and caches that hold nothing.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use holdfast_base::prng::Prng;
@@ -168,38 +167,6 @@ fn the_background_commit_makes_history_durable() {
     drop(v.fs);
     let fs = FileSystem::mount(v.device.clone(), options()).unwrap();
     fs.lookup(&root(), ROOT, b"a").unwrap();
-}
-
-#[test]
-fn an_inode_that_is_loaded_and_dropped_all_the_time_never_goes_back() {
-    let set = MountOptions { inode_cache: 0, atime: Atime::Never, ..options() };
-    let v = Volume::with(64 << 20, 4096, set);
-    let x = v.file(ROOT, "x");
-    let others: Vec<InodeNo> = (0..50).map(|i| v.file(ROOT, &format!("o{i}"))).collect();
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        for thread in 0..3 {
-            let (v, others, done) = (&v, &others, &done);
-            scope.spawn(move || {
-                let mut chance = Prng::seeded(thread);
-                while !done.load(Ordering::Relaxed) {
-                    v.stat(x);
-                    v.stat(*chance.pick(others));
-                }
-            });
-        }
-        for i in 0..20_000u32 {
-            let perm = i % 0o777;
-            let change = SetAttr { perm: Some(perm), ..SetAttr::default() };
-            let set = v.fs.setattr(&root(), x, None, change).map(|attr| attr.perm);
-            let seen = v.fs.getattr(x).map(|attr| attr.perm);
-            if (set.ok(), seen.ok()) != (Some(perm), Some(perm)) {
-                done.store(true, Ordering::Relaxed);
-                panic!("step {i}: an old state of the inode came back");
-            }
-        }
-        done.store(true, Ordering::Relaxed);
-    });
 }
 
 #[test]
