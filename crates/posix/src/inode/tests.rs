@@ -66,7 +66,7 @@ fn two_loaders_get_one_inode() {
 
 #[test]
 fn the_hand_spares_what_is_used_or_needed() {
-    let table = InodeTable::new(2);
+    let table = InodeTable::new(32);
     let open = Arc::new(regular(20, 0));
     open.state.write().handles = 1;
     table.insert(open);
@@ -76,13 +76,13 @@ fn the_hand_spares_what_is_used_or_needed() {
     let held = Arc::new(regular(22, 0));
     table.insert(held.clone());
     table.insert(Arc::new(regular(23, 0)));
-    for other in 30..100 {
+    for other in 30..300 {
         assert!(table.peek(InodeNo(23)).is_some(), "used each time, so never dropped");
         table.insert(Arc::new(regular(other, 0)));
     }
     for no in [20, 21, 22] {
         assert!(table.peek(InodeNo(no)).is_some(), "inode {no} is needed");
     }
-    assert!(table.len() < 10, "{} inodes stay", table.len());
+    assert!(table.len() <= 34, "{} inodes stay", table.len());
     drop(held);
 }
