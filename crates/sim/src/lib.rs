@@ -2,7 +2,16 @@
 //!
 //! [`Engine`] lets a script of file operations drive a mounted volume without a
 //! kernel, so that its answers can be held against the plain model's.
+//! [`power_cut`] runs a script over a simulated device, cuts power at every
+//! write and flush, opens every image that the device may have left, and
+//! compares what it finds with what the promises allow ([`History`]). The judge
+//! shares nothing with the engine: it stands on the model and on `check`.
 
 pub mod engine;
+pub mod history;
+mod visit;
+pub mod power;
 
 pub use engine::{Engine, Setup};
+pub use history::History;
+pub use power::{Failure, Policy, Stats, power_cut, power_cut_after};

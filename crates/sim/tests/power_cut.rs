@@ -1,0 +1,175 @@
+//! Power fails at every device call of these scripts, and every image that may be left keeps the promises.
+//!
+//! A failure prints one line with the script, the seed and the numbers for `Policy::only`.
+
+use holdfast_script::Script;
+use holdfast_sim::{Policy, Stats, power_cut, power_cut_after};
+
+fn parse(text: &str) -> Script {
+    text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+/// The script survives every power cut, and enough images were looked at for that to mean something.
+fn survives(script: &str) -> Stats {
+    survives_after("", script)
+}
+
+fn survives_after(before: &str, script: &str) -> Stats {
+    let policy = Policy::default();
+    let stats = power_cut_after(&parse(before), &parse(script), &policy)
+        .unwrap_or_else(|failure| panic!("{failure}"));
+    println!("{stats:?}");
+    assert!(stats.cuts >= 8 && stats.opened >= 10, "{stats:?}");
+    stats
+}
+
+#[test]
+fn create_and_fsync() {
+    survives(
+        "mkfile /a; write /a 0 5000 1; fsync /a; mkfile /b; write /b 0 100 2; fsync /b; \
+         write /a 5000 5000 3; mkfile /c; fdatasync /a; write /c 0 40k 4; sync",
+    );
+}
+
+#[test]
+fn overwrite_and_append() {
+    survives_after(
+        "mkfile /a; write /a 0 64k 1; mkfile /log",
+        "write /a 4096 8192 2; fsync /a; write /a 100 50 3; append /log 100 4; fsync /log; \
+         append /log 4000 5; append /log 9000 6; fsync /log; write /a 60k 20k 7; fsync /a",
+    );
+}
+
+#[test]
+fn rename_over() {
+    survives(
+        "mkfile /f; write /f 0 5000 1; fsync /f; mkfile /f.new; write /f.new 0 9000 2; \
+         rename /f.new /f; mkfile /f.new; write /f.new 0 100 3; fsync /f.new; rename /f.new /f; \
+         fsyncdir /; mkfile /g; write /g 0 20k 4; rename /g /f; rename /f /h; fsync /h",
+    );
+}
+
+#[test]
+fn rename_exchange_and_directories() {
+    survives(
+        "mkdir /a; mkdir /b; mkfile /a/x; mkfile /b/y; write /a/x 0 6000 1; fsync /a/x; \
+         rename /a/x /b/y exchange; fsyncdir /b; rename /a /b/a; mkdir /c; rename /b /c/b; \
+         fsync /c/b/a/x; rename /c /d; rename /d/b /b; rmdir /d; fsyncdir /",
+    );
+}
+
+#[test]
+fn hard_links() {
+    survives(
+        "mkfile /a; write /a 0 3000 1; link /a /b; fsync /b; mkdir /d; link /a /d/c; unlink /a; \
+         fsync /d/c; write /b 3000 3000 2; link /b /e; unlink /b; unlink /d/c; fsync /e; unlink /e",
+    );
+}
+
+#[test]
+fn truncate() {
+    survives_after(
+        "mkfile /a; write /a 0 50k 1; mkfile /b; write /b 0 5000 2",
+        "truncate /a 20000; fsync /a; truncate /a 100; truncate /a 30k; write /a 25k 4096 3; \
+         fsync /a; write /b 5000 5000 4; truncate /b 7000; write /b 7000 10 5; fsync /b; \
+         truncate /b 0; truncate /a 1M; fsync /a",
+    );
+}
+
+#[test]
+fn punch_zero_and_allocate() {
+    survives_after(
+        "mkfile /a; write /a 0 80k 1",
+        "punch /a 4096 8192; fsync /a; punch /a 100 20000; zero /a 30k 10k; fsync /a; \
+         fallocate /a 100k 40k; write /a 110k 5000 2; fsync /a; fallocate /a 200k 20k keep; \
+         write /a 33k 3000 3; fsync /a; punch /a 0 150k; fsync /a",
+    );
+}
+
+#[test]
+fn unlinked_while_open() {
+    survives(
+        "open h /a read,write,create; write @h 0 20k 1; fsync @h; unlink /a; write @h 20k 20k 2; \
+         fsync @h; mkfile /b; fsync /b; tmpfile t / 600; write @t 0 9000 3; fsync @t; \
+         link @t /t; fsync /t; close h; mkfile /c; fsync /c",
+    );
+}
+
+#[test]
+fn attributes() {
+    survives(
+        "mkfile /a; chmod /a 600; setxattr /a user.one \"first\"; fsync /a; chown /a 5 6; \
+         setxattr /a user.one 2000 1 replace; setxattr /a trusted.two 60000 2; utimes /a 5 1000.5; \
+         fsync /a; removexattr /a user.one; mkdir /d 700; setxattr /d user.x \"y\"; fsyncdir /d; \
+         write /a 0 10 1; utimes /a omit 77; fsync /a; symlink some/where /l; mknod /p fifo; sync",
+    );
+}
+
+#[test]
+fn many_files() {
+    let mut script = String::from("mkdir /d");
+    for number in 0..120 {
+        script += &format!("; mkfile /d/file-with-a-rather-long-name-{number}");
+        if number % 3 == 0 {
+            script += &format!("; write /d/file-with-a-rather-long-name-{number} 0 700 {number}");
+        }
+        if number % 40 == 39 {
+            script += &format!("; fsync /d/file-with-a-rather-long-name-{number}");
+        }
+    }
+    for number in 0..100 {
+        script += &format!("; unlink /d/file-with-a-rather-long-name-{number}");
+    }
+    survives(&(script + "; fsyncdir /d"));
+}
+
+#[test]
+fn trees_of_directories() {
+    survives(
+        "mkdir /a; mkdir /a/b; mkdir /a/b/c; mkdir /a/b/c/d; fsyncdir /a/b/c/d; mkfile /a/b/c/d/f; \
+         mkdir /x; rename /a/b /x/b; fsyncdir /x; unlink /x/b/c/d/f; rmdir /x/b/c/d; rmdir /x/b/c; \
+         mkdir /x/b/e; fsyncdir /x/b; rmdir /x/b/e; rmdir /x/b; rmdir /x; rmdir /a; fsyncdir /",
+    );
+}
+
+#[test]
+fn synchronous_writes() {
+    survives(
+        "open h /a write,create,sync; write @h 0 5000 1; write @h 5000 100 2; mkfile /b; \
+         open d /b write,dsync; write @d 0 100 3; write @d 8192 4096 4; chmod /a 600; write @h 0 10 5",
+    );
+}
+
+#[test]
+fn a_full_volume() {
+    // 16 MiB with rings and superblocks leave less than 15 for data.
+    survives_after(
+        "mkfile /big; write /big 0 8M 1; mkfile /more; mkfile /small; write /small 0 5000 9",
+        "write /more 0 8M 2; write /more 0 4M 3; fsync /more; append /small 2M 4; append /small 2M 5; \
+         fsync /small; unlink /big; fsyncdir /; write /more 0 8M 6; fsync /more; truncate /more 0; \
+         append /small 1M 7; sync",
+    );
+}
+
+#[test]
+fn remounts_between() {
+    survives(
+        "mkfile /a; write /a 0 30k 1; remount; write /a 10k 10k 2; mkdir /d; remount; \
+         rename /a /d/a; fsync /d/a; remount; unlink /d/a; rmdir /d",
+    );
+}
+
+#[test]
+fn sectors_of_4096_and_large_nodes() {
+    for node_size in [16384, 65536] {
+        let policy = Policy {
+            sector: 4096,
+            setup: holdfast_sim::Setup::new(node_size, 1),
+            ..Policy::default()
+        };
+        let script = "mkfile /a; write /a 0 9000 1; fsync /a; mkdir /d; rename /a /d/a; fsync /d/a; \
+                      write /d/a 9000 9000 2; link /d/a /b; fsync /b; unlink /b; unlink /d/a";
+        let stats = power_cut(&parse(script), &policy).unwrap_or_else(|failure| panic!("{failure}"));
+        assert!(stats.opened >= 10, "{stats:?}");
+    }
+}

@@ -1,0 +1,59 @@
+//! The alarm works: devices that break their word are found out, and the failure can be repeated.
+
+use holdfast_device::sim::{Action, Call, Faults, When};
+use holdfast_script::Script;
+use holdfast_sim::{Failure, Policy, power_cut};
+
+const SCRIPT: &str = "mkfile /a; write /a 0 9000 1; fsync /a; mkdir /d; rename /a /d/a; fsync /d/a; \
+                      write /d/a 9000 9000 2; mkfile /b; fsync /b; unlink /b; fsyncdir /";
+
+fn run(faults: Faults, only: Option<(usize, usize)>) -> Result<(), Failure> {
+    let script: Script = SCRIPT.parse().unwrap();
+    let policy = Policy { faults, only, ..Policy::default() };
+    power_cut(&script, &policy).map(|stats| println!("{stats:?}"))
+}
+
+#[test]
+fn an_honest_device_keeps_every_promise() {
+    run(Faults::none(), None).unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+#[test]
+fn flushes_that_do_nothing_are_found_out_and_the_failure_repeats() {
+    let lying = || Faults::none().with(Call::Flush, When::From(1), Action::Ignore);
+    let failure = run(lying(), None).unwrap_err();
+    println!("{failure}");
+    let again = run(lying(), failure.place).unwrap_err();
+    assert_eq!((failure.place, failure.what), (again.place, again.what));
+}
+
+#[test]
+fn any_single_flush_that_does_nothing_is_found_out() {
+    // Each fsync makes two: before and after the superblock. The very last flush of the run has
+    // nothing after it that could be lost without it, unless it was the one that was promised.
+    let mut silent = Vec::new();
+    let count = 8;
+    for nth in 1..=count {
+        let lying = Faults::none().with(Call::Flush, When::Nth(nth), Action::Ignore);
+        match run(lying, None) {
+            Ok(()) => silent.push(nth),
+            Err(failure) => println!("flush {nth}: {failure}"),
+        }
+    }
+    assert_eq!(silent, Vec::<u64>::new());
+}
+
+#[test]
+fn lost_rotten_and_stray_writes_are_found_out() {
+    for action in [Action::Ignore, Action::FlipBit(None), Action::Misdirect(None)] {
+        let mut found = 0;
+        for nth in 1..=6 {
+            let faults = Faults::seeded(nth).with(Call::Write, When::Nth(nth), action);
+            if let Err(failure) = run(faults, None) {
+                found += 1;
+                println!("{action:?} of write {nth}: {failure}");
+            }
+        }
+        assert!(found >= 5, "{action:?} was found out {found} times of 6");
+    }
+}
