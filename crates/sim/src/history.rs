@@ -3,7 +3,8 @@
 //! The plain model is kept after every operation. A found tree is allowed if
 //! some state `k` explains it:
 //! - P3: namespace and attributes are those of state `k`, not before the last
-//!   fsync (of anything) that returned, nor after the operation that was under way.
+//!   fsync (of anything) that returned, nor after the operation that was under way. An fsync that
+//!   found nothing to do counts from the state in which its file got the looks that it has.
 //! - P1, P5: what a *write* did to a file may be missing from some write on,
 //!   but not if an fsync of the file returned after that write. What is missing
 //!   is a suffix: data never comes back in another order. Truncations, holes
@@ -11,15 +12,19 @@
 //! - P4: if `k` has a rename in which a file replaced another, its earlier
 //!   writes are there.
 //!
+//! A write longer than a MiB may have come up to some byte: it is not one step.
+//!
 //! A lost write may also take the size with it that a later truncation *cut*
 //! the file down to: to the disk that cut never was one.
+
+mod judge;
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
 
 use holdfast_script::{
-    Answer, Digest, Errno, Fallocate, Handle, Kind, Model, Mtime, Node, Op, Outcome, Path, Place,
-    RenameHow, Rules, Stat, Target, Tree,
+    Answer, Errno, Handle, Kind, Model, Node, Op, Outcome, Path, Place, RenameHow, Rules, Stat,
+    Target, Tree,
 };
 
 /// What an operation makes durable when it has returned.
@@ -46,6 +51,8 @@ struct Step {
     /// The inode that replaced another by it.
     replaces: Option<u64>,
     barrier: Barrier,
+    /// The first state that may be found once its barrier has returned.
+    since: usize,
 }
 
 /// What a state looks like from outside.
@@ -54,6 +61,9 @@ struct View {
     tree: Tree,
     inodes: BTreeMap<Path, u64>,
 }
+
+/// One name of an inode: what is seen under it, and the entries of a directory.
+type Look<'a> = (&'a Path, &'a Node, Vec<(&'a Path, u64)>);
 
 /// A run as it should have been, operation by operation.
 #[derive(Debug)]
@@ -114,11 +124,44 @@ impl History {
             writes: writes.filter(|_| applied),
             replaces: replaces.filter(|_| applied),
             barrier,
+            since: self.steps.len() + 1,
         });
         let next = if no_space { self.last().clone() } else { model };
         self.states.push(next);
         self.views.push(OnceCell::new());
         Ok(())
+    }
+
+    /// Says that the last operation was an fsync that found nothing to do, and asked the device for
+    /// nothing. It says only that its file is durable as it is, names and ancestors included (P1, P2);
+    /// operations on other files may still be lost.
+    pub fn found_nothing_undurable(&mut self) {
+        let op = self.steps.len() - 1;
+        let place = match &self.steps[op].op {
+            Op::Fsync { place } | Op::Fdatasync { place } => place.clone(),
+            Op::Fsyncdir { path } => Place::Path(path.clone()),
+            _ => return,
+        };
+        let Some(found) = stat(&mut self.last().clone(), &place) else {
+            return;
+        };
+        let now = self.looks(found.inode, op);
+        let differs = |&state: &usize| self.looks(found.inode, state) != now;
+        self.steps[op].since = (0..op).rev().find(differs).map_or(0, |state| state + 1);
+    }
+
+    /// Every name of an inode in a state, what is seen under it, and the entries of a directory.
+    fn looks(&self, inode: u64, state: usize) -> Vec<Look<'_>> {
+        let view = self.view(state);
+        let names = view.inodes.iter().filter(|&(_, &number)| number == inode);
+        let seen = names.map(|(path, _)| {
+            let entries = view
+                .inodes
+                .iter()
+                .filter(|(entry, _)| entry.split().is_some_and(|(parent, _)| parent == *path));
+            (path, &view.tree.0[path], entries.map(|(path, &inode)| (path, inode)).collect())
+        });
+        seen.collect()
     }
 
     fn last(&self) -> &Model {
@@ -182,155 +225,6 @@ impl History {
     pub fn is_barrier(&self, op: usize) -> bool {
         self.steps[op].barrier != Barrier::None
     }
-
-    /// Judges a tree that was found after a crash when `acked` operations had returned and
-    /// `started` had begun. Gives the state that explains it, or says what is wrong.
-    pub fn judge(&self, found: &Tree, acked: usize, started: usize) -> Result<usize, String> {
-        let barrier = |op: &usize| self.steps[*op].barrier != Barrier::None;
-        let low = (0..acked).rev().find(barrier).map_or(0, |op| op + 1);
-        let mut nearest: Option<(usize, Vec<String>)> = None;
-        for k in (low..=started).rev() {
-            let wrong = self.differences(found, k, acked);
-            if wrong.is_empty() {
-                return Ok(k);
-            }
-            if nearest.as_ref().is_none_or(|(_, least)| wrong.len() < least.len()) {
-                nearest = Some((k, wrong));
-            }
-        }
-        let (k, wrong) = nearest.expect("acked is never more than started");
-        let older = (0..low).rev().find(|&k| self.differences(found, k, acked).is_empty());
-        let hint = older.map_or(String::new(), |k| format!(" (it is state {k}, lost since)"));
-        Err(format!(
-            "no state from {low} to {started} explains it{hint}; nearest is {k}:\n{}",
-            wrong.join("\n")
-        ))
-    }
-
-    /// What keeps state `k` from explaining `found`.
-    fn differences(&self, found: &Tree, k: usize, acked: usize) -> Vec<String> {
-        let view = self.view(k);
-        let mut wrong = Vec::new();
-        for (path, node) in &view.tree.0 {
-            match found.0.get(path) {
-                None => wrong.push(format!("- {path} {node}")),
-                Some(seen) if node.agrees(seen) => {}
-                Some(seen) if self.explains(view.inodes[path], path, node, seen, k, acked) => {}
-                Some(seen) => wrong.push(format!("- {path} {node}\n+ {path} {seen}")),
-            }
-        }
-        for (path, seen) in &found.0 {
-            if !view.tree.0.contains_key(path) {
-                wrong.push(format!("+ {path} {seen}"));
-            }
-        }
-        wrong
-    }
-
-    /// Whether `seen` is what `node` becomes when late writes to it are lost.
-    fn explains(
-        &self,
-        inode: u64,
-        path: &Path,
-        node: &Node,
-        seen: &Node,
-        k: usize,
-        acked: usize,
-    ) -> bool {
-        let timeless = |node: &Node| {
-            let mut node = node.clone();
-            (node.stat.size, node.digest, node.stat.mtime) = (0, None, Mtime::Unsure);
-            node
-        };
-        if node.stat.kind != Kind::File || !timeless(node).agrees(&timeless(seen)) {
-            return false;
-        }
-        let floor = self.floor(inode, k, acked);
-        if !self.mtimes(inode, floor, k).any(|mtime| mtime.agrees(seen.stat.mtime)) {
-            return false;
-        }
-        let content = (seen.stat.size, seen.digest);
-        if content == (node.stat.size, node.digest) {
-            return true;
-        }
-        let writes = (floor..k).rev().filter(|&op| self.steps[op].writes == Some(inode));
-        writes.into_iter().any(|first| {
-            [false, true].into_iter().any(|cuts| {
-                let (size, digest) = self.without(inode, path, first, k, cuts);
-                content == (size, Some(digest))
-            })
-        })
-    }
-
-    /// Writes to `inode` before this operation are durable.
-    fn floor(&self, inode: u64, k: usize, acked: usize) -> usize {
-        let durable = |op: usize| {
-            let step = &self.steps[op];
-            let returned = op < acked
-                && (step.barrier == Barrier::Everything || step.barrier == Barrier::File(inode));
-            returned || (op < k && step.replaces == Some(inode))
-        };
-        (0..k.max(acked)).rev().find(|&op| durable(op)).map_or(0, |op| op + 1)
-    }
-
-    /// Every mtime that the file had from state `floor` to state `k`.
-    fn mtimes(&self, inode: u64, floor: usize, k: usize) -> impl Iterator<Item = Mtime> {
-        (floor.min(k)..=k).filter_map(move |state| {
-            let view = self.view(state);
-            let (path, _) = view.inodes.iter().find(|&(_, &number)| number == inode)?;
-            Some(view.tree.0[path].stat.mtime)
-        })
-    }
-
-    /// Size and content of the file in state `k` if its writes from operation `first` on are lost.
-    /// With `cuts`, what cut the file (or kept its size) when the writes were there does not grow
-    /// it now that they are not.
-    fn without(
-        &self,
-        inode: u64,
-        path: &Path,
-        first: usize,
-        k: usize,
-        cuts: bool,
-    ) -> (u64, Digest) {
-        let mut model = self.states[first].clone();
-        for op in first..k {
-            let step = &self.steps[op];
-            if !step.applied || step.writes == Some(inode) {
-                continue;
-            }
-            let before = model.clone();
-            model.apply(&step.op);
-            if cuts && self.only_cuts(op, inode) && grew(&step.op, &before, &model) {
-                model = before;
-                match &step.op {
-                    Op::Fallocate { place, how: Fallocate::Zero, offset, len } => {
-                        let how = Fallocate::ZeroKeep;
-                        let (place, offset, len) = (place.clone(), *offset, *len);
-                        model.apply(&Op::Fallocate { place, how, offset, len });
-                    }
-                    _ => {}
-                }
-            }
-        }
-        match model.apply(&Op::Sum { place: Place::Path(path.clone()) }) {
-            Outcome::Ok(Answer::Sum(size, digest)) => (size, digest),
-            other => unreachable!("{path} is a file in state {k}, yet its sum is {other}"),
-        }
-    }
-
-    /// Whether `op` changes the size of `inode` and did not grow it in the run as it was.
-    fn only_cuts(&self, op: usize, inode: u64) -> bool {
-        let place = match &self.steps[op].op {
-            Op::Truncate { place, .. } | Op::Fallocate { place, .. } => place,
-            _ => return false,
-        };
-        let size = |state: usize| stat(&mut self.states[state].clone(), place);
-        match (size(op), size(op + 1)) {
-            (Some(before), Some(after)) => before.inode == inode && after.size <= before.size,
-            _ => false,
-        }
-    }
 }
 
 fn stat(model: &mut Model, place: &Place) -> Option<Stat> {
@@ -338,15 +232,6 @@ fn stat(model: &mut Model, place: &Place) -> Option<Stat> {
         Outcome::Ok(Answer::Stat(stat)) => Some(stat),
         _ => None,
     }
-}
-
-/// Whether `op` made its file larger.
-fn grew(op: &Op, before: &Model, after: &Model) -> bool {
-    let (Op::Truncate { place, .. } | Op::Fallocate { place, .. }) = op else {
-        return false;
-    };
-    let size = |model: &Model| stat(&mut model.clone(), place).map(|stat| stat.size);
-    size(after) > size(before)
 }
 
 #[cfg(test)]

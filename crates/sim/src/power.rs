@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use holdfast_device::sim::{CrashImage, Cut, Event, Faults, Recording};
 use holdfast_device::{Device, MemoryDevice, SimDevice, sim};
-use holdfast_script::{Op, Script, Target, Tree};
+use holdfast_script::{Answer, Data, Errno, Op, Outcome, Place, Script, Target, Tree};
 
 use crate::history::History;
 use crate::visit::{visit, visit_recovery, without_panic};
@@ -155,7 +155,7 @@ fn prepare(
     let mut engine = Engine::create(under, policy.setup.clone())
         .map_err(|error| format!("mkfs and mount: {error}"))?;
     for op in before.ops() {
-        history.push(op, &engine.apply(op))?;
+        apply(op, &mut engine, history)?;
     }
     leave(engine, history)?;
     Ok(device.snapshot())
@@ -177,7 +177,11 @@ fn record(
             return Err("power is cut by us; take `crash` out of the script".into());
         }
         device.mark(begun(history.len()));
-        history.push(op, &engine.apply(op))?;
+        let flushes = device.stats().flushes;
+        apply(op, &mut engine, history)?;
+        if device.stats().flushes == flushes {
+            history.found_nothing_undurable();
+        }
         device.mark(returned(history.len()));
     }
     device.mark(begun(history.len()));
@@ -186,10 +190,45 @@ fn record(
     Ok(device.recording())
 }
 
+/// Runs one operation on the engine and adds it to the history. A write that ran out of space in
+/// its middle goes in as the part that was written.
+fn apply(op: &Op, engine: &mut Engine, history: &mut History) -> Result<(), String> {
+    let place = match op {
+        Op::Write { place, .. } => Some(place.clone()),
+        Op::Append { path, .. } => Some(Place::Path(path.clone())),
+        _ => None,
+    };
+    let size = |engine: &mut Engine| match engine.apply(&Op::Stat { place: place.clone()? }) {
+        Outcome::Ok(Answer::Stat(stat)) => Some(stat.size),
+        _ => None,
+    };
+    let before = size(engine);
+    let answer = engine.apply(op);
+    let (Outcome::Err(Errno::ENOSPC), Some(place), Some(before)) = (&answer, &place, before) else {
+        return history.push(op, &answer);
+    };
+    let (offset, data) = match op {
+        Op::Write { offset, data, .. } => (*offset, data.bytes()),
+        Op::Append { data, .. } => (before, data.bytes()),
+        _ => return history.push(op, &answer),
+    };
+    let read = Op::Read { place: place.clone(), offset, len: data.len() as u64 };
+    let Outcome::Ok(Answer::Bytes(there)) = engine.apply(&read) else {
+        return history.push(op, &answer);
+    };
+    let part = data.iter().zip(&there).take_while(|(wanted, found)| wanted == found).count();
+    if part == 0 {
+        return history.push(op, &answer);
+    }
+    let data = Data::Literal(data[..part].to_vec());
+    let written = Op::Write { place: place.clone(), offset, data };
+    history.push(&written, &Outcome::Ok(Answer::Done))
+}
+
 /// Unmounts, which is to the history what a remount is.
 fn leave(mut engine: Engine, history: &mut History) -> Result<(), String> {
     engine.unmount().map_err(|error| format!("unmount: {error}"))?;
-    history.push(&Op::Remount, &holdfast_script::Outcome::Ok(holdfast_script::Answer::Done))
+    history.push(&Op::Remount, &Outcome::Ok(Answer::Done))
 }
 
 /// The mark before operation `op` (from 0).

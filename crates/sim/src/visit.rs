@@ -42,7 +42,8 @@ pub(crate) fn visit_recovery(
                 continue;
             }
             let place = || format!("cut again at event {} ({})", cut.index(), image.describe());
-            let again = visit(image.device(), setup).map_err(|why| format!("{}: {why}", place()))?;
+            let again =
+                visit(image.device(), setup).map_err(|why| format!("{}: {why}", place()))?;
             same(&tree, &again).map_err(|why| format!("{}: {why}", place()))?;
         }
     }

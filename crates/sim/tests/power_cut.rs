@@ -108,16 +108,16 @@ fn attributes() {
 #[test]
 fn many_files() {
     let mut script = String::from("mkdir /d");
-    for number in 0..120 {
+    for number in 0..60 {
         script += &format!("; mkfile /d/file-with-a-rather-long-name-{number}");
         if number % 3 == 0 {
             script += &format!("; write /d/file-with-a-rather-long-name-{number} 0 700 {number}");
         }
-        if number % 40 == 39 {
+        if number % 20 == 19 {
             script += &format!("; fsync /d/file-with-a-rather-long-name-{number}");
         }
     }
-    for number in 0..100 {
+    for number in 0..50 {
         script += &format!("; unlink /d/file-with-a-rather-long-name-{number}");
     }
     survives(&(script + "; fsyncdir /d"));
@@ -169,7 +169,8 @@ fn sectors_of_4096_and_large_nodes() {
         };
         let script = "mkfile /a; write /a 0 9000 1; fsync /a; mkdir /d; rename /a /d/a; fsync /d/a; \
                       write /d/a 9000 9000 2; link /d/a /b; fsync /b; unlink /b; unlink /d/a";
-        let stats = power_cut(&parse(script), &policy).unwrap_or_else(|failure| panic!("{failure}"));
+        let stats =
+            power_cut(&parse(script), &policy).unwrap_or_else(|failure| panic!("{failure}"));
         assert!(stats.opened >= 10, "{stats:?}");
     }
 }

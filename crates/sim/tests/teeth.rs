@@ -8,7 +8,7 @@ const SCRIPT: &str = "mkfile /a; write /a 0 9000 1; fsync /a; mkdir /d; rename /
                       write /d/a 9000 9000 2; mkfile /b; fsync /b; unlink /b; fsyncdir /";
 
 fn run(faults: Faults, only: Option<(usize, usize)>) -> Result<(), Failure> {
-    let script: Script = SCRIPT.parse().unwrap();
+    let script: Script = SCRIPT.parse().expect("the script is well formed");
     let policy = Policy { faults, only, ..Policy::default() };
     power_cut(&script, &policy).map(|stats| println!("{stats:?}"))
 }

@@ -119,3 +119,20 @@ fn an_engine_that_answers_wrongly_is_told_so_and_a_full_one_changes_nothing() {
     assert!(history.judge(&tree("mkfile /f"), 2, 2).is_ok());
     assert!(history.judge(&tree("mkfile /f; write /f 0 \"abc\""), 2, 2).is_err());
 }
+
+#[test]
+fn an_fsync_that_found_nothing_to_do_promises_its_own_file_with_all_ancestors() {
+    let quiet = |script: &str| {
+        let mut history = history(script);
+        history.found_nothing_undurable();
+        history
+    };
+    let done = quiet("mkdir /a; mkfile /a/f; fsync /a/f; mkdir /b; fsync /a/f");
+    assert_eq!(done.judge(&tree("mkdir /a; mkfile /a/f"), 5, 5), Ok(3));
+    assert!(done.judge(&tree("mkdir /a"), 5, 5).is_err());
+    let moved = quiet("mkdir /a; mkfile /a/f; fsync /a/f; rename /a /b; fsync /b/f");
+    assert!(moved.judge(&tree("mkdir /a; mkfile /a/f"), 5, 5).is_err());
+    assert!(moved.judge(&tree("mkdir /b; mkfile /b/f"), 5, 5).is_ok());
+    let entries = quiet("mkdir /a; mkfile /a/f; fsync /; mkfile /a/g; fsyncdir /a");
+    assert!(entries.judge(&tree("mkdir /a; mkfile /a/f"), 5, 5).is_err());
+}

@@ -1,0 +1,200 @@
+//! Holds what was found after a crash against the states of a run.
+//!
+//! First every state as it was; then, file by file, what losing late writes
+//! makes of it. The rules stand at the head of [`super`].
+
+use holdfast_script::{
+    Answer, Data, Digest, Fallocate, Kind, Model, Mtime, Node, Op, Outcome, Path, Place, Target,
+    Tree,
+};
+
+use super::{Barrier, History, stat};
+
+/// Longer writes may be found in part.
+const LONG_WRITE: u64 = 1 << 20;
+
+/// Writes to a file that never reached the device.
+#[derive(Clone, Copy)]
+struct Loss<'a> {
+    inode: u64,
+    /// All of its writes from this operation on are lost.
+    first: usize,
+    /// What cut the file (or kept its size) when the writes were there does not grow it now.
+    cuts: bool,
+    /// But this much of the first one came.
+    part: Option<&'a Op>,
+}
+
+impl History {
+    /// Judges a tree that was found after a crash when `acked` operations had returned and
+    /// `started` had begun. Gives the state that explains it, or says what is wrong.
+    pub fn judge(&self, found: &Tree, acked: usize, started: usize) -> Result<usize, String> {
+        let barriers = self.steps[..acked].iter().filter(|step| step.barrier != Barrier::None);
+        let low = barriers.map(|step| step.since).max().unwrap_or(0);
+        let mut nearest: Option<(usize, Vec<String>)> = None;
+        for k in (low..=started).rev() {
+            let wrong = self.differences(found, k, acked);
+            if wrong.is_empty() {
+                return Ok(k);
+            }
+            if nearest.as_ref().is_none_or(|(_, least)| wrong.len() < least.len()) {
+                nearest = Some((k, wrong));
+            }
+        }
+        let (k, wrong) = nearest.expect("acked is never more than started");
+        let older = (0..low).rev().find(|&k| self.differences(found, k, acked).is_empty());
+        let hint = older.map_or(String::new(), |k| format!(" (it is state {k}, lost since)"));
+        Err(format!(
+            "no state from {low} to {started} explains it{hint}; nearest is {k}:\n{}",
+            wrong.join("\n")
+        ))
+    }
+
+    /// What keeps state `k` from explaining `found`.
+    fn differences(&self, found: &Tree, k: usize, acked: usize) -> Vec<String> {
+        let view = self.view(k);
+        let mut wrong = Vec::new();
+        for (path, node) in &view.tree.0 {
+            match found.0.get(path) {
+                None => wrong.push(format!("- {path} {node}")),
+                Some(seen) if node.agrees(seen) => {}
+                Some(seen) if self.explains(view.inodes[path], path, node, seen, k, acked) => {}
+                Some(seen) => wrong.push(format!("- {path} {node}\n+ {path} {seen}")),
+            }
+        }
+        for (path, seen) in &found.0 {
+            if !view.tree.0.contains_key(path) {
+                wrong.push(format!("+ {path} {seen}"));
+            }
+        }
+        wrong
+    }
+
+    /// Whether `seen` is what `node` becomes when late writes to it are lost.
+    fn explains(
+        &self,
+        inode: u64,
+        path: &Path,
+        node: &Node,
+        seen: &Node,
+        k: usize,
+        acked: usize,
+    ) -> bool {
+        let timeless = |node: &Node| {
+            let mut node = node.clone();
+            (node.stat.size, node.digest, node.stat.mtime) = (0, None, Mtime::Unsure);
+            node
+        };
+        if node.stat.kind != Kind::File || !timeless(node).agrees(&timeless(seen)) {
+            return false;
+        }
+        let floor = self.floor(inode, k, acked);
+        if !self.mtimes(inode, floor, k).any(|mtime| mtime.agrees(seen.stat.mtime)) {
+            return false;
+        }
+        let content = (seen.stat.size, seen.digest);
+        if content == (node.stat.size, node.digest) {
+            return true;
+        }
+        let writes = (floor..k).rev().filter(|&op| self.steps[op].writes == Some(inode));
+        writes.into_iter().any(|first| {
+            let part = self.part_up_to(first, seen.stat.size);
+            let ways = [(false, None), (true, None), (false, part.as_ref()), (true, part.as_ref())];
+            ways.into_iter().any(|(cuts, part)| {
+                let loss = Loss { inode, first, cuts, part };
+                let (size, digest) = self.without(&loss, path, k);
+                content == (size, Some(digest))
+            })
+        })
+    }
+
+    /// Writes to `inode` before this operation are durable.
+    fn floor(&self, inode: u64, k: usize, acked: usize) -> usize {
+        let durable = |op: usize| {
+            let step = &self.steps[op];
+            let returned = op < acked
+                && (step.barrier == Barrier::Everything || step.barrier == Barrier::File(inode));
+            returned || (op < k && step.replaces == Some(inode))
+        };
+        (0..k.max(acked)).rev().find(|&op| durable(op)).map_or(0, |op| op + 1)
+    }
+
+    /// Every mtime that the file had from state `floor` to state `k`.
+    fn mtimes(&self, inode: u64, floor: usize, k: usize) -> impl Iterator<Item = Mtime> {
+        (floor.min(k)..=k).filter_map(move |state| {
+            let view = self.view(state);
+            let (path, _) = view.inodes.iter().find(|&(_, &number)| number == inode)?;
+            Some(view.tree.0[path].stat.mtime)
+        })
+    }
+
+    /// The beginning of a long write, if its end would leave a file of `size` bytes.
+    fn part_up_to(&self, op: usize, size: u64) -> Option<Op> {
+        let (place, data) = match &self.steps[op].op {
+            Op::Write { place, data, .. } => (place.clone(), data),
+            Op::Append { path, data } => (Place::Path(path.clone()), data),
+            _ => return None,
+        };
+        let offset = match &self.steps[op].op {
+            Op::Write { offset, .. } => *offset,
+            _ => stat(&mut self.states[op].clone(), &place)?.size,
+        };
+        let part = size.checked_sub(offset).filter(|&part| part > 0 && part < data.len())?;
+        if data.len() <= LONG_WRITE {
+            return None;
+        }
+        let data = Data::Literal(data.bytes()[..part as usize].to_vec());
+        Some(Op::Write { place, offset, data })
+    }
+
+    /// Size and content of the file in state `k` after a loss.
+    fn without(&self, loss: &Loss<'_>, path: &Path, k: usize) -> (u64, Digest) {
+        let &Loss { inode, first, cuts, part } = loss;
+        let mut model = self.states[first].clone();
+        if let Some(part) = part {
+            model.apply(part);
+        }
+        for op in first..k {
+            let step = &self.steps[op];
+            if !step.applied || step.writes == Some(inode) {
+                continue;
+            }
+            let before = model.clone();
+            model.apply(&step.op);
+            if cuts && self.only_cuts(op, inode) && grew(&step.op, &before, &model) {
+                model = before;
+                if let Op::Fallocate { place, how: Fallocate::Zero, offset, len } = &step.op {
+                    let how = Fallocate::ZeroKeep;
+                    let (place, offset, len) = (place.clone(), *offset, *len);
+                    model.apply(&Op::Fallocate { place, how, offset, len });
+                }
+            }
+        }
+        match model.apply(&Op::Sum { place: Place::Path(path.clone()) }) {
+            Outcome::Ok(Answer::Sum(size, digest)) => (size, digest),
+            other => unreachable!("{path} is a file in state {k}, yet its sum is {other}"),
+        }
+    }
+
+    /// Whether `op` changes the size of `inode` and did not grow it in the run as it was.
+    fn only_cuts(&self, op: usize, inode: u64) -> bool {
+        let place = match &self.steps[op].op {
+            Op::Truncate { place, .. } | Op::Fallocate { place, .. } => place,
+            _ => return false,
+        };
+        let size = |state: usize| stat(&mut self.states[state].clone(), place);
+        match (size(op), size(op + 1)) {
+            (Some(before), Some(after)) => before.inode == inode && after.size <= before.size,
+            _ => false,
+        }
+    }
+}
+
+/// Whether `op` made its file larger.
+fn grew(op: &Op, before: &Model, after: &Model) -> bool {
+    let (Op::Truncate { place, .. } | Op::Fallocate { place, .. }) = op else {
+        return false;
+    };
+    let size = |model: &Model| stat(&mut model.clone(), place).map(|stat| stat.size);
+    size(after) > size(before)
+}
