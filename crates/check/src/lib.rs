@@ -1,7 +1,7 @@
 //! The second opinion: reads a volume without the engine, and says what is wrong with it.
 //!
 //! [`check`] runs the passes of [`pass::PASSES`] over a device and returns a
-//! [`Report`]; [`dump`] prints any structure; [`identify`] recognises foreign
+//! [`Report`]; [`dump()`] prints any structure; [`identify`] recognises foreign
 //! content before mkfs overwrites it. Nothing here writes.
 //!
 //! A hostile image gives findings, never a panic, a hang or more memory than

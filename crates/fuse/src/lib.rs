@@ -6,7 +6,7 @@
 //! a [`transport`]. So a second transport needs no second server.
 //!
 //! A reader thread never waits for the device when no other reader is free:
-//! fsync and its kin run on a [`pool`] and are answered from there.
+//! fsync and its kin run on a `pool` and are answered from there.
 //!
 //! Knows nothing of the tree, the log or the device. Never touches its own
 //! mount point: the kernel would ask the very threads that wait for it.

@@ -1,6 +1,6 @@
 //! The passes of a check, declared once, and what they hand to each other.
 //!
-//! Each pass reads what it needs from the volume and from [`Context`], adds
+//! Each pass reads what it needs from the volume and from `Context`, adds
 //! findings, and leaves what later passes need. Damage in one place does not
 //! stop the rest: what could not be read is remembered as lost bounds of keys,
 //! and nothing is reported that may be explained by them.

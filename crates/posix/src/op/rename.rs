@@ -5,7 +5,7 @@
 //! looked up again if a directory changed in between.
 //!
 //! Only a move of a directory to another parent can make a circle. Such moves
-//! hold [`Core::renames`], under which no directory changes its parent, so the
+//! hold `Core::renames`, under which no directory changes its parent, so the
 //! way up from the new parent can be walked without other locks.
 
 use std::sync::Arc;
