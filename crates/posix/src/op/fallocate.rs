@@ -145,9 +145,20 @@ impl Task<'_> {
     /// Allocates what has no blocks; with `zero` it also makes zeros of what has.
     fn fill(&self, keep_size: bool, zero: bool) -> Result<()> {
         if zero {
+            self.core.with_room(|| self.find_room())?;
             self.zero_edges()?;
         }
         self.core.with_room(|| self.fill_blocks(keep_size, zero))
+    }
+
+    /// Fails if the whole range with its two edges does not fit now: before a byte is changed (P8).
+    fn find_room(&self) -> Result<()> {
+        let map = self.inode.data.lock_map();
+        settle_locked(self.core, self.inode, &map, 0..u64::MAX, false)?;
+        let blocks = self.range.start / BLOCK_BYTES..blocks_for(self.range.end);
+        let blocks = self.missing(&blocks)? + 2;
+        drop(self.core.store.reserve(Need::Grow { changes: 2, blocks })?);
+        Ok(())
     }
 
     fn fill_blocks(&self, keep_size: bool, zero: bool) -> Result<()> {
