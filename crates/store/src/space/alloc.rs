@@ -100,7 +100,7 @@ impl Space {
         let checkpoint = (tree_nodes * 2 + 4).min(total / 4);
         // An unlink reserves for about 40 changes, each with its path to the root: on a small volume
         // that is a larger share.
-        let extra = (total / 64).clamp(128, 256).min(total / 8);
+        let extra = (total / 64).clamp(128, 256).min(total / 4);
         Floors { checkpoint, grow: checkpoint + extra }
     }
 
