@@ -126,8 +126,11 @@ pub fn compare_trees(
 }
 
 /// Removes steps as long as `fails` still says true, so that a failure is easy to read.
-/// `fails` is asked with scripts that are parts of `script`; it begins anew each time.
+/// `fails` is asked with scripts that are parts of `script`; it begins anew each time. Ends after a
+/// minute in any case.
 pub fn shrink(script: &Script, mut fails: impl FnMut(&Script) -> bool) -> Script {
+    let start = std::time::Instant::now();
+    let mut fails = |script: &Script| start.elapsed().as_secs() < 60 && fails(script);
     let mut best = script.clone();
     let mut piece = best.steps.len().div_ceil(2).max(1);
     loop {

@@ -74,6 +74,14 @@ fn large_nodes_and_many_idle_inodes() {
 }
 
 #[test]
+fn hardly_any_memory() {
+    let mut setup = Setup::new(4096, 0);
+    setup.mount.cache_bytes = 64 << 10;
+    setup.mount.dirty_bytes = 16 << 10;
+    agree(6_000_000, 40, &Profile { ops: 300, names: 12, ..everything() }, &setup);
+}
+
+#[test]
 fn one_file_and_its_bytes() {
     let profile = Profile { ops: 250, names: 1, depth: 1, specials: false, ..everything() };
     agree(3_000_000, 40, &profile, &Setup::new(4096, 1));

@@ -129,9 +129,10 @@ impl Engine {
         }
     }
 
-    fn write(&self, file: &OpenFile, offset: u64, data: &Data) -> Answered {
+    fn write(&mut self, file: &OpenFile, offset: u64, data: &Data) -> Answered {
         let bytes = data.bytes();
         let mut done = 0;
+        self.written = 0;
         loop {
             let count = self
                 .filesystem()?
@@ -144,6 +145,7 @@ impl Engine {
                 )
                 .map_err(errno)?;
             done += count;
+            self.written = done;
             if done == bytes.len() {
                 return Ok(Answer::Done);
             }

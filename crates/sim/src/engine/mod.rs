@@ -61,6 +61,7 @@ pub struct Engine {
     /// `None` after [`Engine::kill`], or if the volume could not be mounted again.
     filesystem: Option<FileSystem>,
     caller: Caller,
+    written: usize,
 }
 
 /// The number that a system call would return.
@@ -97,6 +98,7 @@ impl Engine {
             handles: Handles::default(),
             filesystem: Some(filesystem),
             caller: Caller::root(),
+            written: 0,
         })
     }
 
@@ -108,6 +110,11 @@ impl Engine {
     /// The device under it.
     pub fn device(&self) -> &Arc<dyn Device> {
         &self.device
+    }
+
+    /// Bytes that the last write or append brought in; fewer than it wanted only if it was refused.
+    pub fn written(&self) -> usize {
+        self.written
     }
 
     /// Ends the filesystem without a word. Handles are gone.
