@@ -6,6 +6,7 @@ use holdfast_base::Timestamp;
 use holdfast_base::prng::Prng;
 
 use super::*;
+use crate::file::content;
 
 const BOTH: OpenFlags = OpenFlags::READ.union(OpenFlags::WRITE);
 
@@ -18,7 +19,7 @@ fn open(v: &Volume, name: &str) -> Arc<OpenFile> {
     v.fs.create(&root(), ROOT, name.as_bytes(), 0o644, BOTH, false).unwrap().1
 }
 
-fn content(v: &Volume, name: &str) -> Vec<u8> {
+fn bytes_of(v: &Volume, name: &str) -> Vec<u8> {
     let file = v.fs.open(&root(), v.find(ROOT, name).unwrap(), OpenFlags::READ).unwrap();
     let mut bytes = vec![0; v.stat(file.inode()).size as usize];
     assert_eq!(v.fs.read(&file, 0, &mut bytes).unwrap(), bytes.len());
@@ -48,9 +49,9 @@ fn a_file_that_replaces_another_has_its_data() {
             write(&v, &file, 0, &vec![7; len]);
             v.rename_with((ROOT, "new"), (ROOT, "old"), flags).unwrap();
             let v = v.crash_after_sync();
-            assert_eq!(content(&v, "old"), vec![7; len], "{flags:?}");
+            assert_eq!(bytes_of(&v, "old"), vec![7; len], "{flags:?}");
             if flags == RenameFlags::EXCHANGE {
-                assert_eq!(content(&v, "new"), b"old content");
+                assert_eq!(bytes_of(&v, "new"), b"old content");
             }
             v.check();
         }
@@ -65,7 +66,7 @@ fn a_rename_to_a_new_name_writes_no_data() {
     let written = v.fs.counters().data_bytes_written.get();
     v.rename((ROOT, "a"), (ROOT, "b")).unwrap();
     assert_eq!(v.fs.counters().data_bytes_written.get(), written);
-    assert_eq!(content(&v, "b"), vec![1; 100_000]);
+    assert_eq!(bytes_of(&v, "b"), vec![1; 100_000]);
 }
 
 #[test]
@@ -98,6 +99,33 @@ fn data_goes_with_the_last_name_and_handle() {
             }
         }
     }
+}
+
+#[test]
+fn a_large_file_is_removed_in_bounded_steps_and_a_mount_goes_on() {
+    let v = Volume::with(128 << 20, 4096, options());
+    let before = free(&v);
+    let file = open(&v, "a");
+    for at in 0..60 {
+        write(&v, &file, at << 20, &vec![9; 1 << 20]);
+    }
+    v.fs.fsync(&file, false).unwrap();
+    let first = v.fs.core.store.latest();
+    v.unlink(ROOT, "a").unwrap();
+    let inode = file.inode.clone();
+    // The first step of a collection, and then the power is gone.
+    let mut batch = holdfast_store::Batch::new();
+    assert!(!content::plan_removal(&v.fs.core, inode.no, &mut batch, 64).unwrap());
+    let need = holdfast_store::Need::Shrink { changes: batch.changes() };
+    let mut reservation = v.fs.core.store.reserve(need).unwrap();
+    v.fs.core.store.apply(batch, &mut reservation).unwrap();
+    drop(reservation);
+    assert_eq!(v.in_tree(), (2, 1));
+    let v = v.crash_after_sync();
+    assert_eq!(v.in_tree(), (1, 0));
+    assert!(v.fs.core.store.latest() > first.next().next(), "more than one step");
+    assert!(free(&v) + NODES >= before);
+    v.check();
 }
 
 #[test]
@@ -245,7 +273,7 @@ fn a_storm_of_data_and_names_loses_no_block() {
         let v = v.remount();
         v.check();
         for name in v.ls(ROOT) {
-            content(&v, &name);
+            bytes_of(&v, &name);
             v.unlink(ROOT, &name).unwrap();
         }
         assert_eq!(v.in_tree(), (1, 0));
