@@ -138,3 +138,39 @@ fn a_data_write_that_fails_is_reported_once_by_every_handle_that_was_open() {
     let got = read(&fs, &file, 0, 60_000).expect("read");
     assert!(got.len() == 20_000 && got[100..10_100] == [3; 10_000] && got[10_100] == 1);
 }
+
+#[test]
+fn when_a_write_that_many_files_share_fails_each_file_is_written_alone() {
+    let device = failing();
+    let fs = mount(&device, &quiet());
+    for i in 0..20u8 {
+        let file = create(&fs, &format!("f{i}"));
+        write_all(&fs, &file, 0, &[i; 10_000]);
+    }
+    // The shared write and its second try.
+    device.failures.store(2, Ordering::Relaxed);
+    fs.sync().expect("sync");
+    assert_eq!(device.failures.load(Ordering::Relaxed), 0);
+    drop(fs);
+    let fs = mount(&device, &quiet());
+    for i in 0..20u8 {
+        let file = open(&fs, &format!("f{i}"), OpenFlags::READ);
+        assert!(read(&fs, &file, 0, 20_000).expect("read") == [i; 10_000]);
+    }
+}
+
+#[test]
+fn files_written_together_share_their_writes() {
+    let device = new_volume(64 * MIB, 16384);
+    let fs = mount(&device, &quiet());
+    for i in 0..100u8 {
+        let file = create(&fs, &format!("f{i}"));
+        write_all(&fs, &file, 0, &[i; 10_000]);
+    }
+    let before = device.stats();
+    fs.sync().expect("sync");
+    let after = device.stats();
+    // 300 blocks of data, a few dozen nodes, one superblock.
+    assert!(after.writes - before.writes < 60, "{} writes", after.writes - before.writes);
+    assert!(after.flushes - before.flushes <= 2);
+}

@@ -1,16 +1,40 @@
 //! Everything goes to the device.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_store::{Need, Reservation, StoreError};
 
+use parking_lot::Mutex;
+
 use crate::core::Core;
-use crate::data::writeback::settle;
+use crate::data::writeback::settle_group;
+use crate::inode::Inode;
 use crate::{FsError, Result};
 
 /// How often the last space is waited for, and how long each time: others hold it while they apply a batch.
 const LAST_TRIES: u32 = 100;
 const LAST_PAUSE: Duration = Duration::from_millis(2);
+
+/// Pages of the files that are settled together, at least: 8 MiB.
+const GROUP_PAGES: usize = 2048;
+/// Groups that are settled at once.
+const SETTLERS: usize = 3;
+
+/// Files in the order of their numbers, which is the order of their items in the tree, cut into groups.
+fn groups(inodes: Vec<Arc<Inode>>) -> Vec<Vec<Arc<Inode>>> {
+    let mut groups: Vec<Vec<Arc<Inode>>> = Vec::new();
+    let mut pages = GROUP_PAGES;
+    for inode in inodes {
+        if pages >= GROUP_PAGES {
+            groups.push(Vec::new());
+            pages = 0;
+        }
+        pages += inode.data.pages();
+        groups.last_mut().expect("pushed just now or before").push(inode);
+    }
+    groups
+}
 
 impl Core {
     /// Writes all dirty data, then makes history durable up to now (P11). An error of one file does
@@ -23,14 +47,31 @@ impl Core {
 
     /// Writes all dirty data, without making it durable.
     pub(crate) fn write_back(&self) -> Result<()> {
-        let mut first = Ok(());
-        for inode in self.data.waiting() {
-            let done = settle(self, &inode);
-            if first.is_ok() {
-                first = done;
+        let groups = groups(self.data.waiting());
+        let first: Mutex<Result<()>> = Mutex::new(Ok(()));
+        let count = groups.len();
+        let queue = Mutex::new(groups.into_iter());
+        let work = || {
+            loop {
+                let next = queue.lock().next();
+                let Some(group) = next else {
+                    return;
+                };
+                let done = settle_group(self, &group);
+                let mut first = first.lock();
+                if first.is_ok() {
+                    *first = done;
+                }
             }
-        }
-        first
+        };
+        std::thread::scope(|scope| {
+            // The caller is one of them.
+            for _ in 1..count.min(SETTLERS) {
+                scope.spawn(work);
+            }
+            work();
+        });
+        first.into_inner()
     }
 
     /// Does `attempt`; if there is no space for it, makes everything durable, so that freed blocks become

@@ -71,7 +71,7 @@ pub(crate) struct Changing<'a>(&'a AtomicU64);
 impl FileData {
     /// Whether nothing is dirty and nothing is being written. Takes no lock.
     pub(crate) fn is_clean(&self) -> bool {
-        self.count.load(Ordering::Acquire) == 0
+        self.pages() == 0
     }
 
     /// Waits until nobody else changes the content.
@@ -82,6 +82,16 @@ impl FileData {
     /// Waits until nobody else changes the extents.
     pub(crate) fn lock_map(&self) -> MapGuard<'_> {
         MapGuard(self.map.lock())
+    }
+
+    /// Like [`FileData::lock_map`], unless somebody else has it.
+    pub(crate) fn try_lock_map(&self) -> Option<MapGuard<'_>> {
+        self.map.try_lock().map(MapGuard)
+    }
+
+    /// Number of pages, dirty and in flight. Takes no lock.
+    pub(crate) fn pages(&self) -> usize {
+        self.count.load(Ordering::Acquire)
     }
 
     /// The pages. Not to be held across I/O.

@@ -1,84 +1,200 @@
-//! Delayed allocation: dirty pages become as few extents as possible.
+//! Delayed allocation: dirty pages become as few writes and extents as possible.
 //!
-//! Pages arrive in the order of the file. A run of neighbours is allocated in
-//! one piece where the volume has one, behind the extent that comes before it
-//! in the file, and written with one call for each extent.
+//! Pages arrive in the order in which they are to lie on the device: of one
+//! file, or of many small ones. They are allocated in chunks, as large as the
+//! volume has them in one piece, and each chunk is one write, however many
+//! files or ranges share it. Neighbours in a file become one extent.
+
+use std::ops::Range;
 
 use holdfast_base::BlockNo;
 use holdfast_base::units::BLOCK_SIZE;
-use holdfast_store::{Need, Reservation, StoreError, Written};
+use holdfast_store::{Need, Placed, Reservation, StoreError, Written};
+use parking_lot::Mutex;
 
 use super::ordered::OrderedExtent;
 use super::pages::Page;
 use crate::core::Core;
 
+/// Blocks of one write: 2 MiB.
+const CHUNK_BLOCKS: u64 = 512;
+/// Writes on their way at once: enough to keep a disk with a queue busy.
+const WRITERS: usize = 4;
 /// Direct I/O wants memory aligned to the device's sector.
 const ALIGNMENT: usize = 4096;
 
+/// One page on its way.
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    /// Which file, as the caller counts them.
+    pub(crate) owner: usize,
+    /// Its block, counted from the start of the file.
+    pub(crate) block: u64,
+    /// Its bytes.
+    pub(crate) page: Page,
+}
+
 /// Memory in which pages are gathered for one write, aligned so that the device need not copy.
 #[derive(Debug, Default)]
-pub(crate) struct Gather {
+struct Gather {
     memory: Vec<u8>,
 }
 
 impl Gather {
-    fn fill(&mut self, pages: &[(u64, Page)]) -> &[u8] {
-        let len = pages.len() * BLOCK_SIZE;
+    fn fill(&mut self, items: &[Item]) -> &[u8] {
+        let len = items.len() * BLOCK_SIZE;
         if self.memory.len() < len + ALIGNMENT {
             self.memory = vec![0; len + ALIGNMENT];
         }
         let start = self.memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
         let buffer = &mut self.memory[start..start + len];
-        for (to, (_, page)) in buffer.chunks_exact_mut(BLOCK_SIZE).zip(pages) {
-            to.copy_from_slice(&page[..]);
+        for (to, item) in buffer.chunks_exact_mut(BLOCK_SIZE).zip(items) {
+            to.copy_from_slice(&item.page[..]);
         }
         buffer
     }
 }
 
-/// How many of `pages` follow one another in the file from the first on.
-pub(crate) fn run_len(pages: &[(u64, Page)]) -> usize {
-    let Some(&(first, _)) = pages.first() else {
-        return 0;
-    };
-    let neighbours = |(i, (block, _)): (usize, &(u64, Page))| *block == first + i as u64;
-    pages.iter().enumerate().take_while(|&p| neighbours(p)).count()
+/// A chunk with its place, and after the write its proofs.
+struct Job {
+    items: Range<usize>,
+    placed: Placed,
 }
 
-/// Writes the front of a run of neighbours as one extent.
+/// Writes all of `items` and returns when every write has: the extents in the order of the items.
 ///
-/// A device that refuses is asked once more, with other blocks. The error after that is final.
-pub(crate) fn write_front(
+/// A device that refuses is asked once more, with other blocks. The error after that is final, and
+/// everything written returns to the free space.
+pub(crate) fn write_all(
     core: &Core,
-    run: &[(u64, Page)],
+    items: &[Item],
     reservation: &mut Reservation,
     goal: Option<BlockNo>,
-    gather: &mut Gather,
-) -> Result<OrderedExtent, StoreError> {
-    let (first, _) = run[0];
-    let want = (run.len() as u64).min(core.store.extent_blocks_max());
-    let placed = core.store.allocate(reservation, want, goal)?;
+) -> Result<Vec<(usize, OrderedExtent)>, StoreError> {
+    let jobs = place(core, items.len(), reservation, goal)?;
+    let written = if jobs.len() == 1 {
+        let mut gather = Gather::default();
+        jobs.into_iter()
+            .map(|job| write(core, &items[job.items], job.placed, &mut gather))
+            .collect()
+    } else {
+        write_side_by_side(core, items, jobs)
+    };
+    let mut extents = Vec::new();
+    let mut rest = items;
+    for proofs in written {
+        for proof in proofs? {
+            let count = proof.blocks().count as usize;
+            cut_at_extents(core, &rest[..count], proof, &mut extents);
+            rest = &rest[count..];
+        }
+    }
+    debug_assert!(rest.is_empty());
+    Ok(extents)
+}
+
+fn place(
+    core: &Core,
+    count: usize,
+    reservation: &mut Reservation,
+    mut goal: Option<BlockNo>,
+) -> Result<Vec<Job>, StoreError> {
+    let mut jobs = Vec::new();
+    let mut at = 0;
+    while at < count {
+        let want = ((count - at) as u64).min(CHUNK_BLOCKS);
+        let placed = core.store.allocate(reservation, want, goal)?;
+        let end = at + placed.blocks().count as usize;
+        goal = placed.blocks().end();
+        jobs.push(Job { items: at..end, placed });
+        at = end;
+    }
+    Ok(jobs)
+}
+
+type Proofs = Result<Vec<Written>, StoreError>;
+
+fn write_side_by_side(core: &Core, items: &[Item], jobs: Vec<Job>) -> Vec<Proofs> {
+    let count = jobs.len();
+    let done: Mutex<Vec<Option<Proofs>>> = Mutex::new((0..count).map(|_| None).collect());
+    let queue = Mutex::new(jobs.into_iter().enumerate());
+    let work = || {
+        let mut gather = Gather::default();
+        loop {
+            let next = queue.lock().next();
+            let Some((index, job)) = next else {
+                return;
+            };
+            let proofs = write(core, &items[job.items], job.placed, &mut gather);
+            done.lock()[index] = Some(proofs);
+        }
+    };
+    std::thread::scope(|scope| {
+        // The caller is one of the writers.
+        for _ in 1..count.min(WRITERS) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let done = done.into_inner();
+    done.into_iter().map(|proofs| proofs.expect("every job was done")).collect()
+}
+
+fn write(core: &Core, items: &[Item], placed: Placed, gather: &mut Gather) -> Proofs {
     let blocks = placed.blocks();
-    let bytes = gather.fill(&run[..blocks.count as usize]);
-    let written = match core.store.write(placed, bytes) {
+    match core.store.write(placed, gather.fill(items)) {
         Err(StoreError::Device(error)) if core.store.stop_reason().is_none() => {
             tracing::warn!("data for {blocks:?}: {error}; trying other blocks");
-            write_elsewhere(core, run, blocks.count, blocks.end(), gather)?
+            write_elsewhere(core, items, blocks.end(), gather)
         }
-        done => done?,
-    };
-    Ok(OrderedExtent { first, written })
+        done => Ok(vec![done?]),
+    }
 }
 
 fn write_elsewhere(
     core: &Core,
-    run: &[(u64, Page)],
-    count: u64,
+    items: &[Item],
     goal: Option<BlockNo>,
     gather: &mut Gather,
-) -> Result<Written, StoreError> {
-    let mut reservation = core.store.reserve(Need::Grow { changes: 0, blocks: count })?;
-    let placed = core.store.allocate(&mut reservation, count, goal)?;
-    let bytes = gather.fill(&run[..placed.blocks().count as usize]);
-    core.store.write(placed, bytes)
+) -> Proofs {
+    let blocks = items.len() as u64;
+    let mut reservation = core.store.reserve(Need::Grow { changes: 0, blocks })?;
+    let mut proofs = Vec::new();
+    for job in place(core, items.len(), &mut reservation, goal)? {
+        proofs.push(core.store.write(job.placed, gather.fill(&items[job.items]))?);
+    }
+    Ok(proofs)
+}
+
+/// Cuts a write where one file's neighbours end.
+fn cut_at_extents(
+    core: &Core,
+    items: &[Item],
+    mut proof: Written,
+    extents: &mut Vec<(usize, OrderedExtent)>,
+) {
+    let longest = core.store.extent_blocks_max() as usize;
+    let mut rest = items;
+    loop {
+        let count = run_len(rest).min(longest);
+        let (owner, first) = (rest[0].owner, rest[0].block);
+        if count == rest.len() {
+            extents.push((owner, OrderedExtent { first, written: proof }));
+            return;
+        }
+        let written = proof.split_front(count as u64);
+        extents.push((owner, OrderedExtent { first, written }));
+        rest = &rest[count..];
+    }
+}
+
+/// How many of `items` follow one another in one file from the first on.
+fn run_len(items: &[Item]) -> usize {
+    let Some(front) = items.first() else {
+        return 0;
+    };
+    let follows = |(i, item): (usize, &Item)| {
+        item.owner == front.owner && item.block == front.block + i as u64
+    };
+    items.iter().enumerate().take_while(|&pair| follows(pair)).count()
 }

@@ -18,7 +18,7 @@ use holdfast_store::{Batch, Need, Reservation, StoreError};
 use super::dirty::MapGuard;
 use super::ordered::{OrderedExtent, publish};
 use super::pages::Page;
-use super::place::{Gather, run_len, write_front};
+use super::place::{Item, write_all};
 use crate::core::Core;
 use crate::file::inline;
 use crate::file::lookup::{piece_before, pieces};
@@ -26,10 +26,14 @@ use crate::file::map::{MapEdit, Piece};
 use crate::inode::Inode;
 use crate::{FsError, Result};
 
-/// Extents of one round.
-const ROUND_EXTENTS: usize = 64;
-/// Pieces of the old map that one round may replace: bounds the batch.
-const ROUND_OLD_PIECES: usize = 256;
+/// Pages of one round: 32 MiB. Bounds the memory that a settle holds back until it is published.
+const ROUND_BLOCKS: usize = 8192;
+/// Extents of one batch.
+const BATCH_EXTENTS: usize = 64;
+/// Pieces of the old map that one batch may replace.
+const BATCH_OLD_PIECES: usize = 256;
+/// Files with more pages are settled alone: their writes are large enough.
+const GROUP_FILE_PAGES: usize = 128;
 
 /// What a settle makes durable besides the pages: the attributes when they were taken.
 #[derive(Clone, Copy, Debug)]
@@ -58,40 +62,153 @@ pub(crate) fn settle_locked(
     range: Range<u64>,
     inline_ok: bool,
 ) -> Result<()> {
-    let (pages, mut reservation, target, disk) = {
-        let state = inode.state.read();
-        let mut content = inode.data.lock_content();
-        let pages = content.pages.take(range);
-        if pages.is_empty() {
-            return Ok(());
-        }
-        let reservation = match content.pages.is_settled() {
-            true => content.reserved.take(),
-            false => {
-                let reserved = content.reserved.as_mut();
-                reserved.map(|reserved| reserved.split(pages.len() as u64))
-            }
-        };
-        let target = Target {
-            size: state.attr.size,
-            mtime: state.attr.mtime,
-            ctime: state.attr.ctime,
-            whole: content.pages.is_settled(),
-        };
-        (pages, reservation, target, state.disk)
+    let Some(mut taken) = take(inode, range) else {
+        return Ok(());
     };
-    let small = inline_ok
-        && target.whole
-        && target.size <= inline::size_max(core)
-        && disk.blocks == 0
-        && pages.len() == 1
-        && pages[0].0 == 0;
-    let done = if small {
-        settle_inline(core, inode, map, &pages[0].1, target)
+    let done = if inline_ok && taken.fits_inline(core) {
+        settle_inline(core, inode, map, &taken.pages[0].1, taken.target)
     } else {
-        ensure(core, &mut reservation, pages.len() as u64)
-            .and_then(|reservation| settle_blocks(core, inode, map, &pages, reservation, target))
+        settle_blocks(core, inode, map, &mut taken)
     };
+    finish(core, inode, done, taken.reservation)
+}
+
+/// Settles several files at once: the pages of small ones share their writes. Their numbers ascend.
+///
+/// An error of one does not keep the others from being settled; the first is returned.
+pub(crate) fn settle_group(core: &Core, inodes: &[Arc<Inode>]) -> Result<()> {
+    let mut alone = Vec::new();
+    let mut group = Vec::new();
+    let mut first = Ok(());
+    let mut note = |done: Result<()>| {
+        if first.is_ok() {
+            first = done;
+        }
+    };
+    for (index, inode) in inodes.iter().enumerate() {
+        // Whoever holds several maps waits for none of them.
+        let map = inode.data.try_lock_map();
+        let small = inode.data.pages() <= GROUP_FILE_PAGES;
+        let Some(map) = map.filter(|_| small) else {
+            alone.push(index);
+            continue;
+        };
+        let Some(mut taken) = take(inode, 0..u64::MAX) else {
+            continue;
+        };
+        if taken.fits_inline(core) {
+            let done = settle_inline(core, inode, &map, &taken.pages[0].1, taken.target);
+            note(finish(core, inode, done, taken.reservation));
+            continue;
+        }
+        match ensure(core, &mut taken) {
+            Ok(()) => group.push((inode, map, taken)),
+            Err(error) => note(finish(core, inode, Err(error), taken.reservation)),
+        }
+    }
+    let settled = settle_together(core, group);
+    note(settled);
+    for index in alone {
+        note(settle(core, &inodes[index]));
+    }
+    first
+}
+
+fn settle_together(core: &Core, group: Vec<(&Arc<Inode>, MapGuard<'_>, Taken)>) -> Result<()> {
+    let mut items = Vec::new();
+    let mut reservation: Option<Reservation> = None;
+    let mut members = Vec::new();
+    for (owner, (inode, map, taken)) in group.into_iter().enumerate() {
+        let Taken { pages, reservation: promised, target, .. } = taken;
+        items.extend(pages.iter().map(|(block, page)| item(owner, *block, page)));
+        if let Some(promised) = promised {
+            match &mut reservation {
+                Some(all) => all.merge(promised),
+                None => reservation = Some(promised),
+            }
+        }
+        members.push((inode, map, target, pages.len() as u64, VecDeque::new()));
+    }
+    let Some(mut reservation) = reservation else {
+        return Ok(());
+    };
+    let mut first = Ok(());
+    match write_all(core, &items, &mut reservation, None) {
+        Ok(extents) => {
+            for (owner, extent) in extents {
+                members[owner].4.push_back(extent);
+            }
+            for (inode, map, target, _, extents) in members {
+                let done = publish_extents(core, inode, &map, extents, target, true);
+                let done = finish(core, inode, done, None);
+                first = first.and(done);
+            }
+        }
+        Err(_) => {
+            // Each alone, so that the error finds the files that it belongs to.
+            for (inode, map, _, pages, _) in members {
+                {
+                    let mut content = inode.data.lock_content();
+                    content.pages.give_back();
+                    content.add_reserved(reservation.split(pages));
+                    core.data.account(inode, &mut content);
+                }
+                first = first.and(settle_locked(core, inode, &map, 0..u64::MAX, true));
+            }
+        }
+    }
+    first
+}
+
+/// What a settle has taken out of a file.
+struct Taken {
+    pages: Vec<(u64, Page)>,
+    reservation: Option<Reservation>,
+    target: Target,
+    /// The inode in the tree has blocks.
+    has_blocks: bool,
+}
+
+impl Taken {
+    fn fits_inline(&self, core: &Core) -> bool {
+        self.target.whole
+            && self.target.size <= inline::size_max(core)
+            && !self.has_blocks
+            && self.pages.len() == 1
+            && self.pages[0].0 == 0
+    }
+}
+
+/// Takes the dirty pages of `range` into flight. The caller has the map locked.
+fn take(inode: &Arc<Inode>, range: Range<u64>) -> Option<Taken> {
+    let state = inode.state.read();
+    let mut content = inode.data.lock_content();
+    let pages = content.pages.take(range);
+    if pages.is_empty() {
+        return None;
+    }
+    let whole = content.pages.is_settled();
+    let reservation = if whole {
+        content.reserved.take()
+    } else {
+        content.reserved.as_mut().map(|reserved| reserved.split(pages.len() as u64))
+    };
+    let target =
+        Target { size: state.attr.size, mtime: state.attr.mtime, ctime: state.attr.ctime, whole };
+    Some(Taken { pages, reservation, target, has_blocks: state.disk.blocks > 0 })
+}
+
+fn item(owner: usize, block: u64, page: &Page) -> Item {
+    Item { owner, block, page: page.clone() }
+}
+
+/// Ends a settle: what failed is dealt with, and what is left of the space returns.
+fn finish(
+    core: &Core,
+    inode: &Arc<Inode>,
+    done: Result<()>,
+    reservation: Option<Reservation>,
+) -> Result<()> {
     match done {
         Ok(()) => Ok(()),
         Err(error) => match give_up(core, inode, error, reservation) {
@@ -103,20 +220,17 @@ pub(crate) fn settle_locked(
 }
 
 /// After a settle that failed before has used it up, the reservation may be too small.
-fn ensure<'a>(
-    core: &Core,
-    reservation: &'a mut Option<Reservation>,
-    blocks: u64,
-) -> Result<&'a mut Reservation> {
-    let have = reservation.as_ref().map_or(0, Reservation::blocks);
-    if have < blocks || reservation.is_none() {
-        let more = core.store.reserve(Need::Grow { changes: 0, blocks: blocks - have })?;
-        match reservation.as_mut() {
+fn ensure(core: &Core, taken: &mut Taken) -> Result<()> {
+    let wanted = taken.pages.len() as u64;
+    let have = taken.reservation.as_ref().map_or(0, Reservation::blocks);
+    if have < wanted {
+        let more = core.store.reserve(Need::Grow { changes: 0, blocks: wanted - have })?;
+        match &mut taken.reservation {
             Some(reservation) => reservation.merge(more),
-            None => *reservation = Some(more),
+            None => taken.reservation = Some(more),
         }
     }
-    Ok(reservation.as_mut().expect("made just now"))
+    Ok(())
 }
 
 fn settle_inline(
@@ -137,26 +251,20 @@ fn settle_blocks(
     core: &Core,
     inode: &Arc<Inode>,
     map: &MapGuard<'_>,
-    pages: &[(u64, Page)],
-    reservation: &mut Reservation,
-    target: Target,
+    taken: &mut Taken,
 ) -> Result<()> {
-    let mut gather = Gather::default();
-    let mut at = 0;
-    while at < pages.len() {
-        let mut round: VecDeque<OrderedExtent> = VecDeque::new();
-        while at < pages.len() && round.len() < ROUND_EXTENTS {
-            let run = &pages[at..at + run_len(&pages[at..])];
-            let first = run[0].0;
-            let goal = match round.back() {
-                Some(last) => last.written.blocks().end(),
-                None => piece_before(core, inode.no, first)?.and_then(|p| p.extent.blocks.end()),
-            };
-            let extent = write_front(core, run, reservation, goal, &mut gather)?;
-            at += (extent.end() - first) as usize;
-            round.push_back(extent);
-        }
-        publish_extents(core, inode, map, round, target, at == pages.len())?;
+    ensure(core, taken)?;
+    let Some(reservation) = &mut taken.reservation else {
+        return Ok(());
+    };
+    let mut rounds = taken.pages.chunks(ROUND_BLOCKS).peekable();
+    while let Some(pages) = rounds.next() {
+        let items: Vec<Item> = pages.iter().map(|(block, page)| item(0, *block, page)).collect();
+        let goal = piece_before(core, inode.no, pages[0].0)?.and_then(|p| p.extent.blocks.end());
+        let extents = write_all(core, &items, reservation, goal)?;
+        let round = extents.into_iter().map(|(_, extent)| extent).collect();
+        let last = rounds.peek().is_none();
+        publish_extents(core, inode, map, round, taken.target, last)?;
     }
     Ok(())
 }
@@ -171,7 +279,7 @@ fn publish_extents(
     target: Target,
     last: bool,
 ) -> Result<()> {
-    let mut extents_max = ROUND_EXTENTS;
+    let mut extents_max = BATCH_EXTENTS;
     while !round.is_empty() {
         let mut old: BTreeMap<u64, Piece> = BTreeMap::new();
         let mut count = 0;
@@ -179,7 +287,7 @@ fn publish_extents(
             // With the neighbours, so that pieces can be joined.
             let around = ordered.first.saturating_sub(1)..ordered.end() + 1;
             let pieces = pieces(core, inode.no, around)?;
-            if count > 0 && old.len() + pieces.len() > ROUND_OLD_PIECES {
+            if count > 0 && old.len() + pieces.len() > BATCH_OLD_PIECES {
                 break;
             }
             old.extend(pieces.into_iter().map(|piece| (piece.first, piece)));

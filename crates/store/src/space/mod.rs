@@ -118,6 +118,21 @@ impl Written {
         &self.sums
     }
 
+    /// Moves the first `count` blocks, fewer than all, into a proof of their own: one write served two extents.
+    pub fn split_front(&mut self, count: u64) -> Written {
+        let BlockRange { start, count: all } = self.placed.blocks;
+        assert!(0 < count && count < all, "{count} of {all} blocks");
+        let rest = self.sums.split_off(count as usize);
+        let sums = std::mem::replace(&mut self.sums, rest);
+        self.placed.blocks = BlockRange::new(BlockNo(start.0 + count), all - count);
+        let placed = Placed {
+            space: self.placed.space.clone(),
+            blocks: BlockRange::new(start, count),
+            published: false,
+        };
+        Written { placed, sums }
+    }
+
     /// Forgets the checksums.
     pub fn into_placed(self) -> Placed {
         self.placed
