@@ -16,6 +16,9 @@ use holdfast_format::{Key, Kind, Malformed, NodePointer, NodeView, Superblock};
 
 use crate::issue::Issue;
 
+/// Takes an item: the block of its leaf, its key, its value; says whether to go on.
+pub(crate) type VisitItem<'a> = dyn FnMut(BlockNo, Key, &[u8]) -> ControlFlow<()> + 'a;
+
 /// A volume to read from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Volume<'a> {
@@ -191,7 +194,7 @@ impl<'a> Volume<'a> {
         &self,
         tree: TreeId,
         range: Bounds,
-        visit: &mut dyn FnMut(BlockNo, Key, &[u8]) -> ControlFlow<()>,
+        visit: &mut VisitItem<'_>,
     ) -> ControlFlow<()> {
         self.walk(tree, range, &mut |step| {
             let Step::Node { pointer, node } = step else {

@@ -81,7 +81,7 @@ impl Work {
     fn name(&mut self) -> Vec<u8> {
         let number = self.prng.below(self.names);
         // One in eight names is long.
-        let len = if number % 8 == 0 { 200 } else { 0 };
+        let len = if number.is_multiple_of(8) { 200 } else { 0 };
         format!("{number}{}", "n".repeat(len)).into_bytes()
     }
 

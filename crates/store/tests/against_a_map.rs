@@ -1,5 +1,7 @@
 //! The store against a `BTreeMap`: random batches, scans, checkpoints, reopening and crashes.
 
+#![allow(clippy::unwrap_used)] // helpers of tests, too
+
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -261,7 +261,7 @@ impl Group {
                 if run.len >= want {
                     return Some(Run { at: run.at, len: want });
                 }
-                if at % 64 == 0 {
+                if at.is_multiple_of(64) {
                     continue;
                 }
             }
