@@ -132,6 +132,18 @@ impl History {
         Ok(())
     }
 
+    /// Adds an operation that failed because the device did: it may have taken effect or not, and
+    /// promises nothing. Judge with this operation as begun and not returned.
+    pub fn push_failed(&mut self, op: &Op) {
+        let mut model = self.last().clone();
+        let (writes, replaces) = (self.written(op), self.replacing(op));
+        model.apply(op);
+        let (barrier, since) = (Barrier::None, self.steps.len() + 1);
+        self.steps.push(Step { op: op.clone(), applied: true, writes, replaces, barrier, since });
+        self.states.push(model);
+        self.views.push(OnceCell::new());
+    }
+
     /// Says that the last operation was an fsync that found nothing to do, and asked the device for
     /// nothing. It says only that its file is durable as it is, names and ancestors included (P1, P2);
     /// operations on other files may still be lost.
@@ -199,8 +211,11 @@ impl History {
                     _ => Barrier::History,
                 }
             }
-            Op::Write { place: Place::Handle(handle), .. } => match writes {
-                Some(inode) if self.synchronous.get(handle) == Some(&true) => Barrier::File(inode),
+            // Nothing written, nothing promised, as in Linux.
+            Op::Write { place: Place::Handle(handle), data, .. } => match writes {
+                Some(inode) if !data.is_empty() && self.synchronous.get(handle) == Some(&true) => {
+                    Barrier::File(inode)
+                }
                 _ => Barrier::None,
             },
             _ => Barrier::None,

@@ -6,12 +6,15 @@
 //! write and flush, opens every image that the device may have left, and
 //! compares what it finds with what the promises allow ([`History`]). The judge
 //! shares nothing with the engine: it stands on the model and on `check`.
+//! [`fail_each`] makes every single call of the device fail, one run each.
 
 pub mod engine;
 pub mod history;
 mod visit;
 pub mod power;
+pub mod errors;
 
 pub use engine::{Engine, Setup};
+pub use errors::fail_each;
 pub use history::History;
 pub use power::{Failure, Policy, Stats, power_cut, power_cut_after};

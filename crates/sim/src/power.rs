@@ -139,13 +139,13 @@ pub fn power_cut_after(
 }
 
 /// The script on one line.
-fn line(script: &Script) -> String {
+pub(crate) fn line(script: &Script) -> String {
     let ops: Vec<String> = script.ops().map(ToString::to_string).collect();
     ops.join("; ")
 }
 
 /// The volume on which the script begins, unmounted.
-fn prepare(
+pub(crate) fn prepare(
     before: &Script,
     policy: &Policy,
     history: &mut History,
@@ -155,7 +155,7 @@ fn prepare(
     let mut engine = Engine::create(under, policy.setup.clone())
         .map_err(|error| format!("mkfs and mount: {error}"))?;
     for op in before.ops() {
-        apply(op, &mut engine, history)?;
+        apply(op, &mut engine, history).map_err(|(_, why)| why)?;
     }
     leave(engine, history)?;
     Ok(device.snapshot())
@@ -177,11 +177,7 @@ fn record(
             return Err("power is cut by us; take `crash` out of the script".into());
         }
         device.mark(begun(history.len()));
-        let flushes = device.stats().flushes;
-        apply(op, &mut engine, history)?;
-        if device.stats().flushes == flushes {
-            history.found_nothing_undurable();
-        }
+        apply(op, &mut engine, history).map_err(|(_, why)| why)?;
         device.mark(returned(history.len()));
     }
     device.mark(begun(history.len()));
@@ -190,9 +186,14 @@ fn record(
     Ok(device.recording())
 }
 
-/// Runs one operation on the engine and adds it to the history. A write that ran out of space in
-/// its middle goes in as the part that was written.
-fn apply(op: &Op, engine: &mut Engine, history: &mut History) -> Result<(), String> {
+/// Runs one operation on the engine and adds it to the history; an answer that the model does not
+/// give comes back with the reason. A write that ran out of space in its middle goes in as the part
+/// that was written.
+pub(crate) fn apply(
+    op: &Op,
+    engine: &mut Engine,
+    history: &mut History,
+) -> Result<(), (Outcome, String)> {
     let place = match op {
         Op::Write { place, .. } => Some(place.clone()),
         Op::Append { path, .. } => Some(Place::Path(path.clone())),
@@ -203,26 +204,35 @@ fn apply(op: &Op, engine: &mut Engine, history: &mut History) -> Result<(), Stri
         _ => None,
     };
     let before = size(engine);
+    let flushes = engine.device().stats().flushes;
     let answer = engine.apply(op);
+    let quiet = engine.device().stats().flushes == flushes;
+    let mut add = |op: &Op, answer: Outcome| {
+        history.push(op, &answer).map_err(|why| (answer, why))?;
+        if quiet {
+            history.found_nothing_undurable();
+        }
+        Ok(())
+    };
     let (Outcome::Err(Errno::ENOSPC), Some(place), Some(before)) = (&answer, &place, before) else {
-        return history.push(op, &answer);
+        return add(op, answer);
     };
     let (offset, data) = match op {
         Op::Write { offset, data, .. } => (*offset, data.bytes()),
         Op::Append { data, .. } => (before, data.bytes()),
-        _ => return history.push(op, &answer),
+        _ => return add(op, answer),
     };
     let read = Op::Read { place: place.clone(), offset, len: data.len() as u64 };
     let Outcome::Ok(Answer::Bytes(there)) = engine.apply(&read) else {
-        return history.push(op, &answer);
+        return add(op, answer);
     };
     let part = data.iter().zip(&there).take_while(|(wanted, found)| wanted == found).count();
     if part == 0 {
-        return history.push(op, &answer);
+        return add(op, answer);
     }
     let data = Data::Literal(data[..part].to_vec());
     let written = Op::Write { place: place.clone(), offset, data };
-    history.push(&written, &Outcome::Ok(Answer::Done))
+    add(&written, Outcome::Ok(Answer::Done))
 }
 
 /// Unmounts, which is to the history what a remount is.
