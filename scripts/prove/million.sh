@@ -27,7 +27,7 @@ for name in names:
     assert os.stat(name).st_size == 0
 lap("stat", start)
 P
-say "  peak memory of the daemon: $(peak_kib) KiB"
+say "  peak memory of the daemon: $(($(peak_kib) / 1024)) MiB"
 detach
 clean "with $FILES files in a directory"
 attach
@@ -73,7 +73,7 @@ for n in range(4096):
 fd = os.open("deep", os.O_CREAT | os.O_WRONLY, dir_fd=at)
 os.write(fd, b"bottom"); os.fsync(fd)
 P
-say "  peak memory of the daemon: $(peak_kib) KiB"
+say "  peak memory of the daemon: $(($(peak_kib) / 1024)) MiB"
 detach
 clean "with a sparse file, long names and 4,096 levels"
 attach

@@ -19,6 +19,7 @@ seconds tar -C "$DIR" -xf "$WORK/tree.tar"
 say "  untar: ${SECONDS_TAKEN} s, $(wc -l <"$WORK/sums") files"
 seconds "$HOLDFAST" sync "$DIR"
 say "  sync: ${SECONDS_TAKEN} s"
+say "  peak memory of the daemon: $(($(peak_kib) / 1024)) MiB"
 detach
 clean "after untar"
 attach
@@ -33,6 +34,5 @@ attach
 after=$(used)
 say "  blocks in use: $before before, $after after"
 [ "$after" -le $((before + 64)) ] || fail "space did not come back"
-say "  peak memory of the daemon: $(peak_kib) KiB"
 detach
 say "tree: passed"
