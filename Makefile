@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 TARGET_DIR := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 
-.PHONY: run stop test build docs install
+.PHONY: run stop test prove build docs install
 
 # Builds, makes a volume, mounts it, and shows on real content what it does. Leaves it mounted.
 run:
@@ -18,6 +18,12 @@ stop:
 # Everything that must hold before a change lands. Ends with the test runner's own lines.
 test:
 	bash scripts/test.sh
+
+# Real programs on a real mount: a kernel's source tree, git, a build, SQLite under SIGKILL, a million files, a full disk.
+prove: build
+	bash scripts/need.sh sqlite3=sqlite3 git=git cc=gcc bc=bc python3=python3 xz=xz-utils
+	[ -r /usr/src/linux-source-6.1.tar.xz ] || apt-get install -y --no-install-recommends linux-source-6.1
+	for proof in tree git build sqlite million full; do HOLDFAST=$(abspath $(TARGET_DIR))/release/holdfast bash scripts/prove/$$proof.sh || exit 1; done
 
 build:
 	$(CARGO) build --release --locked -p holdfast-cli
