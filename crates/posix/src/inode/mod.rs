@@ -136,6 +136,11 @@ impl InodeState {
         self.atime_waits = false;
     }
 
+    /// Whether only a reference from above keeps it alive: memory is the only place that knows.
+    pub(crate) fn is_remembered_orphan(&self) -> bool {
+        self.lookups > 0 && (self.disk.nlink == 0 || self.gone)
+    }
+
     /// Whether nobody could reach it any more: no name, no handle, no reference from above.
     pub(crate) fn is_unreachable(&self) -> bool {
         self.disk.nlink == 0 && self.handles == 0 && self.lookups == 0

@@ -1,7 +1,9 @@
 //! Inodes in memory by number.
 //!
-//! An inode stays while anybody holds its `Arc`, has it open, remembers it, or
-//! waits for its data to be written. Others may go once there are more than
+//! An inode stays while anybody holds its `Arc`, has it open, or waits for its
+//! data to be written, and one without a name while anybody remembers it. The
+//! kernel remembers a million names without using them; of those inodes only
+//! the number of references is kept. Others may go once there are more than
 //! the cache may hold: a clock hand passes a few inodes at each insertion and
 //! drops those not used since it came by last. So the work is bounded, and
 //! what is not needed any more goes sooner or later.
@@ -44,6 +46,8 @@ struct Shard {
     known_max: usize,
     /// Inodes that left so far.
     left: u64,
+    /// References from above to inodes that have a name and are not in memory.
+    remembered: HashMap<u64, u64, BuildHasherDefault<NumberHasher>>,
 }
 
 struct Entry {
@@ -141,6 +145,22 @@ impl InodeTable {
         }
     }
 
+    /// Takes `count` references back from an inode that is not in memory. If it is, it is the answer,
+    /// and its references are as they were.
+    pub(crate) fn forget_absent(&self, no: InodeNo, count: u64) -> Option<Arc<Inode>> {
+        let mut shard = self.shard(no).lock();
+        if let Some(inode) = shard.find(no) {
+            return Some(inode);
+        }
+        match shard.remembered.get_mut(&no.0) {
+            Some(references) if *references > count => *references -= count,
+            _ => {
+                shard.remembered.remove(&no.0);
+            }
+        }
+        None
+    }
+
     /// Inodes in memory.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
@@ -157,6 +177,9 @@ impl Shard {
 
     fn insert(&mut self, inode: Arc<Inode>) {
         let no = inode.no.0;
+        if let Some(references) = self.remembered.remove(&no) {
+            inode.state.write().lookups = references;
+        }
         let used = AtomicBool::new(false);
         let before = self.known.insert(no, Entry { inode, used });
         assert!(before.is_none(), "inode {no} is in memory twice");
@@ -177,7 +200,11 @@ impl Shard {
                 Some(entry) if entry.used.swap(false, Ordering::Relaxed) || entry.is_needed() => {
                     self.clock.push_back(no);
                 }
-                Some(_) => {
+                Some(entry) => {
+                    let references = entry.inode.state.read().lookups;
+                    if references > 0 {
+                        self.remembered.insert(no, references);
+                    }
                     self.known.remove(&no);
                     self.left += 1;
                     if self.known.len() <= self.known_max {
@@ -193,10 +220,9 @@ impl Entry {
     fn is_needed(&self) -> bool {
         // While the shard is locked nobody can get a second Arc, so one Arc means no lock is held either.
         Arc::strong_count(&self.inode) > 1 || !self.inode.data.is_clean() || {
-            self.inode
-                .state
-                .try_read()
-                .is_none_or(|state| state.handles > 0 || state.lookups > 0 || state.atime_waits)
+            self.inode.state.try_read().is_none_or(|state| {
+                state.handles > 0 || state.is_remembered_orphan() || state.atime_waits
+            })
         }
     }
 }

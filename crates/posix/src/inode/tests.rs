@@ -27,7 +27,7 @@ fn every_handle_that_was_open_reports_an_error_once() {
 }
 
 fn regular(no: u64, size: u64) -> Inode {
-    let item = InodeItem { size, ..blank(FileType::Regular, Timestamp::default()) };
+    let item = InodeItem { size, nlink: 1, ..blank(FileType::Regular, Timestamp::default()) };
     Inode::new(InodeNo(no), item, Lsn(0))
 }
 
@@ -70,9 +70,10 @@ fn the_hand_spares_what_is_used_or_needed() {
     let open = Arc::new(regular(20, 0));
     open.state.write().handles = 1;
     table.insert(open);
-    let remembered = Arc::new(regular(21, 0));
-    remembered.state.write().lookups = 1;
-    table.insert(remembered);
+    let orphan = Arc::new(regular(21, 0));
+    orphan.state.write().lookups = 1;
+    orphan.state.write().disk.nlink = 0;
+    table.insert(orphan);
     let held = Arc::new(regular(22, 0));
     table.insert(held.clone());
     table.insert(Arc::new(regular(23, 0)));
@@ -85,4 +86,27 @@ fn the_hand_spares_what_is_used_or_needed() {
     }
     assert!(table.len() <= 34, "{} inodes stay", table.len());
     drop(held);
+}
+
+#[test]
+fn references_survive_when_the_inode_does_not() {
+    let table = InodeTable::new(0);
+    let no = InodeNo(20);
+    let load = || table.get_or_read(no, || Ok(regular(20, 0))).unwrap();
+    let push_out = || {
+        for other in 30..40 {
+            table.insert(Arc::new(regular(other, 0)));
+        }
+        assert!(table.peek(no).is_none(), "a named inode is dropped although it is remembered");
+    };
+    load().state.write().lookups = 5;
+    push_out();
+    assert_eq!(load().state.read().lookups, 5);
+    push_out();
+    assert!(table.forget_absent(no, 3).is_none());
+    assert_eq!(load().state.read().lookups, 2);
+    push_out();
+    assert!(table.forget_absent(no, 2).is_none());
+    assert_eq!(load().state.read().lookups, 0);
+    assert!(table.forget_absent(no, 1).is_some(), "it is in memory now: the caller goes on");
 }

@@ -51,7 +51,7 @@ impl FileSystem {
 
     /// Takes `count` references back.
     pub fn forget(&self, inode: InodeNo, count: u64) {
-        let Some(inode) = self.core.inodes.peek(inode) else {
+        let Some(inode) = self.core.inodes.forget_absent(inode, count) else {
             return;
         };
         let mut state = inode.state.write();
