@@ -18,13 +18,20 @@ use crate::cache::Cache;
 use crate::checkpoint::Wake;
 use crate::space::alloc::Space;
 use crate::tree::{Forest, Root};
-use crate::{CreateOptions, Inner, Result, StoreError};
+use crate::{Batch, CreateOptions, Inner, Need, Result, StoreError};
 
 const ZEROS_BYTES: usize = 1 << 20;
 /// Memory for the nodes of an empty volume.
 const CACHE_BYTES: usize = 8 << 20;
 
-pub(crate) fn create(device: &Arc<dyn Device>, options: &CreateOptions) -> Result<()> {
+/// Changes that the first batch may make.
+const FIRST_CHANGES: u32 = 16;
+
+pub(crate) fn create(
+    device: &Arc<dyn Device>,
+    options: &CreateOptions,
+    first: Batch,
+) -> Result<()> {
     let geometry = options.geometry;
     geometry.check().map_err(|malformed| StoreError::Refused(malformed.why))?;
     if geometry.volume_blocks > device.len() / BLOCK_BYTES {
@@ -57,6 +64,10 @@ pub(crate) fn create(device: &Arc<dyn Device>, options: &CreateOptions) -> Resul
             forest.plant(tree, homes);
         }
     }
+    // Before the first superblock: a volume that can be opened has what its maker wants to find there.
+    let mut reservation = inner.reserve(Need::Grow { changes: FIRST_CHANGES, blocks: 0 })?;
+    inner.apply(first, &mut reservation)?;
+    drop(reservation);
     // Twice, so that both slots hold a superblock.
     inner.force_checkpoint()?;
     inner.force_checkpoint()

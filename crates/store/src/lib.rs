@@ -125,7 +125,17 @@ pub struct Store {
 impl Store {
     /// Writes an empty store: zeroes the rings by writing, then both trees, a flush, and the superblocks.
     pub fn create(device: &Arc<dyn Device>, options: &CreateOptions) -> Result<()> {
-        create::create(device, options)
+        create::create(device, options, Batch::new())
+    }
+
+    /// As [`Store::create`], with a first batch of a few changes that is there as soon as the store
+    /// is: power that fails meanwhile leaves no store, or one that holds the batch.
+    pub fn create_with(
+        device: &Arc<dyn Device>,
+        options: &CreateOptions,
+        first: Batch,
+    ) -> Result<()> {
+        create::create(device, options, first)
     }
 
     /// Opens the newest valid superblock.

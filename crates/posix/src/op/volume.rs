@@ -8,7 +8,7 @@ use holdfast_base::{InodeNo, Timestamp, prng};
 use holdfast_format::item::{FileType, InodeItem};
 use holdfast_format::superblock::LABEL_MAX;
 use holdfast_format::{Geometry, Key};
-use holdfast_store::{Batch, CreateOptions, Device, Need, OpenOptions, Store, StoreError};
+use holdfast_store::{Batch, CreateOptions, Device, OpenOptions, Store, StoreError};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
@@ -17,9 +17,6 @@ use crate::core::Core;
 use crate::data::background::Background;
 use crate::inode::InodeTable;
 use crate::*;
-
-/// Memory for tree nodes while a volume is made: it has two.
-const MKFS_CACHE_BYTES: usize = 4 << 20;
 
 impl FileSystem {
     /// Makes an empty volume with a root directory (mode 755) on the whole device.
@@ -35,16 +32,10 @@ impl FileSystem {
             label: options.label.clone(),
             hash_seed: prng::entropy(),
         };
-        Store::create(device, &create)?;
-        let open = OpenOptions { read_only: false, cache_bytes: MKFS_CACHE_BYTES };
-        let store = Store::open(device.clone(), &open, Arc::new(Counters::default()))?;
-        let mut batch = Batch::new();
-        batch.put(Key::inode(InodeNo::ROOT), root(options.owner).encode());
-        batch.count_inodes(1);
-        let mut reservation = store.reserve(Need::Grow { changes: 1, blocks: 0 })?;
-        store.apply(batch, &mut reservation)?;
-        drop(reservation);
-        store.close()?;
+        let mut first = Batch::new();
+        first.put(Key::inode(InodeNo::ROOT), root(options.owner).encode());
+        first.count_inodes(1);
+        Store::create_with(device, &create, first)?;
         Ok(())
     }
 
