@@ -1,0 +1,177 @@
+//! The mechanical part of the style: what every source file of the workspace keeps to.
+//!
+//! Each message says what to do instead. Code of tests is exempt from the rules
+//! about what may be called, not from heads and sizes.
+
+use std::path::{Path, PathBuf};
+
+/// Longest file, in lines.
+const LINES_MAX: usize = 700;
+
+/// A source file.
+struct File {
+    /// `crate/path`, without `src`.
+    name: String,
+    text: String,
+    /// Whether the whole file is a test.
+    is_test: bool,
+}
+
+fn files() -> Vec<File> {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(&crates).expect("the crates are there") {
+        let folder = entry.expect("a folder can be read").path();
+        let own = folder.file_name().and_then(|name| name.to_str()).expect("a crate has a name");
+        let mut paths = Vec::new();
+        collect(&folder.join("src"), &mut paths);
+        for path in paths {
+            let inside = path.strip_prefix(folder.join("src")).expect("it was found there");
+            let name = format!("{own}/{}", inside.display());
+            let text = std::fs::read_to_string(&path).expect("a source file is text");
+            let is_test = ["/tests/", "/tests.rs", "_tests.rs", "/testing"]
+                .iter()
+                .any(|part| name.contains(part));
+            files.push(File { name, text, is_test });
+        }
+    }
+    assert!(files.len() > 50, "only {} files were found", files.len());
+    files
+}
+
+fn collect(folder: &Path, paths: &mut Vec<PathBuf>) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for entry in entries {
+        let path = entry.expect("an entry can be read").path();
+        if path.is_dir() {
+            collect(&path, paths);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            paths.push(path);
+        }
+    }
+}
+
+/// The lines of code with their numbers: no comments, no content of strings, no tests at the end of the file.
+fn code(text: &str) -> Vec<(usize, String)> {
+    let mut lines = Vec::new();
+    let mut text = text.lines().enumerate().peekable();
+    while let Some((index, line)) = text.next() {
+        let trimmed = line.trim_start();
+        let next_is_module = text.peek().is_some_and(|(_, next)| {
+            let next = next.trim_start();
+            next.starts_with("mod ") && next.ends_with('{')
+        });
+        if trimmed.starts_with("#[cfg(test)]") && next_is_module {
+            break;
+        }
+        if !trimmed.starts_with("//") {
+            lines.push((index + 1, without_strings(line)));
+        }
+    }
+    lines
+}
+
+/// A line without its comment and what its strings hold. Strings over several lines are taken for code.
+fn without_strings(line: &str) -> String {
+    let mut out = String::new();
+    let mut chars = line.chars().peekable();
+    let mut inside = false;
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' if inside => drop(chars.next()),
+            '\'' if !inside && chars.peek() == Some(&'"') => drop(chars.next()),
+            '"' => inside = !inside,
+            '/' if !inside && chars.peek() == Some(&'/') => break,
+            c if !inside => out.push(c),
+            _ => {}
+        }
+    }
+    out
+}
+
+/// Whether `word` stands alone in `line`.
+fn has_word(line: &str, word: &str) -> bool {
+    let part = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(word).any(|(at, _)| {
+        !line[..at].ends_with(part) && !line[at + word.len()..].starts_with(part)
+    })
+}
+
+/// Whether `line` names a constant of errno: `libc::EIO`, `Errno::IO`.
+fn names_errno(line: &str) -> bool {
+    let constant = |rest: &str| {
+        let name: String = rest.chars().take_while(|c| c.is_ascii_alphanumeric()).collect();
+        name.len() >= 2 && name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit())
+    };
+    line.match_indices("libc::E").any(|(at, _)| {
+        // EPOLLIN and the like are flags, not errors.
+        constant(&line[at + 6..]) && !line[at + 6..].starts_with("EPOLL")
+    }) || line.match_indices("Errno::").any(|(at, _)| constant(&line[at + 7..]))
+}
+
+/// What is wrong with a line of code in the file `name`, and what to do instead.
+fn judge(name: &str, line: &str) -> Option<&'static str> {
+    let part = name.split('/').next().unwrap_or(name);
+    if line.contains(".unwrap()") {
+        return Some("`unwrap()`: return an error, or say with `expect` why it cannot be");
+    }
+    if has_word(line, "unsafe") && part != "device" {
+        return Some("`unsafe` outside device: use a safe crate, or put it there");
+    }
+    let clocks = ["SystemTime", "Instant"];
+    if clocks.iter().any(|clock| has_word(line, clock)) && name != "base/clock.rs" {
+        return Some("time enters through base/clock.rs: use `Timestamp` or `Stopwatch`");
+    }
+    let may_name_errno = ["fuse", "cli", "script"].contains(&part) || name == "posix/errno.rs";
+    if names_errno(line) && !may_name_errno {
+        return Some("errors become numbers in posix/errno.rs only: use an error of your own");
+    }
+    None
+}
+
+fn violations(file: &File) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if !file.text.starts_with("//!") {
+        wrong.push(format!("{}: begin with a head, `//! what this file holds`", file.name));
+    }
+    let lines = file.text.lines().count();
+    if lines >= LINES_MAX {
+        wrong.push(format!("{}: {lines} lines are more than {LINES_MAX}: split it", file.name));
+    }
+    if !file.is_test {
+        for (number, line) in code(&file.text) {
+            if let Some(what) = judge(&file.name, &line) {
+                wrong.push(format!("{}:{number}: {what}", file.name));
+            }
+        }
+    }
+    wrong
+}
+
+#[test]
+fn every_source_file_keeps_the_rules() {
+    let wrong: Vec<_> = files().iter().flat_map(violations).collect();
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+}
+
+#[test]
+fn the_alarms_ring() {
+    let count = |name: &str, text: &str| {
+        let file = File { name: name.into(), text: text.into(), is_test: false };
+        violations(&file).len()
+    };
+    assert_eq!(count("store/a.rs", "//! Head.\nfn a() {}\n"), 0);
+    assert_eq!(count("store/a.rs", "fn a() {}\n"), 1);
+    assert_eq!(count("store/a.rs", &format!("//! Head.\n{}", "\n".repeat(700))), 1);
+    assert_eq!(count("store/a.rs", "//! H\nlet a = b.unwrap();\n"), 1);
+    assert_eq!(count("store/a.rs", "//! H\nlet a = \".unwrap()\"; // .unwrap()\n"), 0);
+    assert_eq!(count("store/a.rs", "//! H\n#[cfg(test)]\nmod tests {\nb.unwrap();\n}\n"), 0);
+    assert_eq!(count("store/a.rs", "//! H\nunsafe { a() }\n"), 1);
+    assert_eq!(count("device/a.rs", "//! H\nunsafe { a() }\n#![deny(unsafe_code)]\n"), 0);
+    assert_eq!(count("store/a.rs", "//! H\nlet a = Instant::now();\n"), 1);
+    assert_eq!(count("base/clock.rs", "//! H\nlet a = Instant::now();\n"), 0);
+    assert_eq!(count("store/a.rs", "//! H\nreturn libc::EIO;\n"), 1);
+    assert_eq!(count("store/a.rs", "//! H\nreturn Errno::NOENT;\n"), 1);
+    assert_eq!(count("posix/errno.rs", "//! H\nreturn libc::EIO;\n"), 0);
+    assert_eq!(count("store/a.rs", "//! H\nuse rustix::io::Errno;\nlibc::EPOLLIN;\n"), 0);
+}
