@@ -21,19 +21,13 @@ impl Timestamp {
 impl From<SystemTime> for Timestamp {
     fn from(time: SystemTime) -> Timestamp {
         match time.duration_since(UNIX_EPOCH) {
-            Ok(after) => Timestamp {
-                secs: after.as_secs() as i64,
-                nanos: after.subsec_nanos(),
-            },
+            Ok(after) => Timestamp { secs: after.as_secs() as i64, nanos: after.subsec_nanos() },
             Err(before) => {
                 let before = before.duration();
                 let secs = -(before.as_secs() as i64);
                 match before.subsec_nanos() {
                     0 => Timestamp { secs, nanos: 0 },
-                    nanos => Timestamp {
-                        secs: secs - 1,
-                        nanos: 1_000_000_000 - nanos,
-                    },
+                    nanos => Timestamp { secs: secs - 1, nanos: 1_000_000_000 - nanos },
                 }
             }
         }
@@ -80,10 +74,7 @@ mod tests {
 
     #[test]
     fn moments_before_1970_survive_the_round_trip() {
-        let moment = Timestamp {
-            secs: -5,
-            nanos: 250_000_000,
-        };
+        let moment = Timestamp { secs: -5, nanos: 250_000_000 };
         assert_eq!(Timestamp::from(SystemTime::from(moment)), moment);
     }
 }

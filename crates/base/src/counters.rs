@@ -109,10 +109,7 @@ mod tests {
         let counters = Counters::default();
         counters.fsyncs.add(3);
         let list = counters.list();
-        assert_eq!(
-            list[0],
-            ("fsyncs", 3, "Calls of fsync, fdatasync, fsyncdir and sync.")
-        );
+        assert_eq!(list[0], ("fsyncs", 3, "Calls of fsync, fdatasync, fsyncdir and sync."));
         assert!(list.iter().all(|(_, _, meaning)| !meaning.is_empty()));
     }
 }

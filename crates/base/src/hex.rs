@@ -9,13 +9,7 @@ pub fn dump(bytes: &[u8]) -> String {
         let digits: String = line.iter().map(|byte| format!("{byte:02x} ")).collect();
         let text: String = line
             .iter()
-            .map(|&byte| {
-                if (0x20..0x7f).contains(&byte) {
-                    byte as char
-                } else {
-                    '.'
-                }
-            })
+            .map(|&byte| if (0x20..0x7f).contains(&byte) { byte as char } else { '.' })
             .collect();
         // Writing into a String cannot fail.
         let _ = writeln!(out, "{:06x}  {digits:<48} {text}", index * 16);

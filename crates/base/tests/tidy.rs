@@ -92,9 +92,8 @@ fn without_strings(line: &str) -> String {
 /// Whether `word` stands alone in `line`.
 fn has_word(line: &str, word: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '_';
-    line.match_indices(word).any(|(at, _)| {
-        !line[..at].ends_with(part) && !line[at + word.len()..].starts_with(part)
-    })
+    line.match_indices(word)
+        .any(|(at, _)| !line[..at].ends_with(part) && !line[at + word.len()..].starts_with(part))
 }
 
 /// Whether `line` names a constant of errno: `libc::EIO`, `Errno::IO`.
