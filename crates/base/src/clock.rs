@@ -68,9 +68,37 @@ impl Stopwatch {
     }
 }
 
+/// A moment by which something must have happened.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline(std::time::Instant);
+
+impl Deadline {
+    /// The moment after `time` from now.
+    pub fn after(time: Duration) -> Deadline {
+        Deadline(std::time::Instant::now() + time)
+    }
+
+    /// Time until then; zero when it has passed.
+    pub fn left(self) -> Duration {
+        self.0.saturating_duration_since(std::time::Instant::now())
+    }
+
+    /// Whether it has passed.
+    pub fn is_over(self) -> bool {
+        self.left().is_zero()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_deadline_passes() {
+        assert!(Deadline::after(Duration::ZERO).is_over());
+        let later = Deadline::after(Duration::from_secs(60));
+        assert!(!later.is_over() && later.left() <= Duration::from_secs(60));
+    }
 
     #[test]
     fn moments_before_1970_survive_the_round_trip() {

@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 /// Longest file, in lines.
 const LINES_MAX: usize = 700;
 
+/// Files that are longer, and how long they may be. A list that only shrinks.
+const LONG: &[(&str, usize)] = &[("fuse/transport/fuser.rs", 710)];
+
 /// A source file.
 struct File {
     /// `crate/path`, without `src`.
@@ -117,11 +120,14 @@ fn judge(name: &str, line: &str) -> Option<&'static str> {
     if has_word(line, "unsafe") && part != "device" {
         return Some("`unsafe` outside device: use a safe crate, or put it there");
     }
-    let clocks = ["SystemTime", "Instant"];
+    let clocks = ["SystemTime::now", "Instant::now"];
     if clocks.iter().any(|clock| has_word(line, clock)) && name != "base/clock.rs" {
-        return Some("time enters through base/clock.rs: use `Timestamp` or `Stopwatch`");
+        return Some("time enters through base/clock.rs: `Timestamp`, `Stopwatch`, `Deadline`");
     }
-    let may_name_errno = ["fuse", "cli", "script"].contains(&part) || name == "posix/errno.rs";
+    // Whoever speaks with the host or the user may; floors 0 to 3 may not.
+    let may_name_errno = ["device", "script", "holdfast", "fuse", "cli", "sim", "bench"]
+        .contains(&part)
+        || name == "posix/errno.rs";
     if names_errno(line) && !may_name_errno {
         return Some("errors become numbers in posix/errno.rs only: use an error of your own");
     }
@@ -134,8 +140,10 @@ fn violations(file: &File) -> Vec<String> {
         wrong.push(format!("{}: begin with a head, `//! what this file holds`", file.name));
     }
     let lines = file.text.lines().count();
-    if lines >= LINES_MAX {
-        wrong.push(format!("{}: {lines} lines are more than {LINES_MAX}: split it", file.name));
+    let long = LONG.iter().find(|(name, _)| *name == file.name);
+    let lines_max = long.map_or(LINES_MAX, |(_, lines)| *lines);
+    if lines >= lines_max {
+        wrong.push(format!("{}: {lines} lines, {lines_max} are too many: split it", file.name));
     }
     if !file.is_test {
         for (number, line) in code(&file.text) {

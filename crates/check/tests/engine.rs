@@ -289,10 +289,12 @@ fn a_full_volume_is_clean() {
     for seed in 0..6 {
         with_seed(seed, || {
             let node_size = holdfast_format::limits::NODE_SIZES[seed as usize % 3];
-            let device = make(8 << 20, node_size);
+            // Large nodes need a volume that holds some hundreds of them.
+            let bytes = if node_size > 16384 { 40 << 20 } else { 8 << 20 };
+            let device = make(bytes, node_size);
             let mut work = Work::new(mount(&device), seed);
             work.names = 200;
-            work.size_max = 1 << 20;
+            work.size_max = bytes / 8;
             let mut steps = 0;
             while work.full < 60 && steps < 6000 {
                 work.step();

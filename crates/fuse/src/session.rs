@@ -13,8 +13,9 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use holdfast_base::clock::Deadline;
 use holdfast_posix::FileSystem;
 use parking_lot::{Condvar, Mutex};
 
@@ -110,10 +111,10 @@ impl Stopper {
 
     /// Waits until `ended`, but not longer than `time`. Says whether it has.
     fn wait_ended(&self, ended: &AtomicBool, time: Duration) -> bool {
-        let until = Instant::now() + time;
+        let until = Deadline::after(time);
         let mut stopped = self.0.stopped.lock();
         while !ended.load(Ordering::Acquire) {
-            if self.0.changed.wait_until(&mut stopped, until).timed_out() {
+            if self.0.changed.wait_for(&mut stopped, until.left()).timed_out() {
                 return ended.load(Ordering::Acquire);
             }
         }
@@ -191,7 +192,7 @@ fn connect_and_serve(
 
 /// Unmounts. Says whether the session has ended.
 fn leave(mounted: &mut Mounted, work: &Work, stop: &Stopper, ended: &AtomicBool) -> bool {
-    let until = Instant::now() + PATIENCE;
+    let until = Deadline::after(PATIENCE);
     loop {
         match mounted.unmount() {
             // Ended, unless another mount namespace has a copy of the mount.
@@ -201,7 +202,7 @@ fn leave(mounted: &mut Mounted, work: &Work, stop: &Stopper, ended: &AtomicBool)
                 }
                 break;
             }
-            Err(rustix::io::Errno::BUSY) if Instant::now() < until => {
+            Err(rustix::io::Errno::BUSY) if !until.is_over() => {
                 std::thread::sleep(Duration::from_millis(20));
             }
             Err(error) => {

@@ -4,8 +4,9 @@
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use holdfast_base::clock::Deadline;
 use parking_lot::{Condvar, Mutex};
 
 use crate::atime;
@@ -40,9 +41,9 @@ impl Committer {
 
 fn run(core: &Core, signal: &Signal, every: Duration) {
     loop {
-        let until = Instant::now() + every;
+        let until = Deadline::after(every);
         let mut end = signal.end.lock();
-        while !*end && !signal.changed.wait_until(&mut end, until).timed_out() {}
+        while !*end && !signal.changed.wait_for(&mut end, until.left()).timed_out() {}
         if *end {
             return;
         }
