@@ -96,10 +96,8 @@ impl Adapter {
 
     /// Here, unless this is the last free reader.
     fn somewhere(&self, kind: Kind, body: impl FnOnce(&Server) + Send + 'static) {
-        match self.work.is_last_reader() {
-            true => self.there(kind, body),
-            false => self.here(kind, body),
-        }
+        self.work.count(kind);
+        self.work.somewhere(body);
     }
 }
 

@@ -57,9 +57,20 @@ impl Work {
         }
     }
 
-    /// Whether no other reader is free now.
-    pub(crate) fn is_last_reader(&self) -> bool {
-        self.busy.load(Ordering::Relaxed) + 1 >= self.readers
+    /// Serves on this thread if another reader stays free, otherwise on the pool.
+    pub(crate) fn somewhere(self: &Arc<Self>, body: impl FnOnce(&Server) + Send + 'static) {
+        // Entered first and counted then: of two readers that come at once, one sees the other.
+        let is_last = self.busy.fetch_add(1, Ordering::Relaxed) + 1 >= self.readers;
+        match is_last {
+            true => {
+                self.busy.fetch_sub(1, Ordering::Relaxed);
+                self.there(body);
+            }
+            false => {
+                self.guarded(body);
+                self.busy.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Waits for all that the pool has taken, and lets it take no more.
@@ -114,16 +125,28 @@ mod tests {
         drop(send);
         assert_eq!(receive.iter().filter(|failed| *failed).count(), 8);
         work.finish();
-        // The panics were counted out again.
-        assert!(!work.is_last_reader());
     }
 
     #[test]
-    fn the_last_free_reader_is_known() {
+    fn the_last_free_reader_hands_over() {
         let work = work(2);
-        assert!(!work.is_last_reader());
-        work.here(|_| assert!(work.is_last_reader()));
-        assert!(!work.is_last_reader());
+        let served_by = |work: &Arc<Work>| {
+            let (send, receive) = mpsc::channel();
+            work.somewhere(move |_| send.send(std::thread::current().id()).unwrap());
+            receive.recv().unwrap()
+        };
+        let me = std::thread::current().id();
+        assert_eq!(served_by(&work), me);
+        // While another reader is busy, be it with a panic, this one is the last.
+        work.here(|_| {
+            assert_ne!(served_by(&work), me);
+            panic!("as wanted by the test");
+        });
+        assert_eq!(served_by(&work), me);
+        // A request that may wait counts as well.
+        let inner = Arc::clone(&work);
+        work.somewhere(move |_| assert_ne!(served_by(&inner), me));
+        work.finish();
     }
 
     #[test]
