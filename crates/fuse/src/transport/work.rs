@@ -137,15 +137,20 @@ mod tests {
         };
         let me = std::thread::current().id();
         assert_eq!(served_by(&work), me);
-        // While another reader is busy, be it with a panic, this one is the last.
+        // While another reader is busy, be it with a panic, this one is the last. (Panics are caught
+        // there, so what was seen is judged out here.)
+        let mut seen = None;
         work.here(|_| {
-            assert_ne!(served_by(&work), me);
+            seen = Some(served_by(&work));
             panic!("as wanted by the test");
         });
+        assert!(seen.is_some_and(|thread| thread != me));
         assert_eq!(served_by(&work), me);
         // A request that may wait counts as well.
+        let (send, receive) = mpsc::channel();
         let inner = Arc::clone(&work);
-        work.somewhere(move |_| assert_ne!(served_by(&inner), me));
+        work.somewhere(move |_| send.send(served_by(&inner)).unwrap());
+        assert_ne!(receive.recv().unwrap(), me);
         work.finish();
     }
 
