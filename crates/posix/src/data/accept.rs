@@ -128,7 +128,7 @@ pub(crate) fn accept(
         state.attr.size = size.max(end);
         state.attr.mtime = now;
         state.attr.ctime = now;
-        state.attr.blocks = state.disk.blocks + content.pages.fresh();
+        state.attr.blocks = state.disk.blocks.saturating_add(content.pages.fresh());
         core.data.account(inode, &mut content);
         break;
     }

@@ -121,7 +121,7 @@ pub(crate) fn make_dirty(core: &Core, inode: &Arc<Inode>, pages: Vec<(u64, Page)
         content.pages.put(block, page, false);
     }
     content.add_reserved(reservation);
-    state.attr.blocks = state.disk.blocks + content.pages.fresh();
+    state.attr.blocks = state.disk.blocks.saturating_add(content.pages.fresh());
     core.data.account(inode, &mut content);
     Ok(())
 }

@@ -15,5 +15,8 @@ pub(crate) mod view;
 pub(crate) mod dirty;
 pub(crate) mod pages;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use dirty::{FileData, Shared};
 pub(crate) use writeback::discard;

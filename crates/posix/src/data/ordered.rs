@@ -59,7 +59,7 @@ pub(crate) fn publish(
     state.atime_waits = false;
     let mut content = inode.data.lock_content();
     land(&mut state, &mut content);
-    state.attr.blocks = item.blocks + content.pages.fresh();
+    state.attr.blocks = item.blocks.saturating_add(content.pages.fresh());
     core.data.account(inode, &mut content);
     core.data.release_nodes();
     Ok(lsn)

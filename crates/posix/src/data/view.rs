@@ -22,7 +22,7 @@ use crate::inode::Inode;
 use crate::{FsError, Result};
 
 /// Looks at a file that changes all the time before it is asked to hold still.
-const LOOKS_MAX: u32 = 8;
+pub(crate) const LOOKS_MAX: u32 = 8;
 /// Reads of blocks that turn out to be somebody else's by now.
 pub(crate) const READS_MAX: u32 = 64;
 

@@ -418,7 +418,7 @@ fn give_up(
     } else {
         error
     };
-    state.attr.blocks = state.disk.blocks + content.pages.fresh();
+    state.attr.blocks = state.disk.blocks.saturating_add(content.pages.fresh());
     core.data.account(inode, &mut content);
     core.data.release_nodes();
     error

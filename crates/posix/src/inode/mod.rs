@@ -97,7 +97,8 @@ impl InodeState {
             uid: item.uid,
             gid: item.gid,
             size: item.size,
-            blocks: item.blocks * 8,
+            // A damaged inode may claim anything.
+            blocks: item.blocks.saturating_mul(8),
             rdev: item.rdev,
             atime: item.atime,
             mtime: item.mtime,

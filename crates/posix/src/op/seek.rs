@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use holdfast_base::units::BLOCK_BYTES;
 
+use holdfast_format::item::InodeItem;
+
 use crate::core::Core;
+use crate::data::view::LOOKS_MAX;
 use crate::file::inline;
 use crate::file::lookup::{FILE_BLOCKS_MAX, each_piece};
 use crate::inode::Inode;
@@ -14,30 +17,41 @@ use crate::*;
 impl FileSystem {
     /// The next data or hole at or after `offset`. Allocated but unwritten blocks count as holes.
     pub fn seek(&self, file: &OpenFile, offset: u64, whence: Seek) -> Result<u64> {
-        let inode = &file.inode;
-        loop {
+        let (core, inode) = (&*self.core, &file.inode);
+        for _ in 0..LOOKS_MAX {
             let Some(version) = inode.data.version() else {
+                // A change is going on; whoever makes it holds the state.
                 drop(inode.state.read());
                 continue;
             };
-            let found = seek_once(&self.core, inode, offset, whence);
+            let (size, disk) = {
+                let state = inode.state.read();
+                (state.attr.size, state.disk)
+            };
+            let found = seek_once(core, inode, size, &disk, offset, whence);
             if inode.data.is_version(version) {
                 return found;
             }
         }
+        // It is changed without a pause: held still by the lock that every change takes.
+        let state = inode.state.read();
+        seek_once(core, inode, state.attr.size, &state.disk, offset, whence)
     }
 }
 
-fn seek_once(core: &Core, inode: &Arc<Inode>, offset: u64, whence: Seek) -> Result<u64> {
-    let (size, disk) = {
-        let state = inode.state.read();
-        (state.attr.size, state.disk)
-    };
+fn seek_once(
+    core: &Core,
+    inode: &Arc<Inode>,
+    size: u64,
+    disk: &InodeItem,
+    offset: u64,
+    whence: Seek,
+) -> Result<u64> {
     if offset >= size {
         return Err(FsError::NoSuchPosition);
     }
     let block = offset / BLOCK_BYTES;
-    let stored = match inline::may_exist(core, &disk) {
+    let stored = match inline::may_exist(core, disk) {
         true => inline::load(core, inode.no, disk.size)?.is_some(),
         false => false,
     };

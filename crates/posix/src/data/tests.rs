@@ -1,0 +1,149 @@
+//! States that only a crash in the middle of something, or a damaged disk, can leave.
+
+use std::sync::Arc;
+
+use holdfast_base::units::BLOCK_BYTES;
+use holdfast_base::{BlockNo, BlockRange, InodeNo};
+use holdfast_device::{Device, MemoryDevice};
+use holdfast_format::item::Extent;
+use holdfast_format::{Key, Kind};
+use holdfast_store::{Batch, Need, StoreError};
+
+use crate::*;
+
+const BOTH: OpenFlags = OpenFlags::READ.union(OpenFlags::WRITE);
+
+fn mount(device: &Arc<MemoryDevice>) -> FileSystem {
+    let options = MountOptions { commit_secs: 0, ..MountOptions::default() };
+    FileSystem::mount(device.clone(), options).unwrap()
+}
+
+fn volume() -> Arc<MemoryDevice> {
+    let device = Arc::new(MemoryDevice::new(16 << 20));
+    let shared: Arc<dyn Device> = device.clone();
+    let options = MkfsOptions { node_size: 4096, label: String::new(), uuid: None, owner: (0, 0) };
+    FileSystem::mkfs(&shared, &options).unwrap();
+    device
+}
+
+fn write(fs: &FileSystem, file: &OpenFile, at: u64, bytes: &[u8]) {
+    let how = WriteHow::default();
+    assert_eq!(fs.write(&Caller::root(), file, at, bytes, how).unwrap(), bytes.len());
+}
+
+fn open(fs: &FileSystem) -> Arc<OpenFile> {
+    fs.create(&Caller::root(), InodeNo::ROOT, b"f", 0o644, BOTH, false).unwrap().1
+}
+
+fn read(fs: &FileSystem, file: &OpenFile, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0xee; len];
+    let len = fs.read(file, 0, &mut bytes).unwrap();
+    bytes.truncate(len);
+    bytes
+}
+
+/// A file with a piece for every second block, cut down to `size` by a truncate whose further batches
+/// were lost: its inode has the new size, and everything behind it is still there.
+fn interrupted_truncate(size: u64) -> Arc<MemoryDevice> {
+    let device = volume();
+    let fs = mount(&device);
+    let file = open(&fs);
+    for i in 0..150 {
+        write(&fs, &file, i * 2 * BLOCK_BYTES, &[0x77; BLOCK_BYTES as usize]);
+    }
+    fs.fsync(&file, false).unwrap();
+    let item = {
+        let mut item = file.inode.state.read().disk;
+        item.size = size;
+        item
+    };
+    let mut batch = Batch::new();
+    batch.put(Key::inode(file.inode()), item.encode());
+    let store = &fs.core.store;
+    let mut reservation = store.reserve(Need::Settle { changes: 1 }).unwrap();
+    let lsn = store.apply(batch, &mut reservation).unwrap();
+    store.persist(lsn).unwrap();
+    device
+}
+
+#[test]
+fn what_an_interrupted_truncate_left_reads_as_zeros_however_the_file_grows() {
+    let size = 20 * BLOCK_BYTES + 100;
+    let end = 300 * BLOCK_BYTES;
+    for way in 0..3 {
+        let device = interrupted_truncate(size);
+        let fs = mount(&device);
+        let file = open(&fs);
+        let mut want = read(&fs, &file, size as usize + 10);
+        assert_eq!(want.len() as u64, size);
+        assert_eq!(want[want.len() - 1], 0x77);
+        match way {
+            0 => {
+                let change = SetAttr { size: Some(end), ..SetAttr::default() };
+                fs.setattr(&Caller::root(), file.inode(), Some(&file), change).unwrap();
+            }
+            1 => write(&fs, &file, end - 1, &[0]),
+            _ => fs.fallocate(&file, FallocateFlags::empty(), end - 1, 1).unwrap(),
+        }
+        want.resize(end as usize, 0);
+        assert!(read(&fs, &file, end as usize + 10) == want, "way {way}");
+        // Ten pieces before the end, the one it cuts, and at most one new block.
+        assert!(fs.getattr(file.inode()).unwrap().blocks <= 12 * 8);
+        fs.fsync(&file, false).unwrap();
+        drop((file, fs));
+        let fs = mount(&device);
+        assert!(read(&fs, &open(&fs), end as usize + 10) == want, "way {way}");
+    }
+}
+
+#[test]
+fn an_unlink_removes_what_an_interrupted_truncate_left() {
+    let device = interrupted_truncate(0);
+    let fs = mount(&device);
+    let used = fs.statfs().blocks_free;
+    fs.unlink(&Caller::root(), InodeNo::ROOT, b"f").unwrap();
+    fs.sync().unwrap();
+    assert!(fs.statfs().blocks_free >= used + 140);
+}
+
+#[test]
+fn extents_that_make_no_sense_are_errors_that_name_the_inode() {
+    let device = volume();
+    let fs = mount(&device);
+    let file = open(&fs);
+    write(&fs, &file, 0, &[1; 5 * BLOCK_BYTES as usize]);
+    fs.fsync(&file, false).unwrap();
+    let inode = file.inode();
+    let put = |offset: u64, start: u64, count: u64| {
+        let blocks = BlockRange::new(BlockNo(start), count);
+        let extent = Extent { blocks, sums: vec![1; count as usize] };
+        let mut batch = Batch::new();
+        batch.put(Key::new(inode, Kind::Extent, offset), extent.encode());
+        let store = &fs.core.store;
+        let mut reservation = store.reserve(Need::Settle { changes: 1 }).unwrap();
+        store.apply(batch, &mut reservation).unwrap();
+    };
+    let expect_refusal = |what: &str| {
+        let mut bytes = vec![0; 10 * BLOCK_BYTES as usize];
+        match fs.read(&file, 0, &mut bytes) {
+            Err(FsError::Store(StoreError::Item { what, .. })) => {
+                assert!(what.contains(&inode.to_string()), "{what}");
+            }
+            other => panic!("{what}: {other:?}"),
+        }
+    };
+    let data = fs.core.data.geometry.first_data_block().0;
+    put(2 * BLOCK_BYTES, data, 2);
+    expect_refusal("inside the extent before it");
+    put(2 * BLOCK_BYTES, 3, 2);
+    expect_refusal("on the superblocks");
+    put(2 * BLOCK_BYTES, u64::MAX - 1, 1);
+    expect_refusal("beyond the volume");
+    put(2 * BLOCK_BYTES + 1, data, 1);
+    expect_refusal("off the grid");
+    // A settle that meets them gives up its pages and says so; it does not stop the volume.
+    write(&fs, &file, 3 * BLOCK_BYTES, &[2; BLOCK_BYTES as usize]);
+    assert!(matches!(fs.fsync(&file, false), Err(FsError::Io(_))));
+    assert_eq!(fs.dirty_bytes(), 0);
+    assert_eq!(fs.stop_reason(), None);
+}
