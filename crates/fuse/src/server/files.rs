@@ -58,13 +58,9 @@ impl Server {
         Ok(fs.fsync(&handle.file, data_only)?)
     }
 
-    /// fsync of a directory (P2). Waits for the device.
-    ///
-    /// The kernel forwards neither sync(2) nor syncfs(2) to FUSE servers, so fsync of the root
-    /// directory stands for them: `sync DIR` and `holdfast sync DIR` make all of the volume durable.
+    /// fsync of a directory (P2), the root as any other: nobody waits for a stranger's data. Waits for the device.
     pub fn fsyncdir(&self, inode: InodeNo) -> Answer<()> {
-        let fs = self.fs()?;
-        Ok(if inode == InodeNo::ROOT { fs.sync() } else { fs.fsync_inode(inode) }?)
+        Ok(self.fs()?.fsync_inode(inode)?)
     }
 
     fn opened(&self, file: Arc<OpenFile>, flags: i32) -> Opened {
