@@ -14,7 +14,7 @@ mod visit;
 pub mod power;
 pub mod errors;
 
-pub use engine::{Engine, Setup};
+pub use engine::{Engine, Setup, judge};
 pub use errors::fail_each;
 pub use history::History;
 pub use power::{Failure, Policy, Stats, power_cut, power_cut_after};

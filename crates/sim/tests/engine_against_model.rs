@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_script::{
-    Mismatch, Model, Profile, Rules, Script, compare, compare_trees, generate, shrink,
+    Data, Mismatch, Model, Op, Profile, Rules, Script, Target, compare, compare_trees, generate,
+    shrink,
 };
-use holdfast_sim::{Engine, Setup};
+use holdfast_sim::{Engine, Setup, judge};
 
 /// Bytes of a volume: small, so that space is reused.
 const VOLUME: u64 = 48 << 20;
@@ -31,6 +32,11 @@ fn run_on_both(script: &Script, setup: &Setup) -> Result<(), String> {
     let text = |mismatch: Mismatch| mismatch.to_string();
     compare(script, &mut model, &mut engine, Rules::LENIENT).map_err(text)?;
     engine.unmount().map_err(|error| format!("unmount: {error}\nscript: {script}"))?;
+    model.apply(&Op::Remount);
+    let facts = judge(&*device)?.facts;
+    if (facts.orphans, facts.inodes) != (0, model.inode_count()) {
+        return Err(format!("{} inodes: {facts:?}\nscript: {script}", model.inode_count()));
+    }
     engine.mount_on(device).map_err(|error| format!("mount again: {error}\nscript: {script}"))?;
     // Handles are gone; so are the files that only they kept.
     compare_trees(script, &mut model, &mut engine).map_err(text)?;
@@ -97,4 +103,22 @@ fn many_names_in_deep_directories() {
 fn without_a_remount_everything_stays_in_memory() {
     let profile = Profile { ops: 300, remounts: 0, syncs: 0, ..everything() };
     agree(5_000_000, 30, &profile, &Setup::new(16384, 10_000));
+}
+
+#[test]
+fn the_second_opinion_sees_one_flipped_bit() {
+    let device = Arc::new(MemoryDevice::new(VOLUME));
+    let shared: Arc<dyn Device> = Arc::<MemoryDevice>::clone(&device);
+    let mut engine =
+        Engine::create(shared, Setup::new(16384, 1)).expect("the device is large enough");
+    let script: Script = "mkfile /f; write /f 0 64k 7".parse().expect("two operations");
+    compare(&script, &mut Model::new(), &mut engine, Rules::LENIENT).expect("they work");
+    engine.unmount().expect("the volume is healthy");
+    let mut image = device.to_image();
+    judge(&MemoryDevice::from_image(&image)).expect("the volume is healthy");
+    let data = Data::Pattern { len: 4096, seed: 7 }.bytes();
+    let at = image.chunks(4096).position(|block| block == data).expect("the data is there") * 4096;
+    image[at + 99] ^= 4;
+    let findings = judge(&MemoryDevice::from_image(&image)).expect_err("a sum is wrong");
+    assert!(findings.contains("/f"), "the file is not named: {findings}");
 }

@@ -17,6 +17,7 @@ mod names;
 use std::sync::Arc;
 
 use holdfast_base::InodeNo;
+use holdfast_check::{Options, Report};
 use holdfast_device::Device;
 use holdfast_posix::{
     Attr, Caller, FileSystem, FileType, FsError, MkfsOptions, MountOptions, OpenFile,
@@ -34,6 +35,8 @@ pub struct Setup {
     pub mkfs: MkfsOptions,
     /// How it is mounted, each time.
     pub mount: MountOptions,
+    /// The second opinion is asked after every clean unmount; what it finds fails the unmount.
+    pub check: bool,
 }
 
 impl Setup {
@@ -48,8 +51,20 @@ impl Setup {
                 owner: (0, 0),
             },
             mount: MountOptions { commit_secs: 0, inode_cache, ..MountOptions::default() },
+            check: true,
         }
     }
+}
+
+/// Reads a whole volume without the engine, data included. What is wrong is the error, one finding a line.
+pub fn judge(device: &dyn Device) -> Result<Report, String> {
+    let options = Options { data: true, ..Options::default() };
+    let report = holdfast_check::check(device, &options).map_err(|error| error.to_string())?;
+    if report.is_clean() {
+        return Ok(report);
+    }
+    let findings: Vec<String> = report.findings.iter().map(ToString::to_string).collect();
+    Err(findings.join("\n"))
 }
 
 /// A mounted volume under a script.
@@ -132,10 +147,17 @@ impl Engine {
         Ok(())
     }
 
-    /// Closes all handles and unmounts cleanly.
+    /// Closes all handles, unmounts cleanly, and asks for the second opinion if the setup says so.
     pub fn unmount(&mut self) -> Result<(), FsError> {
         self.handles.drain().for_each(drop);
-        self.filesystem.take().map_or(Ok(()), FileSystem::unmount)
+        let Some(filesystem) = self.filesystem.take() else {
+            return Ok(());
+        };
+        filesystem.unmount()?;
+        match self.setup.check.then(|| judge(&*self.device)) {
+            Some(Err(findings)) => Err(FsError::Io(format!("check finds: {findings}"))),
+            _ => Ok(()),
+        }
     }
 
     // What the kernel does with paths.
@@ -181,8 +203,12 @@ impl Engine {
 
     /// Mounts again after `end` has ended the filesystem.
     fn again(&mut self, end: impl FnOnce(&mut Engine) -> Result<(), FsError>) -> Answered {
-        end(self).map_err(errno)?;
-        self.mount_on(Arc::clone(&self.device)).map_err(errno)?;
+        let said = |error: FsError| {
+            eprintln!("mounting again: {error}");
+            errno(error)
+        };
+        end(self).map_err(said)?;
+        self.mount_on(Arc::clone(&self.device)).map_err(said)?;
         Ok(Answer::Done)
     }
 
