@@ -45,9 +45,20 @@ fn run_on_both(script: &Script, setup: &Setup) -> Result<(), String> {
 
 /// `HOLDFAST_SEEDS=20` runs twenty times as many scripts.
 fn agree(first: u64, count: u64, profile: &Profile, setup: &Setup) {
+    agree_changed(first, count, profile, setup, |script| script);
+}
+
+/// Like [`agree`], with scripts that were changed after they were made.
+fn agree_changed(
+    first: u64,
+    count: u64,
+    profile: &Profile,
+    setup: &Setup,
+    change: impl Fn(Script) -> Script,
+) {
     let times = std::env::var("HOLDFAST_SEEDS").ok().and_then(|times| times.parse().ok());
     for seed in first..first + count * times.unwrap_or(1) {
-        let script = generate(seed, profile);
+        let script = change(generate(seed, profile));
         if let Err(first) = run(&script, setup) {
             let small = shrink(&script, |script| run(script, setup).is_err());
             let again = run(&small, setup).err().unwrap_or(first);
@@ -77,6 +88,19 @@ fn middle_nodes_and_one_idle_inode() {
 #[test]
 fn large_nodes_and_many_idle_inodes() {
     agree(2_000_000, 60, &everything(), &Setup::new(65536, 10_000));
+}
+
+#[test]
+fn an_engine_that_is_dropped_after_a_sync_loses_nothing() {
+    // As SIGKILL right after a sync: the state is the model's, and orphans are collected (P1, P2).
+    let setup = Setup::new(4096, 1);
+    let killed = |op: &Op| match op {
+        Op::Remount => vec![Op::Sync, Op::Crash],
+        op => vec![op.clone()],
+    };
+    agree_changed(7_000_000, 40, &everything(), &setup, |script| {
+        script.ops().flat_map(killed).collect()
+    });
 }
 
 #[test]

@@ -76,6 +76,8 @@ impl<H: Hooks> Host<H> {
             Place::Handle(handle) => fs::futimens(self.handles.get(handle)?, &times)?,
             Place::Path(path) => {
                 let (dir, name) = self.locate(path)?;
+                // Linux does not even look for the file if no time is to change.
+                kind_at(&dir, name)?;
                 fs::utimensat(&dir, name, &times, AtFlags::SYMLINK_NOFOLLOW)?;
             }
         }
