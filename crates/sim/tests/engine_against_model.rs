@@ -77,23 +77,23 @@ fn everything() -> Profile {
 
 #[test]
 fn small_nodes_and_no_idle_inodes() {
-    agree(0, 60, &everything(), &Setup::new(4096, 0));
+    agree(0, 60, &everything(), &Setup::new(4096, 0).checked());
 }
 
 #[test]
 fn middle_nodes_and_one_idle_inode() {
-    agree(1_000_000, 60, &everything(), &Setup::new(16384, 1));
+    agree(1_000_000, 60, &everything(), &Setup::new(16384, 1).checked());
 }
 
 #[test]
 fn large_nodes_and_many_idle_inodes() {
-    agree(2_000_000, 60, &everything(), &Setup::new(65536, 10_000));
+    agree(2_000_000, 60, &everything(), &Setup::new(65536, 10_000).checked());
 }
 
 #[test]
 fn an_engine_that_is_dropped_after_a_sync_loses_nothing() {
     // As SIGKILL right after a sync: the state is the model's, and orphans are collected (P1, P2).
-    let setup = Setup::new(4096, 1);
+    let setup = Setup::new(4096, 1).checked();
     let killed = |op: &Op| match op {
         Op::Remount => vec![Op::Sync, Op::Crash],
         op => vec![op.clone()],
@@ -105,7 +105,7 @@ fn an_engine_that_is_dropped_after_a_sync_loses_nothing() {
 
 #[test]
 fn hardly_any_memory() {
-    let mut setup = Setup::new(4096, 0);
+    let mut setup = Setup::new(4096, 0).checked();
     setup.mount.cache_bytes = 64 << 10;
     setup.mount.dirty_bytes = 16 << 10;
     agree(6_000_000, 40, &Profile { ops: 300, names: 12, ..everything() }, &setup);
@@ -114,19 +114,19 @@ fn hardly_any_memory() {
 #[test]
 fn one_file_and_its_bytes() {
     let profile = Profile { ops: 250, names: 1, depth: 1, specials: false, ..everything() };
-    agree(3_000_000, 40, &profile, &Setup::new(4096, 1));
+    agree(3_000_000, 40, &profile, &Setup::new(4096, 1).checked());
 }
 
 #[test]
 fn many_names_in_deep_directories() {
     let profile = Profile { ops: 600, names: 26, depth: 8, write_max: 5000, ..everything() };
-    agree(4_000_000, 20, &profile, &Setup::new(4096, 1));
+    agree(4_000_000, 20, &profile, &Setup::new(4096, 1).checked());
 }
 
 #[test]
 fn without_a_remount_everything_stays_in_memory() {
     let profile = Profile { ops: 300, remounts: 0, syncs: 0, ..everything() };
-    agree(5_000_000, 30, &profile, &Setup::new(16384, 10_000));
+    agree(5_000_000, 30, &profile, &Setup::new(16384, 10_000).checked());
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn the_second_opinion_sees_one_flipped_bit() {
     let device = Arc::new(MemoryDevice::new(VOLUME));
     let shared: Arc<dyn Device> = Arc::<MemoryDevice>::clone(&device);
     let mut engine =
-        Engine::create(shared, Setup::new(16384, 1)).expect("the device is large enough");
+        Engine::create(shared, Setup::new(16384, 1).checked()).expect("the device is large enough");
     let script: Script = "mkfile /f; write /f 0 64k 7".parse().expect("two operations");
     compare(&script, &mut Model::new(), &mut engine, Rules::LENIENT).expect("they work");
     engine.unmount().expect("the volume is healthy");

@@ -113,16 +113,16 @@ fn profile() -> Profile {
 
 #[test]
 fn a_full_volume_with_small_nodes() {
-    fill(0, &Setup::new(4096, 1), &profile());
+    fill(0, &Setup::new(4096, 1).checked(), &profile());
 }
 
 #[test]
 fn a_full_volume_with_large_nodes() {
-    fill(1_000_000, &Setup::new(65536, 100), &profile());
+    fill(1_000_000, &Setup::new(65536, 100).checked(), &profile());
 }
 
 #[test]
 fn a_full_volume_of_small_files() {
     let profile = Profile { ops: 3000, names: 26, depth: 4, write_max: 100_000, ..profile() };
-    fill(2_000_000, &Setup::new(16384, 100), &profile);
+    fill(2_000_000, &Setup::new(16384, 100).checked(), &profile);
 }
