@@ -8,6 +8,7 @@ use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::item::xattr::XattrValue;
 use holdfast_format::item::{Dentry, Extent, FileType, GroupItem, InodeItem, Xattr, group, orphan};
 use holdfast_format::limits::{FILE_SIZE_MAX, LINK_MAX, NODE_SIZES};
+use holdfast_format::superblock::COUNTER_MAX;
 use holdfast_format::{Geometry, Key, Kind, Malformed, NodePointer, Superblock};
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -134,7 +135,7 @@ fn encoded() -> impl Strategy<Value = Vec<u8>> {
 
 fn superblocks() -> impl Strategy<Value = Superblock> {
     let shape = (2048u64..1 << 40, prop::sample::select(NODE_SIZES.to_vec()));
-    let rest = (any::<[u8; 16]>(), "\\PC{0,16}", any::<[u64; 4]>(), 1..u64::MAX, [0..16u8, 0..16]);
+    let rest = (any::<[u8; 16]>(), "\\PC{0,16}", any::<[u64; 4]>(), 1..=COUNTER_MAX, [0..16u8, 0..16]);
     (shape, rest).prop_map(|((blocks, node_size), (uuid, label, numbers, epoch, levels))| {
         let geometry = Geometry::for_device(blocks * BLOCK_SIZE as u64, node_size)
             .expect("8 MiB are enough for any node size");
@@ -155,9 +156,9 @@ fn superblocks() -> impl Strategy<Value = Superblock> {
             files_level: levels[0],
             space: at(1),
             space_level: levels[1],
-            lsn: Lsn(numbers[2]),
-            inode_next: InodeNo(numbers[3].max(16)),
-            inode_count: numbers[2],
+            lsn: Lsn(numbers[2] % COUNTER_MAX),
+            inode_next: InodeNo((numbers[3] % COUNTER_MAX).max(16)),
+            inode_count: numbers[2] % COUNTER_MAX,
             used_blocks: numbers[3] % geometry.data_blocks(),
         }
     })

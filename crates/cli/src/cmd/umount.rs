@@ -16,6 +16,10 @@ use crate::mounts::{self, Mount};
 use crate::outcome::{Context, Failure, Outcome};
 
 const FAILED: u8 = 32;
+/// How long a busy mount is tried again.
+const PATIENCE_MS: u64 = 500;
+/// Between two attempts.
+const PAUSE_MS: u64 = 20;
 
 /// Unmount a volume and wait until everything is written.
 #[derive(Debug, clap::Args)]
@@ -79,11 +83,23 @@ fn unmount(mount: &Mount, lazy: bool) -> Result<(), Failure> {
         true => UnmountFlags::DETACH | UnmountFlags::NOFOLLOW,
         false => UnmountFlags::NOFOLLOW,
     };
-    match rustix::mount::unmount(&mount.dir, flags) {
+    match patiently(|| rustix::mount::unmount(&mount.dir, flags)) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::PERM) => unmount_as_user(mount, lazy),
         Err(error) => Err(Failure::new(FAILED, refused(mount, &error.into()))),
     }
+}
+
+/// Tries a busy mount again for a moment: a program that is just being started holds a copy of its
+/// parent's open files until it runs its own code, and nobody can see that coming.
+fn patiently(attempt: impl Fn() -> rustix::io::Result<()>) -> rustix::io::Result<()> {
+    for _ in 0..PATIENCE_MS / PAUSE_MS {
+        match attempt() {
+            Err(rustix::io::Errno::BUSY) => std::thread::sleep(Duration::from_millis(PAUSE_MS)),
+            other => return other,
+        }
+    }
+    attempt()
 }
 
 fn refused(mount: &Mount, error: &io::Error) -> String {
