@@ -13,9 +13,17 @@ use std::time::Duration;
 
 use holdfast::FileSystem;
 use holdfast::device::Device;
+use holdfast_base::clock::Stopwatch;
 use serde::{Deserialize, Serialize};
 
 use crate::mounts;
+
+/// How long the daemon before us may take to end.
+const PREDECESSOR: Duration = Duration::from_secs(120);
+/// How long an answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// What a daemon says of itself.
 #[derive(Debug, Deserialize, Serialize)]
@@ -78,23 +86,61 @@ pub(crate) fn listen(dir: &Path, answers: Answers) -> io::Result<()> {
         .rfind(|mount| mount.dir == dir)
         .ok_or(io::ErrorKind::NotFound)?;
     let name = SocketAddr::from_abstract_name(mounts::socket_name(&mount.device))?;
-    let listener = UnixListener::bind_addr(&name)?;
     std::thread::Builder::new().name("statistics".into()).spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let Some(report) = answers.report() else {
-                return;
-            };
-            // One who does not read gets nothing, and holds up others for a second at most.
-            let _ = stream.set_write_timeout(Some(Duration::from_secs(1)));
-            let _ = serde_json::to_writer(&stream, &report);
-            let _ = (&stream).flush();
+        match bind(&name) {
+            Ok(listener) => answer(&listener, &answers),
+            // Statistics are a convenience: without the socket the mount works all the same.
+            Err(error) => tracing::warn!("no statistics socket: {error}"),
         }
     })?;
     Ok(())
 }
 
-/// Asks the daemon of a mount.
+/// The kernel gives a device number away again while the daemon that had it before is still ending,
+/// so the name may be taken for a moment.
+fn bind(name: &SocketAddr) -> io::Result<UnixListener> {
+    let waited = Stopwatch::start();
+    loop {
+        match UnixListener::bind_addr(name) {
+            Err(error)
+                if error.kind() == io::ErrorKind::AddrInUse && waited.elapsed() < PREDECESSOR =>
+            {
+                std::thread::sleep(PAUSE);
+            }
+            other => return other,
+        }
+    }
+}
+
+fn answer(listener: &UnixListener, answers: &Answers) {
+    for stream in listener.incoming().flatten() {
+        let Some(report) = answers.report() else {
+            return;
+        };
+        // One who does not read gets nothing, and holds up others for a second at most.
+        let _ = stream.set_write_timeout(Some(Duration::from_secs(1)));
+        let _ = serde_json::to_writer(&stream, &report);
+        let _ = (&stream).flush();
+    }
+}
+
+/// Asks the daemon of a mount. For a moment after mounting nobody may answer, or a daemon that is just
+/// ending and had the same device number.
 pub(crate) fn ask(mount: &mounts::Mount) -> io::Result<Report> {
+    let waited = Stopwatch::start();
+    loop {
+        match ask_once(mount) {
+            Ok(report) if report.volume == mount.source => return Ok(report),
+            answer if waited.elapsed() >= PATIENCE => {
+                let stranger = || io::Error::from(io::ErrorKind::ConnectionRefused);
+                return answer.and_then(|_| Err(stranger()));
+            }
+            _ => std::thread::sleep(PAUSE),
+        }
+    }
+}
+
+fn ask_once(mount: &mounts::Mount) -> io::Result<Report> {
     let name = SocketAddr::from_abstract_name(mounts::socket_name(&mount.device))?;
     let stream = UnixStream::connect_addr(&name)?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
