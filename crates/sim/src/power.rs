@@ -3,7 +3,7 @@
 //! The script runs once, on the engine over a recording device and on the model
 //! beside it. Then the recording is walked: after every write and flush, and
 //! after the return of everything that promises durability, each image that the
-//! policy chooses is opened ([`crate::visit`]) and judged ([`History`]).
+//! policy chooses is opened (`visit`) and judged ([`History`]).
 //! Images that hold the same bytes are opened once and judged every time.
 //!
 //! A failure names script, event and image; `Policy::only` goes back there.
