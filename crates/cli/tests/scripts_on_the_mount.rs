@@ -157,6 +157,15 @@ impl Hooks for Mounted {
     fn evict(&mut self) -> Result<(), Errno> {
         Ok(())
     }
+
+    fn sync(&mut self) -> Result<(), Errno> {
+        let output = holdfast(&["sync"], &[&self.dir]);
+        if output.status.success() {
+            return Ok(());
+        }
+        eprintln!("{}", String::from_utf8_lossy(&output.stderr));
+        Err(Errno::EIO)
+    }
 }
 
 fn run(script: &Script, node_size: &str) -> Result<(), Mismatch> {
@@ -194,10 +203,10 @@ fn agree(first: u64, count: u64, node_size: &str, change: fn(Script) -> Script) 
 }
 
 /// Instead of a clean unmount the daemon is killed, right after everything was made durable: nothing may be lost
-/// (P1, P2). The kernel does not pass sync on to FUSE; fsync of the root stands for it.
+/// (P1, P2). The kernel does not pass sync on to FUSE; the program has a command for it.
 fn killed(script: Script) -> Script {
     let killed = |op: &Op| match op {
-        Op::Remount => vec![Op::Fsyncdir { path: holdfast_script::Path::root() }, Op::Crash],
+        Op::Remount => vec![Op::Sync, Op::Crash],
         op => vec![op.clone()],
     };
     script.ops().flat_map(killed).collect()

@@ -351,6 +351,7 @@ impl<H: Hooks> Host<H> {
             Op::Sync => {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 fs::syncfs(fs::openat(self.root()?, c".", flags, Mode::empty())?)?;
+                self.hooks.sync()?;
             }
             Op::Evict => {
                 // Open files stay open, so this is not done from outside.
