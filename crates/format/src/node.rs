@@ -228,6 +228,12 @@ impl<'a> NodeView<'a> {
         self.bytes[4]
     }
 
+    /// Number of the tree.
+    #[inline]
+    pub fn tree(&self) -> u8 {
+        self.bytes[5]
+    }
+
     /// Number of items or children.
     #[inline]
     pub fn count(&self) -> usize {

@@ -5,6 +5,7 @@
 
 use std::sync::atomic::Ordering;
 
+use holdfast_base::stop::Stop;
 use holdfast_base::{BlockNo, BlockRange, Lsn, TreeId};
 use holdfast_format::Malformed;
 use holdfast_format::limits::value_max;
@@ -13,7 +14,7 @@ use crate::batch::Change;
 use crate::read::Failed;
 use crate::space::alloc::Space;
 use crate::space::{Placed, Reservation};
-use crate::tree::Homes;
+use crate::tree::{Forest, Homes};
 use crate::{Batch, Inner, Need, Result, StoreError};
 
 /// Homes for the nodes that one change makes, out of the promise of its reservation.
@@ -33,10 +34,26 @@ impl Homes for Slots<'_> {
 
     fn give_back(&mut self, block: BlockNo) {
         let range = BlockRange::new(block, self.space.slot_blocks());
-        if self.space.is_used(range) {
+        if self.space.is_node(range) {
             self.space.free(range, true);
         } else {
-            self.space.damage = Some(format!("the node {range:?} was freed as an extent's blocks"));
+            self.space.damage = Some(format!("the node {range:?} is not marked as one"));
+        }
+    }
+
+    fn damaged(&mut self, why: &str) {
+        self.space.damage = Some(why.into());
+    }
+}
+
+/// Stops the volume when a thread panics while it changes the trees: half a batch must never
+/// become durable. Declared after the locks, so that nobody sees the half before the stop.
+pub(crate) struct StopOnPanic<'a>(pub(crate) &'a Stop);
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.stop("a thread panicked while it changed the trees");
         }
     }
 }
@@ -135,11 +152,29 @@ impl Inner {
         self.check_running()
     }
 
+    /// Whether the batch finds homes for all its nodes without those that were promised to others.
+    /// The estimates of [`Inner::reserve`] know no keys and may be too small; here is the last
+    /// moment at which nothing has changed. Half of the checkpoint's floor stays whole: it is
+    /// twice what a checkpoint may need.
+    fn has_homes(&self, forest: &Forest, space: &Space, batch: &Batch, own: u64) -> bool {
+        let left = space.free_slots + own;
+        let kept = space.slots_promised + space.floors.checkpoint.div_ceil(2);
+        let levels = u64::from(forest.root(TreeId::Files).level) + 1;
+        let most = batch.changes.len() as u64 * (3 * levels + 2);
+        left >= kept + most || left >= kept + forest.homes_needed(TreeId::Files, &batch.changes)
+    }
+
     pub(crate) fn apply(&self, batch: Batch, reservation: &mut Reservation) -> Result<Lsn> {
         self.check_running()?;
         let longest = value_max(self.geometry.node_size);
+        for change in &batch.changes {
+            if let Change::Put(key, value) = change {
+                assert!(value.len() <= longest, "{key:?}: {} bytes", value.len());
+            }
+        }
         let tree = TreeId::Files;
         let mut failed = Failed::default();
+        let mut waited = false;
         loop {
             let mut forest = self.forest.write();
             let missing = batch.changes.iter().find_map(|change| {
@@ -157,13 +192,23 @@ impl Inner {
             let mut space = self.space.lock();
             self.check_freed(&batch, &space)?;
             self.check_damage(&space)?;
+            if !self.has_homes(&forest, &space, &batch, reservation.slots) {
+                let pending = space.has_pending();
+                drop(space);
+                drop(forest);
+                if waited || !pending {
+                    self.counters.no_space.increment();
+                    return Err(StoreError::NoSpace);
+                }
+                waited = true;
+                self.checkpoint()?;
+                continue;
+            }
+            let guard = StopOnPanic(&self.stop);
             let homes = &mut Slots { space: &mut space, promised: &mut reservation.slots };
             for change in &batch.changes {
                 match change {
-                    Change::Put(key, value) => {
-                        assert!(value.len() <= longest, "{key:?}: {} bytes", value.len());
-                        forest.put(tree, key, value, homes);
-                    }
+                    Change::Put(key, value) => forest.put(tree, key, value, homes),
                     Change::Delete(key) => forest.delete(tree, key, homes),
                 }
             }
@@ -174,8 +219,11 @@ impl Inner {
                 space.publish(range);
             }
             space.inodes = space.inodes.saturating_add_signed(batch.inodes_added);
+            let intact = self.check_damage(&space);
+            drop(guard);
             drop(space);
             forest.cache.evict();
+            intact?;
             self.counters.operations.increment();
             // Under the lock: the order of numbers is the order in which changes became visible.
             return Ok(Lsn(self.lsn.fetch_add(1, Ordering::AcqRel) + 1));

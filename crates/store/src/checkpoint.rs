@@ -23,7 +23,7 @@ use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::{Key, Kind, Superblock, node};
 use parking_lot::{Condvar, Mutex};
 
-use crate::apply::Slots;
+use crate::apply::{Slots, StopOnPanic};
 use crate::cache::SealedNode;
 use crate::read::Failed;
 use crate::space::alloc::Space;
@@ -87,9 +87,12 @@ pub(crate) fn spawn(inner: &Arc<Inner>) -> Result<std::thread::JoinHandle<()>> {
         .name("checkpoint".into())
         .spawn(move || {
             while inner.wake.wait() {
+                // A node that could not be read stops nothing: the next call tries again.
                 if let Err(error) = inner.checkpoint() {
-                    tracing::error!("checkpoint failed, the volume is read-only now: {error}");
-                    return;
+                    tracing::error!("checkpoint failed: {error}");
+                    if inner.stop.is_stopped() {
+                        return;
+                    }
                 }
             }
         })
@@ -142,12 +145,14 @@ impl Inner {
         loop {
             let mut forest = self.forest.write();
             let mut space = self.space.lock();
+            let _guard = StopOnPanic(&self.stop);
             let time = Stopwatch::start();
             let lsn = self.lsn.load(Ordering::Acquire);
             let idle = lsn == self.durable.load(Ordering::Acquire) && !space.has_pending();
             if idle && !force {
                 return Ok(None);
             }
+            self.check_damage(&space)?;
             let written = self.write_groups(&mut forest, &mut space);
             self.check_damage(&space)?;
             let sealed = match written {

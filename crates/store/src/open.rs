@@ -145,8 +145,11 @@ fn load_groups(inner: &Inner) -> Result<()> {
 }
 
 fn load_item(group: &mut Group, key: &Key, value: &[u8]) -> std::result::Result<(), String> {
+    if *key != Key::new(key.inode, key.kind, key.offset) {
+        return Err(format!("{key:?} belongs to a snapshot"));
+    }
     match key.kind {
-        Kind::Group => {
+        Kind::Group if key.offset == 0 => {
             let item = GroupItem::decode(value).map_err(|malformed| malformed.to_string())?;
             group.record = Record::InTree(item);
             group.node_blocks = item.node_blocks.into();

@@ -26,20 +26,21 @@ fn damage(expected: &Expected, source: Malformed) -> StoreError {
 impl Inner {
     /// Reads a missing node and takes it into memory, without holding the lock meanwhile.
     pub(crate) fn load(&self, missing: Missing, failed: &mut Failed) -> Result<()> {
-        let pointer = missing.0.pointer;
+        let expected = &missing.expected;
+        let pointer = expected.pointer;
         if let Some((wanted, error)) = failed.0.take()
             && wanted == pointer
         {
             return Err(error);
         }
-        match self.read_node(&missing.0) {
+        match self.read_node(expected) {
             Ok(bytes) => {
                 let mut forest = self.forest.write();
                 let in_use = {
                     let space = self.space.lock();
                     !space.loaded || space.is_used(self.node_range(pointer))
                 };
-                match forest.fits(&missing.0, &NodeView::trusted(&bytes)) {
+                match forest.fits(&missing, &NodeView::trusted(&bytes)) {
                     Some(true) if in_use => {
                         let frame = Frame::clean(bytes, pointer.epoch);
                         forest.cache.insert_clean(pointer.block, frame);
@@ -50,9 +51,9 @@ impl Inner {
                         let why = if fits {
                             "its blocks are not marked as in use"
                         } else {
-                            "its keys are not those that its parent says"
+                            "it is not what its parent says"
                         };
-                        let error = damage(&missing.0, Malformed::new("node", why));
+                        let error = damage(expected, Malformed::new("node", why));
                         failed.0 = Some((pointer, error));
                     }
                 }

@@ -49,6 +49,8 @@ pub(crate) struct Space {
     pub(crate) loaded: bool,
     /// Two owners of one block were met.
     pub(crate) damage: Option<String>,
+    /// Nodes of a damaged volume that found no slot.
+    homeless: u64,
 }
 
 impl Space {
@@ -77,6 +79,7 @@ impl Space {
             inodes: 0,
             loaded: false,
             damage: None,
+            homeless: 0,
         };
         space.free_slots = (0..geometry.group_count()).map(|index| space.empty_slots(index)).sum();
         space.floors = space.choose_floors();
@@ -159,7 +162,8 @@ impl Space {
     fn can_promise(&self, slots: u64, blocks: u64, floor: u64) -> bool {
         let kept = self.slots_promised + slots + floor;
         self.free_slots >= kept
-            && self.free_blocks - kept * self.slot_blocks >= self.blocks_promised + blocks
+            && self.free_blocks - kept * self.slot_blocks
+                >= self.blocks_promised.saturating_add(blocks)
     }
 
     /// Promises `slots` for nodes and `blocks` for data, or nothing.
@@ -178,8 +182,9 @@ impl Space {
         self.blocks_promised -= blocks;
     }
 
-    /// Takes 1 to `want` blocks for data that were promised, near `goal`.
-    pub(crate) fn take_data(&mut self, want: u64, goal: Option<BlockNo>) -> BlockRange {
+    /// Takes 1 to `want` blocks for data that were promised, near `goal`. `None` only if nodes
+    /// took what was promised to data, which their own promises prevent.
+    pub(crate) fn take_data(&mut self, want: u64, goal: Option<BlockNo>) -> Option<BlockRange> {
         let goal = goal.unwrap_or(self.data_next);
         let goal = if self.geometry.holds_data(BlockRange::new(goal, 1)) {
             goal
@@ -197,14 +202,14 @@ impl Space {
             let run = self.find_data(want, goal, true);
             run.or_else(|| self.find_data(1, goal, false))
         };
-        let (index, run) = range.expect("what was promised is there");
+        let (index, run) = range?;
         self.blocks_promised -= run.len;
         let range = self.change_group(index, |group| {
             group.take(run);
             group.blocks(run)
         });
         self.data_next = BlockNo(range.start.0 + range.count);
-        range
+        Some(range)
     }
 
     /// The place for `want` blocks: the group of `goal` first, then the next ones around the volume.
@@ -236,13 +241,18 @@ impl Space {
         best
     }
 
-    /// Takes a slot for a node, used from now on.
+    /// Takes a slot for a node, used from now on. Slots for nodes are kept free; should a damaged
+    /// volume have none, the node gets a home behind the end, and the volume stops.
     pub(crate) fn take_node(&mut self) -> BlockNo {
         let count = self.groups.len() as u64;
-        let index = (0..count)
+        let found = (0..count)
             .map(|step| (self.node_group + step) % count)
-            .find(|&index| self.group_free(index).1 > 0)
-            .expect("slots for nodes are kept free");
+            .find(|&index| self.group_free(index).1 > 0);
+        let Some(index) = found else {
+            self.damage = Some("no room is left for nodes".into());
+            self.homeless += 1;
+            return BlockNo(self.geometry.volume_blocks + self.homeless * self.slot_blocks);
+        };
         self.node_group = index;
         let range = self.change_group(index, |group| {
             let run = group.find_slot().expect("this group has a free slot");
@@ -289,6 +299,15 @@ impl Space {
         self.geometry.holds_data(range)
             && Space::by_group(range).all(|(index, part)| {
                 self.groups[index as usize].as_ref().is_some_and(|group| group.all_used(part, true))
+            })
+    }
+
+    /// Whether `range` is in use and, as far as its group knows, by a node.
+    pub(crate) fn is_node(&self, range: BlockRange) -> bool {
+        self.is_used(range)
+            && Space::by_group(range).all(|(index, part)| {
+                let group = self.groups[index as usize].as_ref();
+                group.is_some_and(|group| group.node_blocks >= part.count)
             })
     }
 

@@ -53,7 +53,7 @@ impl Reservation {
         if want == 0 {
             return None;
         }
-        let blocks = self.space.lock().take_data(want, goal);
+        let blocks = self.space.lock().take_data(want, goal)?;
         self.blocks -= blocks.count;
         Some(Placed { space: self.space.clone(), blocks, published: false })
     }

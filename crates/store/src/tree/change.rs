@@ -4,42 +4,59 @@
 //! are in memory that a change may touch; after it, and under the same hold of
 //! the lock, [`Forest::put`] and [`Forest::delete`] cannot fail.
 
-use holdfast_base::TreeId;
+use holdfast_base::{BlockNo, TreeId};
+use holdfast_format::limits::TREE_LEVELS_MAX;
 use holdfast_format::node;
 use holdfast_format::{Key, NodePointer, NodeView};
 
 use super::edit::{Full, NodeEdit};
-use super::{Forest, Homes, Missing, Path, Root};
+use super::{Forest, Homes, Missing, Path, Root, lies_between};
+use crate::batch::Change;
 use crate::cache::Frame;
+use rustc_hash::FxHashMap;
 
 /// A node below this share of its size (1/4) tries to join a neighbour.
 const THIN: usize = 4;
+const SHARED: &str = "two parents share a node";
 
 impl Forest {
-    /// Fails unless every node is in memory that a change of `key` may touch.
+    /// Fails unless every node is in memory that a change of `key` may touch, each at its place.
     #[inline]
     pub(crate) fn prepare(&self, tree: TreeId, key: &Key, delete: bool) -> Result<(), Missing> {
         let key = key.raw();
         let root = self.root(tree);
         let mut pointer = root.pointer;
+        let (mut low, mut high) = (Key::MIN.raw(), None);
         let mut parent: Option<(NodeView<'_>, usize)> = None;
         for level in (0..=root.level).rev() {
-            let node = self.node(tree, pointer, level)?;
+            let node = match &parent {
+                None => self.root_node(tree)?,
+                Some((parent, index)) => self.child(tree, parent, *index, level)?,
+            };
+            // Two parents of a damaged tree may lead to one node; it fits one of them at most.
+            // A node of this epoch was judged before it was copied.
+            if pointer.epoch != self.epoch && !lies_between(&node, low, high) {
+                return Err(self.missing(tree, pointer, level, low));
+            }
             // A delete may merge: the neighbour that it would choose must be here as well.
             if delete
                 && let Some((parent, index)) = parent
                 && is_thin(&node, self.node_size / THIN + self.node_size / 8)
             {
                 if index + 1 < parent.count() {
-                    self.node(tree, parent.child(index + 1), level)?;
+                    self.child(tree, &parent, index + 1, level)?;
                 }
                 if index > 0 {
-                    self.node(tree, parent.child(index - 1), level)?;
+                    self.child(tree, &parent, index - 1, level)?;
                 }
             }
             if level > 0 {
                 let index = node.child_index(&key);
                 pointer = node.child(index);
+                low = node.raw_key(index);
+                if index + 1 < node.count() {
+                    high = Some(node.raw_key(index + 1));
+                }
                 parent = Some((node, index));
             }
         }
@@ -55,19 +72,27 @@ impl Forest {
         result
     }
 
-    /// The prepared way to the leaf of `key`, every node of it born in this epoch.
-    fn own_path(&mut self, tree: TreeId, key: &Key, homes: &mut dyn Homes) -> (Path, NodePointer) {
-        let prepared = "prepare made sure that the path is in memory";
-        let (mut path, mut leaf) = self.path(tree, &key.raw()).expect(prepared);
+    /// The prepared way to the leaf of `key`, every node of it born in this epoch. `None` if a
+    /// change since the preparation took a node of it away, which only a damaged tree makes possible.
+    fn own_path(
+        &mut self,
+        tree: TreeId,
+        key: &Key,
+        homes: &mut dyn Homes,
+    ) -> Option<(Path, NodePointer)> {
+        let Ok((mut path, mut leaf)) = self.path(tree, &key.raw()) else {
+            homes.damaged(SHARED);
+            return None;
+        };
         if leaf.epoch == self.epoch {
-            return (path, leaf);
+            return Some((path, leaf));
         }
         for depth in 0..=path.len() {
             let pointer = path.get(depth).map_or(leaf, |step| step.0);
             if pointer.epoch == self.epoch {
                 continue;
             }
-            let own = self.copy_node(pointer, homes);
+            let own = self.copy_node(pointer, homes)?;
             match depth.checked_sub(1) {
                 None => {
                     let root = self.root(tree);
@@ -83,17 +108,21 @@ impl Forest {
                 None => leaf = own,
             }
         }
-        (path, leaf)
+        Some((path, leaf))
     }
 
-    fn copy_node(&mut self, pointer: NodePointer, homes: &mut dyn Homes) -> NodePointer {
+    fn copy_node(&mut self, pointer: NodePointer, homes: &mut dyn Homes) -> Option<NodePointer> {
+        let Some(frame) = self.cache.get(pointer) else {
+            homes.damaged(SHARED);
+            return None;
+        };
+        let bytes = frame.bytes().to_vec();
         let own = NodePointer { block: homes.take(), epoch: self.epoch };
-        let bytes = self.cache.get(pointer).expect("the path is in memory").bytes().to_vec();
         self.cache.remove(pointer.block);
         homes.give_back(pointer.block);
         self.cache.insert(own.block, Frame::dirty(bytes, self.epoch, true));
         self.edit(own, |node| node.set_home(own));
-        own
+        Some(own)
     }
 
     fn set_child(&mut self, parent: NodePointer, index: usize, child: NodePointer) {
@@ -114,6 +143,50 @@ impl Forest {
         self.set_root(tree, Root { pointer, level: 0 });
     }
 
+    /// An upper bound for the homes that prepared `changes` take: nodes to copy, neighbours to
+    /// join, halves of what may overflow.
+    pub(crate) fn homes_needed(&self, tree: TreeId, changes: &[Change]) -> u64 {
+        // Bytes left in each node that the changes reach.
+        let mut room: FxHashMap<BlockNo, usize> = FxHashMap::default();
+        let mut needed = 0;
+        for change in changes {
+            let (key, value) = match change {
+                Change::Put(key, value) => (key, Some(value)),
+                Change::Delete(key) => (key, None),
+            };
+            let Ok((path, leaf)) = self.path(tree, &key.raw()) else {
+                continue;
+            };
+            let nodes = || std::iter::once(leaf).chain(path.iter().rev().map(|step| step.0));
+            for pointer in nodes() {
+                room.entry(pointer.block).or_insert_with(|| {
+                    needed += u64::from(pointer.epoch != self.epoch);
+                    self.view(pointer).free()
+                });
+            }
+            let Some(value) = value else {
+                // Each level may copy a neighbour.
+                needed += path.len() as u64;
+                continue;
+            };
+            let mut bytes = Key::SIZE + value.len() + node::SLOT_SIZE;
+            for (level, pointer) in nodes().enumerate() {
+                let room = room.entry(pointer.block).or_default();
+                if *room >= bytes {
+                    *room -= bytes;
+                    break;
+                }
+                // A long value may take two cuts; each half has some room again. A cut of the
+                // root makes a new one.
+                needed += if level == 0 { 2 } else { 1 };
+                needed += u64::from(level == path.len());
+                *room = self.node_size / THIN;
+                bytes = 2 * (Key::SIZE + node::POINTER_SIZE + node::SLOT_SIZE);
+            }
+        }
+        needed
+    }
+
     fn view(&self, pointer: NodePointer) -> NodeView<'_> {
         let frame = self.cache.get(pointer).expect("a node of this epoch stays in memory");
         NodeView::trusted(frame.bytes())
@@ -121,7 +194,9 @@ impl Forest {
 
     /// Gives `key` a value. [`Forest::prepare`] has succeeded under the same lock.
     pub(crate) fn put(&mut self, tree: TreeId, key: &Key, value: &[u8], homes: &mut dyn Homes) {
-        let (path, leaf) = self.own_path(tree, key, homes);
+        let Some((path, leaf)) = self.own_path(tree, key, homes) else {
+            return;
+        };
         let done = self.edit(leaf, |node| match node.view().search(&key.raw()) {
             Ok(index) => node.replace(index, value),
             Err(index) => node.insert(index, key, value),
@@ -151,8 +226,18 @@ impl Forest {
         let split = split_index(&self.view(full), at, found);
         let moved = self.edit(full, |node| node.split_off(split));
         let right = self.new_node(tree, level, homes);
-        // The separator is the first key of the right half: the one that arrives, if nothing moved.
-        let separator = moved.first().map_or(*key, |(first, _)| *first);
+        // The separator is the first key of the right half. If nothing moved, and above the leaves,
+        // that is the key that arrives; a new leaf takes all that comes behind the full one, or
+        // else keys that arrive downwards would make a leaf each.
+        let separator = match moved.first() {
+            Some((first, _)) => *first,
+            None if level > 0 => *key,
+            None => self.view(full).count().checked_sub(1).map_or(*key, |last| {
+                let last = self.view(full).key(last);
+                let behind = last.offset.checked_add(1).map(|offset| Key { offset, ..last });
+                behind.map_or(*key, |behind| behind.min(*key))
+            }),
+        };
         self.edit(right, |node| {
             for (index, (key, value)) in moved.iter().enumerate() {
                 node.insert(index, key, value).expect("half of a node fits a node");
@@ -199,6 +284,9 @@ impl Forest {
     ) {
         match path.pop() {
             None => {
+                if level + 1 >= TREE_LEVELS_MAX {
+                    homes.damaged("a tree has too many levels");
+                }
                 let root = self.new_node(tree, level + 1, homes);
                 self.edit(root, |node| {
                     node.insert(0, &Key::MIN, &left.encode())?;
@@ -221,11 +309,16 @@ impl Forest {
 
     /// Takes the value of `key` away, if it has one. [`Forest::prepare`] has succeeded under the same lock.
     pub(crate) fn delete(&mut self, tree: TreeId, key: &Key, homes: &mut dyn Homes) {
-        let found = self.get(tree, key).expect("prepare made sure that the path is in memory");
+        let found = match self.get(tree, key) {
+            Ok(found) => found,
+            Err(_) => return homes.damaged(SHARED),
+        };
         if found.is_none() {
             return;
         }
-        let (mut path, mut node) = self.own_path(tree, key, homes);
+        let Some((mut path, mut node)) = self.own_path(tree, key, homes) else {
+            return;
+        };
         self.edit(node, |node| {
             if let Ok(index) = node.view().search(&key.raw()) {
                 node.remove(index);
@@ -259,13 +352,23 @@ impl Forest {
         for left_index in pairs.into_iter().flatten() {
             let left = self.view(parent).child(left_index);
             let right = self.view(parent).child(left_index + 1);
-            let (Ok(left_view), Ok(right_view)) =
+            let (Some(left_view), Some(right_view)) =
                 (self.node(tree, left, level), self.node(tree, right, level))
             else {
                 continue;
             };
+            let parent_view = self.view(parent);
+            let bound = |at: usize| (at < count).then(|| parent_view.raw_key(at));
+            let (low, middle) = (parent_view.raw_key(left_index), bound(left_index + 1));
+            if !lies_between(&left_view, low, middle)
+                || !lies_between(&right_view, middle.unwrap_or(low), bound(left_index + 2))
+            {
+                continue;
+            }
             let capacity = self.node_size - node::SLOTS_AT;
-            if left_view.used() + right_view.used() > capacity * 3 / 4 {
+            let (left_used, right_used) = (left_view.used(), right_view.used());
+            // An empty node joins any other; two that would fill one up stay apart.
+            if left_used.min(right_used) > 0 && left_used + right_used > capacity * 3 / 4 {
                 continue;
             }
             let moved: Vec<(Key, Vec<u8>)> = (0..right_view.count())
@@ -274,7 +377,9 @@ impl Forest {
             let left = if left.epoch == self.epoch {
                 left
             } else {
-                let own = self.copy_node(left, homes);
+                let Some(own) = self.copy_node(left, homes) else {
+                    return false;
+                };
                 self.set_child(parent, left_index, own);
                 own
             };
@@ -300,7 +405,7 @@ impl Forest {
             if root.level == 0 {
                 return;
             }
-            let Ok(view) = self.node(tree, root.pointer, root.level) else {
+            let Some(view) = self.node(tree, root.pointer, root.level) else {
                 return;
             };
             if view.count() > 1 {

@@ -20,9 +20,14 @@ use holdfast_format::{Key, NodePointer, NodeView};
 
 use crate::cache::Cache;
 
-/// A node that must be read before the call can be carried out.
+/// A node that must be read before the call can be carried out, or be judged again because it is
+/// not what its parent says.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Missing(pub(crate) Expected);
+pub(crate) struct Missing {
+    pub(crate) expected: Expected,
+    /// The separator that leads to it: says which place of the tree wants it.
+    pub(crate) low: RawKey,
+}
 
 /// The root of a tree.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +53,8 @@ pub(crate) trait Homes {
     fn take(&mut self) -> BlockNo;
     /// The node at `block` left the tree.
     fn give_back(&mut self, block: BlockNo);
+    /// The tree is not one: two parents share a node. Nothing may be written any more.
+    fn damaged(&mut self, why: &str);
 }
 
 /// The way from the root to a leaf: each node above the leaf with the child taken.
@@ -78,20 +85,44 @@ impl Forest {
     }
 
     #[inline]
-    fn node(&self, tree: TreeId, pointer: NodePointer, level: u8) -> Result<NodeView<'_>, Missing> {
-        match self.cache.get(pointer) {
-            Some(frame) => Ok(NodeView::trusted(frame.bytes())),
-            None => Err(Missing(self.expected(tree, pointer, level))),
-        }
+    fn root_node(&self, tree: TreeId) -> Result<NodeView<'_>, Missing> {
+        let root = self.root(tree);
+        self.node(tree, root.pointer, root.level)
+            .ok_or_else(|| self.missing(tree, root.pointer, root.level, Key::MIN.raw()))
+    }
+
+    /// Child `index` of `parent`, a node of `level`.
+    #[inline]
+    fn child(
+        &self,
+        tree: TreeId,
+        parent: &NodeView<'_>,
+        index: usize,
+        level: u8,
+    ) -> Result<NodeView<'_>, Missing> {
+        let pointer = parent.child(index);
+        self.node(tree, pointer, level)
+            .ok_or_else(|| self.missing(tree, pointer, level, parent.raw_key(index)))
+    }
+
+    #[cold]
+    fn missing(&self, tree: TreeId, pointer: NodePointer, level: u8, low: RawKey) -> Missing {
+        Missing { expected: self.expected(tree, pointer, level), low }
+    }
+
+    /// The node, if it is in memory. A damaged parent may name a node of another tree or level.
+    #[inline]
+    fn node(&self, tree: TreeId, pointer: NodePointer, level: u8) -> Option<NodeView<'_>> {
+        let node = NodeView::trusted(self.cache.get(pointer)?.bytes());
+        (node.level() == level && node.tree() == tree as u8).then_some(node)
     }
 
     /// The leaf that covers `key`.
     #[inline]
     fn leaf(&self, tree: TreeId, key: &RawKey) -> Result<NodeView<'_>, Missing> {
-        let root = self.root(tree);
-        let mut node = self.node(tree, root.pointer, root.level)?;
-        for level in (0..root.level).rev() {
-            node = self.node(tree, node.child(node.child_index(key)), level)?;
+        let mut node = self.root_node(tree)?;
+        for level in (0..self.root(tree).level).rev() {
+            node = self.child(tree, &node, node.child_index(key), level)?;
         }
         Ok(node)
     }
@@ -109,39 +140,37 @@ impl Forest {
         let root = self.root(tree);
         let mut path = Path::with_capacity(root.level.into());
         let mut pointer = root.pointer;
-        let mut node = self.node(tree, pointer, root.level)?;
+        let mut node = self.root_node(tree)?;
         for level in (0..root.level).rev() {
             let index = node.child_index(key);
             path.push((pointer, index));
             pointer = node.child(index);
-            node = self.node(tree, pointer, level)?;
+            node = self.child(tree, &node, index, level)?;
         }
         Ok((path, pointer))
     }
 
-    /// Whether a node that was read holds only keys that its parents lead to it; `None` if one of
-    /// them is not in memory. So a damaged tree cannot lead a walk in circles, or twice to one node.
-    pub(crate) fn fits(&self, expected: &Expected, read: &NodeView<'_>) -> Option<bool> {
-        let count = read.count();
-        if count == 0 {
-            return Some(true);
-        }
-        let (first, last) = (read.raw_key(0), read.raw_key(count - 1));
+    /// Whether a node that was read is the one that is wanted at its place, holds only keys that
+    /// its parents lead to it, and names no younger node; `None` if a parent is not in memory.
+    pub(crate) fn fits(&self, wanted: &Missing, read: &NodeView<'_>) -> Option<bool> {
+        let expected = &wanted.expected;
         let root = self.root(expected.tree);
         let (mut low, mut high) = (Key::MIN.raw(), None);
         let mut pointer = root.pointer;
         for level in (expected.level..root.level).rev() {
-            let node = self.node(expected.tree, pointer, level + 1).ok()?;
-            let index = node.child_index(&first);
+            let node = self.node(expected.tree, pointer, level + 1)?;
+            let index = node.child_index(&wanted.low);
             low = node.raw_key(index);
             if index + 1 < node.count() {
                 high = Some(node.raw_key(index + 1));
             }
             pointer = node.child(index);
         }
-        let inside = first >= low && high.is_none_or(|high| last < high);
-        let bound = expected.level == 0 || first == low;
-        Some(pointer == expected.pointer && inside && bound)
+        // So no pointer that comes from a disk can name a node that is being changed in memory.
+        let young = expected.level > 0
+            && (0..read.count()).any(|index| read.child(index).epoch > expected.pointer.epoch);
+        let here = pointer == expected.pointer && low == wanted.low;
+        Some(here && !young && expected.pointer.epoch < self.epoch && lies_between(read, low, high))
     }
 
     /// Visits the items of one leaf from `from` to `to` upwards, and says where to go on.
@@ -152,8 +181,8 @@ impl Forest {
         to: &Key,
         visit: &mut dyn FnMut(Key, &[u8]) -> ControlFlow<()>,
     ) -> Result<Option<Key>, Missing> {
-        let (path, pointer) = self.path(tree, &from.raw())?;
-        let leaf = self.node(tree, pointer, 0)?;
+        let (path, _) = self.path(tree, &from.raw())?;
+        let leaf = self.leaf(tree, &from.raw())?;
         let first = leaf.search(&from.raw()).unwrap_or_else(|index| index);
         for index in first..leaf.count() {
             let key = leaf.key(index);
@@ -163,7 +192,7 @@ impl Forest {
         }
         // The next leaf begins at the next separator of the lowest ancestor that has one.
         for (level, &(pointer, index)) in (1..).zip(path.iter().rev()) {
-            let node = self.node(tree, pointer, level)?;
+            let node = self.node(tree, pointer, level).expect("it was met on the way down");
             if index + 1 < node.count() {
                 let next = node.key(index + 1);
                 return Ok((next <= *to).then_some(next));
@@ -180,16 +209,15 @@ impl Forest {
         to: &Bound,
         visit: &mut dyn FnMut(Key, &[u8]) -> ControlFlow<()>,
     ) -> Result<Option<Key>, Missing> {
-        let root = self.root(tree);
-        let mut node = self.node(tree, root.pointer, root.level)?;
+        let mut node = self.root_node(tree)?;
         let mut lower = Key::MIN;
-        for level in (0..root.level).rev() {
+        for level in (0..self.root(tree).level).rev() {
             let index = match (to, node.search(&to.key().raw())) {
                 (Bound::Included(_), Ok(index)) => index,
                 (Bound::Excluded(_), Ok(index)) | (_, Err(index)) => index.saturating_sub(1),
             };
             lower = node.key(index);
-            node = self.node(tree, node.child(index), level)?;
+            node = self.child(tree, &node, index, level)?;
         }
         let end = match (to, node.search(&to.key().raw())) {
             (Bound::Included(_), Ok(index)) => index + 1,
@@ -201,7 +229,12 @@ impl Forest {
                 return Ok(None);
             }
         }
-        Ok((lower > *from).then_some(lower))
+        // In a damaged tree the way down may end above where it should: a walk never turns round.
+        let onward = match to {
+            Bound::Included(to) => lower <= *to,
+            Bound::Excluded(to) => lower < *to,
+        };
+        Ok((lower > *from && onward).then_some(lower))
     }
 
     /// Calls `visit` for every node of `tree` that is in memory, from the root down, with its lower bound.
@@ -220,7 +253,7 @@ impl Forest {
         low: Key,
         high: Option<Key>,
     ) {
-        let Ok(node) = self.node(tree, pointer, level) else {
+        let Some(node) = self.node(tree, pointer, level) else {
             return;
         };
         let mut reader = holdfast_format::codec::Reader::new("node", node.bytes());
@@ -242,6 +275,16 @@ impl Forest {
             }
         }
     }
+}
+
+/// Whether the keys of a node lie from `low` on and below `high`, and its first separator is `low`.
+fn lies_between(node: &NodeView<'_>, low: RawKey, high: Option<RawKey>) -> bool {
+    let Some(last) = node.count().checked_sub(1) else {
+        return true;
+    };
+    let first = node.raw_key(0);
+    let begins = if node.level() > 0 { first == low } else { first >= low };
+    begins && high.is_none_or(|high| node.raw_key(last) < high)
 }
 
 /// The upper end of a scan downwards.

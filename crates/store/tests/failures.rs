@@ -1,0 +1,117 @@
+//! Callers and devices that fail in the middle of something.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use holdfast_base::InodeNo;
+use holdfast_base::counters::Counters;
+use holdfast_device::memory::MemoryDevice;
+use holdfast_device::sim::{Call, Faults};
+use holdfast_device::{Device, SimDevice};
+use holdfast_format::{Geometry, Key, Kind};
+use holdfast_store::{Batch, CreateOptions, Need, OpenOptions, Store};
+
+fn formatted() -> MemoryDevice {
+    let device = Arc::new(MemoryDevice::new(16 << 20));
+    let shared: Arc<dyn Device> = device.clone();
+    let options = CreateOptions {
+        geometry: Geometry::for_device(16 << 20, 4096).unwrap(),
+        uuid: uuid::Uuid::from_u128(7),
+        label: "test".into(),
+        hash_seed: 1,
+    };
+    Store::create(&shared, &options).unwrap();
+    device.snapshot()
+}
+
+fn open(device: Arc<dyn Device>) -> Store {
+    let options = OpenOptions { read_only: false, cache_bytes: 0 };
+    Store::open(device, &options, Arc::new(Counters::default())).unwrap()
+}
+
+fn key(number: u64) -> Key {
+    Key::new(InodeNo(20 + number), Kind::Dentry, 0)
+}
+
+fn put(store: &Store, number: u64) {
+    let mut batch = Batch::new();
+    batch.put(key(number), vec![1; 500]);
+    let mut room = store.reserve(Need::Grow { changes: 1, blocks: 0 }).unwrap();
+    store.apply(batch, &mut room).unwrap();
+}
+
+/// P3: a batch that a caller's mistake breaks off is not half there.
+#[test]
+fn a_batch_with_a_value_that_is_too_long_changes_nothing() {
+    let device = Arc::new(formatted());
+    let store = open(device.clone());
+    let mut batch = Batch::new();
+    batch.put(key(1), vec![1]);
+    batch.put(key(2), vec![1; store.value_max() + 1]);
+    let mut room = store.reserve(Need::Grow { changes: 2, blocks: 0 }).unwrap();
+    let applied = catch_unwind(AssertUnwindSafe(|| store.apply(batch, &mut room)));
+    assert!(applied.is_err());
+    put(&store, 3);
+    let _ = store.close();
+    let store = open(device);
+    assert_eq!(store.get(&key(1)).unwrap(), None, "half a batch became durable");
+}
+
+/// A node that cannot be read once fails one call and nothing more.
+#[test]
+fn a_read_that_fails_once_is_not_remembered() {
+    let sim = Arc::new(SimDevice::new(&formatted()));
+    let store = open(sim.clone());
+    for number in 0..600 {
+        put(&store, number);
+    }
+    store.close().unwrap();
+    let mut failed = 0;
+    for nth in 1..40 {
+        let store = open(sim.clone());
+        sim.set_faults(Faults::fail_once(Call::Read, nth));
+        for number in (0..600).step_by(7) {
+            match store.get(&key(number)) {
+                Ok(value) => assert_eq!(value, Some(vec![1; 500])),
+                Err(_) => failed += 1,
+            }
+            assert_eq!(store.get(&key(number)).unwrap(), Some(vec![1; 500]));
+        }
+        assert!(failed >= nth, "no read failed");
+        assert_eq!(store.stop_reason(), None);
+        sim.set_faults(Faults::none());
+    }
+}
+
+/// P7: each call of a checkpoint fails once. The store stops, and what was durable is still there.
+#[test]
+fn every_call_of_a_checkpoint_fails_once() {
+    for call in [Call::Write, Call::Flush] {
+        for nth in 1.. {
+            let sim = Arc::new(SimDevice::new(&formatted()));
+            let store = open(sim.clone());
+            put(&store, 1);
+            store.persist(store.latest()).unwrap();
+            for number in 2..200 {
+                put(&store, number);
+            }
+            sim.set_faults(Faults::fail_once(call, nth));
+            let done = store.persist(store.latest());
+            if sim.faults_fired() == 0 {
+                done.unwrap();
+                assert!(nth > 2, "no {call:?} failed");
+                break;
+            }
+            done.unwrap_err();
+            assert!(store.stop_reason().is_some());
+            assert!(store.reserve(Need::Shrink { changes: 1 }).is_err());
+            assert!(store.persist(store.latest()).is_err(), "a failed flush was tried again");
+            assert_eq!(store.get(&key(150)).unwrap(), Some(vec![1; 500]), "it can still be read");
+            drop(store);
+            sim.set_faults(Faults::none());
+            assert!(open(sim.clone()).get(&key(1)).unwrap().is_some());
+        }
+    }
+}

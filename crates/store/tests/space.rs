@@ -1,0 +1,248 @@
+//! Accounting of space at the edges: tiny and huge volumes, all node sizes, big batches, full volumes.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use holdfast_base::counters::Counters;
+use holdfast_base::prng::Prng;
+use holdfast_base::{BlockRange, InodeNo};
+use holdfast_device::Device;
+use holdfast_device::memory::MemoryDevice;
+use holdfast_format::{Geometry, Key, Kind};
+use holdfast_store::{Batch, CreateOptions, Need, OpenOptions, Store, StoreError};
+
+const NODE_SIZES: [usize; 3] = [4096, 16384, 65536];
+
+fn store(bytes: u64, node_size: usize) -> Store {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
+    let options = CreateOptions {
+        geometry: Geometry::for_device(bytes, node_size).unwrap(),
+        uuid: uuid::Uuid::from_u128(7),
+        label: "test".into(),
+        hash_seed: 1,
+    };
+    Store::create(&device, &options).unwrap();
+    let options = OpenOptions { read_only: false, cache_bytes: 32 << 20 };
+    Store::open(device, &options, Arc::new(Counters::default())).unwrap()
+}
+
+fn file(inode: u64, offset: u64) -> Key {
+    Key::new(InodeNo(inode), Kind::Extent, offset)
+}
+
+/// Puts values with nothing reserved but what the store itself thinks of them.
+fn put(store: &Store, items: &[(Key, usize)]) -> Result<(), StoreError> {
+    let mut batch = Batch::new();
+    items.iter().for_each(|(key, len)| batch.put(*key, vec![3; *len]));
+    let mut room = store.reserve(Need::Grow { changes: batch.changes(), blocks: 0 })?;
+    store.apply(batch, &mut room).map(drop)
+}
+
+fn shrink(store: &Store, keys: &[Key], freed: &[BlockRange]) -> Result<(), StoreError> {
+    let mut batch = Batch::new();
+    keys.iter().for_each(|key| batch.delete(*key));
+    freed.iter().for_each(|range| batch.free(*range));
+    let mut room = store.reserve(Need::Shrink { changes: batch.changes() })?;
+    store.apply(batch, &mut room).map(drop)
+}
+
+/// Fills what is left with data, in pieces of up to 16 blocks, one item each.
+fn fill(store: &Store, inode: u64) -> Vec<(Key, BlockRange)> {
+    let mut extents = Vec::new();
+    for want in [16, 1] {
+        loop {
+            let mut room = match store.reserve(Need::Grow { changes: 1, blocks: want }) {
+                Ok(room) => room,
+                Err(StoreError::NoSpace) => break,
+                Err(error) => panic!("{error}"),
+            };
+            let placed = store.allocate(&mut room, want, None).expect("it was reserved");
+            let mut batch = Batch::new();
+            let key = file(inode, extents.len() as u64);
+            let extent = batch.publish_unwritten(placed);
+            batch.put(key, extent.encode());
+            store.apply(batch, &mut room).unwrap();
+            extents.push((key, extent.blocks));
+        }
+    }
+    extents
+}
+
+#[test]
+fn batches_of_many_long_values_find_their_nodes_until_the_volume_is_full() {
+    for node_size in NODE_SIZES {
+        for bytes in [8 << 20, 16 << 20, 64 << 20] {
+            for seed in 0..3 {
+                let store = store(bytes, node_size);
+                let mut prng = Prng::seeded(seed);
+                let max = store.value_max();
+                for round in 0..200u64 {
+                    let items: Vec<(Key, usize)> = (0..1 + prng.below(300))
+                        .map(|number| match seed {
+                            // Random, upwards, downwards.
+                            0 => {
+                                (file(prng.below(1 << 30), 0), prng.below(max as u64 + 1) as usize)
+                            }
+                            1 => (file(round + 1, number), max),
+                            _ => (file(1000 - round, 1000 - number), max),
+                        })
+                        .collect();
+                    match put(&store, &items) {
+                        Ok(()) => {}
+                        Err(StoreError::NoSpace) => break,
+                        Err(error) => panic!("{error}"),
+                    }
+                    if prng.one_in(5) {
+                        store.persist(store.latest()).unwrap();
+                    }
+                }
+                #[cfg(debug_assertions)]
+                store.invariants();
+                assert_eq!(store.stop_reason(), None);
+                store.close().unwrap();
+            }
+        }
+    }
+}
+
+/// P8: with metadata of many nodes and no room left, everything can be removed again, one by one.
+#[test]
+fn a_full_volume_can_be_emptied_item_by_item() {
+    for node_size in NODE_SIZES {
+        for (bytes, names) in [(8 << 20, 100), (16 << 20, 1500), (64 << 20, 6000)] {
+            let store = store(bytes, node_size);
+            let mut prng = Prng::seeded(1);
+            let mut keys: Vec<Key> = Vec::new();
+            for number in 0..names {
+                let key = Key::new(InodeNo(20 + number / 50), Kind::Dentry, prng.next_u64());
+                match put(&store, &[(key, 200)]) {
+                    Ok(()) => keys.push(key),
+                    Err(StoreError::NoSpace) => break,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            let extents = fill(&store, 9_000_000);
+            let what = format!("{bytes} bytes, nodes of {node_size}");
+            assert!(extents.len() > 10, "{what}: {} extents", extents.len());
+            prng.shuffle(&mut keys);
+            for keys in keys.chunks(3) {
+                shrink(&store, keys, &[]).unwrap_or_else(|error| panic!("{what}: {error}"));
+            }
+            for (key, blocks) in extents {
+                shrink(&store, &[key], &[blocks]).unwrap_or_else(|error| panic!("{what}: {error}"));
+            }
+            #[cfg(debug_assertions)]
+            store.invariants();
+            store.close().unwrap();
+        }
+    }
+}
+
+/// Data takes every free block that is not kept whole, however the free blocks are scattered.
+#[test]
+fn scattered_free_blocks_keep_what_was_promised() {
+    for node_size in NODE_SIZES {
+        let store = store(24 << 20, node_size);
+        let mut prng = Prng::seeded(5);
+        let mut extents = fill(&store, 50);
+        for round in 0..6 {
+            prng.shuffle(&mut extents);
+            let half = extents.split_off(extents.len() / 2);
+            for (key, blocks) in half {
+                shrink(&store, &[key], &[blocks]).unwrap();
+            }
+            // Promises that wait while others come and go.
+            let mut held = Vec::new();
+            while let Ok(room) = store.reserve(Need::Grow { changes: 1, blocks: 7 }) {
+                held.push(room);
+                let _settling = store.reserve(Need::Settle { changes: 2 });
+            }
+            assert!(!held.is_empty(), "round {round}");
+            for (number, mut room) in held.into_iter().enumerate() {
+                while room.blocks() > 0 {
+                    let placed = store.allocate(&mut room, 7, None).expect("it was promised");
+                    let mut batch = Batch::new();
+                    let key = file(100 + round, (number * 7) as u64 + room.blocks());
+                    let extent = batch.publish_unwritten(placed);
+                    batch.put(key, extent.encode());
+                    store.apply(batch, &mut room).unwrap();
+                    extents.push((key, extent.blocks));
+                }
+            }
+        }
+        assert_eq!(store.stop_reason(), None);
+        store.close().unwrap();
+    }
+}
+
+#[test]
+fn a_huge_volume_opens_and_works() {
+    for node_size in NODE_SIZES {
+        let store = store(1 << 40, node_size);
+        for number in 0..50 {
+            let mut room = store.reserve(Need::Grow { changes: 1, blocks: 100_000 }).unwrap();
+            let placed = store.allocate(&mut room, 100_000, None).unwrap();
+            let mut batch = Batch::new();
+            let extent = batch.publish_unwritten(placed);
+            batch.put(file(20, number), extent.encode());
+            store.apply(batch, &mut room).unwrap();
+        }
+        store.persist(store.latest()).unwrap();
+        assert!(store.reserve(Need::Grow { changes: 1, blocks: u64::MAX }).is_err());
+        let _ = store.reserve(Need::Grow { changes: u32::MAX, blocks: 0 });
+        let space = store.space_use();
+        assert!(space.available > space.total / 10 * 9, "{space:?}");
+        store.close().unwrap();
+    }
+}
+
+/// Items that arrive downwards behind a full leaf share nodes like those that arrive upwards.
+#[test]
+fn items_that_arrive_downwards_do_not_take_a_node_each() {
+    // One of these numbers fills the first leaf to the last record.
+    for count in 100..135 {
+        let store = store(16 << 20, 16384);
+        for number in 0..count {
+            put(&store, &[(file(20, number), 100)]).unwrap();
+        }
+        put(&store, &[(file(5000, 0), 100)]).unwrap();
+        store.persist(store.latest()).unwrap();
+        let before = store.space_use().free;
+        for number in (0..100).rev() {
+            put(&store, &[(file(30, number), 100)]).unwrap();
+        }
+        store.persist(store.latest()).unwrap();
+        let nodes = (before - store.space_use().free) / 4;
+        assert!(nodes <= 3, "100 items behind {count} others took {nodes} nodes");
+    }
+}
+
+/// P8 for several at once: those who come while others hold their share wait for it.
+#[test]
+fn many_threads_empty_a_full_volume() {
+    for node_size in NODE_SIZES {
+        let store = store(16 << 20, node_size);
+        let mut parts: Vec<Vec<Key>> = (0..8).map(|_| Vec::new()).collect();
+        for number in 0..800u64 {
+            let key = Key::new(InodeNo(20 + number), Kind::Dentry, number);
+            if put(&store, &[(key, 200)]).is_ok() {
+                parts[number as usize % 8].push(key);
+            }
+        }
+        let extents = fill(&store, 9_000_000);
+        assert!(!extents.is_empty());
+        std::thread::scope(|scope| {
+            for keys in &parts {
+                let store = &store;
+                scope.spawn(move || {
+                    for key in keys {
+                        shrink(store, &[*key], &[]).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(store.stop_reason(), None);
+        store.close().unwrap();
+    }
+}
