@@ -296,6 +296,19 @@ impl Inner {
         Ok(self.device.write(at, bytes)?)
     }
 
+    /// Makes the superblock durable that this store was opened from, before anything else is written.
+    ///
+    /// Whoever wrote it may have ended between the write and its flush, or met an error there; then
+    /// it can be read now and still be lost, and the one before it counts again. But blocks that
+    /// only that one reaches are free from now on (R2). Writing it again is harmless: its slot
+    /// holds the same bytes or older ones.
+    pub(crate) fn settle_superblock(&self) -> Result<()> {
+        let superblock = self.superblock.lock().clone();
+        let before = self.device.flush()?;
+        let _settled = self.publish(&superblock, before)?;
+        Ok(())
+    }
+
     /// The single place that writes a superblock. `_nodes` proves that all it reaches is durable (R1).
     fn publish(&self, superblock: &Superblock, _nodes: Flushed) -> Result<Flushed> {
         let slot = SUPERBLOCK_SLOTS[(superblock.epoch.0 % 2) as usize];

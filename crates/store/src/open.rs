@@ -67,6 +67,9 @@ pub(crate) fn open(
         wake: Wake::default(),
     };
     load_groups(&inner)?;
+    if !options.read_only {
+        inner.settle_superblock()?;
+    }
     Ok(inner)
 }
 
