@@ -7,6 +7,8 @@ cd "$(dirname "$0")/.."
 bash scripts/need.sh fusermount3=fuse3 setfattr=attr sqlite3=sqlite3 git=git cc=gcc mkfs.ext4=e2fsprogs mkfs.vfat=dosfstools
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/holdfast-test.XXXXXX")
+# Tests that act as another user must get to their files.
+chmod 755 "$work"
 export TMPDIR=$work
 clean_up() {
     # Deepest first. The dead mount of a killed daemon is no directory any more for rm.
