@@ -33,34 +33,49 @@ impl Inner {
         {
             return Err(error);
         }
-        match self.read_node(expected) {
-            Ok(bytes) => {
-                let mut forest = self.forest.write();
-                let in_use = {
-                    let space = self.space.lock();
-                    !space.loaded || space.is_used(self.node_range(pointer))
-                };
-                match forest.fits(&missing, &NodeView::trusted(&bytes)) {
-                    Some(true) if in_use => {
-                        let frame = Frame::clean(bytes, pointer.epoch);
-                        forest.cache.insert_clean(pointer.block, frame);
-                    }
-                    // A node above it is missing again: that one is asked for first.
-                    None => {}
-                    Some(fits) => {
-                        let why = if fits {
-                            "its blocks are not marked as in use"
-                        } else {
-                            "it is not what its parent says"
-                        };
-                        let error = damage(expected, Malformed::new("node", why));
-                        failed.0 = Some((pointer, error));
-                    }
-                }
-            }
-            Err(error) => failed.0 = Some((pointer, error)),
+        if let Err(error) = self.try_load(&missing) {
+            failed.0 = Some((pointer, error));
         }
         Ok(())
+    }
+
+    fn try_load(&self, missing: &Missing) -> Result<()> {
+        let expected = &missing.expected;
+        let pointer = expected.pointer;
+        let bytes = self.read_node(expected)?;
+        let parent = {
+            let mut forest = self.forest.write();
+            let in_use = {
+                let space = self.space.lock();
+                !space.loaded || space.is_used(self.node_range(pointer))
+            };
+            // What is in memory counts, if another thread was faster.
+            let known = forest.node(expected.tree, pointer, expected.level);
+            let is_known = known.is_some();
+            match forest.fits(missing, &known.unwrap_or(NodeView::trusted(&bytes))) {
+                Ok(true) if in_use => {
+                    let frame = Frame::clean(bytes, pointer.epoch);
+                    if is_known || forest.cache.insert_clean(pointer.block, frame) {
+                        return Ok(());
+                    }
+                    return Err(damage(
+                        expected,
+                        Malformed::new("node", "its home has a newer node"),
+                    ));
+                }
+                Ok(fits) => {
+                    let why = if fits {
+                        "its blocks are not marked as in use"
+                    } else {
+                        "it is not what its parent says"
+                    };
+                    return Err(damage(expected, Malformed::new("node", why)));
+                }
+                Err(parent) => parent,
+            }
+        };
+        // A node above it is missing as well, of a higher level: so this ends.
+        self.try_load(&parent)
     }
 
     pub(crate) fn node_range(&self, pointer: NodePointer) -> BlockRange {

@@ -138,7 +138,8 @@ fn run(seed: u64, node_size: usize, lives: u64, steps: u64) -> usize {
     let mut prng = Prng::seeded(seed);
     let sim = Arc::new(SimDevice::new(&formatted(node_size)));
     let mut told: Vec<Life> = Vec::new();
-    let mut history = vec![Arc::new(Map::new())];
+    let first = open(Arc::new(sim.image()), true).latest().0;
+    let mut history = vec![Arc::new(Map::new()); first as usize + 1];
     let mut acked = 0;
     for life in 0..lives {
         sim.mark(life << 32 | acked);

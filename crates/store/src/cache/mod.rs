@@ -182,11 +182,13 @@ impl Cache {
         }
     }
 
-    /// Takes in a node that was read, unless its home has a newer owner in memory.
-    pub(crate) fn insert_clean(&mut self, block: BlockNo, frame: Frame) {
-        if self.frames.get(&block).is_none_or(|old| old.epoch < frame.epoch) {
+    /// Takes in a node that was read, unless its home has a newer owner in memory: then false.
+    pub(crate) fn insert_clean(&mut self, block: BlockNo, frame: Frame) -> bool {
+        let is_newest = self.frames.get(&block).is_none_or(|old| old.epoch < frame.epoch);
+        if is_newest {
             self.insert(block, frame);
         }
+        is_newest
     }
 
     /// Every node in memory.

@@ -112,7 +112,12 @@ impl Forest {
 
     /// The node, if it is in memory. A damaged parent may name a node of another tree or level.
     #[inline]
-    fn node(&self, tree: TreeId, pointer: NodePointer, level: u8) -> Option<NodeView<'_>> {
+    pub(crate) fn node(
+        &self,
+        tree: TreeId,
+        pointer: NodePointer,
+        level: u8,
+    ) -> Option<NodeView<'_>> {
         let node = NodeView::trusted(self.cache.get(pointer)?.bytes());
         (node.level() == level && node.tree() == tree as u8).then_some(node)
     }
@@ -151,14 +156,16 @@ impl Forest {
     }
 
     /// Whether a node that was read is the one that is wanted at its place, holds only keys that
-    /// its parents lead to it, and names no younger node; `None` if a parent is not in memory.
-    pub(crate) fn fits(&self, wanted: &Missing, read: &NodeView<'_>) -> Option<bool> {
+    /// its parents lead to it, and names no younger node. Fails if a parent is not in memory.
+    pub(crate) fn fits(&self, wanted: &Missing, read: &NodeView<'_>) -> Result<bool, Missing> {
         let expected = &wanted.expected;
         let root = self.root(expected.tree);
         let (mut low, mut high) = (Key::MIN.raw(), None);
         let mut pointer = root.pointer;
         for level in (expected.level..root.level).rev() {
-            let node = self.node(expected.tree, pointer, level + 1)?;
+            let node = self
+                .node(expected.tree, pointer, level + 1)
+                .ok_or_else(|| self.missing(expected.tree, pointer, level + 1, low))?;
             let index = node.child_index(&wanted.low);
             low = node.raw_key(index);
             if index + 1 < node.count() {
@@ -170,7 +177,7 @@ impl Forest {
         let young = expected.level > 0
             && (0..read.count()).any(|index| read.child(index).epoch > expected.pointer.epoch);
         let here = pointer == expected.pointer && low == wanted.low;
-        Some(here && !young && expected.pointer.epoch < self.epoch && lies_between(read, low, high))
+        Ok(here && !young && expected.pointer.epoch < self.epoch && lies_between(read, low, high))
     }
 
     /// Visits the items of one leaf from `from` to `to` upwards, and says where to go on.
