@@ -23,8 +23,7 @@ use crate::op::lookup::resolve;
 use crate::orphan::{Fate, ITEMS_AT_ONCE, last_name_changes, plan_last_name};
 use crate::*;
 
-/// How often the data of a file is written before its name is locked. If its writers are faster than
-/// that, the data that arrived last is theirs to lose.
+/// How often the data of a file is written while others go on writing. After that they wait.
 const SETTLE_MAX: u32 = 4;
 
 /// Changes of a rename: two entries, four inodes, a whiteout. A target that loses its last name comes on top.
@@ -95,10 +94,15 @@ impl FileSystem {
                 None
             };
             let settling = step.to_settle(&seen);
-            if settled < SETTLE_MAX {
-                for inode in settling.iter().flatten() {
-                    crate::data::writeback::settle(core, inode)?;
-                }
+            // Writers may outrun a few settles, but then they wait: the data comes with its name (P4).
+            let mut held: Vec<&Arc<Inode>> = Vec::new();
+            if settled >= SETTLE_MAX {
+                held.extend(settling.iter().flatten());
+                held.sort_unstable_by_key(|inode| inode.no);
+            }
+            let _writers: Vec<_> = held.iter().map(|inode| inode.data.lock_writer()).collect();
+            for inode in settling.iter().flatten() {
+                crate::data::writeback::settle(core, inode)?;
             }
             let replaces = seen.target.is_some() && !step.exchanges();
             let changes = CHANGES + if replaces { last_name_changes(ITEMS_AT_ONCE) } else { 0 };
@@ -109,8 +113,7 @@ impl FileSystem {
             if !step.still_holds(core, &mut locked, &seen)? {
                 continue;
             }
-            if settled < SETTLE_MAX && settling.iter().flatten().any(|inode| !inode.data.is_clean())
-            {
+            if settling.iter().flatten().any(|inode| !inode.data.is_clean()) {
                 settled += 1;
                 continue;
             }
