@@ -23,4 +23,9 @@ step() { printf '\n== %s\n' "$*"; "$@"; }
 step cargo fmt --all --check
 step cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
 RUSTDOCFLAGS="-D warnings" step cargo doc --locked --workspace --no-deps --quiet
-step cargo test --locked --workspace --no-fail-fast
+status=0
+step cargo test --locked --workspace --no-fail-fast 2>&1 | tee "$work/tests.log" || status=$?
+# One line for all the crates and their documentation.
+awk '/^test result:/ { passed += $4; failed += $6; skipped += $8 }
+    END { printf "\ntotal: %d passed, %d failed, %d skipped\n", passed, failed, skipped }' "$work/tests.log"
+exit "$status"
