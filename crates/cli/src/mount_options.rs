@@ -24,6 +24,8 @@ pub(crate) struct MountOptions {
     pub(crate) nofail: bool,
     pub(crate) log: Option<PathBuf>,
     pub(crate) fsname: Option<String>,
+    /// Threads that read requests.
+    pub(crate) threads: Option<usize>,
 }
 
 impl Default for MountOptions {
@@ -42,6 +44,7 @@ impl Default for MountOptions {
             nofail: false,
             log: None,
             fsname: None,
+            threads: None,
         }
     }
 }
@@ -81,6 +84,12 @@ impl MountOptions {
                     .parse()
                     .map_err(|_| format!("option commit={seconds} is not a number of seconds"))?;
                 self.commit = Some(number);
+            }
+            "threads" => {
+                let threads = wanted()?;
+                let number = threads.parse().ok().filter(|number| (1..=64).contains(number));
+                let why = || format!("option threads={threads} is not a number from 1 to 64");
+                self.threads = Some(number.ok_or_else(why)?);
             }
             "cache" => self.cache = Some(size::parse(wanted()?)?),
             "dirty" => self.dirty = Some(size::parse(wanted()?)?),

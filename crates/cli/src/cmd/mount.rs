@@ -24,6 +24,7 @@ Options for -o, separated by commas; later ones win:
   relatime            it does so at most once a day or after a change (default)
   strictatime         it always does so
   commit=SECONDS      with no fsync at all, at most this much is lost (default 5)
+  threads=N           threads that read requests (default: CPUs, 2 to 4)
   cache=SIZE          memory for tree nodes (default 256M)
   dirty=SIZE          memory for data not yet written (default 256M)
   allow_other         other users may use the mount (default for root)

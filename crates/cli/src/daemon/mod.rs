@@ -149,6 +149,7 @@ fn serve(path: &Path, dir: &Path, options: &MountOptions, ready: impl FnOnce() +
         nosuid: options.nosuid,
         noexec: options.noexec,
         noatime: options.atime == Some(holdfast::Atime::Never),
+        threads: options.threads,
         ..FuseOptions::default()
     };
     let answers = control::Answers::new(path, Arc::downgrade(&engine), Arc::downgrade(&device));
