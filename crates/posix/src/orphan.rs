@@ -135,6 +135,8 @@ fn remove(core: &Core, inode: &Inode) -> Result<()> {
                 items /= 4;
                 continue;
             }
+            // Others hold what is left for a moment; nobody would try again before the next mount.
+            Err(StoreError::NoSpace) => core.reserve_last(Need::Shrink { changes })?,
             other => other?,
         };
         core.store.apply(batch, &mut reservation)?;
@@ -162,10 +164,14 @@ pub(crate) fn collect_all(core: &Core) -> Result<()> {
         let Some(last) = orphans.last() else {
             return Ok(());
         };
-        from = last.0.saturating_add(1);
+        let next = last.0.checked_add(1);
         for no in orphans {
             collect_orphan(core, no)?;
         }
+        let Some(next) = next else {
+            return Ok(());
+        };
+        from = next;
     }
 }
 

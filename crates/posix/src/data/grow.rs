@@ -116,6 +116,8 @@ pub(crate) fn make_dirty(core: &Core, inode: &Arc<Inode>, pages: Vec<(u64, Page)
     }
     let reservation = core.store.reserve(Need::Grow { changes: 0, blocks: pages.len() as u64 })?;
     let mut state = inode.state.write();
+    // Nobody would ever settle or drop the pages of an inode that was removed meanwhile.
+    state.expect_alive()?;
     let mut content = inode.data.lock_content();
     for (block, page) in pages {
         content.pages.put(block, page, false);

@@ -147,3 +147,87 @@ fn extents_that_make_no_sense_are_errors_that_name_the_inode() {
     assert_eq!(fs.dirty_bytes(), 0);
     assert_eq!(fs.stop_reason(), None);
 }
+
+#[test]
+fn a_synchronous_write_says_that_its_data_was_lost_by_a_settle_of_somebody_else() {
+    let device = volume();
+    let fs = mount(&device);
+    let file = open(&fs);
+    write(&fs, &file, 0, &[1; 5 * BLOCK_BYTES as usize]);
+    fs.fsync(&file, false).unwrap();
+    let sync = fs.open(&Caller::root(), file.inode(), BOTH | OpenFlags::DSYNC).unwrap();
+    let key = Key::new(file.inode(), Kind::Extent, 0);
+    let store = &fs.core.store;
+    let good = store.get(&key).unwrap().unwrap();
+    let put = |value: Vec<u8>| {
+        let mut batch = Batch::new();
+        batch.put(key, value);
+        let mut reservation = store.reserve(Need::Settle { changes: 1 }).unwrap();
+        store.apply(batch, &mut reservation).unwrap();
+    };
+    let outside = Extent { blocks: BlockRange::new(BlockNo(3), 1), sums: vec![1] };
+    put(outside.encode());
+    write(&fs, &file, BLOCK_BYTES, &[2; BLOCK_BYTES as usize]);
+    assert!(fs.core.write_back().is_err());
+    put(good);
+    // Nothing is dirty any more that a settle could fail with (P7).
+    let again = || fs.write(&Caller::root(), &sync, 0, &[3; 100], WriteHow::default());
+    assert!(matches!(again(), Err(FsError::Io(_))));
+    assert_eq!(again().unwrap(), 100, "once each");
+}
+
+#[test]
+fn pages_of_an_inode_that_was_removed_are_refused() {
+    let device = volume();
+    let fs = mount(&device);
+    let file = open(&fs);
+    let inode = file.inode.clone();
+    drop(file);
+    fs.unlink(&Caller::root(), InodeNo::ROOT, b"f").unwrap();
+    let page = Arc::new([1; BLOCK_BYTES as usize]);
+    let done = super::grow::make_dirty(&fs.core, &inode, vec![(0, page)]);
+    assert!(matches!(done, Err(FsError::NotFound)));
+    assert_eq!(fs.dirty_bytes(), 0);
+}
+
+#[test]
+fn an_unlink_waits_for_the_last_space() {
+    let device = volume();
+    let fs = mount(&device);
+    drop(open(&fs));
+    let mut held = Vec::new();
+    for changes in [64, 1] {
+        while let Ok(reservation) = fs.core.store.reserve(Need::Shrink { changes }) {
+            held.push(reservation);
+        }
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            drop(held);
+        });
+        // Others hold the emergency reserve for a moment only (P8).
+        fs.unlink(&Caller::root(), InodeNo::ROOT, b"f").unwrap();
+    });
+}
+
+#[test]
+fn an_inode_at_or_above_the_next_number_refuses_the_mount() {
+    let device = volume();
+    let fs = mount(&device);
+    let item = open(&fs).inode.state.read().disk;
+    let no = InodeNo(u64::MAX);
+    let mut batch = Batch::new();
+    batch.put(Key::inode(no), item.encode());
+    batch.put(Key::orphan(no), holdfast_format::item::orphan::VALUE.to_vec());
+    let store = &fs.core.store;
+    let mut reservation = store.reserve(Need::Settle { changes: 2 }).unwrap();
+    let lsn = store.apply(batch, &mut reservation).unwrap();
+    store.persist(lsn).unwrap();
+    drop((reservation, fs));
+    let options = MountOptions { commit_secs: 0, ..MountOptions::default() };
+    let refused = FileSystem::mount(device.clone(), options.clone());
+    assert!(matches!(refused, Err(FsError::Store(StoreError::Refused(_)))));
+    let options = MountOptions { read_only: true, ..options };
+    FileSystem::mount(device, options).unwrap();
+}

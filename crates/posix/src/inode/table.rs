@@ -32,6 +32,8 @@ const HAND_STEPS: usize = 4;
 /// Caches smaller than this have one shard, so that a cache of 1 is a cache of 1.
 const SHARDED_CACHE_MIN: usize = 1024;
 const SHARDS: usize = 16;
+/// Numbers of removed inodes that a clock may hold beyond as many as there are known ones.
+const CLOCK_SLACK: usize = 1024;
 
 /// All inodes in memory.
 pub(crate) struct InodeTable {
@@ -161,6 +163,12 @@ impl InodeTable {
         None
     }
 
+    /// Numbers in all clocks.
+    #[cfg(test)]
+    pub(crate) fn clock_len(&self) -> usize {
+        self.shards.iter().map(|s| s.lock().clock.len()).sum()
+    }
+
     /// Inodes in memory.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
@@ -186,6 +194,9 @@ impl Shard {
         self.clock.push_back(no);
         if self.known.len() > self.known_max {
             self.turn();
+        } else if self.clock.len() > 2 * self.known.len() + CLOCK_SLACK {
+            // The hand rests while there is room, and nothing else drops the numbers of removed inodes.
+            self.clock.retain(|no| self.known.contains_key(no));
         }
     }
 

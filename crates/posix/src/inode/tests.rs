@@ -110,3 +110,13 @@ fn references_survive_when_the_inode_does_not() {
     assert_eq!(load().state.read().lookups, 0);
     assert!(table.forget_absent(no, 1).is_some(), "it is in memory now: the caller goes on");
 }
+
+#[test]
+fn removed_inodes_leave_the_clock_while_there_is_room() {
+    let table = InodeTable::new(100);
+    for no in 1..20_000 {
+        table.insert(Arc::new(regular(no, 0)));
+        table.remove(InodeNo(no));
+    }
+    assert!(table.clock_len() < 2_000, "{} numbers", table.clock_len());
+}

@@ -16,12 +16,7 @@ impl FileSystem {
         // Whatever makes the data durable makes everything before it durable, attributes included.
         let _ = data_only;
         self.core.counters.fsyncs.increment();
-        let done = make_durable(&self.core, &file.inode);
-        // A failed settle has recorded its error for every handle; this one reports it here, once.
-        match file.inode.errors.check(&file.errors) {
-            Some(error) => Err(error),
-            None => done,
-        }
+        make_handle_durable(&self.core, file)
     }
 
     /// fsync of a directory (P2), or of an inode without a handle.
@@ -38,6 +33,17 @@ impl FileSystem {
             return Ok(());
         }
         self.core.commit()
+    }
+}
+
+/// What fsync of a handle and a synchronous write through it do. A settle that somebody else began, and that
+/// failed, leaves nothing dirty: only the recorded error says that the data is lost (P1, P7).
+pub(crate) fn make_handle_durable(core: &Core, file: &OpenFile) -> Result<()> {
+    let done = make_durable(core, &file.inode);
+    // A failed settle has recorded its error for every handle; this one reports it here, once.
+    match file.inode.errors.check(&file.errors) {
+        Some(error) => Err(error),
+        None => done,
     }
 }
 

@@ -94,15 +94,16 @@ fn remove(core: &Core, caller: &Caller, parent: InodeNo, name: &[u8], want: Want
 }
 
 /// Reserves for the removal of a name of `child`, and says how many items of content may go with it.
-fn reserve(core: &Core, child: &Inode) -> (usize, std::result::Result<Reservation, StoreError>) {
+fn reserve(core: &Core, child: &Inode) -> (usize, Result<Reservation>) {
     let item = child.state.read().attr;
     let is_bare = item.size == 0 && item.blocks == 0 && item.flags & InodeItem::HAS_XATTRS == 0;
     let items = if is_bare { 1 } else { ITEMS_AT_ONCE };
     let shrink = |items| Need::Shrink { changes: 2 + last_name_changes(items) };
     match core.store.reserve(shrink(items)) {
-        // A full volume has room for less at once (P8): the name now, the rest after it.
-        Err(StoreError::NoSpace) => (0, core.store.reserve(shrink(0))),
-        reserved => (items, reserved),
+        // A full volume has room for less at once (P8): the name now, the rest after it. Others may hold even
+        // that for a moment.
+        Err(StoreError::NoSpace) => (0, core.reserve_last(shrink(0))),
+        reserved => (items, reserved.map_err(FsError::from)),
     }
 }
 

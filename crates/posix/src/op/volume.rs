@@ -1,5 +1,6 @@
 //! Making, mounting and leaving a volume.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,6 +68,7 @@ impl FileSystem {
         let committer = if options.read_only {
             None
         } else {
+            check_next_inode(&core)?;
             orphan::collect_all(&core)?;
             match options.commit_secs {
                 0 => None,
@@ -130,6 +132,22 @@ impl FileSystem {
     pub fn superblock(&self) -> holdfast_format::Superblock {
         self.core.store.superblock()
     }
+}
+
+/// Fails if a new inode could get the number of one that exists: it would replace it (P10).
+fn check_next_inode(core: &Core) -> Result<()> {
+    let next = core.store.superblock().inode_next;
+    let mut last = InodeNo(0);
+    // Items are in the order of their inodes.
+    core.store.scan_back(&Key::MIN, &Key::MAX, |key, _| {
+        last = key.inode;
+        ControlFlow::Break(())
+    })?;
+    if last.0 >= next.0 {
+        let why = format!("inode {last} is not below the next number {next}; run fsck");
+        return Err(StoreError::Refused(why).into());
+    }
+    Ok(())
 }
 
 fn root((uid, gid): (u32, u32)) -> InodeItem {

@@ -174,7 +174,9 @@ impl FileSystem {
             if space == Space::AccessAcl
                 && let Some(list) = &list
             {
-                item.mode = item.mode & !0o777 | list.mode_bits();
+                // As chmod: set-gid goes if the caller is not in the group.
+                let perm = item.mode & 0o7000 | list.mode_bits();
+                item.mode = perm::chmod_mode(caller, item, perm);
             }
             if keeps_value {
                 xattrs::plan_set(core, inode.no, item, name, value, flags, batch)

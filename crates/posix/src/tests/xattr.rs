@@ -163,3 +163,17 @@ fn a_default_list_is_inherited() {
     assert_eq!(v.fs.getxattr(&root(), f, acl::ACCESS).unwrap(), inherited);
     v.check();
 }
+
+#[test]
+fn a_list_set_by_somebody_outside_the_group_takes_set_gid_away() {
+    let v = Volume::new();
+    let a = v.file(ROOT, "a");
+    let change = SetAttr { uid: Some(5), gid: Some(9), perm: Some(0o2755), ..SetAttr::default() };
+    v.fs.setattr(&root(), a, None, change).unwrap();
+    v.fs.setattr(&root(), a, None, SetAttr { perm: Some(0o2755), ..SetAttr::default() }).unwrap();
+    let plain = list(&[(1, 7, !0), (4, 5, !0), (0x20, 5, !0)]);
+    v.fs.setxattr(&user(5, 9), a, acl::ACCESS, &plain, NONE).unwrap();
+    assert_eq!(v.stat(a).perm, 0o2755);
+    v.fs.setxattr(&user(5, 5), a, acl::ACCESS, &plain, NONE).unwrap();
+    assert_eq!(v.stat(a).perm, 0o755);
+}
