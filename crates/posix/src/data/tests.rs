@@ -231,3 +231,29 @@ fn an_inode_at_or_above_the_next_number_refuses_the_mount() {
     let options = MountOptions { read_only: true, ..options };
     FileSystem::mount(device, options).unwrap();
 }
+
+#[test]
+fn a_circle_of_directories_is_an_error_whatever_the_volume_claims_to_hold() {
+    let device = volume();
+    let fs = mount(&device);
+    let root = Caller::root();
+    let dir = |parent: InodeNo, name: &[u8]| fs.mkdir(&root, parent, name, 0o755).unwrap().inode;
+    let above = dir(InodeNo::ROOT, b"above");
+    let below = dir(above, b"below");
+    let moved = dir(InodeNo::ROOT, b"moved");
+    let item = {
+        let inode = fs.core.inode(above).unwrap();
+        let mut state = inode.state.write();
+        (state.disk.parent, state.attr.parent) = (below, below);
+        state.disk
+    };
+    let store = &fs.core.store;
+    let mut batch = Batch::new();
+    batch.put(Key::inode(above), item.encode());
+    batch.count_inodes(i64::MAX / 4);
+    let mut reservation = store.reserve(Need::Settle { changes: 1 }).unwrap();
+    store.apply(batch, &mut reservation).unwrap();
+    let done = fs.rename(&root, InodeNo::ROOT, b"moved", below, b"moved", RenameFlags::empty());
+    assert!(matches!(done, Err(FsError::Io(_))), "{done:?}");
+    assert_eq!(fs.lookup(&root, InodeNo::ROOT, b"moved").unwrap().inode, moved);
+}

@@ -29,6 +29,9 @@ const SETTLE_MAX: u32 = 4;
 /// Changes of a rename: two entries, four inodes, a whiteout. A target that loses its last name comes on top.
 const CHANGES: u32 = 8;
 
+/// Marks met again on a way up before it counts as a circle.
+const MARKS_MET_MAX: u32 = 16;
+
 /// The call.
 struct Move<'a> {
     caller: &'a Caller,
@@ -395,17 +398,23 @@ impl Move<'_> {
 /// without locks of inodes.
 fn lies_in(core: &Core, dir: &Inode, ancestor: InodeNo) -> Result<bool> {
     let mut at = dir.no;
-    // A way up that is longer than there are directories goes in circles: damage.
-    let mut steps = core.store.space_use().inodes.saturating_add(2);
+    // A way up that meets a mark again goes in circles: damage. The marks lie twice as far apart each time, so
+    // the walk ends after a few rounds, whatever the volume claims to hold (P10). Without the lock others may
+    // move what was passed, but not that often.
+    let (mut mark, mut steps, mut steps_max, mut met) = (at, 0u64, 1u64, 0);
     while at != InodeNo::ROOT {
         if at == ancestor {
             return Ok(true);
         }
-        if steps == 0 {
+        at = core.inode(at)?.state.read().attr.parent;
+        met += u32::from(at == mark);
+        if met > MARKS_MET_MAX {
             return Err(FsError::Io(format!("directory {} lies inside itself; run fsck", dir.no)));
         }
-        steps -= 1;
-        at = core.inode(at)?.state.read().attr.parent;
+        steps += 1;
+        if steps == steps_max {
+            (mark, steps, steps_max) = (at, 0, steps_max.saturating_mul(2));
+        }
     }
     Ok(ancestor == InodeNo::ROOT)
 }
