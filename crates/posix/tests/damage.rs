@@ -140,6 +140,35 @@ fn a_data_write_that_fails_is_reported_once_by_every_handle_that_was_open() {
 }
 
 #[test]
+fn a_file_whose_data_was_lost_replaces_nothing_until_somebody_knows() {
+    let device = failing();
+    let fs = mount(&device, &quiet());
+    let old = create(&fs, "old");
+    write_all(&fs, &old, 0, &[1; 20_000]);
+    fs.fsync(&old, false).expect("fsync");
+    let new = create(&fs, "new");
+    write_all(&fs, &new, 0, &[2; 20_000]);
+    let replace = || {
+        let root = holdfast_base::InodeNo::ROOT;
+        let caller = holdfast_posix::Caller::root();
+        fs.rename(&caller, root, b"new", root, b"old", holdfast_posix::RenameFlags::empty())
+    };
+    // The first try meets the device and drops the data; the next finds nothing left to write.
+    device.failures.store(u64::MAX, Ordering::Relaxed);
+    assert!(replace().is_err());
+    device.failures.store(0, Ordering::Relaxed);
+    assert!(
+        matches!(replace(), Err(FsError::Io(_))),
+        "the old data would be gone for nothing (P4)"
+    );
+    assert!(read(&fs, &open(&fs, "old", OpenFlags::READ), 0, 30_000).expect("read") == [1; 20_000]);
+    assert!(matches!(fs.fsync(&new, false), Err(FsError::Io(_))));
+    write_all(&fs, &new, 0, &[3; 20_000]);
+    replace().expect("the loss is known, and the data was written again");
+    assert!(read(&fs, &open(&fs, "old", OpenFlags::READ), 0, 30_000).expect("read") == [3; 20_000]);
+}
+
+#[test]
 fn when_a_write_that_many_files_share_fails_each_file_is_written_alone() {
     let device = failing();
     let fs = mount(&device, &quiet());

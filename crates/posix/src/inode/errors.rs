@@ -54,4 +54,10 @@ impl ErrorSequence {
         cursor.0.compare_exchange(seen, now, Ordering::AcqRel, Ordering::Acquire).ok()?;
         Some(FsError::Io(self.last.lock().clone()))
     }
+
+    /// The last error, as long as nobody has reported it. It stays so.
+    pub(crate) fn unseen(&self) -> Option<FsError> {
+        let word = self.word.load(Ordering::Acquire);
+        (word != 0 && word & SEEN == 0).then(|| FsError::Io(self.last.lock().clone()))
+    }
 }

@@ -230,11 +230,14 @@ impl Shard {
 impl Entry {
     fn is_needed(&self) -> bool {
         // While the shard is locked nobody can get a second Arc, so one Arc means no lock is held either.
-        Arc::strong_count(&self.inode) > 1 || !self.inode.data.is_clean() || {
-            self.inode.state.try_read().is_none_or(|state| {
-                state.handles > 0 || state.is_remembered_orphan() || state.atime_waits
-            })
-        }
+        Arc::strong_count(&self.inode) > 1
+            || !self.inode.data.is_clean()
+            || self.inode.errors.unseen().is_some()
+            || {
+                self.inode.state.try_read().is_none_or(|state| {
+                    state.handles > 0 || state.is_remembered_orphan() || state.atime_waits
+                })
+            }
     }
 }
 

@@ -107,6 +107,12 @@ impl FileSystem {
             for inode in settling.iter().flatten() {
                 crate::data::writeback::settle(core, inode)?;
             }
+            // Data that was lost since anybody asked for it must not take the place of data that is there (P4).
+            if let Some(error) =
+                settling[0].filter(|_| !step.exchanges()).and_then(|i| i.errors.unseen())
+            {
+                return Err(error);
+            }
             let replaces = seen.target.is_some() && !step.exchanges();
             let changes = CHANGES + if replaces { last_name_changes(ITEMS_AT_ONCE) } else { 0 };
             let reserved = core.store.reserve(Need::Grow { changes, blocks: 0 });
