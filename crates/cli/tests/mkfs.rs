@@ -127,3 +127,15 @@ fn the_link_named_mkfs_holdfast_is_mkfs() {
     let said = place.run_as("mkfs.holdfast", &["--size", "64M", place.image()]);
     assert!(said.fine().contains("made a Holdfast volume"));
 }
+
+#[test]
+fn what_is_refused_stays_as_it_was() {
+    let place = Place::new();
+    place.run(&["mkfs", "-q", "--size", "64M", place.image()]).fine();
+    for how in [&["mkfs", "-f"][..], &["mkfs", "-n", "-f"]] {
+        let refused = place.run(&[how, &["--size", "1M", place.image()]].concat());
+        assert_ne!(refused.code, 0, "{how:?}");
+        assert_eq!(std::fs::metadata(place.image()).unwrap().len(), 64 << 20);
+        place.run(&["fsck", place.image()]).fine();
+    }
+}

@@ -228,3 +228,16 @@ fn a_reader_who_leaves_is_no_error() {
     assert_eq!(output.status.code(), Some(0));
     assert!(output.stderr.is_empty());
 }
+
+#[test]
+fn fsck_at_boot_does_not_pass_a_volume_that_cannot_be_mounted() {
+    let place = Place::with_volume();
+    place.run(&["fsck", "-p", place.image()]).fine();
+    let mut image = fs::read(place.image()).unwrap();
+    let nodes: Vec<usize> =
+        (0..image.len()).step_by(4096).filter(|at| image[*at..].starts_with(b"hfNd")).collect();
+    assert!(nodes.len() >= 2);
+    nodes.iter().for_each(|at| image[at + 300] ^= 1);
+    fs::write(place.image(), image).unwrap();
+    place.run(&["fsck", "-p", place.image()]).fails(4, "cannot be mounted");
+}

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use holdfast_device::{Device, FileDevice, OpenMode};
+use holdfast_format::Geometry;
 use holdfast_posix::{Caller, FileSystem, MkfsOptions, MountOptions, OpenFlags};
 
 pub use holdfast_posix::Atime;
@@ -71,6 +72,17 @@ impl CreateOptions {
     pub fn owner(mut self, uid: u32, gid: u32) -> CreateOptions {
         self.mkfs.owner = (uid, gid);
         self
+    }
+
+    /// Whether a volume of `bytes` can be made with these options: to be asked before anything is changed.
+    ///
+    /// # Errors
+    /// `InvalidInput` when it is too small or too large.
+    pub fn check_size(&self, bytes: u64) -> io::Result<()> {
+        match Geometry::for_device(bytes, self.mkfs.node_size) {
+            Ok(_) => Ok(()),
+            Err(malformed) => Err(io::Error::new(io::ErrorKind::InvalidInput, malformed.why)),
+        }
     }
 
     /// Makes a new file with an empty volume in it and opens it. Nothing is left behind if that fails.

@@ -2,7 +2,7 @@
 //!
 //! Exit codes are those of fsck(8): 0 clean, 4 errors left, 8 the check could
 //! not be made, 16 usage. A volume that crashed needs no fsck: opening it
-//! recovers it. So `-p`, as at boot, asks the superblock alone.
+//! recovers it. So `-p`, as at boot, only does what a mount does first.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
@@ -16,6 +16,8 @@ use crate::outcome::{Failure, Outcome, printed};
 use crate::peek::Peek;
 use crate::{mounts, size, target};
 
+/// fsck(8): errors were found and are still there.
+const ERRORS_LEFT: u8 = 4;
 const OPERATIONAL: u8 = 8;
 
 /// Check a volume.
@@ -53,7 +55,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let operational = |failure: Failure| failure.with_code(OPERATIONAL);
     let device = device(args).map_err(operational)?;
     if args.preen && !args.force {
-        return preen(args, &*device).map_err(operational);
+        return preen(args, &device);
     }
     let bar = progress_bar(args);
     let show = |progress: Progress| {
@@ -98,14 +100,18 @@ fn device(args: &Args) -> Result<Arc<dyn Device>, Failure> {
     }
 }
 
-fn preen(args: &Args, device: &dyn Device) -> Outcome {
-    match holdfast_check::probe(device) {
-        Some(_) => Ok(0),
-        None => Err(Failure::plain(format!(
-            "{} is not a Holdfast volume, or both superblocks are damaged",
-            args.target.display()
-        ))),
+/// What a mount does first, read-only: the superblock, the groups, the root directory.
+fn preen(args: &Args, device: &Arc<dyn Device>) -> Outcome {
+    if holdfast_check::probe(&**device).is_none() {
+        let why = "is not a Holdfast volume, or both superblocks are damaged";
+        return Err(Failure::new(OPERATIONAL, format!("{} {why}", args.target.display())));
     }
+    let opened = holdfast::VolumeOptions::new().read_only(true).open_device(device.clone());
+    opened.and_then(|volume| volume.metadata("/").map(drop)).map_err(|error| {
+        let why = format!("{} cannot be mounted: {error}", args.target.display());
+        Failure::new(ERRORS_LEFT, why)
+    })?;
+    Ok(0)
 }
 
 fn progress_bar(args: &Args) -> Option<ProgressBar> {

@@ -75,6 +75,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
         })?,
         Some(found) => size_of_existing(args, found)?,
     };
+    // Before anything is made longer or shorter: what is refused stays as it was.
+    options(args, args.uuid.unwrap_or_default())
+        .check_size(bytes)
+        .map_err(|error| Failure::plain(error.to_string()))?;
     if args.dry_run {
         report(args, "would make", bytes, None);
         return Ok(0);

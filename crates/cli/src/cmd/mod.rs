@@ -30,7 +30,11 @@ pub(crate) const MOUNT_FAILED: u8 = 32;
 /// A crash-safe, checksummed, copy-on-write filesystem in one file or block device.
 #[derive(Debug, Parser)]
 #[command(name = "holdfast", version = version(), max_term_width = 100)]
-#[command(subcommand_required = true, arg_required_else_help = true)]
+#[command(
+    subcommand_required = true,
+    arg_required_else_help = true,
+    disable_help_subcommand = true
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
