@@ -16,6 +16,7 @@ mod file;
 mod allow;
 mod names;
 mod xattrs;
+mod slot;
 mod core;
 mod inode;
 mod perm;

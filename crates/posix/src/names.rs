@@ -7,8 +7,6 @@
 //! The entries of a directory change only under the write lock of its state.
 //! Whoever searches without that lock sees one moment, but not the present.
 
-use std::ops::ControlFlow;
-
 use holdfast_base::InodeNo;
 use holdfast_format::item::{Dentry, FileType, dentry};
 use holdfast_format::limits::NAME_MAX;
@@ -16,10 +14,7 @@ use holdfast_format::{Key, Kind};
 use holdfast_store::{Batch, StoreError};
 
 use crate::core::Core;
-use crate::{FsError, Result};
-
-/// Names with one hash.
-const PROBES: u64 = 256;
+use crate::{FsError, Result, slot};
 
 /// An entry that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,43 +70,13 @@ pub(crate) fn check_name(name: &[u8], dots: FsError) -> Result<()> {
 
 /// Searches `dir` for `name`.
 pub(crate) fn find(core: &Core, dir: InodeNo, name: &[u8]) -> Result<Found> {
-    let first = core.slot(name);
-    let mut expected = first;
-    let mut free = None;
-    let mut entry = None;
-    let mut damage = None;
-    let from = Key::new(dir, Kind::Dentry, first);
-    let to = Key::new(dir, Kind::Dentry, dentry::slot_end(first));
-    core.store.scan(&from, &to, |key, value| {
-        if free.is_none() && key.offset > expected {
-            free = Some(expected);
-        }
-        expected = key.offset + 1;
-        match Dentry::decode(value) {
-            Ok(found) if found.name == name => {
-                entry = Some(Entry {
-                    offset: key.offset,
-                    inode: found.inode,
-                    file_type: found.file_type,
-                });
-                ControlFlow::Break(())
-            }
-            Ok(_) => ControlFlow::Continue(()),
-            Err(source) => {
-                damage = Some(source);
-                ControlFlow::Break(())
-            }
-        }
-    })?;
-    if let Some(source) = damage {
-        return Err(
-            StoreError::Item { what: format!("an entry of directory {dir}"), source }.into()
-        );
-    }
-    if free.is_none() && expected < first + PROBES {
-        free = Some(expected);
-    }
-    Ok(Found { entry, free })
+    let slot = slot::search(core, dir, Kind::Dentry, name, |value| {
+        let found = Dentry::decode(value)?;
+        Ok((found.name == name).then_some((found.inode, found.file_type)))
+    })?
+    .map_err(|source| StoreError::Item { what: format!("an entry of directory {dir}"), source })?;
+    let entry = slot.found.map(|(offset, (inode, file_type))| Entry { offset, inode, file_type });
+    Ok(Found { entry, free: slot.free })
 }
 
 /// Adds or replaces an entry.

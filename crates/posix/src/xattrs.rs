@@ -11,30 +11,20 @@ use std::ops::ControlFlow;
 
 use holdfast_base::InodeNo;
 use holdfast_format::item::xattr::{XattrHead, XattrValue, piece_offset};
-use holdfast_format::item::{InodeItem, Xattr, dentry};
+use holdfast_format::item::{InodeItem, Xattr};
 use holdfast_format::{Key, Kind, Malformed};
 use holdfast_store::{Batch, StoreError};
 
 use crate::acl::Acl;
 use crate::core::Core;
+use crate::slot::{self, Slot};
 use crate::{FsError, Result, XattrFlags};
-
-/// Attributes of one inode whose names hash alike.
-const PROBES: u64 = 256;
 
 /// A value, or where it is.
 #[derive(Debug)]
 enum Value {
     Here(Vec<u8>),
     Pieces { id: u32, len: u32 },
-}
-
-#[derive(Debug)]
-struct Found {
-    /// Key offset and value of the attribute.
-    entry: Option<(u64, Value)>,
-    /// A key offset for a new attribute of that name.
-    free: Option<u64>,
 }
 
 fn damaged(no: InodeNo, source: Malformed) -> FsError {
@@ -47,42 +37,15 @@ fn pieces(core: &Core, len: usize) -> u16 {
     len.div_ceil(core.store.value_max()) as u16
 }
 
-fn find(core: &Core, no: InodeNo, name: &[u8]) -> Result<Found> {
-    let first = core.slot(name);
-    let mut expected = first;
-    let mut free = None;
-    let mut entry = None;
-    let mut damage = None;
-    let from = Key::new(no, Kind::Xattr, first);
-    let to = Key::new(no, Kind::Xattr, dentry::slot_end(first));
-    core.store.scan(&from, &to, |key, bytes| {
-        if free.is_none() && key.offset > expected {
-            free = Some(expected);
-        }
-        expected = key.offset + 1;
-        match Xattr::decode(bytes) {
-            Ok(found) if found.name == name => {
-                let value = match found.value {
-                    XattrValue::Here(bytes) => Value::Here(bytes.to_vec()),
-                    XattrValue::Pieces { id, len } => Value::Pieces { id, len },
-                };
-                entry = Some((key.offset, value));
-                ControlFlow::Break(())
-            }
-            Ok(_) => ControlFlow::Continue(()),
-            Err(source) => {
-                damage = Some(source);
-                ControlFlow::Break(())
-            }
-        }
-    })?;
-    if let Some(source) = damage {
-        return Err(damaged(no, source));
-    }
-    if free.is_none() && expected < first + PROBES {
-        free = Some(expected);
-    }
-    Ok(Found { entry, free })
+fn find(core: &Core, no: InodeNo, name: &[u8]) -> Result<Slot<Value>> {
+    slot::search(core, no, Kind::Xattr, name, |bytes| {
+        let found = Xattr::decode(bytes)?;
+        Ok((found.name == name).then(|| match found.value {
+            XattrValue::Here(bytes) => Value::Here(bytes.to_vec()),
+            XattrValue::Pieces { id, len } => Value::Pieces { id, len },
+        }))
+    })?
+    .map_err(|source| damaged(no, source))
 }
 
 /// The value of an attribute. The caller holds the inode's state, for reading at least, so that the
@@ -96,7 +59,7 @@ pub(crate) fn load(
     if item.flags & InodeItem::HAS_XATTRS == 0 {
         return Ok(None);
     }
-    let (id, len) = match find(core, no, name)?.entry {
+    let (id, len) = match find(core, no, name)?.found {
         None => return Ok(None),
         Some((_, Value::Here(value))) => return Ok(Some(value)),
         Some((_, Value::Pieces { id, len })) => (id, len as usize),
@@ -149,15 +112,15 @@ pub(crate) fn plan_set(
     flags: XattrFlags,
     batch: &mut Batch,
 ) -> Result<()> {
-    let found = find(core, no, name)?;
-    let offset = match &found.entry {
+    let slot = find(core, no, name)?;
+    let offset = match &slot.found {
         Some(_) if flags.contains(XattrFlags::CREATE) => return Err(FsError::Exists),
         None if flags.contains(XattrFlags::REPLACE) => return Err(FsError::NoAttribute),
         Some((offset, old)) => {
             plan_pieces_removal(core, no, old, batch);
             *offset
         }
-        None => found.free.ok_or(FsError::Store(StoreError::NoSpace))?,
+        None => slot.free.ok_or(FsError::Store(StoreError::NoSpace))?,
     };
     let place = if XattrHead::SIZE + name.len() + value.len() <= core.store.value_max() {
         XattrValue::Here(value)
@@ -183,7 +146,7 @@ pub(crate) fn plan_remove(
     name: &[u8],
     batch: &mut Batch,
 ) -> Result<bool> {
-    let Some((offset, value)) = find(core, no, name)?.entry else {
+    let Some((offset, value)) = find(core, no, name)?.found else {
         return Ok(false);
     };
     plan_pieces_removal(core, no, &value, batch);
