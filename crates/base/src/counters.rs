@@ -60,14 +60,36 @@ counters! {
     clean_fsyncs,
     /// Operations applied to the tree.
     operations,
+    /// Commits made durable.
+    commits,
+    /// Nodes that commits logged.
+    commit_nodes,
+    /// Byte ranges that commits logged.
+    commit_ranges,
+    /// Bytes of those ranges.
+    commit_range_bytes,
+    /// Bytes that commits wrote into the journal, heads and padding included.
+    journal_bytes_written,
+    /// Bytes of the journal that recovery would read now (a gauge).
+    journal_bytes_used,
+    /// Commits that flushed large data before they wrote their frames.
+    commit_data_flushes,
+    /// Commits that became a checkpoint because the journal had no room; expected to be 0.
+    journal_full,
     /// Checkpoints made durable.
     checkpoints,
     /// Nodes written by checkpoints.
     checkpoint_nodes,
     /// Bytes of nodes written by checkpoints.
     checkpoint_bytes,
-    /// Nanoseconds that changers were frozen by checkpoints, in all.
+    /// Nanoseconds that changers were frozen by commits and checkpoints, in all.
     frozen_ns,
+    /// Of those, nanoseconds in which the records of block groups were carried into the tree.
+    frozen_groups_ns,
+    /// Half of the freezes were no longer than this, in nanoseconds (a gauge).
+    frozen_p50_ns,
+    /// 99 of 100 freezes were no longer than this, in nanoseconds (a gauge).
+    frozen_p99_ns,
     /// The longest freeze, in nanoseconds (a maximum).
     frozen_max_ns,
     /// Block-group records written into the tree.
@@ -94,8 +116,22 @@ counters! {
     data_bytes_read,
     /// Blocks whose data failed its checksum.
     checksum_failures,
-    /// Times a changer waited for a checkpoint because memory was full of dirty nodes.
+    /// Times a changer was slowed down because memory or journal fill faster than checkpoints empty them.
     throttled,
+    /// Nanoseconds that changers were slowed down, in all.
+    throttled_ns,
+    /// What a recovery would take now, in nanoseconds, as far as can be told (a gauge).
+    recovery_estimate_ns,
+    /// What it may take: checkpoints keep the estimate below this (a gauge).
+    recovery_budget_ns,
+    /// What the recovery took that opened this volume, in nanoseconds; 0 if none was needed.
+    recovery_ns,
+    /// Commits that it applied.
+    recovered_commits,
+    /// Nodes that it wrote.
+    recovered_nodes,
+    /// Bytes of the journal that it read.
+    recovered_bytes,
     /// Times an operation was refused for lack of space.
     no_space,
 }

@@ -27,13 +27,18 @@ id!(
     InodeNo(u64), "i"
 );
 id!(
-    /// Number of a checkpoint: grows by one with each superblock written.
-    /// A node carries the epoch of the checkpoint that first writes it.
+    /// Number of a checkpoint: grows with each superblock written, and its lowest bit is the number
+    /// of the slot. A node carries the epoch of the checkpoint that first writes it.
     Epoch(u64), "e"
 );
 id!(
     /// Log sequence number: the place of one operation in the volume's single history.
     Lsn(u64), "l"
+);
+id!(
+    /// Number of a commit of the journal: grows by one in a volume's life, and is never used for
+    /// two commits that became durable.
+    CommitNo(u64), "c"
 );
 id!(
     /// Number of a snapshot. Constant until snapshots are built.
@@ -51,6 +56,13 @@ impl Lsn {
     /// The next place in history.
     pub fn next(self) -> Lsn {
         Lsn(self.0 + 1)
+    }
+}
+
+impl CommitNo {
+    /// The next commit.
+    pub fn next(self) -> CommitNo {
+        CommitNo(self.0 + 1)
     }
 }
 

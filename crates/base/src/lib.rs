@@ -12,9 +12,11 @@ pub mod counters;
 pub mod hex;
 pub mod ids;
 pub mod prng;
+pub mod recover;
 pub mod stop;
+pub mod switch;
 pub mod units;
 
 pub use clock::Timestamp;
-pub use ids::{Epoch, InodeNo, Lsn, SnapshotNo, TreeId};
+pub use ids::{CommitNo, Epoch, InodeNo, Lsn, SnapshotNo, TreeId};
 pub use units::{BLOCK_SIZE, BlockNo, BlockRange};

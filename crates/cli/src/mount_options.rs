@@ -1,8 +1,9 @@
 //! The options of `mount -o`: what each does, and which are accepted and ignored.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use holdfast::{Atime, VolumeOptions};
+use holdfast::{Accounting, Atime, Dirty, VolumeOptions};
 
 use crate::size;
 
@@ -13,7 +14,11 @@ pub(crate) struct MountOptions {
     pub(crate) atime: Option<Atime>,
     pub(crate) commit: Option<u32>,
     pub(crate) cache: Option<u64>,
-    pub(crate) dirty: Option<u64>,
+    pub(crate) dirty_bytes: Option<u64>,
+    pub(crate) dirty: Dirty,
+    pub(crate) accounting: Accounting,
+    /// How long a recovery may take.
+    pub(crate) recover: Option<Duration>,
     /// `None`: on for root, so that a mount by root serves everybody as any filesystem does.
     pub(crate) allow_other: Option<bool>,
     pub(crate) default_permissions: bool,
@@ -35,7 +40,10 @@ impl Default for MountOptions {
             atime: None,
             commit: None,
             cache: None,
-            dirty: None,
+            dirty_bytes: None,
+            dirty: Dirty::default(),
+            accounting: Accounting::default(),
+            recover: None,
             allow_other: None,
             default_permissions: true,
             nodev: false,
@@ -92,7 +100,10 @@ impl MountOptions {
                 self.threads = Some(number.ok_or_else(why)?);
             }
             "cache" => self.cache = Some(size::parse(wanted()?)?),
-            "dirty" => self.dirty = Some(size::parse(wanted()?)?),
+            "dirty_bytes" => self.dirty_bytes = Some(size::parse(wanted()?)?),
+            "dirty" => self.dirty = wanted()?.parse()?,
+            "accounting" => self.accounting = wanted()?.parse()?,
+            "recover" => self.recover = Some(seconds(wanted()?)?),
             "allow_other" => self.allow_other = Some(true),
             "noallow_other" => self.allow_other = Some(false),
             "default_permissions" => self.default_permissions = true,
@@ -131,11 +142,23 @@ impl MountOptions {
         if let Some(bytes) = self.cache {
             volume = volume.cache_bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
         }
-        if let Some(bytes) = self.dirty {
+        if let Some(bytes) = self.dirty_bytes {
             volume = volume.dirty_bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
         }
+        if let Some(budget) = self.recover {
+            volume = volume.recover(budget);
+        }
+        volume = volume.dirty(self.dirty).accounting(self.accounting);
         volume
     }
+}
+
+/// Seconds with a fraction, more than none.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let number = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    number
+        .filter(|time| !time.is_zero())
+        .ok_or_else(|| format!("option recover={text} is not a number of seconds above 0"))
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ pub mod codec;
 pub mod error;
 pub mod geometry;
 pub mod item;
+pub mod journal;
 pub mod key;
 pub mod limits;
 pub mod node;
@@ -28,6 +29,7 @@ pub mod superblock;
 
 pub use error::Malformed;
 pub use geometry::Geometry;
+pub use journal::JournalMark;
 pub use key::{Key, Kind};
 pub use node::{NodePointer, NodeView};
 pub use record::Field;

@@ -3,20 +3,21 @@
 //! Two slots hold it in turn; the valid one with the larger epoch counts. A
 //! superblock is written only after a flush covers all that it reaches (R1).
 
-use holdfast_base::{BLOCK_SIZE, BlockNo, Epoch, InodeNo, Lsn};
+use holdfast_base::{BLOCK_SIZE, BlockNo, CommitNo, Epoch, InodeNo, Lsn};
 use uuid::Uuid;
 
 use crate::Malformed;
 use crate::checksum::crc64_with_hole;
 use crate::codec::Reader;
-use crate::geometry::Geometry;
+use crate::geometry::{Geometry, SUPERBLOCK_SLOTS};
+use crate::journal::JournalMark;
 use crate::limits::TREE_LEVELS_MAX;
 use crate::node::NodePointer;
 
 /// First bytes of a volume's superblock.
 pub const MAGIC: [u8; 16] = *b"holdfast volume\n";
 /// Version of the format that this crate reads and writes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Longest label, in bytes.
 pub const LABEL_MAX: usize = 64;
 const SUM_AT: usize = 16;
@@ -33,7 +34,7 @@ pub const INCOMPAT_KNOWN: u64 = 0;
 record! {
     /// The superblock's fields; the rest of the block is zero.
     #[derive(Copy)]
-    pub struct Fields("superblock", 272 bytes) {
+    pub struct Fields("superblock", 296 bytes) {
         /// `holdfast volume\n`.
         magic: [u8; 16],
         /// CRC-64/NVME of the whole block with this field as zero.
@@ -42,7 +43,7 @@ record! {
         address: u64,
         /// Number of the checkpoint that wrote it.
         epoch: u64,
-        /// Version of the format, 1.
+        /// Version of the format, 2.
         version: u32,
         /// Bytes of a tree node.
         node_size: u32,
@@ -86,6 +87,12 @@ record! {
         inode_count: u64,
         /// Blocks in use in the data zone.
         used_blocks: u64,
+        /// Last commit of the journal that the trees contain.
+        journal_commit: u64,
+        /// Block at which the next frame of the journal lies, if there is one.
+        journal_next: u64,
+        /// Checksum of the frame before it, 0 if there never was one.
+        journal_sum: u64,
         /// Zero.
         reserved: [u8; 16],
     }
@@ -124,6 +131,8 @@ pub struct Superblock {
     pub inode_count: u64,
     /// Blocks in use in the data zone.
     pub used_blocks: u64,
+    /// Where the journal goes on.
+    pub journal: JournalMark,
 }
 
 impl Superblock {
@@ -159,6 +168,9 @@ impl Superblock {
             inode_next: self.inode_next.0,
             inode_count: self.inode_count,
             used_blocks: self.used_blocks,
+            journal_commit: self.journal.commit.0,
+            journal_next: self.journal.next.0,
+            journal_sum: self.journal.sum,
             reserved: [0; 16],
         };
         let mut bytes = Vec::with_capacity(BLOCK_SIZE);
@@ -214,9 +226,28 @@ impl Superblock {
             return fail(format!("{} used blocks are too many", fields.used_blocks));
         }
         // Counters only grow; a volume that has counted so far does not exist.
-        let counters = [fields.inode_next, fields.epoch, fields.lsn, fields.inode_count];
+        let counters = [
+            fields.inode_next,
+            fields.epoch,
+            fields.lsn,
+            fields.inode_count,
+            fields.journal_commit,
+        ];
         if fields.inode_next < InodeNo::FIRST_FREE.0 || counters.iter().any(|n| *n > COUNTER_MAX) {
             return fail("its counters are out of range".into());
+        }
+        // The slots alternate (R1): an epoch has its place.
+        if SUPERBLOCK_SLOTS[(fields.epoch % 2) as usize] != address {
+            return fail(format!("epoch {} does not belong into this slot", fields.epoch));
+        }
+        let journal = JournalMark {
+            commit: CommitNo(fields.journal_commit),
+            next: BlockNo(fields.journal_next),
+            sum: fields.journal_sum,
+        };
+        let ring = geometry.journal();
+        if !(ring.start.0..ring.start.0 + ring.count).contains(&journal.next.0) {
+            return fail(format!("block {} does not lie in the journal", journal.next));
         }
         let nodes = geometry.node_blocks();
         if files.block.0.abs_diff(space.block.0) < nodes {
@@ -252,6 +283,7 @@ impl Superblock {
             inode_next: InodeNo(fields.inode_next),
             inode_count: fields.inode_count,
             used_blocks: fields.used_blocks,
+            journal,
         })
     }
 }

@@ -5,7 +5,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use holdfast_base::{BlockNo, Epoch, InodeNo, Lsn, Timestamp, TreeId};
+use holdfast_base::{BlockNo, CommitNo, Epoch, InodeNo, Lsn, Timestamp, TreeId};
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::item::dentry::{DentryHead, slot};
 use holdfast_format::item::extent::ExtentHead;
@@ -13,7 +13,9 @@ use holdfast_format::item::xattr::XattrHead;
 use holdfast_format::item::{Dentry, FileType, GroupItem, InodeItem};
 use holdfast_format::node::{self, Expected, NodeHeader, SLOT_SIZE, SLOTS_AT, volume_tag};
 use holdfast_format::superblock::Fields;
-use holdfast_format::{Field, Geometry, Key, Kind, NodePointer, NodeView, Superblock, limits};
+use holdfast_format::{
+    Field, Geometry, JournalMark, Key, Kind, NodePointer, NodeView, Superblock, limits,
+};
 use uuid::Uuid;
 
 /// The parts of the document that are made.
@@ -147,6 +149,7 @@ fn example() -> (Superblock, Vec<u8>) {
         inode_next: InodeNo(17),
         inode_count: 2,
         used_blocks: 2,
+        journal: JournalMark { commit: CommitNo(1), next: geometry.journal().start, sum: 0 },
     };
     let time = Timestamp { secs: 1_700_000_000, nanos: 0 };
     let directory = InodeItem {

@@ -4,11 +4,13 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use holdfast_device::{Device, FileDevice, OpenMode};
 use holdfast_format::Geometry;
 use holdfast_posix::{Caller, FileSystem, MkfsOptions, MountOptions, OpenFlags};
 
+pub use holdfast_base::switch::{Accounting, Dirty};
 pub use holdfast_posix::Atime;
 
 use crate::dir::Dir;
@@ -173,6 +175,27 @@ impl VolumeOptions {
     /// Inodes kept in memory although nobody holds them. Default 16,384.
     pub fn inode_cache(mut self, inodes: usize) -> VolumeOptions {
         self.mount.inode_cache = inodes;
+        self
+    }
+
+    /// How tree nodes remember what changed since their last commit (M3). Default [`Dirty::Ranges`];
+    /// the others are the published "before", to be measured.
+    pub fn dirty(mut self, dirty: Dirty) -> VolumeOptions {
+        self.mount.dirty = dirty;
+        self
+    }
+
+    /// Which records of block groups a commit writes (M1). Default [`Accounting::Changed`]; the other
+    /// is the published "before", to be measured.
+    pub fn accounting(mut self, accounting: Accounting) -> VolumeOptions {
+        self.mount.accounting = accounting;
+        self
+    }
+
+    /// How long opening the volume may take after a crash: checkpoints keep the estimate below it.
+    /// Default one second, which a user takes for none; less means more checkpoints.
+    pub fn recover(mut self, budget: Duration) -> VolumeOptions {
+        self.mount.recover = budget;
         self
     }
 

@@ -1,6 +1,9 @@
 //! The plain structs that calls take and give.
 
+use std::time::Duration;
+
 use bitflags::bitflags;
+use holdfast_base::switch::{Accounting, Dirty};
 use holdfast_base::{InodeNo, Timestamp};
 pub use holdfast_format::item::FileType;
 
@@ -216,6 +219,12 @@ pub struct MountOptions {
     pub dirty_bytes: usize,
     /// Inodes that are kept in memory although nobody holds them.
     pub inode_cache: usize,
+    /// How tree nodes remember what changed (M3).
+    pub dirty: Dirty,
+    /// Which records of block groups a commit writes (M1).
+    pub accounting: Accounting,
+    /// Checkpoints keep the estimated time of a recovery below this.
+    pub recover: Duration,
 }
 
 impl Default for MountOptions {
@@ -227,6 +236,9 @@ impl Default for MountOptions {
             cache_bytes: 256 << 20,
             dirty_bytes: 256 << 20,
             inode_cache: 16384,
+            dirty: Dirty::default(),
+            accounting: Accounting::default(),
+            recover: holdfast_base::recover::BUDGET_DEFAULT,
         }
     }
 }

@@ -6,11 +6,11 @@ use std::sync::atomic::AtomicU64;
 use holdfast_base::counters::Counters;
 use holdfast_base::stop::Stop;
 use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE};
-use holdfast_base::{BlockNo, Epoch, InodeNo, Lsn, TreeId};
+use holdfast_base::{BlockNo, CommitNo, Epoch, InodeNo, Lsn, TreeId};
 use holdfast_device::Device;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::node::volume_tag;
-use holdfast_format::{NodePointer, Superblock};
+use holdfast_format::{JournalMark, NodePointer, Superblock};
 use parking_lot::{Mutex, RwLock};
 
 use crate::apply::Slots;
@@ -94,6 +94,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         inode_next: InodeNo::FIRST_FREE,
         inode_count: 0,
         used_blocks: 0,
+        journal: JournalMark { commit: CommitNo(0), next: geometry.journal().start, sum: 0 },
     };
     let root = Root { pointer: nowhere, level: 0 };
     let cache = Cache::new(CACHE_BYTES, geometry.node_size, counters.clone());

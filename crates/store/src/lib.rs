@@ -32,9 +32,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use holdfast_base::counters::Counters;
 use holdfast_base::stop::Stop;
+use holdfast_base::switch::{Accounting, Dirty};
 use holdfast_base::{BlockNo, BlockRange, InodeNo, Lsn, TreeId};
 pub use holdfast_device::Device;
 use holdfast_format::{Geometry, Key, Superblock};
@@ -68,6 +70,24 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// Memory for tree nodes, in bytes. Dirty nodes may take half of it before changers wait.
     pub cache_bytes: usize,
+    /// How nodes remember what changed (M3).
+    pub dirty: Dirty,
+    /// Which records of block groups a commit writes (M1).
+    pub accounting: Accounting,
+    /// Checkpoints keep the estimated time of a recovery below this.
+    pub recover: Duration,
+}
+
+impl Default for OpenOptions {
+    fn default() -> OpenOptions {
+        OpenOptions {
+            read_only: false,
+            cache_bytes: 256 << 20,
+            dirty: Dirty::default(),
+            accounting: Accounting::default(),
+            recover: holdfast_base::recover::BUDGET_DEFAULT,
+        }
+    }
 }
 
 /// What an operation needs before it may start. See [`Store::reserve`].

@@ -29,7 +29,7 @@ fn device(bytes: u64, node_size: usize) -> Arc<dyn Device> {
 }
 
 fn open(device: &Arc<dyn Device>, cache_bytes: usize) -> Store {
-    let options = OpenOptions { read_only: false, cache_bytes };
+    let options = OpenOptions { read_only: false, cache_bytes, ..OpenOptions::default() };
     Store::open(device.clone(), &options, Arc::new(Counters::default())).unwrap()
 }
 

@@ -27,7 +27,7 @@ fn formatted() -> MemoryDevice {
 }
 
 fn open(device: Arc<dyn Device>) -> Store {
-    let options = OpenOptions { read_only: false, cache_bytes: 0 };
+    let options = OpenOptions { read_only: false, cache_bytes: 0, ..OpenOptions::default() };
     Store::open(device, &options, Arc::new(Counters::default())).unwrap()
 }
 

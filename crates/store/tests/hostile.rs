@@ -53,7 +53,7 @@ fn volume(count: u64) -> MemoryDevice {
 }
 
 fn open(device: &Arc<dyn Device>) -> Result<Store> {
-    let options = OpenOptions { read_only: false, cache_bytes: 1 << 20 };
+    let options = OpenOptions { read_only: false, cache_bytes: 1 << 20, ..OpenOptions::default() };
     Store::open(device.clone(), &options, Arc::new(Counters::default()))
 }
 

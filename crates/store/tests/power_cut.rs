@@ -47,7 +47,7 @@ fn formatted(node_size: usize) -> MemoryDevice {
 }
 
 fn open(device: Arc<dyn Device>, read_only: bool) -> Store {
-    let options = OpenOptions { read_only, cache_bytes: 1 << 20 };
+    let options = OpenOptions { read_only, cache_bytes: 1 << 20, ..OpenOptions::default() };
     Store::open(device, &options, Arc::new(Counters::default())).unwrap()
 }
 

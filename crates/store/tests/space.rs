@@ -23,7 +23,7 @@ fn store(bytes: u64, node_size: usize) -> Store {
         hash_seed: 1,
     };
     Store::create(&device, &options).unwrap();
-    let options = OpenOptions { read_only: false, cache_bytes: 32 << 20 };
+    let options = OpenOptions { read_only: false, cache_bytes: 32 << 20, ..OpenOptions::default() };
     Store::open(device, &options, Arc::new(Counters::default())).unwrap()
 }
 

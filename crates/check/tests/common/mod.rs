@@ -9,7 +9,9 @@
 use std::collections::BTreeMap;
 
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, Epoch, InodeNo, Lsn, Timestamp, TreeId};
+use holdfast_base::{
+    BLOCK_SIZE, BlockNo, BlockRange, CommitNo, Epoch, InodeNo, Lsn, Timestamp, TreeId,
+};
 use holdfast_check::{Issue, Options, Report, check};
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_format::checksum::crc64;
@@ -19,7 +21,7 @@ use holdfast_format::item::xattr::{XattrValue, piece_offset};
 use holdfast_format::item::{Dentry, Extent, FileType, GroupItem, InodeItem, Xattr};
 use holdfast_format::limits::{BITMAP_BLOCKS, BITMAP_BYTES, GROUP_BLOCKS};
 use holdfast_format::node::{self, Expected, SLOT_SIZE, SLOTS_AT, volume_tag};
-use holdfast_format::{Geometry, Key, Kind, NodePointer, Superblock};
+use holdfast_format::{Geometry, JournalMark, Key, Kind, NodePointer, Superblock};
 use uuid::Uuid;
 
 pub(crate) const ROOT: InodeNo = InodeNo::ROOT;
@@ -42,7 +44,7 @@ const NEXT: InodeNo = InodeNo(23);
 const SEED: u64 = 77;
 const NODE: usize = 4096;
 /// Epoch of every node, and of the older superblock.
-pub(crate) const EPOCH: Epoch = Epoch(4);
+pub(crate) const EPOCH: Epoch = Epoch(3);
 const PIECE: usize = NODE / 4;
 
 type Change<T> = Box<dyn Fn(&mut T)>;
@@ -309,6 +311,11 @@ impl Maker {
             inode_next: NEXT,
             inode_count: inodes.count() as u64,
             used_blocks: used.len() as u64,
+            journal: JournalMark {
+                commit: CommitNo(7),
+                next: self.geometry.journal().start,
+                sum: 0,
+            },
         };
         for change in &self.superblock {
             change(&mut superblock);

@@ -26,7 +26,11 @@ Options for -o, separated by commas; later ones win:
   commit=SECONDS      with no fsync at all, at most this much is lost (default 5)
   threads=N           threads that read requests (default: CPUs, 2 to 4)
   cache=SIZE          memory for tree nodes (default 256M)
-  dirty=SIZE          memory for data not yet written (default 256M)
+  dirty_bytes=SIZE    memory for data not yet written (default 256M)
+  recover=SECONDS     how long mounting may take after a crash (default 1); less means more checkpoints
+  dirty=HOW           what a commit logs of a changed node: ranges (default); the published
+                      \"before\" to measure against: bitmap, whole
+  accounting=HOW      which group records a commit writes: changed (default); or before: always
   allow_other         other users may use the mount (default for root)
   noallow_other       they may not (default for everybody else)
   nodefault_permissions  the kernel does not check permission bits

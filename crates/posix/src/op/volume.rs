@@ -43,7 +43,13 @@ impl FileSystem {
     /// Opens the store, collects orphans, and starts the background commit.
     pub fn mount(device: Arc<dyn Device>, options: MountOptions) -> Result<FileSystem> {
         let counters = Arc::new(Counters::default());
-        let open = OpenOptions { read_only: options.read_only, cache_bytes: options.cache_bytes };
+        let open = OpenOptions {
+            read_only: options.read_only,
+            cache_bytes: options.cache_bytes,
+            dirty: options.dirty,
+            accounting: options.accounting,
+            recover: options.recover,
+        };
         let store = Store::open(device, &open, counters.clone())?;
         let core = Arc::new(Core {
             hash_seed: store.superblock().hash_seed,

@@ -1,0 +1,58 @@
+//! How long a recovery takes: the estimate that the checkpointer keeps under the budget of
+//! `-o recover=`, and that `holdfast info` shows.
+//!
+//! A recovery reads the journal and the base of each node that commits changed,
+//! and writes those nodes. The rates are those of a slow disk, so that a volume
+//! that moves to one still keeps its promise roughly; a faster one does better.
+
+use std::time::Duration;
+
+/// Budget unless `-o recover=` says otherwise.
+pub const BUDGET_DEFAULT: Duration = Duration::from_secs(1);
+
+/// Bytes that the device moves in a second, one after the other.
+const BYTES_PER_SECOND: u64 = 200 << 20;
+/// To read a node from anywhere.
+const NODE_READ: Duration = Duration::from_micros(100);
+/// To open, flush twice and write the superblock.
+const FIXED: Duration = Duration::from_millis(20);
+
+/// What a recovery would have to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Bytes of commits in the journal.
+    pub journal_bytes: u64,
+    /// Different nodes that those commits change.
+    pub nodes: u64,
+    /// Bytes of a node.
+    pub node_bytes: u64,
+}
+
+impl Work {
+    /// How long it takes, by the rates above. Nothing to do takes no time.
+    pub fn estimate(&self) -> Duration {
+        if self.journal_bytes == 0 && self.nodes == 0 {
+            return Duration::ZERO;
+        }
+        // Each node is read as a base and written to its home.
+        let nodes = self.nodes.saturating_mul(self.node_bytes).saturating_mul(2);
+        let micros = nodes.saturating_add(self.journal_bytes) / (BYTES_PER_SECOND / 1_000_000);
+        let reads = self.nodes.saturating_mul(NODE_READ.as_micros() as u64);
+        FIXED + Duration::from_micros(micros.saturating_add(reads))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_work_takes_longer_and_none_takes_none() {
+        assert_eq!(Work::default().estimate(), Duration::ZERO);
+        let few = Work { journal_bytes: 1 << 20, nodes: 10, node_bytes: 16384 };
+        let many = Work { nodes: 5000, ..few };
+        assert!(few.estimate() < many.estimate());
+        let endless = Work { journal_bytes: u64::MAX, nodes: u64::MAX, node_bytes: u64::MAX };
+        assert!(endless.estimate() > Duration::from_secs(1 << 20));
+    }
+}

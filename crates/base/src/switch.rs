@@ -1,0 +1,92 @@
+//! The switches that exist to be measured: each mechanism, and the published "before" beside it.
+//!
+//! A switch is read at the one place that carries its mechanism out; nothing
+//! else in the program asks which position it is in.
+
+use std::fmt;
+use std::str::FromStr;
+
+macro_rules! switch {
+    ($(#[doc = $doc:literal])* $name:ident ($option:literal) {
+        $($(#[doc = $position_doc:literal])* $position:ident = $word:literal,)*
+    }) => {
+        $(#[doc = $doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name {
+            $($(#[doc = $position_doc])* $position,)*
+        }
+
+        impl $name {
+            /// The option's name.
+            pub const OPTION: &'static str = $option;
+            /// Every position, the usual one first.
+            pub const ALL: &'static [$name] = &[$($name::$position,)*];
+
+            /// The position as users write it.
+            pub fn word(self) -> &'static str {
+                match self {
+                    $($name::$position => $word,)*
+                }
+            }
+        }
+
+        impl Default for $name {
+            fn default() -> $name {
+                $name::ALL[0]
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.word())
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = String;
+
+            fn from_str(word: &str) -> Result<$name, String> {
+                $name::ALL.iter().copied().find(|position| position.word() == word).ok_or_else(|| {
+                    let words: Vec<_> = $name::ALL.iter().map(|position| position.word()).collect();
+                    format!("option {}={word} is not one of {}", $option, words.join(", "))
+                })
+            }
+        }
+    };
+}
+
+switch! {
+    /// How a node remembers what changed since its last commit (M3).
+    Dirty("dirty") {
+        /// At most four byte ranges.
+        Ranges = "ranges",
+        /// Before: a bit for each chunk of 128 bytes, scanned bit by bit when a commit is formatted.
+        Bitmap = "bitmap",
+        /// Before that: the whole node.
+        Whole = "whole",
+    }
+}
+
+switch! {
+    /// Which records of block groups a commit writes (M1).
+    Accounting("accounting") {
+        /// Those that differ from what the tree holds.
+        Changed = "changed",
+        /// Before: those of every group that was touched.
+        Always = "always",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_read_as_they_are_written() {
+        for position in Dirty::ALL {
+            assert_eq!(position.word().parse(), Ok(*position));
+        }
+        assert!("Ranges".parse::<Dirty>().is_err());
+        assert_eq!("always".parse(), Ok(Accounting::Always));
+    }
+}

@@ -1,0 +1,191 @@
+//! The payload of a commit.
+
+use holdfast_base::{BlockNo, BlockRange, Epoch, InodeNo, Lsn};
+
+use super::JournalMark;
+use super::node::{NodeChange, decode_node};
+use crate::checksum::crc64;
+use crate::codec::Reader;
+use crate::geometry::Geometry;
+use crate::limits::TREE_LEVELS_MAX;
+use crate::node::NodePointer;
+use crate::superblock::COUNTER_MAX;
+use crate::{Malformed, Superblock};
+
+record! {
+    /// The head of a commit's payload: what a superblock would say.
+    #[derive(Copy)]
+    pub struct CommitHead("commit", 112 bytes) {
+        /// Last operation that the commit contains.
+        lsn: u64,
+        /// Next inode number to hand out.
+        inode_next: u64,
+        /// Inodes in the files tree.
+        inode_count: u64,
+        /// Blocks in use in the data zone.
+        used_blocks: u64,
+        /// Root of the files tree: block.
+        files_block: u64,
+        /// Root of the files tree: epoch.
+        files_epoch: u64,
+        /// Root of the space tree: block.
+        space_block: u64,
+        /// Root of the space tree: epoch.
+        space_epoch: u64,
+        /// Level of the files tree's root, 0 for a leaf.
+        files_level: u8,
+        /// Level of the space tree's root.
+        space_level: u8,
+        /// Zero.
+        pad: [u8; 6],
+        /// Node records.
+        nodes: u32,
+        /// Cancelled nodes: 8 bytes each, the block.
+        cancels: u32,
+        /// Data extents.
+        extents: u32,
+        /// Zero.
+        pad2: u32,
+        /// Zero.
+        reserved: [u8; 24],
+    }
+}
+
+record! {
+    /// Data that became durable with the commit.
+    #[derive(Copy)]
+    pub struct DataExtent("data extent", 24 bytes) {
+        /// First block.
+        block: u64,
+        /// Blocks.
+        count: u64,
+        /// CRC-64/NVME of the checksums of its blocks, 8 bytes each.
+        sum: u64,
+    }
+}
+
+/// The sum that a [`DataExtent`] holds for blocks with these checksums.
+pub fn data_sum(sums: &[u64]) -> u64 {
+    let bytes: Vec<u8> = sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
+    crc64(&bytes)
+}
+
+/// A commit's payload, judged.
+#[derive(Clone, Debug)]
+pub struct Commit<'a> {
+    /// What a superblock would say.
+    pub head: CommitHead,
+    /// The nodes that changed, in no order.
+    pub nodes: Vec<NodeChange<'a>>,
+    /// Nodes that do not exist any more.
+    pub cancels: Vec<BlockNo>,
+    /// Data that became durable with it.
+    pub extents: Vec<DataExtent>,
+}
+
+impl<'a> Commit<'a> {
+    /// Reads and judges a payload of epoch `epoch` on a volume of this shape.
+    pub fn decode(
+        payload: &'a [u8],
+        epoch: Epoch,
+        geometry: &Geometry,
+    ) -> Result<Commit<'a>, Malformed> {
+        let fail = |why: String| Err(Malformed::new(CommitHead::TITLE, why));
+        let mut reader = Reader::new(CommitHead::TITLE, payload);
+        let head = CommitHead::read(&mut reader)?;
+        if head.pad != [0; 6] || head.pad2 != 0 || head.reserved != [0; 24] {
+            return fail("reserved bytes are set".into());
+        }
+        let counters = [head.lsn, head.inode_next, head.inode_count];
+        if head.inode_next < InodeNo::FIRST_FREE.0 || counters.iter().any(|n| *n > COUNTER_MAX) {
+            return fail("its counters are out of range".into());
+        }
+        if head.used_blocks > geometry.data_blocks() {
+            return fail(format!("{} used blocks are too many", head.used_blocks));
+        }
+        for (root, level) in [(head.files(), head.files_level), (head.space(), head.space_level)] {
+            if !geometry.holds_node(root.block) || root.epoch > epoch || level >= TREE_LEVELS_MAX {
+                return fail(format!("the root {root:?} of level {level} cannot be"));
+            }
+        }
+        if head.files_block.abs_diff(head.space_block) < geometry.node_blocks() {
+            return fail("its roots are one".into());
+        }
+        // Nothing is allocated by a count of the disk: each record is there before it is kept.
+        let mut nodes = Vec::new();
+        for _ in 0..head.nodes {
+            nodes.push(decode_node(&mut reader, epoch, geometry)?);
+        }
+        let mut cancels = Vec::new();
+        for _ in 0..head.cancels {
+            cancels.push(BlockNo(u64::from_le_bytes(reader.array()?)));
+        }
+        let mut extents = Vec::new();
+        for _ in 0..head.extents {
+            let extent = DataExtent::read(&mut reader)?;
+            let blocks = BlockRange::new(BlockNo(extent.block), extent.count);
+            if extent.count == 0 || !geometry.holds_data(blocks) {
+                return fail(format!("the data {blocks:?} cannot be"));
+            }
+            extents.push(extent);
+        }
+        reader.finish()?;
+        Ok(Commit { head, nodes, cancels, extents })
+    }
+}
+
+impl CommitHead {
+    /// Root of the files tree.
+    pub fn files(&self) -> NodePointer {
+        NodePointer { block: BlockNo(self.files_block), epoch: Epoch(self.files_epoch) }
+    }
+
+    /// Root of the space tree.
+    pub fn space(&self) -> NodePointer {
+        NodePointer { block: BlockNo(self.space_block), epoch: Epoch(self.space_epoch) }
+    }
+
+    /// The superblock that stands for `before` and the commits up to this one, which end at `journal`.
+    pub fn superblock(
+        &self,
+        before: &Superblock,
+        epoch: Epoch,
+        journal: JournalMark,
+    ) -> Superblock {
+        Superblock {
+            epoch,
+            files: self.files(),
+            files_level: self.files_level,
+            space: self.space(),
+            space_level: self.space_level,
+            lsn: Lsn(self.lsn),
+            inode_next: InodeNo(self.inode_next),
+            inode_count: self.inode_count,
+            used_blocks: self.used_blocks,
+            journal,
+            ..before.clone()
+        }
+    }
+
+    /// The head of a commit that stands for `now`.
+    pub fn of(now: &Superblock) -> CommitHead {
+        CommitHead {
+            lsn: now.lsn.0,
+            inode_next: now.inode_next.0,
+            inode_count: now.inode_count,
+            used_blocks: now.used_blocks,
+            files_block: now.files.block.0,
+            files_epoch: now.files.epoch.0,
+            space_block: now.space.block.0,
+            space_epoch: now.space.epoch.0,
+            files_level: now.files_level,
+            space_level: now.space_level,
+            pad: [0; 6],
+            nodes: 0,
+            cancels: 0,
+            extents: 0,
+            pad2: 0,
+            reserved: [0; 24],
+        }
+    }
+}
