@@ -11,6 +11,7 @@ use holdfast_check::{CheckError, Options, Progress, What, check, dump, identify,
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_format::checksum::crc64_with_hole;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
+use holdfast_format::superblock::VERSION;
 
 fn printed(device: &dyn Device, what: What) -> String {
     let mut out = Vec::new();
@@ -48,12 +49,13 @@ fn other_things_are_not() {
 
 #[test]
 fn a_newer_format_is_an_error_and_not_damage() {
-    for (at, name) in [(40, "version 2"), (64, "features")] {
+    let newer = VERSION as u8 + 1;
+    let words = format!("version {newer}");
+    for (at, byte, name) in [(40, newer, words.as_str()), (64, 2, "features")] {
         let made = Maker::sample().make();
         for slot in SUPERBLOCK_SLOTS {
             made.poke(slot, BLOCK_SIZE, |bytes| {
-                bytes[at] |= 2;
-                bytes[at] &= 2;
+                bytes[at] = byte;
                 let sum = crc64_with_hole(bytes, 16);
                 bytes[16..24].copy_from_slice(&sum.to_le_bytes());
             });
