@@ -1,7 +1,9 @@
-//! Every statistic of a volume, named once.
+//! Every statistic of a volume, named once: with its group, its kind and its meaning.
 //!
-//! Counters only grow (except the gauges, marked so) and are read without
-//! locks. One [`Counters`] belongs to one open volume.
+//! Totals only grow; gauges are marked so in the list below and nowhere else.
+//! All are read without locks, one after the other, so that two of them may be
+//! a moment apart. One [`Counters`] belongs to one open volume. What is shown,
+//! and how, is for whoever asks for [`Counters::list`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -36,104 +38,180 @@ impl Counter {
     }
 }
 
+/// What a statistic's values have to do with each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It only grows: the difference of two readings is what happened between them.
+    Total,
+    /// It is what it is at a moment; a difference or a rate means nothing.
+    Gauge,
+}
+
+/// What a statistic counts, which its name says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Things.
+    Number,
+    /// Bytes.
+    Bytes,
+    /// Nanoseconds.
+    Nanoseconds,
+}
+
+impl Unit {
+    /// The unit of the statistic called `name`: `_ns` at the end means nanoseconds, `bytes` as one of its words bytes.
+    pub fn of(name: &str) -> Unit {
+        let mut words = name.split('_');
+        if name.ends_with("_ns") {
+            Unit::Nanoseconds
+        } else if words.any(|word| word == "bytes") {
+            Unit::Bytes
+        } else {
+            Unit::Number
+        }
+    }
+}
+
+/// A statistic as it was at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// Its name, a word for programs.
+    pub name: &'static str,
+    /// Its value, in the unit that [`Unit::of`] its name tells.
+    pub value: u64,
+    /// Whether it grows or goes up and down.
+    pub kind: Kind,
+    /// The part of the filesystem that it tells of.
+    pub group: &'static str,
+    /// What it means: one sentence.
+    pub meaning: &'static str,
+}
+
+macro_rules! kind {
+    () => {
+        Kind::Total
+    };
+    (gauge) => {
+        Kind::Gauge
+    };
+}
+
 macro_rules! counters {
-    ($($(#[doc = $doc:literal])* $name:ident,)*) => {
+    ($($group:literal { $($(#[doc = $doc:literal])* $name:ident $(: $kind:ident)?,)* })*) => {
         /// The statistics of one volume.
         #[derive(Debug, Default)]
         pub struct Counters {
-            $($(#[doc = $doc])* pub $name: Counter,)*
+            $($($(#[doc = $doc])* pub $name: Counter,)*)*
         }
 
         impl Counters {
-            /// Name, value and meaning of every counter, in the order of declaration.
-            pub fn list(&self) -> Vec<(&'static str, u64, &'static str)> {
-                vec![$((stringify!($name), self.$name.get(), concat!($($doc,)*).trim_ascii()),)*]
+            /// Every statistic, group after group, in the order of declaration.
+            pub fn list(&self) -> Vec<Reading> {
+                vec![$($(Reading {
+                    name: stringify!($name),
+                    value: self.$name.get(),
+                    kind: kind!($($kind)?),
+                    group: $group,
+                    meaning: concat!($($doc,)*).trim_ascii(),
+                },)*)*]
             }
         }
     };
 }
 
 counters! {
-    /// Calls of fsync, fdatasync, fsyncdir and sync.
-    fsyncs,
-    /// Those that found nothing undurable and cost nothing.
-    clean_fsyncs,
-    /// Operations applied to the tree.
-    operations,
-    /// Commits made durable.
-    commits,
-    /// Nodes that commits logged.
-    commit_nodes,
-    /// Byte ranges that commits logged.
-    commit_ranges,
-    /// Bytes of those ranges.
-    commit_range_bytes,
-    /// Bytes that commits wrote into the journal, heads and padding included.
-    journal_bytes_written,
-    /// Bytes of the journal that recovery would read now (a gauge).
-    journal_bytes_used,
-    /// Commits that flushed large data before they wrote their frames.
-    commit_data_flushes,
-    /// Commits that became a checkpoint because the journal had no room; expected to be 0.
-    journal_full,
-    /// Checkpoints made durable.
-    checkpoints,
-    /// Nodes written by checkpoints.
-    checkpoint_nodes,
-    /// Bytes of nodes written by checkpoints.
-    checkpoint_bytes,
-    /// Nanoseconds that changers were frozen by commits and checkpoints, in all.
-    frozen_ns,
-    /// Of those, nanoseconds in which the records of block groups were carried into the tree.
-    frozen_groups_ns,
-    /// Half of the freezes were no longer than this, in nanoseconds (a gauge).
-    frozen_p50_ns,
-    /// 99 of 100 freezes were no longer than this, in nanoseconds (a gauge).
-    frozen_p99_ns,
-    /// The longest freeze, in nanoseconds (a maximum).
-    frozen_max_ns,
-    /// Block-group records written into the tree.
-    group_records_written,
-    /// Block-group records found unchanged and skipped.
-    group_records_skipped,
-    /// Dirty byte ranges merged because a node had more than four.
-    range_merges_forced,
-    /// Bytes that those merges marked dirty although unchanged.
-    range_slack_bytes,
-    /// Nodes read from the device.
-    nodes_read,
-    /// Node look-ups answered from memory.
-    node_hits,
-    /// Nodes dropped from memory.
-    nodes_evicted,
-    /// Node splits.
-    node_splits,
-    /// Node merges.
-    node_merges,
-    /// Bytes of file data written to the device.
-    data_bytes_written,
-    /// Bytes of file data read from the device.
-    data_bytes_read,
-    /// Blocks whose data failed its checksum.
-    checksum_failures,
-    /// Times a changer was slowed down because memory or journal fill faster than checkpoints empty them.
-    throttled,
-    /// Nanoseconds that changers were slowed down, in all.
-    throttled_ns,
-    /// What a recovery would take now, in nanoseconds, as far as can be told (a gauge).
-    recovery_estimate_ns,
-    /// What it may take: checkpoints keep the estimate below this (a gauge).
-    recovery_budget_ns,
-    /// What the recovery took that opened this volume, in nanoseconds; 0 if none was needed.
-    recovery_ns,
-    /// Commits that it applied.
-    recovered_commits,
-    /// Nodes that it wrote.
-    recovered_nodes,
-    /// Bytes of the journal that it read.
-    recovered_bytes,
-    /// Times an operation was refused for lack of space.
-    no_space,
+    "operations" {
+        /// Calls of fsync, fdatasync, fsyncdir and sync.
+        fsyncs,
+        /// Those that found nothing undurable and cost nothing.
+        clean_fsyncs,
+        /// Operations applied to the tree.
+        operations,
+        /// Times a changer was slowed down because memory or journal fill faster than checkpoints empty them.
+        throttled,
+        /// Nanoseconds that changers were slowed down, in all.
+        throttled_ns,
+        /// Times an operation was refused for lack of space.
+        no_space,
+    }
+    "commits" {
+        /// Commits made durable.
+        commits,
+        /// Nodes that commits logged.
+        commit_nodes,
+        /// Byte ranges that commits logged.
+        commit_ranges,
+        /// Bytes of those ranges.
+        commit_range_bytes,
+        /// Dirty byte ranges merged because a node had more than four.
+        range_merges_forced,
+        /// Bytes that those merges marked dirty although unchanged.
+        range_slack_bytes,
+        /// Bytes that commits wrote into the journal, heads and padding included.
+        journal_bytes_written,
+        /// Commits that flushed large data before they wrote their frames.
+        commit_data_flushes,
+        /// Block-group records written into the tree.
+        group_records_written,
+        /// Block-group records found unchanged and skipped.
+        group_records_skipped,
+        /// Nanoseconds that changers were frozen by commits and checkpoints, in all.
+        frozen_ns,
+        /// Of those, nanoseconds in which the records of block groups were carried into the tree.
+        frozen_groups_ns,
+        /// Half of the freezes were no longer than this, in nanoseconds.
+        frozen_p50_ns: gauge,
+        /// 99 of 100 freezes were no longer than this, in nanoseconds.
+        frozen_p99_ns: gauge,
+        /// The longest freeze, in nanoseconds.
+        frozen_max_ns: gauge,
+    }
+    "checkpoints" {
+        /// Checkpoints made durable.
+        checkpoints,
+        /// Nodes written by checkpoints.
+        checkpoint_nodes,
+        /// Bytes of nodes written by checkpoints.
+        checkpoint_bytes,
+        /// Commits that became a checkpoint because the journal had no room; expected to be 0.
+        journal_full,
+        /// Bytes of the journal that recovery would read now.
+        journal_bytes_used: gauge,
+    }
+    "tree" {
+        /// Nodes read from the device.
+        nodes_read,
+        /// Node look-ups answered from memory.
+        node_hits,
+        /// Nodes dropped from memory.
+        nodes_evicted,
+        /// Node splits.
+        node_splits,
+        /// Node merges.
+        node_merges,
+    }
+    "data" {
+        /// Bytes of file data written to the device.
+        data_bytes_written,
+        /// Bytes of file data read from the device.
+        data_bytes_read,
+        /// Blocks whose data failed its checksum.
+        checksum_failures,
+    }
+    "recovery" {
+        /// What a recovery would take now, in nanoseconds, as far as can be told.
+        recovery_estimate_ns: gauge,
+        /// What it may take: checkpoints keep the estimate below this.
+        recovery_budget_ns: gauge,
+        /// What the recovery took that opened this volume, in nanoseconds; 0 if none was needed.
+        recovery_ns: gauge,
+        /// Commits that it applied.
+        recovered_commits: gauge,
+        /// Nodes that it wrote.
+        recovered_nodes: gauge,
+        /// Bytes of the journal that it read.
+        recovered_bytes: gauge,
+    }
 }
 
 #[cfg(test)]
@@ -145,7 +223,36 @@ mod tests {
         let counters = Counters::default();
         counters.fsyncs.add(3);
         let list = counters.list();
-        assert_eq!(list[0], ("fsyncs", 3, "Calls of fsync, fdatasync, fsyncdir and sync."));
-        assert!(list.iter().all(|(_, _, meaning)| !meaning.is_empty()));
+        let first = Reading {
+            name: "fsyncs",
+            value: 3,
+            kind: Kind::Total,
+            group: "operations",
+            meaning: "Calls of fsync, fdatasync, fsyncdir and sync.",
+        };
+        assert_eq!(list[0], first);
+        assert!(list.iter().all(|reading| reading.meaning.ends_with('.')));
+    }
+
+    #[test]
+    fn what_goes_up_and_down_is_a_gauge() {
+        let list = Counters::default().list();
+        let kind = |name: &str| list.iter().find(|reading| reading.name == name).unwrap().kind;
+        for gauge in ["journal_bytes_used", "frozen_max_ns", "recovery_estimate_ns", "recovery_ns"]
+        {
+            assert_eq!(kind(gauge), Kind::Gauge, "{gauge}");
+        }
+        for total in ["commits", "frozen_ns", "journal_bytes_written"] {
+            assert_eq!(kind(total), Kind::Total, "{total}");
+        }
+    }
+
+    #[test]
+    fn names_tell_units() {
+        assert_eq!(Unit::of("frozen_p99_ns"), Unit::Nanoseconds);
+        assert_eq!(Unit::of("journal_bytes_used"), Unit::Bytes);
+        assert_eq!(Unit::of("written_bytes"), Unit::Bytes);
+        assert_eq!(Unit::of("nodes_read"), Unit::Number);
+        assert_eq!(Unit::of("fsyncs"), Unit::Number);
     }
 }

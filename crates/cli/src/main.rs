@@ -11,7 +11,9 @@ mod mount_options;
 mod mounts;
 mod outcome;
 mod peek;
+mod recovery;
 mod size;
+mod span;
 mod target;
 
 use std::ffi::OsString;

@@ -86,6 +86,11 @@ pub mod device {
     };
 }
 
+/// What [`Volume::counters`] answers with.
+pub mod counters {
+    pub use holdfast_base::counters::{Kind, Reading, Unit};
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

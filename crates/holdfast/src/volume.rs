@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use holdfast_base::InodeNo;
 use holdfast_base::clock::Stopwatch;
+use holdfast_base::counters::Reading;
 use holdfast_device::Device;
 use holdfast_posix::{Caller, FileSystem};
 use parking_lot::RwLock;
@@ -144,8 +145,9 @@ impl Volume {
         })
     }
 
-    /// Name, value and meaning of every statistic.
-    pub fn counters(&self) -> io::Result<Vec<(&'static str, u64, &'static str)>> {
+    /// Every statistic since the volume was opened. Those of the group `recovery` tell whether opening it
+    /// needed a recovery, what that took, and what the next would take.
+    pub fn counters(&self) -> io::Result<Vec<Reading>> {
         self.shared().with(|call| Ok(call.fs.counters().list()))
     }
 

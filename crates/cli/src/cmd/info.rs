@@ -1,10 +1,14 @@
-//! `holdfast info`: what a volume is, from its superblock.
+//! `holdfast info`: what a volume is, from its superblock, and what a recovery of it would take.
+//!
+//! Of a mounted volume the daemon knows the latter; what is in the journal of
+//! another one is read from it. Nothing is locked and nothing is written.
 
 use std::path::PathBuf;
 
+use crate::daemon::control;
 use crate::outcome::{Context, Failure, Outcome, printed};
 use crate::peek::Peek;
-use crate::{mounts, size};
+use crate::{mounts, recovery, size};
 
 /// Show what a volume is.
 #[derive(Debug, clap::Args)]
@@ -22,18 +26,32 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Failure::plain(format!("{} is not a Holdfast volume", args.target.display()))
     })?;
     let mount = mounts::find(&args.target).context("/proc/self/mountinfo")?;
-    let mounted_at = mount.map(|mount| mount.dir.to_string_lossy().into_owned());
+    let mounted_at = mount.as_ref().map(|mount| mount.dir.to_string_lossy().into_owned());
+    let live = mount.as_ref().map(control::ask).transpose();
     let mut out = std::io::stdout().lock();
     use std::io::Write;
     if args.json {
         let mut object =
             serde_json::to_value(&summary).expect("a summary is plain numbers and strings");
         object["mounted_at"] = mounted_at.into();
+        // What the file shows of a mounted volume is older than what its daemon says.
+        if let Ok(Some(report)) = &live {
+            let live = ["recovery_estimate_ns", "recovery_budget_ns", "journal_bytes_used"];
+            let live = live.map(|name| (name.to_string(), report.value(name).into()));
+            object["live"] = serde_json::Map::from_iter(live).into();
+        }
         return printed(writeln!(out, "{object}")).map(|()| 0);
     }
     let block = holdfast_base::units::BLOCK_BYTES;
     let used = size::show(summary.used_blocks.saturating_mul(block));
     let all = size::show(summary.data_blocks.saturating_mul(block));
+    let recovery = match &live {
+        Ok(Some(report)) => recovery::now(report).unwrap_or_else(|| "unknown".into()),
+        Ok(None) => "unknown".into(),
+        Err(error) => {
+            format!("unknown, the daemon does not answer: {}", crate::outcome::plain_words(error))
+        }
+    };
     let lines = [
         ("uuid", summary.uuid),
         ("label", summary.label),
@@ -44,6 +62,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         ("used", format!("{used} of {all}")),
         ("inodes", summary.inodes.to_string()),
         ("checkpoint", summary.epoch.to_string()),
+        ("recovery", recovery),
         ("mounted at", mounted_at.unwrap_or_else(|| "not mounted".into())),
     ];
     for (name, value) in lines {

@@ -14,6 +14,7 @@ use std::time::Duration;
 use holdfast::FileSystem;
 use holdfast::device::Device;
 use holdfast_base::clock::Stopwatch;
+use holdfast_base::counters::{Kind, Reading};
 use serde::{Deserialize, Serialize};
 
 use crate::mounts;
@@ -26,16 +27,48 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// What a daemon says of itself.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Report {
     /// The daemon.
     pub(crate) pid: u32,
     /// The file or block device.
     pub(crate) volume: PathBuf,
-    /// What the device was asked: reads, writes, bytes, flushes.
-    pub(crate) device: Vec<(String, u64)>,
-    /// Every counter: name, value, meaning.
-    pub(crate) counters: Vec<(String, u64, String)>,
+    /// Every statistic, group after group; the last group is what the device was asked.
+    pub(crate) counters: Vec<Counter>,
+}
+
+/// The group of the statistics that the device keeps.
+pub(crate) const DEVICE: &str = "device";
+
+/// A statistic, on its way from the daemon.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct Counter {
+    pub(crate) name: String,
+    pub(crate) value: u64,
+    pub(crate) group: String,
+    /// A difference or a rate of it means nothing.
+    pub(crate) gauge: bool,
+    pub(crate) meaning: String,
+}
+
+impl Report {
+    /// The value of the engine's statistic called `name`.
+    pub(crate) fn value(&self, name: &str) -> Option<u64> {
+        let mut own = self.counters.iter().filter(|counter| counter.group != DEVICE);
+        own.find(|counter| counter.name == name).map(|counter| counter.value)
+    }
+}
+
+impl From<Reading> for Counter {
+    fn from(reading: Reading) -> Counter {
+        Counter {
+            name: reading.name.into(),
+            value: reading.value,
+            group: reading.group.into(),
+            gauge: reading.kind == Kind::Gauge,
+            meaning: reading.meaning.into(),
+        }
+    }
 }
 
 /// Where the answers come from. It keeps nothing alive.
@@ -57,24 +90,26 @@ impl Answers {
 
     fn report(&self) -> Option<Report> {
         let device = self.device.upgrade()?.stats();
-        let counters = self.engine.upgrade()?.counters().list();
+        let of_device = [
+            ("reads", device.reads, "Read calls."),
+            ("read_bytes", device.read_bytes, "Bytes read."),
+            ("writes", device.writes, "Write calls."),
+            ("written_bytes", device.written_bytes, "Bytes written."),
+            ("flushes", device.flushes, "Flushes."),
+            ("discards", device.discards, "Discards."),
+        ]
+        .map(|(name, value, meaning)| Reading {
+            name,
+            value,
+            kind: Kind::Total,
+            group: DEVICE,
+            meaning,
+        });
+        let of_engine = self.engine.upgrade()?.counters().list();
         Some(Report {
             pid: std::process::id(),
             volume: self.volume.clone(),
-            device: [
-                ("reads", device.reads),
-                ("read_bytes", device.read_bytes),
-                ("writes", device.writes),
-                ("written_bytes", device.written_bytes),
-                ("flushes", device.flushes),
-                ("discards", device.discards),
-            ]
-            .map(|(name, value)| (name.to_string(), value))
-            .to_vec(),
-            counters: counters
-                .into_iter()
-                .map(|(name, value, meaning)| (name.into(), value, meaning.into()))
-                .collect(),
+            counters: of_engine.into_iter().chain(of_device).map(Counter::from).collect(),
         })
     }
 }

@@ -27,10 +27,12 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::cmd::MOUNT_FAILED;
 use crate::mount_options::MountOptions;
 use crate::outcome::{Context, Failure, Outcome};
-use crate::target;
+use crate::{recovery, target};
 
 /// The word by which a daemon says that its mount can be used.
 const READY: &str = "ready";
+/// Before that, what its caller should know: this word and a sentence, any number of times.
+const NOTE: &str = "note";
 
 /// Starts the daemon and returns when the mount can be used, or with the daemon's reason why not.
 pub(crate) fn start(volume: &Path, dir: &Path, option_lists: &[String]) -> Outcome {
@@ -50,24 +52,25 @@ pub(crate) fn start(volume: &Path, dir: &Path, option_lists: &[String]) -> Outco
         .context("the daemon could not be started")
         .map_err(|failure| failure.with_code(2))?;
     let stdout = child.stdout.take().expect("it was asked to be piped");
-    let mut line = String::new();
-    let read = BufReader::new(stdout).read_line(&mut line);
-    let line = line.trim_end();
-    if read.is_ok() && line == READY {
-        return Ok(0);
+    for line in BufReader::new(stdout).lines() {
+        // What cannot be read is no sentence; how the daemon ended is all there is to say then.
+        let Ok(line) = line else { break };
+        match line.split_once(' ') {
+            None if line == READY => return Ok(0),
+            // Nobody has to read it.
+            Some((NOTE, sentence)) => drop(writeln!(std::io::stdout(), "holdfast: {sentence}")),
+            Some((code, sentence)) => {
+                let _ = child.wait();
+                let code = code.parse().unwrap_or(MOUNT_FAILED);
+                return Err(Failure::new(code, sentence));
+            }
+            None => break,
+        }
     }
     let ended = child.wait();
-    match line.split_once(' ') {
-        Some((code, sentence)) => {
-            let code = code.parse().unwrap_or(MOUNT_FAILED);
-            Err(Failure::new(code, sentence))
-        }
-        None => {
-            let how = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
-            let sentence = format!("the daemon ended before the mount was ready ({how})");
-            Err(Failure::new(4, sentence))
-        }
-    }
+    let how = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
+    let sentence = format!("the daemon ended before the mount was ready ({how})");
+    Err(Failure::new(4, sentence))
 }
 
 /// The daemon's life in the background.
@@ -77,7 +80,10 @@ pub(crate) fn detached(volume: &Path, dir: &Path, options: &MountOptions) -> Out
         // A session of its own: no terminal, no hangup with the caller's. It fails only if there is one already.
         let _ = rustix::process::setsid();
         std::env::set_current_dir("/").context("/")?;
-        serve(volume, dir, options, || {
+        serve(volume, dir, options, |recovered| {
+            if let Some(sentence) = recovered {
+                println!("{NOTE} {sentence}");
+            }
             println!("{READY}");
             leave_stdout();
         })
@@ -97,7 +103,7 @@ pub(crate) fn detached(volume: &Path, dir: &Path, options: &MountOptions) -> Out
 /// The daemon's life in the caller's process.
 pub(crate) fn foreground(volume: &Path, dir: &Path, options: &MountOptions) -> Outcome {
     log::to_stderr(options.log.as_deref())?;
-    serve(volume, dir, options, || {
+    serve(volume, dir, options, |_| {
         tracing::info!("{} is mounted at {}", volume.display(), dir.display());
         tell_supervisor();
     })
@@ -129,7 +135,13 @@ fn leave_stdout() {
 }
 
 /// Opens the volume, mounts it, and serves it until it is unmounted; then everything is durable and it is released.
-fn serve(path: &Path, dir: &Path, options: &MountOptions, ready: impl FnOnce() + Send) -> Outcome {
+/// `ready` learns what was recovered, if anything was.
+fn serve(
+    path: &Path,
+    dir: &Path,
+    options: &MountOptions,
+    ready: impl FnOnce(Option<&str>) + Send,
+) -> Outcome {
     let failed = |failure: Failure| failure.with_code(MOUNT_FAILED);
     let device = target::open_device(path, options.read_only).map_err(failed)?;
     let volume = options
@@ -139,6 +151,12 @@ fn serve(path: &Path, dir: &Path, options: &MountOptions, ready: impl FnOnce() +
     let stopper = Stopper::new();
     stop_on_signals(&stopper)?;
     let engine = volume.engine().context("the volume")?;
+    let opened = engine.counters().list();
+    let value = |name: &str| opened.iter().find(|it| it.name == name).map(|it| it.value);
+    let recovered = recovery::done(value);
+    if let Some(sentence) = &recovered {
+        tracing::info!("{}: {sentence}", path.display());
+    }
     let is_root = rustix::process::geteuid().is_root();
     let fuse = FuseOptions {
         source: path.to_string_lossy().into_owned(),
@@ -162,7 +180,7 @@ fn serve(path: &Path, dir: &Path, options: &MountOptions, ready: impl FnOnce() +
             if let Err(error) = control::listen(dir, answers) {
                 tracing::warn!("no statistics socket: {error}");
             }
-            ready();
+            ready(recovered.as_deref());
         },
         stopper,
     );

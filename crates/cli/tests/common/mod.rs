@@ -171,3 +171,22 @@ pub fn signal(pid: u32, name: &str) {
     let sent = Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).status();
     assert!(sent.unwrap().success());
 }
+
+/// The unsigned number that follows `"name":` in a line of JSON.
+#[track_caller]
+pub fn number(json: &str, name: &str) -> u64 {
+    let key = format!("\"{name}\":");
+    let at = json.find(&key).unwrap_or_else(|| panic!("{name} is missing: {json}")) + key.len();
+    let len = json[at..].find(|c: char| !c.is_ascii_digit()).unwrap();
+    json[at..at + len].parse().unwrap()
+}
+
+/// Waits until `done`, and fails with `what` if that takes too long.
+#[track_caller]
+pub fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while !done() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -97,8 +97,8 @@ impl Server {
 
     fn stats(&self, fs: &FileSystem) -> String {
         let mut text = String::new();
-        for (name, value, _) in fs.counters().list() {
-            let _ = writeln!(text, "{name} {value}");
+        for reading in fs.counters().list() {
+            let _ = writeln!(text, "{} {}", reading.name, reading.value);
         }
         for (kind, count) in self.requests.list() {
             let _ = writeln!(text, "fuse_{} {count}", kind.name());
