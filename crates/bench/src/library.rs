@@ -8,6 +8,7 @@ use holdfast_base::clock::Stopwatch;
 use holdfast_device::Device;
 
 use crate::Row;
+use crate::work::pattern;
 
 /// How much to do.
 #[derive(Clone, Copy, Debug)]
@@ -128,13 +129,6 @@ impl Bench<'_> {
             })
         })
     }
-}
-
-/// Bytes that do not compress and are the same in each run.
-fn pattern(len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    holdfast_base::prng::Prng::seeded(1).fill(&mut bytes);
-    bytes
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `holdfast bench`: what the library costs on this machine, as it was measured.
+//! `holdfast bench` without a subcommand: what the library costs on this machine, as it was measured.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -12,8 +12,9 @@ use holdfast_device::memory::MemoryDevice;
 use crate::outcome::{Context, Failure, Outcome, printed};
 use crate::size;
 
-/// Measure the library without a mount.
+/// What the library itself can do.
 #[derive(Debug, clap::Args)]
+#[group(skip)]
 pub(crate) struct Args {
     /// Empty files to create, stat, list and remove.
     #[arg(long, default_value_t = 500_000)]

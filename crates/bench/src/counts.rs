@@ -1,0 +1,124 @@
+//! The statistics of a volume that the measurements use, and how much they grew.
+//!
+//! A measurement takes [`Counts::of`] before and after: what was counted
+//! between is [`Counts::since`]. Gauges and maxima are not here, because a
+//! difference of them means nothing.
+
+use std::io;
+
+use holdfast::Volume;
+use serde::Serialize;
+
+macro_rules! counts {
+    ($($(#[doc = $doc:literal])* $name:ident = $counter:ident,)*) => {
+        /// What a volume counted.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+        pub struct Counts {
+            $($(#[doc = $doc])* pub $name: u64,)*
+        }
+
+        impl Counts {
+            /// What `volume` has counted since it was opened.
+            pub fn of(volume: &Volume) -> io::Result<Counts> {
+                let engine = volume.engine()?;
+                let counters = engine.counters();
+                Ok(Counts { $($name: counters.$counter.get(),)* })
+            }
+
+            /// How much each grew since `before`.
+            pub fn since(&self, before: &Counts) -> Counts {
+                Counts { $($name: self.$name.saturating_sub(before.$name),)* }
+            }
+
+            /// Both together.
+            pub fn plus(&self, other: &Counts) -> Counts {
+                Counts { $($name: self.$name + other.$name,)* }
+            }
+        }
+    };
+}
+
+counts! {
+    /// Commits made durable.
+    commits = commits,
+    /// Nodes that they logged.
+    commit_nodes = commit_nodes,
+    /// Byte ranges that they logged.
+    commit_ranges = commit_ranges,
+    /// Bytes of those ranges.
+    commit_range_bytes = commit_range_bytes,
+    /// Bytes written into the journal, heads and padding included.
+    journal_bytes = journal_bytes_written,
+    /// Commits that became a checkpoint for want of room.
+    journal_full = journal_full,
+    /// Checkpoints made durable.
+    checkpoints = checkpoints,
+    /// Ranges merged because a node had more than it may.
+    merges_forced = range_merges_forced,
+    /// Unchanged bytes that those merges marked.
+    slack_bytes = range_slack_bytes,
+    /// Nanoseconds that changers were frozen.
+    frozen_ns = frozen_ns,
+    /// Of those, nanoseconds for the records of block groups.
+    frozen_groups_ns = frozen_groups_ns,
+    /// Group records written.
+    groups_written = group_records_written,
+    /// Group records found unchanged and skipped.
+    groups_skipped = group_records_skipped,
+    /// Times a changer was slowed down.
+    throttled = throttled,
+    /// Nanoseconds that changers were slowed down.
+    throttled_ns = throttled_ns,
+}
+
+impl Counts {
+    /// Times that changers were frozen: once by each commit and once by each checkpoint.
+    pub fn freezes(&self) -> u64 {
+        self.commits + self.checkpoints
+    }
+
+    /// Share of group records that were skipped, 0 to 1; 0 if there were none.
+    pub fn skipped_share(&self) -> f64 {
+        ratio(self.groups_skipped as f64, (self.groups_skipped + self.groups_written) as f64)
+            .unwrap_or(0.0)
+    }
+}
+
+/// `one / other`, if that is a number.
+pub(crate) fn ratio(one: f64, other: f64) -> Option<f64> {
+    (other > 0.0).then(|| one / other)
+}
+
+/// The value in the middle; of an even number of values the lower of the two. 0 if there are none.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => 0.0,
+        len => values[(len - 1) / 2],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_differences() {
+        let before = Counts { commits: 2, groups_skipped: 1, ..Counts::default() };
+        let after = Counts { commits: 5, groups_skipped: 4, groups_written: 1, ..before };
+        let between = after.since(&before);
+        assert_eq!((between.commits, between.freezes()), (3, 3));
+        assert_eq!(between.skipped_share(), 0.75);
+        assert_eq!(Counts::default().skipped_share(), 0.0);
+        assert_eq!(between.plus(&between).groups_written, 2);
+    }
+
+    #[test]
+    fn medians_and_ratios() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0]), 1.0);
+        assert_eq!(median(Vec::new()), 0.0);
+        assert_eq!(ratio(1.0, 0.0), None);
+        assert_eq!(ratio(1.0, 2.0), Some(0.5));
+    }
+}

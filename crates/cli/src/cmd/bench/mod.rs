@@ -1,0 +1,45 @@
+//! `holdfast bench`: what Holdfast costs on this machine, as it was measured.
+//!
+//! Without a subcommand it measures the library; each subcommand measures one
+//! mechanism, its switch in every position side by side in one run. They
+//! decode arguments and print tables; the workloads are in the bench crate.
+
+mod accounting;
+mod journal;
+mod library;
+mod nodes;
+mod output;
+mod recovery;
+mod tracking;
+
+use crate::outcome::Outcome;
+
+/// Measure the library without a mount.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    mechanism: Option<Mechanism>,
+    #[command(flatten)]
+    library: library::Args,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Mechanism {
+    Journal(journal::Args),
+    Tracking(tracking::Args),
+    Nodes(nodes::Args),
+    Accounting(accounting::Args),
+    Recovery(recovery::Args),
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    match &args.mechanism {
+        None => library::run(&args.library),
+        Some(Mechanism::Journal(args)) => journal::run(args),
+        Some(Mechanism::Tracking(args)) => tracking::run(args),
+        Some(Mechanism::Nodes(args)) => nodes::run(args),
+        Some(Mechanism::Accounting(args)) => accounting::run(args),
+        Some(Mechanism::Recovery(args)) => recovery::run(args),
+    }
+}
