@@ -173,6 +173,8 @@ counters! {
         checkpoint_nodes,
         /// Bytes of nodes written by checkpoints.
         checkpoint_bytes,
+        /// Nanoseconds that checkpoints took to write, in all.
+        checkpoint_ns,
         /// Commits that became a checkpoint because the journal had no room; expected to be 0.
         journal_full,
         /// Bytes of the journal that recovery would read now.

@@ -96,33 +96,24 @@ impl Inner {
                 (self.slots_for(changes, false, nodes), 0, floors.checkpoint)
             }
         };
-        // Freed blocks become usable with a checkpoint; a second one frees what the first replaced.
-        for _ in 0..2 {
+        // Freed data becomes usable with a commit, homes of nodes with a checkpoint; a second one
+        // frees what the first replaced.
+        for attempt in 0..3 {
             if let Some(reservation) = Reservation::take(&self.space, slots, blocks, floor) {
                 return Ok(reservation);
             }
             if !self.space.lock().has_pending() {
                 break;
             }
-            self.checkpoint()?;
+            match attempt {
+                0 => self.persist(Lsn(self.lsn.load(Ordering::Acquire)))?,
+                _ => self.checkpoint()?,
+            }
         }
         Reservation::take(&self.space, slots, blocks, floor).ok_or_else(|| {
             self.counters.no_space.increment();
             StoreError::NoSpace
         })
-    }
-
-    /// Waits for a checkpoint when dirty nodes fill their share of memory.
-    fn throttle(&self) -> Result<()> {
-        let dirty = self.forest.read().cache.dirty_bytes();
-        if dirty > self.dirty_bytes_max / 2 {
-            self.wake.wake();
-        }
-        if dirty > self.dirty_bytes_max {
-            self.counters.throttled.increment();
-            self.checkpoint()?;
-        }
-        Ok(())
     }
 
     /// Fails if the batch would free blocks that are not in use: its extents came from a damaged disk.
@@ -218,11 +209,13 @@ impl Inner {
             for range in batch.placed.into_iter().map(Placed::published) {
                 space.publish(range);
             }
+            space.unflushed.add(&batch.written);
             space.inodes = space.inodes.saturating_add_signed(batch.inodes_added);
             let intact = self.check_damage(&space);
             drop(guard);
             drop(space);
             forest.cache.evict();
+            self.pace.cache_is(&forest.cache);
             intact?;
             self.counters.operations.increment();
             // Under the lock: the order of numbers is the order in which changes became visible.

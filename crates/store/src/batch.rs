@@ -3,6 +3,7 @@
 use holdfast_base::BlockRange;
 use holdfast_format::Key;
 use holdfast_format::item::Extent;
+use holdfast_format::journal::{self, DataExtent};
 
 use crate::space::{Placed, Written};
 
@@ -21,6 +22,8 @@ pub struct Batch {
     pub(crate) changes: Vec<Change>,
     pub(crate) freed: Vec<BlockRange>,
     pub(crate) placed: Vec<Placed>,
+    /// What of it was written, with its sums.
+    pub(crate) written: Vec<DataExtent>,
     pub(crate) inodes_added: i64,
 }
 
@@ -50,6 +53,11 @@ impl Batch {
     /// Says that written blocks belong to a file from this batch on; returns the extent to put.
     pub fn publish(&mut self, written: Written) -> Extent {
         let extent = Extent { blocks: written.blocks(), sums: written.sums().to_vec() };
+        self.written.push(DataExtent {
+            block: extent.blocks.start.0,
+            count: extent.blocks.count,
+            sum: journal::commit::data_sum(&extent.sums),
+        });
         self.placed.push(written.into_placed());
         extent
     }

@@ -1,5 +1,6 @@
 //! mkfs: an empty store on a device.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -15,10 +16,11 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::apply::Slots;
 use crate::cache::Cache;
-use crate::checkpoint::Wake;
+use crate::journal::Journal;
+use crate::pace::{Freezes, Pace};
 use crate::space::alloc::Space;
 use crate::tree::{Forest, Root};
-use crate::{Batch, CreateOptions, Inner, Need, Result, StoreError};
+use crate::{Batch, CreateOptions, Inner, Need, OpenOptions, Result, StoreError};
 
 const ZEROS_BYTES: usize = 1 << 20;
 /// Memory for the nodes of an empty volume.
@@ -69,8 +71,10 @@ pub(crate) fn create(
     inner.apply(first, &mut reservation)?;
     drop(reservation);
     // Twice, so that both slots hold a superblock.
-    inner.force_checkpoint()?;
-    inner.force_checkpoint()
+    inner.first_checkpoint()?;
+    inner.first_checkpoint()?;
+    let mut journal = inner.journal.lock();
+    journal.end(&*inner.device)
 }
 
 /// A store in memory whose trees have no root yet.
@@ -97,22 +101,27 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         journal: JournalMark { commit: CommitNo(0), next: geometry.journal().start, sum: 0 },
     };
     let root = Root { pointer: nowhere, level: 0 };
-    let cache = Cache::new(CACHE_BYTES, geometry.node_size, counters.clone());
+    let how = OpenOptions { cache_bytes: CACHE_BYTES, ..OpenOptions::default() };
+    let cache = Cache::new(CACHE_BYTES, geometry.node_size, how.dirty, counters.clone());
     let volume = volume_tag(&options.uuid);
+    let pace = Pace::new(&geometry, &how, &counters);
     Inner {
         device,
         counters,
         stop: Stop::default(),
         read_only: false,
         geometry,
-        dirty_bytes_max: CACHE_BYTES,
+        accounting: how.accounting,
         forest: RwLock::new(Forest::new([root; 2], cache, Epoch(1), volume, geometry.node_size)),
         space: Arc::new(Mutex::new(Space::new(geometry))),
+        journal: Mutex::new(Journal::new(geometry.journal(), volume, superblock.journal, false)),
+        overlay: BTreeMap::new(),
         superblock: Mutex::new(superblock),
         one_checkpoint: Mutex::new(()),
         lsn: AtomicU64::new(0),
         durable: AtomicU64::new(0),
         inode_next: AtomicU64::new(InodeNo::FIRST_FREE.0),
-        wake: Wake::default(),
+        pace,
+        freezes: Mutex::new(Freezes::default()),
     }
 }

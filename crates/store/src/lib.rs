@@ -14,7 +14,13 @@
 
 mod open;
 mod create;
+mod commit;
+mod groups;
 mod checkpoint;
+mod nodes;
+mod superblock;
+mod journal;
+mod pace;
 mod apply;
 mod data;
 mod read;
@@ -28,6 +34,7 @@ pub use batch::Batch;
 pub use error::StoreError;
 pub use space::{Placed, Reservation, SpaceUse, Written};
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +50,9 @@ use holdfast_format::{Geometry, Key, Superblock};
 use parking_lot::{Mutex, RwLock};
 use uuid::Uuid;
 
-use checkpoint::Wake;
+use journal::Journal;
+pub use journal::replay::{Replayed, replay};
+use pace::{Freezes, Pace};
 use space::SharedSpace;
 use tree::Forest;
 
@@ -114,8 +123,8 @@ pub enum Need {
 
 /// What the threads of an open store share.
 ///
-/// Locks, in the order in which they are taken: `one_checkpoint`, `forest`, `space`. Only
-/// `one_checkpoint` is held across device I/O; no reader takes it (R4).
+/// Locks, in the order in which they are taken: `one_checkpoint`, `journal`, `forest`, `space`. Only
+/// the first two are held across device I/O; no reader takes them (R4).
 #[derive(Debug)]
 pub(crate) struct Inner {
     device: Arc<dyn Device>,
@@ -123,23 +132,27 @@ pub(crate) struct Inner {
     stop: Stop,
     read_only: bool,
     geometry: Geometry,
-    dirty_bytes_max: usize,
+    accounting: Accounting,
     forest: RwLock<Forest>,
     space: SharedSpace,
     /// The newest durable superblock.
     superblock: Mutex<Superblock>,
     one_checkpoint: Mutex<()>,
+    journal: Mutex<Journal>,
+    /// Nodes of the journal that stand in front of the device, when nothing may be written.
+    overlay: BTreeMap<BlockNo, Vec<u8>>,
     lsn: AtomicU64,
     durable: AtomicU64,
     inode_next: AtomicU64,
-    wake: Wake,
+    pace: Pace,
+    freezes: Mutex<Freezes>,
 }
 
 /// An open store.
 #[derive(Debug)]
 pub struct Store {
     inner: Arc<Inner>,
-    checkpointer: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Store {
@@ -158,15 +171,15 @@ impl Store {
         create::create(device, options, first)
     }
 
-    /// Opens the newest valid superblock.
+    /// Opens the newest valid superblock, and what the journal says beyond it.
     pub fn open(
         device: Arc<dyn Device>,
         options: &OpenOptions,
         counters: Arc<Counters>,
     ) -> Result<Store> {
         let inner = Arc::new(open::open(device, options, counters)?);
-        let checkpointer = if options.read_only { None } else { Some(checkpoint::spawn(&inner)?) };
-        Ok(Store { inner, checkpointer })
+        let threads = if options.read_only { Vec::new() } else { pace::spawn(&inner)? };
+        Ok(Store { inner, threads })
     }
 
     /// The superblock that the store was opened from or last wrote.
@@ -302,17 +315,22 @@ impl Store {
         forest.invariants(TreeId::Space);
     }
 
-    /// Makes everything durable and ends the store's threads. Dropping a store without this is like a crash.
+    /// Makes everything so far durable in its place, so that an opening has nothing to recover.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.inner.checkpoint()
+    }
+
+    /// Makes everything durable in its place and ends the store's threads. Dropping a store without this is like a crash.
     pub fn close(self) -> Result<()> {
-        if self.inner.read_only { Ok(()) } else { self.persist(self.latest()) }
+        if self.inner.read_only { Ok(()) } else { self.inner.close() }
     }
 }
 
 impl Drop for Store {
     fn drop(&mut self) {
-        self.inner.wake.end();
-        if let Some(thread) = self.checkpointer.take() {
-            // A checkpointer that panicked has reported it; there is nobody left to tell.
+        self.inner.pace.end();
+        for thread in self.threads.drain(..) {
+            // One that panicked has reported it; there is nobody left to tell.
             let _ = thread.join();
         }
     }

@@ -1,34 +1,36 @@
-//! Opening: the newest valid superblock, then the groups.
+//! Opening: the newest valid superblock, what the journal says beyond it, then the groups.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use holdfast_base::TreeId;
 use holdfast_base::counters::Counters;
 use holdfast_base::stop::Stop;
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_base::{BLOCK_SIZE, TreeId};
 use holdfast_device::Device;
-use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::item::group::{GroupItem, decode_bitmap};
 use holdfast_format::node::volume_tag;
 use holdfast_format::superblock::RO_COMPAT_KNOWN;
-use holdfast_format::{Key, Kind, Malformed, Superblock};
+use holdfast_format::{Key, Kind, Malformed};
 use parking_lot::{Mutex, RwLock};
 
 use crate::cache::Cache;
-use crate::checkpoint::Wake;
+use crate::journal::{Journal, recover};
+use crate::pace::{Freezes, Pace};
 use crate::space::alloc::Space;
-use crate::space::group::{Group, Record};
+use crate::space::group::Group;
+use crate::space::record::Record;
 use crate::tree::{Forest, Root};
-use crate::{Inner, OpenOptions, Result, StoreError};
+use crate::{Inner, OpenOptions, Result, StoreError, superblock};
 
 pub(crate) fn open(
     device: Arc<dyn Device>,
     options: &OpenOptions,
     counters: Arc<Counters>,
 ) -> Result<Inner> {
-    let superblock = newest_superblock(&*device)?;
+    let superblock = superblock::newest(&*device)?;
     let geometry = superblock.geometry;
     if geometry.volume_blocks > device.len() / BLOCK_BYTES {
         return Err(StoreError::Refused(format!(
@@ -43,11 +45,20 @@ pub(crate) fn open(
             "the volume has features ({unknown:#x}) that this program cannot write; mount it read-only"
         )));
     }
+    let (superblock, ended, overlay) = if options.read_only {
+        let replayed = recover::look(&*device, &superblock, &counters)?;
+        (replayed.superblock, replayed.ended, replayed.nodes)
+    } else {
+        let (superblock, ended) = recover::recover(&*device, &superblock, &counters)?;
+        (superblock, ended, BTreeMap::new())
+    };
     let roots = [
         Root { pointer: superblock.files, level: superblock.files_level },
         Root { pointer: superblock.space, level: superblock.space_level },
     ];
-    let cache = Cache::new(options.cache_bytes, geometry.node_size, counters.clone());
+    let cache =
+        Cache::new(options.cache_bytes, geometry.node_size, options.dirty, counters.clone());
+    let pace = Pace::new(&geometry, options, &counters);
     let volume = volume_tag(&superblock.uuid);
     let epoch = superblock.epoch.next();
     let inner = Inner {
@@ -56,49 +67,21 @@ pub(crate) fn open(
         stop: Stop::default(),
         read_only: options.read_only,
         geometry,
-        dirty_bytes_max: (options.cache_bytes / 2).max(16 * geometry.node_size),
+        accounting: options.accounting,
         forest: RwLock::new(Forest::new(roots, cache, epoch, volume, geometry.node_size)),
         space: Arc::new(Mutex::new(Space::new(geometry))),
         lsn: AtomicU64::new(superblock.lsn.0),
         durable: AtomicU64::new(superblock.lsn.0),
         inode_next: AtomicU64::new(superblock.inode_next.0),
+        journal: Mutex::new(Journal::new(geometry.journal(), volume, superblock.journal, ended)),
+        overlay,
         superblock: Mutex::new(superblock),
         one_checkpoint: Mutex::new(()),
-        wake: Wake::default(),
+        pace,
+        freezes: Mutex::new(Freezes::default()),
     };
     load_groups(&inner)?;
-    if !options.read_only {
-        inner.settle_superblock()?;
-    }
     Ok(inner)
-}
-
-/// The valid superblock with the larger epoch.
-fn newest_superblock(device: &dyn Device) -> Result<Superblock> {
-    let mut found = Vec::new();
-    let mut broken = Vec::new();
-    for slot in SUPERBLOCK_SLOTS {
-        let mut block = [0; BLOCK_SIZE];
-        let at = slot.byte_offset().expect("the slots lie at the start of the volume");
-        let judged = if at + BLOCK_BYTES <= device.len() {
-            device.read(at, &mut block)?;
-            Superblock::decode(&block, slot)
-        } else {
-            Err(Malformed::new("superblock", "the device ends before it"))
-        };
-        match judged {
-            Ok(superblock) => found.push(superblock),
-            Err(malformed) => broken.push(malformed),
-        }
-    }
-    match found.into_iter().max_by_key(|superblock| superblock.epoch) {
-        Some(superblock) => Ok(superblock),
-        None => {
-            let second = broken.pop().expect("no slot was valid");
-            let first = broken.pop().expect("no slot was valid");
-            Err(StoreError::NoSuperblock { first, second })
-        }
-    }
 }
 
 /// Reads the records and bitmaps of all groups, and judges them against each other.

@@ -7,7 +7,6 @@ use holdfast_base::{BlockRange, TreeId};
 use holdfast_format::node::Expected;
 use holdfast_format::{Key, Malformed, NodePointer, NodeView};
 
-use crate::cache::Frame;
 use crate::tree::{Bound, Forest, Missing};
 use crate::{Inner, Result, StoreError};
 
@@ -54,8 +53,7 @@ impl Inner {
             let is_known = known.is_some();
             match forest.fits(missing, &known.unwrap_or(NodeView::trusted(&bytes))) {
                 Ok(true) if in_use => {
-                    let frame = Frame::clean(bytes, pointer.epoch);
-                    if is_known || forest.cache.insert_clean(pointer.block, frame) {
+                    if is_known || forest.cache.insert_clean(pointer, bytes) {
                         return Ok(());
                     }
                     return Err(damage(
@@ -88,9 +86,15 @@ impl Inner {
             let why = Malformed::new("node pointer", "it leads outside the data zone");
             return Err(damage(expected, why));
         }
-        let mut bytes = vec![0; self.geometry.node_size];
-        let at = block.byte_offset().expect("the node lies inside the volume");
-        self.device.read(at, &mut bytes)?;
+        let bytes = match self.overlay.get(&block) {
+            Some(replayed) => replayed.clone(),
+            None => {
+                let mut bytes = vec![0; self.geometry.node_size];
+                let at = block.byte_offset().expect("the node lies inside the volume");
+                self.device.read(at, &mut bytes)?;
+                bytes
+            }
+        };
         self.counters.nodes_read.increment();
         NodeView::open(&bytes, expected).map_err(|why| damage(expected, why))?;
         Ok(bytes)

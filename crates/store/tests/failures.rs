@@ -98,16 +98,19 @@ fn every_call_of_a_checkpoint_fails_once() {
                 put(&store, number);
             }
             sim.set_faults(Faults::fail_once(call, nth));
-            let done = store.persist(store.latest());
+            // The background may meet the fault first; then the next one waits for it and says so.
+            let done = store.persist(store.latest()).and_then(|()| store.checkpoint());
             if sim.faults_fired() == 0 {
                 done.unwrap();
-                assert!(nth > 2, "no {call:?} failed");
+                assert!(nth > 3, "no {call:?} failed");
                 break;
             }
             done.unwrap_err();
             assert!(store.stop_reason().is_some());
             assert!(store.reserve(Need::Shrink { changes: 1 }).is_err());
-            assert!(store.persist(store.latest()).is_err(), "a failed flush was tried again");
+            let durable = store.durable() == store.latest();
+            let again = store.persist(store.latest());
+            assert!(durable || again.is_err(), "a failed flush was tried again");
             assert_eq!(store.get(&key(150)).unwrap(), Some(vec![1; 500]), "it can still be read");
             drop(store);
             sim.set_faults(Faults::none());

@@ -120,16 +120,21 @@ fn judge(image: MemoryDevice, life: &Life, acked: u64, what: &str) {
     }
 }
 
-/// Opening and closing writes nothing that can be told from what was there.
+/// The first opening recovers; after it, opening and closing writes nothing that can be told from
+/// what was there.
 fn open_twice(image: MemoryDevice, what: &str) {
-    let before = image.to_image();
     let image = Arc::new(image);
-    for _ in 0..2 {
+    let mut before = None;
+    for _ in 0..3 {
         let store = open(image.clone(), false);
         #[cfg(debug_assertions)]
         store.invariants();
         store.close().unwrap();
-        assert!(image.to_image() == before, "{what}: opening changed the volume");
+        let after = image.to_image();
+        if let Some(before) = before {
+            assert!(after == before, "{what}: opening changed the volume");
+        }
+        before = Some(after);
     }
 }
 

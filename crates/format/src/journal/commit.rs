@@ -64,6 +64,9 @@ record! {
     }
 }
 
+/// Most blocks of all data extents of a commit: 4 MiB, which a recovery reads to see whether they arrived.
+pub const DATA_BLOCKS_MAX: u64 = 1024;
+
 /// The sum that a [`DataExtent`] holds for blocks with these checksums.
 pub fn data_sum(sums: &[u64]) -> u64 {
     let bytes: Vec<u8> = sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
@@ -121,10 +124,12 @@ impl<'a> Commit<'a> {
             cancels.push(BlockNo(u64::from_le_bytes(reader.array()?)));
         }
         let mut extents = Vec::new();
+        let mut data_blocks = 0u64;
         for _ in 0..head.extents {
             let extent = DataExtent::read(&mut reader)?;
             let blocks = BlockRange::new(BlockNo(extent.block), extent.count);
-            if extent.count == 0 || !geometry.holds_data(blocks) {
+            data_blocks = data_blocks.saturating_add(extent.count);
+            if extent.count == 0 || !geometry.holds_data(blocks) || data_blocks > DATA_BLOCKS_MAX {
                 return fail(format!("the data {blocks:?} cannot be"));
             }
             extents.push(extent);

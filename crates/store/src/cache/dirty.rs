@@ -1,11 +1,22 @@
-//! Which bytes of a node changed: at most four half-open ranges, sorted and disjoint (M3).
+//! What of a node changed since its last commit (M3).
 //!
-//! A fifth range closes the cheapest gap, so the set only ever grows over what
-//! was marked. Four because a directory operation touches a head, a tail and
-//! one or two spots between; more ranges cost more than the slack they save.
+//! At most four half-open ranges, sorted and disjoint. A fifth range closes the
+//! cheapest gap, so the set only ever grows over what was marked. Four because
+//! a directory operation touches a head, a tail and one or two spots between;
+//! more ranges cost more than the slack they save.
+//!
+//! [`Tracker`] is the switch: the other positions are what filesystems did
+//! before, a bit for each 128 bytes, or nothing at all. Only this file knows
+//! which position it is in.
+
+use holdfast_base::switch::Dirty;
 
 /// Most ranges that are kept.
 pub(crate) const RANGES_MAX: usize = 4;
+/// Bytes that a bit of [`Bitmap`] stands for.
+const CHUNK: usize = 128;
+/// Bits of the largest node.
+const BITS: usize = holdfast_format::limits::NODE_SIZES[2] / CHUNK;
 
 /// A half-open range of bytes in a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -14,13 +25,173 @@ pub(crate) struct ByteRange {
     pub(crate) end: u32,
 }
 
-/// What a merge that was forced by the limit cost.
+impl ByteRange {
+    fn new(start: usize, end: usize) -> ByteRange {
+        ByteRange { start: start as u32, end: end as u32 }
+    }
+
+    /// Start and end.
+    pub(crate) fn pair(&self) -> (usize, usize) {
+        (self.start as usize, self.end as usize)
+    }
+}
+
+/// What a mark did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(crate) struct Slack {
-    /// Merges: 0 or 1.
+pub(crate) struct Marked {
+    /// Bytes that count as dirty from now on and did not before, slack included.
+    pub(crate) grown: u32,
+    /// Merges that the limit forced.
     pub(crate) merges: u32,
-    /// Unchanged bytes that count as dirty from now on.
-    pub(crate) bytes: u32,
+    /// Unchanged bytes that those merges made dirty.
+    pub(crate) slack: u32,
+}
+
+impl std::ops::AddAssign for Marked {
+    fn add_assign(&mut self, other: Marked) {
+        self.grown += other.grown;
+        self.merges += other.merges;
+        self.slack += other.slack;
+    }
+}
+
+/// What a node remembers of its changes.
+#[derive(Clone, Debug)]
+pub(crate) enum Tracker {
+    Ranges(DirtyRanges),
+    Bitmap(Box<Bitmap>),
+    /// Whether anything changed.
+    Whole(bool),
+}
+
+impl Tracker {
+    /// Nothing changed yet.
+    pub(crate) fn new(how: Dirty) -> Tracker {
+        match how {
+            Dirty::Ranges => Tracker::Ranges(DirtyRanges::default()),
+            Dirty::Bitmap => Tracker::Bitmap(Box::default()),
+            Dirty::Whole => Tracker::Whole(false),
+        }
+    }
+
+    /// Marks `start..end` as changed.
+    #[inline]
+    pub(crate) fn mark(&mut self, start: usize, end: usize) -> Marked {
+        match self {
+            Tracker::Ranges(ranges) => ranges.mark(start, end),
+            Tracker::Bitmap(bitmap) => bitmap.mark(start, end),
+            Tracker::Whole(changed) => {
+                let grown = if *changed { 0 } else { (end - start) as u32 };
+                *changed = true;
+                Marked { grown, ..Marked::default() }
+            }
+        }
+    }
+
+    /// Number of ranges and bytes that [`Tracker::ranges`] will append for a node of `size` bytes.
+    pub(crate) fn measure(&self, size: usize) -> (usize, usize) {
+        match self {
+            Tracker::Ranges(ranges) => ranges.measure(),
+            Tracker::Bitmap(bitmap) => bitmap.measure(size),
+            Tracker::Whole(changed) => (usize::from(*changed), if *changed { size } else { 0 }),
+        }
+    }
+
+    /// Appends what to log of a node of `size` bytes.
+    pub(crate) fn ranges(&self, size: usize, out: &mut Vec<ByteRange>) {
+        match self {
+            Tracker::Ranges(ranges) => out.extend_from_slice(ranges.as_slice()),
+            Tracker::Bitmap(bitmap) => bitmap.ranges(size, out),
+            Tracker::Whole(false) => {}
+            Tracker::Whole(true) => out.push(ByteRange::new(0, size)),
+        }
+    }
+
+    /// Appends what to log of a new node whose content ends at `head` and goes on from `heap`.
+    pub(crate) fn ranges_of_new(
+        &self,
+        head: usize,
+        heap: usize,
+        size: usize,
+        out: &mut Vec<ByteRange>,
+    ) {
+        match self {
+            Tracker::Whole(_) => out.push(ByteRange::new(0, size)),
+            _ if heap == size => out.push(ByteRange::new(0, head)),
+            _ => out.extend([ByteRange::new(0, head), ByteRange::new(heap, size)]),
+        }
+    }
+
+    /// Forgets all marks: they are part of a commit.
+    pub(crate) fn clear(&mut self) {
+        match self {
+            Tracker::Ranges(ranges) => ranges.count = 0,
+            Tracker::Bitmap(bitmap) => bitmap.bits = [0; BITS / 64],
+            Tracker::Whole(changed) => *changed = false,
+        }
+    }
+}
+
+/// Before: a bit for each chunk of 128 bytes. Set on every change; when a commit is formatted they
+/// are walked bit by bit, once for the size and once for the content.
+#[derive(Clone, Debug)]
+pub(crate) struct Bitmap {
+    bits: [u64; BITS / 64],
+}
+
+impl Default for Bitmap {
+    fn default() -> Bitmap {
+        Bitmap { bits: [0; BITS / 64] }
+    }
+}
+
+impl Bitmap {
+    fn is_set(&self, bit: usize) -> bool {
+        self.bits[bit / 64] >> (bit % 64) & 1 == 1
+    }
+
+    fn mark(&mut self, start: usize, end: usize) -> Marked {
+        let mut marked = Marked::default();
+        if start >= end {
+            return marked;
+        }
+        for bit in start / CHUNK..=(end - 1) / CHUNK {
+            if !self.is_set(bit) {
+                self.bits[bit / 64] |= 1 << (bit % 64);
+                marked.grown += CHUNK as u32;
+            }
+        }
+        marked
+    }
+
+    fn measure(&self, size: usize) -> (usize, usize) {
+        let (mut runs, mut chunks) = (0, 0);
+        let mut inside = false;
+        for bit in 0..size / CHUNK {
+            let set = self.is_set(bit);
+            chunks += usize::from(set);
+            runs += usize::from(set && !inside);
+            inside = set;
+        }
+        (runs, chunks * CHUNK)
+    }
+
+    fn ranges(&self, size: usize, out: &mut Vec<ByteRange>) {
+        let mut start = None;
+        for bit in 0..size / CHUNK {
+            match (self.is_set(bit), start) {
+                (true, None) => start = Some(bit),
+                (false, Some(first)) => {
+                    out.push(ByteRange::new(first * CHUNK, bit * CHUNK));
+                    start = None;
+                }
+                _ => {}
+            }
+        }
+        if let Some(first) = start {
+            out.push(ByteRange::new(first * CHUNK, size));
+        }
+    }
 }
 
 /// The dirty bytes of one node.
@@ -37,12 +208,17 @@ impl DirtyRanges {
         &self.ranges[..self.count]
     }
 
+    fn measure(&self) -> (usize, usize) {
+        let bytes = self.as_slice().iter().map(|range| (range.end - range.start) as usize).sum();
+        (self.count, bytes)
+    }
+
     /// Marks `start..end`.
     #[inline]
-    pub(crate) fn mark(&mut self, start: usize, end: usize) -> Slack {
-        let new = ByteRange { start: start as u32, end: end as u32 };
+    pub(crate) fn mark(&mut self, start: usize, end: usize) -> Marked {
+        let new = ByteRange::new(start, end);
         if new.start >= new.end {
-            return Slack::default();
+            return Marked::default();
         }
         // The ranges first..last touch or overlap the new one.
         let first = self.as_slice().iter().take_while(|range| range.end < new.start).count();
@@ -53,39 +229,32 @@ impl DirtyRanges {
                 start: new.start.min(self.ranges[first].start),
                 end: new.end.max(self.ranges[last - 1].end),
             };
+            let before: u32 = self.ranges[first..last].iter().map(|old| old.end - old.start).sum();
             self.ranges[first] = merged;
             self.ranges.copy_within(last..self.count, first + 1);
             self.count -= last - first - 1;
-            return Slack::default();
+            return Marked { grown: merged.end - merged.start - before, ..Marked::default() };
         }
         self.ranges.copy_within(first..self.count, first + 1);
         self.ranges[first] = new;
         self.count += 1;
-        if self.count > RANGES_MAX { self.close_cheapest_gap() } else { Slack::default() }
+        let mut marked = Marked { grown: new.end - new.start, ..Marked::default() };
+        if self.count > RANGES_MAX {
+            let slack = self.close_cheapest_gap();
+            marked += Marked { grown: slack, merges: 1, slack };
+        }
+        marked
     }
 
-    fn close_cheapest_gap(&mut self) -> Slack {
+    /// Returns the bytes of the gap.
+    fn close_cheapest_gap(&mut self) -> u32 {
         let gap = |at: usize| self.ranges[at + 1].start - self.ranges[at].end;
         let at = (0..self.count - 1).min_by_key(|&at| gap(at)).unwrap_or(0);
         let bytes = gap(at);
         self.ranges[at].end = self.ranges[at + 1].end;
         self.ranges.copy_within(at + 2..self.count, at + 1);
         self.count -= 1;
-        Slack { merges: 1, bytes }
-    }
-
-    /// Whether every byte in which `now` differs from `before` is marked.
-    #[cfg(any(test, debug_assertions))]
-    pub(crate) fn cover_changes(&self, before: &[u8], now: &[u8]) -> bool {
-        let mut at = 0;
-        for range in self.as_slice() {
-            let (start, end) = (range.start as usize, range.end as usize);
-            if before[at..start] != now[at..start] {
-                return false;
-            }
-            at = end;
-        }
-        before[at..] == now[at..]
+        bytes
     }
 }
 
@@ -106,11 +275,13 @@ mod tests {
             let mut prng = Prng::seeded(seed);
             let mut dirty = DirtyRanges::default();
             let mut marked = vec![false; 512];
-            let mut slack_bytes = 0;
+            let (mut slack_bytes, mut grown_bytes) = (0, 0);
             for _ in 0..40 {
                 let start = prng.below(512) as usize;
                 let end = (start + prng.below(24) as usize).min(512);
-                slack_bytes += dirty.mark(start, end).bytes;
+                let grown = dirty.mark(start, end);
+                slack_bytes += grown.slack;
+                grown_bytes += grown.grown;
                 marked[start..end].fill(true);
                 invariants(&dirty);
                 for (at, _) in marked.iter().enumerate().filter(|(_, marked)| **marked) {
@@ -126,6 +297,7 @@ mod tests {
             let covered: u32 = dirty.as_slice().iter().map(|range| range.end - range.start).sum();
             let exact = marked.iter().filter(|marked| **marked).count() as u32;
             assert!(covered <= exact + slack_bytes, "seed {seed}: slack is not accounted for");
+            assert_eq!(covered, grown_bytes, "seed {seed}");
         }
     }
 
@@ -133,9 +305,10 @@ mod tests {
     fn a_fifth_range_closes_the_cheapest_gap() {
         let mut dirty = DirtyRanges::default();
         for start in [0, 100, 200, 300] {
-            assert_eq!(dirty.mark(start, start + 10), Slack::default());
+            let whole = Marked { grown: 10, ..Marked::default() };
+            assert_eq!(dirty.mark(start, start + 10), whole);
         }
-        assert_eq!(dirty.mark(315, 320), Slack { merges: 1, bytes: 5 });
+        assert_eq!(dirty.mark(315, 320), Marked { grown: 10, merges: 1, slack: 5 });
         assert_eq!(dirty.as_slice()[3], ByteRange { start: 300, end: 320 });
     }
 
@@ -149,14 +322,30 @@ mod tests {
     }
 
     #[test]
-    fn a_change_outside_the_ranges_is_noticed() {
-        let mut dirty = DirtyRanges::default();
-        dirty.mark(4, 8);
-        let before = [0u8; 16];
-        let mut now = before;
-        now[5] = 1;
-        assert!(dirty.cover_changes(&before, &now));
-        now[8] = 1;
-        assert!(!dirty.cover_changes(&before, &now));
+    fn the_bitmap_covers_what_was_marked_in_whole_chunks() {
+        for seed in 0..200 {
+            let mut prng = Prng::seeded(seed);
+            let mut tracker = Tracker::new(Dirty::Bitmap);
+            let mut chunks = [false; 32];
+            for _ in 0..prng.below(12) {
+                let start = prng.below(4096) as usize;
+                let end = (start + prng.below(300) as usize).min(4096);
+                tracker.mark(start, end);
+                for at in start..end {
+                    chunks[at / CHUNK] = true;
+                }
+            }
+            let mut ranges = Vec::new();
+            tracker.ranges(4096, &mut ranges);
+            let bytes: u32 = ranges.iter().map(|range| range.end - range.start).sum();
+            assert_eq!(tracker.measure(4096), (ranges.len(), bytes as usize), "seed {seed}");
+            for (chunk, set) in chunks.iter().enumerate() {
+                let at = (chunk * CHUNK) as u32;
+                let covered = ranges.iter().any(|range| range.start <= at && at < range.end);
+                assert_eq!(covered, *set, "seed {seed}: chunk {chunk}");
+            }
+            tracker.clear();
+            assert_eq!(tracker.measure(4096), (0, 0));
+        }
     }
 }

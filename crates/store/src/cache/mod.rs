@@ -8,113 +8,32 @@
 //!       +-----------+ +---------------- Sealed <-----------------+
 //! ```
 //!
-//! A node is changed in place only in the epoch it was born in; after the
-//! seal of a checkpoint its bytes are shared with the writer and never change
+//! A node is changed in place only in the epoch it was born in, and each commit
+//! logs what changed since the one before ([`freeze`]); after the seal of a checkpoint its bytes are shared with the writer and never change
 //! again: the next change makes a copy with a new home. Dirty and sealed
 //! nodes are never evicted.
 //!
 //! Knows nothing of keys and items.
 
 pub(crate) mod dirty;
+mod frame;
+mod freeze;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use holdfast_base::counters::Counters;
+use holdfast_base::switch::Dirty;
 use holdfast_base::{BlockNo, Epoch};
 use holdfast_format::NodePointer;
+use holdfast_format::journal::Base;
 use rustc_hash::FxHashMap;
 
-use dirty::{DirtyRanges, Slack};
-
-/// Where a node is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    /// Equal to what is durable at its home.
-    Clean,
-    /// Changed, and not yet part of a checkpoint.
-    Dirty,
-    /// Part of the checkpoint that is being written.
-    Sealed,
-}
-
-/// A node in memory.
-#[derive(Debug)]
-pub(crate) struct Frame {
-    bytes: Arc<Vec<u8>>,
-    epoch: Epoch,
-    state: State,
-    ranges: DirtyRanges,
-    /// The bytes as they were when `ranges` was empty: proves that every change was marked.
-    #[cfg(debug_assertions)]
-    shadow: Vec<u8>,
-    referenced: AtomicBool,
-}
-
-impl Frame {
-    /// A node that was read and judged.
-    pub(crate) fn clean(bytes: Vec<u8>, epoch: Epoch) -> Frame {
-        Frame {
-            #[cfg(debug_assertions)]
-            shadow: Vec::new(),
-            bytes: Arc::new(bytes),
-            epoch,
-            state: State::Clean,
-            ranges: DirtyRanges::default(),
-            referenced: AtomicBool::new(true),
-        }
-    }
-
-    /// A node that exists nowhere else: new, or the copy of another. `known` says whether its
-    /// content equals a durable node's; if not, all of it is dirty.
-    pub(crate) fn dirty(bytes: Vec<u8>, epoch: Epoch, known: bool) -> Frame {
-        let mut ranges = DirtyRanges::default();
-        if !known {
-            ranges.mark(0, bytes.len());
-        }
-        Frame {
-            #[cfg(debug_assertions)]
-            shadow: bytes.clone(),
-            bytes: Arc::new(bytes),
-            epoch,
-            state: State::Dirty,
-            ranges,
-            referenced: AtomicBool::new(true),
-        }
-    }
-
-    /// The bytes.
-    #[inline]
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// The bytes and their dirty ranges, to be changed. The node must be dirty.
-    #[inline]
-    pub(crate) fn edit(&mut self) -> (&mut [u8], &mut DirtyRanges) {
-        assert_eq!(self.state, State::Dirty, "only dirty nodes are changed in place");
-        let bytes =
-            Arc::get_mut(&mut self.bytes).expect("a dirty node is not shared with a writer");
-        (bytes, &mut self.ranges)
-    }
-
-    /// Ends the node's time of change; the bytes are shared from now on.
-    fn seal(&mut self) -> Arc<Vec<u8>> {
-        #[cfg(debug_assertions)]
-        {
-            assert!(
-                self.ranges.cover_changes(&self.shadow, &self.bytes),
-                "a node changed outside its dirty ranges {:?}",
-                self.ranges.as_slice()
-            );
-            self.shadow = Vec::new();
-        }
-        self.state = State::Sealed;
-        self.ranges = DirtyRanges::default();
-        self.bytes.clone()
-    }
-}
+use dirty::{Marked, Tracker};
+pub(crate) use frame::Frame;
+use frame::State;
+pub(crate) use freeze::Frozen;
 
 /// A sealed node on its way to its home.
 #[derive(Debug)]
@@ -129,21 +48,37 @@ pub(crate) struct Cache {
     frames: FxHashMap<BlockNo, Frame>,
     /// The order in which clean nodes are looked at for eviction.
     clock: VecDeque<BlockNo>,
+    /// Nodes born since the last seal.
     dirty: Vec<BlockNo>,
     dirty_count: usize,
+    /// Nodes that changed since the last commit: nobody searches the whole cache for them.
+    uncommitted: Vec<BlockNo>,
+    uncommitted_bytes: usize,
+    /// Nodes gone since the last commit that earlier commits know.
+    cancelled: Vec<BlockNo>,
+    how: Dirty,
     node_size: usize,
     frames_max: usize,
     counters: Arc<Counters>,
 }
 
 impl Cache {
-    /// A cache of `budget` bytes, at least 32 nodes.
-    pub(crate) fn new(budget: usize, node_size: usize, counters: Arc<Counters>) -> Cache {
+    /// A cache of `budget` bytes, at least 32 nodes, that remembers changes as `how` says.
+    pub(crate) fn new(
+        budget: usize,
+        node_size: usize,
+        how: Dirty,
+        counters: Arc<Counters>,
+    ) -> Cache {
         Cache {
             frames: FxHashMap::default(),
             clock: VecDeque::new(),
             dirty: Vec::new(),
             dirty_count: 0,
+            uncommitted: Vec::new(),
+            uncommitted_bytes: 0,
+            cancelled: Vec::new(),
+            how,
             node_size,
             frames_max: (budget / node_size).max(32),
             counters,
@@ -164,14 +99,45 @@ impl Cache {
         Some(frame)
     }
 
-    /// The dirty node at `block`, which must be in memory.
+    /// Changes the dirty node at `block`, which must be in memory. `change` returns what it marked.
     #[inline]
-    pub(crate) fn get_dirty(&mut self, block: BlockNo) -> &mut Frame {
-        self.frames.get_mut(&block).expect("a dirty node stays in memory until it is sealed")
+    pub(crate) fn edit<R>(
+        &mut self,
+        block: BlockNo,
+        change: impl FnOnce(&mut [u8], &mut Tracker) -> (R, Marked),
+    ) -> R {
+        let frame =
+            self.frames.get_mut(&block).expect("a dirty node stays in memory until it is sealed");
+        let (bytes, tracker) = frame.edit();
+        let (result, marked) = change(bytes, tracker);
+        if !frame.listed {
+            frame.listed = true;
+            self.uncommitted.push(block);
+        }
+        self.uncommitted_bytes += marked.grown as usize;
+        if marked.merges > 0 {
+            self.counters.range_merges_forced.add(marked.merges.into());
+            self.counters.range_slack_bytes.add(marked.slack.into());
+        }
+        result
+    }
+
+    /// Takes in a new node.
+    pub(crate) fn insert_new(&mut self, pointer: NodePointer, bytes: Vec<u8>) {
+        let frame = Frame::dirty(bytes, pointer.epoch, Base::Zeros, Tracker::new(self.how));
+        self.insert(pointer.block, frame);
+        // It is part of the next commit although nothing was marked in it yet.
+        self.edit(pointer.block, |_, _| ((), Marked::default()));
+    }
+
+    /// Takes in the copy of a node.
+    pub(crate) fn insert_copy(&mut self, pointer: NodePointer, of: NodePointer, bytes: Vec<u8>) {
+        let frame = Frame::dirty(bytes, pointer.epoch, Base::Copied(of), Tracker::new(self.how));
+        self.insert(pointer.block, frame);
     }
 
     /// Takes a node in. Evicts nothing: a change may be under way that needs what is here.
-    pub(crate) fn insert(&mut self, block: BlockNo, frame: Frame) {
+    fn insert(&mut self, block: BlockNo, frame: Frame) {
         if frame.state == State::Dirty {
             self.dirty.push(block);
             self.dirty_count += 1;
@@ -183,10 +149,11 @@ impl Cache {
     }
 
     /// Takes in a node that was read, unless its home has a newer owner in memory: then false.
-    pub(crate) fn insert_clean(&mut self, block: BlockNo, frame: Frame) -> bool {
-        let is_newest = self.frames.get(&block).is_none_or(|old| old.epoch < frame.epoch);
+    pub(crate) fn insert_clean(&mut self, pointer: NodePointer, bytes: Vec<u8>) -> bool {
+        let NodePointer { block, epoch } = pointer;
+        let is_newest = self.frames.get(&block).is_none_or(|old| old.epoch < epoch);
         if is_newest {
-            self.insert(block, frame);
+            self.insert(block, Frame::clean(bytes, epoch, Tracker::new(self.how)));
         }
         is_newest
     }
@@ -198,11 +165,20 @@ impl Cache {
 
     /// Drops a node that left its tree.
     pub(crate) fn remove(&mut self, block: BlockNo) {
-        if let Some(frame) = self.frames.remove(&block)
-            && frame.state == State::Dirty
-        {
+        let Some(frame) = self.frames.remove(&block) else {
+            return;
+        };
+        if frame.is_in_journal() {
+            self.cancelled.push(block);
+        }
+        if frame.state == State::Dirty {
             self.dirty_count -= 1;
         }
+    }
+
+    /// Number of dirty nodes.
+    pub(crate) fn dirty_nodes(&self) -> usize {
+        self.dirty_count
     }
 
     /// Bytes of dirty nodes.
@@ -213,15 +189,6 @@ impl Cache {
     /// Bytes of all nodes.
     pub(crate) fn bytes(&self) -> usize {
         self.frames.len() * self.node_size
-    }
-
-    /// Counts what a mark cost.
-    #[inline]
-    pub(crate) fn count_slack(&self, slack: Slack) {
-        if slack.merges > 0 {
-            self.counters.range_merges_forced.add(slack.merges.into());
-            self.counters.range_slack_bytes.add(slack.bytes.into());
-        }
     }
 
     /// Seals every dirty node and returns them in no order.
@@ -236,6 +203,10 @@ impl Cache {
             }
         }
         self.dirty_count = 0;
+        // What no commit has taken until here, the checkpoint makes durable.
+        self.uncommitted.clear();
+        self.uncommitted_bytes = 0;
+        self.cancelled.clear();
         sealed
     }
 

@@ -12,7 +12,9 @@ use holdfast_format::Geometry;
 use holdfast_format::limits::{BITMAP_BLOCKS, BITMAP_BYTES, GROUP_BLOCKS};
 
 use super::SpaceUse;
-use super::group::{Group, Record, Run};
+use super::freed::{Freed, Unflushed};
+use super::group::{Group, Run};
+use super::record::Record;
 
 /// Slots that only some may use.
 #[derive(Clone, Copy, Debug)]
@@ -36,11 +38,10 @@ pub(crate) struct Space {
     pub(crate) slots_promised: u64,
     pub(crate) blocks_promised: u64,
     pub(crate) floors: Floors,
-    /// Freed since the last seal.
-    pending: Vec<BlockRange>,
-    pending_blocks: u64,
-    /// Freed before the last seal; reusable when its checkpoint is durable.
-    sealed: Vec<BlockRange>,
+    /// What was freed and is not reusable yet.
+    freed: Freed,
+    /// Data that the next commit makes durable with its own flush.
+    pub(crate) unflushed: Unflushed,
     dirty: Vec<u64>,
     node_group: u64,
     data_next: BlockNo,
@@ -68,9 +69,8 @@ impl Space {
             slots_promised: 0,
             blocks_promised: 0,
             floors: Floors { checkpoint: 0, grow: 0 },
-            pending: Vec::new(),
-            pending_blocks: 0,
-            sealed: Vec::new(),
+            freed: Freed::default(),
+            unflushed: Unflushed::new(geometry.journal_blocks),
             dirty: Vec::new(),
             node_group: 0,
             data_next: BlockNo(
@@ -275,8 +275,13 @@ impl Space {
 
     fn set_used(&mut self, range: BlockRange, used: bool, node: bool) {
         for (index, part) in Space::by_group(range) {
-            self.change_group(index, |group| group.set_used(part, used, node));
-            self.dirty.push(index);
+            let listed = self.change_group(index, |group| {
+                group.set_used(part, used, node);
+                std::mem::replace(&mut group.listed, true)
+            });
+            if !listed {
+                self.dirty.push(index);
+            }
         }
         let node_count = if node { range.count } else { 0 };
         if used {
@@ -311,42 +316,65 @@ impl Space {
             })
     }
 
-    /// Frees blocks in use; they are reusable when the next checkpoint is durable (R2).
+    /// Frees blocks in use. Data is reusable when the next commit is durable, the home of a node
+    /// when the next checkpoint is (R2).
     pub(crate) fn free(&mut self, range: BlockRange, node: bool) {
         self.set_used(range, false, node);
-        self.pending.push(range);
-        self.pending_blocks += range.count;
+        self.freed.add(range, node);
     }
 
-    /// Whether freed blocks wait for a checkpoint.
+    /// Whether freed blocks wait for a commit or a checkpoint.
     pub(crate) fn has_pending(&self) -> bool {
-        self.pending_blocks > 0
+        self.freed.blocks() > 0
     }
 
-    /// What was freed so far waits for the checkpoint that begins now.
-    pub(crate) fn seal(&mut self) {
-        self.sealed.append(&mut self.pending);
+    /// The data freed so far waits for the commit that begins now.
+    pub(crate) fn freeze(&mut self) {
+        self.freed.freeze();
     }
 
-    /// That checkpoint is durable.
-    pub(crate) fn unseal(&mut self) {
-        for range in std::mem::take(&mut self.sealed) {
-            self.pending_blocks -= range.count;
+    /// That commit is durable.
+    pub(crate) fn thaw(&mut self) {
+        for range in self.freed.thaw() {
             self.release(range);
         }
     }
 
-    /// Groups that may differ from the tree, each once.
-    pub(crate) fn take_dirty(&mut self) -> Vec<u64> {
-        let mut dirty = std::mem::take(&mut self.dirty);
-        dirty.sort_unstable();
-        dirty.dedup();
-        dirty
+    /// The homes of nodes freed so far wait for the checkpoint that begins now.
+    pub(crate) fn seal(&mut self) {
+        self.freed.seal();
     }
 
-    /// Puts groups back on the list of [`Space::take_dirty`].
-    pub(crate) fn put_back_dirty(&mut self, groups: &[u64]) {
-        self.dirty.extend_from_slice(groups);
+    /// That checkpoint is durable.
+    pub(crate) fn unseal(&mut self) {
+        for range in self.freed.unseal() {
+            self.release(range);
+        }
+    }
+
+    /// The group that [`Space::take_dirty`] would take.
+    pub(crate) fn next_dirty(&self) -> Option<u64> {
+        self.dirty.last().copied()
+    }
+
+    /// Takes a group off the list of those that may differ from the tree. Carrying it into the tree
+    /// takes and frees nodes, which may put it on the list again.
+    pub(crate) fn take_dirty(&mut self) -> Option<u64> {
+        let index = self.dirty.pop()?;
+        self.group_mut(index).listed = false;
+        Some(index)
+    }
+
+    /// Groups that were touched since the opening.
+    #[cfg(debug_assertions)]
+    pub(crate) fn groups_in_memory(&self) -> Vec<u64> {
+        let touched = (0..).zip(&self.groups).filter(|(_, group)| group.is_some());
+        touched.map(|(index, _)| index).collect()
+    }
+
+    /// Number of groups that may differ from the tree.
+    pub(crate) fn dirty_groups(&self) -> usize {
+        self.dirty.len()
     }
 
     /// A group that was touched.
@@ -413,7 +441,7 @@ impl Space {
         SpaceUse {
             total,
             free,
-            available: (self.data_available() + self.pending_blocks).min(free),
+            available: (self.data_available() + self.freed.blocks()).min(free),
             inodes: self.inodes,
         }
     }

@@ -7,21 +7,15 @@
 //!
 //! Knows nothing of other groups or of trees.
 
+use holdfast_base::switch::Accounting;
 use holdfast_base::{BlockNo, BlockRange};
 use holdfast_format::item::GroupItem;
 use holdfast_format::limits::{BITMAP_BLOCKS, BITMAP_BYTES, BITMAPS_PER_GROUP, GROUP_BLOCKS};
 
+use super::record::{Record, Step};
+
 const WORDS: usize = (GROUP_BLOCKS / 64) as usize;
 const WORDS_PER_PIECE: usize = (BITMAP_BLOCKS / 64) as usize;
-
-/// What the space tree holds for a group (M1): the remembered value equals the tree's, always (R6).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Record {
-    /// There is no record.
-    Absent,
-    /// The record is this.
-    InTree(GroupItem),
-}
 
 /// A block group in memory.
 #[derive(Debug)]
@@ -37,6 +31,8 @@ pub(crate) struct Group {
     /// Pieces of `used` that differ from the tree, one bit each.
     dirty_pieces: u8,
     pub(crate) record: Record,
+    /// Whether it is on the list of groups that the next commit looks at.
+    pub(super) listed: bool,
     /// No free slot lies in a word before this one.
     slot_hint: usize,
 }
@@ -64,6 +60,7 @@ impl Group {
             free_slots: 0,
             dirty_pieces: 0,
             record: Record::Absent,
+            listed: false,
             slot_hint: 0,
         };
         group.make_free(group.run(inside));
@@ -190,6 +187,11 @@ impl Group {
             node_blocks: self.node_blocks as u32,
             reserved: [0; 8],
         }
+    }
+
+    /// What must be done so that the tree holds the present record.
+    pub(crate) fn step(&self, accounting: Accounting) -> Step {
+        self.record.step(self.item(), accounting)
     }
 
     /// The dirty pieces with their bytes; `None` for one that is all zero. They are clean afterwards.

@@ -4,7 +4,9 @@
 //! holding one is the proof that the step before has happened (R3).
 
 pub(crate) mod alloc;
+pub(crate) mod freed;
 pub(crate) mod group;
+pub(crate) mod record;
 
 use std::sync::Arc;
 

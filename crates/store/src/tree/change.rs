@@ -12,7 +12,6 @@ use holdfast_format::{Key, NodePointer, NodeView};
 use super::edit::{Full, NodeEdit};
 use super::{Forest, Homes, Missing, Path, Root, lies_between};
 use crate::batch::Change;
-use crate::cache::Frame;
 use rustc_hash::FxHashMap;
 
 /// A node below this share of its size (1/4) tries to join a neighbour.
@@ -64,12 +63,11 @@ impl Forest {
     }
 
     fn edit<R>(&mut self, pointer: NodePointer, change: impl FnOnce(&mut NodeEdit<'_>) -> R) -> R {
-        let (bytes, ranges) = self.cache.get_dirty(pointer.block).edit();
-        let mut edit = NodeEdit::new(bytes, ranges);
-        let result = change(&mut edit);
-        let slack = edit.slack;
-        self.cache.count_slack(slack);
-        result
+        self.cache.edit(pointer.block, |bytes, tracker| {
+            let mut edit = NodeEdit::new(bytes, tracker);
+            let result = change(&mut edit);
+            (result, edit.marked)
+        })
     }
 
     /// The prepared way to the leaf of `key`, every node of it born in this epoch. `None` if a
@@ -120,7 +118,7 @@ impl Forest {
         let own = NodePointer { block: homes.take(), epoch: self.epoch };
         self.cache.remove(pointer.block);
         homes.give_back(pointer.block);
-        self.cache.insert(own.block, Frame::dirty(bytes, self.epoch, true));
+        self.cache.insert_copy(own, pointer, bytes);
         self.edit(own, |node| node.set_home(own));
         Some(own)
     }
@@ -133,7 +131,7 @@ impl Forest {
     fn new_node(&mut self, tree: TreeId, level: u8, homes: &mut dyn Homes) -> NodePointer {
         let pointer = NodePointer { block: homes.take(), epoch: self.epoch };
         let bytes = node::empty(self.node_size, &self.expected(tree, pointer, level));
-        self.cache.insert(pointer.block, Frame::dirty(bytes, self.epoch, false));
+        self.cache.insert_new(pointer, bytes);
         pointer
     }
 

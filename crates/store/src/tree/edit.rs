@@ -8,14 +8,14 @@ use holdfast_format::node::{
     SLOTS_AT,
 };
 
-use crate::cache::dirty::{DirtyRanges, Slack};
+use crate::cache::dirty::{Marked, Tracker};
 
 /// A node that is being changed.
 pub(crate) struct NodeEdit<'a> {
     bytes: &'a mut [u8],
-    ranges: &'a mut DirtyRanges,
-    /// What the marks of this edit cost.
-    pub(crate) slack: Slack,
+    tracker: &'a mut Tracker,
+    /// What the marks of this edit did.
+    pub(crate) marked: Marked,
 }
 
 /// The record does not fit; the node is as it was.
@@ -23,9 +23,9 @@ pub(crate) struct NodeEdit<'a> {
 pub(crate) struct Full;
 
 impl<'a> NodeEdit<'a> {
-    /// Changes `bytes`, a valid node, and marks changes in `ranges`.
-    pub(crate) fn new(bytes: &'a mut [u8], ranges: &'a mut DirtyRanges) -> NodeEdit<'a> {
-        NodeEdit { bytes, ranges, slack: Slack::default() }
+    /// Changes `bytes`, a valid node, and marks changes in `tracker`.
+    pub(crate) fn new(bytes: &'a mut [u8], tracker: &'a mut Tracker) -> NodeEdit<'a> {
+        NodeEdit { bytes, tracker, marked: Marked::default() }
     }
 
     /// The node as it is now.
@@ -34,9 +34,7 @@ impl<'a> NodeEdit<'a> {
     }
 
     fn mark(&mut self, start: usize, end: usize) {
-        let slack = self.ranges.mark(start, end);
-        self.slack.merges += slack.merges;
-        self.slack.bytes += slack.bytes;
+        self.marked += self.tracker.mark(start, end);
     }
 
     fn put(&mut self, at: usize, bytes: &[u8]) {

@@ -1,0 +1,152 @@
+//! One node in memory: its bytes, where it is in its life, and what of it is not in the journal yet.
+//!
+//! Always true: a node is changed in place only while it is dirty, and its
+//! bytes are shared with a writer only when it is not. In debug builds a shadow
+//! holds the node as a recovery would build it from the commits so far: what no
+//! range covered is seen at the next commit.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use holdfast_base::Epoch;
+use holdfast_format::NodeView;
+use holdfast_format::journal::Base;
+use holdfast_format::node::{SLOT_SIZE, SLOTS_AT};
+
+use super::dirty::{ByteRange, Tracker};
+
+/// Where a node is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Equal to what is durable at its home.
+    Clean,
+    /// Born in this epoch: changed, and not yet part of a checkpoint.
+    Dirty,
+    /// Part of the checkpoint that is being written.
+    Sealed,
+}
+
+/// A node in memory.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    pub(super) bytes: Arc<Vec<u8>>,
+    pub(super) epoch: Epoch,
+    pub(super) state: State,
+    /// What the next commit's record of this node is applied to.
+    pub(super) base: Base,
+    pub(super) tracker: Tracker,
+    /// Whether it is on the list of nodes that changed since the last commit.
+    pub(super) listed: bool,
+    #[cfg(debug_assertions)]
+    shadow: Vec<u8>,
+    pub(super) referenced: AtomicBool,
+}
+
+impl Frame {
+    /// A node that was read and judged.
+    pub(crate) fn clean(bytes: Vec<u8>, epoch: Epoch, tracker: Tracker) -> Frame {
+        Frame {
+            #[cfg(debug_assertions)]
+            shadow: Vec::new(),
+            bytes: Arc::new(bytes),
+            epoch,
+            state: State::Clean,
+            base: Base::Changed,
+            tracker,
+            listed: false,
+            referenced: AtomicBool::new(true),
+        }
+    }
+
+    /// A node that exists nowhere else: new (`base` is zeros), or the copy of `base`.
+    pub(crate) fn dirty(bytes: Vec<u8>, epoch: Epoch, base: Base, tracker: Tracker) -> Frame {
+        assert_ne!(base, Base::Changed, "no commit knows this node");
+        Frame {
+            #[cfg(debug_assertions)]
+            shadow: if base == Base::Zeros { vec![0; bytes.len()] } else { bytes.clone() },
+            bytes: Arc::new(bytes),
+            epoch,
+            state: State::Dirty,
+            base,
+            tracker,
+            listed: false,
+            referenced: AtomicBool::new(true),
+        }
+    }
+
+    /// The bytes.
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The bytes and the memory of their changes, to be changed. The node must be dirty.
+    #[inline]
+    pub(crate) fn edit(&mut self) -> (&mut [u8], &mut Tracker) {
+        assert_eq!(self.state, State::Dirty, "only dirty nodes are changed in place");
+        let bytes =
+            Arc::get_mut(&mut self.bytes).expect("a dirty node is not shared with a writer");
+        (bytes, &mut self.tracker)
+    }
+
+    /// Whether a commit has a record of this node, which must be forgotten when the node goes.
+    pub(super) fn is_in_journal(&self) -> bool {
+        match self.state {
+            State::Clean => false,
+            State::Dirty => self.base == Base::Changed,
+            State::Sealed => true,
+        }
+    }
+
+    /// Appends what the next commit logs of this node.
+    pub(super) fn ranges(&self, out: &mut Vec<ByteRange>) {
+        if self.base == Base::Zeros {
+            let (head, heap) = content(&self.bytes);
+            self.tracker.ranges_of_new(head, heap, self.bytes.len(), out);
+            return;
+        }
+        let (count, _) = self.tracker.measure(self.bytes.len());
+        let before = out.len();
+        self.tracker.ranges(self.bytes.len(), out);
+        assert_eq!(out.len() - before, count, "measured as it is formatted");
+    }
+
+    /// The node's record is part of a commit.
+    pub(super) fn logged(&mut self, ranges: &[ByteRange]) {
+        #[cfg(debug_assertions)]
+        {
+            for (start, end) in ranges.iter().map(ByteRange::pair) {
+                self.shadow[start..end].copy_from_slice(&self.bytes[start..end]);
+            }
+            let (head, heap) = content(&self.bytes);
+            assert!(
+                self.shadow[..head] == self.bytes[..head]
+                    && self.shadow[heap..] == self.bytes[heap..],
+                "a node changed outside its dirty ranges {ranges:?}"
+            );
+        }
+        #[cfg(not(debug_assertions))]
+        let _ = ranges;
+        self.tracker.clear();
+        self.base = Base::Changed;
+        self.listed = false;
+    }
+
+    /// Ends the node's time of change; the bytes are shared from now on.
+    pub(super) fn seal(&mut self) -> Arc<Vec<u8>> {
+        #[cfg(debug_assertions)]
+        {
+            self.shadow = Vec::new();
+        }
+        self.state = State::Sealed;
+        self.tracker.clear();
+        self.listed = false;
+        self.bytes.clone()
+    }
+}
+
+/// Where the head and slots of a node end, and where its records begin: what lies between means nothing.
+fn content(bytes: &[u8]) -> (usize, usize) {
+    let node = NodeView::trusted(bytes);
+    (SLOTS_AT + node.count() * SLOT_SIZE, node.heap_start())
+}

@@ -1,0 +1,247 @@
+//! T2, the commit: what changed since the last one goes into the journal.
+//!
+//! ```text
+//!  early groups -> freeze: groups, ranges, bytes -> frames, one flush -> thaw
+//! ```
+//!
+//! - freeze: changers wait while the last dirty groups are carried into the space
+//!   tree and the changed bytes are copied. No I/O, no search of the cache.
+//! - write: frames, and one flush that makes them durable together with the data
+//!   they name. Large data is flushed before, so that no recovery has to read it.
+//! - thaw: history is durable up to the freeze, and data freed before it may be
+//!   given away (R2).
+//!
+//! A commit that finds no room in the journal becomes a checkpoint (P8), which
+//! is counted. A write or flush that fails stops the volume (P7).
+
+use std::sync::atomic::Ordering;
+
+use holdfast_base::clock::Stopwatch;
+use holdfast_base::{Epoch, InodeNo, Lsn, TreeId};
+use holdfast_format::Superblock;
+use holdfast_format::journal::{CommitHead, DataExtent};
+
+use crate::apply::StopOnPanic;
+use crate::checkpoint::Sealed;
+use crate::journal::Journal;
+use crate::read::Failed;
+use crate::space::alloc::Space;
+use crate::tree::Forest;
+use crate::{Inner, Result};
+
+/// Bytes of a cancelled node in a commit.
+const CANCEL_BYTES: usize = 8;
+
+/// How a commit ended.
+#[derive(Debug)]
+pub(crate) enum Committed {
+    /// Everything is durable. Holds what was sealed, if that was wanted and there was something.
+    Done(Option<Sealed>),
+    /// The journal has no room; nothing was changed.
+    NoRoom,
+}
+
+/// What was taken in the frozen time.
+enum Frozen {
+    /// Nothing changed since the last commit.
+    Idle,
+    NoRoom,
+    /// The payload is in the journal's buffer.
+    Commit {
+        lsn: Lsn,
+        epoch: Epoch,
+        flush_data: bool,
+        sealed: Option<Sealed>,
+    },
+    /// All that is in memory is committed already.
+    Sealed(Sealed),
+}
+
+impl Inner {
+    /// Returns when every batch up to `upto` is durable.
+    pub(crate) fn persist(&self, upto: Lsn) -> Result<()> {
+        if self.durable.load(Ordering::Acquire) >= upto.0 {
+            return Ok(());
+        }
+        {
+            // Whoever waited here while a commit was made may find that it covered him.
+            let mut journal = self.journal.lock();
+            if self.durable.load(Ordering::Acquire) >= upto.0 {
+                return Ok(());
+            }
+            if let Committed::Done(_) = self.commit(&mut journal, false)? {
+                return Ok(());
+            }
+        }
+        self.checkpoint_for_room(upto)
+    }
+
+    /// Makes everything so far durable in the journal. With `seal`, the dirty nodes are sealed at the
+    /// same moment, for a checkpoint.
+    pub(crate) fn commit(&self, journal: &mut Journal, seal: bool) -> Result<Committed> {
+        self.check_running()?;
+        self.carry_groups_early()?;
+        match self.freeze(journal, seal)? {
+            Frozen::Idle => Ok(Committed::Done(None)),
+            Frozen::NoRoom => Ok(Committed::NoRoom),
+            Frozen::Sealed(mut sealed) => {
+                sealed.superblock.journal = journal.mark();
+                sealed.journal_head = journal.head();
+                Ok(Committed::Done(Some(sealed)))
+            }
+            Frozen::Commit { lsn, epoch, flush_data, mut sealed } => {
+                let written = self.write_commit(journal, epoch, flush_data);
+                if let Err(error) = &written {
+                    self.stop.stop(error.to_string());
+                }
+                written?;
+                self.space.lock().thaw();
+                self.durable.store(lsn.0, Ordering::Release);
+                if let Some(sealed) = &mut sealed {
+                    sealed.superblock.journal = journal.mark();
+                    sealed.journal_head = journal.head();
+                }
+                Ok(Committed::Done(sealed))
+            }
+        }
+    }
+
+    fn freeze(&self, journal: &mut Journal, seal: bool) -> Result<Frozen> {
+        let mut failed = Failed::default();
+        loop {
+            let mut forest = self.forest.write();
+            let mut space = self.space.lock();
+            let guard = StopOnPanic(&self.stop);
+            let time = Stopwatch::start();
+            let lsn = Lsn(self.lsn.load(Ordering::Acquire));
+            let is_durable = lsn.0 == self.durable.load(Ordering::Acquire);
+            if is_durable && space.dirty_groups() == 0 && forest.cache.is_committed() {
+                let wanted = seal && forest.cache.dirty_nodes() > 0;
+                return Ok(match wanted {
+                    true => Frozen::Sealed(self.seal(&mut forest, &mut space, lsn)),
+                    false => Frozen::Idle,
+                });
+            }
+            self.check_damage(&space)?;
+            if let Err(missing) = self.carry_all_groups(&mut forest, &mut space) {
+                drop(guard);
+                drop(space);
+                drop(forest);
+                self.load(missing, &mut failed)?;
+                continue;
+            }
+            self.check_damage(&space)?;
+            if !self.format(journal, &mut forest, &mut space, lsn) {
+                return Ok(Frozen::NoRoom);
+            }
+            let flush_data = space.unflushed.is_large();
+            space.unflushed.clear();
+            space.freeze();
+            let epoch = forest.epoch;
+            let sealed = seal.then(|| self.seal(&mut forest, &mut space, lsn));
+            drop(guard);
+            drop(space);
+            drop(forest);
+            self.frozen(time);
+            return Ok(Frozen::Commit { lsn, epoch, flush_data, sealed });
+        }
+    }
+
+    /// Carries the dirty groups into the space tree until none is left.
+    pub(crate) fn carry_all_groups(
+        &self,
+        forest: &mut Forest,
+        space: &mut Space,
+    ) -> std::result::Result<(), crate::tree::Missing> {
+        let time = Stopwatch::start();
+        let carried = self.carry_groups(forest, space, usize::MAX);
+        self.counters.frozen_groups_ns.add(time.nanos());
+        #[cfg(debug_assertions)]
+        if carried.is_ok() {
+            self.compare_groups(forest, space);
+        }
+        carried
+    }
+
+    /// Copies what changed into the journal's buffer; false, and nothing is changed, if it has no room.
+    fn format(
+        &self,
+        journal: &mut Journal,
+        forest: &mut Forest,
+        space: &mut Space,
+        lsn: Lsn,
+    ) -> bool {
+        let mut frozen = std::mem::take(&mut journal.frozen);
+        forest.cache.freeze(&mut frozen);
+        let cancels = forest.cache.cancelled().len();
+        let extents = space.unflushed.extents();
+        let head = CommitHead {
+            nodes: frozen.nodes() as u32,
+            cancels: cancels as u32,
+            extents: extents.len() as u32,
+            ..CommitHead::of(&self.superblock_of(forest, space, lsn))
+        };
+        let size = CommitHead::SIZE
+            + frozen.size()
+            + cancels * CANCEL_BYTES
+            + extents.len() * DataExtent::SIZE;
+        let fits = journal.fits(size);
+        if fits {
+            let payload = &mut journal.payload;
+            payload.clear();
+            payload.reserve(size);
+            head.write(payload);
+            forest.cache.format(&frozen, payload);
+            for block in forest.cache.cancelled() {
+                payload.extend_from_slice(&block.0.to_le_bytes());
+            }
+            forest.cache.clear_cancelled();
+            for extent in extents {
+                extent.write(payload);
+            }
+            assert_eq!(payload.len(), size, "the size comes from the same copy");
+            self.counters.commit_nodes.add(frozen.nodes() as u64);
+            self.counters.commit_ranges.add(frozen.ranges() as u64);
+            self.counters.commit_range_bytes.add(frozen.range_bytes());
+        }
+        journal.frozen = frozen;
+        fits
+    }
+
+    fn write_commit(&self, journal: &mut Journal, epoch: Epoch, flush_data: bool) -> Result<()> {
+        if flush_data {
+            self.counters.commit_data_flushes.increment();
+            let _data = self.device.flush()?;
+        }
+        let (bytes, _durable) = journal.write(&*self.device, epoch)?;
+        self.counters.commits.increment();
+        self.counters.journal_bytes_written.add(bytes);
+        self.pace.journal_is(journal.used_bytes(), &self.counters);
+        Ok(())
+    }
+
+    /// What a superblock would say of this moment, but for the journal.
+    pub(crate) fn superblock_of(&self, forest: &Forest, space: &Space, lsn: Lsn) -> Superblock {
+        let (files, space_root) = (forest.root(TreeId::Files), forest.root(TreeId::Space));
+        Superblock {
+            epoch: forest.epoch,
+            files: files.pointer,
+            files_level: files.level,
+            space: space_root.pointer,
+            space_level: space_root.level,
+            lsn,
+            inode_next: InodeNo(self.inode_next.load(Ordering::Acquire)),
+            inode_count: space.inodes,
+            used_blocks: space.used_blocks(),
+            ..self.superblock.lock().clone()
+        }
+    }
+
+    /// Counts a freeze that has just ended.
+    pub(crate) fn frozen(&self, time: Stopwatch) {
+        let nanos = time.nanos();
+        self.counters.frozen_ns.add(nanos);
+        self.counters.frozen_max_ns.raise_to(nanos);
+        self.freezes.lock().record(nanos, &self.counters);
+    }
+}

@@ -1,0 +1,127 @@
+//! The records and bitmaps of block groups on their way into the space tree (M1).
+//!
+//! A group's record is compared as a whole with what the tree holds; if it is
+//! equal the tree is not touched. Bitmaps have a mark of their own: a block
+//! freed and another taken leave the record equal, and the bitmap not.
+//!
+//! Carrying a group takes and frees nodes, which makes groups dirty again; each
+//! node is copied once in an epoch, so it ends.
+
+use holdfast_base::{InodeNo, TreeId};
+use holdfast_format::{Key, Kind};
+
+use crate::apply::{Slots, StopOnPanic};
+use crate::read::Failed;
+use crate::space::alloc::Space;
+use crate::space::record::Step;
+use crate::tree::{Forest, Missing};
+use crate::{Inner, Result};
+
+/// Groups carried under one hold of the lock before a commit freezes everybody.
+const AT_ONCE: usize = 16;
+
+impl Inner {
+    /// Carries most of the dirty groups while changers go on between, so that little is left for the
+    /// time in which they are frozen; and reads the nodes that it needs.
+    pub(crate) fn carry_groups_early(&self) -> Result<()> {
+        let mut failed = Failed::default();
+        // Changers make groups dirty meanwhile; the freeze takes care of those.
+        let mut rounds = self.space.lock().dirty_groups() / AT_ONCE + 1;
+        while rounds > 0 {
+            let mut forest = self.forest.write();
+            let mut space = self.space.lock();
+            let _guard = StopOnPanic(&self.stop);
+            self.check_damage(&space)?;
+            let carried = self.carry_groups(&mut forest, &mut space, AT_ONCE);
+            drop(space);
+            drop(forest);
+            match carried {
+                Ok(()) => rounds -= 1,
+                Err(missing) => self.load(missing, &mut failed)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries up to `most` dirty groups into the space tree.
+    pub(crate) fn carry_groups(
+        &self,
+        forest: &mut Forest,
+        space: &mut Space,
+        most: usize,
+    ) -> std::result::Result<(), Missing> {
+        for _ in 0..most {
+            let Some(index) = space.next_dirty() else {
+                return Ok(());
+            };
+            self.carry_group(forest, space, index)?;
+        }
+        Ok(())
+    }
+
+    fn carry_group(
+        &self,
+        forest: &mut Forest,
+        space: &mut Space,
+        index: u64,
+    ) -> std::result::Result<(), Missing> {
+        let tree = TreeId::Space;
+        let group_key = group_key(index);
+        let piece_key = |piece| Key::new(InodeNo(index), Kind::Bitmap, piece);
+        let step = space.group(index).step(self.accounting);
+        // First everything that can fail: from here on the record is as the tree holds it, or written.
+        if step != Step::Skip {
+            forest.prepare(tree, &group_key, step == Step::Delete)?;
+        }
+        for piece in space.group(index).dirty_pieces() {
+            forest.prepare(tree, &piece_key(piece), true)?;
+        }
+        let taken = space.take_dirty();
+        assert_eq!(taken, Some(index), "nobody else takes groups under this lock");
+        let pieces = space.group(index).take_dirty();
+        if step == Step::Skip {
+            self.counters.group_records_skipped.increment();
+        } else {
+            self.counters.group_records_written.increment();
+            space.group(index).record.begin();
+            let homes = &mut Slots { space, promised: &mut 0 };
+            match &step {
+                Step::Put(item) => forest.put(tree, &group_key, &item.encode(), homes),
+                Step::Delete | Step::Skip => forest.delete(tree, &group_key, homes),
+            }
+            space.group(index).record.finish(step);
+        }
+        for (piece, bytes) in pieces {
+            let homes = &mut Slots { space, promised: &mut 0 };
+            match bytes {
+                Some(bytes) => forest.put(tree, &piece_key(piece), &bytes, homes),
+                None => forest.delete(tree, &piece_key(piece), homes),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads every record back whose leaf is in memory, and compares it with the remembered one (R6).
+    #[cfg(debug_assertions)]
+    pub(crate) fn compare_groups(&self, forest: &Forest, space: &mut Space) {
+        use crate::space::record::Record;
+        for index in space.groups_in_memory() {
+            let Ok(found) = forest.get(TreeId::Space, &group_key(index)) else {
+                continue;
+            };
+            let found = match found.map(holdfast_format::item::GroupItem::decode) {
+                None => Record::Absent,
+                Some(item) => Record::InTree(item.expect("the program wrote it")),
+            };
+            assert_eq!(
+                space.group(index).record,
+                found,
+                "group {index} is remembered wrongly (R6)"
+            );
+        }
+    }
+}
+
+fn group_key(index: u64) -> Key {
+    Key::new(InodeNo(index), Kind::Group, 0)
+}

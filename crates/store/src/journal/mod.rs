@@ -1,0 +1,185 @@
+//! The journal ring: where the next commit goes, and the writing of it.
+//!
+//! Always true: commits are written one at a time, each after the flush of the
+//! one before returned, so of all commits in the ring only the last can be
+//! incomplete. Blocks between `tail` and `head` are those that a recovery reads.
+//!
+//! Knows nothing of what a commit says.
+
+pub(crate) mod replay;
+pub(crate) mod recover;
+
+use holdfast_base::units::BLOCK_BYTES;
+use holdfast_base::{BlockRange, Epoch};
+use holdfast_device::{Device, Flushed};
+use holdfast_format::journal::frame::{FRAME_BYTES_MAX, KIND_COMMIT, KIND_END, MAGIC};
+use holdfast_format::journal::{COMMIT_BYTES_MAX, FrameHeader, JournalMark, next_block};
+
+use crate::Result;
+use crate::cache::Frozen;
+
+/// A buffer larger than this is not kept for the next commit.
+const KEPT_BYTES: usize = 32 << 20;
+
+/// The journal of an open store. Its lock is held while a commit is made, I/O included.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    ring: BlockRange,
+    volume: [u8; 8],
+    /// Behind the last commit.
+    mark: JournalMark,
+    /// Blocks that were ever written, counted from the opening.
+    head: u64,
+    /// Blocks that are dead.
+    tail: u64,
+    /// Whether a frame at the mark says that no commit follows.
+    ended: bool,
+    /// The ranges of the commit being made.
+    pub(crate) frozen: Frozen,
+    /// Its payload.
+    pub(crate) payload: Vec<u8>,
+    frame: Vec<u8>,
+}
+
+impl Journal {
+    /// An empty journal that goes on at `mark`.
+    pub(crate) fn new(
+        ring: BlockRange,
+        volume: [u8; 8],
+        mark: JournalMark,
+        ended: bool,
+    ) -> Journal {
+        Journal {
+            ring,
+            volume,
+            mark,
+            head: 0,
+            tail: 0,
+            ended,
+            frozen: Frozen::default(),
+            payload: Vec::new(),
+            frame: Vec::new(),
+        }
+    }
+
+    /// Where the next commit goes.
+    pub(crate) fn mark(&self) -> JournalMark {
+        self.mark
+    }
+
+    /// Blocks written so far: what [`Journal::release`] takes.
+    pub(crate) fn head(&self) -> u64 {
+        self.head
+    }
+
+    /// Bytes that a recovery would read.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        (self.head - self.tail) * BLOCK_BYTES
+    }
+
+    /// Room for payload in a frame at the mark, `at` blocks further on.
+    fn frame_room(&self, at: u64) -> usize {
+        let place = (self.mark.next.0 - self.ring.start.0 + at) % self.ring.count;
+        let to_the_end = (self.ring.count - place).saturating_mul(BLOCK_BYTES);
+        usize::try_from(to_the_end).unwrap_or(usize::MAX).min(FRAME_BYTES_MAX) - FrameHeader::SIZE
+    }
+
+    /// Frames and blocks of a commit with `payload` bytes.
+    fn plan(&self, payload: usize) -> (u32, u64) {
+        let (mut frames, mut blocks, mut left) = (0, 0, payload);
+        while left > 0 {
+            let part = left.min(self.frame_room(blocks));
+            blocks += ((FrameHeader::SIZE + part) as u64).div_ceil(BLOCK_BYTES);
+            frames += 1;
+            left -= part;
+        }
+        (frames, blocks)
+    }
+
+    /// Whether a commit of `payload` bytes has room.
+    pub(crate) fn fits(&self, payload: usize) -> bool {
+        payload <= COMMIT_BYTES_MAX
+            && self.head - self.tail + self.plan(payload).1 <= self.ring.count
+    }
+
+    /// Writes the payload as the next commit and flushes once. Returns the bytes written.
+    /// After an error the journal must not be used again.
+    pub(crate) fn write(&mut self, device: &dyn Device, epoch: Epoch) -> Result<(u64, Flushed)> {
+        assert!(self.fits(self.payload.len()), "room was made sure of before anything was frozen");
+        let (frames, blocks) = self.plan(self.payload.len());
+        let before = self.mark.commit;
+        let mut mark = JournalMark { commit: before.next(), ..self.mark };
+        let (mut done, mut at) = (0, 0);
+        for index in 0..frames {
+            let part = (self.payload.len() - done).min(self.frame_room(at));
+            let header = FrameHeader {
+                magic: MAGIC,
+                kind: KIND_COMMIT,
+                sum: 0,
+                address: mark.next.0,
+                volume: self.volume,
+                epoch: epoch.0,
+                commit: mark.commit.0,
+                durable: before.0,
+                prior: mark.sum,
+                index,
+                frames,
+                len: 0,
+                pad: 0,
+                reserved: [0; 16],
+            };
+            self.frame.clear();
+            mark.sum = header.encode(&self.payload[done..done + part], &mut self.frame);
+            let place = mark.next.byte_offset().expect("the ring lies inside the volume");
+            device.write(place, &self.frame)?;
+            let frame_blocks = self.frame.len() as u64 / BLOCK_BYTES;
+            mark.next = next_block(self.ring, mark.next, frame_blocks);
+            done += part;
+            at += frame_blocks;
+        }
+        let flushed = device.flush()?;
+        self.mark = mark;
+        self.head += blocks;
+        self.ended = false;
+        if self.payload.capacity() > KEPT_BYTES {
+            self.payload = Vec::new();
+        }
+        Ok((blocks * BLOCK_BYTES, flushed))
+    }
+
+    /// Everything before `head` is dead: a superblock that needs none of it is durable.
+    pub(crate) fn release(&mut self, head: u64) {
+        assert!(self.tail <= head && head <= self.head);
+        self.tail = head;
+    }
+
+    /// Says at the mark that no commit follows, so that the next opening need not look for one. Needs no flush:
+    /// where it is missing, somebody looks.
+    pub(crate) fn end(&mut self, device: &dyn Device) -> Result<()> {
+        if self.ended || self.head != self.tail {
+            return Ok(());
+        }
+        let header = FrameHeader {
+            magic: MAGIC,
+            kind: KIND_END,
+            sum: 0,
+            address: self.mark.next.0,
+            volume: self.volume,
+            epoch: 0,
+            commit: self.mark.commit.0 + 1,
+            durable: self.mark.commit.0,
+            prior: self.mark.sum,
+            index: 0,
+            frames: 1,
+            len: 0,
+            pad: 0,
+            reserved: [0; 16],
+        };
+        self.frame.clear();
+        header.encode(&[], &mut self.frame);
+        let place = self.mark.next.byte_offset().expect("the ring lies inside the volume");
+        device.write(place, &self.frame)?;
+        self.ended = true;
+        Ok(())
+    }
+}

@@ -1,0 +1,305 @@
+//! What the journal says: its commits applied, in memory, to the nodes that they changed.
+//!
+//! Everything comes from the disk and is judged (P10): frames by sum, place and
+//! chain, payloads by the format, bases and results as nodes. The memory is
+//! bounded by what was really read, and by the format's limit for nodes.
+//!
+//! Writes nothing: see [`super::recover`].
+
+use std::collections::BTreeMap;
+
+use holdfast_base::units::BLOCK_BYTES;
+use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, CommitNo, Epoch, TreeId};
+use holdfast_device::Device;
+use holdfast_format::checksum::crc64;
+use holdfast_format::codec::Reader;
+use holdfast_format::journal::commit::data_sum;
+use holdfast_format::journal::frame::{FRAME_BYTES_MAX, KIND_END};
+use holdfast_format::journal::{
+    Base, COMMIT_BYTES_MAX, Commit, DataExtent, FrameHeader, JournalMark, NodeChange,
+    REPLAY_BYTES_MAX, next_block,
+};
+use holdfast_format::node::{self, Expected, NodeHeader, volume_tag};
+use holdfast_format::{Malformed, NodePointer, NodeView, Superblock};
+
+use crate::{Result, StoreError};
+
+/// A volume as its journal leaves it.
+#[derive(Debug)]
+pub struct Replayed {
+    /// What a superblock would say that contains the journal.
+    pub superblock: Superblock,
+    /// Nodes that stand in front of the device, by their first block.
+    pub nodes: BTreeMap<BlockNo, Vec<u8>>,
+    /// Commits applied.
+    pub commits: u64,
+    /// Bytes of their frames.
+    pub bytes: u64,
+    /// Data that the last commit made durable with itself, as it was read.
+    pub(crate) data: Vec<(BlockNo, Vec<u8>)>,
+    /// Whether the journal says that no commit follows.
+    pub(crate) ended: bool,
+    /// The commit that is missing although it was durable, and the block of the frame that proves it.
+    pub damage: Option<(CommitNo, BlockNo)>,
+}
+
+/// Reads the journal behind `superblock` and applies its commits.
+pub fn replay(device: &dyn Device, superblock: &Superblock) -> Result<Replayed> {
+    let mut replay =
+        Replay { device, superblock, volume: volume_tag(&superblock.uuid), nodes: BTreeMap::new() };
+    let mut done = Replayed {
+        superblock: superblock.clone(),
+        nodes: BTreeMap::new(),
+        commits: 0,
+        bytes: 0,
+        data: Vec::new(),
+        ended: false,
+        damage: None,
+    };
+    let mut found = replay.read_commit(superblock.journal, superblock.epoch, false)?;
+    loop {
+        let payload = match found {
+            Found::Commit(payload) => payload,
+            Found::End => {
+                done.ended = true;
+                break;
+            }
+            Found::Nothing => break,
+        };
+        // A commit is written after the flush of the one before it: only the last can lack its data.
+        found = replay.read_commit(payload.after, payload.epoch, true)?;
+        let number = payload.after.commit;
+        let damage =
+            |source| StoreError::Item { what: format!("commit {number} of the journal"), source };
+        let geometry = &superblock.geometry;
+        let commit = Commit::decode(&payload.bytes, payload.epoch, geometry).map_err(damage)?;
+        if !matches!(found, Found::Commit(_)) {
+            match replay.read_data(&commit.extents)? {
+                Some(data) => done.data = data,
+                None => break,
+            }
+        }
+        replay.apply(&commit, damage)?;
+        // The slots alternate: the superblock to come must not take the place of this one (R1).
+        let same_slot = payload.epoch.0 % 2 == superblock.epoch.0 % 2;
+        let epoch = if same_slot { payload.epoch.next() } else { payload.epoch };
+        done.superblock = commit.head.superblock(superblock, epoch, payload.after);
+        done.commits += 1;
+        done.bytes += payload.blocks * BLOCK_BYTES;
+    }
+    done.nodes = replay.finish(done.superblock.epoch)?;
+    if !done.ended {
+        done.damage = replay.later_frame(done.superblock.journal.commit.next())?;
+    }
+    Ok(done)
+}
+
+/// What lies where a commit would.
+enum Found {
+    Commit(Payload),
+    End,
+    Nothing,
+}
+
+/// All frames of a commit.
+struct Payload {
+    bytes: Vec<u8>,
+    epoch: Epoch,
+    after: JournalMark,
+    blocks: u64,
+}
+
+struct Replay<'a> {
+    device: &'a dyn Device,
+    superblock: &'a Superblock,
+    volume: [u8; 8],
+    nodes: BTreeMap<BlockNo, Vec<u8>>,
+}
+
+impl Replay<'_> {
+    fn read_blocks(&self, range: BlockRange, into: &mut Vec<u8>) -> Result<()> {
+        let start = into.len();
+        into.resize(start + (range.count * BLOCK_BYTES) as usize, 0);
+        let at = range.start.byte_offset().expect("the geometry of the volume was judged");
+        Ok(self.device.read(at, &mut into[start..])?)
+    }
+
+    /// The frame at `at`, if there is one that lies inside the ring and is whole.
+    fn read_frame(&self, at: BlockNo) -> Result<Option<(FrameHeader, Vec<u8>)>> {
+        let ring = self.superblock.geometry.journal();
+        let mut frame = Vec::with_capacity(BLOCK_SIZE);
+        self.read_blocks(BlockRange::new(at, 1), &mut frame)?;
+        let Ok(header) = FrameHeader::decode(&frame) else {
+            return Ok(None);
+        };
+        let blocks = header.blocks();
+        if at.0 + blocks > ring.start.0 + ring.count {
+            return Ok(None);
+        }
+        if blocks > 1 {
+            self.read_blocks(BlockRange::new(BlockNo(at.0 + 1), blocks - 1), &mut frame)?;
+        }
+        Ok(header.open(&frame, at, &self.volume).is_ok().then_some((header, frame)))
+    }
+
+    /// The commit behind `mark`. `epoch` is that of the commit before, or of the superblock.
+    fn read_commit(&self, mark: JournalMark, epoch: Epoch, same_epoch: bool) -> Result<Found> {
+        let ring = self.superblock.geometry.journal();
+        let number = mark.commit.next();
+        let mut payload = Payload {
+            bytes: Vec::new(),
+            epoch,
+            after: JournalMark { commit: number, ..mark },
+            blocks: 0,
+        };
+        for index in 0.. {
+            let at = payload.after.next;
+            let Some((header, frame)) = self.read_frame(at)? else {
+                return Ok(Found::Nothing);
+            };
+            if header.commit != number.0 || header.prior != payload.after.sum {
+                return Ok(Found::Nothing);
+            }
+            if header.kind == KIND_END {
+                return Ok(if index == 0 { Found::End } else { Found::Nothing });
+            }
+            let right_epoch = match index {
+                0 => header.epoch == epoch.0 + 1 || same_epoch && header.epoch == epoch.0,
+                _ => header.epoch == payload.epoch.0,
+            };
+            payload.blocks += header.blocks();
+            if header.index != index || !right_epoch || payload.blocks > ring.count {
+                return Ok(Found::Nothing);
+            }
+            let part = &frame[FrameHeader::SIZE..FrameHeader::SIZE + header.len as usize];
+            if payload.bytes.len() + part.len() > COMMIT_BYTES_MAX {
+                return Ok(Found::Nothing);
+            }
+            payload.bytes.extend_from_slice(part);
+            payload.epoch = Epoch(header.epoch);
+            payload.after.sum = header.sum;
+            payload.after.next = next_block(ring, at, header.blocks());
+            if index + 1 == header.frames {
+                break;
+            }
+        }
+        Ok(Found::Commit(payload))
+    }
+
+    /// The data that a commit names, or `None` if some of it never arrived.
+    fn read_data(&self, extents: &[DataExtent]) -> Result<Option<Vec<(BlockNo, Vec<u8>)>>> {
+        let mut data = Vec::new();
+        for extent in extents {
+            let mut sums = Vec::new();
+            let mut bytes = Vec::new();
+            for block in extent.block..extent.block + extent.count {
+                let start = bytes.len();
+                self.read_blocks(BlockRange::new(BlockNo(block), 1), &mut bytes)?;
+                sums.push(crc64(&bytes[start..]));
+            }
+            if data_sum(&sums) != extent.sum {
+                return Ok(None);
+            }
+            data.push((BlockNo(extent.block), bytes));
+        }
+        Ok(Some(data))
+    }
+
+    fn apply(
+        &mut self,
+        commit: &Commit<'_>,
+        damage: impl Fn(Malformed) -> StoreError,
+    ) -> Result<()> {
+        for change in &commit.nodes {
+            let mut node = match self.base(change)? {
+                Ok(node) => node,
+                Err(malformed) => return Err(damage(malformed)),
+            };
+            change.apply(&mut node);
+            self.nodes.insert(change.block, node);
+            if self.nodes.len() as u64 * self.superblock.geometry.node_size as u64
+                > REPLAY_BYTES_MAX
+            {
+                return Err(damage(Malformed::new("journal", "it changes too many nodes")));
+            }
+        }
+        for block in &commit.cancels {
+            self.nodes.remove(block);
+        }
+        Ok(())
+    }
+
+    fn base(&mut self, change: &NodeChange<'_>) -> Result<std::result::Result<Vec<u8>, Malformed>> {
+        let fail = |why: &str| {
+            Ok(Err(Malformed::new("node record", format!("block {}: {why}", change.block))))
+        };
+        match change.base {
+            Base::Zeros => Ok(Ok(vec![0; self.superblock.geometry.node_size])),
+            Base::Changed => match self.nodes.remove(&change.block) {
+                Some(node) => Ok(Ok(node)),
+                None => fail("no commit before it made this node"),
+            },
+            Base::Copied(pointer) => match self.nodes.get(&pointer.block) {
+                Some(node) if header(node)?.epoch == pointer.epoch.0 => Ok(Ok(node.clone())),
+                Some(_) => fail("its base is another node"),
+                None => self.read_base(pointer).map(Ok),
+            },
+        }
+    }
+
+    /// A node that is durable at its home.
+    fn read_base(&self, pointer: NodePointer) -> Result<Vec<u8>> {
+        let mut node = Vec::new();
+        let blocks = BlockRange::new(pointer.block, self.superblock.geometry.node_blocks());
+        self.read_blocks(blocks, &mut node)?;
+        self.judge(&node, pointer)?;
+        Ok(node)
+    }
+
+    fn judge(&self, node: &[u8], pointer: NodePointer) -> Result<()> {
+        let header = header(node)?;
+        let tree = TreeId::from_raw(header.tree).unwrap_or(TreeId::Files);
+        let expected = Expected { pointer, tree, level: header.level, volume: self.volume };
+        match NodeView::open(node, &expected) {
+            Ok(_) => Ok(()),
+            Err(source) => Err(StoreError::Node { block: pointer.block, tree, source }),
+        }
+    }
+
+    /// The nodes, sealed and judged. Those that no commit touched since are as any reader expects them.
+    fn finish(&mut self, epoch: Epoch) -> Result<BTreeMap<BlockNo, Vec<u8>>> {
+        let mut nodes = std::mem::take(&mut self.nodes);
+        for (block, bytes) in &mut nodes {
+            node::seal(bytes);
+            let born = Epoch(header(bytes)?.epoch).min(epoch);
+            self.judge(bytes, NodePointer { block: *block, epoch: born })?;
+        }
+        Ok(nodes)
+    }
+
+    /// A frame that was written when commit `missing` was durable: then the journal has a hole.
+    fn later_frame(&self, missing: CommitNo) -> Result<Option<(CommitNo, BlockNo)>> {
+        let ring = self.superblock.geometry.journal();
+        let end = ring.start.0 + ring.count;
+        let step = FRAME_BYTES_MAX as u64 / BLOCK_BYTES;
+        let mut blocks = Vec::new();
+        for start in (ring.start.0..end).step_by(step as usize) {
+            blocks.clear();
+            let count = step.min(end - start);
+            self.read_blocks(BlockRange::new(BlockNo(start), count), &mut blocks)?;
+            for (at, block) in (start..).zip(blocks.chunks_exact(BLOCK_SIZE)) {
+                let proves = FrameHeader::decode(block)
+                    .is_ok_and(|header| header.commit >= missing.0 && header.durable >= missing.0);
+                if proves && self.read_frame(BlockNo(at))?.is_some() {
+                    return Ok(Some((missing, BlockNo(at))));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn header(node: &[u8]) -> Result<NodeHeader> {
+    NodeHeader::read(&mut Reader::new("node", node))
+        .map_err(|source| StoreError::Item { what: "a node of the journal".into(), source })
+}

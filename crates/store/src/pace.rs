@@ -1,0 +1,274 @@
+//! When to commit, when to make a checkpoint, and when to slow changers down.
+//!
+//! Three things fill: memory with dirty nodes, the ring with commits, and the
+//! time that a recovery would take. The fullest of them is the pressure. From
+//! half of it on the checkpointer works; from three quarters on changers wait
+//! a little, more the fuller it is, so that nobody is stopped late and long;
+//! at the whole they wait for the checkpoint. All waits are counted.
+//!
+//! Knows nothing of what commits and checkpoints do.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use holdfast_base::clock::{Deadline, Stopwatch};
+use holdfast_base::counters::Counters;
+use holdfast_base::recover::Work;
+use holdfast_format::Geometry;
+use holdfast_format::journal::REPLAY_BYTES_MAX;
+use parking_lot::{Condvar, Mutex};
+
+use crate::cache::Cache;
+use crate::{Inner, OpenOptions, Result, StoreError};
+
+/// A commit is wanted when it would log more than this: so a freeze copies a few MiB at most.
+const COMMIT_BYTES: u64 = 4 << 20;
+/// Pressure from which the checkpointer works.
+const WORK: f64 = 0.5;
+/// Pressure from which changers are slowed down.
+const SLOW: f64 = 0.75;
+/// The longest that one changer is slowed down before the pressure is whole.
+const SLOWEST: Duration = Duration::from_millis(8);
+/// A smaller budget would mean nothing but checkpoints.
+const BUDGET_MIN: Duration = Duration::from_millis(100);
+
+/// What fills, and who waits for whom.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    ring_bytes: u64,
+    node_bytes: u64,
+    dirty_nodes_max: u64,
+    commit_bytes: u64,
+    budget: Duration,
+    journal_bytes: AtomicU64,
+    uncommitted_bytes: AtomicU64,
+    dirty_nodes: AtomicU64,
+    sealed_nodes: AtomicU64,
+    state: Mutex<State>,
+    wanted: Condvar,
+    relief: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    commit: bool,
+    checkpoint: bool,
+    ended: bool,
+}
+
+/// What a background thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Job {
+    Commit,
+    Checkpoint,
+}
+
+impl Pace {
+    pub(crate) fn new(geometry: &Geometry, options: &OpenOptions, counters: &Counters) -> Pace {
+        let ring_bytes = geometry.journal().bytes().unwrap_or(u64::MAX);
+        let node_bytes = geometry.node_size as u64;
+        let memory = (options.cache_bytes as u64 / 2).clamp(16 * node_bytes, REPLAY_BYTES_MAX / 4);
+        let budget = options.recover.max(BUDGET_MIN);
+        counters.recovery_budget_ns.set(nanos(budget));
+        Pace {
+            ring_bytes,
+            node_bytes,
+            dirty_nodes_max: memory / node_bytes,
+            commit_bytes: COMMIT_BYTES.min(ring_bytes / 8),
+            budget,
+            journal_bytes: AtomicU64::new(0),
+            uncommitted_bytes: AtomicU64::new(0),
+            dirty_nodes: AtomicU64::new(0),
+            sealed_nodes: AtomicU64::new(0),
+            state: Mutex::default(),
+            wanted: Condvar::new(),
+            relief: Condvar::new(),
+        }
+    }
+
+    /// The cache after a change.
+    pub(crate) fn cache_is(&self, cache: &Cache) {
+        let uncommitted = cache.uncommitted_bytes() as u64;
+        self.uncommitted_bytes.store(uncommitted, Ordering::Relaxed);
+        self.dirty_nodes.store(cache.dirty_nodes() as u64, Ordering::Relaxed);
+        if uncommitted > self.commit_bytes {
+            self.want(Job::Commit);
+        }
+        if self.pressure() >= WORK {
+            self.want(Job::Checkpoint);
+        }
+    }
+
+    /// So many nodes are on their way to their homes; none when they have arrived.
+    pub(crate) fn sealed_are(&self, nodes: usize) {
+        self.sealed_nodes.store(nodes as u64, Ordering::Relaxed);
+    }
+
+    /// The journal after a commit or a checkpoint.
+    pub(crate) fn journal_is(&self, bytes: u64, counters: &Counters) {
+        self.journal_bytes.store(bytes, Ordering::Relaxed);
+        self.uncommitted_bytes.store(0, Ordering::Relaxed);
+        counters.journal_bytes_used.set(bytes);
+        counters.recovery_estimate_ns.set(nanos(self.work().estimate()));
+        if self.pressure() >= WORK {
+            self.want(Job::Checkpoint);
+        }
+    }
+
+    /// A checkpoint has made room.
+    pub(crate) fn relieved(&self) {
+        let _state = self.state.lock();
+        self.relief.notify_all();
+    }
+
+    /// What a recovery would have to do now.
+    fn work(&self) -> Work {
+        let dirty = self.dirty_nodes.load(Ordering::Relaxed);
+        Work {
+            journal_bytes: self.journal_bytes.load(Ordering::Relaxed),
+            nodes: dirty + self.sealed_nodes.load(Ordering::Relaxed),
+            node_bytes: self.node_bytes,
+        }
+    }
+
+    /// How full the fullest is: 1 is full.
+    fn pressure(&self) -> f64 {
+        let share = |part: u64, whole: u64| part as f64 / whole as f64;
+        let dirty = self.dirty_nodes.load(Ordering::Relaxed);
+        let journal = self.journal_bytes.load(Ordering::Relaxed);
+        let uncommitted = self.uncommitted_bytes.load(Ordering::Relaxed);
+        let time = self.work().estimate().as_secs_f64() / self.budget.as_secs_f64();
+        share(dirty, self.dirty_nodes_max)
+            .max(share(journal + uncommitted, self.ring_bytes))
+            .max(time)
+    }
+
+    fn want(&self, job: Job) {
+        let mut state = self.state.lock();
+        let flag = match job {
+            Job::Commit => &mut state.commit,
+            Job::Checkpoint => &mut state.checkpoint,
+        };
+        if !*flag {
+            *flag = true;
+            self.wanted.notify_all();
+        }
+    }
+
+    /// No work is wanted any more.
+    pub(crate) fn end(&self) {
+        self.state.lock().ended = true;
+        self.wanted.notify_all();
+    }
+
+    /// Waits until the job is wanted; false at the end.
+    fn wait_for(&self, job: Job) -> bool {
+        let mut state = self.state.lock();
+        loop {
+            if state.ended {
+                return false;
+            }
+            let flag = match job {
+                Job::Commit => &mut state.commit,
+                Job::Checkpoint => &mut state.checkpoint,
+            };
+            if std::mem::take(flag) {
+                return true;
+            }
+            self.wanted.wait(&mut state);
+        }
+    }
+
+    /// Slows a changer down by how far the pressure is above [`SLOW`], at most until a checkpoint ends.
+    fn slow_down(&self, pressure: f64) {
+        let share = ((pressure - SLOW) / (1.0 - SLOW)).clamp(0.0, 1.0);
+        let until = Deadline::after(SLOWEST.mul_f64(share * share));
+        let mut state = self.state.lock();
+        let _ = self.relief.wait_for(&mut state, until.left());
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Starts the threads that make commits and checkpoints when they are wanted.
+pub(crate) fn spawn(inner: &Arc<Inner>) -> Result<Vec<JoinHandle<()>>> {
+    [(Job::Commit, "commit"), (Job::Checkpoint, "checkpoint")]
+        .into_iter()
+        .map(|(job, name)| {
+            let inner = inner.clone();
+            std::thread::Builder::new().name(name.into()).spawn(move || work(&inner, job)).map_err(
+                |error| StoreError::Refused(format!("the system gives no thread: {error}")),
+            )
+        })
+        .collect()
+}
+
+fn work(inner: &Inner, job: Job) {
+    while inner.pace.wait_for(job) {
+        let done = match job {
+            Job::Commit => inner.persist(holdfast_base::Lsn(inner.lsn.load(Ordering::Acquire))),
+            Job::Checkpoint => inner.checkpoint_above(WORK),
+        };
+        // A node that could not be read stops nothing: the next call tries again.
+        if let Err(error) = done {
+            tracing::error!("{job:?} failed: {error}");
+            if inner.stop.is_stopped() {
+                return;
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// Makes a changer wait as long as the pressure asks for. No lock is held meanwhile.
+    pub(crate) fn throttle(&self) -> Result<()> {
+        let pressure = self.pace.pressure();
+        if pressure < SLOW {
+            return Ok(());
+        }
+        let time = Stopwatch::start();
+        let done = if pressure < 1.0 {
+            self.pace.want(Job::Checkpoint);
+            self.pace.slow_down(pressure);
+            Ok(())
+        } else {
+            self.checkpoint_above(1.0)
+        };
+        self.counters.throttled.increment();
+        self.counters.throttled_ns.add(time.nanos());
+        done
+    }
+
+    /// Makes a checkpoint unless one that was waited for has brought the pressure below `limit`.
+    fn checkpoint_above(&self, limit: f64) -> Result<()> {
+        let one = self.one_checkpoint.lock();
+        if self.pace.pressure() < limit {
+            return Ok(());
+        }
+        self.run_checkpoint(one)
+    }
+}
+
+/// How long freezes were.
+#[derive(Debug)]
+pub(crate) struct Freezes(Histogram<u64>);
+
+impl Default for Freezes {
+    fn default() -> Freezes {
+        Freezes(Histogram::new(2).expect("two digits are a valid precision"))
+    }
+}
+
+impl Freezes {
+    /// Adds one and tells the counters.
+    pub(crate) fn record(&mut self, nanos: u64, counters: &Counters) {
+        self.0.saturating_record(nanos);
+        counters.frozen_p50_ns.set(self.0.value_at_quantile(0.5));
+        counters.frozen_p99_ns.set(self.0.value_at_quantile(0.99));
+    }
+}

@@ -1,0 +1,63 @@
+//! The superblock: which one counts, and the single place that writes one.
+//!
+//! The slots alternate, and a superblock is written only after a flush covers
+//! all that it reaches (R1): the write takes the proof of that flush (R3).
+
+use holdfast_base::BLOCK_SIZE;
+use holdfast_base::units::BLOCK_BYTES;
+use holdfast_device::{Device, Flushed};
+use holdfast_format::geometry::SUPERBLOCK_SLOTS;
+use holdfast_format::{Malformed, Superblock};
+
+use crate::{Result, StoreError};
+
+/// The valid superblock with the larger epoch.
+pub(crate) fn newest(device: &dyn Device) -> Result<Superblock> {
+    let mut found = Vec::new();
+    let mut broken = Vec::new();
+    for slot in SUPERBLOCK_SLOTS {
+        let mut block = [0; BLOCK_SIZE];
+        let at = slot.byte_offset().expect("the slots lie at the start of the volume");
+        let judged = if at + BLOCK_BYTES <= device.len() {
+            device.read(at, &mut block)?;
+            Superblock::decode(&block, slot)
+        } else {
+            Err(Malformed::new("superblock", "the device ends before it"))
+        };
+        match judged {
+            Ok(superblock) => found.push(superblock),
+            Err(malformed) => broken.push(malformed),
+        }
+    }
+    match found.into_iter().max_by_key(|superblock| superblock.epoch) {
+        Some(superblock) => Ok(superblock),
+        None => {
+            let second = broken.pop().expect("no slot was valid");
+            let first = broken.pop().expect("no slot was valid");
+            Err(StoreError::NoSuperblock { first, second })
+        }
+    }
+}
+
+/// Writes a superblock into its slot and flushes. `_reached` proves that all it reaches is durable (R1).
+pub(crate) fn publish(
+    device: &dyn Device,
+    superblock: &Superblock,
+    _reached: Flushed,
+) -> Result<Flushed> {
+    let slot = SUPERBLOCK_SLOTS[(superblock.epoch.0 % 2) as usize];
+    let at = slot.byte_offset().expect("the slots lie at the start of the volume");
+    device.write(at, &superblock.encode(slot)[..])?;
+    Ok(device.flush()?)
+}
+
+/// Makes the superblock durable that a store was opened from, before anything else is written.
+///
+/// Whoever wrote it may have ended between the write and its flush, or met an error there; then
+/// it can be read now and still be lost, and the one before it counts again. But blocks that
+/// only that one reaches are free from now on (R2). Writing it again is harmless: its slot
+/// holds the same bytes or older ones.
+pub(crate) fn settle(device: &dyn Device, superblock: &Superblock) -> Result<Flushed> {
+    let before = device.flush()?;
+    publish(device, superblock, before)
+}
