@@ -1,7 +1,10 @@
 //! Prints any structure of a volume as text, one thing on a line, `field=value` throughout.
 //!
 //! Damage is printed where it stands, and what can be read after it is printed
-//! too. A single node is printed even if its checksum is wrong.
+//! too. A single node is printed even if its checksum is wrong. Trees and nodes
+//! are those that the commits of the journal make.
+
+mod journal;
 
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -11,7 +14,7 @@ use holdfast_device::Device;
 use holdfast_format::codec::Reader;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::node::{self, Expected, NodeHeader, volume_tag};
-use holdfast_format::{NodePointer, NodeView, Superblock};
+use holdfast_format::{JournalMark, NodePointer, NodeView, Superblock};
 
 use crate::CheckError;
 use crate::pass::tree_name;
@@ -24,6 +27,8 @@ use crate::volume::{Bounds, Step, Volume};
 pub enum What {
     /// Both superblock slots and the zones.
     Superblocks,
+    /// Every commit of the journal, and where and why it ends.
+    Journal,
     /// The node whose first block this is.
     Node(BlockNo),
     /// Every node and item of a tree.
@@ -44,9 +49,13 @@ pub fn dump(device: &dyn Device, what: &What, out: &mut dyn Write) -> Result<(),
         return superblocks(&slots, out);
     }
     let superblock = slots.into_newest()?;
-    let volume = Volume { device, superblock: &superblock };
+    if *what == What::Journal {
+        return journal::print(device, &superblock, out);
+    }
+    let (replay, _) = crate::journal::replay_or_none(device, &superblock);
+    let volume = Volume::new(device, &replay);
     match what {
-        What::Superblocks => Ok(()),
+        What::Superblocks | What::Journal => Ok(()),
         What::Node(block) => print_node(&volume, *block, out),
         What::Tree(tree) => print_tree(&volume, *tree, out),
         What::Inode(inode) => print_inode(&volume, *inode, out),
@@ -99,6 +108,10 @@ fn superblocks(slots: &Slots, out: &mut dyn Write) -> Result<(), CheckError> {
     Ok(())
 }
 
+fn mark(mark: &JournalMark) -> String {
+    format!("commit={} next={} sum={:016x}", mark.commit, mark.next, mark.sum)
+}
+
 fn fields(superblock: &Superblock) -> Vec<(&'static str, String)> {
     let root = |pointer: NodePointer, level| {
         format!("block={} epoch={} level={level}", pointer.block, pointer.epoch)
@@ -118,13 +131,13 @@ fn fields(superblock: &Superblock) -> Vec<(&'static str, String)> {
         ("inode_next", superblock.inode_next.to_string()),
         ("inode_count", superblock.inode_count.to_string()),
         ("used_blocks", superblock.used_blocks.to_string()),
+        ("journal", mark(&superblock.journal)),
     ]
 }
 
 fn print_node(volume: &Volume<'_>, block: BlockNo, out: &mut dyn Write) -> Result<(), CheckError> {
-    let size = volume.superblock.geometry.node_size;
-    let mut bytes = vec![0; size];
-    volume.read(block, &mut bytes)?;
+    let mut bytes = Vec::new();
+    volume.read_node(block, &mut bytes)?;
     let header = NodeHeader::read(&mut Reader::new(NodeHeader::TITLE, &bytes))
         .map_err(|malformed| CheckError::Missing(malformed.to_string()))?;
     if header.magic != node::MAGIC {

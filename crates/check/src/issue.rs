@@ -172,6 +172,17 @@ issues! {
         "Data of a file does not match its checksum."
     702 DataUnreadable "data-unreadable" Error
         "The device could not read data of a file."
+
+    801 JournalDamaged "journal-damaged" Error
+        "A commit of the journal is missing or damaged, although a later frame proves that it was durable."
+    802 CommitMalformed "commit-malformed" Error
+        "A commit of the journal is whole, but breaks a rule of the format."
+    803 CommitBase "commit-base" Error
+        "A commit of the journal changes or copies a node that is not there, or not what the commit says."
+    804 CommitNode "commit-node" Error
+        "A node that the commits of the journal make is not valid."
+    805 JournalUnreadable "journal-unreadable" Error
+        "The device could not read the journal, or what its commits build on; what they changed is left out."
 }
 
 #[cfg(test)]

@@ -8,12 +8,16 @@
 //! its metadata takes (P10): a node is visited once, descent ends at the
 //! level in the superblock, and lists grow only with what was really read.
 //!
+//! The commits of the journal belong to the volume: everything but
+//! [`What::Superblocks`] sees what [`journal::replay`] makes of it.
+//!
 //! Shares no code with the engine but the words of `format` and `device`.
 
 pub mod dump;
 pub mod error;
 pub mod foreign;
 pub mod issue;
+pub mod journal;
 pub mod pass;
 pub mod report;
 mod inodes;
@@ -56,8 +60,11 @@ pub fn check(device: &dyn Device, options: &Options<'_>) -> Result<Report, Check
     pass::run(device, options)
 }
 
-/// The newest valid superblock on `device`, if there is a Holdfast volume that this program reads.
+/// What the volume on `device` is, by its newest valid superblock and the journal behind it, if there
+/// is a Holdfast volume that this program reads. A journal that does not read counts as empty.
 pub fn probe(device: &dyn Device) -> Option<Summary> {
     let slots = superblocks::Slots::read(device).ok()?;
-    slots.newest().map(Summary::from)
+    let superblock = slots.newest()?;
+    let (replay, _) = journal::replay_or_none(device, superblock);
+    Some(Summary::new(superblock, &replay))
 }

@@ -4,12 +4,14 @@
 //! rotten throughout does not fill memory (P10); the rest is counted.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use holdfast_base::{BlockNo, InodeNo};
 use holdfast_format::Superblock;
 use serde::{Serialize, Serializer};
 
 use crate::issue::{Issue, Severity};
+use crate::journal::Replay;
 
 /// Findings of one issue that are kept.
 pub const KEPT_MAX: u64 = 1000;
@@ -123,12 +125,12 @@ impl Findings {
     }
 }
 
-/// The superblock, for people and machines.
+/// The superblock, as the journal leaves it, for people and machines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Summary {
     /// Number of the newest checkpoint.
     pub epoch: u64,
-    /// Last operation that it contains.
+    /// Last operation that the volume contains, journal included.
     pub lsn: u64,
     /// Id of the volume.
     pub uuid: String,
@@ -152,14 +154,29 @@ pub struct Summary {
     pub inode_next: u64,
     /// Feature words: compat and read-only-compat.
     pub features: [u64; 2],
+    /// Commits in the journal that the newest checkpoint does not contain.
+    pub journal_commits: u64,
+    /// Different nodes that they make or change.
+    pub journal_nodes: u64,
+    /// Bytes of their frames: what a recovery reads of the ring.
+    pub journal_used_bytes: u64,
+    /// Estimated time of a recovery, in seconds in JSON.
+    #[serde(serialize_with = "seconds")]
+    pub recovery_estimate: Duration,
 }
 
-impl From<&Superblock> for Summary {
-    fn from(superblock: &Superblock) -> Summary {
+fn seconds<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    time.as_secs_f64().serialize(to)
+}
+
+impl Summary {
+    /// Of the volume whose newest superblock is `newest` and whose journal is `replay`.
+    pub(crate) fn new(newest: &Superblock, replay: &Replay) -> Summary {
+        let superblock = &replay.superblock;
         let geometry = &superblock.geometry;
         let bytes = |blocks: u64| blocks * holdfast_base::units::BLOCK_BYTES;
         Summary {
-            epoch: superblock.epoch.0,
+            epoch: newest.epoch.0,
             lsn: superblock.lsn.0,
             uuid: superblock.uuid.to_string(),
             label: superblock.label.clone(),
@@ -172,6 +189,10 @@ impl From<&Superblock> for Summary {
             inodes: superblock.inode_count,
             inode_next: superblock.inode_next.0,
             features: [superblock.features_compat, superblock.features_ro_compat],
+            journal_commits: replay.commits,
+            journal_nodes: replay.nodes.len() as u64,
+            journal_used_bytes: replay.bytes,
+            recovery_estimate: replay.work().estimate(),
         }
     }
 }
@@ -213,6 +234,15 @@ pub struct Facts {
     pub node_blocks: u64,
     /// Bytes of data whose checksum was verified.
     pub verified_bytes: u64,
+    /// Commits in the journal that the newest checkpoint does not contain.
+    pub journal_commits: u64,
+    /// Different nodes that they make or change.
+    pub journal_nodes: u64,
+    /// Bytes of their frames.
+    pub journal_bytes: u64,
+    /// Estimated time of a recovery, in seconds in JSON.
+    #[serde(serialize_with = "seconds")]
+    pub recovery_estimate: Duration,
 }
 
 /// The result of a check.

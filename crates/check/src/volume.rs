@@ -4,7 +4,7 @@
 //! of each subtree that it had to leave out and why. It is deterministic: a
 //! second walk leaves out the same subtrees. Nothing is cached.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
 
 use holdfast_base::{BlockNo, BlockRange, InodeNo, TreeId};
@@ -15,6 +15,7 @@ use holdfast_format::node::{Expected, volume_tag};
 use holdfast_format::{Key, Kind, Malformed, NodePointer, NodeView, Superblock};
 
 use crate::issue::Issue;
+use crate::journal::Replay;
 
 /// Takes an item: the block of its leaf, its key, its value; says whether to go on.
 pub(crate) type VisitItem<'a> = dyn FnMut(BlockNo, Key, &[u8]) -> ControlFlow<()> + 'a;
@@ -23,7 +24,10 @@ pub(crate) type VisitItem<'a> = dyn FnMut(BlockNo, Key, &[u8]) -> ControlFlow<()
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Volume<'a> {
     pub(crate) device: &'a dyn Device,
+    /// The superblock, as the journal leaves it.
     pub(crate) superblock: &'a Superblock,
+    /// Nodes of the journal, which stand in front of those of the device.
+    nodes: &'a BTreeMap<BlockNo, Vec<u8>>,
 }
 
 /// Why a node was left out.
@@ -134,6 +138,25 @@ pub(crate) enum Step<'n> {
 type Visit<'v> = dyn FnMut(Step<'_>) -> ControlFlow<()> + 'v;
 
 impl<'a> Volume<'a> {
+    /// The volume as the journal leaves it.
+    pub(crate) fn new(device: &'a dyn Device, replay: &'a Replay) -> Volume<'a> {
+        Volume { device, superblock: &replay.superblock, nodes: &replay.nodes }
+    }
+
+    /// Reads the bytes of the node at `block`, as the journal leaves it.
+    pub(crate) fn read_node(
+        &self,
+        block: BlockNo,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), DeviceError> {
+        if let Some(node) = self.nodes.get(&block) {
+            buffer.clone_from(node);
+            return Ok(());
+        }
+        buffer.resize(self.superblock.geometry.node_size, 0);
+        self.read(block, buffer)
+    }
+
     /// Root and level of `tree`.
     pub(crate) fn root(&self, tree: TreeId) -> (NodePointer, u8) {
         let superblock = self.superblock;
@@ -166,8 +189,7 @@ impl<'a> Volume<'a> {
         if parent.is_some_and(|parent| pointer.epoch > parent.epoch) {
             return Err(Problem::Future("its parent"));
         }
-        buffer.resize(self.superblock.geometry.node_size, 0);
-        self.read(pointer.block, buffer).map_err(Problem::Unreadable)?;
+        self.read_node(pointer.block, buffer).map_err(Problem::Unreadable)?;
         NodeView::open(buffer, expected).map_err(Problem::Damaged)
     }
 

@@ -117,7 +117,7 @@ fn progress_names_a_pass() {
 #[test]
 fn passes_need_only_earlier_ones() {
     for (index, pass) in PASSES.iter().enumerate() {
-        assert_eq!(usize::from(pass.number), index + 1);
+        assert!(PASSES[..index].iter().all(|earlier| earlier.number != pass.number));
         for need in pass.needs {
             assert!(PASSES[..index].iter().any(|earlier| earlier.name == *need), "{need}");
         }

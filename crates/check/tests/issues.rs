@@ -5,6 +5,7 @@
 
 mod common;
 
+use common::journal::{Journal, new_leaf};
 use common::*;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, Epoch, InodeNo};
@@ -13,6 +14,7 @@ use holdfast_device::{Device, DeviceError, DeviceStats, Flushed, MemoryDevice};
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::item::xattr::{XattrValue, piece_offset};
 use holdfast_format::item::{Dentry, Extent, FileType, GroupItem, InodeItem};
+use holdfast_format::journal::Base;
 use holdfast_format::limits::FILE_SIZE_MAX;
 use holdfast_format::node::SLOTS_AT;
 use holdfast_format::{Key, Kind, NodePointer, Superblock};
@@ -64,6 +66,15 @@ fn after(damage: impl FnOnce(&Made)) -> Report {
     let made = maker.make();
     assert!(made.superblock.files_level >= 1);
     damage(&made);
+    check_all(&made.device)
+}
+
+/// The sample with a journal.
+fn journaled(write: impl FnOnce(&mut Journal<'_>)) -> Report {
+    let made = Maker::sample().make();
+    let mut journal = Journal::new(&made);
+    journal.now.epoch = Epoch(5);
+    write(&mut journal);
     check_all(&made.device)
 }
 
@@ -375,6 +386,39 @@ fn provoke(issue: Issue) -> (Report, &'static [Issue]) {
             let blocks = maker.written(INLINE, 0, 3);
             let bad = BlockRange::new(BlockNo(blocks.start.0 + 2), 1);
             (check_all(&Rotten(maker.make().device, bad)), none)
+        }
+
+        Issue::JournalDamaged => {
+            let report = journaled(|journal| {
+                journal.honest(5);
+                journal.honest(5);
+                journal.made.poke(journal.frames[0], BLOCK_SIZE, |bytes| bytes[300] ^= 1);
+            });
+            (report, none)
+        }
+        Issue::CommitMalformed => (journaled(|journal| journal.put(b"nonsense", 1)), none),
+        Issue::CommitBase => {
+            let report = journaled(|journal| {
+                let mut parts = journal.step(Epoch(5));
+                parts.changes[0].base = Base::Changed;
+                journal.commit(&parts, 1);
+            });
+            (report, none)
+        }
+        Issue::CommitNode => {
+            let report = journaled(|journal| {
+                let mut parts = journal.step(Epoch(5));
+                let mut leaf = new_leaf(journal, Epoch(5));
+                leaf.after[0] = b'x';
+                parts.changes.push(leaf);
+                journal.commit(&parts, 1);
+            });
+            (report, none)
+        }
+        Issue::JournalUnreadable => {
+            let made = Maker::sample().make();
+            let bad = BlockRange::new(made.superblock.journal.next, 1);
+            (check_all(&Rotten(made.device, bad)), none)
         }
     }
 }

@@ -11,6 +11,11 @@ use holdfast_format::item::dentry::{DentryHead, slot};
 use holdfast_format::item::extent::ExtentHead;
 use holdfast_format::item::xattr::XattrHead;
 use holdfast_format::item::{Dentry, FileType, GroupItem, InodeItem};
+use holdfast_format::journal::node::encode_node;
+use holdfast_format::journal::{
+    Base, COMMIT_BYTES_MAX, Commit, CommitHead, DataExtent, FrameHeader, NodeRecord,
+    REPLAY_BYTES_MAX, frame,
+};
 use holdfast_format::node::{self, Expected, NodeHeader, SLOT_SIZE, SLOTS_AT, volume_tag};
 use holdfast_format::superblock::Fields;
 use holdfast_format::{
@@ -31,8 +36,13 @@ fn parts() -> Vec<(&'static str, String)> {
         ("table: xattr", fields_table(&XattrHead::fields())),
         ("table: extent", fields_table(&ExtentHead::fields())),
         ("table: group", fields_table(&GroupItem::fields())),
+        ("table: journal frame", fields_table(&FrameHeader::fields())),
+        ("table: commit", fields_table(&CommitHead::fields())),
+        ("table: node record", fields_table(&NodeRecord::fields())),
+        ("table: data extent", fields_table(&DataExtent::fields())),
         ("example: superblock", superblock_example()),
         ("example: leaf", leaf_example()),
+        ("example: commit", commit_example()),
     ]
 }
 
@@ -85,6 +95,9 @@ fn limits_table() -> String {
         ("longest written extent in a leaf of 4 KiB", limits::extent_blocks_max(4096), "blocks"),
         ("longest written extent in larger leaves", limits::extent_blocks_max(16384), "blocks"),
         ("smallest volume", limits::VOLUME_BYTES_MIN, "bytes"),
+        ("largest frame of the journal", frame::FRAME_BYTES_MAX as u64, "bytes"),
+        ("largest payload of a commit", COMMIT_BYTES_MAX as u64, "bytes"),
+        ("nodes that a journal changes", REPLAY_BYTES_MAX, "bytes, each node once"),
     ];
     assert_eq!(limits::value_max(65536), limits::value_max(16384));
     let mut out = String::from("| limit | value | unit |\n|---|---|---|\n");
@@ -268,6 +281,73 @@ fn leaf_example() -> String {
     out + "```\n"
 }
 
+/// The only frame of a commit behind the example's superblock: the root moves, and a second passes.
+fn commit_frame() -> Vec<u8> {
+    let (superblock, old) = example();
+    let to = NodePointer { block: BlockNo(superblock.files.block.0 + 2), epoch: Epoch(3) };
+    let mut new = old.clone();
+    new[node::ADDRESS_AT] = to.block.0 as u8;
+    new[node::EPOCH_AT] = to.epoch.0 as u8;
+    // The third record's mtime.
+    let view = NodeView::trusted(&old);
+    let mtime = view.record(2).0 + Key::SIZE + 60;
+    new[mtime] += 1;
+    let now = Superblock { files: to, lsn: Lsn(3), ..superblock.clone() };
+    let head = CommitHead { nodes: 1, cancels: 1, ..CommitHead::of(&now) };
+    let mut payload = Vec::new();
+    head.write(&mut payload);
+    let at = node::ADDRESS_AT;
+    let ranges = [(at, at + 1), (node::EPOCH_AT, node::EPOCH_AT + 1), (mtime, mtime + 1)];
+    let base = Base::Copied(superblock.files);
+    encode_node(to.block, base, ranges.into_iter(), &new, &mut payload);
+    payload.extend_from_slice(&(to.block.0 + 1).to_le_bytes());
+    Commit::decode(&payload, Epoch(3), &superblock.geometry).expect("the example is valid");
+    let header = FrameHeader {
+        magic: frame::MAGIC,
+        kind: frame::KIND_COMMIT,
+        sum: 0,
+        address: superblock.journal.next.0,
+        volume: volume_tag(&superblock.uuid),
+        epoch: 3,
+        commit: superblock.journal.commit.0 + 1,
+        durable: superblock.journal.commit.0,
+        prior: superblock.journal.sum,
+        index: 0,
+        frames: 1,
+        len: 0,
+        pad: 0,
+        reserved: [0; 16],
+    };
+    let mut out = Vec::new();
+    header.encode(&payload, &mut out);
+    out
+}
+
+fn commit_example() -> String {
+    let bytes = commit_frame();
+    let mut out = String::from("```text\n");
+    fields_listing(&mut out, &bytes, 0, &FrameHeader::fields(), "");
+    let mut at = FrameHeader::SIZE;
+    fields_listing(&mut out, &bytes, at, &CommitHead::fields(), "head: ");
+    at += CommitHead::SIZE;
+    fields_listing(&mut out, &bytes, at, &NodeRecord::fields(), "record: ");
+    at += NodeRecord::SIZE;
+    for (size, name) in [
+        (8, "base: block"),
+        (8, "base: epoch"),
+        (4, "range: the address"),
+        (4, "range: the epoch"),
+        (4, "range: a byte of the time"),
+        (3, "bytes of the ranges"),
+        (8, "cancelled node"),
+    ] {
+        listing(&mut out, &bytes[at..at + size], at, name);
+        at += size;
+    }
+    assert!(bytes[at..].iter().all(|&byte| byte == 0));
+    out + "```\n"
+}
+
 /// What a reader of the document would do: take the bytes of the example and decode them.
 #[test]
 fn the_bytes_in_the_document_decode() {
@@ -295,6 +375,18 @@ fn the_bytes_in_the_document_decode() {
     let index = view.search(&key.raw()).expect("the name is found by its hash");
     let dentry = Dentry::decode(view.value(index)).expect("it is valid");
     assert_eq!((dentry.inode, dentry.name), (InodeNo(16), &b"hello"[..]));
+    let frame = bytes_of("example: commit", 4096);
+    let header = FrameHeader::decode(&frame).expect("it is valid");
+    let at = superblock.journal.next;
+    let payload = header.open(&frame, at, &volume_tag(&superblock.uuid)).expect("it is valid");
+    let commit = Commit::decode(payload, Epoch(header.epoch), &superblock.geometry);
+    let commit = commit.expect("it is valid");
+    // Carried out on the leaf, it makes a valid node.
+    let mut moved = node.clone();
+    commit.nodes[0].apply(&mut moved);
+    node::seal(&mut moved);
+    let expected = Expected { pointer: commit.head.files(), ..expected(&superblock) };
+    NodeView::open(&moved, &expected).expect("it is valid");
 }
 
 /// Every rule in the document that names a finding must name one that exists; see the test of FSCK.md.
@@ -309,6 +401,10 @@ fn every_record_has_a_table() {
         XattrHead::TITLE,
         ExtentHead::TITLE,
         GroupItem::TITLE,
+        FrameHeader::TITLE,
+        CommitHead::TITLE,
+        NodeRecord::TITLE,
+        DataExtent::TITLE,
     ] {
         assert!(text.contains(title), "{title}");
     }

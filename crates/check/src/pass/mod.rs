@@ -8,6 +8,7 @@
 mod data;
 mod dirs;
 mod inodes;
+mod journal;
 mod orphans;
 mod space;
 mod superblocks;
@@ -21,7 +22,8 @@ use holdfast_device::Device;
 use holdfast_format::{Key, Superblock};
 
 use crate::inodes::Inodes;
-use crate::report::{Facts, Findings};
+use crate::journal::Replay;
+use crate::report::{Facts, Findings, Summary};
 use crate::volume::{Bounds, LostKeys, Volume};
 use crate::{CheckError, Options, Progress, Report};
 
@@ -46,7 +48,7 @@ impl std::fmt::Debug for Pass {
 }
 
 /// Every pass, in the order in which they run.
-pub const PASSES: [Pass; 7] = [
+pub const PASSES: [Pass; 8] = [
     Pass {
         number: 1,
         name: "superblocks",
@@ -55,9 +57,16 @@ pub const PASSES: [Pass; 7] = [
         run: superblocks::run,
     },
     Pass {
+        number: 8,
+        name: "journal",
+        needs: &["superblocks"],
+        sentence: "Replays the commits of the journal in memory; all that follows sees the result.",
+        run: journal::run,
+    },
+    Pass {
         number: 2,
         name: "trees",
-        needs: &["superblocks"],
+        needs: &["superblocks", "journal"],
         sentence: "Reads every node of both trees: sums, levels, epochs, order and bounds of keys.",
         run: trees::run,
     },
@@ -129,6 +138,9 @@ pub(crate) struct Use {
 pub(crate) struct Context<'a> {
     pub(crate) volume: Volume<'a>,
     pub(crate) slots: &'a crate::superblocks::Slots,
+    pub(crate) replay: &'a Replay,
+    /// Why the journal could not be read.
+    pub(crate) journal_error: Option<&'a CheckError>,
     pub(crate) options: &'a Options<'a>,
     pub(crate) findings: Findings,
     pub(crate) facts: Facts,
@@ -187,12 +199,16 @@ fn run_with(
     slots: &crate::superblocks::Slots,
     superblock: &Superblock,
 ) -> Report {
+    let (replay, journal_error) = crate::journal::replay_or_none(device, superblock);
+    let summary = Summary::new(superblock, &replay);
     let mut context = Context {
-        volume: Volume { device, superblock },
+        volume: Volume::new(device, &replay),
         slots,
+        replay: &replay,
+        journal_error: journal_error.as_ref(),
         options,
         findings: Findings::default(),
-        facts: Facts { superblock: Some(superblock.into()), ..Facts::default() },
+        facts: Facts { superblock: Some(summary), ..Facts::default() },
         files_lost: LostKeys::default(),
         space_lost: LostKeys::default(),
         uses: Vec::new(),

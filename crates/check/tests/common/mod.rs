@@ -6,6 +6,8 @@
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
+pub(crate) mod journal;
+
 use std::collections::BTreeMap;
 
 use holdfast_base::units::BLOCK_BYTES;
@@ -42,7 +44,7 @@ pub(crate) const ORPHAN: InodeNo = InodeNo(22);
 const NEXT: InodeNo = InodeNo(23);
 
 const SEED: u64 = 77;
-const NODE: usize = 4096;
+pub(crate) const NODE: usize = 4096;
 /// Epoch of every node, and of the older superblock.
 pub(crate) const EPOCH: Epoch = Epoch(3);
 const PIECE: usize = NODE / 4;
@@ -401,7 +403,7 @@ pub(crate) fn node_bytes(
     bytes
 }
 
-fn put(device: &dyn Device, block: BlockNo, bytes: &[u8]) {
+pub(crate) fn put(device: &dyn Device, block: BlockNo, bytes: &[u8]) {
     device.write(block.0 * BLOCK_BYTES, bytes).expect("memory takes every write");
 }
 

@@ -22,6 +22,9 @@ pub(crate) struct Args {
     /// All items of this inode.
     #[arg(long, group = "what")]
     inode: Option<u64>,
+    /// Every commit of the journal, and where and why it ends.
+    #[arg(long, group = "what")]
+    journal: bool,
     /// A file or block device for its superblocks, or IMAGE:/path for all of that file; it may be mounted.
     target: String,
 }
@@ -41,6 +44,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         (Some(tree), _, _) => What::Tree(tree),
         (_, Some(block), _) => What::Node(BlockNo(block)),
         (_, _, Some(inode)) => What::Inode(InodeNo(inode)),
+        _ if args.journal => What::Journal,
         _ if names_path => What::Path(path.as_os_str().as_bytes().to_vec()),
         _ => What::Superblocks,
     };

@@ -47,11 +47,17 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let all = size::show(summary.data_blocks.saturating_mul(block));
     let recovery = match &live {
         Ok(Some(report)) => recovery::now(report).unwrap_or_else(|| "unknown".into()),
-        Ok(None) => "unknown".into(),
+        Ok(None) => format!("about {:.2} s", summary.recovery_estimate.as_secs_f64()),
         Err(error) => {
             format!("unknown, the daemon does not answer: {}", crate::outcome::plain_words(error))
         }
     };
+    let journal = format!(
+        "{} commits of {}, {} nodes",
+        summary.journal_commits,
+        size::show(summary.journal_used_bytes),
+        summary.journal_nodes
+    );
     let lines = [
         ("uuid", summary.uuid),
         ("label", summary.label),
@@ -61,6 +67,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         ("journal ring", size::show(summary.journal_bytes)),
         ("used", format!("{used} of {all}")),
         ("inodes", summary.inodes.to_string()),
+        ("journal", journal),
         ("checkpoint", summary.epoch.to_string()),
         ("recovery", recovery),
         ("mounted at", mounted_at.unwrap_or_else(|| "not mounted".into())),

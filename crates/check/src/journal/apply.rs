@@ -1,0 +1,203 @@
+//! What a commit does to the nodes in memory: all of it, or nothing if it cannot be.
+//!
+//! New and copied nodes are made aside first, from the bases that stood before
+//! the commit; then changed nodes change, and cancelled ones go. Nothing that
+//! can fail comes after the first change.
+
+use std::collections::BTreeSet;
+
+use holdfast_base::units::BLOCK_BYTES;
+use holdfast_base::{BLOCK_SIZE, BlockNo, Epoch, TreeId};
+use holdfast_device::DeviceError;
+use holdfast_format::checksum::crc64;
+use holdfast_format::codec::Reader;
+use holdfast_format::journal::commit::data_sum;
+use holdfast_format::journal::{Base, Commit, DataExtent, REPLAY_BYTES_MAX};
+use holdfast_format::node::{self, Expected, NodeHeader};
+use holdfast_format::{Malformed, NodePointer, NodeView, Superblock};
+
+use super::ring::{Ring, Whole};
+use super::{End, Fault, Reason, Replay, bytes_of};
+use crate::CheckError;
+use crate::issue::Issue;
+
+/// Blocks of data read at once.
+const BATCH: u64 = 256;
+
+/// What one commit breaks: the issue and the words.
+type Refusal = (Issue, String);
+
+impl Replay {
+    /// Applies a commit. The inner error is where the journal ends instead.
+    pub(super) fn take(
+        &mut self,
+        ring: &Ring<'_>,
+        whole: &Whole,
+        is_last: bool,
+    ) -> Result<Result<(), End>, CheckError> {
+        let commit = match judge(ring, whole) {
+            Ok(commit) => commit,
+            Err(why) => return Ok(Err(self.refuse(whole, (Issue::CommitMalformed, why)))),
+        };
+        if is_last && let Some(extent) = missing_data(ring, &commit.extents)? {
+            let DataExtent { block, count, .. } = extent;
+            let why = format!("{count} blocks of data from {block} on did not arrive");
+            return Ok(Err(whole.ends_before(whole.at(), Reason::DataMissing, why)));
+        }
+        let made = match self.make(ring, &commit)? {
+            Ok(made) => made,
+            Err(refusal) => return Ok(Err(self.refuse(whole, refusal))),
+        };
+        for change in commit.nodes.iter().filter(|change| change.base == Base::Changed) {
+            if let Some(node) = self.nodes.get_mut(&change.block) {
+                change.apply(node);
+            }
+        }
+        self.nodes.extend(made);
+        for block in &commit.cancels {
+            self.nodes.remove(block);
+        }
+        self.superblock = commit.head.superblock(&self.superblock, whole.epoch, whole.mark());
+        self.commits += 1;
+        self.bytes += bytes_of(whole.blocks());
+        Ok(Ok(()))
+    }
+
+    fn refuse(&mut self, whole: &Whole, (issue, why): Refusal) -> End {
+        let what = format!("commit {}: {why}", whole.commit);
+        self.faults.push(Fault { issue, what, block: whole.at() });
+        whole.ends_before(whole.at(), Reason::Broken, why)
+    }
+
+    /// The nodes that a commit makes anew. Refuses what it has no base for; changes nothing.
+    #[allow(clippy::type_complexity)]
+    fn make(
+        &self,
+        ring: &Ring<'_>,
+        commit: &Commit<'_>,
+    ) -> Result<Result<Vec<(BlockNo, Vec<u8>)>, Refusal>, DeviceError> {
+        let node_size = ring.geometry.node_size;
+        let nodes_max = (REPLAY_BYTES_MAX / node_size as u64) as usize;
+        let mut made = Vec::new();
+        for change in &commit.nodes {
+            let block = change.block;
+            let mut node = match change.base {
+                Base::Changed if self.nodes.contains_key(&block) => continue,
+                Base::Changed => {
+                    let why = format!("it changes node {block}, which no commit made");
+                    return Ok(Err((Issue::CommitBase, why)));
+                }
+                Base::Zeros => vec![0; node_size],
+                Base::Copied(pointer) => match self.base(ring, pointer)? {
+                    Ok(node) => node,
+                    Err(why) => {
+                        let NodePointer { block: base, epoch } = pointer;
+                        let why = format!("node {block} copies {base} of epoch {epoch}: {why}");
+                        return Ok(Err((Issue::CommitBase, why)));
+                    }
+                },
+            };
+            if self.nodes.len() + made.len() >= nodes_max {
+                let why = "more nodes than a journal may change";
+                return Ok(Err((Issue::CommitMalformed, why.into())));
+            }
+            change.apply(&mut node);
+            made.push((block, node));
+        }
+        Ok(Ok(made))
+    }
+
+    /// The node that `pointer` names, as it stood before the commit, or what is wrong with it.
+    fn base(
+        &self,
+        ring: &Ring<'_>,
+        pointer: NodePointer,
+    ) -> Result<Result<Vec<u8>, String>, DeviceError> {
+        if let Some(node) = self.nodes.get(&pointer.block) {
+            let epoch = head(node).map(|header| header.epoch);
+            return Ok(match epoch {
+                Ok(epoch) if epoch == pointer.epoch.0 => Ok(node.clone()),
+                Ok(epoch) => Err(format!("that node is of epoch {epoch}")),
+                Err(malformed) => Err(malformed.why),
+            });
+        }
+        let mut node = vec![0; ring.geometry.node_size];
+        ring.device.read(pointer.block.0 * BLOCK_BYTES, &mut node)?;
+        Ok(match open(&node, pointer, ring.volume) {
+            Ok(_) => Ok(node),
+            Err(malformed) => Err(malformed.why),
+        })
+    }
+
+    /// Seals every node, and judges it: what the last commit leaves must be valid. `before` is the
+    /// superblock on the device.
+    pub(super) fn seal(&mut self, before: &Superblock) {
+        let volume = node::volume_tag(&before.uuid);
+        let epochs = before.epoch.0 + 1..=self.superblock.epoch.0;
+        for (&block, bytes) in &mut self.nodes {
+            node::seal(bytes);
+            let judged = head(bytes).and_then(|header| {
+                let pointer = NodePointer { block, epoch: Epoch(header.epoch) };
+                open(bytes, pointer, volume)?;
+                let why = format!("epoch {} does not belong into the journal", header.epoch);
+                if epochs.contains(&header.epoch) { Ok(()) } else { Err(Malformed::new("", why)) }
+            });
+            if let Err(malformed) = judged {
+                let what = format!("node {block} of the journal: {}", malformed.why);
+                self.faults.push(Fault { issue: Issue::CommitNode, what, block });
+            }
+        }
+    }
+}
+
+fn head(node: &[u8]) -> Result<NodeHeader, Malformed> {
+    NodeHeader::read(&mut Reader::new(NodeHeader::TITLE, node))
+}
+
+/// Judges a node of any tree and level: those that it claims.
+fn open(bytes: &[u8], pointer: NodePointer, volume: [u8; 8]) -> Result<(), Malformed> {
+    let header = head(bytes)?;
+    let Some(tree) = TreeId::from_raw(header.tree) else {
+        return Err(Malformed::new(NodeHeader::TITLE, format!("there is no tree {}", header.tree)));
+    };
+    NodeView::open(bytes, &Expected { pointer, tree, level: header.level, volume }).map(drop)
+}
+
+/// Decodes a commit, and judges what its records alone do not show.
+fn judge<'a>(ring: &Ring<'_>, whole: &'a Whole) -> Result<Commit<'a>, String> {
+    let commit = Commit::decode(&whole.payload, whole.epoch, ring.geometry)
+        .map_err(|malformed| malformed.to_string())?;
+    let mut blocks = BTreeSet::new();
+    if let Some(twice) = commit.nodes.iter().find(|change| !blocks.insert(change.block)) {
+        return Err(format!("it has two records of node {}", twice.block));
+    }
+    let data = commit.extents.iter().fold(0u64, |sum, extent| sum.saturating_add(extent.count));
+    if data > ring.geometry.data_blocks() {
+        return Err(format!("{data} blocks of data are more than the volume has"));
+    }
+    Ok(commit)
+}
+
+/// The first extent whose data is not on the device.
+fn missing_data(
+    ring: &Ring<'_>,
+    extents: &[DataExtent],
+) -> Result<Option<DataExtent>, DeviceError> {
+    let mut buffer = vec![0; BATCH as usize * BLOCK_SIZE];
+    for extent in extents {
+        // Grows with what is read.
+        let mut sums = Vec::new();
+        let mut done = 0;
+        while done < extent.count {
+            let count = (extent.count - done).min(BATCH);
+            let part = &mut buffer[..count as usize * BLOCK_SIZE];
+            ring.device.read((extent.block + done) * BLOCK_BYTES, part)?;
+            sums.extend(part.as_chunks::<BLOCK_SIZE>().0.iter().map(|block| crc64(block)));
+            done += count;
+        }
+        if data_sum(&sums) != extent.sum {
+            return Ok(Some(*extent));
+        }
+    }
+    Ok(None)
+}

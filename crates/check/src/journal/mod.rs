@@ -1,0 +1,193 @@
+//! The journal, replayed the plain way: what the volume is after a crash, without writing anything.
+//!
+//! [`replay`] starts at the mark of a superblock, takes one whole commit after
+//! the other, and stops at the first that is not there. It keeps the nodes that
+//! commits make in memory, in front of the device, and the head of the last
+//! commit in place of the superblock. A commit that is only incomplete is how a
+//! crash leaves a journal; [`Fault`] and [`Damage`] are what a crash cannot do.
+//!
+//! Written from the format alone, as a second opinion on the engine's recovery.
+//! Memory grows only with frames that were really read, and stays below
+//! `COMMIT_BYTES_MAX` for each of two commits and `REPLAY_BYTES_MAX` for nodes (P10).
+
+mod apply;
+mod ring;
+
+use std::collections::BTreeMap;
+
+use holdfast_base::recover::Work;
+use holdfast_base::units::BLOCK_BYTES;
+use holdfast_base::{BlockNo, CommitNo};
+use holdfast_device::Device;
+use holdfast_format::Superblock;
+
+use crate::CheckError;
+use crate::issue::Issue;
+pub(crate) use ring::{Found, Ring, Whole};
+
+/// What a journal makes of a volume.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    /// The superblock that stands for the volume after the journal: that of the device with the head
+    /// of the last commit, its epoch, and the mark behind it.
+    pub superblock: Superblock,
+    /// Nodes that stand in front of those of the device, sealed, by their first block.
+    pub nodes: BTreeMap<BlockNo, Vec<u8>>,
+    /// Commits applied.
+    pub commits: u64,
+    /// Bytes of their frames, padding included.
+    pub bytes: u64,
+    /// Where and why it ended.
+    pub end: End,
+    /// A later frame proves that the commit at which it ended was durable.
+    pub damage: Option<Damage>,
+    /// What no crash explains of commits whose frames are whole.
+    pub faults: Vec<Fault>,
+}
+
+/// Where a journal ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// The first commit that does not count.
+    pub commit: CommitNo,
+    /// Block of the ring at which it ends.
+    pub at: BlockNo,
+    /// The kind of end.
+    pub reason: Reason,
+    /// What exactly was found there.
+    pub why: String,
+}
+
+/// Why a journal ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Not even the first frame of the next commit is there.
+    Nothing,
+    /// The volume was closed.
+    Closed,
+    /// Some frames of the next commit are there, but not all.
+    Incomplete,
+    /// The data that became durable with the last commit did not arrive.
+    DataMissing,
+    /// The next commit is whole but cannot be applied; [`Replay::faults`] says more.
+    Broken,
+}
+
+impl Reason {
+    /// Its name in dumps.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::Nothing => "nothing",
+            Reason::Closed => "closed",
+            Reason::Incomplete => "incomplete",
+            Reason::DataMissing => "data-missing",
+            Reason::Broken => "broken",
+        }
+    }
+}
+
+/// A frame that was written only after a commit that is not there was durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The commit that is not there.
+    pub commit: CommitNo,
+    /// First block of the frame that proves it.
+    pub at: BlockNo,
+    /// Commit of that frame.
+    pub later: CommitNo,
+    /// Last durable commit by that frame.
+    pub durable: CommitNo,
+}
+
+/// What is wrong with a commit whose frames are all there, or with a node that commits made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The finding.
+    pub issue: Issue,
+    /// What exactly is wrong.
+    pub what: String,
+    /// First block of the commit or node.
+    pub block: BlockNo,
+}
+
+impl Replay {
+    /// The volume as the superblock alone has it.
+    pub(crate) fn none(superblock: &Superblock) -> Replay {
+        let end = End {
+            commit: superblock.journal.commit.next(),
+            at: superblock.journal.next,
+            reason: Reason::Nothing,
+            why: String::new(),
+        };
+        Replay {
+            superblock: superblock.clone(),
+            nodes: BTreeMap::new(),
+            commits: 0,
+            bytes: 0,
+            end,
+            damage: None,
+            faults: Vec::new(),
+        }
+    }
+
+    /// What a recovery would have to do.
+    pub fn work(&self) -> Work {
+        Work {
+            journal_bytes: self.bytes,
+            nodes: self.nodes.len() as u64,
+            node_bytes: self.superblock.geometry.node_size as u64,
+        }
+    }
+}
+
+/// Replays the journal behind `superblock`, which must be valid and the newest of `device`.
+///
+/// Fails only if the device does not read.
+pub fn replay(device: &dyn Device, superblock: &Superblock) -> Result<Replay, CheckError> {
+    let ring = Ring::new(device, superblock);
+    let mut replay = Replay::none(superblock);
+    let mut found = ring.commit(&ring.start())?;
+    loop {
+        let whole = match found {
+            Found::Whole(whole) => whole,
+            Found::End(end) => {
+                replay.end = end;
+                break;
+            }
+            Found::Fault(end, fault) => {
+                replay.end = end;
+                replay.faults.push(fault);
+                break;
+            }
+        };
+        let next = ring.commit(&whole.after)?;
+        // The next commit is written after the flush of this one: then its data needs no proof.
+        let is_last = matches!(next, Found::End(_));
+        if let Err(end) = replay.take(&ring, &whole, is_last)? {
+            replay.end = end;
+            break;
+        }
+        found = next;
+    }
+    replay.seal(superblock);
+    if matches!(replay.end.reason, Reason::Nothing | Reason::Incomplete | Reason::DataMissing) {
+        replay.damage = ring.damage(&replay.end)?;
+    }
+    Ok(replay)
+}
+
+/// The replay, or the superblock alone and why the journal could not be read.
+pub(crate) fn replay_or_none(
+    device: &dyn Device,
+    superblock: &Superblock,
+) -> (Replay, Option<CheckError>) {
+    match replay(device, superblock) {
+        Ok(replay) => (replay, None),
+        Err(error) => (Replay::none(superblock), Some(error)),
+    }
+}
+
+/// Bytes of so many blocks that were read.
+fn bytes_of(blocks: u64) -> u64 {
+    blocks.saturating_mul(BLOCK_BYTES)
+}

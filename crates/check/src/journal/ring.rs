@@ -1,0 +1,248 @@
+//! Reading the ring: one whole commit, or why there is none; and the search for frames that prove damage.
+//!
+//! A frame counts only in its place: number, index and epoch are those that
+//! must come next, and its `prior` is the sum of the frame before. All frames
+//! of a journal together fit the ring once, so a ring is never read twice.
+
+use holdfast_base::units::BLOCK_BYTES;
+use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, CommitNo, Epoch};
+use holdfast_device::{Device, DeviceError};
+use holdfast_format::journal::frame::{FrameHeader, KIND_END};
+use holdfast_format::journal::{COMMIT_BYTES_MAX, JournalMark, next_block};
+use holdfast_format::node::volume_tag;
+use holdfast_format::{Geometry, Superblock};
+
+use super::{Damage, End, Fault, Reason};
+use crate::issue::Issue;
+
+/// Blocks read at once when the ring is searched.
+const SEARCH_BATCH: u64 = 256;
+/// Blocks of the ring that are searched at most, from the journal's end on: 16 GiB, far above any
+/// ring that mkfs makes. A superblock that claims more does not make a check endless.
+const SEARCH_MAX: u64 = 4 << 20;
+
+/// The ring of a volume.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ring<'a> {
+    pub(super) device: &'a dyn Device,
+    pub(super) geometry: &'a Geometry,
+    pub(super) volume: [u8; 8],
+    blocks: BlockRange,
+    start: Place,
+}
+
+/// What must come next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(super) mark: JournalMark,
+    /// Epoch of the last commit, or of the superblock.
+    epoch: Epoch,
+    /// Whether no commit came yet.
+    is_first: bool,
+    /// Blocks of the ring that no frame has taken.
+    left: u64,
+}
+
+/// A commit whose frames are all there.
+#[derive(Debug)]
+pub(crate) struct Whole {
+    pub(crate) commit: CommitNo,
+    pub(crate) epoch: Epoch,
+    /// Its frames, and where they begin.
+    pub(crate) frames: Vec<(BlockNo, FrameHeader)>,
+    pub(crate) payload: Vec<u8>,
+    /// What comes behind it.
+    pub(crate) after: Place,
+}
+
+/// What was found in the place of a commit.
+#[derive(Debug)]
+pub(crate) enum Found {
+    Whole(Whole),
+    End(End),
+    /// An end that no crash explains.
+    Fault(End, Fault),
+}
+
+impl Whole {
+    /// First block of the commit.
+    pub(super) fn at(&self) -> BlockNo {
+        self.frames[0].0
+    }
+
+    pub(super) fn mark(&self) -> JournalMark {
+        self.after.mark
+    }
+
+    /// Blocks of its frames.
+    pub(super) fn blocks(&self) -> u64 {
+        self.frames.iter().map(|(_, header)| header.blocks()).sum()
+    }
+
+    /// The end of a journal before this commit.
+    pub(super) fn ends_before(&self, at: BlockNo, reason: Reason, why: impl Into<String>) -> End {
+        End { commit: self.commit, at, reason, why: why.into() }
+    }
+}
+
+impl<'a> Ring<'a> {
+    pub(crate) fn new(device: &'a dyn Device, superblock: &'a Superblock) -> Ring<'a> {
+        let geometry = &superblock.geometry;
+        let blocks = geometry.journal();
+        let start = Place {
+            mark: superblock.journal,
+            epoch: superblock.epoch,
+            is_first: true,
+            left: blocks.count,
+        };
+        Ring { device, geometry, volume: volume_tag(&superblock.uuid), blocks, start }
+    }
+
+    /// Where the superblock says that the journal goes on.
+    pub(crate) fn start(&self) -> Place {
+        self.start
+    }
+
+    /// Reads the commit that must come at `place`.
+    pub(crate) fn commit(&self, place: &Place) -> Result<Found, DeviceError> {
+        let commit = place.mark.commit.next();
+        let mut mark = place.mark;
+        let mut left = place.left;
+        let mut frames: Vec<(BlockNo, FrameHeader)> = Vec::new();
+        let mut payload = Vec::new();
+        loop {
+            let at = mark.next;
+            let end = |reason, why: String| End { commit, at, reason, why };
+            let absent = if frames.is_empty() { Reason::Nothing } else { Reason::Incomplete };
+            let (header, bytes) = match self.frame(at)? {
+                Ok(frame) => frame,
+                Err(why) => return Ok(Found::End(end(absent, why))),
+            };
+            let first = frames.first().map(|(_, first)| first);
+            if let Some(why) = self.misfit(place, &mark, first, frames.len(), &header) {
+                return Ok(Found::End(end(absent, why)));
+            }
+            if header.kind == KIND_END {
+                return Ok(Found::End(end(Reason::Closed, "the volume was closed".into())));
+            }
+            let too_much = if header.blocks() > left {
+                Some("its frames overlap the journal's first")
+            } else if payload.len() + bytes.len() > COMMIT_BYTES_MAX {
+                Some("its payload is too large")
+            } else {
+                None
+            };
+            if let Some(why) = too_much {
+                let what = format!("commit {commit}: {why}");
+                let fault = Fault { issue: Issue::CommitMalformed, what, block: at };
+                return Ok(Found::Fault(end(Reason::Broken, why.into()), fault));
+            }
+            payload.extend_from_slice(&bytes);
+            left -= header.blocks();
+            mark = JournalMark {
+                commit: mark.commit,
+                next: next_block(self.blocks, at, header.blocks()),
+                sum: header.sum,
+            };
+            frames.push((at, header));
+            if header.index + 1 == header.frames {
+                let mark = JournalMark { commit, ..mark };
+                let epoch = Epoch(header.epoch);
+                let after = Place { mark, epoch, is_first: false, left };
+                return Ok(Found::Whole(Whole { commit, epoch, frames, payload, after }));
+            }
+        }
+    }
+
+    /// Why a valid frame is not the one that must come next.
+    fn misfit(
+        &self,
+        place: &Place,
+        mark: &JournalMark,
+        first: Option<&FrameHeader>,
+        index: usize,
+        header: &FrameHeader,
+    ) -> Option<String> {
+        let expected = place.mark.commit.next();
+        if header.commit != expected.0 {
+            return Some(format!("the frame is of commit {}", header.commit));
+        }
+        if header.prior != mark.sum {
+            return Some("the frame follows another one".into());
+        }
+        if header.index as usize != index {
+            return Some(format!("the frame is number {} of its commit", header.index));
+        }
+        match first {
+            Some(first) => {
+                let of = |header: &FrameHeader| (header.kind, header.epoch, header.frames);
+                (of(first) != of(header)).then(|| "the frame does not fit the first".into())
+            }
+            None => {
+                let next = place.epoch.0 + 1;
+                let stays =
+                    header.epoch == place.epoch.0 && (!place.is_first || header.kind == KIND_END);
+                let fits = stays || header.epoch == next;
+                (!fits).then(|| format!("the frame is of epoch {}", header.epoch))
+            }
+        }
+    }
+
+    /// Reads and judges the frame at `at`: its header and payload, or why there is none.
+    #[allow(clippy::type_complexity)]
+    fn frame(&self, at: BlockNo) -> Result<Result<(FrameHeader, Vec<u8>), String>, DeviceError> {
+        let mut bytes = vec![0; BLOCK_SIZE];
+        self.device.read(at.0 * BLOCK_BYTES, &mut bytes)?;
+        let header = match FrameHeader::decode(&bytes) {
+            Ok(header) => header,
+            Err(malformed) => return Ok(Err(malformed.why)),
+        };
+        if at.0 + header.blocks() > self.blocks.start.0 + self.blocks.count {
+            return Ok(Err("the frame reaches over the ring's end".into()));
+        }
+        // At most FRAME_BYTES_MAX, rounded up to a block.
+        bytes.resize(header.blocks() as usize * BLOCK_SIZE, 0);
+        let (_, rest) = bytes.split_at_mut(BLOCK_SIZE);
+        if !rest.is_empty() {
+            self.device.read((at.0 + 1) * BLOCK_BYTES, rest)?;
+        }
+        Ok(match header.open(&bytes, at, &self.volume) {
+            Ok(payload) => Ok((header, payload.to_vec())),
+            Err(malformed) => Err(malformed.why),
+        })
+    }
+
+    /// Searches the ring for a frame that was written after the commit at `end` was durable.
+    pub(super) fn damage(&self, end: &End) -> Result<Option<Damage>, DeviceError> {
+        let (ring, missing) = (self.blocks, end.commit.0);
+        let mut buffer = vec![0; SEARCH_BATCH as usize * BLOCK_SIZE];
+        let mut left = ring.count.min(SEARCH_MAX);
+        let mut at = end.at;
+        while left > 0 {
+            let to_end = ring.start.0 + ring.count - at.0;
+            let count = left.min(to_end).min(SEARCH_BATCH);
+            let part = &mut buffer[..count as usize * BLOCK_SIZE];
+            self.device.read(at.0 * BLOCK_BYTES, part)?;
+            for (index, block) in (0..).zip(part.as_chunks::<BLOCK_SIZE>().0) {
+                let at = BlockNo(at.0 + index);
+                let Ok(header) = FrameHeader::decode(block) else { continue };
+                let proves = header.commit >= missing && header.durable >= missing;
+                // Before its sum is made: nobody pays for frames of elsewhere.
+                if proves
+                    && (header.address, header.volume) == (at.0, self.volume)
+                    && let Ok((header, _)) = self.frame(at)?
+                {
+                    return Ok(Some(Damage {
+                        commit: end.commit,
+                        at,
+                        later: CommitNo(header.commit),
+                        durable: CommitNo(header.durable),
+                    }));
+                }
+            }
+            left -= count;
+            at = next_block(ring, at, count);
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,31 @@
+//! Pass 8, the second to run: the journal, whose commits belong to the volume.
+//!
+//! The replay came before all passes, since they see what it leaves. A commit
+//! that a crash cut off is no finding.
+
+use super::Context;
+use crate::issue::Issue;
+
+pub(super) fn run(context: &mut Context<'_>) {
+    let replay = context.replay;
+    let findings = &mut context.findings;
+    if let Some(error) = context.journal_error {
+        findings.add(Issue::JournalUnreadable, error.to_string()).block(replay.end.at);
+    }
+    for fault in &replay.faults {
+        findings.add(fault.issue, fault.what.clone()).block(fault.block);
+    }
+    if let Some(damage) = &replay.damage {
+        let (end, later) = (&replay.end, damage.later);
+        let what = format!(
+            "commit {} is not there ({}), but the frame at block {} of commit {later} says that \
+             commit {} was durable",
+            damage.commit, end.why, damage.at, damage.durable
+        );
+        findings.add(Issue::JournalDamaged, what).block(end.at);
+    }
+    context.facts.journal_commits = replay.commits;
+    context.facts.journal_nodes = replay.nodes.len() as u64;
+    context.facts.journal_bytes = replay.bytes;
+    context.facts.recovery_estimate = replay.work().estimate();
+}
