@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# How long commits stop everybody: a kernel's source tree is unpacked while a commit runs every second, beside a
+# reader and a creator that each watch for their longest stall. Wanted: frozen p99 under 2 ms. Asserts no time.
+# usage: frozen.sh [ARCHIVE.tar.xz] [mount options, e.g. dirty=whole]
+. "$(dirname "$0")/lib.sh"
+HERE=$(cd "$(dirname "$0")" && pwd)
+ARCHIVE=${1:-/usr/src/linux-source-6.1.tar.xz}
+[ -r "$ARCHIVE" ] || fail "$ARCHIVE is missing; on Debian: apt-get install linux-source-6.1"
+bash "$HERE/../need.sh" python3=python3 bc=bc xz=xz-utils
+WATCHERS=()
+stop_watchers() {
+    local pid
+    for pid in "${WATCHERS[@]}"; do kill "$pid" 2>/dev/null || true; done
+    for pid in "${WATCHERS[@]}"; do wait "$pid" || true; done
+    WATCHERS=()
+}
+trap 'stop_watchers; cleanup' EXIT
+xz -dc "$ARCHIVE" >"$WORK/tree.tar"
+
+make 8G
+attach -o "commit=1${2:+,$2}"
+mkdir "$DIR/tree" "$DIR/read" "$DIR/create"
+python3 - "$DIR/read" <<'P'
+import os, sys
+for n in range(200):
+    with open(os.path.join(sys.argv[1], f"f{n}"), "wb") as file: file.write(os.urandom(1000 * (n % 40)))
+P
+"$HOLDFAST" sync "$DIR"
+"$HOLDFAST" stats --json "$DIR" >"$WORK/before.json"
+python3 "$HERE/stall.py" read "$DIR/read" "$WORK/read.ready" >"$WORK/read.txt" & WATCHERS+=($!)
+python3 "$HERE/stall.py" create "$DIR/create" "$WORK/create.ready" >"$WORK/create.txt" & WATCHERS+=($!)
+until [ -e "$WORK/read.ready" ] && [ -e "$WORK/create.ready" ]; do sleep 0.1; done
+seconds tar -C "$DIR/tree" -xf "$WORK/tree.tar"
+say "  untar: ${SECONDS_TAKEN} s with commit=1${2:+,$2}"
+"$HOLDFAST" stats --json "$DIR" >"$WORK/after.json"
+stop_watchers
+python3 "$HERE/counters.py" "$WORK/before.json" "$WORK/after.json"
+cat "$WORK/read.txt" "$WORK/create.txt"
+[ -s "$WORK/read.txt" ] && [ -s "$WORK/create.txt" ] || fail "a watcher ended before it was told to"
+detach
+clean "after the untar"
+say "frozen: done"
