@@ -40,6 +40,8 @@ install: build
 		ln -sf $(PREFIX)/bin/holdfast $(DESTDIR)/sbin/$$name.holdfast; \
 	done
 	$(TARGET_DIR)/release/holdfast man $(DESTDIR)$(PREFIX)/share/man/man1
+	install -d $(DESTDIR)$(PREFIX)/share/man/man8
+	$(TARGET_DIR)/release/holdfast man --links $(DESTDIR)$(PREFIX)/share/man/man8
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
 		$(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 	$(TARGET_DIR)/release/holdfast completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/holdfast

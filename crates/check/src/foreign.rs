@@ -7,10 +7,13 @@ use holdfast_device::Device;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::superblock::MAGIC;
 
+/// The name of our own volumes, which may be damaged.
+pub const OURS: &str = "a Holdfast volume";
+
 /// Byte offset, bytes found there, name.
 const TABLE: &[(u64, &[u8], &str)] = &[
-    (SUPERBLOCK_SLOTS[0].0 * 4096, &MAGIC, "a Holdfast volume"),
-    (SUPERBLOCK_SLOTS[1].0 * 4096, &MAGIC, "a Holdfast volume"),
+    (SUPERBLOCK_SLOTS[0].0 * 4096, &MAGIC, OURS),
+    (SUPERBLOCK_SLOTS[1].0 * 4096, &MAGIC, OURS),
     (0, b"LUKS\xba\xbe", "an encrypted LUKS volume"),
     (0x4000, b"SKUL\xba\xbe", "an encrypted LUKS volume"),
     (3, b"-FVE-FS-", "an encrypted BitLocker volume"),

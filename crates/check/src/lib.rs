@@ -28,7 +28,7 @@ mod volume;
 
 pub use dump::{What, dump};
 pub use error::CheckError;
-pub use foreign::identify;
+pub use foreign::{OURS, identify};
 pub use issue::{Issue, Severity};
 pub use report::{Facts, Finding, Report, Summary};
 

@@ -19,18 +19,15 @@ mod target;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use clap::Parser;
 use clap::error::ErrorKind;
-use clap::{CommandFactory, FromArgMatches};
 
+use crate::cmd::Link;
 use crate::outcome::{Failure, Outcome};
 
 fn main() -> ExitCode {
-    let mut args: Vec<OsString> = std::env::args_os().collect();
-    let name = cmd::link_command(args.first());
-    if let Some(command) = name {
-        args.insert(1, command.into());
-    }
-    match run(&args) {
+    let args = std::env::args_os().collect();
+    match run(args) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             if !failure.sentence.is_empty() {
@@ -41,12 +38,19 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: &[OsString]) -> Outcome {
-    let parsed = cmd::Cli::command()
-        .try_get_matches_from(args)
-        .and_then(|matches| cmd::Cli::from_arg_matches(&matches));
+fn run(args: Vec<OsString>) -> Outcome {
+    let link = Link::of(args.first());
+    let is_fsck = match link {
+        Some(link) => link.name == "fsck.holdfast",
+        None => args.get(1).is_some_and(|command| command == "fsck"),
+    };
+    let args = if is_fsck { cmd::fsck::with_one_c(args) } else { args };
+    let parsed = match link {
+        Some(link) => link.parse(&args),
+        None => cmd::Cli::try_parse_from(&args).map(|cli| cli.command),
+    };
     match parsed {
-        Ok(cli) => cli.command.run(),
+        Ok(command) => command.run(),
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
                 let _ = error.print();
@@ -56,27 +60,26 @@ fn run(args: &[OsString]) -> Outcome {
                 let _ = error.print();
                 Ok(2)
             }
-            _ => Err(bad_usage(&error, args)),
+            _ => Err(bad_usage(&error, link, &args)),
         },
     }
 }
 
 /// One sentence from clap's paragraphs, and the code that the command's manual page names for it.
-fn bad_usage(error: &clap::Error, args: &[OsString]) -> Failure {
+fn bad_usage(error: &clap::Error, link: Option<&Link>, args: &[OsString]) -> Failure {
     let text = error.render().to_string();
     let paragraph = text.split("\n\n").next().unwrap_or_default();
     let sentence: Vec<&str> = paragraph.split_whitespace().collect();
     let sentence = sentence.join(" ");
     let sentence = sentence.strip_prefix("error: ").unwrap_or(&sentence);
     let command = args.get(1).and_then(|a| a.to_str()).unwrap_or_default();
-    let (code, help) = match command {
-        "mkfs" | "mount" | "mount-helper" | "umount" => (1, command),
-        "fsck" => (16, command),
-        "" => (2, ""),
-        other if other.starts_with('-') => (2, ""),
-        other => (2, other),
+    let (code, asked) = match (link, command) {
+        (Some(link), _) => (link.usage_code, link.name.to_string()),
+        (None, "mkfs" | "mount" | "umount") => (1, format!("holdfast {command}")),
+        (None, "fsck") => (16, format!("holdfast {command}")),
+        (None, "") => (2, "holdfast".into()),
+        (None, other) if other.starts_with('-') => (2, "holdfast".into()),
+        (None, other) => (2, format!("holdfast {other}")),
     };
-    let help = help.trim_end_matches("-helper");
-    let help = format!("holdfast {help}");
-    Failure::new(code, format!("{sentence}; see `{} --help`", help.trim_end()))
+    Failure::new(code, format!("{sentence}; see `{asked} --help`"))
 }

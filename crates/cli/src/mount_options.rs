@@ -101,7 +101,14 @@ impl MountOptions {
             }
             "cache" => self.cache = Some(size::parse(wanted()?)?),
             "dirty_bytes" => self.dirty_bytes = Some(size::parse(wanted()?)?),
-            "dirty" => self.dirty = wanted()?.parse()?,
+            "dirty" => {
+                let how = wanted()?;
+                self.dirty = how.parse().map_err(|why| match size::parse(how) {
+                    // What this option meant before.
+                    Ok(_) => format!("{why}; for a limit of memory write dirty_bytes={how}"),
+                    Err(_) => why,
+                })?;
+            }
             "accounting" => self.accounting = wanted()?.parse()?,
             "recover" => self.recover = Some(seconds(wanted()?)?),
             "allow_other" => self.allow_other = Some(true),
@@ -178,8 +185,54 @@ mod tests {
     }
 
     #[test]
+    fn the_switches_and_limits_of_the_journal() {
+        fn of(list: &str) -> MountOptions {
+            MountOptions::parse([list], false).unwrap()
+        }
+        let options = of("dirty=bitmap,accounting=always,recover=0.5,commit=1,dirty_bytes=32M");
+        assert_eq!(options.dirty, Dirty::Bitmap);
+        assert_eq!(options.accounting, Accounting::Always);
+        assert_eq!(options.recover, Some(Duration::from_millis(500)));
+        assert_eq!((options.commit, options.dirty_bytes), (Some(1), Some(32 << 20)));
+        for position in Dirty::ALL {
+            assert_eq!(of(&format!("dirty=whole,dirty={position}")).dirty, *position);
+        }
+        for position in Accounting::ALL {
+            assert_eq!(of(&format!("accounting={position}")).accounting, *position);
+        }
+        let usual = of("defaults");
+        assert_eq!((usual.dirty, usual.accounting), (Dirty::Ranges, Accounting::Changed));
+        assert_eq!((usual.recover, usual.commit, usual.dirty_bytes), (None, None, None));
+    }
+
+    #[test]
+    fn a_size_for_dirty_is_told_what_dirty_is_now() {
+        let why = MountOptions::parse(["dirty=256M"], false).unwrap_err();
+        assert!(why.contains("ranges, bitmap, whole") && why.contains("dirty_bytes=256M"), "{why}");
+    }
+
+    #[test]
     fn what_is_not_known_or_makes_no_sense_is_said() {
-        for wrong in ["comit=3", "commit", "commit=soon", "cache=3X", "data=journal"] {
+        let wrong = [
+            "comit=3",
+            "commit",
+            "commit=soon",
+            "commit=-1",
+            "cache=3X",
+            "data=journal",
+            "dirty",
+            "dirty=some",
+            "dirty=Ranges",
+            "dirty_bytes=much",
+            "accounting=never",
+            "accounting",
+            "recover=0",
+            "recover=-1",
+            "recover=NaN",
+            "recover=1s",
+            "recover",
+        ];
+        for wrong in wrong {
             assert!(MountOptions::parse([wrong], false).is_err(), "{wrong}");
         }
         assert!(MountOptions::parse(["data=journal,ro"], true).unwrap().read_only);

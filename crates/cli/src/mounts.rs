@@ -33,6 +33,13 @@ pub(crate) fn find(dir: &Path) -> io::Result<Option<Mount>> {
     Ok(found.cloned())
 }
 
+/// The mount in which `path` is.
+pub(crate) fn around(path: &Path) -> io::Result<Option<Mount>> {
+    let path = real_path(path);
+    let mounts = list()?.into_iter().filter(|mount| path.starts_with(&mount.dir));
+    Ok(mounts.max_by_key(|mount| mount.dir.as_os_str().len()))
+}
+
 /// The path without links, also if its last part is a mount whose daemon is dead.
 pub(crate) fn real_path(path: &Path) -> PathBuf {
     if let Ok(real) = path.canonicalize() {

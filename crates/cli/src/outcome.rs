@@ -2,6 +2,9 @@
 
 use std::fmt::Display;
 use std::io;
+use std::path::Path;
+
+use crate::mounts;
 
 /// A failed command: what to say and the exit code.
 #[derive(Debug)]
@@ -39,7 +42,23 @@ pub(crate) trait Context<T> {
 
 impl<T> Context<T> for io::Result<T> {
     fn context(self, what: impl Display) -> Result<T, Failure> {
-        self.map_err(|error| Failure::plain(format!("{what}: {}", plain_words(&error))))
+        self.map_err(|error| Failure::plain(sentence(what, &error)))
+    }
+}
+
+/// `what: error`, and what helps if `what` is a path in a mount whose daemon is dead.
+pub(crate) fn sentence(what: impl Display, error: &io::Error) -> String {
+    let (what, words) = (what.to_string(), plain_words(error));
+    let dead = match error.kind() {
+        io::ErrorKind::NotConnected => mounts::around(Path::new(&what)).ok().flatten(),
+        _ => None,
+    };
+    match dead {
+        Some(mount) => {
+            let dir = mount.dir.display();
+            format!("{what}: {words}, its daemon has ended; run: holdfast umount {dir}")
+        }
+        None => format!("{what}: {words}"),
     }
 }
 

@@ -89,13 +89,32 @@ pub(crate) fn open_volume(
     options
         .clone()
         .read_only(read_only)
-        .open_device(device)
-        .map_err(|error| not_opened(path, &error))
+        .open_device(device.clone())
+        .map_err(|error| not_opened(path, &*device, &error))
 }
 
-/// The sentence for a volume that does not open.
-pub(crate) fn not_opened(path: &Path, error: &io::Error) -> Failure {
-    Failure::plain(format!("{}: {}", path.display(), crate::outcome::plain_words(error)))
+/// The sentence for a volume that does not open: what it is if it is something else, otherwise why.
+pub(crate) fn not_opened(path: &Path, device: &dyn Device, error: &io::Error) -> Failure {
+    match foreign(device).filter(|_| holdfast_check::probe(device).is_none()) {
+        Some(kind) => not_ours(path, Some(kind)),
+        None => {
+            Failure::plain(format!("{}: {}", path.display(), crate::outcome::plain_words(error)))
+        }
+    }
+}
+
+/// What a device without a valid superblock holds instead of a volume, as far as it can be recognised.
+pub(crate) fn foreign(device: &dyn Device) -> Option<&'static str> {
+    holdfast_check::identify(device).filter(|kind| *kind != holdfast_check::OURS)
+}
+
+/// The sentence for what is no volume, or one without a valid superblock.
+pub(crate) fn not_ours(path: &Path, foreign: Option<&str>) -> Failure {
+    let path = path.display();
+    Failure::plain(match foreign {
+        Some(kind) => format!("{path}: not a Holdfast volume, but {kind}"),
+        None => format!("{path}: not a Holdfast volume, or both superblocks are damaged"),
+    })
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ mod common;
 use std::fs;
 use std::os::unix::fs::FileExt;
 
-use common::{Place, can_mount, said, signal, wait_until_ended};
+use common::{Place, can_mount, number, said, signal, wait_until_ended};
 
 #[test]
 fn a_mount_works_and_umount_returns_when_the_volume_is_free() {
@@ -95,6 +95,12 @@ fn what_was_synced_survives_a_killed_daemon() {
     signal(daemon, "KILL");
     wait_until_ended(daemon);
     assert!(fs::metadata(&synced).is_err(), "the dead mount should not answer");
+    let help = format!("run: holdfast umount {}", place.dir());
+    let inside = synced.to_str().unwrap();
+    place.run(&["sync", place.dir()]).fails(1, &help);
+    place.run(&["sync", inside]).fails(1, &help);
+    place.run(&["mount", place.image(), place.dir()]).fails(32, &help);
+    place.run(&["cp", inside, &place.path("copy")]).fails(1, &help);
     place.umount();
     place.mount();
     assert!(fs::read(&synced).unwrap() == content);
@@ -234,6 +240,42 @@ fn statistics_count_the_work_of_the_daemon() {
     assert!(shown.contains("flushes"), "{shown}");
     place.umount();
     place.run(&["stats", place.dir()]).fails(1, "not a mounted");
+}
+
+#[test]
+fn a_recovery_is_told_to_who_mounts_and_to_the_log() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::with_volume();
+    place.mount();
+    let file = fs::File::create(place.dir.join("file")).unwrap();
+    file.write_all_at(b"content", 0).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    let daemon = place.daemon();
+    signal(daemon, "KILL");
+    wait_until_ended(daemon);
+    place.umount();
+    let log = place.path("log");
+    let options = format!("recover=0.5,log={log}");
+    let said = place.run(&["mount", "-o", &options, place.image(), place.dir()]).fine();
+    let stats = place.run(&["stats", "--json", place.dir()]).fine();
+    let logged = fs::read_to_string(&log).unwrap();
+    // What the engine counted is what is told; a commit that was a checkpoint needs no recovery.
+    if number(&stats, "recovery_ns") > 0 {
+        let commits = number(&stats, "recovered_commits");
+        assert!(said.starts_with(&format!("holdfast: recovered {commits} commit")), "{said}");
+        assert!(said.ends_with("at most 0.5 s is promised\n"), "{said}");
+        assert!(logged.contains(said.trim_start_matches("holdfast: ").trim_end()), "{logged}");
+    } else {
+        assert_eq!(said, "");
+        assert!(!logged.contains("recovered"), "{logged}");
+    }
+    place.umount();
+    // Closed in order, there is nothing to recover.
+    assert_eq!(place.run(&["mount", place.image(), place.dir()]).fine(), "");
+    place.umount();
 }
 
 #[test]

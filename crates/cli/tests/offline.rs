@@ -123,7 +123,72 @@ fn cp_says_what_it_cannot_do_and_does_the_rest() {
     place.run(&["cp", &place.path("one")]).fails(2, "--help");
     place
         .run(&["cp", &place.path("one"), &place.path("one"), &place.inside("/nodir")])
-        .fails(1, "not a directory");
+        .fails(1, &format!("{} is not a directory", place.inside("/nodir")));
+}
+
+#[test]
+fn cp_names_what_is_missing_as_the_user_wrote_it() {
+    let place = Place::with_volume();
+    fs::write(place.path("one"), "1").unwrap();
+    // Run where the image is, and called by its relative name.
+    place
+        .run(&["cp", "volume.img:/none", "."])
+        .fails(1, "holdfast: volume.img:/none: No such file");
+    place.run(&["cp", "one", "volume.img:/no/dir"]).fails(1, ": volume.img:/no/dir: No such file");
+    place.run(&["cp", "one", "no/dir"]).fails(1, "holdfast: no/dir: No such file");
+    place.run(&["cp", "none", "volume.img:/x"]).fails(1, "holdfast: none: No such file");
+    place.run(&["cp", "one", "missing.img:/x"]).fails(1, "missing.img:/x: No such file");
+}
+
+#[test]
+fn names_that_are_no_text_are_listed_byte_for_byte() {
+    use std::os::unix::ffi::OsStrExt;
+    let place = Place::with_volume();
+    let source = place.root.path().join("source");
+    fs::create_dir(&source).unwrap();
+    let odd = std::ffi::OsStr::from_bytes(b"caf\xe9");
+    fs::write(source.join(odd), "").unwrap();
+    symlink(odd, source.join("link")).unwrap();
+    fs::write(source.join("plain"), "").unwrap();
+    place.run(&["cp", "-r", &place.path("source"), &place.inside("/")]).fine();
+    let json = place.run(&["ls", "--json", &place.inside("/source")]).fine();
+    let lines: Vec<&str> = json.lines().collect();
+    assert_eq!(lines.len(), 3, "{json}");
+    assert!(lines[0].contains("\"path\":\"caf\u{fffd}\",\"path_bytes\":\"636166e9\""), "{json}");
+    assert!(lines[1].contains("\"target_bytes\":\"636166e9\""), "{json}");
+    assert!(!lines[1].contains("path_bytes") && !lines[2].contains("_bytes"), "{json}");
+}
+
+#[test]
+fn a_foreign_image_is_called_what_it_is() {
+    let place = Place::new();
+    let mut bytes = vec![0; 1 << 20];
+    bytes[..4].copy_from_slice(b"XFSB");
+    fs::write(&place.image, bytes).unwrap();
+    let image = place.image();
+    let what = "not a Holdfast volume, but an XFS filesystem";
+    place.run(&["mount", image, place.dir()]).fails(32, what);
+    place.run(&["fsck", image]).fails(8, what);
+    place.run(&["fsck", "-p", image]).fails(8, what);
+    place.run(&["info", image]).fails(1, what);
+    place.run(&["ls", image]).fails(1, what);
+}
+
+#[test]
+fn links_explain_themselves_by_their_own_names() {
+    let place = Place::new();
+    for name in ["mkfs.holdfast", "fsck.holdfast", "mount.holdfast", "umount.holdfast"] {
+        let help = place.run_as(name, &["--help"]).fine();
+        assert!(help.contains(&format!("Usage: {name} ")), "{help}");
+        assert!(place.run_as(name, &["--version"]).fine().starts_with(&format!("{name} ")));
+        let code = if name == "fsck.holdfast" { 16 } else { 1 };
+        place.run_as(name, &["--wrong"]).fails(code, &format!("see `{name} --help`"));
+    }
+    let dir = place.root.path().to_str().unwrap();
+    place.run(&["man", "--links", dir]).fine();
+    let page = fs::read_to_string(place.path("mkfs.holdfast.8")).unwrap();
+    assert!(page.contains("node\\-size"), "{page}");
+    assert!(!place.root.path().join("holdfast.1").exists());
 }
 
 #[test]
@@ -149,6 +214,11 @@ fn fsck_has_the_exit_bits_of_its_manual_page() {
     place.run(&["fsck", "-p", place.image()]).fine();
     place.run(&["fsck", "-y", "-f", "-v", place.image()]).fine();
     place.run_as("fsck.holdfast", &["-a", place.image()]).fine();
+    for progress in [&["-C0"][..], &["-C", "0"], &["-C=0"], &["-C"]] {
+        let args = [&["-f"], progress, &[place.image()]].concat();
+        place.run_as("fsck.holdfast", &args).fine();
+        place.run(&[&["fsck"], args.as_slice()].concat()).fine();
+    }
     place.run(&["fsck", "--wrong", place.image()]).fails(16, "--help");
     place.run(&["fsck", "missing.img"]).fails(8, "missing.img");
 
@@ -197,7 +267,8 @@ fn dump_prints_superblocks_trees_and_files() {
 fn the_program_explains_itself() {
     let place = Place::new();
     let version = place.run(&["--version"]).fine();
-    assert!(version.starts_with("holdfast ") && version.contains("on-disk format 1"), "{version}");
+    let format = format!("(on-disk format {})", holdfast::FORMAT_VERSION);
+    assert!(version.starts_with("holdfast ") && version.contains(&format), "{version}");
     for command in
         ["mkfs", "mount", "umount", "fsck", "info", "dump", "ls", "cat", "cp", "sync", "stats"]
     {

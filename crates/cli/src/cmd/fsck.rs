@@ -4,6 +4,7 @@
 //! not be made, 16 usage. A volume that crashed needs no fsck: opening it
 //! recovers it. So `-p`, as at boot, only does what a mount does first.
 
+use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -49,6 +50,30 @@ pub(crate) struct Args {
     json: bool,
     /// A file or a block device.
     target: PathBuf,
+}
+
+/// fsck(8) and its like write the descriptor of `-C` behind it, `-C0` or `-C 0`, and people leave it away.
+/// The arguments with all of these as the one way that the declaration above takes.
+pub(crate) fn with_one_c(args: Vec<OsString>) -> Vec<OsString> {
+    let is_number = |text: &str| text.parse::<i32>().is_ok();
+    let mut out: Vec<OsString> = Vec::with_capacity(args.len());
+    let mut args = args.into_iter().peekable();
+    while let Some(arg) = args.next() {
+        let text = arg.to_str().unwrap_or_default();
+        match text.strip_prefix("-C") {
+            Some("") => {
+                let fd = args.next_if(|next| next.to_str().is_some_and(is_number));
+                out.push(fd.map_or(arg, |fd| format!("-C={}", fd.to_string_lossy()).into()));
+            }
+            Some(fd) if is_number(fd) => out.push(format!("-C={fd}").into()),
+            _ if text == "--" => {
+                out.push(arg);
+                out.extend(args.by_ref());
+            }
+            _ => out.push(arg),
+        }
+    }
+    out
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
@@ -103,8 +128,8 @@ fn device(args: &Args) -> Result<Arc<dyn Device>, Failure> {
 /// What a mount does first, read-only: the superblock, the groups, the root directory.
 fn preen(args: &Args, device: &Arc<dyn Device>) -> Outcome {
     if holdfast_check::probe(&**device).is_none() {
-        let why = "is not a Holdfast volume, or both superblocks are damaged";
-        return Err(Failure::new(OPERATIONAL, format!("{} {why}", args.target.display())));
+        let kind = target::foreign(&**device);
+        return Err(target::not_ours(&args.target, kind).with_code(OPERATIONAL));
     }
     let opened = holdfast::VolumeOptions::new().read_only(true).open_device(device.clone());
     opened.and_then(|volume| volume.metadata("/").map(drop)).map_err(|error| {
@@ -162,4 +187,22 @@ fn print(args: &Args, report: &Report) -> Result<(), Failure> {
         facts.directories
     ))?;
     printed(out.flush())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_descriptor_of_c_may_stand_anywhere() {
+        let of = |args: &[&str]| {
+            let args = with_one_c(args.iter().map(OsString::from).collect());
+            args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&["-a", "-C0", "img"]), ["-a", "-C=0", "img"]);
+        assert_eq!(of(&["-C", "12", "img"]), ["-C=12", "img"]);
+        assert_eq!(of(&["-C", "img"]), ["-C", "img"]);
+        assert_eq!(of(&["-C=3", "-C-1"]), ["-C=3", "-C=-1"]);
+        assert_eq!(of(&["--", "-C", "0"]), ["--", "-C", "0"]);
+    }
 }

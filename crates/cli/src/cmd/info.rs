@@ -6,9 +6,9 @@
 use std::path::PathBuf;
 
 use crate::daemon::control;
-use crate::outcome::{Context, Failure, Outcome, printed};
+use crate::outcome::{Context, Outcome, printed};
 use crate::peek::Peek;
-use crate::{mounts, recovery, size};
+use crate::{mounts, recovery, size, target};
 
 /// Show what a volume is.
 #[derive(Debug, clap::Args)]
@@ -22,9 +22,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let device = Peek::open(&args.target)?;
-    let summary = holdfast_check::probe(&device).ok_or_else(|| {
-        Failure::plain(format!("{} is not a Holdfast volume", args.target.display()))
-    })?;
+    let summary = holdfast_check::probe(&device)
+        .ok_or_else(|| target::not_ours(&args.target, target::foreign(&device)))?;
     let mount = mounts::find(&args.target).context("/proc/self/mountinfo")?;
     let mounted_at = mount.as_ref().map(|mount| mount.dir.to_string_lossy().into_owned());
     let live = mount.as_ref().map(control::ask).transpose();

@@ -1,6 +1,7 @@
 //! `holdfast ls`: names in a volume, without a mount.
 
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use holdfast::{FileType, Metadata, Volume, VolumeOptions};
@@ -18,17 +19,20 @@ pub(crate) struct Args {
     /// Go into directories.
     #[arg(long, short = 'R')]
     recursive: bool,
-    /// One JSON object a line, sizes in bytes, times in seconds since 1970.
+    /// One JSON object a line, sizes in bytes, times in seconds since 1970. A path that is not UTF-8 has
+    /// its odd bytes replaced in `path` and all of them in hexadecimal in `path_bytes`.
     #[arg(long)]
     json: bool,
     /// IMAGE:/path, or an image for its root.
     target: String,
 }
 
-/// What `--json` prints for each name. Names that are not UTF-8 have their odd bytes replaced.
+/// What `--json` prints for each name. Of paths and targets that are not UTF-8 it has the bytes in hexadecimal too.
 #[derive(Serialize)]
 struct Line<'a> {
     path: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_bytes: Option<String>,
     r#type: &'static str,
     mode: u32,
     nlink: u32,
@@ -39,6 +43,8 @@ struct Line<'a> {
     inode: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target_bytes: Option<String>,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
@@ -90,6 +96,7 @@ fn show(
         true => Some(volume.read_link(path).context(path.display())?),
         false => None,
     };
+    let target_bytes = target.as_deref().and_then(hex_unless_text);
     let target = target.map(|t| t.to_string_lossy().into_owned());
     let name = shown.to_string_lossy();
     let since_1970 = match found.modified().duration_since(std::time::UNIX_EPOCH) {
@@ -99,6 +106,7 @@ fn show(
     if args.json {
         let line = Line {
             path: &name,
+            path_bytes: hex_unless_text(shown),
             r#type: type_name(found.file_type()),
             mode: found.permissions().mode(),
             nlink: found.nlink(),
@@ -108,6 +116,7 @@ fn show(
             modified: since_1970,
             inode: found.ino(),
             target,
+            target_bytes,
         };
         let line = serde_json::to_string(&line).expect("plain numbers and strings");
         return printed(writeln!(out, "{line}"));
@@ -126,6 +135,14 @@ fn show(
         found.len(),
         utc(since_1970.floor() as i64),
     ))
+}
+
+/// The bytes of a path, two digits each, if it is no UTF-8 and so cannot be told as text.
+fn hex_unless_text(path: &Path) -> Option<String> {
+    match path.to_str() {
+        Some(_) => None,
+        None => Some(path.as_os_str().as_bytes().iter().map(|b| format!("{b:02x}")).collect()),
+    }
 }
 
 fn type_name(file_type: FileType) -> &'static str {

@@ -198,9 +198,7 @@ fn make_in_place(args: &Args, bytes: u64) -> Result<Made, Failure> {
 fn format(args: &Args) -> Result<Made, Failure> {
     let device = target::open_device(&args.target, false)?;
     let uuid = args.uuid.unwrap_or_else(Uuid::new_v4);
-    options(args, uuid)
-        .format(&device)
-        .map_err(|error| target::not_opened(&args.target, &error))?;
+    options(args, uuid).format(&device).context(args.target.display())?;
     Ok(Made { uuid, cost: device.stats() })
 }
 

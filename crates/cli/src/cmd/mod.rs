@@ -5,7 +5,7 @@ mod cat;
 mod completions;
 mod cp;
 mod dump;
-mod fsck;
+pub(crate) mod fsck;
 mod info;
 mod ls;
 mod man;
@@ -20,7 +20,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use clap::{Parser, Subcommand};
+use clap::{ArgMatches, FromArgMatches, Parser, Subcommand};
 
 use crate::outcome::Outcome;
 
@@ -45,7 +45,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Mkfs(mkfs::Args),
     Mount(mount::Args),
-    #[command(hide = true)]
+    /// Only through its link.
+    #[command(skip)]
     MountHelper(mount_helper::Args),
     Umount(umount::Args),
     Fsck(fsck::Args),
@@ -84,16 +85,56 @@ impl Command {
     }
 }
 
-/// The command that the program's own name means, if it was called through a link.
-pub(crate) fn link_command(program: Option<&OsString>) -> Option<&'static str> {
-    let name = Path::new(program?).file_name()?.to_str()?;
-    Some(match name {
-        "mkfs.holdfast" => "mkfs",
-        "fsck.holdfast" => "fsck",
-        "mount.holdfast" | "mount.fuse.holdfast" => "mount-helper",
-        "umount.holdfast" => "umount",
-        _ => return None,
-    })
+/// A name under which system programs look for one of the commands, made as a link to this program.
+pub(crate) struct Link {
+    /// The link's name.
+    pub(crate) name: &'static str,
+    /// What the command's arguments are.
+    pub(crate) declare: fn(clap::Command) -> clap::Command,
+    /// Makes the command of what was read.
+    read: fn(&ArgMatches) -> Result<Command, clap::Error>,
+    /// The exit code for wrong usage.
+    pub(crate) usage_code: u8,
+}
+
+/// All of them; mount(8) uses the longer name for the type that a FUSE mount shows.
+pub(crate) const LINKS: [Link; 5] = [
+    link::<mkfs::Args>("mkfs.holdfast", 1, |m| Ok(Command::Mkfs(read(m)?))),
+    link::<fsck::Args>("fsck.holdfast", 16, |m| Ok(Command::Fsck(read(m)?))),
+    link::<mount_helper::Args>("mount.holdfast", 1, |m| Ok(Command::MountHelper(read(m)?))),
+    link::<mount_helper::Args>("mount.fuse.holdfast", 1, |m| Ok(Command::MountHelper(read(m)?))),
+    link::<umount::Args>("umount.holdfast", 1, |m| Ok(Command::Umount(read(m)?))),
+];
+
+const fn link<A: clap::Args>(
+    name: &'static str,
+    usage_code: u8,
+    read: fn(&ArgMatches) -> Result<Command, clap::Error>,
+) -> Link {
+    Link { name, declare: A::augment_args, read, usage_code }
+}
+
+fn read<A: FromArgMatches>(matches: &ArgMatches) -> Result<A, clap::Error> {
+    A::from_arg_matches(matches)
+}
+
+impl Link {
+    /// The link through which the program was called, if it was.
+    pub(crate) fn of(program: Option<&OsString>) -> Option<&'static Link> {
+        let name = Path::new(program?).file_name()?.to_str()?;
+        LINKS.iter().find(|link| link.name == name)
+    }
+
+    /// The arguments under this name, for help and manual pages.
+    pub(crate) fn command(&self) -> clap::Command {
+        let command = clap::Command::new(self.name).version(version()).max_term_width(100);
+        (self.declare)(command)
+    }
+
+    /// Reads the arguments of a call by this name.
+    pub(crate) fn parse(&self, args: &[OsString]) -> Result<Command, clap::Error> {
+        (self.read)(&self.command().try_get_matches_from(args)?)
+    }
 }
 
 /// Version of the program and of the format that it writes.
@@ -117,9 +158,14 @@ mod tests {
 
     #[test]
     fn links_mean_commands() {
-        let of = |name: &str| link_command(Some(&name.into()));
-        assert_eq!(of("/sbin/mkfs.holdfast"), Some("mkfs"));
-        assert_eq!(of("mount.holdfast"), Some("mount-helper"));
+        let of = |name: &str| Link::of(Some(&name.into())).map(|link| link.name);
+        assert_eq!(of("/sbin/mkfs.holdfast"), Some("mkfs.holdfast"));
         assert_eq!(of("holdfast"), None);
+        for link in &LINKS {
+            link.command().debug_assert();
+        }
+        let args = ["fsck.holdfast", "-n", "img"].map(OsString::from);
+        let link = Link::of(args.first()).unwrap();
+        assert!(matches!(link.parse(&args), Ok(Command::Fsck(_))));
     }
 }

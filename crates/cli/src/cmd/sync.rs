@@ -19,15 +19,13 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let real = mounts::real_path(&args.dir);
-    let list = mounts::list().context("/proc/self/mountinfo")?;
-    let mount = list
-        .iter()
-        .filter(|mount| real.starts_with(&mount.dir) || real == mount.source)
-        .max_by_key(|mount| mount.dir.as_os_str().len())
-        .ok_or_else(|| {
-            Failure::plain(format!("{} is not in a mounted Holdfast volume", args.dir.display()))
-        })?;
+    let found = mounts::around(&args.dir).and_then(|mount| match mount {
+        Some(mount) => Ok(Some(mount)),
+        None => mounts::find(&args.dir),
+    });
+    let mount = found.context("/proc/self/mountinfo")?.ok_or_else(|| {
+        Failure::plain(format!("{} is not in a mounted Holdfast volume", args.dir.display()))
+    })?;
     sync_mount(&mount.dir).context(args.dir.display())?;
     Ok(0)
 }

@@ -147,7 +147,7 @@ fn serve(
     let volume = options
         .volume()
         .open_device(device.clone())
-        .map_err(|error| failed(target::not_opened(path, &error)))?;
+        .map_err(|error| failed(target::not_opened(path, &*device, &error)))?;
     let stopper = Stopper::new();
     stop_on_signals(&stopper)?;
     let engine = volume.engine().context("the volume")?;

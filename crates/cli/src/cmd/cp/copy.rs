@@ -9,8 +9,8 @@ use std::io::{self, IsTerminal};
 use holdfast::FileType;
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::side::{Found, Side};
-use crate::outcome::plain_words;
+use super::side::{At, Failed, Found, Side};
+use crate::outcome::sentence;
 
 /// Bytes moved at once.
 const CHUNK: usize = 1 << 20;
@@ -74,14 +74,14 @@ impl Copier {
     pub(super) fn copy(&mut self, from: Side, to: Side) {
         let mut todo = vec![Todo::Copy { from, to, first: true }];
         while let Some(next) = todo.pop() {
-            let (done, what) = match next {
-                Todo::Copy { from, to, first } => (self.one(&from, &to, first, &mut todo), from),
-                Todo::Finish { from, to, found } => (self.attributes(&from, &to, &found), to),
+            let done = match next {
+                Todo::Copy { from, to, first } => self.one(&from, &to, first, &mut todo),
+                Todo::Finish { from, to, found } => self.attributes(&from, &to, &found),
             };
-            if let Err(error) = done {
+            if let Err(Failed { what, error }) = done {
                 self.failures += 1;
-                let sentence = format!("holdfast: {what}: {}", plain_words(&error));
-                self.progress.suspend(|| eprintln!("{sentence}"));
+                let sentence = sentence(what, &error);
+                self.progress.suspend(|| eprintln!("holdfast: {sentence}"));
             }
         }
     }
@@ -92,28 +92,34 @@ impl Copier {
         self.failures
     }
 
-    fn one(&mut self, from: &Side, to: &Side, first: bool, todo: &mut Vec<Todo>) -> io::Result<()> {
+    fn one(
+        &mut self,
+        from: &Side,
+        to: &Side,
+        first: bool,
+        todo: &mut Vec<Todo>,
+    ) -> Result<(), Failed> {
         // Named by the user, a link means what it leads to, unless a tree is copied; as with cp(1).
-        let found = from.found(first && !self.how.recursive)?;
+        let found = from.found(first && !self.how.recursive).at(from)?;
         if found.file_type == FileType::Directory {
             return self.directory(from, to, found, todo);
         }
         if self.how.hard_links && found.nlink > 1 {
             if let Some(copied) = self.linked.get(&found.id) {
-                remove_old(to)?;
-                return copied.hard_link(to);
+                remove_old(to).at(to)?;
+                return copied.hard_link(to).at(to);
             }
             self.linked.insert(found.id, to.clone());
         }
         match found.file_type {
             FileType::Regular => self.file(from, to, &found)?,
             FileType::Symlink => {
-                remove_old(to)?;
-                to.symlink(&from.read_link()?)?;
+                remove_old(to).at(to)?;
+                to.symlink(&from.read_link().at(from)?).at(to)?;
             }
             _ => {
-                remove_old(to)?;
-                to.node(&found)?;
+                remove_old(to).at(to)?;
+                to.node(&found).at(to)?;
             }
         }
         self.attributes(from, to, &found)?;
@@ -128,16 +134,14 @@ impl Copier {
         to: &Side,
         found: Found,
         todo: &mut Vec<Todo>,
-    ) -> io::Result<()> {
+    ) -> Result<(), Failed> {
         if !self.how.recursive {
-            return Err(io::Error::new(
-                io::ErrorKind::IsADirectory,
-                "is a directory; -r copies it",
-            ));
+            let why = "is a directory; -r copies it";
+            return Err(io::Error::new(io::ErrorKind::IsADirectory, why)).at(from);
         }
         // Listed before it is made: a copy into itself does not find itself.
-        let names = from.names()?;
-        to.create_dir()?;
+        let names = from.names().at(from)?;
+        to.create_dir().at(to)?;
         todo.push(Todo::Finish { from: from.clone(), to: to.clone(), found });
         for name in names {
             todo.push(Todo::Copy { from: from.join(&name), to: to.join(&name), first: false });
@@ -145,25 +149,25 @@ impl Copier {
         Ok(())
     }
 
-    fn file(&mut self, from: &Side, to: &Side, found: &Found) -> io::Result<()> {
+    fn file(&mut self, from: &Side, to: &Side, found: &Found) -> Result<(), Failed> {
         if let Ok(there) = to.found(true)
             && there.id == found.id
         {
-            return Err(io::Error::other("is the same file as the destination"));
+            return Err(io::Error::other("is the same file as the destination")).at(from);
         }
-        let source = from.open()?;
-        let copy = to.create()?;
+        let source = from.open().at(from)?;
+        let copy = to.create().at(to)?;
         let mut at = 0;
         let mut end = 0;
-        while let Some((start, stop)) = source.data_after(at, found.len)? {
+        while let Some((start, stop)) = source.data_after(at, found.len).at(from)? {
             at = start;
             while at < stop {
                 let want = (stop - at).min(CHUNK as u64) as usize;
-                let len = source.read_at(&mut self.buffer[..want], at)?;
+                let len = source.read_at(&mut self.buffer[..want], at).at(from)?;
                 if len == 0 {
                     break;
                 }
-                copy.write_all_at(&self.buffer[..len], at)?;
+                copy.write_all_at(&self.buffer[..len], at).at(to)?;
                 at += len as u64;
                 end = at;
                 self.bytes += len as u64;
@@ -174,27 +178,27 @@ impl Copier {
             }
         }
         if end < found.len {
-            copy.set_len(found.len)?;
+            copy.set_len(found.len).at(to)?;
         }
         Ok(())
     }
 
     /// Owner before mode, because a change of owner clears set-id bits; times last.
-    fn attributes(&mut self, from: &Side, to: &Side, found: &Found) -> io::Result<()> {
+    fn attributes(&mut self, from: &Side, to: &Side, found: &Found) -> Result<(), Failed> {
         let symlink = found.file_type == FileType::Symlink;
         if self.how.preserve {
-            to.set_owner(found)?;
+            to.set_owner(found).at(to)?;
             if !symlink {
-                for (name, value) in from.xattrs()? {
-                    to.set_xattr(&name, &value)?;
+                for (name, value) in from.xattrs().at(from)? {
+                    to.set_xattr(&name, &value).at(to)?;
                 }
             }
         }
         if !symlink {
-            to.set_mode(found.mode)?;
+            to.set_mode(found.mode).at(to)?;
         }
         if self.how.preserve {
-            to.set_times(found)?;
+            to.set_times(found).at(to)?;
         }
         Ok(())
     }

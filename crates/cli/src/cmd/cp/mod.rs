@@ -11,12 +11,12 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use holdfast::{Volume, VolumeOptions};
+use holdfast::VolumeOptions;
 
 use crate::outcome::{Context, Failure, Outcome};
 use crate::target::{Target, open_volume};
 use copy::Copier;
-use side::Side;
+use side::{Image, Side};
 
 /// Copy files into, out of and between volumes.
 #[derive(Debug, clap::Args)]
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
 
 /// The volumes of one command, each opened once.
 #[derive(Default)]
-struct Volumes(HashMap<PathBuf, (PathBuf, Arc<Volume>)>);
+struct Volumes(HashMap<PathBuf, Arc<Image>>);
 
 impl Volumes {
     fn side(&mut self, target: &Target, read_only: bool) -> Result<Side, Failure> {
@@ -88,22 +88,23 @@ impl Volumes {
         }
     }
 
-    fn open(&mut self, image: &Path, read_only: bool) -> Result<Arc<Volume>, Failure> {
+    fn open(&mut self, image: &Path, read_only: bool) -> Result<Arc<Image>, Failure> {
         let real = image.canonicalize().context(image.display())?;
-        if let Some((_, volume)) = self.0.get(&real) {
-            return Ok(volume.clone());
+        if let Some(image) = self.0.get(&real) {
+            return Ok(image.clone());
         }
-        let volume = Arc::new(open_volume(image, &VolumeOptions::new(), read_only)?);
-        self.0.insert(real, (image.into(), volume.clone()));
-        Ok(volume)
+        let volume = open_volume(image, &VolumeOptions::new(), read_only)?;
+        let image = Arc::new(Image { name: image.into(), volume });
+        self.0.insert(real, image.clone());
+        Ok(image)
     }
 
     fn close(self) -> Result<(), Failure> {
-        for (image, volume) in self.0.into_values() {
-            match Arc::try_unwrap(volume) {
-                Ok(volume) => volume.close().context(image.display())?,
+        for image in self.0.into_values() {
+            match Arc::try_unwrap(image) {
+                Ok(image) => image.volume.close().context(image.name.display())?,
                 // Never so once the copier is gone; and a sync keeps the promise all the same.
-                Err(volume) => volume.sync().context(image.display())?,
+                Err(image) => image.sync().context(image.name.display())?,
             }
         }
         Ok(())

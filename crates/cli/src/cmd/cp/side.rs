@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
+use std::ops::Deref;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +16,38 @@ use rustix::fs::{AtFlags, CWD, Gid, SeekFrom, Timespec, Timestamps, Uid};
 #[derive(Clone)]
 pub(super) enum Side {
     Host(PathBuf),
-    Volume(Arc<Volume>, PathBuf),
+    Volume(Arc<Image>, PathBuf),
+}
+
+/// An open volume, and the name that the user gave for it.
+pub(super) struct Image {
+    pub(super) name: PathBuf,
+    pub(super) volume: Volume,
+}
+
+impl Deref for Image {
+    type Target = Volume;
+
+    fn deref(&self) -> &Volume {
+        &self.volume
+    }
+}
+
+/// What could not be done, and with which path.
+pub(super) struct Failed {
+    pub(super) what: Side,
+    pub(super) error: io::Error,
+}
+
+/// Says which path an error is about.
+pub(super) trait At<T> {
+    fn at(self, side: &Side) -> Result<T, Failed>;
+}
+
+impl<T> At<T> for io::Result<T> {
+    fn at(self, side: &Side) -> Result<T, Failed> {
+        self.map_err(|error| Failed { what: side.clone(), error })
+    }
 }
 
 /// What copying wants to know of a file.
@@ -38,7 +70,9 @@ impl fmt::Display for Side {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Side::Host(path) => write!(f, "{}", path.display()),
-            Side::Volume(_, path) => write!(f, "volume:{}", path.display()),
+            Side::Volume(image, path) => {
+                write!(f, "{}:{}", image.name.display(), path.display())
+            }
         }
     }
 }
