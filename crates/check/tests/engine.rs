@@ -245,7 +245,7 @@ fn a_new_volume_is_clean() {
 
 #[test]
 fn every_durable_state_of_mixed_work_is_clean() {
-    let mut seen = [0; 7];
+    let mut seen = [0; 8];
     for seed in 0..12 {
         with_seed(seed, || {
             let node_size = holdfast_format::limits::NODE_SIZES[seed as usize % 3];
@@ -264,6 +264,7 @@ fn every_durable_state_of_mixed_work_is_clean() {
                 seen[4] += facts.orphans;
                 seen[5] += facts.unwritten_blocks;
                 seen[6] += facts.verified_bytes;
+                seen[7] += facts.journal_commits;
             }
             assert!(work.refused < 500, "{} of 1000 calls were refused", work.refused);
             assert_eq!(work.full, 0);

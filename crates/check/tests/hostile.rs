@@ -8,14 +8,18 @@ mod common;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use common::journal::{Journal, extent_of, new_leaf};
 use common::*;
 use holdfast_base::clock::Stopwatch;
 use holdfast_base::prng::Prng;
-use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, InodeNo, TreeId};
-use holdfast_check::{What, check, dump, identify, probe};
+use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, Epoch, InodeNo, TreeId};
+use holdfast_check::journal::Reason;
+use holdfast_check::{Issue, What, check, dump, identify, probe};
 use holdfast_device::Device;
+use holdfast_format::checksum::crc64_with_hole;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::item::{Extent, FileType, InodeItem};
+use holdfast_format::journal::FrameHeader;
 use holdfast_format::{Key, Kind, NodePointer, Superblock};
 
 /// Everything that reads an image.
@@ -24,6 +28,7 @@ fn use_all(device: &dyn Device) {
     let mut out = Vec::new();
     let mut print = |what| drop(dump(device, &what, &mut out));
     print(What::Superblocks);
+    print(What::Journal);
     print(What::Tree(TreeId::Files));
     print(What::Tree(TreeId::Space));
     print(What::Inode(DATA));
@@ -183,4 +188,140 @@ fn an_inode_with_too_many_links_in_its_head_is_one_finding() {
     let report = check_all(&maker.make().device);
     assert_eq!(issues(&report), [holdfast_check::Issue::ItemDamaged]);
     assert_eq!(report.findings[0].path.as_deref(), Some("/pipe"));
+}
+
+/// A journal of some commits, honest ones and ones in several frames.
+fn write_journal(journal: &mut Journal<'_>, prng: &mut Prng) {
+    let mut epoch = 5;
+    for _ in 0..=prng.below(4) {
+        let mut parts = journal.step(Epoch(epoch));
+        if prng.one_in(2) {
+            parts.changes.push(new_leaf(journal, Epoch(epoch)));
+        }
+        // A leaf that is made and gone in one commit.
+        if prng.one_in(3) {
+            let leaf = new_leaf(journal, Epoch(epoch));
+            parts.cancels.push(leaf.block);
+            parts.changes.push(leaf);
+        }
+        if prng.one_in(3) {
+            let first = journal.made.superblock.geometry.first_data_block();
+            parts.extents.push(extent_of(&journal.made.device, first, 1 + prng.below(4)));
+        }
+        journal.commit(&parts, 1 + prng.below(3) as usize);
+        epoch += prng.below(2);
+    }
+    if prng.one_in(4) {
+        journal.close();
+    }
+}
+
+/// Changes bytes of a frame of one block; with `resum` its sum follows, and so do those of all frames
+/// behind it, which are chained to it.
+fn damage_frames(journal: &Journal<'_>, prng: &mut Prng) {
+    let victim = prng.below(journal.frames.len() as u64) as usize;
+    let resum = !prng.one_in(4);
+    let mut prior = None;
+    for (index, &at) in journal.frames.iter().enumerate().skip(victim) {
+        journal.made.poke(at, BLOCK_SIZE, |bytes| {
+            let len_at = FrameHeader::SIZE - 24;
+            let len = |bytes: &[u8]| u32::from_le_bytes([0, 1, 2, 3].map(|at| bytes[len_at + at]));
+            if index == victim {
+                // The header, the head of a payload, or anywhere in it.
+                let end = (FrameHeader::SIZE as u64 + u64::from(len(bytes))).min(4096);
+                for _ in 0..=prng.below(3) {
+                    let at = match prng.below(3) {
+                        0 => prng.below(FrameHeader::SIZE as u64),
+                        1 => (96 + prng.below(112)).min(end - 1),
+                        _ => prng.below(end),
+                    } as usize;
+                    match prng.below(4) {
+                        0 => bytes[at] = 0xff,
+                        1 => bytes[at] = 0,
+                        2 => bytes[at] ^= 1 << prng.below(8),
+                        _ => bytes[at] = bytes[at].wrapping_add(1),
+                    }
+                }
+            }
+            if let Some(prior) = prior {
+                bytes[56..64].copy_from_slice(&u64::to_le_bytes(prior));
+            }
+            if resum {
+                let end = (FrameHeader::SIZE + len(bytes) as usize).min(BLOCK_SIZE);
+                let sum = crc64_with_hole(&bytes[..end], 8);
+                bytes[8..16].copy_from_slice(&sum.to_le_bytes());
+                prior = Some(sum);
+            }
+        });
+        if !resum {
+            break;
+        }
+    }
+}
+
+/// What is read of a journal may be anything; what comes of it is an answer (P10).
+#[test]
+fn damaged_journals_are_survived() {
+    let started = Stopwatch::start();
+    let (mut rounds, mut applied, mut ended) = (0u64, 0, 0);
+    while rounds < 300 || (started.elapsed() < Duration::from_secs(2) && rounds < 10_000) {
+        let seed = rounds;
+        rounds += 1;
+        let result = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            let mut prng = Prng::seeded(seed);
+            let mut maker = Maker::sample();
+            let from_end = prng.below(64) + 1;
+            maker.superblock(move |superblock| {
+                let ring = superblock.geometry.journal();
+                superblock.journal.next = BlockNo(ring.start.0 + ring.count - from_end);
+            });
+            let made = maker.make();
+            let mut journal = Journal::new(&made);
+            write_journal(&mut journal, &mut prng);
+            let whole = journal.expect(journal.mark.commit.0 - 7).commits;
+            for _ in 0..=prng.below(2) {
+                damage_frames(&journal, &mut prng);
+            }
+            use_all(&made.device);
+            let replay = journal.replay();
+            assert!(replay.commits <= whole);
+            (replay.commits, u64::from(replay.commits < whole))
+        }));
+        match result {
+            Ok((commits, before)) => {
+                applied += commits;
+                ended += before;
+            }
+            Err(panic) => {
+                eprintln!("seed {seed}");
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+    assert!(applied > rounds / 2, "{applied} commits of {rounds} journals were applied");
+    assert!(ended > rounds / 2, "{ended} of {rounds} journals ended early");
+}
+
+/// A commit that claims more nodes than memory may hold, and frames that lie over each other.
+#[test]
+fn claims_of_a_journal_cost_only_what_is_there() {
+    let made = Maker::sample().make();
+    let mut journal = Journal::new(&made);
+    let parts = journal.step(Epoch(5));
+    let mut payload = journal.payload(&parts);
+    // The counts of records, cancels and extents.
+    payload[72..84].fill(0xff);
+    journal.put(&payload, 1);
+    assert_eq!(issues(&check_all(&made.device)), [Issue::CommitMalformed]);
+    // A commit of all frames that there can be.
+    let made = Maker::sample().make();
+    let mut journal = Journal::new(&made);
+    journal.now.epoch = Epoch(5);
+    for index in 0..64 {
+        let header = journal.header(8, index, u32::MAX);
+        journal.frame(header, &[1]);
+    }
+    let replay = journal.replay();
+    assert_eq!((replay.commits, replay.end.reason), (0, Reason::Incomplete), "{:?}", replay.end);
+    use_all(&made.device);
 }

@@ -26,6 +26,8 @@ const BATCH: u64 = 256;
 
 /// What one commit breaks: the issue and the words.
 type Refusal = (Issue, String);
+/// Nodes with their first blocks.
+type Nodes = Vec<(BlockNo, Vec<u8>)>;
 
 impl Replay {
     /// Applies a commit. The inner error is where the journal ends instead.
@@ -70,12 +72,11 @@ impl Replay {
     }
 
     /// The nodes that a commit makes anew. Refuses what it has no base for; changes nothing.
-    #[allow(clippy::type_complexity)]
     fn make(
         &self,
         ring: &Ring<'_>,
         commit: &Commit<'_>,
-    ) -> Result<Result<Vec<(BlockNo, Vec<u8>)>, Refusal>, DeviceError> {
+    ) -> Result<Result<Nodes, Refusal>, DeviceError> {
         let node_size = ring.geometry.node_size;
         let nodes_max = (REPLAY_BYTES_MAX / node_size as u64) as usize;
         let mut made = Vec::new();

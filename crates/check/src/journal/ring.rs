@@ -55,6 +55,9 @@ pub(crate) struct Whole {
     pub(crate) after: Place,
 }
 
+/// A frame's header and payload.
+type Frame = (FrameHeader, Vec<u8>);
+
 /// What was found in the place of a commit.
 #[derive(Debug)]
 pub(crate) enum Found {
@@ -189,8 +192,7 @@ impl<'a> Ring<'a> {
     }
 
     /// Reads and judges the frame at `at`: its header and payload, or why there is none.
-    #[allow(clippy::type_complexity)]
-    fn frame(&self, at: BlockNo) -> Result<Result<(FrameHeader, Vec<u8>), String>, DeviceError> {
+    fn frame(&self, at: BlockNo) -> Result<Result<Frame, String>, DeviceError> {
         let mut bytes = vec![0; BLOCK_SIZE];
         self.device.read(at.0 * BLOCK_BYTES, &mut bytes)?;
         let header = match FrameHeader::decode(&bytes) {

@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let all = size::show(summary.data_blocks.saturating_mul(block));
     let recovery = match &live {
         Ok(Some(report)) => recovery::now(report).unwrap_or_else(|| "unknown".into()),
-        Ok(None) => format!("about {:.2} s", summary.recovery_estimate.as_secs_f64()),
+        Ok(None) => recovery::about(summary.recovery_estimate),
         Err(error) => {
             format!("unknown, the daemon does not answer: {}", crate::outcome::plain_words(error))
         }
