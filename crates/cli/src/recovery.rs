@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use holdfast_check::Summary;
+
 use crate::daemon::control::Report;
 use crate::{size, span};
 
@@ -24,20 +26,31 @@ pub(crate) fn done(value: impl Fn(&str) -> Option<u64>) -> Option<String> {
     ))
 }
 
-/// What a recovery of a mounted volume would take now.
+/// What a recovery of a mounted volume would take now, as its daemon says.
 pub(crate) fn now(report: &Report) -> Option<String> {
     let estimate = Duration::from_nanos(report.value("recovery_estimate_ns")?);
     let budget = Duration::from_nanos(report.value("recovery_budget_ns")?);
-    let held = size::show(report.value("journal_bytes_used")?);
-    let about = about(estimate);
-    Some(format!("{about} now (budget {}), {held} in the journal", span::seconds(budget)))
+    let held = report.value("journal_bytes_used")?;
+    let budget = format!("budget {}", span::seconds(budget));
+    Some(match estimate.is_zero() {
+        true => format!("nothing to do ({budget})"),
+        false => {
+            format!("about {} ({budget}), {} of journal", span::show(estimate), size::show(held))
+        }
+    })
 }
 
-/// An estimate of a recovery.
-pub(crate) fn about(estimate: Duration) -> String {
-    match estimate.is_zero() {
-        true => "none needed".into(),
-        false => format!("about {}", span::show(estimate)),
+/// What the next mount has to recover of a volume that nobody has open.
+pub(crate) fn needed(summary: &Summary) -> String {
+    match summary.journal_commits {
+        0 => "none needed".into(),
+        commits => format!(
+            "about {}: {}, {}, {} of journal",
+            span::show(summary.recovery_estimate),
+            count(commits, "commit"),
+            count(summary.journal_nodes, "node"),
+            size::show(summary.journal_used_bytes)
+        ),
     }
 }
 
@@ -87,11 +100,33 @@ mod tests {
         };
         let counters = names.map(counter).to_vec();
         let report = Report { pid: 1, volume: "/img".into(), counters };
-        assert_eq!(
-            now(&report).unwrap(),
-            "about 200.0 ms now (budget 1 s), 5.0 MiB in the journal"
-        );
+        assert_eq!(now(&report).unwrap(), "about 200.0 ms (budget 1 s), 5.0 MiB of journal");
         assert_eq!(now(&Report { counters: Vec::new(), ..report }), None);
-        assert_eq!(about(Duration::ZERO), "none needed");
+    }
+
+    #[test]
+    fn a_volume_at_rest_tells_what_its_journal_holds() {
+        let mut summary = Summary {
+            epoch: 1,
+            lsn: 1,
+            uuid: String::new(),
+            label: String::new(),
+            volume_bytes: 0,
+            node_size: 16384,
+            log_bytes: 0,
+            journal_bytes: 1 << 20,
+            data_blocks: 0,
+            used_blocks: 0,
+            inodes: 1,
+            inode_next: 2,
+            features: [0, 0],
+            journal_commits: 12,
+            journal_nodes: 1,
+            journal_used_bytes: 8192,
+            recovery_estimate: Duration::from_millis(35),
+        };
+        assert_eq!(needed(&summary), "about 35.0 ms: 12 commits, 1 node, 8.0 KiB of journal");
+        summary.journal_commits = 0;
+        assert_eq!(needed(&summary), "none needed");
     }
 }

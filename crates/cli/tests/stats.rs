@@ -168,3 +168,35 @@ fn a_dead_daemon_is_told_with_what_to_do() {
     place.run(&["stats", place.dir()]).fails(1, &what);
     place.umount();
 }
+
+#[test]
+fn info_tells_what_a_recovery_would_take() {
+    let place = Place::with_volume();
+    let info = || place.run(&["info", place.image()]).fine();
+    let json = || place.run(&["info", "--json", place.image()]).fine();
+    assert!(info().contains("recovery      none needed"), "{}", info());
+    assert_eq!(number(&json(), "journal_commits"), 0);
+    if !can_mount() {
+        return;
+    }
+    place.mount();
+    let file = fs::File::create(place.dir.join("file")).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    // Of a mounted volume the daemon is asked.
+    assert!(info().contains("recovery now  "), "{}", info());
+    let live = json();
+    number(live.split("\"live\":").nth(1).unwrap(), "recovery_estimate_ns");
+    let daemon = place.daemon();
+    signal(daemon, "KILL");
+    wait_until_ended(daemon);
+    assert!(info().contains("the daemon does not answer"), "{}", info());
+    place.umount();
+    // What crashed is told by the volume alone, and told again by the mount that recovers it.
+    let commits = number(&json(), "journal_commits");
+    assert!(commits == 0 || info().contains(&format!(": {commits} commit")), "{}", info());
+    let said = place.run(&["mount", place.image(), place.dir()]).fine();
+    assert_eq!(commits > 0, said.contains(&format!("recovered {commits} commit")), "{said}");
+    place.umount();
+    assert!(info().contains("recovery      none needed"), "{}", info());
+}

@@ -45,18 +45,13 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let used = size::show(summary.used_blocks.saturating_mul(block));
     let all = size::show(summary.data_blocks.saturating_mul(block));
     let recovery = match &live {
-        Ok(Some(report)) => recovery::now(report).unwrap_or_else(|| "unknown".into()),
-        Ok(None) => recovery::about(summary.recovery_estimate),
+        Ok(Some(report)) => ("recovery now", recovery::now(report).unwrap_or_default()),
+        Ok(None) => ("recovery", recovery::needed(&summary)),
         Err(error) => {
-            format!("unknown, the daemon does not answer: {}", crate::outcome::plain_words(error))
+            let (needed, why) = (recovery::needed(&summary), crate::outcome::plain_words(error));
+            ("recovery", format!("{needed}; the daemon does not answer: {why}"))
         }
     };
-    let journal = format!(
-        "{} commits of {}, {} nodes",
-        summary.journal_commits,
-        size::show(summary.journal_used_bytes),
-        summary.journal_nodes
-    );
     let lines = [
         ("uuid", summary.uuid),
         ("label", summary.label),
@@ -66,9 +61,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
         ("journal ring", size::show(summary.journal_bytes)),
         ("used", format!("{used} of {all}")),
         ("inodes", summary.inodes.to_string()),
-        ("journal", journal),
         ("checkpoint", summary.epoch.to_string()),
-        ("recovery", recovery),
+        recovery,
         ("mounted at", mounted_at.unwrap_or_else(|| "not mounted".into())),
     ];
     for (name, value) in lines {
