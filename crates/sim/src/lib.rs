@@ -8,12 +8,14 @@
 //! shares nothing with the engine: it stands on the model and on `check`.
 //! [`fail_each`] makes every single call of the device fail, one run each.
 
+pub mod agree;
 pub mod engine;
 pub mod history;
 mod visit;
 pub mod power;
 pub mod errors;
 
+pub use agree::{Verdict, agree};
 pub use engine::{Engine, Setup, judge};
 pub use errors::fail_each;
 pub use history::History;

@@ -134,7 +134,7 @@ impl Inner {
             if !self.format(journal, &mut forest, &mut space, lsn) {
                 return Ok(Frozen::NoRoom);
             }
-            let flush_data = space.unflushed.is_large();
+            let flush_data = space.unflushed.is_flushed_first();
             space.unflushed.clear();
             space.freeze();
             let epoch = forest.epoch;

@@ -10,7 +10,7 @@ use holdfast_base::counters::Counters;
 use holdfast_device::Device;
 use holdfast_format::Superblock;
 
-use super::replay::{Replayed, replay};
+use super::replay::{Replayed, beside, replay};
 use crate::{Result, StoreError, nodes, superblock};
 
 /// Brings the volume to the end of its journal. Returns its superblock, and whether the journal says
@@ -24,13 +24,18 @@ pub(crate) fn recover(
     counters: &Counters,
 ) -> Result<(Superblock, bool)> {
     let time = Stopwatch::start();
-    let replayed = replay(device, before)?;
+    let mut replayed = replay(device, before)?;
     if let Some(why) = hole(&replayed) {
         return Err(StoreError::Refused(format!("{why}; mount it read-only to copy what is left")));
     }
     let settled = superblock::settle(device, before)?;
     drop(settled);
-    if replayed.commits == 0 {
+    if let Some(epoch) = replayed.given_up {
+        // Its frames are whole and would count as soon as somebody writes the same data to the same
+        // place. Behind a superblock of its own epoch no journal begins with it.
+        let epoch = beside(before, epoch.max(replayed.superblock.epoch));
+        replayed.superblock.epoch = epoch;
+    } else if replayed.commits == 0 {
         return Ok((replayed.superblock, replayed.ended));
     }
     // Data that came with the last commit was read, and is not known to be durable: a flush may have failed.

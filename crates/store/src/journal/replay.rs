@@ -39,6 +39,8 @@ pub struct Replayed {
     pub(crate) data: Vec<(BlockNo, Vec<u8>)>,
     /// Whether the journal says that no commit follows.
     pub(crate) ended: bool,
+    /// The epoch of a commit whose frames are whole, given up because its data never arrived.
+    pub(crate) given_up: Option<Epoch>,
     /// The commit that is missing although it was durable, and the block of the frame that proves it.
     pub damage: Option<(CommitNo, BlockNo)>,
 }
@@ -54,6 +56,7 @@ pub fn replay(device: &dyn Device, superblock: &Superblock) -> Result<Replayed> 
         bytes: 0,
         data: Vec::new(),
         ended: false,
+        given_up: None,
         damage: None,
     };
     let mut found = replay.read_commit(superblock.journal, superblock.epoch, false)?;
@@ -76,13 +79,14 @@ pub fn replay(device: &dyn Device, superblock: &Superblock) -> Result<Replayed> 
         if !matches!(found, Found::Commit(_)) {
             match replay.read_data(&commit.extents)? {
                 Some(data) => done.data = data,
-                None => break,
+                None => {
+                    done.given_up = Some(payload.epoch);
+                    break;
+                }
             }
         }
         replay.apply(&commit, damage)?;
-        // The slots alternate: the superblock to come must not take the place of this one (R1).
-        let same_slot = payload.epoch.0 % 2 == superblock.epoch.0 % 2;
-        let epoch = if same_slot { payload.epoch.next() } else { payload.epoch };
+        let epoch = beside(superblock, payload.epoch);
         done.superblock = commit.head.superblock(superblock, epoch, payload.after);
         done.commits += 1;
         done.bytes += payload.blocks * BLOCK_BYTES;
@@ -92,6 +96,13 @@ pub fn replay(device: &dyn Device, superblock: &Superblock) -> Result<Replayed> 
         done.damage = replay.later_frame(done.superblock.journal.commit.next())?;
     }
     Ok(done)
+}
+
+/// `epoch`, or the one after it: the slots alternate, and the superblock to come must not take the
+/// place of `before` (R1).
+pub(super) fn beside(before: &Superblock, epoch: Epoch) -> Epoch {
+    let same_slot = epoch.0 % 2 == before.epoch.0 % 2;
+    if same_slot { epoch.next() } else { epoch }
 }
 
 /// What lies where a commit would.

@@ -321,6 +321,9 @@ impl Space {
     pub(crate) fn free(&mut self, range: BlockRange, node: bool) {
         self.set_used(range, false, node);
         self.freed.add(range, node);
+        if !node {
+            self.unflushed.forget(range);
+        }
     }
 
     /// Whether freed blocks wait for a commit or a checkpoint.

@@ -7,6 +7,8 @@
 //!
 //! Knows nothing of bitmaps and groups.
 
+use std::collections::BTreeMap;
+
 use holdfast_base::BlockRange;
 use holdfast_format::journal::commit::{DATA_BLOCKS_MAX, DataExtent};
 
@@ -67,46 +69,76 @@ impl Freed {
 ///
 /// A little is named in the commit, so that a recovery sees whether it arrived. More than that is
 /// flushed before the commit's frames are written: the flush is then small beside the data.
+///
+/// Data that is freed before the commit is not named: its blocks may be reused as soon as the
+/// commit is durable, and what they hold then must not speak against it.
 #[derive(Debug)]
 pub(crate) struct Unflushed {
-    extents: Vec<DataExtent>,
+    /// By their first block.
+    extents: BTreeMap<u64, DataExtent>,
     blocks: u64,
     blocks_max: u64,
+    flush_first: bool,
 }
 
 impl Unflushed {
     pub(super) fn new(journal_blocks: u64) -> Unflushed {
         Unflushed {
-            extents: Vec::new(),
+            extents: BTreeMap::new(),
             blocks: 0,
             blocks_max: DATA_BLOCKS_MAX.min(journal_blocks / 8),
+            flush_first: false,
         }
     }
 
     /// Data that a batch published.
     pub(crate) fn add(&mut self, extents: &[DataExtent]) {
         self.blocks += extents.iter().map(|extent| extent.count).sum::<u64>();
-        if self.is_large() {
-            self.extents.clear();
-        } else {
-            self.extents.extend_from_slice(extents);
+        if self.blocks > self.blocks_max {
+            self.flush_first();
+        }
+        if !self.flush_first {
+            self.extents.extend(extents.iter().map(|extent| (extent.block, *extent)));
         }
     }
 
-    /// Whether it must be flushed before the commit is written.
-    pub(crate) fn is_large(&self) -> bool {
-        self.blocks > self.blocks_max
+    /// Data that a batch freed.
+    pub(super) fn forget(&mut self, range: BlockRange) {
+        let end = range.start.0 + range.count;
+        while let Some((&start, extent)) = self.extents.range(..end).next_back() {
+            let extent_end = start + extent.count;
+            if extent_end <= range.start.0 {
+                return;
+            }
+            if start < range.start.0 || extent_end > end {
+                // What is left of it has no sum of its own.
+                return self.flush_first();
+            }
+            self.blocks -= extent.count;
+            self.extents.remove(&start);
+        }
     }
 
-    /// What the commit names; nothing when it is large.
-    pub(crate) fn extents(&self) -> &[DataExtent] {
-        &self.extents
+    fn flush_first(&mut self) {
+        self.flush_first = true;
+        self.extents.clear();
+    }
+
+    /// Whether it must be flushed before the commit is written.
+    pub(crate) fn is_flushed_first(&self) -> bool {
+        self.flush_first
+    }
+
+    /// What the commit names; nothing when all of it is flushed first.
+    pub(crate) fn extents(&self) -> impl ExactSizeIterator<Item = &DataExtent> {
+        self.extents.values()
     }
 
     /// It belongs to a commit now.
     pub(crate) fn clear(&mut self) {
         self.extents.clear();
         self.blocks = 0;
+        self.flush_first = false;
     }
 }
 
@@ -136,12 +168,27 @@ mod tests {
     #[test]
     fn large_data_is_not_named() {
         let mut unflushed = Unflushed::new(64);
-        let extent = |count| DataExtent { block: 100, count, sum: 0 };
-        unflushed.add(&[extent(8)]);
-        assert!(!unflushed.is_large() && unflushed.extents().len() == 1);
-        unflushed.add(&[extent(1)]);
-        assert!(unflushed.is_large() && unflushed.extents().is_empty());
+        let extent = |block, count| DataExtent { block, count, sum: 0 };
+        unflushed.add(&[extent(100, 8)]);
+        assert!(!unflushed.is_flushed_first() && unflushed.extents().len() == 1);
+        unflushed.add(&[extent(200, 1)]);
+        assert!(unflushed.is_flushed_first() && unflushed.extents().len() == 0);
         unflushed.clear();
-        assert!(!unflushed.is_large());
+        assert!(!unflushed.is_flushed_first());
+    }
+
+    #[test]
+    fn data_that_is_freed_is_not_named() {
+        let mut unflushed = Unflushed::new(80);
+        let extent = |block, count| DataExtent { block, count, sum: 0 };
+        unflushed.add(&[extent(10, 2), extent(12, 2), extent(20, 4)]);
+        unflushed.forget(BlockRange::new(BlockNo(14), 6));
+        assert_eq!(unflushed.extents().len(), 3);
+        unflushed.forget(BlockRange::new(BlockNo(10), 4));
+        assert_eq!(unflushed.extents().copied().collect::<Vec<_>>(), [extent(20, 4)]);
+        unflushed.add(&[extent(30, 6)]);
+        assert!(!unflushed.is_flushed_first(), "what was freed does not count");
+        unflushed.forget(BlockRange::new(BlockNo(22), 9));
+        assert!(unflushed.is_flushed_first() && unflushed.extents().len() == 0);
     }
 }
