@@ -40,9 +40,15 @@ pub const fn value_max(node_size: usize) -> usize {
     if node_size / 4 < BLOCK_SIZE { node_size / 4 } else { BLOCK_SIZE }
 }
 
-/// Most blocks in one extent item: its checksums fill the longest value.
+/// Most blocks that one written extent is given: 256 KiB. An overwrite in the middle of an extent
+/// logs the checksums behind it again, half of them on average; shorter ones would cost long files
+/// more records than they save.
+pub const EXTENT_BLOCKS_MAX: u64 = 64;
+
+/// Most blocks in one extent item: its checksums fill at most the longest value.
 pub const fn extent_blocks_max(node_size: usize) -> u64 {
-    ((value_max(node_size) - crate::item::extent::ExtentHead::SIZE) / 8) as u64
+    let fit = ((value_max(node_size) - crate::item::extent::ExtentHead::SIZE) / 8) as u64;
+    if fit < EXTENT_BLOCKS_MAX { fit } else { EXTENT_BLOCKS_MAX }
 }
 
 const _: () = assert!(GROUP_BLOCKS.is_multiple_of(BITMAP_BLOCKS));

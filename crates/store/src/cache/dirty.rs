@@ -88,6 +88,14 @@ impl Tracker {
         }
     }
 
+    /// Whether a mark of `start..end` would make no other byte dirty.
+    pub(crate) fn takes(&self, start: usize, end: usize) -> bool {
+        match self {
+            Tracker::Ranges(ranges) => ranges.takes(start, end),
+            Tracker::Bitmap(_) | Tracker::Whole(_) => true,
+        }
+    }
+
     /// Number of ranges and bytes that [`Tracker::ranges`] will append for a node of `size` bytes.
     pub(crate) fn measure(&self, size: usize) -> (usize, usize) {
         match self {
@@ -206,6 +214,11 @@ impl DirtyRanges {
     /// The ranges in order.
     pub(crate) fn as_slice(&self) -> &[ByteRange] {
         &self.ranges[..self.count]
+    }
+
+    fn takes(&self, start: usize, end: usize) -> bool {
+        let meets = |range: &ByteRange| range.start as usize <= end && start <= range.end as usize;
+        self.count < RANGES_MAX || self.as_slice().iter().any(meets)
     }
 
     fn measure(&self) -> (usize, usize) {

@@ -87,8 +87,14 @@ impl<'a> NodeEdit<'a> {
     pub(crate) fn replace(&mut self, index: usize, value: &[u8]) -> Result<(), Full> {
         let (offset, len) = self.view().record(index);
         let new_len = Key::SIZE + value.len();
-        if new_len == len {
+        let (start, end) = (offset + Key::SIZE, offset + new_len);
+        if new_len == len || new_len < len && self.tracker.takes(start, end) {
+            // In place: what the old and the new value share at their start is not dirty. But a node
+            // that has changed at many places already is better off with its records moved together.
             self.overwrite(offset + Key::SIZE, value);
+            if new_len < len {
+                self.shorten(index, offset, new_len, len - new_len);
+            }
             return Ok(());
         }
         let view = self.view();
@@ -113,6 +119,16 @@ impl<'a> NodeEdit<'a> {
         self.mark(slot, slot + SLOT_SIZE);
         self.set_head(count, offset, garbage);
         Ok(())
+    }
+
+    /// Takes `less` bytes from the end of a record.
+    fn shorten(&mut self, index: usize, offset: usize, len: usize, less: usize) {
+        self.set_slot(index, offset, len);
+        let slot = SLOTS_AT + index * SLOT_SIZE;
+        self.mark(slot, slot + SLOT_SIZE);
+        let view = self.view();
+        let (count, heap_start, garbage) = (view.count(), view.heap_start(), view.garbage());
+        self.set_head(count, heap_start, garbage + less);
     }
 
     /// Overwrites bytes and marks only those that differ, from the first to the last.
