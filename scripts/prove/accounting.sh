@@ -66,7 +66,7 @@ for line in open(f"{work}/rates"):
     workload, switch, number, rate = line.split()
     c = between(load(f"{work}/before.{workload}.{switch}.{number}.json"), load(f"{work}/after.{workload}.{switch}.{number}.json"))
     c["rate"] = float(rate)
-    c["freezes"] = max(c["commits"] + c["checkpoints"], 1)
+    c["freezes"] = max(c["commits"] + c["journal_full"], 1)
     rows.setdefault(workload, collections.OrderedDict()).setdefault(switch, []).append(c)
 def figures(runs):
     total = lambda name: sum(c[name] for c in runs)

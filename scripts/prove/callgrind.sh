@@ -1,33 +1,44 @@
 #!/usr/bin/env bash
 # Instructions that tracking changes and formatting commits cost (M3): `holdfast bench tracking` under callgrind
-# with each position of the switch. Needs no mount. Asserts nothing: prints what was counted, and ratios.
+# with each position of the switch, for sparse changes and several commit rhythms. Needs no mount. Asserts nothing:
+# prints what was counted, and ratios. Only what lies between the prepared volume and the last commit is counted.
 # Instructions are told apart by address with the inlined functions at each (addr2line), so inlining hides nothing.
-# usage: callgrind.sh [bench tracking options, e.g. --creates 5000 --node 16k]
+# usage: callgrind.sh [bench tracking options, e.g. --node 16k]
 #
 # What belongs to which part, in one place: extended regular expressions, searched in "name file" of every function
 # on the inline stack of an instruction; the first part that matches, in this order, has it. (An inlined function has
 # its short name only, so files tell more than names.) Calls into the standard library and libc count for the caller;
 # calls of our own functions count only if those match themselves.
-MARKING='crates/store/src/cache/dirty(/|[.]rs)'
-FORMATTING='crates/store/src/commit|crates/format/src/journal/'
+TRACKING='crates/store/src/cache/(dirty[.]rs|frame[.]rs)'
+FORMATTING='crates/store/src/(commit[.]rs|cache/freeze[.]rs|journal/mod[.]rs)|crates/format/src/journal/'
 # Of formatting: the bytes of the records themselves being copied, which every position must do; counted apart.
 COPYING='mem(cpy|move|set|cmp)|copy_nonoverlapping|copy_from_slice'
+# One run each: workload, items, items between two commits.
+RUNS='creates:1000:1 creates:1000:10 creates:1000:1000 overwrites:10000:100 overwrites:10000:10000'
+# The function that is counted, with everything it calls on its own thread.
+MEASURED='*holdfast_bench::journal::measured*'
 
 . "$(dirname "$0")/lib.sh"
 bash "$(dirname "$0")/../need.sh" valgrind=valgrind addr2line=binutils python3=python3
-for switch in ranges bitmap whole; do
-    # One thread at a time under callgrind anyway; a fair scheduler keeps the background threads from starving it.
-    valgrind --tool=callgrind --dump-instr=yes --dump-line=no --compress-pos=no --compress-strings=no --fair-sched=try \
-        --callgrind-out-file="$WORK/$switch.out" "$HOLDFAST" bench tracking --dirty "$switch" --json "$@" \
-        >"$WORK/$switch.json" 2>"$WORK/$switch.log" || { tail -n 20 "$WORK/$switch.log"; fail "callgrind with dirty=$switch"; }
-    say "  counted: dirty=$switch"
+RUNS=${CALLGRIND_RUNS:-$RUNS}
+for run in $RUNS; do
+    IFS=: read -r workload items per_commit <<<"$run"
+    for switch in ranges bitmap whole; do
+        out=$WORK/$run.$switch
+        # A fair scheduler keeps the background threads from being starved: only one thread runs at a time.
+        valgrind --tool=callgrind --dump-instr=yes --dump-line=no --compress-pos=no --compress-strings=no --fair-sched=try \
+            --collect-atstart=no --toggle-collect="$MEASURED" --callgrind-out-file="$out.out" \
+            "$HOLDFAST" bench tracking --workload "$workload" --items "$items" --per-commit "$per_commit" --dirty "$switch" --json "$@" \
+            >"$out.json" 2>"$out.log" || { tail -n 20 "$out.log"; fail "callgrind of $run with dirty=$switch"; }
+        say "  counted: $run dirty=$switch"
+    done
 done
 
 cat >"$WORK/sum.py" <<'P'
 """Sums instructions of each part from callgrind's dumps."""
 import collections, json, os, re, subprocess, sys
-work, program, *patterns = sys.argv[1:]
-names = ["marking", "formatting", "copying"]
+work, program, runs, *patterns = sys.argv[1:]
+names = ["tracking", "formatting", "copying"]
 patterns = [re.compile(p) for p in patterns]
 copying = patterns[2]
 
@@ -94,11 +105,11 @@ def part(frames):
         if any(pattern.search(frame) for frame in frames): return at
     return None
 
-result = {}
-for switch in ("ranges", "bitmap", "whole"):
-    own, calls, first, total = parse(f"{work}/{switch}.out")
+def count(path):
+    own, calls, first, total = parse(path + ".out")
+    if not total: raise SystemExit(path + ": nothing was counted; is the measured function still named so?")
     shift = bias(first)
-    look_up(sorted(set(own) | {a for a, *_ in calls}), shift)
+    look_up(sorted(set(own) | {a for a, *_ in calls} | set(first.values())), shift)
     sums, by_name = [0, 0, 0], collections.Counter()
     for address, cost in own.items():
         frames = stacks[address - shift]
@@ -118,23 +129,29 @@ for switch in ("ranges", "bitmap", "whole"):
         if which == 1 and copying.search(callee): which = 2
         sums[which] += cost
         by_name[names[which], callee + " (called)"] += cost
-    result[switch] = (sums, total, by_name)
-    row = json.loads(open(f"{work}/{switch}.json").readline())
-    counts = row["counts"]
-    print(f"\ndirty={switch}: {row['creates']} creates, {counts['commits']} commits, {counts['commit_nodes']} nodes and {counts['commit_ranges']} ranges logged, "
-          f"{counts['commit_range_bytes']} bytes, {counts['checkpoints']} checkpoints")
-    for (where, name), cost in by_name.most_common(14):
-        print(f"  {cost:>14,}  {where:10}  {name[:110]}")
+    return sums, total, by_name
 
-print(f"\n{'dirty':8} {'marking':>15} {'formatting':>15} {'both':>15} {'copying':>15} {'all of it':>15} {'program':>17} {'share':>7}")
-for switch, (sums, total, _) in result.items():
-    both, everything = sums[0] + sums[1], sum(sums)
-    print(f"{switch:8} {sums[0]:>15,} {sums[1]:>15,} {both:>15,} {sums[2]:>15,} {everything:>15,} {total:>17,} {100 * everything / total:>6.1f}%")
 def ratio(one, other): return f"{one / other:.2f}" if other else "-"
-ranges, bitmap = result["ranges"][0], result["bitmap"][0]
-print("\nbitmap over ranges: marking " + ratio(bitmap[0], ranges[0]) + ", formatting " + ratio(bitmap[1], ranges[1])
-      + ", both " + ratio(bitmap[0] + bitmap[1], ranges[0] + ranges[1]) + ", with copying " + ratio(sum(bitmap), sum(ranges)) + "   (wanted: both at least 3)")
-if not any(ranges): print("nothing was counted: do the names at the top of this script still fit the code?")
+lines = []
+for run in runs.split():
+    result = {}
+    for switch in ("ranges", "bitmap", "whole"):
+        sums, total, by_name = count(f"{work}/{run}.{switch}")
+        result[switch] = (sums, total)
+        row = json.loads(open(f"{work}/{run}.{switch}.json").readline())
+        c = row["counts"]
+        print(f"\n{run} dirty={switch}: {c['commits']} commits, {c['commit_nodes']} nodes and {c['commit_ranges']} ranges logged, "
+              f"{c['commit_range_bytes']} bytes, {c['checkpoints']} checkpoints")
+        for (where, name), cost in by_name.most_common(8):
+            print(f"  {cost:>14,}  {where:10}  {name[:110]}")
+    for switch, (sums, total) in result.items():
+        lines.append(f"{run:24} {switch:7} {sums[0]:>13,} {sums[1]:>13,} {sums[0] + sums[1]:>13,} {sums[2]:>13,} {total:>15,} "
+                     f"{100 * (sums[0] + sums[1]) / total:>6.2f}% {100 * sum(sums) / total:>6.2f}%")
+    ranges, bitmap = result["ranges"][0], result["bitmap"][0]
+    lines.append(f"{run:24} bitmap over ranges: tracking {ratio(bitmap[0], ranges[0])}, formatting {ratio(bitmap[1], ranges[1])}, "
+                 f"both {ratio(bitmap[0] + bitmap[1], ranges[0] + ranges[1])} (wanted: at least 3), with copying {ratio(sum(bitmap), sum(ranges))}")
+print(f"\n{'workload:items:commit':24} {'dirty':7} {'tracking':>13} {'formatting':>13} {'both':>13} {'copying':>13} {'all of the work':>15} {'both':>7} {'+copy':>7}")
+print("\n".join(lines))
 P
-python3 "$WORK/sum.py" "$WORK" "$(readlink -f "$HOLDFAST")" "$MARKING" "$FORMATTING" "$COPYING"
+python3 "$WORK/sum.py" "$WORK" "$(readlink -f "$HOLDFAST")" "$RUNS" "$TRACKING" "$FORMATTING" "$COPYING"
 say "callgrind: done"

@@ -16,7 +16,7 @@ def ms(nanos): return f"{nanos / 1e6:.3f} ms"
 
 def show(c):
     commits, checkpoints = c.get("commits", 0), c.get("checkpoints", 0)
-    freezes = max(commits + checkpoints, 1)
+    freezes = max(commits + c.get('journal_full', 0), 1)
     print(f"  commits {commits}, checkpoints {checkpoints}, commits that found the journal full {c.get('journal_full', 0)}")
     print(f"  frozen: p50 {ms(c['frozen_p50_ns'])}, p99 {ms(c['frozen_p99_ns'])}, longest {ms(c['frozen_max_ns'])},"
           f" mean {ms(c['frozen_ns'] / freezes)}, of that group records {ms(c['frozen_groups_ns'] / freezes)}")

@@ -72,9 +72,10 @@ counts! {
 }
 
 impl Counts {
-    /// Times that changers were frozen: once by each commit and once by each checkpoint.
+    /// Times that changers were frozen: once by each commit, whether it also began a checkpoint, wrote
+    /// frames, or found the journal full and became a checkpoint.
     pub fn freezes(&self) -> u64 {
-        self.commits + self.checkpoints
+        self.commits + self.journal_full
     }
 
     /// Share of group records that were skipped, 0 to 1; 0 if there were none.

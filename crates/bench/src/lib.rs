@@ -12,9 +12,9 @@ pub mod journal;
 pub mod library;
 pub mod nodes;
 pub mod recovery;
-pub mod tracking;
 
 mod counts;
+mod cut;
 mod work;
 
 pub use counts::Counts;

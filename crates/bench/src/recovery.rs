@@ -1,9 +1,10 @@
 //! What a recovery was promised to take, and what it took, on volumes of different sizes.
 //!
-//! Creates and small overwrites are committed, a few at a time, until a
-//! checkpoint has emptied the journal; then again until the journal is nearly
-//! as full as it was then. There the volume is abandoned as by a power cut and
-//! opened again. A second, clean opening shows what opening costs anyway.
+//! Creates and small overwrites are committed, a few at a time, until some
+//! checkpoints have emptied the journal; then on until the promised time is
+//! nearly the longest that was seen. There the power is cut, whatever a
+//! checkpoint is doing, and the volume is opened again. A second, clean opening
+//! shows what opening costs anyway.
 
 use std::io;
 use std::sync::Arc;
@@ -16,12 +17,15 @@ use holdfast_device::Device;
 use serde::Serialize;
 
 use crate::Counts;
+use crate::cut::CutDevice;
 use crate::work::{fill_dirs, open_dirs, pattern};
 
 /// Bytes of an overwrite.
 const WRITE: usize = 4096;
-/// A checkpoint may start early; above this share of the fullest journal seen, it is full.
-const NEARLY: f64 = 0.9;
+/// Checkpoints that are watched before the journal may count as full.
+const WATCHED: u64 = 3;
+/// Above this share of the longest promise seen, it is full.
+const NEARLY: f64 = 0.95;
 
 /// What is measured.
 #[derive(Clone, Debug)]
@@ -61,7 +65,9 @@ pub struct Row {
     pub journal_bytes: u64,
     /// The most that were ever in use.
     pub journal_bytes_max: u64,
-    /// Whether a checkpoint was seen before, so that the journal was as full as it gets.
+    /// The longest recovery that was ever promised.
+    pub promised_ns_max: u64,
+    /// Whether checkpoints were seen before, so that the journal was as full as it gets.
     pub filled: bool,
     /// What the recovery took, as the volume says.
     pub recovery_ns: u64,
@@ -97,9 +103,11 @@ pub fn run(
     volume.close()?;
 
     let options = VolumeOptions::new().commit_secs(0).recover(plan.budget);
-    let volume = options.open_device(device()?)?;
-    let full = fill(&volume, plan)?;
+    let power = CutDevice::new(device()?);
+    let volume = options.open_device(power.clone())?;
+    let full = fill(&volume, plan, &power)?;
     volume.abandon();
+    drop(power);
 
     let again = device()?;
     let before = again.stats();
@@ -117,6 +125,7 @@ pub fn run(
         promised_ns: full.promised_ns,
         journal_bytes: full.journal_bytes,
         journal_bytes_max: full.journal_bytes_max,
+        promised_ns_max: full.promised_ns_max,
         filled: full.filled,
         recovery_ns: counters.recovery_ns.get(),
         recovered_commits: counters.recovered_commits.get(),
@@ -157,39 +166,40 @@ fn prepare(volume: &Volume, plan: &Plan, volume_bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
+#[derive(Default)]
 struct Full {
     promised_ns: u64,
+    promised_ns_max: u64,
     journal_bytes: u64,
     journal_bytes_max: u64,
     filled: bool,
 }
 
-fn fill(volume: &Volume, plan: &Plan) -> io::Result<Full> {
+fn fill(volume: &Volume, plan: &Plan, power: &CutDevice) -> io::Result<Full> {
     let dirs = open_dirs(volume, plan.dirs.max(1))?;
     let file = volume.open_with("/large", &holdfast::OpenOptions::new().write(true))?;
     let engine = volume.engine()?;
     let counters = engine.counters();
     let mut work = Work { dirs: &dirs, file: &file, plan, prng: Prng::seeded(plan.seed), done: 0 };
     let start = Counts::of(volume)?;
-    let mut peak = 0;
-    let mut filled = false;
+    let mut full = Full::default();
     for _ in 0..plan.commits_max {
         work.some()?;
         volume.sync()?;
-        let used = counters.journal_bytes_used.get();
-        // What was used before a checkpoint began is the most that a crash can meet.
-        filled |= Counts::of(volume)?.since(&start).checkpoints > 0;
-        if filled && peak > 0 && used as f64 >= NEARLY * peak as f64 {
+        full.promised_ns = counters.recovery_estimate_ns.get();
+        full.journal_bytes = counters.journal_bytes_used.get();
+        full.filled = Counts::of(volume)?.since(&start).checkpoints >= WATCHED;
+        let nearly = NEARLY * full.promised_ns_max as f64;
+        if full.filled && full.promised_ns as f64 >= nearly {
             break;
         }
-        peak = peak.max(used);
+        full.promised_ns_max = full.promised_ns_max.max(full.promised_ns);
+        full.journal_bytes_max = full.journal_bytes_max.max(full.journal_bytes);
     }
-    Ok(Full {
-        promised_ns: counters.recovery_estimate_ns.get(),
-        journal_bytes: counters.journal_bytes_used.get(),
-        journal_bytes_max: peak.max(counters.journal_bytes_used.get()),
-        filled,
-    })
+    power.cut();
+    full.promised_ns_max = full.promised_ns_max.max(full.promised_ns);
+    full.journal_bytes_max = full.journal_bytes_max.max(full.journal_bytes);
+    Ok(full)
 }
 
 struct Work<'a> {
@@ -237,6 +247,9 @@ mod tests {
         assert_eq!(row.volume_bytes, 64 << 20);
         assert_eq!(row.budget_ns, 100_000_000);
         assert!(row.reads > 0 && row.read_bytes >= row.recovered_bytes, "{row:?}");
-        assert!(row.journal_bytes <= row.journal_bytes_max);
+        assert!(row.journal_bytes > 0 && row.journal_bytes <= row.journal_bytes_max, "{row:?}");
+        assert!(row.promised_ns > 0, "{row:?}");
+        assert!((1..=10).contains(&row.recovered_commits), "{row:?}");
+        assert!(row.recovered_nodes > 0 && row.recovered_bytes > 0, "{row:?}");
     }
 }

@@ -97,6 +97,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             size::show(row.read_bytes),
             size::show(row.written_bytes),
             time(row.budget_ns as f64),
+            time(row.promised_ns_max as f64),
             time(row.promised_ns as f64),
             time(row.recovery_ns as f64),
             time(row.open_ns as f64),
