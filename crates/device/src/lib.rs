@@ -14,6 +14,7 @@ pub mod file;
 pub mod memory;
 mod range;
 pub mod sim;
+pub mod sticky;
 mod tally;
 
 pub use buffer::AlignedBuf;
@@ -22,6 +23,7 @@ pub use file::lock::wait_until_free;
 pub use file::{FileDevice, OpenMode};
 pub use memory::MemoryDevice;
 pub use sim::SimDevice;
+pub use sticky::Sticky;
 
 use std::fmt;
 

@@ -9,7 +9,7 @@ use holdfast_base::TreeId;
 use holdfast_base::counters::Counters;
 use holdfast_base::stop::Stop;
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_device::Device;
+use holdfast_device::{Device, Sticky};
 use holdfast_format::item::group::{GroupItem, decode_bitmap};
 use holdfast_format::node::volume_tag;
 use holdfast_format::superblock::RO_COMPAT_KNOWN;
@@ -30,6 +30,8 @@ pub(crate) fn open(
     options: &OpenOptions,
     counters: Arc<Counters>,
 ) -> Result<Inner> {
+    // A checkpoint and a commit flush side by side: no failure of one may pass the other by (P7).
+    let device: Arc<dyn Device> = Arc::new(Sticky::new(device));
     let superblock = superblock::newest(&*device)?;
     let geometry = superblock.geometry;
     if geometry.volume_blocks > device.len() / BLOCK_BYTES {

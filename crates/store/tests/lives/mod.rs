@@ -107,7 +107,7 @@ impl Conditions {
         let near = prng.below(12);
         let mut map = Map::new();
         for _ in 0..500 {
-            map = step(&store, &map, prng);
+            map = step(&store, &map, prng).unwrap();
             store.checkpoint().unwrap();
             if store.superblock().journal.next.0 + near >= ring.start.0 + ring.count {
                 break;
@@ -142,24 +142,24 @@ fn contents(store: &Store) -> Map {
 }
 
 /// Writes 1 to 3 blocks of random data near the start of the data zone, where blocks were freed.
-fn write(store: &Store, prng: &mut Prng) -> (Written, Reservation) {
-    let mut room = store.reserve(Need::Grow { changes: 4, blocks: 3 }).unwrap();
+fn write(store: &Store, prng: &mut Prng) -> Result<(Written, Reservation), StoreError> {
+    let mut room = store.reserve(Need::Grow { changes: 4, blocks: 3 })?;
     let first = store.geometry().first_data_block().0;
     let goal = if prng.one_in(5) { None } else { Some(BlockNo(first + prng.below(24))) };
-    let placed = store.allocate(&mut room, 1 + prng.below(3), goal).unwrap();
+    let placed = store.allocate(&mut room, 1 + prng.below(3), goal)?;
     // Often the same bytes at the same place, as a program writes that starts again after a crash.
     let mut bytes = vec![7; placed.blocks().bytes().unwrap() as usize];
     if prng.one_in(3) {
         prng.fill(&mut bytes);
     }
-    (store.write(placed, &bytes).unwrap(), room)
+    Ok((store.write(placed, &bytes)?, room))
 }
 
 /// One random batch; returns the map after it.
-fn step(store: &Store, map: &Map, prng: &mut Prng) -> Map {
+fn step(store: &Store, map: &Map, prng: &mut Prng) -> Result<Map, StoreError> {
     let mut map = map.clone();
     let mut batch = Batch::new();
-    let (written, mut room) = write(store, prng);
+    let (written, mut room) = write(store, prng)?;
     let key = Key::new(InodeNo(20 + prng.below(3)), Kind::Extent, prng.below(4) * 4096);
     match (map.get(&key).map(|old| Extent::decode(old).unwrap()), prng.below(5)) {
         // Space that never gets an owner.
@@ -211,8 +211,8 @@ fn step(store: &Store, map: &Map, prng: &mut Prng) -> Map {
             map.insert(key, value);
         }
     }
-    store.apply(batch, &mut room).unwrap();
-    map
+    store.apply(batch, &mut room)?;
+    Ok(map)
 }
 
 /// Lives on one device, every cut of which is judged; then lives on what one of the cuts left.
@@ -281,13 +281,14 @@ fn live(
                     break;
                 }
                 let before = history.last().unwrap().clone();
-                let mut after = None;
-                let attempt = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                    after = Some(step(&store, &before, prng));
-                }));
-                let failed = sim.faults_fired() > 0;
-                assert!(attempt.is_ok() || failed, "{what}: a step failed without a cause");
-                let Some(after) = after else { break };
+                let after = match step(&store, &before, prng) {
+                    Ok(after) => after,
+                    Err(error) => {
+                        let failed = sim.faults_fired() > 0;
+                        assert!(failed, "{what}: a step failed without a cause: {error}");
+                        break;
+                    }
+                };
                 history.push(Arc::new(after));
                 assert_eq!(store.latest().0 as usize, history.len() - 1);
                 let durable = match prng.below(4) {

@@ -1,0 +1,159 @@
+//! A device that does not trust a flush again once one has failed (P7).
+//!
+//! A host tells of data that it could not keep once, to one caller: others whose
+//! flush ran at the same time, or comes later, hear that all is well. So a flush
+//! is believed only when all flushes that overlapped it have returned and none
+//! failed; after the first failure every flush fails.
+//!
+//! Knows nothing of what is written.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::RwLock;
+use rustix::io::Errno;
+
+use crate::{Device, DeviceError, DeviceStats, Flushed};
+
+/// See the head of this file. Everything but flushes goes straight to the device.
+#[derive(Debug)]
+pub struct Sticky {
+    under: Arc<dyn Device>,
+    /// Held shared by each flush under way.
+    flushing: RwLock<()>,
+    failed: AtomicBool,
+}
+
+impl Sticky {
+    /// `under`, with flushes as this file says.
+    pub fn new(under: Arc<dyn Device>) -> Sticky {
+        Sticky { under, flushing: RwLock::new(()), failed: AtomicBool::new(false) }
+    }
+
+    fn check(&self) -> Result<(), DeviceError> {
+        if !self.failed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let source = io::Error::from_raw_os_error(Errno::IO.raw_os_error());
+        Err(DeviceError::Io { call: "flush", at: 0, len: 0, source })
+    }
+}
+
+impl Device for Sticky {
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        self.under.read(at, into)
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.under.write(at, bytes)
+    }
+
+    fn flush(&self) -> Result<Flushed, DeviceError> {
+        let flushed = {
+            let _flushing = self.flushing.read();
+            self.check()?;
+            self.under.flush().inspect_err(|_| self.failed.store(true, Ordering::Release))?
+        };
+        // Those that began before this one ended: what they were told counts for it as well.
+        drop(self.flushing.write());
+        self.check()?;
+        Ok(flushed)
+    }
+
+    fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
+        self.under.discard(at, len)
+    }
+
+    fn len(&self) -> u64 {
+        self.under.len()
+    }
+
+    fn sector_size(&self) -> u32 {
+        self.under.sector_size()
+    }
+
+    fn stats(&self) -> DeviceStats {
+        self.under.stats()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+    use std::thread;
+
+    use super::*;
+    use crate::MemoryDevice;
+
+    /// The first flush ends after the second one, and fails.
+    #[derive(Debug)]
+    struct Overlapping {
+        memory: MemoryDevice,
+        begun: AtomicU64,
+        ended: AtomicU64,
+    }
+
+    impl Device for Overlapping {
+        fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+            self.memory.read(at, into)
+        }
+
+        fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+            self.memory.write(at, bytes)
+        }
+
+        fn flush(&self) -> Result<Flushed, DeviceError> {
+            if self.begun.fetch_add(1, Ordering::AcqRel) > 0 {
+                self.ended.fetch_add(1, Ordering::AcqRel);
+                return self.memory.flush();
+            }
+            while self.ended.load(Ordering::Acquire) == 0 {
+                thread::yield_now();
+            }
+            let source = io::Error::from_raw_os_error(Errno::IO.raw_os_error());
+            Err(DeviceError::Io { call: "flush", at: 0, len: 0, source })
+        }
+
+        fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
+            self.memory.discard(at, len)
+        }
+
+        fn len(&self) -> u64 {
+            self.memory.len()
+        }
+
+        fn sector_size(&self) -> u32 {
+            self.memory.sector_size()
+        }
+
+        fn stats(&self) -> DeviceStats {
+            self.memory.stats()
+        }
+    }
+
+    #[test]
+    fn a_flush_beside_one_that_fails_fails_too_and_so_do_all_later_ones() {
+        let memory = MemoryDevice::new(1 << 16);
+        let (begun, ended) = (AtomicU64::new(0), AtomicU64::new(0));
+        let under = Arc::new(Overlapping { memory, begun, ended });
+        let device = Sticky::new(Arc::clone(&under) as Arc<dyn Device>);
+        thread::scope(|scope| {
+            let first = scope.spawn(|| device.flush());
+            while under.begun.load(Ordering::Acquire) == 0 {
+                thread::yield_now();
+            }
+            device.flush().expect_err("the one beside it lost data");
+            first.join().expect("it does not panic").expect_err("it lost data");
+        });
+        device.flush().expect_err("nothing is known any more");
+        assert_eq!(under.begun.load(Ordering::Acquire), 2, "the device was not asked again");
+    }
+
+    #[test]
+    fn flushes_that_work_are_believed() {
+        let device = Sticky::new(Arc::new(MemoryDevice::new(1 << 16)));
+        device.flush().and_then(|_| device.flush()).map(drop).expect("the device works");
+        assert_eq!(device.stats().flushes, 2);
+    }
+}
