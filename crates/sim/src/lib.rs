@@ -5,7 +5,8 @@
 //! [`power_cut`] runs a script over a simulated device, cuts power at every
 //! write and flush, opens every image that the device may have left, and
 //! compares what it finds with what the promises allow ([`History`]). The judge
-//! shares nothing with the engine: it stands on the model and on `check`.
+//! shares nothing with the engine: it stands on the model and on `check`, whose
+//! replay of the journal must be the engine's ([`agree`]).
 //! [`fail_each`] makes every single call of the device fail, one run each.
 
 pub mod agree;
@@ -16,7 +17,7 @@ pub mod power;
 pub mod errors;
 
 pub use agree::{Verdict, agree};
-pub use engine::{Engine, Setup, judge};
+pub use engine::{Checkpoints, Engine, Setup, judge};
 pub use errors::fail_each;
 pub use history::History;
 pub use power::{Failure, Policy, Stats, power_cut, power_cut_after};

@@ -34,6 +34,8 @@ pub struct Policy {
     pub setup: Setup,
     /// In every n-th image power fails again while it is mounted; 0 for never.
     pub recovery: u64,
+    /// So many times one inside the other. At least 1.
+    pub deep: u32,
     /// Lies of the device while the script runs, to see that they are found out.
     pub faults: Faults,
     /// Only this image: the number of the event and of the image, as a failure names them.
@@ -48,6 +50,7 @@ impl Default for Policy {
             sector: 512,
             setup: Setup::new(4096, 16),
             recovery: 50,
+            deep: 1,
             faults: Faults::none(),
             only: None,
         }
@@ -206,7 +209,8 @@ pub(crate) fn apply(
     let before = size(engine);
     let flushes = engine.device().stats().flushes;
     let answer = engine.apply(op);
-    let quiet = engine.device().stats().flushes == flushes;
+    // Or somebody else made durable what an fsync was to, and no more than that.
+    let quiet = engine.device().stats().flushes == flushes || !engine.is_durable();
     let mut add = |op: &Op, answer: Outcome| {
         history.push(op, &answer).map_err(|why| (answer, why))?;
         if quiet {
@@ -335,11 +339,13 @@ impl Judge<'_> {
                         torn: 2,
                         ..self.policy.images
                     };
-                    visit_recovery(&image.device(), setup, &few).map(|(tree, images)| {
-                        self.stats.recoveries.0 += 1;
-                        self.stats.recoveries.1 += images;
-                        tree
-                    })
+                    visit_recovery(&image.device(), setup, &few, self.policy.deep).map(
+                        |(tree, images)| {
+                            self.stats.recoveries.0 += 1;
+                            self.stats.recoveries.1 += images;
+                            tree
+                        },
+                    )
                 } else {
                     visit(image.device(), setup)
                 })

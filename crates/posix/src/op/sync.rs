@@ -34,6 +34,17 @@ impl FileSystem {
         }
         self.core.commit()
     }
+
+    /// Makes a checkpoint of everything that has reached the trees; writes that wait in memory go on
+    /// waiting. Nobody needs to ask for one: it only leaves less to recover.
+    pub fn checkpoint(&self) -> Result<()> {
+        Ok(self.core.store.checkpoint()?)
+    }
+
+    /// Whether all operations so far are durable; writes that wait in memory are none yet.
+    pub fn is_durable(&self) -> bool {
+        self.core.store.durable() >= self.core.store.latest()
+    }
 }
 
 /// What fsync of a handle and a synchronous write through it do. A settle that somebody else began, and that

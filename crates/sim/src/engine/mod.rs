@@ -12,6 +12,7 @@
 
 mod attr;
 mod bytes;
+mod checkpoints;
 mod names;
 
 use std::sync::Arc;
@@ -25,6 +26,9 @@ use holdfast_posix::{
 use holdfast_script::target::Handles;
 use holdfast_script::{Answer, Errno, Kind, Op, Outcome, Path, Place, Target};
 
+use checkpoints::Beside;
+pub use checkpoints::Checkpoints;
+
 /// What an operation answers before it becomes an outcome.
 type Answered = Result<Answer, Errno>;
 
@@ -37,6 +41,8 @@ pub struct Setup {
     pub mount: MountOptions,
     /// The second opinion is asked after every clean unmount; what it finds fails the unmount.
     pub check: bool,
+    /// Checkpoints that nothing asks for.
+    pub checkpoints: Checkpoints,
 }
 
 impl Setup {
@@ -57,6 +63,7 @@ impl Setup {
             },
             mount: MountOptions { commit_secs: 0, inode_cache, ..MountOptions::default() },
             check: false,
+            checkpoints: Checkpoints::Never,
         }
     }
 }
@@ -79,7 +86,9 @@ pub struct Engine {
     device: Arc<dyn Device>,
     handles: Handles<Arc<OpenFile>>,
     /// `None` after [`Engine::kill`], or if the volume could not be mounted again.
-    filesystem: Option<FileSystem>,
+    filesystem: Option<Arc<FileSystem>>,
+    beside: Option<Beside>,
+    operations: u64,
     caller: Caller,
     written: usize,
 }
@@ -111,20 +120,28 @@ impl Engine {
 
     /// Mounts the volume on `device`.
     pub fn open(device: Arc<dyn Device>, setup: Setup) -> Result<Engine, FsError> {
-        let filesystem = FileSystem::mount(Arc::clone(&device), setup.mount.clone())?;
-        Ok(Engine {
+        let mut engine = Engine {
             setup,
-            device,
+            device: Arc::clone(&device),
             handles: Handles::default(),
-            filesystem: Some(filesystem),
+            filesystem: None,
+            beside: None,
+            operations: 0,
             caller: Caller::root(),
             written: 0,
-        })
+        };
+        engine.mount_on(device)?;
+        Ok(engine)
     }
 
     /// The mounted filesystem; ENOTCONN if there is none.
     pub fn filesystem(&self) -> Result<&FileSystem, Errno> {
-        self.filesystem.as_ref().ok_or(Errno::ENOTCONN)
+        self.filesystem.as_deref().ok_or(Errno::ENOTCONN)
+    }
+
+    /// Whether all operations so far are durable; what writes left in memory does not count.
+    pub fn is_durable(&self) -> bool {
+        self.filesystem.as_ref().is_some_and(|filesystem| filesystem.is_durable())
     }
 
     /// The device under it.
@@ -139,6 +156,7 @@ impl Engine {
 
     /// Ends the filesystem without a word. Handles are gone.
     pub fn kill(&mut self) {
+        self.beside = None;
         self.handles.drain().for_each(drop);
         self.filesystem = None;
     }
@@ -147,18 +165,24 @@ impl Engine {
     pub fn mount_on(&mut self, device: Arc<dyn Device>) -> Result<(), FsError> {
         self.kill();
         self.device = device;
-        self.filesystem =
-            Some(FileSystem::mount(Arc::clone(&self.device), self.setup.mount.clone())?);
+        let filesystem = FileSystem::mount(Arc::clone(&self.device), self.setup.mount.clone())?;
+        let filesystem = Arc::new(filesystem);
+        if self.setup.checkpoints == Checkpoints::Beside {
+            self.beside = Some(Beside::start(&filesystem));
+        }
+        self.filesystem = Some(filesystem);
         Ok(())
     }
 
     /// Closes all handles, unmounts cleanly, and asks for the second opinion if the setup says so.
     pub fn unmount(&mut self) -> Result<(), FsError> {
+        self.beside = None;
         self.handles.drain().for_each(drop);
         let Some(filesystem) = self.filesystem.take() else {
             return Ok(());
         };
-        filesystem.unmount()?;
+        let alone = Arc::into_inner(filesystem).expect("the thread beside it has ended");
+        alone.unmount()?;
         match self.setup.check.then(|| judge(&*self.device)) {
             Some(Err(findings)) => Err(FsError::Io(format!("check finds: {findings}"))),
             _ => Ok(()),
@@ -270,6 +294,15 @@ impl Engine {
 
 impl Target for Engine {
     fn apply(&mut self, op: &Op) -> Outcome {
-        self.answer(op).into()
+        let answer = self.answer(op);
+        self.operations += 1;
+        if let Checkpoints::After(count) = self.setup.checkpoints
+            && self.operations.is_multiple_of(count)
+            && let Some(filesystem) = &self.filesystem
+        {
+            // A failure stops the volume: the next operation that needs it hears of it.
+            let _ = filesystem.checkpoint();
+        }
+        answer.into()
     }
 }
