@@ -19,7 +19,7 @@ def show(c):
     freezes = max(commits + c.get('journal_full', 0), 1)
     print(f"  commits {commits}, checkpoints {checkpoints}, commits that found the journal full {c.get('journal_full', 0)}")
     print(f"  frozen: p50 {ms(c['frozen_p50_ns'])}, p99 {ms(c['frozen_p99_ns'])}, longest {ms(c['frozen_max_ns'])},"
-          f" mean {ms(c['frozen_ns'] / freezes)}, of that group records {ms(c['frozen_groups_ns'] / freezes)}")
+          f" mean {ms(c['frozen_ns'] / freezes)}, of that group records {c['frozen_groups_ns'] / freezes / 1e3:.1f} us")
     print(f"  throttled {c['throttled']} times, {ms(c['throttled_ns'])} in all")
     print(f"  journal: {c['journal_bytes_written'] / 2**20:.1f} MiB written, {c['commit_nodes']} nodes, {c['commit_ranges']} ranges,"
           f" {c['range_merges_forced']} merges forced, {c['range_slack_bytes']} bytes of slack")
