@@ -81,6 +81,7 @@ impl Inner {
     pub(crate) fn commit(&self, journal: &mut Journal, seal: bool) -> Result<Committed> {
         self.check_running()?;
         self.carry_groups_early()?;
+        journal.make_room_for(self.pace.payload_estimate());
         match self.freeze(journal, seal)? {
             Frozen::Idle => Ok(Committed::Done(None)),
             Frozen::NoRoom => Ok(Committed::NoRoom),

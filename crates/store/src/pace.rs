@@ -24,8 +24,11 @@ use parking_lot::{Condvar, Mutex};
 use crate::cache::Cache;
 use crate::{Inner, OpenOptions, Result, StoreError};
 
-/// A commit is wanted when it would log more than this: so a freeze copies a few MiB at most.
-const COMMIT_BYTES: u64 = 4 << 20;
+/// A commit is wanted when it would log more than this: so a freeze copies little more, in less
+/// than a millisecond.
+const COMMIT_BYTES: u64 = 2 << 20;
+/// Head and four ranges of a node's record.
+const HEAD_BYTES: u64 = 48;
 /// Pressure from which the checkpointer works.
 const WORK: f64 = 0.5;
 /// Pressure from which changers are slowed down.
@@ -100,6 +103,14 @@ impl Pace {
         if self.pressure() >= WORK {
             self.want(Job::Checkpoint);
         }
+    }
+
+    /// Bytes of the payload that a commit would have now, about: its ranges, their heads, and some
+    /// more for what changers add until they are frozen.
+    pub(crate) fn payload_estimate(&self) -> usize {
+        let ranges = self.uncommitted_bytes.load(Ordering::Relaxed);
+        let heads = self.dirty_nodes.load(Ordering::Relaxed) * HEAD_BYTES;
+        usize::try_from(ranges + ranges / 4 + heads).unwrap_or(usize::MAX)
     }
 
     /// So many nodes are on their way to their homes; none when they have arrived.

@@ -18,6 +18,8 @@ use holdfast_format::journal::{COMMIT_BYTES_MAX, FrameHeader, JournalMark, next_
 use crate::Result;
 use crate::cache::Frozen;
 
+/// The buffer of the payload grows in steps of this.
+const ROOM_BYTES: usize = 1 << 20;
 /// A buffer larger than this is not kept for the next commit.
 const KEPT_BYTES: usize = 32 << 20;
 
@@ -94,6 +96,16 @@ impl Journal {
             left -= part;
         }
         (frames, blocks)
+    }
+
+    /// Makes memory for a payload of about so many bytes, touched once: the frozen time neither
+    /// allocates nor meets new pages.
+    pub(crate) fn make_room_for(&mut self, payload: usize) {
+        let payload = payload.min(COMMIT_BYTES_MAX);
+        if self.payload.capacity() < payload {
+            self.payload = vec![0; payload.next_multiple_of(ROOM_BYTES)];
+        }
+        self.payload.clear();
     }
 
     /// Whether a commit of `payload` bytes has room.
