@@ -55,8 +55,8 @@ pub fn agree(device: &dyn Device) -> Result<Verdict, String> {
         Err(format!("the replays differ in {what}: engine {theirs:?}, check {ours:?}"))
     };
     if (theirs.commits, theirs.bytes) != (ours.commits, ours.bytes) {
-        let (theirs, ours) = ((theirs.commits, theirs.bytes), (ours.commits, ours.bytes));
-        return differ("commits and bytes", &theirs, &ours);
+        let (theirs, end) = ((theirs.commits, theirs.bytes), &ours.end);
+        return differ("commits and bytes", &theirs, &((ours.commits, ours.bytes), end));
     }
     // The engine's is the superblock that a recovery writes: into the slot that is not in use (R1).
     let epoch = theirs.superblock.epoch;

@@ -182,6 +182,7 @@ impl Inner {
     pub(crate) fn close(self: &Arc<Inner>) -> Result<()> {
         self.checkpoint()?;
         let _one = self.one_checkpoint.lock();
-        self.journal.lock().end(&*self.device)
+        let epoch = self.superblock.lock().epoch;
+        self.journal.lock().end(&*self.device, epoch)
     }
 }

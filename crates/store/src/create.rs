@@ -74,7 +74,8 @@ pub(crate) fn create(
     inner.first_checkpoint()?;
     inner.first_checkpoint()?;
     let mut journal = inner.journal.lock();
-    journal.end(&*inner.device)
+    let epoch = inner.superblock.lock().epoch;
+    journal.end(&*inner.device, epoch)
 }
 
 /// A store in memory whose trees have no root yet.

@@ -166,8 +166,8 @@ impl Journal {
     }
 
     /// Says at the mark that no commit follows, so that the next opening need not look for one. Needs no flush:
-    /// where it is missing, somebody looks.
-    pub(crate) fn end(&mut self, device: &dyn Device) -> Result<()> {
+    /// where it is missing, somebody looks. `epoch` is that of the superblock.
+    pub(crate) fn end(&mut self, device: &dyn Device, epoch: Epoch) -> Result<()> {
         if self.ended || self.head != self.tail {
             return Ok(());
         }
@@ -177,7 +177,7 @@ impl Journal {
             sum: 0,
             address: self.mark.next.0,
             volume: self.volume,
-            epoch: 0,
+            epoch: epoch.0,
             commit: self.mark.commit.0 + 1,
             durable: self.mark.commit.0,
             prior: self.mark.sum,

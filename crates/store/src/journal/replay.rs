@@ -6,7 +6,7 @@
 //!
 //! Writes nothing: see [`super::recover`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, CommitNo, Epoch, TreeId};
@@ -47,8 +47,13 @@ pub struct Replayed {
 
 /// Reads the journal behind `superblock` and applies its commits.
 pub fn replay(device: &dyn Device, superblock: &Superblock) -> Result<Replayed> {
-    let mut replay =
-        Replay { device, superblock, volume: volume_tag(&superblock.uuid), nodes: BTreeMap::new() };
+    let mut replay = Replay {
+        device,
+        superblock,
+        volume: volume_tag(&superblock.uuid),
+        nodes: BTreeMap::new(),
+        blocks: 0,
+    };
     let mut done = Replayed {
         superblock: superblock.clone(),
         nodes: BTreeMap::new(),
@@ -60,6 +65,7 @@ pub fn replay(device: &dyn Device, superblock: &Superblock) -> Result<Replayed> 
         damage: None,
     };
     let mut found = replay.read_commit(superblock.journal, superblock.epoch, false)?;
+    let mut last_epoch = superblock.epoch;
     loop {
         let payload = match found {
             Found::Commit(payload) => payload,
@@ -76,6 +82,11 @@ pub fn replay(device: &dyn Device, superblock: &Superblock) -> Result<Replayed> 
             |source| StoreError::Item { what: format!("commit {number} of the journal"), source };
         let geometry = &superblock.geometry;
         let commit = Commit::decode(&payload.bytes, payload.epoch, geometry).map_err(damage)?;
+        let mut blocks = BTreeSet::new();
+        if let Some(twice) = commit.nodes.iter().find(|change| !blocks.insert(change.block)) {
+            let why = format!("it has two records of node {}", twice.block);
+            return Err(damage(Malformed::new("commit", why)));
+        }
         if !matches!(found, Found::Commit(_)) {
             match replay.read_data(&commit.extents)? {
                 Some(data) => done.data = data,
@@ -86,12 +97,13 @@ pub fn replay(device: &dyn Device, superblock: &Superblock) -> Result<Replayed> 
             }
         }
         replay.apply(&commit, damage)?;
+        last_epoch = payload.epoch;
         let epoch = beside(superblock, payload.epoch);
         done.superblock = commit.head.superblock(superblock, epoch, payload.after);
         done.commits += 1;
         done.bytes += payload.blocks * BLOCK_BYTES;
     }
-    done.nodes = replay.finish(done.superblock.epoch)?;
+    done.nodes = replay.finish(last_epoch)?;
     if !done.ended {
         done.damage = replay.later_frame(done.superblock.journal.commit.next())?;
     }
@@ -125,6 +137,8 @@ struct Replay<'a> {
     superblock: &'a Superblock,
     volume: [u8; 8],
     nodes: BTreeMap<BlockNo, Vec<u8>>,
+    /// Blocks of the frames read so far.
+    blocks: u64,
 }
 
 impl Replay<'_> {
@@ -154,7 +168,7 @@ impl Replay<'_> {
     }
 
     /// The commit behind `mark`. `epoch` is that of the commit before, or of the superblock.
-    fn read_commit(&self, mark: JournalMark, epoch: Epoch, same_epoch: bool) -> Result<Found> {
+    fn read_commit(&mut self, mark: JournalMark, epoch: Epoch, same_epoch: bool) -> Result<Found> {
         let ring = self.superblock.geometry.journal();
         let number = mark.commit.next();
         let mut payload = Payload {
@@ -163,6 +177,7 @@ impl Replay<'_> {
             after: JournalMark { commit: number, ..mark },
             blocks: 0,
         };
+        let mut frames = None;
         for index in 0.. {
             let at = payload.after.next;
             let Some((header, frame)) = self.read_frame(at)? else {
@@ -171,20 +186,26 @@ impl Replay<'_> {
             if header.commit != number.0 || header.prior != payload.after.sum {
                 return Ok(Found::Nothing);
             }
-            if header.kind == KIND_END {
-                return Ok(if index == 0 { Found::End } else { Found::Nothing });
-            }
+            let ends = header.kind == KIND_END;
             let right_epoch = match index {
-                0 => header.epoch == epoch.0 + 1 || same_epoch && header.epoch == epoch.0,
+                0 => header.epoch == epoch.0 + 1 || (same_epoch || ends) && header.epoch == epoch.0,
                 _ => header.epoch == payload.epoch.0,
             };
-            payload.blocks += header.blocks();
-            if header.index != index || !right_epoch || payload.blocks > ring.count {
+            let same_count = header.frames == *frames.get_or_insert(header.frames);
+            if header.index != index || !same_count || !right_epoch {
                 return Ok(Found::Nothing);
             }
+            if ends {
+                return Ok(if index == 0 { Found::End } else { Found::Nothing });
+            }
+            payload.blocks += header.blocks();
             let part = &frame[FrameHeader::SIZE..FrameHeader::SIZE + header.len as usize];
-            if payload.bytes.len() + part.len() > COMMIT_BYTES_MAX {
-                return Ok(Found::Nothing);
+            // No crash leaves a journal that overlaps itself.
+            let too_long = self.blocks + payload.blocks > ring.count;
+            if too_long || payload.bytes.len() + part.len() > COMMIT_BYTES_MAX {
+                let what = format!("commit {number} of the journal");
+                let source = Malformed::new("commit", "it is larger than a journal can be");
+                return Err(StoreError::Item { what, source });
             }
             payload.bytes.extend_from_slice(part);
             payload.epoch = Epoch(header.epoch);
@@ -194,6 +215,7 @@ impl Replay<'_> {
                 break;
             }
         }
+        self.blocks += payload.blocks;
         Ok(Found::Commit(payload))
     }
 
@@ -216,45 +238,52 @@ impl Replay<'_> {
         Ok(Some(data))
     }
 
+    /// Applies a commit. Bases are the nodes that stood before it, whatever the order of its records.
     fn apply(
         &mut self,
         commit: &Commit<'_>,
         damage: impl Fn(Malformed) -> StoreError,
     ) -> Result<()> {
-        for change in &commit.nodes {
-            let mut node = match self.base(change)? {
-                Ok(node) => node,
-                Err(malformed) => return Err(damage(malformed)),
-            };
-            change.apply(&mut node);
-            self.nodes.insert(change.block, node);
-            if self.nodes.len() as u64 * self.superblock.geometry.node_size as u64
-                > REPLAY_BYTES_MAX
-            {
+        let nodes_max = REPLAY_BYTES_MAX / self.superblock.geometry.node_size as u64;
+        let mut made = Vec::new();
+        for change in commit.nodes.iter().filter(|change| change.base != Base::Changed) {
+            if (self.nodes.len() + made.len()) as u64 >= nodes_max {
                 return Err(damage(Malformed::new("journal", "it changes too many nodes")));
             }
+            let mut node = self.base(change, &damage)?;
+            change.apply(&mut node);
+            made.push((change.block, node));
         }
+        for change in commit.nodes.iter().filter(|change| change.base == Base::Changed) {
+            let node = self.nodes.get_mut(&change.block).ok_or_else(|| {
+                let why = format!("block {}: no commit before it made this node", change.block);
+                damage(Malformed::new("node record", why))
+            })?;
+            change.apply(node);
+        }
+        self.nodes.extend(made);
         for block in &commit.cancels {
             self.nodes.remove(block);
         }
         Ok(())
     }
 
-    fn base(&mut self, change: &NodeChange<'_>) -> Result<std::result::Result<Vec<u8>, Malformed>> {
-        let fail = |why: &str| {
-            Ok(Err(Malformed::new("node record", format!("block {}: {why}", change.block))))
+    /// What a new or copied node begins as.
+    fn base(
+        &self,
+        change: &NodeChange<'_>,
+        damage: impl Fn(Malformed) -> StoreError,
+    ) -> Result<Vec<u8>> {
+        let Base::Copied(pointer) = change.base else {
+            return Ok(vec![0; self.superblock.geometry.node_size]);
         };
-        match change.base {
-            Base::Zeros => Ok(Ok(vec![0; self.superblock.geometry.node_size])),
-            Base::Changed => match self.nodes.remove(&change.block) {
-                Some(node) => Ok(Ok(node)),
-                None => fail("no commit before it made this node"),
-            },
-            Base::Copied(pointer) => match self.nodes.get(&pointer.block) {
-                Some(node) if header(node)?.epoch == pointer.epoch.0 => Ok(Ok(node.clone())),
-                Some(_) => fail("its base is another node"),
-                None => self.read_base(pointer).map(Ok),
-            },
+        match self.nodes.get(&pointer.block) {
+            Some(node) if header(node)?.epoch == pointer.epoch.0 => Ok(node.clone()),
+            Some(_) => {
+                let why = format!("block {}: its base is another node", change.block);
+                Err(damage(Malformed::new("node record", why)))
+            }
+            None => self.read_base(pointer),
         }
     }
 
@@ -269,7 +298,10 @@ impl Replay<'_> {
 
     fn judge(&self, node: &[u8], pointer: NodePointer) -> Result<()> {
         let header = header(node)?;
-        let tree = TreeId::from_raw(header.tree).unwrap_or(TreeId::Files);
+        let Some(tree) = TreeId::from_raw(header.tree) else {
+            let source = Malformed::new("node", format!("there is no tree {}", header.tree));
+            return Err(StoreError::Node { block: pointer.block, tree: TreeId::Files, source });
+        };
         let expected = Expected { pointer, tree, level: header.level, volume: self.volume };
         match NodeView::open(node, &expected) {
             Ok(_) => Ok(()),
@@ -277,12 +309,14 @@ impl Replay<'_> {
         }
     }
 
-    /// The nodes, sealed and judged. Those that no commit touched since are as any reader expects them.
-    fn finish(&mut self, epoch: Epoch) -> Result<BTreeMap<BlockNo, Vec<u8>>> {
+    /// The nodes, sealed and judged: born behind the superblock, and not after the last commit.
+    fn finish(&mut self, last: Epoch) -> Result<BTreeMap<BlockNo, Vec<u8>>> {
         let mut nodes = std::mem::take(&mut self.nodes);
+        let epochs = self.superblock.epoch.next()..=last;
         for (block, bytes) in &mut nodes {
             node::seal(bytes);
-            let born = Epoch(header(bytes)?.epoch).min(epoch);
+            let born = Epoch(header(bytes)?.epoch);
+            let born = if epochs.contains(&born) { born } else { last };
             self.judge(bytes, NodePointer { block: *block, epoch: born })?;
         }
         Ok(nodes)

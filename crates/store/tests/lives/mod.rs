@@ -8,6 +8,7 @@
 //! Data goes where data was freed a moment ago, so that what is reused too early
 //! (R2) is seen at once. Knows nothing of files.
 
+mod damage;
 mod judge;
 
 use std::collections::BTreeMap;
@@ -41,6 +42,8 @@ pub(crate) struct Conditions {
     pub node_size: usize,
     /// Blocks of the ring: the fewer, the more commits become checkpoints, and the more wrap around.
     pub journal_blocks: u64,
+    /// Memory for nodes: the less, the more checkpoints.
+    pub cache_bytes: usize,
     pub dirty: Dirty,
     pub accounting: Accounting,
     /// After one step in so many a checkpoint is made; 0 for never.
@@ -58,6 +61,7 @@ impl Default for Conditions {
         Conditions {
             node_size: 4096,
             journal_blocks: 64,
+            cache_bytes: 1 << 20,
             dirty: Dirty::default(),
             accounting: Accounting::default(),
             checkpoints: 8,
@@ -122,7 +126,7 @@ impl Conditions {
     fn open(&self, device: Arc<dyn Device>, read_only: bool) -> Result<Store, StoreError> {
         let options = OpenOptions {
             read_only,
-            cache_bytes: 1 << 20,
+            cache_bytes: self.cache_bytes,
             dirty: self.dirty,
             accounting: self.accounting,
             ..OpenOptions::default()
