@@ -159,6 +159,8 @@ counters! {
         frozen_ns,
         /// Of those, nanoseconds in which the records of block groups were carried into the tree.
         frozen_groups_ns,
+        /// Nanoseconds in which such records were carried early, while changers went on between.
+        early_groups_ns,
         /// Half of the freezes were no longer than this, in nanoseconds.
         frozen_p50_ns: gauge,
         /// 99 of 100 freezes were no longer than this, in nanoseconds.

@@ -36,7 +36,7 @@ const CANCEL_BYTES: usize = 8;
 #[derive(Debug)]
 pub(crate) enum Committed {
     /// Everything is durable. Holds what was sealed, if that was wanted and there was something.
-    Done(Option<Sealed>),
+    Done(Option<Box<Sealed>>),
     /// The journal has no room; nothing was changed.
     NoRoom,
 }
@@ -51,10 +51,10 @@ enum Frozen {
         lsn: Lsn,
         epoch: Epoch,
         flush_data: bool,
-        sealed: Option<Sealed>,
+        sealed: Option<Box<Sealed>>,
     },
     /// All that is in memory is committed already.
-    Sealed(Sealed),
+    Sealed(Box<Sealed>),
 }
 
 impl Inner {
@@ -119,7 +119,7 @@ impl Inner {
             if is_durable && space.dirty_groups() == 0 && forest.cache.is_committed() {
                 let wanted = seal && forest.cache.dirty_nodes() > 0;
                 return Ok(match wanted {
-                    true => Frozen::Sealed(self.seal(&mut forest, &mut space, lsn)),
+                    true => Frozen::Sealed(Box::new(self.seal(&mut forest, &mut space, lsn))),
                     false => Frozen::Idle,
                 });
             }
@@ -139,7 +139,7 @@ impl Inner {
             space.unflushed.clear();
             space.freeze();
             let epoch = forest.epoch;
-            let sealed = seal.then(|| self.seal(&mut forest, &mut space, lsn));
+            let sealed = seal.then(|| Box::new(self.seal(&mut forest, &mut space, lsn)));
             drop(guard);
             drop(space);
             drop(forest);

@@ -7,6 +7,7 @@
 //! Carrying a group takes and frees nodes, which makes groups dirty again; each
 //! node is copied once in an epoch, so it ends.
 
+use holdfast_base::clock::Stopwatch;
 use holdfast_base::{InodeNo, TreeId};
 use holdfast_format::{Key, Kind};
 
@@ -25,6 +26,7 @@ impl Inner {
     /// time in which they are frozen; and reads the nodes that it needs.
     pub(crate) fn carry_groups_early(&self) -> Result<()> {
         let mut failed = Failed::default();
+        let time = Stopwatch::start();
         // Changers make groups dirty meanwhile; the freeze takes care of those.
         let mut rounds = self.space.lock().dirty_groups() / AT_ONCE + 1;
         while rounds > 0 {
@@ -40,6 +42,7 @@ impl Inner {
                 Err(missing) => self.load(missing, &mut failed)?,
             }
         }
+        self.counters.early_groups_ns.add(time.nanos());
         Ok(())
     }
 

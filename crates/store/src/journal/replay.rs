@@ -24,6 +24,9 @@ use holdfast_format::{Malformed, NodePointer, NodeView, Superblock};
 
 use crate::{Result, StoreError};
 
+/// Blocks of data by their first block.
+type Data = Vec<(BlockNo, Vec<u8>)>;
+
 /// A volume as its journal leaves it.
 #[derive(Debug)]
 pub struct Replayed {
@@ -36,7 +39,7 @@ pub struct Replayed {
     /// Bytes of their frames.
     pub bytes: u64,
     /// Data that the last commit made durable with itself, as it was read.
-    pub(crate) data: Vec<(BlockNo, Vec<u8>)>,
+    pub(crate) data: Data,
     /// Whether the journal says that no commit follows.
     pub(crate) ended: bool,
     /// The epoch of a commit whose frames are whole, given up because its data never arrived.
@@ -220,7 +223,7 @@ impl Replay<'_> {
     }
 
     /// The data that a commit names, or `None` if some of it never arrived.
-    fn read_data(&self, extents: &[DataExtent]) -> Result<Option<Vec<(BlockNo, Vec<u8>)>>> {
+    fn read_data(&self, extents: &[DataExtent]) -> Result<Option<Data>> {
         let mut data = Vec::new();
         for extent in extents {
             let mut sums = Vec::new();
