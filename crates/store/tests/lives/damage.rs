@@ -171,6 +171,9 @@ fn spoil(frames: &mut Vec<Frame>, prng: &mut Prng) -> bool {
     let words = [0, 1, 2, 64, 4095, 1 << 20, u64::from(u32::MAX), 1 << 62, u64::MAX];
     let word = if prng.one_in(2) { *prng.pick(&words) } else { prng.below(4096) };
     let frame = &mut frames[which];
+    if frame.payload.is_empty() {
+        return true;
+    }
     match prng.below(13) {
         // The head of a payload, the head of its first record, anything.
         choice @ 0..=5 => {
