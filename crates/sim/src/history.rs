@@ -118,6 +118,10 @@ impl History {
         if applied && let Op::Open { handle, how, .. } = op {
             self.synchronous.insert(handle.clone(), how.sync || how.dsync);
         }
+        // The name of an older handle may come again.
+        if applied && let Op::Tmpfile { handle, .. } = op {
+            self.synchronous.insert(handle.clone(), false);
+        }
         self.steps.push(Step {
             op: op.clone(),
             applied,
