@@ -3,7 +3,7 @@
 
 use holdfast_device::sim::Call;
 use holdfast_script::{Profile, Script, generate};
-use holdfast_sim::{Policy, Setup, fail_each};
+use holdfast_sim::{Checkpoints, Policy, Setup, fail_each};
 
 const SCRIPTS: [&str; 3] = [
     "mkfile /a; write /a 0 9000 1; fsync /a; mkdir /d; rename /a /d/a; fsyncdir /d; append /d/a 5000 2; \
@@ -30,6 +30,27 @@ fn fails(call: Call, least: u64) {
     }
     println!("{runs} runs in which a {} failed", call.name());
     assert!(runs >= least);
+}
+
+/// A checkpoint behind or beside the operations meets the failure as well as a commit does.
+fn fails_with(checkpoints: Checkpoints, call: Call, scripts: u64) -> u64 {
+    let setup = Setup { checkpoints, ..Setup::new(4096, 0) };
+    let policy = Policy { volume: 8 << 20, setup, ..Policy::default() };
+    let profile = Profile { ops: 20, syncs: 30, remounts: 1, evicts: 0, ..Profile::default() };
+    let scripts = (0..scripts).map(|seed| generate(seed, &profile));
+    let runs = scripts.map(|script| {
+        fail_each(&script, call, false, &policy)
+            .unwrap_or_else(|failure| panic!("{checkpoints:?}: {failure}"))
+    });
+    runs.sum()
+}
+
+#[test]
+fn every_call_of_a_checkpoint() {
+    for call in [Call::Write, Call::Flush] {
+        assert!(fails_with(Checkpoints::After(3), call, 3) > 40);
+        assert!(fails_with(Checkpoints::Beside, call, 3) > 0);
+    }
 }
 
 #[test]
