@@ -4,12 +4,13 @@
 
 use std::sync::Arc;
 
+use holdfast_base::switch::{Accounting, Dirty};
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_script::{
     Data, Mismatch, Model, Op, Profile, Rules, Script, Target, compare, compare_trees, generate,
     shrink,
 };
-use holdfast_sim::{Engine, Setup, judge};
+use holdfast_sim::{Checkpoints, Engine, Setup, judge};
 
 /// Bytes of a volume: small, so that space is reused.
 const VOLUME: u64 = 48 << 20;
@@ -109,6 +110,18 @@ fn hardly_any_memory() {
     setup.mount.cache_bytes = 64 << 10;
     setup.mount.dirty_bytes = 16 << 10;
     agree(6_000_000, 40, &Profile { ops: 300, names: 12, ..everything() }, &setup);
+}
+
+#[test]
+fn checkpoints_beside_and_every_position_of_the_switches() {
+    for (first, &dirty) in (8_000_000..).step_by(1000).zip(Dirty::ALL) {
+        for (&accounting, node_size) in Accounting::ALL.iter().zip([4096, 65536]) {
+            let mut setup = Setup::new(node_size, 1).checked();
+            setup.checkpoints = Checkpoints::Beside;
+            (setup.mount.dirty, setup.mount.accounting) = (dirty, accounting);
+            agree(first, 5, &everything(), &setup);
+        }
+    }
 }
 
 #[test]

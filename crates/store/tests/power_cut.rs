@@ -48,10 +48,24 @@ fn many_lives_that_end_without_a_flush() {
     survive(10, 5, 50, &Conditions { lives: 6, steps: 12, ..Conditions::default() });
 }
 
+/// One life after the other, each on what a power cut left of the one before, in every position of the
+/// switches.
 #[test]
 fn lives_after_power_cuts() {
-    let how = Conditions { generations: 8, lives: 1, steps: 8, ..Conditions::default() };
-    survive(500, 6, 50, &how);
+    for (number, &dirty) in Dirty::ALL.iter().enumerate() {
+        for (&accounting, background) in Accounting::ALL.iter().zip([false, true]) {
+            let how = Conditions {
+                node_size: [4096, 16384, 65536][number],
+                dirty,
+                accounting,
+                background,
+                generations: 8,
+                steps: 8,
+                ..Conditions::default()
+            };
+            survive(500 + 1000 * number as u64, 2, 50, &how);
+        }
+    }
 }
 
 #[test]
