@@ -8,7 +8,10 @@
 
 mod lives;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use holdfast_base::switch::{Accounting, Dirty};
+use holdfast_device::sim::Call;
 use lives::{Conditions, Seen, run};
 
 /// Runs seeds from `first` on, usually so many.
@@ -106,4 +109,16 @@ fn checkpoints_beside_commits() {
 #[test]
 fn recovery_cut_at_every_call_of_every_image() {
     survive(400, 1, 1, &Conditions { steps: 8, ..Conditions::default() });
+}
+
+#[test]
+fn devices_that_lie_are_found_out() {
+    for (call, n, least) in [(Call::Flush, 5, 5), (Call::Write, 6, 5)] {
+        let lies = Some((call, n));
+        let how = Conditions { lies, steps: 20, checkpoints: 4, ..Conditions::default() };
+        let found = (600..606)
+            .filter(|&seed| catch_unwind(AssertUnwindSafe(|| run(seed, &how, 50))).is_err())
+            .count();
+        assert!(found >= least, "{call:?}: {found} of 6 were found out");
+    }
 }

@@ -21,7 +21,7 @@ use holdfast_base::prng::Prng;
 use holdfast_base::switch::{Accounting, Dirty};
 use holdfast_base::{BlockNo, BlockRange, InodeNo};
 use holdfast_device::memory::MemoryDevice;
-use holdfast_device::sim::{Call, Event, Faults, Recording};
+use holdfast_device::sim::{Action, Call, Event, Faults, Recording, When};
 use holdfast_device::{Device, SimDevice};
 use holdfast_format::item::Extent;
 use holdfast_format::journal::FrameHeader;
@@ -50,6 +50,8 @@ pub(crate) struct Conditions {
     pub checkpoints: u64,
     /// Another thread makes a checkpoint whenever the last one is done.
     pub background: bool,
+    /// One call of this kind in so many is answered well and not done.
+    pub lies: Option<(Call, u64)>,
     /// After these lives, power is cut at one place, and as many lives go on from there.
     pub generations: u64,
     pub lives: u64,
@@ -66,6 +68,7 @@ impl Default for Conditions {
             accounting: Accounting::default(),
             checkpoints: 8,
             background: false,
+            lies: None,
             generations: 1,
             lives: 1,
             steps: 40,
@@ -269,6 +272,10 @@ fn live(
             let call = *prng.pick(&[Call::Flush, Call::Write]);
             sim.set_faults(Faults::fail_once(call, 1 + prng.below(12)));
         }
+        if let Some((call, n)) = how.lies {
+            let seed = prng.next_u64();
+            sim.set_faults(Faults::seeded(seed).with(call, When::OneIn(n), Action::Ignore));
+        }
         let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
             if how.background {
@@ -281,7 +288,8 @@ fn live(
             // Also when a step panics, or the thread would run for ever.
             let _end = SetAtEnd(&ended);
             for _ in 0..how.steps {
-                if store.stop_reason().is_some() || sim.faults_fired() > 0 {
+                let failed = sim.faults_fired() > 0 && how.lies.is_none();
+                if store.stop_reason().is_some() || failed {
                     break;
                 }
                 let before = history.last().unwrap().clone();
