@@ -117,7 +117,9 @@ impl Inner {
             let lsn = Lsn(self.lsn.load(Ordering::Acquire));
             let is_durable = lsn.0 == self.durable.load(Ordering::Acquire);
             if is_durable && space.dirty_groups() == 0 && forest.cache.is_committed() {
-                let wanted = seal && forest.cache.dirty_nodes() > 0;
+                // A commit need not have a node, and must not stay in the journal for that.
+                let is_checkpoint = forest.cache.dirty_nodes() == 0 && journal.used_bytes() == 0;
+                let wanted = seal && !is_checkpoint;
                 return Ok(match wanted {
                     true => Frozen::Sealed(Box::new(self.seal(&mut forest, &mut space, lsn))),
                     false => Frozen::Idle,

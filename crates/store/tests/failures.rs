@@ -3,13 +3,14 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 
 use holdfast_base::InodeNo;
 use holdfast_base::counters::Counters;
 use holdfast_device::memory::MemoryDevice;
 use holdfast_device::sim::{Call, Faults};
-use holdfast_device::{Device, SimDevice};
+use holdfast_device::{Device, DeviceError, DeviceStats, Flushed, SimDevice};
 use holdfast_format::{Geometry, Key, Kind};
 use holdfast_store::{Batch, CreateOptions, Need, OpenOptions, Store};
 
@@ -117,4 +118,117 @@ fn every_call_of_a_checkpoint_fails_once() {
             assert!(open(sim.clone()).get(&key(1)).unwrap().is_some());
         }
     }
+}
+
+/// A device on which the next flush after [`OneBadFlush::arm`] waits for [`OneBadFlush::go_on`] and then fails; every
+/// other one succeeds at once, as those of a host that tells of a lost write only once.
+#[derive(Debug)]
+struct OneBadFlush {
+    memory: MemoryDevice,
+    gate: Mutex<Gate>,
+    changed: Condvar,
+    writes: AtomicU64,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Gate {
+    Idle,
+    Armed,
+    Waiting,
+    Open,
+}
+
+impl OneBadFlush {
+    fn set(&self, gate: Gate) {
+        *self.gate.lock().unwrap() = gate;
+        self.changed.notify_all();
+    }
+
+    fn wait_for(&self, wanted: Gate) {
+        let mut gate = self.gate.lock().unwrap();
+        while *gate != wanted {
+            gate = self.changed.wait(gate).unwrap();
+        }
+    }
+}
+
+impl Device for OneBadFlush {
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        self.memory.read(at, into)
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.writes.fetch_add(1, Ordering::SeqCst);
+        self.memory.write(at, bytes)
+    }
+
+    fn flush(&self) -> Result<Flushed, DeviceError> {
+        if *self.gate.lock().unwrap() != Gate::Armed {
+            return self.memory.flush();
+        }
+        self.set(Gate::Waiting);
+        self.wait_for(Gate::Open);
+        let source = std::io::Error::other("a write was lost");
+        Err(DeviceError::Io { call: "flush", at: 0, len: 0, source })
+    }
+
+    fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
+        self.memory.discard(at, len)
+    }
+
+    fn len(&self) -> u64 {
+        self.memory.len()
+    }
+
+    fn sector_size(&self) -> u32 {
+        self.memory.sector_size()
+    }
+
+    fn stats(&self) -> DeviceStats {
+        self.memory.stats()
+    }
+}
+
+/// P1, P7: a host tells one of two flushes that a write was lost. Nobody takes the other for a proof.
+#[test]
+fn a_flush_beside_one_that_fails_proves_nothing() {
+    let device = Arc::new(OneBadFlush {
+        memory: formatted(),
+        gate: Mutex::new(Gate::Idle),
+        changed: Condvar::new(),
+        writes: AtomicU64::new(0),
+    });
+    let store = open(device.clone());
+    put(&store, 1);
+    store.persist(store.latest()).unwrap();
+    device.set(Gate::Armed);
+    std::thread::scope(|threads| {
+        let checkpoint = threads.spawn(|| store.checkpoint());
+        device.wait_for(Gate::Waiting);
+        put(&store, 2);
+        let before = device.writes.load(Ordering::SeqCst);
+        let commit = threads.spawn(|| store.persist(store.latest()));
+        while device.writes.load(Ordering::SeqCst) == before {
+            std::thread::yield_now();
+        }
+        device.set(Gate::Open);
+        checkpoint.join().unwrap().unwrap_err();
+        commit.join().unwrap().unwrap_err();
+    });
+    assert!(store.stop_reason().is_some());
+    assert!(store.durable() < store.latest());
+}
+
+/// A commit without a node is part of the next checkpoint as well: nothing of it stays in the journal.
+#[test]
+fn a_checkpoint_takes_commits_without_nodes() {
+    let store = open(Arc::new(formatted()));
+    let mut room = store.reserve(Need::Shrink { changes: 1 }).unwrap();
+    let mut batch = Batch::new();
+    batch.delete(key(1));
+    store.apply(batch, &mut room).unwrap();
+    store.persist(store.latest()).unwrap();
+    store.checkpoint().unwrap();
+    assert_eq!(store.superblock().lsn, store.latest());
+    assert_eq!(store.counters().journal_bytes_used.get(), 0);
 }
