@@ -8,20 +8,22 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use holdfast_base::counters::Counters;
 use holdfast_base::prng::Prng;
 use holdfast_base::{BLOCK_SIZE, BlockNo, Epoch, InodeNo};
-use holdfast_device::Device;
 use holdfast_device::memory::MemoryDevice;
+use holdfast_device::{Device, DeviceError, DeviceStats, Flushed};
 use holdfast_format::codec::Reader;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::item::group::GroupItem;
+use holdfast_format::journal::SEARCH_BLOCKS_MAX;
 use holdfast_format::node::{EPOCH_AT, MAGIC, NodeHeader};
 use holdfast_format::{Geometry, Key, Kind, NodePointer, NodeView, Superblock, node};
-use holdfast_store::{Batch, CreateOptions, Need, OpenOptions, Result, Store};
+use holdfast_store::{Batch, CreateOptions, Need, OpenOptions, Result, Store, replay};
 
 const NODE: usize = 4096;
 const BYTES: u64 = 32 << 20;
@@ -414,4 +416,55 @@ fn the_space_tree_is_not_the_files_tree() {
     });
     let device: Arc<dyn Device> = Arc::new(device);
     assert!(open(&device).is_err());
+}
+
+/// A device of any length that holds nothing but zeros.
+#[derive(Debug, Default)]
+struct Zeros(AtomicU64);
+
+impl Device for Zeros {
+    fn read(&self, _at: u64, into: &mut [u8]) -> std::result::Result<(), DeviceError> {
+        self.0.fetch_add(into.len() as u64, Ordering::Relaxed);
+        into.fill(0);
+        Ok(())
+    }
+
+    fn write(&self, _at: u64, _bytes: &[u8]) -> std::result::Result<(), DeviceError> {
+        unreachable!("a replay writes nothing")
+    }
+
+    fn flush(&self) -> std::result::Result<Flushed, DeviceError> {
+        unreachable!("a replay writes nothing")
+    }
+
+    fn discard(&self, _at: u64, _len: u64) -> std::result::Result<(), DeviceError> {
+        unreachable!("a replay writes nothing")
+    }
+
+    fn len(&self) -> u64 {
+        1 << 62
+    }
+
+    fn sector_size(&self) -> u32 {
+        4096
+    }
+
+    fn stats(&self) -> DeviceStats {
+        DeviceStats::default()
+    }
+}
+
+/// P10: a superblock may claim a journal as long as the device, of which nothing was ever written.
+#[test]
+fn a_ring_of_any_size_is_not_searched_without_end() {
+    let device: Arc<dyn Device> = Arc::new(volume(1));
+    let mut superblock = open(&device).unwrap().superblock();
+    superblock.geometry.volume_blocks = 1 << 50;
+    superblock.geometry.journal_blocks = 1 << 49;
+    let zeros = Zeros::default();
+    // Far more than any ring that mkfs makes, and an end to it.
+    let most = SEARCH_BLOCKS_MAX * BLOCK_SIZE as u64 + (1 << 20);
+    let replayed = replay(&zeros, &superblock).unwrap();
+    assert_eq!((replayed.commits, replayed.damage), (0, None));
+    assert!(zeros.0.load(Ordering::Relaxed) <= most);
 }

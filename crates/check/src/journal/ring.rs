@@ -8,7 +8,7 @@ use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, CommitNo, Epoch};
 use holdfast_device::{Device, DeviceError};
 use holdfast_format::journal::frame::{FrameHeader, KIND_END};
-use holdfast_format::journal::{COMMIT_BYTES_MAX, JournalMark, next_block};
+use holdfast_format::journal::{COMMIT_BYTES_MAX, JournalMark, SEARCH_BLOCKS_MAX, next_block};
 use holdfast_format::node::volume_tag;
 use holdfast_format::{Geometry, Superblock};
 
@@ -17,9 +17,6 @@ use crate::issue::Issue;
 
 /// Blocks read at once when the ring is searched.
 const SEARCH_BATCH: u64 = 256;
-/// Blocks of the ring that are searched at most, from the journal's end on: 16 GiB, far above any
-/// ring that mkfs makes. A superblock that claims more does not make a check endless.
-const SEARCH_MAX: u64 = 4 << 20;
 
 /// The ring of a volume.
 #[derive(Clone, Copy, Debug)]
@@ -218,7 +215,8 @@ impl<'a> Ring<'a> {
     pub(super) fn damage(&self, end: &End) -> Result<Option<Damage>, DeviceError> {
         let (ring, missing) = (self.blocks, end.commit.0);
         let mut buffer = vec![0; SEARCH_BATCH as usize * BLOCK_SIZE];
-        let mut left = ring.count.min(SEARCH_MAX);
+        // A superblock that claims more does not make a check endless (P10).
+        let mut left = ring.count.min(SEARCH_BLOCKS_MAX);
         let mut at = end.at;
         while left > 0 {
             let to_end = ring.start.0 + ring.count - at.0;

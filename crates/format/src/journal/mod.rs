@@ -33,6 +33,9 @@ use holdfast_base::{BlockNo, BlockRange, CommitNo};
 pub const COMMIT_BYTES_MAX: usize = 256 << 20;
 /// Most bytes of nodes that the commits between two checkpoints may change: what recovery keeps in memory.
 pub const REPLAY_BYTES_MAX: u64 = 2 << 30;
+/// Most blocks of a ring that are searched for frames of damage, from the journal's end on: 1 GiB, several
+/// times the largest ring that mkfs makes.
+pub const SEARCH_BLOCKS_MAX: u64 = 1 << 18;
 /// Where a journal goes on: what the next frame must follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalMark {

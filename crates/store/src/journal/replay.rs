@@ -17,7 +17,7 @@ use holdfast_format::journal::commit::data_sum;
 use holdfast_format::journal::frame::{FRAME_BYTES_MAX, KIND_END};
 use holdfast_format::journal::{
     Base, COMMIT_BYTES_MAX, Commit, DataExtent, FrameHeader, JournalMark, NodeChange,
-    REPLAY_BYTES_MAX, next_block,
+    REPLAY_BYTES_MAX, SEARCH_BLOCKS_MAX, next_block,
 };
 use holdfast_format::node::{self, Expected, NodeHeader, volume_tag};
 use holdfast_format::{Malformed, NodePointer, NodeView, Superblock};
@@ -108,7 +108,7 @@ pub fn replay(device: &dyn Device, superblock: &Superblock) -> Result<Replayed> 
     }
     done.nodes = replay.finish(last_epoch)?;
     if !done.ended {
-        done.damage = replay.later_frame(done.superblock.journal.commit.next())?;
+        done.damage = replay.later_frame(done.superblock.journal)?;
     }
     Ok(done)
 }
@@ -325,23 +325,28 @@ impl Replay<'_> {
         Ok(nodes)
     }
 
-    /// A frame that was written when commit `missing` was durable: then the journal has a hole.
-    fn later_frame(&self, missing: CommitNo) -> Result<Option<(CommitNo, BlockNo)>> {
+    /// A frame that was written when the commit behind `end` was durable: then the journal has a hole.
+    fn later_frame(&self, end: JournalMark) -> Result<Option<(CommitNo, BlockNo)>> {
         let ring = self.superblock.geometry.journal();
-        let end = ring.start.0 + ring.count;
+        let missing = end.commit.next();
         let step = FRAME_BYTES_MAX as u64 / BLOCK_BYTES;
         let mut blocks = Vec::new();
-        for start in (ring.start.0..end).step_by(step as usize) {
+        let mut start = end.next;
+        // A superblock may claim a ring of any size; that must not make a recovery endless (P10).
+        let mut left = ring.count.min(SEARCH_BLOCKS_MAX);
+        while left > 0 {
             blocks.clear();
-            let count = step.min(end - start);
-            self.read_blocks(BlockRange::new(BlockNo(start), count), &mut blocks)?;
-            for (at, block) in (start..).zip(blocks.chunks_exact(BLOCK_SIZE)) {
+            let count = step.min(left).min(ring.start.0 + ring.count - start.0);
+            self.read_blocks(BlockRange::new(start, count), &mut blocks)?;
+            for (at, block) in (start.0..).zip(blocks.chunks_exact(BLOCK_SIZE)) {
                 let proves = FrameHeader::decode(block)
                     .is_ok_and(|header| header.commit >= missing.0 && header.durable >= missing.0);
                 if proves && self.read_frame(BlockNo(at))?.is_some() {
                     return Ok(Some((missing, BlockNo(at))));
                 }
             }
+            left -= count;
+            start = next_block(ring, start, count);
         }
         Ok(None)
     }
