@@ -60,17 +60,21 @@ impl std::ops::AddAssign for Marked {
 pub(crate) enum Tracker {
     Ranges(DirtyRanges),
     Bitmap(Box<Bitmap>),
-    /// Whether anything changed.
-    Whole(bool),
+    Whole {
+        /// Whether anything changed.
+        changed: bool,
+        /// Bytes of the node.
+        size: u32,
+    },
 }
 
 impl Tracker {
-    /// Nothing changed yet.
-    pub(crate) fn new(how: Dirty) -> Tracker {
+    /// Nothing changed yet in a node of `size` bytes.
+    pub(crate) fn new(how: Dirty, size: usize) -> Tracker {
         match how {
             Dirty::Ranges => Tracker::Ranges(DirtyRanges::default()),
             Dirty::Bitmap => Tracker::Bitmap(Box::default()),
-            Dirty::Whole => Tracker::Whole(false),
+            Dirty::Whole => Tracker::Whole { changed: false, size: size as u32 },
         }
     }
 
@@ -80,8 +84,8 @@ impl Tracker {
         match self {
             Tracker::Ranges(ranges) => ranges.mark(start, end),
             Tracker::Bitmap(bitmap) => bitmap.mark(start, end),
-            Tracker::Whole(changed) => {
-                let grown = if *changed { 0 } else { (end - start) as u32 };
+            Tracker::Whole { changed, size } => {
+                let grown = if *changed { 0 } else { *size };
                 *changed = true;
                 Marked { grown, ..Marked::default() }
             }
@@ -92,7 +96,7 @@ impl Tracker {
     pub(crate) fn takes(&self, start: usize, end: usize) -> bool {
         match self {
             Tracker::Ranges(ranges) => ranges.takes(start, end),
-            Tracker::Bitmap(_) | Tracker::Whole(_) => true,
+            Tracker::Bitmap(_) | Tracker::Whole { .. } => true,
         }
     }
 
@@ -101,7 +105,8 @@ impl Tracker {
         match self {
             Tracker::Ranges(ranges) => ranges.measure(),
             Tracker::Bitmap(bitmap) => bitmap.measure(size),
-            Tracker::Whole(changed) => (usize::from(*changed), if *changed { size } else { 0 }),
+            Tracker::Whole { changed: true, .. } => (1, size),
+            Tracker::Whole { changed: false, .. } => (0, 0),
         }
     }
 
@@ -110,8 +115,8 @@ impl Tracker {
         match self {
             Tracker::Ranges(ranges) => out.extend_from_slice(ranges.as_slice()),
             Tracker::Bitmap(bitmap) => bitmap.ranges(size, out),
-            Tracker::Whole(false) => {}
-            Tracker::Whole(true) => out.push(ByteRange::new(0, size)),
+            Tracker::Whole { changed: false, .. } => {}
+            Tracker::Whole { changed: true, .. } => out.push(ByteRange::new(0, size)),
         }
     }
 
@@ -124,7 +129,7 @@ impl Tracker {
         out: &mut Vec<ByteRange>,
     ) {
         match self {
-            Tracker::Whole(_) => out.push(ByteRange::new(0, size)),
+            Tracker::Whole { .. } => out.push(ByteRange::new(0, size)),
             _ if heap == size => out.push(ByteRange::new(0, head)),
             _ => out.extend([ByteRange::new(0, head), ByteRange::new(heap, size)]),
         }
@@ -135,7 +140,7 @@ impl Tracker {
         match self {
             Tracker::Ranges(ranges) => *ranges = DirtyRanges::default(),
             Tracker::Bitmap(bitmap) => bitmap.bits = [0; BITS / 64],
-            Tracker::Whole(changed) => *changed = false,
+            Tracker::Whole { changed, .. } => *changed = false,
         }
     }
 }
@@ -367,6 +372,16 @@ mod tests {
     }
 
     #[test]
+    fn bytes_that_grow_are_those_that_will_be_logged() {
+        for &how in Dirty::ALL {
+            let mut tracker = Tracker::new(how, 16384);
+            let marks = [(100, 110), (104, 300), (5000, 5001)];
+            let grown: u32 = marks.map(|(start, end)| tracker.mark(start, end).grown).iter().sum();
+            assert_eq!(tracker.measure(16384).1, grown as usize, "{how:?}");
+        }
+    }
+
+    #[test]
     fn touching_ranges_become_one_and_empty_ones_nothing() {
         let mut dirty = DirtyRanges::default();
         dirty.mark(10, 20);
@@ -379,7 +394,7 @@ mod tests {
     fn the_bitmap_covers_what_was_marked_in_whole_chunks() {
         for seed in 0..200 {
             let mut prng = Prng::seeded(seed);
-            let mut tracker = Tracker::new(Dirty::Bitmap);
+            let mut tracker = Tracker::new(Dirty::Bitmap, 4096);
             let mut chunks = [false; 32];
             for _ in 0..prng.below(12) {
                 let start = prng.below(4096) as usize;

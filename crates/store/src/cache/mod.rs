@@ -124,7 +124,8 @@ impl Cache {
 
     /// Takes in a new node.
     pub(crate) fn insert_new(&mut self, pointer: NodePointer, bytes: Vec<u8>) {
-        let frame = Frame::dirty(bytes, pointer.epoch, Base::Zeros, Tracker::new(self.how));
+        let frame =
+            Frame::dirty(bytes, pointer.epoch, Base::Zeros, Tracker::new(self.how, self.node_size));
         self.insert(pointer.block, frame);
         // It is part of the next commit although nothing was marked in it yet.
         self.edit(pointer.block, |_, _| ((), Marked::default()));
@@ -132,7 +133,12 @@ impl Cache {
 
     /// Takes in the copy of a node.
     pub(crate) fn insert_copy(&mut self, pointer: NodePointer, of: NodePointer, bytes: Vec<u8>) {
-        let frame = Frame::dirty(bytes, pointer.epoch, Base::Copied(of), Tracker::new(self.how));
+        let frame = Frame::dirty(
+            bytes,
+            pointer.epoch,
+            Base::Copied(of),
+            Tracker::new(self.how, self.node_size),
+        );
         self.insert(pointer.block, frame);
     }
 
@@ -153,7 +159,7 @@ impl Cache {
         let NodePointer { block, epoch } = pointer;
         let is_newest = self.frames.get(&block).is_none_or(|old| old.epoch < epoch);
         if is_newest {
-            self.insert(block, Frame::clean(bytes, epoch, Tracker::new(self.how)));
+            self.insert(block, Frame::clean(bytes, epoch, Tracker::new(self.how, self.node_size)));
         }
         is_newest
     }
