@@ -103,7 +103,9 @@ impl Journal {
     pub(crate) fn make_room_for(&mut self, payload: usize) {
         let payload = payload.min(COMMIT_BYTES_MAX);
         if self.payload.capacity() < payload {
-            self.payload = vec![0; payload.next_multiple_of(ROOM_BYTES)];
+            // Written, unlike `vec![0; _]`, whose pages the system makes when they are met.
+            self.payload = Vec::new();
+            self.payload.resize(payload.next_multiple_of(ROOM_BYTES), 0);
         }
         self.payload.clear();
     }
