@@ -26,6 +26,7 @@ use crate::apply::StopOnPanic;
 use crate::cache::SealedNode;
 use crate::commit::Committed;
 use crate::journal::Journal;
+use crate::nodes::Homed;
 use crate::read::Failed;
 use crate::space::alloc::Space;
 use crate::tree::Forest;
@@ -155,9 +156,10 @@ impl Inner {
     }
 
     fn try_write_sealed(&self, sealed: &Sealed) -> Result<()> {
-        let mut order: Vec<&SealedNode> = sealed.nodes.iter().collect();
-        order.sort_unstable_by_key(|node| node.block);
-        nodes::write(&*self.device, order.iter().map(|node| (node.block, &node.bytes[..])))?;
+        let mut order: Vec<Homed<'_>> =
+            sealed.nodes.iter().map(|node| (node.block, &node.bytes[..])).collect();
+        order.sort_unstable_by_key(|(block, _)| *block);
+        nodes::write(&*self.device, &order)?;
         let count = order.len() as u64;
         self.counters.checkpoint_nodes.add(count);
         self.counters.checkpoint_bytes.add(count * self.geometry.node_size as u64);

@@ -1,42 +1,98 @@
-//! Nodes on their way to their homes: sorted, neighbours in one write.
+//! Nodes on their way to their homes: sorted, neighbours in one write, large amounts side by side.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use holdfast_base::BlockNo;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_device::Device;
 use holdfast_format::node;
+use parking_lot::Mutex;
 
-use crate::Result;
+use crate::{Result, StoreError};
 
 /// Largest write of neighbouring nodes, in bytes.
 const WRITE_BYTES: usize = 1 << 20;
+/// Writes under way at the same time.
+const WRITERS: usize = 4;
+/// Less than this is written by the caller alone: threads would cost more than they save, and small
+/// volumes under test see their writes in one order.
+const ALONE_BYTES: usize = 4 << 20;
 
-/// Writes nodes, seals each, and leaves the flush to the caller. They come in the order of their blocks.
-pub(crate) fn write<'a>(
-    device: &dyn Device,
-    nodes: impl IntoIterator<Item = (BlockNo, &'a [u8])>,
-) -> Result<()> {
-    let mut buffer: Vec<u8> = Vec::with_capacity(WRITE_BYTES);
-    let mut start = BlockNo(0);
-    for (block, bytes) in nodes {
-        let next = BlockNo(start.0 + buffer.len() as u64 / BLOCK_BYTES);
-        if !buffer.is_empty() && (block != next || buffer.len() >= WRITE_BYTES) {
-            write_run(device, start, &buffer)?;
-            buffer.clear();
+/// A node and its home.
+pub(crate) type Homed<'a> = (BlockNo, &'a [u8]);
+
+/// Writes nodes, which come in the order of their blocks, seals each, and leaves the flush to the caller.
+pub(crate) fn write(device: &dyn Device, nodes: &[Homed<'_>]) -> Result<()> {
+    let runs = runs(nodes);
+    let bytes: usize = nodes.iter().map(|(_, bytes)| bytes.len()).sum();
+    let next = AtomicUsize::new(0);
+    let failed: Mutex<Option<StoreError>> = Mutex::new(None);
+    let work = || {
+        let mut buffer = Vec::new();
+        while let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if let Err(error) = write_run(device, run, &mut buffer) {
+                failed.lock().get_or_insert(error);
+                // The others stop at their next run: nothing will be published.
+                next.store(runs.len(), Ordering::Relaxed);
+            }
         }
-        if buffer.is_empty() {
-            start = block;
+    };
+    std::thread::scope(|scope| {
+        if bytes >= ALONE_BYTES {
+            for _ in 1..WRITERS.min(runs.len()) {
+                scope.spawn(work);
+            }
         }
+        work();
+    });
+    match failed.into_inner() {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
+}
+
+/// Nodes that follow each other on the device, up to [`WRITE_BYTES`] together.
+fn runs<'n, 'a>(nodes: &'n [Homed<'a>]) -> Vec<&'n [Homed<'a>]> {
+    let per_run = nodes.first().map_or(1, |(_, bytes)| (WRITE_BYTES / bytes.len()).max(1));
+    let follows = |before: &Homed<'_>, after: &Homed<'_>| {
+        before.0.0 + before.1.len() as u64 / BLOCK_BYTES == after.0.0
+    };
+    nodes.chunk_by(follows).flat_map(|neighbours| neighbours.chunks(per_run)).collect()
+}
+
+fn write_run(device: &dyn Device, run: &[Homed<'_>], buffer: &mut Vec<u8>) -> Result<()> {
+    buffer.clear();
+    for (_, bytes) in run {
         let at = buffer.len();
         buffer.extend_from_slice(bytes);
         node::seal(&mut buffer[at..]);
     }
-    if !buffer.is_empty() {
-        write_run(device, start, &buffer)?;
-    }
-    Ok(())
+    let at = run[0].0.byte_offset().expect("nodes lie inside the volume");
+    Ok(device.write(at, buffer)?)
 }
 
-fn write_run(device: &dyn Device, start: BlockNo, bytes: &[u8]) -> Result<()> {
-    let at = start.byte_offset().expect("nodes lie inside the volume");
-    Ok(device.write(at, bytes)?)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_device::MemoryDevice;
+
+    #[test]
+    fn neighbours_go_together_and_every_node_arrives() {
+        let device = MemoryDevice::new(64 << 20);
+        // Two of three places are taken; together they are enough for several writers.
+        let content: Vec<(BlockNo, Vec<u8>)> = (0..600u64)
+            .filter(|at| at % 3 != 2)
+            .map(|at| (BlockNo(4 * at), vec![at as u8; 16384]))
+            .collect();
+        let nodes: Vec<Homed<'_>> = content.iter().map(|(at, node)| (*at, &node[..])).collect();
+        write(&device, &nodes).unwrap();
+        assert_eq!(device.stats().writes, 200);
+        for (at, node) in &content {
+            let mut sealed = node.clone();
+            node::seal(&mut sealed);
+            let mut found = vec![0; node.len()];
+            device.read(at.0 * BLOCK_BYTES, &mut found).unwrap();
+            assert!(found == sealed, "the node at block {at}");
+        }
+    }
 }

@@ -11,6 +11,7 @@ use holdfast_device::Device;
 use holdfast_format::Superblock;
 
 use super::replay::{Replayed, beside, replay};
+use crate::nodes::Homed;
 use crate::{Result, StoreError, nodes, superblock};
 
 /// Brings the volume to the end of its journal. Returns its superblock, and whether the journal says
@@ -43,7 +44,9 @@ pub(crate) fn recover(
         let at = block.byte_offset().expect("the extent was judged");
         device.write(at, bytes)?;
     }
-    nodes::write(device, replayed.nodes.iter().map(|(block, bytes)| (*block, &bytes[..])))?;
+    let homed: Vec<Homed<'_>> =
+        replayed.nodes.iter().map(|(block, bytes)| (*block, &bytes[..])).collect();
+    nodes::write(device, &homed)?;
     let reached = device.flush()?;
     let _published = superblock::publish(device, &replayed.superblock, reached)?;
     count(&replayed, counters);
