@@ -123,7 +123,8 @@ impl Conditions {
         let lsn = store.latest().0;
         store.close().unwrap();
         // Nothing before it can come back, so nobody asks what it was.
-        (device.snapshot(), vec![Arc::new(map); lsn as usize + 1])
+        let map = Arc::new(map);
+        (device.snapshot(), vec![map; lsn as usize + 1])
     }
 
     fn open(&self, device: Arc<dyn Device>, read_only: bool) -> Result<Store, StoreError> {
