@@ -6,7 +6,7 @@
 //! write and flush, opens every image that the device may have left, and
 //! compares what it finds with what the promises allow ([`History`]). The judge
 //! shares nothing with the engine: it stands on the model and on `check`, whose
-//! replay of the journal must be the engine's ([`agree`]).
+//! replay of the journal must be the engine's ([`agree()`]).
 //! [`fail_each`] makes every single call of the device fail, one run each.
 
 pub mod agree;
