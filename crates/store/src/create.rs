@@ -115,7 +115,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         accounting: how.accounting,
         forest: RwLock::new(Forest::new([root; 2], cache, Epoch(1), volume, geometry.node_size)),
         space: Arc::new(Mutex::new(Space::new(geometry))),
-        journal: Mutex::new(Journal::new(geometry.journal(), volume, superblock.journal, false)),
+        journal: Mutex::new(Journal::new(geometry.journal(), volume, superblock.journal)),
         overlay: BTreeMap::new(),
         superblock: Mutex::new(superblock),
         one_checkpoint: Mutex::new(()),

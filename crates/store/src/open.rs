@@ -47,12 +47,11 @@ pub(crate) fn open(
             "the volume has features ({unknown:#x}) that this program cannot write; mount it read-only"
         )));
     }
-    let (superblock, ended, overlay) = if options.read_only {
+    let (superblock, overlay) = if options.read_only {
         let replayed = recover::look(&*device, &superblock, &counters)?;
-        (replayed.superblock, replayed.ended, replayed.nodes)
+        (replayed.superblock, replayed.nodes)
     } else {
-        let (superblock, ended) = recover::recover(&*device, &superblock, &counters)?;
-        (superblock, ended, BTreeMap::new())
+        (recover::recover(&*device, &superblock, &counters)?, BTreeMap::new())
     };
     let roots = [
         Root { pointer: superblock.files, level: superblock.files_level },
@@ -75,7 +74,7 @@ pub(crate) fn open(
         lsn: AtomicU64::new(superblock.lsn.0),
         durable: AtomicU64::new(superblock.lsn.0),
         inode_next: AtomicU64::new(superblock.inode_next.0),
-        journal: Mutex::new(Journal::new(geometry.journal(), volume, superblock.journal, ended)),
+        journal: Mutex::new(Journal::new(geometry.journal(), volume, superblock.journal)),
         overlay,
         superblock: Mutex::new(superblock),
         one_checkpoint: Mutex::new(()),

@@ -45,19 +45,14 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// An empty journal that goes on at `mark`.
-    pub(crate) fn new(
-        ring: BlockRange,
-        volume: [u8; 8],
-        mark: JournalMark,
-        ended: bool,
-    ) -> Journal {
+    pub(crate) fn new(ring: BlockRange, volume: [u8; 8], mark: JournalMark) -> Journal {
         Journal {
             ring,
             volume,
             mark,
             head: 0,
             tail: 0,
-            ended,
+            ended: false,
             frozen: Frozen::default(),
             payload: Vec::new(),
             frame: Vec::new(),

@@ -5,6 +5,7 @@
 //! power may fail at any write of it, any number of times: the old superblock
 //! and the journal are whole until the new superblock is durable (P9).
 
+use holdfast_base::BLOCK_SIZE;
 use holdfast_base::clock::Stopwatch;
 use holdfast_base::counters::Counters;
 use holdfast_device::Device;
@@ -14,8 +15,7 @@ use super::replay::{Replayed, beside, replay};
 use crate::nodes::Homed;
 use crate::{Result, StoreError, nodes, superblock};
 
-/// Brings the volume to the end of its journal. Returns its superblock, and whether the journal says
-/// that no commit follows.
+/// Brings the volume to the end of its journal, to go on there. Returns its superblock.
 ///
 /// # Errors
 /// Refuses a journal with a hole: what lies behind it was durable, and would be lost.
@@ -23,11 +23,16 @@ pub(crate) fn recover(
     device: &dyn Device,
     before: &Superblock,
     counters: &Counters,
-) -> Result<(Superblock, bool)> {
+) -> Result<Superblock> {
     let time = Stopwatch::start();
     let mut replayed = replay(device, before)?;
     if let Some(why) = hole(&replayed) {
         return Err(StoreError::Refused(format!("{why}; mount it read-only to copy what is left")));
+    }
+    if replayed.ended {
+        // Commits follow from now on. Should the device lose the first one, nothing may say that none did.
+        let at = replayed.superblock.journal.next.byte_offset();
+        device.write(at.expect("the superblock was judged"), &[0; BLOCK_SIZE])?;
     }
     let settled = superblock::settle(device, before)?;
     drop(settled);
@@ -37,7 +42,7 @@ pub(crate) fn recover(
         let epoch = beside(before, epoch.max(replayed.superblock.epoch));
         replayed.superblock.epoch = epoch;
     } else if replayed.commits == 0 {
-        return Ok((replayed.superblock, replayed.ended));
+        return Ok(replayed.superblock);
     }
     // Data that came with the last commit was read, and is not known to be durable: a flush may have failed.
     for (block, bytes) in &replayed.data {
@@ -51,7 +56,7 @@ pub(crate) fn recover(
     let _published = superblock::publish(device, &replayed.superblock, reached)?;
     count(&replayed, counters);
     counters.recovery_ns.set(time.nanos());
-    Ok((replayed.superblock, replayed.ended))
+    Ok(replayed.superblock)
 }
 
 /// For an opening that writes nothing: the journal stays as it is, and its nodes are kept in memory.

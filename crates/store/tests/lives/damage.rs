@@ -33,6 +33,8 @@ struct Frame {
 
 /// A volume whose journal holds everything, and what was durable with each of its commits.
 struct Full {
+    /// What the device held before.
+    before: MemoryDevice,
     image: MemoryDevice,
     superblock: Superblock,
     frames: Vec<Frame>,
@@ -73,8 +75,8 @@ fn newest(device: &MemoryDevice) -> Superblock {
 
 /// Nothing but commits.
 fn full(how: &Conditions, prng: &mut Prng) -> Full {
-    let (image, history) = how.aged(prng);
-    let sim = Arc::new(SimDevice::new(&image));
+    let (before, history) = how.aged(prng);
+    let sim = Arc::new(SimDevice::new(&before));
     let store = how.open(sim.clone(), false).unwrap();
     let mut map = history.last().unwrap().clone();
     let mut told = vec![map.clone()];
@@ -93,7 +95,7 @@ fn full(how: &Conditions, prng: &mut Prng) -> Full {
     let commits =
         frames.last().map_or(0, |frame| frame.header.commit - superblock.journal.commit.0);
     let told = told.split_off(told.len() - 1 - commits as usize);
-    Full { image, superblock, frames, told }
+    Full { before, image, superblock, frames, told }
 }
 
 fn conditions(whole: bool) -> Conditions {
@@ -135,6 +137,26 @@ fn a_lost_frame_of_a_durable_commit_is_missed() {
         }
     }
     assert!(spanning > 3 && holes > 20, "{spanning} {holes}");
+}
+
+/// The first write of a life goes where the life before has said that no commit follows.
+#[test]
+fn a_lost_first_commit_is_missed_although_the_journal_had_an_end() {
+    for seed in 0..4 {
+        let how = conditions(false);
+        let full = full(&how, &mut Prng::seeded(seed));
+        let first = &full.frames[0];
+        let old = read(&full.before, first.at, 1);
+        assert_eq!(FrameHeader::decode(&old).map(|header| header.kind), Ok(KIND_END));
+        // The opening took the end away before anything else; only then the frame was lost.
+        let image = Arc::new(full.image.snapshot());
+        let sim = Arc::new(SimDevice::new(&full.before));
+        drop(how.open(sim.clone(), false).unwrap());
+        let opened = read(&sim.image(), first.at, 1);
+        image.write(first.at.0 * BLOCK_BYTES, &opened).unwrap();
+        assert_eq!(agree(&*image), Ok(Verdict::Hole(0)), "seed {seed}");
+        how.open(image, false).expect_err("what is left must not be written");
+    }
 }
 
 /// The data that the last commit names is lost, one block of it at a time.
