@@ -4,7 +4,8 @@ use holdfast_base::units::{BLOCK_BYTES, BlockNo, BlockRange};
 
 use crate::Malformed;
 use crate::limits::{
-    GROUP_BLOCKS, JOURNAL_BLOCKS_MIN, LOG_BLOCKS_MIN, NODE_SIZES, VOLUME_BYTES_MIN,
+    GROUP_BLOCKS, JOURNAL_BLOCKS_MIN, LOG_BLOCKS_MIN, NODE_SIZES, VOLUME_BYTES_MAX,
+    VOLUME_BYTES_MIN,
 };
 
 /// Blocks that hold a superblock. They alternate; neither moves in a volume's life.
@@ -54,8 +55,12 @@ impl Geometry {
                 self.volume_blocks
             ));
         }
-        if self.volume_blocks > i64::MAX as u64 / BLOCK_BYTES {
-            return fail(format!("{} blocks do not fit signed 64-bit offsets", self.volume_blocks));
+        if self.volume_blocks > VOLUME_BYTES_MAX / BLOCK_BYTES {
+            return fail(format!(
+                "{} blocks of 4 KiB are more than {} TiB",
+                self.volume_blocks,
+                VOLUME_BYTES_MAX >> 40
+            ));
         }
         if self.log_blocks < LOG_BLOCKS_MIN || self.journal_blocks < JOURNAL_BLOCKS_MIN {
             return fail(format!(

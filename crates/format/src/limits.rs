@@ -32,6 +32,8 @@ pub const BITMAPS_PER_GROUP: u64 = GROUP_BLOCKS / BITMAP_BLOCKS;
 pub const LOG_BLOCKS_MIN: u64 = 64;
 /// Smallest journal ring, in blocks.
 pub const JOURNAL_BLOCKS_MIN: u64 = 64;
+/// Largest volume, in bytes: 1 PiB. A program keeps a few bytes for each group of it.
+pub const VOLUME_BYTES_MAX: u64 = 1 << 50;
 /// Smallest volume, in bytes.
 pub const VOLUME_BYTES_MIN: u64 = 8 << 20;
 

@@ -136,7 +136,7 @@ fn encoded() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn superblocks() -> impl Strategy<Value = Superblock> {
-    let shape = (2048u64..1 << 40, prop::sample::select(NODE_SIZES.to_vec()));
+    let shape = (2048u64..1 << 38, prop::sample::select(NODE_SIZES.to_vec()));
     let rest =
         (any::<[u8; 16]>(), "\\PC{0,16}", any::<[u64; 4]>(), 1..=COUNTER_MAX, [0..16u8, 0..16]);
     (shape, rest).prop_map(|((blocks, node_size), (uuid, label, numbers, epoch, levels))| {

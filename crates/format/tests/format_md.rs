@@ -95,6 +95,7 @@ fn limits_table() -> String {
         ("longest written extent in a leaf of 4 KiB", limits::extent_blocks_max(4096), "blocks"),
         ("longest written extent in larger leaves", limits::extent_blocks_max(16384), "blocks"),
         ("smallest volume", limits::VOLUME_BYTES_MIN, "bytes"),
+        ("largest volume", limits::VOLUME_BYTES_MAX, "bytes"),
         ("largest frame of the journal", frame::FRAME_BYTES_MAX as u64, "bytes"),
         ("largest payload of a commit", COMMIT_BYTES_MAX as u64, "bytes"),
         ("nodes that a journal changes", REPLAY_BYTES_MAX, "bytes, each node once"),

@@ -145,8 +145,8 @@ impl Inner {
 
     /// Whether the batch finds homes for all its nodes without those that were promised to others.
     /// The estimates of [`Inner::reserve`] know no keys and may be too small; here is the last
-    /// moment at which nothing has changed. Half of the checkpoint's floor stays whole: it is
-    /// twice what a checkpoint may need.
+    /// moment at which nothing has changed. Half of the floor of commits stays whole: it
+    /// is enough for two copies of the space tree.
     fn has_homes(&self, forest: &Forest, space: &Space, batch: &Batch, own: u64) -> bool {
         let left = space.free_slots + own;
         let kept = space.slots_promised + space.floors.checkpoint.div_ceil(2);
@@ -206,7 +206,10 @@ impl Inner {
             for range in &batch.freed {
                 space.free(*range, false);
             }
-            for range in batch.placed.into_iter().map(Placed::published) {
+            // First all of them: one that is dropped takes the lock of the space.
+            let published: Vec<BlockRange> =
+                batch.placed.into_iter().map(Placed::published).collect();
+            for range in published {
                 space.publish(range);
             }
             space.unflushed.add(&batch.written);

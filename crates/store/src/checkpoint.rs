@@ -24,7 +24,7 @@ use parking_lot::MutexGuard;
 
 use crate::apply::StopOnPanic;
 use crate::cache::SealedNode;
-use crate::commit::Committed;
+use crate::commit::{Committed, STEP};
 use crate::journal::Journal;
 use crate::nodes::Homed;
 use crate::read::Failed;
@@ -127,7 +127,7 @@ impl Inner {
         sealed.superblock.journal = journal.mark();
         sealed.journal_head = journal.head();
         self.write_sealed(&sealed)?;
-        self.space.lock().thaw();
+        self.thaw();
         self.durable.store(sealed.superblock.lsn.0, Ordering::Release);
         self.release(journal, &sealed);
         Ok(())
@@ -171,8 +171,13 @@ impl Inner {
     /// The superblock is durable: nothing before it is needed any more.
     fn release(&self, journal: &mut Journal, sealed: &Sealed) {
         *self.superblock.lock() = sealed.superblock.clone();
-        self.forest.write().cache.written(&sealed.nodes, sealed.superblock.epoch);
-        self.space.lock().unseal();
+        for part in sealed.nodes.chunks(STEP) {
+            self.forest.write().cache.written(part, sealed.superblock.epoch);
+        }
+        let freed = self.space.lock().unseal();
+        for part in freed.chunks(STEP) {
+            self.space.lock().give_away(part);
+        }
         self.pace.sealed_are(0);
         journal.release(sealed.journal_head);
         self.counters.checkpoints.increment();

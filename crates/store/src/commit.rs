@@ -32,6 +32,9 @@ use crate::{Inner, Result};
 /// Bytes of a cancelled node in a commit.
 const CANCEL_BYTES: usize = 8;
 
+/// Ranges given away, or nodes looked at, under one hold of a lock.
+pub(crate) const STEP: usize = 1024;
+
 /// How a commit ended.
 #[derive(Debug)]
 pub(crate) enum Committed {
@@ -96,7 +99,7 @@ impl Inner {
                     self.stop.stop(error.to_string());
                 }
                 written?;
-                self.space.lock().thaw();
+                self.thaw();
                 self.durable.store(lsn.0, Ordering::Release);
                 if let Some(sealed) = &mut sealed {
                     sealed.superblock.journal = journal.mark();
@@ -140,6 +143,7 @@ impl Inner {
             let flush_data = space.unflushed.is_flushed_first();
             space.unflushed.clear();
             space.freeze();
+            self.pace.cache_is(&forest.cache);
             let epoch = forest.epoch;
             let sealed = seal.then(|| Box::new(self.seal(&mut forest, &mut space, lsn)));
             drop(guard);
@@ -160,9 +164,7 @@ impl Inner {
         let carried = self.carry_groups(forest, space, usize::MAX);
         self.counters.frozen_groups_ns.add(time.nanos());
         #[cfg(debug_assertions)]
-        if carried.is_ok() {
-            self.compare_groups(forest, space);
-        }
+        let carried = carried.and_then(|()| self.compare_groups(forest, space));
         carried
     }
 
@@ -209,6 +211,14 @@ impl Inner {
         }
         journal.frozen = frozen;
         fits
+    }
+
+    /// Gives data away that was freed before a commit that is durable, in steps: nobody waits long.
+    pub(crate) fn thaw(&self) {
+        let freed = self.space.lock().thaw();
+        for part in freed.chunks(STEP) {
+            self.space.lock().give_away(part);
+        }
     }
 
     fn write_commit(&self, journal: &mut Journal, epoch: Epoch, flush_data: bool) -> Result<()> {

@@ -104,24 +104,25 @@ impl Inner {
         Ok(())
     }
 
-    /// Reads every record back whose leaf is in memory, and compares it with the remembered one (R6).
+    /// Reads every record back and compares it with the remembered one (R6). Fails if a leaf is not in memory.
     #[cfg(debug_assertions)]
-    pub(crate) fn compare_groups(&self, forest: &Forest, space: &mut Space) {
+    pub(crate) fn compare_groups(
+        &self,
+        forest: &Forest,
+        space: &mut Space,
+    ) -> std::result::Result<(), Missing> {
         use crate::space::record::Record;
         for index in space.groups_in_memory() {
-            let Ok(found) = forest.get(TreeId::Space, &group_key(index)) else {
-                continue;
-            };
-            let found = match found.map(holdfast_format::item::GroupItem::decode) {
+            let found = match forest.get(TreeId::Space, &group_key(index))? {
                 None => Record::Absent,
-                Some(item) => Record::InTree(item.expect("the program wrote it")),
+                Some(item) => Record::InTree(
+                    holdfast_format::item::GroupItem::decode(item).expect("the program wrote it"),
+                ),
             };
-            assert_eq!(
-                space.group(index).record,
-                found,
-                "group {index} is remembered wrongly (R6)"
-            );
+            let remembered = space.group(index).record;
+            assert_eq!(remembered, found, "group {index} is remembered wrongly (R6)");
         }
+        Ok(())
     }
 }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use holdfast_base::clock::{Deadline, Stopwatch};
 use holdfast_base::counters::Counters;
-use holdfast_base::recover::Work;
+use holdfast_base::recover::{FIXED, Work};
 use holdfast_format::Geometry;
 use holdfast_format::journal::REPLAY_BYTES_MAX;
 use parking_lot::{Condvar, Mutex};
@@ -35,8 +35,10 @@ const WORK: f64 = 0.5;
 const SLOW: f64 = 0.75;
 /// The longest that one changer is slowed down before the pressure is whole.
 const SLOWEST: Duration = Duration::from_millis(8);
+/// Between two attempts of what failed.
+const RETRY: Duration = Duration::from_secs(1);
 /// A smaller budget would mean nothing but checkpoints.
-const BUDGET_MIN: Duration = Duration::from_millis(100);
+const BUDGET_MIN: Duration = Duration::from_millis(200);
 
 /// What fills, and who waits for whom.
 #[derive(Debug)]
@@ -121,7 +123,6 @@ impl Pace {
     /// The journal after a commit or a checkpoint.
     pub(crate) fn journal_is(&self, bytes: u64, counters: &Counters) {
         self.journal_bytes.store(bytes, Ordering::Relaxed);
-        self.uncommitted_bytes.store(0, Ordering::Relaxed);
         counters.journal_bytes_used.set(bytes);
         counters.recovery_estimate_ns.set(nanos(self.work().estimate()));
         if self.pressure() >= WORK {
@@ -151,7 +152,9 @@ impl Pace {
         let dirty = self.dirty_nodes.load(Ordering::Relaxed);
         let journal = self.journal_bytes.load(Ordering::Relaxed);
         let uncommitted = self.uncommitted_bytes.load(Ordering::Relaxed);
-        let time = self.work().estimate().as_secs_f64() / self.budget.as_secs_f64();
+        // The fixed part cannot be helped by a checkpoint.
+        let time = self.work().estimate().saturating_sub(FIXED).as_secs_f64()
+            / (self.budget - FIXED).as_secs_f64();
         share(dirty, self.dirty_nodes_max)
             .max(share(journal + uncommitted, self.ring_bytes))
             .max(time)
@@ -193,6 +196,16 @@ impl Pace {
         }
     }
 
+    /// A pause after a failure; false at the end.
+    fn rest(&self) -> bool {
+        let until = Deadline::after(RETRY);
+        let mut state = self.state.lock();
+        while !state.ended && !until.is_over() {
+            let _ = self.wanted.wait_for(&mut state, until.left());
+        }
+        !state.ended
+    }
+
     /// Slows a changer down by how far the pressure is above [`SLOW`], at most until a checkpoint ends.
     fn slow_down(&self, pressure: f64) {
         let share = ((pressure - SLOW) / (1.0 - SLOW)).clamp(0.0, 1.0);
@@ -220,17 +233,25 @@ pub(crate) fn spawn(inner: &Arc<Inner>) -> Result<Vec<JoinHandle<()>>> {
 }
 
 fn work(inner: &Inner, job: Job) {
+    let mut said = String::new();
     while inner.pace.wait_for(job) {
         let done = match job {
             Job::Commit => inner.persist(holdfast_base::Lsn(inner.lsn.load(Ordering::Acquire))),
             Job::Checkpoint => inner.checkpoint_above(WORK),
         };
         // A node that could not be read stops nothing: the next call tries again.
-        if let Err(error) = done {
-            tracing::error!("{job:?} failed: {error}");
-            if inner.stop.is_stopped() {
-                return;
-            }
+        let Err(error) = done else {
+            said.clear();
+            continue;
+        };
+        // It is wanted again at the next change: said once, and not tried all the time.
+        let why = error.to_string();
+        if said != why {
+            tracing::error!("{job:?} failed: {why}");
+            said = why;
+        }
+        if inner.stop.is_stopped() || !inner.pace.rest() {
+            return;
         }
     }
 }

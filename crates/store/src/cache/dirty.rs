@@ -104,7 +104,7 @@ impl Tracker {
     pub(crate) fn measure(&self, size: usize) -> (usize, usize) {
         match self {
             Tracker::Ranges(ranges) => ranges.measure(),
-            Tracker::Bitmap(bitmap) => bitmap.measure(size),
+            Tracker::Bitmap(bitmap) => bitmap.measure(),
             Tracker::Whole { changed: true, .. } => (1, size),
             Tracker::Whole { changed: false, .. } => (0, 0),
         }
@@ -114,7 +114,7 @@ impl Tracker {
     pub(crate) fn ranges(&self, size: usize, out: &mut Vec<ByteRange>) {
         match self {
             Tracker::Ranges(ranges) => out.extend_from_slice(ranges.as_slice()),
-            Tracker::Bitmap(bitmap) => bitmap.ranges(size, out),
+            Tracker::Bitmap(bitmap) => bitmap.ranges(out),
             Tracker::Whole { changed: false, .. } => {}
             Tracker::Whole { changed: true, .. } => out.push(ByteRange::new(0, size)),
         }
@@ -145,8 +145,8 @@ impl Tracker {
     }
 }
 
-/// Before: a bit for each chunk of 128 bytes. Set on every change; when a commit is formatted they
-/// are walked bit by bit, once for the size and once for the content.
+/// Before: a bit for each chunk of 128 bytes. Set on every change, by words; when a commit is formatted
+/// the set bits are walked one by one, once for the size and once for the content (XFS until 2021).
 #[derive(Clone, Debug)]
 pub(crate) struct Bitmap {
     bits: [u64; BITS / 64],
@@ -159,51 +159,57 @@ impl Default for Bitmap {
 }
 
 impl Bitmap {
-    fn is_set(&self, bit: usize) -> bool {
-        self.bits[bit / 64] >> (bit % 64) & 1 == 1
-    }
-
     fn mark(&mut self, start: usize, end: usize) -> Marked {
         let mut marked = Marked::default();
         if start >= end {
             return marked;
         }
-        for bit in start / CHUNK..=(end - 1) / CHUNK {
-            if !self.is_set(bit) {
-                self.bits[bit / 64] |= 1 << (bit % 64);
-                marked.grown += CHUNK as u32;
-            }
+        let (first, last) = (start / CHUNK, (end - 1) / CHUNK);
+        for word in first / 64..=last / 64 {
+            let from = first.saturating_sub(word * 64);
+            let to = (last - word * 64).min(63);
+            let mask = (u64::MAX << from) & (u64::MAX >> (63 - to));
+            marked.grown += (mask & !self.bits[word]).count_ones() * CHUNK as u32;
+            self.bits[word] |= mask;
         }
         marked
     }
 
-    fn measure(&self, size: usize) -> (usize, usize) {
-        let (mut runs, mut chunks) = (0, 0);
-        let mut inside = false;
-        for bit in 0..size / CHUNK {
-            let set = self.is_set(bit);
-            chunks += usize::from(set);
-            runs += usize::from(set && !inside);
-            inside = set;
+    /// The first set bit from `bit` on; words without any are skipped.
+    fn next_set(&self, bit: usize) -> Option<usize> {
+        let mut word = bit / 64;
+        let mut rest = self.bits.get(word)? & (u64::MAX << (bit % 64));
+        while rest == 0 {
+            word += 1;
+            rest = *self.bits.get(word)?;
+        }
+        Some(word * 64 + rest.trailing_zeros() as usize)
+    }
+
+    fn measure(&self) -> (usize, usize) {
+        let (mut runs, mut chunks, mut at) = (0, 0, 0);
+        while let Some(bit) = self.next_set(at) {
+            runs += usize::from(bit > at || chunks == 0);
+            chunks += 1;
+            at = bit + 1;
         }
         (runs, chunks * CHUNK)
     }
 
-    fn ranges(&self, size: usize, out: &mut Vec<ByteRange>) {
-        let mut start = None;
-        for bit in 0..size / CHUNK {
-            match (self.is_set(bit), start) {
-                (true, None) => start = Some(bit),
-                (false, Some(first)) => {
-                    out.push(ByteRange::new(first * CHUNK, bit * CHUNK));
-                    start = None;
-                }
-                _ => {}
+    fn ranges(&self, out: &mut Vec<ByteRange>) {
+        let Some(mut start) = self.next_set(0) else {
+            return;
+        };
+        let mut end = start + 1;
+        // One set bit after the other, each asked whether it follows the one before.
+        while let Some(bit) = self.next_set(end) {
+            if bit != end {
+                out.push(ByteRange::new(start * CHUNK, end * CHUNK));
+                start = bit;
             }
+            end = bit + 1;
         }
-        if let Some(first) = start {
-            out.push(ByteRange::new(first * CHUNK, size));
-        }
+        out.push(ByteRange::new(start * CHUNK, end * CHUNK));
     }
 }
 

@@ -24,6 +24,10 @@ use holdfast_format::{Malformed, NodePointer, NodeView, Superblock};
 
 use crate::{Result, StoreError};
 
+/// A search for later frames ends when so many blocks had none: 16 MiB, several times what commits
+/// usually take. It is part of the time that every recovery takes.
+const QUIET_BLOCKS: u64 = 4096;
+
 /// Blocks of data by their first block.
 type Data = Vec<(BlockNo, Vec<u8>)>;
 
@@ -91,7 +95,7 @@ pub fn replay(device: &dyn Device, superblock: &Superblock) -> Result<Replayed> 
             return Err(damage(Malformed::new("commit", why)));
         }
         if !matches!(found, Found::Commit(_)) {
-            match replay.read_data(&commit.extents)? {
+            match replay.read_data(&commit.extents) {
                 Some(data) => done.data = data,
                 None => {
                     done.given_up = Some(payload.epoch);
@@ -222,23 +226,25 @@ impl Replay<'_> {
         Ok(Found::Commit(payload))
     }
 
-    /// The data that a commit names, or `None` if some of it never arrived.
-    fn read_data(&self, extents: &[DataExtent]) -> Result<Option<Data>> {
+    /// The data that a commit names, or `None` if some of it never arrived. A block that cannot be
+    /// read is damage, not a power cut: it speaks against its file, not against the commit.
+    fn read_data(&self, extents: &[DataExtent]) -> Option<Data> {
         let mut data = Vec::new();
         for extent in extents {
             let mut sums = Vec::new();
             let mut bytes = Vec::new();
-            for block in extent.block..extent.block + extent.count {
-                let start = bytes.len();
-                self.read_blocks(BlockRange::new(BlockNo(block), 1), &mut bytes)?;
-                sums.push(crc64(&bytes[start..]));
+            let blocks = BlockRange::new(BlockNo(extent.block), extent.count);
+            if let Err(error) = self.read_blocks(blocks, &mut bytes) {
+                tracing::error!("data at {blocks:?} cannot be read: {error}");
+                continue;
             }
+            sums.extend(bytes.chunks_exact(BLOCK_SIZE).map(crc64));
             if data_sum(&sums) != extent.sum {
-                return Ok(None);
+                return None;
             }
             data.push((BlockNo(extent.block), bytes));
         }
-        Ok(Some(data))
+        Some(data)
     }
 
     /// Applies a commit. Bases are the nodes that stood before it, whatever the order of its records.
@@ -326,6 +332,9 @@ impl Replay<'_> {
     }
 
     /// A frame that was written when the commit behind `end` was durable: then the journal has a hole.
+    ///
+    /// Frames of the commit that is missing, or of later ones, lie behind the end, so the search is
+    /// over when [`QUIET_BLOCKS`] have none. Fsck searches further.
     fn later_frame(&self, end: JournalMark) -> Result<Option<(CommitNo, BlockNo)>> {
         let ring = self.superblock.geometry.journal();
         let missing = end.commit.next();
@@ -334,14 +343,26 @@ impl Replay<'_> {
         let mut start = end.next;
         // A superblock may claim a ring of any size; that must not make a recovery endless (P10).
         let mut left = ring.count.min(SEARCH_BLOCKS_MAX);
-        while left > 0 {
+        let mut quiet = 0;
+        while left > 0 && quiet < QUIET_BLOCKS {
             blocks.clear();
             let count = step.min(left).min(ring.start.0 + ring.count - start.0);
-            self.read_blocks(BlockRange::new(start, count), &mut blocks)?;
+            quiet += count;
+            if let Err(error) = self.read_blocks(BlockRange::new(start, count), &mut blocks) {
+                // What cannot be read proves nothing, and nobody needs it.
+                tracing::warn!("the journal was not searched at block {start}: {error}");
+                blocks.clear();
+            }
             for (at, block) in (start.0..).zip(blocks.chunks_exact(BLOCK_SIZE)) {
-                let proves = FrameHeader::decode(block)
-                    .is_ok_and(|header| header.commit >= missing.0 && header.durable >= missing.0);
-                if proves && self.read_frame(BlockNo(at))?.is_some() {
+                let Ok(header) = FrameHeader::decode(block) else { continue };
+                let own = (header.address, header.volume) == (at, self.volume);
+                if !own || header.commit < missing.0 {
+                    continue;
+                }
+                quiet = 0;
+                if header.durable >= missing.0
+                    && let Ok(Some(_)) = self.read_frame(BlockNo(at))
+                {
                     return Ok(Some((missing, BlockNo(at))));
                 }
             }

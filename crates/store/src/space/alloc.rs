@@ -5,7 +5,7 @@
 //! `free_slots > slots_promised + floor`. So a promise to a node can always be
 //! kept, however data is scattered (P8).
 //!
-//! Knows nothing of trees; the checkpoint carries dirty groups into theirs.
+//! Knows nothing of trees; commits carry dirty groups into theirs.
 
 use holdfast_base::{BlockNo, BlockRange};
 use holdfast_format::Geometry;
@@ -19,9 +19,9 @@ use super::record::Record;
 /// Slots that only some may use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Floors {
-    /// For checkpoints alone: they rewrite nodes of the space tree.
+    /// For commits alone: they copy nodes of the space tree.
     pub(crate) checkpoint: u64,
-    /// For checkpoints and for operations that settle or shrink.
+    /// For commits and for operations that settle or shrink.
     pub(crate) grow: u64,
 }
 
@@ -93,14 +93,15 @@ impl Space {
         (end / self.slot_blocks).saturating_sub(inside.start.0.div_ceil(self.slot_blocks))
     }
 
-    /// The checkpoint may rewrite the whole space tree at once, and split some of it; operations
-    /// that make room need a few nodes beyond that.
+    /// Commits may copy the whole space tree while the homes of its copies of the epoch before still
+    /// wait for their checkpoint, and split some of it; operations that make room need a few nodes
+    /// beyond that.
     fn choose_floors(&self) -> Floors {
         let pieces = self.geometry.volume_blocks.div_ceil(BITMAP_BLOCKS);
         let tree_bytes = pieces * (BITMAP_BYTES as u64 + 64);
         let tree_nodes = tree_bytes * 2 / self.geometry.node_size as u64 + 2;
         let total = self.free_slots;
-        let checkpoint = (tree_nodes * 2 + 4).min(total / 4);
+        let checkpoint = (tree_nodes * 4 + 4).min(total / 4);
         // An unlink reserves for about 40 changes, each with its path to the root: on a small volume
         // that is a larger share.
         let extra = (total / 64).clamp(128, 256).min(total / 4);
@@ -336,10 +337,16 @@ impl Space {
         self.freed.freeze();
     }
 
-    /// That commit is durable.
-    pub(crate) fn thaw(&mut self) {
-        for range in self.freed.thaw() {
-            self.release(range);
+    /// That commit is durable: what to give away now.
+    pub(crate) fn thaw(&mut self) -> Vec<BlockRange> {
+        self.freed.thaw()
+    }
+
+    /// Gives freed blocks away whose end is durable.
+    pub(crate) fn give_away(&mut self, freed: &[BlockRange]) {
+        for range in freed {
+            self.freed.gave(range.count);
+            self.release(*range);
         }
     }
 
@@ -348,11 +355,9 @@ impl Space {
         self.freed.seal();
     }
 
-    /// That checkpoint is durable.
-    pub(crate) fn unseal(&mut self) {
-        for range in self.freed.unseal() {
-            self.release(range);
-        }
+    /// That checkpoint is durable: what to give away now.
+    pub(crate) fn unseal(&mut self) -> Vec<BlockRange> {
+        self.freed.unseal()
     }
 
     /// The group that [`Space::take_dirty`] would take.

@@ -46,8 +46,7 @@ impl Freed {
     }
 
     pub(super) fn thaw(&mut self) -> Vec<BlockRange> {
-        let ranges = std::mem::take(&mut self.frozen);
-        self.give(ranges)
+        std::mem::take(&mut self.frozen)
     }
 
     pub(super) fn seal(&mut self) {
@@ -55,13 +54,12 @@ impl Freed {
     }
 
     pub(super) fn unseal(&mut self) -> Vec<BlockRange> {
-        let ranges = std::mem::take(&mut self.sealed);
-        self.give(ranges)
+        std::mem::take(&mut self.sealed)
     }
 
-    fn give(&mut self, ranges: Vec<BlockRange>) -> Vec<BlockRange> {
-        self.blocks -= ranges.iter().map(|range| range.count).sum::<u64>();
-        ranges
+    /// So many blocks of what [`Freed::thaw`] or [`Freed::unseal`] returned do not wait any more.
+    pub(super) fn gave(&mut self, blocks: u64) {
+        self.blocks -= blocks;
     }
 }
 
@@ -162,6 +160,7 @@ mod tests {
         freed.seal();
         freed.add(range(40), true);
         assert_eq!(freed.unseal(), [range(20)]);
+        freed.gave(4);
         assert_eq!(freed.blocks(), 4);
     }
 
