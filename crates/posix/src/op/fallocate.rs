@@ -27,6 +27,9 @@ use crate::*;
 
 /// Extents that one batch changes.
 const BATCH_EXTENTS: usize = 16;
+/// Most blocks of an extent that is allocated and not written: it carries no checksums, so only a
+/// block group limits it.
+const UNWRITTEN_BLOCKS_MAX: u64 = holdfast_format::limits::GROUP_BLOCKS;
 
 impl FileSystem {
     /// Allocates, punches or zeroes a range, as `flags` say.
@@ -211,7 +214,6 @@ impl Task<'_> {
         reservation: &mut Reservation,
         batch: &mut Batch,
     ) -> Result<u64> {
-        let blocks_max = self.core.store.extent_blocks_max();
         let mut made = 0;
         for gap in edit.gaps(range.clone()) {
             let mut first = gap.start;
@@ -219,12 +221,12 @@ impl Task<'_> {
                 if made == BATCH_EXTENTS {
                     return Ok(first);
                 }
-                let want = (gap.end - first).min(blocks_max);
+                let want = (gap.end - first).min(UNWRITTEN_BLOCKS_MAX);
                 let placed = self.core.store.allocate(reservation, want, edit.goal(first))?;
                 let extent = batch.publish_unwritten(placed);
                 let piece = Piece { first, extent };
                 first = piece.end();
-                edit.insert(piece, blocks_max);
+                edit.insert(piece, UNWRITTEN_BLOCKS_MAX);
                 made += 1;
             }
         }
