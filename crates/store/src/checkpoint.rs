@@ -151,7 +151,10 @@ impl Inner {
         if let Err(error) = &done {
             self.stop.stop(error.to_string());
         }
-        self.counters.checkpoint_ns.add(time.nanos());
+        let nanos = time.nanos();
+        self.counters.checkpoint_ns.add(nanos);
+        let bytes = sealed.nodes.len() * self.geometry.node_size;
+        self.pace.checkpoint_took(bytes as u64, nanos);
         done
     }
 

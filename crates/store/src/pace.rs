@@ -16,7 +16,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use holdfast_base::clock::{Deadline, Stopwatch};
 use holdfast_base::counters::Counters;
-use holdfast_base::recover::{FIXED, Work};
+use holdfast_base::recover::{BYTES_PER_SECOND, FIXED, Work};
 use holdfast_format::Geometry;
 use holdfast_format::journal::REPLAY_BYTES_MAX;
 use parking_lot::{Condvar, Mutex};
@@ -35,6 +35,12 @@ const WORK: f64 = 0.5;
 const SLOW: f64 = 0.75;
 /// The longest that one changer is slowed down before the pressure is whole.
 const SLOWEST: Duration = Duration::from_millis(8);
+/// A checkpoint of fewer bytes says more about flushes than about the device's rate.
+const TELLING_BYTES: u64 = 4 << 20;
+/// No device is taken for slower than this, in bytes a second.
+const RATE_MIN: u64 = 8 << 20;
+/// No device is taken for faster than this: what was written may be in somebody's cache.
+const RATE_MAX: u64 = 1 << 30;
 /// Between two attempts of what failed.
 const RETRY: Duration = Duration::from_secs(1);
 /// A smaller budget would mean nothing but checkpoints.
@@ -52,6 +58,8 @@ pub(crate) struct Pace {
     uncommitted_bytes: AtomicU64,
     dirty_nodes: AtomicU64,
     sealed_nodes: AtomicU64,
+    /// Bytes that the device moves in a second, by half of what checkpoints have seen.
+    bytes_per_second: AtomicU64,
     state: Mutex<State>,
     wanted: Condvar,
     relief: Condvar,
@@ -88,6 +96,7 @@ impl Pace {
             uncommitted_bytes: AtomicU64::new(0),
             dirty_nodes: AtomicU64::new(0),
             sealed_nodes: AtomicU64::new(0),
+            bytes_per_second: AtomicU64::new(BYTES_PER_SECOND),
             state: Mutex::default(),
             wanted: Condvar::new(),
             relief: Condvar::new(),
@@ -124,10 +133,29 @@ impl Pace {
     pub(crate) fn journal_is(&self, bytes: u64, counters: &Counters) {
         self.journal_bytes.store(bytes, Ordering::Relaxed);
         counters.journal_bytes_used.set(bytes);
-        counters.recovery_estimate_ns.set(nanos(self.work().estimate()));
+        counters.recovery_estimate_ns.set(nanos(self.recovery()));
         if self.pressure() >= WORK {
             self.want(Job::Checkpoint);
         }
+    }
+
+    /// A checkpoint wrote so many bytes of nodes, flushes included. Large ones tell how fast a recovery
+    /// will be: half as fast, because nobody knows what else the machine does then.
+    pub(crate) fn checkpoint_took(&self, bytes: u64, nanos: u64) {
+        if bytes < TELLING_BYTES {
+            return;
+        }
+        let seen = u128::from(bytes) * 1_000_000_000 / u128::from(nanos.max(1)) / 2;
+        let seen = u64::try_from(seen).unwrap_or(u64::MAX).clamp(RATE_MIN, RATE_MAX);
+        let before = self.bytes_per_second.load(Ordering::Relaxed);
+        // A slower device is believed at once, a faster one by and by.
+        let now = if seen < before { seen } else { before + (seen - before) / 4 };
+        self.bytes_per_second.store(now, Ordering::Relaxed);
+    }
+
+    /// How long a recovery would take now.
+    fn recovery(&self) -> Duration {
+        self.work().estimate_at(self.bytes_per_second.load(Ordering::Relaxed))
     }
 
     /// A checkpoint has made room.
@@ -153,7 +181,7 @@ impl Pace {
         let journal = self.journal_bytes.load(Ordering::Relaxed);
         let uncommitted = self.uncommitted_bytes.load(Ordering::Relaxed);
         // The fixed part cannot be helped by a checkpoint.
-        let time = self.work().estimate().saturating_sub(FIXED).as_secs_f64()
+        let time = self.recovery().saturating_sub(FIXED).as_secs_f64()
             / (self.budget - FIXED).as_secs_f64();
         share(dirty, self.dirty_nodes_max)
             .max(share(journal + uncommitted, self.ring_bytes))
@@ -313,6 +341,37 @@ impl Freezes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn pace(recover: Duration) -> Pace {
+        let geometry = Geometry::for_device(1 << 30, 16384).unwrap();
+        let options = OpenOptions { recover, ..OpenOptions::default() };
+        Pace::new(&geometry, &options, &Counters::default())
+    }
+
+    #[test]
+    fn the_fullest_of_three_is_the_pressure() {
+        let pace = pace(Duration::from_secs(1000));
+        assert!(pace.pressure() < 0.01);
+        pace.dirty_nodes.store(pace.dirty_nodes_max / 2, Ordering::Relaxed);
+        assert!((0.45..0.55).contains(&pace.pressure()), "memory: {}", pace.pressure());
+        pace.journal_is(pace.ring_bytes * 3 / 4, &Counters::default());
+        assert!((0.7..0.8).contains(&pace.pressure()), "ring: {}", pace.pressure());
+    }
+
+    #[test]
+    fn a_slow_device_leaves_less_for_its_budget() {
+        let pace = pace(Duration::from_secs(1));
+        pace.dirty_nodes.store(1000, Ordering::Relaxed);
+        let before = pace.pressure();
+        pace.checkpoint_took(64 << 20, 4_000_000_000);
+        assert!(pace.pressure() > 4.0 * before, "16 MiB/s: {} {before}", pace.pressure());
+        for _ in 0..20 {
+            pace.checkpoint_took(64 << 20, 50_000_000);
+        }
+        assert!(pace.pressure() < before, "1.2 GiB/s: {} {before}", pace.pressure());
+        pace.checkpoint_took(4096, 50_000_000);
+        assert!(pace.pressure() < before, "a few nodes tell nothing");
+    }
 
     #[test]
     fn percentiles_are_those_of_the_freezes() {

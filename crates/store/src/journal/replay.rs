@@ -28,6 +28,9 @@ use crate::{Result, StoreError};
 /// usually take. It is part of the time that every recovery takes.
 const QUIET_BLOCKS: u64 = 4096;
 
+/// Bases that are read at the same time.
+const READERS: usize = 4;
+
 /// Blocks of data by their first block.
 type Data = Vec<(BlockNo, Vec<u8>)>;
 
@@ -251,18 +254,18 @@ impl Replay<'_> {
     fn apply(
         &mut self,
         commit: &Commit<'_>,
-        damage: impl Fn(Malformed) -> StoreError,
+        damage: impl Fn(Malformed) -> StoreError + Sync,
     ) -> Result<()> {
         let nodes_max = REPLAY_BYTES_MAX / self.superblock.geometry.node_size as u64;
-        let mut made = Vec::new();
-        for change in commit.nodes.iter().filter(|change| change.base != Base::Changed) {
-            if (self.nodes.len() + made.len()) as u64 >= nodes_max {
-                return Err(damage(Malformed::new("journal", "it changes too many nodes")));
-            }
+        let born: Vec<_> = commit.nodes.iter().filter(|node| node.base != Base::Changed).collect();
+        if (self.nodes.len() + born.len()) as u64 > nodes_max {
+            return Err(damage(Malformed::new("journal", "it changes too many nodes")));
+        }
+        let made = side_by_side(&born, |change| {
             let mut node = self.base(change, &damage)?;
             change.apply(&mut node);
-            made.push((change.block, node));
-        }
+            Ok((change.block, node))
+        })?;
         for change in commit.nodes.iter().filter(|change| change.base == Base::Changed) {
             let node = self.nodes.get_mut(&change.block).ok_or_else(|| {
                 let why = format!("block {}: no commit before it made this node", change.block);
@@ -371,6 +374,33 @@ impl Replay<'_> {
         }
         Ok(None)
     }
+}
+
+/// Carries out `work` for each of `items`, several at a time if they are many: bases lie anywhere, and a
+/// device answers several reads in little more time than one.
+fn side_by_side<T: Sync, R: Send>(
+    items: &[T],
+    work: impl Fn(&T) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    if items.len() < READERS * 4 {
+        return items.iter().map(work).collect();
+    }
+    let part = items.len().div_ceil(READERS);
+    let run = |items: &[T]| items.iter().map(&work).collect::<Result<Vec<R>>>();
+    let parts: Vec<Result<Vec<R>>> = std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            items.chunks(part).map(|items| scope.spawn(move || run(items))).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| match thread.join() {
+            Ok(done) => done,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        threads.into_iter().map(join).collect()
+    });
+    let mut all = Vec::with_capacity(items.len());
+    for part in parts {
+        all.append(&mut part?);
+    }
+    Ok(all)
 }
 
 fn header(node: &[u8]) -> Result<NodeHeader> {

@@ -199,9 +199,8 @@ impl<'a> NodeEdit<'a> {
         }
         let moved: Vec<(Key, Vec<u8>)> =
             (index..view.count()).map(|at| (view.key(at), view.value(at).to_vec())).collect();
-        for at in (index..self.view().count()).rev() {
-            self.remove(at);
-        }
+        // Packing moves every record that stays: the others need only leave the count.
+        self.set_head(index, view.heap_start(), 0);
         self.pack();
         moved
     }
