@@ -147,7 +147,7 @@ impl Tracker {
 
 /// Before: a bit for each chunk of 128 bytes. Set on every change, by words; when a commit is formatted
 /// they are walked bit by bit, once for the size and once for the content. (A walk that skips empty
-/// words, as kernels have helpers for, would cost about a fifth of this.)
+/// words, as kernels have helpers for, would cost a fifth of this or less.)
 #[derive(Clone, Debug)]
 pub(crate) struct Bitmap {
     bits: [u64; BITS / 64],
