@@ -1,6 +1,6 @@
 //! Random scripts under power cuts. A failure names its seed and shows the shortest script that still fails.
 //!
-//! `HOLDFAST_SEEDS=from..to` tries others than the few of every day.
+//! `HOLDFAST_SEEDS=from..to` tries others than the few of every day, `HOLDFAST_SEEDS=20` twenty times as many.
 
 use holdfast_script::{Profile, Script, generate, shrink};
 use holdfast_sim::{Policy, Setup, power_cut};
@@ -9,9 +9,12 @@ fn seeds(usual: std::ops::Range<u64>) -> std::ops::Range<u64> {
     let Ok(asked) = std::env::var("HOLDFAST_SEEDS") else {
         return usual;
     };
+    if let Ok(times) = asked.parse::<u64>() {
+        return usual.start..usual.start + (usual.end - usual.start) * times;
+    }
     let bounds =
         asked.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
-    bounds.unwrap_or_else(|| panic!("HOLDFAST_SEEDS is from..to, not {asked}"))
+    bounds.unwrap_or_else(|| panic!("HOLDFAST_SEEDS is a number or from..to, not {asked}"))
 }
 
 fn survive(seeds: std::ops::Range<u64>, profile: &Profile, policy: &Policy) {
