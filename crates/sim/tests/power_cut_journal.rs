@@ -3,10 +3,13 @@
 //!
 //! The volumes are the smallest there are: their rings have 64 blocks.
 
+mod seeds;
+
 use holdfast_base::switch::{Accounting, Dirty};
 use holdfast_posix::MountOptions;
 use holdfast_script::{Fallocate, Op, Profile, Script, generate, shrink};
 use holdfast_sim::{Checkpoints, Policy, Setup, Stats, power_cut};
+use seeds::seeds;
 
 const SMALLEST: u64 = 8 << 20;
 
@@ -109,19 +112,6 @@ fn the_recovery_of_a_cut_recovery_is_cut() {
     let stats = survives(&script, &policy);
     println!("{stats:?}");
     assert!(stats.recoveries.0 >= 3 && stats.recoveries.1 > 300, "{stats:?}");
-}
-
-/// `HOLDFAST_SEEDS=from..to` tries other seeds, `HOLDFAST_SEEDS=20` twenty times as many.
-fn seeds(usual: std::ops::Range<u64>) -> std::ops::Range<u64> {
-    let Ok(asked) = std::env::var("HOLDFAST_SEEDS") else {
-        return usual;
-    };
-    if let Ok(times) = asked.parse::<u64>() {
-        return usual.start..usual.start + (usual.end - usual.start) * times;
-    }
-    let bounds =
-        asked.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
-    bounds.unwrap_or_else(|| panic!("HOLDFAST_SEEDS is a number or from..to, not {asked}"))
 }
 
 fn allocates(how: Fallocate) -> bool {

@@ -2,20 +2,11 @@
 //!
 //! `HOLDFAST_SEEDS=from..to` tries others than the few of every day, `HOLDFAST_SEEDS=20` twenty times as many.
 
+mod seeds;
+
 use holdfast_script::{Profile, Script, generate, shrink};
 use holdfast_sim::{Policy, Setup, power_cut};
-
-fn seeds(usual: std::ops::Range<u64>) -> std::ops::Range<u64> {
-    let Ok(asked) = std::env::var("HOLDFAST_SEEDS") else {
-        return usual;
-    };
-    if let Ok(times) = asked.parse::<u64>() {
-        return usual.start..usual.start + (usual.end - usual.start) * times;
-    }
-    let bounds =
-        asked.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
-    bounds.unwrap_or_else(|| panic!("HOLDFAST_SEEDS is a number or from..to, not {asked}"))
-}
+use seeds::seeds;
 
 fn survive(seeds: std::ops::Range<u64>, profile: &Profile, policy: &Policy) {
     let mut opened = 0;
