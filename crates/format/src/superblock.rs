@@ -214,14 +214,9 @@ impl Superblock {
             NodePointer { block: BlockNo(fields.files_block), epoch: Epoch(fields.files_epoch) };
         let space =
             NodePointer { block: BlockNo(fields.space_block), epoch: Epoch(fields.space_epoch) };
-        for (root, level) in [(files, fields.files_level), (space, fields.space_level)] {
-            if !geometry.holds_node(root.block) || root.epoch.0 > fields.epoch {
-                return fail(format!("the root {root:?} cannot be"));
-            }
-            if level >= TREE_LEVELS_MAX {
-                return fail(format!("a tree of {level} levels is too high"));
-            }
-        }
+        let roots = [(files, fields.files_level), (space, fields.space_level)];
+        judge_roots(&geometry, Epoch(fields.epoch), roots)
+            .map_err(|why| Malformed::new(Fields::TITLE, why))?;
         if fields.used_blocks > geometry.data_blocks() {
             return fail(format!("{} used blocks are too many", fields.used_blocks));
         }
@@ -248,10 +243,6 @@ impl Superblock {
         let ring = geometry.journal();
         if !(ring.start.0..ring.start.0 + ring.count).contains(&journal.next.0) {
             return fail(format!("block {} does not lie in the journal", journal.next));
-        }
-        let nodes = geometry.node_blocks();
-        if files.block.0.abs_diff(space.block.0) < nodes {
-            return fail(format!("the roots {files:?} and {space:?} are one"));
         }
         if fields.pad != [0; 6]
             || fields.reserved != [0; 16]
@@ -286,4 +277,25 @@ impl Superblock {
             journal,
         })
     }
+}
+
+/// Fails unless both trees can have these roots and levels at `epoch`.
+pub(crate) fn judge_roots(
+    geometry: &Geometry,
+    epoch: Epoch,
+    roots: [(NodePointer, u8); 2],
+) -> Result<(), String> {
+    for (root, level) in roots {
+        if !geometry.holds_node(root.block) || root.epoch > epoch {
+            return Err(format!("the root {root:?} cannot be"));
+        }
+        if level >= TREE_LEVELS_MAX {
+            return Err(format!("a tree of {level} levels is too high"));
+        }
+    }
+    let [(files, _), (space, _)] = roots;
+    if files.block.0.abs_diff(space.block.0) < geometry.node_blocks() {
+        return Err(format!("the roots {files:?} and {space:?} are one"));
+    }
+    Ok(())
 }

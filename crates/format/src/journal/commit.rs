@@ -7,9 +7,8 @@ use super::node::{NodeChange, decode_node};
 use crate::checksum::crc64;
 use crate::codec::Reader;
 use crate::geometry::Geometry;
-use crate::limits::TREE_LEVELS_MAX;
 use crate::node::NodePointer;
-use crate::superblock::COUNTER_MAX;
+use crate::superblock::{COUNTER_MAX, judge_roots};
 use crate::{Malformed, Superblock};
 
 record! {
@@ -106,14 +105,9 @@ impl<'a> Commit<'a> {
         if head.used_blocks > geometry.data_blocks() {
             return fail(format!("{} used blocks are too many", head.used_blocks));
         }
-        for (root, level) in [(head.files(), head.files_level), (head.space(), head.space_level)] {
-            if !geometry.holds_node(root.block) || root.epoch > epoch || level >= TREE_LEVELS_MAX {
-                return fail(format!("the root {root:?} of level {level} cannot be"));
-            }
-        }
-        if head.files_block.abs_diff(head.space_block) < geometry.node_blocks() {
-            return fail("its roots are one".into());
-        }
+        let roots = [(head.files(), head.files_level), (head.space(), head.space_level)];
+        judge_roots(geometry, epoch, roots)
+            .map_err(|why| Malformed::new(CommitHead::TITLE, why))?;
         // Nothing is allocated by a count of the disk: each record is there before it is kept.
         let mut nodes = Vec::new();
         for _ in 0..head.nodes {
