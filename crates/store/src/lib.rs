@@ -18,6 +18,7 @@ mod commit;
 mod groups;
 mod checkpoint;
 mod nodes;
+mod side_by_side;
 mod superblock;
 mod journal;
 mod pace;

@@ -1,14 +1,12 @@
 //! Nodes on their way to their homes: sorted, neighbours in one write, large amounts side by side.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use holdfast_base::BlockNo;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_device::Device;
 use holdfast_format::node;
-use parking_lot::Mutex;
 
-use crate::{Result, StoreError};
+use crate::Result;
+use crate::side_by_side::side_by_side;
 
 /// Largest write of neighbouring nodes, in bytes.
 const WRITE_BYTES: usize = 1 << 20;
@@ -23,32 +21,10 @@ pub(crate) type Homed<'a> = (BlockNo, &'a [u8]);
 
 /// Writes nodes, which come in the order of their blocks, seals each, and leaves the flush to the caller.
 pub(crate) fn write(device: &dyn Device, nodes: &[Homed<'_>]) -> Result<()> {
-    let runs = runs(nodes);
     let bytes: usize = nodes.iter().map(|(_, bytes)| bytes.len()).sum();
-    let next = AtomicUsize::new(0);
-    let failed: Mutex<Option<StoreError>> = Mutex::new(None);
-    let work = || {
-        let mut buffer = Vec::new();
-        while let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if let Err(error) = write_run(device, run, &mut buffer) {
-                failed.lock().get_or_insert(error);
-                // The others stop at their next run: nothing will be published.
-                next.store(runs.len(), Ordering::Relaxed);
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        if bytes >= ALONE_BYTES {
-            for _ in 1..WRITERS.min(runs.len()) {
-                scope.spawn(work);
-            }
-        }
-        work();
-    });
-    match failed.into_inner() {
-        Some(error) => Err(error),
-        None => Ok(()),
-    }
+    let threads = if bytes < ALONE_BYTES { 1 } else { WRITERS };
+    side_by_side(&runs(nodes), threads, |run| write_run(device, run))?;
+    Ok(())
 }
 
 /// Nodes that follow each other on the device, up to [`WRITE_BYTES`] together.
@@ -60,15 +36,15 @@ fn runs<'n, 'a>(nodes: &'n [Homed<'a>]) -> Vec<&'n [Homed<'a>]> {
     nodes.chunk_by(follows).flat_map(|neighbours| neighbours.chunks(per_run)).collect()
 }
 
-fn write_run(device: &dyn Device, run: &[Homed<'_>], buffer: &mut Vec<u8>) -> Result<()> {
-    buffer.clear();
+fn write_run(device: &dyn Device, run: &[Homed<'_>]) -> Result<()> {
+    let mut buffer = Vec::with_capacity(run.iter().map(|(_, bytes)| bytes.len()).sum());
     for (_, bytes) in run {
         let at = buffer.len();
         buffer.extend_from_slice(bytes);
         node::seal(&mut buffer[at..]);
     }
     let at = run[0].0.byte_offset().expect("nodes lie inside the volume");
-    Ok(device.write(at, buffer)?)
+    Ok(device.write(at, &buffer)?)
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ use holdfast_format::journal::{
 use holdfast_format::node::{self, Expected, NodeHeader, volume_tag};
 use holdfast_format::{Malformed, NodePointer, NodeView, Superblock};
 
+use crate::side_by_side::side_by_side;
 use crate::{Result, StoreError};
 
 /// A search for later frames ends when so many blocks had none: 16 MiB, several times what commits
@@ -261,7 +262,9 @@ impl Replay<'_> {
         if (self.nodes.len() + born.len()) as u64 > nodes_max {
             return Err(damage(Malformed::new("journal", "it changes too many nodes")));
         }
-        let made = side_by_side(&born, |change| {
+        // Few are read alone: threads would cost more than they save.
+        let threads = if born.len() < READERS * 4 { 1 } else { READERS };
+        let made = side_by_side(&born, threads, |change| {
             let mut node = self.base(change, &damage)?;
             change.apply(&mut node);
             Ok((change.block, node))
@@ -374,33 +377,6 @@ impl Replay<'_> {
         }
         Ok(None)
     }
-}
-
-/// Carries out `work` for each of `items`, several at a time if they are many: bases lie anywhere, and a
-/// device answers several reads in little more time than one.
-fn side_by_side<T: Sync, R: Send>(
-    items: &[T],
-    work: impl Fn(&T) -> Result<R> + Sync,
-) -> Result<Vec<R>> {
-    if items.len() < READERS * 4 {
-        return items.iter().map(work).collect();
-    }
-    let part = items.len().div_ceil(READERS);
-    let run = |items: &[T]| items.iter().map(&work).collect::<Result<Vec<R>>>();
-    let parts: Vec<Result<Vec<R>>> = std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            items.chunks(part).map(|items| scope.spawn(move || run(items))).collect();
-        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| match thread.join() {
-            Ok(done) => done,
-            Err(panic) => std::panic::resume_unwind(panic),
-        };
-        threads.into_iter().map(join).collect()
-    });
-    let mut all = Vec::with_capacity(items.len());
-    for part in parts {
-        all.append(&mut part?);
-    }
-    Ok(all)
 }
 
 fn header(node: &[u8]) -> Result<NodeHeader> {

@@ -1,0 +1,39 @@
+//! The same work on many things, several at a time: a device answers several calls in little more time
+//! than one.
+//!
+//! Knows nothing of what the work is.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::Result;
+
+/// Carries out `work` for each of `items` on `threads` threads, this one among them; on one, in their
+/// order. The results are in no order. After an error no further item is begun.
+pub(crate) fn side_by_side<T: Sync, R: Send>(
+    items: &[T],
+    threads: usize,
+    work: impl Fn(&T) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let next = AtomicUsize::new(0);
+    let run = || {
+        let mut done = Vec::new();
+        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+            done.push(work(item).inspect_err(|_| next.store(items.len(), Ordering::Relaxed))?);
+        }
+        Ok(done)
+    };
+    let parts: Vec<Result<Vec<R>>> =
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads.min(items.len())).map(|_| scope.spawn(run)).collect();
+            let mut parts = vec![run()];
+            parts.extend(others.into_iter().map(|thread| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            }));
+            parts
+        });
+    let mut all = Vec::with_capacity(items.len());
+    for part in parts {
+        all.append(&mut part?);
+    }
+    Ok(all)
+}
