@@ -14,7 +14,7 @@ use crate::batch::Change;
 use crate::read::Failed;
 use crate::space::alloc::Space;
 use crate::space::{Placed, Reservation};
-use crate::tree::{Forest, Homes};
+use crate::tree::{Forest, Homes, Missing};
 use crate::{Batch, Inner, Need, Result, StoreError};
 
 /// Homes for the nodes that one change makes, out of the promise of its reservation.
@@ -58,7 +58,49 @@ impl Drop for StopOnPanic<'_> {
     }
 }
 
+/// Why work on both trees did not come to its end; until here it has changed nothing that counts.
+#[derive(Debug)]
+pub(crate) enum Halt {
+    /// A node must be read first; then the work is tried again.
+    Missing(Missing),
+    Failed(StoreError),
+}
+
+impl From<Missing> for Halt {
+    fn from(missing: Missing) -> Halt {
+        Halt::Missing(missing)
+    }
+}
+
+impl From<StoreError> for Halt {
+    fn from(error: StoreError) -> Halt {
+        Halt::Failed(error)
+    }
+}
+
 impl Inner {
+    /// Does `work` while changers and readers wait. Nodes that it misses are read without the locks (R4),
+    /// and it begins anew.
+    pub(crate) fn stop_changers<R>(
+        &self,
+        mut work: impl FnMut(&mut Forest, &mut Space) -> std::result::Result<R, Halt>,
+    ) -> Result<R> {
+        let mut failed = Failed::default();
+        loop {
+            let done = {
+                let mut forest = self.forest.write();
+                let mut space = self.space.lock();
+                let _guard = StopOnPanic(&self.stop);
+                work(&mut forest, &mut space)
+            };
+            match done {
+                Ok(done) => return Ok(done),
+                Err(Halt::Missing(missing)) => self.load(missing, &mut failed)?,
+                Err(Halt::Failed(error)) => return Err(error),
+            }
+        }
+    }
+
     /// Fails when nothing may be written any more.
     pub(crate) fn check_running(&self) -> Result<()> {
         if self.read_only {

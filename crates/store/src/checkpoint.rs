@@ -22,12 +22,10 @@ use holdfast_format::Superblock;
 
 use parking_lot::MutexGuard;
 
-use crate::apply::StopOnPanic;
 use crate::cache::SealedNode;
 use crate::commit::{Committed, STEP};
 use crate::journal::Journal;
 use crate::nodes::Homed;
-use crate::read::Failed;
 use crate::space::alloc::Space;
 use crate::tree::Forest;
 use crate::{Inner, Result, nodes, superblock};
@@ -39,6 +37,14 @@ pub(crate) struct Sealed {
     pub(crate) superblock: Superblock,
     /// Where the journal stood: what lies before is dead when the superblock is durable.
     pub(crate) journal_head: u64,
+}
+
+impl Sealed {
+    /// What was sealed contains every commit of the journal so far, and nothing more.
+    pub(crate) fn stands_behind(&mut self, journal: &Journal) {
+        self.superblock.journal = journal.mark();
+        self.journal_head = journal.head();
+    }
 }
 
 impl Inner {
@@ -95,37 +101,18 @@ impl Inner {
     /// on nodes that nothing durable holds yet.
     fn checkpoint_at_once(&self, journal: &mut Journal) -> Result<()> {
         self.check_running()?;
-        let mut failed = Failed::default();
-        let mut sealed = loop {
-            let mut forest = self.forest.write();
-            let mut space = self.space.lock();
-            let guard = StopOnPanic(&self.stop);
+        let (mut sealed, time) = self.stop_changers(|forest, space| {
             let time = Stopwatch::start();
-            self.check_damage(&space)?;
-            let carried = self.carry_all_groups(&mut forest, &mut space);
-            self.check_damage(&space)?;
-            match carried {
-                Ok(()) => {
-                    let lsn = Lsn(self.lsn.load(Ordering::Acquire));
-                    space.unflushed.clear();
-                    space.freeze();
-                    let sealed = self.seal(&mut forest, &mut space, lsn);
-                    drop(guard);
-                    drop(space);
-                    drop(forest);
-                    self.frozen(time);
-                    break sealed;
-                }
-                Err(missing) => {
-                    drop(guard);
-                    drop(space);
-                    drop(forest);
-                    self.load(missing, &mut failed)?;
-                }
-            }
-        };
-        sealed.superblock.journal = journal.mark();
-        sealed.journal_head = journal.head();
+            self.check_damage(space)?;
+            self.carry_all_groups(forest, space)?;
+            self.check_damage(space)?;
+            let lsn = Lsn(self.lsn.load(Ordering::Acquire));
+            space.unflushed.clear();
+            space.freeze();
+            Ok((self.seal(forest, space, lsn), time))
+        })?;
+        self.frozen(time);
+        sealed.stands_behind(journal);
         self.write_sealed(&sealed)?;
         self.thaw();
         self.durable.store(sealed.superblock.lsn.0, Ordering::Release);

@@ -21,10 +21,9 @@ use holdfast_base::{Epoch, InodeNo, Lsn, TreeId};
 use holdfast_format::Superblock;
 use holdfast_format::journal::{CommitHead, DataExtent};
 
-use crate::apply::StopOnPanic;
+use crate::apply::Halt;
 use crate::checkpoint::Sealed;
 use crate::journal::Journal;
-use crate::read::Failed;
 use crate::space::alloc::Space;
 use crate::tree::Forest;
 use crate::{Inner, Result};
@@ -89,8 +88,7 @@ impl Inner {
             Frozen::Idle => Ok(Committed::Done(None)),
             Frozen::NoRoom => Ok(Committed::NoRoom),
             Frozen::Sealed(mut sealed) => {
-                sealed.superblock.journal = journal.mark();
-                sealed.journal_head = journal.head();
+                sealed.stands_behind(journal);
                 Ok(Committed::Done(Some(sealed)))
             }
             Frozen::Commit { lsn, epoch, flush_data, mut sealed } => {
@@ -102,8 +100,7 @@ impl Inner {
                 self.thaw();
                 self.durable.store(lsn.0, Ordering::Release);
                 if let Some(sealed) = &mut sealed {
-                    sealed.superblock.journal = journal.mark();
-                    sealed.journal_head = journal.head();
+                    sealed.stands_behind(journal);
                 }
                 Ok(Committed::Done(sealed))
             }
@@ -111,47 +108,48 @@ impl Inner {
     }
 
     fn freeze(&self, journal: &mut Journal, seal: bool) -> Result<Frozen> {
-        let mut failed = Failed::default();
-        loop {
-            let mut forest = self.forest.write();
-            let mut space = self.space.lock();
-            let guard = StopOnPanic(&self.stop);
+        let (frozen, time) = self.stop_changers(|forest, space| {
             let time = Stopwatch::start();
-            let lsn = Lsn(self.lsn.load(Ordering::Acquire));
-            let is_durable = lsn.0 == self.durable.load(Ordering::Acquire);
-            if is_durable && space.dirty_groups() == 0 && forest.cache.is_committed() {
-                // A commit need not have a node, and must not stay in the journal for that.
-                let is_checkpoint = forest.cache.dirty_nodes() == 0 && journal.used_bytes() == 0;
-                let wanted = seal && !is_checkpoint;
-                return Ok(match wanted {
-                    true => Frozen::Sealed(Box::new(self.seal(&mut forest, &mut space, lsn))),
-                    false => Frozen::Idle,
-                });
-            }
-            self.check_damage(&space)?;
-            if let Err(missing) = self.carry_all_groups(&mut forest, &mut space) {
-                drop(guard);
-                drop(space);
-                drop(forest);
-                self.load(missing, &mut failed)?;
-                continue;
-            }
-            self.check_damage(&space)?;
-            if !self.format(journal, &mut forest, &mut space, lsn) {
-                return Ok(Frozen::NoRoom);
-            }
-            let flush_data = space.unflushed.is_flushed_first();
-            space.unflushed.clear();
-            space.freeze();
-            self.pace.cache_is(&forest.cache);
-            let epoch = forest.epoch;
-            let sealed = seal.then(|| Box::new(self.seal(&mut forest, &mut space, lsn)));
-            drop(guard);
-            drop(space);
-            drop(forest);
+            Ok((self.take(journal, seal, forest, space)?, time))
+        })?;
+        if let Frozen::Commit { .. } = frozen {
             self.frozen(time);
-            return Ok(Frozen::Commit { lsn, epoch, flush_data, sealed });
         }
+        Ok(frozen)
+    }
+
+    /// What a commit takes while changers are stopped.
+    fn take(
+        &self,
+        journal: &mut Journal,
+        seal: bool,
+        forest: &mut Forest,
+        space: &mut Space,
+    ) -> std::result::Result<Frozen, Halt> {
+        let lsn = Lsn(self.lsn.load(Ordering::Acquire));
+        let is_durable = lsn.0 == self.durable.load(Ordering::Acquire);
+        if is_durable && space.dirty_groups() == 0 && forest.cache.is_committed() {
+            // A commit need not have a node, and must not stay in the journal for that.
+            let is_checkpoint = forest.cache.dirty_nodes() == 0 && journal.used_bytes() == 0;
+            let wanted = seal && !is_checkpoint;
+            return Ok(match wanted {
+                true => Frozen::Sealed(Box::new(self.seal(forest, space, lsn))),
+                false => Frozen::Idle,
+            });
+        }
+        self.check_damage(space)?;
+        self.carry_all_groups(forest, space)?;
+        self.check_damage(space)?;
+        if !self.format(journal, forest, space, lsn) {
+            return Ok(Frozen::NoRoom);
+        }
+        let flush_data = space.unflushed.is_flushed_first();
+        space.unflushed.clear();
+        space.freeze();
+        self.pace.cache_is(&forest.cache);
+        let epoch = forest.epoch;
+        let sealed = seal.then(|| Box::new(self.seal(forest, space, lsn)));
+        Ok(Frozen::Commit { lsn, epoch, flush_data, sealed })
     }
 
     /// Carries the dirty groups into the space tree until none is left.

@@ -11,8 +11,7 @@ use holdfast_base::clock::Stopwatch;
 use holdfast_base::{InodeNo, TreeId};
 use holdfast_format::{Key, Kind};
 
-use crate::apply::{Slots, StopOnPanic};
-use crate::read::Failed;
+use crate::apply::Slots;
 use crate::space::alloc::Space;
 use crate::space::record::Step;
 use crate::tree::{Forest, Missing};
@@ -25,22 +24,14 @@ impl Inner {
     /// Carries most of the dirty groups while changers go on between, so that little is left for the
     /// time in which they are frozen; and reads the nodes that it needs.
     pub(crate) fn carry_groups_early(&self) -> Result<()> {
-        let mut failed = Failed::default();
         let time = Stopwatch::start();
         // Changers make groups dirty meanwhile; the freeze takes care of those.
-        let mut rounds = self.space.lock().dirty_groups() / AT_ONCE + 1;
-        while rounds > 0 {
-            let mut forest = self.forest.write();
-            let mut space = self.space.lock();
-            let _guard = StopOnPanic(&self.stop);
-            self.check_damage(&space)?;
-            let carried = self.carry_groups(&mut forest, &mut space, AT_ONCE);
-            drop(space);
-            drop(forest);
-            match carried {
-                Ok(()) => rounds -= 1,
-                Err(missing) => self.load(missing, &mut failed)?,
-            }
+        let rounds = self.space.lock().dirty_groups() / AT_ONCE + 1;
+        for _ in 0..rounds {
+            self.stop_changers(|forest, space| {
+                self.check_damage(space)?;
+                Ok(self.carry_groups(forest, space, AT_ONCE)?)
+            })?;
         }
         self.counters.early_groups_ns.add(time.nanos());
         Ok(())

@@ -72,6 +72,16 @@ struct State {
     ended: bool,
 }
 
+impl State {
+    /// Whether a job is wanted.
+    fn wanted(&mut self, job: Job) -> &mut bool {
+        match job {
+            Job::Commit => &mut self.commit,
+            Job::Checkpoint => &mut self.checkpoint,
+        }
+    }
+}
+
 /// What a background thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Job {
@@ -189,13 +199,7 @@ impl Pace {
     }
 
     fn want(&self, job: Job) {
-        let mut state = self.state.lock();
-        let flag = match job {
-            Job::Commit => &mut state.commit,
-            Job::Checkpoint => &mut state.checkpoint,
-        };
-        if !*flag {
-            *flag = true;
+        if !std::mem::replace(self.state.lock().wanted(job), true) {
             self.wanted.notify_all();
         }
     }
@@ -213,11 +217,7 @@ impl Pace {
             if state.ended {
                 return false;
             }
-            let flag = match job {
-                Job::Commit => &mut state.commit,
-                Job::Checkpoint => &mut state.checkpoint,
-            };
-            if std::mem::take(flag) {
+            if std::mem::take(state.wanted(job)) {
                 return true;
             }
             self.wanted.wait(&mut state);
