@@ -134,6 +134,42 @@ counters! {
         /// Times an operation was refused for lack of space.
         no_space,
     }
+    "log" {
+        /// Batches of the fsync log made durable.
+        log_batches,
+        /// Records in them.
+        log_records,
+        /// Bytes that they wrote into the log, heads and padding included.
+        log_bytes_written,
+        /// Of those, bytes of file data.
+        log_data_bytes,
+        /// Write calls to the log.
+        log_writes,
+        /// Flushes that made batches durable.
+        log_flushes,
+        /// Batches that flushed large data before they were written.
+        log_data_flushes,
+        /// Fsyncs that another one's batch made durable.
+        log_followers,
+        /// Batches that became a commit because the log had no room; expected to be 0.
+        log_full,
+        /// Batches that became a commit because they were larger than a batch may be; expected to be 0.
+        log_too_large,
+        /// Times a rename logged its directory's names once more, see `rename_log=directory`.
+        log_directories,
+        /// Nanoseconds that fsyncs waited for data of their own file to be written, in all.
+        fsync_data_ns,
+        /// Nanoseconds that fsyncs waited for batches of others, in all.
+        fsync_wait_ns,
+        /// Nanoseconds in which batches were formatted, in all.
+        log_format_ns,
+        /// Nanoseconds in which batches were written, in all.
+        log_write_ns,
+        /// Nanoseconds in which batches were flushed, in all.
+        log_flush_ns,
+        /// Bytes of the log that recovery would read now.
+        log_bytes_used: gauge,
+    }
     "commits" {
         /// Commits made durable.
         commits,
@@ -215,6 +251,10 @@ counters! {
         recovered_nodes: gauge,
         /// Bytes of the journal that it read.
         recovered_bytes: gauge,
+        /// Batches of the fsync log that it applied.
+        recovered_batches: gauge,
+        /// Bytes of the log that it read.
+        recovered_log_bytes: gauge,
     }
 }
 

@@ -41,6 +41,11 @@ id!(
     CommitNo(u64), "c"
 );
 id!(
+    /// Number of a batch of the fsync log: grows by one in a volume's life, and is never used for two
+    /// batches that became durable.
+    BatchNo(u64), "b"
+);
+id!(
     /// Number of a snapshot. Constant until snapshots are built.
     SnapshotNo(u32), "s"
 );
@@ -63,6 +68,13 @@ impl CommitNo {
     /// The next commit.
     pub fn next(self) -> CommitNo {
         CommitNo(self.0 + 1)
+    }
+}
+
+impl BatchNo {
+    /// The next batch.
+    pub fn next(self) -> BatchNo {
+        BatchNo(self.0 + 1)
     }
 }
 

@@ -12,11 +12,13 @@ pub mod counters;
 pub mod hex;
 pub mod ids;
 pub mod prng;
+pub mod receipt;
 pub mod recover;
 pub mod stop;
 pub mod switch;
 pub mod units;
 
 pub use clock::Timestamp;
-pub use ids::{CommitNo, Epoch, InodeNo, Lsn, SnapshotNo, TreeId};
+pub use ids::{BatchNo, CommitNo, Epoch, InodeNo, Lsn, SnapshotNo, TreeId};
+pub use receipt::{Escape, Receipt};
 pub use units::{BLOCK_SIZE, BlockNo, BlockRange};

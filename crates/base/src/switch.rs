@@ -77,6 +77,27 @@ switch! {
     }
 }
 
+switch! {
+    /// How a batch of the fsync log finds the inode that a name refers to when it is formatted (M4).
+    Batching("batch") {
+        /// Through an index from inode number to the inode's record.
+        Indexed = "indexed",
+        /// Before: by looking at one record after the other, for each name.
+        Scan = "scan",
+    }
+}
+
+switch! {
+    /// What a rename adds to the fsync log for the directory that it takes a name from (M2).
+    RenameLog("rename_log") {
+        /// The name that is gone and the name that is new.
+        Names = "names",
+        /// Before: all names of the directory that changed since the last commit, once more, if the
+        /// directory was logged since then.
+        Directory = "directory",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use holdfast::{Accounting, Atime, Dirty, VolumeOptions};
+use holdfast::{Accounting, Atime, Batching, Dirty, RenameLog, VolumeOptions};
 
 use crate::size;
 
@@ -17,6 +17,8 @@ pub(crate) struct MountOptions {
     pub(crate) dirty_bytes: Option<u64>,
     pub(crate) dirty: Dirty,
     pub(crate) accounting: Accounting,
+    pub(crate) batching: Batching,
+    pub(crate) rename_log: RenameLog,
     /// How long a recovery may take.
     pub(crate) recover: Option<Duration>,
     /// `None`: on for root, so that a mount by root serves everybody as any filesystem does.
@@ -43,6 +45,8 @@ impl Default for MountOptions {
             dirty_bytes: None,
             dirty: Dirty::default(),
             accounting: Accounting::default(),
+            batching: Batching::default(),
+            rename_log: RenameLog::default(),
             recover: None,
             allow_other: None,
             default_permissions: true,
@@ -110,6 +114,8 @@ impl MountOptions {
                 })?;
             }
             "accounting" => self.accounting = wanted()?.parse()?,
+            "batch" => self.batching = wanted()?.parse()?,
+            "rename_log" => self.rename_log = wanted()?.parse()?,
             "recover" => self.recover = Some(seconds(wanted()?)?),
             "allow_other" => self.allow_other = Some(true),
             "noallow_other" => self.allow_other = Some(false),
@@ -156,6 +162,7 @@ impl MountOptions {
             volume = volume.recover(budget);
         }
         volume = volume.dirty(self.dirty).accounting(self.accounting);
+        volume = volume.batching(self.batching).rename_log(self.rename_log);
         volume
     }
 }

@@ -24,6 +24,7 @@ pub mod item;
 pub mod journal;
 pub mod key;
 pub mod limits;
+pub mod log;
 pub mod node;
 pub mod superblock;
 
@@ -31,6 +32,7 @@ pub use error::Malformed;
 pub use geometry::Geometry;
 pub use journal::JournalMark;
 pub use key::{Key, Kind};
+pub use log::LogMark;
 pub use node::{NodePointer, NodeView};
 pub use record::Field;
 pub use superblock::Superblock;

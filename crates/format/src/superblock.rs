@@ -3,7 +3,7 @@
 //! Two slots hold it in turn; the valid one with the larger epoch counts. A
 //! superblock is written only after a flush covers all that it reaches (R1).
 
-use holdfast_base::{BLOCK_SIZE, BlockNo, CommitNo, Epoch, InodeNo, Lsn};
+use holdfast_base::{BLOCK_SIZE, BatchNo, BlockNo, CommitNo, Epoch, InodeNo, Lsn};
 use uuid::Uuid;
 
 use crate::Malformed;
@@ -12,12 +12,13 @@ use crate::codec::Reader;
 use crate::geometry::{Geometry, SUPERBLOCK_SLOTS};
 use crate::journal::JournalMark;
 use crate::limits::TREE_LEVELS_MAX;
+use crate::log::LogMark;
 use crate::node::NodePointer;
 
 /// First bytes of a volume's superblock.
 pub const MAGIC: [u8; 16] = *b"holdfast volume\n";
 /// Version of the format that this crate reads and writes.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Longest label, in bytes.
 pub const LABEL_MAX: usize = 64;
 const SUM_AT: usize = 16;
@@ -34,7 +35,7 @@ pub const INCOMPAT_KNOWN: u64 = 0;
 record! {
     /// The superblock's fields; the rest of the block is zero.
     #[derive(Copy)]
-    pub struct Fields("superblock", 296 bytes) {
+    pub struct Fields("superblock", 320 bytes) {
         /// `holdfast volume\n`.
         magic: [u8; 16],
         /// CRC-64/NVME of the whole block with this field as zero.
@@ -43,7 +44,7 @@ record! {
         address: u64,
         /// Number of the checkpoint that wrote it.
         epoch: u64,
-        /// Version of the format, 2.
+        /// Version of the format, 3.
         version: u32,
         /// Bytes of a tree node.
         node_size: u32,
@@ -93,6 +94,12 @@ record! {
         journal_next: u64,
         /// Checksum of the frame before it, 0 if there never was one.
         journal_sum: u64,
+        /// Last batch of the log that the trees need not.
+        log_batch: u64,
+        /// Byte of the log ring at which the next batch begins, if there is one.
+        log_next: u64,
+        /// Checksum of the batch before it, 0 if there never was one.
+        log_sum: u64,
         /// Zero.
         reserved: [u8; 16],
     }
@@ -133,6 +140,8 @@ pub struct Superblock {
     pub used_blocks: u64,
     /// Where the journal goes on.
     pub journal: JournalMark,
+    /// Where the log goes on. The first batches there may be contained in the trees.
+    pub log: LogMark,
 }
 
 impl Superblock {
@@ -171,6 +180,9 @@ impl Superblock {
             journal_commit: self.journal.commit.0,
             journal_next: self.journal.next.0,
             journal_sum: self.journal.sum,
+            log_batch: self.log.batch.0,
+            log_next: self.log.next,
+            log_sum: self.log.sum,
             reserved: [0; 16],
         };
         let mut bytes = Vec::with_capacity(BLOCK_SIZE);
@@ -227,6 +239,7 @@ impl Superblock {
             fields.lsn,
             fields.inode_count,
             fields.journal_commit,
+            fields.log_batch,
         ];
         if fields.inode_next < InodeNo::FIRST_FREE.0 || counters.iter().any(|n| *n > COUNTER_MAX) {
             return fail("its counters are out of range".into());
@@ -244,6 +257,12 @@ impl Superblock {
         if !(ring.start.0..ring.start.0 + ring.count).contains(&journal.next.0) {
             return fail(format!("block {} does not lie in the journal", journal.next));
         }
+        let log = LogMark {
+            batch: BatchNo(fields.log_batch),
+            next: fields.log_next,
+            sum: fields.log_sum,
+        };
+        log.check(&geometry).map_err(|why| Malformed::new(Fields::TITLE, why))?;
         if fields.pad != [0; 6]
             || fields.reserved != [0; 16]
             || reader.rest().iter().any(|&b| b != 0)
@@ -275,6 +294,7 @@ impl Superblock {
             inode_count: fields.inode_count,
             used_blocks: fields.used_blocks,
             journal,
+            log,
         })
     }
 }

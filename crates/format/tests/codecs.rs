@@ -11,7 +11,9 @@ use holdfast_format::item::xattr::XattrValue;
 use holdfast_format::item::{Dentry, Extent, FileType, GroupItem, InodeItem, Xattr, group, orphan};
 use holdfast_format::limits::{FILE_SIZE_MAX, LINK_MAX, NODE_SIZES};
 use holdfast_format::superblock::COUNTER_MAX;
-use holdfast_format::{Geometry, JournalMark, Key, Kind, Malformed, NodePointer, Superblock};
+use holdfast_format::{
+    Geometry, JournalMark, Key, Kind, LogMark, Malformed, NodePointer, Superblock,
+};
 use proptest::prelude::*;
 use uuid::Uuid;
 
@@ -168,6 +170,7 @@ fn superblocks() -> impl Strategy<Value = Superblock> {
                 next: BlockNo(geometry.journal().start.0 + numbers[3] % geometry.journal().count),
                 sum: numbers[1],
             },
+            log: LogMark::START,
         }
     })
 }

@@ -19,7 +19,7 @@ use holdfast_format::journal::{
 use holdfast_format::node::{self, Expected, NodeHeader, SLOT_SIZE, SLOTS_AT, volume_tag};
 use holdfast_format::superblock::Fields;
 use holdfast_format::{
-    Field, Geometry, JournalMark, Key, Kind, NodePointer, NodeView, Superblock, limits,
+    Field, Geometry, JournalMark, Key, Kind, LogMark, NodePointer, NodeView, Superblock, limits,
 };
 use uuid::Uuid;
 
@@ -164,6 +164,7 @@ fn example() -> (Superblock, Vec<u8>) {
         inode_count: 2,
         used_blocks: 2,
         journal: JournalMark { commit: CommitNo(1), next: geometry.journal().start, sum: 0 },
+        log: LogMark::START,
     };
     let time = Timestamp { secs: 1_700_000_000, nanos: 0 };
     let directory = InodeItem {

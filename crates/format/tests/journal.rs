@@ -70,7 +70,9 @@ fn heads() -> impl Strategy<Value = CommitHead> {
             cancels: 0,
             extents: 0,
             pad2: 0,
-            reserved: [0; 24],
+            log_batch: 0,
+            log_next: 0,
+            log_sum: 0,
         },
     )
 }

@@ -72,7 +72,9 @@ pub use dir::Dir;
 pub use file::File;
 pub use holdfast_posix::{FileSystem, RenameFlags, StatFs, XattrFlags};
 pub use metadata::{FileTimes, FileType, Metadata, Permissions};
-pub use options::{Accounting, Atime, CreateOptions, Dirty, OpenOptions, VolumeOptions};
+pub use options::{
+    Accounting, Atime, Batching, CreateOptions, Dirty, OpenOptions, RenameLog, VolumeOptions,
+};
 pub use read_dir::{DirEntry, ReadDir};
 pub use volume::{Volume, VolumeInfo};
 

@@ -10,7 +10,7 @@ use holdfast_device::{Device, FileDevice, OpenMode};
 use holdfast_format::Geometry;
 use holdfast_posix::{Caller, FileSystem, MkfsOptions, MountOptions, OpenFlags};
 
-pub use holdfast_base::switch::{Accounting, Dirty};
+pub use holdfast_base::switch::{Accounting, Batching, Dirty, RenameLog};
 pub use holdfast_posix::Atime;
 
 use crate::dir::Dir;
@@ -189,6 +189,27 @@ impl VolumeOptions {
     /// is the published "before", to be measured.
     pub fn accounting(mut self, accounting: Accounting) -> VolumeOptions {
         self.mount.accounting = accounting;
+        self
+    }
+
+    /// How a batch of the fsync log finds the inode of a name (M4). Default [`Batching::Indexed`];
+    /// the other is the published "before", to be measured.
+    pub fn batching(mut self, batching: Batching) -> VolumeOptions {
+        self.mount.batching = batching;
+        self
+    }
+
+    /// What a rename adds to the fsync log (M2). Default [`RenameLog::Names`]; the other is the
+    /// published "before", to be measured.
+    pub fn rename_log(mut self, rename_log: RenameLog) -> VolumeOptions {
+        self.mount.rename_log = rename_log;
+        self
+    }
+
+    /// How much data of a file an fsync puts into the log, in bytes; more goes to its place first.
+    /// 0: all of it goes to its place.
+    pub fn log_data_bytes(mut self, bytes: usize) -> VolumeOptions {
+        self.mount.log_data_bytes = bytes;
         self
     }
 

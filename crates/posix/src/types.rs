@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bitflags::bitflags;
-use holdfast_base::switch::{Accounting, Dirty};
+use holdfast_base::switch::{Accounting, Batching, Dirty, RenameLog};
 use holdfast_base::{InodeNo, Timestamp};
 pub use holdfast_format::item::FileType;
 
@@ -225,6 +225,12 @@ pub struct MountOptions {
     pub accounting: Accounting,
     /// Checkpoints keep the estimated time of a recovery below this.
     pub recover: Duration,
+    /// How a batch of the fsync log finds the inode of a name (M4).
+    pub batching: Batching,
+    /// What a rename adds to the fsync log (M2).
+    pub rename_log: RenameLog,
+    /// Bytes of data that an fsync puts into the log; more goes to its place first.
+    pub log_data_bytes: usize,
 }
 
 impl Default for MountOptions {
@@ -239,6 +245,9 @@ impl Default for MountOptions {
             dirty: Dirty::default(),
             accounting: Accounting::default(),
             recover: holdfast_base::recover::BUDGET_DEFAULT,
+            batching: Batching::default(),
+            rename_log: RenameLog::default(),
+            log_data_bytes: 4096,
         }
     }
 }

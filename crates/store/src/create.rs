@@ -11,7 +11,7 @@ use holdfast_base::{BlockNo, CommitNo, Epoch, InodeNo, Lsn, TreeId};
 use holdfast_device::Device;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::node::volume_tag;
-use holdfast_format::{JournalMark, NodePointer, Superblock};
+use holdfast_format::{JournalMark, LogMark, NodePointer, Superblock};
 use parking_lot::{Mutex, RwLock};
 
 use crate::apply::Slots;
@@ -100,6 +100,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         inode_count: 0,
         used_blocks: 0,
         journal: JournalMark { commit: CommitNo(0), next: geometry.journal().start, sum: 0 },
+        log: LogMark::START,
     };
     let root = Root { pointer: nowhere, level: 0 };
     let how = OpenOptions { cache_bytes: CACHE_BYTES, ..OpenOptions::default() };

@@ -44,7 +44,7 @@ use std::time::Duration;
 
 use holdfast_base::counters::Counters;
 use holdfast_base::stop::Stop;
-use holdfast_base::switch::{Accounting, Dirty};
+use holdfast_base::switch::{Accounting, Batching, Dirty};
 use holdfast_base::{BlockNo, BlockRange, InodeNo, Lsn, TreeId};
 pub use holdfast_device::Device;
 use holdfast_format::{Geometry, Key, Superblock};
@@ -86,6 +86,8 @@ pub struct OpenOptions {
     pub accounting: Accounting,
     /// Checkpoints keep the estimated time of a recovery below this.
     pub recover: Duration,
+    /// How a batch of the fsync log finds the inode of a name (M4).
+    pub batching: Batching,
 }
 
 impl Default for OpenOptions {
@@ -96,6 +98,7 @@ impl Default for OpenOptions {
             dirty: Dirty::default(),
             accounting: Accounting::default(),
             recover: holdfast_base::recover::BUDGET_DEFAULT,
+            batching: Batching::default(),
         }
     }
 }

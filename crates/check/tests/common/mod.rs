@@ -23,7 +23,7 @@ use holdfast_format::item::xattr::{XattrValue, piece_offset};
 use holdfast_format::item::{Dentry, Extent, FileType, GroupItem, InodeItem, Xattr};
 use holdfast_format::limits::{BITMAP_BLOCKS, BITMAP_BYTES, GROUP_BLOCKS};
 use holdfast_format::node::{self, Expected, SLOT_SIZE, SLOTS_AT, volume_tag};
-use holdfast_format::{Geometry, JournalMark, Key, Kind, NodePointer, Superblock};
+use holdfast_format::{Geometry, JournalMark, Key, Kind, LogMark, NodePointer, Superblock};
 use uuid::Uuid;
 
 pub(crate) const ROOT: InodeNo = InodeNo::ROOT;
@@ -318,6 +318,7 @@ impl Maker {
                 next: self.geometry.journal().start,
                 sum: 0,
             },
+            log: LogMark::START,
         };
         for change in &self.superblock {
             change(&mut superblock);

@@ -1,12 +1,13 @@
 //! The payload of a commit.
 
-use holdfast_base::{BlockNo, BlockRange, Epoch, InodeNo, Lsn};
+use holdfast_base::{BatchNo, BlockNo, BlockRange, Epoch, InodeNo, Lsn};
 
 use super::JournalMark;
 use super::node::{NodeChange, decode_node};
 use crate::checksum::crc64;
 use crate::codec::Reader;
 use crate::geometry::Geometry;
+use crate::log::LogMark;
 use crate::node::NodePointer;
 use crate::superblock::{COUNTER_MAX, judge_roots};
 use crate::{Malformed, Superblock};
@@ -45,8 +46,12 @@ record! {
         extents: u32,
         /// Zero.
         pad2: u32,
-        /// Zero.
-        reserved: [u8; 24],
+        /// Last batch of the log that the trees need not.
+        log_batch: u64,
+        /// Byte of the log ring at which the next batch begins, if there is one.
+        log_next: u64,
+        /// Checksum of the batch before it, 0 if there never was one.
+        log_sum: u64,
     }
 }
 
@@ -95,10 +100,10 @@ impl<'a> Commit<'a> {
         let fail = |why: String| Err(Malformed::new(CommitHead::TITLE, why));
         let mut reader = Reader::new(CommitHead::TITLE, payload);
         let head = CommitHead::read(&mut reader)?;
-        if head.pad != [0; 6] || head.pad2 != 0 || head.reserved != [0; 24] {
+        if head.pad != [0; 6] || head.pad2 != 0 {
             return fail("reserved bytes are set".into());
         }
-        let counters = [head.lsn, head.inode_next, head.inode_count];
+        let counters = [head.lsn, head.inode_next, head.inode_count, head.log_batch];
         if head.inode_next < InodeNo::FIRST_FREE.0 || counters.iter().any(|n| *n > COUNTER_MAX) {
             return fail("its counters are out of range".into());
         }
@@ -108,6 +113,7 @@ impl<'a> Commit<'a> {
         let roots = [(head.files(), head.files_level), (head.space(), head.space_level)];
         judge_roots(geometry, epoch, roots)
             .map_err(|why| Malformed::new(CommitHead::TITLE, why))?;
+        head.log().check(geometry).map_err(|why| Malformed::new(CommitHead::TITLE, why))?;
         // Nothing is allocated by a count of the disk: each record is there before it is kept.
         let mut nodes = Vec::new();
         for _ in 0..head.nodes {
@@ -144,6 +150,11 @@ impl CommitHead {
         NodePointer { block: BlockNo(self.space_block), epoch: Epoch(self.space_epoch) }
     }
 
+    /// Where the log goes on.
+    pub fn log(&self) -> LogMark {
+        LogMark { batch: BatchNo(self.log_batch), next: self.log_next, sum: self.log_sum }
+    }
+
     /// The superblock that stands for `before` and the commits up to this one, which end at `journal`.
     pub fn superblock(
         &self,
@@ -162,6 +173,7 @@ impl CommitHead {
             inode_count: self.inode_count,
             used_blocks: self.used_blocks,
             journal,
+            log: self.log(),
             ..before.clone()
         }
     }
@@ -184,7 +196,9 @@ impl CommitHead {
             cancels: 0,
             extents: 0,
             pad2: 0,
-            reserved: [0; 24],
+            log_batch: now.log.batch.0,
+            log_next: now.log.next,
+            log_sum: now.log.sum,
         }
     }
 }

@@ -48,6 +48,7 @@ impl FileSystem {
             cache_bytes: options.cache_bytes,
             dirty: options.dirty,
             accounting: options.accounting,
+            batching: options.batching,
             recover: options.recover,
         };
         let store = Store::open(device, &open, counters.clone())?;

@@ -1,0 +1,125 @@
+//! The header of a batch, and the batch around its records.
+
+use crate::Malformed;
+use crate::checksum::crc64_with_hole;
+use crate::codec::Reader;
+use crate::superblock::COUNTER_MAX;
+
+use super::{BATCH_BYTES_MAX, UNIT};
+
+/// First bytes of a batch.
+pub const MAGIC: [u8; 4] = *b"hfLb";
+
+record! {
+    /// The header of a batch.
+    #[derive(Copy)]
+    pub struct LogHeader("log batch", 96 bytes) {
+        /// `hfLb`.
+        magic: [u8; 4],
+        /// Bytes of the batch, header and padding included: a multiple of 512.
+        bytes: u32,
+        /// CRC-64/NVME of header and records with this field as zero.
+        sum: u64,
+        /// Byte of the ring at which the batch begins.
+        address: u64,
+        /// First eight bytes of the volume's UUID.
+        volume: [u8; 8],
+        /// Number of the batch.
+        number: u64,
+        /// Last batch that was durable when this was written.
+        durable: u64,
+        /// `sum` of the batch before this one.
+        prior: u64,
+        /// Last operation that the batch builds on.
+        after: u64,
+        /// Last operation that it contains.
+        last: u64,
+        /// Next inode number to hand out.
+        inode_next: u64,
+        /// Inodes in the files tree.
+        inode_count: u64,
+        /// Bytes of the records.
+        len: u32,
+        /// Number of records.
+        records: u32,
+    }
+}
+
+const SUM_AT: usize = 8;
+
+impl LogHeader {
+    /// Reads the header from the first bytes of a batch. Judges what stands in it alone.
+    pub fn decode(bytes: &[u8]) -> Result<LogHeader, Malformed> {
+        let fail = |why: String| Err(Malformed::new(LogHeader::TITLE, why));
+        let header = LogHeader::read(&mut Reader::new(LogHeader::TITLE, bytes))?;
+        if header.magic != MAGIC {
+            return fail("the magic is missing".into());
+        }
+        let (bytes, len) = (header.bytes as usize, header.len as usize);
+        let is_whole = bytes.is_multiple_of(UNIT as usize) && bytes <= BATCH_BYTES_MAX;
+        if !is_whole || len.saturating_add(LogHeader::SIZE) > bytes {
+            return fail(format!("{} bytes with {} of records cannot be", bytes, len));
+        }
+        let counts = [
+            header.number,
+            header.durable,
+            header.after,
+            header.last,
+            header.inode_next,
+            header.inode_count,
+        ];
+        if counts.iter().any(|count| *count > COUNTER_MAX)
+            || header.durable >= header.number
+            || header.after >= header.last
+        {
+            return fail("its counters are out of range".into());
+        }
+        Ok(header)
+    }
+
+    /// Judges a whole batch that was read at byte `at` of the ring, and returns its records.
+    pub fn open<'a>(
+        &self,
+        batch: &'a [u8],
+        at: u64,
+        volume: &[u8; 8],
+    ) -> Result<&'a [u8], Malformed> {
+        let fail = |why: &str| Err(Malformed::new(LogHeader::TITLE, why));
+        let Some(batch) = batch.get(..LogHeader::SIZE + self.len as usize) else {
+            return fail("it is cut short");
+        };
+        if crc64_with_hole(batch, SUM_AT) != self.sum {
+            return fail("its checksum does not match");
+        }
+        if self.address != at {
+            return fail("it belongs elsewhere");
+        }
+        if self.volume != *volume {
+            return fail("it belongs to another volume");
+        }
+        Ok(&batch[LogHeader::SIZE..])
+    }
+
+    /// Appends nothing but zeros in place of a header: records follow, then [`LogHeader::finish`].
+    pub fn reserve(out: &mut Vec<u8>) {
+        out.resize(out.len() + LogHeader::SIZE, 0);
+    }
+
+    /// Puts the header in front of the records in `out` from `start` on, and fills up to a whole
+    /// `sector`. Returns its sum. `sum`, `bytes` and `len` of the header are filled in.
+    pub fn finish(mut self, out: &mut Vec<u8>, start: usize, sector: usize) -> u64 {
+        let len = out.len() - start;
+        let bytes = len.next_multiple_of(sector);
+        assert!(bytes <= BATCH_BYTES_MAX, "a batch of {bytes} bytes");
+        self.len = (len - LogHeader::SIZE) as u32;
+        self.bytes = bytes as u32;
+        self.sum = 0;
+        let mut head = Vec::with_capacity(LogHeader::SIZE);
+        self.write(&mut head);
+        out[start..start + LogHeader::SIZE].copy_from_slice(&head);
+        let sum = crc64_with_hole(&out[start..], SUM_AT);
+        out[start + SUM_AT..start + SUM_AT + 8].copy_from_slice(&sum.to_le_bytes());
+        out.resize(start + bytes, 0);
+        sum
+    }
+}
