@@ -44,6 +44,8 @@ pub(crate) struct Core {
     /// The last operation that gave a directory another name (an [`holdfast_base::Lsn`]): it changed
     /// what every inode below is reached by, without touching any of them.
     pub(crate) last_move: AtomicU64,
+    /// What a rename logs once more, if it was mounted so.
+    pub(crate) directory_log: crate::rename_log::DirectoryLog,
     /// Inodes whose access time waits to be written.
     pub(crate) atimes: Mutex<Vec<InodeNo>>,
     /// Bits of a name's hash that tests leave, to make names collide.

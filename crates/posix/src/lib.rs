@@ -15,6 +15,7 @@ mod data;
 mod file;
 mod allow;
 mod names;
+mod rename_log;
 mod xattrs;
 mod slot;
 mod core;

@@ -24,6 +24,7 @@ impl FileSystem {
         dir.expect_directory()?;
         let child = core.inode(inode)?;
         let reserved = core.store.reserve(Need::Grow { changes: 4, blocks: 0 });
+        let mut again = core.directory_log.prepare(core, &[parent]);
 
         let mut locked = Locked::of(&[&dir, &child]);
         let dir_state = &locked.get(parent).state;
@@ -44,6 +45,7 @@ impl FileSystem {
             return Err(FsError::TooManyLinks);
         }
         let mut reservation = reserved?;
+        again.log(core, &[parent])?;
 
         let now = Timestamp::now();
         let draft = locked.draft(inode);
@@ -61,6 +63,7 @@ impl FileSystem {
         locked.put_all(&mut batch);
         let lsn = core.store.apply(batch, &mut reservation)?;
         locked.took_all(lsn);
+        core.directory_log.changed(core, parent, offset, lsn);
         let state = &mut locked.get(inode).state;
         state.linkable = false;
         Ok(state.stat(inode))

@@ -83,6 +83,7 @@ fn remove(core: &Core, caller: &Caller, parent: InodeNo, name: &[u8], want: Want
         locked.put_all(&mut batch);
         let lsn = core.store.apply(batch, &mut reservation)?;
         locked.took_all(lsn);
+        core.directory_log.changed(core, parent, entry.offset, lsn);
         if last {
             fate.mark(&mut locked.get(child.no).state);
         }

@@ -17,6 +17,7 @@ use crate::committer::Committer;
 use crate::core::Core;
 use crate::data::background::Background;
 use crate::inode::InodeTable;
+use crate::rename_log::DirectoryLog;
 use crate::*;
 
 impl FileSystem {
@@ -58,6 +59,7 @@ impl FileSystem {
             data: crate::data::Shared::new(&store, &options),
             renames: Mutex::new(()),
             last_move: Default::default(),
+            directory_log: DirectoryLog::new(options.rename_log),
             atimes: Mutex::new(Vec::new()),
             #[cfg(test)]
             hash_mask: std::sync::atomic::AtomicU64::new(u64::MAX),
