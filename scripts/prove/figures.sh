@@ -15,7 +15,7 @@ detach_peer() {
     [ -z "$LOOP" ] || losetup -d "$LOOP"
     LOOP=
 }
-trap 'detach_peer || true; cleanup' EXIT
+let_go() { detach_peer; }
 truncate -s "$SIZE" "$PEER_IMAGE"
 xz -dc "$ARCHIVE" >"$WORK/tree.tar"
 
