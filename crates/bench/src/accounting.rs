@@ -8,7 +8,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use holdfast::{Accounting, CreateOptions, Dir, File, Volume, VolumeOptions};
@@ -19,7 +18,7 @@ use serde::Serialize;
 
 use crate::Counts;
 use crate::counts::{median, ratio};
-use crate::work::{fill_dirs, open_dirs, pattern};
+use crate::work::{fill_dirs, on_threads, open_dirs, pattern};
 
 /// Bytes of a write.
 const WRITE: usize = 4096;
@@ -203,26 +202,6 @@ fn one(
     Ok(run)
 }
 
-/// Runs `job` with the numbers below `jobs` on threads of their own, and adds up what they did.
-fn on_threads(jobs: u64, job: impl Fn(u64) -> io::Result<u64> + Sync) -> io::Result<u64> {
-    let done = AtomicU64::new(0);
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..jobs)
-            .map(|number| {
-                let (job, done) = (&job, &done);
-                scope.spawn(move || {
-                    job(number).map(|count| done.fetch_add(count, Ordering::Relaxed))
-                })
-            })
-            .collect();
-        threads.into_iter().try_for_each(|thread| match thread.join() {
-            Ok(result) => result.map(drop),
-            Err(panic) => std::panic::resume_unwind(panic),
-        })
-    })?;
-    Ok(done.into_inner())
-}
-
 fn random_writes(
     volume: &Volume,
     plan: &Plan,
@@ -238,7 +217,7 @@ fn random_writes(
         .collect::<io::Result<Vec<File>>>()?;
     begin()?;
     let until = Deadline::after(plan.time);
-    on_threads(plan.jobs, |job| {
+    let done = on_threads(plan.jobs, |job| {
         let file = &files[job as usize];
         let mut prng = Prng::seeded(plan.seed + job);
         let blocks = (plan.file_bytes / WRITE as u64).max(1);
@@ -251,7 +230,8 @@ fn random_writes(
         }
         file.sync_all()?;
         Ok(done)
-    })
+    })?;
+    Ok(done.iter().sum())
 }
 
 fn creates_and_unlinks(
@@ -263,7 +243,7 @@ fn creates_and_unlinks(
     let dirs = open_dirs(volume, plan.dirs)?;
     begin()?;
     let until = Deadline::after(plan.time);
-    on_threads(plan.jobs, |job| {
+    let done = on_threads(plan.jobs, |job| {
         let mut prng = Prng::seeded(plan.seed + job);
         let mut kept: Vec<(&Dir, String)> = Vec::new();
         let mut done: u64 = 0;
@@ -283,7 +263,8 @@ fn creates_and_unlinks(
             done += 1;
         }
         Ok(done)
-    })
+    })?;
+    Ok(done.iter().sum())
 }
 
 #[cfg(test)]

@@ -65,6 +65,32 @@ counts! {
     groups_written = group_records_written,
     /// Group records found unchanged and skipped.
     groups_skipped = group_records_skipped,
+    /// Calls of fsync and the like.
+    fsyncs = fsyncs,
+    /// Those that found nothing to do.
+    clean_fsyncs = clean_fsyncs,
+    /// Batches of the fsync log made durable.
+    log_batches = log_batches,
+    /// Records in them.
+    log_records = log_records,
+    /// Bytes that they wrote, heads and padding included.
+    log_bytes = log_bytes_written,
+    /// Of those, bytes of file data.
+    log_data_bytes = log_data_bytes,
+    /// Fsyncs that another one's batch made durable.
+    log_followers = log_followers,
+    /// Batches that became a commit because the log had no room.
+    log_full = log_full,
+    /// Batches that became a commit because they were too large.
+    log_too_large = log_too_large,
+    /// Times a rename logged a whole directory.
+    log_directories = log_directories,
+    /// Nanoseconds in which batches were formatted.
+    log_format_ns = log_format_ns,
+    /// Nanoseconds in which they were written.
+    log_write_ns = log_write_ns,
+    /// Nanoseconds in which they were flushed.
+    log_flush_ns = log_flush_ns,
     /// Times a changer was slowed down.
     throttled = throttled,
     /// Nanoseconds that changers were slowed down.
@@ -76,6 +102,16 @@ impl Counts {
     /// frames, or found the journal full and became a checkpoint.
     pub fn freezes(&self) -> u64 {
         self.commits + self.journal_full
+    }
+
+    /// Batches that had to become a commit.
+    pub fn escapes(&self) -> u64 {
+        self.log_full + self.log_too_large
+    }
+
+    /// Records of a mean batch; 0 if there was none.
+    pub fn records_per_batch(&self) -> f64 {
+        ratio(self.log_records as f64, self.log_batches as f64).unwrap_or(0.0)
     }
 
     /// Share of group records that were skipped, 0 to 1; 0 if there were none.

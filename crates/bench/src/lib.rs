@@ -8,10 +8,14 @@
 //! Knows the public library only.
 
 pub mod accounting;
+pub mod fsync;
 pub mod journal;
 pub mod library;
+pub mod log_data;
 pub mod nodes;
+pub mod pending;
 pub mod recovery;
+pub mod renames;
 
 mod counts;
 mod cut;

@@ -63,3 +63,26 @@ pub(crate) fn shuffled(count: u64, prng: &mut Prng) -> Vec<u64> {
     prng.shuffle(&mut numbers);
     numbers
 }
+
+/// Everything so far is part of a commit and at its home: neither log nor journal hold any of it.
+pub(crate) fn settle(volume: &Volume) -> io::Result<()> {
+    volume.sync()?;
+    volume.engine()?.checkpoint().map_err(io::Error::other)
+}
+
+/// Runs `job` with the numbers below `jobs`, each on a thread of its own, and answers with what each
+/// gave, in their order.
+pub(crate) fn on_threads<T: Send>(
+    jobs: u64,
+    job: impl Fn(u64) -> io::Result<T> + Sync,
+) -> io::Result<Vec<T>> {
+    std::thread::scope(|scope| {
+        let job = &job;
+        let threads: Vec<_> = (0..jobs).map(|number| scope.spawn(move || job(number))).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, io::Result<T>>| match thread.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        threads.into_iter().map(join).collect()
+    })
+}

@@ -1,15 +1,13 @@
 //! `holdfast bench accounting`: which group records commits skip, and what they save by that.
 
-use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_bench::accounting::{self, Plan};
-use holdfast_device::{Device, FileDevice, MemoryDevice};
 
 use crate::cmd::bench::output::{json, line, node_size, progress, ratio, table, time};
-use crate::outcome::{Context, Failure, Outcome};
+use crate::cmd::bench::place::Place;
+use crate::outcome::{Context, Outcome};
 use crate::size;
 
 /// Group records that commits skip (accounting=changed against always), and what that saves.
@@ -57,26 +55,14 @@ pub(crate) fn run(args: &Args) -> Outcome {
         rounds: args.rounds,
         seed: args.seed,
     };
-    let bytes = (1 << 30) + 2 * args.jobs * args.file_size;
-    let fresh = || -> io::Result<Arc<dyn Device>> {
-        let Some(path) = &args.file else {
-            return Ok(Arc::new(MemoryDevice::new(bytes)));
-        };
-        if path.exists() {
-            std::fs::remove_file(path)?;
-        }
-        Ok(Arc::new(FileDevice::create(path, bytes).map_err(io::Error::other)?))
-    };
-    if let Some(path) = args.file.as_ref().filter(|path| path.exists()) {
-        let why = format!("{} exists; name a file that does not", path.display());
-        return Err(Failure::plain(why));
-    }
-    let measured = accounting::run(&plan, fresh, |workload, accounting, run| {
-        progress(format_args!("{workload} {accounting}: {:.0}/s", run.per_second));
-    });
-    if let Some(path) = &args.file {
-        std::fs::remove_file(path).context(path.display())?;
-    }
+    let place = Place::new(args.file.as_ref(), (1 << 30) + 2 * args.jobs * args.file_size)?;
+    let measured = accounting::run(
+        &plan,
+        || place.device(),
+        |workload, accounting, run| {
+            progress(format_args!("{workload} {accounting}: {:.0}/s", run.per_second));
+        },
+    );
     let rows = measured.context("the benchmark")?;
     if args.json {
         json(&rows)?;

@@ -5,11 +5,15 @@
 //! decode arguments and print tables; the workloads are in the bench crate.
 
 mod accounting;
+mod fsync;
 mod journal;
 mod library;
 mod nodes;
 mod output;
+mod pending;
+mod place;
 mod recovery;
+mod renames;
 mod tracking;
 
 use crate::outcome::Outcome;
@@ -31,6 +35,9 @@ enum Mechanism {
     Nodes(nodes::Args),
     Accounting(accounting::Args),
     Recovery(recovery::Args),
+    Renames(renames::Args),
+    Pending(pending::Args),
+    Fsync(fsync::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
@@ -41,5 +48,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Some(Mechanism::Nodes(args)) => nodes::run(args),
         Some(Mechanism::Accounting(args)) => accounting::run(args),
         Some(Mechanism::Recovery(args)) => recovery::run(args),
+        Some(Mechanism::Renames(args)) => renames::run(args),
+        Some(Mechanism::Pending(args)) => pending::run(args),
+        Some(Mechanism::Fsync(args)) => fsync::run(args),
     }
 }

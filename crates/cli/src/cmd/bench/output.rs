@@ -4,9 +4,12 @@
 //! is the same wherever it goes.
 
 use std::io::{self, IsTerminal, Write};
+use std::str::FromStr;
+use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use comfy_table::{CellAlignment, Table};
+use holdfast::Dirty;
 use serde::Serialize;
 
 use crate::outcome::{Failure, printed};
@@ -73,10 +76,27 @@ pub(crate) fn node_size(text: &str) -> Result<usize, String> {
     }
 }
 
-/// The positions of the switch `dirty`.
-pub(crate) fn dirty() -> impl TypedValueParser<Value = holdfast::Dirty> {
-    let words = holdfast::Dirty::ALL.iter().map(|dirty| dirty.word());
+/// The positions of a switch.
+pub(crate) fn position<T>(
+    all: &'static [T],
+    word: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T>
+where
+    T: Copy + FromStr<Err = String> + Send + Sync + 'static,
+{
+    let words = all.iter().map(move |position| word(*position));
     PossibleValuesParser::new(words).try_map(|word| word.parse())
+}
+
+/// The positions of the switch `dirty`.
+pub(crate) fn dirty() -> impl TypedValueParser<Value = Dirty> {
+    position(Dirty::ALL, Dirty::word)
+}
+
+/// A time in seconds, with a fraction.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    let number = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    number.ok_or_else(|| format!("{text} is not a number of seconds"))
 }
 
 #[cfg(test)]
@@ -89,6 +109,8 @@ mod tests {
         assert_eq!(time(1_500_000.0), "1.50 ms");
         assert_eq!(node_size("16k"), Ok(16384));
         assert!(node_size("8k").is_err());
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        assert!(seconds("-1").is_err());
         assert_eq!((ratio(None), ratio(Some(1.0))), ("-".into(), "1.00".into()));
     }
 }
