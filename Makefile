@@ -21,11 +21,11 @@ test:
 
 # Real programs on a real mount: a kernel's source tree, git, a build, SQLite and seven more under SIGKILL, a million
 # files, a full disk.
-# Then what commits cost: instructions, frozen time, group records, recovery.
+# Then what commits and fsyncs cost: instructions, frozen time, group records, recovery; renames, pending files, fio.
 prove: build
 	bash scripts/need.sh sqlite3=sqlite3 git=git cc=gcc bc=bc python3=python3 xz=xz-utils
 	[ -r /usr/src/linux-source-6.1.tar.xz ] || apt-get install -y --no-install-recommends linux-source-6.1
-	for proof in tree git build sqlite killed million full callgrind frozen accounting recovery; do HOLDFAST=$(abspath $(TARGET_DIR))/release/holdfast bash scripts/prove/$$proof.sh || exit 1; done
+	for proof in tree git build sqlite killed million full callgrind frozen accounting recovery renames pending fio; do HOLDFAST=$(abspath $(TARGET_DIR))/release/holdfast bash scripts/prove/$$proof.sh || exit 1; done
 
 build:
 	$(CARGO) build --release --locked -p holdfast-cli

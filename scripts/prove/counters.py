@@ -3,7 +3,8 @@ what grew between them, and the gauges of the second. usage: counters.py BEFORE 
 import json, sys
 
 GAUGES = {"journal_bytes_used", "frozen_p50_ns", "frozen_p99_ns", "frozen_max_ns", "recovery_estimate_ns",
-          "recovery_budget_ns", "recovery_ns", "recovered_commits", "recovered_nodes", "recovered_bytes"}
+          "recovery_budget_ns", "recovery_ns", "recovered_commits", "recovered_nodes", "recovered_bytes",
+          "log_bytes_used", "recovered_batches", "recovered_log_bytes"}
 
 def load(path):
     with open(path) as file: return json.load(file)["counters"]

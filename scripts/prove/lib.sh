@@ -28,6 +28,12 @@ trap cleanup EXIT
 
 # make SIZE [mkfs options]
 make() { rm -f "$IMAGE"; "$HOLDFAST" mkfs -q --size "$@" "$IMAGE"; }
+# make_written SIZE: the same in a file that was written from end to end before, so that the host allocates nothing under
+# an fsync. The file stays for the next one.
+make_written() {
+    [ -e "$IMAGE" ] || dd if=/dev/zero of="$IMAGE" bs=4M count="$(numfmt --from=iec "$1")" iflag=count_bytes conv=fsync status=none
+    "$HOLDFAST" mkfs -q --force "$IMAGE"
+}
 attach() { "$HOLDFAST" mount "$@" "$IMAGE" "$DIR"; mounted || fail "mount returned and nothing is mounted"; }
 detach() { "$HOLDFAST" umount "$DIR"; }
 
@@ -65,4 +71,14 @@ seconds() {
     start=$(date +%s.%N)
     "$@"
     SECONDS_TAKEN=$(echo "$(date +%s.%N) - $start" | bc)
+}
+
+# stats NAME: the counters of the volume, for counters.py, as $WORK/NAME.json.
+stats() { "$HOLDFAST" stats --json "$DIR" >"$WORK/$1.json"; }
+
+# in_turn ROUND A B...: the words in this order in odd rounds, the last one first in even ones.
+in_turn() {
+    local round=$1
+    shift
+    if [ $((round % 2)) -eq 1 ]; then say "$@"; else say "$@" | tr ' ' '\n' | tac | tr '\n' ' '; fi
 }
