@@ -179,7 +179,7 @@ fn one(
         .open_device(device)?;
     let mut before = None;
     let done = work(&volume, plan, &mut || {
-        volume.sync()?;
+        volume.commit()?;
         before = Some((Counts::of(&volume)?, Stopwatch::start()));
         Ok(())
     })?;

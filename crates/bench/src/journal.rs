@@ -196,7 +196,7 @@ impl Run<'_> {
         mut item: impl FnMut(u64) -> io::Result<()>,
     ) -> io::Result<Row> {
         // What opening left to be done is not the workload's.
-        volume.sync()?;
+        volume.commit()?;
         let before = Counts::of(volume)?;
         let time = Stopwatch::start();
         measured(volume, items, self.per_commit, &mut item)?;
@@ -232,7 +232,7 @@ fn measured(
     for number in 0..items {
         item(number)?;
         if (number + 1) % per_commit.max(1) == 0 || number + 1 == items {
-            volume.sync()?;
+            volume.commit()?;
         }
     }
     Ok(())

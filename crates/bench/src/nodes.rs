@@ -104,7 +104,7 @@ fn create(plan: &Plan, node_size: usize, dirty: Dirty) -> io::Result<(f64, Count
         VolumeOptions::new().dirty(dirty).commit_secs(plan.commit_secs).open_device(device)?;
     fill_dirs(&volume, plan.dirs.max(1), 0)?;
     let dirs = open_dirs(&volume, plan.dirs.max(1))?;
-    volume.sync()?;
+    volume.commit()?;
     let before = Counts::of(&volume)?;
     let time = Stopwatch::start();
     for number in 0..plan.files {

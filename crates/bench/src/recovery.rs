@@ -185,7 +185,7 @@ fn fill(volume: &Volume, plan: &Plan, power: &CutDevice) -> io::Result<Full> {
     let mut full = Full::default();
     for _ in 0..plan.commits_max {
         work.some()?;
-        volume.sync()?;
+        volume.commit()?;
         full.promised_ns = counters.recovery_estimate_ns.get();
         full.journal_bytes = counters.journal_bytes_used.get();
         full.filled = Counts::of(volume)?.since(&start).checkpoints >= WATCHED;

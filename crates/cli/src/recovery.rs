@@ -16,14 +16,29 @@ pub(crate) fn done(value: impl Fn(&str) -> Option<u64>) -> Option<String> {
         return None;
     }
     let budget = Duration::from_nanos(value("recovery_budget_ns"));
+    let mut parts = Vec::new();
+    if value("recovered_commits") > 0 {
+        parts.push(format!(
+            "{} ({}, {} of journal)",
+            count(value("recovered_commits"), "commit"),
+            count(value("recovered_nodes"), "node"),
+            size::show(value("recovered_bytes"))
+        ));
+    }
+    if value("recovered_batches") > 0 {
+        let bytes = size::show(value("recovered_log_bytes"));
+        parts.push(format!("{} of fsyncs ({bytes} of log)", batches(value("recovered_batches"))));
+    }
     Some(format!(
-        "recovered {} ({}, {} of journal) in {}; at most {} is promised",
-        count(value("recovered_commits"), "commit"),
-        count(value("recovered_nodes"), "node"),
-        size::show(value("recovered_bytes")),
+        "recovered {} in {}; at most {} is promised",
+        parts.join(" and "),
         span::show(took),
         span::seconds(budget)
     ))
+}
+
+fn batches(number: u64) -> String {
+    if number == 1 { "1 batch".into() } else { format!("{number} batches") }
 }
 
 /// What a recovery of a mounted volume would take now, as its daemon says.
@@ -83,6 +98,16 @@ mod tests {
         assert_eq!(
             done(value).unwrap(),
             "recovered 12 commits (1 node, 3.0 MiB of journal) in 40.0 ms; at most 1 s is promised"
+        );
+        let also = |name: &str| match name {
+            "recovered_batches" => Some(2),
+            "recovered_log_bytes" => Some(4096),
+            name => value(name),
+        };
+        assert!(
+            done(also)
+                .unwrap()
+                .contains(" of journal) and 2 batches of fsyncs (4.0 KiB of log) in ")
         );
         assert_eq!(done(|_| None), None);
         assert_eq!(done(|_| Some(0)), None);

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use holdfast_base::InodeNo;
+use holdfast_base::Receipt;
 use holdfast_format::item::FileType;
 use holdfast_posix::{FsError, NewNode, RenameFlags, SetAttr, XattrFlags};
 
@@ -333,6 +334,11 @@ impl Dir {
 
     /// fsync of the directory: its entries are durable as they are now or as they are later (P2).
     pub fn sync_all(&self) -> io::Result<()> {
+        self.sync_all_with_receipt().map(drop)
+    }
+
+    /// As [`Dir::sync_all`], and says what it cost, and why.
+    pub fn sync_all_with_receipt(&self) -> io::Result<Receipt> {
         self.with(|call| Ok(call.fs.fsync_inode(self.base())?))
     }
 

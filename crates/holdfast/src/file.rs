@@ -8,6 +8,7 @@
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::Arc;
 
+use holdfast_base::Receipt;
 use holdfast_posix::{FallocateFlags, OpenFile, OpenFlags, SetAttr, WriteHow, XattrFlags};
 use parking_lot::Mutex;
 
@@ -69,15 +70,20 @@ impl File {
     /// fsync: data, size, attributes and every name of the file survive any crash once this returns (P1).
     /// Costs nothing if nothing is undurable. A failed write of this file is reported here (P7).
     pub fn sync_all(&self) -> io::Result<()> {
+        self.sync(false).map(drop)
+    }
+
+    /// As [`File::sync_all`], and says what it cost, and why.
+    pub fn sync_all_with_receipt(&self) -> io::Result<Receipt> {
         self.sync(false)
     }
 
     /// fdatasync: data and size survive any crash once this returns (P1).
     pub fn sync_data(&self) -> io::Result<()> {
-        self.sync(true)
+        self.sync(true).map(drop)
     }
 
-    fn sync(&self, data_only: bool) -> io::Result<()> {
+    fn sync(&self, data_only: bool) -> io::Result<Receipt> {
         self.shared.with(|call| Ok(call.fs.fsync(&self.open, data_only)?))
     }
 

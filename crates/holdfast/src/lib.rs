@@ -70,6 +70,7 @@ mod volume;
 
 pub use dir::Dir;
 pub use file::File;
+pub use holdfast_base::{Escape, Receipt};
 pub use holdfast_posix::{FileSystem, RenameFlags, StatFs, XattrFlags};
 pub use metadata::{FileTimes, FileType, Metadata, Permissions};
 pub use options::{

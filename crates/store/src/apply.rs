@@ -10,7 +10,7 @@ use holdfast_base::{BlockNo, BlockRange, Lsn, TreeId};
 use holdfast_format::Malformed;
 use holdfast_format::limits::value_max;
 
-use crate::batch::Change;
+use crate::batch::{Change, Taken, TakenContent};
 use crate::read::Failed;
 use crate::space::alloc::Space;
 use crate::space::{Placed, Reservation};
@@ -122,7 +122,10 @@ impl Inner {
 
     pub(crate) fn reserve(&self, need: Need) -> Result<Reservation> {
         self.check_running()?;
-        self.throttle()?;
+        if !matches!(need, Need::Settle { .. }) {
+            // A settle carries out what was accepted, and slowed down, before; an fsync may wait for it.
+            self.throttle()?;
+        }
         let (floors, nodes) = {
             let space = self.space.lock();
             (space.floors, space.nodes())
@@ -148,7 +151,7 @@ impl Inner {
                 break;
             }
             match attempt {
-                0 => self.persist(Lsn(self.lsn.load(Ordering::Acquire)))?,
+                0 => self.commit_upto(Lsn(self.lsn.load(Ordering::Acquire)))?,
                 _ => self.checkpoint()?,
             }
         }
@@ -191,7 +194,9 @@ impl Inner {
     /// is enough for two copies of the space tree.
     fn has_homes(&self, forest: &Forest, space: &Space, batch: &Batch, own: u64) -> bool {
         let left = space.free_slots + own;
-        let kept = space.slots_promised + space.floors.checkpoint.div_ceil(2);
+        // A recovery copies every node that changed since the last commit once more.
+        let again = forest.cache.uncommitted_nodes() as u64;
+        let kept = space.slots_promised + space.floors.checkpoint.div_ceil(2) + again;
         let levels = u64::from(forest.root(TreeId::Files).level) + 1;
         let most = batch.changes.len() as u64 * (3 * levels + 2);
         left >= kept + most || left >= kept + forest.homes_needed(TreeId::Files, &batch.changes)
@@ -238,6 +243,13 @@ impl Inner {
                 continue;
             }
             let guard = StopOnPanic(&self.stop);
+            // Before the tree shows them.
+            for taken in &batch.taken {
+                if let TakenContent::Inside(blocks, _) = &taken.content {
+                    self.owed
+                        .add(taken.blocks.start, blocks.iter().map(|block| block.page.clone()));
+                }
+            }
             let homes = &mut Slots { space: &mut space, promised: &mut reservation.slots };
             for change in &batch.changes {
                 match change {
@@ -247,6 +259,7 @@ impl Inner {
             }
             for range in &batch.freed {
                 space.free(*range, false);
+                self.owed.forget(*range);
             }
             // First all of them: one that is dropped takes the lock of the space.
             let published: Vec<BlockRange> =
@@ -254,17 +267,24 @@ impl Inner {
             for range in published {
                 space.publish(range);
             }
-            space.unflushed.add(&batch.written);
+            space.unflushed.add(batch.taken.iter().filter_map(Taken::data));
             space.inodes = space.inodes.saturating_add_signed(batch.inodes_added);
+            // Under the lock: the order of numbers is the order in which changes became visible.
+            let lsn = Lsn(self.lsn.fetch_add(1, Ordering::AcqRel) + 1);
+            let waits = {
+                let mut pending = self.pending.lock();
+                pending.add(lsn, space.inodes, batch.changes, batch.taken, batch.freed);
+                pending.bytes()
+            };
             let intact = self.check_damage(&space);
             drop(guard);
             drop(space);
             forest.cache.evict();
             self.pace.cache_is(&forest.cache);
+            self.pace.pending_is(waits, self.owed.bytes());
             intact?;
             self.counters.operations.increment();
-            // Under the lock: the order of numbers is the order in which changes became visible.
-            return Ok(Lsn(self.lsn.fetch_add(1, Ordering::AcqRel) + 1));
+            return Ok(lsn);
         }
     }
 }

@@ -1,10 +1,13 @@
 //! What one operation changes: the unit that is visible, and durable, as a whole.
 
-use holdfast_base::BlockRange;
+use std::ops::Range;
+
+use holdfast_base::{BlockNo, BlockRange};
 use holdfast_format::Key;
 use holdfast_format::item::Extent;
 use holdfast_format::journal::{self, DataExtent};
 
+use crate::owed::Page;
 use crate::space::{Placed, Written};
 
 /// One change of one key.
@@ -16,14 +19,58 @@ pub enum Change {
     Delete(Key),
 }
 
+/// A block of data that travels inside the log.
+#[derive(Clone, Debug)]
+pub struct LoggedBlock {
+    /// All its bytes.
+    pub page: Page,
+    /// The block of the tree that it replaces, if it differs from it in `changed` only; without
+    /// one, its other bytes are zeros.
+    pub base: Option<BlockNo>,
+    /// Which bytes the log has to hold.
+    pub changed: Range<usize>,
+}
+
+/// Blocks that a batch takes out of the free space.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) blocks: BlockRange,
+    pub(crate) content: TakenContent,
+}
+
+/// What is known of their data.
+#[derive(Debug)]
+pub(crate) enum TakenContent {
+    Unwritten,
+    /// It was written to its place; the sum of its checksums.
+    Written(u64),
+    /// It travels inside the log.
+    Inside(Vec<LoggedBlock>, u64),
+}
+
+impl Taken {
+    /// What a commit or a batch of the log says of data whose checksums have this sum.
+    pub(crate) fn extent(&self, sum: u64) -> DataExtent {
+        DataExtent { block: self.blocks.start.0, count: self.blocks.count, sum }
+    }
+
+    /// The data that becomes durable with a flush, wherever it is on its way.
+    pub(crate) fn data(&self) -> Option<DataExtent> {
+        match &self.content {
+            TakenContent::Unwritten => None,
+            TakenContent::Written(sum) | TakenContent::Inside(_, sum) => Some(self.extent(*sum)),
+        }
+    }
+}
+
 /// Everything that one operation changes.
 #[derive(Debug, Default)]
 pub struct Batch {
     pub(crate) changes: Vec<Change>,
     pub(crate) freed: Vec<BlockRange>,
     pub(crate) placed: Vec<Placed>,
-    /// What of it was written, with its sums.
-    pub(crate) written: Vec<DataExtent>,
+    /// The same blocks, with what is known of their data.
+    pub(crate) taken: Vec<Taken>,
     pub(crate) inodes_added: i64,
 }
 
@@ -53,18 +100,21 @@ impl Batch {
     /// Says that written blocks belong to a file from this batch on; returns the extent to put.
     pub fn publish(&mut self, written: Written) -> Extent {
         let extent = Extent { blocks: written.blocks(), sums: written.sums().to_vec() };
-        self.written.push(DataExtent {
-            block: extent.blocks.start.0,
-            count: extent.blocks.count,
-            sum: journal::commit::data_sum(&extent.sums),
-        });
-        self.placed.push(written.into_placed());
+        let sum = journal::commit::data_sum(&extent.sums);
+        let (placed, logged) = written.into_parts();
+        let content = match logged {
+            Some(blocks) => TakenContent::Inside(blocks, sum),
+            None => TakenContent::Written(sum),
+        };
+        self.taken.push(Taken { blocks: extent.blocks, content });
+        self.placed.push(placed);
         extent
     }
 
     /// Says that allocated blocks belong to a file from this batch on although never written.
     pub fn publish_unwritten(&mut self, placed: Placed) -> Extent {
         let extent = Extent { blocks: placed.blocks(), sums: Vec::new() };
+        self.taken.push(Taken { blocks: extent.blocks, content: TakenContent::Unwritten });
         self.placed.push(placed);
         extent
     }

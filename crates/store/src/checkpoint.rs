@@ -78,7 +78,7 @@ impl Inner {
     pub(crate) fn checkpoint_for_room(&self, upto: Lsn) -> Result<()> {
         let _one = self.one_checkpoint.lock();
         let mut journal = self.journal.lock();
-        if self.durable.load(Ordering::Acquire) >= upto.0 {
+        if self.committed.load(Ordering::Acquire) >= upto.0 {
             return Ok(());
         }
         // The checkpoint that was waited for may have made room.
@@ -99,23 +99,26 @@ impl Inner {
 
     /// Seals without a commit. Commits wait until it is durable, because what they would log is based
     /// on nodes that nothing durable holds yet.
-    fn checkpoint_at_once(&self, journal: &mut Journal) -> Result<()> {
+    pub(crate) fn checkpoint_at_once(&self, journal: &mut Journal) -> Result<()> {
         self.check_running()?;
-        let (mut sealed, time) = self.stop_changers(|forest, space| {
+        let (mut sealed, log_head, time) = self.stop_changers(|forest, space| {
             let time = Stopwatch::start();
             self.check_damage(space)?;
             self.carry_all_groups(forest, space)?;
             self.check_damage(space)?;
             let lsn = Lsn(self.lsn.load(Ordering::Acquire));
-            space.unflushed.clear();
-            space.freeze();
-            Ok((self.seal(forest, space, lsn), time))
+            let log_head = self.pending.lock().place().head;
+            self.freeze_moment(space);
+            Ok((self.seal(forest, space, lsn), log_head, time))
         })?;
         self.frozen(time);
         sealed.stands_behind(journal);
+        if let Err(error) = self.write_owed(&self.owed.frozen()) {
+            self.stop.stop(error.to_string());
+            return Err(error);
+        }
         self.write_sealed(&sealed)?;
-        self.thaw();
-        self.durable.store(sealed.superblock.lsn.0, Ordering::Release);
+        self.thaw(sealed.superblock.lsn, log_head);
         self.release(journal, &sealed);
         Ok(())
     }

@@ -53,6 +53,8 @@ enum Frozen {
         lsn: Lsn,
         epoch: Epoch,
         flush_data: bool,
+        /// Where the log stood, or a little before.
+        log_head: u64,
         sealed: Option<Box<Sealed>>,
     },
     /// All that is in memory is committed already.
@@ -60,15 +62,15 @@ enum Frozen {
 }
 
 impl Inner {
-    /// Returns when every batch up to `upto` is durable.
-    pub(crate) fn persist(&self, upto: Lsn) -> Result<()> {
-        if self.durable.load(Ordering::Acquire) >= upto.0 {
+    /// Returns when every batch up to `upto` is contained in a durable commit.
+    pub(crate) fn commit_upto(&self, upto: Lsn) -> Result<()> {
+        if self.committed.load(Ordering::Acquire) >= upto.0 {
             return Ok(());
         }
         {
             // Whoever waited here while a commit was made may find that it covered him.
             let mut journal = self.journal.lock();
-            if self.durable.load(Ordering::Acquire) >= upto.0 {
+            if self.committed.load(Ordering::Acquire) >= upto.0 {
                 return Ok(());
             }
             if let Committed::Done(_) = self.commit(&mut journal, false)? {
@@ -91,14 +93,13 @@ impl Inner {
                 sealed.stands_behind(journal);
                 Ok(Committed::Done(Some(sealed)))
             }
-            Frozen::Commit { lsn, epoch, flush_data, mut sealed } => {
+            Frozen::Commit { lsn, epoch, flush_data, log_head, mut sealed } => {
                 let written = self.write_commit(journal, epoch, flush_data);
                 if let Err(error) = &written {
                     self.stop.stop(error.to_string());
                 }
                 written?;
-                self.thaw();
-                self.durable.store(lsn.0, Ordering::Release);
+                self.thaw(lsn, log_head);
                 if let Some(sealed) = &mut sealed {
                     sealed.stands_behind(journal);
                 }
@@ -127,8 +128,8 @@ impl Inner {
         space: &mut Space,
     ) -> std::result::Result<Frozen, Halt> {
         let lsn = Lsn(self.lsn.load(Ordering::Acquire));
-        let is_durable = lsn.0 == self.durable.load(Ordering::Acquire);
-        if is_durable && space.dirty_groups() == 0 && forest.cache.is_committed() {
+        let is_committed = lsn.0 == self.committed.load(Ordering::Acquire);
+        if is_committed && space.dirty_groups() == 0 && forest.cache.is_committed() {
             // A commit need not have a node, and must not stay in the journal for that.
             let is_checkpoint = forest.cache.dirty_nodes() == 0 && journal.used_bytes() == 0;
             let wanted = seal && !is_checkpoint;
@@ -140,16 +141,25 @@ impl Inner {
         self.check_damage(space)?;
         self.carry_all_groups(forest, space)?;
         self.check_damage(space)?;
+        // Read before the mark that the commit holds: what is released lies before it.
+        let log_head = self.pending.lock().place().head;
         if !self.format(journal, forest, space, lsn) {
             return Ok(Frozen::NoRoom);
         }
         let flush_data = space.unflushed.is_flushed_first();
-        space.unflushed.clear();
-        space.freeze();
+        self.freeze_moment(space);
         self.pace.cache_is(&forest.cache);
         let epoch = forest.epoch;
         let sealed = seal.then(|| Box::new(self.seal(forest, space, lsn)));
-        Ok(Frozen::Commit { lsn, epoch, flush_data, sealed })
+        Ok(Frozen::Commit { lsn, epoch, flush_data, log_head, sealed })
+    }
+
+    /// The present moment becomes durable next: what waits for that is set apart from what comes after.
+    pub(crate) fn freeze_moment(&self, space: &mut Space) {
+        space.unflushed.clear();
+        space.freeze();
+        self.owed.freeze();
+        self.pending.lock().freeze();
     }
 
     /// Carries the dirty groups into the space tree until none is left.
@@ -211,8 +221,15 @@ impl Inner {
         fits
     }
 
-    /// Gives data away that was freed before a commit that is durable, in steps: nobody waits long.
-    pub(crate) fn thaw(&self) {
+    /// The moment that was frozen last is durable, with a log that stood at `log_head`. Gives data away that was
+    /// freed before it, in steps: nobody waits long.
+    pub(crate) fn thaw(&self, lsn: Lsn, log_head: u64) {
+        self.owed.thaw();
+        self.committed.store(lsn.0, Ordering::Release);
+        self.durable.fetch_max(lsn.0, Ordering::AcqRel);
+        // After it is known to be durable: who takes what is pending now needs nothing of before.
+        self.pending.lock().thaw();
+        self.logging.release(log_head);
         let freed = self.space.lock().thaw();
         for part in freed.chunks(STEP) {
             self.space.lock().give_away(part);
@@ -220,6 +237,8 @@ impl Inner {
     }
 
     fn write_commit(&self, journal: &mut Journal, epoch: Epoch, flush_data: bool) -> Result<()> {
+        // What only the log holds must be at its place before the log is superseded (R5).
+        self.write_owed(&self.owed.frozen())?;
         if flush_data {
             self.counters.commit_data_flushes.increment();
             let _data = self.device.flush()?;
@@ -244,6 +263,7 @@ impl Inner {
             inode_next: InodeNo(self.inode_next.load(Ordering::Acquire)),
             inode_count: space.inodes,
             used_blocks: space.used_blocks(),
+            log: self.pending.lock().place().mark,
             ..self.superblock.lock().clone()
         }
     }

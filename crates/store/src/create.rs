@@ -17,6 +17,8 @@ use parking_lot::{Mutex, RwLock};
 use crate::apply::Slots;
 use crate::cache::Cache;
 use crate::journal::Journal;
+use crate::log::{Logging, Pending, Place, Ring};
+use crate::owed::Owed;
 use crate::pace::{Freezes, Pace};
 use crate::space::alloc::Space;
 use crate::tree::{Forest, Root};
@@ -107,7 +109,12 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
     let cache = Cache::new(CACHE_BYTES, geometry.node_size, how.dirty, counters.clone());
     let volume = volume_tag(&options.uuid);
     let pace = Pace::new(&geometry, &how, &counters);
+    let place = Place { mark: superblock.log, head: 0 };
     Inner {
+        owed: Owed::default(),
+        pending: Mutex::new(Pending::new(Lsn(0), superblock.log)),
+        logging: Logging::new(Ring::new(&geometry, &*device, volume), place, how.batching),
+        committed: AtomicU64::new(0),
         device,
         counters,
         stop: Stop::default(),

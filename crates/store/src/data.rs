@@ -1,11 +1,16 @@
 //! File data on its way to and from the device.
 
-use holdfast_base::{BLOCK_SIZE, BlockRange};
+use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange};
 use holdfast_format::Malformed;
 use holdfast_format::checksum::crc64;
 
+use crate::batch::LoggedBlock;
+use crate::owed::Pages;
 use crate::space::{Placed, Written};
 use crate::{Inner, Result, StoreError};
+
+/// Blocks of one write: 1 MiB.
+const RUN_BLOCKS: usize = 256;
 
 impl Inner {
     pub(crate) fn write_data(&self, placed: Placed, bytes: &[u8]) -> Result<Written> {
@@ -19,6 +24,13 @@ impl Inner {
         Ok(Written::new(placed, sums))
     }
 
+    pub(crate) fn log_data(&self, placed: Placed, blocks: Vec<LoggedBlock>) -> Result<Written> {
+        self.check_running()?;
+        assert_eq!(placed.blocks().count, blocks.len() as u64, "the pages fill the blocks exactly");
+        let sums = blocks.iter().map(|block| crc64(&block.page[..])).collect();
+        Ok(Written::in_log(placed, sums, blocks))
+    }
+
     pub(crate) fn read_data(&self, blocks: BlockRange, into: &mut [u8]) -> Result<()> {
         if !self.geometry.holds_data(blocks) {
             return Err(StoreError::Item {
@@ -27,9 +39,43 @@ impl Inner {
             });
         }
         assert_eq!(blocks.bytes(), Some(into.len() as u64), "the buffer fits the blocks exactly");
-        let at = blocks.start.byte_offset().expect("the blocks lie inside the volume");
-        self.device.read(at, into)?;
-        self.counters.data_bytes_read.add(into.len() as u64);
+        // Before the device is asked: see `owed`.
+        let owed = self.owed.collect(blocks);
+        if owed.len() as u64 != blocks.count {
+            let at = blocks.start.byte_offset().expect("the blocks lie inside the volume");
+            self.device.read(at, into)?;
+            self.counters.data_bytes_read.add(into.len() as u64);
+        }
+        for (block, page) in owed {
+            let at = (block.0 - blocks.start.0) as usize * BLOCK_SIZE;
+            into[at..at + BLOCK_SIZE].copy_from_slice(&page[..]);
+        }
+        Ok(())
+    }
+
+    /// Writes bytes that are owed to their places, neighbours in one call.
+    pub(crate) fn write_owed(&self, pages: &Pages) -> Result<()> {
+        let mut run: Vec<u8> = Vec::new();
+        let mut start = BlockNo(0);
+        for (&block, page) in pages {
+            let follows = block.0 == start.0 + (run.len() / BLOCK_SIZE) as u64;
+            if !follows || run.len() >= RUN_BLOCKS * BLOCK_SIZE {
+                self.write_run(start, &run)?;
+                run.clear();
+                start = block;
+            }
+            run.extend_from_slice(&page[..]);
+        }
+        self.write_run(start, &run)
+    }
+
+    fn write_run(&self, start: BlockNo, bytes: &[u8]) -> Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let at = start.byte_offset().expect("the blocks were allocated");
+        self.device.write(at, bytes)?;
+        self.counters.data_bytes_written.add(bytes.len() as u64);
         Ok(())
     }
 }

@@ -21,6 +21,8 @@ mod nodes;
 mod side_by_side;
 mod superblock;
 mod journal;
+mod log;
+mod owed;
 mod pace;
 mod apply;
 mod data;
@@ -31,8 +33,9 @@ pub mod batch;
 pub mod space;
 pub mod error;
 
-pub use batch::Batch;
+pub use batch::{Batch, LoggedBlock};
 pub use error::StoreError;
+pub use owed::Page;
 pub use space::{Placed, Reservation, SpaceUse, Written};
 
 use std::collections::BTreeMap;
@@ -45,7 +48,7 @@ use std::time::Duration;
 use holdfast_base::counters::Counters;
 use holdfast_base::stop::Stop;
 use holdfast_base::switch::{Accounting, Batching, Dirty};
-use holdfast_base::{BlockNo, BlockRange, InodeNo, Lsn, TreeId};
+use holdfast_base::{BlockNo, BlockRange, InodeNo, Lsn, Receipt, TreeId};
 pub use holdfast_device::Device;
 use holdfast_format::{Geometry, Key, Superblock};
 use parking_lot::{Mutex, RwLock};
@@ -53,6 +56,8 @@ use uuid::Uuid;
 
 use journal::Journal;
 pub use journal::replay::{Replayed, replay};
+use log::{Logging, Pending};
+use owed::Owed;
 use pace::{Freezes, Pace};
 use space::SharedSpace;
 use tree::Forest;
@@ -127,8 +132,9 @@ pub enum Need {
 
 /// What the threads of an open store share.
 ///
-/// Locks, in the order in which they are taken: `one_checkpoint`, `journal`, `forest`, `space`. Only
-/// the first two are held across device I/O; no reader takes them (R4).
+/// Locks, in the order in which they are taken: `one_checkpoint`, `journal`, the log's, `forest`, `space`,
+/// `pending`. Only the first three are held across device I/O; no reader takes them, and no fsync the
+/// first two (R4).
 #[derive(Debug)]
 pub(crate) struct Inner {
     device: Arc<dyn Device>,
@@ -145,8 +151,15 @@ pub(crate) struct Inner {
     journal: Mutex<Journal>,
     /// Nodes of the journal that stand in front of the device, when nothing may be written.
     overlay: BTreeMap<BlockNo, Vec<u8>>,
+    /// Data that only the log holds.
+    owed: Owed,
+    /// What the log does not hold yet.
+    pending: Mutex<Pending>,
+    logging: Logging,
     lsn: AtomicU64,
     durable: AtomicU64,
+    /// What the newest durable commit contains.
+    committed: AtomicU64,
     inode_next: AtomicU64,
     pace: Pace,
     freezes: Mutex<Freezes>,
@@ -265,6 +278,12 @@ impl Store {
         self.inner.write_data(placed, bytes)
     }
 
+    /// Sums data that travels inside the log, with the batch that publishes it; it goes to the blocks that were
+    /// allocated for it with the next commit. `blocks` fill them exactly.
+    pub fn log_data(&self, placed: Placed, blocks: Vec<LoggedBlock>) -> Result<Written> {
+        self.inner.log_data(placed, blocks)
+    }
+
     /// Reads blocks of data. Checksums are the caller's to verify: he has the extent.
     pub fn read(&self, blocks: BlockRange, into: &mut [u8]) -> Result<()> {
         self.inner.read_data(blocks, into)
@@ -275,9 +294,21 @@ impl Store {
         self.inner.apply(batch, reservation)
     }
 
-    /// Returns when every batch up to `upto` is durable. Costs nothing if it already is.
-    pub fn persist(&self, upto: Lsn) -> Result<()> {
-        self.inner.persist(upto)
+    /// Returns when every batch up to `upto` is durable, by the log: one write and one flush. Costs nothing if it
+    /// already is. `about`: whose records count as the caller's own in the receipt.
+    pub fn persist(&self, upto: Lsn, about: InodeNo) -> Result<Receipt> {
+        self.inner.persist(upto, about)
+    }
+
+    /// Makes everything so far durable in the journal: then the log is empty, and blocks that were freed
+    /// may be reused (R2). Callers who only want to be durable use [`Store::persist`].
+    pub fn commit(&self) -> Result<()> {
+        self.inner.commit_upto(self.latest())
+    }
+
+    /// The last batch that the newest durable commit contains.
+    pub fn committed(&self) -> Lsn {
+        Lsn(self.inner.committed.load(Ordering::Acquire))
     }
 
     /// The last batch that is durable.

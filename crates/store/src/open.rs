@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use holdfast_base::TreeId;
+use holdfast_base::clock::Stopwatch;
 use holdfast_base::counters::Counters;
 use holdfast_base::stop::Stop;
 use holdfast_base::units::BLOCK_BYTES;
@@ -18,6 +19,8 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::cache::Cache;
 use crate::journal::{Journal, recover};
+use crate::log::{self, Logging, Pending, Place, Ring};
+use crate::owed::Owed;
 use crate::pace::{Freezes, Pace};
 use crate::space::alloc::Space;
 use crate::space::group::Group;
@@ -47,12 +50,15 @@ pub(crate) fn open(
             "the volume has features ({unknown:#x}) that this program cannot write; mount it read-only"
         )));
     }
-    let (superblock, overlay) = if options.read_only {
+    let (superblock, overlay, ended) = if options.read_only {
         let replayed = recover::look(&*device, &superblock, &counters)?;
-        (replayed.superblock, replayed.nodes)
+        (replayed.superblock, replayed.nodes, replayed.ended)
     } else {
-        (recover::recover(&*device, &superblock, &counters)?, BTreeMap::new())
+        let (superblock, ended) = recover::recover(&*device, &superblock, &counters)?;
+        (superblock, BTreeMap::new(), ended)
     };
+    let time = Stopwatch::start();
+    let logged = log::replay::read(&*device, &superblock, ended)?;
     let roots = [
         Root { pointer: superblock.files, level: superblock.files_level },
         Root { pointer: superblock.space, level: superblock.space_level },
@@ -62,7 +68,14 @@ pub(crate) fn open(
     let pace = Pace::new(&geometry, options, &counters);
     let volume = volume_tag(&superblock.uuid);
     let epoch = superblock.epoch.next();
-    let inner = Inner {
+    let place = Place { mark: superblock.log, head: 0 };
+    let ring = Ring::new(&geometry, &*device, volume);
+    let before = superblock.clone();
+    let mut inner = Inner {
+        owed: Owed::default(),
+        pending: Mutex::new(Pending::new(superblock.lsn, superblock.log)),
+        logging: Logging::new(ring, place, options.batching),
+        committed: AtomicU64::new(superblock.lsn.0),
         device,
         counters,
         stop: Stop::default(),
@@ -82,6 +95,11 @@ pub(crate) fn open(
         freezes: Mutex::new(Freezes::default()),
     };
     load_groups(&inner)?;
+    let has_batches = !logged.batches.is_empty();
+    inner.recover_log(&before, logged)?;
+    if has_batches {
+        inner.counters.recovery_ns.set(inner.counters.recovery_ns.get() + time.nanos());
+    }
     Ok(inner)
 }
 

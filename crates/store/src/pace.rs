@@ -27,6 +27,8 @@ use crate::{Inner, OpenOptions, Result, StoreError};
 /// A commit is wanted when it would log more than this: so a freeze copies little more, in less
 /// than a millisecond.
 const COMMIT_BYTES: u64 = 2 << 20;
+/// A commit is wanted when so many bytes wait for the log, or lie in it and not at their places yet.
+const PENDING_BYTES: usize = 2 << 20;
 /// Head and four ranges of a node's record.
 const HEAD_BYTES: u64 = 48;
 /// Pressure from which the checkpointer works.
@@ -123,6 +125,21 @@ impl Pace {
         }
         if self.pressure() >= WORK {
             self.want(Job::Checkpoint);
+        }
+    }
+
+    /// What waits for the log after a change, and what only the log holds, in bytes.
+    pub(crate) fn pending_is(&self, pending: usize, owed: usize) {
+        if pending > PENDING_BYTES || owed > PENDING_BYTES {
+            self.want(Job::Commit);
+        }
+    }
+
+    /// The log after a batch: a commit makes it empty before it is full.
+    pub(crate) fn log_is(&self, used: u64, ring: u64, counters: &Counters) {
+        counters.log_bytes_used.set(used);
+        if used > ring / 2 {
+            self.want(Job::Commit);
         }
     }
 
@@ -264,7 +281,7 @@ fn work(inner: &Inner, job: Job) {
     let mut said = String::new();
     while inner.pace.wait_for(job) {
         let done = match job {
-            Job::Commit => inner.persist(holdfast_base::Lsn(inner.lsn.load(Ordering::Acquire))),
+            Job::Commit => inner.commit_upto(holdfast_base::Lsn(inner.lsn.load(Ordering::Acquire))),
             Job::Checkpoint => inner.checkpoint_above(WORK),
         };
         // A node that could not be read stops nothing: the next call tries again.

@@ -100,7 +100,7 @@ fn random_run(seed: u64, node_size: usize, cache_bytes: usize, steps: usize) {
     for step in 0..steps {
         match prng.below(40) {
             0 => {
-                store.persist(store.latest()).unwrap();
+                store.commit().unwrap();
                 durable = (store.latest(), map.clone());
             }
             1 => {
@@ -192,7 +192,7 @@ fn emptying_the_map_gives_all_space_back() {
             store.apply(batch, &mut room).unwrap();
         }
         invariants(&store);
-        store.persist(store.latest()).unwrap();
+        store.commit().unwrap();
         let after = store.space_use().free;
         assert!(after + 4 * (node_size as u64 / 4096) >= before, "{before} became {after}");
     }
@@ -217,7 +217,7 @@ fn blocks_come_back_when_tokens_are_dropped_and_only_after_a_checkpoint_when_fre
     let extent = batch.publish(written);
     batch.put(Key::new(InodeNo(20), Kind::Extent, 0), extent.encode());
     store.apply(batch, &mut room).unwrap();
-    store.persist(store.latest()).unwrap();
+    store.commit().unwrap();
 
     let mut batch = Batch::new();
     batch.free(extent.blocks);
@@ -313,7 +313,7 @@ fn many_threads_change_and_read_while_checkpoints_run() {
         let store = &store;
         scope.spawn(move || {
             for _ in 0..60 {
-                store.persist(store.latest()).unwrap();
+                store.commit().unwrap();
             }
         });
     });
@@ -331,8 +331,8 @@ fn nothing_changed_costs_nothing() {
     let mut batch = Batch::new();
     batch.put(Key::inode(InodeNo(20)), vec![1; 100]);
     apply(&store, batch);
-    store.persist(store.latest()).unwrap();
+    store.commit().unwrap();
     let before = device.stats();
-    store.persist(store.latest()).unwrap();
+    store.commit().unwrap();
     assert_eq!(device.stats(), before);
 }

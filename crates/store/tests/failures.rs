@@ -94,13 +94,13 @@ fn every_call_of_a_checkpoint_fails_once() {
             let sim = Arc::new(SimDevice::new(&formatted()));
             let store = open(sim.clone());
             put(&store, 1);
-            store.persist(store.latest()).unwrap();
+            store.commit().unwrap();
             for number in 2..200 {
                 put(&store, number);
             }
             sim.set_faults(Faults::fail_once(call, nth));
             // The background may meet the fault first; then the next one waits for it and says so.
-            let done = store.persist(store.latest()).and_then(|()| store.checkpoint());
+            let done = store.commit().and_then(|()| store.checkpoint());
             if sim.faults_fired() == 0 {
                 done.unwrap();
                 assert!(nth > 3, "no {call:?} failed");
@@ -110,7 +110,7 @@ fn every_call_of_a_checkpoint_fails_once() {
             assert!(store.stop_reason().is_some());
             assert!(store.reserve(Need::Shrink { changes: 1 }).is_err());
             let durable = store.durable() == store.latest();
-            let again = store.persist(store.latest());
+            let again = store.commit();
             assert!(durable || again.is_err(), "a failed flush was tried again");
             assert_eq!(store.get(&key(150)).unwrap(), Some(vec![1; 500]), "it can still be read");
             drop(store);
@@ -200,14 +200,14 @@ fn a_flush_beside_one_that_fails_proves_nothing() {
     });
     let store = open(device.clone());
     put(&store, 1);
-    store.persist(store.latest()).unwrap();
+    store.commit().unwrap();
     device.set(Gate::Armed);
     std::thread::scope(|threads| {
         let checkpoint = threads.spawn(|| store.checkpoint());
         device.wait_for(Gate::Waiting);
         put(&store, 2);
         let before = device.writes.load(Ordering::SeqCst);
-        let commit = threads.spawn(|| store.persist(store.latest()));
+        let commit = threads.spawn(|| store.commit());
         while device.writes.load(Ordering::SeqCst) == before {
             std::thread::yield_now();
         }
@@ -227,7 +227,7 @@ fn a_checkpoint_takes_commits_without_nodes() {
     let mut batch = Batch::new();
     batch.delete(key(1));
     store.apply(batch, &mut room).unwrap();
-    store.persist(store.latest()).unwrap();
+    store.commit().unwrap();
     store.checkpoint().unwrap();
     assert_eq!(store.superblock().lsn, store.latest());
     assert_eq!(store.counters().journal_bytes_used.get(), 0);

@@ -115,7 +115,7 @@ fn use_it(what: &str, device: MemoryDevice, seed: u64) {
                     _ => put(&store, &keys, prng.below(1000) as usize),
                 };
                 if step % 5 == 4 {
-                    let _ = store.persist(store.latest());
+                    let _ = store.commit();
                 }
             }
             let _ = walk(&store);

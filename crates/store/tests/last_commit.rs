@@ -82,7 +82,7 @@ fn data_that_its_own_commit_frees_may_be_reused_after_it() {
             Extent { blocks: BlockRange::new(at, kept), sums }.encode()
         });
         free(&store, BlockRange::new(BlockNo(at.0 + kept), 3 - kept), put);
-        store.persist(store.latest()).unwrap();
+        store.commit().unwrap();
         let durable = store.durable();
         // The commit is durable, so the blocks may be given away; and it is still the last one.
         write(&store, BlockNo(at.0 + kept), 3 - kept, 2, None);
@@ -100,7 +100,7 @@ fn a_commit_that_was_given_up_never_comes_back() {
     let before = store.latest();
     let at = place(&store);
     write(&store, at, 2, 1, Some(key(1)));
-    store.persist(store.latest()).unwrap();
+    store.commit().unwrap();
     drop(store);
     // The frame arrived, the data did not: the flush had not returned.
     let left = Arc::new(sim.image());

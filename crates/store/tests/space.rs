@@ -94,7 +94,7 @@ fn batches_of_many_long_values_find_their_nodes_until_the_volume_is_full() {
                         Err(error) => panic!("{error}"),
                     }
                     if prng.one_in(5) {
-                        store.persist(store.latest()).unwrap();
+                        store.commit().unwrap();
                     }
                 }
                 #[cfg(debug_assertions)]
@@ -188,7 +188,7 @@ fn a_huge_volume_opens_and_works() {
             batch.put(file(20, number), extent.encode());
             store.apply(batch, &mut room).unwrap();
         }
-        store.persist(store.latest()).unwrap();
+        store.commit().unwrap();
         assert!(store.reserve(Need::Grow { changes: 1, blocks: u64::MAX }).is_err());
         let _ = store.reserve(Need::Grow { changes: u32::MAX, blocks: 0 });
         let space = store.space_use();
@@ -207,12 +207,12 @@ fn items_that_arrive_downwards_do_not_take_a_node_each() {
             put(&store, &[(file(20, number), 100)]).unwrap();
         }
         put(&store, &[(file(5000, 0), 100)]).unwrap();
-        store.persist(store.latest()).unwrap();
+        store.commit().unwrap();
         let before = store.space_use().free;
         for number in (0..100).rev() {
             put(&store, &[(file(30, number), 100)]).unwrap();
         }
-        store.persist(store.latest()).unwrap();
+        store.commit().unwrap();
         let nodes = (before - store.space_use().free) / 4;
         assert!(nodes <= 3, "100 items behind {count} others took {nodes} nodes");
     }

@@ -35,7 +35,7 @@ const FREE: u8 = 6;
 /// What is known of the data of blocks that a batch takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content<'a> {
-    /// Nothing: they were never written.
+    /// Nothing: they were never written, or their data was durable before the batch was written.
     Unwritten,
     /// It was written to its place before the flush of the batch; this is the sum of its checksums,
     /// as [`crate::journal::commit::data_sum`] makes it.
@@ -311,4 +311,10 @@ impl<'a> Iterator for Decoder<'a> {
         }
         Some(record)
     }
+}
+
+/// The inode that a name leads to, if `key` and `value` are those of a name: its record comes first.
+pub fn leads_to(key: &Key, value: &[u8]) -> Option<InodeNo> {
+    let inode = value.first_chunk::<8>().filter(|_| key.kind == Kind::Dentry)?;
+    Some(InodeNo(u64::from_le_bytes(*inode)))
 }

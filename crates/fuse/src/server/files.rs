@@ -55,12 +55,12 @@ impl Server {
     pub fn fsync(&self, fh: u64, data_only: bool) -> Answer<()> {
         let fs = self.fs()?;
         let handle = self.handles.get(fh)?;
-        Ok(fs.fsync(&handle.file, data_only)?)
+        Ok(fs.fsync(&handle.file, data_only).map(drop)?)
     }
 
     /// fsync of a directory (P2), the root as any other: nobody waits for a stranger's data. Waits for the device.
     pub fn fsyncdir(&self, inode: InodeNo) -> Answer<()> {
-        Ok(self.fs()?.fsync_inode(inode)?)
+        Ok(self.fs()?.fsync_inode(inode).map(drop)?)
     }
 
     fn opened(&self, file: Arc<OpenFile>, flags: i32) -> Opened {

@@ -16,7 +16,7 @@ use holdfast_store::{Need, Reservation};
 use super::dirty::WriterGuard;
 use super::grow::{clean_tail, needs_first_page, pages_before_growth};
 use super::pages::{Page, page_with};
-use super::view::load_block;
+use super::view::{clipped, load_block, load_raw_block};
 use super::writeback::settle;
 use crate::core::Core;
 use crate::inode::Inode;
@@ -112,10 +112,18 @@ pub(crate) fn accept(
                 continue;
             }
             if !content.pages.is_dirty(part.block) {
-                let base = bases.get(&part.block).cloned().flatten();
-                let fresh = base.is_none() && part.block >= disk_blocks;
-                let page = base.unwrap_or_else(|| page_with(0, &[]));
-                content.pages.put(part.block, page, fresh);
+                match bases.get(&part.block).cloned().flatten() {
+                    Some(Base { page, is_clipped: false }) => {
+                        content.pages.put_unchanged(part.block, page);
+                    }
+                    Some(Base { page, is_clipped: true }) => {
+                        content.pages.put(part.block, page, false);
+                    }
+                    None => {
+                        let fresh = part.block >= disk_blocks;
+                        content.pages.put_zeros(part.block, fresh);
+                    }
+                }
             }
             content.pages.change(part.block, part.at, part.bytes);
         }
@@ -169,13 +177,21 @@ fn parts(offset: u64, bytes: &[u8]) -> impl Iterator<Item = Part<'_>> {
     })
 }
 
+/// What a partly written block holds now.
+#[derive(Clone, Debug)]
+struct Base {
+    page: Page,
+    /// The tree holds more of it, beyond the end of the file.
+    is_clipped: bool,
+}
+
 /// What partly written blocks hold now; `None` for zeros. Blocks that are dirty need nothing.
 fn load_bases(
     core: &Core,
     inode: &Arc<Inode>,
     parts: &[Part<'_>],
     size: u64,
-) -> Result<BTreeMap<u64, Option<Page>>> {
+) -> Result<BTreeMap<u64, Option<Base>>> {
     let mut bases = BTreeMap::new();
     for part in parts.iter().filter(|part| part.bytes.len() < BLOCK_SIZE) {
         if inode.data.lock_content().pages.is_dirty(part.block) {
@@ -183,7 +199,10 @@ fn load_bases(
         }
         let base = match part.is_whole(size) {
             true => None,
-            false => load_block(core, inode, part.block)?,
+            false => load_raw_block(core, inode, part.block)?.map(|(raw, size)| {
+                let page = clipped(raw.clone(), part.block, size);
+                Base { is_clipped: !Arc::ptr_eq(&raw, &page), page }
+            }),
         };
         bases.insert(part.block, base);
     }

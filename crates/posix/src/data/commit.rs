@@ -37,11 +37,12 @@ fn groups(inodes: Vec<Arc<Inode>>) -> Vec<Vec<Arc<Inode>>> {
 }
 
 impl Core {
-    /// Writes all dirty data, then makes history durable up to now (P11). An error of one file does
-    /// not keep the others from being written; the first is returned.
+    /// Writes all dirty data, then makes a commit of everything up to now (P11): the log is empty then, and
+    /// what was freed may be reused. An error of one file does not keep the others from being written; the
+    /// first is returned.
     pub(crate) fn commit(&self) -> Result<()> {
         let settled = self.write_back();
-        self.store.persist(self.store.latest())?;
+        self.store.commit()?;
         settled
     }
 
@@ -98,7 +99,7 @@ impl Core {
         let _one = self.data.lock_last();
         self.data.use_nodes();
         for _ in 0..LAST_TRIES {
-            self.store.persist(self.store.latest())?;
+            self.store.commit()?;
             match self.store.reserve(need) {
                 Err(StoreError::NoSpace) => std::thread::sleep(LAST_PAUSE),
                 done => return Ok(done?),
@@ -110,6 +111,6 @@ impl Core {
     /// Whether a commit could make blocks free: something was changed since the last one.
     pub(crate) fn may_make_room(&self) -> bool {
         self.store.stop_reason().is_none()
-            && (self.data.bytes() > 0 || self.store.durable() < self.store.latest())
+            && (self.data.bytes() > 0 || self.store.committed() < self.store.latest())
     }
 }

@@ -35,6 +35,28 @@ struct Slot {
     page: Page,
     /// The tree holds no block here, as far as the writer knew: stat counts one more.
     fresh: bool,
+    /// Outside `changed` it holds what the tree holds here, or what is in flight to there.
+    over_tree: bool,
+    changed: Range<usize>,
+}
+
+impl Slot {
+    fn whole(page: Page, fresh: bool) -> Slot {
+        Slot { page, fresh, over_tree: false, changed: 0..BLOCK_SIZE }
+    }
+}
+
+/// A page that is taken out to be settled.
+#[derive(Clone, Debug)]
+pub(crate) struct DirtyPage {
+    /// Its block, counted from the start of the file.
+    pub(crate) block: u64,
+    /// Its bytes.
+    pub(crate) page: Page,
+    /// Outside `changed` it holds what the tree holds there.
+    pub(crate) over_tree: bool,
+    /// The bytes that were written.
+    pub(crate) changed: Range<usize>,
 }
 
 /// The pages of one file.
@@ -73,14 +95,29 @@ impl Pages {
     /// Replaces the whole of `block`. `fresh`: the tree holds nothing there. Returns whether a page was added.
     pub(crate) fn put(&mut self, block: u64, page: Page, fresh: bool) -> bool {
         if let Some(slot) = self.dirty.get_mut(&block) {
-            slot.page = page;
+            *slot = Slot::whole(page, slot.fresh);
             return false;
         }
         // What is in flight is counted there.
         let fresh = fresh && !self.flight.contains_key(&block);
         self.fresh += u64::from(fresh);
-        self.dirty.insert(block, Slot { page, fresh });
+        self.dirty.insert(block, Slot::whole(page, fresh));
         true
+    }
+
+    /// Makes `block` dirty, which is not, as zeros.
+    pub(crate) fn put_zeros(&mut self, block: u64, fresh: bool) {
+        self.put(block, page_with(0, &[]), fresh);
+        if let Some(slot) = self.dirty.get_mut(&block) {
+            slot.changed = 0..0;
+        }
+    }
+
+    /// Makes `block` dirty, which is not: `page` holds what the tree holds, or what is in flight to there.
+    pub(crate) fn put_unchanged(&mut self, block: u64, page: Page) {
+        let slot = Slot { page, fresh: false, over_tree: true, changed: 0..0 };
+        let old = self.dirty.insert(block, slot);
+        debug_assert!(old.is_none(), "block {block} was dirty");
     }
 
     /// Changes bytes of a block that is dirty. Returns false if it is not.
@@ -89,12 +126,17 @@ impl Pages {
             return false;
         };
         // Copies only while a reader still holds the page.
-        Arc::make_mut(&mut slot.page)[at..at + bytes.len()].copy_from_slice(bytes);
+        let end = at + bytes.len();
+        Arc::make_mut(&mut slot.page)[at..end].copy_from_slice(bytes);
+        slot.changed = match slot.changed.is_empty() {
+            true => at..end,
+            false => slot.changed.start.min(at)..slot.changed.end.max(end),
+        };
         true
     }
 
     /// Moves the dirty pages of `range` into flight and returns them, upwards. Nothing may be in flight.
-    pub(crate) fn take(&mut self, range: Range<u64>) -> Vec<(u64, Page)> {
+    pub(crate) fn take(&mut self, range: Range<u64>) -> Vec<DirtyPage> {
         assert!(self.flight.is_empty(), "one settle at a time");
         self.flight = if range == (0..u64::MAX) {
             std::mem::take(&mut self.dirty)
@@ -105,7 +147,13 @@ impl Pages {
             taken
         };
         let flight = self.flight.iter();
-        flight.map(|(&b, s)| (b, s.page.clone())).collect()
+        let dirty = flight.map(|(&block, slot)| DirtyPage {
+            block,
+            page: slot.page.clone(),
+            over_tree: slot.over_tree,
+            changed: slot.changed.clone(),
+        });
+        dirty.collect()
     }
 
     /// Forgets the pages in flight below `end`: their extents are in the tree. Returns how many.
@@ -123,7 +171,8 @@ impl Pages {
         for (block, slot) in std::mem::take(&mut self.flight) {
             match self.dirty.get_mut(&block) {
                 Some(newer) => {
-                    newer.fresh = slot.fresh;
+                    // What it was based on never reached the tree.
+                    *newer = Slot::whole(newer.page.clone(), slot.fresh);
                     dropped += 1;
                 }
                 None => {

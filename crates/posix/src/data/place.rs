@@ -5,16 +5,19 @@
 //! volume has them in one piece, and each chunk is one write, however many
 //! files or ranges share it. Neighbours in a file become one extent.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use holdfast_base::BlockNo;
 use holdfast_base::units::BLOCK_SIZE;
-use holdfast_store::{Need, Placed, Reservation, StoreError, Written};
+use holdfast_store::{LoggedBlock, Need, Placed, Reservation, StoreError, Written};
 use parking_lot::Mutex;
 
 use super::ordered::OrderedExtent;
-use super::pages::Page;
+use super::pages::{DirtyPage, Page};
 use crate::core::Core;
+use crate::file::lookup::pieces;
+use crate::inode::Inode;
 
 /// Blocks of one write: 2 MiB.
 const CHUNK_BLOCKS: u64 = 512;
@@ -70,8 +73,9 @@ pub(crate) fn write_all(
     items: &[Item],
     reservation: &mut Reservation,
     goal: Option<BlockNo>,
-) -> Result<Vec<(usize, OrderedExtent)>, StoreError> {
+) -> Result<(Vec<(usize, OrderedExtent)>, u64), StoreError> {
     let jobs = place(core, items.len(), reservation, goal)?;
+    let writes = jobs.len() as u64;
     let written = if jobs.len() == 1 {
         let mut gather = Gather::default();
         jobs.into_iter()
@@ -90,7 +94,45 @@ pub(crate) fn write_all(
         }
     }
     debug_assert!(rest.is_empty());
-    Ok(extents)
+    Ok((extents, writes))
+}
+
+/// Gives the dirty pages of one file places without writing them: their bytes go into the log.
+pub(crate) fn log_all(
+    core: &Core,
+    inode: &Inode,
+    pages: &[DirtyPage],
+    reservation: &mut Reservation,
+    goal: Option<BlockNo>,
+) -> Result<VecDeque<OrderedExtent>, StoreError> {
+    let items =
+        pages.iter().map(|dirty| Item { owner: 0, block: dirty.block, page: dirty.page.clone() });
+    let items: Vec<Item> = items.collect();
+    let mut extents = Vec::new();
+    for job in place(core, pages.len(), reservation, goal)? {
+        let blocks: Result<Vec<LoggedBlock>, StoreError> =
+            pages[job.items.clone()].iter().map(|dirty| logged(core, inode, dirty)).collect();
+        let written = core.store.log_data(job.placed, blocks?)?;
+        cut_at_extents(core, &items[job.items], written, &mut extents);
+    }
+    Ok(extents.into_iter().map(|(_, extent)| extent).collect())
+}
+
+/// What the log has to hold of a page: its changed bytes over the block that the tree has there, or all
+/// of it that is not zero.
+fn logged(core: &Core, inode: &Inode, dirty: &DirtyPage) -> Result<LoggedBlock, StoreError> {
+    let page = dirty.page.clone();
+    if dirty.over_tree {
+        let pieces = pieces(core, inode.no, dirty.block..dirty.block + 1)?;
+        let part = pieces.first().and_then(|piece| piece.part(dirty.block..dirty.block + 1));
+        if let Some(part) = part.filter(|part| part.extent.is_written()) {
+            let base = Some(part.extent.blocks.start);
+            return Ok(LoggedBlock { page, base, changed: dirty.changed.clone() });
+        }
+    }
+    let first = page.iter().position(|byte| *byte != 0).unwrap_or(0);
+    let end = page.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    Ok(LoggedBlock { page, base: None, changed: first.min(end)..end })
 }
 
 fn place(

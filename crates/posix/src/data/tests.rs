@@ -62,7 +62,7 @@ fn interrupted_truncate(size: u64) -> Arc<MemoryDevice> {
     let store = &fs.core.store;
     let mut reservation = store.reserve(Need::Settle { changes: 1 }).unwrap();
     let lsn = store.apply(batch, &mut reservation).unwrap();
-    store.persist(lsn).unwrap();
+    store.persist(lsn, InodeNo::ROOT).unwrap();
     device
 }
 
@@ -223,7 +223,7 @@ fn an_inode_at_or_above_the_next_number_refuses_the_mount() {
     let store = &fs.core.store;
     let mut reservation = store.reserve(Need::Settle { changes: 2 }).unwrap();
     let lsn = store.apply(batch, &mut reservation).unwrap();
-    store.persist(lsn).unwrap();
+    store.persist(lsn, InodeNo::ROOT).unwrap();
     drop((reservation, fs));
     let options = MountOptions { commit_secs: 0, ..MountOptions::default() };
     let refused = FileSystem::mount(device.clone(), options.clone());

@@ -11,14 +11,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-use holdfast_base::Timestamp;
 use holdfast_base::units::BLOCK_BYTES;
+use holdfast_base::{BlockNo, Timestamp};
 use holdfast_store::{Batch, Need, Reservation, StoreError};
 
 use super::dirty::MapGuard;
 use super::ordered::{OrderedExtent, publish};
-use super::pages::Page;
-use super::place::{Item, write_all};
+use super::pages::DirtyPage;
+use super::place::{Item, log_all, write_all};
 use crate::core::Core;
 use crate::file::inline;
 use crate::file::lookup::{piece_before, pieces};
@@ -45,13 +45,29 @@ struct Target {
     whole: bool,
 }
 
+/// What a settle has written to the device.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DataCost {
+    pub(crate) bytes: u64,
+    pub(crate) writes: u64,
+}
+
 /// Writes all dirty data of an inode and publishes it. Called without any state locked.
 pub(crate) fn settle(core: &Core, inode: &Arc<Inode>) -> Result<()> {
+    settle_whole(core, inode, 0).map(|_| ())
+}
+
+/// As [`settle`], for a caller who persists it next: little data travels inside the log.
+pub(crate) fn settle_for_log(core: &Core, inode: &Arc<Inode>) -> Result<DataCost> {
+    settle_whole(core, inode, core.options.log_data_bytes)
+}
+
+fn settle_whole(core: &Core, inode: &Arc<Inode>, log_bytes: usize) -> Result<DataCost> {
     if inode.data.is_clean() {
-        return Ok(());
+        return Ok(DataCost::default());
     }
     let map = inode.data.lock_map();
-    settle_locked(core, inode, &map, 0..u64::MAX, true)
+    settle_range(core, inode, &map, 0..u64::MAX, true, log_bytes)
 }
 
 /// Settles the pages of `range`. `inline_ok`: a small content may become an inline item.
@@ -62,15 +78,31 @@ pub(crate) fn settle_locked(
     range: Range<u64>,
     inline_ok: bool,
 ) -> Result<()> {
+    settle_range(core, inode, map, range, inline_ok, 0).map(|_| ())
+}
+
+/// As [`settle_locked`]. If no more than `log_bytes` have changed, they travel inside the log.
+fn settle_range(
+    core: &Core,
+    inode: &Arc<Inode>,
+    map: &MapGuard<'_>,
+    range: Range<u64>,
+    inline_ok: bool,
+    log_bytes: usize,
+) -> Result<DataCost> {
     let Some(mut taken) = take(inode, range) else {
-        return Ok(());
+        return Ok(DataCost::default());
     };
+    let mut cost = DataCost::default();
     let done = if inline_ok && taken.fits_inline(core) {
-        settle_inline(core, inode, map, &taken.pages[0].1, taken.target)
+        settle_inline(core, inode, map, &taken.pages[0], taken.target)
+    } else if taken.log_bytes() <= log_bytes {
+        settle_in_log(core, inode, map, &mut taken)
     } else {
-        settle_blocks(core, inode, map, &mut taken)
+        settle_blocks(core, inode, map, &mut taken, &mut cost)
     };
-    finish(core, inode, done, taken.reservation)
+    finish(core, inode, done, taken.reservation)?;
+    Ok(cost)
 }
 
 /// Settles several files at once: the pages of small ones share their writes. Their numbers ascend.
@@ -97,7 +129,7 @@ pub(crate) fn settle_group(core: &Core, inodes: &[Arc<Inode>]) -> Result<()> {
             continue;
         };
         if taken.fits_inline(core) {
-            let done = settle_inline(core, inode, &map, &taken.pages[0].1, taken.target);
+            let done = settle_inline(core, inode, &map, &taken.pages[0], taken.target);
             note(finish(core, inode, done, taken.reservation));
             continue;
         }
@@ -120,7 +152,7 @@ fn settle_together(core: &Core, group: Vec<(&Arc<Inode>, MapGuard<'_>, Taken)>) 
     let mut members = Vec::new();
     for (owner, (inode, map, taken)) in group.into_iter().enumerate() {
         let Taken { pages, reservation: promised, target, .. } = taken;
-        items.extend(pages.iter().map(|(block, page)| item(owner, *block, page)));
+        items.extend(pages.iter().map(|dirty| item(owner, dirty)));
         if let Some(promised) = promised {
             match &mut reservation {
                 Some(all) => all.merge(promised),
@@ -134,7 +166,7 @@ fn settle_together(core: &Core, group: Vec<(&Arc<Inode>, MapGuard<'_>, Taken)>) 
     };
     let mut first = Ok(());
     match write_all(core, &items, &mut reservation, None) {
-        Ok(extents) => {
+        Ok((extents, _)) => {
             for (owner, extent) in extents {
                 members[owner].4.push_back(extent);
             }
@@ -162,7 +194,7 @@ fn settle_together(core: &Core, group: Vec<(&Arc<Inode>, MapGuard<'_>, Taken)>) 
 
 /// What a settle has taken out of a file.
 struct Taken {
-    pages: Vec<(u64, Page)>,
+    pages: Vec<DirtyPage>,
     reservation: Option<Reservation>,
     target: Target,
     /// The inode in the tree has blocks.
@@ -175,7 +207,12 @@ impl Taken {
             && self.target.size <= inline::size_max(core)
             && !self.has_blocks
             && self.pages.len() == 1
-            && self.pages[0].0 == 0
+            && self.pages[0].block == 0
+    }
+
+    /// Bytes that the log would have to hold.
+    fn log_bytes(&self) -> usize {
+        self.pages.iter().map(|dirty| dirty.changed.len()).sum()
     }
 }
 
@@ -198,8 +235,8 @@ fn take(inode: &Arc<Inode>, range: Range<u64>) -> Option<Taken> {
     Some(Taken { pages, reservation, target, has_blocks: state.disk.blocks > 0 })
 }
 
-fn item(owner: usize, block: u64, page: &Page) -> Item {
-    Item { owner, block, page: page.clone() }
+fn item(owner: usize, dirty: &DirtyPage) -> Item {
+    Item { owner, block: dirty.block, page: dirty.page.clone() }
 }
 
 /// Ends a settle: what failed is dealt with, and what is left of the space returns.
@@ -237,17 +274,23 @@ fn settle_inline(
     core: &Core,
     inode: &Arc<Inode>,
     map: &MapGuard<'_>,
-    page: &Page,
+    dirty: &DirtyPage,
     target: Target,
 ) -> Result<()> {
     let mut reservation = core.reserve_last(Need::Settle { changes: 2 })?;
     let mut batch = Batch::new();
-    batch.put(inline::key(inode.no), page[..target.size as usize].to_vec());
+    batch.put(inline::key(inode.no), dirty.page[..target.size as usize].to_vec());
     let round = Round { blocks_added: 0, end: 1, last: true };
     publish_round(core, inode, map, batch, &mut reservation, target, round)
 }
 
-fn settle_blocks(
+/// Behind what the file has before `block`.
+fn goal(core: &Core, inode: &Inode, block: u64) -> Result<Option<BlockNo>> {
+    Ok(piece_before(core, inode.no, block)?.and_then(|piece| piece.extent.blocks.end()))
+}
+
+/// Publishes the pages without a write: their bytes go into the log with the batch.
+fn settle_in_log(
     core: &Core,
     inode: &Arc<Inode>,
     map: &MapGuard<'_>,
@@ -257,11 +300,29 @@ fn settle_blocks(
     let Some(reservation) = &mut taken.reservation else {
         return Ok(());
     };
+    let goal = goal(core, inode, taken.pages[0].block)?;
+    let extents = log_all(core, inode, &taken.pages, reservation, goal)?;
+    publish_extents(core, inode, map, extents, taken.target, true)
+}
+
+fn settle_blocks(
+    core: &Core,
+    inode: &Arc<Inode>,
+    map: &MapGuard<'_>,
+    taken: &mut Taken,
+    cost: &mut DataCost,
+) -> Result<()> {
+    ensure(core, taken)?;
+    let Some(reservation) = &mut taken.reservation else {
+        return Ok(());
+    };
     let mut rounds = taken.pages.chunks(ROUND_BLOCKS).peekable();
     while let Some(pages) = rounds.next() {
-        let items: Vec<Item> = pages.iter().map(|(block, page)| item(0, *block, page)).collect();
-        let goal = piece_before(core, inode.no, pages[0].0)?.and_then(|p| p.extent.blocks.end());
-        let extents = write_all(core, &items, reservation, goal)?;
+        let items: Vec<Item> = pages.iter().map(|dirty| item(0, dirty)).collect();
+        let goal = goal(core, inode, pages[0].block)?;
+        let (extents, writes) = write_all(core, &items, reservation, goal)?;
+        cost.bytes += items.len() as u64 * BLOCK_BYTES;
+        cost.writes += writes;
         let round = extents.into_iter().map(|(_, extent)| extent).collect();
         let last = rounds.peek().is_none();
         publish_extents(core, inode, map, round, taken.target, last)?;

@@ -16,9 +16,9 @@ pub(crate) use errors::{ErrorCursor, ErrorSequence};
 pub(crate) use locked::Locked;
 pub(crate) use table::InodeTable;
 
-use holdfast_base::{InodeNo, Lsn, Timestamp};
+use holdfast_base::{InodeNo, Lsn, Receipt, Timestamp};
 use holdfast_format::item::{FileType, InodeItem};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::{Attr, FsError, Result};
 
@@ -35,6 +35,8 @@ pub(crate) struct Inode {
     pub(crate) data: crate::data::FileData,
     /// Write errors that handles have not seen yet (P7).
     pub(crate) errors: ErrorSequence,
+    /// What its last fsync cost.
+    pub(crate) receipt: Mutex<Option<Receipt>>,
 }
 
 /// What changes about an inode.
@@ -76,6 +78,7 @@ impl Inode {
             }),
             data: crate::data::FileData::default(),
             errors: ErrorSequence::default(),
+            receipt: Mutex::default(),
         }
     }
 

@@ -3,16 +3,18 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use holdfast_base::{InodeNo, Lsn};
+use holdfast_base::clock::Stopwatch;
+use holdfast_base::{InodeNo, Lsn, Receipt};
 
 use crate::core::Core;
-use crate::data::writeback::settle;
+use crate::data::writeback::settle_for_log;
 use crate::inode::Inode;
 use crate::*;
 
 impl FileSystem {
     /// fsync, or fdatasync with `data_only`. Reports a write error of this file that this handle has not seen yet (P7), also when nothing is dirty.
-    pub fn fsync(&self, file: &OpenFile, data_only: bool) -> Result<()> {
+    /// Answers what it cost.
+    pub fn fsync(&self, file: &OpenFile, data_only: bool) -> Result<Receipt> {
         // Whatever makes the data durable makes everything before it durable, attributes included.
         let _ = data_only;
         self.core.counters.fsyncs.increment();
@@ -20,18 +22,34 @@ impl FileSystem {
     }
 
     /// fsync of a directory (P2), or of an inode without a handle.
-    pub fn fsync_inode(&self, inode: InodeNo) -> Result<()> {
+    pub fn fsync_inode(&self, inode: InodeNo) -> Result<Receipt> {
         self.core.counters.fsyncs.increment();
         let inode = self.core.inode(inode)?;
         make_durable(&self.core, &inode)
     }
 
     /// Everything that was done before this call is durable when it returns.
-    pub fn sync(&self) -> Result<()> {
+    pub fn sync(&self) -> Result<Receipt> {
         self.core.counters.fsyncs.increment();
         if self.core.options.read_only {
-            return Ok(());
+            return Ok(Receipt::default());
         }
+        let time = Stopwatch::start();
+        let settled = self.core.write_back();
+        let data_ns = time.nanos();
+        let receipt = self.core.store.persist(self.core.store.latest(), InodeNo::ROOT)?;
+        settled?;
+        Ok(Receipt { data_ns, ..receipt })
+    }
+
+    /// What the last fsync of this file or directory cost, if there was one since it came into memory.
+    pub fn last_receipt(&self, inode: InodeNo) -> Result<Option<Receipt>> {
+        Ok(*self.core.inode(inode)?.receipt.lock())
+    }
+
+    /// As [`FileSystem::sync`], by a commit: what the background does every few seconds (P11). Nobody needs to ask
+    /// for one: it leaves the log empty, and makes freed space usable.
+    pub fn commit(&self) -> Result<()> {
         self.core.commit()
     }
 
@@ -49,7 +67,7 @@ impl FileSystem {
 
 /// What fsync of a handle and a synchronous write through it do. A settle that somebody else began, and that
 /// failed, leaves nothing dirty: only the recorded error says that the data is lost (P1, P7).
-pub(crate) fn make_handle_durable(core: &Core, file: &OpenFile) -> Result<()> {
+pub(crate) fn make_handle_durable(core: &Core, file: &OpenFile) -> Result<Receipt> {
     let done = make_durable(core, &file.inode);
     // A failed settle has recorded its error for every handle; this one reports it here, once.
     match file.inode.errors.check(&file.errors) {
@@ -59,15 +77,20 @@ pub(crate) fn make_handle_durable(core: &Core, file: &OpenFile) -> Result<()> {
 }
 
 /// Returns when the data of `inode` and every operation that changed it are durable (P1). Costs nothing if they are.
-pub(crate) fn make_durable(core: &Core, inode: &Arc<Inode>) -> Result<()> {
-    settle(core, inode)?;
+pub(crate) fn make_durable(core: &Core, inode: &Arc<Inode>) -> Result<Receipt> {
+    let time = Stopwatch::start();
+    let data = settle_for_log(core, inode)?;
     // The names above it count as well: all its names are reachable afterwards (P1).
     let last_move = Lsn(core.last_move.load(Ordering::Acquire));
     let changed = inode.state.read().changed.max(last_move);
     if core.store.durable() >= changed {
         core.counters.clean_fsyncs.increment();
-        return Ok(());
+        return Ok(Receipt::default());
     }
-    core.store.persist(changed)?;
-    Ok(())
+    let data_ns = time.nanos();
+    core.counters.fsync_data_ns.add(data_ns);
+    let receipt = core.store.persist(changed, inode.no)?;
+    let receipt = Receipt { data_bytes: data.bytes, data_writes: data.writes, data_ns, ..receipt };
+    *inode.receipt.lock() = Some(receipt);
+    Ok(receipt)
 }

@@ -105,6 +105,11 @@ impl Cache {
         self.cancelled.clear();
     }
 
+    /// Nodes that the next commit will log, and some that were removed meanwhile.
+    pub(crate) fn uncommitted_nodes(&self) -> usize {
+        self.uncommitted.len()
+    }
+
     /// Bytes that the next commit will log, about.
     pub(crate) fn uncommitted_bytes(&self) -> usize {
         self.uncommitted_bytes

@@ -15,7 +15,8 @@ use super::replay::{Replayed, beside, replay};
 use crate::nodes::Homed;
 use crate::{Result, StoreError, nodes, superblock};
 
-/// Brings the volume to the end of its journal, to go on there. Returns its superblock.
+/// Brings the volume to the end of its journal, to go on there. Returns its superblock, and whether the
+/// volume was left in order.
 ///
 /// # Errors
 /// Refuses a journal with a hole: what lies behind it was durable, and would be lost.
@@ -23,7 +24,7 @@ pub(crate) fn recover(
     device: &dyn Device,
     before: &Superblock,
     counters: &Counters,
-) -> Result<Superblock> {
+) -> Result<(Superblock, bool)> {
     let time = Stopwatch::start();
     let mut replayed = replay(device, before)?;
     if let Some(why) = hole(&replayed) {
@@ -42,7 +43,7 @@ pub(crate) fn recover(
         let epoch = beside(before, epoch.max(replayed.superblock.epoch));
         replayed.superblock.epoch = epoch;
     } else if replayed.commits == 0 {
-        return Ok(replayed.superblock);
+        return Ok((replayed.superblock, replayed.ended));
     }
     // Data that came with the last commit was read, and is not known to be durable: a flush may have failed.
     for (block, bytes) in &replayed.data {
@@ -56,7 +57,7 @@ pub(crate) fn recover(
     let _published = superblock::publish(device, &replayed.superblock, reached)?;
     count(&replayed, counters);
     counters.recovery_ns.set(time.nanos());
-    Ok(replayed.superblock)
+    Ok((replayed.superblock, replayed.ended))
 }
 
 /// For an opening that writes nothing: the journal stays as it is, and its nodes are kept in memory.

@@ -264,6 +264,20 @@ impl Space {
         range.start
     }
 
+    /// Takes these very blocks, which come from a log; false, and nothing is changed, if one of them is not free.
+    pub(crate) fn claim(&mut self, range: BlockRange) -> bool {
+        let is_free = self.geometry.holds_data(range)
+            && Space::by_group(range).all(|(index, part)| {
+                self.groups[index as usize].as_ref().is_none_or(|group| group.all_free(part))
+            });
+        if is_free {
+            for (index, part) in Space::by_group(range) {
+                self.change_group(index, |group| group.take(group.run(part)));
+            }
+        }
+        is_free
+    }
+
     /// Gives blocks back that were taken and never used.
     pub(crate) fn release(&mut self, range: BlockRange) {
         for (index, part) in Space::by_group(range) {

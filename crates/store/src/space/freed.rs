@@ -90,13 +90,13 @@ impl Unflushed {
     }
 
     /// Data that a batch published.
-    pub(crate) fn add(&mut self, extents: &[DataExtent]) {
-        self.blocks += extents.iter().map(|extent| extent.count).sum::<u64>();
+    pub(crate) fn add(&mut self, extents: impl IntoIterator<Item = DataExtent>) {
+        for extent in extents {
+            self.blocks += extent.count;
+            self.extents.insert(extent.block, extent);
+        }
         if self.blocks > self.blocks_max {
             self.flush_first();
-        }
-        if !self.flush_first {
-            self.extents.extend(extents.iter().map(|extent| (extent.block, *extent)));
         }
     }
 
@@ -117,9 +117,20 @@ impl Unflushed {
         }
     }
 
+    /// The log's flush made this data durable: no commit needs to name it.
+    pub(crate) fn flushed(&mut self, extents: &[DataExtent]) {
+        for extent in extents {
+            if self.extents.get(&extent.block) == Some(extent) {
+                self.extents.remove(&extent.block);
+                self.blocks -= extent.count;
+            }
+        }
+    }
+
     fn flush_first(&mut self) {
         self.flush_first = true;
         self.extents.clear();
+        self.blocks = 0;
     }
 
     /// Whether it must be flushed before the commit is written.
@@ -168,9 +179,9 @@ mod tests {
     fn large_data_is_not_named() {
         let mut unflushed = Unflushed::new(64);
         let extent = |block, count| DataExtent { block, count, sum: 0 };
-        unflushed.add(&[extent(100, 8)]);
+        unflushed.add([extent(100, 8)]);
         assert!(!unflushed.is_flushed_first() && unflushed.extents().len() == 1);
-        unflushed.add(&[extent(200, 1)]);
+        unflushed.add([extent(200, 1)]);
         assert!(unflushed.is_flushed_first() && unflushed.extents().len() == 0);
         unflushed.clear();
         assert!(!unflushed.is_flushed_first());
@@ -180,12 +191,12 @@ mod tests {
     fn data_that_is_freed_is_not_named() {
         let mut unflushed = Unflushed::new(80);
         let extent = |block, count| DataExtent { block, count, sum: 0 };
-        unflushed.add(&[extent(10, 2), extent(12, 2), extent(20, 4)]);
+        unflushed.add([extent(10, 2), extent(12, 2), extent(20, 4)]);
         unflushed.forget(BlockRange::new(BlockNo(14), 6));
         assert_eq!(unflushed.extents().len(), 3);
         unflushed.forget(BlockRange::new(BlockNo(10), 4));
         assert_eq!(unflushed.extents().copied().collect::<Vec<_>>(), [extent(20, 4)]);
-        unflushed.add(&[extent(30, 6)]);
+        unflushed.add([extent(30, 6)]);
         assert!(!unflushed.is_flushed_first(), "what was freed does not count");
         unflushed.forget(BlockRange::new(BlockNo(22), 9));
         assert!(unflushed.is_flushed_first() && unflushed.extents().len() == 0);

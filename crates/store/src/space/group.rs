@@ -67,7 +67,8 @@ impl Group {
         group
     }
 
-    fn run(&self, range: BlockRange) -> Run {
+    /// The run of blocks of this group.
+    pub(super) fn run(&self, range: BlockRange) -> Run {
         Run { at: range.start.0 - self.start, len: range.count }
     }
 
@@ -131,6 +132,11 @@ impl Group {
     /// Gives busy blocks back that nobody uses.
     pub(crate) fn release(&mut self, range: BlockRange) {
         self.make_free(self.run(range));
+    }
+
+    /// Whether every block of `range` may be given away.
+    pub(crate) fn all_free(&self, range: BlockRange) -> bool {
+        Group::words(self.run(range)).all(|(word, mask)| self.busy[word] & mask == 0)
     }
 
     /// Whether every block of `range` has the state `used`.

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use holdfast_base::{BlockNo, BlockRange};
 use parking_lot::Mutex;
 
+use crate::batch::LoggedBlock;
 use alloc::Space;
 
 pub(crate) type SharedSpace = Arc<Mutex<Space>>;
@@ -98,16 +99,23 @@ impl Drop for Placed {
     }
 }
 
-/// Blocks that were allocated and whose data write has returned. Returned when dropped.
+/// Blocks that were allocated and whose data write has returned, or whose data will travel inside
+/// the log. Returned when dropped.
 #[derive(Debug)]
 pub struct Written {
     placed: Placed,
     sums: Vec<u64>,
+    logged: Option<Vec<LoggedBlock>>,
 }
 
 impl Written {
     pub(crate) fn new(placed: Placed, sums: Vec<u64>) -> Written {
-        Written { placed, sums }
+        Written { placed, sums, logged: None }
+    }
+
+    /// The batch that publishes it carries its data into the log.
+    pub(crate) fn in_log(placed: Placed, sums: Vec<u64>, blocks: Vec<LoggedBlock>) -> Written {
+        Written { placed, sums, logged: Some(blocks) }
     }
 
     /// Which blocks.
@@ -126,13 +134,21 @@ impl Written {
         assert!(0 < count && count < all, "{count} of {all} blocks");
         let rest = self.sums.split_off(count as usize);
         let sums = std::mem::replace(&mut self.sums, rest);
+        let logged = self.logged.as_mut().map(|blocks| {
+            let rest = blocks.split_off(count as usize);
+            std::mem::replace(blocks, rest)
+        });
         self.placed.blocks = BlockRange::new(BlockNo(start.0 + count), all - count);
         let placed = Placed {
             space: self.placed.space.clone(),
             blocks: BlockRange::new(start, count),
             published: false,
         };
-        Written { placed, sums }
+        Written { placed, sums, logged }
+    }
+
+    pub(crate) fn into_parts(self) -> (Placed, Option<Vec<LoggedBlock>>) {
+        (self.placed, self.logged)
     }
 
     /// Forgets the checksums.

@@ -84,7 +84,7 @@ fn full(how: &Conditions, prng: &mut Prng) -> Full {
         for _ in 0..1 + prng.below(3) {
             map = Arc::new(step(&store, &map, prng).unwrap());
         }
-        store.persist(store.latest()).unwrap();
+        store.commit().unwrap();
         told.push(map.clone());
     }
     drop(store);

@@ -305,7 +305,7 @@ fn live(
                 history.push(Arc::new(after));
                 assert_eq!(store.latest().0 as usize, history.len() - 1);
                 let durable = match prng.below(4) {
-                    0 => store.persist(store.latest()),
+                    0 => store.commit(),
                     1 if how.checkpoints != 0 && prng.one_in(how.checkpoints.div_ceil(4)) => {
                         store.checkpoint()
                     }

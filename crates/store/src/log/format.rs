@@ -1,0 +1,80 @@
+//! A generation becomes the records of a batch.
+//!
+//! Linear in the number of records: the inode of a name is found through an
+//! index (M4). Runs without any lock but the writer's own: what is formatted is
+//! a copy.
+
+use holdfast_base::switch::Batching;
+use holdfast_format::Key;
+use holdfast_format::journal::DataExtent;
+use holdfast_format::log::{Content, Encoder, Patch};
+
+use super::pending::Generation;
+use crate::batch::TakenContent;
+
+/// How a generation is written down.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct How {
+    pub(super) batching: Batching,
+    /// Its data is durable already: nothing is said of it.
+    pub(super) data_is_durable: bool,
+}
+
+/// What was written down.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    pub(super) records: u32,
+    /// Bytes of file data inside the batch.
+    pub(super) data_bytes: u64,
+    /// Data that the batch's flush makes durable.
+    pub(super) named: Vec<DataExtent>,
+}
+
+/// Appends the records of `generation` to `out`.
+pub(super) fn format(generation: &Generation, how: How, out: &mut Vec<u8>) -> Written {
+    let mut encoder = Encoder::default();
+    let mut written = Written::default();
+    let mut is_done = vec![false; generation.entries.len()];
+    for at in 0..generation.entries.len() {
+        // The inode's content before the name that refers to it.
+        let inode = generation.entries[at].leads_to().and_then(|no| match how.batching {
+            Batching::Indexed => generation.inode(no),
+            Batching::Scan => generation.entries.iter().position(|e| e.key == Key::inode(no)),
+        });
+        for at in inode.into_iter().chain([at]) {
+            if std::mem::replace(&mut is_done[at], true) {
+                continue;
+            }
+            let entry = &generation.entries[at];
+            match &entry.value {
+                Some(value) => encoder.put(&entry.key, value, out),
+                None => encoder.delete(&entry.key, out),
+            }
+        }
+    }
+    for taken in &generation.taken {
+        let content = match &taken.content {
+            TakenContent::Unwritten => Content::Unwritten,
+            TakenContent::Written(sum) => {
+                written.named.push(taken.extent(*sum));
+                if how.data_is_durable { Content::Unwritten } else { Content::Summed(*sum) }
+            }
+            TakenContent::Inside(blocks, _) => {
+                let patches = blocks.iter().map(|block| Patch {
+                    base: block.base,
+                    at: block.changed.start as u16,
+                    bytes: &block.page[block.changed.clone()],
+                });
+                let patches: Vec<_> = patches.collect();
+                written.data_bytes += patches.iter().map(|p| p.bytes.len() as u64).sum::<u64>();
+                Content::Inside(patches)
+            }
+        };
+        encoder.take(taken.blocks, &content, out);
+    }
+    for range in &generation.freed {
+        encoder.free(*range, out);
+    }
+    written.records = encoder.records();
+    written
+}

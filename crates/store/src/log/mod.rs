@@ -1,0 +1,246 @@
+//! T1, the fsync log: what is pending becomes durable with one write and one flush.
+//!
+//! ```text
+//!  take what is pending -> format -> write -> FLUSH -> answer all who wait
+//! ```
+//!
+//! One batch is made at a time, by the first who needs it (the leader); the
+//! others wait, and most find that his batch or the next contains their
+//! operations. So answers come in the order of LSNs, all of a batch get the
+//! same one, and a batch is written after the flush of the one before it.
+//!
+//! No lock that operations take is held across I/O (R4), and nothing here waits
+//! for a commit or a checkpoint, unless the ring is truly full.
+
+mod format;
+mod pending;
+pub(crate) mod recover;
+pub(crate) mod replay;
+mod ring;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use holdfast_base::clock::Stopwatch;
+use holdfast_base::switch::Batching;
+use holdfast_base::{Escape, InodeNo, Lsn, Receipt};
+use holdfast_format::log::{BATCH_BYTES_MAX, DATA_BLOCKS_MAX};
+use parking_lot::{Condvar, Mutex};
+
+use crate::batch::TakenContent;
+use crate::{Inner, Result};
+
+use format::How;
+use pending::Generation;
+pub(crate) use pending::{Pending, Place};
+use ring::Span;
+pub(crate) use ring::{Log, Ring};
+
+/// Who makes the next batch, and what the last one cost.
+#[derive(Debug, Default)]
+struct Queue {
+    is_led: bool,
+    last: Receipt,
+}
+
+/// The log of an open store and those who wait for it.
+#[derive(Debug)]
+pub(crate) struct Logging {
+    queue: Mutex<Queue>,
+    answered: Condvar,
+    log: Mutex<Log>,
+    /// Bytes of the ring, counted as [`Place::head`], that no recovery reads.
+    tail: AtomicU64,
+    batching: Batching,
+}
+
+impl Logging {
+    pub(crate) fn new(ring: Ring, place: Place, batching: Batching) -> Logging {
+        Logging {
+            queue: Mutex::default(),
+            answered: Condvar::new(),
+            log: Mutex::new(Log::new(ring, place)),
+            tail: AtomicU64::new(place.head),
+            batching,
+        }
+    }
+
+    /// A commit is durable that contains everything before `head`.
+    pub(crate) fn release(&self, head: u64) {
+        self.tail.fetch_max(head, Ordering::AcqRel);
+    }
+}
+
+/// Lets the next one lead, also when the leader panics.
+struct Lead<'a>(&'a Logging);
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        self.0.queue.lock().is_led = false;
+        self.0.answered.notify_all();
+    }
+}
+
+/// How a leader's work ended.
+enum Led {
+    Logged(Receipt),
+    Escape(Escape),
+}
+
+impl Inner {
+    /// Returns when every batch up to `upto` is durable. `about` is who asks.
+    pub(crate) fn persist(&self, upto: Lsn, about: InodeNo) -> Result<Receipt> {
+        if self.is_durable(upto) {
+            return Ok(Receipt::default());
+        }
+        let (own_records, all_records) = self.pending.lock().records(about);
+        let waiting = Stopwatch::start();
+        let lead = {
+            let mut queue = self.logging.queue.lock();
+            loop {
+                if self.is_durable(upto) {
+                    self.counters.log_followers.increment();
+                    let wait_ns = waiting.nanos();
+                    self.counters.fsync_wait_ns.add(wait_ns);
+                    let other_records = all_records.saturating_sub(own_records);
+                    return Ok(Receipt {
+                        own_records,
+                        other_records,
+                        wait_ns,
+                        led: false,
+                        ..queue.last
+                    });
+                }
+                self.check_running()?;
+                if !queue.is_led {
+                    break;
+                }
+                self.logging.answered.wait(&mut queue);
+            }
+            queue.is_led = true;
+            Lead(&self.logging)
+        };
+        let wait_ns = waiting.nanos();
+        self.counters.fsync_wait_ns.add(wait_ns);
+        let led = self.lead();
+        match &led {
+            Ok(Led::Logged(receipt)) => self.logging.queue.lock().last = *receipt,
+            Ok(Led::Escape(_)) => {}
+            // Nobody may believe what comes after it (P7).
+            Err(error) => self.stop.stop(error.to_string()),
+        }
+        drop(lead);
+        match led? {
+            Led::Logged(receipt) => {
+                let other_records = receipt.other_records.saturating_sub(own_records);
+                Ok(Receipt { own_records, other_records, wait_ns, led: true, ..receipt })
+            }
+            Led::Escape(escape) => {
+                match escape {
+                    Escape::LogFull => self.counters.log_full.increment(),
+                    Escape::TooLarge => self.counters.log_too_large.increment(),
+                }
+                self.commit_upto(upto)?;
+                Ok(Receipt { escape: Some(escape), own_records, wait_ns, ..Receipt::default() })
+            }
+        }
+    }
+
+    fn is_durable(&self, lsn: Lsn) -> bool {
+        self.durable.load(Ordering::Acquire) >= lsn.0
+    }
+
+    /// Makes everything durable that is pending now.
+    fn lead(&self) -> Result<Led> {
+        self.check_running()?;
+        let mut log = self.logging.log.lock();
+        let generations = {
+            let mut pending = self.pending.lock();
+            let mut needed = 0;
+            for bound in pending.bounds() {
+                if bound > BATCH_BYTES_MAX {
+                    return Ok(Led::Escape(Escape::TooLarge));
+                }
+                needed += bound;
+            }
+            if needed as u64 > log.room(&self.logging.tail) {
+                return Ok(Led::Escape(Escape::LogFull));
+            }
+            pending.take()
+        };
+        let Some(last) = generations.last().map(|generation| generation.last) else {
+            // All of it was logged meanwhile: whoever asked finds it durable.
+            return Ok(Led::Logged(Receipt::default()));
+        };
+        let mut receipt = Receipt::default();
+        if named_blocks(&generations) > DATA_BLOCKS_MAX {
+            // No recovery shall have to read so much.
+            let _data = self.device.flush()?;
+            self.counters.log_data_flushes.increment();
+            receipt.flushes += 1;
+        }
+        let how = How { batching: self.logging.batching, data_is_durable: receipt.flushes > 0 };
+        let named = self.format_batches(&mut log, &generations, how, &mut receipt);
+        let time = Stopwatch::start();
+        (receipt.log_bytes, receipt.log_writes) = log.write(&*self.device)?;
+        receipt.write_ns = time.nanos();
+        let time = Stopwatch::start();
+        let _durable = self.device.flush()?;
+        receipt.flushes += 1;
+        receipt.flush_ns = time.nanos();
+        let place = log.flushed();
+        receipt.batch = Some(place.mark.batch);
+        self.space.lock().unflushed.flushed(&named);
+        self.pending.lock().set_place(place);
+        self.durable.fetch_max(last.0, Ordering::AcqRel);
+        self.count_batches(generations.len() as u64, &receipt);
+        let used = log.len() - log.room(&self.logging.tail);
+        self.pace.log_is(used, log.len(), &self.counters);
+        Ok(Led::Logged(receipt))
+    }
+
+    /// Puts the batches into the log's buffer. Returns the data that their flush makes durable.
+    fn format_batches(
+        &self,
+        log: &mut Log,
+        generations: &[Generation],
+        how: How,
+        receipt: &mut Receipt,
+    ) -> Vec<holdfast_format::journal::DataExtent> {
+        let time = Stopwatch::start();
+        let mut named = Vec::new();
+        for generation in generations {
+            let written = format::format(generation, how, log.begin());
+            log.end(Span {
+                after: generation.after,
+                last: generation.last,
+                inode_next: self.inode_next.load(Ordering::Acquire),
+                inode_count: generation.inode_count,
+                records: written.records,
+            });
+            named.extend(written.named);
+            receipt.other_records += u64::from(written.records);
+            self.counters.log_data_bytes.add(written.data_bytes);
+        }
+        receipt.format_ns = time.nanos();
+        named
+    }
+
+    fn count_batches(&self, batches: u64, receipt: &Receipt) {
+        let counters = &self.counters;
+        counters.log_batches.add(batches);
+        counters.log_records.add(receipt.other_records);
+        counters.log_bytes_written.add(receipt.log_bytes);
+        counters.log_writes.add(receipt.log_writes);
+        counters.log_flushes.increment();
+        counters.log_format_ns.add(receipt.format_ns);
+        counters.log_write_ns.add(receipt.write_ns);
+        counters.log_flush_ns.add(receipt.flush_ns);
+    }
+}
+
+/// Blocks of data that wait for the batches' flush.
+fn named_blocks(generations: &[Generation]) -> u64 {
+    let taken = generations.iter().flat_map(|generation| &generation.taken);
+    let written = taken.filter(|taken| matches!(taken.content, TakenContent::Written(_)));
+    written.map(|taken| taken.blocks.count).sum()
+}

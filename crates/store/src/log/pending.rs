@@ -1,0 +1,327 @@
+//! What operations changed and the log does not hold yet.
+//!
+//! Always true: a [`Generation`] holds every change of the operations behind
+//! `after`, up to `last`, each key once with its final value. The generations
+//! follow one another without a gap, from what is durable to the present. A
+//! commit begins a new one at the moment of its freeze, so that no batch of the
+//! log reaches over it, and drops those before when it is durable. Until then an
+//! fsync logs them too: it never waits for the commit.
+//!
+//! The table is keyed by number, so what leaves an inode cache above loses nothing.
+
+use std::collections::VecDeque;
+
+use holdfast_base::units::BLOCK_SIZE;
+use holdfast_base::{BlockRange, InodeNo, Lsn};
+use holdfast_format::log::{self, BATCH_BYTES_MAX, LogHeader, LogMark};
+use holdfast_format::{Key, Kind};
+use rustc_hash::FxHashMap;
+
+use crate::batch::{Change, Taken, TakenContent};
+
+/// No record is longer than this without its value, data and patches.
+const RECORD_BYTES: usize = 32;
+/// No inode is longer than this.
+const INODE_BYTES: usize = 192;
+/// No patch is longer than this without its bytes.
+const PATCH_BYTES: usize = 16;
+
+/// A generation that may have more bytes than this is followed by a new one: one batch holds it, and
+/// the operation that is added last.
+const BEGIN_BYTES: usize = BATCH_BYTES_MAX / 4 * 3;
+
+/// A key and what it became.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) key: Key,
+    /// `None`: it has no value any more.
+    pub(super) value: Option<Vec<u8>>,
+}
+
+impl Entry {
+    /// The inode that a name leads to.
+    pub(super) fn leads_to(&self) -> Option<InodeNo> {
+        log::record::leads_to(&self.key, self.value.as_deref()?)
+    }
+
+    /// More bytes than its record can have.
+    fn bound(&self) -> usize {
+        match (&self.value, self.key.kind) {
+            (None, _) => RECORD_BYTES,
+            (Some(_), Kind::Inode) => RECORD_BYTES + INODE_BYTES,
+            (Some(value), _) => RECORD_BYTES + value.len(),
+        }
+    }
+}
+
+/// What is known of one inode in a generation.
+#[derive(Clone, Copy, Debug, Default)]
+struct OfInode {
+    /// Its own entry.
+    entry: Option<u32>,
+    /// Entries of its keys, and of names that lead to it.
+    records: u32,
+}
+
+/// The changes between two moments.
+#[derive(Debug)]
+pub(super) struct Generation {
+    pub(super) after: Lsn,
+    pub(super) last: Lsn,
+    /// Inodes in the files tree at `last`.
+    pub(super) inode_count: u64,
+    pub(super) entries: Vec<Entry>,
+    inodes: FxHashMap<InodeNo, OfInode>,
+    others: FxHashMap<Key, u32>,
+    pub(super) taken: Vec<Taken>,
+    pub(super) freed: Vec<BlockRange>,
+    bound: usize,
+}
+
+impl Generation {
+    fn new(after: Lsn) -> Generation {
+        Generation {
+            after,
+            last: after,
+            inode_count: 0,
+            entries: Vec::new(),
+            inodes: FxHashMap::default(),
+            others: FxHashMap::default(),
+            taken: Vec::new(),
+            freed: Vec::new(),
+            bound: 0,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.after == self.last
+    }
+
+    /// The entry of an inode itself, in constant time (M4).
+    pub(super) fn inode(&self, no: InodeNo) -> Option<usize> {
+        Some(self.inodes.get(&no)?.entry? as usize)
+    }
+
+    fn note(&mut self, change: Change) {
+        let (key, value) = match change {
+            Change::Put(key, value) => (key, Some(value)),
+            Change::Delete(key) => (key, None),
+        };
+        let next = self.entries.len() as u32;
+        let is_inode = key == Key::inode(key.inode);
+        let known = if is_inode {
+            let of = self.inodes.entry(key.inode).or_default();
+            let known = of.entry.replace(of.entry.unwrap_or(next));
+            of.records += u32::from(known.is_none());
+            known
+        } else {
+            let known = *self.others.entry(key).or_insert(next);
+            (known != next).then_some(known)
+        };
+        match known {
+            Some(at) => {
+                let entry = &mut self.entries[at as usize];
+                self.bound -= entry.bound();
+                entry.value = value;
+                self.bound += entry.bound();
+            }
+            None => {
+                let entry = Entry { key, value };
+                if !is_inode {
+                    self.inodes.entry(key.inode).or_default().records += 1;
+                    if let Some(child) = entry.leads_to() {
+                        self.inodes.entry(child).or_default().records += 1;
+                    }
+                }
+                self.bound += entry.bound();
+                self.entries.push(entry);
+            }
+        }
+    }
+
+    fn take(&mut self, taken: Taken) {
+        self.bound += RECORD_BYTES;
+        if let TakenContent::Inside(blocks, _) = &taken.content {
+            let bytes = blocks.iter().map(|block| block.changed.len() + PATCH_BYTES);
+            self.bound += bytes.sum::<usize>();
+        }
+        self.taken.push(taken);
+    }
+}
+
+/// What waits for the log, and where the log stands. Its lock comes after that of the space.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    /// One after the other; operations go to the last one.
+    generations: VecDeque<Generation>,
+    /// How many of them are contained in a commit that is being made.
+    frozen: Option<usize>,
+    place: Place,
+}
+
+/// Where the next batch goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) mark: LogMark,
+    /// Bytes that were ever written, counted from the opening.
+    pub(crate) head: u64,
+}
+
+impl Pending {
+    /// Nothing is pending; everything up to `lsn` is durable.
+    pub(crate) fn new(lsn: Lsn, mark: LogMark) -> Pending {
+        let generations = VecDeque::from([Generation::new(lsn)]);
+        Pending { generations, frozen: None, place: Place { mark, head: 0 } }
+    }
+
+    fn open(&mut self) -> &mut Generation {
+        self.generations.back_mut().expect("there is always one to add to")
+    }
+
+    fn begin(&mut self) {
+        let next = Generation::new(self.open().last);
+        self.generations.push_back(next);
+    }
+
+    /// An operation became visible: everything that it changed.
+    pub(crate) fn add(
+        &mut self,
+        lsn: Lsn,
+        inode_count: u64,
+        changes: Vec<Change>,
+        taken: Vec<Taken>,
+        freed: Vec<BlockRange>,
+    ) {
+        if self.open().bound > BEGIN_BYTES {
+            self.begin();
+        }
+        let open = self.open();
+        assert_eq!(lsn, open.last.next(), "operations follow one another");
+        open.last = lsn;
+        open.inode_count = inode_count;
+        for change in changes {
+            open.note(change);
+        }
+        for taken in taken {
+            open.take(taken);
+        }
+        open.bound += freed.len() * RECORD_BYTES;
+        open.freed.extend(freed);
+    }
+
+    /// Where the log stands. What a batch on its way to the device holds may lie behind it.
+    pub(crate) fn place(&self) -> Place {
+        self.place
+    }
+
+    /// A batch is durable, or a recovery has found where the log goes on.
+    pub(super) fn set_place(&mut self, place: Place) {
+        self.place = place;
+    }
+
+    /// A recovery has brought the volume to `lsn`: operations go on from there.
+    pub(super) fn restart(&mut self, lsn: Lsn) {
+        assert!(
+            self.frozen.is_none() && self.open().is_empty(),
+            "nobody changes what is recovered"
+        );
+        self.generations = VecDeque::from([Generation::new(lsn)]);
+    }
+
+    /// The present moment becomes a commit.
+    pub(crate) fn freeze(&mut self) {
+        assert!(self.frozen.is_none(), "one commit at a time");
+        self.frozen = Some(self.generations.len());
+        self.begin();
+    }
+
+    /// That commit is durable.
+    pub(crate) fn thaw(&mut self) {
+        if let Some(frozen) = self.frozen.take() {
+            self.generations.drain(..frozen);
+        }
+    }
+
+    /// More bytes than each of the batches can have that would hold what is pending now.
+    pub(super) fn bounds(&self) -> impl Iterator<Item = usize> {
+        let generations = self.generations.iter().filter(|generation| !generation.is_empty());
+        generations.map(|generation| generation.bound + LogHeader::SIZE + BLOCK_SIZE)
+    }
+
+    /// Bytes that wait, about.
+    pub(crate) fn bytes(&self) -> usize {
+        self.generations.iter().map(|generation| generation.bound).sum()
+    }
+
+    /// Takes what is pending: it is on its way into the log.
+    pub(super) fn take(&mut self) -> Vec<Generation> {
+        self.begin();
+        let taken = self.generations.len() - 1;
+        self.frozen = self.frozen.map(|_| 0);
+        self.generations.drain(..taken).filter(|generation| !generation.is_empty()).collect()
+    }
+
+    /// Records that tell of an inode and its names, and all records.
+    pub(super) fn records(&self, of: InodeNo) -> (u64, u64) {
+        let (mut own, mut all) = (0, 0);
+        for generation in &self.generations {
+            own += u64::from(generation.inodes.get(&of).map_or(0, |of| of.records));
+            all += generation.entries.len() + generation.taken.len() + generation.freed.len();
+        }
+        (own, all as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_format::item::InodeItem;
+
+    fn put(no: u64) -> Change {
+        Change::Put(Key::inode(InodeNo(no)), vec![no as u8; InodeItem::SIZE])
+    }
+
+    #[test]
+    fn a_key_is_kept_once_with_its_last_value() {
+        let mut pending = Pending::new(Lsn(4), LogMark::START);
+        pending.add(Lsn(5), 1, vec![put(20), put(21), put(20)], Vec::new(), Vec::new());
+        pending.add(
+            Lsn(6),
+            1,
+            vec![Change::Delete(Key::inode(InodeNo(21)))],
+            Vec::new(),
+            Vec::new(),
+        );
+        assert_eq!(pending.records(InodeNo(21)), (1, 2));
+        let taken = pending.take();
+        assert_eq!((taken.len(), taken[0].after, taken[0].last), (1, Lsn(4), Lsn(6)));
+        assert_eq!(taken[0].inode(InodeNo(21)), Some(1));
+        assert!(taken[0].entries[1].value.is_none());
+        assert!(pending.take().is_empty());
+    }
+
+    #[test]
+    fn no_batch_reaches_over_the_freeze_of_a_commit() {
+        let mut pending = Pending::new(Lsn(0), LogMark::START);
+        pending.add(Lsn(1), 1, vec![put(20)], Vec::new(), Vec::new());
+        pending.freeze();
+        pending.add(Lsn(2), 1, vec![put(20)], Vec::new(), Vec::new());
+        let taken = pending.take();
+        let spans: Vec<_> = taken.iter().map(|g| (g.after.0, g.last.0)).collect();
+        assert_eq!(
+            spans,
+            [(0, 1), (1, 2)],
+            "the commit is not durable: its changes are logged too"
+        );
+        pending.add(Lsn(3), 1, vec![put(20)], Vec::new(), Vec::new());
+        pending.thaw();
+        pending.freeze();
+        pending.thaw();
+        assert!(pending.take().is_empty(), "the commit holds it");
+        pending.add(Lsn(4), 1, vec![put(20)], Vec::new(), Vec::new());
+        assert_eq!(
+            pending.take().iter().map(|g| (g.after.0, g.last.0)).collect::<Vec<_>>(),
+            [(3, 4)]
+        );
+    }
+}

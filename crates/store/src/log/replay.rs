@@ -1,0 +1,217 @@
+//! What the log says: its batches, read and judged, in order.
+//!
+//! Everything comes from the disk and is judged (P10): headers by place, sum and
+//! chain, records by the format. Memory is bounded by what was really read.
+//!
+//! Writes nothing and changes nothing: see [`super::recover`].
+
+use holdfast_base::{BLOCK_SIZE, BatchNo, BlockNo};
+use holdfast_device::Device;
+use holdfast_format::checksum::crc64;
+use holdfast_format::journal::commit::data_sum;
+use holdfast_format::log::{
+    BATCH_BYTES_MAX, Content, Decoder, LogHeader, LogMark, REPLAY_BYTES_MAX, Record, UNIT,
+};
+use holdfast_format::node::volume_tag;
+use holdfast_format::{Malformed, Superblock};
+
+use super::Ring;
+use crate::{Result, StoreError};
+
+/// Bytes that a search for later batches reads at a time.
+const STEP: u64 = 1 << 20;
+/// The search ends when so many bytes had none: more than a missing batch can take.
+const QUIET_BYTES: u64 = 2 * BATCH_BYTES_MAX as u64;
+
+/// A batch behind the newest commit.
+#[derive(Debug)]
+pub(crate) struct LoggedBatch {
+    pub(crate) header: LogHeader,
+    bytes: Vec<u8>,
+}
+
+impl LoggedBatch {
+    /// Its records.
+    pub(crate) fn records<'a>(&'a self, superblock: &'a Superblock) -> Decoder<'a> {
+        Decoder::new(&self.bytes, self.header.records, &superblock.geometry)
+    }
+
+    /// Says which batch is damaged.
+    pub(crate) fn damage(&self, source: Malformed) -> StoreError {
+        StoreError::Item { what: format!("batch {} of the log", self.header.number), source }
+    }
+}
+
+/// What a log holds beyond the newest commit.
+#[derive(Debug)]
+pub(crate) struct Logged {
+    pub(crate) batches: Vec<LoggedBatch>,
+    /// Where the log goes on.
+    pub(crate) mark: LogMark,
+    /// Data that the last batch made durable with itself, as it was read.
+    pub(crate) data: Vec<(BlockNo, Vec<u8>)>,
+    /// A whole batch was given up because its data never arrived.
+    pub(crate) given_up: bool,
+    /// Bytes of the batches.
+    pub(crate) bytes: u64,
+    /// The batch that is missing although it was durable, and the byte of the ring of the one that proves it.
+    pub(crate) damage: Option<(BatchNo, u64)>,
+}
+
+/// Reads the log behind `superblock`, which contains the journal. `ended`: the volume was left in
+/// order, and nothing lies behind the first batch that is not there.
+pub(crate) fn read(device: &dyn Device, superblock: &Superblock, ended: bool) -> Result<Logged> {
+    let volume = volume_tag(&superblock.uuid);
+    let reader = Reader {
+        device,
+        superblock,
+        ring: Ring::new(&superblock.geometry, device, volume),
+        volume,
+    };
+    let mut logged = Logged {
+        batches: Vec::new(),
+        mark: superblock.log,
+        data: Vec::new(),
+        given_up: false,
+        bytes: 0,
+        damage: None,
+    };
+    let mut lsn = superblock.lsn.0;
+    while let Some(batch) = reader.next(logged.mark)? {
+        let LogHeader { number, sum, bytes, after, last, .. } = batch.header;
+        logged.mark = LogMark {
+            batch: BatchNo(number),
+            next: (logged.mark.next + u64::from(bytes)) % reader.ring.len,
+            sum,
+        };
+        if last <= lsn {
+            continue;
+        }
+        logged.bytes += u64::from(bytes);
+        let fail = |why: String| Err(batch.damage(Malformed::new("log batch", why)));
+        if after != lsn {
+            return fail(format!("it builds on operation {after}, not {lsn}"));
+        }
+        if logged.bytes > REPLAY_BYTES_MAX.min(reader.ring.len) {
+            return fail("the log is longer than it can be".into());
+        }
+        lsn = last;
+        logged.batches.push(batch);
+    }
+    if !ended {
+        logged.damage = reader.later_batch(logged.mark)?;
+    }
+    // Only the last can lack its data, unless something says that it was durable.
+    if let Some(last) = logged.batches.last() {
+        match reader.read_data(last)? {
+            Some(data) => logged.data = data,
+            None => {
+                logged.given_up = true;
+                logged.batches.pop();
+            }
+        }
+    }
+    Ok(logged)
+}
+
+struct Reader<'a> {
+    device: &'a dyn Device,
+    superblock: &'a Superblock,
+    ring: Ring,
+    volume: [u8; 8],
+}
+
+impl Reader<'_> {
+    fn read(&self, at: u64, len: usize) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        for (place, part) in self.ring.parts(at, len) {
+            self.device.read(place, &mut bytes[part])?;
+        }
+        Ok(bytes)
+    }
+
+    /// The batch at byte `at`, if there is one that is whole.
+    fn batch(&self, at: u64) -> Result<Option<LoggedBatch>> {
+        let first = self.read(at, UNIT as usize)?;
+        let Ok(header) = LogHeader::decode(&first) else {
+            return Ok(None);
+        };
+        if u64::from(header.bytes) > self.ring.len {
+            return Ok(None);
+        }
+        let bytes = self.read(at, header.bytes as usize)?;
+        let records = header.open(&bytes, at, &self.volume).ok();
+        Ok(records.map(|records| LoggedBatch { header, bytes: records.to_vec() }))
+    }
+
+    /// The batch that follows `mark`.
+    fn next(&self, mark: LogMark) -> Result<Option<LoggedBatch>> {
+        let batch = self.batch(mark.next)?;
+        Ok(batch.filter(|batch| {
+            batch.header.number == mark.batch.next().0 && batch.header.prior == mark.sum
+        }))
+    }
+
+    /// The data that a batch names, or `None` if some of it never arrived. A block that cannot be
+    /// read is damage, not a power cut: it speaks against its file, not against the batch.
+    fn read_data(&self, batch: &LoggedBatch) -> Result<Option<Vec<(BlockNo, Vec<u8>)>>> {
+        let mut data = Vec::new();
+        let mut left = holdfast_format::log::DATA_BLOCKS_MAX;
+        for record in batch.records(self.superblock) {
+            let Record::Take(blocks, Content::Summed(sum)) =
+                record.map_err(|source| batch.damage(source))?
+            else {
+                continue;
+            };
+            let Some(rest) = left.checked_sub(blocks.count) else {
+                let why = "it names more data than a batch may";
+                return Err(batch.damage(Malformed::new("log batch", why)));
+            };
+            left = rest;
+            let mut bytes = vec![0; blocks.count as usize * BLOCK_SIZE];
+            let at = blocks.start.byte_offset().expect("the decoder has judged the blocks");
+            if let Err(error) = self.device.read(at, &mut bytes) {
+                tracing::error!("data at {blocks:?} cannot be read: {error}");
+                continue;
+            }
+            let sums: Vec<u64> = bytes.chunks_exact(BLOCK_SIZE).map(crc64).collect();
+            if data_sum(&sums) != sum {
+                return Ok(None);
+            }
+            data.push((blocks.start, bytes));
+        }
+        Ok(Some(data))
+    }
+
+    /// A batch that was written when the one behind `end` was durable: then the log has a hole.
+    fn later_batch(&self, end: LogMark) -> Result<Option<(BatchNo, u64)>> {
+        let missing = end.batch.next();
+        let (mut at, mut left, mut quiet) = (end.next, self.ring.len, 0);
+        while left > 0 && quiet < QUIET_BYTES {
+            let step = STEP.min(left).min(self.ring.len - at);
+            let bytes = match self.read(at, step as usize) {
+                Ok(bytes) => bytes,
+                Err(error) => {
+                    // What cannot be read proves nothing, and nobody needs it.
+                    tracing::warn!("the log was not searched at its byte {at}: {error}");
+                    Vec::new()
+                }
+            };
+            quiet += step;
+            for (place, unit) in (at..).step_by(UNIT as usize).zip(bytes.chunks(UNIT as usize)) {
+                let Ok(header) = LogHeader::decode(unit) else { continue };
+                let own = (header.address, header.volume) == (place, self.volume);
+                if !own || header.number < missing.0 {
+                    continue;
+                }
+                quiet = 0;
+                if header.durable >= missing.0 && self.batch(place)?.is_some() {
+                    return Ok(Some((missing, place)));
+                }
+            }
+            left -= step;
+            at = (at + step) % self.ring.len;
+        }
+        Ok(None)
+    }
+}

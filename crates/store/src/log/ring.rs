@@ -1,0 +1,154 @@
+//! The log ring: where the next batch goes, and the writing of it.
+//!
+//! Always true: a batch is written after the flush of the one before returned,
+//! so of all batches only the last can be incomplete. No sector of a batch that
+//! a recovery reads is ever written again.
+//!
+//! Knows nothing of what a batch says.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use holdfast_base::units::BLOCK_BYTES;
+use holdfast_base::{BatchNo, BlockRange, Lsn};
+use holdfast_device::Device;
+use holdfast_format::Geometry;
+use holdfast_format::log::frame::MAGIC;
+use holdfast_format::log::{LogHeader, LogMark};
+
+use super::pending::Place;
+use crate::Result;
+
+/// What a header says of its batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    pub(super) after: Lsn,
+    pub(super) last: Lsn,
+    pub(super) inode_next: u64,
+    pub(super) inode_count: u64,
+    pub(super) records: u32,
+}
+
+/// The shape of the ring.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ring {
+    /// First byte on the device.
+    pub(super) start: u64,
+    /// Bytes.
+    pub(super) len: u64,
+    /// Batches begin and end at multiples of this.
+    sector: u64,
+    volume: [u8; 8],
+}
+
+impl Ring {
+    pub(crate) fn new(geometry: &Geometry, device: &dyn Device, volume: [u8; 8]) -> Ring {
+        let BlockRange { start, count } = geometry.log();
+        Ring {
+            start: start.0 * BLOCK_BYTES,
+            len: count * BLOCK_BYTES,
+            sector: device.sector_size().into(),
+            volume,
+        }
+    }
+
+    /// The place at or behind byte `at` where a batch may begin.
+    pub(super) fn align(&self, at: u64) -> u64 {
+        at.next_multiple_of(self.sector) % self.len
+    }
+
+    /// The parts of the device that `len` bytes from byte `at` of the ring on lie in: one, or two if
+    /// they go on at the start.
+    pub(super) fn parts(
+        &self,
+        at: u64,
+        len: usize,
+    ) -> impl Iterator<Item = (u64, std::ops::Range<usize>)> {
+        let first = usize::try_from(self.len - at).unwrap_or(usize::MAX).min(len);
+        let start = self.start;
+        [(start + at, 0..first), (start, first..len)]
+            .into_iter()
+            .filter(|(_, part)| !part.is_empty())
+    }
+}
+
+/// The log of an open store. Its lock is held while a batch is made, I/O included.
+#[derive(Debug)]
+pub(crate) struct Log {
+    ring: Ring,
+    /// Behind the batches in `buffer`.
+    place: Place,
+    /// Behind the last durable batch.
+    before: BatchNo,
+    buffer: Vec<u8>,
+    batch_start: usize,
+}
+
+impl Log {
+    pub(crate) fn new(ring: Ring, place: Place) -> Log {
+        Log { ring, place, before: place.mark.batch, buffer: Vec::new(), batch_start: 0 }
+    }
+
+    /// Bytes that may be written without touching what a recovery reads, `tail` of which are dead.
+    pub(super) fn room(&self, tail: &AtomicU64) -> u64 {
+        self.ring.len - (self.place.head - tail.load(Ordering::Acquire))
+    }
+
+    /// Bytes of the ring.
+    pub(super) fn len(&self) -> u64 {
+        self.ring.len
+    }
+
+    /// Begins a batch: its records are appended to what this returns.
+    pub(super) fn begin(&mut self) -> &mut Vec<u8> {
+        self.batch_start = self.buffer.len();
+        LogHeader::reserve(&mut self.buffer);
+        &mut self.buffer
+    }
+
+    /// Ends the batch: the next one follows it.
+    pub(super) fn end(&mut self, span: Span) {
+        let mark = self.place.mark;
+        let number = mark.batch.next();
+        let header = LogHeader {
+            magic: MAGIC,
+            bytes: 0,
+            sum: 0,
+            address: mark.next,
+            volume: self.ring.volume,
+            number: number.0,
+            durable: self.before.0,
+            prior: mark.sum,
+            after: span.after.0,
+            last: span.last.0,
+            inode_next: span.inode_next,
+            inode_count: span.inode_count,
+            len: 0,
+            records: span.records,
+        };
+        let sum = header.finish(&mut self.buffer, self.batch_start, self.ring.sector as usize);
+        let bytes = (self.buffer.len() - self.batch_start) as u64;
+        self.place = Place {
+            mark: LogMark { batch: number, next: (mark.next + bytes) % self.ring.len, sum },
+            head: self.place.head + bytes,
+        };
+    }
+
+    /// Writes the batches. Returns the bytes and the write calls. After an error the log must not be used again.
+    pub(super) fn write(&mut self, device: &dyn Device) -> Result<(u64, u64)> {
+        let len = self.buffer.len();
+        let at = (self.place.mark.next + self.ring.len - len as u64) % self.ring.len;
+        let mut writes = 0;
+        for (place, part) in self.ring.parts(at, len) {
+            device.write(place, &self.buffer[part])?;
+            writes += 1;
+        }
+        Ok((len as u64, writes))
+    }
+
+    /// What was written is durable. Returns where the next batch goes.
+    pub(super) fn flushed(&mut self) -> Place {
+        self.buffer.clear();
+        self.before = self.place.mark.batch;
+        self.place
+    }
+}

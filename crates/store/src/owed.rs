@@ -1,0 +1,128 @@
+//! Data that lies in the log and not at its place yet.
+//!
+//! Small data travels inside a batch of the log; its extent is in the tree at
+//! once, and its bytes go to their place with the next commit, before the log is
+//! superseded (R5). Until that commit is durable, readers find them here. Data
+//! that is freed before needs no place any more.
+//!
+//! A reader looks here first and at the device after: a block leaves this table
+//! only when its bytes are at their place.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use holdfast_base::units::BLOCK_SIZE;
+use holdfast_base::{BlockNo, BlockRange};
+use parking_lot::RwLock;
+
+/// The bytes of one block.
+pub type Page = Arc<[u8; BLOCK_SIZE]>;
+
+pub(crate) type Pages = BTreeMap<BlockNo, Page>;
+
+#[derive(Debug, Default)]
+struct Layers {
+    /// Since the last commit began.
+    fresh: Pages,
+    /// On their way to their places, with a commit that is being made.
+    frozen: Arc<Pages>,
+}
+
+/// The blocks whose bytes are owed to the device.
+#[derive(Debug, Default)]
+pub(crate) struct Owed {
+    layers: RwLock<Layers>,
+    /// Blocks of both layers, for those who do not want to lock.
+    count: AtomicUsize,
+}
+
+impl Owed {
+    /// Bytes owed. Takes no lock.
+    pub(crate) fn bytes(&self) -> usize {
+        self.count.load(Ordering::Acquire) * BLOCK_SIZE
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut Layers) -> R) -> R {
+        let mut layers = self.layers.write();
+        let result = change(&mut layers);
+        self.count.store(layers.fresh.len() + layers.frozen.len(), Ordering::Release);
+        result
+    }
+
+    /// Blocks from `start` on are owed these bytes.
+    pub(crate) fn add(&self, start: BlockNo, pages: impl Iterator<Item = Page>) {
+        let blocks = (start.0..).map(BlockNo);
+        self.change(|layers| layers.fresh.extend(blocks.zip(pages)));
+    }
+
+    /// Nobody needs the bytes of these blocks after the present moment.
+    pub(crate) fn forget(&self, range: BlockRange) {
+        if self.bytes() == 0 {
+            return;
+        }
+        self.change(|layers| {
+            let mut tail = layers.fresh.split_off(&range.start);
+            let mut rest = tail.split_off(&BlockNo(range.start.0 + range.count));
+            layers.fresh.append(&mut rest);
+        });
+    }
+
+    /// The bytes owed to blocks of `range`.
+    pub(crate) fn collect(&self, range: BlockRange) -> Vec<(BlockNo, Page)> {
+        if self.bytes() == 0 {
+            return Vec::new();
+        }
+        let layers = self.layers.read();
+        let of = |pages: &Pages| -> Vec<(BlockNo, Page)> {
+            let end = BlockNo(range.start.0 + range.count);
+            pages.range(range.start..end).map(|(block, page)| (*block, page.clone())).collect()
+        };
+        // A block is in one layer: it is not used again before the commit that it waits for.
+        let mut found = of(&layers.frozen);
+        found.extend(of(&layers.fresh));
+        found
+    }
+
+    /// The present moment becomes a commit, which pays what is owed until now.
+    pub(crate) fn freeze(&self) {
+        self.change(|layers| {
+            assert!(layers.frozen.is_empty(), "one commit at a time");
+            layers.frozen = Arc::new(std::mem::take(&mut layers.fresh));
+        });
+    }
+
+    /// What a commit has to write.
+    pub(crate) fn frozen(&self) -> Arc<Pages> {
+        self.layers.read().frozen.clone()
+    }
+
+    /// It is durable at its place.
+    pub(crate) fn thaw(&self) {
+        self.change(|layers| layers.frozen = Arc::default());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_commit_pays_is_found_until_it_is_paid() {
+        let owed = Owed::default();
+        let page = |byte| -> Page { Arc::new([byte; BLOCK_SIZE]) };
+        owed.add(BlockNo(10), [page(1), page(2)].into_iter());
+        owed.freeze();
+        owed.add(BlockNo(20), [page(3)].into_iter());
+        owed.forget(BlockRange::new(BlockNo(10), 11));
+        let found = |start, count| owed.collect(BlockRange::new(BlockNo(start), count)).len();
+        assert_eq!(
+            (found(10, 2), found(20, 1)),
+            (2, 0),
+            "the commit needs what is freed behind it"
+        );
+        assert_eq!(owed.frozen().len(), 2);
+        owed.thaw();
+        assert_eq!((found(0, 100), owed.bytes()), (0, 0));
+    }
+}
