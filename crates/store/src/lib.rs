@@ -316,11 +316,6 @@ impl Store {
         Lsn(self.inner.durable.load(Ordering::Acquire))
     }
 
-    /// The last batch that the newest durable commit holds.
-    pub fn committed(&self) -> Lsn {
-        self.durable()
-    }
-
     /// The last batch applied.
     pub fn latest(&self) -> Lsn {
         Lsn(self.inner.lsn.load(Ordering::Acquire))
