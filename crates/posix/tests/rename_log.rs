@@ -54,8 +54,12 @@ fn step(fs: &FileSystem, prng: &mut Prng) {
                 let _ = fs.link(&root, attr.inode, to, &new);
             }
         }
-        4 => fs.fsync_inode(from).expect("fsync of a directory"),
-        5 if prng.one_in(6) => fs.sync().expect("sync"),
+        4 => {
+            let _ = fs.fsync_inode(from).expect("fsync of a directory");
+        }
+        5 if prng.one_in(6) => {
+            let _ = fs.sync().expect("sync");
+        }
         6 if prng.one_in(10) => fs.checkpoint().expect("checkpoint"),
         _ => drop(fs.rename(&root, from, &old, to, &new, *prng.pick(&flags))),
     }
