@@ -98,6 +98,16 @@ switch! {
     }
 }
 
+switch! {
+    /// What an fsync waits for after its data was written (M5).
+    FsyncWait("fsync_wait") {
+        /// Nothing: it takes extents and checksums from its own ordered extents, into tree and log in one step.
+        Writeback = "writeback",
+        /// Before: the worker that completes the ordered extents of all files, one after the other.
+        Completion = "completion",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

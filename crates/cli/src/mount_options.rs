@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use holdfast::{Accounting, Atime, Batching, Dirty, RenameLog, VolumeOptions};
+use holdfast::{Accounting, Atime, Batching, Dirty, FsyncWait, RenameLog, VolumeOptions};
 
 use crate::size;
 
@@ -19,6 +19,7 @@ pub(crate) struct MountOptions {
     pub(crate) accounting: Accounting,
     pub(crate) batching: Batching,
     pub(crate) rename_log: RenameLog,
+    pub(crate) fsync_wait: FsyncWait,
     /// How long a recovery may take.
     pub(crate) recover: Option<Duration>,
     /// `None`: on for root, so that a mount by root serves everybody as any filesystem does.
@@ -47,6 +48,7 @@ impl Default for MountOptions {
             accounting: Accounting::default(),
             batching: Batching::default(),
             rename_log: RenameLog::default(),
+            fsync_wait: FsyncWait::default(),
             recover: None,
             allow_other: None,
             default_permissions: true,
@@ -116,6 +118,7 @@ impl MountOptions {
             "accounting" => self.accounting = wanted()?.parse()?,
             "batch" => self.batching = wanted()?.parse()?,
             "rename_log" => self.rename_log = wanted()?.parse()?,
+            "fsync_wait" => self.fsync_wait = wanted()?.parse()?,
             "recover" => self.recover = Some(seconds(wanted()?)?),
             "allow_other" => self.allow_other = Some(true),
             "noallow_other" => self.allow_other = Some(false),
@@ -162,7 +165,8 @@ impl MountOptions {
             volume = volume.recover(budget);
         }
         volume = volume.dirty(self.dirty).accounting(self.accounting);
-        volume = volume.batching(self.batching).rename_log(self.rename_log);
+        volume =
+            volume.batching(self.batching).rename_log(self.rename_log).fsync_wait(self.fsync_wait);
         volume
     }
 }

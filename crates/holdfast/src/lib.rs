@@ -74,7 +74,8 @@ pub use holdfast_base::{Escape, Receipt};
 pub use holdfast_posix::{FileSystem, RenameFlags, StatFs, XattrFlags};
 pub use metadata::{FileTimes, FileType, Metadata, Permissions};
 pub use options::{
-    Accounting, Atime, Batching, CreateOptions, Dirty, OpenOptions, RenameLog, VolumeOptions,
+    Accounting, Atime, Batching, CreateOptions, Dirty, FsyncWait, OpenOptions, RenameLog,
+    VolumeOptions,
 };
 pub use read_dir::{DirEntry, ReadDir};
 pub use volume::{Volume, VolumeInfo};

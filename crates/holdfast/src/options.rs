@@ -10,7 +10,7 @@ use holdfast_device::{Device, FileDevice, OpenMode};
 use holdfast_format::Geometry;
 use holdfast_posix::{Caller, FileSystem, MkfsOptions, MountOptions, OpenFlags};
 
-pub use holdfast_base::switch::{Accounting, Batching, Dirty, RenameLog};
+pub use holdfast_base::switch::{Accounting, Batching, Dirty, FsyncWait, RenameLog};
 pub use holdfast_posix::Atime;
 
 use crate::dir::Dir;
@@ -203,6 +203,13 @@ impl VolumeOptions {
     /// published "before", to be measured.
     pub fn rename_log(mut self, rename_log: RenameLog) -> VolumeOptions {
         self.mount.rename_log = rename_log;
+        self
+    }
+
+    /// What an fsync waits for after its data was written (M5). Default [`FsyncWait::Writeback`]; the
+    /// other is the published "before", to be measured.
+    pub fn fsync_wait(mut self, fsync_wait: FsyncWait) -> VolumeOptions {
+        self.mount.fsync_wait = fsync_wait;
         self
     }
 

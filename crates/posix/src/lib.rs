@@ -47,4 +47,6 @@ pub struct FileSystem {
     committer: Option<committer::Committer>,
     /// Writes data before memory is full; ends with the volume.
     background: Option<data::background::Background>,
+    /// Completes ordered extents, if the switch of M5 says so; ends after all others.
+    completer: Option<data::completion::Completer>,
 }

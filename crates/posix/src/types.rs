@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bitflags::bitflags;
-use holdfast_base::switch::{Accounting, Batching, Dirty, RenameLog};
+use holdfast_base::switch::{Accounting, Batching, Dirty, FsyncWait, RenameLog};
 use holdfast_base::{InodeNo, Timestamp};
 pub use holdfast_format::item::FileType;
 
@@ -229,6 +229,8 @@ pub struct MountOptions {
     pub batching: Batching,
     /// What a rename adds to the fsync log (M2).
     pub rename_log: RenameLog,
+    /// What an fsync waits for after its data was written (M5).
+    pub fsync_wait: FsyncWait,
     /// Bytes of data that an fsync puts into the log; more goes to its place first.
     pub log_data_bytes: usize,
 }
@@ -247,6 +249,7 @@ impl Default for MountOptions {
             recover: holdfast_base::recover::BUDGET_DEFAULT,
             batching: Batching::default(),
             rename_log: RenameLog::default(),
+            fsync_wait: FsyncWait::default(),
             log_data_bytes: 4096,
         }
     }

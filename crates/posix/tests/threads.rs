@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use common::*;
 use holdfast_base::prng::Prng;
+use holdfast_base::switch::FsyncWait;
 use holdfast_posix::{FallocateFlags, MountOptions, OpenFlags};
 
 const BLOCK: usize = 4096;
@@ -31,9 +32,11 @@ fn check_block(bytes: &[u8], block: u64) {
 #[test]
 fn readers_see_whole_blocks_while_others_write_truncate_punch_and_sync() {
     let seed = seed();
-    for dirty_bytes in [1, 256 << 20] {
+    let (worker, none) = (FsyncWait::Completion, FsyncWait::Writeback);
+    for (dirty_bytes, fsync_wait) in [(1, none), (256 << 20, none), (256 << 20, worker)] {
         let device = new_volume(64 * MIB, 4096);
-        let options = MountOptions { commit_secs: 1, dirty_bytes, ..MountOptions::default() };
+        let options =
+            MountOptions { commit_secs: 1, dirty_bytes, fsync_wait, ..MountOptions::default() };
         let fs = mount(&device, &options);
         let file = create(&fs, "f");
         let end = AtomicBool::new(false);

@@ -21,6 +21,7 @@ use holdfast_format::Geometry;
 use holdfast_store::{Need, Reservation, Store, StoreError};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use super::completion::Completions;
 use super::pages::Pages;
 use crate::MountOptions;
 use crate::inode::Inode;
@@ -63,7 +64,7 @@ impl Content {
 pub(crate) struct WriterGuard<'a>(#[expect(dead_code, reason = "held")] MutexGuard<'a, ()>);
 
 /// Held by the one who changes a file's extents: nothing is in flight, and nothing else changes them.
-pub(crate) struct MapGuard<'a>(#[expect(dead_code, reason = "held")] MutexGuard<'a, ()>);
+pub(crate) struct MapGuard<'a>(#[expect(dead_code, reason = "held")] Option<MutexGuard<'a, ()>>);
 
 /// Extents, size and pages are changing: readers look again.
 pub(crate) struct Changing<'a>(&'a AtomicU64);
@@ -81,12 +82,18 @@ impl FileData {
 
     /// Waits until nobody else changes the extents.
     pub(crate) fn lock_map(&self) -> MapGuard<'_> {
-        MapGuard(self.map.lock())
+        MapGuard(Some(self.map.lock()))
     }
 
     /// Like [`FileData::lock_map`], unless somebody else has it.
     pub(crate) fn try_lock_map(&self) -> Option<MapGuard<'_>> {
-        self.map.try_lock().map(MapGuard)
+        self.map.try_lock().map(|held| MapGuard(Some(held)))
+    }
+
+    /// For a worker whose customer has the map locked and waits for him.
+    pub(crate) fn map_of_waiter(&self) -> MapGuard<'_> {
+        debug_assert!(self.map.is_locked());
+        MapGuard(None)
     }
 
     /// Number of pages, dirty and in flight. Takes no lock.
@@ -149,6 +156,8 @@ struct Pressure {
 /// What writeback shares between all files of a volume.
 #[derive(Debug)]
 pub(crate) struct Shared {
+    /// Where ordered extents queue, if a worker completes them (M5).
+    pub(crate) completions: Completions,
     /// Shape of the volume, to judge extents by.
     pub(crate) geometry: Geometry,
     /// Bytes of all pages of all files.
@@ -169,6 +178,7 @@ impl Shared {
     /// Nothing waits yet.
     pub(crate) fn new(store: &Store, options: &MountOptions) -> Shared {
         Shared {
+            completions: Completions::default(),
             geometry: store.superblock().geometry,
             bytes: AtomicUsize::new(0),
             // At least one full write, or nobody could ever go on.

@@ -9,6 +9,7 @@ pub(crate) mod commit;
 pub(crate) mod accept;
 pub(crate) mod grow;
 pub(crate) mod writeback;
+pub(crate) mod completion;
 pub(crate) mod place;
 pub(crate) mod ordered;
 pub(crate) mod view;

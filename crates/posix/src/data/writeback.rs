@@ -15,6 +15,7 @@ use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, Timestamp};
 use holdfast_store::{Batch, Need, Reservation, StoreError};
 
+use super::completion::complete;
 use super::dirty::MapGuard;
 use super::ordered::{OrderedExtent, publish};
 use super::pages::DirtyPage;
@@ -37,7 +38,7 @@ const GROUP_FILE_PAGES: usize = 128;
 
 /// What a settle makes durable besides the pages: the attributes when they were taken.
 #[derive(Clone, Copy, Debug)]
-struct Target {
+pub(crate) struct Target {
     size: u64,
     mtime: Timestamp,
     ctime: Timestamp,
@@ -171,7 +172,7 @@ fn settle_together(core: &Core, group: Vec<(&Arc<Inode>, MapGuard<'_>, Taken)>) 
                 members[owner].4.push_back(extent);
             }
             for (inode, map, target, _, extents) in members {
-                let done = publish_extents(core, inode, &map, extents, target, true);
+                let done = complete(core, inode, &map, extents, target, true);
                 let done = finish(core, inode, done, None);
                 first = first.and(done);
             }
@@ -302,7 +303,7 @@ fn settle_in_log(
     };
     let goal = goal(core, inode, taken.pages[0].block)?;
     let extents = log_all(core, inode, &taken.pages, reservation, goal)?;
-    publish_extents(core, inode, map, extents, taken.target, true)
+    complete(core, inode, map, extents, taken.target, true)
 }
 
 fn settle_blocks(
@@ -325,14 +326,14 @@ fn settle_blocks(
         cost.writes += writes;
         let round = extents.into_iter().map(|(_, extent)| extent).collect();
         let last = rounds.peek().is_none();
-        publish_extents(core, inode, map, round, taken.target, last)?;
+        complete(core, inode, map, round, taken.target, last)?;
     }
     Ok(())
 }
 
 /// Publishes a round, all of whose data writes have returned: as one batch, or in the order of the file
 /// as several, if the map is too torn or space for nodes too short.
-fn publish_extents(
+pub(crate) fn insert_extents(
     core: &Core,
     inode: &Arc<Inode>,
     map: &MapGuard<'_>,

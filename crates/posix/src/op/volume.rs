@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_base::counters::Counters;
+use holdfast_base::switch::FsyncWait;
 use holdfast_base::{InodeNo, Timestamp, prng};
 use holdfast_format::item::{FileType, InodeItem};
 use holdfast_format::superblock::LABEL_MAX;
@@ -16,6 +17,7 @@ use uuid::Uuid;
 use crate::committer::Committer;
 use crate::core::Core;
 use crate::data::background::Background;
+use crate::data::completion::Completer;
 use crate::inode::InodeTable;
 use crate::rename_log::DirectoryLog;
 use crate::*;
@@ -91,14 +93,18 @@ impl FileSystem {
             true => None,
             false => Some(Background::start(core.clone())?),
         };
-        Ok(FileSystem { core, committer, background })
+        let completer = match core.options.fsync_wait {
+            FsyncWait::Writeback => None,
+            FsyncWait::Completion => Some(Completer::start(core.clone())?),
+        };
+        Ok(FileSystem { core, committer, background, completer })
     }
 
     /// Writes everything, makes it durable and ends the threads. Dropping without this is like a crash.
     ///
     /// Files that are still open are of no use afterwards; those without a name are removed.
     pub fn unmount(self) -> Result<()> {
-        let FileSystem { core, committer, background } = self;
+        let FileSystem { core, committer, background, completer } = self;
         drop((committer, background));
         let settled = if core.options.read_only {
             Ok(())
@@ -107,6 +113,7 @@ impl FileSystem {
                 .and_then(|()| atime::write_all(&core))
                 .and_then(|()| core.commit())
         };
+        drop(completer);
         let mut core = core;
         let core = loop {
             // A handle that is just being dropped holds the volume for a moment.

@@ -1,0 +1,105 @@
+//! Ordered extents on their way into the tree: by whoever wrote them, or by a worker (M5).
+//!
+//! As published before, a worker completes the ordered extents of all files, in
+//! the order in which their writes returned, and an fsync waits until it has
+//! come to those of its file. The other position of the switch needs no worker:
+//! the fsync has extents and checksums in its hands, and puts them into the tree
+//! and into what waits for the log in one step. So nothing that the log promises
+//! is ever missing in the tree (R5), and a commit has nobody to wait for.
+//!
+//! Owned by the mounted volume; ends when dropped.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread::JoinHandle;
+
+use parking_lot::Mutex;
+
+use super::dirty::MapGuard;
+use super::ordered::OrderedExtent;
+use super::writeback::{Target, insert_extents};
+use crate::core::Core;
+use crate::inode::Inode;
+use crate::{FsError, Result};
+
+/// Ordered extents whose writes have returned.
+struct Job {
+    inode: Arc<Inode>,
+    extents: VecDeque<OrderedExtent>,
+    target: Target,
+    last: bool,
+    done: SyncSender<Result<()>>,
+}
+
+/// Where those who wrote extents queue for the worker; empty unless there is one.
+#[derive(Default)]
+pub(crate) struct Completions(Mutex<Option<Sender<Job>>>);
+
+impl std::fmt::Debug for Completions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Completions").finish_non_exhaustive()
+    }
+}
+
+/// Puts a round of extents into the tree. Returns when they are there.
+pub(crate) fn complete(
+    core: &Core,
+    inode: &Arc<Inode>,
+    map: &MapGuard<'_>,
+    extents: VecDeque<OrderedExtent>,
+    target: Target,
+    last: bool,
+) -> Result<()> {
+    let queue = core.data.completions.0.lock().clone();
+    let Some(queue) = queue else {
+        return insert_extents(core, inode, map, extents, target, last);
+    };
+    let (done, wait) = sync_channel(1);
+    let lost = || FsError::Io("the completion thread has ended".into());
+    queue.send(Job { inode: inode.clone(), extents, target, last, done }).map_err(|_| lost())?;
+    wait.recv().map_err(|_| lost())?
+}
+
+/// The worker.
+#[derive(Debug)]
+pub(crate) struct Completer {
+    core: Arc<Core>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Completer {
+    /// Starts it; from now on everybody queues.
+    pub(crate) fn start(core: Arc<Core>) -> Result<Completer> {
+        let (queue, jobs) = channel();
+        let seen = core.clone();
+        let thread = std::thread::Builder::new()
+            .name("holdfast-complete".into())
+            .spawn(move || run(&seen, &jobs))
+            .map_err(|error| {
+                FsError::Io(format!("the completion thread did not start: {error}"))
+            })?;
+        *core.data.completions.0.lock() = Some(queue);
+        Ok(Completer { core, thread: Some(thread) })
+    }
+}
+
+fn run(core: &Core, jobs: &Receiver<Job>) {
+    for Job { inode, extents, target, last, done } in jobs {
+        // Whoever queued it holds the map, and waits.
+        let map = inode.data.map_of_waiter();
+        // Nobody is left to tell if he has gone.
+        let _ = done.send(insert_extents(core, &inode, &map, extents, target, last));
+    }
+}
+
+impl Drop for Completer {
+    fn drop(&mut self) {
+        *self.core.data.completions.0.lock() = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the completion thread panicked");
+        }
+    }
+}
