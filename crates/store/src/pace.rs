@@ -17,6 +17,7 @@ use hdrhistogram::Histogram;
 use holdfast_base::clock::{Deadline, Stopwatch};
 use holdfast_base::counters::Counters;
 use holdfast_base::recover::{BYTES_PER_SECOND, FIXED, Work};
+use holdfast_base::units::BLOCK_BYTES;
 use holdfast_format::Geometry;
 use holdfast_format::journal::REPLAY_BYTES_MAX;
 use parking_lot::{Condvar, Mutex};
@@ -27,8 +28,9 @@ use crate::{Inner, OpenOptions, Result, StoreError};
 /// A commit is wanted when it would log more than this: so a freeze copies little more, in less
 /// than a millisecond.
 const COMMIT_BYTES: u64 = 2 << 20;
-/// A commit is wanted when so many bytes wait for the log, or lie in it and not at their places yet.
-const PENDING_BYTES: usize = 2 << 20;
+/// A commit is wanted when so many bytes wait for the log, or lie in it and not at their places yet;
+/// a quarter of a small log.
+const PENDING_BYTES: u64 = 2 << 20;
 /// Head and four ranges of a node's record.
 const HEAD_BYTES: u64 = 48;
 /// Pressure from which the checkpointer works.
@@ -55,6 +57,7 @@ pub(crate) struct Pace {
     node_bytes: u64,
     dirty_nodes_max: u64,
     commit_bytes: u64,
+    pending_bytes: u64,
     budget: Duration,
     journal_bytes: AtomicU64,
     uncommitted_bytes: AtomicU64,
@@ -103,6 +106,7 @@ impl Pace {
             node_bytes,
             dirty_nodes_max: memory / node_bytes,
             commit_bytes: COMMIT_BYTES.min(ring_bytes / 8),
+            pending_bytes: PENDING_BYTES.min(geometry.log_blocks * BLOCK_BYTES / 4),
             budget,
             journal_bytes: AtomicU64::new(0),
             uncommitted_bytes: AtomicU64::new(0),
@@ -130,7 +134,7 @@ impl Pace {
 
     /// What waits for the log after a change, and what only the log holds, in bytes.
     pub(crate) fn pending_is(&self, pending: usize, owed: usize) {
-        if pending > PENDING_BYTES || owed > PENDING_BYTES {
+        if pending.max(owed) as u64 > self.pending_bytes {
             self.want(Job::Commit);
         }
     }

@@ -56,7 +56,8 @@ impl Inner {
             holdfast_format::node::volume_tag(&superblock.uuid),
         );
         let mark = follow(&logged, &ring);
-        let place = Place { mark, head: 0 };
+        // The superblock's mark is where the ring is still read from, until the next commit.
+        let place = Place { mark, head: logged.walked };
         *self.logging.log.get_mut() = Log::new(ring, place);
         self.pending.get_mut().set_place(place);
         let is_moved = mark.next != logged.mark.next;

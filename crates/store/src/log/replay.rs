@@ -48,6 +48,8 @@ pub(crate) struct Logged {
     pub(crate) batches: Vec<LoggedBatch>,
     /// Where the log goes on.
     pub(crate) mark: LogMark,
+    /// Bytes between the mark of the superblock and this one.
+    pub(crate) walked: u64,
     /// Data that the last batch made durable with itself, as it was read.
     pub(crate) data: Vec<(BlockNo, Vec<u8>)>,
     /// A whole batch was given up because its data never arrived.
@@ -71,6 +73,7 @@ pub(crate) fn read(device: &dyn Device, superblock: &Superblock, ended: bool) ->
     let mut logged = Logged {
         batches: Vec::new(),
         mark: superblock.log,
+        walked: 0,
         data: Vec::new(),
         given_up: false,
         bytes: 0,
@@ -84,25 +87,27 @@ pub(crate) fn read(device: &dyn Device, superblock: &Superblock, ended: bool) ->
             next: (logged.mark.next + u64::from(bytes)) % reader.ring.len,
             sum,
         };
+        logged.walked += u64::from(bytes);
+        let fail = |why: String| Err(batch.damage(Malformed::new("log batch", why)));
+        if logged.walked > REPLAY_BYTES_MAX.min(reader.ring.len) {
+            return fail("the log is longer than it can be".into());
+        }
         if last <= lsn {
+            // The newest commit contains it.
             continue;
         }
-        logged.bytes += u64::from(bytes);
-        let fail = |why: String| Err(batch.damage(Malformed::new("log batch", why)));
         if after != lsn {
             return fail(format!("it builds on operation {after}, not {lsn}"));
         }
-        if logged.bytes > REPLAY_BYTES_MAX.min(reader.ring.len) {
-            return fail("the log is longer than it can be".into());
-        }
+        logged.bytes += u64::from(bytes);
         lsn = last;
         logged.batches.push(batch);
     }
     if !ended {
         logged.damage = reader.later_batch(logged.mark)?;
     }
-    // Only the last can lack its data, unless something says that it was durable.
-    if let Some(last) = logged.batches.last() {
+    // Only the last can lack its data; and not even that one if something later was written.
+    if let Some(last) = logged.batches.last().filter(|_| logged.damage.is_none()) {
         match reader.read_data(last)? {
             Some(data) => logged.data = data,
             None => {
