@@ -68,6 +68,38 @@ impl Stopwatch {
     }
 }
 
+/// Measures processor time: what was worked, however long others kept the machine busy meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub struct ProcessorTime {
+    thread: u64,
+    process: u64,
+}
+
+impl ProcessorTime {
+    /// Starts measuring now.
+    pub fn start() -> ProcessorTime {
+        let now = |clock| {
+            let time = rustix::time::clock_gettime(clock);
+            // Both count up from zero.
+            time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+        };
+        ProcessorTime {
+            thread: now(rustix::time::ClockId::ThreadCPUTime),
+            process: now(rustix::time::ClockId::ProcessCPUTime),
+        }
+    }
+
+    /// Nanoseconds that the calling thread, which started it, has worked since.
+    pub fn thread_nanos(self) -> u64 {
+        ProcessorTime::start().thread.saturating_sub(self.thread)
+    }
+
+    /// Nanoseconds that all threads of the process have worked since.
+    pub fn process_nanos(self) -> u64 {
+        ProcessorTime::start().process.saturating_sub(self.process)
+    }
+}
+
 /// A moment by which something must have happened.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline(std::time::Instant);
@@ -98,6 +130,15 @@ mod tests {
         assert!(Deadline::after(Duration::ZERO).is_over());
         let later = Deadline::after(Duration::from_secs(60));
         assert!(!later.is_over() && later.left() <= Duration::from_secs(60));
+    }
+
+    #[test]
+    fn a_thread_works_no_more_than_its_process() {
+        let time = ProcessorTime::start();
+        let sum: u64 = (0..100_000u64).map(std::hint::black_box).sum();
+        assert!(sum > 0);
+        let thread = time.thread_nanos();
+        assert!(thread > 0 && thread <= time.process_nanos());
     }
 
     #[test]

@@ -17,7 +17,10 @@ use crate::size;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Files are made and committed, one more is made, the directory is fsynced; then every file gets another
-name, and one fsync of the directory ends it. Time per rename should not depend on the directory.
+name, and one fsync of the directory ends it. Time per rename should not depend on the directory. Work is
+processor time, of the renaming thread and of all: others who keep the machine busy do not count in it.
+More files also take more memory than a processor's caches hold: as many files in small directories, renamed
+in turn, show how much that is.
 Rows of `directory` that would take too long are left out; their line says how long.")]
 pub(crate) struct Args {
     /// Files in the directory.
@@ -31,6 +34,9 @@ pub(crate) struct Args {
         default_value = "names,directory"
     )]
     rename_log: Vec<RenameLog>,
+    /// As many files once more with `names`, in directories of so many; 0 leaves that out.
+    #[arg(long, default_value_t = 1000)]
+    spread: u64,
     /// Renames between two fsyncs of the directory; 0 for one fsync at the end.
     #[arg(long, default_value_t = 0)]
     per_fsync: u64,
@@ -67,6 +73,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         node_size: args.node,
         switches: args.rename_log.clone(),
         files,
+        spread: args.spread,
         per_fsync: args.per_fsync,
         rounds: args.rounds,
         renames_min: args.at_least,
@@ -78,9 +85,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let rows = renames::run(
         &plan,
         || place.device(),
-        |files, switch, run| {
+        |files, dir_files, switch, run| {
             let each = time(run.rename_ns);
-            progress(format_args!("{files} files, {switch}: {each} per rename"));
+            progress(format_args!("{files} files by {dir_files}, {switch}: {each} per rename"));
         },
     )
     .context("the benchmark")?;
@@ -91,8 +98,11 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let mut runs = table(
         &[
             "files",
+            "in one directory",
             "rename_log",
             "per rename",
+            "its work",
+            "all work",
             "last fsync",
             "log B/rename",
             "batches",
@@ -105,17 +115,18 @@ pub(crate) fn run(args: &Args) -> Outcome {
         0,
     );
     for row in &rows {
-        let (head, counts) = ([row.files.to_string(), row.rename_log.to_owned()], row.counts());
+        let counts = row.counts();
+        let head = [row.files.to_string(), row.dir_files.to_string(), row.rename_log.to_owned()];
         if let Some(seconds) = row.expected_seconds {
             let why = format!("left out: about {seconds:.0} s a run");
-            runs.add_row([head[0].clone(), head[1].clone(), why]);
+            runs.add_row(head.into_iter().chain([why]));
             continue;
         }
         let shown = |nanos: Option<f64>| nanos.map_or_else(|| "-".into(), time);
-        runs.add_row([
-            head[0].clone(),
-            head[1].clone(),
+        runs.add_row(head.into_iter().chain([
             shown(row.rename_ns),
+            shown(row.thread_ns),
+            shown(row.process_ns),
             shown(row.fsync_ns),
             format!("{:.0}", row.log_bytes_per_rename),
             counts.log_batches.to_string(),
@@ -124,15 +135,32 @@ pub(crate) fn run(args: &Args) -> Outcome {
             counts.log_directories.to_string(),
             counts.commits.to_string(),
             counts.escapes().to_string(),
-        ]);
+        ]));
     }
     line(runs)?;
-    let mut growth = table(&["rename_log", "from", "to", "time per rename grew"], 1);
+    let mut growth = table(&["rename_log", "from", "to", "time per rename grew", "its work"], 1);
     for of in renames::growth(&rows) {
-        let grew = format!("{}x", ratio(of.ratio));
-        growth.add_row([of.rename_log.to_owned(), of.from.to_string(), of.to.to_string(), grew]);
+        growth.add_row([
+            of.rename_log.to_owned(),
+            of.from.to_string(),
+            of.to.to_string(),
+            format!("{}x", ratio(of.ratio)),
+            format!("{}x", ratio(of.thread_ratio)),
+        ]);
     }
     line("")?;
     line(growth)?;
+    let mut spreads =
+        table(&["files", "in one directory, not by", "time per rename", "its work"], 0);
+    for of in renames::spreads(&rows) {
+        spreads.add_row([
+            of.files.to_string(),
+            of.dir_files.to_string(),
+            format!("{}x", ratio(of.ratio)),
+            format!("{}x", ratio(of.thread_ratio)),
+        ]);
+    }
+    line("")?;
+    line(spreads)?;
     Ok(0)
 }
