@@ -9,7 +9,7 @@ use std::io;
 use std::sync::Arc;
 
 use holdfast::{Batching, CreateOptions, VolumeOptions};
-use holdfast_base::clock::Stopwatch;
+use holdfast_base::clock::{ProcessorTime, Stopwatch};
 use holdfast_device::Device;
 use serde::Serialize;
 
@@ -51,6 +51,8 @@ pub struct Run {
     pub create_ns: f64,
     /// Nanoseconds of creates and fsyncs together, for each file.
     pub total_ns: f64,
+    /// Of those, nanoseconds that the thread worked: the rest it waited, for others or for a processor.
+    pub thread_ns: f64,
     /// Nanoseconds in which batches were formatted, for each record in them.
     pub format_ns: f64,
     /// Everything that was counted.
@@ -70,6 +72,8 @@ pub struct Row {
     pub create_ns: f64,
     /// Creates and fsyncs.
     pub total_ns: f64,
+    /// The thread's work for both.
+    pub thread_ns: f64,
     /// Formatting, for each record.
     pub format_ns: f64,
     /// Files per second, fsyncs included.
@@ -91,6 +95,51 @@ pub struct Ratio {
     pub per_second: Option<f64>,
     /// Formatting of `scan` over that of `indexed`.
     pub format: Option<f64>,
+}
+
+/// How one position's costs grew.
+#[derive(Clone, Debug, Serialize)]
+pub struct Growth {
+    /// Position of the switch.
+    pub batch: &'static str,
+    /// The fewest and the most files.
+    pub files: (u64, u64),
+    /// Time for each file of the most over that of the fewest.
+    pub ratio: Option<f64>,
+    /// The same for the thread's work.
+    pub thread_ratio: Option<f64>,
+    /// Records of the smallest mean batch that had at least 1,000, and of the largest.
+    pub records: (f64, f64),
+    /// Formatting of a record in the largest over that in the smallest.
+    pub format_ratio: Option<f64>,
+}
+
+/// Smaller batches say nothing about what a record costs.
+const TELLING_RECORDS: f64 = 1000.0;
+
+/// How the costs of each position grew with the files, and with the records of a batch.
+pub fn growth(rows: &[Row]) -> Vec<Growth> {
+    let of = |switch: &Batching| {
+        let own = || rows.iter().filter(|row| row.batch == switch.word());
+        let fewest = own().min_by_key(|row| row.dirs * row.files)?;
+        let most = own().max_by_key(|row| row.dirs * row.files)?;
+        let telling = || own().filter(|row| row.records_per_batch >= TELLING_RECORDS);
+        let by_records = |a: &&Row, b: &&Row| a.records_per_batch.total_cmp(&b.records_per_batch);
+        let small = telling().min_by(by_records);
+        let large = telling().max_by(by_records);
+        let records = |row: Option<&Row>| row.map_or(0.0, |row| row.records_per_batch);
+        Some(Growth {
+            batch: switch.word(),
+            files: (fewest.dirs * fewest.files, most.dirs * most.files),
+            ratio: ratio(most.total_ns, fewest.total_ns),
+            thread_ratio: ratio(most.thread_ns, fewest.thread_ns),
+            records: (records(small), records(large)),
+            format_ratio: small
+                .zip(large)
+                .and_then(|(small, large)| ratio(large.format_ns, small.format_ns)),
+        })
+    };
+    Batching::ALL.iter().filter_map(of).collect()
 }
 
 /// Runs everything on devices that `device` makes, each fresh; `seen` is told directories, files,
@@ -130,6 +179,7 @@ fn row(switch: Batching, dirs: u64, files: u64, rounds: Vec<Run>) -> Row {
         files,
         create_ns: middle(|run| run.create_ns),
         total_ns,
+        thread_ns: middle(|run| run.thread_ns),
         format_ns: middle(|run| run.format_ns),
         per_second: ratio(1e9, total_ns).unwrap_or(0.0),
         records_per_batch: counts.records_per_batch(),
@@ -171,7 +221,7 @@ fn one(
     let names: Vec<String> = (0..files).map(|file| format!("file-{file}")).collect();
     settle(&volume)?;
     let before = Counts::of(&volume)?;
-    let time = Stopwatch::start();
+    let (time, work) = (Stopwatch::start(), ProcessorTime::start());
     for dir in &dirs {
         for name in &names {
             drop(dir.create(name)?);
@@ -183,7 +233,7 @@ fn one(
     for (dir, name) in all.take(to_sync) {
         dir.open_file(name)?.sync_all()?;
     }
-    let total = time.nanos();
+    let (total, thread) = (time.nanos(), work.thread_nanos());
     let counts = Counts::of(&volume)?.since(&before);
     let count = (dirs.len() * names.len()) as f64;
     drop(dirs);
@@ -191,6 +241,7 @@ fn one(
     Ok(Run {
         create_ns: ratio(created as f64, count).unwrap_or(0.0),
         total_ns: ratio(total as f64, count).unwrap_or(0.0),
+        thread_ns: ratio(thread as f64, count).unwrap_or(0.0),
         format_ns: ratio(counts.log_format_ns as f64, counts.log_records as f64).unwrap_or(0.0),
         counts,
     })
@@ -226,5 +277,8 @@ mod tests {
             }
         }
         assert_eq!(ratios(&rows).len(), 4);
+        let growth = growth(&rows);
+        assert_eq!((growth.len(), growth[0].files), (2, (4, 96)));
+        assert_eq!(growth[0].format_ratio, None, "no batch is large enough to tell");
     }
 }

@@ -14,7 +14,8 @@ use crate::size;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Time per file should not depend on how many files are pending. What commits have taken by the time of the
-fsync is not pending any more: `records/batch` tells what the batches held.")]
+fsync is not pending any more: `records/batch` tells what the batches held. Work is processor time of the
+creating thread: others who keep the machine busy do not count in it.")]
 pub(crate) struct Args {
     /// Directories.
     #[arg(long, value_delimiter = ',', default_value = "1,2,4,8,16,32,64")]
@@ -81,6 +82,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             "files/s",
             "create",
             "create+fsync",
+            "its work",
             "format/record",
             "records/batch",
             "batches",
@@ -99,6 +101,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             format!("{:.0}", row.per_second),
             time(row.create_ns),
             time(row.total_ns),
+            time(row.thread_ns),
             time(row.format_ns),
             format!("{:.0}", row.records_per_batch),
             counts.log_batches.to_string(),
@@ -120,5 +123,32 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     line("")?;
     line(ratios)?;
+    let mut growth = table(
+        &[
+            "batch",
+            "files",
+            "to",
+            "per file grew",
+            "its work",
+            "records",
+            "to",
+            "format/record grew",
+        ],
+        1,
+    );
+    for of in pending::growth(&rows) {
+        growth.add_row([
+            of.batch.to_owned(),
+            of.files.0.to_string(),
+            of.files.1.to_string(),
+            format!("{}x", ratio(of.ratio)),
+            format!("{}x", ratio(of.thread_ratio)),
+            format!("{:.0}", of.records.0),
+            format!("{:.0}", of.records.1),
+            format!("{}x", ratio(of.format_ratio)),
+        ]);
+    }
+    line("")?;
+    line(growth)?;
     Ok(0)
 }
