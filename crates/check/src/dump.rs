@@ -1,10 +1,12 @@
 //! Prints any structure of a volume as text, one thing on a line, `field=value` throughout.
 //!
 //! Damage is printed where it stands, and what can be read after it is printed
-//! too. A single node is printed even if its checksum is wrong. Trees and nodes
-//! are those that the commits of the journal make.
+//! too. A single node is printed even if its checksum is wrong. Nodes are those
+//! that the commits of the journal make; what the log changed stands behind those
+//! of a whole tree, and among the items of an inode.
 
 mod journal;
+mod log;
 
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -18,6 +20,7 @@ use holdfast_format::{JournalMark, NodePointer, NodeView, Superblock};
 
 use crate::CheckError;
 use crate::pass::tree_name;
+use crate::recovered::Recovered;
 use crate::superblocks::Slots;
 use crate::text;
 use crate::volume::{Bounds, Step, Volume};
@@ -29,6 +32,8 @@ pub enum What {
     Superblocks,
     /// Every commit of the journal, and where and why it ends.
     Journal,
+    /// Every batch of the fsync log, and where and why it ends.
+    Log,
     /// The node whose first block this is.
     Node(BlockNo),
     /// Every node and item of a tree.
@@ -52,12 +57,18 @@ pub fn dump(device: &dyn Device, what: &What, out: &mut dyn Write) -> Result<(),
     if *what == What::Journal {
         return journal::print(device, &superblock, out);
     }
-    let (replay, _) = crate::journal::replay_or_none(device, &superblock);
-    let volume = Volume::new(device, &replay);
+    let recovered = Recovered::read(device, &superblock);
+    if *what == What::Log {
+        return log::print(device, &recovered, out);
+    }
+    let volume = recovered.volume(device);
     match what {
-        What::Superblocks | What::Journal => Ok(()),
+        What::Superblocks | What::Journal | What::Log => Ok(()),
         What::Node(block) => print_node(&volume, *block, out),
-        What::Tree(tree) => print_tree(&volume, *tree, out),
+        What::Tree(tree) => {
+            print_tree(&volume, *tree, out)?;
+            if *tree == TreeId::Files { log::print_items(&recovered, out) } else { Ok(()) }
+        }
         What::Inode(inode) => print_inode(&volume, *inode, out),
         What::Path(path) => {
             let inode = resolve(&volume, path)?;
@@ -132,6 +143,7 @@ fn fields(superblock: &Superblock) -> Vec<(&'static str, String)> {
         ("inode_count", superblock.inode_count.to_string()),
         ("used_blocks", superblock.used_blocks.to_string()),
         ("journal", mark(&superblock.journal)),
+        ("log", log::mark(&superblock.log)),
     ]
 }
 

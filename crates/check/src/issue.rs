@@ -183,6 +183,17 @@ issues! {
         "A node that the commits of the journal make is not valid."
     805 JournalUnreadable "journal-unreadable" Error
         "The device could not read the journal, or what its commits build on; what they changed is left out."
+
+    901 LogDamaged "log-damaged" Error
+        "A batch of the log is missing or damaged, although a later one proves that it was durable."
+    902 BatchMalformed "batch-malformed" Error
+        "A batch of the log is whole, but breaks a rule of the format."
+    903 BatchGap "batch-gap" Error
+        "A batch of the log builds on operations that are in no batch and no commit before it."
+    904 BatchBlocks "batch-blocks" Error
+        "A batch of the log takes blocks that are in use, or gives back or builds on blocks that are not."
+    905 LogUnreadable "log-unreadable" Error
+        "The device could not read the log; what its batches changed is left out."
 }
 
 #[cfg(test)]

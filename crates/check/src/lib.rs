@@ -8,8 +8,9 @@
 //! its metadata takes (P10): a node is visited once, descent ends at the
 //! level in the superblock, and lists grow only with what was really read.
 //!
-//! The commits of the journal belong to the volume: everything but
-//! [`What::Superblocks`] sees what [`journal::replay`] makes of it.
+//! The commits of the journal and the batches of the log belong to the volume:
+//! everything but [`What::Superblocks`] sees what [`journal::replay`] and
+//! [`log::replay`] make of it. [`view`] lists what that is.
 //!
 //! Shares no code with the engine but the words of `format` and `device`.
 
@@ -18,12 +19,17 @@ pub mod error;
 pub mod foreign;
 pub mod issue;
 pub mod journal;
+pub mod log;
 pub mod pass;
 pub mod report;
+mod arrived;
+mod bounds;
 mod inodes;
+mod recovered;
 mod runs;
 mod superblocks;
 mod text;
+mod view;
 mod volume;
 
 pub use dump::{What, dump};
@@ -31,6 +37,7 @@ pub use error::CheckError;
 pub use foreign::{OURS, identify};
 pub use issue::{Issue, Severity};
 pub use report::{Facts, Finding, Report, Summary};
+pub use view::{View, view};
 
 use holdfast_device::Device;
 
@@ -60,11 +67,11 @@ pub fn check(device: &dyn Device, options: &Options<'_>) -> Result<Report, Check
     pass::run(device, options)
 }
 
-/// What the volume on `device` is, by its newest valid superblock and the journal behind it, if there
-/// is a Holdfast volume that this program reads. A journal that does not read counts as empty.
+/// What the volume on `device` is, by its newest valid superblock, the journal behind it and the log
+/// behind that, if there is a Holdfast volume that this program reads. What does not read of journal
+/// and log counts as empty.
 pub fn probe(device: &dyn Device) -> Option<Summary> {
     let slots = superblocks::Slots::read(device).ok()?;
     let superblock = slots.newest()?;
-    let (replay, _) = journal::replay_or_none(device, superblock);
-    Some(Summary::new(superblock, &replay))
+    Some(Summary::new(superblock, &recovered::Recovered::read(device, superblock)))
 }

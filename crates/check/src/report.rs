@@ -11,7 +11,7 @@ use holdfast_format::Superblock;
 use serde::{Serialize, Serializer};
 
 use crate::issue::{Issue, Severity};
-use crate::journal::Replay;
+use crate::recovered::Recovered;
 
 /// Findings of one issue that are kept.
 pub const KEPT_MAX: u64 = 1000;
@@ -125,12 +125,12 @@ impl Findings {
     }
 }
 
-/// The superblock, as the journal leaves it, for people and machines.
+/// The superblock, as journal and log leave it, for people and machines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Summary {
     /// Number of the newest checkpoint.
     pub epoch: u64,
-    /// Last operation that the volume contains, journal included.
+    /// Last operation that the volume contains, journal and log included.
     pub lsn: u64,
     /// Id of the volume.
     pub uuid: String,
@@ -160,6 +160,10 @@ pub struct Summary {
     pub journal_nodes: u64,
     /// Bytes of their frames: what a recovery reads of the ring.
     pub journal_used_bytes: u64,
+    /// Batches in the log that the journal does not contain.
+    pub log_batches: u64,
+    /// Bytes of the batches that a recovery reads.
+    pub log_used_bytes: u64,
     /// Estimated time of a recovery, in seconds in JSON.
     #[serde(serialize_with = "seconds")]
     pub recovery_estimate: Duration,
@@ -170,9 +174,10 @@ fn seconds<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
 }
 
 impl Summary {
-    /// Of the volume whose newest superblock is `newest` and whose journal is `replay`.
-    pub(crate) fn new(newest: &Superblock, replay: &Replay) -> Summary {
-        let superblock = &replay.superblock;
+    /// Of the volume whose newest superblock is `newest`, with journal and log behind it.
+    pub(crate) fn new(newest: &Superblock, recovered: &Recovered) -> Summary {
+        let Recovered { journal, log, .. } = recovered;
+        let superblock = &log.superblock;
         let geometry = &superblock.geometry;
         let bytes = |blocks: u64| blocks * holdfast_base::units::BLOCK_BYTES;
         Summary {
@@ -189,10 +194,12 @@ impl Summary {
             inodes: superblock.inode_count,
             inode_next: superblock.inode_next.0,
             features: [superblock.features_compat, superblock.features_ro_compat],
-            journal_commits: replay.commits,
-            journal_nodes: replay.nodes.len() as u64,
-            journal_used_bytes: replay.bytes,
-            recovery_estimate: replay.work().estimate(),
+            journal_commits: journal.commits,
+            journal_nodes: journal.nodes.len() as u64,
+            journal_used_bytes: journal.bytes,
+            log_batches: log.batches,
+            log_used_bytes: log.bytes,
+            recovery_estimate: log.work(journal).estimate(),
         }
     }
 }
@@ -240,6 +247,12 @@ pub struct Facts {
     pub journal_nodes: u64,
     /// Bytes of their frames.
     pub journal_bytes: u64,
+    /// Batches in the log that the journal does not contain.
+    pub log_batches: u64,
+    /// Their records.
+    pub log_records: u64,
+    /// Bytes of the batches that a recovery reads.
+    pub log_bytes: u64,
     /// Estimated time of a recovery, in seconds in JSON.
     #[serde(serialize_with = "seconds")]
     pub recovery_estimate: Duration,

@@ -13,7 +13,7 @@ pub(crate) struct Run {
 }
 
 /// Sorted, disjoint runs that do not touch each other.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Runs(Vec<Run>);
 
 impl Runs {
@@ -58,6 +58,38 @@ impl Runs {
         let first = self.0.partition_point(|run| run.end <= start);
         let inside = self.0[first..].iter().take_while(|run| run.start < end);
         inside.map(|run| run.end.min(end) - run.start.max(start)).sum()
+    }
+
+    /// The end of the run that holds `block`.
+    pub(crate) fn end_at(&self, block: u64) -> Option<u64> {
+        let run = self.0.get(self.0.partition_point(|run| run.end <= block))?;
+        (run.start <= block).then_some(run.end)
+    }
+
+    /// Whether any block from `start` up to `end` is in a run.
+    pub(crate) fn touches(&self, start: u64, end: u64) -> bool {
+        let first = self.0.partition_point(|run| run.end <= start);
+        self.0.get(first).is_some_and(|run| run.start < end)
+    }
+
+    /// These runs and `more`, but not `less`.
+    pub(crate) fn changed(&self, more: &Runs, less: &Runs) -> Runs {
+        let mut runs: Vec<Run> = self.0.iter().chain(&more.0).copied().collect();
+        runs.sort_unstable_by_key(|run| run.start);
+        let mut all = Runs::default();
+        runs.iter().for_each(|run| all.push(run.start, run.end));
+        let mut rest = Runs::default();
+        all.compare(less, |run, in_all| {
+            if in_all {
+                rest.push(run.start, run.end);
+            }
+        });
+        rest
+    }
+
+    /// The runs, upwards.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Run> {
+        self.0.iter().copied()
     }
 
     /// Calls `report` for each run of blocks that is in exactly one of the two lists;

@@ -58,12 +58,17 @@ pub(crate) fn item(key: &Key, value: &[u8]) -> String {
         Kind::Setting => Ok(start_of(value)),
     };
     let text = text.unwrap_or_else(|malformed| format!("DAMAGED why={:?}", malformed.to_string()));
+    format!("{} {text}", self::key(key)).trim_end().into()
+}
+
+/// A key, as it stands in front of its item.
+pub(crate) fn key(key: &Key) -> String {
     let snapshot = match key.snapshot.0 {
         0 => String::new(),
         number => format!(" snapshot={number}"),
     };
     let (inode, kind, offset) = (key.inode, key.kind, key.offset);
-    format!("inode={inode} kind={kind:?} offset={offset:#x}{snapshot} {text}").trim_end().into()
+    format!("inode={inode} kind={kind:?} offset={offset:#x}{snapshot}")
 }
 
 fn inode_text(inode: &InodeItem) -> String {

@@ -1,21 +1,28 @@
-//! Reading nodes and items from a volume, the slow and plain way.
+//! Reading nodes, items and data from a volume, the slow and plain way.
 //!
 //! [`Volume::walk`] visits every node of a tree once, in key order, and tells
 //! of each subtree that it had to leave out and why. It is deterministic: a
 //! second walk leaves out the same subtrees. Nothing is cached.
+//!
+//! Nodes are those that the journal leaves; items and data are as the log
+//! leaves them, and nobody who asks for them can tell from where they come.
 
 use std::collections::{BTreeMap, HashSet};
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 
-use holdfast_base::{BlockNo, BlockRange, InodeNo, TreeId};
+use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, InodeNo, TreeId};
 use holdfast_device::{Device, DeviceError};
-use holdfast_format::item::Dentry;
 use holdfast_format::item::dentry::{slot, slot_end};
+use holdfast_format::item::{Dentry, group};
+use holdfast_format::limits::{BITMAP_BLOCKS, BITMAPS_PER_GROUP, GROUP_BLOCKS};
 use holdfast_format::node::{Expected, volume_tag};
 use holdfast_format::{Key, Kind, Malformed, NodePointer, NodeView, Superblock};
 
+pub(crate) use crate::bounds::{Bounds, LostKeys};
 use crate::issue::Issue;
 use crate::journal::Replay;
+use crate::log;
+use crate::runs::Runs;
 
 /// Takes an item: the block of its leaf, its key, its value; says whether to go on.
 pub(crate) type VisitItem<'a> = dyn FnMut(BlockNo, Key, &[u8]) -> ControlFlow<()> + 'a;
@@ -24,10 +31,12 @@ pub(crate) type VisitItem<'a> = dyn FnMut(BlockNo, Key, &[u8]) -> ControlFlow<()
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Volume<'a> {
     pub(crate) device: &'a dyn Device,
-    /// The superblock, as the journal leaves it.
+    /// The superblock, as journal and log leave it.
     pub(crate) superblock: &'a Superblock,
     /// Nodes of the journal, which stand in front of those of the device.
     nodes: &'a BTreeMap<BlockNo, Vec<u8>>,
+    /// What the log changed.
+    log: Option<&'a log::Replay>,
 }
 
 /// Why a node was left out.
@@ -67,66 +76,6 @@ impl std::fmt::Display for Problem {
     }
 }
 
-/// The keys that a node may hold: from `low` up to, not including, `high`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bounds {
-    pub(crate) low: Key,
-    pub(crate) high: Option<Key>,
-}
-
-impl Bounds {
-    /// Every key.
-    pub(crate) const ALL: Bounds = Bounds { low: Key::MIN, high: None };
-
-    /// All items of one inode.
-    pub(crate) fn inode(inode: InodeNo) -> Bounds {
-        let high = inode.0.checked_add(1).map(|next| Key::inode(InodeNo(next)));
-        Bounds { low: Key::inode(inode), high }
-    }
-
-    /// Whether `key` is inside.
-    pub(crate) fn holds(&self, key: &Key) -> bool {
-        *key >= self.low && self.high.is_none_or(|high| *key < high)
-    }
-
-    /// Whether the two share a key.
-    pub(crate) fn meets(&self, other: &Bounds) -> bool {
-        self.high.is_none_or(|high| other.low < high)
-            && other.high.is_none_or(|high| self.low < high)
-    }
-}
-
-/// Keys that could not be read: sorted and disjoint, as a walk finds them.
-#[derive(Debug, Default)]
-pub(crate) struct LostKeys(Vec<Bounds>);
-
-impl LostKeys {
-    /// Adds bounds that lie behind all others.
-    pub(crate) fn push(&mut self, bounds: Bounds) {
-        match self.0.last_mut() {
-            Some(last) if last.high == Some(bounds.low) => last.high = bounds.high,
-            _ => self.0.push(bounds),
-        }
-    }
-
-    /// Whether nothing was lost.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Whether `key` was lost.
-    pub(crate) fn holds(&self, key: &Key) -> bool {
-        let after = self.0.partition_point(|lost| lost.low <= *key);
-        after > 0 && self.0[after - 1].holds(key)
-    }
-
-    /// Whether any key of `bounds` was lost.
-    pub(crate) fn meets(&self, bounds: &Bounds) -> bool {
-        let after = self.0.partition_point(|lost| bounds.high.is_none_or(|high| lost.low < high));
-        after > 0 && self.0[after - 1].meets(bounds)
-    }
-}
-
 /// What a walk meets.
 pub(crate) enum Step<'n> {
     /// A sound node. Its children follow.
@@ -138,9 +87,18 @@ pub(crate) enum Step<'n> {
 type Visit<'v> = dyn FnMut(Step<'_>) -> ControlFlow<()> + 'v;
 
 impl<'a> Volume<'a> {
-    /// The volume as the journal leaves it.
-    pub(crate) fn new(device: &'a dyn Device, replay: &'a Replay) -> Volume<'a> {
-        Volume { device, superblock: &replay.superblock, nodes: &replay.nodes }
+    /// The volume as journal and log leave it.
+    pub(crate) fn new(
+        device: &'a dyn Device,
+        journal: &'a Replay,
+        log: &'a log::Replay,
+    ) -> Volume<'a> {
+        Volume { device, superblock: &log.superblock, nodes: &journal.nodes, log: Some(log) }
+    }
+
+    /// The volume as the journal alone leaves it.
+    pub(crate) fn before_log(device: &'a dyn Device, journal: &'a Replay) -> Volume<'a> {
+        Volume { device, superblock: &journal.superblock, nodes: &journal.nodes, log: None }
     }
 
     /// Reads the bytes of the node at `block`, as the journal leaves it.
@@ -170,6 +128,18 @@ impl<'a> Volume<'a> {
     pub(crate) fn read(&self, start: BlockNo, into: &mut [u8]) -> Result<(), DeviceError> {
         let at = start.byte_offset().unwrap_or(u64::MAX);
         self.device.read(at, into)
+    }
+
+    /// Reads blocks of data, as the log leaves them.
+    pub(crate) fn read_data(&self, start: BlockNo, into: &mut [u8]) -> Result<(), DeviceError> {
+        let blocks = BlockRange::new(start, (into.len() / BLOCK_SIZE) as u64);
+        let Some(log) = self.log.filter(|log| log.data.touches(blocks)) else {
+            return self.read(start, into);
+        };
+        for (block, into) in (start.0..).map(BlockNo).zip(into.chunks_mut(BLOCK_SIZE)) {
+            log.data.read(self.device, block, into).unwrap_or_else(|| self.read(block, into))?;
+        }
+        Ok(())
     }
 
     /// Reads and judges one node.
@@ -211,13 +181,17 @@ impl<'a> Volume<'a> {
     }
 
     /// Visits the items of `tree` in `range` that can be read, in the order of their keys.
-    /// The block is that of the leaf.
+    /// The block is that of the leaf, or of the batch of the log.
     pub(crate) fn items(
         &self,
         tree: TreeId,
         range: Bounds,
         visit: &mut VisitItem<'_>,
     ) -> ControlFlow<()> {
+        let log = self.log.filter(|_| tree == TreeId::Files);
+        let high = range.high.map_or(Bound::Unbounded, Bound::Excluded);
+        let changes = log.map(|log| log.items.range((Bound::Included(range.low), high)));
+        let mut changes = changes.into_iter().flatten().peekable();
         self.walk(tree, range, &mut |step| {
             let Step::Node { pointer, node } = step else {
                 return ControlFlow::Continue(());
@@ -227,16 +201,35 @@ impl<'a> Volume<'a> {
             }
             for index in 0..node.count() {
                 let key = node.key(index);
-                if range.holds(&key) {
+                if !range.holds(&key) {
+                    continue;
+                }
+                let mut is_changed = false;
+                while let Some((changed, change)) = changes.next_if(|(next, _)| **next <= key) {
+                    is_changed = *changed == key;
+                    if let Some(value) = &change.value {
+                        visit(change.block, *changed, value)?;
+                    }
+                }
+                if !is_changed {
                     visit(pointer.block, key, node.value(index))?;
                 }
             }
             ControlFlow::Continue(())
-        })
+        })?;
+        for (key, change) in changes {
+            if let Some(value) = &change.value {
+                visit(change.block, *key, value)?;
+            }
+        }
+        ControlFlow::Continue(())
     }
 
     /// The value of `key` in the files tree, if it can be read.
     pub(crate) fn get(&self, key: &Key) -> Option<Vec<u8>> {
+        if let Some(change) = self.log.and_then(|log| log.items.get(key)) {
+            return change.value.clone();
+        }
         let (mut pointer, top) = self.root(TreeId::Files);
         let mut parent = None;
         let mut buffer = Vec::new();
@@ -251,6 +244,36 @@ impl<'a> Volume<'a> {
             pointer = node.child(node.child_index(&key.raw()));
         }
         None
+    }
+
+    /// The blocks that the bitmaps mark, if all of them can be read. The log is in no bitmap.
+    pub(crate) fn marks(&self) -> Option<Runs> {
+        let mut marks = Runs::default();
+        let mut is_whole = true;
+        let groups = self.superblock.geometry.group_count();
+        let _ = self.walk(TreeId::Space, Bounds::ALL, &mut |step| {
+            let Step::Node { node, .. } = step else {
+                is_whole = false;
+                return ControlFlow::Break(());
+            };
+            let leaf = if node.level() == 0 { node.count() } else { 0 };
+            for index in 0..leaf {
+                let key = node.key(index);
+                if key.kind != Kind::Bitmap || key.snapshot.0 != 0 {
+                    continue;
+                }
+                let (group, piece) = (key.inode.0, key.offset);
+                match group::decode_bitmap(node.value(index)) {
+                    Ok(bits) if group < groups && piece < BITMAPS_PER_GROUP => {
+                        // In range: the group exists, and the geometry fits 64 bits.
+                        marks.push_bits(group * GROUP_BLOCKS + piece * BITMAP_BLOCKS, bits);
+                    }
+                    _ => is_whole = false,
+                }
+            }
+            ControlFlow::Continue(())
+        });
+        is_whole.then_some(marks)
     }
 
     /// The inode that `name` in `directory` leads to.

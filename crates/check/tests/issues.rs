@@ -6,11 +6,11 @@
 mod common;
 
 use common::journal::{Journal, new_leaf};
+use common::log::Log;
 use common::*;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, Epoch, InodeNo};
 use holdfast_check::{Issue, Report};
-use holdfast_device::{Device, DeviceError, DeviceStats, Flushed, MemoryDevice};
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::item::xattr::{XattrValue, piece_offset};
 use holdfast_format::item::{Dentry, Extent, FileType, GroupItem, InodeItem};
@@ -18,39 +18,6 @@ use holdfast_format::journal::Base;
 use holdfast_format::limits::FILE_SIZE_MAX;
 use holdfast_format::node::SLOTS_AT;
 use holdfast_format::{Key, Kind, NodePointer, Superblock};
-
-/// A device that fails to read some blocks.
-#[derive(Debug)]
-struct Rotten(MemoryDevice, BlockRange);
-
-impl Device for Rotten {
-    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        let bad = self.1.start.0 * BLOCK_BYTES..(self.1.start.0 + self.1.count) * BLOCK_BYTES;
-        if at < bad.end && at + into.len() as u64 > bad.start {
-            let source = std::io::Error::other("the sector is gone");
-            return Err(DeviceError::Io { call: "read", at, len: into.len() as u64, source });
-        }
-        self.0.read(at, into)
-    }
-    fn write(&self, _: u64, _: &[u8]) -> Result<(), DeviceError> {
-        unreachable!("a check never writes")
-    }
-    fn flush(&self) -> Result<Flushed, DeviceError> {
-        unreachable!("a check never flushes")
-    }
-    fn discard(&self, _: u64, _: u64) -> Result<(), DeviceError> {
-        unreachable!("a check never discards")
-    }
-    fn len(&self) -> u64 {
-        self.0.len()
-    }
-    fn sector_size(&self) -> u32 {
-        self.0.sector_size()
-    }
-    fn stats(&self) -> DeviceStats {
-        self.0.stats()
-    }
-}
 
 /// The sample with a change of its items.
 fn with(change: impl FnOnce(&mut Maker)) -> Report {
@@ -75,6 +42,15 @@ fn journaled(write: impl FnOnce(&mut Journal<'_>)) -> Report {
     let mut journal = Journal::new(&made);
     journal.now.epoch = Epoch(5);
     write(&mut journal);
+    check_all(&made.device)
+}
+
+/// The sample with a log.
+fn logged(write: impl FnOnce(&mut Log<'_>)) -> Report {
+    let made = Maker::sample().make();
+    let mut log = Log::new(&made);
+    log.operation();
+    write(&mut log);
     check_all(&made.device)
 }
 
@@ -418,6 +394,41 @@ fn provoke(issue: Issue) -> (Report, &'static [Issue]) {
         Issue::JournalUnreadable => {
             let made = Maker::sample().make();
             let bad = BlockRange::new(made.superblock.journal.next, 1);
+            (check_all(&Rotten(made.device, bad)), none)
+        }
+        Issue::LogDamaged => {
+            let report = logged(|log| {
+                for _ in 0..2 {
+                    log.chown(PIPE);
+                    log.batch();
+                }
+                log.poke(0, false, |bytes| bytes[100] ^= 1);
+            });
+            (report, none)
+        }
+        Issue::BatchMalformed => {
+            let report = logged(|log| {
+                log.batch_with(|_, out| out.push(0), |_| {});
+            });
+            (report, none)
+        }
+        Issue::BatchGap => {
+            let report = logged(|log| {
+                log.chown(PIPE);
+                log.batch_with(|_, _| {}, |header| header.after -= 1);
+            });
+            (report, none)
+        }
+        Issue::BatchBlocks => {
+            let report = logged(|log| {
+                let blocks = log.free_blocks(2);
+                log.batch_with(|encoder, out| encoder.free(blocks, out), |_| {});
+            });
+            (report, none)
+        }
+        Issue::LogUnreadable => {
+            let made = Maker::sample().make();
+            let bad = BlockRange::new(made.superblock.geometry.log().start, 1);
             (check_all(&Rotten(made.device, bad)), none)
         }
     }

@@ -57,15 +57,24 @@ pub(crate) fn now(report: &Report) -> Option<String> {
 
 /// What the next mount has to recover of a volume that nobody has open.
 pub(crate) fn needed(summary: &Summary) -> String {
-    match summary.journal_commits {
-        0 => "none needed".into(),
-        commits => format!(
-            "about {}: {}, {}, {} of journal",
-            span::show(summary.recovery_estimate),
-            count(commits, "commit"),
+    let mut parts = Vec::new();
+    if summary.journal_commits > 0 {
+        parts.push(format!(
+            "{}, {}, {} of journal",
+            count(summary.journal_commits, "commit"),
             count(summary.journal_nodes, "node"),
             size::show(summary.journal_used_bytes)
-        ),
+        ));
+    }
+    if summary.log_batches > 0 {
+        let bytes = size::show(summary.log_used_bytes);
+        let batches = summary.log_batches;
+        let es = if batches == 1 { "" } else { "es" };
+        parts.push(format!("{batches} batch{es}, {bytes} of log"));
+    }
+    match parts.is_empty() {
+        true => "none needed".into(),
+        false => format!("about {}: {}", span::show(summary.recovery_estimate), parts.join("; ")),
     }
 }
 
@@ -148,10 +157,20 @@ mod tests {
             journal_commits: 12,
             journal_nodes: 1,
             journal_used_bytes: 8192,
+            log_batches: 0,
+            log_used_bytes: 0,
             recovery_estimate: Duration::from_millis(35),
         };
         assert_eq!(needed(&summary), "about 35.0 ms: 12 commits, 1 node, 8.0 KiB of journal");
+        summary.log_batches = 3;
+        summary.log_used_bytes = 1536;
+        assert_eq!(
+            needed(&summary),
+            "about 35.0 ms: 12 commits, 1 node, 8.0 KiB of journal; 3 batches, 1.5 KiB of log"
+        );
         summary.journal_commits = 0;
+        assert_eq!(needed(&summary), "about 35.0 ms: 3 batches, 1.5 KiB of log");
+        summary.log_batches = 0;
         assert_eq!(needed(&summary), "none needed");
     }
 }

@@ -7,22 +7,17 @@
 use std::collections::BTreeSet;
 
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_base::{BLOCK_SIZE, BlockNo, Epoch, TreeId};
+use holdfast_base::{BlockNo, Epoch, TreeId};
 use holdfast_device::DeviceError;
-use holdfast_format::checksum::crc64;
 use holdfast_format::codec::Reader;
-use holdfast_format::journal::commit::data_sum;
 use holdfast_format::journal::{Base, Commit, DataExtent, REPLAY_BYTES_MAX};
 use holdfast_format::node::{self, Expected, NodeHeader};
 use holdfast_format::{Malformed, NodePointer, NodeView, Superblock};
 
 use super::ring::{Ring, Whole};
 use super::{End, Fault, Reason, Replay, bytes_of};
-use crate::CheckError;
 use crate::issue::Issue;
-
-/// Blocks of data read at once.
-const BATCH: u64 = 256;
+use crate::{CheckError, arrived};
 
 /// What one commit breaks: the issue and the words.
 type Refusal = (Issue, String);
@@ -41,7 +36,7 @@ impl Replay {
             Ok(commit) => commit,
             Err(why) => return Ok(Err(self.refuse(whole, (Issue::CommitMalformed, why)))),
         };
-        if is_last && let Some(extent) = missing_data(ring, &commit.extents) {
+        if is_last && let Some(extent) = arrived::missing(ring.device, &commit.extents) {
             let DataExtent { block, count, .. } = extent;
             let why = format!("{count} blocks of data from {block} on did not arrive");
             return Ok(Err(whole.ends_before(whole.at(), Reason::DataMissing, why)));
@@ -177,28 +172,4 @@ fn judge<'a>(ring: &Ring<'_>, whole: &'a Whole) -> Result<Commit<'a>, String> {
         return Err(format!("{data} blocks of data are more than the volume has"));
     }
     Ok(commit)
-}
-
-/// The first extent whose data is not on the device.
-fn missing_data(ring: &Ring<'_>, extents: &[DataExtent]) -> Option<DataExtent> {
-    let mut buffer = vec![0; BATCH as usize * BLOCK_SIZE];
-    'extents: for extent in extents {
-        // Grows with what is read.
-        let mut sums = Vec::new();
-        let mut done = 0;
-        while done < extent.count {
-            let count = (extent.count - done).min(BATCH);
-            let part = &mut buffer[..count as usize * BLOCK_SIZE];
-            if ring.device.read((extent.block + done) * BLOCK_BYTES, part).is_err() {
-                // Damage and no power cut: it speaks against the file, which another pass reads.
-                continue 'extents;
-            }
-            sums.extend(part.as_chunks::<BLOCK_SIZE>().0.iter().map(|block| crc64(block)));
-            done += count;
-        }
-        if data_sum(&sums) != extent.sum {
-            return Some(*extent);
-        }
-    }
-    None
 }

@@ -130,6 +130,11 @@ impl Replay {
         }
     }
 
+    /// Whether nothing durable is missing and every commit can be: then the log goes on behind it.
+    pub fn is_whole(&self) -> bool {
+        self.faults.is_empty() && self.damage.is_none()
+    }
+
     /// What a recovery would have to do.
     pub fn work(&self) -> Work {
         Work {

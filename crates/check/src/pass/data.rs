@@ -1,4 +1,4 @@
-//! Pass 7: the data of every file against its checksums.
+//! Pass 7: the data of every file against its checksums. Some of it may lie in the log.
 
 use std::ops::ControlFlow;
 
@@ -61,7 +61,7 @@ struct Place {
 
 fn verify(context: &mut Context<'_>, buffer: &mut [u8], place: Place, sums: &[u64]) {
     let bytes = &mut buffer[..sums.len() * BLOCK_SIZE];
-    if context.volume.read(place.start, bytes).is_ok() {
+    if context.volume.read_data(place.start, bytes).is_ok() {
         compare(context, place, bytes, sums);
         return;
     }
@@ -73,7 +73,7 @@ fn verify(context: &mut Context<'_>, buffer: &mut [u8], place: Place, sums: &[u6
             ..place
         };
         let block = &mut buffer[..BLOCK_SIZE];
-        match context.volume.read(place.start, block) {
+        match context.volume.read_data(place.start, block) {
             Ok(()) => compare(context, place, block, &[*sum]),
             Err(error) => {
                 let what = format!("inode {} at byte {}: {error}", place.inode, place.offset);

@@ -7,9 +7,10 @@ use super::Context;
 use crate::issue::Issue;
 
 pub(super) fn run(context: &mut Context<'_>) {
-    let replay = context.replay;
+    let recovered = context.recovered;
+    let replay = &recovered.journal;
     let findings = &mut context.findings;
-    if let Some(error) = context.journal_error {
+    if let Some(error) = &recovered.journal_error {
         findings.add(Issue::JournalUnreadable, error.to_string()).block(replay.end.at);
     }
     for fault in &replay.faults {
@@ -27,5 +28,5 @@ pub(super) fn run(context: &mut Context<'_>) {
     context.facts.journal_commits = replay.commits;
     context.facts.journal_nodes = replay.nodes.len() as u64;
     context.facts.journal_bytes = replay.bytes;
-    context.facts.recovery_estimate = replay.work().estimate();
+    context.facts.recovery_estimate = recovered.log.work(replay).estimate();
 }

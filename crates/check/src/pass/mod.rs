@@ -9,6 +9,7 @@ mod data;
 mod dirs;
 mod inodes;
 mod journal;
+mod log;
 mod orphans;
 mod space;
 mod superblocks;
@@ -22,7 +23,7 @@ use holdfast_device::Device;
 use holdfast_format::{Key, Superblock};
 
 use crate::inodes::Inodes;
-use crate::journal::Replay;
+use crate::recovered::Recovered;
 use crate::report::{Facts, Findings, Summary};
 use crate::volume::{Bounds, LostKeys, Volume};
 use crate::{CheckError, Options, Progress, Report};
@@ -48,7 +49,7 @@ impl std::fmt::Debug for Pass {
 }
 
 /// Every pass, in the order in which they run.
-pub const PASSES: [Pass; 8] = [
+pub const PASSES: [Pass; 9] = [
     Pass {
         number: 1,
         name: "superblocks",
@@ -64,6 +65,13 @@ pub const PASSES: [Pass; 8] = [
         run: journal::run,
     },
     Pass {
+        number: 9,
+        name: "log",
+        needs: &["superblocks", "journal"],
+        sentence: "Replays the batches of the fsync log in memory; all that follows sees the result.",
+        run: log::run,
+    },
+    Pass {
         number: 2,
         name: "trees",
         needs: &["superblocks", "journal"],
@@ -73,14 +81,14 @@ pub const PASSES: [Pass; 8] = [
     Pass {
         number: 3,
         name: "inodes",
-        needs: &["trees"],
+        needs: &["log", "trees"],
         sentence: "Judges every item of every inode, and how they fit together.",
         run: inodes::run,
     },
     Pass {
         number: 4,
         name: "space",
-        needs: &["trees", "inodes"],
+        needs: &["log", "trees", "inodes"],
         sentence: "Compares the blocks that nodes and extents reach with bitmaps and counts.",
         run: space::run,
     },
@@ -101,7 +109,7 @@ pub const PASSES: [Pass; 8] = [
     Pass {
         number: 7,
         name: "data",
-        needs: &["trees"],
+        needs: &["log", "trees"],
         sentence: "Reads the data of all files and verifies every checksum, if asked for.",
         run: data::run,
     },
@@ -138,9 +146,7 @@ pub(crate) struct Use {
 pub(crate) struct Context<'a> {
     pub(crate) volume: Volume<'a>,
     pub(crate) slots: &'a crate::superblocks::Slots,
-    pub(crate) replay: &'a Replay,
-    /// Why the journal could not be read.
-    pub(crate) journal_error: Option<&'a CheckError>,
+    pub(crate) recovered: &'a Recovered,
     pub(crate) options: &'a Options<'a>,
     pub(crate) findings: Findings,
     pub(crate) facts: Facts,
@@ -199,13 +205,12 @@ fn run_with(
     slots: &crate::superblocks::Slots,
     superblock: &Superblock,
 ) -> Report {
-    let (replay, journal_error) = crate::journal::replay_or_none(device, superblock);
-    let summary = Summary::new(superblock, &replay);
+    let recovered = Recovered::read(device, superblock);
+    let summary = Summary::new(superblock, &recovered);
     let mut context = Context {
-        volume: Volume::new(device, &replay),
+        volume: recovered.volume(device),
         slots,
-        replay: &replay,
-        journal_error: journal_error.as_ref(),
+        recovered: &recovered,
         options,
         findings: Findings::default(),
         facts: Facts { superblock: Some(summary), ..Facts::default() },

@@ -1,4 +1,6 @@
 //! Pass 4: the blocks that nodes and extents reach, against bitmaps and counts.
+//!
+//! The log writes no bitmap: what it took and gave back is counted in here.
 
 use std::ops::ControlFlow;
 
@@ -85,6 +87,8 @@ fn read(context: &mut Context<'_>) -> Said {
         let what = format!("{before} blocks before the data zone and {behind} behind are marked");
         context.findings.add(Issue::SpaceItemOutside, what);
     }
+    let log = &context.recovered.log;
+    said.marked = said.marked.changed(&log.taken, &log.freed);
     said
 }
 
@@ -153,6 +157,8 @@ fn compare_marks(context: &mut Context<'_>, said: &Said, reached: &Reached) {
 }
 
 fn compare_counts(context: &mut Context<'_>, said: &Said, reached: &Reached) {
+    let log = &context.recovered.log;
+    let by_log = |from, to| (log.taken.count_between(from, to), log.freed.count_between(from, to));
     let begin = |group: u64| group.saturating_mul(GROUP_BLOCKS);
     let mut next = 0;
     // The group behind the last stands for all groups that follow without a record.
@@ -160,7 +166,8 @@ fn compare_counts(context: &mut Context<'_>, said: &Said, reached: &Reached) {
     let groups = said.groups.iter().map(|(group, item)| (*group, Some(item)));
     for (group, item) in groups.chain([end]) {
         let unrecorded = reached.all.count_between(begin(next), begin(group));
-        if unrecorded > 0 {
+        let (taken, freed) = by_log(begin(next), begin(group));
+        if unrecorded + freed != taken {
             let what = format!(
                 "groups {next} to {} have no record, but {unrecorded} blocks in use",
                 group - 1
@@ -171,10 +178,13 @@ fn compare_counts(context: &mut Context<'_>, said: &Said, reached: &Reached) {
         let Some(item) = item else { break };
         let used = reached.all.count_between(begin(group), begin(next));
         let nodes = reached.nodes.count_between(begin(group), begin(next));
-        if (u64::from(item.used_blocks), u64::from(item.node_blocks)) != (used, nodes) {
+        let (taken, freed) = by_log(begin(group), begin(next));
+        let said = (u64::from(item.used_blocks) + taken, u64::from(item.node_blocks));
+        if said != (used + freed, nodes) {
             let what = format!(
                 "group {group} counts {} blocks in use and {} of nodes, there are {used} and {nodes}",
-                item.used_blocks, item.node_blocks
+                said.0.saturating_sub(freed),
+                said.1
             );
             context.findings.add(Issue::GroupCount, what).block(BlockNo(begin(group)));
         }

@@ -7,6 +7,7 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 pub(crate) mod journal;
+pub(crate) mod log;
 
 use std::collections::BTreeMap;
 
@@ -15,13 +16,13 @@ use holdfast_base::{
     BLOCK_SIZE, BlockNo, BlockRange, CommitNo, Epoch, InodeNo, Lsn, Timestamp, TreeId,
 };
 use holdfast_check::{Issue, Options, Report, check};
-use holdfast_device::{Device, MemoryDevice};
+use holdfast_device::{Device, DeviceError, DeviceStats, Flushed, MemoryDevice};
 use holdfast_format::checksum::crc64;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::item::dentry::slot;
 use holdfast_format::item::xattr::{XattrValue, piece_offset};
 use holdfast_format::item::{Dentry, Extent, FileType, GroupItem, InodeItem, Xattr};
-use holdfast_format::limits::{BITMAP_BLOCKS, BITMAP_BYTES, GROUP_BLOCKS};
+use holdfast_format::limits::{BITMAP_BYTES, GROUP_BLOCKS};
 use holdfast_format::node::{self, Expected, SLOT_SIZE, SLOTS_AT, volume_tag};
 use holdfast_format::{Geometry, JournalMark, Key, Kind, LogMark, NodePointer, Superblock};
 use uuid::Uuid;
@@ -113,7 +114,11 @@ pub(crate) fn xattr_key(inode: InodeNo, name: &str) -> Key {
 impl Maker {
     /// A volume of 8 MiB with nothing at all.
     pub(crate) fn empty() -> Maker {
-        let geometry = Geometry::for_device(8 << 20, NODE).expect("8 MiB are enough");
+        Maker::empty_in(Geometry::for_device(8 << 20, NODE).expect("8 MiB are enough"))
+    }
+
+    /// A volume of this shape with nothing at all.
+    pub(crate) fn empty_in(geometry: Geometry) -> Maker {
         Maker {
             geometry,
             files: BTreeMap::new(),
@@ -128,7 +133,12 @@ impl Maker {
 
     /// A volume with one of everything.
     pub(crate) fn sample() -> Maker {
-        let mut maker = Maker::empty();
+        Maker::empty().filled()
+    }
+
+    /// The same with one of everything.
+    pub(crate) fn filled(self) -> Maker {
+        let mut maker = self;
         let directory =
             |nlink, size, parent| InodeItem { parent, ..inode(FileType::Directory, nlink, size) };
         maker.inode(ROOT, directory(3, 5, ROOT));
@@ -288,7 +298,7 @@ impl Maker {
                 space.insert(key, bits.to_vec());
             }
         }
-        assert!(self.geometry.volume_blocks <= BITMAP_BLOCKS);
+        assert!(self.geometry.volume_blocks <= GROUP_BLOCKS);
         for change in &self.accounts {
             change(&mut space);
         }
@@ -435,6 +445,39 @@ impl Made {
     /// The root of the files tree.
     pub(crate) fn root(&self) -> BlockNo {
         self.superblock.files.block
+    }
+}
+
+/// A device that fails to read some blocks.
+#[derive(Debug)]
+pub(crate) struct Rotten(pub(crate) MemoryDevice, pub(crate) BlockRange);
+
+impl Device for Rotten {
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        let bad = self.1.start.0 * BLOCK_BYTES..(self.1.start.0 + self.1.count) * BLOCK_BYTES;
+        if at < bad.end && at + into.len() as u64 > bad.start {
+            let source = std::io::Error::other("the sector is gone");
+            return Err(DeviceError::Io { call: "read", at, len: into.len() as u64, source });
+        }
+        self.0.read(at, into)
+    }
+    fn write(&self, _: u64, _: &[u8]) -> Result<(), DeviceError> {
+        unreachable!("a check never writes")
+    }
+    fn flush(&self) -> Result<Flushed, DeviceError> {
+        unreachable!("a check never flushes")
+    }
+    fn discard(&self, _: u64, _: u64) -> Result<(), DeviceError> {
+        unreachable!("a check never discards")
+    }
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+    fn sector_size(&self) -> u32 {
+        self.0.sector_size()
+    }
+    fn stats(&self) -> DeviceStats {
+        self.0.stats()
     }
 }
 

@@ -25,6 +25,9 @@ pub(crate) struct Args {
     /// Every commit of the journal, and where and why it ends.
     #[arg(long, group = "what")]
     journal: bool,
+    /// Every batch of the fsync log with its records, and where and why it ends.
+    #[arg(long, group = "what")]
+    log: bool,
     /// A file or block device for its superblocks, or IMAGE:/path for all of that file; it may be mounted.
     target: String,
 }
@@ -45,6 +48,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         (_, Some(block), _) => What::Node(BlockNo(block)),
         (_, _, Some(inode)) => What::Inode(InodeNo(inode)),
         _ if args.journal => What::Journal,
+        _ if args.log => What::Log,
         _ if names_path => What::Path(path.as_os_str().as_bytes().to_vec()),
         _ => What::Superblocks,
     };

@@ -1,0 +1,35 @@
+//! Whether the data that a commit or a batch names by its sum is on the device.
+
+use holdfast_base::BLOCK_SIZE;
+use holdfast_base::units::BLOCK_BYTES;
+use holdfast_device::Device;
+use holdfast_format::checksum::crc64;
+use holdfast_format::journal::DataExtent;
+use holdfast_format::journal::commit::data_sum;
+
+/// Blocks of data read at once.
+const BATCH: u64 = 256;
+
+/// The first extent whose data is not on the device. Blocks that do not read count as there.
+pub(crate) fn missing(device: &dyn Device, extents: &[DataExtent]) -> Option<DataExtent> {
+    let mut buffer = vec![0; BATCH as usize * BLOCK_SIZE];
+    'extents: for extent in extents {
+        // Grows with what is read.
+        let mut sums = Vec::new();
+        let mut done = 0;
+        while done < extent.count {
+            let count = (extent.count - done).min(BATCH);
+            let part = &mut buffer[..count as usize * BLOCK_SIZE];
+            if device.read((extent.block + done) * BLOCK_BYTES, part).is_err() {
+                // Damage and no power cut: it speaks against the file, which another pass reads.
+                continue 'extents;
+            }
+            sums.extend(part.as_chunks::<BLOCK_SIZE>().0.iter().map(|block| crc64(block)));
+            done += count;
+        }
+        if data_sum(&sums) != extent.sum {
+            return Some(*extent);
+        }
+    }
+    None
+}

@@ -1,0 +1,266 @@
+//! The fsync log, replayed the plain way: what the volume is after a crash, without writing anything.
+//!
+//! [`replay`] starts where the journal left off, takes one whole batch after the
+//! other, and stops at the first that is not there. What batches change is kept
+//! beside the trees: values of keys, blocks taken and given back, data that lies
+//! in the log. A batch that is only incomplete, or whose data did not arrive, is
+//! how a crash leaves a log; [`Fault`] and [`Damage`] are what a crash cannot do.
+//!
+//! Written from the format alone, as a second opinion on the engine's recovery.
+//! Memory grows only with what was really read, and stays below
+//! `REPLAY_BYTES_MAX` for the batches and four times that for what they say (P10).
+
+mod apply;
+mod blocks;
+mod data;
+mod ring;
+
+use std::collections::BTreeMap;
+
+use holdfast_base::recover::Work;
+use holdfast_base::units::BLOCK_BYTES;
+use holdfast_base::{BatchNo, BlockNo, InodeNo, Lsn};
+use holdfast_device::Device;
+use holdfast_format::log::REPLAY_BYTES_MAX;
+use holdfast_format::{Key, Superblock};
+
+use crate::CheckError;
+use crate::issue::Issue;
+use crate::journal::{self, Fault, Reason};
+use crate::runs::Runs;
+use crate::volume::Volume;
+use apply::State;
+pub(crate) use data::Patched;
+pub(crate) use ring::{Ring, Whole};
+
+/// What a log makes of the volume that the journal leaves.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    /// The superblock that stands for the volume after journal and log.
+    pub superblock: Superblock,
+    /// Keys of the files tree that the log changed, with what they are now.
+    pub items: BTreeMap<Key, Change>,
+    /// Batches applied.
+    pub batches: u64,
+    /// Batches that the journal contains already.
+    pub skipped: u64,
+    /// Records of the batches applied.
+    pub records: u64,
+    /// Bytes of all batches up to the end, padding included.
+    pub bytes: u64,
+    /// Where and why it ended.
+    pub end: End,
+    /// A later batch proves that the one at which it ended was durable.
+    pub damage: Option<Damage>,
+    /// What no crash explains of batches that are whole.
+    pub faults: Vec<Fault>,
+    /// Blocks that belong to a file and were free before the log.
+    pub(crate) taken: Runs,
+    /// Blocks that belong to nobody any more, some of them taken before by the log.
+    pub(crate) freed: Runs,
+    /// Blocks whose data lies in the log.
+    pub(crate) data: Patched,
+}
+
+/// What a key is after the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Its value; `None` if it has none.
+    pub value: Option<Vec<u8>>,
+    /// The block of the ring in which the batch begins that says so.
+    pub block: BlockNo,
+}
+
+/// Where a log ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// The first batch that does not count.
+    pub batch: BatchNo,
+    /// Byte of the ring at which it would begin.
+    pub at: u64,
+    /// The kind of end.
+    pub reason: Reason,
+    /// What exactly was found there.
+    pub why: String,
+}
+
+/// A batch that was written only after one that is not there was durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The batch that is not there.
+    pub batch: BatchNo,
+    /// Byte of the ring at which the batch begins that proves it.
+    pub at: u64,
+    /// The number of that batch.
+    pub later: BatchNo,
+    /// Last durable batch by that batch.
+    pub durable: BatchNo,
+}
+
+impl Replay {
+    /// The volume as the journal alone has it.
+    pub(crate) fn none(superblock: &Superblock, reason: Reason, why: &str) -> Replay {
+        let mark = superblock.log;
+        let end = End { batch: mark.batch.next(), at: mark.next, reason, why: why.into() };
+        Replay {
+            superblock: superblock.clone(),
+            items: BTreeMap::new(),
+            batches: 0,
+            skipped: 0,
+            records: 0,
+            bytes: 0,
+            end,
+            damage: None,
+            faults: Vec::new(),
+            taken: Runs::default(),
+            freed: Runs::default(),
+            data: Patched::default(),
+        }
+    }
+
+    /// What a recovery would have to do.
+    pub fn work(&self, journal: &journal::Replay) -> Work {
+        let Work { journal_bytes, .. } = journal.work();
+        // Data goes home from the log.
+        let bytes = self.bytes.saturating_add(self.data.len().saturating_mul(BLOCK_BYTES));
+        Work { journal_bytes: journal_bytes.saturating_add(bytes), ..journal.work() }
+    }
+
+    fn refuse(&mut self, ring: &Ring<'_>, whole: &Whole, issue: Issue, why: String) {
+        let what = format!("batch {}: {why}", whole.header.number);
+        self.faults.push(Fault { issue, what, block: ring.block(whole.header.address) });
+        self.end = whole.ends_before(Reason::Broken, why);
+    }
+
+    /// The superblock behind a batch that counts.
+    fn advance(&mut self, whole: &Whole) {
+        self.superblock.log = whole.after.mark;
+        self.bytes += u64::from(whole.header.bytes);
+    }
+}
+
+/// Replays the log behind `journal`, what the commits on `device` leave.
+///
+/// Fails only if the device does not read.
+pub fn replay(device: &dyn Device, journal: &journal::Replay) -> Result<Replay, CheckError> {
+    let none = |reason, why| Ok(Replay::none(&journal.superblock, reason, why));
+    if journal.end.reason == Reason::Closed {
+        return none(Reason::Closed, "the volume was closed");
+    }
+    if !journal.is_whole() {
+        // What the batches build on is not there, and may not have been replaced.
+        return none(Reason::Broken, "the journal before it is not whole");
+    }
+    let ring = Ring::new(device, &journal.superblock);
+    let mut replay = Replay::none(&journal.superblock, Reason::Nothing, "");
+    let (chain, proven) = collect(&ring, &mut replay)?;
+    if !chain.is_empty() {
+        let before = Volume::before_log(device, journal).marks();
+        apply(device, &ring, State::new(before), &chain, proven, &mut replay);
+    }
+    if matches!(replay.end.reason, Reason::Nothing | Reason::Incomplete | Reason::DataMissing) {
+        replay.damage = ring.damage(&replay.end)?;
+    }
+    Ok(replay)
+}
+
+/// Reads the batches that must be applied, and says up to which of all they are known to be durable by
+/// one that cannot be. Those that the journal contains are passed over.
+fn collect(ring: &Ring<'_>, replay: &mut Replay) -> Result<(Vec<Whole>, u64), CheckError> {
+    let mut chain: Vec<Whole> = Vec::new();
+    let (mut lsn, mut kept) = (replay.superblock.lsn.0, 0u64);
+    let mut place = ring.start();
+    loop {
+        let whole = match ring.batch(&place)? {
+            Ok(whole) => whole,
+            Err(end) => {
+                replay.end = end;
+                return Ok((chain, 0));
+            }
+        };
+        let header = whole.header;
+        let is_old = header.last <= lsn;
+        kept = kept.saturating_add(if is_old { 0 } else { header.bytes.into() });
+        let refused = if whole.overlaps {
+            Some((Issue::BatchMalformed, "it lies over the first batch of the log".to_string()))
+        } else if kept > REPLAY_BYTES_MAX {
+            Some((Issue::BatchMalformed, "the log is longer than may be".into()))
+        } else if !is_old && header.after != lsn {
+            let why = format!(
+                "it builds on operation {}, but what is before it ends with operation {lsn}",
+                header.after
+            );
+            Some((Issue::BatchGap, why))
+        } else {
+            None
+        };
+        if let Some((issue, why)) = refused {
+            replay.refuse(ring, &whole, issue, why);
+            return Ok((chain, header.durable));
+        }
+        place = whole.after;
+        if is_old && chain.is_empty() {
+            replay.skipped += 1;
+            replay.advance(&whole);
+        } else if !is_old {
+            lsn = header.last;
+            chain.push(whole);
+        }
+    }
+}
+
+/// Applies the batches one after the other, as far as they count. A batch that a later one calls
+/// durable needs no proof that its data arrived.
+fn apply(
+    device: &dyn Device,
+    ring: &Ring<'_>,
+    mut state: State,
+    chain: &[Whole],
+    mut proven: u64,
+    replay: &mut Replay,
+) {
+    let mut proofs: Vec<u64> = Vec::with_capacity(chain.len());
+    for whole in chain.iter().rev() {
+        proofs.push(proven);
+        proven = proven.max(whole.header.durable);
+    }
+    for (whole, proven) in chain.iter().zip(proofs.into_iter().rev()) {
+        let judged = match state.judge(whole, &replay.superblock) {
+            Ok(judged) => judged,
+            Err((issue, why)) => {
+                replay.refuse(ring, whole, issue, why);
+                break;
+            }
+        };
+        if proven < whole.header.number
+            && let Some(extent) = crate::arrived::missing(device, &judged.named)
+        {
+            let (block, count) = (extent.block, extent.count);
+            let why = format!("{count} blocks of data from {block} on did not arrive");
+            replay.end = whole.ends_before(Reason::DataMissing, why);
+            break;
+        }
+        state.apply(judged, ring.block(whole.header.address), replay);
+        replay.advance(whole);
+        let superblock = &mut replay.superblock;
+        superblock.lsn = Lsn(whole.header.last);
+        superblock.inode_next = InodeNo(whole.header.inode_next);
+        superblock.inode_count = whole.header.inode_count;
+        replay.batches += 1;
+        replay.records += u64::from(whole.header.records);
+    }
+    state.finish(replay);
+}
+
+/// The replay, or what the journal leaves and why the log could not be read.
+pub(crate) fn replay_or_none(
+    device: &dyn Device,
+    journal: &journal::Replay,
+) -> (Replay, Option<CheckError>) {
+    match replay(device, journal) {
+        Ok(replay) => (replay, None),
+        Err(error) => {
+            (Replay::none(&journal.superblock, Reason::Broken, "it does not read"), Some(error))
+        }
+    }
+}

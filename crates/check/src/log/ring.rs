@@ -1,0 +1,190 @@
+//! Reading the ring of the log: one whole batch, or why there is none; and the search for batches that
+//! prove damage.
+//!
+//! A batch counts only in its place: its number is the next, its address where it
+//! was read, and its `prior` the sum of the batch before. A batch may go on at
+//! the ring's start. All batches together fit the ring once, so it is never read twice.
+
+use holdfast_base::units::{BLOCK_BYTES, BlockNo};
+use holdfast_base::{BLOCK_SIZE, BatchNo};
+use holdfast_device::{Device, DeviceError};
+use holdfast_format::journal::SEARCH_BLOCKS_MAX;
+use holdfast_format::log::{BATCH_BYTES_MAX, LogHeader, LogMark, UNIT};
+use holdfast_format::node::volume_tag;
+use holdfast_format::{Malformed, Superblock};
+
+use super::{Damage, End};
+use crate::journal::Reason;
+
+/// Bytes read at once when the ring is searched.
+const SEARCH_BYTES: u64 = 1 << 20;
+
+/// The ring of a volume.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ring<'a> {
+    device: &'a dyn Device,
+    volume: [u8; 8],
+    first: BlockNo,
+    /// Bytes.
+    len: u64,
+    mark: LogMark,
+}
+
+/// What must come next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(super) mark: LogMark,
+    /// Bytes of the ring that no batch has taken.
+    left: u64,
+}
+
+/// A batch that is all there.
+#[derive(Debug)]
+pub(crate) struct Whole {
+    pub(crate) header: LogHeader,
+    pub(crate) records: Vec<u8>,
+    /// Whether it lies over the first batch of the log, which no writer does.
+    pub(crate) overlaps: bool,
+    /// What comes behind it.
+    pub(crate) after: Place,
+}
+
+impl Whole {
+    pub(super) fn number(&self) -> BatchNo {
+        BatchNo(self.header.number)
+    }
+
+    /// The end of a log before this batch.
+    pub(super) fn ends_before(&self, reason: Reason, why: impl Into<String>) -> End {
+        End { batch: self.number(), at: self.header.address, reason, why: why.into() }
+    }
+}
+
+impl<'a> Ring<'a> {
+    /// The ring of the volume that `superblock`, as the journal leaves it, stands for.
+    pub(crate) fn new(device: &'a dyn Device, superblock: &Superblock) -> Ring<'a> {
+        let ring = superblock.geometry.log();
+        Ring {
+            device,
+            volume: volume_tag(&superblock.uuid),
+            first: ring.start,
+            len: ring.bytes().unwrap_or(0),
+            mark: superblock.log,
+        }
+    }
+
+    /// Where the log goes on.
+    pub(crate) fn start(&self) -> Place {
+        Place { mark: self.mark, left: self.len }
+    }
+
+    /// The block of the device in which byte `at` of the ring lies.
+    pub(crate) fn block(&self, at: u64) -> BlockNo {
+        BlockNo(self.first.0 + at / BLOCK_BYTES)
+    }
+
+    /// Reads bytes of the ring, which go on at its start.
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        let first = self.first.0 * BLOCK_BYTES;
+        let to_end = usize::try_from(self.len - at).unwrap_or(usize::MAX);
+        let (here, rest) = into.split_at_mut(to_end.min(into.len()));
+        self.device.read(first + at, here)?;
+        if rest.is_empty() { Ok(()) } else { self.device.read(first, rest) }
+    }
+
+    /// Judges the header at the front of `bytes`, which were read at `at`, before its sum is made.
+    fn header(&self, bytes: &[u8], at: u64) -> Result<LogHeader, Malformed> {
+        let header = LogHeader::decode(bytes)?;
+        let fail = |why| Err(Malformed::new(LogHeader::TITLE, why));
+        if (header.address, header.volume) != (at, self.volume) {
+            return fail("the batch belongs elsewhere");
+        }
+        if u64::from(header.bytes) > self.len {
+            return fail("the batch is longer than the ring");
+        }
+        Ok(header)
+    }
+
+    /// Reads and judges the whole batch of which `bytes` are the first; returns its records.
+    fn records(
+        &self,
+        header: &LogHeader,
+        mut bytes: Vec<u8>,
+    ) -> Result<Result<Vec<u8>, Malformed>, DeviceError> {
+        let (at, there) = (header.address, bytes.len());
+        // At most BATCH_BYTES_MAX.
+        bytes.resize(LogHeader::SIZE + header.len as usize, 0);
+        if bytes.len() > there {
+            self.read((at + there as u64) % self.len, &mut bytes[there..])?;
+        }
+        Ok(header.open(&bytes, at, &self.volume).map(<[u8]>::to_vec))
+    }
+
+    /// Reads the batch that must come at `place`, or says why there is none.
+    pub(crate) fn batch(&self, place: &Place) -> Result<Result<Whole, End>, DeviceError> {
+        let (batch, at) = (place.mark.batch.next(), place.mark.next);
+        let end = |reason, why: String| Ok(Err(End { batch, at, reason, why }));
+        // A header never goes over the ring's end; most batches are hardly longer.
+        let window = (self.len - at).min(BLOCK_BYTES);
+        let mut bytes = vec![0; window as usize];
+        self.read(at, &mut bytes)?;
+        let header = match self.header(&bytes, at) {
+            Ok(header) => header,
+            Err(malformed) => return end(Reason::Nothing, malformed.why),
+        };
+        if header.number != batch.0 {
+            return end(Reason::Nothing, format!("the batch is number {}", header.number));
+        }
+        if header.prior != place.mark.sum {
+            return end(Reason::Nothing, "the batch follows another one".into());
+        }
+        let records = match self.records(&header, bytes)? {
+            Ok(records) => records,
+            Err(malformed) => return end(Reason::Incomplete, malformed.why),
+        };
+        let len = u64::from(header.bytes);
+        let mark = LogMark { batch, next: (at + len) % self.len, sum: header.sum };
+        let left = place.left.checked_sub(len);
+        let after = Place { mark, left: left.unwrap_or(0) };
+        Ok(Ok(Whole { header, records, overlaps: left.is_none(), after }))
+    }
+
+    /// Searches the ring for a batch that was written after the one at `end` was durable.
+    pub(super) fn damage(&self, end: &End) -> Result<Option<Damage>, DeviceError> {
+        let missing = end.batch.0;
+        // A superblock that claims more does not make a check endless, nor do headers that claim the
+        // same bytes (P10). Of batches that were written, each byte is in one.
+        let mut left = self.len.min(SEARCH_BLOCKS_MAX * BLOCK_BYTES);
+        let mut to_sum = 2 * left + BATCH_BYTES_MAX as u64;
+        let mut at = end.at;
+        let mut buffer = vec![0; SEARCH_BYTES as usize];
+        while left > 0 {
+            let count = left.min(self.len - at).min(SEARCH_BYTES);
+            let part = &mut buffer[..count as usize];
+            self.read(at, part)?;
+            for (index, unit) in (0..).zip(part.chunks(UNIT as usize)) {
+                let at = at + index * UNIT;
+                let Ok(header) = self.header(unit, at) else { continue };
+                let proves = header.number >= missing && header.durable >= missing;
+                let len = LogHeader::SIZE as u64 + u64::from(header.len);
+                if !proves || len > to_sum {
+                    continue;
+                }
+                to_sum -= len;
+                if self.records(&header, unit.to_vec())?.is_ok() {
+                    return Ok(Some(Damage {
+                        batch: end.batch,
+                        at,
+                        later: BatchNo(header.number),
+                        durable: BatchNo(header.durable),
+                    }));
+                }
+            }
+            left -= count;
+            at = (at + count) % self.len;
+        }
+        Ok(None)
+    }
+}
+
+const _: () = assert!(LogHeader::SIZE as u64 <= UNIT && BLOCK_SIZE.is_multiple_of(UNIT as usize));

@@ -1,0 +1,34 @@
+//! Pass 9, the third to run: the fsync log, whose batches belong to the volume.
+//!
+//! The replay came before all passes, since they see what it leaves. A batch
+//! that a crash cut off, or whose data did not arrive, is no finding.
+
+use super::Context;
+use crate::issue::Issue;
+use crate::log::Ring;
+
+pub(super) fn run(context: &mut Context<'_>) {
+    let recovered = context.recovered;
+    let replay = &recovered.log;
+    let ring = Ring::new(context.volume.device, &recovered.journal.superblock);
+    let findings = &mut context.findings;
+    if let Some(error) = &recovered.log_error {
+        let at = ring.block(replay.end.at);
+        findings.add(Issue::LogUnreadable, error.to_string()).block(at);
+    }
+    for fault in &replay.faults {
+        findings.add(fault.issue, fault.what.clone()).block(fault.block);
+    }
+    if let Some(damage) = &replay.damage {
+        let (end, later) = (&replay.end, damage.later);
+        let what = format!(
+            "batch {} is not there ({}), but batch {later} at byte {} of the log says that batch {} was \
+             durable",
+            damage.batch, end.why, damage.at, damage.durable
+        );
+        findings.add(Issue::LogDamaged, what).block(ring.block(end.at));
+    }
+    context.facts.log_batches = replay.batches;
+    context.facts.log_records = replay.records;
+    context.facts.log_bytes = replay.bytes;
+}

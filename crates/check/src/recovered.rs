@@ -1,0 +1,40 @@
+//! What a recovery would make of a volume: the superblock that counts, the journal behind it, the log
+//! behind that.
+
+use holdfast_device::Device;
+use holdfast_format::Superblock;
+
+use crate::volume::Volume;
+use crate::{CheckError, journal, log};
+
+/// Journal and log of a volume, replayed as far as they read.
+#[derive(Debug)]
+pub(crate) struct Recovered {
+    pub(crate) journal: journal::Replay,
+    pub(crate) log: log::Replay,
+    /// Why the journal could not be read. Then it counts as empty, and there is no log.
+    pub(crate) journal_error: Option<CheckError>,
+    /// Why the log could not be read. Then it counts as empty.
+    pub(crate) log_error: Option<CheckError>,
+}
+
+impl Recovered {
+    /// Replays both behind `superblock`, which must be valid and the newest of `device`.
+    pub(crate) fn read(device: &dyn Device, superblock: &Superblock) -> Recovered {
+        let (journal, journal_error) = journal::replay_or_none(device, superblock);
+        let (log, log_error) = match &journal_error {
+            None => log::replay_or_none(device, &journal),
+            Some(_) => {
+                let reason = journal::Reason::Broken;
+                let why = "the journal before it does not read";
+                (log::Replay::none(&journal.superblock, reason, why), None)
+            }
+        };
+        Recovered { journal, log, journal_error, log_error }
+    }
+
+    /// The volume as both leave it.
+    pub(crate) fn volume<'a>(&'a self, device: &'a dyn Device) -> Volume<'a> {
+        Volume::new(device, &self.journal, &self.log)
+    }
+}

@@ -1,0 +1,132 @@
+//! All that a volume holds, as a recovery would leave it, in a form that can be compared.
+//!
+//! Two images hold the same if their views are the same: the one that a crash
+//! left, and the same one after the engine recovered it. Where nodes lie is not
+//! a part of it: a recovery moves them.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use holdfast_base::{BlockNo, BlockRange, InodeNo, Lsn, TreeId};
+use holdfast_device::Device;
+use holdfast_format::Key;
+
+use crate::CheckError;
+use crate::recovered::Recovered;
+use crate::runs::Runs;
+use crate::superblocks::Slots;
+use crate::volume::{Bounds, Step, Volume};
+
+/// What a volume holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    /// Last operation that it contains.
+    pub lsn: Lsn,
+    /// Next inode number to hand out.
+    pub inode_next: InodeNo,
+    /// Inodes, as the volume counts them.
+    pub inode_count: u64,
+    /// Every item of the files tree.
+    pub items: BTreeMap<Key, Vec<u8>>,
+    /// Blocks marked in use that no tree node lies in, upwards; ranges do not touch.
+    pub data: Vec<BlockRange>,
+}
+
+/// Lists what a recovery would leave of the volume on `device`. Needs memory for all of its metadata.
+///
+/// Fails if there is no volume, or if journal, log or a node does not read or cannot be.
+pub fn view(device: &dyn Device) -> Result<View, CheckError> {
+    let superblock = Slots::read(device)?.into_newest()?;
+    let Recovered { journal, log, journal_error, log_error } = Recovered::read(device, &superblock);
+    if let Some(error) = journal_error.or(log_error) {
+        return Err(error);
+    }
+    let broken = |what: String| Err(CheckError::Missing(what));
+    if let Some(fault) = journal.faults.iter().chain(&log.faults).next() {
+        return broken(fault.what.clone());
+    }
+    if let Some(damage) = &journal.damage {
+        return broken(format!("commit {} is gone", damage.commit));
+    }
+    if let Some(damage) = &log.damage {
+        return broken(format!("batch {} is gone", damage.batch));
+    }
+    let volume = Volume::new(device, &journal, &log);
+    let Some(marks) = volume.marks() else {
+        return broken("the bitmaps cannot be read".into());
+    };
+    let nodes = nodes(&volume)?;
+    let mut items = BTreeMap::new();
+    let _ = volume.items(TreeId::Files, Bounds::ALL, &mut |_, key, value| {
+        items.insert(key, value.to_vec());
+        ControlFlow::Continue(())
+    });
+    let data = marks.changed(&log.taken, &log.freed).changed(&Runs::default(), &nodes);
+    let range = |run: crate::runs::Run| BlockRange::new(BlockNo(run.start), run.end - run.start);
+    let now = volume.superblock;
+    Ok(View {
+        lsn: now.lsn,
+        inode_next: now.inode_next,
+        inode_count: now.inode_count,
+        items,
+        data: data.iter().map(range).collect(),
+    })
+}
+
+/// The blocks of all nodes of both trees.
+fn nodes(volume: &Volume<'_>) -> Result<Runs, CheckError> {
+    let (mut firsts, mut lost) = (Vec::new(), None);
+    for tree in [TreeId::Files, TreeId::Space] {
+        let _ = volume.walk(tree, Bounds::ALL, &mut |step| match step {
+            Step::Node { pointer, .. } => {
+                firsts.push(pointer.block.0);
+                ControlFlow::Continue(())
+            }
+            Step::Lost { pointer, problem, .. } => {
+                lost = Some(format!("node {}: {problem}", pointer.block));
+                ControlFlow::Break(())
+            }
+        });
+    }
+    if let Some(lost) = lost {
+        return Err(CheckError::Missing(lost));
+    }
+    firsts.sort_unstable();
+    let mut runs = Runs::default();
+    let count = volume.superblock.geometry.node_blocks();
+    firsts.iter().for_each(|&first| runs.push(first, first + count));
+    Ok(runs)
+}
+
+impl View {
+    /// The first difference to `other`, for people: this view's side first.
+    pub fn difference(&self, other: &View) -> Option<String> {
+        let counters = [
+            ("last operation", self.lsn.0, other.lsn.0),
+            ("next inode", self.inode_next.0, other.inode_next.0),
+            ("number of inodes", self.inode_count, other.inode_count),
+        ];
+        if let Some((what, one, two)) = counters.into_iter().find(|(_, one, two)| one != two) {
+            return Some(format!("the {what} is {one} and {two}"));
+        }
+        let keys = self.items.keys().chain(other.items.keys());
+        let wrong = keys.filter(|key| self.items.get(key) != other.items.get(key)).min();
+        if let Some(key) = wrong {
+            let text = |view: &View| match view.items.get(key) {
+                Some(value) => crate::text::item(key, value),
+                None => "nothing".into(),
+            };
+            return Some(format!("{key:?} is {} and {}", text(self), text(other)));
+        }
+        let mut data = self.data.iter().zip(&other.data);
+        let wrong = data.find(|(one, two)| one != two);
+        match wrong {
+            Some((one, two)) => Some(format!("blocks in use: {one:?} and {two:?}")),
+            None if self.data.len() != other.data.len() => {
+                let (one, two) = (self.data.len(), other.data.len());
+                Some(format!("{one} and {two} ranges of blocks in use"))
+            }
+            None => None,
+        }
+    }
+}
