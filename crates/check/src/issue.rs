@@ -193,7 +193,7 @@ issues! {
     904 BatchBlocks "batch-blocks" Error
         "A batch of the log takes blocks that are in use, or gives back or builds on blocks that are not."
     905 LogUnreadable "log-unreadable" Error
-        "The device could not read the log; what its batches changed is left out."
+        "The device could not read a part of the log; what batches there changed is left out."
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 //!
 //! A seeded mixture of calls on volumes of every node size. The device is
 //! copied after each sync and judged as a crash would leave it, and again after
-//! unmount. Every failure prints its seed.
+//! unmount. What check makes of journal and log is compared with what the engine's
+//! recovery leaves. Every failure prints its seed.
 
 mod common;
 
@@ -11,13 +12,14 @@ use std::sync::Arc;
 use common::check_all;
 use holdfast_base::InodeNo;
 use holdfast_base::prng::Prng;
-use holdfast_check::{Facts, What, dump};
+use holdfast_check::{Facts, What, dump, view};
 use holdfast_device::MemoryDevice;
 use holdfast_format::item::FileType;
 use holdfast_posix::{
     Caller, FallocateFlags, FileSystem, FsError, MkfsOptions, MountOptions, NewNode, OpenFile,
     OpenFlags, RenameFlags, Result, SetAttr, StoreError, WriteHow, XattrFlags,
 };
+use holdfast_store::{OpenOptions, Store};
 
 /// A volume under work, and what names it may have.
 struct Work {
@@ -60,7 +62,23 @@ fn expect_clean(device: &MemoryDevice, when: &str) -> Facts {
         panic!("not clean {when}");
     }
     assert!(report.facts.complete);
+    expect_recovery(device, when);
     report.facts
+}
+
+/// Fails unless the engine's recovery leaves just what the second opinion sees before it.
+fn expect_recovery(device: &MemoryDevice, when: &str) {
+    let ours = view(device).unwrap_or_else(|error| panic!("{when}: {error}"));
+    let copy = Arc::new(device.snapshot());
+    let store = Store::open(copy.clone(), &OpenOptions::default(), Arc::default())
+        .unwrap_or_else(|error| panic!("{when}: {error}"));
+    drop(store);
+    let theirs = view(&*copy).unwrap_or_else(|error| panic!("recovered {when}: {error}"));
+    assert_eq!(ours.difference(&theirs), None, "{when}");
+    assert_eq!(ours, theirs, "{when}");
+    let report = check_all(&*copy);
+    assert_eq!(report.findings, [], "recovered {when}");
+    assert_eq!((report.facts.journal_commits, report.facts.log_batches), (0, 0), "{when}");
 }
 
 impl Work {
@@ -126,7 +144,7 @@ impl Work {
         let (directory, name) = (self.directory(), self.name());
         let (other, new_name) = (self.directory(), self.name());
         let offset = self.prng.below(self.size_max);
-        match self.prng.below(20) {
+        match self.prng.below(21) {
             0 | 1 if self.directories.len() < 12 => {
                 let attr = self.fs.mkdir(&caller, directory, &name, 0o755)?;
                 self.directories.push(attr.inode);
@@ -204,6 +222,13 @@ impl Work {
                 self.fs.mknod(&caller, directory, &name, new)?;
             }
             18 => {
+                let file = self.open()?;
+                self.fs.fsync(&file, self.prng.one_in(2))?;
+                if self.prng.one_in(4) {
+                    self.fs.commit()?;
+                }
+            }
+            19 => {
                 let flags = OpenFlags::READ | OpenFlags::WRITE;
                 let (attr, file) = self.fs.tmpfile(&caller, directory, 0o600, flags)?;
                 let bytes = self.bytes(20_000);
@@ -245,7 +270,7 @@ fn a_new_volume_is_clean() {
 
 #[test]
 fn every_durable_state_of_mixed_work_is_clean() {
-    let mut seen = [0; 8];
+    let mut seen = [0; 10];
     for seed in 0..12 {
         with_seed(seed, || {
             let node_size = holdfast_format::limits::NODE_SIZES[seed as usize % 3];
@@ -265,6 +290,8 @@ fn every_durable_state_of_mixed_work_is_clean() {
                 seen[5] += facts.unwritten_blocks;
                 seen[6] += facts.verified_bytes;
                 seen[7] += facts.journal_commits;
+                seen[8] += facts.log_batches;
+                seen[9] += facts.log_records;
             }
             assert!(work.refused < 500, "{} of 1000 calls were refused", work.refused);
             assert_eq!(work.full, 0);

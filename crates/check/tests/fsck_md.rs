@@ -74,6 +74,7 @@ fn the_format_refers_to_findings_that_exist() {
         "data-damaged",
         "data-unreadable",
         "journal-unreadable",
+        "log-unreadable",
     ];
     assert_eq!(unnamed, expected);
 }

@@ -224,16 +224,20 @@ fn batches_that_the_journal_contains_are_passed_over() {
 }
 
 #[test]
-fn a_log_ends_with_the_journal() {
+fn a_journal_that_was_closed_or_is_damaged_ends_the_log() {
     let made = made();
     let mut journal = Journal::new(&made);
     let mut log = Log::new(&made);
     log.chown(PIPE);
     log.batch();
+    log.chown(PIPE);
+    log.batch();
+    log.poke(0, false, |bytes| bytes[100] ^= 1);
+    assert_eq!(issues(&check_all(&made.device)), [Issue::LogDamaged]);
     journal.now.epoch = Epoch(5);
     journal.close();
     let replay = log.replay();
-    assert_eq!((replay.batches, replay.end.reason), (0, Reason::Closed));
+    assert_eq!((replay.batches, replay.damage), (0, None));
     assert_eq!(check_all(&made.device).findings, []);
     // What a log builds on must be there.
     let made = self::made();
@@ -444,7 +448,7 @@ fn batches_of_a_history_that_was_given_up_do_not_count() {
     let replay = new.expect(1);
     assert_eq!(replay.end.why, "the batch follows another one");
     // Nor do those of another volume, or of elsewhere in the ring.
-    let changes: [fn(&mut LogHeader); 2] =
+    let changes: [HeaderChange; 2] =
         [|header| header.volume[0] ^= 1, |header| header.address += 512];
     for change in changes {
         let before = new.replay();
@@ -465,6 +469,9 @@ fn batches_of_a_history_that_was_given_up_do_not_count() {
 
 /// Appends records to an honest batch.
 type Spoil = fn(&mut Encoder, &mut Vec<u8>, Places);
+
+/// Makes a header dishonest.
+type HeaderChange = fn(&mut LogHeader);
 
 /// Blocks for damage.
 #[derive(Clone, Copy)]
@@ -586,7 +593,7 @@ fn whole_batches_that_cannot_be_are_findings() {
 
 #[test]
 fn headers_that_cannot_follow_are_findings() {
-    let cases: [(Issue, fn(&mut LogHeader)); 5] = [
+    let cases: [(Issue, HeaderChange); 5] = [
         (Issue::BatchGap, |header| header.after += 1),
         // A batch that reaches over the moment of a commit.
         (Issue::BatchGap, |header| header.after -= 1),
@@ -629,7 +636,12 @@ fn a_log_that_does_not_read_is_a_finding() {
     let ring = made.superblock.geometry.log();
     let report = check_all(&Rotten(made.device.snapshot(), one(ring.start)));
     assert_eq!(issues(&report), [Issue::LogUnreadable]);
-    assert_eq!(report.findings[0].block, Some(ring.start));
+    assert_eq!((report.findings[0].block, report.facts.log_batches), (Some(ring.start), 0));
+    // Behind the last batch it takes nothing away.
+    let far = BlockNo(ring.start.0 + 50);
+    let report = check_all(&Rotten(made.device.snapshot(), one(far)));
+    assert_eq!(issues(&report), [Issue::LogUnreadable]);
+    assert_eq!(report.facts.log_batches, 1);
 }
 
 #[test]

@@ -5,17 +5,19 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use holdfast_base::{BlockNo, CommitNo, Epoch, InodeNo, Lsn, Timestamp, TreeId};
+use holdfast_base::{BlockNo, BlockRange, CommitNo, Epoch, InodeNo, Lsn, Timestamp, TreeId};
+use holdfast_format::checksum::crc64;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::item::dentry::{DentryHead, slot};
 use holdfast_format::item::extent::ExtentHead;
 use holdfast_format::item::xattr::XattrHead;
-use holdfast_format::item::{Dentry, FileType, GroupItem, InodeItem};
+use holdfast_format::item::{Dentry, Extent, FileType, GroupItem, InodeItem};
 use holdfast_format::journal::node::encode_node;
 use holdfast_format::journal::{
     Base, COMMIT_BYTES_MAX, Commit, CommitHead, DataExtent, FrameHeader, NodeRecord,
     REPLAY_BYTES_MAX, frame,
 };
+use holdfast_format::log::{self, Content, Decoder, Encoder, LogHeader, Patch, Record};
 use holdfast_format::node::{self, Expected, NodeHeader, SLOT_SIZE, SLOTS_AT, volume_tag};
 use holdfast_format::superblock::Fields;
 use holdfast_format::{
@@ -40,9 +42,11 @@ fn parts() -> Vec<(&'static str, String)> {
         ("table: commit", fields_table(&CommitHead::fields())),
         ("table: node record", fields_table(&NodeRecord::fields())),
         ("table: data extent", fields_table(&DataExtent::fields())),
+        ("table: log batch", fields_table(&LogHeader::fields())),
         ("example: superblock", superblock_example()),
         ("example: leaf", leaf_example()),
         ("example: commit", commit_example()),
+        ("example: batch", batch_example()),
     ]
 }
 
@@ -99,6 +103,13 @@ fn limits_table() -> String {
         ("largest frame of the journal", frame::FRAME_BYTES_MAX as u64, "bytes"),
         ("largest payload of a commit", COMMIT_BYTES_MAX as u64, "bytes"),
         ("nodes that a journal changes", REPLAY_BYTES_MAX, "bytes, each node once"),
+        ("largest batch of the log", log::BATCH_BYTES_MAX as u64, "bytes"),
+        (
+            "batches of a log",
+            log::REPLAY_BYTES_MAX,
+            "bytes, those that the journal contains left out",
+        ),
+        ("data that a batch names by its sum", log::DATA_BLOCKS_MAX, "blocks"),
     ];
     assert_eq!(limits::value_max(65536), limits::value_max(16384));
     let mut out = String::from("| limit | value | unit |\n|---|---|---|\n");
@@ -350,6 +361,96 @@ fn commit_example() -> String {
     out + "```\n"
 }
 
+/// The bytes of the file that the example's batch makes.
+const CONTENT: &[u8] = b"log\n";
+
+/// A batch behind the example's superblock: a new file `note` with four bytes that lie inside. Every
+/// record with its name.
+fn batch_records() -> (Vec<u8>, Vec<(usize, &'static str)>) {
+    let (superblock, _) = example();
+    let time = Timestamp { secs: 1_700_000_000, nanos: 0 };
+    let now = Timestamp { secs: time.secs + 1, nanos: 0 };
+    let file = InodeItem {
+        mode: FileType::Regular.mode_bits() | 0o644,
+        uid: 0,
+        gid: 0,
+        nlink: 1,
+        size: CONTENT.len() as u64,
+        blocks: 1,
+        rdev: 0,
+        parent: InodeNo(0),
+        atime: now,
+        mtime: now,
+        ctime: now,
+        btime: now,
+        flags: 0,
+        xattr_value_next: 0,
+        reserved: [0; 16],
+    };
+    let root = InodeItem {
+        mode: FileType::Directory.mode_bits() | 0o755,
+        nlink: 2,
+        size: 2,
+        blocks: 0,
+        parent: InodeNo::ROOT,
+        atime: time,
+        btime: time,
+        ..file
+    };
+    let name = Dentry { inode: InodeNo(17), file_type: FileType::Regular, name: b"note" };
+    let home = BlockRange::new(BlockNo(superblock.files.block.0 + 2), 1);
+    let mut page = [0; 4096];
+    page[..CONTENT.len()].copy_from_slice(CONTENT);
+    let extent = Extent { blocks: home, sums: vec![crc64(&page)] };
+    let directory = Key::new(InodeNo::ROOT, Kind::Dentry, slot(superblock.hash_seed, name.name));
+    let patch = Patch { base: None, at: 0, bytes: CONTENT };
+    let mut out = Vec::new();
+    let mut encoder = Encoder::default();
+    let mut parts = Vec::new();
+    LogHeader::reserve(&mut out);
+    encoder.put(&Key::inode(InodeNo(17)), &file.encode(), &mut out);
+    parts.push((out.len(), "inode 17"));
+    encoder.put(&directory, &name.encode(), &mut out);
+    parts.push((out.len(), "put: its name"));
+    encoder.put(&Key::inode(InodeNo::ROOT), &root.encode(), &mut out);
+    parts.push((out.len(), "inode 1"));
+    encoder.put(&Key::new(InodeNo(17), Kind::Extent, 0), &extent.encode(), &mut out);
+    parts.push((out.len(), "put: the extent of inode 17"));
+    encoder.take(home, &Content::Inside(vec![patch]), &mut out);
+    parts.push((out.len(), "take: block 194, its data inside"));
+    let header = LogHeader {
+        magic: log::frame::MAGIC,
+        bytes: 0,
+        sum: 0,
+        address: superblock.log.next,
+        volume: volume_tag(&superblock.uuid),
+        number: superblock.log.batch.0 + 1,
+        durable: superblock.log.batch.0,
+        prior: superblock.log.sum,
+        after: superblock.lsn.0,
+        last: superblock.lsn.0 + 1,
+        inode_next: 18,
+        inode_count: 3,
+        len: 0,
+        records: encoder.records(),
+    };
+    header.finish(&mut out, 0, 512);
+    (out, parts)
+}
+
+fn batch_example() -> String {
+    let (bytes, parts) = batch_records();
+    let mut out = String::from("```text\n");
+    fields_listing(&mut out, &bytes, 0, &LogHeader::fields(), "");
+    let mut at = LogHeader::SIZE;
+    for (end, name) in parts {
+        listing(&mut out, &bytes[at..end], at, name);
+        at = end;
+    }
+    assert!(bytes[at..].iter().all(|&byte| byte == 0));
+    out + "```\n"
+}
+
 /// What a reader of the document would do: take the bytes of the example and decode them.
 #[test]
 fn the_bytes_in_the_document_decode() {
@@ -389,6 +490,24 @@ fn the_bytes_in_the_document_decode() {
     node::seal(&mut moved);
     let expected = Expected { pointer: commit.head.files(), ..expected(&superblock) };
     NodeView::open(&moved, &expected).expect("it is valid");
+    let batch = bytes_of("example: batch", 512);
+    let header = LogHeader::decode(&batch).expect("it is valid");
+    let records = header.open(&batch, superblock.log.next, &volume_tag(&superblock.uuid));
+    let records = records.expect("it is valid");
+    let records: Vec<_> = Decoder::new(records, header.records, &superblock.geometry)
+        .map(|record| record.expect("it is valid"))
+        .collect();
+    assert!(matches!(&records[0], Record::Inode(InodeNo(17), item) if item.size == 4));
+    assert!(matches!(&records[1], Record::Put(key, value) if key.kind == Kind::Dentry
+        && Dentry::decode(value).is_ok_and(|dentry| dentry.name == b"note")));
+    let Record::Take(blocks, Content::Inside(patches)) = &records[4] else {
+        panic!("{:?}", records[4])
+    };
+    let mut page = [0; 4096];
+    patches[0].apply(&mut page);
+    assert!(matches!(&records[3], Record::Put(key, value) if key.kind == Kind::Extent
+        && Extent::decode(value).is_ok_and(|extent| extent.blocks == *blocks
+            && extent.sums == [crc64(&page)])));
 }
 
 /// Every rule in the document that names a finding must name one that exists; see the test of FSCK.md.
@@ -407,6 +526,7 @@ fn every_record_has_a_table() {
         CommitHead::TITLE,
         NodeRecord::TITLE,
         DataExtent::TITLE,
+        LogHeader::TITLE,
     ] {
         assert!(text.contains(title), "{title}");
     }

@@ -50,6 +50,9 @@ pub(super) fn print(
             damage.batch, damage.at, damage.later, damage.durable
         )?;
     }
+    if let Some((block, error)) = &replay.unsearched {
+        writeln!(out, "DAMAGED block={block} why={error:?}")?;
+    }
     let now = &replay.superblock;
     writeln!(
         out,

@@ -54,6 +54,8 @@ pub struct Replay {
     pub damage: Option<Damage>,
     /// What no crash explains of batches that are whole.
     pub faults: Vec<Fault>,
+    /// The first block of the ring that could not be searched for such a batch, and why.
+    pub unsearched: Option<(BlockNo, String)>,
     /// Blocks that belong to a file and were free before the log.
     pub(crate) taken: Runs,
     /// Blocks that belong to nobody any more, some of them taken before by the log.
@@ -112,6 +114,7 @@ impl Replay {
             end,
             damage: None,
             faults: Vec::new(),
+            unsearched: None,
             taken: Runs::default(),
             freed: Runs::default(),
             data: Patched::default(),
@@ -141,15 +144,12 @@ impl Replay {
 
 /// Replays the log behind `journal`, what the commits on `device` leave.
 ///
-/// Fails only if the device does not read.
+/// Fails only if the device does not read where the next batch must be.
 pub fn replay(device: &dyn Device, journal: &journal::Replay) -> Result<Replay, CheckError> {
-    let none = |reason, why| Ok(Replay::none(&journal.superblock, reason, why));
-    if journal.end.reason == Reason::Closed {
-        return none(Reason::Closed, "the volume was closed");
-    }
     if !journal.is_whole() {
-        // What the batches build on is not there, and may not have been replaced.
-        return none(Reason::Broken, "the journal before it is not whole");
+        // What the batches build on is not there, and blocks that they take may be in use by it.
+        let why = "the journal before it is not whole";
+        return Ok(Replay::none(&journal.superblock, Reason::Broken, why));
     }
     let ring = Ring::new(device, &journal.superblock);
     let mut replay = Replay::none(&journal.superblock, Reason::Nothing, "");
@@ -158,8 +158,11 @@ pub fn replay(device: &dyn Device, journal: &journal::Replay) -> Result<Replay, 
         let before = Volume::before_log(device, journal).marks();
         apply(device, &ring, State::new(before), &chain, proven, &mut replay);
     }
-    if matches!(replay.end.reason, Reason::Nothing | Reason::Incomplete | Reason::DataMissing) {
-        replay.damage = ring.damage(&replay.end)?;
+    // A volume that was closed says that nothing durable is missing.
+    let may_miss =
+        matches!(replay.end.reason, Reason::Nothing | Reason::Incomplete | Reason::DataMissing);
+    if may_miss && journal.end.reason != Reason::Closed {
+        (replay.damage, replay.unsearched) = ring.damage(&replay.end);
     }
     Ok(replay)
 }

@@ -149,39 +149,55 @@ impl<'a> Ring<'a> {
         Ok(Ok(Whole { header, records, overlaps: left.is_none(), after }))
     }
 
-    /// Searches the ring for a batch that was written after the one at `end` was durable.
-    pub(super) fn damage(&self, end: &End) -> Result<Option<Damage>, DeviceError> {
-        let missing = end.batch.0;
+    /// Searches the ring for a batch that was written after the one at `end` was durable. Tells as well
+    /// where the search found the ring unreadable, and went on behind it.
+    pub(super) fn damage(&self, end: &End) -> (Option<Damage>, Option<(BlockNo, String)>) {
         // A superblock that claims more does not make a check endless, nor do headers that claim the
         // same bytes (P10). Of batches that were written, each byte is in one.
         let mut left = self.len.min(SEARCH_BLOCKS_MAX * BLOCK_BYTES);
         let mut to_sum = 2 * left + BATCH_BYTES_MAX as u64;
         let mut at = end.at;
         let mut buffer = vec![0; SEARCH_BYTES as usize];
+        let mut unread = None;
         while left > 0 {
             let count = left.min(self.len - at).min(SEARCH_BYTES);
             let part = &mut buffer[..count as usize];
-            self.read(at, part)?;
-            for (index, unit) in (0..).zip(part.chunks(UNIT as usize)) {
-                let at = at + index * UNIT;
-                let Ok(header) = self.header(unit, at) else { continue };
-                let proves = header.number >= missing && header.durable >= missing;
-                let len = LogHeader::SIZE as u64 + u64::from(header.len);
-                if !proves || len > to_sum {
-                    continue;
-                }
-                to_sum -= len;
-                if self.records(&header, unit.to_vec())?.is_ok() {
-                    return Ok(Some(Damage {
-                        batch: end.batch,
-                        at,
-                        later: BatchNo(header.number),
-                        durable: BatchNo(header.durable),
-                    }));
+            match self.read(at, part).and_then(|()| self.proof(end, at, part, &mut to_sum)) {
+                Ok(None) => {}
+                Ok(damage) => return (damage, unread),
+                Err(error) => {
+                    unread.get_or_insert_with(|| (self.block(at), error.to_string()));
                 }
             }
             left -= count;
             at = (at + count) % self.len;
+        }
+        (None, unread)
+    }
+
+    /// A batch that begins in `part` of the ring, read at `at`, and was written after the one at `end` was
+    /// durable.
+    fn proof(
+        &self,
+        end: &End,
+        at: u64,
+        part: &[u8],
+        to_sum: &mut u64,
+    ) -> Result<Option<Damage>, DeviceError> {
+        let missing = end.batch.0;
+        for (index, unit) in (0..).zip(part.chunks(UNIT as usize)) {
+            let at = at + index * UNIT;
+            let Ok(header) = self.header(unit, at) else { continue };
+            let proves = header.number >= missing && header.durable >= missing;
+            let len = LogHeader::SIZE as u64 + u64::from(header.len);
+            if !proves || len > *to_sum {
+                continue;
+            }
+            *to_sum -= len;
+            if self.records(&header, unit.to_vec())?.is_ok() {
+                let (later, durable) = (BatchNo(header.number), BatchNo(header.durable));
+                return Ok(Some(Damage { batch: end.batch, at, later, durable }));
+            }
         }
         Ok(None)
     }

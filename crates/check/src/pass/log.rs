@@ -16,6 +16,10 @@ pub(super) fn run(context: &mut Context<'_>) {
         let at = ring.block(replay.end.at);
         findings.add(Issue::LogUnreadable, error.to_string()).block(at);
     }
+    if let Some((block, error)) = &replay.unsearched {
+        let what = format!("the log could not be searched to its end: {error}");
+        findings.add(Issue::LogUnreadable, what).block(*block);
+    }
     for fault in &replay.faults {
         findings.add(fault.issue, fault.what.clone()).block(fault.block);
     }

@@ -15,7 +15,8 @@
 //!
 //! Data that was written together with a batch is named in it with its sum;
 //! small data lies inside. A batch is written after the flush of the one before
-//! it returned: only the last can be incomplete, or lack its data.
+//! it returned, or together with it for one flush: only those behind the last
+//! that a header calls durable can be incomplete, or lack their data.
 
 pub mod frame;
 pub mod inode;
