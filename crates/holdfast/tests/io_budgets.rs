@@ -381,7 +381,8 @@ fn threads_that_fsync_at_once_share_flushes() {
     let flushes = device.flushes.load(Ordering::SeqCst) - before;
     println!("{} fsyncs of {THREADS} threads, {flushes} flushes", THREADS * ROUNDS);
     assert!(flushes < THREADS * ROUNDS, "{flushes} flushes");
-    assert_eq!(counter(&volume, "log_batches"), flushes);
+    // A commit in the background may add its own.
+    assert!(counter(&volume, "log_flushes") <= flushes);
     no_escape(&volume);
     drop(files);
     volume.close().unwrap();
