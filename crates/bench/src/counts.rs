@@ -85,6 +85,10 @@ counts! {
     log_too_large = log_too_large,
     /// Times a rename logged a whole directory.
     log_directories = log_directories,
+    /// Nanoseconds that fsyncs waited for data of their own file.
+    fsync_data_ns = fsync_data_ns,
+    /// Nanoseconds that fsyncs waited for batches of others.
+    fsync_wait_ns = fsync_wait_ns,
     /// Nanoseconds in which batches were formatted.
     log_format_ns = log_format_ns,
     /// Nanoseconds in which they were written.

@@ -8,8 +8,10 @@
 //! Knows the public library only.
 
 pub mod accounting;
+pub mod delay;
 pub mod fsync;
 pub mod journal;
+pub mod latency;
 pub mod library;
 pub mod log_data;
 pub mod nodes;

@@ -7,6 +7,7 @@
 mod accounting;
 mod fsync;
 mod journal;
+mod latency;
 mod library;
 mod nodes;
 mod output;
@@ -38,6 +39,7 @@ enum Mechanism {
     Renames(renames::Args),
     Pending(pending::Args),
     Fsync(fsync::Args),
+    Latency(latency::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
@@ -51,5 +53,6 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Some(Mechanism::Renames(args)) => renames::run(args),
         Some(Mechanism::Pending(args)) => pending::run(args),
         Some(Mechanism::Fsync(args)) => fsync::run(args),
+        Some(Mechanism::Latency(args)) => latency::run(args),
     }
 }

@@ -1,0 +1,249 @@
+//! `holdfast bench latency`: how long an fsync takes, alone and beside others.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_bench::delay::{DelayDevice, Delays};
+use holdfast_bench::latency::{self, BOUNDS, Plan, Row};
+use holdfast_device::{Device, FileDevice, MemoryDevice};
+use serde::Serialize;
+
+use crate::cmd::bench::output::{json, line, progress, ratio, table, time};
+use crate::outcome::{Context, Failure, Outcome};
+use crate::size;
+
+/// What is written at once when a file is prepared.
+const CHUNK: usize = 1 << 20;
+/// Above this times the p99 of appends alone, a phase is named below the table.
+const LIMIT: f64 = 2.0;
+
+/// Where the volume is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum On {
+    /// In memory, with the time that --block-us and --flush-us say.
+    Delays,
+    /// In a file that was written before.
+    File,
+}
+
+/// Append 4 KiB and fsync, alone and beside commits, large fsyncs and large renames, in turns.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Where the volume is, one after the other.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "delays,file")]
+    on: Vec<On>,
+    /// Turns of all phases.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Seconds of a phase.
+    #[arg(long, default_value_t = 3.0)]
+    seconds: f64,
+    /// Bytes of a file that a stranger fsyncs.
+    #[arg(long, value_parser = size::parse, default_value = "256M")]
+    large: u64,
+    /// Bytes of a file that a stranger renames over another.
+    #[arg(long, value_parser = size::parse, default_value = "64M")]
+    renamed: u64,
+    /// What a recovery may take, in seconds: less means more checkpoints.
+    #[arg(long, default_value_t = 0.05)]
+    recover: f64,
+    /// Microseconds that the device takes for 4 KiB.
+    #[arg(long, default_value_t = 100)]
+    block_us: u64,
+    /// Microseconds that it takes for a flush.
+    #[arg(long, default_value_t = 1000)]
+    flush_us: u64,
+    /// Writes that it takes side by side.
+    #[arg(long, default_value_t = 32)]
+    channels: usize,
+    /// Where the file is made; it is removed afterwards.
+    #[arg(long, default_value_os_t = std::env::temp_dir())]
+    dir: PathBuf,
+    /// One JSON object per phase.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A row and where it was measured.
+#[derive(Serialize)]
+struct Measured {
+    on: &'static str,
+    #[serde(flatten)]
+    row: Row,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    let seconds = |seconds| {
+        Duration::try_from_secs_f64(seconds)
+            .map_err(|_| Failure::plain(format!("{seconds} is no time")))
+    };
+    let plan = Plan {
+        rounds: args.rounds.max(1),
+        time: seconds(args.seconds)?,
+        large_bytes: args.large,
+        renamed_bytes: args.renamed,
+        recover: seconds(args.recover)?,
+    };
+    let mut rows = Vec::new();
+    for on in &args.on {
+        let (on, measured) = match on {
+            On::Delays => ("delays", in_memory(args, &plan)?),
+            On::File => ("file", in_file(args, &plan)?),
+        };
+        rows.extend(measured.into_iter().map(|row| Measured { on, row }));
+    }
+    if args.json {
+        json(&rows)?;
+    } else {
+        print(&rows)?;
+    }
+    Ok(0)
+}
+
+fn measure(plan: &Plan, on: &'static str, device: Arc<dyn Device>) -> Result<Vec<Row>, Failure> {
+    latency::run(plan, device, |round, beside, p99| {
+        progress(format_args!(
+            "{on}, round {}, {}: p99 {}",
+            round + 1,
+            beside.name(),
+            time(p99 as f64)
+        ));
+    })
+    .context("the benchmark")
+}
+
+fn in_memory(args: &Args, plan: &Plan) -> Result<Vec<Row>, Failure> {
+    let delays = Delays {
+        block: Duration::from_micros(args.block_us),
+        flush: Duration::from_micros(args.flush_us),
+        channels: args.channels,
+    };
+    let memory = Arc::new(MemoryDevice::new(plan.volume_bytes()));
+    measure(plan, "delays", Arc::new(DelayDevice::new(memory, delays)))
+}
+
+/// In a file of its own, which is gone afterwards whatever happens.
+fn in_file(args: &Args, plan: &Plan) -> Result<Vec<Row>, Failure> {
+    let path = args.dir.join(format!("holdfast-bench-{}.img", std::process::id()));
+    if path.exists() {
+        return Err(Failure::plain(format!("{} exists; remove it first", path.display())));
+    }
+    let made = written(&path, plan.volume_bytes());
+    let rows = made.and_then(|device| measure(plan, "file", device));
+    std::fs::remove_file(&path).context(path.display())?;
+    rows
+}
+
+/// A file whose every block was written, so that the host allocates nothing while it is measured.
+fn written(path: &std::path::Path, bytes: u64) -> Result<Arc<dyn Device>, Failure> {
+    progress("writing the file");
+    let failed = |error: holdfast_device::DeviceError| Failure::plain(error.to_string());
+    let device = FileDevice::create(path, bytes).map_err(failed)?;
+    let chunk = vec![0; CHUNK];
+    for at in (0..device.len()).step_by(CHUNK) {
+        let len = (CHUNK as u64).min(device.len() - at);
+        device.write(at, &chunk[..len as usize]).map_err(failed)?;
+    }
+    let _ = device.flush().map_err(failed)?;
+    Ok(Arc::new(device))
+}
+
+fn print(rows: &[Measured]) -> Result<(), Failure> {
+    let mut times = table(
+        &[
+            "on", "beside", "fsyncs", "p50", "p90", "p99", "p99.9", "longest", "to alone",
+            "they did", "",
+        ],
+        2,
+    );
+    for Measured { on, row } in rows {
+        let nanos = |value: u64| time(value as f64);
+        times.add_row([
+            (*on).to_owned(),
+            row.beside.to_owned(),
+            row.fsyncs.to_string(),
+            nanos(row.p50_ns),
+            nanos(row.p90_ns),
+            nanos(row.p99_ns),
+            nanos(row.p999_ns),
+            nanos(row.max_ns),
+            ratio(row.p99_to_alone),
+            row.done.to_string(),
+            row.unit.to_owned(),
+        ]);
+    }
+    line(times)?;
+
+    line("\nshare of fsyncs by time, in medians of those alone")?;
+    let mut bounds: Vec<String> = BOUNDS.iter().map(|bound| format!("to {bound}")).collect();
+    bounds.push("more".into());
+    let header: Vec<&str> =
+        ["on", "beside"].into_iter().chain(bounds.iter().map(String::as_str)).collect();
+    let mut shares = table(&header, 2);
+    for Measured { on, row } in rows {
+        let shown = row.shares.iter().map(|share| format!("{:.1}%", 100.0 * share));
+        shares.add_row([(*on).to_owned(), row.beside.to_owned()].into_iter().chain(shown));
+    }
+    line(shares)?;
+
+    line("\nwhat was counted; times are means over all fsyncs, those of others included")?;
+    let mut counted = table(
+        &[
+            "on",
+            "beside",
+            "batches",
+            "log",
+            "followers",
+            "full",
+            "too large",
+            "commits",
+            "checkpoints",
+            "data",
+            "wait",
+            "format",
+            "write",
+            "flush",
+        ],
+        2,
+    );
+    for Measured { on, row } in rows {
+        let c = &row.counts;
+        let each = |nanos: u64| time(nanos as f64 / c.fsyncs.max(1) as f64);
+        counted.add_row([
+            (*on).to_owned(),
+            row.beside.to_owned(),
+            c.log_batches.to_string(),
+            size::show(c.log_bytes),
+            c.log_followers.to_string(),
+            c.log_full.to_string(),
+            c.log_too_large.to_string(),
+            c.commits.to_string(),
+            c.checkpoints.to_string(),
+            each(c.fsync_data_ns),
+            each(c.fsync_wait_ns),
+            each(c.log_format_ns),
+            each(c.log_write_ns),
+            each(c.log_flush_ns),
+        ]);
+    }
+    line(counted)?;
+
+    line("")?;
+    let above: Vec<String> = rows
+        .iter()
+        .filter_map(|Measured { on, row }| {
+            let by = row.p99_to_alone.filter(|&by| by > LIMIT)?;
+            Some(format!("{on}, {}: {by:.2}", row.beside))
+        })
+        .collect();
+    match above.is_empty() {
+        true => {
+            line(format_args!("p99 of every phase is within {LIMIT} times that of appends alone"))
+        }
+        false => line(format_args!(
+            "p99 above {LIMIT} times that of appends alone: {}",
+            above.join("; ")
+        )),
+    }
+}
