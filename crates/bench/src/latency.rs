@@ -13,14 +13,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use holdfast::{CreateOptions, Volume, VolumeOptions};
+use holdfast::{CreateOptions, Receipt, Volume, VolumeOptions};
 use holdfast_base::clock::{Deadline, Stopwatch};
 use holdfast_device::Device;
 use serde::Serialize;
 
 use crate::Counts;
 use crate::counts::ratio;
-use crate::work::pattern;
+use crate::work::{pattern, settle};
 
 /// Bytes of an append.
 const APPEND: usize = 4096;
@@ -100,6 +100,63 @@ impl Plan {
     }
 }
 
+/// Where the time of fsyncs went: means, in nanoseconds, as their receipts say.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Split {
+    /// The write and the fsync together.
+    pub total_ns: f64,
+    /// Until the file's data was written and its records made.
+    pub data_ns: f64,
+    /// Waiting for batches of others.
+    pub wait_ns: f64,
+    /// Formatting the batch.
+    pub format_ns: f64,
+    /// Writing it.
+    pub write_ns: f64,
+    /// Flushing it, and data before it.
+    pub flush_ns: f64,
+    /// Bytes of the batch.
+    pub log_bytes: f64,
+    /// Flushes.
+    pub flushes: f64,
+    /// Records that the batch carried along.
+    pub other_records: f64,
+}
+
+impl Split {
+    fn mean<'a>(samples: impl Iterator<Item = &'a Sample>) -> Split {
+        let mut sum = Split::default();
+        let mut count = 0.0f64;
+        for Sample { nanos, receipt } in samples {
+            count += 1.0;
+            sum.total_ns += *nanos as f64;
+            sum.data_ns += receipt.data_ns as f64;
+            sum.wait_ns += receipt.wait_ns as f64;
+            // Who did not lead has the batch's times in his receipt, and waited for them.
+            if receipt.led {
+                sum.format_ns += receipt.format_ns as f64;
+                sum.write_ns += receipt.write_ns as f64;
+                sum.flush_ns += receipt.flush_ns as f64;
+            }
+            sum.log_bytes += receipt.log_bytes as f64;
+            sum.flushes += receipt.flushes as f64;
+            sum.other_records += receipt.other_records as f64;
+        }
+        let count = count.max(1.0);
+        Split {
+            total_ns: sum.total_ns / count,
+            data_ns: sum.data_ns / count,
+            wait_ns: sum.wait_ns / count,
+            format_ns: sum.format_ns / count,
+            write_ns: sum.write_ns / count,
+            flush_ns: sum.flush_ns / count,
+            log_bytes: sum.log_bytes / count,
+            flushes: sum.flushes / count,
+            other_records: sum.other_records / count,
+        }
+    }
+}
+
 /// All phases of one kind.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
@@ -122,6 +179,10 @@ pub struct Row {
     /// Which share of the appends took up to each of [`BOUNDS`] times the median of those alone, and
     /// more than the one before; last, the rest.
     pub shares: Vec<f64>,
+    /// Where the time of all of them went.
+    pub all: Split,
+    /// Where that of the slowest 1 in 100 went.
+    pub slowest: Split,
     /// What the others did meanwhile.
     pub done: u64,
     /// What [`Row::done`] counts.
@@ -148,7 +209,7 @@ pub fn run(
             let (beside, sum) = &mut phases[at];
             let phase = one(&volume, plan, *beside)?;
             seen(round, *beside, phase.times.value_at_quantile(0.99));
-            sum.add(&phase);
+            sum.add(phase);
         }
     }
     volume.close()?;
@@ -156,8 +217,15 @@ pub fn run(
     Ok(phases.iter().map(|(beside, phase)| phase.row(*beside, alone)).collect())
 }
 
+/// One append with its fsync.
+struct Sample {
+    nanos: u64,
+    receipt: Receipt,
+}
+
 struct Phase {
     times: Histogram<u64>,
+    samples: Vec<Sample>,
     done: u64,
     counts: Counts,
 }
@@ -165,11 +233,12 @@ struct Phase {
 impl Phase {
     fn new() -> Phase {
         let times = Histogram::new_with_max(LONGEST_NS, 3).expect("the bounds are in order");
-        Phase { times, done: 0, counts: Counts::default() }
+        Phase { times, samples: Vec::new(), done: 0, counts: Counts::default() }
     }
 
-    fn add(&mut self, other: &Phase) {
+    fn add(&mut self, other: Phase) {
         self.times.add(&other.times).expect("both have the same bounds");
+        self.samples.extend(other.samples);
         self.done += other.done;
         self.counts = self.counts.plus(&other.counts);
     }
@@ -196,6 +265,8 @@ impl Phase {
             max_ns: self.times.max(),
             p99_to_alone: ratio(p99 as f64, alone.times.value_at_quantile(0.99) as f64),
             shares: shares.collect(),
+            all: Split::mean(self.samples.iter()),
+            slowest: Split::mean(self.samples.iter().filter(|sample| sample.nanos >= p99)),
             done: self.done,
             unit: beside.unit(),
             counts: self.counts,
@@ -225,7 +296,7 @@ fn one(volume: &Volume, plan: &Plan, beside: Beside) -> io::Result<Phase> {
             other => other?,
         }
     }
-    volume.sync()?;
+    settle(volume)?;
     Ok(phase)
 }
 
@@ -236,16 +307,18 @@ fn appends(others: &Others<'_>, phase: &mut Phase, ended: impl Fn() -> bool) -> 
     let file = volume.create("/log")?;
     let append = |number: u64| {
         file.write_all_at(&chunk, number * APPEND as u64)?;
-        file.sync_all()
+        file.sync_all_with_receipt()
     };
-    (0..WARM_UP).try_for_each(append)?;
+    (0..WARM_UP).try_for_each(|number| append(number).map(drop))?;
     let before = Counts::of(volume)?;
     let done_before = others.done.load(Ordering::Relaxed);
     let end = Deadline::after(others.plan.time);
     for number in WARM_UP.. {
         let time = Stopwatch::start();
-        append(number)?;
-        phase.times.saturating_record(time.nanos());
+        let receipt = append(number)?;
+        let nanos = time.nanos();
+        phase.times.saturating_record(nanos);
+        phase.samples.push(Sample { nanos, receipt });
         phase.done = others.done.load(Ordering::Relaxed) - done_before;
         if end.is_over() && (phase.done > 0 || ended()) {
             break;
@@ -302,7 +375,7 @@ impl<'a> Others<'a> {
                     engine.checkpoint().map_err(io::Error::other)?;
                     self.done.fetch_add(1, Ordering::Relaxed);
                 }
-                _ => self.volume.sync()?,
+                _ => engine.commit().map_err(io::Error::other)?,
             }
         }
         Ok(())

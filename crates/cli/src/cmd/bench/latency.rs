@@ -187,45 +187,64 @@ fn print(rows: &[Measured]) -> Result<(), Failure> {
     }
     line(shares)?;
 
-    line("\nwhat was counted; times are means over all fsyncs, those of others included")?;
+    line("\nwhere the time went: means over all fsyncs, and over the slowest 1 in 100")?;
+    let mut splits = table(
+        &[
+            "on", "beside", "of", "total", "data", "wait", "format", "write", "flush", "log",
+            "flushes", "carried",
+        ],
+        3,
+    );
+    for Measured { on, row } in rows {
+        for (of, split) in [("all", &row.all), ("slowest", &row.slowest)] {
+            splits.add_row([
+                (*on).to_owned(),
+                row.beside.to_owned(),
+                of.to_owned(),
+                time(split.total_ns),
+                time(split.data_ns),
+                time(split.wait_ns),
+                time(split.format_ns),
+                time(split.write_ns),
+                time(split.flush_ns),
+                size::show(split.log_bytes as u64),
+                format!("{:.2}", split.flushes),
+                format!("{:.1}", split.other_records),
+            ]);
+        }
+    }
+    line(splits)?;
+
+    line("\nwhat was counted, the others' fsyncs included")?;
     let mut counted = table(
         &[
             "on",
             "beside",
+            "fsyncs",
             "batches",
-            "log",
             "followers",
             "full",
             "too large",
             "commits",
             "checkpoints",
-            "data",
-            "wait",
-            "format",
-            "write",
-            "flush",
+            "throttled",
         ],
         2,
     );
     for Measured { on, row } in rows {
         let c = &row.counts;
-        let each = |nanos: u64| time(nanos as f64 / c.fsyncs.max(1) as f64);
-        counted.add_row([
-            (*on).to_owned(),
-            row.beside.to_owned(),
-            c.log_batches.to_string(),
-            size::show(c.log_bytes),
-            c.log_followers.to_string(),
-            c.log_full.to_string(),
-            c.log_too_large.to_string(),
-            c.commits.to_string(),
-            c.checkpoints.to_string(),
-            each(c.fsync_data_ns),
-            each(c.fsync_wait_ns),
-            each(c.log_format_ns),
-            each(c.log_write_ns),
-            each(c.log_flush_ns),
-        ]);
+        let counts = [
+            c.fsyncs,
+            c.log_batches,
+            c.log_followers,
+            c.log_full,
+            c.log_too_large,
+            c.commits,
+            c.checkpoints,
+            c.throttled,
+        ];
+        let counts = counts.iter().map(u64::to_string);
+        counted.add_row([(*on).to_owned(), row.beside.to_owned()].into_iter().chain(counts));
     }
     line(counted)?;
 
