@@ -15,12 +15,27 @@ fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
 # Also a mount whose daemon is dead, of which mountpoint(1) says that it is none.
 mounted() { awk -v at="$DIR" '$5 == at { found = 1 } END { exit !found }' /proc/self/mountinfo; }
 
+# A file of so many bytes whose every block was written: the host allocates nothing while something is measured.
+written() { dd if=/dev/zero of="$1" bs=1M count=$(($2 >> 20)) conv=fsync status=none; }
+
+# A loop device with direct I/O over the file $1. For root. Let go at the end, whatever happens.
+LOOP=
+loop() {
+    LOOP=$(losetup --find --show --direct-io=on "$1")
+    [ "$(cat "/sys/block/${LOOP#/dev/}/loop/dio")" -eq 1 ] || say "  $LOOP has no direct I/O: the host's cache is in between"
+}
+unloop() {
+    [ -z "$LOOP" ] || losetup -d "$LOOP"
+    LOOP=
+}
+
 # A proof that holds more than a mount redefines this; it runs first, whatever happened.
 let_go() { :; }
 cleanup() {
     local status=$?
     let_go || true
     if mounted; then "$HOLDFAST" umount "$DIR" >/dev/null 2>&1 || umount -l "$DIR" || true; fi
+    unloop || true
     if [ "$status" -eq 0 ] && [ -z "${KEEP:-}" ]; then rm -rf "$WORK"; else say "kept: $WORK"; fi
     exit "$status"
 }

@@ -105,6 +105,8 @@ impl Plan {
 pub struct Split {
     /// The write and the fsync together.
     pub total_ns: f64,
+    /// The write, before the fsync.
+    pub append_ns: f64,
     /// Until the file's data was written and its records made.
     pub data_ns: f64,
     /// Waiting for batches of others.
@@ -127,9 +129,10 @@ impl Split {
     fn mean<'a>(samples: impl Iterator<Item = &'a Sample>) -> Split {
         let mut sum = Split::default();
         let mut count = 0.0f64;
-        for Sample { nanos, receipt } in samples {
+        for Sample { nanos, append_ns, receipt } in samples {
             count += 1.0;
             sum.total_ns += *nanos as f64;
+            sum.append_ns += *append_ns as f64;
             sum.data_ns += receipt.data_ns as f64;
             sum.wait_ns += receipt.wait_ns as f64;
             // Who did not lead has the batch's times in his receipt, and waited for them.
@@ -145,6 +148,7 @@ impl Split {
         let count = count.max(1.0);
         Split {
             total_ns: sum.total_ns / count,
+            append_ns: sum.append_ns / count,
             data_ns: sum.data_ns / count,
             wait_ns: sum.wait_ns / count,
             format_ns: sum.format_ns / count,
@@ -220,6 +224,7 @@ pub fn run(
 /// One append with its fsync.
 struct Sample {
     nanos: u64,
+    append_ns: u64,
     receipt: Receipt,
 }
 
@@ -306,19 +311,20 @@ fn appends(others: &Others<'_>, phase: &mut Phase, ended: impl Fn() -> bool) -> 
     let chunk = pattern(APPEND);
     let file = volume.create("/log")?;
     let append = |number: u64| {
+        let time = Stopwatch::start();
         file.write_all_at(&chunk, number * APPEND as u64)?;
-        file.sync_all_with_receipt()
+        let append_ns = time.nanos();
+        let receipt = file.sync_all_with_receipt()?;
+        io::Result::Ok(Sample { nanos: time.nanos(), append_ns, receipt })
     };
     (0..WARM_UP).try_for_each(|number| append(number).map(drop))?;
     let before = Counts::of(volume)?;
     let done_before = others.done.load(Ordering::Relaxed);
     let end = Deadline::after(others.plan.time);
     for number in WARM_UP.. {
-        let time = Stopwatch::start();
-        let receipt = append(number)?;
-        let nanos = time.nanos();
-        phase.times.saturating_record(nanos);
-        phase.samples.push(Sample { nanos, receipt });
+        let sample = append(number)?;
+        phase.times.saturating_record(sample.nanos);
+        phase.samples.push(sample);
         phase.done = others.done.load(Ordering::Relaxed) - done_before;
         if end.is_over() && (phase.done > 0 || ended()) {
             break;

@@ -190,8 +190,8 @@ fn print(rows: &[Measured]) -> Result<(), Failure> {
     line("\nwhere the time went: means over all fsyncs, and over the slowest 1 in 100")?;
     let mut splits = table(
         &[
-            "on", "beside", "of", "total", "data", "wait", "format", "write", "flush", "log",
-            "flushes", "carried",
+            "on", "beside", "of", "total", "append", "data", "wait", "format", "write", "flush",
+            "log", "flushes", "carried",
         ],
         3,
     );
@@ -202,6 +202,7 @@ fn print(rows: &[Measured]) -> Result<(), Failure> {
                 row.beside.to_owned(),
                 of.to_owned(),
                 time(split.total_ns),
+                time(split.append_ns),
                 time(split.data_ns),
                 time(split.wait_ns),
                 time(split.format_ns),

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# How long an fsync takes beside others: append 4 KiB + fsync alone, while commits and checkpoints run, while a stranger
+# writes and fsyncs large files, and while one renames large unsynced files over old ones; phases take turns.
+# First on a mount, over a loop device with direct I/O if we are root, else over the file itself; then in the library
+# on a file and on a device with simulated latencies, where the waiting shows without noise. Asserts nothing about time.
+# usage: latency.sh [ROUNDS] [SECONDS of a phase] [SIZE of a large file, e.g. 1G] [SIZE of a renamed one]
+. "$(dirname "$0")/lib.sh"
+HERE=$(cd "$(dirname "$0")" && pwd)
+ROUNDS=${1:-3}
+TIME=${2:-6}
+LARGE=$(numfmt --from=iec "${3:-1G}")
+RENAMED=$(numfmt --from=iec "${4:-128M}")
+bash "$HERE/../need.sh" python3=python3 losetup=mount
+
+written "$IMAGE" $((2 * LARGE + 4 * RENAMED + (1 << 30)))
+if [ "$(id -u)" -eq 0 ]; then
+    loop "$IMAGE"
+    IMAGE=$LOOP
+fi
+"$HOLDFAST" mkfs -q -f "$IMAGE"
+attach -o commit=1,recover=0.05
+say "on a mount over $IMAGE, large files of $((LARGE >> 20)) MiB, renamed ones of $((RENAMED >> 20)) MiB"
+python3 "$HERE/latency.py" "$DIR" "$HOLDFAST" "$ROUNDS" "$TIME" "$LARGE" "$RENAMED"
+detach
+clean "after all phases"
+unloop
+rm -f "$WORK/volume.img"
+
+say
+say "in the library, on a file and on a device with delays"
+"$HOLDFAST" bench latency --on delays,file --rounds "$ROUNDS" --seconds "$TIME" --large "$LARGE" --renamed "$RENAMED" --dir "$WORK"
+say "latency: done"
