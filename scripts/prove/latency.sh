@@ -18,7 +18,7 @@ if [ "$(id -u)" -eq 0 ]; then
     IMAGE=$LOOP
 fi
 "$HOLDFAST" mkfs -q -f "$IMAGE"
-attach -o commit=1,recover=0.05
+attach -o commit=1,recover=0.001
 say "on a mount over $IMAGE, large files of $((LARGE >> 20)) MiB, renamed ones of $((RENAMED >> 20)) MiB"
 python3 "$HERE/latency.py" "$DIR" "$HOLDFAST" "$ROUNDS" "$TIME" "$LARGE" "$RENAMED"
 detach

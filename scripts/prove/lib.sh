@@ -15,8 +15,8 @@ fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
 # Also a mount whose daemon is dead, of which mountpoint(1) says that it is none.
 mounted() { awk -v at="$DIR" '$5 == at { found = 1 } END { exit !found }' /proc/self/mountinfo; }
 
-# A file of so many bytes whose every block was written: the host allocates nothing while something is measured.
-written() { dd if=/dev/zero of="$1" bs=1M count=$(($2 >> 20)) conv=fsync status=none; }
+# written FILE SIZE: a file that was written from end to end, so that the host allocates nothing under an fsync.
+written() { dd if=/dev/zero of="$1" bs=4M count="$(numfmt --from=iec "$2")" iflag=count_bytes conv=fsync status=none; }
 
 # A loop device with direct I/O over the file $1. For root. Let go at the end, whatever happens.
 LOOP=
@@ -43,10 +43,9 @@ trap cleanup EXIT
 
 # make SIZE [mkfs options]
 make() { rm -f "$IMAGE"; "$HOLDFAST" mkfs -q --size "$@" "$IMAGE"; }
-# make_written SIZE: the same in a file that was written from end to end before, so that the host allocates nothing under
-# an fsync. The file stays for the next one.
+# make_written SIZE: the same in a file that was written before. The file stays for the next one.
 make_written() {
-    [ -e "$IMAGE" ] || dd if=/dev/zero of="$IMAGE" bs=4M count="$(numfmt --from=iec "$1")" iflag=count_bytes conv=fsync status=none
+    [ -e "$IMAGE" ] || written "$IMAGE" "$1"
     "$HOLDFAST" mkfs -q --force "$IMAGE"
 }
 attach() { "$HOLDFAST" mount "$@" "$IMAGE" "$DIR"; mounted || fail "mount returned and nothing is mounted"; }

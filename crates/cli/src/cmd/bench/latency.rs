@@ -1,12 +1,12 @@
 //! `holdfast bench latency`: how long an fsync takes, alone and beside others.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_bench::delay::{DelayDevice, Delays};
-use holdfast_bench::latency::{self, BOUNDS, Plan, Row};
-use holdfast_device::{Device, FileDevice, MemoryDevice};
+use holdfast_bench::latency::{self, BARE_BYTES, BOUNDS, Plan, Row};
+use holdfast_device::{Device, DeviceError, FileDevice, MemoryDevice};
 use serde::Serialize;
 
 use crate::cmd::bench::output::{json, line, progress, ratio, table, time};
@@ -101,14 +101,15 @@ pub(crate) fn run(args: &Args) -> Outcome {
     Ok(0)
 }
 
-fn measure(plan: &Plan, on: &'static str, device: Arc<dyn Device>) -> Result<Vec<Row>, Failure> {
-    latency::run(plan, device, |round, beside, p99| {
-        progress(format_args!(
-            "{on}, round {}, {}: p99 {}",
-            round + 1,
-            beside.name(),
-            time(p99 as f64)
-        ));
+fn measure(
+    plan: &Plan,
+    on: &'static str,
+    device: Arc<dyn Device>,
+    bare: &dyn Device,
+) -> Result<Vec<Row>, Failure> {
+    latency::run(plan, device, bare, |round, stage, p99| {
+        let p99 = time(p99 as f64);
+        progress(format_args!("{on}, round {}, {}: p99 {p99}", round + 1, stage.name()));
     })
     .context("the benchmark")
 }
@@ -119,40 +120,55 @@ fn in_memory(args: &Args, plan: &Plan) -> Result<Vec<Row>, Failure> {
         flush: Duration::from_micros(args.flush_us),
         channels: args.channels,
     };
-    let memory = Arc::new(MemoryDevice::new(plan.volume_bytes()));
-    measure(plan, "delays", Arc::new(DelayDevice::new(memory, delays)))
+    let device = |bytes| DelayDevice::new(Arc::new(MemoryDevice::new(bytes)), delays);
+    measure(plan, "delays", Arc::new(device(plan.volume_bytes())), &device(BARE_BYTES))
 }
 
-/// In a file of its own, which is gone afterwards whatever happens.
+/// In files of its own, which are gone afterwards whatever happens.
 fn in_file(args: &Args, plan: &Plan) -> Result<Vec<Row>, Failure> {
-    let path = args.dir.join(format!("holdfast-bench-{}.img", std::process::id()));
-    if path.exists() {
-        return Err(Failure::plain(format!("{} exists; remove it first", path.display())));
-    }
-    let made = written(&path, plan.volume_bytes());
-    let rows = made.and_then(|device| measure(plan, "file", device));
-    std::fs::remove_file(&path).context(path.display())?;
-    rows
+    let file = |name, bytes| Written::new(&args.dir, name, bytes);
+    let volume = file("volume", plan.volume_bytes())?;
+    let bare = file("bare", BARE_BYTES)?;
+    measure(plan, "file", volume.device.clone(), &*bare.device)
 }
 
 /// A file whose every block was written, so that the host allocates nothing while it is measured.
-fn written(path: &std::path::Path, bytes: u64) -> Result<Arc<dyn Device>, Failure> {
-    progress("writing the file");
-    let failed = |error: holdfast_device::DeviceError| Failure::plain(error.to_string());
-    let device = FileDevice::create(path, bytes).map_err(failed)?;
-    let chunk = vec![0; CHUNK];
-    for at in (0..device.len()).step_by(CHUNK) {
-        let len = (CHUNK as u64).min(device.len() - at);
-        device.write(at, &chunk[..len as usize]).map_err(failed)?;
+struct Written {
+    path: PathBuf,
+    device: Arc<dyn Device>,
+}
+
+impl Written {
+    fn new(dir: &Path, name: &str, bytes: u64) -> Result<Written, Failure> {
+        let path = dir.join(format!("holdfast-bench-{}-{name}.img", std::process::id()));
+        if path.exists() {
+            return Err(Failure::plain(format!("{} exists; remove it first", path.display())));
+        }
+        let failed = |error: DeviceError| Failure::plain(error.to_string());
+        let device = Arc::new(FileDevice::create(&path, bytes).map_err(failed)?);
+        let written = Written { path, device: device.clone() };
+        let chunk = vec![0; CHUNK];
+        for at in (0..device.len()).step_by(CHUNK) {
+            let len = (CHUNK as u64).min(device.len() - at);
+            device.write(at, &chunk[..len as usize]).map_err(failed)?;
+        }
+        let _ = device.flush().map_err(failed)?;
+        Ok(written)
     }
-    let _ = device.flush().map_err(failed)?;
-    Ok(Arc::new(device))
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_file(&self.path) {
+            progress(format_args!("{}: {error}", self.path.display()));
+        }
+    }
 }
 
 fn print(rows: &[Measured]) -> Result<(), Failure> {
     let mut times = table(
         &[
-            "on", "beside", "fsyncs", "p50", "p90", "p99", "p99.9", "longest", "to alone",
+            "on", "what", "fsyncs", "p50", "p90", "p99", "p99.9", "longest", "to alone",
             "they did", "",
         ],
         2,
@@ -161,7 +177,7 @@ fn print(rows: &[Measured]) -> Result<(), Failure> {
         let nanos = |value: u64| time(value as f64);
         times.add_row([
             (*on).to_owned(),
-            row.beside.to_owned(),
+            row.stage.to_owned(),
             row.fsyncs.to_string(),
             nanos(row.p50_ns),
             nanos(row.p90_ns),
@@ -179,18 +195,18 @@ fn print(rows: &[Measured]) -> Result<(), Failure> {
     let mut bounds: Vec<String> = BOUNDS.iter().map(|bound| format!("to {bound}")).collect();
     bounds.push("more".into());
     let header: Vec<&str> =
-        ["on", "beside"].into_iter().chain(bounds.iter().map(String::as_str)).collect();
+        ["on", "what"].into_iter().chain(bounds.iter().map(String::as_str)).collect();
     let mut shares = table(&header, 2);
     for Measured { on, row } in rows {
         let shown = row.shares.iter().map(|share| format!("{:.1}%", 100.0 * share));
-        shares.add_row([(*on).to_owned(), row.beside.to_owned()].into_iter().chain(shown));
+        shares.add_row([(*on).to_owned(), row.stage.to_owned()].into_iter().chain(shown));
     }
     line(shares)?;
 
     line("\nwhere the time went: means over all fsyncs, and over the slowest 1 in 100")?;
     let mut splits = table(
         &[
-            "on", "beside", "of", "total", "append", "data", "wait", "format", "write", "flush",
+            "on", "what", "of", "total", "append", "data", "wait", "format", "write", "flush",
             "log", "flushes", "carried",
         ],
         3,
@@ -199,7 +215,7 @@ fn print(rows: &[Measured]) -> Result<(), Failure> {
         for (of, split) in [("all", &row.all), ("slowest", &row.slowest)] {
             splits.add_row([
                 (*on).to_owned(),
-                row.beside.to_owned(),
+                row.stage.to_owned(),
                 of.to_owned(),
                 time(split.total_ns),
                 time(split.append_ns),
@@ -220,7 +236,7 @@ fn print(rows: &[Measured]) -> Result<(), Failure> {
     let mut counted = table(
         &[
             "on",
-            "beside",
+            "what",
             "fsyncs",
             "batches",
             "followers",
@@ -245,7 +261,7 @@ fn print(rows: &[Measured]) -> Result<(), Failure> {
             c.throttled,
         ];
         let counts = counts.iter().map(u64::to_string);
-        counted.add_row([(*on).to_owned(), row.beside.to_owned()].into_iter().chain(counts));
+        counted.add_row([(*on).to_owned(), row.stage.to_owned()].into_iter().chain(counts));
     }
     line(counted)?;
 
@@ -254,7 +270,7 @@ fn print(rows: &[Measured]) -> Result<(), Failure> {
         .iter()
         .filter_map(|Measured { on, row }| {
             let by = row.p99_to_alone.filter(|&by| by > LIMIT)?;
-            Some(format!("{on}, {}: {by:.2}", row.beside))
+            Some(format!("{on}, {}: {by:.2}", row.stage))
         })
         .collect();
     match above.is_empty() {
