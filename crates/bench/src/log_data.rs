@@ -101,7 +101,8 @@ struct Ready<'a> {
 /// The operation with a number.
 type Work = fn(&Ready<'_>, u64) -> io::Result<()>;
 
-const WORKS: [(&str, Work); 3] = [
+const WORKS: [(&str, Work); 4] = [
+    ("append 16 KiB + fsync", |ready, number| ready.append(number, 16384)),
     ("append 4 KiB + fsync", |ready, number| ready.append(number, 4096)),
     ("append 100 B + fsync", |ready, number| ready.append(number, 100)),
     ("create, 4 KiB, fsync", |ready, number| ready.create(number)),
@@ -115,7 +116,7 @@ impl Ready<'_> {
 
     fn create(&self, number: u64) -> io::Result<()> {
         let file = self.volume.create(format!("/file-{number}"))?;
-        file.write_all_at(&self.content, 0)?;
+        file.write_all_at(&self.content[..4096], 0)?;
         file.sync_all()
     }
 }
@@ -171,7 +172,7 @@ fn one(plan: &Plan, device: Arc<dyn Device>, limit: usize, work: Work) -> io::Re
         .commit_secs(plan.commit_secs)
         .log_data_bytes(limit)
         .open_device(device.clone())?;
-    let ready = Ready { volume: &volume, log: volume.create("/log")?, content: pattern(4096) };
+    let ready = Ready { volume: &volume, log: volume.create("/log")?, content: pattern(16384) };
     settle(&volume)?;
     let before = (Counts::of(&volume)?, device.stats());
     let mut latencies = Vec::new();
@@ -221,7 +222,7 @@ mod tests {
         let fresh = || Ok(Arc::new(MemoryDevice::new(64 << 20)) as Arc<dyn Device>);
         let mut runs = 0;
         let rows = run(&plan, fresh, |_, _, _| runs += 1).expect("the workloads run");
-        assert_eq!((rows.len(), runs), (6, 6));
+        assert_eq!((rows.len(), runs), (8, 8));
         for row in &rows {
             assert!(row.per_second > 0.0 && row.flushes_per_operation >= 1.0, "{row:?}");
             assert!(row.settled_bytes_per_operation >= row.bytes_per_operation, "{row:?}");
