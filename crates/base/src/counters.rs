@@ -121,7 +121,7 @@ macro_rules! counters {
 
 counters! {
     "operations" {
-        /// Calls of fsync, fdatasync, fsyncdir and sync.
+        /// Calls of fsync, fdatasync, fsyncdir and sync, and synchronous writes.
         fsyncs,
         /// Those that found nothing undurable and cost nothing.
         clean_fsyncs,
@@ -157,6 +157,8 @@ counters! {
         log_too_large,
         /// Times a rename logged its directory's names once more, see `rename_log=directory`.
         log_directories,
+        /// Fsyncs through a mount that took longer than `slow_fsync=`.
+        slow_fsyncs,
         /// Nanoseconds that fsyncs waited for data of their own file to be written, in all.
         fsync_data_ns,
         /// Nanoseconds that fsyncs waited for batches of others, in all.
@@ -272,7 +274,7 @@ mod tests {
             value: 3,
             kind: Kind::Total,
             group: "operations",
-            meaning: "Calls of fsync, fdatasync, fsyncdir and sync.",
+            meaning: "Calls of fsync, fdatasync, fsyncdir and sync, and synchronous writes.",
         };
         assert_eq!(list[0], first);
         assert!(list.iter().all(|reading| reading.meaning.ends_with('.')));

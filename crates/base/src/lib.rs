@@ -14,6 +14,7 @@ pub mod ids;
 pub mod prng;
 pub mod receipt;
 pub mod recover;
+pub mod show;
 pub mod stop;
 pub mod switch;
 pub mod units;

@@ -7,6 +7,9 @@ use holdfast::{Accounting, Atime, Batching, Dirty, FsyncWait, RenameLog, VolumeO
 
 use crate::size;
 
+/// A batch of the log is much larger, whatever else it holds.
+const LOG_DATA_MAX: u64 = 512 << 10;
+
 /// What `-o` asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MountOptions {
@@ -20,6 +23,10 @@ pub(crate) struct MountOptions {
     pub(crate) batching: Batching,
     pub(crate) rename_log: RenameLog,
     pub(crate) fsync_wait: FsyncWait,
+    /// Bytes of a file's data that an fsync puts into the log.
+    pub(crate) log_data: Option<usize>,
+    /// Fsyncs that take longer get a line in the log; `None`: none of them.
+    pub(crate) slow_fsync: Option<Duration>,
     /// How long a recovery may take.
     pub(crate) recover: Option<Duration>,
     /// `None`: on for root, so that a mount by root serves everybody as any filesystem does.
@@ -49,6 +56,8 @@ impl Default for MountOptions {
             batching: Batching::default(),
             rename_log: RenameLog::default(),
             fsync_wait: FsyncWait::default(),
+            log_data: None,
+            slow_fsync: Some(holdfast_fuse::SLOW_FSYNC),
             recover: None,
             allow_other: None,
             default_permissions: true,
@@ -119,6 +128,22 @@ impl MountOptions {
             "batch" => self.batching = wanted()?.parse()?,
             "rename_log" => self.rename_log = wanted()?.parse()?,
             "fsync_wait" => self.fsync_wait = wanted()?.parse()?,
+            "log_data" => {
+                let bytes = size::parse(wanted()?)?;
+                if bytes > LOG_DATA_MAX {
+                    let most = size::show(LOG_DATA_MAX);
+                    return Err(format!(
+                        "option {option} is more than {most}, which a batch holds"
+                    ));
+                }
+                self.log_data = usize::try_from(bytes).ok();
+            }
+            "slow_fsync" => {
+                let millis = wanted()?;
+                let why = || format!("option {option} is not a number of milliseconds");
+                let limit = Duration::from_millis(millis.parse().map_err(|_| why())?);
+                self.slow_fsync = Some(limit).filter(|limit| !limit.is_zero());
+            }
             "recover" => self.recover = Some(seconds(wanted()?)?),
             "allow_other" => self.allow_other = Some(true),
             "noallow_other" => self.allow_other = Some(false),
@@ -163,6 +188,9 @@ impl MountOptions {
         }
         if let Some(budget) = self.recover {
             volume = volume.recover(budget);
+        }
+        if let Some(bytes) = self.log_data {
+            volume = volume.log_data_bytes(bytes);
         }
         volume = volume.dirty(self.dirty).accounting(self.accounting);
         volume =
@@ -217,6 +245,29 @@ mod tests {
     }
 
     #[test]
+    fn the_switches_and_limits_of_the_log() {
+        fn of(list: &str) -> MountOptions {
+            MountOptions::parse([list], false).unwrap()
+        }
+        for position in Batching::ALL {
+            assert_eq!(of(&format!("batch=scan,batch={position}")).batching, *position);
+        }
+        for position in RenameLog::ALL {
+            assert_eq!(of(&format!("rename_log={position}")).rename_log, *position);
+        }
+        for position in FsyncWait::ALL {
+            assert_eq!(of(&format!("fsync_wait={position}")).fsync_wait, *position);
+        }
+        let usual = of("defaults");
+        assert_eq!((usual.batching, usual.rename_log), (Batching::Indexed, RenameLog::Names));
+        assert_eq!((usual.log_data, usual.slow_fsync), (None, Some(Duration::from_secs(1))));
+        assert_eq!(of("slow_fsync=20").slow_fsync, Some(Duration::from_millis(20)));
+        assert_eq!(of("slow_fsync=0").slow_fsync, None);
+        assert_eq!(of("log_data=0").log_data, Some(0));
+        assert_eq!(of("log_data=64k").log_data, Some(65536));
+    }
+
+    #[test]
     fn a_size_for_dirty_is_told_what_dirty_is_now() {
         let why = MountOptions::parse(["dirty=256M"], false).unwrap_err();
         assert!(why.contains("ranges, bitmap, whole") && why.contains("dirty_bytes=256M"), "{why}");
@@ -237,6 +288,13 @@ mod tests {
             "dirty_bytes=much",
             "accounting=never",
             "accounting",
+            "batch=all",
+            "rename_log=no",
+            "fsync_wait=long",
+            "log_data=1M",
+            "log_data",
+            "slow_fsync=1s",
+            "slow_fsync=-1",
             "recover=0",
             "recover=-1",
             "recover=NaN",

@@ -1,5 +1,7 @@
 //! Sizes as people write and read them: `4k`, `8G`, `1.5 GiB`.
 
+pub(crate) use holdfast_base::show::bytes as show;
+
 /// Bytes of a size like `512`, `4k`, `8G`, `1T`; units are powers of 1024, `KiB` and `KB` mean the same.
 pub(crate) fn parse(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -19,21 +21,6 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(|| format!("{text} is too large"))
 }
 
-/// A size with one decimal and a unit.
-pub(crate) fn show(bytes: u64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let mut value = bytes as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < units.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    match unit {
-        0 => format!("{bytes} B"),
-        _ => format!("{value:.1} {}", units[unit]),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,12 +35,5 @@ mod tests {
         for wrong in ["", "k", "8X", "-1", "8 8", "99999999P"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn shown_with_one_decimal() {
-        assert_eq!(show(1023), "1023 B");
-        assert_eq!(show(1536), "1.5 KiB");
-        assert_eq!(show(8 << 30), "8.0 GiB");
     }
 }

@@ -317,7 +317,9 @@ fn a_user_without_privilege_can_mount_his_own() {
         said(command.current_dir("/").output().unwrap())
     };
     let file = place.dir.join("file");
-    in_mount(&format!("echo mine > {}", file.display())).fine();
+    in_mount(&format!("echo mine > {0} && sync {0}", file.display())).fine();
+    let explained = nobody(&["explain", file.to_str().unwrap()]).fine();
+    assert!(explained.contains(" and 1 flush"), "{explained}");
     nobody(&["umount", place.dir()]).fine();
     assert_eq!(nobody(&["cat", &place.inside("/file")]).fine(), "mine\n");
 }

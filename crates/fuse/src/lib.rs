@@ -13,6 +13,7 @@
 
 mod caller;
 mod flags;
+mod fsyncs;
 mod handles;
 mod mount;
 mod mountinfo;
@@ -24,5 +25,5 @@ pub mod session;
 pub mod transport;
 
 pub use requests::{Kind, Requests};
-pub use server::{STATS_XATTR, SYNC_XATTR};
-pub use session::{FuseOptions, Stopper, serve};
+pub use server::{FSYNC_XATTR, STATS_XATTR, SYNC_XATTR};
+pub use session::{FuseOptions, SLOW_FSYNC, Stopper, serve};

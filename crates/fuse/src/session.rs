@@ -31,6 +31,8 @@ const POOL: usize = 64;
 const PATIENCE: Duration = Duration::from_millis(500);
 /// How long reader threads get to notice that the connection has ended.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// Fsyncs that take longer get a line in the log, unless somebody wants another limit.
+pub const SLOW_FSYNC: Duration = Duration::from_secs(1);
 
 /// How a volume is shown to the kernel.
 #[derive(Clone, Debug)]
@@ -57,6 +59,8 @@ pub struct FuseOptions {
     /// How long the kernel may believe names and attributes. As every change goes through the
     /// kernel, this bounds nothing but surprise.
     pub ttl: Duration,
+    /// Fsyncs that take longer get a line in the log; `None`: none of them.
+    pub slow_fsync: Option<Duration>,
     /// Where requests are counted.
     pub requests: Arc<Requests>,
 }
@@ -74,6 +78,7 @@ impl Default for FuseOptions {
             noatime: false,
             threads: None,
             ttl: Duration::from_secs(12 * 3600),
+            slow_fsync: Some(SLOW_FSYNC),
             requests: Arc::default(),
         }
     }
@@ -149,6 +154,7 @@ pub fn serve(
         options.default_permissions,
         options.ttl,
         Arc::clone(&options.requests),
+        options.slow_fsync,
     ));
     let work = Work::new(Arc::clone(&server), readers, POOL);
     // Whatever happens from here on, the filesystem is let go.

@@ -342,6 +342,11 @@ impl Dir {
         self.with(|call| Ok(call.fs.fsync_inode(self.base())?))
     }
 
+    /// What the last sync of this directory cost, by whomever; `None` if there was none since it came into memory.
+    pub fn last_receipt(&self) -> io::Result<Option<Receipt>> {
+        self.with(|call| Ok(call.fs.last_receipt(self.base())?))
+    }
+
     // Attributes.
 
     /// Attributes of what is at `path`, symbolic links followed.

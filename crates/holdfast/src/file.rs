@@ -78,6 +78,12 @@ impl File {
         self.sync(false)
     }
 
+    /// What the last sync of this file cost, by whomever; `None` if there was none since the file came
+    /// into memory. A receipt prints as sentences.
+    pub fn last_receipt(&self) -> io::Result<Option<Receipt>> {
+        self.shared.with(|call| Ok(call.fs.last_receipt(self.open.inode())?))
+    }
+
     /// fdatasync: data and size survive any crash once this returns (P1).
     pub fn sync_data(&self) -> io::Result<()> {
         self.sync(true).map(drop)

@@ -5,6 +5,7 @@ mod cat;
 mod completions;
 mod cp;
 mod dump;
+mod explain;
 pub(crate) mod fsck;
 mod info;
 mod ls;
@@ -57,6 +58,7 @@ pub(crate) enum Command {
     Cp(cp::Args),
     Sync(sync::Args),
     Stats(stats::Args),
+    Explain(explain::Args),
     Bench(bench::Args),
     Completions(completions::Args),
     #[command(hide = true)]
@@ -78,6 +80,7 @@ impl Command {
             Command::Cp(args) => cp::run(&args),
             Command::Sync(args) => sync::run(&args),
             Command::Stats(args) => stats::run(&args),
+            Command::Explain(args) => explain::run(&args),
             Command::Bench(args) => bench::run(&args),
             Command::Completions(args) => completions::run(&args),
             Command::Man(args) => man::run(&args),

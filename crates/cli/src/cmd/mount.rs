@@ -28,9 +28,13 @@ Options for -o, separated by commas; later ones win:
   cache=SIZE          memory for tree nodes (default 256M)
   dirty_bytes=SIZE    memory for data not yet written (default 256M)
   recover=SECONDS     how long mounting may take after a crash (default 1); less means more checkpoints
+  log_data=SIZE       an fsync puts up to this much data of its file into the log (default 4k, 0 none)
+  slow_fsync=MS       an fsync that takes longer gets a line in the log (default 1000, 0 none)
   dirty=HOW           what a commit logs of a changed node: ranges (default); the published
                       \"before\" to measure against: bitmap, whole
   accounting=HOW      which group records a commit writes: changed (default); or before: always
+  batch=HOW           how a batch of the log finds the inode of a name: indexed (default); or before: scan
+  rename_log=HOW      what a rename adds to the log: names (default); or before: directory
   allow_other         other users may use the mount (default for root)
   noallow_other       they may not (default for everybody else)
   nodefault_permissions  the kernel does not check permission bits

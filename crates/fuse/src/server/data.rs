@@ -4,6 +4,7 @@ use holdfast_posix::WriteHow;
 
 use super::Server;
 use crate::flags;
+use crate::fsyncs::What;
 use crate::ops::{Answer, CopyRange, Errno, Request, Write};
 
 /// How much one copy request does at most. The kernel asks again for the rest.
@@ -38,15 +39,14 @@ impl Server {
         let fs = self.fs()?;
         let handle = self.handles.get(write.fh)?;
         let file = &handle.file;
-        let how = WriteHow {
-            sync: handle.direct && flags::write_is_durable(write.flags),
-            append: false,
-            kill_suid_sgid: write.kill_suid_sgid,
-        };
+        let how = WriteHow { kill_suid_sgid: write.kill_suid_sgid, ..WriteHow::default() };
         let tell = write.kill_suid_sgid && self.has_privileges(&fs, file.inode());
         let written = fs.write(&self.caller(request), file, write.offset, write.bytes, how)?;
         if tell {
             self.tell_attr_changed(file.inode());
+        }
+        if handle.direct && flags::write_is_durable(write.flags) {
+            self.durable(&fs, file.inode(), What::Write, || fs.fsync(file, true))?;
         }
         u32::try_from(written).map_err(|_| Errno(libc::EIO))
     }

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use holdfast_base::InodeNo;
-use holdfast_posix::OpenFile;
+use holdfast_base::clock::Stopwatch;
+use holdfast_base::{InodeNo, Receipt};
+use holdfast_posix::{FileSystem, OpenFile};
 
 use super::{Handle, Server};
 use crate::flags;
+use crate::fsyncs::What;
 use crate::ops::{Answer, Entry, Mode, Opened, Request};
 
 impl Server {
@@ -54,13 +56,30 @@ impl Server {
     /// fsync, or fdatasync with `data_only` (P1). Waits for the device.
     pub fn fsync(&self, fh: u64, data_only: bool) -> Answer<()> {
         let fs = self.fs()?;
-        let handle = self.handles.get(fh)?;
-        Ok(fs.fsync(&handle.file, data_only).map(drop)?)
+        let file = &self.handles.get(fh)?.file;
+        self.durable(&fs, file.inode(), What::Fsync, || fs.fsync(file, data_only))
     }
 
     /// fsync of a directory (P2), the root as any other: nobody waits for a stranger's data. Waits for the device.
     pub fn fsyncdir(&self, inode: InodeNo) -> Answer<()> {
-        Ok(self.fs()?.fsync_inode(inode).map(drop)?)
+        let fs = self.fs()?;
+        self.durable(&fs, inode, What::Fsync, || fs.fsync_inode(inode))
+    }
+
+    /// Makes something durable and remembers what that cost.
+    pub(super) fn durable(
+        &self,
+        fs: &FileSystem,
+        inode: InodeNo,
+        what: What,
+        call: impl FnOnce() -> holdfast_posix::Result<Receipt>,
+    ) -> Answer<()> {
+        let time = Stopwatch::start();
+        let done = call();
+        if self.fsyncs.note(inode, what, time, &done) {
+            fs.counters().slow_fsyncs.increment();
+        }
+        Ok(done.map(drop)?)
     }
 
     fn opened(&self, file: Arc<OpenFile>, flags: i32) -> Opened {

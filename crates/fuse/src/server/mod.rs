@@ -21,7 +21,7 @@ mod names;
 mod privileges;
 mod xattrs;
 
-pub use xattrs::{STATS_XATTR, SYNC_XATTR};
+pub use xattrs::{FSYNC_XATTR, STATS_XATTR, SYNC_XATTR};
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -31,6 +31,7 @@ use holdfast_posix::{Attr, Caller, FileSystem, OpenFile};
 use parking_lot::{MappedRwLockReadGuard, RwLock, RwLockReadGuard};
 
 use crate::caller::caller;
+use crate::fsyncs::Fsyncs;
 use crate::handles::Handles;
 use crate::ops::{Answer, Entry, Errno, Kernel, Request};
 use crate::requests::Requests;
@@ -53,6 +54,7 @@ pub struct Server {
     trusted: bool,
     ttl: Duration,
     requests: Arc<Requests>,
+    fsyncs: Fsyncs,
     kernel: OnceLock<Box<dyn Kernel>>,
     broken: AtomicBool,
 }
@@ -65,12 +67,14 @@ impl std::fmt::Debug for Server {
 
 impl Server {
     /// A server for `fs`. `trusted`: the kernel checks permissions. `ttl`: how long the kernel may
-    /// believe names and attributes. `requests`: where they are counted.
+    /// believe names and attributes. `requests`: where they are counted. `slow_fsync`: fsyncs that
+    /// take longer get a line in the log.
     pub fn new(
         fs: Arc<FileSystem>,
         trusted: bool,
         ttl: Duration,
         requests: Arc<Requests>,
+        slow_fsync: Option<Duration>,
     ) -> Server {
         Server {
             fs: RwLock::new(Some(fs)),
@@ -78,6 +82,7 @@ impl Server {
             trusted,
             ttl,
             requests,
+            fsyncs: Fsyncs::new(slow_fsync),
             kernel: OnceLock::new(),
             broken: AtomicBool::new(false),
         }
@@ -105,6 +110,7 @@ impl Server {
         // Files before the filesystem: the last handle of an unlinked file frees its blocks.
         drop(self.handles.drain());
         drop(fs);
+        self.fsyncs.end();
     }
 
     /// A request has panicked: something may be half done, so nothing is done any more.

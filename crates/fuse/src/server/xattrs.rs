@@ -1,9 +1,12 @@
-//! Extended attributes, and two of our own that control the mount.
+//! Extended attributes, and three of our own that control the mount.
 //!
 //! `holdfast.sync`: setting it makes everything durable that was done before.
 //! The kernel keeps sync(2) and syncfs(2) to itself, so this is how
 //! `holdfast sync` reaches us. `holdfast.stats`: reading it gives the counters,
-//! one `name value` a line. Neither is listed or stored.
+//! one `name value` a line. `holdfast.fsync`: reading it tells what the last
+//! fsync of this file or directory cost, in such lines and in `says` lines for
+//! people; ENODATA if none is known. Who may read the file may read it. None
+//! of them is listed or stored.
 
 use std::fmt::Write as _;
 
@@ -12,12 +15,16 @@ use holdfast_posix::FileSystem;
 
 use super::Server;
 use crate::flags;
+use crate::fsyncs::What;
 use crate::ops::{Answer, Errno, Request, XattrReply};
 
 /// Setting this attribute on anything inside the mount makes the whole volume durable.
 pub const SYNC_XATTR: &[u8] = b"holdfast.sync";
 /// The value of this attribute of anything inside the mount is the list of counters.
 pub const STATS_XATTR: &[u8] = b"holdfast.stats";
+
+/// The value of this attribute tells what the last fsync of its file or directory cost.
+pub const FSYNC_XATTR: &[u8] = b"holdfast.fsync";
 
 /// Access control lists begin so. Setting one changes the permission bits.
 const ACL: &[u8] = b"system.posix_acl_";
@@ -36,6 +43,7 @@ impl Server {
         let fs = self.fs()?;
         let value = match name {
             STATS_XATTR => self.stats(&fs).into_bytes(),
+            FSYNC_XATTR => self.fsyncs.describe(inode).ok_or(Errno(libc::ENODATA))?.into_bytes(),
             _ => fs.getxattr(&self.caller(request), inode, name)?,
         };
         fit(value, size)
@@ -65,9 +73,10 @@ impl Server {
     ) -> Answer<()> {
         let fs = self.fs()?;
         if name == SYNC_XATTR {
-            return Ok(fs.sync().map(drop)?);
+            // Of everything, so of the root: wherever in the mount it was asked for.
+            return self.durable(&fs, InodeNo::ROOT, What::Sync, || fs.sync());
         }
-        if name == STATS_XATTR {
+        if [STATS_XATTR, FSYNC_XATTR].contains(&name) {
             return Err(Errno(libc::EPERM));
         }
         let flags = flags::xattr(flags)?;

@@ -104,7 +104,7 @@ mod tests {
             MkfsOptions { node_size: 4096, label: String::new(), uuid: None, owner: (0, 0) };
         FileSystem::mkfs(&device, &options).unwrap();
         let fs = FileSystem::mount(device, MountOptions::default()).unwrap();
-        let server = Server::new(Arc::new(fs), true, Duration::ZERO, Arc::default());
+        let server = Server::new(Arc::new(fs), true, Duration::ZERO, Arc::default(), None);
         Work::new(Arc::new(server), readers, 4)
     }
 

@@ -102,6 +102,11 @@ impl Mount {
         self.requests.get(kind)
     }
 
+    /// The filesystem behind the mount. To be dropped before the mount ends.
+    pub(crate) fn fs(&self) -> Arc<FileSystem> {
+        Arc::clone(&self.server.as_ref().expect("mounted").fs)
+    }
+
     /// Ends the mount and gives the filesystem back.
     pub(crate) fn stop(&mut self) -> Arc<FileSystem> {
         let served = self.server.take().expect("not stopped twice");

@@ -7,5 +7,6 @@
 mod attrs;
 mod common;
 mod data;
+mod fsync;
 mod names;
 mod session;

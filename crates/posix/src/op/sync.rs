@@ -39,6 +39,9 @@ impl FileSystem {
         let data_ns = time.nanos();
         let receipt = self.core.store.persist(self.core.store.latest(), InodeNo::ROOT)?;
         settled?;
+        if receipt.is_clean() {
+            self.core.counters.clean_fsyncs.increment();
+        }
         Ok(Receipt { data_ns, ..receipt })
     }
 
@@ -85,6 +88,7 @@ pub(crate) fn make_durable(core: &Core, inode: &Arc<Inode>) -> Result<Receipt> {
     let changed = inode.state.read().changed.max(last_move);
     if core.store.durable() >= changed {
         core.counters.clean_fsyncs.increment();
+        *inode.receipt.lock() = Some(Receipt::default());
         return Ok(Receipt::default());
     }
     let data_ns = time.nanos();

@@ -12,7 +12,6 @@ use crate::core::Core;
 use crate::data::accept::accept;
 use crate::data::dirty::WriterGuard;
 use crate::inode::Inode;
-use crate::op::sync::make_handle_durable;
 use crate::*;
 
 /// Bytes that are taken in one step.
@@ -68,7 +67,7 @@ impl FileSystem {
             write_steps(&self.core, inode, &writer, start, &bytes[..room])?
         };
         if how.sync || file.flags.intersects(OpenFlags::SYNC | OpenFlags::DSYNC) {
-            make_handle_durable(&self.core, file)?;
+            self.fsync(file, true)?;
         }
         Ok(done)
     }

@@ -1,0 +1,89 @@
+//! Numbers as people read them: `3 flushes`, `1.5 KiB`, `20.0 us`.
+//!
+//! For sentences that every floor may have to say. Units of bytes are powers
+//! of 1024, and names that a program reads get numbers as they are instead.
+
+use std::time::Duration;
+
+/// A number of things: `1 batch`, `2 batches`.
+pub fn count(number: u64, thing: &str) -> String {
+    let plural = match thing.ends_with("ch") || thing.ends_with("sh") {
+        true => "es",
+        false => "s",
+    };
+    format!("{number} {thing}{}", if number == 1 { "" } else { plural })
+}
+
+/// A size with one decimal and a unit.
+pub fn bytes(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    match unit {
+        0 => format!("{bytes} B"),
+        _ => format!("{value:.1} {}", units[unit]),
+    }
+}
+
+/// A time: one decimal below a minute, whole seconds above.
+pub fn time(time: Duration) -> String {
+    let nanos = time.as_nanos();
+    let with_fraction = |unit: f64, name: &str| format!("{:.1} {name}", nanos as f64 / unit);
+    match nanos {
+        0 => "0 s".into(),
+        1..1_000 => format!("{nanos} ns"),
+        // Rounded to one decimal, the last of a unit would be the first of the next.
+        1_000..999_950 => with_fraction(1e3, "us"),
+        999_950..999_950_000 => with_fraction(1e6, "ms"),
+        999_950_000..59_950_000_000 => with_fraction(1e9, "s"),
+        _ => {
+            let seconds = (nanos + 500_000_000) / 1_000_000_000;
+            match seconds / 3600 {
+                0 => format!("{} min {} s", seconds / 60, seconds % 60),
+                hours => format!("{hours} h {} min", seconds % 3600 / 60),
+            }
+        }
+    }
+}
+
+/// As [`time`], of so many nanoseconds.
+pub fn nanos(nanos: u64) -> String {
+    time(Duration::from_nanos(nanos))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_has_no_plural() {
+        let of = |number| [count(number, "batch"), count(number, "flush"), count(number, "write")];
+        assert_eq!(of(1), ["1 batch", "1 flush", "1 write"]);
+        assert_eq!(of(2), ["2 batches", "2 flushes", "2 writes"]);
+        assert_eq!(count(0, "record"), "0 records");
+    }
+
+    #[test]
+    fn sizes_have_one_decimal() {
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(1536), "1.5 KiB");
+        assert_eq!(bytes(8 << 30), "8.0 GiB");
+    }
+
+    #[test]
+    fn times_are_shown_in_the_unit_that_fits() {
+        assert_eq!(nanos(0), "0 s");
+        assert_eq!(nanos(350), "350 ns");
+        assert_eq!(nanos(1_700_000), "1.7 ms");
+        assert_eq!(nanos(999_949), "999.9 us");
+        assert_eq!(nanos(999_951), "1.0 ms");
+        assert_eq!(nanos(2_000_000_000), "2.0 s");
+        assert_eq!(nanos(59_960_000_000), "1 min 0 s");
+        assert_eq!(nanos(185_000_000_000), "3 min 5 s");
+        assert_eq!(nanos(7_500_000_000_000), "2 h 5 min");
+    }
+}
