@@ -57,7 +57,7 @@ pub struct Receipt {
     pub flushes: u64,
     /// Records of the batch that tell of the file or directory itself, and of its names.
     pub own_records: u64,
-    /// Records that the batch carried along: history is one sequence.
+    /// Records of space, and those that the batch carried along: history is one sequence.
     pub other_records: u64,
     /// Nanoseconds until the file's data was written and its records made.
     pub data_ns: u64,
@@ -121,7 +121,7 @@ impl Receipt {
             let first = if self.flushes > 1 { ", the first of them for large data" } else { "" };
             said.push(format!("batch {batch} of the log{whose}: {cost}{first}"));
             said.push(format!(
-                "{} of its own, {} carried along",
+                "{} of its own, {} of space or of others",
                 show::count(self.own_records, "record"),
                 self.other_records
             ));
@@ -199,7 +199,7 @@ mod tests {
     fn who_led_paid() {
         assert_eq!(
             LED.to_string(),
-            "batch 7 of the log: 512 B in 1 write and 1 flush; 3 records of its own, 2 carried along; \
+            "batch 7 of the log: 512 B in 1 write and 1 flush; 3 records of its own, 2 of space or of others; \
              64.0 KiB of data written to its place first, in 1 write; \
              150.0 us for its data, 3.0 us formatting, 20.0 us writing, 600.0 us flushing"
         );
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(
             followed.to_string(),
             "batch 7 of the log, written for another fsync: 512 B in 1 write and 1 flush; \
-             3 records of its own, 2 carried along; 150.0 us for its data, 700.0 us waiting for others \
+             3 records of its own, 2 of space or of others; 150.0 us for its data, 700.0 us waiting for others \
              (the batch: 3.0 us formatting, 20.0 us writing, 600.0 us flushing)"
         );
     }
