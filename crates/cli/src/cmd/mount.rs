@@ -35,6 +35,7 @@ Options for -o, separated by commas; later ones win:
   accounting=HOW      which group records a commit writes: changed (default); or before: always
   batch=HOW           how a batch of the log finds the inode of a name: indexed (default); or before: scan
   rename_log=HOW      what a rename adds to the log: names (default); or before: directory
+  fsync_wait=HOW      what an fsync waits for after its data: writeback (default); or before: completion
   allow_other         other users may use the mount (default for root)
   noallow_other       they may not (default for everybody else)
   nodefault_permissions  the kernel does not check permission bits
