@@ -10,6 +10,7 @@ mod common;
 use std::sync::Arc;
 
 use common::check_all;
+use common::log::expect_engine;
 use holdfast_base::InodeNo;
 use holdfast_base::prng::Prng;
 use holdfast_check::{Facts, What, dump, view};
@@ -19,7 +20,6 @@ use holdfast_posix::{
     Caller, FallocateFlags, FileSystem, FsError, MkfsOptions, MountOptions, NewNode, OpenFile,
     OpenFlags, RenameFlags, Result, SetAttr, StoreError, WriteHow, XattrFlags,
 };
-use holdfast_store::{OpenOptions, Store};
 
 /// A volume under work, and what names it may have.
 struct Work {
@@ -69,16 +69,7 @@ fn expect_clean(device: &MemoryDevice, when: &str) -> Facts {
 /// Fails unless the engine's recovery leaves just what the second opinion sees before it.
 fn expect_recovery(device: &MemoryDevice, when: &str) {
     let ours = view(device).unwrap_or_else(|error| panic!("{when}: {error}"));
-    let copy = Arc::new(device.snapshot());
-    let store = Store::open(copy.clone(), &OpenOptions::default(), Arc::default())
-        .unwrap_or_else(|error| panic!("{when}: {error}"));
-    drop(store);
-    let theirs = view(&*copy).unwrap_or_else(|error| panic!("recovered {when}: {error}"));
-    assert_eq!(ours.difference(&theirs), None, "{when}");
-    assert_eq!(ours, theirs, "{when}");
-    let report = check_all(&*copy);
-    assert_eq!(report.findings, [], "recovered {when}");
-    assert_eq!((report.facts.journal_commits, report.facts.log_batches), (0, 0), "{when}");
+    expect_engine(device, &ours);
 }
 
 impl Work {

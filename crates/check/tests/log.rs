@@ -8,6 +8,7 @@ use common::*;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, BatchNo, BlockNo, BlockRange, Epoch, InodeNo};
 use holdfast_check::journal::{Reason, replay as replay_journal};
+use holdfast_check::log::Damage;
 use holdfast_check::{Issue, What, dump, probe, view};
 use holdfast_format::checksum::crc64;
 use holdfast_format::item::{Dentry, Extent, FileType};
@@ -390,9 +391,10 @@ fn a_later_batch_proves_that_a_missing_one_was_durable() {
     log.poke(at, false, |bytes| bytes[100] ^= 1);
     let replay = log.replay();
     assert_eq!((replay.batches, replay.end.batch, replay.end.at), (1, BatchNo(2), at));
-    let damage = replay.damage.expect("a later batch proves it");
-    assert_eq!((damage.batch, damage.later, damage.durable), (BatchNo(2), BatchNo(3), BatchNo(2)));
-    assert_eq!(damage.at, log.batches[2]);
+    let Damage { batch, proof } = replay.damage.expect("a later batch proves it");
+    assert_eq!((batch, proof.batch, proof.durable), (BatchNo(2), BatchNo(4), BatchNo(3)));
+    assert_eq!(proof.at, log.batches[3]);
+    assert!(recovered(&made.device).is_err(), "the engine must not write to such a volume");
     assert_eq!(issues(&check_all(&made.device)), [Issue::LogDamaged]);
     assert!(view(&made.device).is_err());
     // Wherever the proof lies: here behind the ring's end.
@@ -404,7 +406,7 @@ fn a_later_batch_proves_that_a_missing_one_was_durable() {
     }
     log.poke(log.batches[0], false, |bytes| bytes.fill(0));
     log.poke(log.batches[1], false, |bytes| bytes.fill(0));
-    assert_eq!(log.replay().damage.map(|damage| damage.later), Some(BatchNo(43)));
+    assert_eq!(log.replay().damage.map(|damage| damage.proof.batch), Some(BatchNo(44)));
     // Two of one flush prove nothing of each other, and the last one nothing of itself.
     let made = self::made();
     let mut log = Log::new(&made);
@@ -416,20 +418,27 @@ fn a_later_batch_proves_that_a_missing_one_was_durable() {
     log.poke(log.batches[1], false, |bytes| bytes[100] ^= 1);
     assert_eq!((log.replay().batches, log.replay().damage), (1, None));
     assert_eq!(check_all(&made.device).findings, []);
-    // Data that was durable and is gone, with a hole behind it.
-    let made = self::made();
-    let mut log = Log::new(&made);
-    let new = log.create("new", 1);
-    log.batch();
-    for _ in 0..2 {
-        log.chown(PIPE);
+    // What was durable needs no data to prove it, also before a hole: then it is the file's loss.
+    for durable in [1, 2] {
+        let made = self::made();
+        let mut log = Log::new(&made);
+        let new = log.create("new", 1);
         log.batch();
+        for durable in [1, durable] {
+            log.durable = Some(durable);
+            log.chown(PIPE);
+            log.batch();
+        }
+        log.poke(log.batches[1], false, |bytes| bytes[100] ^= 1);
+        made.poke(log.block_of(new), BLOCK_SIZE, |bytes| bytes[9] ^= 8);
+        let replay = log.replay();
+        assert_eq!((replay.batches, replay.end.reason), (1, Reason::Incomplete));
+        let missing = (durable == 2).then_some(BatchNo(2));
+        assert_eq!(replay.damage.map(|damage| damage.batch), missing);
+        let expected = [Issue::DataDamaged, Issue::LogDamaged];
+        let expected = &expected[..if missing.is_some() { 2 } else { 1 }];
+        assert_eq!(issues(&check_all(&made.device)), expected);
     }
-    log.poke(log.batches[1], false, |bytes| bytes[100] ^= 1);
-    made.poke(log.block_of(new), BLOCK_SIZE, |bytes| bytes[9] ^= 8);
-    let replay = log.replay();
-    assert_eq!((replay.batches, replay.end.reason), (0, Reason::DataMissing));
-    assert_eq!(replay.damage.map(|damage| damage.batch), Some(BatchNo(1)));
 }
 
 /// A crash gave up a history; its batches may lie behind those of the new one.

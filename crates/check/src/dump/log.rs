@@ -8,7 +8,7 @@ use holdfast_format::log::{Content, Decoder, LogMark, Record};
 use holdfast_format::{Geometry, Key};
 
 use crate::CheckError;
-use crate::log::{End, Ring, Whole};
+use crate::log::{Damage, End, Ring, Whole};
 use crate::recovered::Recovered;
 use crate::text;
 
@@ -43,11 +43,11 @@ pub(super) fn print(
     }
     let End { batch, at, reason, why } = &replay.end;
     writeln!(out, "end batch={batch} at={at} reason={} why={why:?}", reason.name())?;
-    if let Some(damage) = &replay.damage {
+    if let Some(Damage { batch, proof }) = &replay.damage {
         writeln!(
             out,
-            "DAMAGED batch={} at={} later={} durable={} why=\"it was durable\"",
-            damage.batch, damage.at, damage.later, damage.durable
+            "DAMAGED batch={batch} at={} later={} durable={} why=\"it was durable\"",
+            proof.at, proof.batch, proof.durable
         )?;
     }
     if let Some((block, error)) = &replay.unsearched {

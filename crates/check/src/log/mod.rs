@@ -86,15 +86,22 @@ pub struct End {
     pub why: String,
 }
 
-/// A batch that was written only after one that is not there was durable.
+/// A batch that is missing although it was durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// The batch that is not there.
     pub batch: BatchNo,
-    /// Byte of the ring at which the batch begins that proves it.
+    /// What proves it.
+    pub proof: Proof,
+}
+
+/// A batch that says of another that it was durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proof {
+    /// The number of the batch that says so.
+    pub batch: BatchNo,
+    /// Byte of the ring at which it begins.
     pub at: u64,
-    /// The number of that batch.
-    pub later: BatchNo,
     /// Last durable batch by that batch.
     pub durable: BatchNo,
 }
@@ -153,40 +160,44 @@ pub fn replay(device: &dyn Device, journal: &journal::Replay) -> Result<Replay, 
     }
     let ring = Ring::new(device, &journal.superblock);
     let mut replay = Replay::none(&journal.superblock, Reason::Nothing, "");
-    let (chain, proven) = collect(&ring, &mut replay)?;
+    let (chain, mut proven) = collect(&ring, &mut replay)?;
+    let mut proof = None;
+    // A volume that was closed says that nothing durable is missing.
+    if replay.end.reason != Reason::Broken && journal.end.reason != Reason::Closed {
+        (proof, replay.unsearched) = ring.search(&replay.end, proven);
+        proven = proof.as_ref().map_or(proven, |proof: &Proof| proof.durable.0);
+    }
     if !chain.is_empty() {
         let before = Volume::before_log(device, journal).marks();
         apply(device, &ring, State::new(before), &chain, proven, &mut replay);
     }
-    // A volume that was closed says that nothing durable is missing.
-    let may_miss =
-        matches!(replay.end.reason, Reason::Nothing | Reason::Incomplete | Reason::DataMissing);
-    if may_miss && journal.end.reason != Reason::Closed {
-        (replay.damage, replay.unsearched) = ring.damage(&replay.end);
-    }
+    let batch = replay.end.batch;
+    let damage = proof.filter(|proof| proof.durable >= batch && replay.faults.is_empty());
+    replay.damage = damage.map(|proof| Damage { batch, proof });
     Ok(replay)
 }
 
-/// Reads the batches that must be applied, and says up to which of all they are known to be durable by
-/// one that cannot be. Those that the journal contains are passed over.
+/// Reads the batches that must be applied. Those that the journal contains are passed over. Tells as
+/// well which was the last durable batch by all that were read.
 fn collect(ring: &Ring<'_>, replay: &mut Replay) -> Result<(Vec<Whole>, u64), CheckError> {
     let mut chain: Vec<Whole> = Vec::new();
-    let (mut lsn, mut kept) = (replay.superblock.lsn.0, 0u64);
+    let (mut lsn, mut bytes, mut proven) = (replay.superblock.lsn.0, 0u64, 0);
     let mut place = ring.start();
     loop {
         let whole = match ring.batch(&place)? {
             Ok(whole) => whole,
             Err(end) => {
                 replay.end = end;
-                return Ok((chain, 0));
+                return Ok((chain, proven));
             }
         };
         let header = whole.header;
         let is_old = header.last <= lsn;
-        kept = kept.saturating_add(if is_old { 0 } else { header.bytes.into() });
+        bytes = bytes.saturating_add(header.bytes.into());
+        proven = proven.max(header.durable);
         let refused = if whole.overlaps {
             Some((Issue::BatchMalformed, "it lies over the first batch of the log".to_string()))
-        } else if kept > REPLAY_BYTES_MAX {
+        } else if bytes > REPLAY_BYTES_MAX {
             Some((Issue::BatchMalformed, "the log is longer than may be".into()))
         } else if !is_old && header.after != lsn {
             let why = format!(
@@ -199,7 +210,7 @@ fn collect(ring: &Ring<'_>, replay: &mut Replay) -> Result<(Vec<Whole>, u64), Ch
         };
         if let Some((issue, why)) = refused {
             replay.refuse(ring, &whole, issue, why);
-            return Ok((chain, header.durable));
+            return Ok((chain, proven));
         }
         place = whole.after;
         if is_old && chain.is_empty() {
@@ -212,22 +223,17 @@ fn collect(ring: &Ring<'_>, replay: &mut Replay) -> Result<(Vec<Whole>, u64), Ch
     }
 }
 
-/// Applies the batches one after the other, as far as they count. A batch that a later one calls
-/// durable needs no proof that its data arrived.
+/// Applies the batches one after the other, as far as they count. Up to number `proven` they need no
+/// proof that their data arrived.
 fn apply(
     device: &dyn Device,
     ring: &Ring<'_>,
     mut state: State,
     chain: &[Whole],
-    mut proven: u64,
+    proven: u64,
     replay: &mut Replay,
 ) {
-    let mut proofs: Vec<u64> = Vec::with_capacity(chain.len());
-    for whole in chain.iter().rev() {
-        proofs.push(proven);
-        proven = proven.max(whole.header.durable);
-    }
-    for (whole, proven) in chain.iter().zip(proofs.into_iter().rev()) {
+    for whole in chain {
         let judged = match state.judge(whole, &replay.superblock) {
             Ok(judged) => judged,
             Err((issue, why)) => {

@@ -13,7 +13,7 @@ use holdfast_format::log::{BATCH_BYTES_MAX, LogHeader, LogMark, UNIT};
 use holdfast_format::node::volume_tag;
 use holdfast_format::{Malformed, Superblock};
 
-use super::{Damage, End};
+use super::{End, Proof};
 use crate::journal::Reason;
 
 /// Bytes read at once when the ring is searched.
@@ -149,57 +149,62 @@ impl<'a> Ring<'a> {
         Ok(Ok(Whole { header, records, overlaps: left.is_none(), after }))
     }
 
-    /// Searches the ring for a batch that was written after the one at `end` was durable. Tells as well
-    /// where the search found the ring unreadable, and went on behind it.
-    pub(super) fn damage(&self, end: &End) -> (Option<Damage>, Option<(BlockNo, String)>) {
+    /// Searches the ring, from where the log ends, for a batch that calls one durable that is younger
+    /// than `floor`. Ends early at one that calls a batch durable which is not there. Tells as well where
+    /// the search found the ring unreadable, and went on behind it.
+    pub(super) fn search(
+        &self,
+        end: &End,
+        floor: u64,
+    ) -> (Option<Proof>, Option<(BlockNo, String)>) {
         // A superblock that claims more does not make a check endless, nor do headers that claim the
         // same bytes (P10). Of batches that were written, each byte is in one.
         let mut left = self.len.min(SEARCH_BLOCKS_MAX * BLOCK_BYTES);
         let mut to_sum = 2 * left + BATCH_BYTES_MAX as u64;
         let mut at = end.at;
         let mut buffer = vec![0; SEARCH_BYTES as usize];
-        let mut unread = None;
+        let (mut best, mut unread) = (None, None);
         while left > 0 {
             let count = left.min(self.len - at).min(SEARCH_BYTES);
             let part = &mut buffer[..count as usize];
-            match self.read(at, part).and_then(|()| self.proof(end, at, part, &mut to_sum)) {
-                Ok(None) => {}
-                Ok(damage) => return (damage, unread),
-                Err(error) => {
-                    unread.get_or_insert_with(|| (self.block(at), error.to_string()));
-                }
+            let read = self.read(at, part);
+            let searched = read.and_then(|()| self.look(at, part, floor, &mut best, &mut to_sum));
+            if let Err(error) = searched {
+                unread.get_or_insert_with(|| (self.block(at), error.to_string()));
+            }
+            if best.as_ref().is_some_and(|best| best.durable >= end.batch) {
+                break;
             }
             left -= count;
             at = (at + count) % self.len;
         }
-        (None, unread)
+        (best, unread)
     }
 
-    /// A batch that begins in `part` of the ring, read at `at`, and was written after the one at `end` was
-    /// durable.
-    fn proof(
+    /// Looks for a better proof in `part` of the ring, read at `at`.
+    fn look(
         &self,
-        end: &End,
         at: u64,
         part: &[u8],
+        floor: u64,
+        best: &mut Option<Proof>,
         to_sum: &mut u64,
-    ) -> Result<Option<Damage>, DeviceError> {
-        let missing = end.batch.0;
+    ) -> Result<(), DeviceError> {
         for (index, unit) in (0..).zip(part.chunks(UNIT as usize)) {
             let at = at + index * UNIT;
             let Ok(header) = self.header(unit, at) else { continue };
-            let proves = header.number >= missing && header.durable >= missing;
+            let known = best.as_ref().map_or(floor, |best| best.durable.0);
             let len = LogHeader::SIZE as u64 + u64::from(header.len);
-            if !proves || len > *to_sum {
+            if header.durable <= known || len > *to_sum {
                 continue;
             }
             *to_sum -= len;
             if self.records(&header, unit.to_vec())?.is_ok() {
-                let (later, durable) = (BatchNo(header.number), BatchNo(header.durable));
-                return Ok(Some(Damage { batch: end.batch, at, later, durable }));
+                let (batch, durable) = (BatchNo(header.number), BatchNo(header.durable));
+                *best = Some(Proof { batch, at, durable });
             }
         }
-        Ok(None)
+        Ok(())
     }
 }
 

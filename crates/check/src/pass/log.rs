@@ -5,7 +5,7 @@
 
 use super::Context;
 use crate::issue::Issue;
-use crate::log::Ring;
+use crate::log::{Damage, Ring};
 
 pub(super) fn run(context: &mut Context<'_>) {
     let recovered = context.recovered;
@@ -23,12 +23,12 @@ pub(super) fn run(context: &mut Context<'_>) {
     for fault in &replay.faults {
         findings.add(fault.issue, fault.what.clone()).block(fault.block);
     }
-    if let Some(damage) = &replay.damage {
-        let (end, later) = (&replay.end, damage.later);
+    if let Some(Damage { batch, proof }) = &replay.damage {
+        let (end, later) = (&replay.end, proof.batch);
         let what = format!(
-            "batch {} is not there ({}), but batch {later} at byte {} of the log says that batch {} was \
+            "batch {batch} is not there ({}), but batch {later} at byte {} of the log says that batch {} was \
              durable",
-            damage.batch, end.why, damage.at, damage.durable
+            end.why, proof.at, proof.durable
         );
         findings.add(Issue::LogDamaged, what).block(ring.block(end.at));
     }

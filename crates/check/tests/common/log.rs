@@ -5,18 +5,20 @@
 //! A test adds what is dishonest.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, BatchNo, BlockNo, BlockRange, InodeNo};
 use holdfast_check::log::Replay;
 use holdfast_check::{View, journal, log, view};
-use holdfast_device::Device;
+use holdfast_device::{Device, MemoryDevice};
 use holdfast_format::checksum::{crc64, crc64_with_hole};
 use holdfast_format::item::{Dentry, Extent, FileType, InodeItem};
 use holdfast_format::journal::commit::data_sum;
 use holdfast_format::log::{Content, Encoder, LogHeader, LogMark, Patch, frame};
 use holdfast_format::node::volume_tag;
 use holdfast_format::{Key, Kind, Superblock};
+use holdfast_store::{OpenOptions, Store, StoreError};
 
 use super::{Made, ROOT, check_all, dentry_key, inode};
 
@@ -374,8 +376,27 @@ impl<'a> Log<'a> {
         let report = check_all(&self.made.device);
         assert_eq!(report.findings, []);
         assert_eq!(report.facts.log_batches, batches);
+        expect_engine(&self.made.device, expected);
         replay
     }
+}
+
+/// Fails unless the engine's recovery leaves what is expected, and nothing behind it.
+pub(crate) fn expect_engine(device: &MemoryDevice, expected: &View) {
+    let copy = recovered(device).unwrap_or_else(|error| panic!("the engine: {error}"));
+    let found = view(&*copy).expect("the recovered volume is sound");
+    assert_eq!(expected.difference(&found), None, "the engine's recovery");
+    assert_eq!(found, *expected);
+    let report = check_all(&*copy);
+    assert_eq!(report.findings, []);
+    assert_eq!((report.facts.journal_commits, report.facts.log_batches), (0, 0));
+}
+
+/// A copy of the volume after the engine's recovery, or why there is none.
+pub(crate) fn recovered(device: &MemoryDevice) -> Result<Arc<MemoryDevice>, StoreError> {
+    let copy = Arc::new(device.snapshot());
+    drop(Store::open(copy.clone(), &OpenOptions::default(), Arc::default())?);
+    Ok(copy)
 }
 
 /// The sum of data that is on the device.

@@ -50,7 +50,7 @@ pub(crate) struct Logged {
     pub(crate) mark: LogMark,
     /// Bytes between the mark of the superblock and this one.
     pub(crate) walked: u64,
-    /// Data that the last batch made durable with itself, as it was read.
+    /// Data that the batches of the last flush made durable with themselves, as it was read.
     pub(crate) data: Vec<(BlockNo, Vec<u8>)>,
     /// A whole batch was given up because its data never arrived.
     pub(crate) given_up: bool,
@@ -106,13 +106,19 @@ pub(crate) fn read(device: &dyn Device, superblock: &Superblock, ended: bool) ->
     if !ended {
         logged.damage = reader.later_batch(logged.mark)?;
     }
-    // Only the last can lack its data; and not even that one if something later was written.
-    if let Some(last) = logged.batches.last().filter(|_| logged.damage.is_none()) {
-        match reader.read_data(last)? {
-            Some(data) => logged.data = data,
+    // Only those of the last flush can lack their data; and not even they if something later was written.
+    let durable = match (&logged.damage, logged.batches.last()) {
+        (None, Some(last)) => last.header.durable,
+        _ => u64::MAX,
+    };
+    let first = logged.batches.partition_point(|batch| batch.header.number <= durable);
+    for at in first..logged.batches.len() {
+        match reader.read_data(&logged.batches[at])? {
+            Some(mut data) => logged.data.append(&mut data),
             None => {
                 logged.given_up = true;
-                logged.batches.pop();
+                logged.batches.truncate(at);
+                break;
             }
         }
     }
