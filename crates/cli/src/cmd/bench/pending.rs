@@ -31,7 +31,7 @@ pub(crate) struct Args {
         default_value = "indexed,scan"
     )]
     batch: Vec<Batching>,
-    /// Fsync every file at the end, not only the first.
+    /// Fsync every file at the end, not only the last.
     #[arg(long)]
     each: bool,
     /// Runs of each kind, interleaved; the median counts.
