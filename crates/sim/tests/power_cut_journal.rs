@@ -5,7 +5,7 @@
 
 mod seeds;
 
-use holdfast_base::switch::{Accounting, Dirty};
+use holdfast_base::switch::{Accounting, Batching, Dirty, RenameLog};
 use holdfast_posix::MountOptions;
 use holdfast_script::{Fallocate, Op, Profile, Script, generate, shrink};
 use holdfast_sim::{Checkpoints, Policy, Setup, Stats, power_cut};
@@ -31,6 +31,11 @@ fn policy(node_size: usize, checkpoints: Checkpoints) -> Policy {
 
 fn switched(policy: Policy, dirty: Dirty, accounting: Accounting) -> Policy {
     let mount = MountOptions { dirty, accounting, ..policy.setup.mount.clone() };
+    Policy { setup: Setup { mount, ..policy.setup }, ..policy }
+}
+
+fn logged(policy: Policy, batching: Batching, rename_log: RenameLog) -> Policy {
+    let mount = MountOptions { batching, rename_log, ..policy.setup.mount.clone() };
     Policy { setup: Setup { mount, ..policy.setup }, ..policy }
 }
 
@@ -74,6 +79,20 @@ fn every_position_of_the_switches() {
         for &accounting in Accounting::ALL {
             let policy = policy(16384, Checkpoints::After(count));
             all_survive(&switched(policy, dirty, accounting));
+        }
+    }
+}
+
+#[test]
+fn every_position_of_the_switches_of_the_log() {
+    let names = "mkdir /d; mkfile /d/a; mkfile /d/b; fsyncdir /d; rename /d/a /d/c; link /d/c /d/e; fsyncdir /d; \
+                 unlink /d/b; rename /d/c /x; rename /d/e /d/b; fsyncdir /; rename /x /d/b; fsyncdir /d";
+    for &batching in Batching::ALL {
+        for &rename_log in RenameLog::ALL {
+            let policy = logged(policy(4096, Checkpoints::After(9)), batching, rename_log);
+            let stats = survives(&parse(names), &policy);
+            assert!(stats.opened >= 20, "{stats:?}");
+            all_survive(&policy);
         }
     }
 }
@@ -142,7 +161,9 @@ fn random_scripts_and_checkpoints() {
         let node_size = [4096, 16384, 65536][seed as usize % 3];
         let policy = policy(node_size, Checkpoints::After(2 + seed % 7));
         let dirty = Dirty::ALL[(seed / 3) as usize % Dirty::ALL.len()];
-        switched(policy, dirty, Accounting::ALL[seed as usize % Accounting::ALL.len()])
+        let policy =
+            switched(policy, dirty, Accounting::ALL[seed as usize % Accounting::ALL.len()]);
+        logged(policy, Batching::ALL[seed as usize / 2 % 2], RenameLog::ALL[seed as usize % 2])
     });
 }
 
