@@ -46,14 +46,14 @@ impl Homes for Slots<'_> {
     }
 }
 
-/// Stops the volume when a thread panics while it changes the trees: half a batch must never
-/// become durable. Declared after the locks, so that nobody sees the half before the stop.
+/// Stops the volume when a thread panics while it changes the trees, or makes a batch of the log: half of it
+/// must never become durable. Declared after the locks, so that nobody sees the half before the stop.
 pub(crate) struct StopOnPanic<'a>(pub(crate) &'a Stop);
 
 impl Drop for StopOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.stop("a thread panicked while it changed the trees");
+            self.0.stop("a thread panicked in the middle of a change");
         }
     }
 }

@@ -19,6 +19,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::cache::Cache;
 use crate::journal::{Journal, recover};
+use crate::log::replay::Logged;
 use crate::log::{self, Logging, Pending, Place, Ring};
 use crate::owed::Owed;
 use crate::pace::{Freezes, Pace};
@@ -50,15 +51,19 @@ pub(crate) fn open(
             "the volume has features ({unknown:#x}) that this program cannot write; mount it read-only"
         )));
     }
-    let (superblock, overlay, ended) = if options.read_only {
+    let (superblock, overlay, ended, is_holed) = if options.read_only {
         let replayed = recover::look(&*device, &superblock, &counters)?;
-        (replayed.superblock, replayed.nodes, replayed.ended)
+        (replayed.superblock, replayed.nodes, replayed.ended, replayed.damage.is_some())
     } else {
         let (superblock, ended) = recover::recover(&*device, &superblock, &counters)?;
-        (superblock, BTreeMap::new(), ended)
+        (superblock, BTreeMap::new(), ended, false)
     };
     let time = Stopwatch::start();
-    let logged = log::replay::read(&*device, &superblock, ended)?;
+    let logged = match is_holed {
+        // The log goes on behind commits that are gone: their blocks may serve others since.
+        true => Logged::nothing(superblock.log),
+        false => log::replay::read(&*device, &superblock, ended)?,
+    };
     let roots = [
         Root { pointer: superblock.files, level: superblock.files_level },
         Root { pointer: superblock.space, level: superblock.space_level },

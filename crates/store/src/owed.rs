@@ -62,9 +62,10 @@ impl Owed {
             return;
         }
         self.change(|layers| {
-            let mut tail = layers.fresh.split_off(&range.start);
-            let mut rest = tail.split_off(&BlockNo(range.start.0 + range.count));
-            layers.fresh.append(&mut rest);
+            let end = BlockNo(range.start.0 + range.count);
+            while let Some((&block, _)) = layers.fresh.range(range.start..end).next() {
+                layers.fresh.remove(&block);
+            }
         });
     }
 

@@ -66,6 +66,7 @@ pub(crate) fn accept(
             clean_tail(core, inode)?;
             before = pages_before_growth(core, inode, size, end, blocks.start)?;
         }
+        let version = inode.data.version();
         let bases = load_bases(core, inode, &parts, size)?;
 
         let mut state = inode.state.write();
@@ -102,6 +103,8 @@ pub(crate) fn accept(
         }
 
         // From here on nothing fails.
+        // A page that was in flight when it was read, and that the device refused since, is not in the tree.
+        let is_tree = version.is_some_and(|version| inode.data.is_version(version));
         let disk_blocks = blocks_for(state.disk.size);
         for (block, page) in before {
             content.pages.put(block, page, false);
@@ -113,10 +116,10 @@ pub(crate) fn accept(
             }
             if !content.pages.is_dirty(part.block) {
                 match bases.get(&part.block).cloned().flatten() {
-                    Some(Base { page, is_clipped: false }) => {
+                    Some(Base { page, is_clipped: false }) if is_tree => {
                         content.pages.put_unchanged(part.block, page);
                     }
-                    Some(Base { page, is_clipped: true }) => {
+                    Some(Base { page, .. }) => {
                         content.pages.put(part.block, page, false);
                     }
                     None => {

@@ -26,6 +26,7 @@ use holdfast_base::{Escape, InodeNo, Lsn, Receipt};
 use holdfast_format::log::{BATCH_BYTES_MAX, DATA_BLOCKS_MAX};
 use parking_lot::{Condvar, Mutex};
 
+use crate::apply::StopOnPanic;
 use crate::batch::TakenContent;
 use crate::{Inner, Result};
 
@@ -153,6 +154,8 @@ impl Inner {
     fn lead(&self) -> Result<Led> {
         self.check_running()?;
         let mut log = self.logging.log.lock();
+        // What was taken would be lost, and whoever asks next would find nothing to wait for.
+        let _guard = StopOnPanic(&self.stop);
         let generations = {
             let mut pending = self.pending.lock();
             let mut needed = 0;

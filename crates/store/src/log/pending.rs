@@ -248,9 +248,10 @@ impl Pending {
         generations.map(|generation| generation.bound + LogHeader::SIZE + BLOCK_SIZE)
     }
 
-    /// Bytes that wait, about.
+    /// Bytes that wait and that no commit takes away which is being made, about.
     pub(crate) fn bytes(&self) -> usize {
-        self.generations.iter().map(|generation| generation.bound).sum()
+        let waiting = self.generations.iter().skip(self.frozen.unwrap_or(0));
+        waiting.map(|generation| generation.bound).sum()
     }
 
     /// Takes what is pending: it is on its way into the log.

@@ -30,10 +30,8 @@ impl Inner {
     /// # Errors
     /// Refuses a log with a hole, unless nothing is written: what lies behind it was durable, and would be lost.
     pub(crate) fn recover_log(&mut self, superblock: &Superblock, logged: Logged) -> Result<()> {
-        if let Some((missing, proof)) = logged.damage {
-            let why = format!(
-                "the log is damaged: batch {missing} was durable and is gone (the batch at byte {proof} of its ring is younger)"
-            );
+        if let Some(damage) = &logged.damage {
+            let why = format!("the log is damaged: {damage}");
             if !self.read_only {
                 return Err(StoreError::Refused(format!(
                     "{why}; mount it read-only to copy what is left"
@@ -61,7 +59,8 @@ impl Inner {
         *self.logging.log.get_mut() = Log::new(ring, place);
         self.pending.get_mut().set_place(place);
         let is_moved = mark.next != logged.mark.next;
-        if logged.batches.is_empty() && !logged.given_up && !is_moved {
+        // Also what a commit contains was read, and is not known to be durable: nothing may be chained to it.
+        if logged.walked == 0 && !is_moved {
             return Ok(());
         }
         // It was read, and is not known to be durable: a flush may have failed.
@@ -150,7 +149,9 @@ impl Inner {
                 Change::Put(key, value) => forest.put(TreeId::Files, key, value, homes),
                 Change::Delete(key) => forest.delete(TreeId::Files, key, homes),
             }
-            self.check_damage(&space)?;
+            if let Some(damage) = &space.damage {
+                return Err(StoreError::Refused(format!("{damage}; run fsck")));
+            }
             drop(space);
             forest.cache.evict();
             at += 1;

@@ -8,9 +8,11 @@
 use holdfast_base::{BLOCK_SIZE, BatchNo, BlockNo};
 use holdfast_device::Device;
 use holdfast_format::checksum::crc64;
+use holdfast_format::journal::SEARCH_BLOCKS_MAX;
 use holdfast_format::journal::commit::data_sum;
 use holdfast_format::log::{
-    BATCH_BYTES_MAX, Content, Decoder, LogHeader, LogMark, REPLAY_BYTES_MAX, Record, UNIT,
+    BATCH_BYTES_MAX, Content, DATA_BLOCKS_MAX, Decoder, LogHeader, LogMark, REPLAY_BYTES_MAX,
+    Record, UNIT,
 };
 use holdfast_format::node::volume_tag;
 use holdfast_format::{Malformed, Superblock};
@@ -22,6 +24,10 @@ use crate::{Result, StoreError};
 const STEP: u64 = 1 << 20;
 /// The search ends when so many bytes had none: more than a missing batch can take.
 const QUIET_BYTES: u64 = 2 * BATCH_BYTES_MAX as u64;
+/// Nor does it look further, however long a ring is claimed to be.
+const SEARCH_BYTES_MAX: u64 = SEARCH_BLOCKS_MAX * BLOCK_SIZE as u64;
+/// Most bytes of batches that it judges: each sector may claim to begin a large one.
+const JUDGED_BYTES_MAX: u64 = 64 << 20;
 
 /// A batch behind the newest commit.
 #[derive(Debug)]
@@ -50,14 +56,29 @@ pub(crate) struct Logged {
     pub(crate) mark: LogMark,
     /// Bytes between the mark of the superblock and this one.
     pub(crate) walked: u64,
-    /// Data that the batches of the last flush made durable with themselves, as it was read.
+    /// Data that came with the last flush, as it was read.
     pub(crate) data: Vec<(BlockNo, Vec<u8>)>,
-    /// A whole batch was given up because its data never arrived.
+    /// Whole batches were given up because data of theirs never arrived.
     pub(crate) given_up: bool,
     /// Bytes of the batches.
     pub(crate) bytes: u64,
-    /// The batch that is missing although it was durable, and the byte of the ring of the one that proves it.
-    pub(crate) damage: Option<(BatchNo, u64)>,
+    /// What is missing although it was durable.
+    pub(crate) damage: Option<String>,
+}
+
+impl Logged {
+    /// A log that goes on at `mark`, and holds nothing beyond the newest commit.
+    pub(crate) fn nothing(mark: LogMark) -> Logged {
+        Logged {
+            batches: Vec::new(),
+            mark,
+            walked: 0,
+            data: Vec::new(),
+            given_up: false,
+            bytes: 0,
+            damage: None,
+        }
+    }
 }
 
 /// Reads the log behind `superblock`, which contains the journal. `ended`: the volume was left in
@@ -70,18 +91,17 @@ pub(crate) fn read(device: &dyn Device, superblock: &Superblock, ended: bool) ->
         ring: Ring::new(&superblock.geometry, device, volume),
         volume,
     };
-    let mut logged = Logged {
-        batches: Vec::new(),
-        mark: superblock.log,
-        walked: 0,
-        data: Vec::new(),
-        given_up: false,
-        bytes: 0,
-        damage: None,
-    };
+    let mut logged = Logged::nothing(superblock.log);
     let mut lsn = superblock.lsn.0;
     while let Some(batch) = reader.next(logged.mark)? {
-        let LogHeader { number, sum, bytes, after, last, .. } = batch.header;
+        let LogHeader { number, address, sum, bytes, after, last, .. } = batch.header;
+        if last > lsn && after != lsn {
+            // A commit that contained what lies between was durable before this batch was written.
+            logged.damage = Some(format!(
+                "batch {number}, at byte {address} of its ring, builds on operation {after}, but only {lsn} are left"
+            ));
+            return Ok(logged);
+        }
         logged.mark = LogMark {
             batch: BatchNo(number),
             next: (logged.mark.next + u64::from(bytes)) % reader.ring.len,
@@ -96,31 +116,20 @@ pub(crate) fn read(device: &dyn Device, superblock: &Superblock, ended: bool) ->
             // The newest commit contains it.
             continue;
         }
-        if after != lsn {
-            return fail(format!("it builds on operation {after}, not {lsn}"));
-        }
         logged.bytes += u64::from(bytes);
         lsn = last;
         logged.batches.push(batch);
     }
     if !ended {
-        logged.damage = reader.later_batch(logged.mark)?;
+        logged.damage = reader.later_batch(logged.mark).map(|(missing, proof)| {
+            format!(
+                "batch {missing} was durable and is gone (the batch at byte {proof} of its ring is younger)"
+            )
+        });
     }
-    // Only those of the last flush can lack their data; and not even they if something later was written.
-    let durable = match (&logged.damage, logged.batches.last()) {
-        (None, Some(last)) => last.header.durable,
-        _ => u64::MAX,
-    };
-    let first = logged.batches.partition_point(|batch| batch.header.number <= durable);
-    for at in first..logged.batches.len() {
-        match reader.read_data(&logged.batches[at])? {
-            Some(mut data) => logged.data.append(&mut data),
-            None => {
-                logged.given_up = true;
-                logged.batches.truncate(at);
-                break;
-            }
-        }
+    // Not even the last can lack its data if something later was written.
+    if logged.damage.is_none() {
+        reader.verify(&mut logged)?;
     }
     Ok(logged)
 }
@@ -163,11 +172,35 @@ impl Reader<'_> {
         }))
     }
 
+    /// Gives up the first batch whose data never arrived, and those behind it. The last batch says which
+    /// was durable when it was written; those between came with the same flush, and may lack their data like it.
+    fn verify(&self, logged: &mut Logged) -> Result<()> {
+        let Some(last) = logged.batches.last() else {
+            return Ok(());
+        };
+        let durable = last.header.durable;
+        let first = logged.batches.partition_point(|batch| batch.header.number <= durable);
+        // All of one flush names no more than one batch may.
+        let mut left = DATA_BLOCKS_MAX;
+        for at in first..logged.batches.len() {
+            let Some(data) = self.read_data(&logged.batches[at], &mut left)? else {
+                logged.given_up = true;
+                logged.batches.truncate(at);
+                break;
+            };
+            logged.data.extend(data);
+        }
+        Ok(())
+    }
+
     /// The data that a batch names, or `None` if some of it never arrived. A block that cannot be
     /// read is damage, not a power cut: it speaks against its file, not against the batch.
-    fn read_data(&self, batch: &LoggedBatch) -> Result<Option<Vec<(BlockNo, Vec<u8>)>>> {
+    fn read_data(
+        &self,
+        batch: &LoggedBatch,
+        left: &mut u64,
+    ) -> Result<Option<Vec<(BlockNo, Vec<u8>)>>> {
         let mut data = Vec::new();
-        let mut left = holdfast_format::log::DATA_BLOCKS_MAX;
         for record in batch.records(self.superblock) {
             let Record::Take(blocks, Content::Summed(sum)) =
                 record.map_err(|source| batch.damage(source))?
@@ -178,7 +211,7 @@ impl Reader<'_> {
                 let why = "it names more data than a batch may";
                 return Err(batch.damage(Malformed::new("log batch", why)));
             };
-            left = rest;
+            *left = rest;
             let mut bytes = vec![0; blocks.count as usize * BLOCK_SIZE];
             let at = blocks.start.byte_offset().expect("the decoder has judged the blocks");
             if let Err(error) = self.device.read(at, &mut bytes) {
@@ -195,9 +228,10 @@ impl Reader<'_> {
     }
 
     /// A batch that was written when the one behind `end` was durable: then the log has a hole.
-    fn later_batch(&self, end: LogMark) -> Result<Option<(BatchNo, u64)>> {
+    fn later_batch(&self, end: LogMark) -> Option<(BatchNo, u64)> {
         let missing = end.batch.next();
-        let (mut at, mut left, mut quiet) = (end.next, self.ring.len, 0);
+        let (mut at, mut left, mut quiet) = (end.next, self.ring.len.min(SEARCH_BYTES_MAX), 0);
+        let mut judged = 0;
         while left > 0 && quiet < QUIET_BYTES {
             let step = STEP.min(left).min(self.ring.len - at);
             let bytes = match self.read(at, step as usize) {
@@ -216,13 +250,19 @@ impl Reader<'_> {
                     continue;
                 }
                 quiet = 0;
-                if header.durable >= missing.0 && self.batch(place)?.is_some() {
-                    return Ok(Some((missing, place)));
+                if header.durable < missing.0 || judged > JUDGED_BYTES_MAX {
+                    continue;
+                }
+                judged += u64::from(header.bytes);
+                match self.batch(place) {
+                    Ok(Some(_)) => return Some((missing, place)),
+                    Ok(None) => {}
+                    Err(error) => tracing::warn!("no batch was read at byte {place}: {error}"),
                 }
             }
             left -= step;
             at = (at + step) % self.ring.len;
         }
-        Ok(None)
+        None
     }
 }

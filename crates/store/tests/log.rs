@@ -1,0 +1,270 @@
+//! The log when a program ends or power fails at unlucky moments: between a batch and a commit that are
+//! on their way at the same time, and before an opening that writes nothing.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::thread;
+
+use holdfast_base::counters::Counters;
+use holdfast_base::units::BLOCK_SIZE;
+use holdfast_base::{BlockNo, InodeNo};
+use holdfast_device::memory::MemoryDevice;
+use holdfast_device::{Device, DeviceError, DeviceStats, Flushed, SimDevice};
+use holdfast_format::log::LogHeader;
+use holdfast_format::node::volume_tag;
+use holdfast_format::{Geometry, Key, Kind};
+use holdfast_store::{Batch, CreateOptions, Need, OpenOptions, Store, StoreError};
+use parking_lot::{Condvar, Mutex};
+
+const BYTES: u64 = 8 << 20;
+const ABOUT: InodeNo = InodeNo(20);
+
+fn formatted() -> MemoryDevice {
+    formatted_as(Geometry::for_device(BYTES, 4096).unwrap())
+}
+
+fn formatted_as(geometry: Geometry) -> MemoryDevice {
+    let device = Arc::new(MemoryDevice::new(geometry.volume_blocks * BLOCK_SIZE as u64));
+    let shared: Arc<dyn Device> = device.clone();
+    let options = CreateOptions {
+        geometry,
+        uuid: uuid::Uuid::from_u128(3),
+        label: String::new(),
+        hash_seed: 1,
+    };
+    Store::create(&shared, &options).unwrap();
+    device.snapshot()
+}
+
+fn open(device: Arc<dyn Device>, read_only: bool) -> Result<Store, StoreError> {
+    let options = OpenOptions { read_only, ..OpenOptions::default() };
+    Store::open(device, &options, Arc::new(Counters::default()))
+}
+
+fn key(number: u64) -> Key {
+    Key::new(InodeNo(20 + number), Kind::Extent, 0)
+}
+
+/// Writes a block and publishes it under a key. Answers where it is.
+fn write(store: &Store, number: u64) -> BlockNo {
+    let mut room = store.reserve(Need::Grow { changes: 1, blocks: 1 }).unwrap();
+    let placed = store.allocate(&mut room, 1, None).unwrap();
+    let at = placed.blocks().start;
+    let written = store.write(placed, &[number as u8 + 1; BLOCK_SIZE]).unwrap();
+    let mut batch = Batch::new();
+    let value = batch.publish(written).encode();
+    batch.put(key(number), value);
+    store.apply(batch, &mut room).unwrap();
+    at
+}
+
+/// A device whose writes to one range wait as long as it is closed.
+#[derive(Debug)]
+struct Gate {
+    device: Arc<SimDevice>,
+    range: std::ops::Range<u64>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    closed: bool,
+    waiting: bool,
+}
+
+impl Gate {
+    fn new(base: &MemoryDevice) -> Gate {
+        let ring = Geometry::for_device(BYTES, 4096).unwrap().journal();
+        let start = ring.start.byte_offset().unwrap();
+        Gate {
+            device: Arc::new(SimDevice::new(base)),
+            range: start..start + ring.bytes().unwrap(),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
+    fn close(&self, closed: bool) {
+        self.state.lock().closed = closed;
+        self.changed.notify_all();
+    }
+
+    /// Returns when somebody waits.
+    fn wait_until_reached(&self) {
+        let mut state = self.state.lock();
+        while !state.waiting {
+            self.changed.wait(&mut state);
+        }
+    }
+}
+
+impl Device for Gate {
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        self.device.read(at, into)
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        if self.range.contains(&at) {
+            let mut state = self.state.lock();
+            while state.closed {
+                state.waiting = true;
+                self.changed.notify_all();
+                self.changed.wait(&mut state);
+            }
+            state.waiting = false;
+        }
+        self.device.write(at, bytes)
+    }
+
+    fn flush(&self) -> Result<Flushed, DeviceError> {
+        self.device.flush()
+    }
+
+    fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
+        self.device.discard(at, len)
+    }
+
+    fn len(&self) -> u64 {
+        self.device.len()
+    }
+
+    fn sector_size(&self) -> u32 {
+        self.device.sector_size()
+    }
+
+    fn stats(&self) -> DeviceStats {
+        self.device.stats()
+    }
+}
+
+#[test]
+fn an_opening_that_writes_nothing_shows_what_the_log_holds() {
+    let image = Arc::new(formatted());
+    let store = open(image.clone(), false).unwrap();
+    write(&store, 1);
+    store.persist(store.latest(), ABOUT).unwrap();
+    let latest = store.latest();
+    drop(store);
+    let store = open(image, true).unwrap();
+    assert_eq!(store.latest(), latest);
+    assert!(store.get(&key(1)).unwrap().is_some());
+}
+
+/// While a commit is on its way, an fsync writes two batches with one flush: what was frozen, and what
+/// came after. Power may keep both batches and lose the data of the first.
+#[test]
+fn batches_of_one_flush_count_only_with_their_data() {
+    let gate = Arc::new(Gate::new(&formatted()));
+    let store = Arc::new(open(gate.clone(), false).unwrap());
+    let before = store.latest();
+    let first = write(&store, 1);
+    gate.close(true);
+    let committing = thread::spawn({
+        let store = store.clone();
+        move || store.commit()
+    });
+    gate.wait_until_reached();
+    write(&store, 2);
+    store.persist(store.latest(), ABOUT).unwrap();
+    let left = Arc::new(gate.device.image());
+    gate.close(false);
+    committing.join().unwrap().unwrap();
+    let latest = store.latest();
+    drop(store);
+
+    let whole = open(Arc::new(left.snapshot()), false).unwrap();
+    assert_eq!(whole.latest(), latest, "nothing is missing");
+    drop(whole);
+    // The flush had not returned.
+    left.write(first.byte_offset().unwrap(), &[0; BLOCK_SIZE]).unwrap();
+    for read_only in [true, false] {
+        let store = open(left.clone(), read_only).unwrap();
+        assert_eq!(store.latest(), before, "neither happened");
+        assert_eq!(store.get(&key(1)).unwrap(), None);
+    }
+    // What was given up never comes back, also when the data does.
+    left.write(first.byte_offset().unwrap(), &[2; BLOCK_SIZE]).unwrap();
+    let store = open(left, false).unwrap();
+    assert_eq!((store.latest(), store.get(&key(1)).unwrap()), (before, None));
+}
+
+/// Four operations: one in the log, a commit of it, one in the next commit alone, and one in the log again.
+/// Answers the image and where the data of each is.
+fn between_commits() -> (Arc<MemoryDevice>, Vec<BlockNo>) {
+    let image = Arc::new(formatted());
+    let store = open(image.clone(), false).unwrap();
+    let mut places = vec![write(&store, 1)];
+    store.persist(store.latest(), ABOUT).unwrap();
+    store.commit().unwrap();
+    places.push(write(&store, 2));
+    store.commit().unwrap();
+    places.push(write(&store, 3));
+    store.persist(store.latest(), ABOUT).unwrap();
+    (image, places)
+}
+
+#[test]
+fn a_log_behind_commits_that_are_gone_keeps_nobody_from_reading() {
+    let (image, _) = between_commits();
+    let before = open(Arc::new(formatted()), true).unwrap().latest();
+    let ring = open(image.clone(), true).unwrap().geometry().journal();
+    image.write(ring.start.byte_offset().unwrap(), &[0; BLOCK_SIZE]).unwrap();
+    assert!(open(image.clone(), false).is_err(), "a durable commit is gone");
+    assert_eq!(open(image, true).unwrap().latest(), before);
+}
+
+#[test]
+fn a_batch_that_builds_on_a_lost_commit_is_a_hole() {
+    let (image, places) = between_commits();
+    let latest = open(image.clone(), true).unwrap().latest();
+    // The last commit looks like one whose data never arrived, but for what follows it in the log.
+    image.write(places[1].byte_offset().unwrap(), &[0; BLOCK_SIZE]).unwrap();
+    assert!(open(image.clone(), false).is_err(), "a batch was written when the commit was durable");
+    assert_eq!(open(image, true).unwrap().latest().0, latest.0 - 2);
+}
+
+/// Each sector of the ring claims to begin a batch as large as can be that calls a lost one durable.
+#[test]
+fn a_ring_full_of_claims_is_searched_in_bounded_time() {
+    let geometry = Geometry::for_device(4 * BYTES, 4096).unwrap();
+    let geometry = Geometry { log_blocks: 1024, ..geometry };
+    let image = Arc::new(formatted_as(geometry));
+    let store = open(image.clone(), true).unwrap();
+    let (ring, volume, latest) = (geometry.log(), store.superblock().uuid, store.latest());
+    drop(store);
+    let mut bytes = vec![0; ring.bytes().unwrap() as usize];
+    for (sector, at) in bytes.chunks_exact_mut(512).zip((0..).step_by(512)) {
+        let mut batch = Vec::new();
+        LogHeader::reserve(&mut batch);
+        let header = LogHeader {
+            magic: *b"hfLb",
+            bytes: 0,
+            sum: 0,
+            address: at,
+            volume: volume_tag(&volume),
+            number: 9,
+            durable: 8,
+            prior: 0,
+            after: 1,
+            last: 2,
+            inode_next: 20,
+            inode_count: 1,
+            len: 0,
+            records: 0,
+        };
+        header.finish(&mut batch, 0, 512);
+        // As long as the ring; its sum is that of the header alone.
+        let len = ring.bytes().unwrap() as u32;
+        batch[4..8].copy_from_slice(&len.to_le_bytes());
+        batch[LogHeader::SIZE - 8..][..4].copy_from_slice(&(len - 96).to_le_bytes());
+        sector.copy_from_slice(&batch);
+    }
+    image.write(ring.start.byte_offset().unwrap(), &bytes).unwrap();
+    let before = image.stats().read_bytes;
+    let store = open(image.clone(), false).unwrap();
+    assert_eq!(store.latest(), latest);
+    drop(store);
+    assert!(image.stats().read_bytes - before < 80 << 20, "{:?}", image.stats());
+}
