@@ -231,7 +231,8 @@ fn a_ring_full_of_claims_is_searched_in_bounded_time() {
     let geometry = Geometry::for_device(4 * BYTES, 4096).unwrap();
     let geometry = Geometry { log_blocks: 1024, ..geometry };
     let image = Arc::new(formatted_as(geometry));
-    let store = open(image.clone(), true).unwrap();
+    // Not left in order: something may follow.
+    let store = open(image.clone(), false).unwrap();
     let (ring, volume, latest) = (geometry.log(), store.superblock().uuid, store.latest());
     drop(store);
     let mut bytes = vec![0; ring.bytes().unwrap() as usize];
@@ -266,5 +267,6 @@ fn a_ring_full_of_claims_is_searched_in_bounded_time() {
     let store = open(image.clone(), false).unwrap();
     assert_eq!(store.latest(), latest);
     drop(store);
-    assert!(image.stats().read_bytes - before < 80 << 20, "{:?}", image.stats());
+    let read = image.stats().read_bytes - before;
+    assert!((60 << 20..80 << 20).contains(&read), "{read} bytes were read");
 }

@@ -1,8 +1,8 @@
 //! The log ring: where the next batch goes, and the writing of it.
 //!
-//! Always true: a batch is written after the flush of the one before returned,
-//! so of all batches only the last can be incomplete. No sector of a batch that
-//! a recovery reads is ever written again.
+//! Always true: batches are written after the flush of those before returned, so
+//! only those of the last flush can be incomplete. No sector of a batch that a
+//! recovery reads is ever written again.
 //!
 //! Knows nothing of what a batch says.
 
