@@ -25,7 +25,7 @@ test:
 prove: build
 	bash scripts/need.sh sqlite3=sqlite3 git=git cc=gcc bc=bc python3=python3 xz=xz-utils
 	[ -r /usr/src/linux-source-6.1.tar.xz ] || apt-get install -y --no-install-recommends linux-source-6.1
-	for proof in tree git build sqlite killed million full callgrind frozen accounting recovery renames pending fio latency; do HOLDFAST=$(abspath $(TARGET_DIR))/release/holdfast bash scripts/prove/$$proof.sh || exit 1; done
+	for proof in tree git build sqlite killed million full callgrind frozen accounting recovery renames pending fio latency peers; do HOLDFAST=$(abspath $(TARGET_DIR))/release/holdfast bash scripts/prove/$$proof.sh || exit 1; done
 
 build:
 	$(CARGO) build --release --locked -p holdfast-cli
