@@ -2,14 +2,14 @@
 //!
 //! Two workloads: sequential writes of 64 KiB with an fsync after each, and
 //! random writes of 4 KiB with an fsync after every sixteenth. Files are full
-//! and committed before. Each cell runs for a fixed time; the bytes, writes and
+//! and committed before. Both positions of `fsync_wait=` take turns. Each cell runs for a fixed time; the bytes, writes and
 //! flushes of the device are divided by the fsyncs that were answered.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast::{CreateOptions, File, Volume, VolumeOptions};
+use holdfast::{CreateOptions, File, FsyncWait, Volume, VolumeOptions};
 use holdfast_base::clock::{Deadline, Stopwatch};
 use holdfast_base::prng::Prng;
 use holdfast_device::{Device, DeviceStats};
@@ -101,6 +101,8 @@ pub struct Row {
     pub workload: &'static str,
     /// Threads.
     pub jobs: u64,
+    /// What an fsync waited for after its data was written.
+    pub fsync_wait: &'static str,
     /// Median of MiB per second.
     pub mib_per_second: f64,
     /// Median of fsyncs per second.
@@ -129,23 +131,25 @@ pub struct Row {
 pub fn run(
     plan: &Plan,
     mut device: impl FnMut() -> io::Result<Arc<dyn Device>>,
-    mut seen: impl FnMut(&'static str, u64, &Run),
+    mut seen: impl FnMut(&'static str, u64, FsyncWait, &Run),
 ) -> io::Result<Vec<Row>> {
-    let mut runs: Vec<(Work, u64, Vec<Run>)> = WORKS
-        .iter()
-        .flat_map(|work| plan.jobs.iter().map(|jobs| (*work, *jobs, Vec::new())))
-        .collect();
+    let mut runs: Vec<(Work, u64, FsyncWait, Vec<Run>)> = Vec::new();
+    for work in WORKS {
+        for &jobs in &plan.jobs {
+            runs.extend(FsyncWait::ALL.iter().map(|wait| (work, jobs, *wait, Vec::new())));
+        }
+    }
     for _ in 0..plan.rounds {
-        for (work, jobs, rounds) in &mut runs {
-            let run = one(plan, device()?, work, *jobs)?;
-            seen(work.name, *jobs, &run);
+        for (work, jobs, wait, rounds) in &mut runs {
+            let run = one(plan, device()?, work, *jobs, *wait)?;
+            seen(work.name, *jobs, *wait, &run);
             rounds.push(run);
         }
     }
-    Ok(runs.into_iter().map(|(work, jobs, rounds)| row(&work, jobs, rounds)).collect())
+    Ok(runs.into_iter().map(|(work, jobs, wait, rounds)| row(&work, jobs, wait, rounds)).collect())
 }
 
-fn row(work: &Work, jobs: u64, rounds: Vec<Run>) -> Row {
+fn row(work: &Work, jobs: u64, wait: FsyncWait, rounds: Vec<Run>) -> Row {
     let middle = |value: fn(&Run) -> f64| median(rounds.iter().map(value).collect());
     let total = |value: fn(&Run) -> u64| rounds.iter().map(value).sum::<u64>() as f64;
     let fsyncs = total(|run| run.fsyncs);
@@ -154,6 +158,7 @@ fn row(work: &Work, jobs: u64, rounds: Vec<Run>) -> Row {
     Row {
         workload: work.name,
         jobs,
+        fsync_wait: wait.word(),
         mib_per_second: middle(|run| run.mib_per_second),
         fsyncs_per_second: middle(|run| run.fsyncs_per_second),
         fsync_p50_ns: middle(|run| run.fsync_p50_ns as f64),
@@ -168,9 +173,15 @@ fn row(work: &Work, jobs: u64, rounds: Vec<Run>) -> Row {
     }
 }
 
-fn one(plan: &Plan, device: Arc<dyn Device>, work: &Work, jobs: u64) -> io::Result<Run> {
+fn one(
+    plan: &Plan,
+    device: Arc<dyn Device>,
+    work: &Work,
+    jobs: u64,
+    wait: FsyncWait,
+) -> io::Result<Run> {
     CreateOptions::new().node_size(plan.node_size).format(&device)?;
-    let mut options = VolumeOptions::new().commit_secs(plan.commit_secs);
+    let mut options = VolumeOptions::new().commit_secs(plan.commit_secs).fsync_wait(wait);
     if let Some(bytes) = plan.log_data_bytes {
         options = options.log_data_bytes(bytes);
     }
@@ -281,8 +292,8 @@ mod tests {
         };
         let fresh = || Ok(Arc::new(MemoryDevice::new(256 << 20)) as Arc<dyn Device>);
         let mut runs = 0;
-        let rows = run(&plan, fresh, |_, _, _| runs += 1).expect("the workloads run");
-        assert_eq!((rows.len(), runs), (4, 8));
+        let rows = run(&plan, fresh, |_, _, _, _| runs += 1).expect("the workloads run");
+        assert_eq!((rows.len(), runs), (8, 16));
         for row in &rows {
             assert!(row.mib_per_second > 0.0 && row.flushes_per_fsync > 0.0, "{row:?}");
             for run in &row.rounds {

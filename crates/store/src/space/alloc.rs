@@ -224,6 +224,11 @@ impl Space {
             if self.group_free(index).0 == 0 {
                 continue;
             }
+            let run_max =
+                self.groups[index as usize].as_ref().map_or(want, |group| group.run_max());
+            if run_max <= best.map_or(0, |(_, best)| best.len) {
+                continue;
+            }
             // The first group is looked at twice: from the goal on, and from its start at the end.
             let from = if step == 0 { goal.0 % GROUP_BLOCKS } else { 0 };
             let run = self.group_mut(index).find_run(from, want, broken_only);

@@ -35,6 +35,8 @@ pub(crate) struct Group {
     pub(super) listed: bool,
     /// No free slot lies in a word before this one.
     slot_hint: usize,
+    /// No run of free blocks is longer than this: a search for more would walk the whole group for nothing.
+    run_max: u64,
 }
 
 const _: () = assert!(BITMAPS_PER_GROUP <= 8);
@@ -62,6 +64,7 @@ impl Group {
             record: Record::Absent,
             listed: false,
             slot_hint: 0,
+            run_max: GROUP_BLOCKS,
         };
         group.make_free(group.run(inside));
         group
@@ -117,6 +120,7 @@ impl Group {
             self.free_blocks -= run.len;
         } else {
             self.free_blocks += run.len;
+            self.run_max = GROUP_BLOCKS;
         }
     }
 
@@ -245,9 +249,29 @@ impl Group {
         unreachable!("free slots are counted at every change")
     }
 
-    /// The first run of at least `want` free blocks at or after `from`, or else the longest there is
-    /// after `from`. With `broken_only`, blocks of slots that are wholly free do not count.
-    pub(crate) fn find_run(&self, from: u64, want: u64, broken_only: bool) -> Option<Run> {
+    /// The longest run that may be there.
+    pub(crate) fn run_max(&self) -> u64 {
+        self.run_max
+    }
+
+    /// The first run of at least `want` free blocks at or after `from`, or of as many as there may be; or else
+    /// the longest after `from`. With `broken_only`, blocks of slots that are wholly free do not count.
+    pub(crate) fn find_run(&mut self, from: u64, want: u64, broken_only: bool) -> Option<Run> {
+        if self.run_max == 0 {
+            return None;
+        }
+        let run = self.search_run(from, want.min(self.run_max), broken_only);
+        if from == 0 && !broken_only {
+            let longest = run.map_or(0, |run| run.len);
+            if longest < want {
+                // The whole group was looked at.
+                self.run_max = longest;
+            }
+        }
+        run
+    }
+
+    fn search_run(&self, from: u64, want: u64, broken_only: bool) -> Option<Run> {
         let mut best: Option<Run> = None;
         let mut run = Run { at: from, len: 0 };
         let mut at = from;
@@ -315,6 +339,12 @@ mod tests {
             })
             .count() as u64;
         assert_eq!((group.free_blocks, group.free_slots), (free, slots));
+        let mut run = 0;
+        for block in 0..GROUP_BLOCKS {
+            let is_free = group.busy[(block / 64) as usize] >> (block % 64) & 1 == 0;
+            run = if is_free { run + 1 } else { 0 };
+            assert!(run <= group.run_max, "a run of {run}, at most {} are believed", group.run_max);
+        }
     }
 
     #[test]
@@ -334,8 +364,9 @@ mod tests {
                         taken.push(run);
                     }
                 } else {
-                    let from = prng.below(GROUP_BLOCKS);
-                    let want = 1 + prng.below(300);
+                    let from = if prng.one_in(2) { 0 } else { prng.below(GROUP_BLOCKS) };
+                    let limit = if prng.one_in(4) { GROUP_BLOCKS } else { 300 };
+                    let want = 1 + prng.below(limit);
                     if let Some(run) = group.find_run(from, want, prng.one_in(4)) {
                         assert!(run.at >= from && run.len <= want && run.len > 0);
                         group.take(run);

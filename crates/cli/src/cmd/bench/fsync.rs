@@ -88,9 +88,9 @@ fn jobs(args: &Args) -> Outcome {
     let rows = fsync::run(
         &plan,
         || place.device(),
-        |workload, jobs, run| {
+        |workload, jobs, wait, run| {
             let rate = run.fsyncs_per_second;
-            progress(format_args!("{workload}, {jobs} jobs: {rate:.0} fsyncs/s"));
+            progress(format_args!("{workload}, {jobs} jobs, {wait}: {rate:.0} fsyncs/s"));
         },
     )
     .context("the benchmark")?;
@@ -102,6 +102,7 @@ fn jobs(args: &Args) -> Outcome {
         &[
             "workload",
             "jobs",
+            "fsync_wait",
             "MiB/s",
             "fsyncs/s",
             "p50",
@@ -122,6 +123,7 @@ fn jobs(args: &Args) -> Outcome {
         runs.add_row([
             row.workload.to_owned(),
             row.jobs.to_string(),
+            row.fsync_wait.to_owned(),
             format!("{:.1}", row.mib_per_second),
             format!("{:.0}", row.fsyncs_per_second),
             time(row.fsync_p50_ns),
