@@ -281,7 +281,7 @@ impl Inner {
             drop(space);
             forest.cache.evict();
             self.pace.cache_is(&forest.cache);
-            self.pace.pending_is(waits, self.owed.bytes());
+            self.pace.pending_is(waits, self.owed.fresh_bytes());
             intact?;
             self.counters.operations.increment();
             return Ok(lsn);

@@ -284,6 +284,11 @@ impl Store {
         self.inner.log_data(placed, blocks)
     }
 
+    /// Bytes of data that only the log holds.
+    pub fn owed_bytes(&self) -> usize {
+        self.inner.owed.bytes()
+    }
+
     /// Reads blocks of data. Checksums are the caller's to verify: he has the extent.
     pub fn read(&self, blocks: BlockRange, into: &mut [u8]) -> Result<()> {
         self.inner.read_data(blocks, into)

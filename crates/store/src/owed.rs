@@ -35,6 +35,8 @@ pub(crate) struct Owed {
     layers: RwLock<Layers>,
     /// Blocks of both layers, for those who do not want to lock.
     count: AtomicUsize,
+    /// Of those, the ones that no commit is writing.
+    fresh: AtomicUsize,
 }
 
 impl Owed {
@@ -43,10 +45,16 @@ impl Owed {
         self.count.load(Ordering::Acquire) * BLOCK_SIZE
     }
 
+    /// Of those, bytes that wait for the next commit to begin. Takes no lock.
+    pub(crate) fn fresh_bytes(&self) -> usize {
+        self.fresh.load(Ordering::Acquire) * BLOCK_SIZE
+    }
+
     fn change<R>(&self, change: impl FnOnce(&mut Layers) -> R) -> R {
         let mut layers = self.layers.write();
         let result = change(&mut layers);
         self.count.store(layers.fresh.len() + layers.frozen.len(), Ordering::Release);
+        self.fresh.store(layers.fresh.len(), Ordering::Release);
         result
     }
 

@@ -29,6 +29,9 @@ use crate::{FsError, Result};
 
 /// Pages of one round: 32 MiB. Bounds the memory that a settle holds back until it is published.
 const ROUND_BLOCKS: usize = 8192;
+/// Data that travels in the log and waits for its place, in bytes: above this it is written at once. Commits are
+/// wanted long before; only one that does not come to its end lets so much gather.
+const OWED_BYTES_MAX: usize = 64 << 20;
 /// Extents of one batch.
 const BATCH_EXTENTS: usize = 64;
 /// Pieces of the old map that one batch may replace.
@@ -60,7 +63,8 @@ pub(crate) fn settle(core: &Core, inode: &Arc<Inode>) -> Result<()> {
 
 /// As [`settle`], for a caller who persists it next: little data travels inside the log.
 pub(crate) fn settle_for_log(core: &Core, inode: &Arc<Inode>) -> Result<DataCost> {
-    settle_whole(core, inode, core.options.log_data_bytes)
+    let is_full = core.store.owed_bytes() > OWED_BYTES_MAX;
+    settle_whole(core, inode, if is_full { 0 } else { core.options.log_data_bytes })
 }
 
 fn settle_whole(core: &Core, inode: &Arc<Inode>, log_bytes: usize) -> Result<DataCost> {

@@ -105,7 +105,7 @@ impl FileSystem {
             }
             let _writers: Vec<_> = held.iter().map(|inode| inode.data.lock_writer()).collect();
             for inode in settling.iter().flatten() {
-                crate::data::writeback::settle(core, inode)?;
+                crate::data::writeback::settle_for_log(core, inode)?;
             }
             // Data that was lost since anybody asked for it must not take the place of data that is there (P4).
             if let Some(error) =

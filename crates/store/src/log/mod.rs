@@ -131,6 +131,8 @@ impl Inner {
         }
         drop(lead);
         match led? {
+            // Somebody who is just becoming visible was not taken along yet.
+            Led::Logged(_) if !self.is_durable(upto) => self.persist(upto, about),
             Led::Logged(receipt) => {
                 let other_records = receipt.other_records.saturating_sub(own_records);
                 Ok(Receipt { own_records, other_records, wait_ns, led: true, ..receipt })

@@ -21,6 +21,9 @@ use crate::owed::Page;
 use crate::read::Failed;
 use crate::{Inner, Result, StoreError};
 
+/// Most bytes of data that lie in a log: a patch of no byte makes a block, and memory must not follow what a
+/// hostile one claims. Many times what gathers in a volume that is in use.
+const DATA_BYTES_MAX: u64 = 1 << 30;
 /// Changes of a batch that are applied under one hold of the locks.
 const AT_ONCE: usize = 64;
 
@@ -99,6 +102,9 @@ impl Inner {
                 Record::Take(blocks, content) => {
                     self.space.lock().publish(blocks);
                     if let Content::Inside(patches) = content {
+                        if self.owed.bytes() as u64 > DATA_BYTES_MAX {
+                            return Err(refuse(batch, "the log holds too much data".into()));
+                        }
                         self.patch(blocks, &patches);
                     }
                 }
