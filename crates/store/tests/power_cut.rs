@@ -6,31 +6,15 @@
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
+#[path = "lives/damage.rs"]
+mod damage;
 mod lives;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use holdfast_base::switch::{Accounting, Dirty};
 use holdfast_device::sim::Call;
-use lives::{Conditions, Seen, run};
-
-/// Runs seeds from `first` on, usually so many.
-fn survive(first: u64, usual: u64, again: usize, how: &Conditions) -> Seen {
-    let asked = std::env::var("HOLDFAST_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
-    let mut all = Seen::default();
-    for seed in first..first + asked.unwrap_or(usual) {
-        println!("seed {seed} of {how:?}");
-        let seen = run(seed, how, again);
-        println!("{seen:?}");
-        all.images += seen.images;
-        all.commits = all.commits.max(seen.commits);
-        all.again += seen.again;
-        all.spanning += seen.spanning;
-        all.full += seen.full;
-    }
-    assert!(all.images > 60, "{all:?}");
-    all
-}
+use lives::{Conditions, run, survive};
 
 #[test]
 fn one_life_and_every_cut() {

@@ -21,7 +21,7 @@ use holdfast_format::journal::frame::KIND_END;
 use holdfast_format::journal::{FrameHeader, next_block};
 use holdfast_sim::{Verdict, agree};
 
-use super::{Conditions, Map, contents, step};
+use super::lives::{Conditions, Map, contents, step};
 
 /// A frame of the ring.
 #[derive(Clone)]
@@ -82,7 +82,7 @@ fn full(how: &Conditions, prng: &mut Prng) -> Full {
     let mut told = vec![map.clone()];
     while told.len() < 9 {
         for _ in 0..1 + prng.below(3) {
-            map = Arc::new(step(&store, &map, prng).unwrap());
+            map = Arc::new(step(&store, &map, prng, 0).unwrap());
         }
         store.commit().unwrap();
         told.push(map.clone());

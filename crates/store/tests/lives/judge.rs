@@ -17,8 +17,15 @@ use holdfast_sim::{Verdict, agree};
 
 use super::{Conditions, Map, Seen, contents};
 
-/// Judges what one cut may leave: the map of one moment, not before `acked`. Gives that moment.
-fn judge(how: &Conditions, image: MemoryDevice, told: &[Arc<Map>], acked: u64, what: &str) -> u64 {
+/// Judges what one cut may leave: the map of one moment, not before `acked`. Gives that moment, and how
+/// many batches of the log led to it.
+fn judge(
+    how: &Conditions,
+    image: MemoryDevice,
+    told: &[Arc<Map>],
+    acked: u64,
+    what: &str,
+) -> (u64, u64) {
     let device: Arc<dyn Device> = Arc::new(image);
     let store = how.open(device, true).unwrap_or_else(|error| panic!("{what}: {error}"));
     let lsn = store.latest().0;
@@ -33,7 +40,7 @@ fn judge(how: &Conditions, image: MemoryDevice, told: &[Arc<Map>], acked: u64, w
         let sums: Vec<u64> = bytes.chunks(BLOCK_SIZE).map(crc64).collect();
         assert_eq!(sums, extent.sums, "{what}: the data of {key:?} at {lsn}");
     }
-    lsn
+    (lsn, store.counters().recovered_batches.get())
 }
 
 /// The first opening recovers; after it, opening and closing writes nothing that can be told from
@@ -78,7 +85,7 @@ fn recover_again(
             let place = || format!("{what}, again at {}: {}", cut.index(), image.describe());
             let device = image.device();
             agree(&device).unwrap_or_else(|why| panic!("{}: {why}", place()));
-            let found = judge(how, device.snapshot(), told, lsn, &place());
+            let (found, _) = judge(how, device.snapshot(), told, lsn, &place());
             assert_eq!(found, lsn, "{}: another moment", place());
             images += 1;
             if deep > 1 {
@@ -126,7 +133,8 @@ pub(crate) fn judge_all(
                 Verdict::Whole(commits) => seen.commits = seen.commits.max(commits),
                 other => panic!("{what}: {other:?}"),
             }
-            let lsn = judge(how, device.snapshot(), &told[life], acked, &what);
+            let (lsn, batches) = judge(how, device.snapshot(), &told[life], acked, &what);
+            seen.batches = seen.batches.max(batches);
             if judged.len().is_multiple_of(again) {
                 open_twice(how, device.snapshot(), &what);
                 // Now and then also inside the recovery of what a cut recovery left.

@@ -8,7 +8,6 @@
 //! Data goes where data was freed a moment ago, so that what is reused too early
 //! (R2) is seen at once. Knows nothing of files.
 
-mod damage;
 mod judge;
 
 use std::collections::BTreeMap;
@@ -19,15 +18,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use holdfast_base::counters::Counters;
 use holdfast_base::prng::Prng;
 use holdfast_base::switch::{Accounting, Dirty};
+use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE};
 use holdfast_base::{BlockNo, BlockRange, InodeNo};
 use holdfast_device::memory::MemoryDevice;
 use holdfast_device::sim::{Action, Call, Event, Faults, Recording, When};
 use holdfast_device::{Device, SimDevice};
+use holdfast_format::geometry::LOG_START;
 use holdfast_format::item::Extent;
 use holdfast_format::journal::FrameHeader;
+use holdfast_format::log::LogHeader;
 use holdfast_format::{Geometry, Key, Kind};
 use holdfast_store::{
-    Batch, CreateOptions, Need, OpenOptions, Reservation, Store, StoreError, Written,
+    Batch, CreateOptions, LoggedBlock, Need, OpenOptions, Reservation, Store, StoreError, Written,
 };
 
 use judge::judge_all;
@@ -42,6 +44,12 @@ pub(crate) struct Conditions {
     pub node_size: usize,
     /// Blocks of the ring: the fewer, the more commits become checkpoints, and the more wrap around.
     pub journal_blocks: u64,
+    /// What follows a step: by persist, by commit, by neither, in shares.
+    pub persists: u64,
+    pub commits: u64,
+    pub neither: u64,
+    /// One write of data in so many travels inside the log; 0 for none.
+    pub log_data: u64,
     /// Memory for nodes: the less, the more checkpoints.
     pub cache_bytes: usize,
     pub dirty: Dirty,
@@ -50,6 +58,8 @@ pub(crate) struct Conditions {
     pub checkpoints: u64,
     /// Another thread makes a checkpoint whenever the last one is done.
     pub background: bool,
+    /// Another thread makes a commit whenever the last one is done.
+    pub commits_beside: bool,
     /// One call of this kind in so many is answered well and not done.
     pub lies: Option<(Call, u64)>,
     /// After these lives, power is cut at one place, and as many lives go on from there.
@@ -63,11 +73,16 @@ impl Default for Conditions {
         Conditions {
             node_size: 4096,
             journal_blocks: 64,
+            persists: 0,
+            commits: 1,
+            neither: 3,
+            log_data: 0,
             cache_bytes: 1 << 20,
             dirty: Dirty::default(),
             accounting: Accounting::default(),
             checkpoints: 8,
             background: false,
+            commits_beside: false,
             lies: None,
             generations: 1,
             lives: 1,
@@ -89,10 +104,25 @@ pub(crate) struct Seen {
     pub spanning: usize,
     /// Commits that became checkpoints for lack of room.
     pub full: u64,
+    /// The most batches of the log that one image replays.
+    pub batches: u64,
+    /// Batches of the log that go on at the ring's start.
+    pub wrapped: usize,
+    /// Batches that were written together with another one.
+    pub together: usize,
+    /// Batches that became commits for lack of room.
+    pub log_full: u64,
 }
 
 impl Conditions {
-    fn formatted(&self) -> MemoryDevice {
+    /// Fsyncs, and now and then a commit.
+    pub(crate) fn fsyncs() -> Conditions {
+        Conditions { persists: 6, commits: 1, neither: 5, log_data: 2, ..Conditions::default() }
+    }
+}
+
+impl Conditions {
+    pub(crate) fn formatted(&self) -> MemoryDevice {
         let device = Arc::new(MemoryDevice::new(BYTES));
         let shared: Arc<dyn Device> = device.clone();
         let geometry = Geometry::for_device(BYTES, self.node_size).unwrap();
@@ -107,18 +137,24 @@ impl Conditions {
     }
 
     /// A volume with something in it whose next commits come to the ring's end soon.
-    fn aged(&self, prng: &mut Prng) -> (MemoryDevice, Vec<Arc<Map>>) {
+    pub(crate) fn aged(&self, prng: &mut Prng) -> (MemoryDevice, Vec<Arc<Map>>) {
         let device = Arc::new(self.formatted());
         let store = self.open(device.clone(), false).unwrap();
-        let ring = store.geometry().journal();
+        let (ring, log) = (store.geometry().journal(), store.geometry().log());
         let near = prng.below(12);
         let mut map = Map::new();
         for _ in 0..500 {
-            map = step(&store, &map, prng).unwrap();
+            map = self.step(&store, &map, prng).unwrap();
             store.checkpoint().unwrap();
             if store.superblock().journal.next.0 + near >= ring.start.0 + ring.count {
                 break;
             }
+        }
+        let near = (8 + prng.below(40)) << 10;
+        while self.persists > 0 && store.superblock().log.next + near < log.count * BLOCK_BYTES {
+            map = self.step(&store, &map, prng).unwrap();
+            store.persist(store.latest(), InodeNo(1)).unwrap();
+            store.checkpoint().unwrap();
         }
         let lsn = store.latest().0;
         store.close().unwrap();
@@ -127,7 +163,20 @@ impl Conditions {
         (device.snapshot(), vec![map; lsn as usize + 1])
     }
 
-    fn open(&self, device: Arc<dyn Device>, read_only: bool) -> Result<Store, StoreError> {
+    pub(crate) fn step(
+        &self,
+        store: &Store,
+        map: &Map,
+        prng: &mut Prng,
+    ) -> Result<Map, StoreError> {
+        step(store, map, prng, self.log_data)
+    }
+
+    pub(crate) fn open(
+        &self,
+        device: Arc<dyn Device>,
+        read_only: bool,
+    ) -> Result<Store, StoreError> {
         let options = OpenOptions {
             read_only,
             cache_bytes: self.cache_bytes,
@@ -139,7 +188,7 @@ impl Conditions {
     }
 }
 
-fn contents(store: &Store) -> Map {
+pub(crate) fn contents(store: &Store) -> Map {
     let mut map = Map::new();
     let visit = |key, value: &[u8]| {
         map.insert(key, value.to_vec());
@@ -149,8 +198,15 @@ fn contents(store: &Store) -> Map {
     map
 }
 
-/// Writes 1 to 3 blocks of random data near the start of the data zone, where blocks were freed.
-fn write(store: &Store, prng: &mut Prng) -> Result<(Written, Reservation), StoreError> {
+/// Makes 1 to 3 blocks of random data near the start of the data zone, where blocks were freed. They are
+/// written, or travel inside the log: as a whole, or as what is changed over the blocks of `old`, which
+/// are given back.
+fn write(
+    store: &Store,
+    prng: &mut Prng,
+    in_log: bool,
+    old: Option<&Extent>,
+) -> Result<(Written, Reservation), StoreError> {
     let mut room = store.reserve(Need::Grow { changes: 4, blocks: 3 })?;
     let first = store.geometry().first_data_block().0;
     let goal = if prng.one_in(5) { None } else { Some(BlockNo(first + prng.below(24))) };
@@ -160,16 +216,44 @@ fn write(store: &Store, prng: &mut Prng) -> Result<(Written, Reservation), Store
     if prng.one_in(3) {
         prng.fill(&mut bytes);
     }
-    Ok((store.write(placed, &bytes)?, room))
+    if !in_log {
+        return Ok((store.write(placed, &bytes)?, room));
+    }
+    let mut blocks = Vec::new();
+    for (index, bytes) in (0..).zip(bytes.as_chunks::<BLOCK_SIZE>().0) {
+        let base = old.filter(|old| index < old.blocks.count && !prng.one_in(4));
+        let base = base.map(|old| BlockNo(old.blocks.start.0 + index));
+        let start = prng.below(BLOCK_SIZE as u64) as usize;
+        let changed = match base {
+            // Nothing, a few bytes, anything.
+            Some(_) => start..(start + prng.below(200) as usize * 20).min(BLOCK_SIZE),
+            None if prng.one_in(2) => 0..start,
+            None => 0..BLOCK_SIZE,
+        };
+        let mut page = [0; BLOCK_SIZE];
+        if let Some(base) = base {
+            store.read(BlockRange::new(base, 1), &mut page)?;
+        }
+        page[changed.clone()].copy_from_slice(&bytes[changed.clone()]);
+        blocks.push(LoggedBlock { page: Arc::new(page), base, changed });
+    }
+    Ok((store.log_data(placed, blocks)?, room))
 }
 
-/// One random batch; returns the map after it.
-fn step(store: &Store, map: &Map, prng: &mut Prng) -> Result<Map, StoreError> {
+/// One random batch; returns the map after it. One write of data in `log_data` travels inside the log.
+pub(crate) fn step(
+    store: &Store,
+    map: &Map,
+    prng: &mut Prng,
+    log_data: u64,
+) -> Result<Map, StoreError> {
     let mut map = map.clone();
     let mut batch = Batch::new();
-    let (written, mut room) = write(store, prng)?;
     let key = Key::new(InodeNo(20 + prng.below(3)), Kind::Extent, prng.below(4) * 4096);
-    match (map.get(&key).map(|old| Extent::decode(old).unwrap()), prng.below(5)) {
+    let old = map.get(&key).map(|old| Extent::decode(old).unwrap());
+    let in_log = log_data != 0 && prng.one_in(log_data);
+    let (written, mut room) = write(store, prng, in_log, old.as_ref())?;
+    match (old, prng.below(5)) {
         // Space that never gets an owner.
         (_, 0) => drop(written),
         // The end of an extent goes, its beginning stays.
@@ -243,11 +327,18 @@ pub(crate) fn run(seed: u64, how: &Conditions, again: usize) -> Seen {
 }
 
 fn count_frames(recording: &Recording, seen: &mut Seen) {
-    let writes = recording.events.iter().filter_map(|event| match event {
-        Event::Write { bytes, .. } => FrameHeader::decode(bytes).ok(),
-        _ => None,
-    });
-    seen.spanning += writes.filter(|header| header.index > 0).count();
+    let ring = LOG_START.0 * BLOCK_BYTES;
+    for event in &recording.events {
+        let Event::Write { at, bytes, .. } = event else { continue };
+        let frame = FrameHeader::decode(bytes);
+        seen.spanning += usize::from(frame.is_ok_and(|header| header.index > 0));
+        if let Ok(header) = LogHeader::decode(bytes) {
+            assert_eq!(header.address, at - ring, "a batch lies where it says");
+            let wraps = bytes.len() < header.bytes as usize;
+            seen.wrapped += usize::from(wraps);
+            seen.together += usize::from(bytes.len() > header.bytes as usize);
+        }
+    }
 }
 
 /// Lives one after the other; gives what may be found in each.
@@ -279,12 +370,19 @@ fn live(
         }
         let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            if how.background {
-                scope.spawn(|| {
-                    while !ended.load(Ordering::Acquire) && store.checkpoint().is_ok() {
+            let beside = |work: fn(&Store) -> Result<(), StoreError>| {
+                let (store, ended) = (&store, &ended);
+                scope.spawn(move || {
+                    while !ended.load(Ordering::Acquire) && work(store).is_ok() {
                         std::thread::yield_now();
                     }
                 });
+            };
+            if how.background {
+                beside(Store::checkpoint);
+            }
+            if how.commits_beside {
+                beside(Store::commit);
             }
             // Also when a step panics, or the thread would run for ever.
             let _end = SetAtEnd(&ended);
@@ -294,7 +392,7 @@ fn live(
                     break;
                 }
                 let before = history.last().unwrap().clone();
-                let after = match step(&store, &before, prng) {
+                let after = match how.step(&store, &before, prng) {
                     Ok(after) => after,
                     Err(error) => {
                         let failed = sim.faults_fired() > 0;
@@ -304,12 +402,18 @@ fn live(
                 };
                 history.push(Arc::new(after));
                 assert_eq!(store.latest().0 as usize, history.len() - 1);
-                let durable = match prng.below(4) {
-                    0 => store.commit(),
-                    1 if how.checkpoints != 0 && prng.one_in(how.checkpoints.div_ceil(4)) => {
-                        store.checkpoint()
-                    }
-                    _ => continue,
+                let ticket = prng.below(how.commits + how.persists + how.neither);
+                let durable = if ticket < how.commits {
+                    store.commit()
+                } else if ticket < how.commits + how.persists {
+                    store.persist(store.latest(), InodeNo(20)).map(drop)
+                } else if ticket == how.commits + how.persists
+                    && how.checkpoints != 0
+                    && prng.one_in(how.checkpoints.div_ceil(4))
+                {
+                    store.checkpoint()
+                } else {
+                    continue;
                 };
                 if durable.is_ok() {
                     acked = store.durable().0;
@@ -320,6 +424,8 @@ fn live(
         });
         told.push(history.clone());
         seen.full += store.counters().journal_full.get();
+        seen.log_full += store.counters().log_full.get();
+        assert_eq!(store.counters().log_too_large.get(), 0, "{what}");
         drop(store);
         sim.set_faults(Faults::none());
     }
@@ -332,4 +438,26 @@ impl Drop for SetAtEnd<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Release);
     }
+}
+
+/// Runs seeds from `first` on, usually so many.
+pub(crate) fn survive(first: u64, usual: u64, again: usize, how: &Conditions) -> Seen {
+    let asked = std::env::var("HOLDFAST_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
+    let mut all = Seen::default();
+    for seed in first..first + asked.unwrap_or(usual) {
+        println!("seed {seed} of {how:?}");
+        let seen = run(seed, how, again);
+        println!("{seen:?}");
+        all.images += seen.images;
+        all.commits = all.commits.max(seen.commits);
+        all.again += seen.again;
+        all.spanning += seen.spanning;
+        all.full += seen.full;
+        all.batches = all.batches.max(seen.batches);
+        all.wrapped += seen.wrapped;
+        all.together += seen.together;
+        all.log_full += seen.log_full;
+    }
+    assert!(all.images > 60, "{all:?}");
+    all
 }

@@ -1,0 +1,69 @@
+//! Power cuts over the fsync log: as `power_cut.rs`, with most batches made durable by the log alone, and
+//! with data inside it (P1 to P3, P5, P9, R5, R7).
+//!
+//! A failure prints the conditions and the seed. `HOLDFAST_SEEDS=50` runs fifty seeds of each.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod lives;
+
+use lives::{Conditions, survive};
+
+#[test]
+fn one_life_and_every_cut() {
+    for (seed, node_size) in [(1, 4096), (2, 16384), (3, 65536)] {
+        let seen = survive(seed, 1, 50, &Conditions { node_size, ..Conditions::fsyncs() });
+        assert!(seen.batches > 3, "{seen:?}");
+    }
+}
+
+#[test]
+fn a_ring_that_is_hardly_ever_emptied_wraps() {
+    let how = Conditions { commits: 0, checkpoints: 0, steps: 60, ..Conditions::fsyncs() };
+    let seen = survive(50, 2, 80, &how);
+    assert!(seen.batches > 10 && seen.wrapped > 0, "{seen:?}");
+}
+
+#[test]
+fn many_lives_that_end_without_a_flush() {
+    survive(100, 4, 50, &Conditions { lives: 6, steps: 12, ..Conditions::fsyncs() });
+}
+
+#[test]
+fn lives_after_power_cuts() {
+    for (number, node_size) in [(0, 4096), (1, 16384), (2, 65536)] {
+        for log_data in [0, 1] {
+            let background = number == 1;
+            let how = Conditions {
+                node_size,
+                log_data,
+                background,
+                generations: 8,
+                steps: 8,
+                ..Conditions::fsyncs()
+            };
+            survive(500 + 1000 * number, 2, 50, &how);
+        }
+    }
+}
+
+#[test]
+fn commits_and_checkpoints_beside_fsyncs() {
+    for (background, commits_beside) in [(false, true), (true, false), (true, true)] {
+        let how = Conditions {
+            background,
+            commits_beside,
+            commits: 0,
+            checkpoints: 0,
+            lives: 2,
+            ..Conditions::fsyncs()
+        };
+        let seen = survive(300, 2, 50, &how);
+        println!("{seen:?}");
+    }
+}
+
+#[test]
+fn recovery_cut_at_every_call_of_every_image() {
+    survive(400, 1, 1, &Conditions { steps: 8, ..Conditions::fsyncs() });
+}
