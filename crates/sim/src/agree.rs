@@ -5,6 +5,10 @@
 //! they lead to, every byte of every node, and whether something durable is
 //! missing. Where one refuses, the other must as well.
 
+mod log;
+
+pub use log::agree_on_log;
+
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, Epoch};
 use holdfast_device::Device;

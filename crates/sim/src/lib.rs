@@ -6,7 +6,7 @@
 //! write and flush, opens every image that the device may have left, and
 //! compares what it finds with what the promises allow ([`History`]). The judge
 //! shares nothing with the engine: it stands on the model and on `check`, whose
-//! replay of the journal must be the engine's ([`agree()`]).
+//! replay of journal and log must be the engine's ([`agree()`], [`agree_on_log`]).
 //! [`fail_each`] makes every single call of the device fail, one run each.
 
 pub mod agree;
@@ -16,7 +16,7 @@ mod visit;
 pub mod power;
 pub mod errors;
 
-pub use agree::{Verdict, agree};
+pub use agree::{Verdict, agree, agree_on_log};
 pub use engine::{Checkpoints, Engine, Setup, judge};
 pub use errors::fail_each;
 pub use history::History;

@@ -21,6 +21,9 @@ use crate::history::History;
 use crate::visit::{visit, visit_recovery, without_panic};
 use crate::{Engine, Setup};
 
+/// One opened image in so many is used on.
+const USED_ON: u64 = 3;
+
 /// How a script is tortured.
 #[derive(Clone, Debug)]
 pub struct Policy {
@@ -347,7 +350,7 @@ impl Judge<'_> {
                         },
                     )
                 } else {
-                    visit(image.device(), setup)
+                    visit(image.device(), setup, self.stats.opened.is_multiple_of(USED_ON))
                 })
             }
         };

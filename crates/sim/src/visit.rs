@@ -1,23 +1,32 @@
 //! Opens one image and says what is in it.
 //!
-//! An image is good if `check` finds nothing wrong and replays the journal as
-//! the engine does, the engine mounts it, shows
-//! a tree without an error, unmounts, `check` still finds nothing, and a second
-//! mount shows the same tree. A panic of the engine is a finding like others.
+//! An image is good if `check` finds nothing wrong and replays journal and log
+//! as the engine does, a read-only mount shows a tree without an error, a
+//! mount for writing shows the same and unmounts, `check` still finds nothing,
+//! and a second mount shows the same tree. Now and then the volume is used on
+//! and emptied, and must be whole then too. A panic is a finding like others.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use holdfast_check::Options;
 use holdfast_device::{Device, MemoryDevice, SimDevice, sim};
-use holdfast_script::{Target, Tree};
+use holdfast_script::{Errno, Kind, Op, Outcome, Script, Target, Tree};
 
-use crate::{Checkpoints, Engine, Setup, Verdict, agree};
+use crate::{Checkpoints, Engine, Setup, Verdict, agree, agree_on_log, judge};
 
-/// What is in the image, or what is wrong with it.
-pub(crate) fn visit(image: MemoryDevice, setup: &Setup) -> Result<Tree, String> {
-    let device: Arc<dyn Device> = Arc::new(image);
-    without_panic(|| look(&device, setup))
+/// What is in the image, or what is wrong with it. With `on`, a copy of it is used on and emptied.
+pub(crate) fn visit(image: MemoryDevice, setup: &Setup, on: bool) -> Result<Tree, String> {
+    without_panic(|| {
+        let seen = unwritten(&image, setup)?;
+        if on {
+            use_on(&image, setup).map_err(|why| format!("used on: {why}"))?;
+        }
+        let device: Arc<dyn Device> = Arc::new(image);
+        let tree = look(&device, setup)?;
+        same(&tree, &seen).map_err(|why| format!("read-only: {why}"))?;
+        Ok(tree)
+    })
 }
 
 /// As [`visit`], and power fails again at every call that this makes, `deep` times one inside the
@@ -30,7 +39,12 @@ pub(crate) fn visit_recovery(
 ) -> Result<(Tree, u64), String> {
     let device = Arc::new(SimDevice::new(image));
     let under: Arc<dyn Device> = Arc::clone(&device) as Arc<dyn Device>;
-    let tree = without_panic(|| look(&under, setup))?;
+    let tree = without_panic(|| {
+        let seen = unwritten(image, setup)?;
+        let tree = look(&under, setup)?;
+        same(&tree, &seen).map_err(|why| format!("read-only: {why}"))?;
+        Ok(tree)
+    })?;
     let recording = device.recording();
     let mut cut = recording.start();
     let mut seen = std::collections::HashSet::new();
@@ -46,7 +60,7 @@ pub(crate) fn visit_recovery(
             }
             let place = || format!("cut again at event {} ({})", cut.index(), image.describe());
             let again = match deep {
-                0 | 1 => visit(image.device(), setup),
+                0 | 1 => visit(image.device(), setup, false),
                 _ => visit_recovery(&image.device(), setup, policy, deep - 1).map(
                     |(tree, images)| {
                         inside += images;
@@ -61,9 +75,68 @@ pub(crate) fn visit_recovery(
     Ok((tree, seen.len() as u64 + inside))
 }
 
+/// Commits and checkpoints of the torture's own are no part of a recovery.
+fn quiet(setup: &Setup) -> Setup {
+    Setup { checkpoints: Checkpoints::Never, ..setup.clone() }
+}
+
+/// What can be seen without writing a byte.
+fn unwritten(image: &MemoryDevice, setup: &Setup) -> Result<Tree, String> {
+    match agree_on_log(image)? {
+        Verdict::Whole(_) => {}
+        other => return Err(format!("the log is not whole: {other:?}")),
+    }
+    let device: Arc<dyn Device> = Arc::new(image.snapshot());
+    let mut setup = quiet(setup);
+    setup.mount.read_only = true;
+    let tree = mount_and_walk(&device, &setup).map_err(|why| format!("read-only: {why}"))?;
+    match device.stats().writes {
+        0 => Ok(tree),
+        writes => Err(format!("a read-only mount wrote {writes} times")),
+    }
+}
+
+/// The first things that somebody does with a volume after a crash; what they leave is killed again. Then
+/// everything is removed.
+fn use_on(image: &MemoryDevice, setup: &Setup) -> Result<(), String> {
+    const WORK: &str = "mkdir /used-on 700; mkfile /used-on/a; write /used-on/a 0 5000 1; fsync /used-on/a; mkfile /used-on/b; \
+        write /used-on/b 0 100 2; rename /used-on/b /used-on/c; fsyncdir /used-on; write /used-on/a 100 50 3; fsync /used-on/a; \
+        append /used-on/c 9000 4; fsync /used-on/c; link /used-on/a /used-on/d; setxattr /used-on/a user.x 300 5; sync; crash; \
+        append /used-on/a 3000 6; fsync /used-on/a; unlink /used-on/d";
+    let device: Arc<dyn Device> = Arc::new(image.snapshot());
+    let mut engine = Engine::open(Arc::clone(&device), quiet(setup))
+        .map_err(|error| format!("mount: {error}"))?;
+    let work: Script = WORK.parse().expect("the script is well formed");
+    for op in work.ops() {
+        match engine.apply(op) {
+            // A volume may be full, and what did not get its space is missing then.
+            Outcome::Ok(_) | Outcome::Err(Errno::ENOSPC | Errno::ENOENT) => {}
+            other => return Err(format!("{op} answers {other}")),
+        }
+    }
+    let all = engine.walk()?;
+    // A directory comes before what is in it.
+    for (path, node) in all.0.iter().rev().filter(|(path, _)| !path.is_root()) {
+        let path = path.clone();
+        let op = match node.stat.kind {
+            Kind::Dir => Op::Rmdir { path },
+            _ => Op::Unlink { path },
+        };
+        if let Outcome::Err(error) = engine.apply(&op) {
+            return Err(format!("{op} answers {error}"));
+        }
+    }
+    engine.unmount().map_err(|error| format!("unmount: {error}"))?;
+    clean(&device, "when it was empty")?;
+    let facts = judge(&*device)?.facts;
+    match (facts.orphans, facts.inodes) {
+        (0, 1) => Ok(()),
+        other => Err(format!("orphans and inodes when it was empty: {other:?}")),
+    }
+}
+
 fn look(device: &Arc<dyn Device>, setup: &Setup) -> Result<Tree, String> {
-    // Checkpoints of the torture's own are no part of a recovery.
-    let setup = &Setup { checkpoints: Checkpoints::Never, ..setup.clone() };
+    let setup = &quiet(setup);
     clean(device, "as power left it")?;
     whole(device.as_ref())?;
     let tree = mount_and_walk(device, setup)?;

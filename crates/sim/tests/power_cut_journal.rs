@@ -141,7 +141,7 @@ fn random(usual: std::ops::Range<u64>, policy: impl Fn(u64) -> Policy) {
     let profile = Profile { ops: 30, syncs: 25, remounts: 2, evicts: 0, ..Profile::default() };
     for seed in seeds(usual) {
         let (mut script, policy) = (generate(seed, &profile), policy(seed));
-        if policy.setup.checkpoints == Checkpoints::Beside {
+        if policy.setup.checkpoints.is_beside() {
             // Zeroed ranges are several steps to the engine (first their edges), between which another
             // thread may make history durable; to the model they are one.
             let steps = |op: &&Op| matches!(op, Op::Fallocate { how, .. } if !allocates(*how));

@@ -21,7 +21,7 @@ use holdfast_base::recover::Work;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BatchNo, BlockNo, InodeNo, Lsn};
 use holdfast_device::Device;
-use holdfast_format::log::REPLAY_BYTES_MAX;
+use holdfast_format::log::{DATA_BLOCKS_MAX, REPLAY_BYTES_MAX};
 use holdfast_format::{Key, Superblock};
 
 use crate::CheckError;
@@ -233,6 +233,7 @@ fn apply(
     proven: u64,
     replay: &mut Replay,
 ) {
+    let mut unproven = 0u64;
     for whole in chain {
         let judged = match state.judge(whole, &replay.superblock) {
             Ok(judged) => judged,
@@ -241,6 +242,14 @@ fn apply(
                 break;
             }
         };
+        if proven < whole.header.number {
+            unproven += judged.named.iter().map(|extent| extent.count).sum::<u64>();
+        }
+        if unproven > DATA_BLOCKS_MAX {
+            let why = "the batches of one flush name more data than they may".to_string();
+            replay.refuse(ring, whole, Issue::BatchMalformed, why);
+            break;
+        }
         if proven < whole.header.number
             && let Some(extent) = crate::arrived::missing(device, &judged.named)
         {

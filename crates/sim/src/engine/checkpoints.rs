@@ -1,16 +1,19 @@
-//! When a script's volume makes checkpoints of its own accord, beside those that it needs.
+//! When a script's volume makes commits and checkpoints of its own accord, beside those that it needs.
 //!
-//! Scripts do not know checkpoints: nothing that a caller sees depends on them.
-//! But a power cut does, so the torture puts them where they hurt: behind any
-//! operation, or all the time in another thread, beside the commits of the script.
+//! Scripts do not know them: nothing that a caller sees depends on them. But a
+//! power cut does, so the torture puts them where they hurt: behind any
+//! operation, or all the time in another thread, beside the fsyncs of the script.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use holdfast_posix::FileSystem;
+use holdfast_posix::{FileSystem, FsError};
 
-/// When checkpoints are made that nothing asks for.
+/// What is done all the time.
+pub(super) type Work = fn(&FileSystem) -> Result<(), FsError>;
+
+/// When checkpoints and commits are made that nothing asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checkpoints {
     /// Never.
@@ -19,9 +22,29 @@ pub enum Checkpoints {
     After(u64),
     /// All the time, by another thread.
     Beside,
+    /// As `After`, with commits.
+    CommitsAfter(u64),
+    /// As `Beside`, with commits.
+    CommitsBeside,
 }
 
-/// The thread of [`Checkpoints::Beside`]; ends when this is dropped.
+impl Checkpoints {
+    /// What another thread does all the time.
+    pub(super) fn beside(self) -> Option<Work> {
+        match self {
+            Checkpoints::Beside => Some(FileSystem::checkpoint),
+            Checkpoints::CommitsBeside => Some(FileSystem::commit),
+            _ => None,
+        }
+    }
+
+    /// Whether operations go on beside another thread.
+    pub fn is_beside(self) -> bool {
+        self.beside().is_some()
+    }
+}
+
+/// The thread of [`Checkpoints::Beside`] and its like; ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Beside {
     ended: Arc<AtomicBool>,
@@ -29,12 +52,12 @@ pub(super) struct Beside {
 }
 
 impl Beside {
-    pub(super) fn start(filesystem: &Arc<FileSystem>) -> Beside {
+    pub(super) fn start(filesystem: &Arc<FileSystem>, work: Work) -> Beside {
         let ended = Arc::new(AtomicBool::new(false));
         let (filesystem, seen) = (Arc::clone(filesystem), Arc::clone(&ended));
         let thread = std::thread::spawn(move || {
             // A failure stops the volume, and the script hears of it.
-            while !seen.load(Ordering::Acquire) && filesystem.checkpoint().is_ok() {
+            while !seen.load(Ordering::Acquire) && work(&filesystem).is_ok() {
                 std::thread::yield_now();
             }
         });
@@ -46,7 +69,7 @@ impl Drop for Beside {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
-            thread.join().expect("a checkpoint does not panic");
+            thread.join().expect("it does not panic");
         }
     }
 }

@@ -41,7 +41,7 @@ pub struct Setup {
     pub mount: MountOptions,
     /// The second opinion is asked after every clean unmount; what it finds fails the unmount.
     pub check: bool,
-    /// Checkpoints that nothing asks for.
+    /// Commits and checkpoints that nothing asks for.
     pub checkpoints: Checkpoints,
 }
 
@@ -167,9 +167,8 @@ impl Engine {
         self.device = device;
         let filesystem = FileSystem::mount(Arc::clone(&self.device), self.setup.mount.clone())?;
         let filesystem = Arc::new(filesystem);
-        if self.setup.checkpoints == Checkpoints::Beside {
-            self.beside = Some(Beside::start(&filesystem));
-        }
+        let beside = self.setup.checkpoints.beside();
+        self.beside = beside.map(|work| Beside::start(&filesystem, work));
         self.filesystem = Some(filesystem);
         Ok(())
     }
@@ -296,12 +295,17 @@ impl Target for Engine {
     fn apply(&mut self, op: &Op) -> Outcome {
         let answer = self.answer(op);
         self.operations += 1;
-        if let Checkpoints::After(count) = self.setup.checkpoints
-            && self.operations.is_multiple_of(count)
-            && let Some(filesystem) = &self.filesystem
-        {
+        if let Some(filesystem) = &self.filesystem {
             // A failure stops the volume: the next operation that needs it hears of it.
-            let _ = filesystem.checkpoint();
+            let _ = match self.setup.checkpoints {
+                Checkpoints::After(n) if self.operations.is_multiple_of(n) => {
+                    filesystem.checkpoint()
+                }
+                Checkpoints::CommitsAfter(n) if self.operations.is_multiple_of(n) => {
+                    filesystem.commit()
+                }
+                _ => Ok(()),
+            };
         }
         answer.into()
     }

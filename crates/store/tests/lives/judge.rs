@@ -13,9 +13,12 @@ use holdfast_device::{Device, SimDevice};
 use holdfast_format::Kind;
 use holdfast_format::checksum::crc64;
 use holdfast_format::item::Extent;
-use holdfast_sim::{Verdict, agree};
+use holdfast_sim::{Verdict, agree, agree_on_log};
 
 use super::{Conditions, Map, Seen, contents};
+
+/// The recoveries of one image in so many are compared with those of the second opinion.
+const AGREE: usize = 4;
 
 /// Judges what one cut may leave: the map of one moment, not before `acked`. Gives that moment, and how
 /// many batches of the log led to it.
@@ -135,6 +138,10 @@ pub(crate) fn judge_all(
             }
             let (lsn, batches) = judge(how, device.snapshot(), &told[life], acked, &what);
             seen.batches = seen.batches.max(batches);
+            if judged.len().is_multiple_of(AGREE) {
+                let verdict = agree_on_log(&device).unwrap_or_else(|why| panic!("{what}: {why}"));
+                assert_eq!(verdict, Verdict::Whole(batches), "{what}");
+            }
             if judged.len().is_multiple_of(again) {
                 open_twice(how, device.snapshot(), &what);
                 // Now and then also inside the recovery of what a cut recovery left.
