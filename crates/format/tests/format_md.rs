@@ -105,7 +105,7 @@ fn limits_table() -> String {
         ("nodes that a journal changes", REPLAY_BYTES_MAX, "bytes, each node once"),
         ("largest batch of the log", log::BATCH_BYTES_MAX as u64, "bytes"),
         ("batches of a log", log::REPLAY_BYTES_MAX, "bytes"),
-        ("data that a batch names by its sum", log::DATA_BLOCKS_MAX, "blocks"),
+        ("data that the batches of one flush name by sums", log::DATA_BLOCKS_MAX, "blocks"),
     ];
     assert_eq!(limits::value_max(65536), limits::value_max(16384));
     let mut out = String::from("| limit | value | unit |\n|---|---|---|\n");

@@ -25,9 +25,9 @@ const KEPT_MAX: u64 = 4 * REPLAY_BYTES_MAX;
 const COST: u64 = 96;
 
 /// What one batch breaks: the issue and the words.
-type Refusal = (Issue, String);
+pub(super) type Refusal = (Issue, String);
 
-fn malformed<T>(why: impl Into<String>) -> Result<T, Refusal> {
+pub(super) fn malformed<T>(why: impl Into<String>) -> Result<T, Refusal> {
     Err((Issue::BatchMalformed, why.into()))
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Judged {
     data: Patched,
     /// Data that the batch's flush made durable.
     pub(super) named: Vec<DataExtent>,
-    named_blocks: u64,
+    pub(super) named_blocks: u64,
     /// Inodes of names whose own record has not come.
     waiting: BTreeSet<InodeNo>,
     kept: u64,

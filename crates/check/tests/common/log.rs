@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_base::{BLOCK_SIZE, BatchNo, BlockNo, BlockRange, InodeNo};
+use holdfast_base::{BLOCK_SIZE, BatchNo, BlockNo, BlockRange, InodeNo, Lsn};
 use holdfast_check::log::Replay;
 use holdfast_check::{View, journal, log, view};
 use holdfast_device::{Device, MemoryDevice};
@@ -408,4 +408,12 @@ pub(crate) fn sum_of(made: &Made, blocks: BlockRange) -> u64 {
         sums.push(crc64(&bytes));
     }
     data_sum(&sums)
+}
+
+/// The last operation that the engine shows of a volume to which it must not write.
+pub(crate) fn last_shown(device: &MemoryDevice) -> Lsn {
+    assert!(recovered(device).is_err(), "the engine writes to a damaged volume");
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let store = Store::open(Arc::new(device.snapshot()), &options, Arc::default());
+    store.expect("it can be looked at").latest()
 }
