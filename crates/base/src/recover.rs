@@ -2,28 +2,38 @@
 //! `-o recover=`, and that `holdfast info` shows.
 //!
 //! A recovery reads the journal and the base of each node that commits changed,
-//! and writes those nodes. A mounted volume knows how fast its checkpoints are
-//! written and reckons with half of that; who only looks at a volume takes the
-//! rate of a slow disk.
+//! then the log, does its operations once more, and writes the nodes and the
+//! data that only the log held. A mounted volume knows how fast its checkpoints
+//! are written and reckons with half of that; who only looks at a volume takes
+//! the rate of a slow disk.
 
 use std::time::Duration;
+
+use crate::units::BLOCK_BYTES;
 
 /// Budget unless `-o recover=` says otherwise.
 pub const BUDGET_DEFAULT: Duration = Duration::from_secs(1);
 
 /// Bytes that a slow disk moves in a second, one after the other.
 pub const BYTES_PER_SECOND: u64 = 200 << 20;
-/// To read a node from anywhere, several at a time.
-const NODE_READ: Duration = Duration::from_micros(40);
-/// What any recovery takes: 16 MiB behind the journal are searched for later frames; then flushes and a superblock.
-pub const FIXED: Duration = Duration::from_millis(100);
+/// Bytes of the log whose operations a slow processor does once more in a second.
+pub const LOG_BYTES_PER_SECOND: u64 = 64 << 20;
+/// To read a node from anywhere, or to write a block of data there, several at a time.
+const PLACE: Duration = Duration::from_micros(40);
+/// What any recovery takes: 16 MiB behind the journal and 8 MiB behind the log are searched for what is later; then
+/// flushes and a superblock.
+pub const FIXED: Duration = Duration::from_millis(150);
 
 /// What a recovery would have to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     /// Bytes of commits in the journal.
     pub journal_bytes: u64,
-    /// Different nodes that those commits change.
+    /// Bytes of batches in the log, behind those commits.
+    pub log_bytes: u64,
+    /// Blocks of data that only the log holds.
+    pub log_blocks: u64,
+    /// Different nodes that those commits and batches change.
     pub nodes: u64,
     /// Bytes of a node.
     pub node_bytes: u64,
@@ -37,16 +47,26 @@ impl Work {
 
     /// How long it takes on a device that moves so many bytes in a second.
     pub fn estimate_at(&self, bytes_per_second: u64) -> Duration {
-        if self.journal_bytes == 0 && self.nodes == 0 {
+        if self.journal_bytes == 0 && self.log_bytes == 0 && self.nodes == 0 {
             return Duration::ZERO;
         }
         // Each node is read as a base and written to its home.
         let nodes = self.nodes.saturating_mul(self.node_bytes).saturating_mul(2);
-        let per_micro = (bytes_per_second / 1_000_000).max(1);
-        let micros = nodes.saturating_add(self.journal_bytes) / per_micro;
-        let reads = self.nodes.saturating_mul(NODE_READ.as_micros() as u64);
-        FIXED + Duration::from_micros(micros.saturating_add(reads))
+        let bytes = nodes
+            .saturating_add(self.journal_bytes)
+            .saturating_add(self.log_bytes)
+            .saturating_add(self.log_blocks.saturating_mul(BLOCK_BYTES));
+        let places = self.nodes.saturating_add(self.log_blocks);
+        let micros = at_rate(bytes, bytes_per_second)
+            .saturating_add(at_rate(self.log_bytes, LOG_BYTES_PER_SECOND))
+            .saturating_add(places.saturating_mul(PLACE.as_micros() as u64));
+        FIXED + Duration::from_micros(micros)
     }
+}
+
+/// Microseconds that so many bytes take.
+fn at_rate(bytes: u64, bytes_per_second: u64) -> u64 {
+    bytes / (bytes_per_second / 1_000_000).max(1)
 }
 
 #[cfg(test)]
@@ -56,12 +76,29 @@ mod tests {
     #[test]
     fn more_work_takes_longer_and_none_takes_none() {
         assert_eq!(Work::default().estimate(), Duration::ZERO);
-        let few = Work { journal_bytes: 1 << 20, nodes: 10, node_bytes: 16384 };
+        let few = Work { journal_bytes: 1 << 20, nodes: 10, node_bytes: 16384, ..Work::default() };
         let many = Work { nodes: 5000, ..few };
         assert!(few.estimate() < many.estimate());
         assert!(many.estimate_at(20 << 20) > many.estimate());
         assert!(many.estimate_at(0) > many.estimate());
-        let endless = Work { journal_bytes: u64::MAX, nodes: u64::MAX, node_bytes: u64::MAX };
+        let endless = Work {
+            journal_bytes: u64::MAX,
+            log_bytes: u64::MAX,
+            log_blocks: u64::MAX,
+            nodes: u64::MAX,
+            node_bytes: u64::MAX,
+        };
         assert!(endless.estimate() > Duration::from_secs(1 << 20));
+    }
+
+    #[test]
+    fn the_log_takes_its_time_too() {
+        let logged = Work { log_bytes: 512, node_bytes: 16384, ..Work::default() };
+        assert!(logged.estimate() >= FIXED, "a batch alone is something to recover");
+        let more = Work { log_bytes: 16 << 20, ..logged };
+        assert!(more.estimate() > logged.estimate() + Duration::from_millis(250));
+        // Operations are done by the processor, whatever the device can do.
+        assert!(more.estimate_at(u64::MAX) > FIXED + Duration::from_millis(200));
+        assert!(Work { log_blocks: 1000, ..more }.estimate() > more.estimate());
     }
 }

@@ -230,6 +230,7 @@ impl Inner {
         // After it is known to be durable: who takes what is pending now needs nothing of before.
         self.pending.lock().thaw();
         self.logging.release(log_head);
+        self.log_is_used();
         let freed = self.space.lock().thaw();
         for part in freed.chunks(STEP) {
             self.space.lock().give_away(part);

@@ -1,7 +1,7 @@
 //! When to commit, when to make a checkpoint, and when to slow changers down.
 //!
 //! Three things fill: memory with dirty nodes, the ring with commits, and the
-//! time that a recovery would take. The fullest of them is the pressure. From
+//! time that a recovery would take, by both and by the log. The fullest of them is the pressure. From
 //! half of it on the checkpointer works; from three quarters on changers wait
 //! a little, more the fuller it is, so that nobody is stopped late and long;
 //! at the whole they wait for the checkpoint. All waits are counted.
@@ -14,9 +14,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use holdfast_base::BLOCK_SIZE;
 use holdfast_base::clock::{Deadline, Stopwatch};
 use holdfast_base::counters::Counters;
-use holdfast_base::recover::{BYTES_PER_SECOND, FIXED, Work};
+use holdfast_base::recover::{BYTES_PER_SECOND, FIXED, LOG_BYTES_PER_SECOND, Work};
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_format::Geometry;
 use holdfast_format::journal::REPLAY_BYTES_MAX;
@@ -48,18 +49,25 @@ const RATE_MAX: u64 = 1 << 30;
 /// Between two attempts of what failed.
 const RETRY: Duration = Duration::from_secs(1);
 /// A smaller budget would mean nothing but checkpoints.
-const BUDGET_MIN: Duration = Duration::from_millis(200);
+const BUDGET_MIN: Duration = Duration::from_millis(250);
+/// The log's part of the budget: more of it than a recovery can read and do in that time is not left
+/// to the next checkpoint, a commit makes it dead.
+const LOG_SHARE: u32 = 4;
 
 /// What fills, and who waits for whom.
 #[derive(Debug)]
 pub(crate) struct Pace {
     ring_bytes: u64,
+    /// A commit is wanted when so many bytes of the log are in use.
+    log_bytes_max: u64,
     node_bytes: u64,
     dirty_nodes_max: u64,
     commit_bytes: u64,
     pending_bytes: u64,
     budget: Duration,
     journal_bytes: AtomicU64,
+    log_bytes: AtomicU64,
+    owed_bytes: AtomicU64,
     uncommitted_bytes: AtomicU64,
     dirty_nodes: AtomicU64,
     sealed_nodes: AtomicU64,
@@ -101,14 +109,20 @@ impl Pace {
         let memory = (options.cache_bytes as u64 / 2).clamp(16 * node_bytes, REPLAY_BYTES_MAX / 4);
         let budget = options.recover.max(BUDGET_MIN);
         counters.recovery_budget_ns.set(nanos(budget));
+        let log_ring = geometry.log().bytes().unwrap_or(u64::MAX);
+        let log_time = (budget - FIXED) / LOG_SHARE;
+        let log_in_time = log_time.as_secs_f64() * LOG_BYTES_PER_SECOND as f64;
         Pace {
             ring_bytes,
+            log_bytes_max: (log_ring / 2).min(log_in_time as u64),
             node_bytes,
             dirty_nodes_max: memory / node_bytes,
             commit_bytes: COMMIT_BYTES.min(ring_bytes / 8),
             pending_bytes: PENDING_BYTES.min(geometry.log_blocks * BLOCK_BYTES / 4),
             budget,
             journal_bytes: AtomicU64::new(0),
+            log_bytes: AtomicU64::new(0),
+            owed_bytes: AtomicU64::new(0),
             uncommitted_bytes: AtomicU64::new(0),
             dirty_nodes: AtomicU64::new(0),
             sealed_nodes: AtomicU64::new(0),
@@ -134,15 +148,20 @@ impl Pace {
 
     /// What waits for the log after a change, and what only the log holds, in bytes.
     pub(crate) fn pending_is(&self, pending: usize, owed: usize) {
+        self.owed_bytes.store(owed as u64, Ordering::Relaxed);
         if pending.max(owed) as u64 > self.pending_bytes {
             self.want(Job::Commit);
         }
     }
 
-    /// The log after a batch: a commit makes it empty before it is full.
-    pub(crate) fn log_is(&self, used: u64, ring: u64, counters: &Counters) {
+    /// The log after a batch, or after a commit that made some of it dead: bytes that a recovery would read, and
+    /// bytes of data that it would bring to their places.
+    pub(crate) fn log_is(&self, used: u64, owed: usize, counters: &Counters) {
+        self.log_bytes.store(used, Ordering::Relaxed);
+        self.owed_bytes.store(owed as u64, Ordering::Relaxed);
         counters.log_bytes_used.set(used);
-        if used > ring / 2 {
+        counters.recovery_estimate_ns.set(nanos(self.recovery()));
+        if used > self.log_bytes_max {
             self.want(Job::Commit);
         }
     }
@@ -200,6 +219,8 @@ impl Pace {
         let dirty = self.dirty_nodes.load(Ordering::Relaxed);
         Work {
             journal_bytes: self.journal_bytes.load(Ordering::Relaxed),
+            log_bytes: self.log_bytes.load(Ordering::Relaxed),
+            log_blocks: self.owed_bytes.load(Ordering::Relaxed) / BLOCK_SIZE as u64,
             nodes: dirty + self.sealed_nodes.load(Ordering::Relaxed),
             node_bytes: self.node_bytes,
         }
@@ -377,6 +398,23 @@ mod tests {
         assert!((0.45..0.55).contains(&pace.pressure()), "memory: {}", pace.pressure());
         pace.journal_is(pace.ring_bytes * 3 / 4, &Counters::default());
         assert!((0.7..0.8).contains(&pace.pressure()), "ring: {}", pace.pressure());
+    }
+
+    #[test]
+    fn the_log_is_a_part_of_the_estimate_and_never_most_of_it() {
+        let (pace, counters) = (pace(Duration::from_secs(1)), Counters::default());
+        assert_eq!(pace.recovery(), Duration::ZERO);
+        pace.log_is(512, 0, &counters);
+        assert!(counters.recovery_estimate_ns.get() >= nanos(FIXED));
+        assert!(!pace.state.lock().commit);
+        pace.log_is(pace.log_bytes_max + 512, 0, &counters);
+        assert!(pace.state.lock().commit, "a commit makes it dead");
+        assert!((0.1..WORK).contains(&pace.pressure()), "{}", pace.pressure());
+        let before = pace.recovery();
+        pace.pending_is(0, 1 << 20);
+        assert!(pace.recovery() > before, "data in the log goes to its place");
+        pace.log_is(0, 0, &counters);
+        assert_eq!((counters.log_bytes_used.get(), counters.recovery_estimate_ns.get()), (0, 0));
     }
 
     #[test]

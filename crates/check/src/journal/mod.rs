@@ -141,6 +141,7 @@ impl Replay {
             journal_bytes: self.bytes,
             nodes: self.nodes.len() as u64,
             node_bytes: self.superblock.geometry.node_size as u64,
+            ..Work::default()
         }
     }
 }

@@ -18,7 +18,6 @@ mod ring;
 use std::collections::BTreeMap;
 
 use holdfast_base::recover::Work;
-use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BatchNo, BlockNo, InodeNo, Lsn};
 use holdfast_device::Device;
 use holdfast_format::log::{DATA_BLOCKS_MAX, REPLAY_BYTES_MAX};
@@ -130,10 +129,7 @@ impl Replay {
 
     /// What a recovery would have to do.
     pub fn work(&self, journal: &journal::Replay) -> Work {
-        let Work { journal_bytes, .. } = journal.work();
-        // Data goes home from the log.
-        let bytes = self.bytes.saturating_add(self.data.len().saturating_mul(BLOCK_BYTES));
-        Work { journal_bytes: journal_bytes.saturating_add(bytes), ..journal.work() }
+        Work { log_bytes: self.bytes, log_blocks: self.data.len(), ..journal.work() }
     }
 
     fn refuse(&mut self, ring: &Ring<'_>, whole: &Whole, issue: Issue, why: String) {

@@ -198,9 +198,16 @@ impl Inner {
         self.pending.lock().set_place(place);
         self.durable.fetch_max(last.0, Ordering::AcqRel);
         self.count_batches(generations.len() as u64, &receipt);
-        let used = log.len() - log.room(&self.logging.tail);
-        self.pace.log_is(used, log.len(), &self.counters);
+        self.log_is_used();
         Ok(Led::Logged(receipt))
+    }
+
+    /// Tells how much of the log a recovery would read now.
+    pub(crate) fn log_is_used(&self) {
+        let head = self.pending.lock().place().head;
+        // More may have been written and released since.
+        let used = head.saturating_sub(self.logging.tail.load(Ordering::Acquire));
+        self.pace.log_is(used, self.owed.bytes(), &self.counters);
     }
 
     /// Puts the batches into the log's buffer. Returns the data that their flush makes durable.

@@ -2,8 +2,12 @@
 //!
 //! Everything comes from the disk and is judged (P10): headers by place, sum and
 //! chain, records by the format. Memory is bounded by what was really read.
+//! Batches are small, and one lies behind the other: the ring is read ahead, so
+//! that a recovery does not wait for the device at each of them.
 //!
 //! Writes nothing and changes nothing: see [`super::recover`].
+
+use std::cell::RefCell;
 
 use holdfast_base::{BLOCK_SIZE, BatchNo, BlockNo};
 use holdfast_device::Device;
@@ -20,6 +24,8 @@ use holdfast_format::{Malformed, Superblock};
 use super::Ring;
 use crate::{Result, StoreError};
 
+/// Bytes that are read at once where batches are wanted one after the other.
+const AHEAD: u64 = 256 << 10;
 /// Bytes that a search for later batches reads at a time.
 const STEP: u64 = 1 << 20;
 /// The search ends when so many bytes had none: more than a missing batch can take.
@@ -90,6 +96,7 @@ pub(crate) fn read(device: &dyn Device, superblock: &Superblock, ended: bool) ->
         superblock,
         ring: Ring::new(&superblock.geometry, device, volume),
         volume,
+        ahead: RefCell::default(),
     };
     let mut logged = Logged::nothing(superblock.log);
     let mut lsn = superblock.lsn.0;
@@ -139,9 +146,50 @@ struct Reader<'a> {
     superblock: &'a Superblock,
     ring: Ring,
     volume: [u8; 8],
+    ahead: RefCell<Ahead>,
+}
+
+/// A part of the ring that was read before it was wanted.
+#[derive(Debug, Default)]
+struct Ahead {
+    start: u64,
+    bytes: Vec<u8>,
+    /// The device refused to read so far: nothing more is read that is not wanted.
+    failed: bool,
+}
+
+impl Ahead {
+    fn get(&self, at: u64, len: usize) -> Option<Vec<u8>> {
+        let from = usize::try_from(at.checked_sub(self.start)?).ok()?;
+        self.bytes.get(from..from.checked_add(len)?).map(<[u8]>::to_vec)
+    }
 }
 
 impl Reader<'_> {
+    /// As [`Reader::read`], out of what was read ahead if it is there.
+    fn read_ahead(&self, at: u64, len: usize) -> Result<Vec<u8>> {
+        let mut ahead = self.ahead.borrow_mut();
+        if let Some(bytes) = ahead.get(at, len) {
+            return Ok(bytes);
+        }
+        let most = AHEAD.min(self.ring.len - at);
+        if ahead.failed || len as u64 > most {
+            return self.read(at, len);
+        }
+        match self.read(at, most as usize) {
+            Ok(bytes) => {
+                let wanted = bytes[..len].to_vec();
+                *ahead = Ahead { start: at, bytes, failed: false };
+                Ok(wanted)
+            }
+            // What cannot be read may lie further on, where it is of no interest.
+            Err(_) => {
+                ahead.failed = true;
+                self.read(at, len)
+            }
+        }
+    }
+
     fn read(&self, at: u64, len: usize) -> Result<Vec<u8>> {
         let mut bytes = vec![0; len];
         for (place, part) in self.ring.parts(at, len) {
@@ -152,14 +200,14 @@ impl Reader<'_> {
 
     /// The batch at byte `at`, if there is one that is whole.
     fn batch(&self, at: u64) -> Result<Option<LoggedBatch>> {
-        let first = self.read(at, UNIT as usize)?;
+        let first = self.read_ahead(at, UNIT as usize)?;
         let Ok(header) = LogHeader::decode(&first) else {
             return Ok(None);
         };
         if u64::from(header.bytes) > self.ring.len {
             return Ok(None);
         }
-        let bytes = self.read(at, header.bytes as usize)?;
+        let bytes = self.read_ahead(at, header.bytes as usize)?;
         let records = header.open(&bytes, at, &self.volume).ok();
         Ok(records.map(|records| LoggedBatch { header, bytes: records.to_vec() }))
     }

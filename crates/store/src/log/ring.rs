@@ -93,11 +93,6 @@ impl Log {
         self.ring.len - (self.place.head - tail.load(Ordering::Acquire))
     }
 
-    /// Bytes of the ring.
-    pub(super) fn len(&self) -> u64 {
-        self.ring.len
-    }
-
     /// Begins a batch: its records are appended to what this returns.
     pub(super) fn begin(&mut self) -> &mut Vec<u8> {
         self.batch_start = self.buffer.len();
