@@ -1,6 +1,7 @@
 //! Every statistic of a volume, named once: with its group, its kind and its meaning.
 //!
-//! Totals only grow; gauges are marked so in the list below and nowhere else.
+//! Totals only grow; gauges, and totals that are expected to stay 0, are marked
+//! so in the list below and nowhere else.
 //! All are read without locks, one after the other, so that two of them may be
 //! a moment apart. One [`Counters`] belongs to one open volume. What is shown,
 //! and how, is for whoever asks for [`Counters::list`].
@@ -45,6 +46,8 @@ pub enum Kind {
     Total,
     /// It is what it is at a moment; a difference or a rate means nothing.
     Gauge,
+    /// A total that is expected to stay 0: something went another way than it should.
+    Alarm,
 }
 
 /// What a statistic counts, which its name says.
@@ -93,6 +96,9 @@ macro_rules! kind {
     };
     (gauge) => {
         Kind::Gauge
+    };
+    (alarm) => {
+        Kind::Alarm
     };
 }
 
@@ -152,9 +158,9 @@ counters! {
         /// Fsyncs that another one's batch made durable.
         log_followers,
         /// Batches that became a commit because the log had no room; expected to be 0.
-        log_full,
+        log_full: alarm,
         /// Batches that became a commit because they were larger than a batch may be; expected to be 0.
-        log_too_large,
+        log_too_large: alarm,
         /// Times a rename logged its directory's names once more, see `rename_log=directory`.
         log_directories,
         /// Fsyncs through a mount that took longer than `slow_fsync=`.
@@ -216,7 +222,7 @@ counters! {
         /// Nanoseconds that checkpoints took to write, in all.
         checkpoint_ns,
         /// Commits that became a checkpoint because the journal had no room; expected to be 0.
-        journal_full,
+        journal_full: alarm,
         /// Bytes of the journal that recovery would read now.
         journal_bytes_used: gauge,
     }
@@ -237,8 +243,8 @@ counters! {
         data_bytes_written,
         /// Bytes of file data read from the device.
         data_bytes_read,
-        /// Blocks whose data failed its checksum.
-        checksum_failures,
+        /// Blocks whose data failed its checksum; expected to be 0.
+        checksum_failures: alarm,
     }
     "recovery" {
         /// What a recovery would take now, in nanoseconds, as far as can be told.
@@ -287,6 +293,13 @@ mod tests {
         for gauge in ["journal_bytes_used", "frozen_max_ns", "recovery_estimate_ns", "recovery_ns"]
         {
             assert_eq!(kind(gauge), Kind::Gauge, "{gauge}");
+        }
+        for alarm in ["log_full", "log_too_large", "journal_full", "checksum_failures"] {
+            assert_eq!(kind(alarm), Kind::Alarm, "{alarm}");
+        }
+        for reading in &list {
+            let is_said = reading.meaning.contains("expected to be 0");
+            assert_eq!(reading.kind == Kind::Alarm, is_said, "{}", reading.name);
         }
         for total in ["commits", "frozen_ns", "journal_bytes_written"] {
             assert_eq!(kind(total), Kind::Total, "{total}");

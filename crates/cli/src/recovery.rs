@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+pub(crate) use holdfast_base::show::count;
 use holdfast_check::Summary;
 
 use crate::daemon::control::Report;
@@ -27,7 +28,8 @@ pub(crate) fn done(value: impl Fn(&str) -> Option<u64>) -> Option<String> {
     }
     if value("recovered_batches") > 0 {
         let bytes = size::show(value("recovered_log_bytes"));
-        parts.push(format!("{} of fsyncs ({bytes} of log)", batches(value("recovered_batches"))));
+        let batches = count(value("recovered_batches"), "batch");
+        parts.push(format!("{batches} of fsyncs ({bytes} of log)"));
     }
     Some(format!(
         "recovered {} in {}; at most {} is promised",
@@ -37,20 +39,18 @@ pub(crate) fn done(value: impl Fn(&str) -> Option<u64>) -> Option<String> {
     ))
 }
 
-fn batches(number: u64) -> String {
-    if number == 1 { "1 batch".into() } else { format!("{number} batches") }
-}
-
 /// What a recovery of a mounted volume would take now, as its daemon says.
 pub(crate) fn now(report: &Report) -> Option<String> {
     let estimate = Duration::from_nanos(report.value("recovery_estimate_ns")?);
     let budget = Duration::from_nanos(report.value("recovery_budget_ns")?);
-    let held = report.value("journal_bytes_used")?;
+    let held = |name: &str| Some(size::show(report.value(name)?));
+    let (journal, log) = (held("journal_bytes_used")?, held("log_bytes_used")?);
     let budget = format!("budget {}", span::seconds(budget));
     Some(match estimate.is_zero() {
         true => format!("nothing to do ({budget})"),
         false => {
-            format!("about {} ({budget}), {} of journal", span::show(estimate), size::show(held))
+            let estimate = span::show(estimate);
+            format!("about {estimate} ({budget}), {journal} of journal, {log} of log")
         }
     })
 }
@@ -68,20 +68,12 @@ pub(crate) fn needed(summary: &Summary) -> String {
     }
     if summary.log_batches > 0 {
         let bytes = size::show(summary.log_used_bytes);
-        let batches = summary.log_batches;
-        let es = if batches == 1 { "" } else { "es" };
-        parts.push(format!("{batches} batch{es}, {bytes} of log"));
+        parts.push(format!("{}, {bytes} of log", count(summary.log_batches, "batch")));
     }
     match parts.is_empty() {
         true => "none needed".into(),
         false => format!("about {}: {}", span::show(summary.recovery_estimate), parts.join("; ")),
     }
-}
-
-/// `1 node`, `2 nodes`.
-pub(crate) fn count(number: u64, thing: &str) -> String {
-    let s = if number == 1 { "" } else { "s" };
-    format!("{number} {thing}{s}")
 }
 
 #[cfg(test)]
@@ -98,6 +90,7 @@ mod tests {
             "recovery_budget_ns" => 1_000_000_000,
             "recovery_estimate_ns" => 200_000_000,
             "journal_bytes_used" => 5 << 20,
+            "log_bytes_used" => 1536,
             _ => return None,
         })
     }
@@ -124,17 +117,20 @@ mod tests {
 
     #[test]
     fn a_mounted_volume_tells_its_estimate() {
-        let names = ["recovery_estimate_ns", "recovery_budget_ns", "journal_bytes_used"];
+        let names =
+            ["recovery_estimate_ns", "recovery_budget_ns", "journal_bytes_used", "log_bytes_used"];
         let counter = |name: &str| Counter {
             name: name.into(),
             value: value(name).unwrap(),
             group: "recovery".into(),
             gauge: true,
+            alarm: false,
             meaning: String::new(),
         };
         let counters = names.map(counter).to_vec();
         let report = Report { pid: 1, volume: "/img".into(), counters };
-        assert_eq!(now(&report).unwrap(), "about 200.0 ms (budget 1 s), 5.0 MiB of journal");
+        let said = "about 200.0 ms (budget 1 s), 5.0 MiB of journal, 1.5 KiB of log";
+        assert_eq!(now(&report).unwrap(), said);
         assert_eq!(now(&Report { counters: Vec::new(), ..report }), None);
     }
 

@@ -1,7 +1,7 @@
 //! `holdfast info`: what a volume is, from its superblock, and what a recovery of it would take.
 //!
-//! Of a mounted volume the daemon knows the latter; what is in the journal of
-//! another one is read from it. Nothing is locked and nothing is written.
+//! Of a mounted volume the daemon knows the latter; what is in journal and
+//! log of another one is read from it. Nothing is locked and nothing is written.
 
 use std::path::PathBuf;
 
@@ -35,7 +35,12 @@ pub(crate) fn run(args: &Args) -> Outcome {
         object["mounted_at"] = mounted_at.into();
         // What the file shows of a mounted volume is older than what its daemon says.
         if let Ok(Some(report)) = &live {
-            let live = ["recovery_estimate_ns", "recovery_budget_ns", "journal_bytes_used"];
+            let live = [
+                "recovery_estimate_ns",
+                "recovery_budget_ns",
+                "journal_bytes_used",
+                "log_bytes_used",
+            ];
             let live = live.map(|name| (name.to_string(), report.value(name).into()));
             object["live"] = serde_json::Map::from_iter(live).into();
         }

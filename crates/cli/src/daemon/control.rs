@@ -48,6 +48,9 @@ pub(crate) struct Counter {
     pub(crate) group: String,
     /// A difference or a rate of it means nothing.
     pub(crate) gauge: bool,
+    /// It is expected to be 0.
+    #[serde(default)]
+    pub(crate) alarm: bool,
     pub(crate) meaning: String,
 }
 
@@ -66,6 +69,7 @@ impl From<Reading> for Counter {
             value: reading.value,
             group: reading.group.into(),
             gauge: reading.kind == Kind::Gauge,
+            alarm: reading.kind == Kind::Alarm,
             meaning: reading.meaning.into(),
         }
     }

@@ -3,6 +3,7 @@
 //! The daemon gives numbers; `table` makes them readable and `watch` repeats
 //! the question. JSON keeps numbers as they are: bytes and nanoseconds.
 
+mod fsyncs;
 mod table;
 mod watch;
 
@@ -19,6 +20,9 @@ use crate::outcome::{Context, Failure, Outcome, printed};
 /// Show the statistics of a mounted volume.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
+What an fsync costs on the average is shown behind the totals of the log, and what is expected to be 0
+and is not is told first.
+
 With --watch, on a terminal, the table is refreshed in place; elsewhere every sample is appended,
 with --json as one object a line: `timestamp` in seconds since 1970, `seconds` since the sample
 before (null in the first), all values, and in `deltas` what was added since, without gauges.
@@ -108,6 +112,7 @@ mod tests {
             value,
             group: group.into(),
             gauge,
+            alarm: name.starts_with("journal_full"),
             meaning: "A test.".into(),
         };
         Report {

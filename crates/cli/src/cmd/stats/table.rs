@@ -2,7 +2,8 @@
 //!
 //! Pure: it knows reports and the size of the window, not where lines go. In
 //! a small window the statistics that say the least are left out first: those
-//! that are 0, then those that have not moved.
+//! that are 0, then those that have not moved. What is expected to be 0 and is
+//! not stands behind the head, in any window.
 
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use holdfast_base::Timestamp;
 use holdfast_base::counters::Unit;
 
 use crate::cmd::ls::utc;
+use crate::cmd::stats::fsyncs::{self, averages};
 use crate::daemon::control::{Counter, Report};
 use crate::{size, span};
 
@@ -19,6 +21,8 @@ const VALUE: usize = 12;
 const RATE: usize = 14;
 const BLOCK: usize = 2 + NAME + VALUE + RATE;
 const GAP: usize = 3;
+/// The group behind which the averages of fsyncs stand.
+const LOG: &str = "log";
 
 /// What was asked before, and how long ago.
 #[derive(Clone, Copy, Debug)]
@@ -37,17 +41,40 @@ pub(super) struct Window {
 /// Every statistic with its meaning.
 pub(super) fn explained(report: &Report) -> Vec<String> {
     let mut lines = vec![format!("{} served by process {}", report.volume.display(), report.pid)];
-    let mut group = "";
-    for counter in &report.counters {
-        if counter.group != group {
-            group = &counter.group;
-            lines.push(String::new());
-            lines.push(group.to_string());
+    lines.extend(alarms(report));
+    for group in groups(report) {
+        lines.push(String::new());
+        lines.push(group.to_string());
+        for counter in report.counters.iter().filter(|counter| counter.group == group) {
+            let value = value(counter);
+            lines.push(format!("{value:>VALUE$}  {}: {}", counter.name, counter.meaning));
         }
-        let value = value(counter);
-        lines.push(format!("{value:>VALUE$}  {}: {}", counter.name, counter.meaning));
+        let averages = if group == LOG { averages(report, None) } else { Vec::new() };
+        if !averages.is_empty() {
+            lines.push(String::new());
+            lines.push(fsyncs::TITLE.into());
+        }
+        for fsyncs::Average { name, value, meaning } in averages {
+            lines.push(format!("{value:>VALUE$}  {name}: {meaning}"));
+        }
     }
     lines
+}
+
+/// The names of the groups, in their order.
+fn groups(report: &Report) -> Vec<&str> {
+    let mut groups: Vec<&str> =
+        report.counters.iter().map(|counter| counter.group.as_str()).collect();
+    groups.dedup();
+    groups
+}
+
+/// A line that names what is expected to be 0 and is not.
+fn alarms(report: &Report) -> Option<String> {
+    let alarms = report.counters.iter().filter(|counter| counter.alarm && counter.value > 0);
+    let alarms: Vec<String> =
+        alarms.map(|counter| format!("{} {}", counter.name, counter.value)).collect();
+    (!alarms.is_empty()).then(|| format!("expected to be 0: {}", alarms.join(", ")))
 }
 
 /// One sample: all of it, or what fits into the window.
@@ -68,16 +95,18 @@ pub(super) fn sample(
     let all = |_: &Counter| true;
     let Some(window) = window else {
         let mut lines = vec![head];
+        lines.extend(alarms(now));
         lines.extend(blocks(now, before, &all).into_iter().flatten());
         return lines;
     };
+    let alarms = alarms(now);
     let not_zero = |counter: &Counter| counter.value != 0;
     let moved = |counter: &Counter| {
         let then = find(first, counter).map(|then| then.value);
         then != Some(counter.value)
     };
     // The head, a line that says what is missing, and one for the cursor.
-    let room = window.rows.saturating_sub(3).max(1);
+    let room = window.rows.saturating_sub(3 + usize::from(alarms.is_some())).max(1);
     let choices: [&dyn Fn(&Counter) -> bool; 3] = [&all, &not_zero, &moved];
     let mut lines = Vec::new();
     let mut shown = 0;
@@ -92,7 +121,7 @@ pub(super) fn sample(
     let missing = now.counters.len() - shown;
     let cut = lines.len() > room;
     lines.truncate(room);
-    lines.insert(0, head);
+    lines.splice(0..0, [head].into_iter().chain(alarms));
     if cut {
         lines.push("the window is too small for more".into());
     } else if missing > 0 {
@@ -111,23 +140,29 @@ fn blocks(
     choice: &dyn Fn(&Counter) -> bool,
 ) -> Vec<Vec<String>> {
     let mut blocks: Vec<Vec<String>> = Vec::new();
-    let mut group = "";
-    for counter in now.counters.iter().filter(|counter| choice(counter)) {
-        if counter.group != group {
-            group = &counter.group;
-            blocks.push(vec![group.to_string()]);
+    for group in groups(now) {
+        let chosen = now.counters.iter().filter(|it| it.group == group && choice(it));
+        let lines =
+            chosen.map(|counter| line(&counter.name, &value(counter), &rate(counter, before)));
+        let lines: Vec<String> = lines.collect();
+        if lines.is_empty() {
+            continue;
         }
-        let line = format!(
-            "  {:<NAME$}{:>VALUE$}{:>RATE$}",
-            counter.name,
-            value(counter),
-            rate(counter, before)
-        );
-        if let Some(block) = blocks.last_mut() {
-            block.push(line.trim_end().to_string());
+        blocks.push([group.to_string()].into_iter().chain(lines).collect());
+        if group == LOG {
+            let averages = averages(now, before.map(|before| before.report));
+            let lines = averages.iter().map(|average| line(average.name, &average.value, ""));
+            let lines: Vec<String> = lines.collect();
+            if !lines.is_empty() {
+                blocks.push([fsyncs::TITLE.to_string()].into_iter().chain(lines).collect());
+            }
         }
     }
     blocks
+}
+
+fn line(name: &str, value: &str, rate: &str) -> String {
+    format!("  {name:<NAME$}{value:>VALUE$}{rate:>RATE$}").trim_end().to_string()
 }
 
 /// Blocks below each other in as many columns as there is room for, the columns as short as can be.
@@ -225,6 +260,45 @@ mod tests {
             assert!(lines.len() <= rows.max(3), "{lines:?}");
             assert!(lines.iter().all(|line| line.chars().count() <= columns), "{lines:?}");
         }
+    }
+
+    #[test]
+    fn what_should_be_0_and_is_not_is_told_in_any_window() {
+        let mut report = report(5, 8192, 1);
+        let table =
+            |report: &Report, window| sample(report, Timestamp::default(), None, report, window);
+        let said = |lines: &[String]| lines.get(1).is_some_and(|line| line.contains("to be 0"));
+        assert!(!said(&table(&report, None)) && !said(&explained(&report)));
+        report.counters[0].alarm = true;
+        assert_eq!(explained(&report)[1], "expected to be 0: commits 5");
+        for rows in [4, 8, 50] {
+            let lines = table(&report, Some(Window { columns: 60, rows }));
+            assert!(said(&lines) && lines.len() < rows, "{lines:?}");
+        }
+        assert!(said(&table(&report, None)));
+    }
+
+    #[test]
+    fn averages_stand_behind_the_log() {
+        let mut report = report(5, 8192, 1);
+        for counter in &mut report.counters[..2] {
+            counter.group = LOG.into();
+        }
+        report.counters[0].name = "fsyncs".into();
+        let lines = table_lines(&report);
+        let title = lines.iter().position(|line| line == fsyncs::TITLE).unwrap();
+        assert!(title > lines.iter().position(|line| line == LOG).unwrap());
+        assert!(title < lines.iter().position(|line| line == "checkpoints").unwrap());
+        assert!(lines[title + 1].trim_start().starts_with("clean "), "{lines:?}");
+        assert!(
+            explained(&report)
+                .iter()
+                .any(|line| line.ends_with("  flushes: Flushes: below 1 where fsyncs share them."))
+        );
+    }
+
+    fn table_lines(report: &Report) -> Vec<String> {
+        sample(report, Timestamp::default(), None, report, None)
     }
 
     #[test]
