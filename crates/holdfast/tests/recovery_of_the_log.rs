@@ -28,7 +28,8 @@ fn many_fsyncs_are_recovered_with_few_reads_and_as_estimated() {
         file.sync_all().unwrap();
     }
     let used = value(&volume, "log_bytes_used");
-    assert_eq!(used, 500 * 512, "nothing but the fsyncs' batches");
+    assert!(used >= 500 * 512, "{used}");
+    assert_eq!(used, value(&volume, "log_bytes_written"), "no commit made any of it dead");
     assert!(value(&volume, "recovery_estimate_ns") > base);
     volume.abandon();
 
