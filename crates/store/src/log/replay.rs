@@ -35,6 +35,9 @@ const SEARCH_BYTES_MAX: u64 = SEARCH_BLOCKS_MAX * BLOCK_SIZE as u64;
 /// Most bytes of batches that it judges: each sector may claim to begin a large one.
 const JUDGED_BYTES_MAX: u64 = 64 << 20;
 
+/// Blocks as they were read, each range with its first block.
+type Blocks = Vec<(BlockNo, Vec<u8>)>;
+
 /// A batch behind the newest commit.
 #[derive(Debug)]
 pub(crate) struct LoggedBatch {
@@ -63,7 +66,7 @@ pub(crate) struct Logged {
     /// Bytes between the mark of the superblock and this one.
     pub(crate) walked: u64,
     /// Data that came with the last flush, as it was read.
-    pub(crate) data: Vec<(BlockNo, Vec<u8>)>,
+    pub(crate) data: Blocks,
     /// Whole batches were given up because data of theirs never arrived.
     pub(crate) given_up: bool,
     /// Bytes of the batches.
@@ -243,11 +246,7 @@ impl Reader<'_> {
 
     /// The data that a batch names, or `None` if some of it never arrived. A block that cannot be
     /// read is damage, not a power cut: it speaks against its file, not against the batch.
-    fn read_data(
-        &self,
-        batch: &LoggedBatch,
-        left: &mut u64,
-    ) -> Result<Option<Vec<(BlockNo, Vec<u8>)>>> {
+    fn read_data(&self, batch: &LoggedBatch, left: &mut u64) -> Result<Option<Blocks>> {
         let mut data = Vec::new();
         for record in batch.records(self.superblock) {
             let Record::Take(blocks, Content::Summed(sum)) =
