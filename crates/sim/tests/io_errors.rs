@@ -53,6 +53,15 @@ fn every_call_of_a_checkpoint() {
     }
 }
 
+/// Of those that write data to its place which the log holds, too.
+#[test]
+fn every_call_of_a_commit() {
+    for call in [Call::Write, Call::Flush] {
+        assert!(fails_with(Checkpoints::CommitsAfter(2), call, 3) > 20);
+        assert!(fails_with(Checkpoints::CommitsBeside, call, 3) > 0);
+    }
+}
+
 #[test]
 fn every_write() {
     fails(Call::Write, 200);

@@ -219,6 +219,45 @@ fn a_flush_beside_one_that_fails_proves_nothing() {
     assert!(store.durable() < store.latest());
 }
 
+/// P7: the flush of a batch fails. Who wrote it, who waits for it, and who comes later hear of it, and
+/// nothing is flushed again.
+#[test]
+fn everybody_hears_of_a_batch_that_failed() {
+    let device = Arc::new(OneBadFlush {
+        memory: formatted(),
+        gate: Mutex::new(Gate::Idle),
+        changed: Condvar::new(),
+        writes: AtomicU64::new(0),
+    });
+    let store = open(device.clone());
+    put(&store, 1);
+    let about = InodeNo(20);
+    store.persist(store.latest(), about).unwrap();
+    let durable = store.latest();
+    put(&store, 2);
+    device.set(Gate::Armed);
+    std::thread::scope(|threads| {
+        let persist = || store.persist(store.latest(), about);
+        let leader = threads.spawn(persist);
+        device.wait_for(Gate::Waiting);
+        let same = threads.spawn(persist);
+        put(&store, 3);
+        let next = threads.spawn(persist);
+        device.set(Gate::Open);
+        for waiter in [leader, same, next] {
+            waiter.join().unwrap().unwrap_err();
+        }
+    });
+    let writes = device.writes.load(Ordering::SeqCst);
+    store.persist(store.latest(), about).unwrap_err();
+    store.commit().unwrap_err();
+    store.checkpoint().unwrap_err();
+    assert_eq!(device.writes.load(Ordering::SeqCst), writes, "nothing is written any more");
+    assert_eq!(store.durable(), durable);
+    assert!(store.persist(durable, about).unwrap().is_clean(), "what is durable is durable");
+    assert!(store.stop_reason().is_some());
+}
+
 /// A commit without a node is part of the next checkpoint as well: nothing of it stays in the journal.
 #[test]
 fn a_checkpoint_takes_commits_without_nodes() {

@@ -42,6 +42,17 @@ pub enum When {
     From(u64),
     /// At one in so many, by chance. Not 0.
     OneIn(u64),
+    /// At some of those that touch this part of the device.
+    Inside {
+        /// Byte offset.
+        start: u64,
+        /// Behind the last byte.
+        end: u64,
+        /// So many are obeyed first.
+        skip: u64,
+        /// At so many after these.
+        times: u64,
+    },
 }
 
 /// What goes wrong. What is left open here is chosen by the seed.
@@ -73,6 +84,8 @@ pub struct Fault {
 #[derive(Clone, Debug)]
 pub struct Faults {
     list: Vec<Fault>,
+    /// How many calls have touched the part of the device that each means.
+    touched: Vec<u64>,
     calls: [u64; 4],
     fired: u64,
     prng: Prng,
@@ -103,12 +116,19 @@ impl Faults {
 
     /// No misfortune yet; what is left to chance comes from `seed`.
     pub fn seeded(seed: u64) -> Faults {
-        Faults { list: Vec::new(), calls: [0; 4], fired: 0, prng: Prng::seeded(seed) }
+        Faults {
+            list: Vec::new(),
+            touched: Vec::new(),
+            calls: [0; 4],
+            fired: 0,
+            prng: Prng::seeded(seed),
+        }
     }
 
     /// One more.
     pub fn with(mut self, call: Call, when: When, action: Action) -> Faults {
         self.list.push(Fault { call, when, action });
+        self.touched.push(0);
         self
     }
 
@@ -138,14 +158,24 @@ impl Faults {
         self.calls[call as usize] += 1;
         let count = self.calls[call as usize];
         let prng = &mut self.prng;
-        let fault = self.list.iter().find(|fault| {
-            fault.call == call
-                && match fault.when {
+        let mut fault = None;
+        for (next, touched) in self.list.iter().zip(&mut self.touched) {
+            let acts = next.call == call
+                && match next.when {
                     When::Nth(nth) => count == nth,
                     When::From(nth) => count >= nth,
                     When::OneIn(n) => prng.one_in(n),
-                }
-        });
+                    When::Inside { start, end, skip, times } => {
+                        let touches = at < end && at + len > start;
+                        *touched += u64::from(touches);
+                        touches && (skip + 1..=skip.saturating_add(times)).contains(touched)
+                    }
+                };
+            if acts {
+                fault = Some(next);
+                break;
+            }
+        }
         let Some(fault) = fault else {
             return Verdict::Obey;
         };

@@ -226,6 +226,17 @@ fn calls_fail_when_told_once_or_for_ever() {
 }
 
 #[test]
+fn calls_fail_where_told() {
+    let inside = When::Inside { start: 1024, end: 2048, skip: 1, times: 2 };
+    let faults = Faults::none().with(Call::Write, inside, Action::Fail);
+    let device = SimDevice::with_faults(&base(), faults);
+    let write = |at: u64, len: usize| device.write(at, &vec![1; len]).is_ok();
+    let outside = [write(0, 1024), write(2048, 512)];
+    let within = [write(1536, 512), write(0, 1536), write(1536, 4096), write(1024, 512)];
+    assert_eq!((outside, within), ([true, true], [true, false, false, true]));
+}
+
+#[test]
 fn a_failed_write_may_keep_some_sectors() {
     let mut found = HashSet::new();
     for seed in 0..40 {

@@ -105,7 +105,7 @@ impl Inner {
                         if self.owed.bytes() as u64 > DATA_BYTES_MAX {
                             return Err(refuse(batch, "the log holds too much data".into()));
                         }
-                        self.patch(blocks, &patches);
+                        self.patch(blocks, &patches)?;
                     }
                 }
                 Record::Free(blocks) => self.give_back(batch, blocks)?,
@@ -167,22 +167,29 @@ impl Inner {
     }
 
     /// Makes the bytes of blocks whose data lies inside the log. They are owed to their places.
-    fn patch(&self, blocks: BlockRange, patches: &[Patch<'_>]) {
-        let pages = patches.iter().map(|patch| {
+    ///
+    /// A base that cannot be read keeps a volume from being opened for writing: the log that holds the rest of
+    /// the block would be given up, and a later try may read it.
+    fn patch(&self, blocks: BlockRange, patches: &[Patch<'_>]) -> Result<()> {
+        let mut pages: Vec<Page> = Vec::new();
+        for patch in patches {
             let mut page = Box::new([0; BLOCK_SIZE]);
             if let Some(base) = patch.base
                 && let Err(error) = self.read_data(BlockRange::new(base, 1), &mut page[..])
             {
-                // The checksum of the new block will say so too: it speaks against its file alone.
                 tracing::error!(
                     "block {base}, the base of one of {blocks:?}, cannot be read: {error}"
                 );
+                if !self.read_only {
+                    return Err(error);
+                }
+                // The checksum of the new block says so: it speaks against its file alone.
             }
             patch.apply(&mut page);
-            Page::from(page)
-        });
-        let pages: Vec<Page> = pages.collect();
+            pages.push(Page::from(page));
+        }
         self.owed.add(blocks.start, pages.into_iter());
+        Ok(())
     }
 }
 
