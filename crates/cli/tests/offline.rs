@@ -258,6 +258,8 @@ fn dump_prints_superblocks_trees_and_files() {
     place.run(&["cp", &place.path("file"), &place.inside("/file")]).fine();
     assert!(!place.run(&["dump", place.image()]).fine().is_empty());
     assert!(place.run(&["dump", "--tree", "files", place.image()]).fine().contains("file"));
+    assert!(place.run(&["dump", "--journal", place.image()]).fine().contains("end commit="));
+    assert!(place.run(&["dump", "--log", place.image()]).fine().contains("end batch="));
     assert!(!place.run(&["dump", &place.inside("/file")]).fine().is_empty());
     place.run(&["dump", &place.inside("/none")]).fails(1, "none");
     place.run(&["dump", "--tree", "oak", place.image()]).fails(2, "--help");

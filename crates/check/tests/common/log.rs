@@ -20,7 +20,7 @@ use holdfast_format::node::volume_tag;
 use holdfast_format::{Key, Kind, Superblock};
 use holdfast_store::{OpenOptions, Store, StoreError};
 
-use super::{Made, ROOT, check_all, dentry_key, inode};
+use super::{Made, Maker, ROOT, check_all, dentry_key, inode};
 
 /// Offset of the sum of a batch.
 const SUM_AT: usize = 8;
@@ -416,4 +416,19 @@ pub(crate) fn last_shown(device: &MemoryDevice) -> Lsn {
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
     let store = Store::open(Arc::new(device.snapshot()), &options, Arc::default());
     store.expect("it can be looked at").latest()
+}
+
+/// The sample.
+pub(crate) fn made() -> Made {
+    Maker::sample().make()
+}
+
+/// A volume whose log goes on `from_end` bytes before the ring's end.
+pub(crate) fn made_near_the_end(from_end: u64) -> Made {
+    let mut maker = Maker::sample();
+    maker.superblock(move |superblock| {
+        let len = superblock.geometry.log().count * BLOCK_BYTES;
+        superblock.log = LogMark { batch: BatchNo(40), next: len - from_end, sum: 0x77 };
+    });
+    maker.make()
 }

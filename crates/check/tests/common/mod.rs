@@ -15,7 +15,7 @@ use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{
     BLOCK_SIZE, BlockNo, BlockRange, CommitNo, Epoch, InodeNo, Lsn, Timestamp, TreeId,
 };
-use holdfast_check::{Issue, Options, Report, check};
+use holdfast_check::{Issue, Options, Report, What, check, dump, identify, probe};
 use holdfast_device::{Device, DeviceError, DeviceStats, Flushed, MemoryDevice};
 use holdfast_format::checksum::crc64;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
@@ -493,4 +493,25 @@ pub(crate) fn issues(report: &Report) -> Vec<Issue> {
     issues.sort_unstable();
     issues.dedup();
     issues
+}
+
+/// Everything that reads an image.
+pub(crate) fn use_all(device: &dyn Device) {
+    let report = check(device, &holdfast_check::Options { data: true, progress: None });
+    let mut out = Vec::new();
+    let mut print = |what| drop(dump(device, &what, &mut out));
+    print(What::Superblocks);
+    print(What::Journal);
+    print(What::Log);
+    print(What::Tree(TreeId::Files));
+    print(What::Tree(TreeId::Space));
+    print(What::Inode(DATA));
+    print(What::Path(b"/dir/data".to_vec()));
+    if let Some(finding) = report.iter().flat_map(|report| &report.findings).next()
+        && let Some(block) = finding.block
+    {
+        print(What::Node(block));
+    }
+    probe(device);
+    identify(device);
 }
