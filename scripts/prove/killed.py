@@ -10,16 +10,18 @@ usage: killed.py new DIR HOST       makes what the programs need in an empty dir
        killed.py check DIR HOST     compares; prints how much was acknowledged so far
        killed.py total HOST...      sums what `check` left in several directories
 """
-import collections, json, os, random, shutil, signal, sqlite3, subprocess, sys, time
+import collections, json, os, random, shutil, signal, sqlite3, subprocess, sys, threading, time
 
 SIZES = [100, 700, 3000, 4096, 4096, 5000, 20_000, 70_000, 300_000]
-WAIT = 30  # seconds for the programs to notice that the server is gone
+WAIT = 30  # seconds that a program is given to notice that the server is gone
 
 class Wrong(Exception):
     """Something acknowledged is missing or differs."""
 
 def wanted(yes, *what):
     if not yes: raise Wrong(" ".join(map(str, what)))
+
+def length(name, number): return random.Random(f"{name}/{number}").choice(SIZES)
 
 def content(name, number, size=None):
     """The bytes that `name` writes as its `number`th."""
@@ -113,7 +115,7 @@ class Log(Program):
     """Appends of all sizes with fsync, fdatasync or O_SYNC: never shorter than said, and a tail as it was written (P1, P5)."""
     def begin(self):
         self.number = len(self.said())
-        size = sum(len(content(self.name, number)) for number in range(self.number))
+        size = sum(length(self.name, number) for number in range(self.number))
         flags = os.O_CREAT | os.O_APPEND | os.O_WRONLY
         self.plain = os.open(self.at("log"), flags, 0o644)
         self.sync = os.open(self.at("log"), flags | os.O_SYNC, 0o644)
@@ -299,13 +301,21 @@ class Tree(Program):
 
 class Git(Program):
     """Commits with core.fsync=all, and sometimes gc. Git never fsyncs a directory, so a commit counts after that (P2)."""
-    def git(self, *arguments):
+    def git(self, *arguments, answer=False):
         environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null",
                        "GIT_AUTHOR_NAME": "p", "GIT_AUTHOR_EMAIL": "p@localhost", "GIT_COMMITTER_NAME": "p", "GIT_COMMITTER_EMAIL": "p@localhost"}
         settings = ["-c", "core.fsync=all", "-c", "core.fsyncMethod=fsync", "-c", "gc.auto=0", "-c", "core.preloadIndex=false"]
-        done = subprocess.run(["git", "-C", self.root, *settings, *arguments], env=environment, capture_output=True, text=True)
-        if done.returncode: raise OSError(f"git {arguments[0]}: exit code {done.returncode}: {done.stderr.strip()}")
-        return done.stdout
+        command = ["git", "-C", self.root, *settings, *arguments]
+        if answer: return subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, text=True).stdout
+        # Git may complain for ever about a directory whose server is gone: it ends when nobody listens.
+        with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True) as git:
+            end = threading.Timer(WAIT, os.killpg, (git.pid, signal.SIGKILL))
+            end.start()
+            complaint = git.stderr.read(20_000).decode(errors="replace").strip()
+            git.stderr.close()
+            code = git.wait()
+            end.cancel()
+        if code: raise OSError(f"git {arguments[0]}: exit code {code}: {complaint[:500]}")
     def new(self):
         super().new()
         self.git("init", "-q", "-b", "main")
@@ -334,7 +344,7 @@ class Git(Program):
         lines = [line[0] for line in self.said()]
         self.git("fsck", "--strict", "--no-dangling")
         if lines:
-            kept = set(self.git("rev-list", "HEAD").split())
+            kept = set(self.git("rev-list", "HEAD", answer=True).split())
             missing = [line for line in lines if line not in kept]
             wanted(not missing, len(missing), "commits are gone:", missing[:3])
         return len(lines)
@@ -432,9 +442,9 @@ def load(base, host):
             continue
         if os.path.exists(f"{host}/killed"):
             since = since or time.monotonic()
-            if time.monotonic() - since > WAIT:
+            if time.monotonic() - since > 2 * WAIT:
                 for pid, name in children.items(): os.kill(pid, signal.SIGKILL)
-                bad.append(f"still running {WAIT} s after the server was killed: {sorted(children.values())}")
+                bad.append(f"still running {2 * WAIT} s after the server was killed: {sorted(children.values())}")
                 break
         time.sleep(0.01)
     if bad: raise SystemExit("; ".join(bad))
@@ -444,7 +454,7 @@ def check(base, host):
     for kind in PROGRAMS:
         program = kind(base, host)
         try: counts[program.name] = program.check()
-        except (Wrong, OSError, sqlite3.Error, ValueError) as error: bad.append(f"{program.name}: {type(error).__name__}: {error}")
+        except (Wrong, OSError, sqlite3.Error, subprocess.SubprocessError, ValueError) as error: bad.append(f"{program.name}: {type(error).__name__}: {error}")
     if bad: raise SystemExit("\n".join(bad))
     with open(f"{host}/counts", "w") as file: json.dump(counts, file)
     print(" ".join(f"{name} {count}" for name, count in counts.items()))

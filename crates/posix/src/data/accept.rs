@@ -212,9 +212,14 @@ fn load_bases(
     Ok(bases)
 }
 
-/// Waits until there is memory for more pages: the writer himself settles something.
+/// A file with fewer may go beyond what may wait: 1 MiB.
+const FEW_PAGES: usize = 256;
+
+/// Waits until there is memory for more pages: the writer himself settles something. Who has hardly any
+/// pages did not fill it, and does not wait for the data of strangers while there is some left for him.
 fn make_room(core: &Core, inode: &Arc<Inode>) -> Result<()> {
-    if !core.data.is_full() {
+    let has_few = inode.data.pages() < FEW_PAGES;
+    if !core.data.is_full() || has_few && !core.data.is_overfull() {
         return Ok(());
     }
     let mut failed: Option<FsError> = None;

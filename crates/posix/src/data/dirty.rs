@@ -268,6 +268,11 @@ impl Shared {
         self.bytes() >= self.bytes_max
     }
 
+    /// Whether that holds even for those who have hardly anything waiting.
+    pub(crate) fn is_overfull(&self) -> bool {
+        self.bytes() >= self.bytes_max / 4 * 5
+    }
+
     /// Whether the background should write.
     pub(crate) fn is_half_full(&self) -> bool {
         self.bytes() >= self.bytes_max / 2

@@ -257,3 +257,25 @@ fn a_circle_of_directories_is_an_error_whatever_the_volume_claims_to_hold() {
     assert!(matches!(done, Err(FsError::Io(_))), "{done:?}");
     assert_eq!(fs.lookup(&root, InodeNo::ROOT, b"moved").unwrap().inode, moved);
 }
+
+#[test]
+fn a_small_write_does_not_wait_for_the_data_of_a_stranger() {
+    let device = volume();
+    let options = MountOptions { commit_secs: 0, dirty_bytes: 4 << 20, ..MountOptions::default() };
+    let fs = FileSystem::mount(device.clone(), options).unwrap();
+    let large = open(&fs);
+    let small = fs.create(&Caller::root(), InodeNo::ROOT, b"small", 0o644, BOTH, false).unwrap().1;
+    write(&fs, &large, 5 << 20, &[1]);
+    fs.fsync(&large, false).unwrap();
+    // Nobody can settle it, neither the background nor the writer of the other file.
+    let held = large.inode.data.lock_map();
+    for part in 0..4 {
+        write(&fs, &large, part << 20, &[1; 1 << 20]);
+    }
+    assert!(fs.core.data.is_full());
+    write(&fs, &small, 0, &[2; 100]);
+    fs.fsync(&small, false).unwrap();
+    drop(held);
+    fs.sync().unwrap();
+    assert_eq!(fs.dirty_bytes(), 0);
+}
