@@ -1,8 +1,12 @@
 //! The alarm works: devices that break their word are found out, and the failure can be repeated.
 
+use std::ops::Range;
+
+use holdfast_base::BlockRange;
 use holdfast_device::sim::{Action, Call, Faults, When};
+use holdfast_format::Geometry;
 use holdfast_script::Script;
-use holdfast_sim::{Failure, Policy, power_cut};
+use holdfast_sim::{Checkpoints, Failure, Policy, power_cut};
 
 const SCRIPT: &str = "mkfile /a; write /a 0 9000 1; fsync /a; mkdir /d; rename /a /d/a; fsync /d/a; \
                       write /d/a 9000 9000 2; mkfile /b; fsync /b; unlink /b; fsyncdir /";
@@ -61,5 +65,58 @@ fn lost_rotten_and_stray_writes_are_found_out() {
             }
         }
         assert!(found >= 5, "{action:?} was found out {found} times of 6");
+    }
+}
+
+/// Small data and names: nothing but batches is written before the unmount, or a commit.
+const LOGGED: &str = "mkfile /a; write /a 0 3000 1; fsync /a; write /a 100 50 2; fsync /a; rename /a /b; \
+                      fsyncdir /; append /b 4000 3; fsync /b; setxattr /b user.a 900 4; fsync /b";
+
+fn geometry() -> Geometry {
+    Geometry::for_device(Policy::default().volume, 4096).expect("the default is large enough")
+}
+
+fn bytes(blocks: BlockRange) -> Range<u64> {
+    blocks.start.0 * 4096..(blocks.start.0 + blocks.count) * 4096
+}
+
+/// The write number `skip` of those into a zone goes wrong.
+fn one_in(zone: &Range<u64>, skip: u64, action: Action) -> Faults {
+    let inside = When::Inside { start: zone.start, end: zone.end, skip, times: 1 };
+    Faults::seeded(skip).with(Call::Write, inside, action)
+}
+
+fn run_logged(faults: Faults, checkpoints: Checkpoints) -> Result<(), Failure> {
+    let mut policy = Policy { faults, ..Policy::default() };
+    policy.setup.checkpoints = checkpoints;
+    let script: Script = LOGGED.parse().expect("the script is well formed");
+    power_cut(&script, &policy).map(|stats| println!("{stats:?}"))
+}
+
+#[test]
+fn any_batch_of_the_log_that_is_lost_rotten_or_astray_is_found_out() {
+    run_logged(Faults::none(), Checkpoints::Never).unwrap_or_else(|failure| panic!("{failure}"));
+    let log = bytes(geometry().log());
+    for action in [Action::Ignore, Action::FlipBit(Some(900)), Action::Misdirect(None)] {
+        for nth in 0..5 {
+            let failure = run_logged(one_in(&log, nth, action), Checkpoints::Never)
+                .expect_err("an fsync had returned");
+            println!("{action:?} of batch {nth}: {failure}");
+        }
+    }
+}
+
+/// A commit makes the log before it dead, so what only the log held must be at its place by then (R5).
+#[test]
+fn data_of_the_log_that_never_reaches_its_place_is_found_out() {
+    let commits = Checkpoints::CommitsAfter(3);
+    run_logged(Faults::none(), commits).unwrap_or_else(|failure| panic!("{failure}"));
+    let geometry = geometry();
+    let start = geometry.first_data_block();
+    let data = bytes(BlockRange::new(start, geometry.data_blocks()));
+    for nth in 0..3 {
+        let failure = run_logged(one_in(&data, nth, Action::Ignore), commits)
+            .expect_err("the log is dead, and the data is not at its place");
+        println!("write {nth} of data: {failure}");
     }
 }
