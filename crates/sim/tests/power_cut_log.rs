@@ -7,10 +7,18 @@
 
 mod seeds;
 
-use holdfast_base::switch::{Batching, RenameLog};
+use std::sync::Arc;
+
+use holdfast_base::switch::{Batching, FsyncWait, RenameLog};
+use holdfast_device::{Device, MemoryDevice};
 use holdfast_posix::MountOptions;
-use holdfast_script::{Fallocate, Op, Profile, Script, generate, shrink};
-use holdfast_sim::{Checkpoints, Policy, Setup, Stats, power_cut, power_cut_after};
+use holdfast_script::{
+    Fallocate, Model, Op, Profile, Rules, Script, compare, compare_trees, generate, shrink,
+};
+use holdfast_sim::{
+    Checkpoints, Engine, Policy, Setup, Stats, Verdict, agree_on_log, judge, power_cut,
+    power_cut_after,
+};
 use seeds::seeds;
 
 const SMALLEST: u64 = 8 << 20;
@@ -103,6 +111,13 @@ fn every_position_of_the_switches() {
 }
 
 #[test]
+fn data_that_is_completed_behind_its_fsync() {
+    all_survive(&mounted(policy(Checkpoints::CommitsAfter(4)), |mount| {
+        (mount.fsync_wait, mount.log_data_bytes) = (FsyncWait::Completion, 0);
+    }));
+}
+
+#[test]
 fn commits_and_checkpoints_behind_operations() {
     for checkpoints in [
         Checkpoints::CommitsAfter(1),
@@ -135,6 +150,37 @@ fn the_ring_wraps() {
     for checkpoints in [Checkpoints::Never, Checkpoints::CommitsAfter(5)] {
         survives_after(before.trim_end_matches("; "), text, &policy(checkpoints));
     }
+}
+
+/// A crashed volume is copied to a disk with other sectors, again and again: its batches begin where no
+/// batch of the new disk may, and the other way round.
+#[test]
+fn the_sectors_change_between_crashes() {
+    let setup = policy(Checkpoints::Never).setup;
+    let script = |round: u64| {
+        let text = format!(
+            "append /a 100 {round}; fsync /a; append /a 3000 {round}; fsync /a; mkfile /f{round}; fsyncdir /; \
+             write /a 50 60 {round}; fsync /a"
+        );
+        parse(&text)
+    };
+    let mut model = Model::new();
+    let mut image = Arc::new(MemoryDevice::new(SMALLEST));
+    let mut engine = Engine::create(image.clone(), setup.clone()).expect("the device works");
+    let make = parse("mkfile /a; fsync /a");
+    compare(&make, &mut model, &mut engine, Rules::LENIENT).expect("it works");
+    for round in 1..40 {
+        compare(&script(round), &mut model, &mut engine, Rules::LENIENT).expect("it works");
+        engine.kill();
+        let copy = MemoryDevice::with_sector_size(SMALLEST, [512, 4096][round as usize % 2]);
+        copy.write(0, &image.to_image()).expect("it is as large");
+        assert!(matches!(agree_on_log(&copy), Ok(Verdict::Whole(_))), "round {round}");
+        image = Arc::new(copy);
+        engine.mount_on(image.clone()).expect("the volume is whole");
+    }
+    compare_trees(&make, &mut model, &mut engine).expect("nothing is missing");
+    engine.unmount().expect("the device works");
+    judge(&*image).expect("the volume is whole");
 }
 
 /// More is pending than the ring has room for: the fsync becomes a commit.
@@ -227,4 +273,21 @@ fn random_scripts_beside_commits() {
 fn short_random_scripts_about_names() {
     let profile = Profile { ops: 9, syncs: 90, names: 2, depth: 2, write_max: 3000, ..profile() };
     random(3000..3040, &profile, |_| policy(Checkpoints::Never));
+}
+
+/// Hardly any space: recoveries copy nodes, and give blocks back, on a full volume.
+#[test]
+fn random_scripts_on_a_full_volume() {
+    let profile = Profile {
+        ops: 60,
+        syncs: 30,
+        names: 8,
+        write_max: 900_000,
+        offset_max: 4_000_000,
+        ..profile()
+    };
+    random(4000..4002, &profile, |seed| match seed % 2 {
+        0 => policy(Checkpoints::Never),
+        _ => policy(Checkpoints::CommitsAfter(7)),
+    });
 }

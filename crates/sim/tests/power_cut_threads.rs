@@ -10,9 +10,9 @@ use holdfast_base::prng::{Prng, entropy};
 use holdfast_check::Options;
 use holdfast_device::sim::{Event, Policy};
 use holdfast_device::{Device, MemoryDevice, SimDevice};
-use holdfast_posix::{Caller, FileSystem, OpenFlags, RenameFlags, WriteHow};
+use holdfast_posix::{Caller, FileSystem, FsError, OpenFlags, RenameFlags, WriteHow};
 use holdfast_script::{Data, Target};
-use holdfast_sim::{Engine, Setup, Verdict, agree};
+use holdfast_sim::{Engine, Setup, Verdict, agree_on_log};
 
 const THREADS: u64 = 4;
 const ROUNDS: u64 = 12;
@@ -57,9 +57,71 @@ fn work(fs: &FileSystem, device: &SimDevice, thread: u64) {
     }
 }
 
+/// What a thread's file holds after a round of [`overwrite`].
+fn overwritten(thread: u64, round: u64) -> Vec<u8> {
+    let mut bytes = Data::Pattern { len: 40_000, seed: thread as u32 + 1 }.bytes();
+    for round in 1..=round {
+        let (at, part) = change(thread, round);
+        bytes[at..at + part.len()].copy_from_slice(&part);
+    }
+    bytes
+}
+
+/// What a round changes: a few bytes, mostly near those of the round before, or some blocks.
+fn change(thread: u64, round: u64) -> (usize, Vec<u8>) {
+    let mut prng = Prng::seeded(thread << 32 | round);
+    let at = (round * 700 + prng.below(3000)) as usize;
+    let len = if prng.one_in(4) { 9000 } else { 1 + prng.below(900) };
+    (at, Data::Pattern { len, seed: (thread * 1000 + round) as u32 }.bytes())
+}
+
+/// Changes one file in place, as a database does: the log holds what changed, over data at its place or in
+/// the log itself. Round 0 makes the file.
+fn overwrite(fs: &FileSystem, device: &SimDevice, thread: u64) {
+    let root = Caller::root();
+    let flags = OpenFlags::READ | OpenFlags::WRITE;
+    let (_, file) = fs
+        .create(&root, InodeNo::ROOT, &name(thread), 0o644, flags, true)
+        .expect("the volume has room");
+    for round in 0..ROUNDS {
+        let (at, part) = match round {
+            0 => (0, overwritten(thread, 0)),
+            _ => change(thread, round),
+        };
+        fs.write(&root, &file, at as u64, &part, WriteHow::default()).expect("there is room");
+        fs.fsync(&file, round % 2 == 0).expect("the device works");
+        device.mark(thread * ROUNDS + round);
+    }
+}
+
+/// What threads do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Work {
+    Replace,
+    Overwrite,
+}
+
+impl Work {
+    /// Whether a thread that was promised a round may find these bytes.
+    fn allows(self, thread: u64, promised: Option<u64>, found: &[u8]) -> bool {
+        // A replacement is whole or did not happen (P4). The first one replaced nothing, but it was
+        // fsynced before it got its name.
+        let first = promised.unwrap_or(0);
+        match self {
+            Work::Replace => (first..ROUNDS).any(|round| content(thread, round) == found),
+            // The file has its name before its data.
+            Work::Overwrite if promised.is_none() && found.is_empty() => true,
+            // Nobody begins a round before he was told of the last.
+            Work::Overwrite => {
+                (first..ROUNDS.min(first + 2)).any(|round| overwritten(thread, round) == found)
+            }
+        }
+    }
+}
+
 /// What is wrong with an image in which each thread was promised its round (or nothing yet).
-fn wrong(image: MemoryDevice, promised: &[Option<u64>]) -> Option<String> {
-    match agree(&image) {
+fn wrong(work: Work, image: MemoryDevice, promised: &[Option<u64>]) -> Option<String> {
+    match agree_on_log(&image) {
         Ok(Verdict::Whole(_)) => {}
         other => return Some(format!("replays: {other:?}")),
     }
@@ -90,14 +152,9 @@ fn wrong(image: MemoryDevice, promised: &[Option<u64>]) -> Option<String> {
         if let Err(error) = read {
             return Some(format!("thread {thread}: {error}"));
         }
-        // A replacement is whole or did not happen (P4). The first one replaced nothing, but it was
-        // fsynced before it got its name.
-        let first = promised.unwrap_or(0);
-        if !(first..ROUNDS).any(|round| content(thread, round) == bytes) {
-            return Some(format!(
-                "thread {thread} has {} bytes of no round from {first} on",
-                bytes.len()
-            ));
+        if !work.allows(thread, *promised, &bytes) {
+            let len = bytes.len();
+            return Some(format!("thread {thread}, promised {promised:?}, has {len} other bytes"));
         }
     }
     fs.unmount().err().map(|error| format!("unmount: {error}"))
@@ -105,15 +162,21 @@ fn wrong(image: MemoryDevice, promised: &[Option<u64>]) -> Option<String> {
 
 #[test]
 fn threads_keep_what_each_of_them_was_promised() {
-    threads(32 << 20, false);
+    threads(32 << 20, Work::Replace, None);
 }
 
 #[test]
 fn threads_keep_it_beside_checkpoints_and_in_a_small_ring() {
-    threads(8 << 20, true);
+    threads(8 << 20, Work::Replace, Some(FileSystem::checkpoint));
 }
 
-fn threads(volume: u64, checkpoints: bool) {
+#[test]
+fn threads_keep_what_they_changed_in_place() {
+    threads(16 << 20, Work::Overwrite, None);
+    threads(16 << 20, Work::Overwrite, Some(FileSystem::commit));
+}
+
+fn threads(volume: u64, how: Work, beside: Option<fn(&FileSystem) -> Result<(), FsError>>) {
     let setup = Setup::new(4096, 100);
     let base = Arc::new(MemoryDevice::new(volume));
     let under = Arc::clone(&base) as Arc<dyn Device>;
@@ -123,10 +186,18 @@ fn threads(volume: u64, checkpoints: bool) {
         .expect("the volume is new");
     std::thread::scope(|scope| {
         let (fs, device) = (&fs, &*device);
-        let workers: Vec<_> =
-            (0..THREADS).map(|thread| scope.spawn(move || work(fs, device, thread))).collect();
-        while checkpoints && workers.iter().any(|worker| !worker.is_finished()) {
-            fs.checkpoint().expect("the device works");
+        let workers: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                scope.spawn(move || match how {
+                    Work::Replace => work(fs, device, thread),
+                    Work::Overwrite => overwrite(fs, device, thread),
+                })
+            })
+            .collect();
+        while let Some(beside) =
+            beside.filter(|_| workers.iter().any(|worker| !worker.is_finished()))
+        {
+            beside(fs).expect("the device works");
         }
     });
     drop(fs);
@@ -146,7 +217,7 @@ fn threads(volume: u64, checkpoints: bool) {
         let worth = matches!(event, Event::Mark(_)) || event.changes_images() && prng.one_in(4);
         for image in cut.images(&policy).filter(|_| worth) {
             images += 1;
-            if let Some(wrong) = wrong(image.device(), &promised) {
+            if let Some(wrong) = wrong(how, image.device(), &promised) {
                 panic!("seed {seed}, event {}, {}: {wrong}", cut.index(), image.describe());
             }
         }

@@ -7,6 +7,7 @@
 
 mod lives;
 
+use holdfast_base::switch::{Accounting, Dirty};
 use lives::{Conditions, survive};
 
 #[test]
@@ -22,6 +23,27 @@ fn a_ring_that_is_hardly_ever_emptied_wraps() {
     let how = Conditions { commits: 0, checkpoints: 0, steps: 60, ..Conditions::fsyncs() };
     let seen = survive(50, 2, 80, &how);
     assert!(seen.batches > 10 && seen.wrapped > 0, "{seen:?}");
+}
+
+#[test]
+fn sectors_of_4096() {
+    let how = Conditions { sector: 4096, lives: 2, steps: 25, ..Conditions::fsyncs() };
+    survive(70, 2, 50, &how);
+}
+
+#[test]
+fn a_journal_that_is_full_again_and_again() {
+    let how = Conditions {
+        node_size: 65536,
+        dirty: Dirty::Whole,
+        accounting: Accounting::Always,
+        checkpoints: 0,
+        commits: 3,
+        steps: 30,
+        ..Conditions::fsyncs()
+    };
+    let seen = survive(80, 1, 50, &how);
+    assert!(seen.full > 0, "{seen:?}");
 }
 
 #[test]

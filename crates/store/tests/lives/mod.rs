@@ -45,6 +45,8 @@ pub(crate) type Map = BTreeMap<Key, Vec<u8>>;
 #[derive(Clone, Debug)]
 pub(crate) struct Conditions {
     pub node_size: usize,
+    /// Bytes of a sector, where writes tear and batches begin.
+    pub sector: u32,
     /// Blocks of the ring: the fewer, the more commits become checkpoints, and the more wrap around.
     pub journal_blocks: u64,
     /// What follows a step: by persist, by commit, by neither, in shares.
@@ -75,6 +77,7 @@ impl Default for Conditions {
     fn default() -> Conditions {
         Conditions {
             node_size: 4096,
+            sector: 512,
             journal_blocks: 64,
             persists: 0,
             commits: 1,
@@ -126,7 +129,7 @@ impl Conditions {
 
 impl Conditions {
     pub(crate) fn formatted(&self) -> MemoryDevice {
-        let device = Arc::new(MemoryDevice::new(BYTES));
+        let device = Arc::new(MemoryDevice::with_sector_size(BYTES, self.sector));
         let shared: Arc<dyn Device> = device.clone();
         let geometry = Geometry::for_device(BYTES, self.node_size).unwrap();
         let options = CreateOptions {
