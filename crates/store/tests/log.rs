@@ -8,8 +8,9 @@ use std::thread;
 
 use holdfast_base::counters::Counters;
 use holdfast_base::units::BLOCK_SIZE;
-use holdfast_base::{BlockNo, InodeNo};
+use holdfast_base::{BlockNo, Escape, InodeNo};
 use holdfast_device::memory::MemoryDevice;
+use holdfast_device::sim::Policy;
 use holdfast_device::{Device, DeviceError, DeviceStats, Flushed, SimDevice};
 use holdfast_format::log::LogHeader;
 use holdfast_format::node::volume_tag;
@@ -269,4 +270,48 @@ fn a_ring_full_of_claims_is_searched_in_bounded_time() {
     drop(store);
     let read = image.stats().read_bytes - before;
     assert!((60 << 20..80 << 20).contains(&read), "{read} bytes were read");
+}
+
+/// One operation is larger than a batch may be: it becomes a commit, which is counted, and is durable when
+/// the call returns. Nothing of it is in the log.
+#[test]
+fn more_than_a_batch_may_hold_becomes_a_commit() {
+    let geometry = Geometry::for_device(256 << 20, 16384).unwrap();
+    let ring = geometry.journal();
+    let start = ring.start.byte_offset().unwrap();
+    let range = start..start + ring.bytes().unwrap();
+    let gate = Arc::new(Gate { range, ..Gate::new(&formatted_as(geometry)) });
+    let store = open(gate.clone(), false).unwrap();
+    let count = 1200;
+    let value = |number: u64| vec![number as u8; 4000];
+    let put_all = |from: u64| {
+        let mut batch = Batch::new();
+        for number in from..from + count {
+            batch.put(Key::new(InodeNo(20), Kind::Xattr, number * 4096), value(number));
+        }
+        let need = Need::Grow { changes: count as u32, blocks: 0 };
+        store.apply(batch, &mut store.reserve(need).unwrap()).unwrap();
+    };
+    // So much wakes the commits of the background as well: they must not be faster.
+    gate.close(true);
+    put_all(0);
+    let receipt = thread::scope(|scope| {
+        let persist = scope.spawn(|| store.persist(store.latest(), ABOUT).unwrap());
+        while store.counters().log_too_large.get() == 0 {
+            thread::yield_now();
+        }
+        gate.close(false);
+        persist.join().unwrap()
+    });
+    assert_eq!(receipt.escape, Some(Escape::TooLarge));
+    assert_eq!(store.counters().log_too_large.get(), 1);
+    assert_eq!((store.counters().log_batches.get(), store.durable()), (0, store.latest()));
+    let lost = Policy::whole_only();
+    let left = gate.device.cut().images(&lost).next().unwrap().device();
+    let found = open(Arc::new(left), false).unwrap();
+    assert_eq!(found.latest(), store.latest());
+    for number in 0..count {
+        let key = Key::new(InodeNo(20), Kind::Xattr, number * 4096);
+        assert_eq!(found.get(&key).unwrap(), Some(value(number)));
+    }
 }
