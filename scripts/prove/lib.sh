@@ -40,6 +40,8 @@ cleanup() {
     exit "$status"
 }
 trap cleanup EXIT
+# A proof that is stopped from outside cleans up as well.
+trap 'exit 143' TERM HUP INT
 
 # make SIZE [mkfs options]
 make() { rm -f "$IMAGE"; "$HOLDFAST" mkfs -q --size "$@" "$IMAGE"; }
