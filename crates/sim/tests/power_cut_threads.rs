@@ -176,7 +176,10 @@ fn threads_keep_what_they_changed_in_place() {
     threads(16 << 20, Work::Overwrite, Some(FileSystem::commit));
 }
 
-fn threads(volume: u64, how: Work, beside: Option<fn(&FileSystem) -> Result<(), FsError>>) {
+/// What another thread does all the time.
+type Beside = fn(&FileSystem) -> Result<(), FsError>;
+
+fn threads(volume: u64, how: Work, beside: Option<Beside>) {
     let setup = Setup::new(4096, 100);
     let base = Arc::new(MemoryDevice::new(volume));
     let under = Arc::clone(&base) as Arc<dyn Device>;
