@@ -524,6 +524,13 @@ fn after_a_power_cut(gate: &Gate) -> Volume {
     VolumeOptions::new().commit_secs(0).open_device(Arc::new(image)).unwrap()
 }
 
+/// Where the journal of such a volume lies.
+fn journal_bytes(volume: &Volume) -> std::ops::Range<u64> {
+    let geometry = volume.engine().unwrap().superblock().geometry;
+    let journal = geometry.journal();
+    journal.start.0 * 4096..(journal.start.0 + journal.count) * 4096
+}
+
 /// Commits hang: fsyncs go on until the ring is really full. That one waits for the commit, is counted, says so, and is
 /// durable when it returns.
 #[test]
@@ -531,9 +538,7 @@ fn a_full_log_is_counted_and_durable() {
     let (gate, volume) = gated();
     let file = volume.create("/f").unwrap();
     file.sync_all().unwrap();
-    let geometry = volume.engine().unwrap().superblock().geometry;
-    let journal = geometry.journal();
-    gate.shut(journal.start.0 * 4096..(journal.start.0 + journal.count) * 4096);
+    gate.shut(journal_bytes(&volume));
     let (logged, receipt) = std::thread::scope(|scope| {
         let commit = scope.spawn(|| volume.commit());
         let fsyncs = scope.spawn(|| {
@@ -573,6 +578,9 @@ fn a_full_log_is_counted_and_durable() {
 fn more_pending_than_the_log_has_room_for_is_counted_and_durable() {
     let (gate, volume) = gated();
     volume.create("/f").unwrap();
+    volume.commit().unwrap();
+    // No commit of the background makes room meanwhile.
+    gate.shut(journal_bytes(&volume));
     let value = |seed| bytes(60_000, seed);
     for attribute in ["user.a", "user.b"] {
         volume.set_xattr("/f", attribute, &value(1), XattrFlags::empty()).unwrap();
@@ -582,7 +590,15 @@ fn more_pending_than_the_log_has_room_for_is_counted_and_durable() {
     for attribute in ["user.c", "user.d", "user.e"] {
         volume.set_xattr("/f", attribute, &value(2), XattrFlags::empty()).unwrap();
     }
-    volume.sync().unwrap();
+    std::thread::scope(|scope| {
+        let sync = scope.spawn(|| volume.sync());
+        while counter(&volume, "log_full") == 0 {
+            assert!(!sync.is_finished(), "it returned before anything was durable");
+            std::thread::yield_now();
+        }
+        gate.open();
+        sync.join().unwrap().unwrap();
+    });
     assert_eq!(counter(&volume, "log_full"), 1);
     let found = after_a_power_cut(&gate);
     for (attribute, seed) in [("user.a", 1), ("user.b", 1), ("user.c", 2), ("user.e", 2)] {
