@@ -142,7 +142,8 @@ impl Receipt {
     /// Where the time went; `None` if nowhere.
     fn times(&self) -> Option<String> {
         let named = |times: &[(&str, u64)]| {
-            let times = times.iter().filter(|(_, nanos)| *nanos > 0);
+            // Less than a microsecond is the time of looking at the clock.
+            let times = times.iter().filter(|(_, nanos)| *nanos >= 1000);
             let times: Vec<_> =
                 times.map(|(what, nanos)| format!("{} {what}", show::nanos(*nanos))).collect();
             times.join(", ")
@@ -189,7 +190,7 @@ mod tests {
         own_records: 3,
         other_records: 2,
         data_ns: 150_000,
-        wait_ns: 0,
+        wait_ns: 180,
         format_ns: 3_000,
         write_ns: 20_000,
         flush_ns: 600_000,

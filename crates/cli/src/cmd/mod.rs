@@ -160,6 +160,16 @@ mod tests {
     }
 
     #[test]
+    fn what_stands_behind_the_arguments_is_not_broken_into_lines_anew() {
+        for command in Cli::command().get_subcommands() {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in help.lines() {
+                assert!(line.chars().count() <= 100, "{}: {line}", command.get_name());
+            }
+        }
+    }
+
+    #[test]
     fn links_mean_commands() {
         let of = |name: &str| Link::of(Some(&name.into())).map(|link| link.name);
         assert_eq!(of("/sbin/mkfs.holdfast"), Some("mkfs.holdfast"));

@@ -27,15 +27,17 @@ Options for -o, separated by commas; later ones win:
   threads=N           threads that read requests (default: CPUs, 2 to 4)
   cache=SIZE          memory for tree nodes (default 256M)
   dirty_bytes=SIZE    memory for data not yet written (default 256M)
-  recover=SECONDS     how long mounting may take after a crash (default 1); less means more checkpoints
-  log_data=SIZE       an fsync puts up to this much data of its file into the log (default 4k, 0 none)
-  slow_fsync=MS       an fsync that takes longer gets a line in the log (default 1000, 0 none)
+  recover=SECONDS     how long mounting may take after a crash (default 1); less means more
+                      checkpoints
+  log_data=SIZE       so much data of its file an fsync puts into the fsync log (default 4k)
+  slow_fsync=MS       an fsync that takes longer gets a line in the daemon's log (default 1000;
+                      0: none does)
   dirty=HOW           what a commit logs of a changed node: ranges (default); the published
                       \"before\" to measure against: bitmap, whole
   accounting=HOW      which group records a commit writes: changed (default); or before: always
-  batch=HOW           how a batch of the log finds the inode of a name: indexed (default); or before: scan
-  rename_log=HOW      what a rename adds to the log: names (default); or before: directory
-  fsync_wait=HOW      what an fsync waits for after its data: writeback (default); or before: completion
+  batch=HOW           how the fsync log finds the inode of a name: indexed (default); before: scan
+  rename_log=HOW      what a rename adds to the fsync log: names (default); or before: directory
+  fsync_wait=HOW      what an fsync awaits behind its data: writeback (default); before: completion
   allow_other         other users may use the mount (default for root)
   noallow_other       they may not (default for everybody else)
   nodefault_permissions  the kernel does not check permission bits

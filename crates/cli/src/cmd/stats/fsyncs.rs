@@ -56,10 +56,10 @@ pub(super) fn averages(now: &Report, before: Option<&Report>) -> Vec<Average> {
         (
             "formatting",
             time("log_format_ns", writes),
-            "Time for the records, by whom no other's batch served.",
+            "Time to make the records, for who writes a batch.",
         ),
-        ("writing", time("log_write_ns", writes), "Time to write them, by the same."),
-        ("flushing", time("log_flush_ns", writes), "Time of their flush, by the same."),
+        ("writing", time("log_write_ns", writes), "Time to write them, for the same."),
+        ("flushing", time("log_flush_ns", writes), "Time of their flush, for the same."),
     ]
     .map(|(name, value, meaning)| Average { name, value, meaning })
     .into()

@@ -20,7 +20,7 @@ use crate::outcome::{Context, Failure, Outcome, printed};
 /// Show the statistics of a mounted volume.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-What an fsync costs on the average is shown behind the totals of the log, and what is expected to be 0
+What an fsync costs on the average is shown behind the totals of the log; what is expected to be 0
 and is not is told first.
 
 With --watch, on a terminal, the table is refreshed in place; elsewhere every sample is appended,
