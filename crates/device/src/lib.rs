@@ -26,6 +26,7 @@ pub use sim::SimDevice;
 pub use sticky::Sticky;
 
 use std::fmt;
+use std::time::Duration;
 
 /// Proof that a flush has returned: everything whose write returned before that flush began is durable.
 #[derive(Debug)]
@@ -72,6 +73,13 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// After an error nothing is known of any write since the last flush that succeeded, and
     /// trying again proves nothing.
     fn flush(&self) -> Result<Flushed, DeviceError>;
+
+    /// As [`Device::flush`], for a caller without haste: a device that can share flushes lets it wait up to
+    /// `patience` for one that somebody else begins from now on, and makes one of its own only after that.
+    fn join_flush(&self, patience: Duration) -> Result<Flushed, DeviceError> {
+        let _ = patience;
+        self.flush()
+    }
 
     /// Says that the content of `len` bytes at `at` is not needed any more. They may read as
     /// anything until written again. Devices without discard do nothing.

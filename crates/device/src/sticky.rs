@@ -1,17 +1,23 @@
-//! A device that does not trust a flush again once one has failed (P7).
+//! A device whose flushes are shared, and that does not trust one again once one has failed (P7).
 //!
 //! A host tells of data that it could not keep once, to one caller: others whose
 //! flush ran at the same time, or comes later, hear that all is well. So a flush
 //! is believed only when all flushes that overlapped it have returned and none
 //! failed; after the first failure every flush fails.
 //!
+//! Flushes are numbered as they begin. Whoever has time waits for one that begins
+//! after he came: it covers what he wrote, and the device has one flush less to do
+//! beside those that somebody waits for.
+//!
 //! Knows nothing of what is written.
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
-use parking_lot::RwLock;
+use holdfast_base::clock::Deadline;
+use parking_lot::{Condvar, Mutex, RwLock};
 use rustix::io::Errno;
 
 use crate::{Device, DeviceError, DeviceStats, Flushed};
@@ -23,12 +29,24 @@ pub struct Sticky {
     /// Held shared by each flush under way.
     flushing: RwLock<()>,
     failed: AtomicBool,
+    /// Flushes that have begun.
+    begun: AtomicU64,
+    /// The number of the latest that is believed.
+    believed: Mutex<u64>,
+    returned: Condvar,
 }
 
 impl Sticky {
     /// `under`, with flushes as this file says.
     pub fn new(under: Arc<dyn Device>) -> Sticky {
-        Sticky { under, flushing: RwLock::new(()), failed: AtomicBool::new(false) }
+        Sticky {
+            under,
+            flushing: RwLock::new(()),
+            failed: AtomicBool::new(false),
+            begun: AtomicU64::new(0),
+            believed: Mutex::new(0),
+            returned: Condvar::new(),
+        }
     }
 
     fn check(&self) -> Result<(), DeviceError> {
@@ -50,15 +68,37 @@ impl Device for Sticky {
     }
 
     fn flush(&self) -> Result<Flushed, DeviceError> {
-        let flushed = {
+        let (number, flushed) = {
             let _flushing = self.flushing.read();
             self.check()?;
-            self.under.flush().inspect_err(|_| self.failed.store(true, Ordering::Release))?
+            let number = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
+            let flushed =
+                self.under.flush().inspect_err(|_| self.failed.store(true, Ordering::Release))?;
+            (number, flushed)
         };
         // Those that began before this one ended: what they were told counts for it as well.
         drop(self.flushing.write());
         self.check()?;
+        let mut believed = self.believed.lock();
+        *believed = number.max(*believed);
+        drop(believed);
+        self.returned.notify_all();
         Ok(flushed)
+    }
+
+    fn join_flush(&self, patience: Duration) -> Result<Flushed, DeviceError> {
+        let begun = self.begun.load(Ordering::Acquire);
+        let until = Deadline::after(patience);
+        let mut believed = self.believed.lock();
+        while *believed <= begun {
+            if until.is_over() {
+                drop(believed);
+                return self.flush();
+            }
+            self.returned.wait_for(&mut believed, until.left());
+        }
+        // One that began after this call has ended, and all is well.
+        Ok(Flushed::new())
     }
 
     fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
@@ -148,6 +188,25 @@ mod tests {
         });
         device.flush().expect_err("nothing is known any more");
         assert_eq!(under.begun.load(Ordering::Acquire), 2, "the device was not asked again");
+    }
+
+    /// A flush that was begun before somebody came says nothing of what he wrote: the next one does.
+    #[test]
+    fn who_has_time_shares_a_flush_that_begins_after_him() {
+        let device = Sticky::new(Arc::new(MemoryDevice::new(1 << 16)));
+        device.flush().map(drop).expect("the device works");
+        thread::scope(|scope| {
+            let joined = scope.spawn(|| device.join_flush(Duration::from_secs(600)));
+            // However late he comes, a flush comes after him.
+            while !joined.is_finished() {
+                device.flush().map(drop).expect("the device works");
+                thread::yield_now();
+            }
+            joined.join().expect("it does not panic").map(drop).expect("a flush was shared");
+        });
+        let before = device.stats().flushes;
+        device.join_flush(Duration::ZERO).map(drop).expect("the device works");
+        assert_eq!(device.stats().flushes, before + 1, "nobody else came: one of its own");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use holdfast_format::item::Extent;
 use holdfast_format::journal::{self, DataExtent};
 
 use crate::owed::Page;
-use crate::space::{Placed, Written};
+use crate::space::{Placed, Written, WrittenContent};
 
 /// One change of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,8 +42,10 @@ pub(crate) struct Taken {
 #[derive(Debug)]
 pub(crate) enum TakenContent {
     Unwritten,
-    /// It was written to its place; the sum of its checksums.
+    /// It was written to its place, and no flush is known to have come since; the sum of its checksums.
     Written(u64),
+    /// It is durable at its place.
+    Durable,
     /// It travels inside the log.
     Inside(Vec<LoggedBlock>, u64),
 }
@@ -57,7 +59,7 @@ impl Taken {
     /// The data that becomes durable with a flush, wherever it is on its way.
     pub(crate) fn data(&self) -> Option<DataExtent> {
         match &self.content {
-            TakenContent::Unwritten => None,
+            TakenContent::Unwritten | TakenContent::Durable => None,
             TakenContent::Written(sum) | TakenContent::Inside(_, sum) => Some(self.extent(*sum)),
         }
     }
@@ -101,10 +103,11 @@ impl Batch {
     pub fn publish(&mut self, written: Written) -> Extent {
         let extent = Extent { blocks: written.blocks(), sums: written.sums().to_vec() };
         let sum = journal::commit::data_sum(&extent.sums);
-        let (placed, logged) = written.into_parts();
-        let content = match logged {
-            Some(blocks) => TakenContent::Inside(blocks, sum),
-            None => TakenContent::Written(sum),
+        let (placed, content) = written.into_parts();
+        let content = match content {
+            WrittenContent::Sent => TakenContent::Written(sum),
+            WrittenContent::Durable => TakenContent::Durable,
+            WrittenContent::Inside(blocks) => TakenContent::Inside(blocks, sum),
         };
         self.taken.push(Taken { blocks: extent.blocks, content });
         self.placed.push(placed);

@@ -1,8 +1,9 @@
 //! File data on its way to and from the device.
 
-use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange};
+use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, InodeNo};
 use holdfast_format::Malformed;
 use holdfast_format::checksum::crc64;
+use holdfast_format::log::DATA_BLOCKS_MAX;
 
 use crate::batch::LoggedBlock;
 use crate::owed::Pages;
@@ -22,6 +23,26 @@ impl Inner {
         self.device.write(at, bytes)?;
         self.counters.data_bytes_written.add(bytes.len() as u64);
         Ok(Written::new(placed, sums))
+    }
+
+    /// Makes written data durable that somebody else's fsync would have to flush before its own batch: nobody waits
+    /// for a stranger's data. Costs nothing while nobody but `of` fsyncs.
+    pub(crate) fn flush_for_others<'a>(
+        &self,
+        written: impl Iterator<Item = &'a mut Written>,
+        blocks: u64,
+        of: Option<InodeNo>,
+    ) -> Result<()> {
+        if self.pending.lock().unflushed_blocks() + blocks <= DATA_BLOCKS_MAX {
+            return Ok(());
+        }
+        let Some(patience) = self.logging.beside(of) else {
+            return Ok(());
+        };
+        let flushed = self.device.join_flush(patience);
+        let flushed = flushed.inspect_err(|error| self.stop.stop(error.to_string()))?;
+        written.for_each(|written| written.flushed(&flushed));
+        Ok(())
     }
 
     pub(crate) fn log_data(&self, placed: Placed, blocks: Vec<LoggedBlock>) -> Result<Written> {

@@ -278,6 +278,17 @@ impl Store {
         self.inner.write_data(placed, bytes)
     }
 
+    /// For `blocks` blocks that were written and are published next: if there are many and anything but `of` was
+    /// fsynced lately, waits for a flush, so that the batches of others need none for this data.
+    pub fn flush_for_others<'a>(
+        &self,
+        written: impl Iterator<Item = &'a mut Written>,
+        blocks: u64,
+        of: Option<InodeNo>,
+    ) -> Result<()> {
+        self.inner.flush_for_others(written, blocks, of)
+    }
+
     /// Sums data that travels inside the log, with the batch that publishes it; it goes to the blocks that were
     /// allocated for it with the next commit. `blocks` fill them exactly.
     pub fn log_data(&self, placed: Placed, blocks: Vec<LoggedBlock>) -> Result<Written> {

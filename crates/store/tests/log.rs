@@ -12,10 +12,13 @@ use holdfast_base::{BlockNo, Escape, InodeNo};
 use holdfast_device::memory::MemoryDevice;
 use holdfast_device::sim::Policy;
 use holdfast_device::{Device, DeviceError, DeviceStats, Flushed, SimDevice};
-use holdfast_format::log::LogHeader;
+use holdfast_format::checksum::crc64;
+use holdfast_format::log::{DATA_BLOCKS_MAX, LogHeader};
 use holdfast_format::node::volume_tag;
 use holdfast_format::{Geometry, Key, Kind};
-use holdfast_store::{Batch, CreateOptions, Need, OpenOptions, Store, StoreError};
+use holdfast_store::{
+    Batch, CreateOptions, Need, OpenOptions, Reservation, Store, StoreError, Written,
+};
 use parking_lot::{Condvar, Mutex};
 
 const BYTES: u64 = 8 << 20;
@@ -313,5 +316,64 @@ fn more_than_a_batch_may_hold_becomes_a_commit() {
     for number in 0..count {
         let key = Key::new(InodeNo(20), Kind::Xattr, number * 4096);
         assert_eq!(found.get(&key).unwrap(), Some(value(number)));
+    }
+}
+
+/// Blocks of a file on the device, none of them published.
+fn write_many(store: &Store, room: &mut Reservation, blocks: u64) -> Vec<Written> {
+    let mut written = Vec::new();
+    let mut left = blocks;
+    while left > 0 {
+        let placed = store.allocate(room, left.min(store.extent_blocks_max()), None).unwrap();
+        let count = placed.blocks().count;
+        left -= count;
+        let bytes: Vec<u8> = (0..count).flat_map(|at| [at as u8 + 1; BLOCK_SIZE]).collect();
+        written.push(store.write(placed, &bytes).unwrap());
+    }
+    written
+}
+
+/// A stranger publishes more data than one flush may bring in while an inode is fsynced again and again: he has
+/// flushed it before, and the next fsync needs one flush for itself (P1, rule R3).
+#[test]
+fn large_data_of_a_stranger_is_flushed_before_it_is_published() {
+    let blocks = DATA_BLOCKS_MAX + 1;
+    let device = SimDevice::new(&formatted_as(Geometry::for_device(256 << 20, 16384).unwrap()));
+    let device = Arc::new(device);
+    let store = open(device.clone(), false).unwrap();
+    let mut fsynced = 0;
+    let mut fsync = || {
+        write(&store, fsynced);
+        fsynced += 1;
+        store.persist(store.latest(), ABOUT).unwrap()
+    };
+    // Who was stopped for long between the two calls finds that nobody fsyncs lately: he tries again.
+    let extents = (1..=100).find_map(|attempt| {
+        let mut room = store.reserve(Need::Grow { changes: 100, blocks }).unwrap();
+        let mut written = write_many(&store, &mut room, blocks);
+        fsync();
+        let before = device.stats().flushes;
+        store.flush_for_others(written.iter_mut(), blocks, None).unwrap();
+        let own = device.stats().flushes - before;
+        let mut batch = Batch::new();
+        let extents: Vec<_> = written.into_iter().map(|written| batch.publish(written)).collect();
+        for (number, extent) in extents.iter().enumerate() {
+            let key = Key::new(InodeNo(9_000 + attempt), Kind::Extent, number as u64);
+            batch.put(key, extent.encode());
+        }
+        store.apply(batch, &mut room).unwrap();
+        let receipt = fsync();
+        assert_eq!(receipt.flushes + own, 2, "the data, and the batch: {receipt}");
+        (own == 1).then_some(extents)
+    });
+    let extents = extents.expect("in one of a hundred attempts it came in time");
+    let left = device.cut().images(&Policy::whole_only()).next().unwrap().device();
+    let found = open(Arc::new(left), false).unwrap();
+    assert_eq!(found.latest(), store.latest());
+    for extent in extents {
+        let mut bytes = vec![0; extent.blocks.count as usize * BLOCK_SIZE];
+        found.read(extent.blocks, &mut bytes).unwrap();
+        let sums: Vec<u64> = bytes.chunks_exact(BLOCK_SIZE).map(crc64).collect();
+        assert_eq!(sums, extent.sums);
     }
 }

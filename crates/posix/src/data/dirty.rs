@@ -22,6 +22,7 @@ use holdfast_store::{Need, Reservation, Store, StoreError};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::completion::Completions;
+use super::in_flight::InFlight;
 use super::pages::Pages;
 use crate::MountOptions;
 use crate::inode::Inode;
@@ -158,6 +159,8 @@ struct Pressure {
 pub(crate) struct Shared {
     /// Where ordered extents queue, if a worker completes them (M5).
     pub(crate) completions: Completions,
+    /// Large writes on their way to the device.
+    pub(crate) in_flight: InFlight,
     /// Shape of the volume, to judge extents by.
     pub(crate) geometry: Geometry,
     /// Bytes of all pages of all files.
@@ -179,6 +182,7 @@ impl Shared {
     pub(crate) fn new(store: &Store, options: &MountOptions) -> Shared {
         Shared {
             completions: Completions::default(),
+            in_flight: InFlight::default(),
             geometry: store.superblock().geometry,
             bytes: AtomicUsize::new(0),
             // At least one full write, or nobody could ever go on.

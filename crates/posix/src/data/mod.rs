@@ -11,6 +11,7 @@ pub(crate) mod grow;
 pub(crate) mod writeback;
 pub(crate) mod completion;
 pub(crate) mod place;
+pub(crate) mod in_flight;
 pub(crate) mod ordered;
 pub(crate) mod view;
 pub(crate) mod dirty;

@@ -3,13 +3,14 @@
 //! Pages arrive in the order in which they are to lie on the device: of one
 //! file, or of many small ones. They are allocated in chunks, as large as the
 //! volume has them in one piece, and each chunk is one write, however many
-//! files or ranges share it. Neighbours in a file become one extent.
+//! files or ranges share it. Neighbours in a file become one extent. Chunks are
+//! no larger than a stranger's fsync can wait for, see [`super::in_flight`].
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use holdfast_base::BlockNo;
 use holdfast_base::units::BLOCK_SIZE;
+use holdfast_base::{BlockNo, InodeNo};
 use holdfast_store::{LoggedBlock, Need, Placed, Reservation, StoreError, Written};
 use parking_lot::Mutex;
 
@@ -19,10 +20,8 @@ use crate::core::Core;
 use crate::file::lookup::pieces;
 use crate::inode::Inode;
 
-/// Blocks of one write: 2 MiB.
-const CHUNK_BLOCKS: u64 = 512;
-/// Writes on their way at once: enough to keep a disk with a queue busy.
-const WRITERS: usize = 4;
+/// Blocks of one write: 256 KiB.
+const CHUNK_BLOCKS: u64 = 64;
 /// Direct I/O wants memory aligned to the device's sector.
 const ALIGNMENT: usize = 4096;
 
@@ -64,7 +63,8 @@ struct Job {
     placed: Placed,
 }
 
-/// Writes all of `items` and returns when every write has: the extents in the order of the items.
+/// Writes all of `items`, which belong to `of` or to several files, and returns when every write has: the
+/// extents in the order of the items, and how many writes.
 ///
 /// A device that refuses is asked once more, with other blocks. The error after that is final, and
 /// everything written returns to the free space.
@@ -73,6 +73,7 @@ pub(crate) fn write_all(
     items: &[Item],
     reservation: &mut Reservation,
     goal: Option<BlockNo>,
+    of: Option<InodeNo>,
 ) -> Result<(Vec<(usize, OrderedExtent)>, u64), StoreError> {
     let jobs = place(core, items.len(), reservation, goal)?;
     let writes = jobs.len() as u64;
@@ -94,6 +95,8 @@ pub(crate) fn write_all(
         }
     }
     debug_assert!(rest.is_empty());
+    let written = extents.iter_mut().map(|(_, extent)| &mut extent.written);
+    core.store.flush_for_others(written, items.len() as u64, of)?;
     Ok((extents, writes))
 }
 
@@ -173,7 +176,7 @@ fn write_side_by_side(core: &Core, items: &[Item], jobs: Vec<Job>) -> Vec<Proofs
     };
     std::thread::scope(|scope| {
         // The caller is one of the writers.
-        for _ in 1..count.min(WRITERS) {
+        for _ in 1..count.min(core.data.in_flight.most()) {
             scope.spawn(work);
         }
         work();
@@ -184,7 +187,11 @@ fn write_side_by_side(core: &Core, items: &[Item], jobs: Vec<Job>) -> Vec<Proofs
 
 fn write(core: &Core, items: &[Item], placed: Placed, gather: &mut Gather) -> Proofs {
     let blocks = placed.blocks();
-    match core.store.write(placed, gather.fill(items)) {
+    let bytes = gather.fill(items);
+    let sent = core.data.in_flight.enter(bytes.len());
+    let written = core.store.write(placed, bytes);
+    drop(sent);
+    match written {
         Err(StoreError::Device(error)) if core.store.stop_reason().is_none() => {
             tracing::warn!("data for {blocks:?}: {error}; trying other blocks");
             write_elsewhere(core, items, blocks.end(), gather)

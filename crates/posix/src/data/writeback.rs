@@ -27,8 +27,9 @@ use crate::file::map::{MapEdit, Piece};
 use crate::inode::Inode;
 use crate::{FsError, Result};
 
-/// Pages of one round: 32 MiB. Bounds the memory that a settle holds back until it is published.
-const ROUND_BLOCKS: usize = 8192;
+/// Pages of one round: 8 MiB. Bounds the memory that a settle holds back until it is published, and the checksums
+/// of it that a stranger's batch may have to carry along: 16 KiB.
+const ROUND_BLOCKS: usize = 2048;
 /// Data that travels in the log and waits for its place, in bytes: above this it is written at once. Commits are
 /// wanted long before; only one that does not come to its end lets so much gather.
 const OWED_BYTES_MAX: usize = 64 << 20;
@@ -170,7 +171,7 @@ fn settle_together(core: &Core, group: Vec<(&Arc<Inode>, MapGuard<'_>, Taken)>) 
         return Ok(());
     };
     let mut first = Ok(());
-    match write_all(core, &items, &mut reservation, None) {
+    match write_all(core, &items, &mut reservation, None, None) {
         Ok((extents, _)) => {
             for (owner, extent) in extents {
                 members[owner].4.push_back(extent);
@@ -325,7 +326,7 @@ fn settle_blocks(
     while let Some(pages) = rounds.next() {
         let items: Vec<Item> = pages.iter().map(|dirty| item(0, dirty)).collect();
         let goal = goal(core, inode, pages[0].block)?;
-        let (extents, writes) = write_all(core, &items, reservation, goal)?;
+        let (extents, writes) = write_all(core, &items, reservation, goal, Some(inode.no))?;
         cost.bytes += items.len() as u64 * BLOCK_BYTES;
         cost.writes += writes;
         let round = extents.into_iter().map(|(_, extent)| extent).collect();

@@ -54,7 +54,7 @@ pub(super) fn format(generation: &Generation, how: How, out: &mut Vec<u8>) -> Wr
     }
     for taken in &generation.taken {
         let content = match &taken.content {
-            TakenContent::Unwritten => Content::Unwritten,
+            TakenContent::Unwritten | TakenContent::Durable => Content::Unwritten,
             TakenContent::Written(sum) => {
                 written.named.push(taken.extent(*sum));
                 if how.data_is_durable { Content::Unwritten } else { Content::Summed(*sum) }

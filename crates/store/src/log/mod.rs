@@ -16,9 +16,11 @@ mod format;
 mod pending;
 pub(crate) mod recover;
 pub(crate) mod replay;
+mod rhythm;
 mod ring;
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use holdfast_base::clock::Stopwatch;
 use holdfast_base::switch::Batching;
@@ -27,12 +29,12 @@ use holdfast_format::log::{BATCH_BYTES_MAX, DATA_BLOCKS_MAX};
 use parking_lot::{Condvar, Mutex};
 
 use crate::apply::StopOnPanic;
-use crate::batch::TakenContent;
 use crate::{Inner, Result};
 
 use format::How;
 use pending::Generation;
 pub(crate) use pending::{Pending, Place};
+use rhythm::Rhythm;
 use ring::Span;
 pub(crate) use ring::{Log, Ring};
 
@@ -41,6 +43,7 @@ pub(crate) use ring::{Log, Ring};
 struct Queue {
     is_led: bool,
     last: Receipt,
+    rhythm: Rhythm,
 }
 
 /// The log of an open store and those who wait for it.
@@ -68,6 +71,11 @@ impl Logging {
     /// A commit is durable that contains everything before `head`.
     pub(crate) fn release(&self, head: u64) {
         self.tail.fetch_max(head, Ordering::AcqRel);
+    }
+
+    /// How long a batch takes, if anything but `of` was fsynced lately.
+    pub(crate) fn beside(&self, of: Option<InodeNo>) -> Option<Duration> {
+        self.queue.lock().rhythm.beside(of)
     }
 }
 
@@ -124,7 +132,11 @@ impl Inner {
         self.counters.fsync_wait_ns.add(wait_ns);
         let led = self.lead();
         match &led {
-            Ok(Led::Logged(receipt)) => self.logging.queue.lock().last = *receipt,
+            Ok(Led::Logged(receipt)) => {
+                let mut queue = self.logging.queue.lock();
+                queue.last = *receipt;
+                queue.rhythm.batch(about, receipt);
+            }
             Ok(Led::Escape(_)) => {}
             // Nobody may believe what comes after it (P7).
             Err(error) => self.stop.stop(error.to_string()),
@@ -177,7 +189,7 @@ impl Inner {
             return Ok(Led::Logged(Receipt::default()));
         };
         let mut receipt = Receipt::default();
-        if named_blocks(&generations) > DATA_BLOCKS_MAX {
+        if generations.iter().map(Generation::unflushed_blocks).sum::<u64>() > DATA_BLOCKS_MAX {
             // No recovery shall have to read so much.
             let _data = self.device.flush()?;
             self.counters.log_data_flushes.increment();
@@ -248,11 +260,4 @@ impl Inner {
         counters.log_write_ns.add(receipt.write_ns);
         counters.log_flush_ns.add(receipt.flush_ns);
     }
-}
-
-/// Blocks of data that wait for the batches' flush.
-fn named_blocks(generations: &[Generation]) -> u64 {
-    let taken = generations.iter().flat_map(|generation| &generation.taken);
-    let written = taken.filter(|taken| matches!(taken.content, TakenContent::Written(_)));
-    written.map(|taken| taken.blocks.count).sum()
 }

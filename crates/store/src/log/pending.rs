@@ -75,6 +75,7 @@ pub(super) struct Generation {
     others: FxHashMap<Key, u32>,
     pub(super) taken: Vec<Taken>,
     pub(super) freed: Vec<BlockRange>,
+    unflushed_blocks: u64,
     bound: usize,
 }
 
@@ -89,8 +90,14 @@ impl Generation {
             others: FxHashMap::default(),
             taken: Vec::new(),
             freed: Vec::new(),
+            unflushed_blocks: 0,
             bound: 0,
         }
+    }
+
+    /// Blocks of data that wait for a flush.
+    pub(super) fn unflushed_blocks(&self) -> u64 {
+        self.unflushed_blocks
     }
 
     fn is_empty(&self) -> bool {
@@ -141,9 +148,13 @@ impl Generation {
 
     fn take(&mut self, taken: Taken) {
         self.bound += RECORD_BYTES;
-        if let TakenContent::Inside(blocks, _) = &taken.content {
-            let bytes = blocks.iter().map(|block| block.changed.len() + PATCH_BYTES);
-            self.bound += bytes.sum::<usize>();
+        match &taken.content {
+            TakenContent::Unwritten | TakenContent::Durable => {}
+            TakenContent::Written(_) => self.unflushed_blocks += taken.blocks.count,
+            TakenContent::Inside(blocks, _) => {
+                let bytes = blocks.iter().map(|block| block.changed.len() + PATCH_BYTES);
+                self.bound += bytes.sum::<usize>();
+            }
         }
         self.taken.push(taken);
     }
@@ -252,6 +263,11 @@ impl Pending {
     pub(crate) fn bytes(&self) -> usize {
         let waiting = self.generations.iter().skip(self.frozen.unwrap_or(0));
         waiting.map(|generation| generation.bound).sum()
+    }
+
+    /// Blocks of data that wait for the next batch's flush.
+    pub(crate) fn unflushed_blocks(&self) -> u64 {
+        self.generations.iter().map(Generation::unflushed_blocks).sum()
     }
 
     /// Takes what is pending: it is on its way into the log.

@@ -11,6 +11,7 @@ pub(crate) mod record;
 use std::sync::Arc;
 
 use holdfast_base::{BlockNo, BlockRange};
+use holdfast_device::Flushed;
 use parking_lot::Mutex;
 
 use crate::batch::LoggedBlock;
@@ -105,17 +106,35 @@ impl Drop for Placed {
 pub struct Written {
     placed: Placed,
     sums: Vec<u64>,
-    logged: Option<Vec<LoggedBlock>>,
+    content: WrittenContent,
+}
+
+/// Where the data of written blocks is.
+#[derive(Debug)]
+pub(crate) enum WrittenContent {
+    /// At its place, once a flush comes.
+    Sent,
+    /// At its place: a flush has come.
+    Durable,
+    /// It travels inside the log.
+    Inside(Vec<LoggedBlock>),
 }
 
 impl Written {
     pub(crate) fn new(placed: Placed, sums: Vec<u64>) -> Written {
-        Written { placed, sums, logged: None }
+        Written { placed, sums, content: WrittenContent::Sent }
     }
 
     /// The batch that publishes it carries its data into the log.
     pub(crate) fn in_log(placed: Placed, sums: Vec<u64>, blocks: Vec<LoggedBlock>) -> Written {
-        Written { placed, sums, logged: Some(blocks) }
+        Written { placed, sums, content: WrittenContent::Inside(blocks) }
+    }
+
+    /// A flush that began after the write has returned (R3): neither a commit nor the log has to say what it holds.
+    pub(crate) fn flushed(&mut self, _flushed: &Flushed) {
+        if let WrittenContent::Sent = self.content {
+            self.content = WrittenContent::Durable;
+        }
     }
 
     /// Which blocks.
@@ -134,21 +153,25 @@ impl Written {
         assert!(0 < count && count < all, "{count} of {all} blocks");
         let rest = self.sums.split_off(count as usize);
         let sums = std::mem::replace(&mut self.sums, rest);
-        let logged = self.logged.as_mut().map(|blocks| {
-            let rest = blocks.split_off(count as usize);
-            std::mem::replace(blocks, rest)
-        });
+        let content = match &mut self.content {
+            WrittenContent::Sent => WrittenContent::Sent,
+            WrittenContent::Durable => WrittenContent::Durable,
+            WrittenContent::Inside(blocks) => {
+                let rest = blocks.split_off(count as usize);
+                WrittenContent::Inside(std::mem::replace(blocks, rest))
+            }
+        };
         self.placed.blocks = BlockRange::new(BlockNo(start.0 + count), all - count);
         let placed = Placed {
             space: self.placed.space.clone(),
             blocks: BlockRange::new(start, count),
             published: false,
         };
-        Written { placed, sums, logged }
+        Written { placed, sums, content }
     }
 
-    pub(crate) fn into_parts(self) -> (Placed, Option<Vec<LoggedBlock>>) {
-        (self.placed, self.logged)
+    pub(crate) fn into_parts(self) -> (Placed, WrittenContent) {
+        (self.placed, self.content)
     }
 
     /// Forgets the checksums.
