@@ -1,12 +1,14 @@
 """How long append of 4 KiB + fsync takes in a mounted directory, alone and while other processes are busy on the same
-volume, in phases that take turns. Prints tables; asserts nothing.
-usage: latency.py DIR HOLDFAST ROUNDS SECONDS LARGE_BYTES RENAMED_BYTES"""
+volume, in phases that take turns; and while one is busy on another volume: what the machine makes it wait. Prints tables;
+asserts nothing.
+usage: latency.py DIR OTHER_DIR HOLDFAST ROUNDS SECONDS LARGE_BYTES RENAMED_BYTES"""
 import json, multiprocessing, os, subprocess, sys, time
 
 LIMIT = 2.0
 BOUNDS = [1.25, 1.5, 2, 3, 5, 10]
 CHUNK = os.urandom(1 << 20)
-root, holdfast, rounds, seconds, large, renamed = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), int(sys.argv[5]), int(sys.argv[6])
+root, elsewhere, holdfast = sys.argv[1:4]
+rounds, seconds, large, renamed = int(sys.argv[4]), float(sys.argv[5]), int(sys.argv[6]), int(sys.argv[7])
 
 def counters():
     out = subprocess.run([holdfast, "stats", "--json", root], capture_output=True, check=True).stdout
@@ -30,11 +32,13 @@ def creates(stop, done):
         time.sleep(0.0002)
     for n in range(number): os.unlink(f"{root}/d{n % 20}/new{n}")
 
-def fsyncs(stop, done):
-    while (fd := fill(f"{root}/large", large, stop)) is not None:
+def fsyncs(stop, done, place=root):
+    while (fd := fill(f"{place}/large", large, stop)) is not None:
         os.fsync(fd)
         os.close(fd)
         done.value += 1
+
+def fsyncs_elsewhere(stop, done): fsyncs(stop, done, elsewhere)
 
 def renames(stop, done):
     while (fd := fill(f"{root}/new", renamed, stop)) is not None:
@@ -42,7 +46,7 @@ def renames(stop, done):
         os.rename(f"{root}/new", f"{root}/old")
         done.value += 1
 
-PHASES = {"alone": (None, ""), "commits and checkpoints": (creates, "creates"),
+PHASES = {"alone": (None, ""), "large files, another volume": (fsyncs_elsewhere, "files"), "commits and checkpoints": (creates, "creates"),
           "large files, fsynced": (fsyncs, "files"), "large files, renamed over old": (renames, "renames")}
 
 def phase(other):
@@ -67,8 +71,8 @@ def phase(other):
         if process: process.join()
         os.close(fd)
     if process and process.exitcode: raise SystemExit(f"the other process ended with {process.exitcode}")
-    for name in "log", "large", "new", "old":
-        if os.path.exists(f"{root}/{name}"): os.unlink(f"{root}/{name}")
+    for path in [f"{root}/{name}" for name in ("log", "large", "new", "old")] + [f"{elsewhere}/large"]:
+        if os.path.exists(path): os.unlink(path)
     subprocess.run([holdfast, "sync", root], check=True)
     return took, did, {name: after[name] - before[name] for name in ("fsyncs", "log_full", "log_too_large", "commits", "checkpoints", "throttled")}
 
