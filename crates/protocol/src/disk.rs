@@ -1,0 +1,299 @@
+//! The device of the model: what each place holds for certain, and what was written since.
+//!
+//! A write that has returned may be lost, torn, or overtaken until a flush. So a
+//! power cut leaves at each place what was durable there, any one of the later
+//! writes, or a torn one. A flush is one step: what other threads write while a
+//! real one runs may or may not be covered by it, and both orders are explored.
+//!
+//! Knows nothing of what the contents mean to one another.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+/// Files of the model.
+pub const FILES: usize = 2;
+/// Blocks for data and nodes together: whatever is freed too early is soon used by the other kind.
+pub const POOL: usize = 7;
+/// Batches that the log's ring holds.
+pub const LOG: usize = 3;
+/// Commits that the journal's ring holds.
+pub const JOURNAL: usize = 3;
+
+/// Names bytes that were written once: a block with them has them from that write.
+pub type Version = u8;
+/// A block of the pool.
+pub type Block = u8;
+/// A place in history.
+pub type Lsn = u8;
+
+/// Where the content of a file lies, and what its checksum says it is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Extent {
+    /// Its block.
+    pub block: Block,
+    /// Its content.
+    pub version: Version,
+}
+
+/// What all files are at one moment.
+pub type Tree = [Option<Extent>; FILES];
+
+/// Where the log goes on: the last batch, and its sum.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct LogMark {
+    /// Its number.
+    pub batch: u8,
+    /// Bytes from the start of the ring, in batches: where the next one goes.
+    pub next: u8,
+    /// What the next one must name as the one before it.
+    pub sum: u64,
+}
+
+/// Where the journal goes on: the last commit, and its sum.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct JournalMark {
+    /// Its number.
+    pub commit: u8,
+    /// What the next one must name as the one before it.
+    pub sum: u64,
+}
+
+/// A superblock.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Superblock {
+    /// Its checkpoint; the slot is this modulo two.
+    pub epoch: u8,
+    /// The node of the tree, and the epoch that it was born in.
+    pub home: (Block, u8),
+    /// The last operation it contains.
+    pub lsn: Lsn,
+    /// The journal behind it.
+    pub journal: JournalMark,
+    /// The log behind it.
+    pub log: LogMark,
+}
+
+/// What a commit says a node was before.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Base {
+    /// The node at the same home, as commits before left it.
+    Changed,
+    /// The node at another home, born in this epoch.
+    Copied(Block, u8),
+}
+
+/// A commit of the journal: what changed in the node, and what a superblock would say.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Commit {
+    /// Its number; so many were durable before it, itself excluded.
+    pub number: u8,
+    /// Sum of the one before.
+    pub prior: u64,
+    /// Of the changers whose work it holds.
+    pub epoch: u8,
+    /// Its node, and the epoch that it was born in.
+    pub home: (Block, u8),
+    /// What the node was.
+    pub base: Option<Base>,
+    /// What became of files.
+    pub changes: Vec<(u8, Option<Extent>)>,
+    /// Data that becomes durable with it.
+    pub extents: Vec<Extent>,
+    /// The last operation it contains.
+    pub lsn: Lsn,
+    /// Where the log goes on.
+    pub log: LogMark,
+}
+
+/// Data of a block that a batch takes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Content {
+    /// Written to its place, and durable with the batch's flush: recovery looks whether it is there.
+    Summed,
+    /// Durable before the batch was written.
+    Durable,
+    /// In the batch, as a change of another block that holds this version.
+    Inside(Option<Extent>),
+}
+
+/// A block that a batch takes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Take {
+    /// The block, and what it holds afterwards.
+    pub extent: Extent,
+    /// Where its data is.
+    pub content: Content,
+}
+
+/// A batch of the log.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Batch {
+    /// Its number.
+    pub number: u8,
+    /// Sum of the one before.
+    pub prior: u64,
+    /// The last batch that was durable when it was written.
+    pub durable: u8,
+    /// The last operation before it.
+    pub after: Lsn,
+    /// Its last operation.
+    pub last: Lsn,
+    /// What became of files.
+    pub puts: Vec<(u8, Option<Extent>)>,
+    /// Blocks taken.
+    pub takes: Vec<Take>,
+    /// Blocks freed.
+    pub frees: Vec<Block>,
+}
+
+/// What one place holds.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Held {
+    /// Zeros, or half of something.
+    Torn,
+    /// Data.
+    Data(Version),
+    /// The node of the tree, with the epoch that it was born in.
+    Node(u8, Tree),
+    /// A batch of the log.
+    Batch(Arc<Batch>),
+    /// A commit of the journal.
+    Commit(Arc<Commit>),
+    /// A superblock.
+    Superblock(Superblock),
+}
+
+/// A place of the device.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Place {
+    /// A slot.
+    Superblock(u8),
+    /// Of the log's ring, by the number of batches before.
+    Log(u8),
+    /// Of the journal's ring, by the commit's number.
+    Journal(u8),
+    /// Of the pool.
+    Pool(Block),
+}
+
+impl Place {
+    fn index(self) -> usize {
+        match self {
+            Place::Superblock(slot) => slot as usize % 2,
+            Place::Log(at) => 2 + at as usize % LOG,
+            Place::Journal(number) => 2 + LOG + number as usize % JOURNAL,
+            Place::Pool(block) => 2 + LOG + JOURNAL + block as usize,
+        }
+    }
+}
+
+const PLACES: usize = 2 + LOG + JOURNAL + POOL;
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Cell {
+    durable: Held,
+    later: Vec<Held>,
+}
+
+/// What a power cut leaves of a place with unflushed writes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Left {
+    /// What was durable.
+    Durable,
+    /// Half of a write.
+    Torn,
+    /// The write of this number.
+    Later(u8),
+}
+
+/// The device.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Device(Vec<Cell>);
+
+impl Device {
+    /// Nothing was ever written.
+    pub fn new() -> Device {
+        Device(vec![Cell { durable: Held::Torn, later: Vec::new() }; PLACES])
+    }
+
+    /// What a read sees: the latest write.
+    pub fn read(&self, at: Place) -> &Held {
+        let cell = &self.0[at.index()];
+        cell.later.last().unwrap_or(&cell.durable)
+    }
+
+    /// Writes; durable with the next flush.
+    pub fn write(&mut self, at: Place, held: Held) {
+        let cell = &mut self.0[at.index()];
+        if cell.later.is_empty() && cell.durable == held || cell.later.last() == Some(&held) {
+            // A write of what is there already leaves nothing that a cut could change.
+            return;
+        }
+        cell.later.push(held);
+    }
+
+    /// Everything written is durable.
+    pub fn flush(&mut self) {
+        for cell in &mut self.0 {
+            if let Some(last) = cell.later.pop() {
+                *cell = Cell { durable: last, later: Vec::new() };
+            }
+        }
+    }
+
+    /// Whether a power cut would find anything to lose.
+    pub fn is_flushed(&self) -> bool {
+        self.0.iter().all(|cell| cell.later.is_empty())
+    }
+
+    /// All that a power cut can leave, as choices for the places with unflushed writes, in their order.
+    pub fn cuts(&self) -> Vec<Vec<Left>> {
+        let mut cuts = vec![Vec::new()];
+        for cell in self.0.iter().filter(|cell| !cell.later.is_empty()) {
+            let mut choices = vec![Left::Durable];
+            if cell.durable != Held::Torn {
+                choices.push(Left::Torn);
+            }
+            choices.extend((0..cell.later.len() as u8).map(Left::Later));
+            let longer = |cut: Vec<Left>| {
+                choices.iter().map(move |left| [&cut[..], &[*left]].concat()).collect::<Vec<_>>()
+            };
+            cuts = cuts.into_iter().flat_map(longer).collect();
+        }
+        cuts
+    }
+
+    /// Power fails and leaves this.
+    pub fn cut(&mut self, choices: &[Left]) {
+        let mut choices = choices.iter();
+        for cell in self.0.iter_mut().filter(|cell| !cell.later.is_empty()) {
+            match choices.next() {
+                Some(Left::Later(number)) => cell.durable = cell.later[*number as usize].clone(),
+                Some(Left::Torn) => cell.durable = Held::Torn,
+                Some(Left::Durable) | None => {}
+            }
+            cell.later.clear();
+        }
+    }
+
+    /// The version of a block, if it holds data.
+    pub fn data(&self, block: Block) -> Option<Version> {
+        match self.read(Place::Pool(block)) {
+            Held::Data(version) => Some(*version),
+            _ => None,
+        }
+    }
+}
+
+impl Default for Device {
+    fn default() -> Device {
+        Device::new()
+    }
+}
+
+/// A sum that tells contents apart.
+pub fn sum(of: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
+}

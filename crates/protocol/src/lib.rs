@@ -1,0 +1,19 @@
+//! The protocol of log, journal, checkpoints and reuse as a small model that is explored exhaustively.
+//!
+//! Two files, seven blocks, rings of three: small enough to visit every state,
+//! large enough for everything that went wrong in such protocols so far. Each
+//! power cut leaves any subset of the unflushed writes, whole or torn. Checked are
+//! P1, P3, P5 and P6 after every recovery, and by them R1, R2, R5 and R7.
+//!
+//! The model stands beside the engine and uses none of it: whoever changes an
+//! order in `store` changes it here, and sees whether it still holds.
+
+pub mod breakage;
+pub mod disk;
+mod memory;
+pub mod model;
+mod recovery;
+mod steps;
+
+pub use breakage::Breakage;
+pub use model::{Action, Bounds, HOLDS, Protocol, State};

@@ -1,0 +1,381 @@
+//! What an open volume knows in memory, and how operations change it.
+//!
+//! The names are those of `store`: a [`Generation`] is what waits for the log,
+//! `freed` is what waits for a commit or a checkpoint, `owed` is data that only
+//! the log holds. An operation becomes visible, and begins to wait, in one step.
+
+use crate::breakage::Breakage;
+use crate::disk::{
+    Block, Commit, Content, Device, Extent, FILES, Held, JournalMark, LogMark, Lsn, POOL, Place,
+    Superblock, Take, Tree, Version,
+};
+
+/// The changes between two moments, each file once.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Generation {
+    pub(crate) after: Lsn,
+    pub(crate) last: Lsn,
+    pub(crate) puts: Vec<(u8, Option<Extent>)>,
+    pub(crate) takes: Vec<Take>,
+    pub(crate) frees: Vec<Block>,
+}
+
+impl Generation {
+    pub(crate) fn new(after: Lsn) -> Generation {
+        Generation { after, last: after, puts: Vec::new(), takes: Vec::new(), frees: Vec::new() }
+    }
+
+    /// Blocks of data that wait for a flush.
+    pub(crate) fn unflushed(&self) -> usize {
+        self.takes.iter().filter(|take| take.content == Content::Summed).count()
+    }
+}
+
+/// Where the log stands: the mark, and batches ever written.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct LogPlace {
+    pub(crate) mark: LogMark,
+    pub(crate) head: u8,
+}
+
+/// How far the leader has come.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Leader {
+    Idle,
+    /// What waited was taken.
+    Taken(Vec<Generation>),
+    /// The batches lie behind the last durable one; the flush is to come.
+    Written {
+        place: LogPlace,
+        last: Lsn,
+        named: Vec<Extent>,
+    },
+    /// The flush has returned.
+    Flushed {
+        place: LogPlace,
+        last: Lsn,
+        named: Vec<Extent>,
+    },
+}
+
+/// What a checkpoint makes permanent.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Sealed {
+    /// The node, if it changed.
+    pub(crate) node: Option<Tree>,
+    pub(crate) superblock: Superblock,
+    pub(crate) journal_head: u8,
+}
+
+/// How far the commit has come.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Committer {
+    Idle,
+    Frozen {
+        commit: Commit,
+        flush_data: bool,
+        log_head: u8,
+        sealed: Option<Sealed>,
+    },
+    Written {
+        lsn: Lsn,
+        log_head: u8,
+        sealed: Option<Sealed>,
+    },
+    Flushed {
+        lsn: Lsn,
+        log_head: u8,
+        sealed: Option<Sealed>,
+    },
+    /// A checkpoint without a commit; others wait for it.
+    AtOnce {
+        lsn: Lsn,
+        log_head: u8,
+    },
+}
+
+/// How far the checkpoint has come.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Checkpointer {
+    Idle,
+    Sealed(Sealed),
+    NodesWritten(Sealed),
+    NodesFlushed(Sealed),
+    Published(Sealed),
+    PublishedFlushed(Sealed),
+}
+
+/// An open volume.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Memory {
+    pub(crate) tree: Tree,
+    pub(crate) lsn: Lsn,
+    /// The tree's node, and the epoch that it was born in.
+    pub(crate) home: (Block, u8),
+    /// Where it was copied from, until a commit has said so.
+    pub(crate) copied_from: Option<(Block, u8)>,
+    pub(crate) epoch: u8,
+    /// The tree that the last commit or seal took.
+    pub(crate) frozen_tree: Tree,
+    free: [bool; POOL],
+    freed_data: Vec<Block>,
+    freed_frozen: Vec<Block>,
+    freed_nodes: Vec<Block>,
+    freed_sealed: Vec<Block>,
+    pub(crate) unflushed: Vec<Extent>,
+    pub(crate) owed_fresh: Vec<Extent>,
+    pub(crate) owed_frozen: Vec<Extent>,
+    /// Written data of a file that no operation has published yet.
+    pub(crate) written: Option<(u8, Extent)>,
+    pub(crate) pending: Vec<Generation>,
+    /// Of those, so many belong to the commit being made.
+    pub(crate) frozen: Option<usize>,
+    pub(crate) place: LogPlace,
+    pub(crate) log_tail: u8,
+    pub(crate) journal: JournalMark,
+    pub(crate) journal_head: u8,
+    pub(crate) journal_tail: u8,
+    pub(crate) superblock: Superblock,
+    pub(crate) durable: Lsn,
+    pub(crate) committed: Lsn,
+    pub(crate) leader: Leader,
+    pub(crate) committer: Committer,
+    pub(crate) checkpointer: Checkpointer,
+    /// A recovery still runs: nobody may change anything.
+    pub(crate) recovering: bool,
+    pub(crate) broken: Option<Breakage>,
+}
+
+impl Memory {
+    /// A volume as `superblock` and its tree say.
+    pub(crate) fn open(superblock: Superblock, tree: Tree, broken: Option<Breakage>) -> Memory {
+        let mut free = [true; POOL];
+        free[superblock.home.0 as usize] = false;
+        for extent in tree.iter().flatten() {
+            free[extent.block as usize] = false;
+        }
+        Memory {
+            tree,
+            lsn: superblock.lsn,
+            home: superblock.home,
+            copied_from: None,
+            epoch: superblock.epoch + 1,
+            frozen_tree: tree,
+            free,
+            freed_data: Vec::new(),
+            freed_frozen: Vec::new(),
+            freed_nodes: Vec::new(),
+            freed_sealed: Vec::new(),
+            unflushed: Vec::new(),
+            owed_fresh: Vec::new(),
+            owed_frozen: Vec::new(),
+            written: None,
+            pending: vec![Generation::new(superblock.lsn)],
+            frozen: None,
+            place: LogPlace { mark: superblock.log, head: 0 },
+            log_tail: 0,
+            journal: superblock.journal,
+            journal_head: 0,
+            journal_tail: 0,
+            superblock,
+            durable: superblock.lsn,
+            committed: superblock.lsn,
+            leader: Leader::Idle,
+            committer: Committer::Idle,
+            checkpointer: Checkpointer::Idle,
+            recovering: false,
+            broken,
+        }
+    }
+
+    pub(crate) fn is(&self, breakage: Breakage) -> bool {
+        self.broken == Some(breakage)
+    }
+
+    fn open_generation(&mut self) -> &mut Generation {
+        self.pending.last_mut().expect("there is always one to add to")
+    }
+
+    /// The allocator gives the lowest free block: nothing is reused sooner.
+    fn allocate(&mut self) -> Option<Block> {
+        let block = self.free.iter().position(|free| *free)?;
+        self.free[block] = false;
+        Some(block as Block)
+    }
+
+    /// Takes this very block, which a log names; false if it is not free.
+    pub(crate) fn claim(&mut self, block: Block) -> bool {
+        std::mem::take(&mut self.free[block as usize])
+    }
+
+    /// Whether an operation finds homes: one for data, and one for a copy of the node.
+    pub(crate) fn has_room(&self) -> bool {
+        self.free.iter().filter(|free| **free).count() >= 2
+    }
+
+    /// `write_data`: delayed data goes to a free block. Nobody sees it before it is applied.
+    pub(crate) fn write_data(&mut self, device: &mut Device, file: u8, version: Version) {
+        let block = self.allocate().expect("there was room");
+        device.write(Place::Pool(block), Held::Data(version));
+        self.written = Some((file, Extent { block, version }));
+    }
+
+    /// `apply`: data that was written becomes visible.
+    pub(crate) fn apply_written(&mut self) {
+        let (file, extent) = self.written.take().expect("something was written");
+        self.apply(file, Some(extent), Content::Summed);
+    }
+
+    /// `log_data` and `apply`: data becomes visible that travels in the log, as a change of what was there.
+    pub(crate) fn log_data(&mut self, file: u8, version: Version) {
+        let block = self.allocate().expect("there was room");
+        let base = self.tree[file as usize];
+        self.apply(file, Some(Extent { block, version }), Content::Inside(base));
+    }
+
+    /// `apply`: one operation becomes visible, and begins to wait for the log.
+    pub(crate) fn apply(&mut self, file: u8, value: Option<Extent>, content: Content) {
+        self.change_node();
+        if let (Some(extent), Content::Inside(_)) = (value, content) {
+            self.owed_fresh.push(extent);
+        }
+        let old = std::mem::replace(&mut self.tree[file as usize], value);
+        if let Some(old) = old {
+            self.free_data(old.block);
+        }
+        // Also what travels in the log: its write comes with the commit, before the same flush.
+        let is_named = content == Content::Summed || !self.is(Breakage::OwedNotNamed);
+        self.unflushed.extend(value.filter(|_| is_named));
+        self.lsn += 1;
+        let lsn = self.lsn;
+        let open = self.open_generation();
+        open.last = lsn;
+        open.puts.retain(|(other, _)| *other != file);
+        open.puts.push((file, value));
+        open.takes.extend(value.map(|extent| Take { extent, content }));
+        open.frees.extend(old.map(|extent| extent.block));
+    }
+
+    /// The first change of an epoch gives the node a new home.
+    pub(crate) fn change_node(&mut self) {
+        if self.home.1 == self.epoch {
+            return;
+        }
+        let block = self.allocate().expect("there was room");
+        self.free_node(self.home.0);
+        self.copied_from = Some(self.home);
+        self.home = (block, self.epoch);
+    }
+
+    pub(crate) fn free_data(&mut self, block: Block) {
+        match self.is(Breakage::DataReusedAtOnce) {
+            true => self.free[block as usize] = true,
+            false => self.freed_data.push(block),
+        }
+        if !self.is(Breakage::FreedDataNamed) {
+            self.unflushed.retain(|extent| extent.block != block);
+        }
+        self.owed_fresh.retain(|extent| extent.block != block);
+    }
+
+    fn free_node(&mut self, block: Block) {
+        match self.is(Breakage::HomeReusedAtThaw) {
+            true => self.freed_data.push(block),
+            false => self.freed_nodes.push(block),
+        }
+    }
+
+    /// `freeze_moment`: what waits for durability is set apart from what comes after.
+    pub(crate) fn freeze_moment(&mut self) {
+        self.unflushed.clear();
+        self.freed_frozen.append(&mut self.freed_data);
+        if self.is(Breakage::DataReusedAtFreeze) {
+            self.give_away_frozen();
+        }
+        self.owed_frozen = std::mem::take(&mut self.owed_fresh);
+        self.frozen = Some(self.pending.len());
+        if !self.is(Breakage::BatchOverFreeze) {
+            self.begin();
+        }
+    }
+
+    /// A new generation begins.
+    pub(crate) fn begin(&mut self) {
+        let next = Generation::new(self.open_generation().last);
+        self.pending.push(next);
+    }
+
+    fn give_away_frozen(&mut self) {
+        for block in std::mem::take(&mut self.freed_frozen) {
+            self.free[block as usize] = true;
+        }
+    }
+
+    /// `thaw`: the moment that was frozen last is durable, with a log that stood at `log_head`.
+    pub(crate) fn thaw(&mut self, lsn: Lsn, log_head: u8) {
+        self.owed_frozen.clear();
+        self.committed = lsn;
+        self.durable = self.durable.max(lsn);
+        if let Some(frozen) = self.frozen.take() {
+            let frozen = match self.is(Breakage::BatchOverFreeze) {
+                // There is no border: only what the commit holds whole may go.
+                true => self.pending.iter().take_while(|one| one.last <= lsn).count(),
+                false => frozen,
+            };
+            self.pending.drain(..frozen);
+            if self.pending.is_empty() {
+                self.pending.push(Generation::new(lsn));
+            }
+            if self.is(Breakage::PendingForgotten) {
+                self.pending = vec![Generation::new(self.lsn)];
+            }
+        }
+        self.log_tail = self.log_tail.max(log_head);
+        self.give_away_frozen();
+    }
+
+    /// `seal`: the node and what the superblock will say are taken; the next epoch begins.
+    pub(crate) fn seal(&mut self) -> Sealed {
+        let superblock = self.superblock_of();
+        self.freed_sealed.append(&mut self.freed_nodes);
+        if self.is(Breakage::HomeReusedAtSeal) {
+            self.unseal();
+        }
+        let node = (self.home.1 == self.epoch).then_some(self.tree);
+        self.copied_from = None;
+        self.epoch += 1;
+        Sealed { node, superblock, journal_head: 0 }
+    }
+
+    /// `unseal`: old homes may be given away.
+    pub(crate) fn unseal(&mut self) {
+        for block in std::mem::take(&mut self.freed_sealed) {
+            self.free[block as usize] = true;
+        }
+    }
+
+    /// `superblock_of`: what a superblock would say of this moment, but for the journal.
+    pub(crate) fn superblock_of(&self) -> Superblock {
+        Superblock {
+            epoch: self.epoch,
+            home: self.home,
+            lsn: self.lsn,
+            journal: self.journal,
+            log: self.place.mark,
+        }
+    }
+
+    /// What reading a file gives: data that is owed is found in memory.
+    pub(crate) fn read(&self, device: &Device, extent: Extent) -> Option<Version> {
+        let owed = self.owed_frozen.iter().chain(&self.owed_fresh);
+        let here = owed.filter(|owed| owed.block == extent.block).map(|owed| owed.version).next();
+        here.or_else(|| device.data(extent.block))
+    }
+
+    /// Whether every file reads as its checksums say (P6).
+    pub(crate) fn reads_right(&self, device: &Device) -> bool {
+        (0..FILES).all(|file| {
+            self.tree[file].is_none_or(|extent| self.read(device, extent) == Some(extent.version))
+        })
+    }
+}

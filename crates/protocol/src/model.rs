@@ -1,0 +1,422 @@
+//! The protocol as a transition system: who may take which step, and what must hold in every state.
+//!
+//! The actions carry the names of the functions in `store`. Any order of them is
+//! explored that the locks allow; after any of them the power may fail, and leave
+//! any subset of the unflushed writes, or the program may end. Recoveries are
+//! made of steps as well, so the power fails in them too.
+
+use std::fmt::Debug;
+
+use stateright::{Model, Property};
+
+use crate::breakage::Breakage;
+use crate::disk::{
+    Content, Device, Held, JournalMark, Left, LogMark, Lsn, Place, Superblock, Tree,
+};
+use crate::memory::{Checkpointer, Committer, Leader, Memory};
+use crate::recovery::{Recovery, Step, Violation, is_moment};
+
+/// How much is explored.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Operations.
+    pub operations: u8,
+    /// Commits, with or without a checkpoint.
+    pub commits: u8,
+    /// Power cuts and ends of the program.
+    pub crashes: u8,
+}
+
+/// The protocol, whole or with something done wrong.
+#[derive(Clone, Copy, Debug)]
+pub struct Protocol {
+    /// How much is explored.
+    pub bounds: Bounds,
+    /// What is done wrong.
+    pub broken: Option<Breakage>,
+}
+
+/// One step of somebody.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// `write_data` for a file: its new data is on its way to its place.
+    WriteData(u8),
+    /// `apply` of that data.
+    ApplyWritten,
+    /// `log_data` and `apply`: data that travels in the log, over what the file had.
+    LogData(u8),
+    /// `apply` of an operation that removes the file.
+    Remove(u8),
+    /// `lead`: what is pending is taken.
+    Lead,
+    /// `Log::write`.
+    LogWrite,
+    /// `lead`: the one flush.
+    LogFlush,
+    /// `lead`: who waits is answered.
+    Answer,
+    /// `freeze`, with `seal` if a checkpoint is wanted.
+    Freeze {
+        /// A checkpoint is wanted.
+        seal: bool,
+    },
+    /// `checkpoint_at_once`, because the journal has no room.
+    CheckpointAtOnce,
+    /// `write_commit`, up to its flush.
+    WriteCommit,
+    /// `Journal::write`: the one flush.
+    CommitFlush,
+    /// `thaw`.
+    Thaw,
+    /// `try_write_sealed`: the nodes.
+    WriteNodes,
+    /// `try_write_sealed`: the flush.
+    NodesFlush,
+    /// `publish`.
+    Publish,
+    /// `publish`: the flush.
+    PublishFlush,
+    /// `release`.
+    Release,
+    /// `recover`, up to the flush in `settle`.
+    Recover,
+    /// The next part of `recover`, up to a flush.
+    RecoverOn,
+    /// `recover_log`, up to the flush in its checkpoint.
+    RecoverLog,
+    /// The program ends; what it wrote can be read, and can still be lost.
+    Kill,
+    /// Power fails, and leaves this of the places with unflushed writes.
+    PowerCut(Vec<Left>),
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Phase {
+    Open(Box<Memory>),
+    Recovering(Box<Recovery>),
+    Down,
+}
+
+/// The device, the program, and what it has promised.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct State {
+    device: Device,
+    phase: Phase,
+    /// What the files were after each operation.
+    history: Vec<Tree>,
+    /// The last operation that somebody was told to be durable.
+    answered: Lsn,
+    operations: u8,
+    commits: u8,
+    crashes: u8,
+    violation: Option<Violation>,
+    /// For the questions whether something happens at all.
+    seen: Seen,
+}
+
+/// What the last recovery met.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+struct Seen {
+    replayed_log: bool,
+    replayed_journal: bool,
+    lost: bool,
+}
+
+impl State {
+    fn memory(&self) -> Option<&Memory> {
+        match &self.phase {
+            Phase::Open(memory) => Some(memory),
+            _ => None,
+        }
+    }
+
+    fn fail(&mut self, violation: Violation) {
+        self.violation = Some(violation);
+        self.phase = Phase::Down;
+        self.crashes = 0;
+    }
+
+    /// A recovery shows its files: one moment of history, not before the last answer.
+    fn judge(&mut self, memory: &Memory, journal: bool) {
+        let found = memory.lsn;
+        if found < self.answered {
+            return self.fail("P1: an operation is gone that was answered");
+        }
+        let moment = self.history.get(found as usize);
+        if !moment.is_some_and(|moment| is_moment(&memory.tree, moment)) {
+            return self.fail("P3: the files are those of no moment");
+        }
+        if !memory.reads_right(&self.device) {
+            return self.fail("P5: a file holds what was never written to it");
+        }
+        self.seen = Seen {
+            replayed_log: memory.recovering,
+            replayed_journal: journal,
+            lost: found as usize + 1 < self.history.len(),
+        };
+        self.history.truncate(found as usize + 1);
+        self.phase = Phase::Open(Box::new(memory.clone()));
+    }
+}
+
+impl Protocol {
+    fn operations(&self, memory: &Memory, state: &State, actions: &mut Vec<Action>) {
+        let left = self.bounds.operations - state.operations;
+        if memory.written.is_some() {
+            actions.push(Action::ApplyWritten);
+        }
+        if left == 0 || !memory.has_room() {
+            return;
+        }
+        // Files that were never touched are alike: the first of them stands for all.
+        let fresh = state.history.iter().all(|tree| tree[0].is_none());
+        let files = if fresh && memory.written.is_none() { 0..1 } else { 0..2 };
+        for file in files {
+            if memory.written.is_none() {
+                actions.push(Action::WriteData(file));
+            }
+            actions.push(Action::LogData(file));
+            if memory.tree[file as usize].is_some() {
+                actions.push(Action::Remove(file));
+            }
+        }
+    }
+
+    fn steps(&self, memory: &Memory, state: &State, actions: &mut Vec<Action>) {
+        match memory.leader {
+            Leader::Idle if memory.may_lead() => actions.push(Action::Lead),
+            Leader::Idle => {}
+            Leader::Taken(_) => actions.push(Action::LogWrite),
+            Leader::Written { .. } => actions.push(Action::LogFlush),
+            Leader::Flushed { .. } => actions.push(Action::Answer),
+        }
+        match memory.committer {
+            Committer::Idle if state.commits < self.bounds.commits => {
+                for seal in [false, true] {
+                    if memory.may_freeze(seal) {
+                        actions.push(Action::Freeze { seal });
+                    }
+                }
+                if memory.checkpointer == Checkpointer::Idle && memory.lsn != memory.committed {
+                    actions.push(Action::CheckpointAtOnce);
+                }
+            }
+            Committer::Frozen { .. } => actions.push(Action::WriteCommit),
+            Committer::Written { .. } => actions.push(Action::CommitFlush),
+            Committer::Flushed { .. } => actions.push(Action::Thaw),
+            Committer::Idle | Committer::AtOnce { .. } => {}
+        }
+        checkpoint(memory, actions);
+    }
+}
+
+fn checkpoint(memory: &Memory, actions: &mut Vec<Action>) {
+    match memory.checkpointer {
+        Checkpointer::Idle => {}
+        Checkpointer::Sealed(_) => actions.push(Action::WriteNodes),
+        Checkpointer::NodesWritten(_) => actions.push(Action::NodesFlush),
+        Checkpointer::NodesFlushed(_) => actions.push(Action::Publish),
+        Checkpointer::Published(_) => actions.push(Action::PublishFlush),
+        Checkpointer::PublishedFlushed(_) => actions.push(Action::Release),
+    }
+}
+
+impl Model for Protocol {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let tree = Tree::default();
+        let superblock = Superblock {
+            epoch: 1,
+            home: (0, 1),
+            lsn: 0,
+            journal: JournalMark::default(),
+            log: LogMark::default(),
+        };
+        let mut device = Device::new();
+        device.write(Place::Pool(0), Held::Node(1, tree));
+        device.write(Place::Superblock(1), Held::Superblock(superblock));
+        device.flush();
+        vec![State {
+            device,
+            phase: Phase::Open(Box::new(Memory::open(superblock, tree, self.broken))),
+            history: vec![tree],
+            answered: 0,
+            operations: 0,
+            commits: 0,
+            crashes: 0,
+            violation: None,
+            seen: Seen::default(),
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        if state.violation.is_some() {
+            return;
+        }
+        match &state.phase {
+            Phase::Open(memory) if memory.recovering => checkpoint(memory, actions),
+            Phase::Open(memory) => {
+                self.operations(memory, state, actions);
+                self.steps(memory, state, actions);
+            }
+            Phase::Recovering(recovery) if recovery.step == Step::Log => {
+                actions.push(Action::RecoverLog);
+            }
+            Phase::Recovering(_) => actions.push(Action::RecoverOn),
+            Phase::Down => return actions.push(Action::Recover),
+        }
+        if state.crashes < self.bounds.crashes {
+            actions.extend(state.device.cuts().into_iter().map(Action::PowerCut));
+            if !state.device.is_flushed() {
+                actions.push(Action::Kill);
+            }
+        }
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut state = last.clone();
+        let device = &mut state.device;
+        match action {
+            Action::PowerCut(left) => {
+                device.cut(&left);
+                state.phase = Phase::Down;
+                state.crashes += 1;
+                return Some(state);
+            }
+            Action::Kill => {
+                state.phase = Phase::Down;
+                state.crashes += 1;
+                return Some(state);
+            }
+            Action::Recover => {
+                match Recovery::recover(device, self.broken) {
+                    Ok(recovery) => state.phase = Phase::Recovering(Box::new(recovery)),
+                    Err(violation) => state.fail(violation),
+                }
+                return Some(state);
+            }
+            _ => {}
+        }
+        match &mut state.phase {
+            Phase::Recovering(recovery) if action == Action::RecoverOn => {
+                recovery.step(&mut state.device);
+            }
+            Phase::Recovering(recovery) => {
+                let found_commits = recovery.is_needed();
+                match recovery.recover_log(&mut state.device, self.broken) {
+                    Ok(memory) => state.judge(&memory, found_commits),
+                    Err(violation) => state.fail(violation),
+                }
+            }
+            Phase::Open(memory) => {
+                let version = state.operations + 1;
+                let applied = memory.lsn;
+                match action {
+                    Action::WriteData(file) => {
+                        memory.write_data(device, file, version);
+                        state.operations += 1;
+                    }
+                    Action::ApplyWritten => memory.apply_written(),
+                    Action::LogData(file) => {
+                        memory.log_data(file, version);
+                        state.operations += 1;
+                    }
+                    Action::Remove(file) => {
+                        memory.apply(file, None, Content::Durable);
+                        state.operations += 1;
+                    }
+                    Action::Lead => memory.lead(),
+                    Action::LogWrite => memory.log_write(device),
+                    Action::LogFlush => memory.log_flush(device),
+                    Action::Answer => memory.answer(),
+                    Action::Freeze { seal } => {
+                        memory.freeze(seal);
+                        state.commits += 1;
+                    }
+                    Action::CheckpointAtOnce => {
+                        memory.checkpoint_at_once(device);
+                        state.commits += 1;
+                    }
+                    Action::WriteCommit => memory.write_commit(device),
+                    Action::CommitFlush => memory.commit_flush(device),
+                    Action::Thaw => memory.commit_thaw(),
+                    Action::WriteNodes => memory.write_nodes(device),
+                    Action::NodesFlush => memory.nodes_flush(device),
+                    Action::Publish => memory.publish(device),
+                    Action::PublishFlush => memory.publish_flush(device),
+                    Action::Release => memory.release(),
+                    _ => return None,
+                }
+                if memory.lsn > applied {
+                    state.history.push(memory.tree);
+                }
+                if !memory.recovering {
+                    state.answered = memory.durable;
+                }
+            }
+            Phase::Down => return None,
+        }
+        let reads_right = state.memory().is_none_or(|memory| memory.reads_right(&state.device));
+        if state.violation.is_none() && !reads_right {
+            state.fail("P6: a file that is open does not match its checksum");
+        }
+        Some(state)
+    }
+
+    fn format_action(&self, action: &Action) -> String
+    where
+        Action: Debug,
+    {
+        format!("{action:?}")
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let mut properties =
+            vec![Property::always(HOLDS, |_, state: &State| state.violation.is_none())];
+        if self.broken.is_none() {
+            // A model in which nothing happens would keep every promise.
+            properties.extend([
+                Property::sometimes("a recovery replays the log", |_, state: &State| {
+                    state.seen.replayed_log
+                }),
+                Property::sometimes("a recovery replays the journal", |_, state: &State| {
+                    state.seen.replayed_journal
+                }),
+                Property::sometimes("a recovery replays both", |_, state: &State| {
+                    state.seen.replayed_journal && state.seen.replayed_log
+                }),
+                Property::sometimes("unanswered operations are lost", |_, state: &State| {
+                    state.seen.lost
+                }),
+                Property::sometimes("a batch is written beside a commit", |_, state: &State| {
+                    state.memory().is_some_and(|memory| {
+                        matches!(memory.leader, Leader::Written { .. })
+                            && matches!(memory.committer, Committer::Written { .. })
+                    })
+                }),
+                Property::sometimes(
+                    "a commit is written beside a checkpoint",
+                    |_, state: &State| {
+                        state.memory().is_some_and(|memory| {
+                            matches!(memory.committer, Committer::Written { .. })
+                                && matches!(memory.checkpointer, Checkpointer::Published(_))
+                        })
+                    },
+                ),
+            ]);
+        }
+        properties
+    }
+}
+
+/// The property that must hold in every state.
+pub const HOLDS: &str = "every promise holds";
+
+impl State {
+    /// What went wrong.
+    pub fn violation(&self) -> Option<&'static str> {
+        self.violation
+    }
+}

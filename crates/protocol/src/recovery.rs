@@ -1,0 +1,359 @@
+//! Opening after a crash: the journal, then the log, as `store` recovers them.
+//!
+//! What is read is judged as the code judges it: by place, number and chain, and
+//! the data of what may not be durable by its sum. Whatever a recovery meets that
+//! no crash should leave is a violation, and says which.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::breakage::Breakage;
+use crate::disk::{
+    Base, Batch, Block, Commit, Content, Device, Extent, FILES, Held, JOURNAL, JournalMark, LOG,
+    LogMark, Place, Superblock, Tree, Version, sum,
+};
+use crate::memory::{Generation, LogPlace, Memory};
+
+/// Data that no extent names: what a change of the wrong bytes makes.
+const GARBAGE: Version = Version::MAX;
+
+/// Why a recovery failed that should not.
+pub(crate) type Violation = &'static str;
+
+/// How far a recovery of the journal has come.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Step {
+    /// The superblock was written again, and is to be flushed.
+    Settling,
+    /// Data and nodes are written, and to be flushed.
+    Writing,
+    /// The superblock behind the journal is written, and to be flushed.
+    Publishing,
+    /// The log is next.
+    Log,
+}
+
+/// A recovery.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Recovery {
+    pub(crate) step: Step,
+    before: Superblock,
+    after: Superblock,
+    nodes: BTreeMap<Block, (u8, Tree)>,
+    data: Vec<Extent>,
+    is_needed: bool,
+}
+
+/// The valid superblock with the larger epoch.
+fn newest(device: &Device) -> Result<Superblock, Violation> {
+    let slots = [0, 1].into_iter().filter_map(|slot| match device.read(Place::Superblock(slot)) {
+        Held::Superblock(superblock) => Some(*superblock),
+        _ => None,
+    });
+    slots.max_by_key(|superblock| superblock.epoch).ok_or("no superblock is valid")
+}
+
+fn commit_at(device: &Device, number: u8) -> Option<&Arc<Commit>> {
+    match device.read(Place::Journal(number)) {
+        Held::Commit(commit) => Some(commit),
+        _ => None,
+    }
+}
+
+/// The commit behind `mark`, as `read_commit` judges it.
+fn read_commit(
+    device: &Device,
+    mark: JournalMark,
+    epoch: u8,
+    same_epoch: bool,
+) -> Option<Arc<Commit>> {
+    let commit = commit_at(device, mark.commit + 1)?;
+    let follows = commit.number == mark.commit + 1 && commit.prior == mark.sum;
+    let right_epoch = commit.epoch == epoch + 1 || same_epoch && commit.epoch == epoch;
+    (follows && right_epoch).then(|| commit.clone())
+}
+
+/// Whether all of it is there.
+fn is_there(device: &Device, extents: &[Extent]) -> bool {
+    extents.iter().all(|extent| device.data(extent.block) == Some(extent.version))
+}
+
+/// `epoch`, or the one after it: the other slot than that of `before` (R1).
+fn beside(before: &Superblock, epoch: u8) -> u8 {
+    if epoch % 2 == before.epoch % 2 { epoch + 1 } else { epoch }
+}
+
+impl Recovery {
+    /// Whether the journal changes anything.
+    pub(crate) fn is_needed(&self) -> bool {
+        self.is_needed
+    }
+
+    /// `newest`, `replay` and the first half of `settle`: reads everything up to the end of the journal.
+    pub(crate) fn recover(
+        device: &mut Device,
+        broken: Option<Breakage>,
+    ) -> Result<Recovery, Violation> {
+        let is = |breakage| broken == Some(breakage);
+        let before = newest(device)?;
+        let mut nodes = BTreeMap::new();
+        let (mut after, mut data) = (before, Vec::new());
+        let (mut commits, mut given_up) = (0, None);
+        let mut found = read_commit(device, before.journal, before.epoch, false);
+        while let Some(commit) = found {
+            let mark = JournalMark { commit: commit.number, sum: sum(&*commit) };
+            found = read_commit(device, mark, commit.epoch, true);
+            if found.is_none() && !is(Breakage::CommitDataNotVerified) {
+                if !is_there(device, &commit.extents) {
+                    given_up = Some(commit.epoch);
+                    break;
+                }
+                data = commit.extents.clone();
+            }
+            apply(device, &commit, &mut nodes)?;
+            commits += 1;
+            if commits > JOURNAL {
+                return Err("the journal overlaps itself");
+            }
+            after = Superblock {
+                epoch: beside(&before, commit.epoch),
+                home: commit.home,
+                lsn: commit.lsn,
+                journal: mark,
+                log: commit.log,
+            };
+        }
+        if is_holed(device, after.journal) {
+            return Err("a commit is gone although a later one proves that it was durable");
+        }
+        if let Some(epoch) = given_up
+            && !is(Breakage::GivenUpEpochKept)
+        {
+            after.epoch = beside(&before, epoch.max(after.epoch));
+        }
+        if !is(Breakage::NotSettled) {
+            device.flush();
+            device.write(Place::Superblock(before.epoch), Held::Superblock(before));
+        }
+        let is_needed = commits > 0 || given_up.is_some() && !is(Breakage::GivenUpEpochKept);
+        if is(Breakage::FoundDataNotWritten) {
+            data.clear();
+        }
+        Ok(Recovery { step: Step::Settling, before, after, nodes, data, is_needed })
+    }
+
+    /// The next part of it, up to a flush.
+    pub(crate) fn step(&mut self, device: &mut Device) {
+        match self.step {
+            Step::Settling => {
+                if self.before != self.after || !self.is_needed {
+                    device.flush();
+                }
+                if !self.is_needed {
+                    self.step = Step::Log;
+                    return;
+                }
+                for extent in &self.data {
+                    device.write(Place::Pool(extent.block), Held::Data(extent.version));
+                }
+                for (block, (epoch, tree)) in &self.nodes {
+                    device.write(Place::Pool(*block), Held::Node(*epoch, *tree));
+                }
+                self.step = Step::Writing;
+            }
+            Step::Writing => {
+                device.flush();
+                let after = self.after;
+                device.write(Place::Superblock(after.epoch), Held::Superblock(after));
+                self.step = Step::Publishing;
+            }
+            Step::Publishing => {
+                device.flush();
+                self.step = Step::Log;
+            }
+            Step::Log => {}
+        }
+    }
+
+    /// `log::replay::read`, `pin`, `replay`, and a checkpoint at once that is begun.
+    pub(crate) fn recover_log(
+        &self,
+        device: &mut Device,
+        broken: Option<Breakage>,
+    ) -> Result<Memory, Violation> {
+        let is = |breakage| broken == Some(breakage);
+        let (block, born) = self.after.home;
+        let tree = match device.read(Place::Pool(block)) {
+            Held::Node(epoch, tree) if *epoch == born => *tree,
+            _ => return Err("the node that a superblock reaches is not there"),
+        };
+        let mut logged = Logged::read(device, &self.after)?;
+        let found = logged.verify(device, is(Breakage::LogDataNotVerified));
+        let mut memory = Memory::open(self.after, tree, broken);
+        let takes = |batches: &[Arc<Batch>]| -> Vec<Block> {
+            let takes = batches.iter().flat_map(|batch| &batch.takes);
+            takes.map(|take| take.extent.block).collect()
+        };
+        for block in takes(&logged.batches) {
+            let is_free = is(Breakage::NotPinned) || memory.claim(block);
+            if !is_free {
+                return Err("a batch of the log takes a block that is in use");
+            }
+        }
+        for batch in &logged.batches {
+            replay(&mut memory, device, batch)?;
+        }
+        let mut mark = logged.mark;
+        if logged.given_up && !is(Breakage::GivenUpBatchChained) {
+            mark.sum = sum(&mark.sum);
+        }
+        memory.place = LogPlace { mark, head: logged.walked };
+        if logged.walked == 0 {
+            return Ok(memory);
+        }
+        if !is(Breakage::FoundDataNotWritten) {
+            for extent in found {
+                device.write(Place::Pool(extent.block), Held::Data(extent.version));
+            }
+        }
+        memory.recovering = true;
+        memory.checkpoint_at_once(device);
+        Ok(memory)
+    }
+}
+
+/// Applies a commit to the nodes that stand in front of the device.
+fn apply(
+    device: &Device,
+    commit: &Commit,
+    nodes: &mut BTreeMap<Block, (u8, Tree)>,
+) -> Result<(), Violation> {
+    let (block, born) = commit.home;
+    let mut tree = match commit.base {
+        None => return Ok(()),
+        Some(Base::Changed) => {
+            nodes.get(&block).ok_or("no commit made the node that a commit changes")?.1
+        }
+        Some(Base::Copied(base, epoch)) => match (nodes.get(&base), device.read(Place::Pool(base)))
+        {
+            (Some((at, tree)), _) if *at == epoch => *tree,
+            (None, Held::Node(at, tree)) if *at == epoch => *tree,
+            _ => return Err("the node that a commit copies is not there"),
+        },
+    };
+    for (file, value) in &commit.changes {
+        tree[*file as usize] = *value;
+    }
+    nodes.insert(block, (born, tree));
+    Ok(())
+}
+
+/// Whether a commit is gone that a later one proves durable.
+fn is_holed(device: &Device, end: JournalMark) -> bool {
+    let missing = end.commit + 1;
+    let commits = (0..JOURNAL as u8).filter_map(|slot| commit_at(device, slot));
+    // A commit is written when all before it are durable.
+    commits.into_iter().any(|commit| commit.number > missing)
+}
+
+/// What a log holds beyond the newest commit.
+struct Logged {
+    batches: Vec<Arc<Batch>>,
+    mark: LogMark,
+    walked: u8,
+    given_up: bool,
+}
+
+impl Logged {
+    fn read(device: &Device, superblock: &Superblock) -> Result<Logged, Violation> {
+        let mut logged =
+            Logged { batches: Vec::new(), mark: superblock.log, walked: 0, given_up: false };
+        let mut lsn = superblock.lsn;
+        let at = |next: u8| match device.read(Place::Log(next)) {
+            Held::Batch(batch) => Some(batch),
+            _ => None,
+        };
+        while let Some(batch) = at(logged.mark.next) {
+            if batch.number != logged.mark.batch + 1 || batch.prior != logged.mark.sum {
+                break;
+            }
+            if batch.last > lsn && batch.after != lsn {
+                return Err("a batch of the log builds on operations that are gone");
+            }
+            logged.mark = LogMark {
+                batch: batch.number,
+                next: (logged.mark.next + 1) % LOG as u8,
+                sum: sum(&**batch),
+            };
+            logged.walked += 1;
+            if logged.walked as usize > LOG {
+                return Err("the log overlaps itself");
+            }
+            if batch.last > lsn {
+                lsn = batch.last;
+                logged.batches.push(batch.clone());
+            }
+        }
+        let missing = logged.mark.batch + 1;
+        let mut others = (0..LOG as u8).filter_map(at);
+        match others.any(|batch| batch.number >= missing && batch.durable >= missing) {
+            true => Err("a batch is gone although a later one proves that it was durable"),
+            false => Ok(logged),
+        }
+    }
+
+    /// Gives up what lacks its data, and returns the data that was found.
+    fn verify(&mut self, device: &Device, believe: bool) -> Vec<Extent> {
+        let mut found = Vec::new();
+        let Some(last) = self.batches.last() else { return found };
+        let durable = last.durable;
+        let first = self.batches.partition_point(|batch| batch.number <= durable);
+        for at in first..self.batches.len() {
+            let takes = self.batches[at].takes.iter();
+            let summed = takes.filter(|take| take.content == Content::Summed);
+            let extents: Vec<Extent> = summed.map(|take| take.extent).collect();
+            if !believe && !is_there(device, &extents) {
+                self.given_up = true;
+                self.batches.truncate(at);
+                break;
+            }
+            found.extend(
+                extents
+                    .into_iter()
+                    .filter(|extent| device.data(extent.block) == Some(extent.version)),
+            );
+        }
+        found
+    }
+}
+
+/// Applies a batch.
+fn replay(memory: &mut Memory, device: &Device, batch: &Batch) -> Result<(), Violation> {
+    for take in &batch.takes {
+        if let Content::Inside(base) = take.content {
+            let is_right = base.is_none_or(|base| memory.read(device, base) == Some(base.version));
+            let version = if is_right { take.extent.version } else { GARBAGE };
+            memory.owed_fresh.push(Extent { version, ..take.extent });
+        }
+    }
+    if !batch.puts.is_empty() {
+        memory.change_node();
+    }
+    for (file, value) in &batch.puts {
+        memory.tree[*file as usize] = *value;
+    }
+    for block in &batch.frees {
+        memory.free_data(*block);
+    }
+    memory.lsn = batch.last;
+    memory.durable = batch.last;
+    memory.pending = vec![Generation::new(batch.last)];
+    Ok(())
+}
+
+/// Whether all files are as at one moment.
+pub(crate) fn is_moment(tree: &Tree, moment: &Tree) -> bool {
+    (0..FILES).all(|file| {
+        tree[file].map(|extent| extent.version) == moment[file].map(|extent| extent.version)
+    })
+}

@@ -1,0 +1,287 @@
+//! The steps of the log, of commits and of checkpoints, as `store` takes them.
+//!
+//! Each function is a part of the function of the same name, up to the next place
+//! where another thread or a power cut can tell the difference: a lock that is
+//! given back, or a flush. Nothing here decides when: see [`crate::model`].
+
+use std::sync::Arc;
+
+use crate::breakage::Breakage;
+use crate::disk::{
+    Base, Batch, Commit, Content, Device, Extent, FILES, Held, JOURNAL, JournalMark, LOG, LogMark,
+    Place, Tree, sum,
+};
+use crate::memory::{Checkpointer, Committer, Generation, Leader, LogPlace, Memory, Sealed};
+
+/// Blocks of data that a batch or a commit may name: more is flushed before.
+const NAMED_MAX: usize = 1;
+
+impl Memory {
+    /// Whether `lead` would find something, and room for it.
+    pub(crate) fn may_lead(&self) -> bool {
+        let batches = self.pending.iter().filter(|one| one.after != one.last).count();
+        let used = self.place.head - self.log_tail;
+        self.leader == Leader::Idle && batches > 0 && used as usize + batches <= LOG
+    }
+
+    /// `lead`: takes what is pending.
+    pub(crate) fn lead(&mut self) {
+        self.begin();
+        let taken = self.pending.len() - 1;
+        self.frozen = self.frozen.map(|_| 0);
+        let taken = self.pending.drain(..taken).filter(|one| one.after != one.last).collect();
+        self.leader = Leader::Taken(taken);
+    }
+
+    /// `Log::write`: formats and writes the batches; much data is flushed before.
+    pub(crate) fn log_write(&mut self, device: &mut Device) {
+        let Leader::Taken(generations) = std::mem::replace(&mut self.leader, Leader::Idle) else {
+            return;
+        };
+        let flush_data = generations.iter().map(Generation::unflushed).sum::<usize>() > NAMED_MAX;
+        if flush_data {
+            device.flush();
+        }
+        let mut place = self.place;
+        let mut named = Vec::new();
+        let last = generations.last().expect("something was pending").last;
+        for generation in generations {
+            let mut takes = generation.takes;
+            for take in takes.iter_mut().filter(|take| take.content == Content::Summed) {
+                named.push(take.extent);
+                if flush_data {
+                    take.content = Content::Durable;
+                }
+            }
+            let batch = Batch {
+                number: place.mark.batch + 1,
+                prior: place.mark.sum,
+                durable: self.place.mark.batch,
+                after: generation.after,
+                last: generation.last,
+                puts: generation.puts,
+                takes,
+                frees: generation.frees,
+            };
+            let mark = LogMark {
+                batch: batch.number,
+                next: (place.mark.next + 1) % LOG as u8,
+                sum: sum(&batch),
+            };
+            device.write(Place::Log(place.mark.next), Held::Batch(Arc::new(batch)));
+            place = LogPlace { mark, head: place.head + 1 };
+        }
+        self.leader = Leader::Written { place, last, named };
+    }
+
+    /// The one flush behind the batches.
+    pub(crate) fn log_flush(&mut self, device: &mut Device) {
+        if let Leader::Written { place, last, named } =
+            std::mem::replace(&mut self.leader, Leader::Idle)
+        {
+            if !self.is(Breakage::LogFlushDropped) {
+                device.flush();
+            }
+            self.leader = Leader::Flushed { place, last, named };
+        }
+    }
+
+    /// The rest of `lead`: who waits is answered.
+    pub(crate) fn answer(&mut self) {
+        if let Leader::Flushed { place, last, named } =
+            std::mem::replace(&mut self.leader, Leader::Idle)
+        {
+            self.unflushed.retain(|extent| !named.contains(extent));
+            self.place = place;
+            self.durable = self.durable.max(last);
+        }
+    }
+
+    /// Whether `freeze` would find something, and room for it in the journal.
+    pub(crate) fn may_freeze(&self, seal: bool) -> bool {
+        self.committer == Committer::Idle
+            && self.lsn != self.committed
+            && ((self.journal_head - self.journal_tail) as usize) < JOURNAL
+            && (!seal || self.checkpointer == Checkpointer::Idle)
+    }
+
+    /// `freeze`: what changed is copied, and `seal` takes the node at the same moment.
+    pub(crate) fn freeze(&mut self, seal: bool) {
+        let flush_data = self.unflushed.len() > NAMED_MAX;
+        let base = match self.copied_from.take() {
+            Some((block, epoch)) => Some(Base::Copied(block, epoch)),
+            None => (self.home.1 == self.epoch).then_some(Base::Changed),
+        };
+        let commit = Commit {
+            number: self.journal.commit + 1,
+            prior: self.journal.sum,
+            epoch: self.epoch,
+            home: self.home,
+            base,
+            changes: difference(&self.frozen_tree, &self.tree),
+            extents: if flush_data { Vec::new() } else { self.unflushed.clone() },
+            lsn: self.lsn,
+            log: self.place.mark,
+        };
+        let log_head = self.place.head;
+        if self.is(Breakage::LogReleasedAtFreeze) {
+            self.log_tail = log_head;
+        }
+        self.freeze_moment();
+        self.frozen_tree = self.tree;
+        let sealed = seal.then(|| self.seal());
+        self.committer = Committer::Frozen { commit, flush_data, log_head, sealed };
+    }
+
+    /// `write_commit`, up to its flush: what is owed, data that is flushed before, frames.
+    pub(crate) fn write_commit(&mut self, device: &mut Device) {
+        let Committer::Frozen { commit, flush_data, log_head, mut sealed } =
+            std::mem::replace(&mut self.committer, Committer::Idle)
+        else {
+            return;
+        };
+        if !self.is(Breakage::OwedNotWritten) && !self.is(Breakage::OwedWrittenLate) {
+            self.write_owed(device);
+        }
+        if flush_data {
+            device.flush();
+        }
+        let lsn = commit.lsn;
+        self.journal = JournalMark { commit: commit.number, sum: sum(&commit) };
+        self.journal_head += 1;
+        device.write(Place::Journal(commit.number), Held::Commit(Arc::new(commit)));
+        if let Some(sealed) = &mut sealed {
+            self.stand_behind(sealed);
+        }
+        self.committer = Committer::Written { lsn, log_head, sealed };
+    }
+
+    /// The one flush behind the frames.
+    pub(crate) fn commit_flush(&mut self, device: &mut Device) {
+        if let Committer::Written { lsn, log_head, sealed } =
+            std::mem::replace(&mut self.committer, Committer::Idle)
+        {
+            if !self.is(Breakage::CommitFlushDropped) {
+                device.flush();
+            }
+            if self.is(Breakage::OwedWrittenLate) {
+                self.write_owed(device);
+            }
+            self.committer = Committer::Flushed { lsn, log_head, sealed };
+        }
+    }
+
+    /// `thaw`, and what was sealed goes to the checkpoint.
+    pub(crate) fn commit_thaw(&mut self) {
+        if let Committer::Flushed { lsn, log_head, sealed } =
+            std::mem::replace(&mut self.committer, Committer::Idle)
+        {
+            self.thaw(lsn, log_head);
+            self.begin_checkpoint(sealed);
+        }
+    }
+
+    fn begin_checkpoint(&mut self, sealed: Option<Sealed>) {
+        let Some(sealed) = sealed else { return };
+        if self.is(Breakage::JournalReleasedAtSeal) {
+            self.journal_tail = sealed.journal_head;
+        }
+        self.checkpointer = Checkpointer::Sealed(sealed);
+    }
+
+    /// `write_owed`: what only the log holds goes to its place (R5).
+    fn write_owed(&self, device: &mut Device) {
+        for owed in &self.owed_frozen {
+            device.write(Place::Pool(owed.block), Held::Data(owed.version));
+        }
+    }
+
+    /// What was sealed contains every commit so far, and nothing more.
+    fn stand_behind(&self, sealed: &mut Sealed) {
+        sealed.superblock.journal = self.journal;
+        sealed.journal_head = self.journal_head;
+    }
+
+    /// `checkpoint_at_once`: seals without a commit; nobody commits until it is durable.
+    pub(crate) fn checkpoint_at_once(&mut self, device: &mut Device) {
+        let (lsn, log_head) = (self.lsn, self.place.head);
+        self.freeze_moment();
+        self.frozen_tree = self.tree;
+        let mut sealed = self.seal();
+        self.stand_behind(&mut sealed);
+        if !self.is(Breakage::OwedNotWritten) {
+            self.write_owed(device);
+        }
+        self.committer = Committer::AtOnce { lsn, log_head };
+        self.begin_checkpoint(Some(sealed));
+    }
+
+    /// `try_write_sealed`: the node goes to its home.
+    pub(crate) fn write_nodes(&mut self, device: &mut Device) {
+        if let Checkpointer::Sealed(sealed) = self.take_checkpointer() {
+            if let Some(tree) = sealed.node {
+                let (block, born) = sealed.superblock.home;
+                device.write(Place::Pool(block), Held::Node(born, tree));
+            }
+            self.checkpointer = Checkpointer::NodesWritten(sealed);
+        }
+    }
+
+    /// The flush that covers all that the superblock reaches (R1).
+    pub(crate) fn nodes_flush(&mut self, device: &mut Device) {
+        if let Checkpointer::NodesWritten(sealed) = self.take_checkpointer() {
+            if !self.is(Breakage::NodesFlushDropped) {
+                device.flush();
+            }
+            self.checkpointer = Checkpointer::NodesFlushed(sealed);
+        }
+    }
+
+    /// `publish`: the superblock goes into the slot of its epoch.
+    pub(crate) fn publish(&mut self, device: &mut Device) {
+        if let Checkpointer::NodesFlushed(sealed) = self.take_checkpointer() {
+            let slot = match self.is(Breakage::SlotsDoNotAlternate) {
+                true => self.superblock.epoch,
+                false => sealed.superblock.epoch,
+            };
+            device.write(Place::Superblock(slot), Held::Superblock(sealed.superblock));
+            self.checkpointer = Checkpointer::Published(sealed);
+        }
+    }
+
+    /// The flush of `publish`.
+    pub(crate) fn publish_flush(&mut self, device: &mut Device) {
+        if let Checkpointer::Published(sealed) = self.take_checkpointer() {
+            if !self.is(Breakage::PublishFlushDropped) {
+                device.flush();
+            }
+            self.checkpointer = Checkpointer::PublishedFlushed(sealed);
+        }
+    }
+
+    /// `release`: nothing before the superblock is needed any more.
+    pub(crate) fn release(&mut self) {
+        if let Checkpointer::PublishedFlushed(sealed) = self.take_checkpointer() {
+            if let Committer::AtOnce { lsn, log_head } = self.committer {
+                self.thaw(lsn, log_head);
+                self.committer = Committer::Idle;
+                self.recovering = false;
+            }
+            self.superblock = sealed.superblock;
+            self.unseal();
+            self.journal_tail = sealed.journal_head;
+        }
+    }
+
+    fn take_checkpointer(&mut self) -> Checkpointer {
+        std::mem::replace(&mut self.checkpointer, Checkpointer::Idle)
+    }
+}
+
+/// What became of files between two moments.
+fn difference(before: &Tree, after: &Tree) -> Vec<(u8, Option<Extent>)> {
+    (0..FILES)
+        .filter(|file| before[*file] != after[*file])
+        .map(|file| (file as u8, after[file]))
+        .collect()
+}
