@@ -14,10 +14,17 @@ use std::sync::Arc;
 pub const FILES: usize = 2;
 /// Blocks for data and nodes together: whatever is freed too early is soon used by the other kind.
 pub const POOL: usize = 7;
-/// Batches that the log's ring holds.
-pub const LOG: usize = 3;
-/// Commits that the journal's ring holds.
-pub const JOURNAL: usize = 3;
+/// Most batches, and most commits, that a ring holds.
+pub const RING_MAX: usize = 3;
+
+/// The shape of the rings.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Rings {
+    /// Batches that the log's ring holds.
+    pub log: u8,
+    /// Commits that the journal's ring holds.
+    pub journal: u8,
+}
 
 /// Names bytes that were written once: a block with them has them from that write.
 pub type Version = u8;
@@ -168,9 +175,9 @@ pub enum Held {
 pub enum Place {
     /// A slot.
     Superblock(u8),
-    /// Of the log's ring, by the number of batches before.
+    /// Of the log's ring.
     Log(u8),
-    /// Of the journal's ring, by the commit's number.
+    /// Of the journal's ring.
     Journal(u8),
     /// Of the pool.
     Pool(Block),
@@ -180,14 +187,14 @@ impl Place {
     fn index(self) -> usize {
         match self {
             Place::Superblock(slot) => slot as usize % 2,
-            Place::Log(at) => 2 + at as usize % LOG,
-            Place::Journal(number) => 2 + LOG + number as usize % JOURNAL,
-            Place::Pool(block) => 2 + LOG + JOURNAL + block as usize,
+            Place::Log(at) => 2 + at as usize,
+            Place::Journal(at) => 2 + RING_MAX + at as usize,
+            Place::Pool(block) => 2 + 2 * RING_MAX + block as usize,
         }
     }
 }
 
-const PLACES: usize = 2 + LOG + JOURNAL + POOL;
+const PLACES: usize = 2 + 2 * RING_MAX + POOL;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Cell {

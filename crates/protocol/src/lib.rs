@@ -16,4 +16,5 @@ mod recovery;
 mod steps;
 
 pub use breakage::Breakage;
+pub use disk::Rings;
 pub use model::{Action, Bounds, HOLDS, Protocol, State};

@@ -7,7 +7,7 @@
 use crate::breakage::Breakage;
 use crate::disk::{
     Block, Commit, Content, Device, Extent, FILES, Held, JournalMark, LogMark, Lsn, POOL, Place,
-    Superblock, Take, Tree, Version,
+    Rings, Superblock, Take, Tree, Version,
 };
 
 /// The changes between two moments, each file once.
@@ -143,12 +143,18 @@ pub(crate) struct Memory {
     pub(crate) checkpointer: Checkpointer,
     /// A recovery still runs: nobody may change anything.
     pub(crate) recovering: bool,
+    pub(crate) rings: Rings,
     pub(crate) broken: Option<Breakage>,
 }
 
 impl Memory {
     /// A volume as `superblock` and its tree say.
-    pub(crate) fn open(superblock: Superblock, tree: Tree, broken: Option<Breakage>) -> Memory {
+    pub(crate) fn open(
+        superblock: Superblock,
+        tree: Tree,
+        rings: Rings,
+        broken: Option<Breakage>,
+    ) -> Memory {
         let mut free = [true; POOL];
         free[superblock.home.0 as usize] = false;
         for extent in tree.iter().flatten() {
@@ -184,6 +190,7 @@ impl Memory {
             committer: Committer::Idle,
             checkpointer: Checkpointer::Idle,
             recovering: false,
+            rings,
             broken,
         }
     }

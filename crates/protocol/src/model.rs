@@ -11,7 +11,7 @@ use stateright::{Model, Property};
 
 use crate::breakage::Breakage;
 use crate::disk::{
-    Content, Device, Held, JournalMark, Left, LogMark, Lsn, Place, Superblock, Tree,
+    Content, Device, Held, JournalMark, Left, LogMark, Lsn, Place, Rings, Superblock, Tree,
 };
 use crate::memory::{Checkpointer, Committer, Leader, Memory};
 use crate::recovery::{Recovery, Step, Violation, is_moment};
@@ -25,6 +25,8 @@ pub struct Bounds {
     pub commits: u8,
     /// Power cuts and ends of the program.
     pub crashes: u8,
+    /// How soon places in the rings are used again.
+    pub rings: Rings,
 }
 
 /// The protocol, whole or with something done wrong.
@@ -240,7 +242,12 @@ impl Model for Protocol {
         device.flush();
         vec![State {
             device,
-            phase: Phase::Open(Box::new(Memory::open(superblock, tree, self.broken))),
+            phase: Phase::Open(Box::new(Memory::open(
+                superblock,
+                tree,
+                self.bounds.rings,
+                self.broken,
+            ))),
             history: vec![tree],
             answered: 0,
             operations: 0,
@@ -291,7 +298,7 @@ impl Model for Protocol {
                 return Some(state);
             }
             Action::Recover => {
-                match Recovery::recover(device, self.broken) {
+                match Recovery::recover(device, self.bounds.rings, self.broken) {
                     Ok(recovery) => state.phase = Phase::Recovering(Box::new(recovery)),
                     Err(violation) => state.fail(violation),
                 }
@@ -305,7 +312,7 @@ impl Model for Protocol {
             }
             Phase::Recovering(recovery) => {
                 let found_commits = recovery.is_needed();
-                match recovery.recover_log(&mut state.device, self.broken) {
+                match recovery.recover_log(&mut state.device, self.bounds.rings, self.broken) {
                     Ok(memory) => state.judge(&memory, found_commits),
                     Err(violation) => state.fail(violation),
                 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use crate::breakage::Breakage;
 use crate::disk::{
-    Base, Batch, Block, Commit, Content, Device, Extent, FILES, Held, JOURNAL, JournalMark, LOG,
-    LogMark, Place, Superblock, Tree, Version, sum,
+    Base, Batch, Block, Commit, Content, Device, Extent, FILES, Held, JournalMark, LogMark, Place,
+    RING_MAX, Rings, Superblock, Tree, Version, sum,
 };
 use crate::memory::{Generation, LogPlace, Memory};
 
@@ -53,8 +53,8 @@ fn newest(device: &Device) -> Result<Superblock, Violation> {
     slots.max_by_key(|superblock| superblock.epoch).ok_or("no superblock is valid")
 }
 
-fn commit_at(device: &Device, number: u8) -> Option<&Arc<Commit>> {
-    match device.read(Place::Journal(number)) {
+fn commit_at(device: &Device, slot: u8) -> Option<&Arc<Commit>> {
+    match device.read(Place::Journal(slot)) {
         Held::Commit(commit) => Some(commit),
         _ => None,
     }
@@ -63,11 +63,12 @@ fn commit_at(device: &Device, number: u8) -> Option<&Arc<Commit>> {
 /// The commit behind `mark`, as `read_commit` judges it.
 fn read_commit(
     device: &Device,
+    rings: Rings,
     mark: JournalMark,
     epoch: u8,
     same_epoch: bool,
 ) -> Option<Arc<Commit>> {
-    let commit = commit_at(device, mark.commit + 1)?;
+    let commit = commit_at(device, (mark.commit + 1) % rings.journal)?;
     let follows = commit.number == mark.commit + 1 && commit.prior == mark.sum;
     let right_epoch = commit.epoch == epoch + 1 || same_epoch && commit.epoch == epoch;
     (follows && right_epoch).then(|| commit.clone())
@@ -92,6 +93,7 @@ impl Recovery {
     /// `newest`, `replay` and the first half of `settle`: reads everything up to the end of the journal.
     pub(crate) fn recover(
         device: &mut Device,
+        rings: Rings,
         broken: Option<Breakage>,
     ) -> Result<Recovery, Violation> {
         let is = |breakage| broken == Some(breakage);
@@ -99,10 +101,10 @@ impl Recovery {
         let mut nodes = BTreeMap::new();
         let (mut after, mut data) = (before, Vec::new());
         let (mut commits, mut given_up) = (0, None);
-        let mut found = read_commit(device, before.journal, before.epoch, false);
+        let mut found = read_commit(device, rings, before.journal, before.epoch, false);
         while let Some(commit) = found {
             let mark = JournalMark { commit: commit.number, sum: sum(&*commit) };
-            found = read_commit(device, mark, commit.epoch, true);
+            found = read_commit(device, rings, mark, commit.epoch, true);
             if found.is_none() && !is(Breakage::CommitDataNotVerified) {
                 if !is_there(device, &commit.extents) {
                     given_up = Some(commit.epoch);
@@ -112,7 +114,7 @@ impl Recovery {
             }
             apply(device, &commit, &mut nodes)?;
             commits += 1;
-            if commits > JOURNAL {
+            if commits > rings.journal {
                 return Err("the journal overlaps itself");
             }
             after = Superblock {
@@ -179,6 +181,7 @@ impl Recovery {
     pub(crate) fn recover_log(
         &self,
         device: &mut Device,
+        rings: Rings,
         broken: Option<Breakage>,
     ) -> Result<Memory, Violation> {
         let is = |breakage| broken == Some(breakage);
@@ -187,9 +190,9 @@ impl Recovery {
             Held::Node(epoch, tree) if *epoch == born => *tree,
             _ => return Err("the node that a superblock reaches is not there"),
         };
-        let mut logged = Logged::read(device, &self.after)?;
+        let mut logged = Logged::read(device, rings, &self.after)?;
         let found = logged.verify(device, is(Breakage::LogDataNotVerified));
-        let mut memory = Memory::open(self.after, tree, broken);
+        let mut memory = Memory::open(self.after, tree, rings, broken);
         let takes = |batches: &[Arc<Batch>]| -> Vec<Block> {
             let takes = batches.iter().flat_map(|batch| &batch.takes);
             takes.map(|take| take.extent.block).collect()
@@ -251,7 +254,7 @@ fn apply(
 /// Whether a commit is gone that a later one proves durable.
 fn is_holed(device: &Device, end: JournalMark) -> bool {
     let missing = end.commit + 1;
-    let commits = (0..JOURNAL as u8).filter_map(|slot| commit_at(device, slot));
+    let commits = (0..RING_MAX as u8).filter_map(|slot| commit_at(device, slot));
     // A commit is written when all before it are durable.
     commits.into_iter().any(|commit| commit.number > missing)
 }
@@ -265,7 +268,7 @@ struct Logged {
 }
 
 impl Logged {
-    fn read(device: &Device, superblock: &Superblock) -> Result<Logged, Violation> {
+    fn read(device: &Device, rings: Rings, superblock: &Superblock) -> Result<Logged, Violation> {
         let mut logged =
             Logged { batches: Vec::new(), mark: superblock.log, walked: 0, given_up: false };
         let mut lsn = superblock.lsn;
@@ -282,11 +285,11 @@ impl Logged {
             }
             logged.mark = LogMark {
                 batch: batch.number,
-                next: (logged.mark.next + 1) % LOG as u8,
+                next: (logged.mark.next + 1) % rings.log,
                 sum: sum(&**batch),
             };
             logged.walked += 1;
-            if logged.walked as usize > LOG {
+            if logged.walked > rings.log {
                 return Err("the log overlaps itself");
             }
             if batch.last > lsn {
@@ -295,7 +298,7 @@ impl Logged {
             }
         }
         let missing = logged.mark.batch + 1;
-        let mut others = (0..LOG as u8).filter_map(at);
+        let mut others = (0..RING_MAX as u8).filter_map(at);
         match others.any(|batch| batch.number >= missing && batch.durable >= missing) {
             true => Err("a batch is gone although a later one proves that it was durable"),
             false => Ok(logged),

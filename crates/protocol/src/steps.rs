@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use crate::breakage::Breakage;
 use crate::disk::{
-    Base, Batch, Commit, Content, Device, Extent, FILES, Held, JOURNAL, JournalMark, LOG, LogMark,
-    Place, Tree, sum,
+    Base, Batch, Commit, Content, Device, Extent, FILES, Held, JournalMark, LogMark, Place, Tree,
+    sum,
 };
 use crate::memory::{Checkpointer, Committer, Generation, Leader, LogPlace, Memory, Sealed};
 
@@ -21,7 +21,9 @@ impl Memory {
     pub(crate) fn may_lead(&self) -> bool {
         let batches = self.pending.iter().filter(|one| one.after != one.last).count();
         let used = self.place.head - self.log_tail;
-        self.leader == Leader::Idle && batches > 0 && used as usize + batches <= LOG
+        self.leader == Leader::Idle
+            && batches > 0
+            && used as usize + batches <= self.rings.log as usize
     }
 
     /// `lead`: takes what is pending.
@@ -65,7 +67,7 @@ impl Memory {
             };
             let mark = LogMark {
                 batch: batch.number,
-                next: (place.mark.next + 1) % LOG as u8,
+                next: (place.mark.next + 1) % self.rings.log,
                 sum: sum(&batch),
             };
             device.write(Place::Log(place.mark.next), Held::Batch(Arc::new(batch)));
@@ -101,7 +103,7 @@ impl Memory {
     pub(crate) fn may_freeze(&self, seal: bool) -> bool {
         self.committer == Committer::Idle
             && self.lsn != self.committed
-            && ((self.journal_head - self.journal_tail) as usize) < JOURNAL
+            && self.journal_head - self.journal_tail < self.rings.journal
             && (!seal || self.checkpointer == Checkpointer::Idle)
     }
 
@@ -149,7 +151,8 @@ impl Memory {
         let lsn = commit.lsn;
         self.journal = JournalMark { commit: commit.number, sum: sum(&commit) };
         self.journal_head += 1;
-        device.write(Place::Journal(commit.number), Held::Commit(Arc::new(commit)));
+        let at = Place::Journal(commit.number % self.rings.journal);
+        device.write(at, Held::Commit(Arc::new(commit)));
         if let Some(sealed) = &mut sealed {
             self.stand_behind(sealed);
         }
