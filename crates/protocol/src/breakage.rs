@@ -51,6 +51,6 @@ breakages! {
     NotPinned "R7" "A replay copies nodes to blocks that the log names."
     NotSettled "R1" "A recovery does not make the superblock durable that it was opened from."
     FoundDataNotWritten "P1" "A recovery does not write the data again that it found and believed."
-    GivenUpBatchChained "P3" "The log goes on behind the sum of a batch that was given up."
+    GivenUpBatchKept "P3" "The log goes on in front of a batch that was given up."
     GivenUpEpochKept "P3" "The journal goes on in the epoch of a commit that was given up."
 }

@@ -199,7 +199,15 @@ const PLACES: usize = 2 + 2 * RING_MAX + POOL;
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Cell {
     durable: Held,
+    /// What a flush that failed left: it can be read, and no later flush makes it durable.
+    doomed: Option<Held>,
     later: Vec<Held>,
+}
+
+impl Cell {
+    fn is_settled(&self) -> bool {
+        self.doomed.is_none() && self.later.is_empty()
+    }
 }
 
 /// What a power cut leaves of a place with unflushed writes.
@@ -209,6 +217,8 @@ pub enum Left {
     Durable,
     /// Half of a write.
     Torn,
+    /// A write before a flush that failed.
+    Doomed,
     /// The write of this number.
     Later(u8),
 }
@@ -220,19 +230,20 @@ pub struct Device(Vec<Cell>);
 impl Device {
     /// Nothing was ever written.
     pub fn new() -> Device {
-        Device(vec![Cell { durable: Held::Torn, later: Vec::new() }; PLACES])
+        Device(vec![Cell { durable: Held::Torn, doomed: None, later: Vec::new() }; PLACES])
     }
 
     /// What a read sees: the latest write.
     pub fn read(&self, at: Place) -> &Held {
         let cell = &self.0[at.index()];
-        cell.later.last().unwrap_or(&cell.durable)
+        cell.later.last().or(cell.doomed.as_ref()).unwrap_or(&cell.durable)
     }
 
     /// Writes; durable with the next flush.
     pub fn write(&mut self, at: Place, held: Held) {
         let cell = &mut self.0[at.index()];
-        if cell.later.is_empty() && cell.durable == held || cell.later.last() == Some(&held) {
+        let is_durable = cell.later.is_empty() && cell.doomed.is_none() && cell.durable == held;
+        if is_durable || cell.later.last() == Some(&held) {
             // A write of what is there already leaves nothing that a cut could change.
             return;
         }
@@ -243,24 +254,33 @@ impl Device {
     pub fn flush(&mut self) {
         for cell in &mut self.0 {
             if let Some(last) = cell.later.pop() {
-                *cell = Cell { durable: last, later: Vec::new() };
+                *cell = Cell { durable: last, doomed: None, later: Vec::new() };
             }
+        }
+    }
+
+    /// A flush fails: what was written can be read as long as power lasts, and is never durable.
+    pub fn fail_flush(&mut self) {
+        for cell in &mut self.0 {
+            cell.doomed = cell.later.pop().or(cell.doomed.take());
+            cell.later.clear();
         }
     }
 
     /// Whether a power cut would find anything to lose.
     pub fn is_flushed(&self) -> bool {
-        self.0.iter().all(|cell| cell.later.is_empty())
+        self.0.iter().all(Cell::is_settled)
     }
 
     /// All that a power cut can leave, as choices for the places with unflushed writes, in their order.
     pub fn cuts(&self) -> Vec<Vec<Left>> {
         let mut cuts = vec![Vec::new()];
-        for cell in self.0.iter().filter(|cell| !cell.later.is_empty()) {
+        for cell in self.0.iter().filter(|cell| !cell.is_settled()) {
             let mut choices = vec![Left::Durable];
             if cell.durable != Held::Torn {
                 choices.push(Left::Torn);
             }
+            choices.extend(cell.doomed.as_ref().map(|_| Left::Doomed));
             choices.extend((0..cell.later.len() as u8).map(Left::Later));
             let longer = |cut: Vec<Left>| {
                 choices.iter().map(move |left| [&cut[..], &[*left]].concat()).collect::<Vec<_>>()
@@ -273,12 +293,14 @@ impl Device {
     /// Power fails and leaves this.
     pub fn cut(&mut self, choices: &[Left]) {
         let mut choices = choices.iter();
-        for cell in self.0.iter_mut().filter(|cell| !cell.later.is_empty()) {
+        for cell in self.0.iter_mut().filter(|cell| !cell.is_settled()) {
             match choices.next() {
                 Some(Left::Later(number)) => cell.durable = cell.later[*number as usize].clone(),
                 Some(Left::Torn) => cell.durable = Held::Torn,
+                Some(Left::Doomed) => cell.durable = cell.doomed.take().unwrap_or(Held::Torn),
                 Some(Left::Durable) | None => {}
             }
+            cell.doomed = None;
             cell.later.clear();
         }
     }

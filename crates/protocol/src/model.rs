@@ -11,7 +11,7 @@ use stateright::{Model, Property};
 
 use crate::breakage::Breakage;
 use crate::disk::{
-    Content, Device, Held, JournalMark, Left, LogMark, Lsn, Place, Rings, Superblock, Tree,
+    Content, Device, Held, JournalMark, Left, LogMark, Lsn, Place, Rings, Superblock, Tree, Version,
 };
 use crate::memory::{Checkpointer, Committer, Leader, Memory};
 use crate::recovery::{Recovery, Step, Violation, is_moment};
@@ -25,6 +25,8 @@ pub struct Bounds {
     pub commits: u8,
     /// Power cuts and ends of the program.
     pub crashes: u8,
+    /// Files, two at most.
+    pub files: u8,
     /// How soon places in the rings are used again.
     pub rings: Rings,
 }
@@ -88,6 +90,8 @@ pub enum Action {
     RecoverLog,
     /// The program ends; what it wrote can be read, and can still be lost.
     Kill,
+    /// A flush fails, and the program ends: what it wrote can be read, and will be lost.
+    FlushFails,
     /// Power fails, and leaves this of the places with unflushed writes.
     PowerCut(Vec<Left>),
 }
@@ -109,6 +113,8 @@ pub struct State {
     /// The last operation that somebody was told to be durable.
     answered: Lsn,
     operations: u8,
+    /// What is written next. What a recovery lost is written again, as programs do.
+    version: Version,
     commits: u8,
     crashes: u8,
     violation: Option<Violation>,
@@ -157,6 +163,8 @@ impl State {
             lost: found as usize + 1 < self.history.len(),
         };
         self.history.truncate(found as usize + 1);
+        let known = memory.tree.iter().flatten().map(|extent| extent.version);
+        self.version = known.max().unwrap_or(0) + 1;
         self.phase = Phase::Open(Box::new(memory.clone()));
     }
 }
@@ -171,9 +179,8 @@ impl Protocol {
             return;
         }
         // Files that were never touched are alike: the first of them stands for all.
-        let fresh = state.history.iter().all(|tree| tree[0].is_none());
-        let files = if fresh && memory.written.is_none() { 0..1 } else { 0..2 };
-        for file in files {
+        let files = if state.operations == 0 { 1 } else { self.bounds.files };
+        for file in 0..files {
             if memory.written.is_none() {
                 actions.push(Action::WriteData(file));
             }
@@ -251,6 +258,7 @@ impl Model for Protocol {
             history: vec![tree],
             answered: 0,
             operations: 0,
+            version: 1,
             commits: 0,
             crashes: 0,
             violation: None,
@@ -277,7 +285,7 @@ impl Model for Protocol {
         if state.crashes < self.bounds.crashes {
             actions.extend(state.device.cuts().into_iter().map(Action::PowerCut));
             if !state.device.is_flushed() {
-                actions.push(Action::Kill);
+                actions.extend([Action::Kill, Action::FlushFails]);
             }
         }
     }
@@ -292,7 +300,10 @@ impl Model for Protocol {
                 state.crashes += 1;
                 return Some(state);
             }
-            Action::Kill => {
+            Action::Kill | Action::FlushFails => {
+                if action == Action::FlushFails {
+                    device.fail_flush();
+                }
                 state.phase = Phase::Down;
                 state.crashes += 1;
                 return Some(state);
@@ -318,21 +329,24 @@ impl Model for Protocol {
                 }
             }
             Phase::Open(memory) => {
-                let version = state.operations + 1;
+                let version = state.version;
                 let applied = memory.lsn;
                 match action {
                     Action::WriteData(file) => {
                         memory.write_data(device, file, version);
                         state.operations += 1;
+                        state.version += 1;
                     }
                     Action::ApplyWritten => memory.apply_written(),
                     Action::LogData(file) => {
                         memory.log_data(file, version);
                         state.operations += 1;
+                        state.version += 1;
                     }
                     Action::Remove(file) => {
                         memory.apply(file, None, Content::Durable);
                         state.operations += 1;
+                        state.version += 1;
                     }
                     Action::Lead => memory.lead(),
                     Action::LogWrite => memory.log_write(device),

@@ -42,6 +42,7 @@ pub(crate) struct Recovery {
     nodes: BTreeMap<Block, (u8, Tree)>,
     data: Vec<Extent>,
     is_needed: bool,
+    is_settled: bool,
 }
 
 /// The valid superblock with the larger epoch.
@@ -141,14 +142,22 @@ impl Recovery {
         if is(Breakage::FoundDataNotWritten) {
             data.clear();
         }
-        Ok(Recovery { step: Step::Settling, before, after, nodes, data, is_needed })
+        Ok(Recovery {
+            step: Step::Settling,
+            before,
+            after,
+            nodes,
+            data,
+            is_needed,
+            is_settled: !is(Breakage::NotSettled),
+        })
     }
 
     /// The next part of it, up to a flush.
     pub(crate) fn step(&mut self, device: &mut Device) {
         match self.step {
             Step::Settling => {
-                if self.before != self.after || !self.is_needed {
+                if self.is_settled {
                     device.flush();
                 }
                 if !self.is_needed {
@@ -191,7 +200,7 @@ impl Recovery {
             _ => return Err("the node that a superblock reaches is not there"),
         };
         let mut logged = Logged::read(device, rings, &self.after)?;
-        let found = logged.verify(device, is(Breakage::LogDataNotVerified));
+        let found = logged.verify(device, rings, is(Breakage::LogDataNotVerified));
         let mut memory = Memory::open(self.after, tree, rings, broken);
         let takes = |batches: &[Arc<Batch>]| -> Vec<Block> {
             let takes = batches.iter().flat_map(|batch| &batch.takes);
@@ -207,8 +216,12 @@ impl Recovery {
             replay(&mut memory, device, batch)?;
         }
         let mut mark = logged.mark;
-        if logged.given_up && !is(Breakage::GivenUpBatchChained) {
+        if let Some(given_up) = logged.given_up {
+            // Behind it, and behind no sum that is on the device.
             mark.sum = sum(&mark.sum);
+            if is(Breakage::GivenUpBatchKept) {
+                mark = given_up;
+            }
         }
         memory.place = LogPlace { mark, head: logged.walked };
         if logged.walked == 0 {
@@ -264,13 +277,14 @@ struct Logged {
     batches: Vec<Arc<Batch>>,
     mark: LogMark,
     walked: u8,
-    given_up: bool,
+    /// In front of what was given up because data never arrived.
+    given_up: Option<LogMark>,
 }
 
 impl Logged {
     fn read(device: &Device, rings: Rings, superblock: &Superblock) -> Result<Logged, Violation> {
         let mut logged =
-            Logged { batches: Vec::new(), mark: superblock.log, walked: 0, given_up: false };
+            Logged { batches: Vec::new(), mark: superblock.log, walked: 0, given_up: None };
         let mut lsn = superblock.lsn;
         let at = |next: u8| match device.read(Place::Log(next)) {
             Held::Batch(batch) => Some(batch),
@@ -306,7 +320,7 @@ impl Logged {
     }
 
     /// Gives up what lacks its data, and returns the data that was found.
-    fn verify(&mut self, device: &Device, believe: bool) -> Vec<Extent> {
+    fn verify(&mut self, device: &Device, rings: Rings, believe: bool) -> Vec<Extent> {
         let mut found = Vec::new();
         let Some(last) = self.batches.last() else { return found };
         let durable = last.durable;
@@ -316,7 +330,11 @@ impl Logged {
             let summed = takes.filter(|take| take.content == Content::Summed);
             let extents: Vec<Extent> = summed.map(|take| take.extent).collect();
             if !believe && !is_there(device, &extents) {
-                self.given_up = true;
+                let batch = &self.batches[at];
+                let back = self.mark.batch - (batch.number - 1);
+                let next = (self.mark.next + rings.log - back % rings.log) % rings.log;
+                let mark = LogMark { batch: batch.number - 1, next, sum: batch.prior };
+                self.given_up = Some(mark);
                 self.batches.truncate(at);
                 break;
             }

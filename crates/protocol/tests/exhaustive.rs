@@ -1,6 +1,6 @@
 //! Every state of the model within its bounds: all promises hold, and everything happens that should.
 //!
-//! `HOLDFAST_PROTOCOL=operations,commits,crashes,log,journal` explores other bounds than the first
+//! `HOLDFAST_PROTOCOL=operations,commits,crashes,files,log,journal` explores other bounds than the first
 //! test does: the last two are how many batches and commits the rings hold, three at most.
 
 use std::env;
@@ -11,10 +11,11 @@ use stateright::{Checker, Model};
 
 fn bounds(text: &str) -> Bounds {
     let numbers: Vec<u8> = text.split(',').filter_map(|part| part.trim().parse().ok()).collect();
-    let [operations, commits, crashes, log @ 1..=3, journal @ 1..=3] = numbers[..] else {
-        panic!("HOLDFAST_PROTOCOL={text}: operations,commits,crashes,log,journal are wanted");
+    let [operations, commits, crashes, files @ 1..=2, log @ 1..=3, journal @ 1..=3] = numbers[..]
+    else {
+        panic!("HOLDFAST_PROTOCOL={text}: operations,commits,crashes,files,log,journal are wanted");
     };
-    Bounds { operations, commits, crashes, rings: Rings { log, journal } }
+    Bounds { operations, commits, crashes, files, rings: Rings { log, journal } }
 }
 
 /// Explores all states, and fails with the shortest way to a bad one.
@@ -40,7 +41,7 @@ fn explore(bounds: Bounds) -> impl Checker<Protocol> {
 #[test]
 fn every_promise_holds_in_every_state() {
     let asked = env::var("HOLDFAST_PROTOCOL");
-    let checker = explore(bounds(asked.as_deref().unwrap_or("2,2,1,2,2")));
+    let checker = explore(bounds(asked.as_deref().unwrap_or("2,2,1,2,2,2")));
     if asked.is_err() {
         checker.assert_properties();
     }
@@ -49,6 +50,6 @@ fn every_promise_holds_in_every_state() {
 /// The same with rings that are full at once, and with power cuts in recoveries of what power cuts left.
 #[test]
 fn small_rings_and_recoveries_that_are_cut_lose_nothing() {
-    explore(bounds("2,2,1,1,1"));
-    explore(bounds("2,1,2,2,1"));
+    explore(bounds("2,2,1,2,1,1"));
+    explore(bounds("2,1,2,2,2,1"));
 }
