@@ -191,7 +191,7 @@ issues! {
     903 BatchGap "batch-gap" Error
         "A batch of the log builds on operations that are in no batch and no commit before it."
     904 BatchBlocks "batch-blocks" Error
-        "A batch of the log takes blocks that are in use, or gives back or builds on blocks that are not."
+        "A batch of the log takes blocks in use, builds on blocks that are not, or gives back what is not its to give."
     905 LogUnreadable "log-unreadable" Error
         "The device could not read a part of the log; what batches there changed is left out."
 }

@@ -14,7 +14,7 @@ pub(crate) struct Recovered {
     pub(crate) log: log::Replay,
     /// Why the journal could not be read. Then it counts as empty, and there is no log.
     pub(crate) journal_error: Option<CheckError>,
-    /// Why the log could not be read. Then it counts as empty.
+    /// Why the log could not be read further. Then it ends there.
     pub(crate) log_error: Option<CheckError>,
 }
 
@@ -23,7 +23,7 @@ impl Recovered {
     pub(crate) fn read(device: &dyn Device, superblock: &Superblock) -> Recovered {
         let (journal, journal_error) = journal::replay_or_none(device, superblock);
         let (log, log_error) = match &journal_error {
-            None => log::replay_or_none(device, &journal),
+            None => log::replay_readable(device, &journal),
             Some(_) => {
                 let reason = journal::Reason::Broken;
                 let why = "the journal before it does not read";

@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::log::*;
 use common::*;
 use holdfast_base::{BLOCK_SIZE, BatchNo, BlockNo, BlockRange, InodeNo};
@@ -11,6 +13,7 @@ use holdfast_check::{Issue, view};
 use holdfast_format::item::{Dentry, FileType};
 use holdfast_format::log::{Content, DATA_BLOCKS_MAX, Encoder, LogHeader, Patch};
 use holdfast_format::{Key, Kind};
+use holdfast_store::{OpenOptions, Store};
 
 #[test]
 fn a_later_batch_proves_that_a_missing_one_was_durable() {
@@ -71,6 +74,10 @@ fn a_later_batch_proves_that_a_missing_one_was_durable() {
         let expected = [Issue::DataDamaged, Issue::LogDamaged];
         let expected = &expected[..if missing.is_some() { 2 } else { 1 }];
         assert_eq!(issues(&check_all(&made.device)), expected);
+        // The engine keeps it as well.
+        let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+        let store = Store::open(Arc::new(made.device.snapshot()), &options, Arc::default());
+        assert_eq!(store.expect("it can be looked at").latest(), replay.superblock.lsn);
     }
 }
 
@@ -126,6 +133,9 @@ struct Places {
     taken: BlockNo,
     /// Given back by an earlier batch.
     freed: BlockNo,
+    /// A node of the files tree.
+    node: BlockNo,
+    node_blocks: u64,
 }
 
 fn one(block: BlockNo) -> BlockRange {
@@ -142,7 +152,7 @@ fn named(to: InodeNo) -> Vec<u8> {
 
 #[test]
 fn whole_batches_that_cannot_be_are_findings() {
-    let cases: [(Issue, Spoil); 19] = [
+    let cases: [(Issue, Spoil); 22] = [
         (Issue::BatchMalformed, |_, out, _| out.push(9)),
         (Issue::BatchMalformed, |encoder, out, _| {
             encoder.delete(&Key::inode(InodeNo(500)), out);
@@ -192,6 +202,12 @@ fn whole_batches_that_cannot_be_are_findings() {
             encoder.free(one(places.used), out);
             encoder.free(one(places.used), out);
         }),
+        // Of a node, and of a file that the batch does not change.
+        (Issue::BatchBlocks, |encoder, out, places| {
+            encoder.free(BlockRange::new(places.node, places.node_blocks), out)
+        }),
+        (Issue::BatchBlocks, |encoder, out, places| encoder.free(one(places.node), out)),
+        (Issue::BatchBlocks, |encoder, out, places| encoder.free(one(places.taken), out)),
         // Some of it in use, some not.
         (Issue::BatchBlocks, |encoder, out, places| {
             encoder.free(BlockRange::new(places.taken, 50), out)
@@ -215,8 +231,14 @@ fn whole_batches_that_cannot_be_are_findings() {
         let before = log.view();
         let taken = log.block_of(new);
         let used = made.superblock.geometry.first_data_block();
-        let places =
-            Places { used, free: BlockNo(taken.0 + 700), taken, freed: BlockNo(taken.0 - 1) };
+        let places = Places {
+            used,
+            free: BlockNo(taken.0 + 700),
+            taken,
+            freed: BlockNo(taken.0 - 1),
+            node: made.superblock.files.block,
+            node_blocks: made.superblock.geometry.node_blocks(),
+        };
         log.chown(PIPE);
         let at = log.batch_with(|encoder, out| spoil(encoder, out, places), |_| {});
         log.chown(PIPE);
@@ -229,6 +251,7 @@ fn whole_batches_that_cannot_be_are_findings() {
         assert_eq!(issues(&check_all(&made.device)), [issue], "case {index}");
         assert_eq!(replay.superblock.lsn, before.lsn);
         assert_eq!(replay.superblock.log.batch, BatchNo(1));
+        assert_eq!(last_shown(&made.device), before.lsn, "case {index}");
         assert!(view(&made.device).is_err());
     }
 }
@@ -250,7 +273,7 @@ fn headers_that_cannot_follow_are_findings() {
         log.operation();
         log.batch_with(|_, _| {}, change);
         assert_eq!(issues(&check_all(&made.device)), [issue]);
-        if issue == Issue::BatchGap {
+        if matches!(issue, Issue::BatchGap | Issue::BatchMalformed) {
             assert_eq!(last_shown(&made.device), log.replay().superblock.lsn);
         }
     }
@@ -267,6 +290,7 @@ fn headers_that_cannot_follow_are_findings() {
     log.poke(at, true, |bytes| bytes[4..8].copy_from_slice(&all.to_le_bytes()));
     assert_eq!((log.replay().batches, log.replay().end.reason), (1, Reason::Broken));
     assert_eq!(issues(&check_all(&made.device)), [Issue::BatchMalformed]);
+    assert_eq!(last_shown(&made.device), log.replay().superblock.lsn);
     // Longer than the ring: no batch at all.
     log.poke(at, true, |bytes| bytes[4..8].copy_from_slice(&(all + 512).to_le_bytes()));
     assert_eq!((log.replay().batches, log.replay().end.reason), (1, Reason::Nothing));
@@ -276,15 +300,30 @@ fn headers_that_cannot_follow_are_findings() {
 fn a_log_that_does_not_read_is_a_finding() {
     let made = made();
     let mut log = Log::new(&made);
+    log.sector = BLOCK_SIZE;
     log.chown(PIPE);
     log.batch();
     let ring = made.superblock.geometry.log();
     let report = check_all(&Rotten(made.device.snapshot(), one(ring.start)));
     assert_eq!(issues(&report), [Issue::LogUnreadable]);
     assert_eq!((report.findings[0].block, report.facts.log_batches), (Some(ring.start), 0));
+    let before = log.replay().superblock.lsn;
+    // What is before it can be read, by the engine as well; nothing is written to such a volume.
+    log.chown(PIPE);
+    let second = BlockNo(ring.start.0 + log.batch() / 4096);
+    assert!(second > ring.start, "it lies in another block");
+    let rotten = Arc::new(Rotten(made.device.snapshot(), one(second)));
+    let report = check_all(&*rotten);
+    assert_eq!(issues(&report), [Issue::LogUnreadable]);
+    assert_eq!((report.findings[0].block, report.facts.log_batches), (Some(second), 1));
+    for (read_only, last) in [(true, Some(before)), (false, None)] {
+        let options = OpenOptions { read_only, ..OpenOptions::default() };
+        let store = Store::open(rotten.clone(), &options, Arc::default());
+        assert_eq!(store.ok().map(|store| store.latest()), last);
+    }
     // Behind the last batch it takes nothing away.
     let far = BlockNo(ring.start.0 + 50);
     let report = check_all(&Rotten(made.device.snapshot(), one(far)));
     assert_eq!(issues(&report), [Issue::LogUnreadable]);
-    assert_eq!(report.facts.log_batches, 1);
+    assert_eq!(report.facts.log_batches, 2);
 }

@@ -32,7 +32,10 @@ pub(crate) type Result<T> = std::result::Result<T, Errno>;
 /// A failure to make, open or close a volume: the sentence is kept, the kind says what a program may do about it.
 pub(crate) fn volume_error(error: FsError) -> io::Error {
     let kind = match &error {
-        FsError::Store(holdfast_posix::StoreError::Device(device)) => device_kind(device),
+        FsError::Store(
+            holdfast_posix::StoreError::Device(device)
+            | holdfast_posix::StoreError::NoPlace { source: device, .. },
+        ) => device_kind(device),
         FsError::Store(holdfast_posix::StoreError::NoSpace) => io::ErrorKind::StorageFull,
         FsError::Store(holdfast_posix::StoreError::ReadOnly) => io::ErrorKind::ReadOnlyFilesystem,
         FsError::Store(

@@ -113,7 +113,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
     Inner {
         owed: Owed::default(),
         pending: Mutex::new(Pending::new(Lsn(0), superblock.log)),
-        logging: Logging::new(Ring::new(&geometry, &*device, volume), place, how.batching),
+        logging: Logging::new(Ring::new(&superblock, &*device), place, how.batching),
         committed: AtomicU64::new(0),
         device,
         counters,

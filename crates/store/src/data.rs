@@ -95,8 +95,14 @@ impl Inner {
             return Ok(());
         }
         let at = start.byte_offset().expect("the blocks were allocated");
-        // Once more: the extent is in the tree, so there is no other place, and the volume stops.
-        self.device.write(at, bytes).or_else(|_| self.device.write(at, bytes))?;
+        if self.device.write(at, bytes).is_err() {
+            // Once more, each alone: the extent is in the tree, so there is no other place, and the volume stops.
+            let blocks = (start.0..).map(BlockNo).zip((at..).step_by(BLOCK_SIZE));
+            for ((block, at), page) in blocks.zip(bytes.chunks(BLOCK_SIZE)) {
+                let written = self.device.write(at, page);
+                written.map_err(|source| StoreError::NoPlace { block, source })?;
+            }
+        }
         self.counters.data_bytes_written.add(bytes.len() as u64);
         Ok(())
     }

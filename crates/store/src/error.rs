@@ -10,6 +10,14 @@ pub enum StoreError {
     /// The device refused.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// The device refuses the place of data that an fsync made durable in the log. The log keeps it.
+    #[error("block {block} cannot be written, and only the log holds its data: {source}")]
+    NoPlace {
+        /// Where the data belongs.
+        block: BlockNo,
+        /// What the device said.
+        source: DeviceError,
+    },
     /// A node is not what the format allows.
     #[error("node at block {block} of the {tree:?} tree is damaged: {source}; run fsck")]
     Node {

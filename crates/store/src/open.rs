@@ -1,25 +1,29 @@
-//! Opening: the newest valid superblock, what the journal says beyond it, then the groups.
+//! Opening: the newest valid superblock, what the journal says beyond it, the groups, and what the log says.
+//!
+//! Everything is read and judged, in memory, before the first byte is written.
+//! What cannot be counts as the end, for an opening that only reads; an opening
+//! for writing is refused for it, and leaves the volume as it was.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use holdfast_base::TreeId;
 use holdfast_base::clock::Stopwatch;
 use holdfast_base::counters::Counters;
 use holdfast_base::stop::Stop;
 use holdfast_base::units::BLOCK_BYTES;
+use holdfast_base::{BlockNo, TreeId};
 use holdfast_device::{Device, Sticky};
 use holdfast_format::item::group::{GroupItem, decode_bitmap};
 use holdfast_format::node::volume_tag;
 use holdfast_format::superblock::RO_COMPAT_KNOWN;
-use holdfast_format::{Key, Kind, Malformed};
+use holdfast_format::{Key, Kind, Malformed, Superblock};
 use parking_lot::{Mutex, RwLock};
 
 use crate::cache::Cache;
 use crate::journal::{Journal, recover};
-use crate::log::replay::Logged;
+use crate::log::replay::{Broken, Logged};
 use crate::log::{self, Logging, Pending, Place, Ring};
 use crate::owed::Owed;
 use crate::pace::{Freezes, Pace};
@@ -51,38 +55,91 @@ pub(crate) fn open(
             "the volume has features ({unknown:#x}) that this program cannot write; mount it read-only"
         )));
     }
-    let (superblock, overlay, ended, is_holed) = if options.read_only {
-        let replayed = recover::look(&*device, &superblock, &counters)?;
-        (replayed.superblock, replayed.nodes, replayed.ended, replayed.damage.is_some())
-    } else {
-        let (superblock, ended) = recover::recover(&*device, &superblock, &counters)?;
-        (superblock, BTreeMap::new(), ended, false)
-    };
     let time = Stopwatch::start();
-    let logged = match is_holed {
+    let mut replayed = recover::read(&*device, &superblock, &counters)?;
+    let hole = recover::hole(&replayed);
+    if let Some(why) = &hole {
+        refuse_to_write(why, options)?;
+    }
+    let mut logged = match hole {
         // The log goes on behind commits that are gone: their blocks may serve others since.
-        true => Logged::nothing(superblock.log),
-        false => log::replay::read(&*device, &superblock, ended)?,
+        Some(_) => Logged::nothing(replayed.superblock.log),
+        None => log::replay::read(&*device, &replayed.superblock, replayed.ended),
     };
+    let mut took = time.nanos();
+    // Until the whole log is in memory the nodes of the journal stand in front of the device, and nothing is
+    // written: who is refused for his log leaves the volume as it was (P9).
+    let mut nodes = std::mem::take(&mut replayed.nodes);
+    let mut inner = loop {
+        if let Some(damage) = &logged.damage {
+            refuse_to_write(damage, options)?;
+        }
+        let mut inner = at(&device, options, &counters, &replayed.superblock, nodes);
+        load_groups(&inner)?;
+        let time = Stopwatch::start();
+        let done = inner.replay_log(&replayed.superblock, &logged);
+        took += time.nanos();
+        match done {
+            Ok(()) => break inner,
+            // A device that refuses may answer later.
+            Err(Broken { error: error @ StoreError::Device(_), .. }) if !options.read_only => {
+                return Err(error);
+            }
+            // It can be read as if the log ended before it.
+            Err(broken) => logged.end_before(broken),
+        }
+        nodes = std::mem::take(&mut inner.overlay);
+    };
+    let is_recovered = replayed.commits > 0 || !logged.batches.is_empty();
+    if !options.read_only {
+        let time = Stopwatch::start();
+        recover::write(&*inner.device, &superblock, &replayed, &inner.overlay)?;
+        inner.overlay = BTreeMap::new();
+        inner.finish_log(logged)?;
+        took += time.nanos();
+    }
+    if is_recovered {
+        inner.counters.recovery_ns.set(took);
+    }
+    Ok(inner)
+}
+
+/// A damaged volume is opened for reading, and says so; it is not opened for writing: what is missing was
+/// acknowledged, and would be lost for good.
+fn refuse_to_write(why: &str, options: &OpenOptions) -> Result<()> {
+    if options.read_only {
+        tracing::error!("{why}; what was done before it can be read");
+        return Ok(());
+    }
+    Err(StoreError::Refused(format!("{why}; mount it read-only to copy what is left")))
+}
+
+/// A volume that stands at `superblock`, with `nodes` in front of the device.
+fn at(
+    device: &Arc<dyn Device>,
+    options: &OpenOptions,
+    counters: &Arc<Counters>,
+    superblock: &Superblock,
+    nodes: BTreeMap<BlockNo, Vec<u8>>,
+) -> Inner {
+    let geometry = superblock.geometry;
     let roots = [
         Root { pointer: superblock.files, level: superblock.files_level },
         Root { pointer: superblock.space, level: superblock.space_level },
     ];
     let cache =
         Cache::new(options.cache_bytes, geometry.node_size, options.dirty, counters.clone());
-    let pace = Pace::new(&geometry, options, &counters);
     let volume = volume_tag(&superblock.uuid);
     let epoch = superblock.epoch.next();
     let place = Place { mark: superblock.log, head: 0 };
-    let ring = Ring::new(&geometry, &*device, volume);
-    let before = superblock.clone();
-    let mut inner = Inner {
+    let ring = Ring::new(superblock, &**device);
+    Inner {
         owed: Owed::default(),
         pending: Mutex::new(Pending::new(superblock.lsn, superblock.log)),
         logging: Logging::new(ring, place, options.batching),
         committed: AtomicU64::new(superblock.lsn.0),
-        device,
-        counters,
+        device: device.clone(),
+        counters: counters.clone(),
         stop: Stop::default(),
         read_only: options.read_only,
         geometry,
@@ -93,19 +150,12 @@ pub(crate) fn open(
         durable: AtomicU64::new(superblock.lsn.0),
         inode_next: AtomicU64::new(superblock.inode_next.0),
         journal: Mutex::new(Journal::new(geometry.journal(), volume, superblock.journal)),
-        overlay,
-        superblock: Mutex::new(superblock),
+        overlay: nodes,
+        superblock: Mutex::new(superblock.clone()),
         one_checkpoint: Mutex::new(()),
-        pace,
+        pace: Pace::new(&geometry, options, counters),
         freezes: Mutex::new(Freezes::default()),
-    };
-    load_groups(&inner)?;
-    let has_batches = !logged.batches.is_empty();
-    inner.recover_log(&before, logged)?;
-    if has_batches {
-        inner.counters.recovery_ns.set(inner.counters.recovery_ns.get() + time.nanos());
     }
-    Ok(inner)
 }
 
 /// Reads the records and bitmaps of all groups, and judges them against each other.

@@ -2,13 +2,15 @@
 //!
 //! A batch is judged as a whole first, against the state before it; then its
 //! changes join those of the batches before. Blocks are taken before blocks are
-//! given back, in whatever order the records come.
+//! given back, in whatever order the records come. What a batch gives back was
+//! held by extents of keys that it changes, or taken by itself: nothing else
+//! is its to give.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use holdfast_base::{BlockNo, BlockRange, InodeNo};
-use holdfast_format::item::Dentry;
+use holdfast_format::item::{Dentry, Extent};
 use holdfast_format::journal::DataExtent;
 use holdfast_format::log::{Content, DATA_BLOCKS_MAX, Decoder, Patch, REPLAY_BYTES_MAX, Record};
 use holdfast_format::{Key, Kind, Superblock};
@@ -78,6 +80,24 @@ impl Judged {
         }
     }
 
+    /// The blocks that the keys which the batch changes hold before it, and those that it takes.
+    fn held(&self, value: &dyn Fn(&Key) -> Option<Vec<u8>>) -> Blocks {
+        let keys = self.items.keys().filter(|key| key.kind == Kind::Extent);
+        let extents = keys.filter_map(|key| Extent::decode(&value(key)?).ok());
+        let mut runs: Vec<(u64, u64)> = extents.map(|extent| ends(extent.blocks)).collect();
+        runs.extend(self.taken.runs().iter().map(|run| (run.start, run.end)));
+        runs.sort_unstable();
+        // Extents of a damaged volume may lie over one another.
+        let (mut held, mut done) = (Blocks::default(), 0);
+        for (start, end) in runs {
+            if end > done {
+                held.insert(start.max(done), end);
+                done = end;
+            }
+        }
+        held
+    }
+
     fn put(&mut self, key: Key, value: Vec<u8>) -> Result<(), Refusal> {
         if key == Key::inode(key.inode) && self.waiting.contains(&key.inode) {
             return malformed(format!("the inode {} comes after its name", key.inode));
@@ -105,8 +125,13 @@ impl State {
         }
     }
 
-    /// Judges all records of a batch that follows `now`. Changes nothing.
-    pub(super) fn judge(&self, whole: &Whole, now: &Superblock) -> Result<Judged, Refusal> {
+    /// Judges all records of a batch that follows `now`, when keys have the values that `value` says. Changes nothing.
+    pub(super) fn judge(
+        &self,
+        whole: &Whole,
+        now: &Superblock,
+        value: &dyn Fn(&Key) -> Option<Vec<u8>>,
+    ) -> Result<Judged, Refusal> {
         let header = &whole.header;
         if header.inode_next < now.inode_next.0 {
             let (next, before) = (header.inode_next, now.inode_next);
@@ -129,8 +154,11 @@ impl State {
                 return malformed("the log says more than can be kept");
             }
         }
-        for blocks in frees {
-            self.free(&mut judged, blocks)?;
+        if !frees.is_empty() {
+            let held = judged.held(value);
+            for blocks in frees {
+                self.free(&mut judged, &held, blocks)?;
+            }
         }
         Ok(judged)
     }
@@ -193,7 +221,7 @@ impl State {
         (was || self.taken.end_at(block).is_some()) && self.freed.end_at(block).is_none()
     }
 
-    fn free(&self, judged: &mut Judged, blocks: BlockRange) -> Result<(), Refusal> {
+    fn free(&self, judged: &mut Judged, held: &Blocks, blocks: BlockRange) -> Result<(), Refusal> {
         let ((start, end), count) = (ends(blocks), blocks.count);
         if self.freed.touches(start, end) || judged.freed.touches(start, end) {
             return misused(start, count, "are given back twice");
@@ -208,6 +236,13 @@ impl State {
                     None => return misused(start, count, "are given back, but were not in use"),
                 }
             }
+        }
+        if held.end_at(start).is_none_or(|last| last < end) {
+            return misused(
+                start,
+                count,
+                "are given back, but belong to nothing that the batch changes",
+            );
         }
         judged.freed.insert(start, end);
         Ok(())

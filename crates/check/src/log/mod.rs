@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 use holdfast_base::recover::Work;
 use holdfast_base::{BatchNo, BlockNo, InodeNo, Lsn};
-use holdfast_device::Device;
+use holdfast_device::{Device, DeviceError};
 use holdfast_format::log::{DATA_BLOCKS_MAX, REPLAY_BYTES_MAX};
 use holdfast_format::{Key, Superblock};
 
@@ -149,14 +149,26 @@ impl Replay {
 ///
 /// Fails only if the device does not read where the next batch must be.
 pub fn replay(device: &dyn Device, journal: &journal::Replay) -> Result<Replay, CheckError> {
+    match replay_readable(device, journal) {
+        (replay, None) => Ok(replay),
+        (_, Some(error)) => Err(error),
+    }
+}
+
+/// The replay, and why the device does not read where the next batch must be. Then the log ends there.
+pub(crate) fn replay_readable(
+    device: &dyn Device,
+    journal: &journal::Replay,
+) -> (Replay, Option<CheckError>) {
     if !journal.is_whole() {
         // What the batches build on is not there, and blocks that they take may be in use by it.
         let why = "the journal before it is not whole";
-        return Ok(Replay::none(&journal.superblock, Reason::Broken, why));
+        return (Replay::none(&journal.superblock, Reason::Broken, why), None);
     }
     let ring = Ring::new(device, &journal.superblock);
     let mut replay = Replay::none(&journal.superblock, Reason::Nothing, "");
-    let (chain, mut proven) = collect(&ring, &mut replay)?;
+    let mut chain = Vec::new();
+    let (mut proven, unread) = collect(&ring, &mut replay, &mut chain);
     let mut proof = None;
     // A volume that was closed says that nothing durable is missing.
     if replay.end.reason != Reason::Broken && journal.end.reason != Reason::Closed {
@@ -164,27 +176,35 @@ pub fn replay(device: &dyn Device, journal: &journal::Replay) -> Result<Replay, 
         proven = proof.as_ref().map_or(proven, |proof: &Proof| proof.durable.0);
     }
     if !chain.is_empty() {
-        let before = Volume::before_log(device, journal).marks();
-        apply(device, &ring, State::new(before), &chain, proven, &mut replay);
+        let before = Volume::before_log(device, journal);
+        let state = State::new(before.marks());
+        apply(&before, &ring, state, &chain, proven, &mut replay);
     }
     let batch = replay.end.batch;
     let damage = proof.filter(|proof| proof.durable >= batch && replay.faults.is_empty());
     replay.damage = damage.map(|proof| Damage { batch, proof });
-    Ok(replay)
+    (replay, unread.map(CheckError::from))
 }
 
-/// Reads the batches that must be applied. Those that the journal contains are passed over. Tells as
-/// well which was the last durable batch by all that were read.
-fn collect(ring: &Ring<'_>, replay: &mut Replay) -> Result<(Vec<Whole>, u64), CheckError> {
-    let mut chain: Vec<Whole> = Vec::new();
+/// Reads the batches that must be applied. Those that the journal contains are passed over. Tells
+/// which was the last durable batch by all that were read, and why the next one does not read.
+fn collect(
+    ring: &Ring<'_>,
+    replay: &mut Replay,
+    chain: &mut Vec<Whole>,
+) -> (u64, Option<DeviceError>) {
     let (mut lsn, mut bytes, mut proven) = (replay.superblock.lsn.0, 0u64, 0);
     let mut place = ring.start();
     loop {
-        let whole = match ring.batch(&place)? {
-            Ok(whole) => whole,
-            Err(end) => {
+        let whole = match ring.batch(&place) {
+            Ok(Ok(whole)) => whole,
+            Ok(Err(end)) => {
                 replay.end = end;
-                return Ok((chain, proven));
+                return (proven, None);
+            }
+            Err(error) => {
+                replay.end = ring.unread(&place);
+                return (proven, Some(error));
             }
         };
         let header = whole.header;
@@ -206,7 +226,7 @@ fn collect(ring: &Ring<'_>, replay: &mut Replay) -> Result<(Vec<Whole>, u64), Ch
         };
         if let Some((issue, why)) = refused {
             replay.refuse(ring, &whole, issue, why);
-            return Ok((chain, proven));
+            return (proven, None);
         }
         place = whole.after;
         if is_old && chain.is_empty() {
@@ -222,7 +242,7 @@ fn collect(ring: &Ring<'_>, replay: &mut Replay) -> Result<(Vec<Whole>, u64), Ch
 /// Applies the batches one after the other, as far as they count. Up to number `proven` they need no
 /// proof that their data arrived.
 fn apply(
-    device: &dyn Device,
+    before: &Volume<'_>,
     ring: &Ring<'_>,
     mut state: State,
     chain: &[Whole],
@@ -231,7 +251,11 @@ fn apply(
 ) {
     let mut unproven = 0u64;
     for whole in chain {
-        let judged = match state.judge(whole, &replay.superblock) {
+        let now = |key: &Key| match replay.items.get(key) {
+            Some(change) => change.value.clone(),
+            None => before.get(key),
+        };
+        let judged = match state.judge(whole, &replay.superblock, &now) {
             Ok(judged) => judged,
             Err((issue, why)) => {
                 replay.refuse(ring, whole, issue, why);
@@ -247,7 +271,7 @@ fn apply(
             break;
         }
         if proven < whole.header.number
-            && let Some(extent) = crate::arrived::missing(device, &judged.named)
+            && let Some(extent) = crate::arrived::missing(before.device, &judged.named)
         {
             let (block, count) = (extent.block, extent.count);
             let why = format!("{count} blocks of data from {block} on did not arrive");
@@ -264,17 +288,4 @@ fn apply(
         replay.records += u64::from(whole.header.records);
     }
     state.finish(replay);
-}
-
-/// The replay, or what the journal leaves and why the log could not be read.
-pub(crate) fn replay_or_none(
-    device: &dyn Device,
-    journal: &journal::Replay,
-) -> (Replay, Option<CheckError>) {
-    match replay(device, journal) {
-        Ok(replay) => (replay, None),
-        Err(error) => {
-            (Replay::none(&journal.superblock, Reason::Broken, "it does not read"), Some(error))
-        }
-    }
 }

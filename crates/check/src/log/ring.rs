@@ -83,6 +83,12 @@ impl<'a> Ring<'a> {
         BlockNo(self.first.0 + at / BLOCK_BYTES)
     }
 
+    /// The end of a log where the device does not read.
+    pub(super) fn unread(&self, place: &Place) -> End {
+        let (batch, at) = (place.mark.batch.next(), place.mark.next);
+        End { batch, at, reason: Reason::Broken, why: "it does not read".into() }
+    }
+
     /// Reads bytes of the ring, which go on at its start.
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         let first = self.first.0 * BLOCK_BYTES;

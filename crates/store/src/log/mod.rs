@@ -13,6 +13,7 @@
 //! for a commit or a checkpoint, unless the ring is truly full.
 
 mod format;
+mod judge;
 mod pending;
 pub(crate) mod recover;
 pub(crate) mod replay;

@@ -1,19 +1,21 @@
 //! Recovery of the log: its batches become visible again, in order, before anybody sees the volume.
 //!
-//! First every block that any batch names is pinned, so that no node that the
-//! replay copies lands on it (R7). Then the records are applied as the
+//! First every batch is judged, and every block that one names is pinned, so that
+//! no node that the replay copies lands on it (R7). Then the records are applied as the
 //! operations were. Nothing is written until all of it is in memory; then a
 //! checkpoint makes it durable, and the log is dead. Power may fail at any write
 //! of that: the superblock, the journal and the log are whole until then (P9).
 
 use std::sync::atomic::Ordering;
 
-use holdfast_base::{BLOCK_SIZE, BlockRange, Lsn, TreeId};
+use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, InodeNo, Lsn, TreeId};
 use holdfast_format::checksum::crc64;
+use holdfast_format::item::Extent;
 use holdfast_format::log::{Content, LogMark, Patch, Record};
-use holdfast_format::{Key, Malformed, Superblock};
+use holdfast_format::{Key, Kind, Superblock};
 
-use super::replay::{Logged, LoggedBatch};
+use super::judge::Judge;
+use super::replay::{Broken, Logged, LoggedBatch};
 use super::{Log, Place, Ring};
 use crate::apply::Slots;
 use crate::batch::Change;
@@ -28,34 +30,28 @@ const DATA_BYTES_MAX: u64 = 1 << 30;
 const AT_ONCE: usize = 64;
 
 impl Inner {
-    /// Brings a volume that was just opened at `superblock` to the end of its log.
-    ///
-    /// # Errors
-    /// Refuses a log with a hole, unless nothing is written: what lies behind it was durable, and would be lost.
-    pub(crate) fn recover_log(&mut self, superblock: &Superblock, logged: Logged) -> Result<()> {
-        if let Some(damage) = &logged.damage {
-            let why = format!("the log is damaged: {damage}");
-            if !self.read_only {
-                return Err(StoreError::Refused(format!(
-                    "{why}; mount it read-only to copy what is left"
-                )));
-            }
-            tracing::error!("{why}; what was done before it can be read");
+    /// Brings a volume that was just opened at `superblock` to the end of its log, in memory. All batches are
+    /// judged before the first is applied. After an error the volume must not be used.
+    pub(crate) fn replay_log(
+        &self,
+        superblock: &Superblock,
+        logged: &Logged,
+    ) -> std::result::Result<(), Broken> {
+        let mut judge = Judge::new(self, superblock);
+        for (at, batch) in logged.batches.iter().enumerate() {
+            judge.batch(batch).map_err(|error| Broken { batch: at, error })?;
         }
-        self.pin(superblock, &logged.batches)?;
-        for batch in &logged.batches {
-            self.replay(superblock, batch)?;
+        for (at, batch) in logged.batches.iter().enumerate() {
+            self.replay(superblock, batch).map_err(|error| Broken { batch: at, error })?;
         }
         self.counters.recovered_batches.set(logged.batches.len() as u64);
         self.counters.recovered_log_bytes.set(logged.bytes);
-        if self.read_only {
-            return Ok(());
-        }
-        let ring = Ring::new(
-            &self.geometry,
-            &*self.device,
-            holdfast_format::node::volume_tag(&superblock.uuid),
-        );
+        Ok(())
+    }
+
+    /// Makes what was replayed durable: the log goes on behind it, and nothing before is needed.
+    pub(crate) fn finish_log(&mut self, logged: Logged) -> Result<()> {
+        let ring = Ring::new(self.superblock.get_mut(), &*self.device);
         let mark = follow(&logged, &ring);
         // The superblock's mark is where the ring is still read from, until the next commit.
         let place = Place { mark, head: logged.walked };
@@ -73,27 +69,24 @@ impl Inner {
         }
         // Not by a commit: the superblock has to say where the log goes on, even if nothing else changed.
         let _one = self.one_checkpoint.lock();
-        self.checkpoint_at_once(&mut self.journal.lock())
-    }
-
-    /// Takes every block that the log names out of the free space.
-    fn pin(&self, superblock: &Superblock, batches: &[LoggedBatch]) -> Result<()> {
-        for batch in batches {
-            for record in batch.records(superblock) {
-                if let Record::Take(blocks, _) = record.map_err(|source| batch.damage(source))? {
-                    let mut space = self.space.lock();
-                    if !space.claim(blocks) {
-                        return Err(refuse(batch, format!("the blocks {blocks:?} are not free")));
-                    }
-                }
+        let done = self.checkpoint_at_once(&mut self.journal.lock());
+        match done {
+            Err(error @ StoreError::NoPlace { block, .. }) => {
+                // The log is whole as long as nothing says otherwise: it is better kept than its data given up.
+                let whose = owner(&logged, self.superblock.get_mut(), block)
+                    .map_or(String::new(), |inode| format!(" of inode {inode}"));
+                Err(StoreError::Refused(format!(
+                    "{error}; nothing{whose} is lost: copy the volume to another device and mount it there, \
+                     or mount it read-only"
+                )))
             }
+            done => done,
         }
-        Ok(())
     }
 
     /// Applies a batch.
     fn replay(&self, superblock: &Superblock, batch: &LoggedBatch) -> Result<()> {
-        let mut changes = Vec::new();
+        let (mut changes, mut freed) = (Vec::new(), Vec::new());
         for record in batch.records(superblock) {
             match record.map_err(|source| batch.damage(source))? {
                 Record::Put(key, value) => changes.push(Change::Put(key, value.to_vec())),
@@ -103,18 +96,23 @@ impl Inner {
                     self.space.lock().publish(blocks);
                     if let Content::Inside(patches) = content {
                         if self.owed.bytes() as u64 > DATA_BYTES_MAX {
-                            return Err(refuse(batch, "the log holds too much data".into()));
+                            return Err(batch.refuse("the log holds too much data"));
                         }
                         self.patch(blocks, &patches)?;
                     }
                 }
-                Record::Free(blocks) => self.give_back(batch, blocks)?,
+                Record::Free(blocks) => freed.push(blocks),
             }
             if changes.len() >= AT_ONCE {
                 self.change(&mut changes)?;
             }
         }
         self.change(&mut changes)?;
+        // Last: some of it may have been taken by the same batch, wherever the records stand.
+        for blocks in freed {
+            self.space.lock().free(blocks, false);
+            self.owed.forget(blocks);
+        }
         let header = &batch.header;
         self.lsn.store(header.last, Ordering::Release);
         self.inode_next.fetch_max(header.inode_next, Ordering::AcqRel);
@@ -122,16 +120,6 @@ impl Inner {
         // No operation is pending: the log holds them all.
         self.pending.lock().restart(Lsn(header.last));
         self.durable.store(header.last, Ordering::Release);
-        Ok(())
-    }
-
-    fn give_back(&self, batch: &LoggedBatch, blocks: BlockRange) -> Result<()> {
-        let mut space = self.space.lock();
-        if !space.is_used(blocks) {
-            return Err(refuse(batch, format!("the blocks {blocks:?} are not in use")));
-        }
-        space.free(blocks, false);
-        self.owed.forget(blocks);
         Ok(())
     }
 
@@ -193,8 +181,17 @@ impl Inner {
     }
 }
 
-fn refuse(batch: &LoggedBatch, why: String) -> StoreError {
-    batch.damage(Malformed::new("log batch", why))
+/// The inode whose data belongs to `block`, as the log says.
+fn owner(logged: &Logged, superblock: &Superblock, block: BlockNo) -> Option<InodeNo> {
+    let records = logged.batches.iter().rev().flat_map(|batch| batch.records(superblock));
+    records.into_iter().find_map(|record| match record {
+        Ok(Record::Put(key, value)) if key.kind == Kind::Extent => {
+            let blocks = Extent::decode(value).ok()?.blocks;
+            let is_inside = block >= blocks.start && blocks.end().is_some_and(|end| block < end);
+            is_inside.then_some(key.inode)
+        }
+        _ => None,
+    })
 }
 
 /// Where the log of a recovered volume goes on: behind its last batch, at a place where a batch may begin.

@@ -9,8 +9,8 @@
 
 use std::cell::RefCell;
 
-use holdfast_base::{BLOCK_SIZE, BatchNo, BlockNo};
-use holdfast_device::Device;
+use holdfast_base::{BLOCK_SIZE, BlockNo};
+use holdfast_device::{Device, DeviceError};
 use holdfast_format::checksum::crc64;
 use holdfast_format::journal::SEARCH_BLOCKS_MAX;
 use holdfast_format::journal::commit::data_sum;
@@ -18,11 +18,10 @@ use holdfast_format::log::{
     BATCH_BYTES_MAX, Content, DATA_BLOCKS_MAX, Decoder, LogHeader, LogMark, REPLAY_BYTES_MAX,
     Record, UNIT,
 };
-use holdfast_format::node::volume_tag;
 use holdfast_format::{Malformed, Superblock};
 
 use super::Ring;
-use crate::{Result, StoreError};
+use crate::StoreError;
 
 /// Bytes that are read at once where batches are wanted one after the other.
 const AHEAD: u64 = 256 << 10;
@@ -55,6 +54,11 @@ impl LoggedBatch {
     pub(crate) fn damage(&self, source: Malformed) -> StoreError {
         StoreError::Item { what: format!("batch {} of the log", self.header.number), source }
     }
+
+    /// Says why it cannot be.
+    pub(crate) fn refuse(&self, why: impl Into<String>) -> StoreError {
+        self.damage(Malformed::new("log batch", why))
+    }
 }
 
 /// What a log holds beyond the newest commit.
@@ -71,8 +75,17 @@ pub(crate) struct Logged {
     pub(crate) given_up: bool,
     /// Bytes of the batches.
     pub(crate) bytes: u64,
-    /// What is missing although it was durable.
+    /// Why the log ends where no crash ends it.
     pub(crate) damage: Option<String>,
+}
+
+/// A batch that cannot be, or cannot be replayed.
+#[derive(Debug)]
+pub(crate) struct Broken {
+    /// Its place in [`Logged::batches`].
+    pub(crate) batch: usize,
+    /// What is wrong with it.
+    pub(crate) error: StoreError,
 }
 
 impl Logged {
@@ -88,67 +101,55 @@ impl Logged {
             damage: None,
         }
     }
+
+    /// Nothing from a batch on counts that cannot be.
+    pub(crate) fn end_before(&mut self, broken: Broken) {
+        self.batches.truncate(broken.batch);
+        self.damage = Some(broken.error.to_string());
+    }
 }
 
 /// Reads the log behind `superblock`, which contains the journal. `ended`: the volume was left in
 /// order, and nothing lies behind the first batch that is not there.
-pub(crate) fn read(device: &dyn Device, superblock: &Superblock, ended: bool) -> Result<Logged> {
-    let volume = volume_tag(&superblock.uuid);
+pub(crate) fn read(device: &dyn Device, superblock: &Superblock, ended: bool) -> Logged {
     let reader = Reader {
         device,
         superblock,
-        ring: Ring::new(&superblock.geometry, device, volume),
-        volume,
+        ring: Ring::new(superblock, device),
         ahead: RefCell::default(),
     };
     let mut logged = Logged::nothing(superblock.log);
-    let mut lsn = superblock.lsn.0;
-    while let Some(batch) = reader.next(logged.mark)? {
-        let LogHeader { number, address, sum, bytes, after, last, .. } = batch.header;
-        if last > lsn && after != lsn {
-            // A commit that contained what lies between was durable before this batch was written.
+    // The last batch that was durable, as all that were read say.
+    let mut proven = 0;
+    let collected = reader.collect(&mut logged, &mut proven);
+    logged.damage = collected.err().map(|why| format!("the log is damaged: {why}"));
+    if logged.damage.is_none() && !ended {
+        let missing = logged.mark.batch.next();
+        let proof = reader.search(logged.mark, proven);
+        // Who says so need not be a part of the chain.
+        proven = proof.map_or(proven, |proof| proof.durable);
+        if let Some(Proof { at, .. }) = proof.filter(|proof| proof.durable >= missing.0) {
             logged.damage = Some(format!(
-                "batch {number}, at byte {address} of its ring, builds on operation {after}, but only {lsn} are left"
+                "the log is damaged: batch {missing} was durable and is gone (the batch at byte {at} of its ring is younger)"
             ));
-            return Ok(logged);
         }
-        logged.mark = LogMark {
-            batch: BatchNo(number),
-            next: (logged.mark.next + u64::from(bytes)) % reader.ring.len,
-            sum,
-        };
-        logged.walked += u64::from(bytes);
-        let fail = |why: String| Err(batch.damage(Malformed::new("log batch", why)));
-        if logged.walked > REPLAY_BYTES_MAX.min(reader.ring.len) {
-            return fail("the log is longer than it can be".into());
-        }
-        if last <= lsn {
-            // The newest commit contains it.
-            continue;
-        }
-        logged.bytes += u64::from(bytes);
-        lsn = last;
-        logged.batches.push(batch);
     }
-    if !ended {
-        logged.damage = reader.later_batch(logged.mark).map(|(missing, proof)| {
-            format!(
-                "batch {missing} was durable and is gone (the batch at byte {proof} of its ring is younger)"
-            )
-        });
-    }
-    // Not even the last can lack its data if something later was written.
-    if logged.damage.is_none() {
-        reader.verify(&mut logged)?;
-    }
-    Ok(logged)
+    reader.verify(&mut logged, proven);
+    logged
+}
+
+/// A batch that calls another durable.
+#[derive(Clone, Copy, Debug)]
+struct Proof {
+    /// Byte of the ring at which it begins.
+    at: u64,
+    durable: u64,
 }
 
 struct Reader<'a> {
     device: &'a dyn Device,
     superblock: &'a Superblock,
     ring: Ring,
-    volume: [u8; 8],
     ahead: RefCell<Ahead>,
 }
 
@@ -169,8 +170,41 @@ impl Ahead {
 }
 
 impl Reader<'_> {
+    /// Walks the chain of batches, up to what cannot be behind a crash: that is the error.
+    fn collect(&self, logged: &mut Logged, proven: &mut u64) -> Result<(), String> {
+        let mut lsn = self.superblock.lsn.0;
+        loop {
+            let (number, at) = (logged.mark.batch.next(), logged.mark.next);
+            let batch = self.next(logged.mark).map_err(|error| {
+                format!("where batch {number} would begin, at byte {at} of its ring, it cannot be read: {error}")
+            })?;
+            let Some(batch) = batch else { return Ok(()) };
+            let LogHeader { durable, sum, bytes, after, last, .. } = batch.header;
+            *proven = durable.max(*proven);
+            let walked = logged.walked + u64::from(bytes);
+            if walked > REPLAY_BYTES_MAX.min(self.ring.len) {
+                return Err(format!("with batch {number} it is longer than it can be"));
+            }
+            if last > lsn && after != lsn {
+                // A commit that contained what lies between was durable before this batch was written.
+                return Err(format!(
+                    "batch {number}, at byte {at} of its ring, builds on operation {after}, but only {lsn} are left"
+                ));
+            }
+            logged.walked = walked;
+            let next = (at + u64::from(bytes)) % self.ring.len;
+            logged.mark = LogMark { batch: number, next, sum };
+            // Else the newest commit contains it.
+            if last > lsn {
+                lsn = last;
+                logged.bytes += u64::from(bytes);
+                logged.batches.push(batch);
+            }
+        }
+    }
+
     /// As [`Reader::read`], out of what was read ahead if it is there.
-    fn read_ahead(&self, at: u64, len: usize) -> Result<Vec<u8>> {
+    fn read_ahead(&self, at: u64, len: usize) -> Result<Vec<u8>, DeviceError> {
         let mut ahead = self.ahead.borrow_mut();
         if let Some(bytes) = ahead.get(at, len) {
             return Ok(bytes);
@@ -193,7 +227,7 @@ impl Reader<'_> {
         }
     }
 
-    fn read(&self, at: u64, len: usize) -> Result<Vec<u8>> {
+    fn read(&self, at: u64, len: usize) -> Result<Vec<u8>, DeviceError> {
         let mut bytes = vec![0; len];
         for (place, part) in self.ring.parts(at, len) {
             self.device.read(place, &mut bytes[part])?;
@@ -202,7 +236,7 @@ impl Reader<'_> {
     }
 
     /// The batch at byte `at`, if there is one that is whole.
-    fn batch(&self, at: u64) -> Result<Option<LoggedBatch>> {
+    fn batch(&self, at: u64) -> Result<Option<LoggedBatch>, DeviceError> {
         let first = self.read_ahead(at, UNIT as usize)?;
         let Ok(header) = LogHeader::decode(&first) else {
             return Ok(None);
@@ -211,42 +245,43 @@ impl Reader<'_> {
             return Ok(None);
         }
         let bytes = self.read_ahead(at, header.bytes as usize)?;
-        let records = header.open(&bytes, at, &self.volume).ok();
+        let records = header.open(&bytes, at, &self.ring.volume).ok();
         Ok(records.map(|records| LoggedBatch { header, bytes: records.to_vec() }))
     }
 
     /// The batch that follows `mark`.
-    fn next(&self, mark: LogMark) -> Result<Option<LoggedBatch>> {
+    fn next(&self, mark: LogMark) -> Result<Option<LoggedBatch>, DeviceError> {
         let batch = self.batch(mark.next)?;
         Ok(batch.filter(|batch| {
             batch.header.number == mark.batch.next().0 && batch.header.prior == mark.sum
         }))
     }
 
-    /// Gives up the first batch whose data never arrived, and those behind it. The last batch says which
-    /// was durable when it was written; those between came with the same flush, and may lack their data like it.
-    fn verify(&self, logged: &mut Logged) -> Result<()> {
-        let Some(last) = logged.batches.last() else {
-            return Ok(());
-        };
-        let durable = last.header.durable;
-        let first = logged.batches.partition_point(|batch| batch.header.number <= durable);
+    /// Gives up the first batch whose data never arrived, and those behind it. Up to number `proven` they are
+    /// known to be durable; those behind came with one flush, and any of them may lack its data.
+    fn verify(&self, logged: &mut Logged, proven: u64) {
+        let first = logged.batches.partition_point(|batch| batch.header.number <= proven);
         // All of one flush names no more than one batch may.
         let mut left = DATA_BLOCKS_MAX;
         for at in first..logged.batches.len() {
-            let Some(data) = self.read_data(&logged.batches[at], &mut left)? else {
-                logged.given_up = true;
-                logged.batches.truncate(at);
-                break;
-            };
-            logged.data.extend(data);
+            match self.read_data(&logged.batches[at], &mut left) {
+                Ok(Some(data)) => logged.data.extend(data),
+                Ok(None) => {
+                    logged.given_up = true;
+                    logged.batches.truncate(at);
+                    break;
+                }
+                Err(error) => {
+                    logged.end_before(Broken { batch: at, error });
+                    break;
+                }
+            }
         }
-        Ok(())
     }
 
     /// The data that a batch names, or `None` if some of it never arrived. A block that cannot be
     /// read is damage, not a power cut: it speaks against its file, not against the batch.
-    fn read_data(&self, batch: &LoggedBatch, left: &mut u64) -> Result<Option<Blocks>> {
+    fn read_data(&self, batch: &LoggedBatch, left: &mut u64) -> Result<Option<Blocks>, StoreError> {
         let mut data = Vec::new();
         for record in batch.records(self.superblock) {
             let Record::Take(blocks, Content::Summed(sum)) =
@@ -255,8 +290,7 @@ impl Reader<'_> {
                 continue;
             };
             let Some(rest) = left.checked_sub(blocks.count) else {
-                let why = "it names more data than a batch may";
-                return Err(batch.damage(Malformed::new("log batch", why)));
+                return Err(batch.refuse("it names more data than the batches of one flush may"));
             };
             *left = rest;
             let mut bytes = vec![0; blocks.count as usize * BLOCK_SIZE];
@@ -274,12 +308,14 @@ impl Reader<'_> {
         Ok(Some(data))
     }
 
-    /// A batch that was written when the one behind `end` was durable: then the log has a hole.
-    fn later_batch(&self, end: LogMark) -> Option<(BatchNo, u64)> {
-        let missing = end.batch.next();
+    /// The batch behind `end` that calls the latest one durable, if that is later than `proven`. One that
+    /// was written when the batch behind `end` was durable shows that the log has a hole: no other is wanted.
+    fn search(&self, end: LogMark, proven: u64) -> Option<Proof> {
+        let missing = end.batch.next().0;
+        let mut best = Proof { at: 0, durable: proven };
         let (mut at, mut left, mut quiet) = (end.next, self.ring.len.min(SEARCH_BYTES_MAX), 0);
         let mut judged = 0;
-        while left > 0 && quiet < QUIET_BYTES {
+        while left > 0 && quiet < QUIET_BYTES && best.durable < missing {
             let step = STEP.min(left).min(self.ring.len - at);
             let bytes = match self.read(at, step as usize) {
                 Ok(bytes) => bytes,
@@ -292,17 +328,17 @@ impl Reader<'_> {
             quiet += step;
             for (place, unit) in (at..).step_by(UNIT as usize).zip(bytes.chunks(UNIT as usize)) {
                 let Ok(header) = LogHeader::decode(unit) else { continue };
-                let own = (header.address, header.volume) == (place, self.volume);
-                if !own || header.number < missing.0 {
+                let own = (header.address, header.volume) == (place, self.ring.volume);
+                if !own || header.number < missing {
                     continue;
                 }
                 quiet = 0;
-                if header.durable < missing.0 || judged > JUDGED_BYTES_MAX {
+                if header.durable <= best.durable || judged > JUDGED_BYTES_MAX {
                     continue;
                 }
                 judged += u64::from(header.bytes);
                 match self.batch(place) {
-                    Ok(Some(_)) => return Some((missing, place)),
+                    Ok(Some(_)) => best = Proof { at: place, durable: header.durable },
                     Ok(None) => {}
                     Err(error) => tracing::warn!("no batch was read at byte {place}: {error}"),
                 }
@@ -310,6 +346,6 @@ impl Reader<'_> {
             left -= step;
             at = (at + step) % self.ring.len;
         }
-        None
+        (best.durable > proven).then_some(best)
     }
 }

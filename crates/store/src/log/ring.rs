@@ -11,9 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BatchNo, BlockRange, Lsn};
 use holdfast_device::Device;
-use holdfast_format::Geometry;
+use holdfast_format::Superblock;
 use holdfast_format::log::frame::MAGIC;
 use holdfast_format::log::{LogHeader, LogMark};
+use holdfast_format::node::volume_tag;
 
 use super::pending::Place;
 use crate::Result;
@@ -37,17 +38,18 @@ pub(crate) struct Ring {
     pub(super) len: u64,
     /// Batches begin and end at multiples of this.
     sector: u64,
-    volume: [u8; 8],
+    pub(super) volume: [u8; 8],
 }
 
 impl Ring {
-    pub(crate) fn new(geometry: &Geometry, device: &dyn Device, volume: [u8; 8]) -> Ring {
-        let BlockRange { start, count } = geometry.log();
+    /// The log ring of the volume that `superblock` stands for.
+    pub(crate) fn new(superblock: &Superblock, device: &dyn Device) -> Ring {
+        let BlockRange { start, count } = superblock.geometry.log();
         Ring {
             start: start.0 * BLOCK_BYTES,
             len: count * BLOCK_BYTES,
             sector: device.sector_size().into(),
-            volume,
+            volume: volume_tag(&superblock.uuid),
         }
     }
 

@@ -327,6 +327,14 @@ impl Space {
             })
     }
 
+    /// Whether no block of `range` may be given away: each is in use, or was taken.
+    pub(crate) fn is_busy(&self, range: BlockRange) -> bool {
+        self.geometry.holds_data(range)
+            && Space::by_group(range).all(|(index, part)| {
+                self.groups[index as usize].as_ref().is_some_and(|group| group.all_busy(part))
+            })
+    }
+
     /// Whether `range` is in use and, as far as its group knows, by a node.
     pub(crate) fn is_node(&self, range: BlockRange) -> bool {
         self.is_used(range)

@@ -143,6 +143,11 @@ impl Group {
         Group::words(self.run(range)).all(|(word, mask)| self.busy[word] & mask == 0)
     }
 
+    /// Whether no block of `range` may be given away.
+    pub(crate) fn all_busy(&self, range: BlockRange) -> bool {
+        Group::words(self.run(range)).all(|(word, mask)| self.busy[word] & mask == mask)
+    }
+
     /// Whether every block of `range` has the state `used`.
     pub(crate) fn all_used(&self, range: BlockRange, used: bool) -> bool {
         Group::words(self.run(range))

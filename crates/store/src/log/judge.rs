@@ -1,0 +1,219 @@
+//! Whether a batch of the log can be: judged as a whole, before anything of the log is applied.
+//!
+//! A batch takes blocks that are free, once each, and gives back blocks that are
+//! in use. What it gives back, its own records show: the extents of keys that it
+//! changes held it before, or it took it itself. So no batch, whoever made it, frees the
+//! block of a node, or one of a file that it does not change (P10).
+//!
+//! Judges against the volume as it stood before the log and what earlier batches
+//! say; changes nothing, but takes the blocks that batches name out of the free
+//! space (R7). A check judges by the same rules, with code of its own.
+
+use std::collections::{BTreeMap, HashSet};
+
+use holdfast_base::{BlockNo, BlockRange, InodeNo, TreeId};
+use holdfast_format::item::Extent;
+use holdfast_format::log::record::leads_to;
+use holdfast_format::log::{Content, DATA_BLOCKS_MAX, Patch, Record};
+use holdfast_format::{Key, Kind, Superblock};
+
+use super::replay::LoggedBatch;
+use crate::{Inner, Result};
+
+/// First block of a range, and the first behind it.
+type Span = (u64, u64);
+
+/// What is known of the batches judged so far.
+pub(super) struct Judge<'a> {
+    inner: &'a Inner,
+    superblock: &'a Superblock,
+    inode_next: u64,
+    /// Blocks that batches gave back: starts and ends.
+    freed: BTreeMap<u64, u64>,
+    /// Blocks of the extents of keys that batches changed.
+    extents: BTreeMap<Key, Option<Span>>,
+}
+
+/// What a batch says.
+#[derive(Default)]
+struct Said {
+    keys: HashSet<Key>,
+    /// Inodes of names whose own record has not come.
+    waiting: HashSet<InodeNo>,
+    extents: Vec<(Key, Option<Span>)>,
+    taken: Vec<Span>,
+    freed: Vec<Span>,
+    named_blocks: u64,
+}
+
+fn span(blocks: BlockRange) -> Span {
+    (blocks.start.0, blocks.start.0 + blocks.count)
+}
+
+fn touches(set: &BTreeMap<u64, u64>, (start, end): Span) -> bool {
+    set.range(..end).next_back().is_some_and(|(_, &last)| last > start)
+}
+
+/// The spans as few disjoint ones, upwards.
+fn merged(mut spans: Vec<Span>) -> Vec<Span> {
+    spans.sort_unstable();
+    let mut merged: Vec<Span> = Vec::new();
+    for (start, end) in spans {
+        match merged.last_mut() {
+            Some((_, last)) if start <= *last => *last = end.max(*last),
+            _ => merged.push((start, end)),
+        }
+    }
+    merged
+}
+
+fn covers(merged: &[Span], (start, end): Span) -> bool {
+    let at = merged.partition_point(|(first, _)| *first <= start);
+    at.checked_sub(1).is_some_and(|at| merged[at].1 >= end)
+}
+
+impl<'a> Judge<'a> {
+    /// Nothing is judged yet of the log behind `superblock`, at which `inner` stands.
+    pub(super) fn new(inner: &'a Inner, superblock: &'a Superblock) -> Judge<'a> {
+        Judge {
+            inner,
+            superblock,
+            inode_next: superblock.inode_next.0,
+            freed: BTreeMap::new(),
+            extents: BTreeMap::new(),
+        }
+    }
+
+    /// Judges the next batch. After an error the space must not be used.
+    pub(super) fn batch(&mut self, batch: &LoggedBatch) -> Result<()> {
+        let refuse = |why: String| Err(batch.refuse(why));
+        if batch.header.inode_next < self.inode_next {
+            return refuse("the next inode number goes back".into());
+        }
+        let mut said = Said::default();
+        for record in batch.records(self.superblock) {
+            let judged = match record.map_err(|source| batch.damage(source))? {
+                Record::Put(key, value) => said.change(key, Some(value)),
+                Record::Inode(no, _) => said.change(Key::inode(no), None),
+                Record::Delete(key) => said.change(key, None),
+                Record::Take(blocks, content) => self.take(&mut said, blocks, &content),
+                Record::Free(blocks) => {
+                    said.freed.push(span(blocks));
+                    Ok(())
+                }
+            };
+            if let Err(why) = judged {
+                return refuse(why);
+            }
+        }
+        let held = if said.freed.is_empty() { Vec::new() } else { self.held(&said)? };
+        if let Some(why) = self.give_back(&said, &held) {
+            return refuse(why);
+        }
+        self.extents.extend(said.extents);
+        self.inode_next = batch.header.inode_next;
+        Ok(())
+    }
+
+    fn take(
+        &self,
+        said: &mut Said,
+        blocks: BlockRange,
+        content: &Content<'_>,
+    ) -> std::result::Result<(), String> {
+        // Also those that an earlier batch took, and gave back or not, are not free.
+        if !self.inner.space.lock().claim(blocks) {
+            return Err(format!("the blocks {blocks:?} are taken, but are not free"));
+        }
+        match content {
+            Content::Unwritten => {}
+            Content::Summed(_) => {
+                said.named_blocks = said.named_blocks.saturating_add(blocks.count);
+                if said.named_blocks > DATA_BLOCKS_MAX {
+                    return Err("it names more data by its sum than may be".into());
+                }
+            }
+            Content::Inside(patches) => {
+                for (block, patch) in (blocks.start.0..).zip(patches) {
+                    self.patch(block..span(blocks).1, patch)?;
+                }
+            }
+        }
+        said.taken.push(span(blocks));
+        Ok(())
+    }
+
+    /// The data of the first of the blocks `left`, the last ones of its record.
+    fn patch(
+        &self,
+        left: std::ops::Range<u64>,
+        patch: &Patch<'_>,
+    ) -> std::result::Result<(), String> {
+        let Some(base) = patch.base else { return Ok(()) };
+        let range = BlockRange::new(base, 1);
+        let is_there = self.inner.space.lock().is_busy(range) && !left.contains(&base.0);
+        if is_there && !touches(&self.freed, span(range)) {
+            Ok(())
+        } else {
+            Err(format!("block {base} is the base of data, but not in use"))
+        }
+    }
+
+    /// What the keys that a batch changes hold before it, and what it takes itself.
+    fn held(&self, said: &Said) -> Result<Vec<Span>> {
+        let mut held = said.taken.clone();
+        for (key, _) in &said.extents {
+            held.extend(match self.extents.get(key) {
+                Some(known) => *known,
+                None => extent(self.inner.get(TreeId::Files, key)?.as_deref()),
+            });
+        }
+        Ok(merged(held))
+    }
+
+    /// Why a batch cannot give back what it does.
+    fn give_back(&mut self, said: &Said, held: &[Span]) -> Option<String> {
+        for &(start, end) in &said.freed {
+            let blocks = BlockRange::new(BlockNo(start), end - start);
+            if touches(&self.freed, (start, end)) {
+                return Some(format!("the blocks {blocks:?} are given back twice"));
+            }
+            if !self.inner.space.lock().is_busy(blocks) {
+                return Some(format!("the blocks {blocks:?} are given back, but not in use"));
+            }
+            if !covers(held, (start, end)) {
+                return Some(format!(
+                    "the blocks {blocks:?} are given back, but belong to nothing that it changes"
+                ));
+            }
+            self.freed.insert(start, end);
+        }
+        None
+    }
+}
+
+impl Said {
+    /// The one record of a key. `value` may be left out for an inode.
+    fn change(&mut self, key: Key, value: Option<&[u8]>) -> std::result::Result<(), String> {
+        if key == Key::inode(key.inode) && self.waiting.contains(&key.inode) {
+            return Err(format!("the inode {} comes after its name", key.inode));
+        }
+        if !self.keys.insert(key) {
+            return Err(format!("it has two records of {key:?}"));
+        }
+        if key.kind == Kind::Extent {
+            self.extents.push((key, extent(value)));
+        }
+        if let Some(child) = value.and_then(|value| leads_to(&key, value))
+            && !self.keys.contains(&Key::inode(child))
+        {
+            self.waiting.insert(child);
+        }
+        Ok(())
+    }
+}
+
+/// The blocks of an extent. One that cannot be read holds nothing: a walk of the tree will say so.
+fn extent(value: Option<&[u8]>) -> Option<Span> {
+    Extent::decode(value?).ok().map(|extent| span(extent.blocks))
+}

@@ -1,0 +1,356 @@
+//! Recoveries of the log in unlucky places: refused ones, ones behind a flush that failed, ones on another
+//! device than the one that crashed, cut at every write (P9); and a leader who panics (P7).
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use holdfast_base::counters::Counters;
+use holdfast_base::units::BLOCK_SIZE;
+use holdfast_base::{BlockNo, InodeNo, Lsn};
+use holdfast_device::memory::MemoryDevice;
+use holdfast_device::sim::{Action, Call, Faults, Policy, When};
+use holdfast_device::{Device, DeviceError, DeviceStats, Flushed, SimDevice};
+use holdfast_format::{Geometry, Key, Kind};
+use holdfast_store::{Batch, CreateOptions, LoggedBlock, Need, OpenOptions, Store, StoreError};
+use parking_lot::{Condvar, Mutex};
+
+const BYTES: u64 = 8 << 20;
+const ABOUT: InodeNo = InodeNo(20);
+
+fn formatted(sector: u32) -> Arc<MemoryDevice> {
+    let device = Arc::new(MemoryDevice::with_sector_size(BYTES, sector));
+    let options = CreateOptions {
+        geometry: Geometry::for_device(BYTES, 4096).unwrap(),
+        uuid: uuid::Uuid::from_u128(3),
+        label: String::new(),
+        hash_seed: 1,
+    };
+    Store::create(&(device.clone() as Arc<dyn Device>), &options).unwrap();
+    device
+}
+
+fn open(device: Arc<dyn Device>, read_only: bool) -> Result<Store, StoreError> {
+    let options = OpenOptions { read_only, ..OpenOptions::default() };
+    Store::open(device, &options, Arc::new(Counters::default()))
+}
+
+fn key(number: u64) -> Key {
+    Key::new(InodeNo(20 + number), Kind::Extent, 0)
+}
+
+/// Publishes a block under a key; in the log, or written to its place. Answers where it is.
+fn write(store: &Store, number: u64, in_log: bool) -> BlockNo {
+    let mut room = store.reserve(Need::Grow { changes: 1, blocks: 1 }).unwrap();
+    let placed = store.allocate(&mut room, 1, None).unwrap();
+    let at = placed.blocks().start;
+    let page = [number as u8 + 1; BLOCK_SIZE];
+    let written = match in_log {
+        true => {
+            let block = LoggedBlock { page: Arc::new(page), base: None, changed: 0..BLOCK_SIZE };
+            store.log_data(placed, vec![block]).unwrap()
+        }
+        false => store.write(placed, &page).unwrap(),
+    };
+    let mut batch = Batch::new();
+    let value = batch.publish(written).encode();
+    batch.put(key(number), value);
+    store.apply(batch, &mut room).unwrap();
+    at
+}
+
+fn persist(store: &Store) {
+    store.persist(store.latest(), ABOUT).unwrap();
+}
+
+/// Every block that is published has its bytes.
+fn assert_whole(store: &Store, keys: std::ops::Range<u64>) {
+    for number in keys {
+        let value = store.get(&key(number)).unwrap().unwrap_or_else(|| panic!("{number} is gone"));
+        let extent = holdfast_format::item::Extent::decode(&value).unwrap();
+        let mut bytes = [0; BLOCK_SIZE];
+        store.read(extent.blocks, &mut bytes).unwrap();
+        assert_eq!(bytes, [number as u8 + 1; BLOCK_SIZE], "{number}");
+    }
+}
+
+/// What the log says of a commit decides whether a volume may be opened. So nothing is written before the log is
+/// read: whoever is refused finds the volume as it was, and when the data of the last commit reads again,
+/// all of it is there.
+#[test]
+fn a_volume_that_is_refused_is_left_as_it_was() {
+    let image = formatted(512);
+    let store = open(image.clone(), false).unwrap();
+    write(&store, 1, false);
+    store.commit().unwrap();
+    let place = write(&store, 2, false).byte_offset().unwrap();
+    store.commit().unwrap();
+    write(&store, 3, false);
+    persist(&store);
+    let latest = store.latest();
+    drop(store);
+    // The data of the last commit does not read as it was written, this once.
+    image.write(place, &[0; BLOCK_SIZE]).unwrap();
+    let before = image.to_image();
+    let refused = open(image.clone(), false).unwrap_err().to_string();
+    assert!(refused.contains("mount it read-only"), "{refused}");
+    assert!(image.to_image() == before, "a volume that is refused was written to");
+    image.write(place, &[3; BLOCK_SIZE]).unwrap();
+    let store = open(image, false).unwrap();
+    assert_eq!(store.latest(), latest);
+    assert_whole(&store, 1..4);
+}
+
+/// A device that stops in the middle of a commit, and panics when it is told to.
+#[derive(Debug)]
+struct Gate {
+    device: Arc<SimDevice>,
+    /// Writes there wait while it is closed.
+    range: std::ops::Range<u64>,
+    /// Whether it is closed, and whether somebody waits.
+    state: Mutex<(bool, bool)>,
+    changed: Condvar,
+    panics: AtomicBool,
+}
+
+impl Gate {
+    fn new(base: &MemoryDevice) -> Arc<Gate> {
+        let ring = Geometry::for_device(BYTES, 4096).unwrap().journal();
+        let start = ring.start.byte_offset().unwrap();
+        Arc::new(Gate {
+            device: Arc::new(SimDevice::new(base)),
+            range: start..start + ring.bytes().unwrap(),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            panics: AtomicBool::new(false),
+        })
+    }
+
+    fn close(&self, closed: bool) {
+        self.state.lock().0 = closed;
+        self.changed.notify_all();
+    }
+
+    fn wait_until_reached(&self) {
+        let mut state = self.state.lock();
+        while !state.1 {
+            self.changed.wait(&mut state);
+        }
+    }
+
+    fn pass(&self) {
+        let mut state = self.state.lock();
+        while state.0 {
+            state.1 = true;
+            self.changed.notify_all();
+            self.changed.wait(&mut state);
+        }
+        state.1 = false;
+    }
+}
+
+impl Device for Gate {
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        self.device.read(at, into)
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        if self.range.contains(&at) {
+            self.pass();
+        }
+        self.device.write(at, bytes)
+    }
+
+    fn flush(&self) -> Result<Flushed, DeviceError> {
+        if self.panics.load(Ordering::SeqCst) {
+            self.pass();
+            panic!("the device's code panics, as the test wants it");
+        }
+        self.device.flush()
+    }
+
+    fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
+        self.device.discard(at, len)
+    }
+
+    fn len(&self) -> u64 {
+        self.device.len()
+    }
+
+    fn sector_size(&self) -> u32 {
+        self.device.sector_size()
+    }
+
+    fn stats(&self) -> DeviceStats {
+        self.device.stats()
+    }
+}
+
+/// A commit and a batch that it contains were both written, and the flush of neither returned. The next opening
+/// reads both, and has nothing to replay of the log: but where the log goes on must hold without them.
+#[test]
+fn a_log_whose_batches_are_all_contained_in_a_commit_that_was_not_flushed() {
+    let gate = Gate::new(&formatted(512));
+    let store = Arc::new(open(gate.clone(), false).unwrap());
+    write(&store, 1, true);
+    persist(&store);
+    let acknowledged = store.latest();
+    write(&store, 2, true);
+    gate.close(true);
+    let committing = thread::spawn({
+        let store = store.clone();
+        move || store.commit()
+    });
+    gate.wait_until_reached();
+    gate.device.set_faults(Faults::fail_from(Call::Flush, 1));
+    store.persist(store.latest(), ABOUT).unwrap_err();
+    gate.close(false);
+    committing.join().unwrap().unwrap_err();
+    drop(store);
+    gate.device.set_faults(Faults::none());
+    // The same machine, without a power cut: everything that was written can be read, and may be lost.
+    let store = open(gate.device.clone(), false).unwrap();
+    assert_eq!(store.counters().recovered_batches.get(), 0, "the commit contains all of them");
+    assert_eq!(store.latest(), acknowledged.next(), "the commit is read");
+    write(&store, 3, true);
+    persist(&store);
+    let latest = store.latest();
+    drop(store);
+    let cut = gate.device.cut();
+    let policy = Policy { each: 20, samples: 60, torn: 40, ..Policy::default() };
+    let mut images = 0;
+    for image in cut.images(&policy) {
+        let found = open(Arc::new(image.device()), false).unwrap();
+        assert_eq!(found.latest(), latest, "{}", image.describe());
+        assert_whole(&found, 1..4);
+        images += 1;
+    }
+    assert!(images > 0);
+}
+
+/// A volume crashes on sectors of 512 bytes and is recovered on sectors of 4,096, or the other way round: its
+/// log ends where no batch of the new device may begin. Power fails at every call of that recovery, and of
+/// the life behind it.
+#[test]
+fn a_recovery_on_other_sectors_is_cut_at_every_call() {
+    let mut images = 0;
+    for (sector, other) in [(512, 4096), (4096, 512)] {
+        let image = formatted(sector);
+        let store = open(image.clone(), false).unwrap();
+        write(&store, 1, true);
+        persist(&store);
+        write(&store, 2, false);
+        persist(&store);
+        let mut batch = Batch::new();
+        batch.put(Key::new(ABOUT, Kind::Xattr, 256), vec![7; 100]);
+        let mut room = store.reserve(Need::Grow { changes: 1, blocks: 0 }).unwrap();
+        store.apply(batch, &mut room).unwrap();
+        persist(&store);
+        let latest = store.latest();
+        drop(store);
+        let copy = MemoryDevice::with_sector_size(BYTES, other);
+        copy.write(0, &image.to_image()).unwrap();
+        let device = Arc::new(SimDevice::new(&copy));
+        let store = open(device.clone(), false).unwrap();
+        assert_eq!((store.latest(), store.counters().recovered_batches.get()), (latest, 3));
+        device.mark(1);
+        write(&store, 3, true);
+        persist(&store);
+        device.mark(2);
+        drop(store);
+        let recording = device.recording();
+        let policy = Policy { each: 40, samples: 10, torn: 10, ..Policy::default() };
+        for index in 0..=recording.events.len() {
+            let is_done = !recording.events[index..]
+                .iter()
+                .any(|event| matches!(event, holdfast_device::sim::Event::Mark(2)));
+            let least = Lsn(latest.0 + u64::from(is_done));
+            for image in recording.cut_at(index).images(&policy) {
+                let left = Arc::new(image.device());
+                // Twice: what a recovery leaves is whole as well, on either kind of sector.
+                let found = open(left.clone(), false).unwrap();
+                assert!(found.latest() >= least, "{sector} {index}: {}", image.describe());
+                assert_whole(&found, 1..3 + u64::from(is_done));
+                drop(found);
+                let copy = MemoryDevice::with_sector_size(BYTES, sector);
+                copy.write(0, &left.to_image()).unwrap();
+                let found = open(Arc::new(copy), false).unwrap();
+                assert!(found.latest() >= least, "{sector} {index}: {}", image.describe());
+                images += 1;
+            }
+        }
+    }
+    println!("{images} images");
+    assert!(images > 60, "{images}");
+}
+
+/// A leader who panics takes nobody with him: all who wait for his batch or the next hear that the volume stopped,
+/// and what was acknowledged before is there afterwards.
+#[test]
+fn who_waits_for_a_leader_that_panics_hears_of_it() {
+    let gate = Gate::new(&formatted(512));
+    let store = open(gate.clone(), false).unwrap();
+    write(&store, 1, true);
+    persist(&store);
+    let acknowledged = store.latest();
+    write(&store, 2, true);
+    gate.close(true);
+    gate.panics.store(true, Ordering::SeqCst);
+    thread::scope(|scope| {
+        let persist = || store.persist(store.latest(), ABOUT).map(drop);
+        let leader = scope.spawn(persist);
+        gate.wait_until_reached();
+        let same: Vec<_> = (0..4).map(|_| scope.spawn(persist)).collect();
+        write(&store, 3, true);
+        let next: Vec<_> = (0..4).map(|_| scope.spawn(persist)).collect();
+        gate.close(false);
+        leader.join().unwrap_err();
+        for waiter in same.into_iter().chain(next) {
+            let error = waiter.join().expect("nobody else panics").unwrap_err();
+            assert!(matches!(error, StoreError::Stopped(_)), "{error}");
+        }
+    });
+    assert_eq!(store.durable(), acknowledged);
+    store.persist(store.latest(), ABOUT).map(drop).unwrap_err();
+    store.commit().unwrap_err();
+    store.persist(acknowledged, ABOUT).map(drop).unwrap();
+    assert_whole(&store, 1..4);
+    drop(store);
+    gate.panics.store(false, Ordering::SeqCst);
+    let found = open(gate, false).unwrap();
+    assert!(found.latest() >= acknowledged);
+    assert_whole(&found, 1..2);
+}
+
+/// The device refuses the one place that data of the log belongs to, at every opening. Nothing is lost: it can be
+/// read, on a copy of the device it is recovered, and the refusal names the block and the file.
+#[test]
+fn data_of_the_log_that_finds_no_place_is_named_and_kept() {
+    let base = formatted(512);
+    let store = open(base.clone(), false).unwrap();
+    write(&store, 1, true);
+    let bad = write(&store, 2, true);
+    write(&store, 3, true);
+    persist(&store);
+    let latest = store.latest();
+    drop(store);
+    let device = Arc::new(SimDevice::new(&base));
+    let start = bad.byte_offset().unwrap();
+    let inside = When::Inside { start, end: start + BLOCK_SIZE as u64, skip: 0, times: u64::MAX };
+    let refuse = || Faults::none().with(Call::Write, inside, Action::Fail);
+    for _ in 0..3 {
+        device.set_faults(refuse());
+        let refused = open(device.clone(), false).unwrap_err().to_string();
+        for word in [&format!("block {bad}"), "inode 22", "read-only", "another device"] {
+            assert!(refused.contains(word), "{word} is missing: {refused}");
+        }
+        let store = open(device.clone(), true).unwrap();
+        assert_eq!(store.latest(), latest);
+        assert_whole(&store, 1..4);
+    }
+    let store = open(Arc::new(device.image()), false).unwrap();
+    assert_eq!(store.latest(), latest);
+    assert_whole(&store, 1..4);
+}
