@@ -27,3 +27,4 @@ pub mod transport;
 pub use requests::{Kind, Requests};
 pub use server::{FSYNC_XATTR, STATS_XATTR, SYNC_XATTR};
 pub use session::{FuseOptions, SLOW_FSYNC, Stopper, serve};
+pub use transport::Transport;

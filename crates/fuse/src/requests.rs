@@ -35,6 +35,8 @@ kinds! {
     Forget = "forget",
     /// Attributes are read.
     GetAttr = "getattr",
+    /// Attributes are read with the time of birth.
+    StatX = "statx",
     /// Attributes are changed.
     SetAttr = "setattr",
     /// The target of a symbolic link is read.
@@ -57,6 +59,8 @@ kinds! {
     Open = "open",
     /// A file is made and opened.
     Create = "create",
+    /// A file without a name is made and opened.
+    TmpFile = "tmpfile",
     /// Bytes are read.
     Read = "read",
     /// Bytes are written.

@@ -22,8 +22,8 @@ use parking_lot::{Condvar, Mutex};
 use crate::mount::{self, Mounted};
 use crate::requests::Requests;
 use crate::server::Server;
-use crate::transport;
 use crate::transport::work::Work;
+use crate::transport::{self, Transport};
 
 /// Most threads that wait for the device at once.
 const POOL: usize = 64;
@@ -61,6 +61,8 @@ pub struct FuseOptions {
     pub ttl: Duration,
     /// Fsyncs that take longer get a line in the log; `None`: none of them.
     pub slow_fsync: Option<Duration>,
+    /// Which way requests come.
+    pub transport: Transport,
     /// Where requests are counted.
     pub requests: Arc<Requests>,
 }
@@ -79,6 +81,7 @@ impl Default for FuseOptions {
             threads: None,
             ttl: Duration::from_secs(12 * 3600),
             slow_fsync: Some(SLOW_FSYNC),
+            transport: Transport::default(),
             requests: Arc::default(),
         }
     }
@@ -158,7 +161,8 @@ pub fn serve(
     ));
     let work = Work::new(Arc::clone(&server), readers, POOL);
     // Whatever happens from here on, the filesystem is let go.
-    let outcome = connect_and_serve(fd, &mut mounted, &work, readers, ready, &stop);
+    let outcome =
+        connect_and_serve(fd, &mut mounted, &work, (readers, options.transport), ready, &stop);
     work.finish();
     server.close();
     outcome?;
@@ -172,11 +176,11 @@ fn connect_and_serve(
     fd: std::os::fd::OwnedFd,
     mounted: &mut Mounted,
     work: &Arc<Work>,
-    readers: usize,
+    (readers, transport): (usize, Transport),
     ready: impl FnOnce(),
     stop: &Stopper,
 ) -> io::Result<()> {
-    let run = transport::fuser::connect(fd, work, readers)?;
+    let run = transport::connect(fd, work, readers, transport)?;
     mounted.raise_read_ahead();
     let ended = Arc::new(AtomicBool::new(false));
     let thread = std::thread::Builder::new().name("holdfast-fuse".into()).spawn({

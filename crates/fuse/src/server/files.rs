@@ -43,6 +43,21 @@ impl Server {
         Ok((self.entry(&fs, attr), self.opened(file, flags)))
     }
 
+    /// Makes a regular file without a name in a directory and opens it.
+    pub fn tmpfile(
+        &self,
+        request: &Request,
+        parent: InodeNo,
+        mode: Mode,
+        flags: i32,
+    ) -> Answer<(Entry, Opened)> {
+        let fs = self.fs()?;
+        let perm = self.masked(&fs, parent, mode) & 0o7777;
+        let caller = self.caller(request);
+        let (attr, file) = fs.tmpfile(&caller, parent, perm, flags::open(flags)?)?;
+        Ok((self.entry(&fs, attr), self.opened(file, flags)))
+    }
+
     /// Whether [`Server::open`] may wait for the device or tell the kernel something.
     pub fn open_waits(&self, request: &Request, flags: i32) -> bool {
         flags & libc::O_TRUNC != 0 && request.uid != 0

@@ -57,6 +57,8 @@ pub struct Server {
     fsyncs: Fsyncs,
     kernel: OnceLock<Box<dyn Kernel>>,
     broken: AtomicBool,
+    /// The kernel does not know that directories need no handle.
+    needs_opendir: AtomicBool,
 }
 
 impl std::fmt::Debug for Server {
@@ -85,12 +87,23 @@ impl Server {
             fsyncs: Fsyncs::new(slow_fsync),
             kernel: OnceLock::new(),
             broken: AtomicBool::new(false),
+            needs_opendir: AtomicBool::new(false),
         }
     }
 
     /// Sets whom to tell about changes behind the kernel's back. The first one stays.
     pub fn set_kernel(&self, kernel: Box<dyn Kernel>) {
         let _ = self.kernel.set(kernel);
+    }
+
+    /// The kernel cannot do without handles of directories.
+    pub(crate) fn set_kernel_needs_opendir(&self) {
+        self.needs_opendir.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it cannot.
+    pub(crate) fn kernel_needs_opendir(&self) -> bool {
+        self.needs_opendir.load(Ordering::Relaxed)
     }
 
     /// Whether the kernel checks permissions, access control lists included.

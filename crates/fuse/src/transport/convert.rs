@@ -1,135 +1,172 @@
-//! Between the types of the `fuser` crate and ours.
+//! Between the structs of the wire and ours.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use fuser::{
-    FileAttr, FopenFlags, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus, TimeOrNow,
-};
 use holdfast_base::Timestamp;
-use holdfast_posix::{Attr, DirEntry, FileType, SetTime};
+use holdfast_posix::{Attr, DirEntry, FileType, SetAttr, SetTime, StatFs};
+use holdfast_wire::abi::{self, fattr, fopen};
+use holdfast_wire::dirents::Dirents;
 
-use crate::ops::{DirSink, Errno, Opened, Request};
+use crate::ops::{DirSink, Entry, Opened, Request};
 
-pub(super) fn request(request: &fuser::Request) -> Request {
-    Request { uid: request.uid(), gid: request.gid(), pid: request.pid() }
+/// Bytes of a block, as stat shows it.
+const BLOCK: u32 = 4096;
+/// Every attribute that a plain stat knows, and the time of birth.
+const STATX_MASK: u32 = libc::STATX_BASIC_STATS | libc::STATX_BTIME;
+
+pub(super) fn request(header: &abi::InHeader) -> Request {
+    Request { uid: header.uid, gid: header.gid, pid: header.pid }
 }
 
-pub(super) fn errno(error: Errno) -> fuser::Errno {
-    fuser::Errno::from_i32(error.0)
-}
-
-pub(super) fn fopen(opened: &Opened) -> FopenFlags {
-    let mut flags = FopenFlags::empty();
-    flags.set(FopenFlags::FOPEN_DIRECT_IO, opened.direct);
-    flags.set(FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES, opened.direct);
-    flags.set(FopenFlags::FOPEN_KEEP_CACHE, opened.keep_cache);
-    flags
-}
-
-fn kind(file_type: FileType) -> fuser::FileType {
-    match file_type {
-        FileType::Fifo => fuser::FileType::NamedPipe,
-        FileType::CharDevice => fuser::FileType::CharDevice,
-        FileType::Directory => fuser::FileType::Directory,
-        FileType::BlockDevice => fuser::FileType::BlockDevice,
-        FileType::Regular => fuser::FileType::RegularFile,
-        FileType::Symlink => fuser::FileType::Symlink,
-        FileType::Socket => fuser::FileType::Socket,
-    }
-}
-
-pub(super) fn file_attr(attr: &Attr) -> FileAttr {
-    FileAttr {
-        ino: INodeNo(attr.inode.0),
+pub(super) fn attr(attr: &Attr) -> abi::Attr {
+    abi::Attr {
+        ino: attr.inode.0,
         size: attr.size,
         blocks: attr.blocks,
-        atime: attr.atime.into(),
-        mtime: attr.mtime.into(),
-        ctime: attr.ctime.into(),
-        crtime: attr.btime.into(),
-        kind: kind(attr.file_type),
-        perm: (attr.perm & 0o7777) as u16,
+        // Seconds before 1970 travel as the same 64 bits.
+        atime: attr.atime.secs as u64,
+        mtime: attr.mtime.secs as u64,
+        ctime: attr.ctime.secs as u64,
+        atimensec: attr.atime.nanos,
+        mtimensec: attr.mtime.nanos,
+        ctimensec: attr.ctime.nanos,
+        mode: mode(attr),
         nlink: attr.nlink,
         uid: attr.uid,
         gid: attr.gid,
         // Device numbers came in 32 bits and go out so.
         rdev: attr.rdev as u32,
-        blksize: 4096,
+        blksize: BLOCK,
         flags: 0,
     }
 }
 
-/// Only a number and a type: all that the kernel takes from `.` and `..`.
-fn type_only(inode: u64, file_type: FileType) -> FileAttr {
-    FileAttr {
-        ino: INodeNo(inode),
-        size: 0,
-        blocks: 0,
-        atime: UNIX_EPOCH,
-        mtime: UNIX_EPOCH,
-        ctime: UNIX_EPOCH,
-        crtime: UNIX_EPOCH,
-        kind: kind(file_type),
-        perm: 0,
-        nlink: 1,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        blksize: 4096,
+fn mode(attr: &Attr) -> u32 {
+    attr.file_type.mode_bits() | attr.perm & 0o7777
+}
+
+/// Inode number 0: there is no such name, and the kernel may remember that. All are of one generation, as numbers
+/// are never used twice.
+pub(super) fn entry(entry: &Entry) -> abi::EntryOut {
+    let (secs, nanos) = (entry.ttl.as_secs(), entry.ttl.subsec_nanos());
+    let attr = entry.attr.as_ref().map(attr).unwrap_or_default();
+    abi::EntryOut {
+        nodeid: attr.ino,
+        generation: 0,
+        entry_valid: secs,
+        attr_valid: secs,
+        entry_valid_nsec: nanos,
+        attr_valid_nsec: nanos,
+        attr,
+    }
+}
+
+pub(super) fn attr_out(of: &Attr, ttl: Duration) -> abi::AttrOut {
+    abi::AttrOut {
+        attr_valid: ttl.as_secs(),
+        attr_valid_nsec: ttl.subsec_nanos(),
+        dummy: 0,
+        attr: attr(of),
+    }
+}
+
+pub(super) fn statx_out(attr: &Attr, ttl: Duration) -> abi::StatxOut {
+    let time =
+        |time: Timestamp| abi::SxTime { tv_sec: time.secs, tv_nsec: time.nanos, reserved: 0 };
+    let rdev = attr.rdev as u32;
+    abi::StatxOut {
+        attr_valid: ttl.as_secs(),
+        attr_valid_nsec: ttl.subsec_nanos(),
         flags: 0,
-    }
-}
-
-/// Number 0 in an entry: there is no such name, and the kernel may remember that.
-pub(super) fn no_such_attr() -> FileAttr {
-    type_only(0, FileType::Regular)
-}
-
-/// A time to set.
-pub(super) fn from_time(time: TimeOrNow) -> SetTime {
-    match time {
-        TimeOrNow::Now => SetTime::Now,
-        TimeOrNow::SpecificTime(time) => SetTime::At(timestamp(time)),
-    }
-}
-
-/// The time that was sent. The crate turns `-s` seconds and `n` nanoseconds into the moment `s` seconds
-/// *and* `n` nanoseconds before 1970, which is `2n` too early; this takes it back.
-fn timestamp(time: SystemTime) -> Timestamp {
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(_) => Timestamp::from(time),
-        Err(before) => Timestamp {
-            secs: -i64::try_from(before.duration().as_secs()).unwrap_or(i64::MAX),
-            nanos: before.duration().subsec_nanos(),
+        spare: [0; 2],
+        stat: abi::Statx {
+            mask: STATX_MASK,
+            blksize: BLOCK,
+            nlink: attr.nlink,
+            uid: attr.uid,
+            gid: attr.gid,
+            mode: mode(attr) as u16,
+            ino: attr.inode.0,
+            size: attr.size,
+            blocks: attr.blocks,
+            atime: time(attr.atime),
+            btime: time(attr.btime),
+            ctime: time(attr.ctime),
+            mtime: time(attr.mtime),
+            rdev_major: (rdev & 0xfff00) >> 8,
+            rdev_minor: rdev & 0xff | (rdev >> 12) & 0xfff00,
+            ..abi::Statx::default()
         },
     }
 }
 
-/// Names without attributes on their way to the kernel.
-pub(super) struct Names(pub(super) ReplyDirectory);
+pub(super) fn opened(opened: &Opened) -> abi::OpenOut {
+    let mut flags = 0;
+    if opened.direct {
+        flags |= fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES;
+    }
+    if opened.keep_cache {
+        flags |= fopen::KEEP_CACHE;
+    }
+    abi::OpenOut { fh: opened.fh, open_flags: flags, backing_id: 0 }
+}
 
-impl DirSink for Names {
-    fn add(&mut self, entry: &DirEntry<'_>, _: Option<(&Attr, Duration)>) -> bool {
-        let name = OsStr::from_bytes(entry.name);
-        let inode = INodeNo(entry.inode.0);
-        !self.0.add(inode, entry.cookie, kind(entry.file_type), name)
+pub(super) fn statfs(space: &StatFs) -> abi::StatfsOut {
+    abi::StatfsOut {
+        blocks: space.blocks,
+        bfree: space.blocks_free,
+        bavail: space.blocks_available,
+        files: space.inodes,
+        ffree: space.inodes_free,
+        bsize: space.block_size,
+        namelen: space.name_max,
+        frsize: space.block_size,
+        ..abi::StatfsOut::default()
     }
 }
 
-/// Names with attributes on their way to the kernel.
-pub(super) struct NamesPlus(pub(super) ReplyDirectoryPlus);
+/// What a setattr changes, and the open file that it names.
+pub(super) fn set_attr(set: &abi::SetattrIn) -> (SetAttr, Option<u64>) {
+    let has = |bit| set.valid & bit != 0;
+    let time = |set_it, now, secs: u64, nanos| match (has(set_it), has(now)) {
+        (false, _) => None,
+        (true, true) => Some(SetTime::Now),
+        (true, false) => Some(SetTime::At(Timestamp { secs: secs as i64, nanos })),
+    };
+    let change = SetAttr {
+        perm: has(fattr::MODE).then_some(set.mode & 0o7777),
+        uid: has(fattr::UID).then_some(set.uid),
+        gid: has(fattr::GID).then_some(set.gid),
+        size: has(fattr::SIZE).then_some(set.size),
+        atime: time(fattr::ATIME, fattr::ATIME_NOW, set.atime, set.atimensec),
+        mtime: time(fattr::MTIME, fattr::MTIME_NOW, set.mtime, set.mtimensec),
+        btime: None,
+        kill_suid_sgid: false,
+    };
+    (change, has(fattr::FH).then_some(set.fh))
+}
 
-impl DirSink for NamesPlus {
+/// Names on their way to the kernel, with attributes or without.
+pub(super) struct Names<'a> {
+    pub(super) out: Dirents<'a>,
+    pub(super) plus: bool,
+}
+
+impl DirSink for Names<'_> {
     fn add(&mut self, entry: &DirEntry<'_>, attr: Option<(&Attr, Duration)>) -> bool {
-        let name = OsStr::from_bytes(entry.name);
-        let (attr, ttl) = match attr {
-            Some((attr, ttl)) => (file_attr(attr), ttl),
-            None => (type_only(entry.inode.0, entry.file_type), Duration::ZERO),
-        };
-        !self.0.add(attr.ino, entry.cookie, name, &ttl, &attr, Generation(0))
+        let plus = self.plus.then(|| match attr {
+            Some((attr, ttl)) => self::entry(&Entry { attr: Some(*attr), ttl }),
+            None => type_only(entry.inode.0, entry.file_type),
+        });
+        let kind = entry.file_type.mode_bits() >> 12;
+        self.out.add(plus.as_ref(), entry.inode.0, entry.cookie, kind, entry.name)
     }
+}
+
+/// Only a number and a type: all that the kernel takes from `.` and `..`, of which it keeps no reference.
+fn type_only(inode: u64, file_type: FileType) -> abi::EntryOut {
+    let attr = abi::Attr { ino: inode, mode: file_type.mode_bits(), ..abi::Attr::default() };
+    abi::EntryOut { attr, ..abi::EntryOut::default() }
 }
 
 #[cfg(test)]
@@ -138,33 +175,30 @@ mod tests {
 
     #[test]
     fn times_before_1970_arrive_as_they_were_sent() {
-        // As the crate decodes seconds -5 and 250 ms.
-        let decoded = UNIX_EPOCH - Duration::new(5, 250_000_000);
-        let sent = Timestamp { secs: -5, nanos: 250_000_000 };
-        assert_eq!(timestamp(decoded), sent);
-        let after = UNIX_EPOCH + Duration::new(7, 1);
-        assert_eq!(timestamp(after), Timestamp { secs: 7, nanos: 1 });
-    }
-
-    #[test]
-    fn types_and_modes_keep_their_bits() {
-        for raw in [1, 2, 4, 6, 8, 10, 12] {
-            let file_type = FileType::from_raw(raw).unwrap();
-            let attr = type_only(9, file_type);
-            assert_eq!(attr.kind, kind(file_type));
-            assert_eq!(attr.ino, INodeNo(9));
-        }
-        assert_eq!(no_such_attr().ino, INodeNo(0));
+        let set = abi::SetattrIn {
+            valid: fattr::ATIME | fattr::MTIME | fattr::MTIME_NOW,
+            atime: -5i64 as u64,
+            atimensec: 250_000_000,
+            ..abi::SetattrIn::default()
+        };
+        let (change, fh) = set_attr(&set);
+        assert_eq!(change.atime, Some(SetTime::At(Timestamp { secs: -5, nanos: 250_000_000 })));
+        assert_eq!((change.mtime, change.size, fh), (Some(SetTime::Now), None, None));
     }
 
     #[test]
     fn direct_handles_allow_writes_side_by_side() {
-        let opened = Opened { fh: 1, direct: true, keep_cache: true };
+        let direct = opened(&Opened { fh: 1, direct: true, keep_cache: true });
         assert_eq!(
-            fopen(&opened),
-            FopenFlags::FOPEN_DIRECT_IO
-                | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
-                | FopenFlags::FOPEN_KEEP_CACHE
+            direct.open_flags,
+            fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES | fopen::KEEP_CACHE
         );
+        assert_eq!(opened(&Opened { fh: 1, direct: false, keep_cache: false }).open_flags, 0);
+    }
+
+    #[test]
+    fn no_such_name_is_number_zero() {
+        let none = entry(&Entry { attr: None, ttl: Duration::from_millis(1500) });
+        assert_eq!((none.nodeid, none.entry_valid, none.entry_valid_nsec), (0, 1, 500_000_000));
     }
 }

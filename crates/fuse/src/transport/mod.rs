@@ -1,10 +1,32 @@
 //! Ways for requests to arrive and for answers to leave.
 //!
-//! A transport decodes a request, counts it, calls the matching method of the
-//! [`crate::server::Server`] and sends the answer. It decides on which thread
-//! that happens: what waits for the device never runs on the last thread that
-//! could read the next request.
+//! ```text
+//! device: /dev/fuse, any thread reads, some requests go to a pool  --+
+//!                                                                    +--> serve --> server
+//! rings:  a queue for each processor, served by threads on it      --+
+//! ```
+//!
+//! The kernel always has the device: for the handshake, and for what it does not
+//! send through rings. Rings serve a request on the processor that asks, which
+//! saves the wake-up of another one; the kernel has them only where root has
+//! allowed it (`enable_uring` of the module `fuse`).
 
 mod convert;
-pub(crate) mod fuser;
+mod device;
+mod rings;
+mod serve;
 pub(crate) mod work;
+
+pub(crate) use device::connect;
+
+/// Which way requests come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// Through rings if the kernel offers them, otherwise through the device.
+    #[default]
+    Auto,
+    /// Through /dev/fuse.
+    Device,
+    /// Through rings, or not at all.
+    Rings,
+}

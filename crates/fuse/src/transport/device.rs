@@ -1,0 +1,254 @@
+//! The transport over /dev/fuse, and the handshake.
+//!
+//! What the kernel is asked for in the handshake is what keeps messages away: long
+//! timeouts need no flag, but set-id bits (KILLPRIV_V2), truncating opens,
+//! directory handles and symbolic links each have one. Locks stay in the
+//! kernel, and so does no written data: without a writeback cache a write that
+//! returned is in our hands, in order.
+
+use std::cell::RefCell;
+use std::io::{self, IoSlice};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+
+use holdfast_wire::init::{self, Wanted, flag};
+use holdfast_wire::{Op, Request, reply};
+use rustix::io::Errno as Failed;
+use zerocopy::IntoBytes;
+
+use super::Transport;
+use super::rings::Rings;
+use super::serve::{self, Place};
+use super::work::Work;
+use crate::ops::{Answer, Errno, Kernel};
+use crate::server::Server;
+
+/// Most bytes of one write, and of one answer.
+pub(super) const MAX_WRITE: u32 = 1 << 20;
+/// What comes before the bytes of a write.
+const HEADERS: usize = 4096;
+/// Readahead and asynchronous direct requests that the kernel sends before it waits for answers.
+const MAX_BACKGROUND: u16 = 64;
+
+thread_local! {
+    /// Where a thread puts its answers.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Shakes hands with the kernel at the other end of `fd` and returns what then serves requests
+/// until the filesystem is unmounted: `readers` threads, and rings if they are wanted and offered.
+pub(crate) fn connect(
+    fd: OwnedFd,
+    work: &Arc<Work>,
+    readers: usize,
+    transport: Transport,
+) -> io::Result<impl FnOnce() -> io::Result<()> + Send + use<>> {
+    let fuse = Arc::new(fd);
+    let rings = shake_hands(&fuse, work, transport)?;
+    work.server().set_kernel(Box::new(ToKernel(Arc::clone(&fuse))));
+    let work = Arc::clone(work);
+    Ok(move || {
+        let (ended, all) = channel();
+        for number in 0..readers {
+            let (fuse, work, ended) = (Arc::clone(&fuse), Arc::clone(&work), ended.clone());
+            let name = format!("holdfast-fuse-{number}");
+            std::thread::Builder::new().name(name).spawn(move || {
+                let _ = ended.send(read_requests(&fuse, &work));
+            })?;
+        }
+        if let Some(rings) = rings {
+            rings.start(&ended);
+        }
+        drop(ended);
+        // The first failure ends the session; at an unmount all of them end well.
+        all.iter().find(Result::is_err).unwrap_or(Ok(()))
+    })
+}
+
+fn shake_hands(
+    fuse: &Arc<OwnedFd>,
+    work: &Arc<Work>,
+    transport: Transport,
+) -> io::Result<Option<Rings>> {
+    let mut buffer = vec![0; HEADERS + MAX_WRITE as usize];
+    let len = loop {
+        match rustix::io::read(fuse, &mut buffer[..]) {
+            Err(Failed::INTR | Failed::AGAIN | Failed::NOENT) => {}
+            read => break read?,
+        }
+    };
+    let request = Request::decode(&buffer[..len]).map_err(io::Error::other)?;
+    let Op::Init(init) = request.op else {
+        return Err(io::Error::other("the kernel did not begin with the handshake"));
+    };
+    let offered = init::offered(&init);
+    // The kernel asks through all rings or none, so all of them are made before it is told.
+    let rings = match transport {
+        Transport::Device => None,
+        Transport::Rings if offered & flag::OVER_IO_URING == 0 => {
+            let why = "the kernel offers no rings; root can allow them: \
+                       echo Y >/sys/module/fuse/parameters/enable_uring";
+            return refuse(fuse, request.header.unique, io::Error::other(why));
+        }
+        Transport::Rings => match Rings::prepare(fuse, work) {
+            Err(error) => return refuse(fuse, request.header.unique, error),
+            rings => Some(rings?),
+        },
+        Transport::Auto if offered & flag::OVER_IO_URING == 0 => None,
+        Transport::Auto => match Rings::prepare(fuse, work) {
+            Ok(rings) => Some(rings),
+            Err(error) => {
+                tracing::info!("no rings ({error}); requests come through /dev/fuse");
+                None
+            }
+        },
+    };
+    let mut flags = flag::ASYNC_READ
+        | flag::BIG_WRITES
+        | flag::ATOMIC_O_TRUNC
+        | flag::EXPORT_SUPPORT
+        | flag::DO_READDIRPLUS
+        | flag::READDIRPLUS_AUTO
+        | flag::PARALLEL_DIROPS
+        | flag::HANDLE_KILLPRIV_V2
+        | flag::CACHE_SYMLINKS
+        | flag::NO_OPENDIR_SUPPORT
+        | flag::ASYNC_DIO
+        | flag::DIRECT_IO_ALLOW_MMAP
+        | flag::HAS_IOCTL_DIR;
+    // The kernel obeys access control lists only if it checks permissions at all. Then it must
+    // leave the umask to us, as a list of the directory takes its place.
+    if work.server().is_trusting() {
+        flags |= flag::POSIX_ACL | flag::DONT_MASK;
+    }
+    if rings.is_some() {
+        flags |= flag::OVER_IO_URING;
+    }
+    let wanted = Wanted { flags, max_write: MAX_WRITE, max_background: MAX_BACKGROUND };
+    let Some(answer) = init::answer(&init, &wanted) else {
+        let why =
+            format!("the kernel speaks FUSE {}.{}, not 7.31 or later", init.major, init.minor);
+        return refuse(fuse, request.header.unique, io::Error::other(why));
+    };
+    if offered & flag::NO_OPENDIR_SUPPORT == 0 {
+        work.server().set_kernel_needs_opendir();
+    }
+    send(fuse, request.header.unique, Ok(answer.as_bytes()));
+    Ok(rings)
+}
+
+/// Ends the handshake: the mount fails.
+fn refuse<T>(fuse: &OwnedFd, unique: u64, error: io::Error) -> io::Result<T> {
+    send(fuse, unique, Err(Errno(libc::EPROTO)));
+    Err(error)
+}
+
+fn read_requests(fuse: &Arc<OwnedFd>, work: &Arc<Work>) -> io::Result<()> {
+    let mut buffer = vec![0; HEADERS + MAX_WRITE as usize];
+    loop {
+        match rustix::io::read(fuse, &mut buffer[..]) {
+            Ok(len) => dispatch(fuse, work, &buffer[..len]),
+            // Given up by the caller before it was read.
+            Err(Failed::INTR | Failed::AGAIN | Failed::NOENT) => {}
+            // Unmounted, or the connection was ended.
+            Err(Failed::NODEV | Failed::CONNABORTED) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Serves a request here or has it served.
+fn dispatch(fuse: &Arc<OwnedFd>, work: &Arc<Work>, message: &[u8]) {
+    let Ok(request) = Request::decode(message) else {
+        // Only its number is believed, if there is one.
+        if let Some(unique) = message.get(8..16).and_then(|bytes| bytes.try_into().ok()) {
+            send(fuse, u64::from_ne_bytes(unique), Err(Errno(libc::EIO)));
+        }
+        return;
+    };
+    if let Some(kind) = serve::kind(&request.op) {
+        work.count(kind);
+    }
+    let place = serve::place(work.server(), &request.header, &request.op);
+    if place == Place::Here {
+        return work.here(|server| serve_one(fuse, server, &request));
+    }
+    // The bytes are in the buffer of this thread, which goes on to the next request.
+    let (fuse, message) = (Arc::clone(fuse), message.to_vec());
+    let body = move |server: &Server| {
+        if let Ok(request) = Request::decode(&message) {
+            serve_one(&fuse, server, &request);
+        }
+    };
+    match place {
+        Place::Somewhere => work.somewhere(body),
+        _ => work.there(body),
+    }
+}
+
+fn serve_one(fuse: &OwnedFd, server: &Server, request: &Request<'_>) {
+    let header = &request.header;
+    // Whoever asked hears of it, also after a panic.
+    let pending = Pending { fuse, unique: header.unique };
+    BUFFER.with_borrow_mut(|out| {
+        out.resize(MAX_WRITE as usize, 0);
+        let answer = if serve::fills(header.opcode) {
+            serve::fill(server, header, &request.op, out)
+        } else {
+            match serve::call(server, header, &request.op) {
+                Some(answer) => answer.and_then(|answer| serve::encode(&answer, out)),
+                None => return pending.forget(),
+            }
+        };
+        pending.send(answer.map(|len| &out[..len]));
+    });
+}
+
+/// An answer that is owed.
+struct Pending<'a> {
+    fuse: &'a OwnedFd,
+    unique: u64,
+}
+
+impl Pending<'_> {
+    fn send(self, answer: Answer<&[u8]>) {
+        send(self.fuse, self.unique, answer);
+        self.forget();
+    }
+
+    fn forget(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        send(self.fuse, self.unique, Err(Errno(libc::EIO)));
+    }
+}
+
+fn send(fuse: &OwnedFd, unique: u64, answer: Answer<&[u8]>) {
+    let (error, bytes) = match answer {
+        Ok(bytes) => (0, bytes),
+        Err(Errno(error)) => (error, &[][..]),
+    };
+    let header = reply::header(unique, error, bytes.len());
+    match rustix::io::writev(fuse, &[IoSlice::new(header.as_bytes()), IoSlice::new(bytes)]) {
+        // Nobody waits any more: given up, or unmounted.
+        Ok(_) | Err(Failed::NOENT | Failed::NODEV | Failed::CONNABORTED) => {}
+        Err(error) => tracing::warn!("an answer to the kernel was refused: {error}"),
+    }
+}
+
+struct ToKernel(Arc<OwnedFd>);
+
+impl Kernel for ToKernel {
+    fn attr_changed(&self, inode: u64) {
+        match rustix::io::write(&self.0, &reply::attributes_changed(inode)) {
+            // The kernel does not know the inode, or is gone.
+            Ok(_) | Err(Failed::NOENT | Failed::NODEV | Failed::CONNABORTED) => {}
+            Err(error) => tracing::warn!("telling the kernel about inode {inode} failed: {error}"),
+        }
+    }
+}

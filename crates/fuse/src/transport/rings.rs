@@ -1,0 +1,166 @@
+//! The transport over rings: each request is served on the processor that asks.
+//!
+//! A queue for each processor, and on it a few threads with one entry each. A
+//! thread serves its request to the end, whatever that waits for, and the kernel
+//! gives the next one to another entry: so there is no pool and no hand-over, and
+//! as many requests wait at once as there are threads. Entries that were used
+//! last are used first, so a single client has one warm thread.
+//!
+//! Always true: the kernel is told of rings only when every thread has made its
+//! own, and asks nothing until every queue has an entry.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use holdfast_wire::Op;
+use holdfast_wire::ring::{Arrived, Ring};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use super::device::MAX_WRITE;
+use super::serve;
+use super::work::Work;
+use crate::ops::{Answer, Errno};
+
+/// Threads in all, about; on each processor at least and at most so many.
+const THREADS: usize = 128;
+const THREADS_MIN: usize = 4;
+const THREADS_MAX: usize = 16;
+
+/// Threads that have made their rings and wait for the word.
+pub(super) struct Rings {
+    waiting: Vec<Sender<Sender<io::Result<()>>>>,
+}
+
+impl Rings {
+    /// Starts the threads. When it returns each has its ring, and the kernel knows of none.
+    pub(super) fn prepare(fuse: &Arc<OwnedFd>, work: &Arc<Work>) -> io::Result<Rings> {
+        let (possible, online) = (processors("possible")?, processors("online")?);
+        let each = (THREADS / online.len().max(1)).clamp(THREADS_MIN, THREADS_MAX);
+        let mut threads = Vec::new();
+        for &cpu in &online {
+            threads.extend((0..each).map(|_| (Some(cpu), vec![cpu])));
+        }
+        // Nobody asks from a processor that is away, but the kernel wants an entry in its queue, too.
+        let away: Vec<u16> = possible.into_iter().filter(|cpu| !online.contains(cpu)).collect();
+        if !away.is_empty() {
+            threads.push((None, away));
+        }
+        let (made, all) = channel();
+        let mut waiting = Vec::new();
+        for (cpu, queues) in threads {
+            let (word, wait) = channel();
+            let (fuse, work, made) = (Arc::clone(fuse), Arc::clone(work), made.clone());
+            let name = cpu.map_or("holdfast-ring".into(), |cpu| format!("holdfast-ring-{cpu}"));
+            std::thread::Builder::new().name(name).spawn(move || {
+                run(&fuse, &work, cpu, &queues, &made, &wait);
+            })?;
+            waiting.push(word);
+        }
+        drop(made);
+        all.iter().collect::<io::Result<()>>()?;
+        Ok(Rings { waiting })
+    }
+
+    /// Lets the threads register and serve. Each tells `ended` how it ended.
+    pub(super) fn start(self, ended: &Sender<io::Result<()>>) {
+        for word in self.waiting {
+            // One that has ended has said so.
+            let _ = word.send(ended.clone());
+        }
+    }
+}
+
+fn run(
+    fuse: &OwnedFd,
+    work: &Work,
+    cpu: Option<u16>,
+    queues: &[u16],
+    made: &Sender<io::Result<()>>,
+    wait: &Receiver<Sender<io::Result<()>>>,
+) {
+    if let Some(cpu) = cpu {
+        let mut set = CpuSet::new();
+        set.set(usize::from(cpu));
+        if let Err(error) = sched_setaffinity(None, &set) {
+            tracing::debug!("a thread cannot be kept on processor {cpu}: {error}");
+        }
+    }
+    let ring = Ring::new(fuse.as_fd(), queues, MAX_WRITE as usize);
+    let (ring, said) = match ring {
+        Ok(ring) => (Some(ring), Ok(())),
+        Err(error) => (None, Err(error)),
+    };
+    let _ = made.send(said);
+    // Without the word the handshake has failed.
+    if let (Some(mut ring), Ok(ended)) = (ring, wait.recv()) {
+        let _ = ended.send(serve_ring(&mut ring, work));
+    }
+}
+
+fn serve_ring(ring: &mut Ring, work: &Work) -> io::Result<()> {
+    ring.register()?;
+    while let Some(at) = ring.wait()? {
+        let arrived = ring.arrived(at);
+        let served = catch_unwind(AssertUnwindSafe(|| serve_one(work, arrived)));
+        let answer = served.unwrap_or_else(|_| {
+            work.server().set_broken();
+            tracing::error!("a request has panicked; all further requests fail");
+            Err(Errno(libc::EIO))
+        });
+        match answer {
+            Ok(len) => ring.answer(at, 0, len)?,
+            Err(Errno(error)) => ring.answer(at, error, 0)?,
+        }
+    }
+    Ok(())
+}
+
+fn serve_one(work: &Work, arrived: Arrived<'_>) -> Answer<usize> {
+    let Arrived { header, fixed, payload, len } = arrived;
+    let server = work.server();
+    let malformed = |_| Errno(libc::EIO);
+    if serve::fills(header.opcode) {
+        let op = Op::decode(&header, fixed, &[]).map_err(malformed)?;
+        serve::kind(&op).into_iter().for_each(|kind| work.count(kind));
+        return serve::fill(server, &header, &op, payload);
+    }
+    let op = Op::decode(&header, fixed, &payload[..len]).map_err(malformed)?;
+    serve::kind(&op).into_iter().for_each(|kind| work.count(kind));
+    match serve::call(server, &header, &op) {
+        Some(answer) => serve::encode(&answer?, payload),
+        None => Ok(0),
+    }
+}
+
+/// The numbers of processors, as the kernel lists them: `0-3,8`.
+fn processors(which: &str) -> io::Result<Vec<u16>> {
+    let text = fs::read_to_string(format!("/sys/devices/system/cpu/{which}"))?;
+    parse(text.trim()).ok_or_else(|| io::Error::other(format!("processors {text:?}")))
+}
+
+fn parse(text: &str) -> Option<Vec<u16>> {
+    let mut numbers = Vec::new();
+    for part in text.split(',').filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        numbers.extend(first.parse::<u16>().ok()?..=last.parse().ok()?);
+    }
+    Some(numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_processors_are_ranges_and_numbers() {
+        assert_eq!(parse("0-3,8"), Some(vec![0, 1, 2, 3, 8]));
+        assert_eq!(parse("0"), Some(vec![0]));
+        assert_eq!(parse(""), Some(vec![]));
+        assert_eq!(parse("0-x"), None);
+        assert!(!processors("online").unwrap().is_empty());
+    }
+}

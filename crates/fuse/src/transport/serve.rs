@@ -1,0 +1,304 @@
+//! A decoded request becomes a call of the server, and its answer bytes.
+//!
+//! The same for both transports. Most requests are a [`call`]: decode, call,
+//! [`encode`], with no buffer of the request in use any more while the answer is
+//! written, since a ring has one buffer for both. Those that [`fill`] a buffer
+//! with data carry none themselves.
+
+use std::time::Duration;
+
+use holdfast_base::InodeNo;
+use holdfast_posix::{Attr, StatFs};
+use holdfast_wire::abi::{self, FSYNC_FDATASYNC, WRITE_KILL_SUIDGID, opcode};
+use holdfast_wire::dirents::Dirents;
+use holdfast_wire::{Op, reply};
+
+use super::convert::{self, Names, set_attr};
+use crate::ops::{Answer, CopyRange, Entry, Errno, Mode, Opened, Write, XattrReply};
+use crate::requests::Kind;
+use crate::server::Server;
+
+const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
+const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
+const FS_IOC_FSGETXATTR: u32 = 0x801c_581f;
+/// Bytes of the longest answer to one of them.
+const IOCTL_MOST: u32 = 32;
+
+/// An answer, before it is bytes.
+#[derive(Debug)]
+pub(super) enum Out {
+    Nothing,
+    Entry(Entry),
+    Attr(Attr, Duration),
+    Statx(Attr, Duration),
+    Opened(Opened),
+    Created(Entry, Opened),
+    Written(u32),
+    StatFs(StatFs),
+    Bytes(Vec<u8>),
+    Length(u32),
+    Offset(i64),
+    /// So many zeros from an ioctl.
+    Zeros(u32),
+}
+
+/// Where a request may be served when it came from the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// It does not wait.
+    Here,
+    /// It may wait.
+    Somewhere,
+    /// It waits for the device below, or tells the kernel something.
+    There,
+}
+
+/// Where `op` may be served.
+pub(super) fn place(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Place {
+    let waits = |waits| if waits { Place::There } else { Place::Here };
+    match op {
+        // The last reference of an unlinked file takes its blocks along.
+        Op::Forget(_) | Op::BatchForget(_) | Op::Release(_) | Op::Read(_) => Place::Somewhere,
+        // May wait for the data of the file that replaces another (P4).
+        Op::Rename { .. } => Place::Somewhere,
+        Op::Setattr(set) if set_attr(set).0.size.is_some() => Place::Somewhere,
+        Op::Open(open) => waits(server.open_waits(&convert::request(header), open.flags as i32)),
+        Op::Write { how, bytes } => waits(server.write_waits(&write(how, bytes))),
+        Op::Setxattr { name, .. } => waits(server.setxattr_waits(name)),
+        Op::Fsync(_) | Op::Fsyncdir | Op::Fallocate(_) | Op::CopyFileRange(_) => Place::There,
+        _ => Place::Here,
+    }
+}
+
+/// As what `op` is counted.
+pub(super) fn kind(op: &Op<'_>) -> Option<Kind> {
+    Some(match op {
+        Op::Lookup { .. } => Kind::Lookup,
+        Op::Forget(_) | Op::BatchForget(_) => Kind::Forget,
+        Op::Getattr => Kind::GetAttr,
+        Op::Statx(_) => Kind::StatX,
+        Op::Setattr(_) => Kind::SetAttr,
+        Op::Readlink => Kind::ReadLink,
+        Op::Symlink { .. } => Kind::Symlink,
+        Op::Mknod { .. } => Kind::MkNod,
+        Op::Mkdir { .. } => Kind::MkDir,
+        Op::Unlink { .. } => Kind::Unlink,
+        Op::Rmdir { .. } => Kind::RmDir,
+        Op::Rename { .. } => Kind::Rename,
+        Op::Link { .. } => Kind::Link,
+        Op::Open(_) => Kind::Open,
+        Op::Read(_) => Kind::Read,
+        Op::Write { .. } => Kind::Write,
+        Op::Statfs => Kind::StatFs,
+        Op::Release(_) => Kind::Release,
+        Op::Fsync(_) => Kind::Fsync,
+        Op::Setxattr { .. } => Kind::SetXattr,
+        Op::Getxattr { .. } => Kind::GetXattr,
+        Op::Listxattr { .. } => Kind::ListXattr,
+        Op::Removexattr { .. } => Kind::RemoveXattr,
+        Op::Flush => Kind::Flush,
+        Op::Opendir => Kind::OpenDir,
+        Op::Readdir(_) => Kind::ReadDir,
+        Op::Readdirplus(_) => Kind::ReadDirPlus,
+        Op::Releasedir => Kind::ReleaseDir,
+        Op::Fsyncdir => Kind::FsyncDir,
+        Op::Access { .. } => Kind::Access,
+        Op::Create { .. } => Kind::Create,
+        Op::Tmpfile(_) => Kind::TmpFile,
+        Op::Ioctl { .. } => Kind::Ioctl,
+        Op::Fallocate(_) => Kind::Fallocate,
+        Op::Lseek(_) => Kind::Seek,
+        Op::CopyFileRange(_) => Kind::CopyRange,
+        Op::Init(_) | Op::Interrupt | Op::Destroy | Op::Syncfs | Op::Other(_) => return None,
+    })
+}
+
+/// Whether requests of this kind are a [`fill`].
+pub(super) fn fills(code: u32) -> bool {
+    matches!(code, opcode::READ | opcode::READDIR | opcode::READDIRPLUS)
+}
+
+/// Reads into `out` and says how many bytes.
+pub(super) fn fill(
+    server: &Server,
+    header: &abi::InHeader,
+    op: &Op<'_>,
+    out: &mut [u8],
+) -> Answer<usize> {
+    let (how, names) = match op {
+        Op::Read(how) => (how, None),
+        Op::Readdir(how) => (how, Some(false)),
+        Op::Readdirplus(how) => (how, Some(true)),
+        _ => return Err(Errno(libc::EIO)),
+    };
+    let most = out.len().min(how.size as usize);
+    let out = &mut out[..most];
+    let Some(plus) = names else {
+        return server.read(how.fh, how.offset, out);
+    };
+    let mut names = Names { out: Dirents::new(out), plus };
+    server.readdir(InodeNo(header.nodeid), how.offset, plus, &mut names)?;
+    Ok(names.out.used())
+}
+
+/// Does what is asked. `None`: nobody waits for an answer.
+pub(super) fn call(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Option<Answer<Out>> {
+    match op {
+        Op::Forget(forget) => server.forget(InodeNo(header.nodeid), forget.nlookup),
+        Op::BatchForget(ones) => {
+            Op::forgotten(ones).for_each(|one| server.forget(InodeNo(one.nodeid), one.nlookup));
+        }
+        // Nothing that waits can be given up half-way; the answer comes by itself.
+        Op::Interrupt => {}
+        op => return Some(answer(server, header, op)),
+    }
+    None
+}
+
+fn answer(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out> {
+    let request = &convert::request(header);
+    let inode = InodeNo(header.nodeid);
+    let done = |()| Out::Nothing;
+    match *op {
+        Op::Lookup { name } => server.lookup(request, inode, name).map(Out::Entry),
+        Op::Getattr => server.getattr(inode).map(|(attr, ttl)| Out::Attr(attr, ttl)),
+        Op::Statx(_) => server.getattr(inode).map(|(attr, ttl)| Out::Statx(attr, ttl)),
+        Op::Setattr(ref set) => {
+            let (change, fh) = set_attr(set);
+            let answer = server.setattr(request, inode, fh, change);
+            answer.map(|(attr, ttl)| Out::Attr(attr, ttl))
+        }
+        Op::Readlink => server.readlink(inode).map(Out::Bytes),
+        Op::Symlink { name, target } => {
+            server.symlink(request, inode, name, target).map(Out::Entry)
+        }
+        Op::Mknod { new, name } => {
+            let mode = Mode { mode: new.mode, umask: new.umask };
+            server.mknod(request, inode, name, mode, new.rdev).map(Out::Entry)
+        }
+        Op::Mkdir { new, name } => {
+            let mode = Mode { mode: new.mode, umask: new.umask };
+            server.mkdir(request, inode, name, mode).map(Out::Entry)
+        }
+        Op::Unlink { name } => server.unlink(request, inode, name).map(done),
+        Op::Rmdir { name } => server.rmdir(request, inode, name).map(done),
+        Op::Rename { how, name, new_name } => {
+            let to = (InodeNo(how.newdir), new_name);
+            server.rename(request, (inode, name), to, how.flags).map(done)
+        }
+        Op::Link { old, name } => server.link(request, InodeNo(old), inode, name).map(Out::Entry),
+        Op::Open(open) => server.open(request, inode, open.flags as i32).map(Out::Opened),
+        Op::Create { how, name } => {
+            let mode = Mode { mode: how.mode, umask: how.umask };
+            let answer = server.create(request, inode, name, mode, how.flags as i32);
+            answer.map(|(entry, opened)| Out::Created(entry, opened))
+        }
+        Op::Tmpfile(how) => {
+            let mode = Mode { mode: how.mode, umask: how.umask };
+            let answer = server.tmpfile(request, inode, mode, how.flags as i32);
+            answer.map(|(entry, opened)| Out::Created(entry, opened))
+        }
+        Op::Write { ref how, bytes } => server.write(request, &write(how, bytes)).map(Out::Written),
+        Op::Release(release) => {
+            server.release(release.fh);
+            Ok(Out::Nothing)
+        }
+        Op::Fsync(fsync) => {
+            server.fsync(fsync.fh, fsync.fsync_flags & FSYNC_FDATASYNC != 0).map(done)
+        }
+        Op::Fsyncdir => server.fsyncdir(inode).map(done),
+        Op::Statfs => server.statfs().map(Out::StatFs),
+        Op::Setxattr { how, name, value } => {
+            server.setxattr(request, inode, name, value, how.flags as i32).map(done)
+        }
+        Op::Getxattr { size, name } => server.getxattr(request, inode, name, size).map(xattr),
+        Op::Listxattr { size } => server.listxattr(request, inode, size).map(xattr),
+        Op::Removexattr { name } => server.removexattr(request, inode, name).map(done),
+        Op::Access { mask } => server.access(request, inode, mask as i32).map(done),
+        Op::Fallocate(how) => {
+            let mode = how.mode as i32;
+            server.fallocate(request, how.fh, mode, how.offset, how.length).map(done)
+        }
+        Op::Lseek(how) => {
+            server.seek(how.fh, how.offset as i64, how.whence as i32).map(Out::Offset)
+        }
+        Op::CopyFileRange(how) => {
+            let copy = CopyRange {
+                fh_in: how.fh_in,
+                offset_in: how.off_in,
+                fh_out: how.fh_out,
+                offset_out: how.off_out,
+                len: how.len,
+            };
+            server.copy_range(request, &copy).map(Out::Written)
+        }
+        Op::Ioctl { how, bytes } => ioctl(&how, bytes),
+        // There are no directory handles, and after ENOSYS the kernel never asks again; one that cannot do
+        // without them gets a number that means nothing.
+        Op::Opendir if server.kernel_needs_opendir() => {
+            Ok(Out::Opened(Opened { fh: 0, direct: false, keep_cache: true }))
+        }
+        Op::Releasedir | Op::Destroy => Ok(Out::Nothing),
+        Op::Other(opcode::BMAP) => Err(Errno(libc::EOPNOTSUPP)),
+        // Never again: locks are the kernel's and close promises nothing (P7), so no flush; regular files are
+        // always ready, so no poll. What no kernel of today sends through this mount is refused the same way.
+        Op::Flush | Op::Opendir | Op::Syncfs | Op::Other(_) => Err(Errno(libc::ENOSYS)),
+        Op::Init(_) | Op::Interrupt | Op::Forget(_) | Op::BatchForget(_) => Err(Errno(libc::EIO)),
+        Op::Read(_) | Op::Readdir(_) | Op::Readdirplus(_) => Err(Errno(libc::EIO)),
+    }
+}
+
+fn write<'a>(how: &abi::WriteIn, bytes: &'a [u8]) -> Write<'a> {
+    Write {
+        fh: how.fh,
+        offset: how.offset,
+        bytes,
+        flags: how.flags as i32,
+        kill_suid_sgid: how.write_flags & WRITE_KILL_SUIDGID != 0,
+    }
+}
+
+fn xattr(answer: XattrReply) -> Out {
+    match answer {
+        XattrReply::Length(length) => Out::Length(length),
+        XattrReply::Bytes(bytes) => Out::Bytes(bytes),
+    }
+}
+
+fn ioctl(how: &abi::IoctlIn, bytes: &[u8]) -> Answer<Out> {
+    match how.cmd {
+        // No flags are set: as many zeros as are wanted.
+        FS_IOC_GETFLAGS | FS_IOC_FSGETXATTR => Ok(Out::Zeros(how.out_size.min(IOCTL_MOST))),
+        FS_IOC_SETFLAGS if bytes.iter().all(|byte| *byte == 0) => Ok(Out::Zeros(0)),
+        FS_IOC_SETFLAGS => Err(Errno(libc::EOPNOTSUPP)),
+        _ => Err(Errno(libc::ENOTTY)),
+    }
+}
+
+/// Puts an answer at the front of `out`, which is as long as the longest, and says how many bytes it is.
+pub(super) fn encode(answer: &Out, out: &mut [u8]) -> Answer<usize> {
+    Ok(match answer {
+        Out::Nothing => 0,
+        Out::Entry(entry) => reply::put(out, &convert::entry(entry)),
+        Out::Attr(attr, ttl) => reply::put(out, &convert::attr_out(attr, *ttl)),
+        Out::Statx(attr, ttl) => reply::put(out, &convert::statx_out(attr, *ttl)),
+        Out::Opened(opened) => reply::put(out, &convert::opened(opened)),
+        Out::Created(entry, opened) => {
+            let (entry, open) = (convert::entry(entry), convert::opened(opened));
+            reply::put(out, &abi::CreateOut { entry, open })
+        }
+        Out::Written(size) => reply::put(out, &abi::WriteOut { size: *size, padding: 0 }),
+        Out::StatFs(space) => reply::put(out, &convert::statfs(space)),
+        Out::Length(size) => reply::put(out, &abi::GetxattrOut { size: *size, padding: 0 }),
+        Out::Offset(offset) => reply::put(out, &abi::LseekOut { offset: *offset as u64 }),
+        Out::Bytes(bytes) => {
+            out.get_mut(..bytes.len()).ok_or(Errno(libc::EIO))?.copy_from_slice(bytes);
+            bytes.len()
+        }
+        Out::Zeros(count) => {
+            let head = reply::put(out, &abi::IoctlOut::default());
+            out[head..][..*count as usize].fill(0);
+            head + *count as usize
+        }
+    })
+}

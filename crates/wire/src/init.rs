@@ -1,0 +1,92 @@
+//! The handshake: what the kernel offers, and what is taken of it.
+
+use crate::abi::{InitIn, InitOut, VERSION};
+
+/// What the kernel can do.
+#[allow(missing_docs, reason = "the names are the kernel's")]
+pub mod flag {
+    pub const ASYNC_READ: u64 = 1;
+    pub const ATOMIC_O_TRUNC: u64 = 1 << 3;
+    pub const EXPORT_SUPPORT: u64 = 1 << 4;
+    pub const BIG_WRITES: u64 = 1 << 5;
+    pub const DONT_MASK: u64 = 1 << 6;
+    pub const HAS_IOCTL_DIR: u64 = 1 << 11;
+    pub const DO_READDIRPLUS: u64 = 1 << 13;
+    pub const READDIRPLUS_AUTO: u64 = 1 << 14;
+    pub const ASYNC_DIO: u64 = 1 << 15;
+    pub const PARALLEL_DIROPS: u64 = 1 << 18;
+    pub const POSIX_ACL: u64 = 1 << 20;
+    pub const MAX_PAGES: u64 = 1 << 22;
+    pub const CACHE_SYMLINKS: u64 = 1 << 23;
+    pub const NO_OPENDIR_SUPPORT: u64 = 1 << 24;
+    pub const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
+    pub const INIT_EXT: u64 = 1 << 30;
+    pub const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
+    pub const OVER_IO_URING: u64 = 1 << 41;
+}
+
+/// Bytes of a page, the unit of `max_pages`.
+const PAGE: u32 = 4096;
+
+/// What a server wants.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// [`flag`]s; what is not offered is left out.
+    pub flags: u64,
+    /// Most bytes of a write, and of a read ahead. Whole pages.
+    pub max_write: u32,
+    /// Readahead and asynchronous direct requests that are sent before answers are waited for.
+    pub max_background: u16,
+}
+
+/// Everything that the kernel offers.
+pub fn offered(init: &InitIn) -> u64 {
+    let high = if u64::from(init.flags) & flag::INIT_EXT != 0 { u64::from(init.flags2) } else { 0 };
+    u64::from(init.flags) | high << 32
+}
+
+/// The answer: what is wanted and offered. `None` if the kernel speaks another language, before version 7.31.
+pub fn answer(init: &InitIn, wanted: &Wanted) -> Option<InitOut> {
+    if init.major != VERSION.0 || init.minor < 31 {
+        return None;
+    }
+    let flags = (wanted.flags | flag::MAX_PAGES | flag::INIT_EXT) & offered(init);
+    Some(InitOut {
+        major: VERSION.0,
+        minor: VERSION.1,
+        max_readahead: init.max_readahead.min(wanted.max_write),
+        flags: flags as u32,
+        flags2: (flags >> 32) as u32,
+        max_background: wanted.max_background,
+        congestion_threshold: wanted.max_background / 4 * 3,
+        max_write: wanted.max_write,
+        time_gran: 1,
+        max_pages: u16::try_from(wanted.max_write / PAGE).unwrap_or(u16::MAX),
+        ..InitOut::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WANTED: Wanted = Wanted {
+        flags: flag::ASYNC_READ | flag::POSIX_ACL | flag::OVER_IO_URING,
+        max_write: 1 << 20,
+        max_background: 64,
+    };
+
+    #[test]
+    fn what_is_not_offered_is_not_taken() {
+        let low = (flag::ASYNC_READ | flag::INIT_EXT | flag::MAX_PAGES) as u32;
+        let init =
+            InitIn { major: 7, minor: 45, flags: low, flags2: u32::MAX, ..Default::default() };
+        let out = answer(&init, &WANTED).unwrap();
+        assert_eq!((out.flags, u64::from(out.flags2) << 32), (low, flag::OVER_IO_URING));
+        assert_eq!((out.max_write, out.max_pages), (1 << 20, 256));
+        // An old kernel's second word means nothing.
+        let old = InitIn { flags: flag::ASYNC_READ as u32, ..init };
+        assert_eq!(answer(&old, &WANTED).unwrap().flags2, 0);
+        assert!(answer(&InitIn { minor: 12, ..init }, &WANTED).is_none());
+    }
+}

@@ -1,0 +1,48 @@
+//! Answers and messages to the kernel.
+
+use zerocopy::{FromZeros, Immutable, IntoBytes};
+
+use crate::abi::{NOTIFY_INVAL_INODE, NotifyInvalInode, OutHeader};
+
+/// Bytes of the header that every answer on /dev/fuse begins with.
+pub const HEADER: usize = size_of::<OutHeader>();
+
+/// The header of an answer with `len` bytes behind it; `error` is 0 or a positive errno.
+pub fn header(unique: u64, error: i32, len: usize) -> OutHeader {
+    OutHeader { len: (HEADER + len) as u32, error: -error, unique }
+}
+
+/// Puts `value` at the front of `out` and answers its length.
+///
+/// # Panics
+/// If `out` is shorter: buffers for answers hold every fixed struct.
+pub fn put<T: IntoBytes + Immutable>(out: &mut [u8], value: &T) -> usize {
+    let bytes = value.as_bytes();
+    out[..bytes.len()].copy_from_slice(bytes);
+    bytes.len()
+}
+
+/// A message that the attributes of an inode are not true any more; its pages stay.
+pub fn attributes_changed(inode: u64) -> Vec<u8> {
+    // A negative offset: no pages.
+    let body = NotifyInvalInode { ino: inode, off: -1, len: 0 };
+    let mut header = OutHeader::new_zeroed();
+    header.len = (HEADER + size_of::<NotifyInvalInode>()) as u32;
+    header.error = NOTIFY_INVAL_INODE;
+    [header.as_bytes(), body.as_bytes()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_count_themselves_and_errors_are_negative() {
+        let header = header(7, 2, 0);
+        assert_eq!((header.len, header.error, header.unique), (16, -2, 7));
+        assert_eq!(attributes_changed(5).len(), 40);
+        let mut out = [0xff; 32];
+        assert_eq!(put(&mut out, &header), 16);
+        assert_eq!((&out[..4], out[16]), (&16u32.to_ne_bytes()[..], 0xff));
+    }
+}
