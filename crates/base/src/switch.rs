@@ -1,4 +1,5 @@
-//! The switches that exist to be measured: each mechanism, and the published "before" beside it.
+//! The switches that exist to be measured: each mechanism, and the published "before" beside it; and ways that
+//! not every machine has.
 //!
 //! A switch is read at the one place that carries its mechanism out; nothing
 //! else in the program asks which position it is in.
@@ -53,6 +54,18 @@ macro_rules! switch {
             }
         }
     };
+}
+
+switch! {
+    /// Which way the kernel's requests come.
+    Transport("transport") {
+        /// Through rings if the kernel offers them, otherwise through the device.
+        Auto = "auto",
+        /// Through /dev/fuse.
+        Device = "device",
+        /// Through rings, or not at all.
+        Rings = "rings",
+    }
 }
 
 switch! {

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use holdfast::{Accounting, Atime, Batching, Dirty, FsyncWait, RenameLog, VolumeOptions};
 
+use holdfast_fuse::Transport;
+
 use crate::size;
 
 /// A batch of the log is much larger, whatever else it holds.
@@ -41,6 +43,7 @@ pub(crate) struct MountOptions {
     pub(crate) fsname: Option<String>,
     /// Threads that read requests.
     pub(crate) threads: Option<usize>,
+    pub(crate) transport: Transport,
 }
 
 impl Default for MountOptions {
@@ -68,6 +71,7 @@ impl Default for MountOptions {
             log: None,
             fsname: None,
             threads: None,
+            transport: Transport::default(),
         }
     }
 }
@@ -114,6 +118,7 @@ impl MountOptions {
                 let why = || format!("option threads={threads} is not a number from 1 to 64");
                 self.threads = Some(number.ok_or_else(why)?);
             }
+            "transport" => self.transport = wanted()?.parse()?,
             "cache" => self.cache = Some(size::parse(wanted()?)?),
             "dirty_bytes" => self.dirty_bytes = Some(size::parse(wanted()?)?),
             "dirty" => {

@@ -24,6 +24,12 @@ fn unable() -> Option<&'static str> {
     None
 }
 
+/// The way of requests that `HOLDFAST_TRANSPORT` names, as a mount option.
+fn way() -> String {
+    let word = std::env::var("HOLDFAST_TRANSPORT").unwrap_or_else(|_| "auto".into());
+    format!("transport={word}")
+}
+
 fn holdfast(words: &[&str], paths: &[&Path]) -> Output {
     Command::new(HOLDFAST).args(words).args(paths).output().expect("the program was just built")
 }
@@ -74,7 +80,7 @@ impl Mounted {
 
     fn mount(&mut self) -> Result<(), Errno> {
         let mut daemon = Command::new(HOLDFAST)
-            .args(["mount", "--foreground"])
+            .args(["mount", "--foreground", "-o", &way()])
             .args([&self.volume, &self.dir])
             // What it says of every mount would drown what a failing test says.
             .stdout(std::process::Stdio::null())
@@ -182,9 +188,9 @@ fn run(script: &Script, node_size: &str) -> Result<(), Mismatch> {
     Ok(())
 }
 
-/// What the kernel lets through: no O_TMPFILE, and nothing asks it to drop its caches.
+/// What the kernel lets through: nothing asks it to drop its caches.
 fn profile() -> Profile {
-    Profile { ops: 120, tmpfile: false, remounts: 2, evicts: 0, ..Profile::default() }
+    Profile { ops: 120, remounts: 2, evicts: 0, ..Profile::default() }
 }
 
 /// `HOLDFAST_SEEDS=20` runs twenty times as many scripts.

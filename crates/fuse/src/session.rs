@@ -16,14 +16,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use holdfast_base::clock::Deadline;
+use holdfast_base::switch::Transport;
 use holdfast_posix::FileSystem;
 use parking_lot::{Condvar, Mutex};
 
 use crate::mount::{self, Mounted};
 use crate::requests::Requests;
 use crate::server::Server;
+use crate::transport;
 use crate::transport::work::Work;
-use crate::transport::{self, Transport};
 
 /// Most threads that wait for the device at once.
 const POOL: usize = 64;

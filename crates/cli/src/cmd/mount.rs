@@ -25,6 +25,8 @@ Options for -o, separated by commas; later ones win:
   strictatime         it always does so
   commit=SECONDS      with no fsync at all, at most this much is lost (default 5)
   threads=N           threads that read requests (default: CPUs, 2 to 4)
+  transport=WAY       how the kernel's requests come: auto (default), device (/dev/fuse), or rings
+                      (io_uring, faster; root allows them in the module fuse: enable_uring)
   cache=SIZE          memory for tree nodes (default 256M)
   dirty_bytes=SIZE    memory for data not yet written (default 256M)
   recover=SECONDS     how long mounting may take after a crash (default 1); less means more

@@ -168,6 +168,7 @@ fn serve(
         noexec: options.noexec,
         noatime: options.atime == Some(holdfast::Atime::Never),
         threads: options.threads,
+        transport: options.transport,
         slow_fsync: options.slow_fsync,
         ..FuseOptions::default()
     };

@@ -12,12 +12,12 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
+use holdfast_base::switch::Transport;
 use holdfast_wire::init::{self, Wanted, flag};
 use holdfast_wire::{Op, Request, reply};
 use rustix::io::Errno as Failed;
 use zerocopy::IntoBytes;
 
-use super::Transport;
 use super::rings::Rings;
 use super::serve::{self, Place};
 use super::work::Work;

@@ -18,15 +18,3 @@ mod serve;
 pub(crate) mod work;
 
 pub(crate) use device::connect;
-
-/// Which way requests come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Transport {
-    /// Through rings if the kernel offers them, otherwise through the device.
-    #[default]
-    Auto,
-    /// Through /dev/fuse.
-    Device,
-    /// Through rings, or not at all.
-    Rings,
-}

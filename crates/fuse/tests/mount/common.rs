@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use holdfast_device::{Device, DeviceError, DeviceStats, Flushed, MemoryDevice};
-use holdfast_fuse::{FuseOptions, Kind, Requests, Stopper, serve};
+use holdfast_fuse::{FuseOptions, Kind, Requests, Stopper, Transport, serve};
 use holdfast_posix::{FileSystem, MkfsOptions, MountOptions};
 
 /// Whether mounts are possible here; says so if not.
@@ -22,6 +22,12 @@ pub(crate) fn can_mount() -> bool {
         println!("skipped: mounting needs root and /dev/fuse");
     }
     possible
+}
+
+/// The way that `HOLDFAST_TRANSPORT` names, so that everything can be tried on each.
+pub(crate) fn transport() -> Transport {
+    let word = std::env::var("HOLDFAST_TRANSPORT").unwrap_or_else(|_| "auto".into());
+    word.parse().unwrap()
 }
 
 /// An empty volume of `mib` MiB.
@@ -76,6 +82,7 @@ impl Mount {
         let mut fuse = FuseOptions {
             source: "memory,volume".into(),
             allow_other: true,
+            transport: transport(),
             requests: Arc::clone(&requests),
             ..FuseOptions::default()
         };
@@ -123,10 +130,16 @@ impl Mount {
     }
 
     /// Unmounts in good order and mounts again.
-    pub(crate) fn remount(mut self) -> Mount {
+    pub(crate) fn remount(self) -> Mount {
+        let device = Arc::clone(&self.device);
+        self.leave();
+        Mount::of(device)
+    }
+
+    /// Unmounts in good order.
+    pub(crate) fn leave(mut self) {
         let fs = self.stop();
         Arc::into_inner(fs).expect("nobody else holds it").unmount().unwrap();
-        Mount::of(Arc::clone(&self.device))
     }
 
     /// Forgets all that is only in memory, and mounts again.

@@ -10,3 +10,4 @@ mod data;
 mod fsync;
 mod names;
 mod session;
+mod transports;
