@@ -1,5 +1,6 @@
 //! The only door to time.
 
+use std::cell::Cell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A moment: seconds since 1970 (negative before it) and nanoseconds below a second.
@@ -12,9 +13,38 @@ pub struct Timestamp {
 }
 
 impl Timestamp {
-    /// The present moment.
+    /// The present moment, or what [`pin`] makes of it in this thread.
     pub fn now() -> Timestamp {
-        Timestamp::from(SystemTime::now())
+        let pinned = PINNED.get();
+        PINNED.set(pinned.map(|nanos| nanos + 1));
+        match pinned {
+            None => Timestamp::from(SystemTime::now()),
+            Some(nanos) => Timestamp::from(UNIX_EPOCH + Duration::from_nanos(nanos)),
+        }
+    }
+}
+
+thread_local! {
+    /// Nanoseconds since 1970 at which this thread's clock was pinned, and one for each look since.
+    static PINNED: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// Until the returned value is dropped, this thread finds it to be so many nanoseconds after 1970, and one
+/// more at each look: a simulation then writes the same bytes each time.
+pub fn pin(nanos: u64) -> Pinned {
+    Pinned { before: PINNED.replace(Some(nanos)) }
+}
+
+/// Keeps this thread's clock pinned.
+#[derive(Debug)]
+#[must_use = "time goes on when this is dropped"]
+pub struct Pinned {
+    before: Option<u64>,
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        PINNED.set(self.before);
     }
 }
 
@@ -124,6 +154,23 @@ impl Deadline {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pinned_clock_shows_the_same_moments_again() {
+        let looks = || {
+            let _pinned = pin(5_000_000_000);
+            let first = (Timestamp::now(), Timestamp::now());
+            let inside = {
+                let _pinned = pin(7);
+                Timestamp::now()
+            };
+            (first, inside, Timestamp::now())
+        };
+        let at = |secs, nanos| Timestamp { secs, nanos };
+        assert_eq!(looks(), ((at(5, 0), at(5, 1)), at(0, 7), at(5, 2)));
+        assert_eq!(looks(), looks());
+        assert!(Timestamp::now() > at(1_000_000_000, 0));
+    }
 
     #[test]
     fn a_deadline_passes() {

@@ -12,7 +12,8 @@ const BATCH: u64 = 256;
 
 /// The first extent whose data is not on the device. Blocks that do not read count as there.
 pub(crate) fn missing(device: &dyn Device, extents: &[DataExtent]) -> Option<DataExtent> {
-    let mut buffer = vec![0; BATCH as usize * BLOCK_SIZE];
+    let longest = extents.iter().map(|extent| extent.count.min(BATCH)).max()?;
+    let mut buffer = vec![0; longest as usize * BLOCK_SIZE];
     'extents: for extent in extents {
         // Grows with what is read.
         let mut sums = Vec::new();

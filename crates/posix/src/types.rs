@@ -233,6 +233,9 @@ pub struct MountOptions {
     pub fsync_wait: FsyncWait,
     /// Bytes of data that an fsync puts into the log; more goes to its place first.
     pub log_data_bytes: usize,
+    /// Threads of the volume's own for commits, checkpoints and writing data. Without them callers do that work:
+    /// the same calls then send the same to the device.
+    pub threads: bool,
 }
 
 impl Default for MountOptions {
@@ -251,6 +254,7 @@ impl Default for MountOptions {
             rename_log: RenameLog::default(),
             fsync_wait: FsyncWait::default(),
             log_data_bytes: 4096,
+            threads: true,
         }
     }
 }

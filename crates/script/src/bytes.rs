@@ -90,7 +90,7 @@ impl Digest {
     ) -> Result<Digest, Errno> {
         const CHUNK: usize = 1 << 18;
         let mut digest = Digest::default();
-        let mut buffer = vec![0; CHUNK];
+        let mut buffer = vec![0; usize::try_from(size).unwrap_or(CHUNK).min(CHUNK)];
         let mut at = 0;
         while at < size {
             if size > 16 << 20 {

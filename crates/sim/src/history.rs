@@ -17,10 +17,11 @@
 //! A lost write may also take the size with it that a later truncation *cut*
 //! the file down to: to the disk that cut never was one.
 
+mod cite;
 mod judge;
 
-use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::OnceLock;
 
 use holdfast_script::{
     Answer, Errno, Handle, Kind, Model, Node, Op, Outcome, Path, Place, RenameHow, Rules, Stat,
@@ -56,7 +57,7 @@ struct Step {
 }
 
 /// What a state looks like from outside.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct View {
     tree: Tree,
     inodes: BTreeMap<Path, u64>,
@@ -66,12 +67,12 @@ struct View {
 type Look<'a> = (&'a Path, &'a Node, Vec<(&'a Path, u64)>);
 
 /// A run as it should have been, operation by operation.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct History {
     steps: Vec<Step>,
     /// One more than steps: before the first, and after each.
     states: Vec<Model>,
-    views: Vec<OnceCell<View>>,
+    views: Vec<OnceLock<View>>,
     /// Handles whose writes are durable when they return.
     synchronous: HashMap<Handle, bool>,
 }
@@ -88,7 +89,7 @@ impl History {
         History {
             steps: Vec::new(),
             states: vec![Model::new()],
-            views: vec![OnceCell::new()],
+            views: vec![OnceLock::new()],
             synchronous: HashMap::new(),
         }
     }
@@ -132,7 +133,7 @@ impl History {
         });
         let next = if no_space { self.last().clone() } else { model };
         self.states.push(next);
-        self.views.push(OnceCell::new());
+        self.views.push(OnceLock::new());
         Ok(())
     }
 
@@ -145,7 +146,7 @@ impl History {
         let (barrier, since) = (Barrier::None, self.steps.len() + 1);
         self.steps.push(Step { op: op.clone(), applied: true, writes, replaces, barrier, since });
         self.states.push(model);
-        self.views.push(OnceCell::new());
+        self.views.push(OnceLock::new());
     }
 
     /// Says that the last operation was an fsync that found nothing to do, and asked the device for

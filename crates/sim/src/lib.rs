@@ -7,17 +7,26 @@
 //! compares what it finds with what the promises allow ([`History`]). The judge
 //! shares nothing with the engine: it stands on the model and on `check`, whose
 //! replay of journal and log must be the engine's ([`agree()`], [`agree_on_log`]).
+//! [`Campaign`] does that with all short sequences and with random scripts for
+//! as long as it is let, and saves what it finds as a [`Case`].
 //! [`fail_each`] makes every single call of the device fail, one run each.
 
 pub mod agree;
+pub mod campaign;
+pub mod case;
 pub mod engine;
 pub mod history;
+pub mod errors;
 mod visit;
 pub mod power;
-pub mod errors;
+pub mod terms;
+pub mod exhaustive;
 
 pub use agree::{Verdict, agree, agree_on_log};
+pub use campaign::{Campaign, Progress, Source, Violation};
+pub use case::Case;
 pub use engine::{Checkpoints, Engine, Setup, judge};
 pub use errors::fail_each;
 pub use history::History;
-pub use power::{Failure, Policy, Stats, power_cut, power_cut_after};
+pub use power::{Failure, Ground, Policy, Stats, power_cut, power_cut_after};
+pub use terms::Terms;

@@ -5,24 +5,27 @@
 //! after the return of everything that promises durability, each image that the
 //! policy chooses is opened (`visit`) and judged ([`History`]).
 //! Images that hold the same bytes are opened once and judged every time.
+//! Many scripts can begin on one prepared volume ([`Ground`]): then they also
+//! share what was found in the images that they have in common.
 //!
 //! A failure names script, event and image; `Policy::only` goes back there.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+mod memo;
+mod run;
+mod walk;
+
 use std::fmt;
-use std::sync::Arc;
 
-use holdfast_device::sim::{CrashImage, Cut, Event, Faults, Recording};
-use holdfast_device::{Device, MemoryDevice, SimDevice, sim};
-use holdfast_script::{Answer, Data, Errno, Op, Outcome, Place, Script, Target, Tree};
+use holdfast_device::sim::Faults;
+use holdfast_device::{MemoryDevice, sim};
+use holdfast_script::Script;
 
+use crate::Setup;
 use crate::history::History;
-use crate::visit::{visit, visit_recovery, without_panic};
-use crate::{Engine, Setup};
-
-/// One opened image in so many is used on.
-const USED_ON: u64 = 3;
+use crate::visit::without_panic;
+use memo::Memo;
+pub(crate) use run::{apply, line, prepare, visit_time};
+use walk::{Judge, Wrong};
 
 /// How a script is tortured.
 #[derive(Clone, Debug)]
@@ -39,6 +42,8 @@ pub struct Policy {
     pub recovery: u64,
     /// So many times one inside the other. At least 1.
     pub deep: u32,
+    /// Whether the volume is unmounted behind the script, and power cut in that as well.
+    pub unmount: bool,
     /// Lies of the device while the script runs, to see that they are found out.
     pub faults: Faults,
     /// Only this image: the number of the event and of the image, as a failure names them.
@@ -54,6 +59,7 @@ impl Default for Policy {
             setup: Setup::new(4096, 16),
             recovery: 50,
             deep: 1,
+            unmount: true,
             faults: Faults::none(),
             only: None,
         }
@@ -73,6 +79,17 @@ pub struct Stats {
     pub opened: u64,
     /// Images opened in which recovery was cut as well, and the images of those.
     pub recoveries: (u64, u64),
+}
+
+impl std::ops::AddAssign for Stats {
+    fn add_assign(&mut self, other: Stats) {
+        self.events += other.events;
+        self.cuts += other.cuts;
+        self.images += other.images;
+        self.opened += other.opened;
+        self.recoveries.0 += other.recoveries.0;
+        self.recoveries.1 += other.recoveries.1;
+    }
 }
 
 /// A promise that was broken, and how to see it again.
@@ -102,6 +119,13 @@ impl fmt::Display for Failure {
     }
 }
 
+impl Failure {
+    /// The promise that is broken, as `docs/DURABILITY.md` numbers them: what is wrong begins with it.
+    pub fn promise(&self) -> &str {
+        self.what.split_once(':').map_or("", |(promise, _)| promise)
+    }
+}
+
 /// Runs `script` on a new volume, cuts power at every event, and judges every image.
 pub fn power_cut(script: &Script, policy: &Policy) -> Result<Stats, Failure> {
     power_cut_after(&Script::default(), script, policy)
@@ -114,247 +138,93 @@ pub fn power_cut_after(
     script: &Script,
     policy: &Policy,
 ) -> Result<Stats, Failure> {
-    let failed = |what: String| Failure {
-        script: match before.steps.is_empty() {
-            true => line(script),
-            false => format!("{}; (prepared) {}", line(before), line(script)),
-        },
-        place: None,
-        lost: String::new(),
-        seed: policy.images.seed,
-        what,
-    };
-    let mut history = History::new();
-    let base = without_panic(|| prepare(before, policy, &mut history)).map_err(failed)?;
-    let recording =
-        without_panic(|| record(&base, script, policy, &mut history)).map_err(failed)?;
-    let mut judge = Judge {
-        history: &history,
-        policy,
-        opened: HashMap::new(),
-        stats: Stats { events: recording.events.len() as u64, ..Stats::default() },
-        acked: history.len() - script.steps.len() - 1,
-        started: history.len() - script.steps.len() - 1,
-    };
-    judge.walk(&recording).map_err(|wrong| Failure {
-        place: Some(wrong.place),
-        lost: wrong.lost,
-        ..failed(wrong.what)
-    })?;
-    Ok(judge.stats)
+    Ground::new(before, policy)
+        .map_err(|failure| Failure { script: both(before, script), ..failure })?
+        .power_cut(script)
 }
 
-/// The script on one line.
-pub(crate) fn line(script: &Script) -> String {
-    let ops: Vec<String> = script.ops().map(ToString::to_string).collect();
-    ops.join("; ")
-}
-
-/// The volume on which the script begins, unmounted.
-pub(crate) fn prepare(
-    before: &Script,
-    policy: &Policy,
-    history: &mut History,
-) -> Result<MemoryDevice, String> {
-    let device = Arc::new(MemoryDevice::with_sector_size(policy.volume, policy.sector));
-    let under = Arc::clone(&device) as Arc<dyn Device>;
-    let mut engine = Engine::create(under, policy.setup.clone())
-        .map_err(|error| format!("mkfs and mount: {error}"))?;
-    for op in before.ops() {
-        apply(op, &mut engine, history).map_err(|(_, why)| why)?;
+/// Both on one line.
+fn both(before: &Script, script: &Script) -> String {
+    match before.steps.is_empty() {
+        true => line(script),
+        false => format!("{}; (prepared) {}", line(before), line(script)),
     }
-    leave(engine, history)?;
-    Ok(device.snapshot())
 }
 
-/// Runs the script and then unmounts, with a mark before and after each operation.
-fn record(
-    base: &MemoryDevice,
-    script: &Script,
-    policy: &Policy,
-    history: &mut History,
-) -> Result<Recording, String> {
-    let device = Arc::new(SimDevice::with_faults(base, policy.faults.clone()));
-    let under = Arc::clone(&device) as Arc<dyn Device>;
-    let mut engine =
-        Engine::open(under, policy.setup.clone()).map_err(|error| format!("mount: {error}"))?;
-    for op in script.ops() {
-        if *op == Op::Crash {
-            return Err("power is cut by us; take `crash` out of the script".into());
-        }
-        device.mark(begun(history.len()));
-        apply(op, &mut engine, history).map_err(|(_, why)| why)?;
-        device.mark(returned(history.len()));
-    }
-    device.mark(begun(history.len()));
-    leave(engine, history)?;
-    device.mark(returned(history.len()));
-    Ok(device.recording())
+/// A prepared volume on which scripts begin, and what was found in the images that they left.
+/// Several threads may use it at once.
+#[derive(Debug)]
+pub struct Ground {
+    before: Script,
+    policy: Policy,
+    history: History,
+    base: MemoryDevice,
+    memo: Memo,
 }
 
-/// Runs one operation on the engine and adds it to the history; an answer that the model does not
-/// give comes back with the reason. A write that ran out of space in its middle goes in as the part
-/// that was written.
-pub(crate) fn apply(
-    op: &Op,
-    engine: &mut Engine,
-    history: &mut History,
-) -> Result<(), (Outcome, String)> {
-    let place = match op {
-        Op::Write { place, .. } => Some(place.clone()),
-        Op::Append { path, .. } => Some(Place::Path(path.clone())),
-        _ => None,
-    };
-    let size = |engine: &mut Engine| match engine.apply(&Op::Stat { place: place.clone()? }) {
-        Outcome::Ok(Answer::Stat(stat)) => Some(stat.size),
-        _ => None,
-    };
-    let before = size(engine);
-    let flushes = engine.device().stats().flushes;
-    let answer = engine.apply(op);
-    // Or somebody else made durable what an fsync was to, and no more than that.
-    let quiet = engine.device().stats().flushes == flushes || !engine.is_durable();
-    let mut add = |op: &Op, answer: Outcome| {
-        history.push(op, &answer).map_err(|why| (answer, why))?;
-        if quiet {
-            history.found_nothing_undurable();
-        }
-        Ok(())
-    };
-    let (Outcome::Err(Errno::ENOSPC), Some(place), Some(before)) = (&answer, &place, before) else {
-        return add(op, answer);
-    };
-    let (offset, data) = match op {
-        Op::Write { offset, data, .. } => (*offset, data.bytes()),
-        Op::Append { data, .. } => (before, data.bytes()),
-        _ => return add(op, answer),
-    };
-    let read = Op::Read { place: place.clone(), offset, len: data.len() as u64 };
-    let Outcome::Ok(Answer::Bytes(there)) = engine.apply(&read) else {
-        return add(op, answer);
-    };
-    let part = data.iter().zip(&there).take_while(|(wanted, found)| wanted == found).count();
-    if part == 0 {
-        return add(op, answer);
-    }
-    let data = Data::Literal(data[..part].to_vec());
-    let written = Op::Write { place: place.clone(), offset, data };
-    add(&written, Outcome::Ok(Answer::Done))
-}
-
-/// Unmounts, which is to the history what a remount is.
-fn leave(mut engine: Engine, history: &mut History) -> Result<(), String> {
-    engine.unmount().map_err(|error| format!("unmount: {error}"))?;
-    history.push(&Op::Remount, &Outcome::Ok(Answer::Done))
-}
-
-/// The mark before operation `op` (from 0).
-fn begun(op: usize) -> u64 {
-    op as u64 * 2
-}
-
-/// The mark when `ops` operations have returned.
-fn returned(ops: usize) -> u64 {
-    ops as u64 * 2 - 1
-}
-
-/// Where and what went wrong.
-struct Wrong {
-    place: (usize, usize),
-    lost: String,
-    what: String,
-}
-
-struct Judge<'a> {
-    history: &'a History,
-    policy: &'a Policy,
-    /// What was found in images that have been opened, by fingerprint.
-    opened: HashMap<u64, Result<Tree, String>>,
-    stats: Stats,
-    /// Operations that have returned.
-    acked: usize,
-    /// Operations that have begun.
-    started: usize,
-}
-
-impl Judge<'_> {
-    fn walk(&mut self, recording: &Recording) -> Result<(), Wrong> {
-        let mut cut = recording.start();
-        self.cut(&cut, None)?;
-        for event in &recording.events {
-            cut.advance(event);
-            let worth = match event {
-                Event::Mark(mark) if mark % 2 == 0 => {
-                    self.started = *mark as usize / 2 + 1;
-                    false
-                }
-                Event::Mark(mark) => {
-                    self.acked = (*mark as usize).div_ceil(2);
-                    self.history.is_barrier(self.acked - 1)
-                }
-                event => event.changes_images(),
-            };
-            if worth {
-                self.cut(&cut, Some(event))?;
-            }
-        }
-        Ok(())
+impl Ground {
+    /// Makes a volume, runs `before` on it and unmounts it; power is not cut in that.
+    pub fn new(before: &Script, policy: &Policy) -> Result<Ground, Failure> {
+        let mut history = History::new();
+        let base = without_panic(|| prepare(before, policy, &mut history)).map_err(|what| {
+            let (seed, lost) = (policy.images.seed, String::new());
+            Failure { script: line(before), place: None, lost, seed, what }
+        })?;
+        let (before, policy, memo) = (before.clone(), policy.clone(), Memo::default());
+        Ok(Ground { before, policy, history, base, memo })
     }
 
-    /// Power fails here.
-    fn cut(&mut self, cut: &Cut, event: Option<&Event>) -> Result<(), Wrong> {
-        if self.policy.only.is_some_and(|(index, _)| index != cut.index()) {
-            return Ok(());
-        }
-        self.stats.cuts += 1;
-        for image in cut.images(&self.policy.images) {
-            if self.policy.only.is_some_and(|(_, number)| number != image.number()) {
-                continue;
-            }
-            self.image(&image).map_err(|what| {
-                let (acked, started) = (self.acked, self.started);
-                let event = event.map_or("start".into(), |event| format!("{event:?}"));
-                let lost = image.describe();
-                Wrong {
-                    place: (cut.index(), image.number()),
-                    lost: format!("[{event}; {lost}; {acked} of {started} operations returned]"),
-                    what,
-                }
-            })?;
-        }
-        Ok(())
+    /// How scripts are tortured here.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
     }
 
-    fn image(&mut self, image: &CrashImage<'_>) -> Result<(), String> {
-        self.stats.images += 1;
-        let found = match self.opened.entry(image.fingerprint()) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => {
-                self.stats.opened += 1;
-                let setup = &self.policy.setup;
-                let again = self.policy.recovery != 0
-                    && self.stats.opened.is_multiple_of(self.policy.recovery);
-                new.insert(if again {
-                    let few = sim::Policy {
-                        exhaustive: 2,
-                        each: 2,
-                        samples: 2,
-                        torn: 2,
-                        ..self.policy.images
-                    };
-                    visit_recovery(&image.device(), setup, &few, self.policy.deep).map(
-                        |(tree, images)| {
-                            self.stats.recoveries.0 += 1;
-                            self.stats.recoveries.1 += images;
-                            tree
-                        },
-                    )
-                } else {
-                    visit(image.device(), setup, self.stats.opened.is_multiple_of(USED_ON))
-                })
-            }
-        };
-        let tree = found.as_ref().map_err(Clone::clone)?;
-        self.history.judge(tree, self.acked, self.started).map(drop)
+    /// What prepared the volume.
+    pub fn before(&self) -> &Script {
+        &self.before
+    }
+
+    /// Runs `script`, cuts power at every event, and judges every image, up to the first that is wrong.
+    pub fn power_cut(&self, script: &Script) -> Result<Stats, Failure> {
+        match self.torture(script, 1)? {
+            (stats, None) => Ok(stats),
+            (_, Some(wrong)) => Err(self.failure(script, wrong)),
+        }
+    }
+
+    /// The failure in which the fewest writes are lost, among the first hundred.
+    pub fn plainest_failure(&self, script: &Script) -> Option<Failure> {
+        match self.torture(script, 100) {
+            Ok((_, None)) => None,
+            Ok((_, Some(wrong))) => Some(self.failure(script, wrong)),
+            Err(failure) => Some(failure),
+        }
+    }
+
+    fn torture(&self, script: &Script, limit: usize) -> Result<(Stats, Option<Wrong>), Failure> {
+        let mut history = self.history.clone();
+        let before = history.len();
+        let recorded =
+            without_panic(|| run::record(&self.base, script, &self.policy, &mut history));
+        let recording = recorded.map_err(|what| Failure {
+            script: both(&self.before, script),
+            place: None,
+            lost: String::new(),
+            seed: self.policy.images.seed,
+            what,
+        })?;
+        let judge = Judge::new(&history, &self.policy, &self.memo, before).collecting(limit);
+        let (stats, wrong) = judge.run(&recording);
+        Ok((stats, wrong.into_iter().min_by_key(|wrong| wrong.losses)))
+    }
+
+    fn failure(&self, script: &Script, wrong: Wrong) -> Failure {
+        Failure {
+            script: both(&self.before, script),
+            place: Some(wrong.place),
+            lost: wrong.lost,
+            seed: self.policy.images.seed,
+            what: wrong.what,
+        }
     }
 }

@@ -5,6 +5,9 @@
 //! mount for writing shows the same and unmounts, `check` still finds nothing,
 //! and a second mount shows the same tree. Now and then the volume is used on
 //! and emptied, and must be whole then too. A panic is a finding like others.
+//!
+//! What is wrong begins with the promise that it breaks: P9, because somebody
+//! cannot reach a state that was acknowledged; P10 for a panic.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -13,10 +16,12 @@ use holdfast_check::Options;
 use holdfast_device::{Device, MemoryDevice, SimDevice, sim};
 use holdfast_script::{Errno, Kind, Op, Outcome, Script, Target, Tree};
 
+use crate::power::visit_time;
 use crate::{Checkpoints, Engine, Setup, Verdict, agree, agree_on_log, judge};
 
 /// What is in the image, or what is wrong with it. With `on`, a copy of it is used on and emptied.
 pub(crate) fn visit(image: MemoryDevice, setup: &Setup, on: bool) -> Result<Tree, String> {
+    let _pinned = visit_time();
     without_panic(|| {
         let seen = unwritten(&image, setup)?;
         if on {
@@ -27,6 +32,15 @@ pub(crate) fn visit(image: MemoryDevice, setup: &Setup, on: bool) -> Result<Tree
         same(&tree, &seen).map_err(|why| format!("read-only: {why}"))?;
         Ok(tree)
     })
+    .map_err(unreachable_state)
+}
+
+/// A finding with its promise.
+fn unreachable_state(what: String) -> String {
+    match what.starts_with("P10: ") {
+        true => what,
+        false => format!("P9: {what}"),
+    }
 }
 
 /// As [`visit`], and power fails again at every call that this makes, `deep` times one inside the
@@ -37,6 +51,7 @@ pub(crate) fn visit_recovery(
     policy: &sim::Policy,
     deep: u32,
 ) -> Result<(Tree, u64), String> {
+    let _pinned = visit_time();
     let device = Arc::new(SimDevice::new(image));
     let under: Arc<dyn Device> = Arc::clone(&device) as Arc<dyn Device>;
     let tree = without_panic(|| {
@@ -44,7 +59,8 @@ pub(crate) fn visit_recovery(
         let tree = look(&under, setup)?;
         same(&tree, &seen).map_err(|why| format!("read-only: {why}"))?;
         Ok(tree)
-    })?;
+    })
+    .map_err(unreachable_state)?;
     let recording = device.recording();
     let mut cut = recording.start();
     let mut seen = std::collections::HashSet::new();
@@ -58,7 +74,15 @@ pub(crate) fn visit_recovery(
             if !seen.insert(image.fingerprint()) {
                 continue;
             }
-            let place = || format!("cut again at event {} ({})", cut.index(), image.describe());
+            let place = |why: String| {
+                let (index, lost) = (cut.index(), image.describe());
+                match why.split_once(": ") {
+                    Some((promise, why)) if promise.starts_with('P') => {
+                        format!("{promise}: cut again at event {index} ({lost}): {why}")
+                    }
+                    _ => format!("P9: cut again at event {index} ({lost}): {why}"),
+                }
+            };
             let again = match deep {
                 0 | 1 => visit(image.device(), setup, false),
                 _ => visit_recovery(&image.device(), setup, policy, deep - 1).map(
@@ -68,16 +92,19 @@ pub(crate) fn visit_recovery(
                     },
                 ),
             };
-            let again = again.map_err(|why| format!("{}: {why}", place()))?;
-            same(&tree, &again).map_err(|why| format!("{}: {why}", place()))?;
+            let again = again.map_err(place)?;
+            same(&tree, &again).map_err(place)?;
         }
     }
     Ok((tree, seen.len() as u64 + inside))
 }
 
-/// Commits and checkpoints of the torture's own are no part of a recovery.
+/// Commits and checkpoints of the torture's own are no part of a recovery; and thousands of threads for
+/// thousands of images cost more than all the rest.
 fn quiet(setup: &Setup) -> Setup {
-    Setup { checkpoints: Checkpoints::Never, ..setup.clone() }
+    let mut setup = Setup { checkpoints: Checkpoints::Never, ..setup.clone() };
+    setup.mount.threads = false;
+    setup
 }
 
 /// What can be seen without writing a byte.
@@ -138,7 +165,6 @@ fn use_on(image: &MemoryDevice, setup: &Setup) -> Result<(), String> {
 fn look(device: &Arc<dyn Device>, setup: &Setup) -> Result<Tree, String> {
     let setup = &quiet(setup);
     clean(device, "as power left it")?;
-    whole(device.as_ref())?;
     let tree = mount_and_walk(device, setup)?;
     clean(device, "after a mount and an unmount")?;
     match whole(device.as_ref())? {
@@ -193,6 +219,6 @@ pub(crate) fn without_panic<T>(act: impl FnOnce() -> Result<T, String>) -> Resul
             .downcast_ref::<String>()
             .map(String::as_str)
             .or_else(|| panic.downcast_ref::<&str>().copied());
-        Err(format!("panic: {}", text.unwrap_or("without words")))
+        Err(format!("P10: panic: {}", text.unwrap_or("without words")))
     })
 }

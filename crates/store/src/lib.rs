@@ -93,6 +93,9 @@ pub struct OpenOptions {
     pub recover: Duration,
     /// How a batch of the fsync log finds the inode of a name (M4).
     pub batching: Batching,
+    /// Commits and checkpoints that nobody asked for are made by threads of the store. Without them whoever
+    /// wants to change something makes them first: the same calls then send the same to the device.
+    pub threads: bool,
 }
 
 impl Default for OpenOptions {
@@ -104,6 +107,7 @@ impl Default for OpenOptions {
             accounting: Accounting::default(),
             recover: holdfast_base::recover::BUDGET_DEFAULT,
             batching: Batching::default(),
+            threads: true,
         }
     }
 }
@@ -195,7 +199,10 @@ impl Store {
         counters: Arc<Counters>,
     ) -> Result<Store> {
         let inner = Arc::new(open::open(device, options, counters)?);
-        let threads = if options.read_only { Vec::new() } else { pace::spawn(&inner)? };
+        let threads = match options.read_only || !options.threads {
+            true => Vec::new(),
+            false => pace::spawn(&inner)?,
+        };
         Ok(Store { inner, threads })
     }
 

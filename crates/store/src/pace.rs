@@ -73,6 +73,8 @@ pub(crate) struct Pace {
     sealed_nodes: AtomicU64,
     /// Bytes that the device moves in a second, by half of what checkpoints have seen.
     bytes_per_second: AtomicU64,
+    /// There are no threads: who changes something does what is wanted.
+    alone: bool,
     state: Mutex<State>,
     wanted: Condvar,
     relief: Condvar,
@@ -127,6 +129,7 @@ impl Pace {
             dirty_nodes: AtomicU64::new(0),
             sealed_nodes: AtomicU64::new(0),
             bytes_per_second: AtomicU64::new(BYTES_PER_SECOND),
+            alone: !options.threads,
             state: Mutex::default(),
             wanted: Condvar::new(),
             relief: Condvar::new(),
@@ -246,6 +249,11 @@ impl Pace {
         }
     }
 
+    /// Whether the job is wanted, and nobody but the caller will do it; then it is wanted no more.
+    fn is_mine(&self, job: Job) -> bool {
+        self.alone && std::mem::take(self.state.lock().wanted(job))
+    }
+
     /// No work is wanted any more.
     pub(crate) fn end(&self) {
         self.state.lock().ended = true;
@@ -305,10 +313,7 @@ pub(crate) fn spawn(inner: &Arc<Inner>) -> Result<Vec<JoinHandle<()>>> {
 fn work(inner: &Inner, job: Job) {
     let mut said = String::new();
     while inner.pace.wait_for(job) {
-        let done = match job {
-            Job::Commit => inner.commit_upto(holdfast_base::Lsn(inner.lsn.load(Ordering::Acquire))),
-            Job::Checkpoint => inner.checkpoint_above(WORK),
-        };
+        let done = inner.perform(job);
         // A node that could not be read stops nothing: the next call tries again.
         let Err(error) = done else {
             said.clear();
@@ -329,6 +334,14 @@ fn work(inner: &Inner, job: Job) {
 impl Inner {
     /// Makes a changer wait as long as the pressure asks for. No lock is held meanwhile.
     pub(crate) fn throttle(&self) -> Result<()> {
+        for job in [Job::Commit, Job::Checkpoint] {
+            if self.pace.is_mine(job)
+                && let Err(error) = self.perform(job)
+            {
+                // As in a thread: a failed device stops the volume, and the caller hears of that.
+                tracing::error!("{job:?} failed: {error}");
+            }
+        }
         let pressure = self.pace.pressure();
         if pressure < SLOW {
             return Ok(());
@@ -344,6 +357,13 @@ impl Inner {
         self.counters.throttled.increment();
         self.counters.throttled_ns.add(time.nanos());
         done
+    }
+
+    fn perform(&self, job: Job) -> Result<()> {
+        match job {
+            Job::Commit => self.commit_upto(holdfast_base::Lsn(self.lsn.load(Ordering::Acquire))),
+            Job::Checkpoint => self.checkpoint_above(WORK),
+        }
     }
 
     /// Makes a checkpoint unless one that was waited for has brought the pressure below `limit`.

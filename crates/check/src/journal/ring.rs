@@ -214,9 +214,9 @@ impl<'a> Ring<'a> {
     /// Searches the ring for a frame that was written after the commit at `end` was durable.
     pub(super) fn damage(&self, end: &End) -> Result<Option<Damage>, DeviceError> {
         let (ring, missing) = (self.blocks, end.commit.0);
-        let mut buffer = vec![0; SEARCH_BATCH as usize * BLOCK_SIZE];
         // A superblock that claims more does not make a check endless (P10).
         let mut left = ring.count.min(SEARCH_BLOCKS_MAX);
+        let mut buffer = vec![0; left.min(SEARCH_BATCH) as usize * BLOCK_SIZE];
         let mut at = end.at;
         while left > 0 {
             let to_end = ring.start.0 + ring.count - at.0;

@@ -168,7 +168,7 @@ impl<'a> Ring<'a> {
         let mut left = self.len.min(SEARCH_BLOCKS_MAX * BLOCK_BYTES);
         let mut to_sum = 2 * left + BATCH_BYTES_MAX as u64;
         let mut at = end.at;
-        let mut buffer = vec![0; SEARCH_BYTES as usize];
+        let mut buffer = vec![0; left.min(SEARCH_BYTES) as usize];
         let (mut best, mut unread) = (None, None);
         while left > 0 {
             let count = left.min(self.len - at).min(SEARCH_BYTES);

@@ -23,7 +23,8 @@ pub(super) fn run(context: &mut Context<'_>) {
     }
     let volume = context.volume;
     let total = context.facts.data_blocks - context.facts.unwritten_blocks;
-    let mut buffer = vec![0; BATCH * BLOCK_SIZE];
+    // Grows to what the longest extent needs, at most a batch.
+    let mut buffer = Vec::new();
     let mut done = 0;
     let _ = volume.items(TreeId::Files, Bounds::ALL, &mut |_, key, value| {
         if key.kind != Kind::Extent || key.snapshot.0 != 0 {
@@ -38,6 +39,9 @@ pub(super) fn run(context: &mut Context<'_>) {
         let mut start = extent.blocks.start;
         let mut offset = key.offset;
         for sums in extent.sums.chunks(BATCH) {
+            if buffer.len() < sums.len() * BLOCK_SIZE {
+                buffer.resize(sums.len() * BLOCK_SIZE, 0);
+            }
             verify(context, &mut buffer, Place { inode: key.inode, offset, start }, sums);
             let count = sums.len() as u64;
             start = BlockNo(start.0 + count);

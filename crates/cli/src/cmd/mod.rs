@@ -4,6 +4,7 @@ mod bench;
 mod cat;
 mod completions;
 mod cp;
+mod crashtest;
 mod dump;
 mod explain;
 pub(crate) mod fsck;
@@ -60,6 +61,7 @@ pub(crate) enum Command {
     Stats(stats::Args),
     Explain(explain::Args),
     Bench(bench::Args),
+    Crashtest(crashtest::Args),
     Completions(completions::Args),
     #[command(hide = true)]
     Man(man::Args),
@@ -82,6 +84,7 @@ impl Command {
             Command::Stats(args) => stats::run(&args),
             Command::Explain(args) => explain::run(&args),
             Command::Bench(args) => bench::run(&args),
+            Command::Crashtest(args) => crashtest::run(&args),
             Command::Completions(args) => completions::run(&args),
             Command::Man(args) => man::run(&args),
         }

@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 
 use holdfast_base::prng::Prng;
 
-use super::pending::{Cut, sum};
+use super::pending::Cut;
 use crate::memory::MemoryDevice;
 
 /// How many images of a cut are wanted.
@@ -134,6 +134,11 @@ impl CrashImage<'_> {
         self.fingerprint
     }
 
+    /// How many writes were lost or torn.
+    pub fn losses(&self) -> usize {
+        self.kept.iter().filter(|kept| **kept != Kept::Whole).count()
+    }
+
     /// Its place among the images of its cut, from 0.
     pub fn number(&self) -> usize {
         self.number
@@ -165,9 +170,9 @@ impl CrashImage<'_> {
 fn fingerprint(cut: &Cut, kept: &[Kept]) -> u64 {
     let mut changed: HashMap<u64, u64> = HashMap::new();
     for (pending, kept) in cut.pending.iter().zip(kept) {
-        for (index, sector, bytes) in pending.sectors(cut.sector_size) {
+        for (index, sector, _) in pending.sectors(cut.sector_size) {
             if kept.has(index) {
-                changed.insert(sector, sum(sector, bytes));
+                changed.insert(sector, pending.sums[index]);
             }
         }
     }

@@ -32,6 +32,8 @@ pub(super) struct Pending {
     pub(super) bytes: Arc<[u8]>,
     /// For each sector, whether it may still appear.
     pub(super) live: Vec<bool>,
+    /// For each sector, the sum of its place and content: thousands of images ask for them.
+    pub(super) sums: Vec<u64>,
     returned: Option<usize>,
     /// A flush that should have covered it failed.
     doomed: bool,
@@ -97,11 +99,14 @@ impl Cut {
             | Event::Discard { at, junk: bytes, returned, .. }
                 if !bytes.is_empty() =>
             {
+                let first = *at / self.sector_size;
+                let sectors = (first..).zip(bytes.chunks(self.sector_size as usize));
                 self.pending.push(Pending {
                     event: self.index,
                     at: *at,
                     bytes: Arc::clone(bytes),
                     live: vec![true; bytes.len().div_ceil(self.sector_size as usize)],
+                    sums: sectors.map(|(sector, bytes)| sum(sector, bytes)).collect(),
                     returned: *returned,
                     doomed: false,
                 })
@@ -124,9 +129,9 @@ impl Cut {
                 waiting.push(pending);
                 continue;
             }
-            for (_, sector, bytes) in pending.sectors(self.sector_size) {
+            for (index, sector, bytes) in pending.sectors(self.sector_size) {
                 self.stable.put(sector * self.sector_size, bytes);
-                let sum = sum(sector, bytes);
+                let sum = pending.sums[index];
                 let before = self.sums.insert(sector, sum).unwrap_or(0);
                 self.fingerprint ^= before ^ sum;
             }
@@ -153,7 +158,7 @@ fn bury(older: &mut Pending, newer: &Pending, sector_size: u64) {
 }
 
 /// A sum of one sector's place and content.
-pub(super) fn sum(sector: u64, bytes: &[u8]) -> u64 {
+fn sum(sector: u64, bytes: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     sector.hash(&mut hasher);
     bytes.hash(&mut hasher);

@@ -53,6 +53,7 @@ impl FileSystem {
             accounting: options.accounting,
             batching: options.batching,
             recover: options.recover,
+            threads: options.threads,
         };
         let store = Store::open(device, &open, counters.clone())?;
         let core = Arc::new(Core {
@@ -89,7 +90,7 @@ impl FileSystem {
                 }
             }
         };
-        let background = match core.options.read_only {
+        let background = match core.options.read_only || !core.options.threads {
             true => None,
             false => Some(Background::start(core.clone())?),
         };

@@ -6,8 +6,10 @@
 //! anything at all, so that refusals are tried too.
 
 mod aim;
+mod family;
 mod profile;
 
+pub use family::Family;
 pub use profile::Profile;
 
 use crate::model::Model;

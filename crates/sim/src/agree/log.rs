@@ -94,6 +94,6 @@ fn open(image: &MemoryDevice, read_only: bool) -> Result<Store, StoreError> {
 }
 
 fn open_on(device: Arc<dyn Device>, read_only: bool) -> Result<Store, StoreError> {
-    let options = OpenOptions { read_only, ..OpenOptions::default() };
+    let options = OpenOptions { read_only, threads: false, ..OpenOptions::default() };
     Store::open(device, &options, Arc::new(Counters::default()))
 }

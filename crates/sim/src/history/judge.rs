@@ -44,8 +44,12 @@ impl History {
         let (k, wrong) = nearest.expect("acked is never more than started");
         let older = (0..low).rev().find(|&k| self.differences(found, k, acked).is_empty());
         let hint = older.map_or(String::new(), |k| format!(" (it is state {k}, lost since)"));
+        let promise = match older {
+            Some(older) => self.lost_since(older, acked),
+            None => self.mixture(found, k, acked),
+        };
         Err(format!(
-            "no state from {low} to {started} explains it{hint}; nearest is {k}:\n{}",
+            "{promise}: no state from {low} to {started} explains it{hint}; nearest is {k}:\n{}",
             wrong.join("\n")
         ))
     }

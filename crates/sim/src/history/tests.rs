@@ -136,3 +136,33 @@ fn an_fsync_that_found_nothing_to_do_promises_its_own_file_with_all_ancestors() 
     let entries = quiet("mkdir /a; mkfile /a/f; fsync /; mkfile /a/g; fsyncdir /a");
     assert!(entries.judge(&tree("mkdir /a; mkfile /a/f"), 5, 5).is_err());
 }
+
+#[test]
+fn a_finding_begins_with_the_promise_that_is_broken() {
+    let cites = |script: &str, found: &str| {
+        let wrong = judge(script, found).unwrap_err();
+        wrong.split_once(':').expect("a promise stands first").0.to_owned()
+    };
+    // A whole state, too old.
+    assert_eq!(cites("mkfile /f; write /f 0 \"abc\"; fsync /f", "chmod / 755"), "P1");
+    assert_eq!(cites("mkdir /d; mkfile /d/f; fsyncdir /d", "mkdir /d"), "P2");
+    assert_eq!(cites("mkdir /d; sync", "chmod / 755"), "P3");
+    // One file's bytes.
+    assert_eq!(
+        cites("mkfile /f; write /f 0 \"abc\"; fsync /f; mkdir /d", "mkfile /f; mkdir /d"),
+        "P1"
+    );
+    let replaced = "mkfile /f; mkfile /g 600; write /g 0 \"new\"; rename /g /f; mkdir /d";
+    assert_eq!(cites(replaced, "mkfile /f 600; mkdir /d"), "P4");
+    let never = "mkfile /f; write /f 0 \"abc\"; mkdir /d";
+    assert_eq!(cites(never, "mkfile /f; truncate /f 3; mkdir /d"), "P5");
+    // Moments are mixed: names, attributes.
+    assert_eq!(cites("mkdir /a; mkdir /b", "mkdir /b"), "P3");
+    assert_eq!(
+        cites(
+            "mkfile /f; chmod /f 600; setxattr /f user.a \"1\"",
+            "mkfile /f; setxattr /f user.a \"1\""
+        ),
+        "P3"
+    );
+}

@@ -10,7 +10,7 @@ mod journal;
 mod latency;
 mod library;
 mod nodes;
-mod output;
+pub(crate) mod output;
 mod pending;
 mod place;
 mod recovery;

@@ -1,0 +1,242 @@
+//! Where the scripts of a campaign come from, and on which volumes they run.
+
+use std::fmt;
+use std::sync::Arc;
+
+use holdfast_base::switch::{Batching, FsyncWait, RenameLog};
+use holdfast_device::sim;
+use holdfast_script::{Family, Op, Profile, Script, generate};
+
+use super::Campaign;
+use crate::exhaustive::{Exhaustive, before};
+use crate::{Checkpoints, Failure, Ground, Policy, Setup};
+
+/// The smallest volume there is: its rings are small too.
+const VOLUME: u64 = 8 << 20;
+
+/// One kind of scripts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// All sequences of so many operations ([`crate::exhaustive`]).
+    Exhaustive(usize),
+    /// Sequences of so many operations by chance; so many of them, or for ever.
+    Sampled(usize, Option<u64>),
+    /// Scripts about what hurts, all families in turn; so many, or for ever.
+    Families(Vec<Family>, Option<u64>),
+    /// Anything at all; so many, or for ever.
+    Random(Option<u64>),
+    /// As `Random`, while another thread makes commits or checkpoints. What is found does not always come
+    /// back with the seed.
+    Beside(Option<u64>),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Exhaustive(length) => write!(f, "all of length {length}"),
+            Source::Sampled(length, _) => write!(f, "some of length {length}"),
+            Source::Families(..) => f.write_str("families"),
+            Source::Random(_) => f.write_str("random"),
+            Source::Beside(_) => f.write_str("random, beside"),
+        }
+    }
+}
+
+/// A script that somebody has to torture.
+pub(super) struct Job {
+    pub(super) source: usize,
+    pub(super) ground: Arc<Ground>,
+    /// Source and seed, in words.
+    pub(super) name: String,
+    work: Work,
+}
+
+enum Work {
+    Ready(Script),
+    Sampled(Arc<Exhaustive>, u64),
+    Family(Family, u64),
+    Random(u64, bool),
+}
+
+impl Job {
+    /// The script; made by whoever runs it.
+    pub(super) fn script(&self) -> Script {
+        match &self.work {
+            Work::Ready(script) => script.clone(),
+            Work::Sampled(space, seed) => space.sample(*seed),
+            Work::Family(family, seed) => family.generate(*seed, 2 + (seed % 4) as usize),
+            Work::Random(seed, beside) => random(*seed, *beside),
+        }
+    }
+}
+
+fn random(seed: u64, beside: bool) -> Script {
+    let usual = Profile { syncs: 40, evicts: 0, ..Profile::default() };
+    let profile = match seed % 4 {
+        // Few names and small data: what has found lost names for many years.
+        0 | 1 => Profile { ops: 9, names: 2, depth: 2, write_max: 3000, syncs: 90, ..usual },
+        2 => Profile { ops: 25, write_max: 9000, ..usual },
+        _ => Profile { ops: 40, names: 4, ..usual },
+    };
+    let script = generate(seed, &profile);
+    // Zeroed ranges are several steps to the engine (first their edges), between which another thread may
+    // make history durable; to the model they are one.
+    let steps = |op: &&Op| beside && matches!(op, Op::Fallocate { .. });
+    script.ops().filter(|op| !steps(op)).cloned().collect()
+}
+
+/// The jobs in their order.
+pub(super) struct Queue {
+    seed: u64,
+    sources: Vec<Running>,
+    /// Finite ones are gone through up to here; from then on in turn.
+    turn: usize,
+}
+
+struct Running {
+    grounds: Vec<Arc<Ground>>,
+    next: u64,
+    kind: Kind,
+}
+
+enum Kind {
+    All(Box<Exhaustive>, Option<Script>),
+    Sampled(Arc<Exhaustive>, u64),
+    Families(Vec<Family>, u64),
+    Random(u64, bool),
+    Ended,
+}
+
+impl Queue {
+    /// Prepares the volumes.
+    pub(super) fn new(campaign: &Campaign) -> Result<Queue, Failure> {
+        let sources = campaign.sources.iter().map(|source| Running::new(source, campaign));
+        Ok(Queue { seed: campaign.seed, sources: sources.collect::<Result<_, _>>()?, turn: 0 })
+    }
+
+    /// The next script, if there is one.
+    pub(super) fn next(&mut self) -> Option<Job> {
+        let finite = |running: &Running| matches!(running.kind, Kind::All(..));
+        let count = self.sources.len();
+        let first = self.sources.iter().position(finite);
+        let order: Vec<usize> = match first {
+            Some(first) => vec![first],
+            None => (0..count).map(|step| (self.turn + step) % count).collect(),
+        };
+        for source in order {
+            if let Some((ground, name, work)) = self.sources[source].next(self.seed) {
+                self.turn = source + 1;
+                return Some(Job { source, ground, name, work });
+            }
+        }
+        // An exhaustive source has just ended.
+        first.and_then(|_| self.next())
+    }
+}
+
+impl Running {
+    fn new(source: &Source, campaign: &Campaign) -> Result<Running, Failure> {
+        let policies = policies(source, campaign);
+        let start = match source {
+            Source::Exhaustive(_) | Source::Sampled(..) => before(),
+            _ => Script::default(),
+        };
+        let grounds = policies.iter().map(|policy| Ground::new(&start, policy).map(Arc::new));
+        let for_ever = |count: Option<u64>| count.unwrap_or(u64::MAX);
+        let kind = match source {
+            Source::Exhaustive(length) => Kind::All(Box::new(Exhaustive::new(*length)), None),
+            Source::Sampled(length, count) => {
+                Kind::Sampled(Arc::new(Exhaustive::new(*length)), for_ever(*count))
+            }
+            Source::Families(families, count) => Kind::Families(families.clone(), for_ever(*count)),
+            Source::Random(count) => Kind::Random(for_ever(*count), false),
+            Source::Beside(count) => Kind::Random(for_ever(*count), true),
+        };
+        Ok(Running { grounds: grounds.collect::<Result<_, _>>()?, next: 0, kind })
+    }
+
+    fn next(&mut self, seed: u64) -> Option<(Arc<Ground>, String, Work)> {
+        let index = self.next;
+        self.next += 1;
+        let grounds = self.grounds.len() as u64;
+        let ground = Arc::clone(&self.grounds[(index % grounds) as usize]);
+        let seed = seed.wrapping_mul(1_000_003).wrapping_add(index);
+        let found = match &mut self.kind {
+            Kind::All(space, current) => {
+                // Each on every volume.
+                if index.is_multiple_of(grounds) {
+                    *current = space.next();
+                }
+                let script = current.clone();
+                script.map(|script| (format!("sequence {}", index / grounds), Work::Ready(script)))
+            }
+            Kind::Sampled(space, count) if index < *count => {
+                Some((format!("sample {seed}"), Work::Sampled(Arc::clone(space), seed)))
+            }
+            Kind::Families(families, count) if index < *count && !families.is_empty() => {
+                let family = families[(index / grounds) as usize % families.len()];
+                Some((format!("family {family}, seed {seed}"), Work::Family(family, seed)))
+            }
+            Kind::Random(count, beside) if index < *count => {
+                Some((format!("random, seed {seed}"), Work::Random(seed, *beside)))
+            }
+            _ => None,
+        };
+        if found.is_none() {
+            self.kind = Kind::Ended;
+        }
+        let (name, work) = found?;
+        Some((ground, name, work))
+    }
+}
+
+/// The volumes on which a source's scripts run.
+fn policies(source: &Source, campaign: &Campaign) -> Vec<Policy> {
+    let images = sim::Policy { seed: campaign.seed, exhaustive: 6, each: 6, samples: 6, torn: 8 };
+    let policy = |checkpoints, change: fn(&mut Setup)| {
+        let mut setup = Setup { checkpoints, ..Setup::new(4096, 16) };
+        // What a seed means does not depend on who runs when.
+        setup.mount.threads = setup.checkpoints.is_beside();
+        change(&mut setup);
+        let sector = campaign.sector;
+        Policy { images, setup, volume: VOLUME, sector, recovery: 100, ..Policy::default() }
+    };
+    let nothing: fn(&mut Setup) = |_| {};
+    let plain = policy(Checkpoints::Never, nothing);
+    // Memory for one inode, and for as few nodes and as little data as possible.
+    let forgetful = policy(Checkpoints::Never, |setup| {
+        setup.mount.inode_cache = 1;
+        setup.mount.cache_bytes = 64 << 10;
+        setup.mount.dirty_bytes = 16 << 10;
+    });
+    let others = [
+        policy(Checkpoints::CommitsAfter(3), nothing),
+        policy(Checkpoints::After(2), |setup| setup.mount.inode_cache = 1),
+        policy(Checkpoints::Never, |setup| {
+            setup.mkfs.node_size = 16384;
+            setup.mount.log_data_bytes = 0;
+            setup.mount.fsync_wait = FsyncWait::Completion;
+        }),
+        policy(Checkpoints::CommitsAfter(5), |setup| {
+            setup.mount.log_data_bytes = 64 << 10;
+            setup.mount.batching = Batching::Scan;
+            setup.mount.rename_log = RenameLog::Directory;
+        }),
+    ];
+    match source {
+        Source::Exhaustive(0 | 1) | Source::Families(..) | Source::Random(_) => {
+            [plain, forgetful].into_iter().chain(others).collect()
+        }
+        // An unmount is an unmount: those of length 1 have shown it.
+        Source::Exhaustive(_) => {
+            let [commits, ..] = others;
+            let volumes = [plain, forgetful, commits].into_iter();
+            volumes.map(|policy| Policy { unmount: false, ..policy }).collect()
+        }
+        Source::Sampled(..) => vec![plain, forgetful],
+        Source::Beside(_) => {
+            let beside = |checkpoints| policy(checkpoints, nothing);
+            vec![beside(Checkpoints::CommitsBeside), beside(Checkpoints::Beside)]
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! All short sequences over few names, with every durability call behind each operation.
+//!
+//! The volume holds `/A/a` and `/B/a`. A sequence of length n is n operations
+//! of the alphabet that the model accepts, each followed by nothing or by one
+//! call that makes something durable: an fsync, fdatasync or fsyncdir of
+//! everything that the operation touched, of one stranger, of the root, or a
+//! sync. Behind the last operation there is always such a call: without it the
+//! sequence is the beginning of others.
+//!
+//! Enumeration is depth first, so neighbours begin alike and share what was
+//! found in their images. Knows only the language and its model.
+
+use std::collections::BTreeSet;
+
+use holdfast_script::prng::Prng;
+use holdfast_script::{Answer, Kind, Model, Op, Outcome, Path, Place, Script, Target};
+
+/// What the volume holds when a sequence begins. Sizes and numbers tell the files apart.
+pub const BEFORE: &str = "mkdir /A; mkfile /A/a; write /A/a 0 9000 1; setxattr /A/a user.x \"old\"; \
+                          mkdir /B; mkfile /B/a 600; write /B/a 0 100 2";
+
+/// One operation each, or a few that make sense only together.
+const ALPHABET: [&str; 52] = [
+    // New names.
+    "mkfile /A/b",
+    "mkfile /A/a",
+    "mkdir /A/b",
+    "mkdir /A/a",
+    "mkdir /C",
+    "symlink target /A/b",
+    "symlink target /A/a",
+    "mkfile /C/a",
+    "mkfile /A/b/a",
+    // Bytes.
+    "append /A/a 3000 3",
+    "write /A/a 100 200 4",
+    "write /A/a 4096 8192 5",
+    "write /A/b 0 3000 6",
+    "write /A/b 5000 9000 7",
+    "truncate /A/a 0",
+    "truncate /A/a 5000",
+    "truncate /A/a 20000",
+    "punch /A/a 0 4096",
+    "punch /A/a 4000 2000",
+    "zero /A/a 100 9500",
+    "fallocate /A/a 9000 8000",
+    // Attributes.
+    "setxattr /A/a user.x \"new\"",
+    "setxattr /A/a user.y 600 8",
+    "removexattr /A/a user.x",
+    "chmod /A/a 640",
+    "chmod /A 700",
+    "chown /B/a 5 6",
+    "utimes /A/a 5 1000.5",
+    // More names and fewer.
+    "link /A/a /A/b",
+    "link /A/a /B/b",
+    "link /B/a /A/b",
+    "unlink /A/a",
+    "unlink /A/b",
+    "unlink /B/a",
+    "rmdir /B",
+    "rmdir /A/b",
+    // Other names.
+    "rename /A/a /A/b",
+    "rename /A/b /A/a",
+    "rename /A/a /B/a",
+    "rename /B/a /A/a",
+    "rename /A/a /B/b",
+    "rename /B/b /A/a",
+    "rename /A /C",
+    "rename /C /A",
+    "rename /A /B/b",
+    "rename /B /A/b",
+    "rename /A /B",
+    "rename /A/a /B/a exchange",
+    "rename /A /B exchange",
+    // Without a name first; kept open without one; durable by themselves.
+    "tmpfile t /A 600; write @t 0 3000 9; link @t /A/b; close t",
+    "open o /A/a read,write; unlink /A/a; write @o 50 5000 10; fsync @o; close o",
+    "open s /A/a write,sync; write @s 50 100 11; close s",
+];
+
+/// A letter as operations.
+#[derive(Debug)]
+struct Letter {
+    ops: Vec<Op>,
+    /// Every path that is spoken of.
+    paths: Vec<Path>,
+}
+
+/// All sequences of one length.
+#[derive(Debug)]
+pub struct Exhaustive {
+    letters: Vec<Letter>,
+    length: usize,
+    /// The choices that lead to where the enumeration is, outermost first.
+    stack: Vec<Choices>,
+}
+
+/// What can be appended to a beginning.
+#[derive(Debug)]
+struct Choices {
+    /// The beginning's operations.
+    ops: Vec<Op>,
+    model: Model,
+    /// Letter, and the call behind it.
+    next: std::vec::IntoIter<(usize, Option<Op>)>,
+}
+
+impl Exhaustive {
+    /// Sequences of `length` operations, in their order.
+    pub fn new(length: usize) -> Exhaustive {
+        let mut all = Exhaustive { letters: letters(), length, stack: Vec::new() };
+        let mut model = Model::new();
+        before().ops().for_each(|op| drop(model.apply(op)));
+        let choices = all.choices(Vec::new(), model);
+        all.stack.push(choices);
+        all
+    }
+
+    /// One sequence by chance: the same for the same seed.
+    pub fn sample(&self, seed: u64) -> Script {
+        let mut prng = Prng::seeded(seed);
+        let mut model = Model::new();
+        before().ops().for_each(|op| drop(model.apply(op)));
+        let mut ops = Vec::new();
+        for step in 0..self.length {
+            let letters = self.accepted(&model);
+            let letter = *prng.pick(&letters);
+            let (after, syncs) = self.behind(letter, &model, step + 1 == self.length);
+            ops.extend(self.letters[letter].ops.iter().cloned());
+            ops.extend(prng.pick(&syncs).clone());
+            model = after;
+        }
+        ops.into_iter().collect()
+    }
+
+    /// The letters that the model does not refuse.
+    fn accepted(&self, model: &Model) -> Vec<usize> {
+        let works = |letter: &Letter| {
+            let mut model = model.clone();
+            letter.ops.iter().all(|op| matches!(model.apply(op), Outcome::Ok(_)))
+        };
+        (0..self.letters.len()).filter(|&letter| works(&self.letters[letter])).collect()
+    }
+
+    /// The model after a letter, and the calls that may follow it.
+    fn behind(&self, letter: usize, model: &Model, last: bool) -> (Model, Vec<Option<Op>>) {
+        let mut model = model.clone();
+        let letter = &self.letters[letter];
+        letter.ops.iter().for_each(|op| drop(model.apply(op)));
+        let mut touched: BTreeSet<Path> = letter.paths.iter().cloned().collect();
+        touched.extend(letter.paths.iter().filter_map(|path| Some(path.split()?.0)));
+        // What was moved is touched under its new name, its other names, and what it holds.
+        for path in all_paths(&mut model) {
+            if touched.iter().any(|touched| same(&mut model, touched, &path))
+                || path.split().is_some_and(|(parent, _)| {
+                    letter.paths.contains(&parent) && letter.ops.len() == 1
+                })
+            {
+                touched.insert(path);
+            }
+        }
+        // A stranger, whatever the operation was.
+        touched.insert(Path::new("/B/a").expect("it is well formed"));
+        let mut syncs = Vec::new();
+        if !last {
+            syncs.push(None);
+        }
+        let is_bytes = letter.ops.iter().any(|op| {
+            matches!(op, Op::Write { .. } | Op::Append { .. } | Op::Truncate { .. })
+                || matches!(op, Op::Fallocate { .. })
+        });
+        for path in touched {
+            match model.kind(&path) {
+                Ok(Kind::File) => {
+                    let place = Place::Path(path);
+                    if is_bytes {
+                        syncs.push(Some(Op::Fdatasync { place: place.clone() }));
+                    }
+                    syncs.push(Some(Op::Fsync { place }));
+                }
+                Ok(Kind::Dir) => syncs.push(Some(Op::Fsyncdir { path })),
+                _ => {}
+            }
+        }
+        syncs.push(Some(Op::Sync));
+        (model, syncs)
+    }
+
+    fn choices(&self, ops: Vec<Op>, model: Model) -> Choices {
+        let last = ops_depth(&self.stack) + 1 == self.length;
+        let next: Vec<(usize, Option<Op>)> = self
+            .accepted(&model)
+            .into_iter()
+            .flat_map(|letter| {
+                let (_, syncs) = self.behind(letter, &model, last);
+                syncs.into_iter().map(move |sync| (letter, sync))
+            })
+            .collect();
+        Choices { ops, model, next: next.into_iter() }
+    }
+}
+
+/// How many operations the innermost beginning has.
+fn ops_depth(stack: &[Choices]) -> usize {
+    stack.len()
+}
+
+impl Iterator for Exhaustive {
+    type Item = Script;
+
+    fn next(&mut self) -> Option<Script> {
+        loop {
+            let top = self.stack.last_mut()?;
+            let Some((letter, sync)) = top.next.next() else {
+                self.stack.pop();
+                continue;
+            };
+            let mut ops = top.ops.clone();
+            let model = top.model.clone();
+            ops.extend(self.letters[letter].ops.iter().cloned());
+            ops.extend(sync);
+            if self.stack.len() == self.length {
+                return Some(ops.into_iter().collect());
+            }
+            let (model, _) = self.behind(letter, &model, false);
+            let choices = self.choices(ops, model);
+            self.stack.push(choices);
+        }
+    }
+}
+
+/// [`BEFORE`].
+pub fn before() -> Script {
+    BEFORE.parse().expect("it is well formed")
+}
+
+fn letters() -> Vec<Letter> {
+    let letter = |text: &&str| {
+        let script: Script = text.parse().expect("the alphabet is well formed");
+        let ops: Vec<Op> = script.ops().cloned().collect();
+        let words = text.split([' ', ';']).filter(|word| word.starts_with('/'));
+        Letter { ops, paths: words.filter_map(Path::new).collect() }
+    };
+    ALPHABET.iter().map(letter).collect()
+}
+
+/// Everything that has a name, the root included.
+fn all_paths(model: &mut Model) -> Vec<Path> {
+    model.walk().map(|tree| tree.0.into_keys().collect()).unwrap_or_default()
+}
+
+/// Whether two paths name one inode.
+fn same(model: &mut Model, one: &Path, other: &Path) -> bool {
+    let mut inode = |path: &Path| match model.apply(&Op::Stat { place: Place::Path(path.clone()) })
+    {
+        Outcome::Ok(Answer::Stat(stat)) => Some(stat.inode),
+        _ => None,
+    };
+    inode(one).is_some_and(|number| inode(other) == Some(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sequences_are_different_and_every_letter_is_used() {
+        let first: Vec<String> = Exhaustive::new(1).map(|script| script.to_string()).collect();
+        assert!(first.iter().collect::<BTreeSet<_>>().len() == first.len(), "twice the same");
+        let second: Vec<Script> = Exhaustive::new(2).collect();
+        println!("{} of length 1, {} of length 2", first.len(), second.len());
+        for letter in letters() {
+            let ops = &letter.ops;
+            let used = |script: &Script| {
+                let found: Vec<&Op> = script.ops().collect();
+                found.windows(ops.len()).any(|window| window.iter().copied().eq(ops))
+            };
+            assert!(second.iter().any(used), "{ops:?}");
+        }
+        assert!(first.len() > 100 && second.len() > 10_000);
+    }
+
+    #[test]
+    fn a_sample_is_one_of_them_and_the_same_again() {
+        let all: BTreeSet<String> = Exhaustive::new(2).map(|script| script.to_string()).collect();
+        let space = Exhaustive::new(2);
+        for seed in 0..50 {
+            let sample = space.sample(seed).to_string();
+            assert!(all.contains(&sample), "seed {seed}: {sample}");
+            assert_eq!(sample, space.sample(seed).to_string());
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Runs a script on a recording device, and on the model beside it.
+//!
+//! Every operation stands between two marks in the recording. What the engine
+//! answers must be what the model answers. The clock is pinned, so the same
+//! script writes the same bytes, in this run and in all others.
+
+use std::sync::Arc;
+
+use holdfast_base::clock::{Pinned, pin};
+use holdfast_device::sim::{Faults, Recording};
+use holdfast_device::{Device, MemoryDevice, SimDevice};
+use holdfast_script::{Answer, Data, Errno, Op, Outcome, Place, Script, Target};
+
+use super::Policy;
+use crate::Engine;
+use crate::history::History;
+
+/// Whole seconds since 1970 at which volumes are made; scripts run a day later, images are opened after a week.
+const MADE: u64 = 1_700_000_000;
+const DAY: u64 = 86_400;
+
+/// The clock of a script that runs.
+pub(crate) fn run_time() -> Pinned {
+    pin((MADE + DAY) * 1_000_000_000)
+}
+
+/// The clock of somebody who opens what a power cut left.
+pub(crate) fn visit_time() -> Pinned {
+    pin((MADE + 7 * DAY) * 1_000_000_000)
+}
+
+/// The script on one line.
+pub(crate) fn line(script: &Script) -> String {
+    let ops: Vec<String> = script.ops().map(ToString::to_string).collect();
+    ops.join("; ")
+}
+
+/// The volume on which the script begins, unmounted.
+pub(crate) fn prepare(
+    before: &Script,
+    policy: &Policy,
+    history: &mut History,
+) -> Result<MemoryDevice, String> {
+    let _pinned = pin(MADE * 1_000_000_000);
+    let device = Arc::new(MemoryDevice::with_sector_size(policy.volume, policy.sector));
+    let under = Arc::clone(&device) as Arc<dyn Device>;
+    let mut engine = Engine::create(under, policy.setup.clone())
+        .map_err(|error| format!("mkfs and mount: {error}"))?;
+    for op in before.ops() {
+        apply(op, &mut engine, history).map_err(|(_, why)| why)?;
+    }
+    leave(engine, history)?;
+    Ok(device.snapshot())
+}
+
+/// Runs the script and then, unless the policy wants none, unmounts, with a mark before and after each.
+pub(super) fn record(
+    base: &MemoryDevice,
+    script: &Script,
+    policy: &Policy,
+    history: &mut History,
+) -> Result<Recording, String> {
+    let _pinned = run_time();
+    let device = Arc::new(SimDevice::with_faults(base, policy.faults.clone()));
+    let under = Arc::clone(&device) as Arc<dyn Device>;
+    let mut engine =
+        Engine::open(under, policy.setup.clone()).map_err(|error| format!("mount: {error}"))?;
+    for op in script.ops() {
+        if *op == Op::Crash {
+            return Err("power is cut by us; take `crash` out of the script".into());
+        }
+        device.mark(begun(history.len()));
+        apply(op, &mut engine, history).map_err(|(_, why)| why)?;
+        device.mark(returned(history.len()));
+    }
+    if policy.unmount {
+        device.mark(begun(history.len()));
+        leave(engine, history)?;
+        device.mark(returned(history.len()));
+        return Ok(device.recording());
+    }
+    let recording = device.recording();
+    // What the end of the engine still writes is nobody's concern.
+    device.set_faults(Faults::none());
+    drop(engine);
+    Ok(recording)
+}
+
+/// Runs one operation on the engine and adds it to the history; an answer that the model does not
+/// give comes back with the reason. A write that ran out of space in its middle goes in as the part
+/// that was written.
+pub(crate) fn apply(
+    op: &Op,
+    engine: &mut Engine,
+    history: &mut History,
+) -> Result<(), (Outcome, String)> {
+    let place = match op {
+        Op::Write { place, .. } => Some(place.clone()),
+        Op::Append { path, .. } => Some(Place::Path(path.clone())),
+        _ => None,
+    };
+    let size = |engine: &mut Engine| match engine.apply(&Op::Stat { place: place.clone()? }) {
+        Outcome::Ok(Answer::Stat(stat)) => Some(stat.size),
+        _ => None,
+    };
+    let before = size(engine);
+    let flushes = engine.device().stats().flushes;
+    let answer = engine.apply(op);
+    // Or somebody else made durable what an fsync was to, and no more than that.
+    let quiet = engine.device().stats().flushes == flushes || !engine.is_durable();
+    let mut add = |op: &Op, answer: Outcome| {
+        history.push(op, &answer).map_err(|why| (answer, why))?;
+        if quiet {
+            history.found_nothing_undurable();
+        }
+        Ok(())
+    };
+    let (Outcome::Err(Errno::ENOSPC), Some(place), Some(before)) = (&answer, &place, before) else {
+        return add(op, answer);
+    };
+    let (offset, data) = match op {
+        Op::Write { offset, data, .. } => (*offset, data.bytes()),
+        Op::Append { data, .. } => (before, data.bytes()),
+        _ => return add(op, answer),
+    };
+    let read = Op::Read { place: place.clone(), offset, len: data.len() as u64 };
+    let Outcome::Ok(Answer::Bytes(there)) = engine.apply(&read) else {
+        return add(op, answer);
+    };
+    let part = data.iter().zip(&there).take_while(|(wanted, found)| wanted == found).count();
+    if part == 0 {
+        return add(op, answer);
+    }
+    let data = Data::Literal(data[..part].to_vec());
+    let written = Op::Write { place: place.clone(), offset, data };
+    add(&written, Outcome::Ok(Answer::Done))
+}
+
+/// Unmounts, which is to the history what a remount is.
+fn leave(mut engine: Engine, history: &mut History) -> Result<(), String> {
+    engine.unmount().map_err(|error| format!("unmount: {error}"))?;
+    history.push(&Op::Remount, &Outcome::Ok(Answer::Done))
+}
+
+/// The mark before operation `op` (from 0).
+fn begun(op: usize) -> u64 {
+    op as u64 * 2
+}
+
+/// The mark when `ops` operations have returned.
+fn returned(ops: usize) -> u64 {
+    ops as u64 * 2 - 1
+}

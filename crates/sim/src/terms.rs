@@ -1,0 +1,177 @@
+//! The terms of a power cut in plain words and numbers, as a saved case keeps them.
+//!
+//! Everything of a [`Policy`] but the faults of the device and the one image
+//! to look at. What a file leaves out has its usual value.
+
+use holdfast_base::switch::{Accounting, Batching, Dirty, FsyncWait, RenameLog};
+use holdfast_device::sim;
+use serde::{Deserialize, Serialize};
+
+use crate::{Checkpoints, Policy, Setup};
+
+/// Volume, mount and images of a power cut.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Terms {
+    /// Bytes of the volume.
+    pub volume: u64,
+    /// Bytes of a sector: 512 or 4096.
+    pub sector: u32,
+    /// Bytes of a tree node.
+    pub node_size: usize,
+    /// Inodes kept in memory although nobody holds them.
+    pub inode_cache: usize,
+    /// Bytes for tree nodes.
+    pub cache_bytes: usize,
+    /// Bytes for written data that is not on the device.
+    pub dirty_bytes: usize,
+    /// Most bytes of data that an fsync puts into the log.
+    pub log_data_bytes: usize,
+    /// `never`, `checkpoint N`, `commit N` (behind every N-th operation), `checkpoints beside`, `commits beside`.
+    pub checkpoints: String,
+    /// Position of the switch of M3.
+    pub dirty: String,
+    /// Of M1.
+    pub accounting: String,
+    /// Of M4.
+    pub batching: String,
+    /// Of M2.
+    pub rename_log: String,
+    /// Of M5.
+    pub fsync_wait: String,
+    /// Whether the volume has threads for commits, checkpoints and writing data.
+    pub threads: bool,
+    /// Whether the volume is unmounted behind the script.
+    pub unmount: bool,
+    /// Seed of the images.
+    pub seed: u64,
+    /// Every subset of so many unflushed writes.
+    pub exhaustive: usize,
+    /// Above that: prefixes, and subsets that miss one.
+    pub each: usize,
+    /// Above that: random subsets.
+    pub samples: usize,
+    /// Images with a torn write.
+    pub torn: usize,
+    /// In one image of so many recovery is cut as well; 0 for none.
+    pub recovery: u64,
+    /// So many times one inside the other.
+    pub deep: u32,
+}
+
+impl Default for Terms {
+    fn default() -> Terms {
+        Terms::of(&Policy::default())
+    }
+}
+
+impl Terms {
+    /// The terms of a policy.
+    pub fn of(policy: &Policy) -> Terms {
+        let Policy { images, setup, .. } = policy;
+        let mount = &setup.mount;
+        Terms {
+            volume: policy.volume,
+            sector: policy.sector,
+            node_size: setup.mkfs.node_size,
+            inode_cache: mount.inode_cache,
+            cache_bytes: mount.cache_bytes,
+            dirty_bytes: mount.dirty_bytes,
+            log_data_bytes: mount.log_data_bytes,
+            checkpoints: words(setup.checkpoints),
+            dirty: mount.dirty.to_string(),
+            accounting: mount.accounting.to_string(),
+            batching: mount.batching.to_string(),
+            rename_log: mount.rename_log.to_string(),
+            fsync_wait: mount.fsync_wait.to_string(),
+            threads: mount.threads,
+            unmount: policy.unmount,
+            seed: images.seed,
+            exhaustive: images.exhaustive,
+            each: images.each,
+            samples: images.samples,
+            torn: images.torn,
+            recovery: policy.recovery,
+            deep: policy.deep,
+        }
+    }
+
+    /// The policy of these terms, or which word means nothing.
+    pub fn policy(&self) -> Result<Policy, String> {
+        if ![512, 4096].contains(&self.sector) {
+            return Err(format!("sectors have 512 or 4096 bytes, not {}", self.sector));
+        }
+        let mut setup = Setup::new(self.node_size, self.inode_cache);
+        setup.checkpoints = checkpoints(&self.checkpoints)?;
+        let mount = &mut setup.mount;
+        mount.cache_bytes = self.cache_bytes;
+        mount.dirty_bytes = self.dirty_bytes;
+        mount.log_data_bytes = self.log_data_bytes;
+        mount.threads = self.threads;
+        mount.dirty = self.dirty.parse::<Dirty>()?;
+        mount.accounting = self.accounting.parse::<Accounting>()?;
+        mount.batching = self.batching.parse::<Batching>()?;
+        mount.rename_log = self.rename_log.parse::<RenameLog>()?;
+        mount.fsync_wait = self.fsync_wait.parse::<FsyncWait>()?;
+        let &Terms { seed, exhaustive, each, samples, torn, .. } = self;
+        Ok(Policy {
+            images: sim::Policy { seed, exhaustive, each, samples, torn },
+            volume: self.volume,
+            sector: self.sector,
+            setup,
+            recovery: self.recovery,
+            deep: self.deep.max(1),
+            unmount: self.unmount,
+            ..Policy::default()
+        })
+    }
+}
+
+fn words(checkpoints: Checkpoints) -> String {
+    match checkpoints {
+        Checkpoints::Never => "never".into(),
+        Checkpoints::After(n) => format!("checkpoint {n}"),
+        Checkpoints::CommitsAfter(n) => format!("commit {n}"),
+        Checkpoints::Beside => "checkpoints beside".into(),
+        Checkpoints::CommitsBeside => "commits beside".into(),
+    }
+}
+
+fn checkpoints(words: &str) -> Result<Checkpoints, String> {
+    let count = |n: &str| n.parse().ok().filter(|&n: &u64| n > 0);
+    let found = match words.split_once(' ') {
+        None if words == "never" => Some(Checkpoints::Never),
+        Some(("checkpoint", n)) => count(n).map(Checkpoints::After),
+        Some(("commit", n)) => count(n).map(Checkpoints::CommitsAfter),
+        Some(("checkpoints", "beside")) => Some(Checkpoints::Beside),
+        Some(("commits", "beside")) => Some(Checkpoints::CommitsBeside),
+        _ => None,
+    };
+    found.ok_or_else(|| format!("checkpoints = \"{words}\" means nothing"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terms_and_policies_are_the_same() {
+        for checkpoints in [
+            Checkpoints::Never,
+            Checkpoints::After(3),
+            Checkpoints::Beside,
+            Checkpoints::CommitsAfter(1),
+            Checkpoints::CommitsBeside,
+        ] {
+            let setup = Setup { checkpoints, ..Setup::new(16384, 3) };
+            let policy = Policy { setup, sector: 4096, unmount: false, ..Policy::default() };
+            let terms = Terms::of(&policy);
+            let text = toml::to_string(&terms).unwrap();
+            let again: Terms = toml::from_str(&text).unwrap();
+            assert_eq!((&again, &terms), (&terms, &Terms::of(&again.policy().unwrap())));
+        }
+        let wrong = Terms { checkpoints: "commit 0".into(), ..Terms::default() };
+        assert!(wrong.policy().is_err());
+        assert!(toml::from_str::<Terms>("sektor = 512").is_err());
+    }
+}
