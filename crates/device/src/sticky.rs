@@ -13,7 +13,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 use holdfast_base::clock::Deadline;
@@ -72,6 +72,8 @@ impl Device for Sticky {
             let _flushing = self.flushing.read();
             self.check()?;
             let number = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
+            // Whoever does not see this number (see `join_flush`) has his writes seen by this flush.
+            fence(Ordering::SeqCst);
             let flushed =
                 self.under.flush().inspect_err(|_| self.failed.store(true, Ordering::Release))?;
             (number, flushed)
@@ -87,6 +89,9 @@ impl Device for Sticky {
     }
 
     fn join_flush(&self, patience: Duration) -> Result<Flushed, DeviceError> {
+        // The caller's writes come before this, and this before the number is read: a flush whose number is
+        // larger begins after both.
+        fence(Ordering::SeqCst);
         let begun = self.begun.load(Ordering::Acquire);
         let until = Deadline::after(patience);
         let mut believed = self.believed.lock();

@@ -18,7 +18,7 @@ use crate::node::NodePointer;
 /// First bytes of a volume's superblock.
 pub const MAGIC: [u8; 16] = *b"holdfast volume\n";
 /// Version of the format that this crate reads and writes.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Longest label, in bytes.
 pub const LABEL_MAX: usize = 64;
 const SUM_AT: usize = 16;
@@ -44,7 +44,7 @@ record! {
         address: u64,
         /// Number of the checkpoint that wrote it.
         epoch: u64,
-        /// Version of the format, 3.
+        /// Version of the format, 4.
         version: u32,
         /// Bytes of a tree node.
         node_size: u32,
@@ -100,8 +100,10 @@ record! {
         log_next: u64,
         /// Checksum of the batch before it, 0 if there never was one.
         log_sum: u64,
+        /// What frames of the journal and batches of the log carry: drawn by chance, known to this block alone.
+        ring_tag: [u8; 8],
         /// Zero.
-        reserved: [u8; 16],
+        reserved: [u8; 8],
     }
 }
 
@@ -142,6 +144,9 @@ pub struct Superblock {
     pub journal: JournalMark,
     /// Where the log goes on. The first batches there may be contained in the trees.
     pub log: LogMark,
+    /// What frames of the journal and batches of the log carry, so that nothing that a user writes is taken
+    /// for one: the rings are searched, and files' bytes travel inside them. Told to nobody who cannot read the device.
+    pub ring_tag: [u8; 8],
 }
 
 impl Superblock {
@@ -183,7 +188,8 @@ impl Superblock {
             log_batch: self.log.batch.0,
             log_next: self.log.next,
             log_sum: self.log.sum,
-            reserved: [0; 16],
+            ring_tag: self.ring_tag,
+            reserved: [0; 8],
         };
         let mut bytes = Vec::with_capacity(BLOCK_SIZE);
         fields.write(&mut bytes);
@@ -264,7 +270,7 @@ impl Superblock {
         };
         log.check(&geometry).map_err(|why| Malformed::new(Fields::TITLE, why))?;
         if fields.pad != [0; 6]
-            || fields.reserved != [0; 16]
+            || fields.reserved != [0; 8]
             || reader.rest().iter().any(|&b| b != 0)
         {
             return fail("reserved bytes are set".into());
@@ -295,6 +301,7 @@ impl Superblock {
             used_blocks: fields.used_blocks,
             journal,
             log,
+            ring_tag: fields.ring_tag,
         })
     }
 }

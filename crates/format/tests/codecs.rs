@@ -171,6 +171,7 @@ fn superblocks() -> impl Strategy<Value = Superblock> {
                 sum: numbers[1],
             },
             log: LogMark::START,
+            ring_tag: numbers[0].to_be_bytes(),
         }
     })
 }

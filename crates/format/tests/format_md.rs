@@ -172,6 +172,7 @@ fn example() -> (Superblock, Vec<u8>) {
         used_blocks: 2,
         journal: JournalMark { commit: CommitNo(1), next: geometry.journal().start, sum: 0 },
         log: LogMark::START,
+        ring_tag: *b"a secret",
     };
     let time = Timestamp { secs: 1_700_000_000, nanos: 0 };
     let directory = InodeItem {
@@ -316,7 +317,7 @@ fn commit_frame() -> Vec<u8> {
         kind: frame::KIND_COMMIT,
         sum: 0,
         address: superblock.journal.next.0,
-        volume: volume_tag(&superblock.uuid),
+        volume: superblock.ring_tag,
         epoch: 3,
         commit: superblock.journal.commit.0 + 1,
         durable: superblock.journal.commit.0,
@@ -419,7 +420,7 @@ fn batch_records() -> (Vec<u8>, Vec<(usize, &'static str)>) {
         bytes: 0,
         sum: 0,
         address: superblock.log.next,
-        volume: volume_tag(&superblock.uuid),
+        volume: superblock.ring_tag,
         number: superblock.log.batch.0 + 1,
         durable: superblock.log.batch.0,
         prior: superblock.log.sum,
@@ -477,7 +478,7 @@ fn the_bytes_in_the_document_decode() {
     let frame = bytes_of("example: commit", 4096);
     let header = FrameHeader::decode(&frame).expect("it is valid");
     let at = superblock.journal.next;
-    let payload = header.open(&frame, at, &volume_tag(&superblock.uuid)).expect("it is valid");
+    let payload = header.open(&frame, at, &superblock.ring_tag).expect("it is valid");
     let commit = Commit::decode(payload, Epoch(header.epoch), &superblock.geometry);
     let commit = commit.expect("it is valid");
     // Carried out on the leaf, it makes a valid node.
@@ -488,7 +489,7 @@ fn the_bytes_in_the_document_decode() {
     NodeView::open(&moved, &expected).expect("it is valid");
     let batch = bytes_of("example: batch", 512);
     let header = LogHeader::decode(&batch).expect("it is valid");
-    let records = header.open(&batch, superblock.log.next, &volume_tag(&superblock.uuid));
+    let records = header.open(&batch, superblock.log.next, &superblock.ring_tag);
     let records = records.expect("it is valid");
     let records: Vec<_> = Decoder::new(records, header.records, &superblock.geometry)
         .map(|record| record.expect("it is valid"))

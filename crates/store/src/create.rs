@@ -13,6 +13,7 @@ use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::node::volume_tag;
 use holdfast_format::{JournalMark, LogMark, NodePointer, Superblock};
 use parking_lot::{Mutex, RwLock};
+use uuid::Uuid;
 
 use crate::apply::Slots;
 use crate::cache::Cache;
@@ -80,6 +81,12 @@ pub(crate) fn create(
     journal.end(&*inner.device, epoch)
 }
 
+/// Eight bytes that nobody can guess: those of a random UUID without the two that say what it is.
+fn ring_tag() -> [u8; 8] {
+    let uuid = Uuid::new_v4().into_bytes();
+    std::array::from_fn(|at| if at < 6 { uuid[at] } else { uuid[at + 3] })
+}
+
 /// A store in memory whose trees have no root yet.
 fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
     let geometry = options.geometry;
@@ -103,6 +110,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         used_blocks: 0,
         journal: JournalMark { commit: CommitNo(0), next: geometry.journal().start, sum: 0 },
         log: LogMark::START,
+        ring_tag: ring_tag(),
     };
     let root = Root { pointer: nowhere, level: 0 };
     let how = OpenOptions { cache_bytes: CACHE_BYTES, ..OpenOptions::default() };
@@ -123,7 +131,11 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         accounting: how.accounting,
         forest: RwLock::new(Forest::new([root; 2], cache, Epoch(1), volume, geometry.node_size)),
         space: Arc::new(Mutex::new(Space::new(geometry))),
-        journal: Mutex::new(Journal::new(geometry.journal(), volume, superblock.journal)),
+        journal: Mutex::new(Journal::new(
+            geometry.journal(),
+            superblock.ring_tag,
+            superblock.journal,
+        )),
         overlay: BTreeMap::new(),
         superblock: Mutex::new(superblock),
         one_checkpoint: Mutex::new(()),

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use holdfast_base::clock::Stopwatch;
 use holdfast_base::counters::Counters;
@@ -17,7 +17,7 @@ use holdfast_base::{BlockNo, TreeId};
 use holdfast_device::{Device, Sticky};
 use holdfast_format::item::group::{GroupItem, decode_bitmap};
 use holdfast_format::node::volume_tag;
-use holdfast_format::superblock::RO_COMPAT_KNOWN;
+use holdfast_format::superblock::{COUNTER_MAX, RO_COMPAT_KNOWN};
 use holdfast_format::{Key, Kind, Malformed, Superblock};
 use parking_lot::{Mutex, RwLock};
 
@@ -90,6 +90,7 @@ pub(crate) fn open(
         }
         nodes = std::mem::take(&mut inner.overlay);
     };
+    check_counters(&inner, &replayed.superblock, &logged, options)?;
     let is_recovered = replayed.commits > 0 || !logged.batches.is_empty();
     if !options.read_only {
         let time = Stopwatch::start();
@@ -102,6 +103,28 @@ pub(crate) fn open(
         inner.counters.recovery_ns.set(took);
     }
     Ok(inner)
+}
+
+/// Refuses to write to a volume that has counted so far that what is written could not be opened again. No
+/// volume ever does: these are numbers of a hostile one (P10).
+fn check_counters(
+    inner: &Inner,
+    superblock: &Superblock,
+    logged: &Logged,
+    options: &OpenOptions,
+) -> Result<()> {
+    let counters = [
+        superblock.epoch.0,
+        superblock.journal.commit.0,
+        logged.mark.batch.0,
+        inner.lsn.load(Ordering::Acquire),
+        inner.inode_next.load(Ordering::Acquire),
+        inner.space.lock().inodes,
+    ];
+    match counters.iter().find(|count| **count > COUNTER_MAX / 2) {
+        Some(count) => refuse_to_write(&format!("the volume has counted to {count}"), options),
+        None => Ok(()),
+    }
 }
 
 /// A damaged volume is opened for reading, and says so; it is not opened for writing: what is missing was
@@ -149,7 +172,11 @@ fn at(
         lsn: AtomicU64::new(superblock.lsn.0),
         durable: AtomicU64::new(superblock.lsn.0),
         inode_next: AtomicU64::new(superblock.inode_next.0),
-        journal: Mutex::new(Journal::new(geometry.journal(), volume, superblock.journal)),
+        journal: Mutex::new(Journal::new(
+            geometry.journal(),
+            superblock.ring_tag,
+            superblock.journal,
+        )),
         overlay: nodes,
         superblock: Mutex::new(superblock.clone()),
         one_checkpoint: Mutex::new(()),

@@ -14,7 +14,6 @@ use holdfast_device::sim::Policy;
 use holdfast_device::{Device, DeviceError, DeviceStats, Flushed, SimDevice};
 use holdfast_format::checksum::crc64;
 use holdfast_format::log::{DATA_BLOCKS_MAX, LogHeader};
-use holdfast_format::node::volume_tag;
 use holdfast_format::{Geometry, Key, Kind};
 use holdfast_store::{
     Batch, CreateOptions, Need, OpenOptions, Reservation, Store, StoreError, Written,
@@ -237,7 +236,7 @@ fn a_ring_full_of_claims_is_searched_in_bounded_time() {
     let image = Arc::new(formatted_as(geometry));
     // Not left in order: something may follow.
     let store = open(image.clone(), false).unwrap();
-    let (ring, volume, latest) = (geometry.log(), store.superblock().uuid, store.latest());
+    let (ring, tag, latest) = (geometry.log(), store.superblock().ring_tag, store.latest());
     drop(store);
     let mut bytes = vec![0; ring.bytes().unwrap() as usize];
     for (sector, at) in bytes.chunks_exact_mut(512).zip((0..).step_by(512)) {
@@ -248,7 +247,7 @@ fn a_ring_full_of_claims_is_searched_in_bounded_time() {
             bytes: 0,
             sum: 0,
             address: at,
-            volume: volume_tag(&volume),
+            volume: tag,
             number: 9,
             durable: 8,
             prior: 0,

@@ -9,11 +9,15 @@ use std::thread;
 
 use holdfast_base::counters::Counters;
 use holdfast_base::units::BLOCK_SIZE;
-use holdfast_base::{BlockNo, InodeNo, Lsn};
+use holdfast_base::{BatchNo, BlockNo, CommitNo, Epoch, InodeNo, Lsn};
 use holdfast_device::memory::MemoryDevice;
 use holdfast_device::sim::{Action, Call, Faults, Policy, When};
 use holdfast_device::{Device, DeviceError, DeviceStats, Flushed, SimDevice};
-use holdfast_format::{Geometry, Key, Kind};
+use holdfast_format::geometry::SUPERBLOCK_SLOTS;
+use holdfast_format::log::LogHeader;
+use holdfast_format::node::volume_tag;
+use holdfast_format::superblock::COUNTER_MAX;
+use holdfast_format::{Geometry, Key, Kind, Superblock};
 use holdfast_store::{Batch, CreateOptions, LoggedBlock, Need, OpenOptions, Store, StoreError};
 use parking_lot::{Condvar, Mutex};
 
@@ -43,10 +47,13 @@ fn key(number: u64) -> Key {
 
 /// Publishes a block under a key; in the log, or written to its place. Answers where it is.
 fn write(store: &Store, number: u64, in_log: bool) -> BlockNo {
+    write_page(store, number, in_log, [number as u8 + 1; BLOCK_SIZE])
+}
+
+fn write_page(store: &Store, number: u64, in_log: bool, page: [u8; BLOCK_SIZE]) -> BlockNo {
     let mut room = store.reserve(Need::Grow { changes: 1, blocks: 1 }).unwrap();
     let placed = store.allocate(&mut room, 1, None).unwrap();
     let at = placed.blocks().start;
-    let page = [number as u8 + 1; BLOCK_SIZE];
     let written = match in_log {
         true => {
             let block = LoggedBlock { page: Arc::new(page), base: None, changed: 0..BLOCK_SIZE };
@@ -353,4 +360,116 @@ fn data_of_the_log_that_finds_no_place_is_named_and_kept() {
     let store = open(Arc::new(device.image()), false).unwrap();
     assert_eq!(store.latest(), latest);
     assert_whole(&store, 1..4);
+}
+
+/// Bytes of files travel inside batches, and the ring is searched for batches. A user who writes what a batch would
+/// be, for the place at which it will lie, must not make a volume that lost one (P10): he does not know what
+/// every batch of this volume carries, unless he can read the device.
+#[test]
+fn a_user_cannot_write_what_is_taken_for_a_batch() {
+    let base = formatted(512);
+    let fsynced = |page: [u8; BLOCK_SIZE]| {
+        let image = Arc::new(base.snapshot());
+        let store = open(image.clone(), false).unwrap();
+        write_page(&store, 1, true, page);
+        persist(&store);
+        image
+    };
+    let ring = Geometry::for_device(BYTES, 4096).unwrap().log();
+    let mut bytes = vec![0; ring.bytes().unwrap() as usize];
+    fsynced([0xa5; BLOCK_SIZE]).read(ring.start.byte_offset().unwrap(), &mut bytes).unwrap();
+    let at = bytes.windows(64).position(|part| part == [0xa5; 64]).unwrap();
+    let sector = at.next_multiple_of(512);
+    let store = open(Arc::new(base.snapshot()), true).unwrap();
+    let superblock = store.superblock();
+    for (tag, is_believed) in [(volume_tag(&superblock.uuid), false), (superblock.ring_tag, true)] {
+        let mut batch = Vec::new();
+        LogHeader::reserve(&mut batch);
+        let header = LogHeader {
+            magic: *b"hfLb",
+            bytes: 0,
+            sum: 0,
+            address: sector as u64,
+            volume: tag,
+            number: 900,
+            durable: 899,
+            prior: 0,
+            after: 1,
+            last: 2,
+            inode_next: 20,
+            inode_count: 1,
+            len: 0,
+            records: 0,
+        };
+        header.finish(&mut batch, 0, 512);
+        let mut page = [0xa5; BLOCK_SIZE];
+        page[sector - at..][..batch.len()].copy_from_slice(&batch);
+        let opened = open(fsynced(page), false);
+        assert_eq!(opened.is_err(), is_believed, "{:?}", opened.err());
+    }
+}
+
+/// What a hostile disk counts, near the largest numbers there are: an error, and no volume that its own program
+/// cannot open again.
+#[test]
+fn counters_near_their_end_are_refused_before_anything_is_written() {
+    type Change = fn(&mut Superblock, u64);
+    let changes: [Change; 6] = [
+        |superblock, most| superblock.lsn = Lsn(most),
+        |superblock, most| superblock.inode_next = InodeNo(most),
+        |superblock, most| superblock.inode_count = most,
+        |superblock, most| superblock.epoch = Epoch(most - most % 2),
+        |superblock, most| superblock.journal.commit = CommitNo(most),
+        |superblock, most| superblock.log.batch = BatchNo(most),
+    ];
+    for change in changes {
+        for most in [COUNTER_MAX, COUNTER_MAX - 1, COUNTER_MAX / 2 + 2, COUNTER_MAX + 1, u64::MAX] {
+            let image = formatted(512);
+            let mut superblock = open(image.clone(), true).unwrap().superblock();
+            change(&mut superblock, most);
+            for slot in SUPERBLOCK_SLOTS {
+                let block = match SUPERBLOCK_SLOTS[(superblock.epoch.0 % 2) as usize] == slot {
+                    true => superblock.encode(slot),
+                    false => Box::new([0; BLOCK_SIZE]),
+                };
+                image.write(slot.byte_offset().unwrap(), &block[..]).unwrap();
+            }
+            let before = image.to_image();
+            let refused = open(image.clone(), false).unwrap_err().to_string();
+            assert!(image.to_image() == before, "it was written to");
+            assert_eq!(open(image, true).is_ok(), most <= COUNTER_MAX, "{most}: {refused}");
+        }
+    }
+    // In the header of a batch.
+    for most in [COUNTER_MAX, COUNTER_MAX / 2 + 2] {
+        let image = formatted(512);
+        let superblock = open(image.clone(), true).unwrap().superblock();
+        // Not left in order: batches may follow.
+        drop(open(image.clone(), false).unwrap());
+        let mut batch = Vec::new();
+        LogHeader::reserve(&mut batch);
+        let header = LogHeader {
+            magic: *b"hfLb",
+            bytes: 0,
+            sum: 0,
+            address: superblock.log.next,
+            volume: superblock.ring_tag,
+            number: superblock.log.batch.0 + 1,
+            durable: superblock.log.batch.0,
+            prior: superblock.log.sum,
+            after: superblock.lsn.0,
+            last: most,
+            inode_next: most,
+            inode_count: most,
+            len: 0,
+            records: 0,
+        };
+        header.finish(&mut batch, 0, 512);
+        let at = superblock.geometry.log().start.byte_offset().unwrap() + superblock.log.next;
+        image.write(at, &batch).unwrap();
+        let before = image.to_image();
+        open(image.clone(), false).unwrap_err();
+        assert!(image.to_image() == before, "it was written to");
+        assert_eq!(open(image, true).unwrap().latest(), Lsn(most));
+    }
 }

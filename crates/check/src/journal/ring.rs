@@ -9,7 +9,6 @@ use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, CommitNo, Epoch};
 use holdfast_device::{Device, DeviceError};
 use holdfast_format::journal::frame::{FrameHeader, KIND_END};
 use holdfast_format::journal::{COMMIT_BYTES_MAX, JournalMark, SEARCH_BLOCKS_MAX, next_block};
-use holdfast_format::node::volume_tag;
 use holdfast_format::{Geometry, Superblock};
 
 use super::{Damage, End, Fault, Reason};
@@ -95,7 +94,7 @@ impl<'a> Ring<'a> {
             is_first: true,
             left: blocks.count,
         };
-        Ring { device, geometry, volume: volume_tag(&superblock.uuid), blocks, start }
+        Ring { device, geometry, volume: superblock.ring_tag, blocks, start }
     }
 
     /// Where the superblock says that the journal goes on.

@@ -10,7 +10,6 @@ use holdfast_base::{BLOCK_SIZE, BatchNo};
 use holdfast_device::{Device, DeviceError};
 use holdfast_format::journal::SEARCH_BLOCKS_MAX;
 use holdfast_format::log::{BATCH_BYTES_MAX, LogHeader, LogMark, UNIT};
-use holdfast_format::node::volume_tag;
 use holdfast_format::{Malformed, Superblock};
 
 use super::{End, Proof};
@@ -66,7 +65,7 @@ impl<'a> Ring<'a> {
         let ring = superblock.geometry.log();
         Ring {
             device,
-            volume: volume_tag(&superblock.uuid),
+            volume: superblock.ring_tag,
             first: ring.start,
             len: ring.bytes().unwrap_or(0),
             mark: superblock.log,

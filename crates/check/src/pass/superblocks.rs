@@ -59,6 +59,7 @@ fn disagreement(first: &Superblock, second: &Superblock) -> Option<String> {
         ("UUID", first.uuid != second.uuid),
         ("geometry", first.geometry != second.geometry),
         ("hash seed", first.hash_seed != second.hash_seed),
+        ("ring tag", first.ring_tag != second.ring_tag),
     ];
     if let Some((what, _)) = fixed.iter().find(|(_, differ)| *differ) {
         return Some(format!("their {what} differs, although it never changes"));

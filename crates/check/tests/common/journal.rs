@@ -14,7 +14,7 @@ use holdfast_format::journal::commit::data_sum;
 use holdfast_format::journal::frame::{FrameHeader, KIND_COMMIT, KIND_END, MAGIC};
 use holdfast_format::journal::node::encode_node;
 use holdfast_format::journal::{Base, CommitHead, DataExtent, JournalMark, next_block};
-use holdfast_format::node::{self, ADDRESS_AT, EPOCH_AT, volume_tag};
+use holdfast_format::node::{self, ADDRESS_AT, EPOCH_AT};
 use holdfast_format::{Key, Kind, NodePointer, NodeView, Superblock};
 
 use super::{Made, NODE, put};
@@ -192,7 +192,7 @@ impl<'a> Journal<'a> {
             kind: KIND_COMMIT,
             sum: 0,
             address: self.mark.next.0,
-            volume: volume_tag(&self.made.superblock.uuid),
+            volume: self.made.superblock.ring_tag,
             epoch: self.now.epoch.0,
             commit,
             durable: commit - 1,

@@ -16,7 +16,6 @@ use holdfast_format::checksum::{crc64, crc64_with_hole};
 use holdfast_format::item::{Dentry, Extent, FileType, InodeItem};
 use holdfast_format::journal::commit::data_sum;
 use holdfast_format::log::{Content, Encoder, LogHeader, LogMark, Patch, frame};
-use holdfast_format::node::volume_tag;
 use holdfast_format::{Key, Kind, Superblock};
 use holdfast_store::{OpenOptions, Store, StoreError};
 
@@ -244,7 +243,7 @@ impl<'a> Log<'a> {
             bytes: 0,
             sum: 0,
             address: self.mark.next,
-            volume: volume_tag(&self.made.superblock.uuid),
+            volume: self.made.superblock.ring_tag,
             number: number.0,
             durable: self.durable.unwrap_or(self.mark.batch.0),
             prior: self.mark.sum,

@@ -329,6 +329,7 @@ impl Maker {
                 sum: 0,
             },
             log: LogMark::START,
+            ring_tag: *b"a secret",
         };
         for change in &self.superblock {
             change(&mut superblock);

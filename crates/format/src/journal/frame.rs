@@ -28,7 +28,7 @@ record! {
         sum: u64,
         /// Block number of the frame's first block.
         address: u64,
-        /// First eight bytes of the volume's UUID.
+        /// The superblock's `ring_tag`.
         volume: [u8; 8],
         /// Epoch that the commit belongs to.
         epoch: u64,

@@ -22,7 +22,7 @@ record! {
         sum: u64,
         /// Byte of the ring at which the batch begins.
         address: u64,
-        /// First eight bytes of the volume's UUID.
+        /// The superblock's `ring_tag`.
         volume: [u8; 8],
         /// Number of the batch.
         number: u64,

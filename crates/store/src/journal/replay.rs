@@ -175,7 +175,7 @@ impl Replay<'_> {
         if blocks > 1 {
             self.read_blocks(BlockRange::new(BlockNo(at.0 + 1), blocks - 1), &mut frame)?;
         }
-        Ok(header.open(&frame, at, &self.volume).is_ok().then_some((header, frame)))
+        Ok(header.open(&frame, at, &self.superblock.ring_tag).is_ok().then_some((header, frame)))
     }
 
     /// The commit behind `mark`. `epoch` is that of the commit before, or of the superblock.
@@ -361,7 +361,7 @@ impl Replay<'_> {
             }
             for (at, block) in (start.0..).zip(blocks.chunks_exact(BLOCK_SIZE)) {
                 let Ok(header) = FrameHeader::decode(block) else { continue };
-                let own = (header.address, header.volume) == (at, self.volume);
+                let own = (header.address, header.volume) == (at, self.superblock.ring_tag);
                 if !own || header.commit < missing.0 {
                     continue;
                 }

@@ -14,7 +14,6 @@ use holdfast_device::Device;
 use holdfast_format::Superblock;
 use holdfast_format::log::frame::MAGIC;
 use holdfast_format::log::{LogHeader, LogMark};
-use holdfast_format::node::volume_tag;
 
 use super::pending::Place;
 use crate::Result;
@@ -49,7 +48,7 @@ impl Ring {
             start: start.0 * BLOCK_BYTES,
             len: count * BLOCK_BYTES,
             sector: device.sector_size().into(),
-            volume: volume_tag(&superblock.uuid),
+            volume: superblock.ring_tag,
         }
     }
 
