@@ -423,7 +423,7 @@ fn counters_near_their_end_are_refused_before_anything_is_written() {
         |superblock, most| superblock.log.batch = BatchNo(most),
     ];
     for change in changes {
-        for most in [COUNTER_MAX, COUNTER_MAX - 1, COUNTER_MAX / 2 + 2, COUNTER_MAX + 1, u64::MAX] {
+        for most in [COUNTER_MAX, COUNTER_MAX - 1, COUNTER_MAX / 2 + 2, COUNTER_MAX + 2, u64::MAX] {
             let image = formatted(512);
             let mut superblock = open(image.clone(), true).unwrap().superblock();
             change(&mut superblock, most);

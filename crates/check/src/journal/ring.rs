@@ -9,6 +9,7 @@ use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, CommitNo, Epoch};
 use holdfast_device::{Device, DeviceError};
 use holdfast_format::journal::frame::{FrameHeader, KIND_END};
 use holdfast_format::journal::{COMMIT_BYTES_MAX, JournalMark, SEARCH_BLOCKS_MAX, next_block};
+use holdfast_format::node::volume_tag;
 use holdfast_format::{Geometry, Superblock};
 
 use super::{Damage, End, Fault, Reason};
@@ -22,6 +23,9 @@ const SEARCH_BATCH: u64 = 256;
 pub(crate) struct Ring<'a> {
     pub(super) device: &'a dyn Device,
     pub(super) geometry: &'a Geometry,
+    /// What its frames carry.
+    tag: [u8; 8],
+    /// What nodes of the volume carry.
     pub(super) volume: [u8; 8],
     blocks: BlockRange,
     start: Place,
@@ -94,7 +98,8 @@ impl<'a> Ring<'a> {
             is_first: true,
             left: blocks.count,
         };
-        Ring { device, geometry, volume: superblock.ring_tag, blocks, start }
+        let volume = volume_tag(&superblock.uuid);
+        Ring { device, geometry, tag: superblock.ring_tag, volume, blocks, start }
     }
 
     /// Where the superblock says that the journal goes on.
@@ -204,7 +209,7 @@ impl<'a> Ring<'a> {
         if !rest.is_empty() {
             self.device.read((at.0 + 1) * BLOCK_BYTES, rest)?;
         }
-        Ok(match header.open(&bytes, at, &self.volume) {
+        Ok(match header.open(&bytes, at, &self.tag) {
             Ok(payload) => Ok((header, payload.to_vec())),
             Err(malformed) => Err(malformed.why),
         })
@@ -228,7 +233,7 @@ impl<'a> Ring<'a> {
                 let proves = header.commit >= missing && header.durable >= missing;
                 // Before its sum is made: nobody pays for frames of elsewhere.
                 if proves
-                    && (header.address, header.volume) == (at.0, self.volume)
+                    && (header.address, header.volume) == (at.0, self.tag)
                     && let Ok((header, _)) = self.frame(at)?
                 {
                     return Ok(Some(Damage {
