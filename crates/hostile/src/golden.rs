@@ -1,0 +1,198 @@
+//! Small honest volumes to begin with: the same bytes each time, in each process.
+//!
+//! Made by the engine from scripts. The clock is pinned ([`pin`]), the id and
+//! the seed of the name hash are fixed. Between them they hold every kind of item,
+//! trees of several levels, a closed volume, one with commits in its journal, one
+//! with batches in its log, and one with both, each as a crash leaves it.
+
+use std::sync::{Arc, OnceLock};
+
+use holdfast_base::InodeNo;
+use holdfast_base::clock::{Pinned, Timestamp, pin};
+use holdfast_device::{Device, MemoryDevice};
+use holdfast_format::item::{FileType, InodeItem};
+use holdfast_format::{Geometry, Key};
+use holdfast_script::{Outcome, Script, Target};
+use holdfast_sim::{Engine, Setup, judge};
+use holdfast_store::{Batch, CreateOptions, Store};
+use uuid::Uuid;
+
+use crate::image::Image;
+
+/// The moment at which all golden volumes were made.
+pub const MOMENT: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 0 };
+
+/// Makes it [`MOMENT`] in this thread, as long as the returned value is kept.
+pub fn pinned() -> Pinned {
+    pin(MOMENT.secs as u64 * 1_000_000_000)
+}
+
+/// A file of every sort, names with equal beginnings, long and short attributes.
+const TREE: &str = "mkdir /d; mkdir /d/sub; mkdir /empty; mkfile /d/inline; write /d/inline 0 100 1; \
+    mkfile /d/data; write /d/data 0 40k 2; mkfile /d/holes; write /d/holes 64k 8k 3; write /d/holes 256k 4k 4; \
+    mkfile /d/room 600; fallocate /d/room 0 16k; truncate /d/room 9000; symlink target /d/link; \
+    symlink {x*1000} /d/long; mknod /d/pipe fifo; mknod /d/tty char:4:64; mknod /d/disk block:8:1; \
+    mknod /d/sock socket; link /d/data /d/sub/again; setxattr /d/data user.short 10 1; \
+    setxattr /d/data user.long 9000 2; setxattr /d security.x 3 3; mkfile /{n*255}; mkdir /d/sub/deep; \
+    mkfile /d/sub/deep/f; write /d/sub/deep/f 0 5000 5; chmod /d/inline 4755";
+/// Changes of what is there: names move, data is overwritten, things go.
+const CHANGES: &str = "rename /d/inline /d/moved; write /d/data 4k 4k 6; unlink /d/long; mkdir /new; \
+    rename /d/sub/deep /new/deep; mkfile /new/f; write /new/f 0 12k 7; punch /d/holes 64k 4k; \
+    removexattr /d/data user.short; truncate /d/data 30000; setxattr /new user.y 100 8";
+
+/// How a volume is made.
+struct Recipe {
+    name: &'static str,
+    mib: u64,
+    node_size: usize,
+    /// Scripts, and what follows each.
+    steps: &'static [(&'static str, Then)],
+}
+
+enum Then {
+    Commit,
+    Checkpoint,
+    Nothing,
+    Unmount,
+}
+
+const RECIPES: &[Recipe] = &[
+    Recipe { name: "closed", mib: 8, node_size: 4096, steps: &[(TREE, Then::Unmount)] },
+    Recipe {
+        name: "journal",
+        mib: 8,
+        node_size: 4096,
+        steps: &[
+            (TREE, Then::Checkpoint),
+            (CHANGES, Then::Commit),
+            ("mkfile /late; write /late 0 8k 9; rmdir /empty", Then::Commit),
+            ("unlink /d/room; mkfile /last", Then::Commit),
+        ],
+    },
+    Recipe {
+        name: "log",
+        mib: 8,
+        node_size: 4096,
+        steps: &[
+            (TREE, Then::Checkpoint),
+            (CHANGES, Then::Nothing),
+            ("fsync /new/f; write /new/f 100 50 1; fsync /new/f; mkfile /late", Then::Nothing),
+            ("write /late 0 40k 9; fsync /late; rmdir /empty; fsyncdir /", Then::Nothing),
+            ("tmpfile h /; write @h 0 100 3; write /d/data 0 3000 4; fsync /d/data", Then::Nothing),
+        ],
+    },
+    Recipe {
+        name: "both",
+        mib: 16,
+        node_size: 16384,
+        steps: &[
+            (TREE, Then::Commit),
+            (
+                "open h /d/data read,write; unlink /d/data; unlink /d/sub/again; mkfile /a",
+                Then::Commit,
+            ),
+            ("write /a 0 300 1; fsync /a; rename /a /b; fsyncdir /", Then::Nothing),
+            ("write /d/holes 0 100 9; fsync /d/holes", Then::Nothing),
+        ],
+    },
+    Recipe { name: "empty", mib: 8, node_size: 65536, steps: &[] },
+];
+
+/// How many there are.
+pub const COUNT: usize = RECIPES.len();
+
+/// The volume of this index, modulo [`COUNT`].
+pub fn golden(index: usize) -> &'static Image {
+    static ALL: [OnceLock<Image>; COUNT] = [const { OnceLock::new() }; COUNT];
+    let index = index % COUNT;
+    ALL[index].get_or_init(|| {
+        let device = make(&RECIPES[index]);
+        if let Err(why) = judge(&device) {
+            panic!("the golden volume {:?} is not clean: {why}", RECIPES[index].name);
+        }
+        Image::new(RECIPES[index].name, device)
+    })
+}
+
+/// An empty volume with one directory, as mkfs makes it but for id and seed.
+fn mkfs(device: &Arc<dyn Device>, node_size: usize) {
+    let geometry = Geometry::for_device(device.len(), node_size).expect("the sizes are allowed");
+    let options = CreateOptions {
+        geometry,
+        uuid: Uuid::from_bytes(*b"hostile holdfast"),
+        label: "golden".into(),
+        hash_seed: 0x6f1d,
+    };
+    let root = InodeItem {
+        mode: FileType::Directory.mode_bits() | 0o755,
+        uid: 0,
+        gid: 0,
+        nlink: 2,
+        size: 0,
+        blocks: 0,
+        rdev: 0,
+        parent: InodeNo::ROOT,
+        atime: MOMENT,
+        mtime: MOMENT,
+        ctime: MOMENT,
+        btime: MOMENT,
+        flags: 0,
+        xattr_value_next: 0,
+        reserved: [0; 16],
+    };
+    let mut first = Batch::new();
+    first.put(Key::inode(InodeNo::ROOT), root.encode());
+    first.count_inodes(1);
+    Store::create_with(device, &options, first).expect("memory does not fail");
+}
+
+fn make(recipe: &Recipe) -> MemoryDevice {
+    let _pinned = pinned();
+    let memory = Arc::new(MemoryDevice::new(recipe.mib << 20));
+    let device: Arc<dyn Device> = Arc::clone(&memory) as Arc<dyn Device>;
+    mkfs(&device, recipe.node_size);
+    let mut engine =
+        Engine::open(device, Setup::new(recipe.node_size, 64)).expect("it was just made");
+    for (script, then) in recipe.steps {
+        let script: Script = script.parse().expect("the scripts are well formed");
+        for op in script.ops() {
+            let outcome = engine.apply(op);
+            assert!(matches!(outcome, Outcome::Ok(_)), "{op} answers {outcome}");
+        }
+        let done = match (then, engine.filesystem()) {
+            (Then::Commit, Ok(filesystem)) => filesystem.commit(),
+            (Then::Checkpoint, Ok(filesystem)) => filesystem.checkpoint(),
+            (Then::Unmount, _) => engine.unmount(),
+            _ => Ok(()),
+        };
+        done.expect("memory does not fail");
+    }
+    // As a crash leaves it: what the engine does when it ends does not come any more.
+    let image = memory.snapshot();
+    engine.kill();
+    image
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_bytes_each_time() {
+        for recipe in RECIPES {
+            let (one, two) = (make(recipe).to_image(), make(recipe).to_image());
+            let differs = one.iter().zip(&two).position(|(one, two)| one != two);
+            assert_eq!(differs, None, "{}", recipe.name);
+        }
+    }
+
+    #[test]
+    fn they_hold_what_they_are_for() {
+        let report = |index: usize| judge(&golden(index).snapshot()).expect("it is clean").facts;
+        assert!(report(0).journal_commits == 0 && report(0).log_batches == 0);
+        assert!(report(1).journal_commits >= 3);
+        assert!(report(2).log_batches >= 4);
+        assert!(report(3).journal_commits >= 2 && report(3).log_batches >= 2);
+        assert!(report(3).orphans == 1 && report(0).xattrs >= 3 && report(0).files_nodes > 2);
+    }
+}

@@ -1,0 +1,99 @@
+//! Floor 5: images and requests that nobody honest makes, and what must hold all the same (P10).
+//!
+//! A [`Target`] is a function of bytes. It does something with them, and panics if
+//! a promise is broken; so a fuzzer can steer it by coverage (`fuzz/`), and an
+//! ordinary test can call it with what was found before and with seeded chance.
+//! Bytes that are no image are a *program*: edits of a [`golden`] volume, whose
+//! checksums are repaired afterwards, or requests to a server.
+//!
+//! Always true: a target is a function of its bytes alone; nothing is kept from
+//! one call to the next but the golden volumes, and those are the same in each
+//! process: the clock of the thread is pinned.
+
+pub mod corpus;
+pub mod decoders;
+pub mod golden;
+pub mod image;
+pub mod program;
+pub mod random;
+pub mod requests;
+mod use_on;
+pub mod volume;
+mod walk;
+pub mod watched;
+
+/// Something to attack.
+#[derive(Clone, Copy)]
+pub struct Target {
+    /// Its name: that of the program in `fuzz/`, and of its file in `corpus/`.
+    pub name: &'static str,
+    /// What it does, in a few words.
+    pub says: &'static str,
+    /// Panics if a promise is broken.
+    pub run: fn(&[u8]),
+    /// Inputs to begin with, made of golden volumes. The same each time.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// All targets.
+pub const TARGETS: &[Target] = &[
+    Target {
+        name: "superblock",
+        says: "decodes a superblock; what is valid encodes to the same bytes",
+        run: decoders::superblock,
+        seeds: decoders::superblock_seeds,
+    },
+    Target {
+        name: "node",
+        says: "judges a node, then searches it and decodes its items",
+        run: decoders::node,
+        seeds: decoders::node_seeds,
+    },
+    Target {
+        name: "item",
+        says: "decodes keys and values; what is valid encodes to the same bytes",
+        run: decoders::item,
+        seeds: decoders::item_seeds,
+    },
+    Target {
+        name: "frame",
+        says: "decodes a frame and a commit of the journal, and applies it",
+        run: decoders::frame,
+        seeds: decoders::frame_seeds,
+    },
+    Target {
+        name: "batch",
+        says: "decodes a batch of the log; its records survive being written again",
+        run: decoders::batch,
+        seeds: decoders::batch_seeds,
+    },
+    Target {
+        name: "foreign",
+        says: "looks at a device with other content",
+        run: decoders::foreign,
+        seeds: decoders::foreign_seeds,
+    },
+    Target {
+        name: "look",
+        says: "check, dump and a read-only mount of an edited volume agree, and write nothing",
+        run: volume::look,
+        seeds: volume::seeds,
+    },
+    Target {
+        name: "recover",
+        says: "an edited volume is mounted for writing, used on and left",
+        run: volume::recover,
+        seeds: volume::seeds,
+    },
+    Target {
+        name: "requests",
+        says: "any requests to the FUSE server leave a clean volume",
+        run: requests::requests,
+        seeds: requests::seeds,
+    },
+];
+
+/// The target of this name.
+pub fn target(name: &str) -> Option<&'static Target> {
+    TARGETS.iter().find(|target| target.name == name)
+}

@@ -1,0 +1,476 @@
+//! Any requests to the FUSE server: it answers, and the volume stays clean.
+//!
+//! A program is a series of requests with arguments that no kernel would send:
+//! inodes and handles that do not exist, names of any bytes, offsets and lengths at
+//! the ends of what fits, unknown flags. What must hold: no panic (a transport
+//! would turn it into EIO for ever), no EIO and no error that is not an errno, as
+//! nothing is wrong with the volume; and when all is over, it unmounts and check
+//! finds nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_base::{InodeNo, Timestamp};
+use holdfast_check::Options;
+use holdfast_device::{Device, MemoryDevice};
+use holdfast_fuse::ops::{Answer, CopyRange, DirSink, Entry, Mode, Opened, Request, Write};
+use holdfast_fuse::server::Server;
+use holdfast_fuse::{FSYNC_XATTR, STATS_XATTR, SYNC_XATTR};
+use holdfast_posix::{Attr, DirEntry, FileSystem, MountOptions, SetAttr, SetTime};
+
+use crate::golden::{COUNT, golden, pinned};
+use crate::program::Program;
+
+/// Requests of one program at most.
+const REQUESTS_MAX: usize = 100;
+/// Bytes of one read at most: what is negotiated with the kernel.
+const READ_MAX: u64 = 1 << 20;
+/// Largest errno.
+const ERRNO_MAX: i32 = 4095;
+
+/// Takes so many entries.
+struct Sink {
+    room: usize,
+    taken: Vec<InodeNo>,
+}
+
+impl DirSink for Sink {
+    fn add(&mut self, entry: &DirEntry<'_>, attr: Option<(&Attr, Duration)>) -> bool {
+        let fits = self.taken.len() < self.room;
+        if fits && attr.is_some() {
+            self.taken.push(entry.inode);
+        }
+        fits
+    }
+}
+
+struct Client<'a> {
+    server: &'a Server,
+    program: Program<'a>,
+    inodes: Vec<u64>,
+    handles: Vec<u64>,
+    story: Vec<String>,
+}
+
+/// Sends a program of requests.
+pub fn requests(data: &[u8]) {
+    let _pinned = pinned();
+    let mut program = Program::new(data);
+    let volume = program.below(COUNT);
+    let how = program.byte();
+    let memory = Arc::new(golden(volume).snapshot());
+    let device: Arc<dyn Device> = Arc::clone(&memory) as Arc<dyn Device>;
+    let options = MountOptions {
+        read_only: how & 2 != 0 && volume == 0,
+        commit_secs: 0,
+        cache_bytes: 4 << 20,
+        dirty_bytes: 4 << 20,
+        inode_cache: 4,
+        ..MountOptions::default()
+    };
+    let filesystem =
+        Arc::new(FileSystem::mount(device, options).expect("a golden volume is honest"));
+    let server =
+        Server::new(Arc::clone(&filesystem), how & 1 == 0, Duration::ZERO, Arc::default(), None);
+    let mut client = Client {
+        server: &server,
+        program,
+        inodes: vec![InodeNo::ROOT.0],
+        handles: Vec::new(),
+        story: vec![format!("volume {:?}, {how:#x}", golden(volume).name)],
+    };
+    for _ in 0..REQUESTS_MAX {
+        if client.program.is_over() {
+            break;
+        }
+        client.request();
+    }
+    let story = client.story;
+    server.close();
+    drop(server);
+    let filesystem = Arc::into_inner(filesystem).expect("the server has let go");
+    match how & 4 {
+        // Without a word, as SIGKILL: what was not durable is gone.
+        0 => drop(filesystem),
+        _ => filesystem.unmount().unwrap_or_else(|error| fail(&story, &error.to_string())),
+    }
+    judge(&memory, &story);
+}
+
+fn fail(story: &[String], why: &str) -> ! {
+    panic!("{why}\n  {}", story.join("\n  "))
+}
+
+fn judge(memory: &MemoryDevice, story: &[String]) {
+    let options = Options { data: true, ..Options::default() };
+    let report = match holdfast_check::check(memory, &options) {
+        Ok(report) => report,
+        Err(error) => fail(story, &error.to_string()),
+    };
+    if !report.is_clean() {
+        fail(story, &format!("the volume is not clean: {}", report.findings[0]));
+    }
+}
+
+impl Client<'_> {
+    fn number(&mut self) -> u64 {
+        let known = [4096, 1 << 16, i64::MAX as u64, 1 << 32, 8 << 20, (1 << 63) - 4096, 512];
+        self.program.number(4096, &known)
+    }
+
+    fn inode(&mut self) -> InodeNo {
+        match self.program.byte() {
+            255 => InodeNo(self.number()),
+            at => InodeNo(self.inodes[usize::from(at) % self.inodes.len()]),
+        }
+    }
+
+    fn handle(&mut self) -> u64 {
+        match self.program.byte() {
+            at if at < 250 && !self.handles.is_empty() => {
+                self.handles[usize::from(at) % self.handles.len()]
+            }
+            _ => self.number(),
+        }
+    }
+
+    fn name(&mut self) -> Vec<u8> {
+        const NAMES: &[&[u8]] = &[
+            b"a",
+            b"b",
+            b"c",
+            b"d",
+            b"sub",
+            b"data",
+            b"inline",
+            b"holes",
+            b"link",
+            b"f",
+            b"new",
+            b"deep",
+            b"",
+            b".",
+            b"..",
+            b"a/b",
+            b"a\0",
+            b"\xff\xfe",
+        ];
+        match self.program.byte() {
+            255 => vec![b'n'; self.program.u16() % 300],
+            254 => self.program.bytes(255).to_vec(),
+            at => NAMES[usize::from(at) % NAMES.len()].to_vec(),
+        }
+    }
+
+    fn attribute(&mut self) -> Vec<u8> {
+        const NAMES: &[&[u8]] = &[
+            b"user.a",
+            b"user.long",
+            b"user.short",
+            b"security.x",
+            b"trusted.t",
+            b"system.posix_acl_access",
+            b"system.posix_acl_default",
+            b"system.x",
+            b"user.",
+            b"x",
+            b"",
+            SYNC_XATTR,
+            STATS_XATTR,
+            FSYNC_XATTR,
+        ];
+        match self.program.byte() {
+            255 => [b"user.", &vec![b'x'; self.program.u16() % 300][..]].concat(),
+            254 => self.program.bytes(255).to_vec(),
+            at => NAMES[usize::from(at) % NAMES.len()].to_vec(),
+        }
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        match self.program.byte() % 4 {
+            0 => self.program.bytes(64).to_vec(),
+            1 => vec![self.program.byte(); self.program.u16()],
+            // A list that is nearly right: version 2, entries of 8 bytes.
+            2 => [&[2, 0, 0, 0], self.program.bytes(80)].concat(),
+            _ => {
+                let mut list = vec![2, 0, 0, 0];
+                for (tag, perm) in [(1u16, 6u16), (2, 5), (4, 5), (0x10, 7), (0x20, 4)] {
+                    list.extend_from_slice(&tag.to_le_bytes());
+                    let perm = perm ^ u16::from(self.program.byte() & 15);
+                    list.extend_from_slice(&perm.to_le_bytes());
+                    let id = if tag == 2 { 1000u32 } else { u32::MAX };
+                    list.extend_from_slice(&id.to_le_bytes());
+                }
+                list
+            }
+        }
+    }
+
+    fn mode(&mut self) -> Mode {
+        const TYPES: &[u32] = &[0o10, 0o2, 0o4, 0o6, 0o1, 0o12, 0o14, 0, 0o17];
+        let bits =
+            TYPES[self.program.below(TYPES.len())] << 12 | self.program.u16() as u32 & 0o7777;
+        let mode = if self.program.byte() == 255 { self.number() as u32 } else { bits };
+        Mode { mode, umask: [0, 0o22, 0o777, u32::MAX][self.program.below(4)] }
+    }
+
+    fn time(&mut self) -> Option<SetTime> {
+        match self.program.byte() % 4 {
+            0 => None,
+            1 => Some(SetTime::Now),
+            _ => {
+                let nanos = self.number() as u32 % 1_000_000_000;
+                Some(SetTime::At(Timestamp { secs: self.number() as i64, nanos }))
+            }
+        }
+    }
+
+    /// Notes an answer: an error is a number that a system call may return, and never EIO.
+    fn answered<T>(&mut self, what: String, answer: Answer<T>) -> Option<T> {
+        let said = answer.as_ref().err().map(|error| error.0);
+        self.story.push(format!("{what}: {}", said.unwrap_or(0)));
+        if said == Some(libc::EIO) || said.is_some_and(|number| !(1..=ERRNO_MAX).contains(&number))
+        {
+            fail(&self.story, "an honest volume answers with what is no answer");
+        }
+        answer.ok()
+    }
+
+    fn entry(&mut self, what: String, answer: Answer<Entry>) {
+        if let Some(attr) = self.answered(what, answer).and_then(|entry| entry.attr) {
+            self.inodes.push(attr.inode.0);
+        }
+    }
+
+    fn opened(&mut self, opened: Option<Opened>) {
+        self.handles.extend(opened.map(|opened| opened.fh));
+    }
+
+    fn request(&mut self) {
+        let server = self.server;
+        let (uid, gid) = [(0, 0), (1000, 1000), (u32::MAX, u32::MAX)][self.program.below(3)];
+        let request = &Request { uid, gid, pid: 0 };
+        match self.program.byte() % 34 {
+            0 | 1 => {
+                let (dir, name) = (self.inode(), self.name());
+                self.entry(format!("lookup {dir} {name:?}"), server.lookup(request, dir, &name));
+            }
+            2 => {
+                let (inode, count) = (self.inode(), self.number());
+                server.forget(inode, count);
+                self.story.push(format!("forget {inode} {count}"));
+            }
+            3 => {
+                let inode = self.inode();
+                self.answered(format!("getattr {inode}"), server.getattr(inode));
+            }
+            4 | 5 => self.setattr(request),
+            6 => {
+                let inode = self.inode();
+                self.answered(format!("readlink {inode}"), server.readlink(inode));
+            }
+            7 => {
+                let (dir, name, mode, rdev) =
+                    (self.inode(), self.name(), self.mode(), self.number() as u32);
+                let answer = server.mknod(request, dir, &name, mode, rdev);
+                self.entry(format!("mknod {dir} {name:?} {mode:?} {rdev}"), answer);
+            }
+            8 | 9 => {
+                let (dir, name, mode) = (self.inode(), self.name(), self.mode());
+                let answer = server.mkdir(request, dir, &name, mode);
+                self.entry(format!("mkdir {dir} {name:?} {mode:?}"), answer);
+            }
+            10 => {
+                let (dir, name) = (self.inode(), self.name());
+                let answer = server.unlink(request, dir, &name);
+                self.answered(format!("unlink {dir} {name:?}"), answer);
+            }
+            11 => {
+                let (dir, name) = (self.inode(), self.name());
+                let answer = server.rmdir(request, dir, &name);
+                self.answered(format!("rmdir {dir} {name:?}"), answer);
+            }
+            12 => {
+                let (dir, name) = (self.inode(), self.name());
+                let target = vec![b't'; self.number() as usize % 5000];
+                let answer = server.symlink(request, dir, &name, &target);
+                self.entry(format!("symlink {dir} {name:?} {}", target.len()), answer);
+            }
+            13 | 14 => {
+                let (from, name) = (self.inode(), self.name());
+                let (to, new) = (self.inode(), self.name());
+                let flags = [0, 1, 2, 4, 3, 6, 5, u32::MAX][self.program.below(8)];
+                let answer = server.rename(request, (from, &name), (to, &new), flags);
+                self.answered(format!("rename {from} {name:?} {to} {new:?} {flags}"), answer);
+            }
+            15 => {
+                let (inode, dir, name) = (self.inode(), self.inode(), self.name());
+                let answer = server.link(request, inode, dir, &name);
+                self.entry(format!("link {inode} {dir} {name:?}"), answer);
+            }
+            16 => {
+                let (inode, flags) = (self.inode(), self.flags());
+                let _ = server.open_waits(request, flags);
+                let answer = server.open(request, inode, flags);
+                let opened = self.answered(format!("open {inode} {flags:#x}"), answer);
+                self.opened(opened);
+            }
+            17 | 18 => {
+                let (dir, name, mode) = (self.inode(), self.name(), self.mode());
+                let flags = self.flags();
+                let answer = server.create(request, dir, &name, mode, flags);
+                let text = format!("create {dir} {name:?} {mode:?} {flags:#x}");
+                if let Some((entry, opened)) = self.answered(text, answer) {
+                    self.inodes.extend(entry.attr.map(|attr| attr.inode.0));
+                    self.opened(Some(opened));
+                }
+            }
+            19 => {
+                let (fh, offset) = (self.handle(), self.number());
+                let mut into = vec![0; (self.number() % (READ_MAX + 1)) as usize];
+                let answer = server.read(fh, offset, &mut into);
+                self.answered(format!("read {fh} {offset} {}", into.len()), answer);
+            }
+            20..=22 => self.write(request),
+            23 => {
+                let fh = self.handle();
+                server.release(fh);
+                self.story.push(format!("release {fh}"));
+            }
+            24 => {
+                let (fh, data_only) = (self.handle(), self.program.byte() & 1 == 0);
+                let answer = server.fsync(fh, data_only);
+                self.answered(format!("fsync {fh} {data_only}"), answer);
+            }
+            25 => {
+                let inode = self.inode();
+                self.answered(format!("fsyncdir {inode}"), server.fsyncdir(inode));
+            }
+            26 => {
+                let (dir, cookie, attrs) =
+                    (self.inode(), self.number(), self.program.byte() & 1 == 0);
+                let room = self.program.byte().into();
+                let mut sink = Sink { room, taken: Vec::new() };
+                let answer = server.readdir(dir, cookie, attrs, &mut sink);
+                self.inodes.extend(sink.taken.iter().map(|inode| inode.0).take(20));
+                self.answered(format!("readdir {dir} {cookie} {attrs}"), answer);
+            }
+            27 | 28 => self.xattr(request),
+            29 => {
+                let (inode, mask) = (self.inode(), self.number() as i32);
+                let answer = server.access(request, inode, mask);
+                self.answered(format!("access {inode} {mask:#x}"), answer);
+            }
+            30 | 31 => {
+                let (fh, offset, len) = (self.handle(), self.number(), self.number());
+                let mode = [0, 1, 3, 16, 17, 2, 8, 32, -1][self.program.below(9)];
+                let answer = server.fallocate(request, fh, mode, offset, len);
+                self.answered(format!("fallocate {fh} {mode:#x} {offset} {len}"), answer);
+            }
+            32 => {
+                let (fh, offset) = (self.handle(), self.number() as i64);
+                let whence = self.program.byte() as i32 % 6;
+                let answer = server.seek(fh, offset, whence);
+                self.answered(format!("seek {fh} {offset} {whence}"), answer);
+            }
+            _ => {
+                let copy = CopyRange {
+                    fh_in: self.handle(),
+                    offset_in: self.number(),
+                    fh_out: self.handle(),
+                    offset_out: self.number(),
+                    len: self.number(),
+                };
+                let answer = server.copy_range(request, &copy);
+                self.answered(format!("{copy:?}"), answer);
+                self.answered("statfs".into(), server.statfs());
+            }
+        }
+    }
+
+    fn flags(&mut self) -> i32 {
+        let bits = [0, libc::O_TRUNC, libc::O_EXCL, libc::O_DIRECT, libc::O_SYNC, libc::O_NOATIME];
+        let mode = i32::from(self.program.byte() % 4);
+        let flags = bits[self.program.below(bits.len())] | bits[self.program.below(bits.len())];
+        match self.program.byte() {
+            255 => self.number() as i32,
+            _ => mode | flags,
+        }
+    }
+
+    fn setattr(&mut self, request: &Request) {
+        let inode = self.inode();
+        let which = self.program.byte();
+        let mut optional = |bit: u8| (which & 1 << bit != 0).then(|| self.number());
+        let (perm, uid, gid, size) = (optional(0), optional(1), optional(2), optional(3));
+        let change = SetAttr {
+            // The transport keeps the bits that there are.
+            perm: perm.map(|perm| perm as u32 & 0o7777),
+            uid: uid.map(|uid| uid as u32),
+            gid: gid.map(|gid| gid as u32),
+            size,
+            atime: self.time(),
+            mtime: self.time(),
+            ..SetAttr::default()
+        };
+        let fh = (which & 128 != 0).then(|| self.handle());
+        let answer = self.server.setattr(request, inode, fh, change);
+        self.answered(format!("setattr {inode} {fh:?} {change:?}"), answer);
+    }
+
+    fn write(&mut self, request: &Request) {
+        let (fh, offset) = (self.handle(), self.number());
+        let bytes = vec![self.program.byte(); self.number() as usize % 70_000];
+        let flags = self.flags();
+        let kill_suid_sgid = self.program.byte() & 1 == 0;
+        let write = Write { fh, offset, bytes: &bytes, flags, kill_suid_sgid };
+        let _ = self.server.write_waits(&write);
+        let answer = self.server.write(request, &write);
+        self.answered(format!("write {fh} {offset} {} {flags:#x}", bytes.len()), answer);
+    }
+
+    fn xattr(&mut self, request: &Request) {
+        let (inode, name) = (self.inode(), self.attribute());
+        let server = self.server;
+        match self.program.byte() % 6 {
+            0 => {
+                let size = self.number() as u32;
+                let answer = server.getxattr(request, inode, &name, size);
+                self.answered(format!("getxattr {inode} {name:?} {size}"), answer);
+            }
+            1 => {
+                let size = self.number() as u32;
+                let answer = server.listxattr(request, inode, size);
+                self.answered(format!("listxattr {inode} {size}"), answer);
+            }
+            2 => {
+                let answer = server.removexattr(request, inode, &name);
+                self.answered(format!("removexattr {inode} {name:?}"), answer);
+            }
+            _ => {
+                let value = self.value();
+                let flags = [0, 1, 2, 3, -1][self.program.below(5)];
+                let _ = server.setxattr_waits(&name);
+                let answer = server.setxattr(request, inode, &name, &value, flags);
+                self.answered(format!("setxattr {inode} {name:?} {} {flags}", value.len()), answer);
+            }
+        }
+    }
+}
+
+/// One request of each kind, and a few in a row, on each volume.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let mut seeds = Vec::new();
+    for volume in 0..COUNT as u8 {
+        for kind in 0..34 {
+            seeds.push(vec![volume, 4, 0, kind, 0, 3, 1, 2, 3, 4, 5, 6, 7, 8]);
+        }
+        // Create, write, fsync, link, rename, truncate.
+        let create = [0, 17, 0, 0, 0, 0xa4, 1, 0, 0, 2, 0, 0, 0];
+        let write = [0, 20, 0, 0, 0, 7, 1, 0, 80, 0, 0, 0, 0, 0];
+        let rename = [0, 13, 0, 0, 0, 1, 0];
+        let row = [&[volume, 0][..], &create, &write, &[0, 24, 0, 0], &rename, &write].concat();
+        seeds.push(row);
+    }
+    seeds
+}
