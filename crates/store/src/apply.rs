@@ -176,6 +176,11 @@ impl Inner {
         }
         match freed.windows(2).find(|pair| pair[0].end() > Some(pair[1].start)) {
             Some(pair) => Err(damage(pair[1], "its blocks belong to another extent as well")),
+            // Else the record of a group would count more blocks of nodes than blocks.
+            None if !space.can_be_data(&freed) => Err(damage(
+                freed[0],
+                "its blocks, or those beside it, are counted as blocks of nodes",
+            )),
             None => Ok(()),
         }
     }

@@ -22,6 +22,17 @@ fn damage(expected: &Expected, source: Malformed) -> StoreError {
     StoreError::Node { block: expected.pointer.block, tree: expected.tree, source }
 }
 
+/// Fails if a leaf has an item of the other tree, or of a snapshot: whoever lists and removes what is there
+/// would hand keys to the log that it has no words for (P10).
+fn judge_keys(node: &NodeView<'_>, tree: TreeId) -> std::result::Result<(), Malformed> {
+    let count = if node.level() == 0 { node.count() } else { 0 };
+    let wrong = |key: &Key| key.kind.tree() != tree || key.snapshot.0 != 0;
+    match (0..count).map(|index| node.key(index)).find(wrong) {
+        None => Ok(()),
+        Some(key) => Err(Malformed::new("node", format!("{key:?} does not belong into it"))),
+    }
+}
+
 impl Inner {
     /// Reads a missing node and takes it into memory, without holding the lock meanwhile.
     pub(crate) fn load(&self, missing: Missing, failed: &mut Failed) -> Result<()> {
@@ -96,7 +107,8 @@ impl Inner {
             }
         };
         self.counters.nodes_read.increment();
-        NodeView::open(&bytes, expected).map_err(|why| damage(expected, why))?;
+        let node = NodeView::open(&bytes, expected).map_err(|why| damage(expected, why))?;
+        judge_keys(&node, expected.tree).map_err(|why| damage(expected, why))?;
         Ok(bytes)
     }
 

@@ -46,6 +46,8 @@ impl FileSystem {
         if is_device && !caller.trusted && !caller.is_root() {
             return Err(FsError::NotPermitted);
         }
+        // Whoever makes something else may say any number: it means nothing there.
+        let new = NewNode { rdev: if is_device { new.rdev } else { 0 }, ..new };
         let wanted = Wanted { caller, new, target: &[], handles: 0 };
         Ok(make(&self.core, parent, name, &wanted)?.1)
     }
@@ -111,6 +113,10 @@ impl FileSystem {
         exclusive: bool,
     ) -> Result<(Attr, Arc<OpenFile>)> {
         let core = &self.core;
+        if !exclusive {
+            // They exist, and there is no entry to open: without this the loop below would not end.
+            names::check_name(name, FsError::IsDirectory)?;
+        }
         let wanted = Wanted {
             caller,
             new: NewNode { file_type: FileType::Regular, perm, rdev: 0 },

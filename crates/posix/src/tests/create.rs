@@ -38,6 +38,14 @@ fn names_that_cannot_be() {
     assert_eq!(errno(make(ROOT, ".")), libc::EEXIST);
     assert_eq!(errno(make(ROOT, "..")), libc::EEXIST);
     assert_eq!(errno(make(ROOT, "")), libc::ENOENT);
+    let create = |name: &str, exclusive| {
+        v.fs.create(&root(), ROOT, name.as_bytes(), 0o644, OpenFlags::READ, exclusive).map(drop)
+    };
+    assert_eq!(
+        (errno(create(".", false)), errno(create("..", false))),
+        (libc::EISDIR, libc::EISDIR)
+    );
+    assert_eq!((errno(create(".", true)), errno(create("", false))), (libc::EEXIST, libc::ENOENT));
     assert_eq!(errno(make(ROOT, "a/b")), libc::EINVAL);
     assert_eq!(errno(make(ROOT, "a\0b")), libc::EINVAL);
     assert_eq!(errno(make(ROOT, &long)), libc::ENAMETOOLONG);
@@ -63,6 +71,11 @@ fn special_files_keep_their_numbers() {
         let attr = v.fs.mknod(&root(), ROOT, name.as_bytes(), new).unwrap();
         assert_eq!((attr.file_type, attr.rdev), (file_type, rdev));
         assert_eq!(errno(v.fs.open(&root(), attr.inode, OpenFlags::READ)), libc::EINVAL);
+    }
+    // The number of what is no device means nothing, and is not kept.
+    for (name, file_type) in [("file", FileType::Regular), ("pipe2", FileType::Fifo)] {
+        let new = NewNode { file_type, perm: 0o600, rdev: 7 };
+        assert_eq!(v.fs.mknod(&root(), ROOT, name.as_bytes(), new).unwrap().rdev, 0);
     }
     let device = NewNode { file_type: FileType::CharDevice, perm: 0, rdev: 1 };
     v.fs.setattr(&root(), ROOT, None, SetAttr { perm: Some(0o777), ..SetAttr::default() }).unwrap();

@@ -109,6 +109,9 @@ impl Inner {
         }
         self.change(&mut changes)?;
         // Last: some of it may have been taken by the same batch, wherever the records stand.
+        if !self.space.lock().can_be_data(&freed) {
+            return Err(batch.refuse("it gives back blocks that are counted as blocks of nodes"));
+        }
         for blocks in freed {
             self.space.lock().free(blocks, false);
             self.owed.forget(blocks);

@@ -7,6 +7,8 @@
 //!
 //! Knows nothing of trees; commits carry dirty groups into theirs.
 
+use std::collections::BTreeMap;
+
 use holdfast_base::{BlockNo, BlockRange};
 use holdfast_format::Geometry;
 use holdfast_format::limits::{BITMAP_BLOCKS, BITMAP_BYTES, GROUP_BLOCKS};
@@ -342,6 +344,19 @@ impl Space {
                 let group = self.groups[index as usize].as_ref();
                 group.is_some_and(|group| group.node_blocks >= part.count)
             })
+    }
+
+    /// Whether all of `ranges`, which do not overlap and are in use, can be data: each group has that much
+    /// beside its nodes, as far as it knows.
+    pub(crate) fn can_be_data(&self, ranges: &[BlockRange]) -> bool {
+        let mut of_group = BTreeMap::new();
+        for (index, part) in ranges.iter().flat_map(|range| Space::by_group(*range)) {
+            *of_group.entry(index).or_insert(0) += part.count;
+        }
+        of_group.into_iter().all(|(index, count)| {
+            let group = self.groups[index as usize].as_ref();
+            group.is_some_and(|group| group.used_blocks - group.node_blocks >= count)
+        })
     }
 
     /// Frees blocks in use. Data is reusable when the next commit is durable, the home of a node
