@@ -215,7 +215,6 @@ fn policies(source: &Source, campaign: &Campaign) -> Vec<Policy> {
         policy(Checkpoints::Never, |setup| {
             setup.mkfs.node_size = 16384;
             setup.mount.log_data_bytes = 0;
-            setup.mount.fsync_wait = FsyncWait::Completion;
         }),
         policy(Checkpoints::CommitsAfter(5), |setup| {
             setup.mount.log_data_bytes = 64 << 10;
@@ -236,7 +235,12 @@ fn policies(source: &Source, campaign: &Campaign) -> Vec<Policy> {
         Source::Sampled(..) => vec![plain, forgetful],
         Source::Beside(_) => {
             let beside = |checkpoints| policy(checkpoints, nothing);
-            vec![beside(Checkpoints::CommitsBeside), beside(Checkpoints::Beside)]
+            // The extents of an fsync are completed behind it by a thread too.
+            let completed = policy(Checkpoints::CommitsBeside, |setup| {
+                setup.mount.log_data_bytes = 0;
+                setup.mount.fsync_wait = FsyncWait::Completion;
+            });
+            vec![beside(Checkpoints::CommitsBeside), beside(Checkpoints::Beside), completed]
         }
     }
 }
