@@ -33,7 +33,12 @@ fn found() -> Edges {
     for package in packages {
         let manifest = package["manifest_path"].as_str().expect("a package has a manifest");
         let own = Path::new(manifest).parent().expect("a manifest lies in a folder");
+        let is_crate = own.parent().is_some_and(|parent| parent.ends_with("crates"));
         let own = own.file_name().and_then(|name| name.to_str()).expect("a folder has a name");
+        if !is_crate {
+            // A twin of a crate: it has its source, and its edges.
+            continue;
+        }
         let dependencies = package["dependencies"].as_array().expect("a package has a list");
         let used = dependencies
             .iter()

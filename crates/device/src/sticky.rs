@@ -11,9 +11,9 @@
 //!
 //! Knows nothing of what is written.
 
+use holdfast_sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 use holdfast_base::clock::Deadline;

@@ -2,8 +2,8 @@
 //!
 //! Owned by the mounted volume; ends when dropped, without a last commit.
 
+use holdfast_sync::thread::JoinHandle;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use holdfast_base::clock::Deadline;
@@ -31,7 +31,7 @@ impl Committer {
     pub(crate) fn start(core: Arc<Core>, every: Duration) -> Result<Committer> {
         let signal = Arc::new(Signal::default());
         let seen = signal.clone();
-        let thread = std::thread::Builder::new()
+        let thread = holdfast_sync::thread::Builder::new()
             .name("holdfast-commit".into())
             .spawn(move || run(&core, &seen, every))
             .map_err(|error| FsError::Io(format!("the commit thread did not start: {error}")))?;

@@ -12,9 +12,9 @@
 //!
 //! Knows nothing of calls and callers.
 
+use holdfast_sync::atomic::AtomicU64;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use holdfast_base::InodeNo;
 use holdfast_base::counters::Counters;

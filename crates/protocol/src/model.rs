@@ -82,12 +82,12 @@ pub enum Action {
     PublishFlush,
     /// `release`.
     Release,
-    /// `recover`, up to the flush in `settle`.
-    Recover,
-    /// The next part of `recover`, up to a flush.
-    RecoverOn,
-    /// `recover_log`, up to the flush in its checkpoint.
-    RecoverLog,
+    /// `open`: journal and log are read and judged; `write`, up to the flush in `settle`.
+    Open,
+    /// `recover::write`, the next part up to a flush.
+    RecoverWrite,
+    /// `finish_log`, up to the flush in its checkpoint.
+    FinishLog,
     /// The program ends; what it wrote can be read, and can still be lost.
     Kill,
     /// A flush fails, and the program ends: what it wrote can be read, and will be lost.
@@ -277,10 +277,10 @@ impl Model for Protocol {
                 self.steps(memory, state, actions);
             }
             Phase::Recovering(recovery) if recovery.step == Step::Log => {
-                actions.push(Action::RecoverLog);
+                actions.push(Action::FinishLog);
             }
-            Phase::Recovering(_) => actions.push(Action::RecoverOn),
-            Phase::Down => return actions.push(Action::Recover),
+            Phase::Recovering(_) => actions.push(Action::RecoverWrite),
+            Phase::Down => return actions.push(Action::Open),
         }
         if state.crashes < self.bounds.crashes {
             actions.extend(state.device.cuts().into_iter().map(Action::PowerCut));
@@ -308,8 +308,8 @@ impl Model for Protocol {
                 state.crashes += 1;
                 return Some(state);
             }
-            Action::Recover => {
-                match Recovery::recover(device, self.bounds.rings, self.broken) {
+            Action::Open => {
+                match Recovery::read(device, self.bounds.rings, self.broken) {
                     Ok(recovery) => state.phase = Phase::Recovering(Box::new(recovery)),
                     Err(violation) => state.fail(violation),
                 }
@@ -318,15 +318,13 @@ impl Model for Protocol {
             _ => {}
         }
         match &mut state.phase {
-            Phase::Recovering(recovery) if action == Action::RecoverOn => {
-                recovery.step(&mut state.device);
+            Phase::Recovering(recovery) if action == Action::RecoverWrite => {
+                recovery.write(&mut state.device);
             }
             Phase::Recovering(recovery) => {
                 let found_commits = recovery.is_needed();
-                match recovery.recover_log(&mut state.device, self.bounds.rings, self.broken) {
-                    Ok(memory) => state.judge(&memory, found_commits),
-                    Err(violation) => state.fail(violation),
-                }
+                let memory = recovery.finish_log(&mut state.device);
+                state.judge(&memory, found_commits);
             }
             Phase::Open(memory) => {
                 let version = state.version;

@@ -43,6 +43,9 @@ pub(crate) struct Recovery {
     data: Vec<Extent>,
     is_needed: bool,
     is_settled: bool,
+    memory: Memory,
+    /// Came with the last flush of the log.
+    log_data: Vec<Extent>,
 }
 
 /// The valid superblock with the larger epoch.
@@ -91,8 +94,8 @@ impl Recovery {
         self.is_needed
     }
 
-    /// `newest`, `replay` and the first half of `settle`: reads everything up to the end of the journal.
-    pub(crate) fn recover(
+    /// `newest`, `read`, `read_log`: everything is judged in memory; then the first half of `settle`.
+    pub(crate) fn read(
         device: &mut Device,
         rings: Rings,
         broken: Option<Breakage>,
@@ -134,6 +137,7 @@ impl Recovery {
         {
             after.epoch = beside(&before, epoch.max(after.epoch));
         }
+        let (memory, log_data) = read_log(device, after, &nodes, rings, broken)?;
         if !is(Breakage::NotSettled) {
             device.flush();
             device.write(Place::Superblock(before.epoch), Held::Superblock(before));
@@ -150,11 +154,13 @@ impl Recovery {
             data,
             is_needed,
             is_settled: !is(Breakage::NotSettled),
+            memory,
+            log_data,
         })
     }
 
-    /// The next part of it, up to a flush.
-    pub(crate) fn step(&mut self, device: &mut Device) {
+    /// `write`: the next part of it, up to a flush.
+    pub(crate) fn write(&mut self, device: &mut Device) {
         match self.step {
             Step::Settling => {
                 if self.is_settled {
@@ -186,56 +192,60 @@ impl Recovery {
         }
     }
 
-    /// `log::replay::read`, `pin`, `replay`, and a checkpoint at once that is begun.
-    pub(crate) fn recover_log(
-        &self,
-        device: &mut Device,
-        rings: Rings,
-        broken: Option<Breakage>,
-    ) -> Result<Memory, Violation> {
-        let is = |breakage| broken == Some(breakage);
-        let (block, born) = self.after.home;
-        let tree = match device.read(Place::Pool(block)) {
-            Held::Node(epoch, tree) if *epoch == born => *tree,
-            _ => return Err("the node that a superblock reaches is not there"),
-        };
-        let mut logged = Logged::read(device, rings, &self.after)?;
-        let found = logged.verify(device, rings, is(Breakage::LogDataNotVerified));
-        let mut memory = Memory::open(self.after, tree, rings, broken);
-        let takes = |batches: &[Arc<Batch>]| -> Vec<Block> {
-            let takes = batches.iter().flat_map(|batch| &batch.takes);
-            takes.map(|take| take.extent.block).collect()
-        };
-        for block in takes(&logged.batches) {
-            let is_free = is(Breakage::NotPinned) || memory.claim(block);
-            if !is_free {
-                return Err("a batch of the log takes a block that is in use");
-            }
-        }
-        for batch in &logged.batches {
-            replay(&mut memory, device, batch)?;
-        }
-        let mut mark = logged.mark;
-        if let Some(given_up) = logged.given_up {
-            // Behind it, and behind no sum that is on the device.
-            mark.sum = sum(&mark.sum);
-            if is(Breakage::GivenUpBatchKept) {
-                mark = given_up;
-            }
-        }
-        memory.place = LogPlace { mark, head: logged.walked };
-        if logged.walked == 0 {
-            return Ok(memory);
-        }
-        if !is(Breakage::FoundDataNotWritten) {
-            for extent in found {
+    /// `finish_log`: a checkpoint at once is begun, if the log held anything.
+    pub(crate) fn finish_log(&self, device: &mut Device) -> Memory {
+        let mut memory = self.memory.clone();
+        if memory.place.head > 0 {
+            for extent in &self.log_data {
                 device.write(Place::Pool(extent.block), Held::Data(extent.version));
             }
+            memory.recovering = true;
+            memory.checkpoint_at_once(device);
         }
-        memory.recovering = true;
-        memory.checkpoint_at_once(device);
-        Ok(memory)
+        memory
     }
+}
+
+/// `log::replay::read` and `replay_log`: what the log says, in memory, and the data that came with its last flush.
+fn read_log(
+    device: &Device,
+    after: Superblock,
+    nodes: &BTreeMap<Block, (u8, Tree)>,
+    rings: Rings,
+    broken: Option<Breakage>,
+) -> Result<(Memory, Vec<Extent>), Violation> {
+    let is = |breakage| broken == Some(breakage);
+    let (block, born) = after.home;
+    let tree = match (nodes.get(&block), device.read(Place::Pool(block))) {
+        (Some((epoch, tree)), _) if *epoch == born => *tree,
+        (None, Held::Node(epoch, tree)) if *epoch == born => *tree,
+        _ => return Err("the node that a superblock reaches is not there"),
+    };
+    let mut logged = Logged::read(device, rings, &after)?;
+    let mut found = logged.verify(device, rings, is(Breakage::LogDataNotVerified));
+    let mut memory = Memory::open(after, tree, rings, broken);
+    for take in logged.batches.iter().flat_map(|batch| &batch.takes) {
+        let is_free = is(Breakage::NotPinned) || memory.claim(take.extent.block);
+        if !is_free {
+            return Err("a batch of the log takes a block that is in use");
+        }
+    }
+    for batch in &logged.batches {
+        replay(&mut memory, device, batch);
+    }
+    let mut mark = logged.mark;
+    if let Some(given_up) = logged.given_up {
+        // Behind it, and behind no sum that is on the device.
+        mark.sum = sum(&mark.sum);
+        if is(Breakage::GivenUpBatchKept) {
+            mark = given_up;
+        }
+    }
+    memory.place = LogPlace { mark, head: logged.walked };
+    if is(Breakage::FoundDataNotWritten) {
+        found.clear();
+    }
+    Ok((memory, found))
 }
 
 /// Applies a commit to the nodes that stand in front of the device.
@@ -349,7 +359,7 @@ impl Logged {
 }
 
 /// Applies a batch.
-fn replay(memory: &mut Memory, device: &Device, batch: &Batch) -> Result<(), Violation> {
+fn replay(memory: &mut Memory, device: &Device, batch: &Batch) {
     for take in &batch.takes {
         if let Content::Inside(base) = take.content {
             let is_right = base.is_none_or(|base| memory.read(device, base) == Some(base.version));
@@ -369,7 +379,6 @@ fn replay(memory: &mut Memory, device: &Device, batch: &Batch) -> Result<(), Vio
     memory.lsn = batch.last;
     memory.durable = batch.last;
     memory.pending = vec![Generation::new(batch.last)];
-    Ok(())
 }
 
 /// Whether all files are as at one moment.

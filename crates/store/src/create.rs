@@ -1,8 +1,8 @@
 //! mkfs: an empty store on a device.
 
+use holdfast_sync::atomic::AtomicU64;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use holdfast_base::counters::Counters;
 use holdfast_base::stop::Stop;

@@ -38,11 +38,11 @@ pub use error::StoreError;
 pub use owed::Page;
 pub use space::{Placed, Reservation, SpaceUse, Written};
 
+use holdfast_sync::atomic::{AtomicU64, Ordering};
+use holdfast_sync::thread::JoinHandle;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use holdfast_base::counters::Counters;

@@ -4,10 +4,10 @@
 //! What cannot be counts as the end, for an opening that only reads; an opening
 //! for writing is refused for it, and leaves the volume as it was.
 
+use holdfast_sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use holdfast_base::clock::Stopwatch;
 use holdfast_base::counters::Counters;

@@ -8,9 +8,9 @@
 //! A reader looks here first and at the device after: a block leaves this table
 //! only when its bytes are at their place.
 
+use holdfast_sync::atomic::{AtomicUsize, Ordering};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use holdfast_base::units::BLOCK_SIZE;
 use holdfast_base::{BlockNo, BlockRange};

@@ -8,9 +8,9 @@
 //!
 //! Knows nothing of what commits and checkpoints do.
 
+use holdfast_sync::atomic::{AtomicU64, Ordering};
+use holdfast_sync::thread::JoinHandle;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -303,9 +303,12 @@ pub(crate) fn spawn(inner: &Arc<Inner>) -> Result<Vec<JoinHandle<()>>> {
         .into_iter()
         .map(|(job, name)| {
             let inner = inner.clone();
-            std::thread::Builder::new().name(name.into()).spawn(move || work(&inner, job)).map_err(
-                |error| StoreError::Refused(format!("the system gives no thread: {error}")),
-            )
+            holdfast_sync::thread::Builder::new()
+                .name(name.into())
+                .spawn(move || work(&inner, job))
+                .map_err(|error| {
+                    StoreError::Refused(format!("the system gives no thread: {error}"))
+                })
         })
         .collect()
 }

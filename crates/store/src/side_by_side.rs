@@ -3,7 +3,7 @@
 //!
 //! Knows nothing of what the work is.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use holdfast_sync::atomic::{AtomicUsize, Ordering};
 
 use crate::Result;
 
@@ -23,7 +23,7 @@ pub(crate) fn side_by_side<T: Sync, R: Send>(
         Ok(done)
     };
     let parts: Vec<Result<Vec<R>>> =
-        std::thread::scope(|scope| {
+        holdfast_sync::thread::scope(|scope| {
             let others: Vec<_> = (1..threads.min(items.len())).map(|_| scope.spawn(run)).collect();
             let mut parts = vec![run()];
             parts.extend(others.into_iter().map(|thread| {

@@ -166,7 +166,7 @@ impl Device for SimDevice {
         let put = |at: u64, bytes: &[u8]| {
             let event = self.begin(at, bytes, |bytes| Event::Write { at, bytes, returned: None });
             // Lets other threads in, so that flushes fall between the two now and then.
-            std::thread::yield_now();
+            holdfast_sync::thread::yield_now();
             self.end(event);
         };
         match verdict {

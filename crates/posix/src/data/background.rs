@@ -4,8 +4,8 @@
 //! settle something themselves. Owned by the mounted volume; ends when dropped,
 //! without writing what is left.
 
+use holdfast_sync::thread::JoinHandle;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use crate::core::Core;
 use crate::{FsError, Result};
@@ -21,7 +21,7 @@ impl Background {
     /// Starts the thread.
     pub(crate) fn start(core: Arc<Core>) -> Result<Background> {
         let seen = core.clone();
-        let thread = std::thread::Builder::new()
+        let thread = holdfast_sync::thread::Builder::new()
             .name("holdfast-writeback".into())
             .spawn(move || run(&seen))
             .map_err(|error| FsError::Io(format!("the writeback thread did not start: {error}")))?;

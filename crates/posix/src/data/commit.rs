@@ -65,7 +65,7 @@ impl Core {
                 }
             }
         };
-        std::thread::scope(|scope| {
+        holdfast_sync::thread::scope(|scope| {
             // The caller is one of them.
             for _ in 1..count.min(SETTLERS) {
                 scope.spawn(work);
@@ -101,7 +101,7 @@ impl Core {
         for _ in 0..LAST_TRIES {
             self.store.commit()?;
             match self.store.reserve(need) {
-                Err(StoreError::NoSpace) => std::thread::sleep(LAST_PAUSE),
+                Err(StoreError::NoSpace) => holdfast_sync::thread::sleep(LAST_PAUSE),
                 done => return Ok(done?),
             }
         }

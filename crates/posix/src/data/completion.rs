@@ -9,10 +9,10 @@
 //!
 //! Owned by the mounted volume; ends when dropped.
 
+use holdfast_sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use holdfast_sync::thread::JoinHandle;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 
@@ -73,7 +73,7 @@ impl Completer {
     pub(crate) fn start(core: Arc<Core>) -> Result<Completer> {
         let (queue, jobs) = channel();
         let seen = core.clone();
-        let thread = std::thread::Builder::new()
+        let thread = holdfast_sync::thread::Builder::new()
             .name("holdfast-complete".into())
             .spawn(move || run(&seen, &jobs))
             .map_err(|error| {

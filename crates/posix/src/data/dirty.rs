@@ -11,9 +11,9 @@
 //! extents changed while they looked: it is odd during a change, and a change
 //! of extents, size and pages is one step for everybody who checks it.
 
+use holdfast_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
 use holdfast_base::InodeNo;
 use holdfast_base::units::BLOCK_SIZE;

@@ -174,7 +174,7 @@ fn write_side_by_side(core: &Core, items: &[Item], jobs: Vec<Job>) -> Vec<Proofs
             done.lock()[index] = Some(proofs);
         }
     };
-    std::thread::scope(|scope| {
+    holdfast_sync::thread::scope(|scope| {
         // The caller is one of the writers.
         for _ in 1..count.min(core.data.in_flight.most()) {
             scope.spawn(work);

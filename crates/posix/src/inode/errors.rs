@@ -6,7 +6,7 @@
 //! nobody has seen the last error remembers 0, so it reports that error too;
 //! one opened after it was reported does not.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use holdfast_sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 

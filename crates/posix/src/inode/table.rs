@@ -12,11 +12,11 @@
 //! loaded, changed and dropped by others: each shard counts what left it, and
 //! a loader whose shard lost something in between reads again.
 
+use holdfast_sync::atomic::{AtomicBool, Ordering};
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use holdfast_base::InodeNo;
 use holdfast_format::Key;

@@ -103,6 +103,6 @@ pub(crate) fn resolve(core: &Core, dir: InodeNo, name: &[u8]) -> Result<(Entry, 
             )));
         }
         last = Some(entry);
-        std::thread::yield_now();
+        holdfast_sync::thread::yield_now();
     }
 }

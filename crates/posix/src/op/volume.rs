@@ -65,7 +65,7 @@ impl FileSystem {
             directory_log: DirectoryLog::new(options.rename_log),
             atimes: Mutex::new(Vec::new()),
             #[cfg(test)]
-            hash_mask: std::sync::atomic::AtomicU64::new(u64::MAX),
+            hash_mask: holdfast_sync::atomic::AtomicU64::new(u64::MAX),
             store,
             counters,
             options,
@@ -122,7 +122,7 @@ impl FileSystem {
                 Ok(core) => break core,
                 Err(shared) => core = shared,
             }
-            std::thread::yield_now();
+            holdfast_sync::thread::yield_now();
         };
         let closed = core.store.close();
         settled?;

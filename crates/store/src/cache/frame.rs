@@ -5,8 +5,8 @@
 //! holds the node as a recovery would build it from the commits so far: what no
 //! range covered is seen at the next commit.
 
+use holdfast_sync::atomic::AtomicBool;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use holdfast_base::Epoch;
 use holdfast_format::NodeView;

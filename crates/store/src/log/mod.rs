@@ -20,7 +20,7 @@ pub(crate) mod replay;
 mod rhythm;
 mod ring;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use holdfast_sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use holdfast_base::clock::Stopwatch;

@@ -6,7 +6,7 @@
 //!
 //! Knows nothing of what a batch says.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use holdfast_sync::atomic::{AtomicU64, Ordering};
 
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BatchNo, BlockRange, Lsn};

@@ -1,0 +1,293 @@
+//! Threads whose every step is chosen by a seed, on the real engine; then power is cut.
+//!
+//! The group-commit queue, the freeze of a commit beside fsyncs, the seal of a
+//! checkpoint beside changers, and the hand-over of ordered extents are met at
+//! every lock and every call of the device. A schedule that hangs, panics, or
+//! lets an image break a promise (P1 to P5) fails with its seed.
+//!
+//! `HOLDFAST_SEED=n` runs that seed alone, `HOLDFAST_SCHEDULES=n` so many instead of a few.
+
+use std::env;
+use std::sync::Arc;
+
+use holdfast_base::InodeNo;
+use holdfast_base::prng::{Prng, entropy};
+use holdfast_base::switch::FsyncWait;
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
+use shuttle::{Config, FailurePersistence, MaxSteps, Runner, thread};
+use steered_device::sim::{Event, Policy};
+use steered_device::{Device, MemoryDevice, SimDevice};
+use steered_posix::{Caller, FileSystem, FsError, MountOptions, OpenFlags, RenameFlags, WriteHow};
+
+const BYTES: u64 = 8 << 20;
+const ROUNDS: u64 = 2;
+/// Cuts of each schedule whose images are looked at.
+const CUTS: usize = 3;
+
+/// What somebody does beside those who write.
+type Beside = fn(&FileSystem) -> Result<(), FsError>;
+
+/// What is done.
+#[derive(Clone, Copy)]
+struct Scene {
+    name: &'static str,
+    work: fn(&FileSystem, &SimDevice, u64),
+    /// Whether a file may have these bytes, if this round was promised.
+    allows: fn(u64, Option<u64>, Option<&[u8]>) -> bool,
+    threads: u64,
+    beside: &'static [Beside],
+    fsync_wait: FsyncWait,
+    /// Data of so many bytes travels in the log.
+    log_data_bytes: usize,
+}
+
+fn name(thread: u64) -> Vec<u8> {
+    format!("file-{thread}").into_bytes()
+}
+
+/// The bytes of a thread's file after a round, other ones each time.
+fn content(thread: u64, round: u64) -> Vec<u8> {
+    let len = [300, 5000, 9000][((thread + round) % 3) as usize];
+    vec![(thread * 16 + round + 1) as u8; len]
+}
+
+/// Replaces a file as careful programs do, with an fsync of the directory behind it.
+fn replace(fs: &FileSystem, device: &SimDevice, thread: u64) {
+    let root = Caller::root();
+    let flags = OpenFlags::READ | OpenFlags::WRITE;
+    let new = format!("new-{thread}").into_bytes();
+    for round in 0..ROUNDS {
+        let (_, file) =
+            fs.create(&root, InodeNo::ROOT, &new, 0o644, flags, true).expect("the volume has room");
+        let bytes = content(thread, round);
+        fs.write(&root, &file, 0, &bytes, WriteHow::default()).expect("there is room");
+        if round == 0 {
+            // It replaces nothing: only an fsync promises its data.
+            fs.fsync(&file, false).expect("the device works");
+        }
+        drop(file);
+        fs.rename(&root, InodeNo::ROOT, &new, InodeNo::ROOT, &name(thread), RenameFlags::empty())
+            .expect("the name exists");
+        fs.fsync_inode(InodeNo::ROOT).expect("the device works");
+        device.mark(thread * ROUNDS + round);
+    }
+}
+
+/// P3 and P4: a replacement is whole or did not happen, and not before what was promised.
+fn replaced(thread: u64, promised: Option<u64>, found: Option<&[u8]>) -> bool {
+    match found {
+        None => promised.is_none(),
+        Some(found) => (promised.unwrap_or(0)..ROUNDS).any(|round| found == content(thread, round)),
+    }
+}
+
+/// Changes a file in place: the log holds the change, over data at its place or in the log.
+fn overwrite(fs: &FileSystem, device: &SimDevice, thread: u64) {
+    let root = Caller::root();
+    let flags = OpenFlags::READ | OpenFlags::WRITE;
+    let (_, file) = fs
+        .create(&root, InodeNo::ROOT, &name(thread), 0o644, flags, true)
+        .expect("the volume has room");
+    for round in 0..ROUNDS {
+        let (at, bytes) = overwritten(thread, round);
+        fs.write(&root, &file, at as u64, &bytes, WriteHow::default()).expect("there is room");
+        fs.fsync(&file, round % 2 == 1).expect("the device works");
+        device.mark(thread * ROUNDS + round);
+    }
+}
+
+/// What a round writes, and where.
+fn overwritten(thread: u64, round: u64) -> (usize, Vec<u8>) {
+    match round {
+        0 => (0, vec![thread as u8 + 1; 9000]),
+        _ => (3000 + 100 * round as usize, vec![(round * 16 + thread) as u8; 2000]),
+    }
+}
+
+/// P1 and P5: the file after so many rounds as were promised, or more.
+fn has_overwritten(thread: u64, promised: Option<u64>, found: Option<&[u8]>) -> bool {
+    let Some(found) = found else { return promised.is_none() };
+    let mut file = Vec::new();
+    let mut allowed = promised.is_none() && found.is_empty();
+    for round in 0..ROUNDS {
+        let (at, bytes) = overwritten(thread, round);
+        file.resize(file.len().max(at + bytes.len()), 0);
+        file[at..at + bytes.len()].copy_from_slice(&bytes);
+        allowed |= promised.is_none_or(|promised| promised <= round) && found == file;
+    }
+    allowed
+}
+
+/// A volume without files, made by the engine as it is.
+fn formatted() -> Vec<u8> {
+    let device = Arc::new(holdfast_device::MemoryDevice::new(BYTES));
+    let under: Arc<dyn holdfast_device::Device> = device.clone();
+    let options = holdfast_posix::MkfsOptions {
+        node_size: 4096,
+        label: "steered".into(),
+        uuid: Some([3; 16]),
+        owner: (0, 0),
+    };
+    holdfast_posix::FileSystem::mkfs(&under, &options).expect("the device is large enough");
+    device.to_image()
+}
+
+fn options(scene: &Scene) -> MountOptions {
+    MountOptions {
+        commit_secs: 0,
+        inode_cache: 2,
+        fsync_wait: scene.fsync_wait,
+        log_data_bytes: scene.log_data_bytes,
+        ..MountOptions::default()
+    }
+}
+
+/// One schedule: works, and looks at what power cuts leave.
+fn play(scene: &'static Scene, base: &[u8], seed: u64) {
+    let base = MemoryDevice::from_image(base);
+    let device = Arc::new(SimDevice::new(&base));
+    let under: Arc<dyn Device> = device.clone();
+    let fs = Arc::new(FileSystem::mount(under, options(scene)).expect("the volume is new"));
+    let mut threads = Vec::new();
+    for thread in 0..scene.threads {
+        let (fs, device) = (Arc::clone(&fs), Arc::clone(&device));
+        threads.push(thread::spawn(move || (scene.work)(&fs, &device, thread)));
+    }
+    for beside in scene.beside {
+        let fs = Arc::clone(&fs);
+        threads.push(thread::spawn(move || {
+            for _ in 0..ROUNDS {
+                beside(&fs).expect("the device works");
+            }
+        }));
+    }
+    for thread in threads {
+        thread.join().expect("no thread panics");
+    }
+    drop(fs);
+    let recording = device.recording();
+    let mut prng = Prng::seeded(seed);
+    for _ in 0..CUTS {
+        let at = prng.below(recording.events.len() as u64 + 1) as usize;
+        let cut = recording.cut_at(at);
+        let mut promised = vec![None; scene.threads as usize];
+        for event in &recording.events[..at] {
+            if let Event::Mark(mark) = event {
+                promised[(mark / ROUNDS) as usize] = Some(mark % ROUNDS);
+            }
+        }
+        let policy = Policy { seed, exhaustive: 0, each: 1, samples: 1, torn: 1 };
+        for image in cut.images(&policy) {
+            let what = format!("{}, cut at event {at}, {}", scene.name, image.describe());
+            judge(scene, image.device(), &promised, &what);
+        }
+    }
+}
+
+/// Whether an image keeps what was promised.
+fn judge(scene: &Scene, device: MemoryDevice, promised: &[Option<u64>], what: &str) {
+    let real = holdfast_device::MemoryDevice::from_image(&device.to_image());
+    let asked = holdfast_check::Options { data: true, ..holdfast_check::Options::default() };
+    let report = holdfast_check::check(&real, &asked).expect("it is a volume");
+    assert!(report.is_clean(), "{what}: {:?}", report.findings);
+    let root = Caller::root();
+    let fs = FileSystem::mount(Arc::new(device), options(scene)).expect("it is recovered");
+    for (thread, promised) in promised.iter().enumerate() {
+        let found = fs.lookup(&root, InodeNo::ROOT, &name(thread as u64)).ok().map(|attr| {
+            let mut bytes = vec![0; attr.size as usize];
+            let file = fs.open(&root, attr.inode, OpenFlags::READ).expect("it can be opened");
+            fs.read(&file, 0, &mut bytes).expect("its data is there");
+            bytes
+        });
+        let len = found.as_ref().map(Vec::len);
+        assert!(
+            (scene.allows)(thread as u64, *promised, found.as_deref()),
+            "{what}: thread {thread}, promised {promised:?}, found {len:?} other bytes"
+        );
+    }
+    fs.unmount().expect("the device works");
+}
+
+/// Plays a scene with several schedules, or with the one that is asked for.
+fn explore(scene: &'static Scene) {
+    let number = |name| env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let base: Arc<Vec<u8>> = Arc::new(formatted());
+    let (first, count) = match number("HOLDFAST_SEED") {
+        Some(seed) => (seed, 1),
+        None => (entropy() >> 20, number("HOLDFAST_SCHEDULES").unwrap_or(40)),
+    };
+    for seed in first..first + count {
+        println!("{}: HOLDFAST_SEED={seed}", scene.name);
+        let mut config = Config::new();
+        config.stack_size = 1 << 21;
+        config.failure_persistence = FailurePersistence::None;
+        config.max_steps = MaxSteps::FailAfter(20_000_000);
+        let base = Arc::clone(&base);
+        let run = move || play(scene, &base, seed);
+        // By turns: anybody goes on at any time, or few changes at the worst places.
+        match seed % 2 {
+            0 => Runner::new(RandomScheduler::new_from_seed(seed, 1), config).run(run),
+            _ => Runner::new(PctScheduler::new_from_seed(seed, 3, 1), config).run(run),
+        };
+    }
+}
+
+/// The group-commit queue: who leads, who follows, who is answered.
+#[test]
+fn fsyncs_beside_fsyncs() {
+    static SCENE: Scene = Scene {
+        name: "fsyncs beside fsyncs",
+        work: overwrite,
+        allows: has_overwritten,
+        threads: 3,
+        beside: &[],
+        fsync_wait: FsyncWait::Writeback,
+        log_data_bytes: 4096,
+    };
+    explore(&SCENE);
+}
+
+/// No batch of the log reaches over the freeze of a commit, and what travels in the log is paid.
+#[test]
+fn fsyncs_beside_commits() {
+    static SCENE: Scene = Scene {
+        name: "fsyncs beside commits",
+        work: overwrite,
+        allows: has_overwritten,
+        threads: 2,
+        beside: &[FileSystem::commit],
+        fsync_wait: FsyncWait::Writeback,
+        log_data_bytes: 4096,
+    };
+    explore(&SCENE);
+}
+
+/// A sealed node is immutable; changers go on, on copies.
+#[test]
+fn changers_beside_checkpoints_and_commits() {
+    static SCENE: Scene = Scene {
+        name: "changers beside checkpoints and commits",
+        work: replace,
+        allows: replaced,
+        threads: 2,
+        beside: &[FileSystem::checkpoint, FileSystem::commit],
+        fsync_wait: FsyncWait::Writeback,
+        log_data_bytes: 4096,
+    };
+    explore(&SCENE);
+}
+
+/// Ordered extents go into the tree by a worker's hand, and all data goes to its place.
+#[test]
+fn extents_are_handed_over() {
+    static SCENE: Scene = Scene {
+        name: "extents are handed over",
+        work: overwrite,
+        allows: has_overwritten,
+        threads: 2,
+        beside: &[FileSystem::commit],
+        fsync_wait: FsyncWait::Completion,
+        log_data_bytes: 0,
+    };
+    explore(&SCENE);
+}
