@@ -9,9 +9,11 @@ use std::sync::{Arc, OnceLock};
 
 use holdfast_base::InodeNo;
 use holdfast_base::clock::{Pinned, Timestamp, pin};
+use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE};
 use holdfast_device::{Device, MemoryDevice};
+use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::item::{FileType, InodeItem};
-use holdfast_format::{Geometry, Key};
+use holdfast_format::{Geometry, Key, Superblock};
 use holdfast_script::{Outcome, Script, Target};
 use holdfast_sim::{Engine, Setup, judge};
 use holdfast_store::{Batch, CreateOptions, Store};
@@ -144,6 +146,19 @@ fn mkfs(device: &Arc<dyn Device>, node_size: usize) {
     first.put(Key::inode(InodeNo::ROOT), root.encode());
     first.count_inodes(1);
     Store::create_with(device, &options, first).expect("memory does not fail");
+    // The tag of the rings is drawn by chance. Only the frame that says that no commit follows carries it
+    // yet; without that frame none follows either.
+    let first = geometry.journal().start.0 * BLOCK_BYTES;
+    device.write(first, &[0; BLOCK_SIZE]).expect("memory does not fail");
+    for slot in SUPERBLOCK_SLOTS {
+        let at = slot.0 * BLOCK_BYTES;
+        let mut block = [0; BLOCK_SIZE];
+        device.read(at, &mut block).expect("memory does not fail");
+        if let Ok(found) = Superblock::decode(&block, slot) {
+            let fixed = Superblock { ring_tag: *b"ringtag!", ..found };
+            device.write(at, &fixed.encode(slot)[..]).expect("memory does not fail");
+        }
+    }
 }
 
 fn make(recipe: &Recipe) -> MemoryDevice {

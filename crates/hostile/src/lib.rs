@@ -14,6 +14,7 @@ pub mod corpus;
 pub mod decoders;
 pub mod golden;
 pub mod image;
+pub mod messages;
 pub mod program;
 pub mod random;
 pub mod requests;
@@ -72,6 +73,12 @@ pub const TARGETS: &[Target] = &[
         says: "looks at a device with other content",
         run: decoders::foreign,
         seeds: decoders::foreign_seeds,
+    },
+    Target {
+        name: "message",
+        says: "decodes a message of the FUSE protocol",
+        run: messages::message,
+        seeds: messages::message_seeds,
     },
     Target {
         name: "look",

@@ -73,18 +73,23 @@ fn other_content() {
 }
 
 #[test]
+fn messages() {
+    smoke("message", 20_000);
+}
+
+#[test]
 fn looking() {
-    smoke("look", 100);
+    smoke("look", 600);
 }
 
 #[test]
 fn recovering() {
-    smoke("recover", 100);
+    smoke("recover", 400);
 }
 
 #[test]
 fn requests() {
-    smoke("requests", 200);
+    smoke("requests", 600);
 }
 
 #[test]

@@ -18,7 +18,7 @@ use holdfast_format::checksum::crc64_with_hole;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::journal::FrameHeader;
 use holdfast_format::log::{LogHeader, UNIT};
-use holdfast_format::node::{MAGIC, volume_tag};
+use holdfast_format::node::MAGIC;
 use holdfast_format::{Geometry, Superblock};
 
 use crate::program::Program;
@@ -83,7 +83,7 @@ impl Image {
         }
         let superblock = superblock.expect("a golden volume has a superblock");
         let geometry = superblock.geometry;
-        let tag = volume_tag(&superblock.uuid);
+        let tag = superblock.ring_tag;
         batches(&device, &geometry, &tag, &mut structures);
         frames(&device, &geometry, &tag, &mut structures);
         nodes(&device, &geometry, &mut structures);
