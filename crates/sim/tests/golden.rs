@@ -1,0 +1,106 @@
+//! Golden images: whatever was once written by a released format must be readable for ever.
+//!
+//! Each mounts read-only without a write, is replayed read-write, shows its tree
+//! both times, is clean for the second opinion, and can be used on. The current
+//! format version must have one: see golden/README.md.
+
+mod golden_image;
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use golden_image::{is_update, load, save, volumes};
+use holdfast_device::{Device, MemoryDevice};
+use holdfast_format::superblock::VERSION;
+use holdfast_script::{Op, Outcome, Script, Target};
+use holdfast_sim::{Engine, Setup, judge};
+
+/// Size of the golden volume: the smallest that holds all zones with room to spare.
+const BYTES: u64 = 8 << 20;
+
+fn setup(read_only: bool) -> Setup {
+    let mut setup = Setup::new(4096, 64);
+    setup.mount.read_only = read_only;
+    setup
+}
+
+fn apply(engine: &mut Engine, op: &Op) {
+    let outcome = engine.apply(op);
+    assert!(matches!(outcome, Outcome::Ok(_)), "{op}: {outcome}");
+}
+
+/// Runs the script and takes the device away without a word.
+fn make(folder: &Path) {
+    let script = fs::read_to_string(folder.join("script")).expect("the script is there");
+    let script: Script = script.parse().expect("the script is one");
+    let device = Arc::new(MemoryDevice::new(BYTES));
+    let mut engine = Engine::create(device.clone(), setup(false)).expect("the volume can be made");
+    let syncs = script.steps.iter().rposition(|step| step.op.to_string() == "sync");
+    for (index, step) in script.steps.iter().enumerate() {
+        apply(&mut engine, &step.op);
+        let filesystem = engine.filesystem().expect("it is mounted");
+        if index % 4 == 3 && Some(index) <= syncs || Some(index) == syncs {
+            filesystem.commit().expect("the device works");
+        }
+    }
+    engine.kill();
+    save(&folder.join("image"), &device);
+    let _ = fs::remove_file(folder.join("tree"));
+}
+
+/// Compares a tree with the expected text.
+fn expect_tree(folder: &Path, engine: &mut Engine) {
+    let tree = engine.walk().expect("the tree can be walked").to_string() + "\n";
+    let path = folder.join("tree");
+    if is_update() || !path.exists() {
+        fs::write(&path, &tree).expect("the text can be written");
+    }
+    let expected = fs::read_to_string(&path).expect("the text is there");
+    assert!(tree == expected, "{}: expected\n{expected}found\n{tree}", folder.display());
+}
+
+#[test]
+fn the_current_version_has_an_image() {
+    let path = golden_image::folder().join(format!("volume-{VERSION}"));
+    if std::env::var_os("GOLDEN_MAKE").is_some() && !path.join("image").exists() {
+        make(&path);
+    }
+    assert!(
+        path.join("image").exists() && path.join("tree").exists(),
+        "format version {VERSION} has no golden image: see golden/README.md"
+    );
+}
+
+#[test]
+fn each_image_is_read_replayed_and_used_on() {
+    for (version, folder) in volumes() {
+        let image = load(&folder.join("image"));
+        let before = image.to_image();
+        let report = judge(&*image).expect("the volume is clean");
+        let facts = &report.facts;
+        assert!(facts.journal_commits > 1 && facts.log_batches > 1, "{version}: {facts:?}");
+        println!(
+            "version {version}: {} commits, {} batches, {} files",
+            facts.journal_commits, facts.log_batches, facts.files
+        );
+
+        let mut engine = Engine::open(image.clone(), setup(true)).expect("it mounts read-only");
+        expect_tree(&folder, &mut engine);
+        engine.unmount().expect("nothing is written");
+        assert!(image.to_image() == before, "a read-only mount wrote");
+
+        let device: Arc<dyn Device> = image.clone();
+        let mut engine = Engine::open(device, setup(false).checked()).expect("it is recovered");
+        expect_tree(&folder, &mut engine);
+        let script: Script =
+            "mkdir /after; mkfile /after/f; write /after/f 0 100k 1; fsync /after/f; remount
+            sum /after/f; unlink /after/f; rmdir /after; remount"
+                .parse()
+                .expect("it is a script");
+        for step in &script.steps {
+            apply(&mut engine, &step.op);
+        }
+        engine.unmount().expect("it is clean");
+    }
+}
