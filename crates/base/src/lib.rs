@@ -17,6 +17,7 @@ pub mod recover;
 pub mod show;
 pub mod stop;
 pub mod switch;
+pub mod teeth;
 pub mod units;
 
 pub use clock::Timestamp;

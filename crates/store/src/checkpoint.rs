@@ -16,8 +16,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use holdfast_base::Lsn;
 use holdfast_base::clock::Stopwatch;
+use holdfast_base::teeth::{self, Tooth};
+use holdfast_base::{BlockNo, Lsn};
+use holdfast_device::flush_unless;
 use holdfast_format::Superblock;
 
 use parking_lot::MutexGuard;
@@ -113,7 +115,11 @@ impl Inner {
         })?;
         self.frozen(time);
         sealed.stands_behind(journal);
-        if let Err(error) = self.write_owed(&self.owed.frozen()) {
+        let owed = match teeth::is(Tooth::OwedNotRecovered) {
+            true => Default::default(),
+            false => self.owed.frozen(),
+        };
+        if let Err(error) = self.write_owed(&owed) {
             self.stop.stop(error.to_string());
             return Err(error);
         }
@@ -152,13 +158,32 @@ impl Inner {
         let mut order: Vec<Homed<'_>> =
             sealed.nodes.iter().map(|node| (node.block, &node.bytes[..])).collect();
         order.sort_unstable_by_key(|(block, _)| *block);
+        if teeth::is(Tooth::NodeForgotten) && order.len() > 1 {
+            order.remove(order.len() / 2);
+        }
+        let mut newer = Vec::new();
+        if teeth::is(Tooth::SealNotCopied) {
+            newer = self.changed_behind_the_seal(&order);
+        }
+        for (home, (_, bytes)) in order.iter_mut().zip(&newer) {
+            home.1 = bytes;
+        }
         nodes::write(&*self.device, &order)?;
         let count = order.len() as u64;
         self.counters.checkpoint_nodes.add(count);
         self.counters.checkpoint_bytes.add(count * self.geometry.node_size as u64);
-        let reached = self.device.flush()?;
+        let reached = flush_unless(&*self.device, Tooth::CheckpointFlush)?;
         let _published = superblock::publish(&*self.device, &sealed.superblock, reached)?;
         Ok(())
+    }
+
+    /// What [`Tooth::SealNotCopied`] writes: each node as its copy is by now.
+    fn changed_behind_the_seal(&self, order: &[Homed<'_>]) -> Vec<(BlockNo, Vec<u8>)> {
+        let forest = self.forest.read();
+        let newer = order.iter().map(|(block, bytes)| {
+            (*block, forest.cache.changed_copy_of(*block).unwrap_or_else(|| bytes.to_vec()))
+        });
+        newer.collect()
     }
 
     /// The superblock is durable: nothing before it is needed any more.

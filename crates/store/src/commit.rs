@@ -17,7 +17,9 @@
 use std::sync::atomic::Ordering;
 
 use holdfast_base::clock::Stopwatch;
+use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::{Epoch, InodeNo, Lsn, TreeId};
+use holdfast_device::flush_unless;
 use holdfast_format::Superblock;
 use holdfast_format::journal::{CommitHead, DataExtent};
 
@@ -239,12 +241,15 @@ impl Inner {
 
     fn write_commit(&self, journal: &mut Journal, epoch: Epoch, flush_data: bool) -> Result<()> {
         // What only the log holds must be at its place before the log is superseded (R5).
-        self.write_owed(&self.owed.frozen())?;
+        if !teeth::is(Tooth::OwedNotCommitted) {
+            self.write_owed(&self.owed.frozen())?;
+        }
         if flush_data {
             self.counters.commit_data_flushes.increment();
-            let _data = self.device.flush()?;
+            let _data = flush_unless(&*self.device, Tooth::CommitDataFlush)?;
         }
         let (bytes, _durable) = journal.write(&*self.device, epoch)?;
+        teeth::do_late();
         self.counters.commits.increment();
         self.counters.journal_bytes_written.add(bytes);
         self.pace.journal_is(journal.used_bytes(), &self.counters);

@@ -1,6 +1,8 @@
 //! File data on its way to and from the device.
 
+use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, InodeNo};
+use holdfast_device::flush_unless;
 use holdfast_format::Malformed;
 use holdfast_format::checksum::crc64;
 use holdfast_format::log::DATA_BLOCKS_MAX;
@@ -20,6 +22,11 @@ impl Inner {
         assert_eq!(blocks.bytes(), Some(bytes.len() as u64), "the bytes fill the blocks exactly");
         let at = blocks.start.byte_offset().expect("allocated blocks lie inside the volume");
         let sums = bytes.chunks_exact(BLOCK_SIZE).map(crc64).collect();
+        if teeth::is(Tooth::LateWrite) {
+            let (device, bytes) = (self.device.clone(), bytes.to_vec());
+            teeth::later(move || drop(device.write(at, &bytes)));
+            return Ok(Written::new(placed, sums));
+        }
         self.device.write(at, bytes)?;
         self.counters.data_bytes_written.add(bytes.len() as u64);
         Ok(Written::new(placed, sums))
@@ -39,7 +46,10 @@ impl Inner {
         let Some(patience) = self.logging.beside(of) else {
             return Ok(());
         };
-        let flushed = self.device.join_flush(patience);
+        let flushed = match teeth::is(Tooth::StrangerDataFlush) {
+            true => flush_unless(&*self.device, Tooth::StrangerDataFlush),
+            false => self.device.join_flush(patience),
+        };
         let flushed = flushed.inspect_err(|error| self.stop.stop(error.to_string()))?;
         written.for_each(|written| written.flushed(&flushed));
         Ok(())
@@ -61,7 +71,10 @@ impl Inner {
         }
         assert_eq!(blocks.bytes(), Some(into.len() as u64), "the buffer fits the blocks exactly");
         // Before the device is asked: see `owed`.
-        let owed = self.owed.collect(blocks);
+        let mut owed = self.owed.collect(blocks);
+        if teeth::is(Tooth::OwedNotRead) {
+            owed.clear();
+        }
         if owed.len() as u64 != blocks.count {
             let at = blocks.start.byte_offset().expect("the blocks lie inside the volume");
             self.device.read(at, into)?;

@@ -8,6 +8,7 @@
 //! node is copied once in an epoch, so it ends.
 
 use holdfast_base::clock::Stopwatch;
+use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::{InodeNo, TreeId};
 use holdfast_format::{Key, Kind};
 
@@ -77,6 +78,7 @@ impl Inner {
             self.counters.group_records_skipped.increment();
         } else {
             self.counters.group_records_written.increment();
+            let before = space.group(index).record;
             space.group(index).record.begin();
             let homes = &mut Slots { space, promised: &mut 0 };
             match &step {
@@ -84,6 +86,9 @@ impl Inner {
                 Step::Delete | Step::Skip => forest.delete(tree, &group_key, homes),
             }
             space.group(index).record.finish(step);
+            if teeth::is(Tooth::RecordStale) {
+                space.group(index).record = before;
+            }
         }
         for (piece, bytes) in pieces {
             let homes = &mut Slots { space, promised: &mut 0 };

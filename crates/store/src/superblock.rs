@@ -4,8 +4,9 @@
 //! all that it reaches (R1): the write takes the proof of that flush (R3).
 
 use holdfast_base::BLOCK_SIZE;
+use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_device::{Device, Flushed};
+use holdfast_device::{Device, Flushed, flush_unless};
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::{Malformed, Superblock};
 
@@ -45,10 +46,11 @@ pub(crate) fn publish(
     superblock: &Superblock,
     _reached: Flushed,
 ) -> Result<Flushed> {
-    let slot = SUPERBLOCK_SLOTS[(superblock.epoch.0 % 2) as usize];
+    let index = if teeth::is(Tooth::SuperblockSlot) { 0 } else { superblock.epoch.0 % 2 };
+    let slot = SUPERBLOCK_SLOTS[index as usize];
     let at = slot.byte_offset().expect("the slots lie at the start of the volume");
     device.write(at, &superblock.encode(slot)[..])?;
-    Ok(device.flush()?)
+    Ok(flush_unless(device, Tooth::SuperblockFlush)?)
 }
 
 /// Makes the superblock durable that a store was opened from, before anything else is written.
@@ -58,6 +60,9 @@ pub(crate) fn publish(
 /// only that one reaches are free from now on (R2). Writing it again is harmless: its slot
 /// holds the same bytes or older ones.
 pub(crate) fn settle(device: &dyn Device, superblock: &Superblock) -> Result<Flushed> {
+    if teeth::is(Tooth::SettleForgotten) {
+        return Ok(flush_unless(device, Tooth::SettleForgotten)?);
+    }
     let before = device.flush()?;
     publish(device, superblock, before)
 }

@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use holdfast_base::Timestamp;
+use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE, blocks_for};
 use holdfast_store::{Need, Reservation};
 
@@ -94,7 +95,12 @@ pub(crate) fn accept(
             let more = core.with_room(|| {
                 core.data.promise_nodes(&core.store, blocks)?;
                 Ok(core.store.reserve(Need::Grow { changes: 0, blocks })?)
-            })?;
+            });
+            if teeth::is(Tooth::NoSpaceHalf) && more.is_err() {
+                let mut state = inode.state.write();
+                state.attr.size = state.attr.size.max(end);
+            }
+            let more = more?;
             match &mut held {
                 Some(held) => held.merge(more),
                 None => held = Some(more),

@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use holdfast_base::BlockRange;
+use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE, blocks_for};
 use holdfast_format::checksum::crc64;
 
@@ -135,6 +136,9 @@ pub(crate) fn fetch(
     into: &mut [u8],
 ) -> std::result::Result<(), FetchError> {
     core.store.read(blocks, into).map_err(|error| FetchError::Other(error.into()))?;
+    if teeth::is(Tooth::SumUnchecked) {
+        return Ok(());
+    }
     let (read, _) = into.as_chunks::<BLOCK_SIZE>();
     match read.iter().zip(sums).position(|(block, sum)| crc64(block) != *sum) {
         None => Ok(()),

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
+use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, Timestamp};
 use holdfast_store::{Batch, Need, Reservation, StoreError};
@@ -447,7 +448,8 @@ fn publish_round(
                 item.ctime = item.ctime.max(target.ctime);
             } else {
                 let covered = round.end.saturating_mul(BLOCK_BYTES).min(target.size);
-                item.size = item.size.max(covered);
+                let ahead = teeth::is(Tooth::SizeAhead) && target.whole;
+                item.size = item.size.max(if ahead { target.size } else { covered });
             }
         },
         |_, content| {

@@ -8,6 +8,7 @@
 
 use holdfast_sync::atomic::{AtomicU64, Ordering};
 
+use holdfast_base::teeth::{self, Tooth};
 use parking_lot::Mutex;
 
 use crate::FsError;
@@ -49,7 +50,11 @@ impl ErrorSequence {
         if self.word.load(Ordering::Acquire) == seen {
             return None;
         }
-        let now = self.word.fetch_or(SEEN, Ordering::AcqRel) | SEEN;
+        let word = self.word.fetch_or(SEEN, Ordering::AcqRel);
+        if teeth::is(Tooth::ErrorToldOnce) && word & SEEN != 0 {
+            return None;
+        }
+        let now = word | SEEN;
         // Of two threads that check one handle at once, one reports.
         cursor.0.compare_exchange(seen, now, Ordering::AcqRel, Ordering::Acquire).ok()?;
         Some(FsError::Io(self.last.lock().clone()))

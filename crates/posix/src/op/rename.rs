@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::{InodeNo, Lsn, Timestamp};
 use holdfast_format::Key;
 use holdfast_format::item::{FileType, InodeItem};
@@ -96,7 +97,10 @@ impl FileSystem {
             } else {
                 None
             };
-            let settling = step.to_settle(&seen);
+            let mut settling = step.to_settle(&seen);
+            if teeth::is(Tooth::ReplaceUnsettled) {
+                settling = [None, None];
+            }
             // Writers may outrun a few settles, but then they wait: the data comes with its name (P4).
             let mut held: Vec<&Arc<Inode>> = Vec::new();
             if settled >= SETTLE_MAX {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use holdfast_base::clock::Stopwatch;
+use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::{InodeNo, Lsn, Receipt};
 
 use crate::core::Core;
@@ -73,7 +74,7 @@ impl FileSystem {
 pub(crate) fn make_handle_durable(core: &Core, file: &OpenFile) -> Result<Receipt> {
     let done = make_durable(core, &file.inode);
     // A failed settle has recorded its error for every handle; this one reports it here, once.
-    match file.inode.errors.check(&file.errors) {
+    match file.inode.errors.check(&file.errors).filter(|_| !teeth::is(Tooth::ErrorSwallowed)) {
         Some(error) => Err(error),
         None => done,
     }
@@ -82,10 +83,14 @@ pub(crate) fn make_handle_durable(core: &Core, file: &OpenFile) -> Result<Receip
 /// Returns when the data of `inode` and every operation that changed it are durable (P1). Costs nothing if they are.
 pub(crate) fn make_durable(core: &Core, inode: &Arc<Inode>) -> Result<Receipt> {
     let time = Stopwatch::start();
-    let data = settle_for_log(core, inode)?;
+    let data = match teeth::is(Tooth::DataForgotten) {
+        true => Default::default(),
+        false => settle_for_log(core, inode)?,
+    };
     // The names above it count as well: all its names are reachable afterwards (P1).
     let last_move = Lsn(core.last_move.load(Ordering::Acquire));
-    let changed = inode.state.read().changed.max(last_move);
+    let above = if teeth::is(Tooth::AncestorsForgotten) { Lsn(0) } else { last_move };
+    let changed = inode.state.read().changed.max(above);
     if core.store.durable() >= changed {
         core.counters.clean_fsyncs.increment();
         *inode.receipt.lock() = Some(Receipt::default());

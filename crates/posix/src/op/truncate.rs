@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use holdfast_base::Timestamp;
+use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::units::{BLOCK_BYTES, blocks_for};
 use holdfast_format::limits::FILE_SIZE_MAX;
 use holdfast_store::{Batch, Need, StoreError};
@@ -110,7 +111,9 @@ fn shrink(
             },
             |state, content| {
                 if first {
-                    content.pages.drop_dirty(keep..u64::MAX);
+                    if !teeth::is(Tooth::TruncateKeepsPages) {
+                        content.pages.drop_dirty(keep..u64::MAX);
+                    }
                     state.attr.size = new_size;
                     (state.attr.mtime, state.attr.ctime) = (now, now);
                 }

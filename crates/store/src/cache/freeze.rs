@@ -6,6 +6,7 @@
 //! starts the next time of change.
 
 use holdfast_base::BlockNo;
+use holdfast_base::teeth::{self, Tooth};
 use holdfast_format::journal::{Base, node};
 
 use super::Cache;
@@ -65,6 +66,12 @@ impl Cache {
             debug_assert_eq!(frame.state, State::Dirty);
             let first = frozen.ranges.len();
             frame.ranges(&mut frozen.ranges);
+            if teeth::is(Tooth::RangeShort)
+                && let Some(last) = frozen.ranges[first..].last_mut()
+                && last.end - last.start > 1
+            {
+                last.end -= 1;
+            }
             let ranges = &frozen.ranges[first..];
             let len = ranges.iter().map(|range| (range.end - range.start) as usize).sum();
             frozen.size += node::node_size(frame.base, ranges.len(), len);

@@ -28,6 +28,7 @@ use holdfast_base::switch::Dirty;
 use holdfast_base::{BlockNo, Epoch};
 use holdfast_format::NodePointer;
 use holdfast_format::journal::Base;
+use holdfast_format::node::{ADDRESS_AT, EPOCH_AT};
 use rustc_hash::FxHashMap;
 
 use dirty::{Marked, Tracker};
@@ -180,6 +181,20 @@ impl Cache {
         if frame.state == State::Dirty {
             self.dirty_count -= 1;
         }
+    }
+
+    /// The bytes of the copy of the node at `block`, with the head of that node: as if the node had been
+    /// changed in place.
+    pub(crate) fn changed_copy_of(&self, block: BlockNo) -> Option<Vec<u8>> {
+        let copy = self
+            .frames
+            .values()
+            .find(|frame| matches!(frame.base, Base::Copied(pointer) if pointer.block == block))?;
+        let Base::Copied(pointer) = copy.base else { return None };
+        let mut bytes = copy.bytes.to_vec();
+        bytes[ADDRESS_AT..ADDRESS_AT + 8].copy_from_slice(&pointer.block.0.to_le_bytes());
+        bytes[EPOCH_AT..EPOCH_AT + 8].copy_from_slice(&pointer.epoch.0.to_le_bytes());
+        Some(bytes)
     }
 
     /// Number of dirty nodes.

@@ -9,9 +9,10 @@
 pub(crate) mod replay;
 pub(crate) mod recover;
 
+use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockRange, Epoch};
-use holdfast_device::{Device, Flushed};
+use holdfast_device::{Device, Flushed, flush_unless};
 use holdfast_format::journal::frame::{FRAME_BYTES_MAX, KIND_COMMIT, KIND_END, MAGIC};
 use holdfast_format::journal::{COMMIT_BYTES_MAX, FrameHeader, JournalMark, next_block};
 
@@ -107,8 +108,8 @@ impl Journal {
 
     /// Whether a commit of `payload` bytes has room.
     pub(crate) fn fits(&self, payload: usize) -> bool {
-        payload <= COMMIT_BYTES_MAX
-            && self.head - self.tail + self.plan(payload).1 <= self.ring.count
+        let used = if teeth::is(Tooth::JournalRoom) { 0 } else { self.head - self.tail };
+        payload <= COMMIT_BYTES_MAX && used + self.plan(payload).1 <= self.ring.count
     }
 
     /// Writes the payload as the next commit and flushes once. Returns the bytes written.
@@ -146,7 +147,7 @@ impl Journal {
             done += part;
             at += frame_blocks;
         }
-        let flushed = device.flush()?;
+        let flushed = flush_unless(device, Tooth::CommitFlush)?;
         self.mark = mark;
         self.head += blocks;
         self.ended = false;

@@ -11,8 +11,9 @@
 use std::collections::BTreeMap;
 
 use holdfast_base::counters::Counters;
+use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::{BLOCK_SIZE, BlockNo};
-use holdfast_device::Device;
+use holdfast_device::{Device, flush_unless};
 use holdfast_format::Superblock;
 
 use super::replay::{Replayed, beside, replay};
@@ -67,13 +68,14 @@ pub(crate) fn write(
         return Ok(());
     }
     // Data that came with the last commit was read, and is not known to be durable: a flush may have failed.
-    for (block, bytes) in &replayed.data {
+    let data = if teeth::is(Tooth::JournalDataNotAgain) { &[] } else { &replayed.data[..] };
+    for (block, bytes) in data {
         let at = block.byte_offset().expect("the extent was judged");
         device.write(at, bytes)?;
     }
     let homed: Vec<Homed<'_>> = nodes.iter().map(|(block, bytes)| (*block, &bytes[..])).collect();
     nodes::write(device, &homed)?;
-    let reached = device.flush()?;
+    let reached = flush_unless(device, Tooth::RecoveryFlush)?;
     let _published = superblock::publish(device, &replayed.superblock, reached)?;
     Ok(())
 }

@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, CommitNo, Epoch, TreeId};
 use holdfast_device::Device;
@@ -98,7 +99,7 @@ pub fn replay(device: &dyn Device, superblock: &Superblock) -> Result<Replayed> 
             let why = format!("it has two records of node {}", twice.block);
             return Err(damage(Malformed::new("commit", why)));
         }
-        if !matches!(found, Found::Commit(_)) {
+        if !matches!(found, Found::Commit(_)) && !teeth::is(Tooth::JournalUnverified) {
             match replay.read_data(&commit.extents) {
                 Some(data) => done.data = data,
                 None => {
@@ -115,7 +116,7 @@ pub fn replay(device: &dyn Device, superblock: &Superblock) -> Result<Replayed> 
         done.bytes += payload.blocks * BLOCK_BYTES;
     }
     done.nodes = replay.finish(last_epoch)?;
-    if !done.ended {
+    if !done.ended && !teeth::is(Tooth::JournalHole) {
         done.damage = replay.later_frame(done.superblock.journal)?;
     }
     Ok(done)

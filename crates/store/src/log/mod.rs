@@ -25,7 +25,9 @@ use std::time::Duration;
 
 use holdfast_base::clock::Stopwatch;
 use holdfast_base::switch::Batching;
+use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::{Escape, InodeNo, Lsn, Receipt};
+use holdfast_device::flush_unless;
 use holdfast_format::log::{BATCH_BYTES_MAX, DATA_BLOCKS_MAX};
 use parking_lot::{Condvar, Mutex};
 
@@ -183,6 +185,9 @@ impl Inner {
             if needed as u64 > log.room(&self.logging.tail) {
                 return Ok(Led::Escape(Escape::LogFull));
             }
+            if teeth::is(Tooth::AnswerBeforeWrite) {
+                self.durable.store(self.lsn.load(Ordering::Acquire), Ordering::Release);
+            }
             pending.take()
         };
         let Some(last) = generations.last().map(|generation| generation.last) else {
@@ -192,7 +197,7 @@ impl Inner {
         let mut receipt = Receipt::default();
         if generations.iter().map(Generation::unflushed_blocks).sum::<u64>() > DATA_BLOCKS_MAX {
             // No recovery shall have to read so much.
-            let _data = self.device.flush()?;
+            let _data = flush_unless(&*self.device, Tooth::LogDataFlush)?;
             self.counters.log_data_flushes.increment();
             receipt.flushes += 1;
         }
@@ -202,7 +207,8 @@ impl Inner {
         (receipt.log_bytes, receipt.log_writes) = log.write(&*self.device)?;
         receipt.write_ns = time.nanos();
         let time = Stopwatch::start();
-        let _durable = self.device.flush()?;
+        let _durable = flush_unless(&*self.device, Tooth::LogFlush)?;
+        teeth::do_late();
         receipt.flushes += 1;
         receipt.flush_ns = time.nanos();
         let place = log.flushed();

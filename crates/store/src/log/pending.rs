@@ -11,6 +11,7 @@
 
 use std::collections::VecDeque;
 
+use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::units::BLOCK_SIZE;
 use holdfast_base::{BlockRange, InodeNo, Lsn};
 use holdfast_format::log::{self, BATCH_BYTES_MAX, LogHeader, LogMark};
@@ -127,9 +128,13 @@ impl Generation {
         };
         match known {
             Some(at) => {
+                let weaker = teeth::is(Tooth::FirstValue)
+                    || teeth::is(Tooth::WeakerInode) && is_inode && value.is_some();
                 let entry = &mut self.entries[at as usize];
                 self.bound -= entry.bound();
-                entry.value = value;
+                if !weaker {
+                    entry.value = value;
+                }
                 self.bound += entry.bound();
             }
             None => {
@@ -157,6 +162,17 @@ impl Generation {
             }
         }
         self.taken.push(taken);
+    }
+}
+
+/// The breakages by which the log forgets something.
+fn is_forgotten(change: &Change) -> bool {
+    let (Change::Put(key, _) | Change::Delete(key)) = change;
+    match key.kind {
+        Kind::Dentry => teeth::is(Tooth::RenameHalf) && matches!(change, Change::Delete(_)),
+        Kind::Xattr | Kind::XattrPiece => teeth::is(Tooth::XattrsForgotten),
+        Kind::Orphan => teeth::is(Tooth::OrphanForgotten) && matches!(change, Change::Put(..)),
+        _ => false,
     }
 }
 
@@ -211,6 +227,9 @@ impl Pending {
         open.last = lsn;
         open.inode_count = inode_count;
         for change in changes {
+            if is_forgotten(&change) {
+                continue;
+            }
             open.note(change);
         }
         for taken in taken {
@@ -242,6 +261,10 @@ impl Pending {
     /// The present moment becomes a commit.
     pub(crate) fn freeze(&mut self) {
         assert!(self.frozen.is_none(), "one commit at a time");
+        if teeth::is(Tooth::BatchOverFreeze) {
+            self.frozen = Some(self.generations.len() - 1);
+            return;
+        }
         self.frozen = Some(self.generations.len());
         self.begin();
     }
@@ -249,7 +272,15 @@ impl Pending {
     /// That commit is durable.
     pub(crate) fn thaw(&mut self) {
         if let Some(frozen) = self.frozen.take() {
-            self.generations.drain(..frozen);
+            let dropped = match frozen {
+                _ if teeth::is(Tooth::LoggedAgain) => 0,
+                _ if teeth::is(Tooth::DroppedWithCommit) => {
+                    self.begin();
+                    self.generations.len() - 1
+                }
+                frozen => frozen,
+            };
+            self.generations.drain(..dropped);
         }
     }
 
@@ -273,6 +304,9 @@ impl Pending {
     /// Takes what is pending: it is on its way into the log.
     pub(super) fn take(&mut self) -> Vec<Generation> {
         self.begin();
+        if teeth::is(Tooth::FrozenNotLogged) {
+            self.generations.drain(..self.frozen.unwrap_or(0));
+        }
         let taken = self.generations.len() - 1;
         self.frozen = self.frozen.map(|_| 0);
         self.generations.drain(..taken).filter(|generation| !generation.is_empty()).collect()

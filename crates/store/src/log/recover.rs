@@ -8,6 +8,7 @@
 
 use std::sync::atomic::Ordering;
 
+use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, InodeNo, Lsn, TreeId};
 use holdfast_format::checksum::crc64;
 use holdfast_format::item::Extent;
@@ -56,14 +57,17 @@ impl Inner {
         // The superblock's mark is where the ring is still read from, until the next commit.
         let place = Place { mark, head: logged.walked };
         *self.logging.log.get_mut() = Log::new(ring, place);
-        self.pending.get_mut().set_place(place);
+        if !teeth::is(Tooth::LogPlaceForgotten) {
+            self.pending.get_mut().set_place(place);
+        }
         let is_moved = mark.next != logged.mark.next;
         // Also what a commit contains was read, and is not known to be durable: nothing may be chained to it.
         if logged.walked == 0 && !is_moved {
             return Ok(());
         }
         // It was read, and is not known to be durable: a flush may have failed.
-        for (block, bytes) in &logged.data {
+        let data = if teeth::is(Tooth::LogDataNotAgain) { &[] } else { &logged.data[..] };
+        for (block, bytes) in data {
             let at = block.byte_offset().expect("the decoder has judged the blocks");
             self.device.write(at, bytes)?;
         }
@@ -113,12 +117,19 @@ impl Inner {
             return Err(batch.refuse("it gives back blocks that are counted as blocks of nodes"));
         }
         for blocks in freed {
-            self.space.lock().free(blocks, false);
+            if !teeth::is(Tooth::FreedStaysUsed) {
+                self.space.lock().free(blocks, false);
+            }
+            if teeth::is(Tooth::FreedInRecovery) {
+                self.space.lock().release(blocks);
+            }
             self.owed.forget(blocks);
         }
         let header = &batch.header;
         self.lsn.store(header.last, Ordering::Release);
-        self.inode_next.fetch_max(header.inode_next, Ordering::AcqRel);
+        if !teeth::is(Tooth::InodeNextForgotten) {
+            self.inode_next.fetch_max(header.inode_next, Ordering::AcqRel);
+        }
         self.space.lock().inodes = header.inode_count;
         // No operation is pending: the log holds them all.
         self.pending.lock().restart(Lsn(header.last));
@@ -165,7 +176,7 @@ impl Inner {
         let mut pages: Vec<Page> = Vec::new();
         for patch in patches {
             let mut page = Box::new([0; BLOCK_SIZE]);
-            if let Some(base) = patch.base
+            if let Some(base) = patch.base.filter(|_| !teeth::is(Tooth::BaseForgotten))
                 && let Err(error) = self.read_data(BlockRange::new(base, 1), &mut page[..])
             {
                 tracing::error!(
@@ -201,7 +212,7 @@ fn owner(logged: &Logged, superblock: &Superblock, block: BlockNo) -> Option<Ino
 fn follow(logged: &Logged, ring: &Ring) -> LogMark {
     let mut mark = logged.mark;
     mark.next = ring.align(mark.next);
-    if logged.given_up {
+    if logged.given_up && !teeth::is(Tooth::GivenUpReturns) {
         // It is whole, and would count as soon as somebody writes the same data to the same place:
         // nothing may follow its sum, nor take its place in the chain.
         mark.sum = crc64(&mark.sum.to_le_bytes());

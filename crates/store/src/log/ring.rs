@@ -8,6 +8,7 @@
 
 use holdfast_sync::atomic::{AtomicU64, Ordering};
 
+use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BatchNo, BlockRange, Lsn};
 use holdfast_device::Device;
@@ -91,6 +92,9 @@ impl Log {
 
     /// Bytes that may be written without touching what a recovery reads, `tail` of which are dead.
     pub(super) fn room(&self, tail: &AtomicU64) -> u64 {
+        if teeth::is(Tooth::LogRoom) {
+            return self.ring.len;
+        }
         self.ring.len - (self.place.head - tail.load(Ordering::Acquire))
     }
 
@@ -121,7 +125,8 @@ impl Log {
             len: 0,
             records: span.records,
         };
-        let sum = header.finish(&mut self.buffer, self.batch_start, self.ring.sector as usize);
+        let sector = if teeth::is(Tooth::SharedSector) { 512 } else { self.ring.sector as usize };
+        let sum = header.finish(&mut self.buffer, self.batch_start, sector);
         let bytes = (self.buffer.len() - self.batch_start) as u64;
         self.place = Place {
             mark: LogMark { batch: number, next: (mark.next + bytes) % self.ring.len, sum },

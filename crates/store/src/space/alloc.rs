@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 
+use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::{BlockNo, BlockRange};
 use holdfast_format::Geometry;
 use holdfast_format::limits::{BITMAP_BLOCKS, BITMAP_BYTES, GROUP_BLOCKS};
@@ -363,6 +364,10 @@ impl Space {
     /// when the next checkpoint is (R2).
     pub(crate) fn free(&mut self, range: BlockRange, node: bool) {
         self.set_used(range, false, node);
+        if teeth::is(Tooth::DataReusedEarly) && !node {
+            self.unflushed.forget(range);
+            return self.release(range);
+        }
         self.freed.add(range, node);
         if !node {
             self.unflushed.forget(range);

@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 
 use holdfast_base::BlockRange;
+use holdfast_base::teeth::{self, Tooth};
 use holdfast_format::journal::commit::{DATA_BLOCKS_MAX, DataExtent};
 
 /// What was freed and may not be given away yet.
@@ -28,7 +29,7 @@ pub(crate) struct Freed {
 
 impl Freed {
     pub(super) fn add(&mut self, range: BlockRange, node: bool) {
-        if node {
+        if node && !teeth::is(Tooth::HomeReusedEarly) {
             self.nodes.push(range)
         } else {
             self.data.push(range)

@@ -11,6 +11,7 @@
 //! value, not a failure and not a record that was not found.
 
 use holdfast_base::switch::Accounting;
+use holdfast_base::teeth::{self, Tooth};
 use holdfast_format::item::GroupItem;
 
 /// What the space tree holds for a group.
@@ -42,6 +43,13 @@ impl Record {
         match self {
             Record::Writing => unreachable!("a record is written under one lock"),
             Record::Absent if is_empty => Step::Skip,
+            Record::InTree(record)
+                if teeth::is(Tooth::RecordOneField)
+                    && record.used_blocks == now.used_blocks
+                    && !is_empty =>
+            {
+                Step::Skip
+            }
             Record::InTree(record) if record == now && accounting == Accounting::Changed => {
                 Step::Skip
             }

@@ -4,6 +4,7 @@
 //! are in memory that a change may touch; after it, and under the same hold of
 //! the lock, [`Forest::put`] and [`Forest::delete`] cannot fail.
 
+use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::{BlockNo, TreeId};
 use holdfast_format::limits::TREE_LEVELS_MAX;
 use holdfast_format::node;
@@ -115,9 +116,13 @@ impl Forest {
             return None;
         };
         let bytes = frame.bytes().to_vec();
-        let own = NodePointer { block: homes.take(), epoch: self.epoch };
+        let in_place = teeth::is(Tooth::NodeInPlace);
+        let home = if in_place { pointer.block } else { homes.take() };
+        let own = NodePointer { block: home, epoch: self.epoch };
         self.cache.remove(pointer.block);
-        homes.give_back(pointer.block);
+        if !in_place {
+            homes.give_back(pointer.block);
+        }
         self.cache.insert_copy(own, pointer, bytes);
         self.edit(own, |node| node.set_home(own));
         Some(own)

@@ -1,0 +1,172 @@
+//! Breakages made on purpose, one at a time, so that the alarm can be tested.
+//!
+//! A [`Tooth`] is a mistake that somebody could make: a flush that is left out,
+//! a block that is reused too early. The one place that would make it asks
+//! [`is`]. The simulator chooses a tooth and must find it out.
+//!
+//! Always true: without the feature `teeth` the answer is the constant `false`,
+//! so a normal build holds no trace of any of this; with it, and nothing
+//! chosen, everything works as usual.
+
+#[cfg(feature = "teeth")]
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+macro_rules! teeth {
+    ($($name:ident $breaks:literal $what:literal;)*) => {
+        /// One breakage.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Tooth {
+            $(#[doc = $what] $name,)*
+        }
+
+        impl Tooth {
+            /// All of them.
+            pub const ALL: &'static [Tooth] = &[$(Tooth::$name,)*];
+
+            /// Its name.
+            pub fn name(self) -> &'static str {
+                match self { $(Tooth::$name => stringify!($name),)* }
+            }
+
+            /// What is wrong, in one sentence.
+            pub fn what(self) -> &'static str {
+                match self { $(Tooth::$name => $what,)* }
+            }
+
+            /// The rules and promises of DURABILITY that it breaks.
+            pub fn breaks(self) -> &'static str {
+                match self { $(Tooth::$name => $breaks,)* }
+            }
+        }
+    };
+}
+
+teeth! {
+    // Flushes and their order.
+    LogFlush "P1 P3" "an fsync answers without its flush";
+    AnswerBeforeWrite "P1 P3" "an fsync answers others before its batch is written";
+    LogDataFlush "P5" "much data is called durable in the log without a flush before the batch";
+    StrangerDataFlush "P5" "data beside strangers' fsyncs is called durable without a flush";
+    CommitFlush "R5 P3" "a commit counts as durable without its flush";
+    CommitDataFlush "P5" "data that a commit does not name is not flushed before it";
+    CheckpointFlush "R1" "the superblock is written before the flush of what it reaches";
+    SuperblockFlush "R2" "what only the old superblock reaches is given away before the new one is flushed";
+    SuperblockSlot "R1 P9" "the superblock always goes to the same slot";
+    SettleForgotten "R2 P9" "an opening does not make durable the superblock that it found";
+    RecoveryFlush "R1 P9" "a recovery of the journal publishes its superblock before the flush";
+    // Space.
+    DataReusedEarly "R2" "freed data is given away before the commit";
+    HomeReusedEarly "R2" "the old home of a node is given away before the checkpoint";
+    NodeInPlace "R2 P9" "the copy of a node is written over the node it copies";
+    NotPinned "R7" "blocks that the log names are not taken out of the free space in a recovery";
+    FreedInRecovery "R2 R7" "blocks that the log gives back may be used in the recovery";
+    FreedStaysUsed "P3" "blocks that the log gives back stay in use";
+    RecordOneField "R6" "a group's record is skipped when only its count of used blocks is unchanged (M1)";
+    RecordStale "R6" "the remembered record of a group is the one before the last (M1)";
+    NoSpaceHalf "P8" "a write that is refused for lack of space has made its file larger";
+    // Data.
+    LateWrite "P5" "extents are published before the write of their data has returned";
+    SizeAhead "P5" "the size in the tree runs ahead of the published rounds";
+    TruncateKeepsPages "P5 P3" "a truncate leaves the pages behind the new end waiting to be written";
+    SumUnchecked "P6" "a read does not verify the checksum of data";
+    OwedNotRead "P3" "data in the log is not shown to readers";
+    OwedNotCommitted "R5" "data of the log does not go to its place with a commit";
+    OwedNotRecovered "R5" "data of the log does not go to its place in a recovery";
+    ReplaceUnsettled "P4" "a rename over another file leaves its data behind";
+    // Nodes, commits and checkpoints.
+    RangeShort "M3 P3" "the last range of a changed node is logged one byte short";
+    SealNotCopied "P3 R2" "a checkpoint writes a sealed node with what was changed behind the seal";
+    NodeForgotten "R1" "a checkpoint leaves one node unwritten";
+    JournalRoom "P9" "a commit overwrites the beginning of the journal when the ring is full";
+    JournalUnverified "P5" "a recovery does not verify the data of the last commit";
+    JournalDataNotAgain "P9" "data that came with the last commit is not written again by the recovery";
+    JournalHole "P3" "a commit that was durable and is gone is not missed";
+    // The log.
+    LogRoom "P9" "the log's ring is free before the commit is durable";
+    BatchOverFreeze "R5" "a batch reaches over the freeze of a commit";
+    DroppedWithCommit "P1" "what a commit does not contain is dropped from the log with it";
+    LoggedAgain "P3" "what a commit contains is logged behind it again";
+    FrozenNotLogged "P1" "what is frozen for a commit is not logged";
+    FirstValue "P3" "a key keeps its first value in a batch";
+    WeakerInode "P1" "an older value of an inode wins in a batch";
+    RenameHalf "P4" "the log forgets that names went away";
+    XattrsForgotten "P1" "the log forgets extended attributes";
+    OrphanForgotten "P3" "the log forgets that a file without a name is to be collected";
+    LogUnverified "P1 P5" "a recovery does not verify the data of the last flush";
+    LogDataNotAgain "P9" "data that came with the last flush is not written again by the recovery";
+    GivenUpReturns "P3" "a batch that was given up may come back";
+    LogHole "P3" "a batch that was durable and is gone is not missed";
+    ChainUnchecked "P3" "batches need not follow one another's sums";
+    SharedSector "P9" "a batch begins inside a sector of the one before";
+    BaseForgotten "P1" "patches in the log forget what they lie over";
+    InodeNextForgotten "P3" "a recovery forgets which inode numbers were given away";
+    LogPlaceForgotten "P9" "a recovery leaves the log where it was";
+    // What an fsync is asked for.
+    AncestorsForgotten "P1" "an fsync forgets the names above";
+    DataForgotten "P1" "an fsync forgets the data of its file";
+    ErrorSwallowed "P7" "an fsync does not report that data was lost before";
+    ErrorToldOnce "P7" "a write error is reported to one handle only";
+}
+
+#[cfg(feature = "teeth")]
+static CHOSEN: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// Whether this breakage is to be made.
+#[cfg(feature = "teeth")]
+#[inline]
+pub fn is(tooth: Tooth) -> bool {
+    CHOSEN.load(Ordering::Relaxed) == tooth as usize
+}
+
+/// Whether this breakage is to be made: never in a normal build.
+#[cfg(not(feature = "teeth"))]
+#[inline(always)]
+pub const fn is(tooth: Tooth) -> bool {
+    let _ = tooth;
+    false
+}
+
+// Evaluated by the compiler: what asks is compiled as if it did not.
+#[cfg(not(feature = "teeth"))]
+const _: () = assert!(!is(Tooth::LogFlush) && !is(Tooth::ErrorToldOnce));
+
+/// From now on this breakage is made, in the whole program, and no other.
+#[cfg(feature = "teeth")]
+pub fn choose(tooth: Option<Tooth>) {
+    CHOSEN.store(tooth.map_or(usize::MAX, |tooth| tooth as usize), Ordering::Relaxed);
+}
+
+/// What is done too late ([`Tooth::LateWrite`]).
+#[cfg(feature = "teeth")]
+mod late {
+    use std::sync::Mutex;
+
+    type Act = Box<dyn FnOnce() + Send>;
+
+    static ACTS: Mutex<Vec<Act>> = Mutex::new(Vec::new());
+
+    /// Puts off `act`.
+    pub fn later(act: impl FnOnce() + Send + 'static) {
+        ACTS.lock().expect("nobody panics with it").push(Box::new(act));
+    }
+
+    /// Does everything that was put off.
+    pub fn do_late() {
+        let acts = std::mem::take(&mut *ACTS.lock().expect("nobody panics with it"));
+        acts.into_iter().for_each(|act| act());
+    }
+}
+
+#[cfg(feature = "teeth")]
+pub use late::{do_late, later};
+
+/// Does `act`: nothing is put off in a normal build.
+#[cfg(not(feature = "teeth"))]
+pub fn later(act: impl FnOnce() + Send + 'static) {
+    act();
+}
+
+/// Does nothing: nothing was put off.
+#[cfg(not(feature = "teeth"))]
+#[inline(always)]
+pub fn do_late() {}

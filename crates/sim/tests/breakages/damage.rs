@@ -1,0 +1,99 @@
+//! What was durable and is damaged or gone must be noticed (P6), and both replays must say so.
+
+use std::sync::Arc;
+
+use holdfast_device::sim::{Action, Call, Faults, When};
+use holdfast_device::{Device, MemoryDevice, SimDevice};
+use holdfast_format::Geometry;
+use holdfast_script::{Answer, Outcome, Script, Target};
+use holdfast_sim::{Checkpoints, Engine, Setup, Verdict, agree, agree_on_log};
+
+const VOLUME: u64 = 16 << 20;
+
+/// A bit turns over in each block of data in turn: reads answer with an error, or with what was written.
+pub(crate) fn rot() -> Result<(), String> {
+    let device = Arc::new(MemoryDevice::new(VOLUME));
+    let mut engine = Engine::create(device.clone(), Setup::new(4096, 16)).unwrap();
+    let script: Script =
+        "mkfile /a; write /a 0 60k 1; write /a 9000 100 2; fsync /a".parse().unwrap();
+    script.ops().for_each(|op| drop(engine.apply(op)));
+    let look: Script = "sum /a".parse().unwrap();
+    let sum = look.ops().next().unwrap();
+    let told = engine.apply(sum);
+    engine.unmount().unwrap();
+    let geometry = Geometry::for_device(VOLUME, 4096).unwrap();
+    let mut noticed = 0;
+    for block in geometry.first_data_block().0..geometry.first_data_block().0 + 200 {
+        let image = device.snapshot();
+        let mut bytes = [0; 4096];
+        image.read(block * 4096, &mut bytes).unwrap();
+        bytes[block as usize % 4096] ^= 1 << (block % 8);
+        image.write(block * 4096, &bytes).unwrap();
+        // A node may be hit as well: then nothing opens.
+        let Ok(mut engine) = Engine::open(Arc::new(image), Setup::new(4096, 16)) else {
+            continue;
+        };
+        match engine.apply(sum) {
+            found if found == told => {}
+            Outcome::Ok(Answer::Sum(..)) => {
+                return Err(format!("block {block}: rotten data is returned (P6)"));
+            }
+            _ => noticed += 1,
+        }
+        engine.kill();
+    }
+    if noticed < 10 { Err(format!("only {noticed} rotten blocks were noticed")) } else { Ok(()) }
+}
+
+/// What is left when the device forgets the write number `skip` into a zone, and much is made durable after it.
+fn lost(zone: std::ops::Range<u64>, skip: u64, checkpoints: Checkpoints) -> MemoryDevice {
+    let setup = Setup { checkpoints, ..Setup::new(4096, 16) };
+    let base = Arc::new(MemoryDevice::new(VOLUME));
+    drop(Engine::create(base.clone(), Setup::new(4096, 16)).unwrap().unmount());
+    let inside = When::Inside { start: zone.start, end: zone.end, skip, times: 1 };
+    let faults = Faults::none().with(Call::Write, inside, Action::Ignore);
+    let device = Arc::new(SimDevice::with_faults(&base, faults));
+    let mut engine = Engine::open(device.clone(), setup).unwrap();
+    for number in 0..8 {
+        let text = format!(
+            "mkfile /f{number}; write /f{number} 0 900 1; fsync /f{number}; mkfile /g{number}"
+        );
+        let script: Script = text.parse().unwrap();
+        script.ops().for_each(|op| drop(engine.apply(op)));
+    }
+    engine.kill();
+    device.image()
+}
+
+/// Refused for writing, and both replays say that something is gone.
+fn is_missed(image: MemoryDevice, verdict: Verdict, what: &str) -> Result<(), String> {
+    if !matches!(verdict, Verdict::Hole(_)) {
+        return Err(format!("{what}: {verdict:?}, though a write in the middle was lost (P3)"));
+    }
+    match Engine::open(Arc::new(image), Setup::new(4096, 16)) {
+        Ok(_) => Err(format!("{what}: opened for writing without a word (P3)")),
+        Err(_) => Ok(()),
+    }
+}
+
+pub(crate) fn lost_batches() -> Result<(), String> {
+    let log = Geometry::for_device(VOLUME, 4096).unwrap().log();
+    for skip in 1..5 {
+        let zone = log.start.0 * 4096..(log.start.0 + log.count) * 4096;
+        let image = lost(zone, skip, Checkpoints::Never);
+        let verdict = agree_on_log(&image)?;
+        is_missed(image, verdict, &format!("batch {skip}"))?;
+    }
+    Ok(())
+}
+
+pub(crate) fn lost_commits() -> Result<(), String> {
+    let journal = Geometry::for_device(VOLUME, 4096).unwrap().journal();
+    for skip in 1..5 {
+        let zone = journal.start.0 * 4096..(journal.start.0 + journal.count) * 4096;
+        let image = lost(zone, skip, Checkpoints::CommitsAfter(3));
+        let verdict = agree(&image)?;
+        is_missed(image, verdict, &format!("commit {skip}"))?;
+    }
+    Ok(())
+}

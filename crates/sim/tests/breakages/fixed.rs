@@ -1,0 +1,145 @@
+//! Hunts that are always the same: short scripts under conditions that hurt.
+
+use holdfast_base::switch::Dirty;
+use holdfast_script::Script;
+use holdfast_sim::{Checkpoints, Policy, Setup, power_cut_after};
+
+use crate::{Hunt, damage, errors};
+
+/// The smallest volume there is: its journal has 64 blocks, its log 256 KiB.
+const SMALLEST: u64 = 8 << 20;
+
+pub(crate) const HUNTS: &[Hunt] = &[
+    Hunt { name: "appends", run: |_| cut("", APPENDS, policy(Checkpoints::Never)) },
+    Hunt { name: "names", run: |_| cut("", NAMES, policy(Checkpoints::Never)) },
+    Hunt {
+        name: "appends and commits",
+        run: |_| cut("", APPENDS, policy(Checkpoints::CommitsAfter(3))),
+    },
+    Hunt {
+        name: "unsynced and commits",
+        run: |_| cut("", UNSYNCED, policy(Checkpoints::CommitsAfter(1))),
+    },
+    Hunt {
+        name: "unsynced and checkpoints",
+        run: |_| cut("", UNSYNCED, policy(Checkpoints::After(2))),
+    },
+    Hunt { name: "reuse and checkpoints", run: |_| cut("", REUSE, policy(Checkpoints::After(3))) },
+    Hunt { name: "handles", run: |_| errors::handles() },
+    Hunt { name: "rot", run: |_| damage::rot() },
+    Hunt { name: "lost batches", run: |_| damage::lost_batches() },
+    Hunt { name: "lost commits", run: |_| damage::lost_commits() },
+    Hunt { name: "sectors of 4096", run: |_| cut("", APPENDS, sectors()) },
+    Hunt {
+        name: "recoveries cut again",
+        run: |_| cut("", AGAIN, Policy { recovery: 1, ..policy(Checkpoints::Never) }),
+    },
+    Hunt { name: "a full journal", run: |_| cut("", NAMES, large_commits()) },
+    Hunt { name: "a full log", run: |_| cut(&wrap(), WRAP, policy(Checkpoints::Never)) },
+    Hunt {
+        name: "large data",
+        run: |_| {
+            cut(
+                "",
+                "mkfile /a; fsync /a; write /a 0 5M 1; fsync /a; chmod /a 600; fsync /a",
+                whole_images(),
+            )
+        },
+    },
+    Hunt {
+        name: "a stranger's data",
+        run: |_| {
+            cut(
+                "",
+                "mkfile /a; mkfile /b; fsync /b; write /a 0 6M 1; append /b 100 2; fsync /b; fsync /a",
+                whole_images(),
+            )
+        },
+    },
+    Hunt {
+        name: "a torn file and commits",
+        run: |_| cut("", &torn(), Policy { images: few(), ..policy(Checkpoints::CommitsBeside) }),
+    },
+];
+
+/// Small data in the log, over data in the log and data at its place; freed, truncated, replaced.
+const APPENDS: &str = "mkfile /a; append /a 3000 1; fsync /a; write /a 100 50 2; fsync /a; append /a 9000 3; fsync /a; \
+    write /a 4090 20 4; fsync /a; write /a 4095 30 5; fsync /a; mkfile /t; write /t 0 5000 6; rename /t /a; fsyncdir /; \
+    append /a 20000 7; truncate /a 100; fsync /a; truncate /a 30k; fdatasync /a; unlink /a; mkfile /a; write /a 0 9000 8; fsync /a";
+
+/// Names that move with what is above them, attributes, files without a name.
+const NAMES: &str = "mkdir /d; mkfile /d/f; write /d/f 0 100 1; fsync /d/f; rename /d /e; fsync /e/f; setxattr /e/f user.a 900 2; \
+    chmod /e/f 600; fsync /e/f; mkfile /g; fsync /g; open h /g read,write; unlink /g; fsyncdir /; write @h 0 5000 3; fsync @h; \
+    mkdir /x; rename /e/f /x/f; fsyncdir /x; link /x/f /x/k; unlink /x/f; fsyncdir /x; close h; rmdir /e; mkfile /e; fsync /e";
+
+/// Data that nobody fsyncs: commits bring it.
+const UNSYNCED: &str = "mkfile /a; write /a 0 9000 1; mkfile /b; write /b 0 60k 2; append /a 5000 3; write /b 3000 5000 4; \
+    mkfile /c; rename /c /a; truncate /b 5000; append /b 9000 5; unlink /a; mkfile /a; write /a 0 30k 6; fsync /a; sync";
+
+/// Blocks that are freed and taken again, of data and of nodes.
+const REUSE: &str = "mkfile /a; write /a 0 2M 1; fsync /a; write /a 0 2M 2; fsync /a; unlink /a; mkfile /b; write /b 0 3M 3; fsync /b; \
+    mkfile /c; setxattr /c user.a 3000 4; setxattr /c user.b 3000 5; fsync /c; truncate /b 4096; append /b 3M 6; fsync /b; unlink /b; \
+    removexattr /c user.a; mkfile /d; write /d 0 4M 7; fsync /d; sync";
+
+/// What a recovery finds, and the recovery of that.
+const AGAIN: &str = "mkfile /a; write /a 0 5000 1; fsync /a; write /a 10 10 2; fsync /a; write /a 0 9000 3; fsync /a; unlink /a; \
+    mkfile /a; write /a 0 9000 4; fsync /a; rename /a /b; fsyncdir /";
+
+const WRAP: &str = "mkfile /a; append /a 4096 1; fsync /a; append /a 4096 2; fsync /a; append /a 4096 3; fsync /a; \
+    setxattr /a user.a 30000 4; fsync /a; rename /a /w; fsyncdir /";
+
+fn parse(text: &str) -> Script {
+    text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+fn cut(before: &str, text: &str, policy: Policy) -> Result<(), String> {
+    let done = power_cut_after(&parse(before), &parse(text), &policy);
+    done.map(drop).map_err(|failure| format!("{}: {}", failure.lost, failure.what))
+}
+
+fn policy(checkpoints: Checkpoints) -> Policy {
+    let mut setup = Setup { checkpoints, ..Setup::new(4096, 4) };
+    setup.mount.cache_bytes = 256 << 10;
+    Policy { volume: SMALLEST, setup, recovery: 40, ..Policy::default() }
+}
+
+fn sectors() -> Policy {
+    Policy { sector: 4096, ..policy(Checkpoints::Never) }
+}
+
+/// Two commits fill the ring.
+fn large_commits() -> Policy {
+    let mut setup = Setup { checkpoints: Checkpoints::CommitsAfter(1), ..Setup::new(65536, 4) };
+    setup.mount.dirty = Dirty::Whole;
+    Policy { volume: SMALLEST, setup, ..Policy::default() }
+}
+
+fn few() -> holdfast_device::sim::Policy {
+    holdfast_device::sim::Policy {
+        exhaustive: 2,
+        each: 3,
+        samples: 2,
+        torn: 1,
+        ..Policy::default().images
+    }
+}
+
+/// Few images of much data.
+fn whole_images() -> Policy {
+    Policy { volume: 32 << 20, images: few(), recovery: 0, ..Policy::default() }
+}
+
+/// Fsyncs that fill the log's ring but for a little.
+fn wrap() -> String {
+    let again = "write /w 0 4096 2; fsync /w; write /w 0 4096 3; fsync /w; ".repeat(26);
+    format!("mkfile /w; write /w 0 4096 1; fsync /w; {again}chmod /w 600")
+}
+
+/// A file whose settle takes many batches, so that others fall between them.
+fn torn() -> String {
+    let writes: Vec<_> = (0..300).map(|at| format!("write /a {}k 4k {at}", at * 8)).collect();
+    format!(
+        "mkfile /a; mkfile /b; fsync /b; {}; fsync /a; chmod /b 600; fsync /b",
+        writes.join("; ")
+    )
+}

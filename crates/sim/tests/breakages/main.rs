@@ -1,0 +1,218 @@
+//! The teeth: each breakage of `holdfast_base::teeth` is made, and the simulator must find it out.
+//!
+//! Every breakage has a process of its own, because it may hang or abort. There
+//! the fixed hunts are tried first, then seeds: one round of all random hunts for each. A breakage
+//! that nothing finds is a bug of the simulator. Without a breakage the same
+//! hunts find nothing.
+//!
+//! Usually the fixed hunts and the first seeds are tried, and the first find counts.
+//! `HOLDFAST_TEETH=all` looks on with seeds alone, up to [`SEEDS_MAX`], and prints the whole table;
+//! `HOLDFAST_TEETH=LogFlush,NotPinned` does that for these.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod damage;
+mod errors;
+mod fixed;
+#[path = "../../../store/tests/lives/mod.rs"]
+mod lives;
+mod random;
+mod threads;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use holdfast_base::teeth::{self, Tooth};
+
+/// A breakage must be found within so many seeds.
+const SEEDS_MAX: u64 = 60;
+/// Seeds that are tried in a usual run.
+const SEEDS_USUAL: u64 = 3;
+/// A broken program may wait for ever: then this is how it is found out.
+const PATIENCE: Duration = Duration::from_secs(900);
+
+/// One way to look for a breakage, with a seed. The error says what was found.
+struct Hunt {
+    name: &'static str,
+    run: fn(u64) -> Result<(), String>,
+}
+
+/// A panic is a find like others.
+fn hunt(hunt: &Hunt, seed: u64) -> Result<(), String> {
+    println!("trying\t{} {seed}", hunt.name);
+    catch_unwind(AssertUnwindSafe(|| (hunt.run)(seed))).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(format!("panic: {}", text.unwrap_or("without words")))
+    })
+}
+
+/// The first of the fixed hunts that finds something.
+fn by_fixed() -> Option<(&'static str, String)> {
+    fixed::HUNTS.iter().find_map(|fixed| Some((fixed.name, hunt(fixed, 0).err()?)))
+}
+
+/// The first seed of `seeds` with which something is found.
+fn by_seeds(seeds: std::ops::Range<u64>) -> Option<(u64, &'static str, String)> {
+    seeds.into_iter().find_map(|seed| {
+        random::HUNTS.iter().find_map(|random| Some((seed, random.name, hunt(random, seed).err()?)))
+    })
+}
+
+/// What is done to one breakage, in a process that has no other work.
+#[test]
+fn one_breakage() {
+    let Ok(name) = std::env::var("HOLDFAST_TOOTH") else {
+        println!("nothing to do: the table starts this for each breakage");
+        return;
+    };
+    let tooth = Tooth::ALL.iter().copied().find(|tooth| tooth.name() == name);
+    teeth::choose(Some(tooth.unwrap_or_else(|| panic!("there is no breakage {name}"))));
+    let is_whole = std::env::var_os("HOLDFAST_TEETH").is_some();
+    let fixed = by_fixed();
+    if let Some((by, found)) = &fixed {
+        println!("\nfixed\t{by}\t{}", found.replace('\n', " | "));
+    }
+    let seeds = match (is_whole, &fixed) {
+        (true, _) => SEEDS_MAX,
+        (false, Some(_)) => 0,
+        (false, None) => SEEDS_USUAL,
+    };
+    if let Some((seed, by, found)) = by_seeds(0..seeds) {
+        println!("\nseeds\t{} ({by})\t{}", seed + 1, found.replace('\n', " | "));
+    }
+}
+
+/// What was found of one breakage.
+struct Row {
+    tooth: Tooth,
+    fixed: Option<String>,
+    seeds: Option<String>,
+    found: String,
+}
+
+fn row(tooth: Tooth) -> Row {
+    let mut child = Command::new(std::env::current_exe().expect("a test knows its program"))
+        .args(["--exact", "one_breakage", "--nocapture", "--test-threads=1"])
+        .env("HOLDFAST_TOOTH", tooth.name())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("a test can start itself");
+    let mut stdout = child.stdout.take().expect("it was asked for");
+    let reader = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // Ends with the child, which may be killed.
+        let _ = std::io::Read::read_to_end(&mut stdout, &mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    });
+    let step = Duration::from_millis(20);
+    let mut waited = Duration::ZERO;
+    let ended = loop {
+        if child.try_wait().expect("it is ours").is_some() {
+            break true;
+        }
+        if waited > PATIENCE {
+            child.kill().expect("it is ours");
+            child.wait().expect("it is ours");
+            break false;
+        }
+        std::thread::sleep(step);
+        waited += step;
+    };
+    let out = reader.join().expect("reading does not panic");
+    let mut row = Row { tooth, fixed: None, seeds: None, found: String::new() };
+    let mut last = "";
+    let mut is_over = false;
+    for line in out.lines() {
+        let mut words = line.splitn(3, '\t');
+        match (words.next(), words.next(), words.next()) {
+            (Some("trying"), Some(name), _) => last = name,
+            (Some("fixed"), Some(by), Some(found)) => {
+                row.fixed = Some(by.into());
+                row.found = found.into();
+            }
+            (Some("seeds"), Some(by), Some(found)) => {
+                row.seeds = Some(by.into());
+                if row.found.is_empty() {
+                    row.found = found.into();
+                }
+            }
+            _ => is_over |= line.starts_with("test result: ok"),
+        }
+    }
+    // It hung, or it was aborted: what it tried last found it out.
+    if !is_over && row.found.is_empty() {
+        row.found = (if ended { "aborted" } else { "no end" }).into();
+        row.seeds = Some(format!("{last}: {}", row.found));
+    }
+    row
+}
+
+/// The breakages that are wanted.
+fn wanted() -> Vec<Tooth> {
+    let words = std::env::var("HOLDFAST_TEETH").unwrap_or_default();
+    let is_named = |tooth: &Tooth| {
+        words.is_empty() || words == "all" || words.split(',').any(|word| word == tooth.name())
+    };
+    Tooth::ALL.iter().copied().filter(is_named).collect()
+}
+
+#[test]
+fn every_breakage_is_found_out() {
+    if std::env::var_os("HOLDFAST_TOOTH").is_some() {
+        return;
+    }
+    let teeth = wanted();
+    let (next, rows) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let workers = std::thread::available_parallelism().map_or(2, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some(&tooth) = teeth.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let row = row(tooth);
+                    rows.lock().unwrap().push(row);
+                }
+            });
+        }
+    });
+    let mut rows = rows.into_inner().unwrap();
+    rows.sort_by_key(|row| row.tooth as usize);
+    println!(
+        "| breakage | breaks | fixed hunt | seeds | what is wrong |\n| --- | --- | --- | --- | --- |"
+    );
+    for Row { tooth, fixed, seeds, .. } in &rows {
+        let or_none = |by: &Option<String>| by.clone().unwrap_or_else(|| "-".into());
+        let (name, breaks, what) = (tooth.name(), tooth.breaks(), tooth.what());
+        println!("| {name} | {breaks} | {} | {} | {what} |", or_none(fixed), or_none(seeds));
+    }
+    println!();
+    for row in &rows {
+        println!("{}: {}", row.tooth.name(), row.found.chars().take(400).collect::<String>());
+    }
+    let missed: Vec<_> = rows
+        .iter()
+        .filter(|row| row.fixed.is_none() && row.seeds.is_none())
+        .map(|row| row.tooth.name())
+        .collect();
+    assert!(missed.is_empty(), "nothing finds {missed:?}: the simulator has a hole there");
+    assert!(rows.len() >= 25 || std::env::var_os("HOLDFAST_TEETH").is_some(), "{}", rows.len());
+}
+
+/// What finds breakages must find nothing where none is.
+#[test]
+fn without_a_breakage_nothing_is_found() {
+    if std::env::var_os("HOLDFAST_TOOTH").is_some() {
+        return;
+    }
+    if let Some((by, found)) = by_fixed() {
+        panic!("{by}: {found}");
+    }
+    let is_whole = std::env::var_os("HOLDFAST_TEETH").is_some();
+    if let Some((seed, by, found)) = by_seeds(0..if is_whole { SEEDS_MAX } else { 1 }) {
+        panic!("seed {seed} of {by}: {found}");
+    }
+}

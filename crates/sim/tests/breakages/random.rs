@@ -1,0 +1,142 @@
+//! Hunts with a seed: each tries one random run of its kind.
+
+use std::sync::Arc;
+
+use holdfast_base::switch::{Accounting, Batching, Dirty, RenameLog};
+use holdfast_device::sim::Call;
+use holdfast_device::{Device, MemoryDevice};
+use holdfast_script::{
+    Data, Errno, Fallocate, Model, Op, Outcome, Profile, Rules, Script, Target, compare_trees,
+    generate,
+};
+use holdfast_sim::{Checkpoints, Engine, Policy, Setup, fail_each, power_cut};
+
+use crate::lives::{Conditions, run};
+use crate::{Hunt, threads};
+
+pub(crate) const HUNTS: &[Hunt] = &[
+    Hunt { name: "power cuts", run: power_cuts },
+    Hunt { name: "lives", run: lives },
+    Hunt { name: "device errors", run: device_errors },
+    Hunt { name: "a full volume", run: full_volume },
+    Hunt { name: "threads", run: threads::threads },
+];
+
+fn profile(seed: u64) -> Profile {
+    let usual = Profile {
+        ops: 30,
+        syncs: 60,
+        remounts: 1,
+        evicts: 0,
+        write_max: 9000,
+        ..Profile::default()
+    };
+    match seed % 4 {
+        0 => usual,
+        1 => Profile { ops: 25, syncs: 25, remounts: 2, write_max: 60_000, ..usual },
+        2 => Profile { ops: 12, syncs: 90, names: 2, depth: 2, write_max: 3000, ..usual },
+        _ => Profile { ops: 50, syncs: 10, names: 6, ..usual },
+    }
+}
+
+/// A random script under conditions that change with the seed.
+fn power_cuts(seed: u64) -> Result<(), String> {
+    let checkpoints = match seed % 6 {
+        0 | 4 => Checkpoints::Never,
+        1 => Checkpoints::CommitsAfter(2 + seed % 5),
+        2 => Checkpoints::After(2 + seed % 5),
+        3 => Checkpoints::CommitsBeside,
+        _ => Checkpoints::Beside,
+    };
+    let mut setup = Setup {
+        checkpoints,
+        ..Setup::new([4096, 16384][seed as usize / 2 % 2], [0, 1, 100][seed as usize % 3])
+    };
+    setup.mount.cache_bytes = 256 << 10;
+    setup.mount.log_data_bytes = [4096, 0, 65536][seed as usize / 3 % 3];
+    setup.mount.dirty = Dirty::ALL[seed as usize / 5 % Dirty::ALL.len()];
+    setup.mount.accounting = Accounting::ALL[seed as usize / 7 % Accounting::ALL.len()];
+    setup.mount.rename_log = RenameLog::ALL[seed as usize / 2 % 2];
+    setup.mount.batching = Batching::ALL[seed as usize / 4 % 2];
+    let sector = if seed % 5 == 4 { 4096 } else { 512 };
+    let policy = Policy { volume: 8 << 20, sector, setup, recovery: 30, ..Policy::default() };
+    let mut script = generate(seed, &profile(seed));
+    if checkpoints.is_beside() {
+        // Zeroed ranges are several steps to the engine, between which the other thread may make history durable.
+        let is_one = |op: &&Op| match op {
+            Op::Fallocate { how, .. } => matches!(how, Fallocate::Allocate | Fallocate::Keep),
+            _ => true,
+        };
+        script = script.ops().filter(is_one).cloned().collect();
+    }
+    power_cut(&script, &policy).map(drop).map_err(|failure| failure.to_string())
+}
+
+/// Lives of the store, on what the one before could read and may lose.
+fn lives(seed: u64) -> Result<(), String> {
+    let usual = if seed % 2 == 0 { Conditions::fsyncs() } else { Conditions::default() };
+    let how = match seed / 2 % 3 {
+        0 => Conditions { lives: 6, steps: 12, ..usual },
+        1 => Conditions { generations: 6, steps: 8, ..usual },
+        _ => Conditions { sector: 4096, lives: 3, steps: 20, log_data: 1, ..usual },
+    };
+    run(7000 + seed, &how, 50);
+    Ok(())
+}
+
+/// One kind of call fails, each in turn.
+fn device_errors(seed: u64) -> Result<(), String> {
+    let calls = [Call::Write, Call::Flush, Call::Read];
+    let checkpoints = match seed / 3 % 3 {
+        0 => Checkpoints::Never,
+        1 => Checkpoints::CommitsAfter(3),
+        _ => Checkpoints::After(4),
+    };
+    let setup = Setup { checkpoints, ..Setup::new(4096, 0) };
+    let policy = Policy { volume: 8 << 20, setup, ..Policy::default() };
+    let profile = Profile { ops: 10, ..profile(seed) };
+    let script = generate(seed, &profile);
+    let done = fail_each(&script, calls[seed as usize % 3], seed / 9 % 2 == 1, &policy);
+    done.map(drop).map_err(|failure| failure.to_string())
+}
+
+/// What is refused for lack of space has changed nothing.
+fn full_volume(seed: u64) -> Result<(), String> {
+    let profile = Profile {
+        ops: 150,
+        names: 10,
+        write_max: 900_000,
+        offset_max: 5_000_000,
+        remounts: 1,
+        ..Profile::default()
+    };
+    let script: Script = generate(seed, &profile);
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(9 << 20));
+    let setup = Setup::new([4096, 16384][seed as usize % 2], 10).checked();
+    let mut engine = Engine::create(device, setup).map_err(|error| error.to_string())?;
+    let mut model = Model::new();
+    for op in script.ops() {
+        let found = engine.apply(op);
+        let part = |data: &Data| Data::Literal(data.bytes()[..engine.written()].to_vec());
+        let done = match (&found, op) {
+            (Outcome::Err(Errno::ENOSPC), _) if engine.written() == 0 => continue,
+            (Outcome::Err(Errno::ENOSPC), Op::Write { place, offset, data }) => {
+                Op::Write { place: place.clone(), offset: *offset, data: part(data) }
+            }
+            (Outcome::Err(Errno::ENOSPC), Op::Append { path, data }) => {
+                Op::Append { path: path.clone(), data: part(data) }
+            }
+            (Outcome::Err(Errno::ENOSPC), _) => continue,
+            _ => {
+                let expected = model.apply(op);
+                if !expected.agrees(&found, op, Rules::LENIENT) {
+                    return Err(format!("{op}: {found} instead of {expected}"));
+                }
+                continue;
+            }
+        };
+        model.apply(&done);
+    }
+    compare_trees(&script, &mut model, &mut engine).map_err(|mismatch| mismatch.to_string())?;
+    engine.unmount().map_err(|error| format!("unmount: {error}"))
+}
