@@ -131,3 +131,31 @@ fn the_alarm_rings() {
     assert_eq!(differences(&fewer, &base), ["a > c is listed, but a does not use it"]);
     assert_eq!(differences(&base, &edges("a > b, c\nb > c\nd > a\n")).len(), 2);
 }
+
+/// The breakages of `holdfast_base::teeth` must never come into a program that people use: the feature is off
+/// wherever nobody names it, and only the simulator's tests can.
+#[test]
+fn no_crate_but_the_simulator_can_turn_breakages_on() {
+    let crates = workspace().join("crates");
+    let mut names = Vec::new();
+    for folder in std::fs::read_dir(crates).expect("there is a folder of crates") {
+        let folder = folder.expect("it can be listed").path();
+        let Ok(manifest) = std::fs::read_to_string(folder.join("Cargo.toml")) else {
+            continue;
+        };
+        let lines = manifest.lines().filter(|line| !line.starts_with('#'));
+        let name = folder.file_name().and_then(|name| name.to_str()).expect("it has a name");
+        names.extend(
+            lines.filter(|line| line.contains("teeth")).map(|line| format!("{name}: {line}")),
+        );
+    }
+    names.sort();
+    let allowed = [
+        "base: teeth = []",
+        "sim: required-features = [\"teeth\"]",
+        "sim: teeth = [\"holdfast-base/teeth\"]",
+    ];
+    assert_eq!(names, allowed);
+    let top = std::fs::read_to_string(workspace().join("Cargo.toml")).expect("it exists");
+    assert!(!top.contains("teeth"), "no feature for all crates");
+}

@@ -25,7 +25,34 @@ pub fn fail_each(
     from_then_on: bool,
     policy: &Policy,
 ) -> Result<u64, Failure> {
+    count_each(script, call, from_then_on, policy).map(|outcomes| outcomes.sites())
+}
+
+/// What became of the calls that failed, one in each run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcomes {
+    /// Runs in which an operation answered with an error.
+    pub reported: u64,
+    /// Runs in which everything worked: it was tried again, or its result was of no use to anybody.
+    pub survived: u64,
+}
+
+impl Outcomes {
+    /// Calls that failed.
+    pub fn sites(&self) -> u64 {
+        self.reported + self.survived
+    }
+}
+
+/// As [`fail_each`], with what became of each run.
+pub fn count_each(
+    script: &Script,
+    call: Call,
+    from_then_on: bool,
+    policy: &Policy,
+) -> Result<Outcomes, Failure> {
     let mut nth = 1;
+    let mut outcomes = Outcomes::default();
     loop {
         let faults = match from_then_on {
             true => Faults::fail_from(call, nth),
@@ -38,15 +65,25 @@ pub fn fail_each(
             seed: policy.images.seed,
             what,
         })?;
-        if !met {
-            return Ok(nth - 1);
+        match met {
+            Met::Nothing => return Ok(outcomes),
+            Met::Reported => outcomes.reported += 1,
+            Met::Survived => outcomes.survived += 1,
         }
         nth += 1;
     }
 }
 
-/// One run. Whether the failure was met.
-fn run(script: &Script, faults: Faults, policy: &Policy) -> Result<bool, String> {
+/// What a run has met.
+enum Met {
+    /// No call failed: there are no more.
+    Nothing,
+    Reported,
+    Survived,
+}
+
+/// One run. What became of the failure.
+fn run(script: &Script, faults: Faults, policy: &Policy) -> Result<Met, String> {
     let mut history = History::new();
     let base = prepare(&Script::default(), policy, &mut history)?;
     let device = Arc::new(SimDevice::new(&base));
@@ -70,9 +107,14 @@ fn run(script: &Script, faults: Faults, policy: &Policy) -> Result<bool, String>
     if flush_failed && matches!(synced, Outcome::Ok(_)) && failed.is_err() && !durable {
         return Err("sync succeeded although a flush had failed before (P7)".into());
     }
+    let heard = failed.is_err() || !matches!(synced, Outcome::Ok(_)) || unmounted.is_err();
     drop((engine, unmounted));
     judge(&recording, &history, returned, started, policy)?;
-    Ok(device.faults_fired() > 0)
+    Ok(match device.faults_fired() > 0 {
+        false => Met::Nothing,
+        true if heard => Met::Reported,
+        true => Met::Survived,
+    })
 }
 
 /// Why a run stopped.

@@ -57,6 +57,14 @@ fn run(script: &Script, setup: &Setup, bytes: u64) -> Result<u32, String> {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
     let mut engine = Engine::create(device, setup.clone()).map_err(|error| error.to_string())?;
     let mut model = Model::new();
+    let refused = run_on(script, &mut engine, &mut model)?;
+    compare_trees(script, &mut model, &mut engine).map_err(|mismatch| mismatch.to_string())?;
+    engine.unmount().map_err(|error| format!("unmount: {error}\nscript: {script}"))?;
+    Ok(refused)
+}
+
+/// As [`run`], on volumes that are there.
+fn run_on(script: &Script, engine: &mut Engine, model: &mut Model) -> Result<u32, String> {
     let mut refused = 0;
     for (index, op) in script.ops().enumerate() {
         let found = engine.apply(op);
@@ -76,8 +84,6 @@ fn run(script: &Script, setup: &Setup, bytes: u64) -> Result<u32, String> {
             ));
         }
     }
-    compare_trees(script, &mut model, &mut engine).map_err(|mismatch| mismatch.to_string())?;
-    engine.unmount().map_err(|error| format!("unmount: {error}\nscript: {script}"))?;
     Ok(refused)
 }
 
@@ -97,6 +103,66 @@ fn fill(first: u64, setup: &Setup, profile: &Profile) {
         }
     }
     assert!(refused > 20, "the volume was hardly full: {refused} refusals");
+}
+
+/// Everything that takes space, each step once.
+const TAKES_SPACE: &str = "mkfile /a; write /a 0 9000 1; fsync /a; mkdir /d; mkfile /d/b; append /d/b 100 2; fsync /d/b; \
+    setxattr /a user.a 3000 3; rename /a /d/a; link /d/a /c; symlink some/where /s; write /d/a 100 50 4; fsync /d/a; \
+    fallocate /d/b 0 30k; punch /d/a 4096 100; truncate /d/b 20000; write /d/b 8k 9000 5; sync; mkfile /e; write /e 0 5000 6; \
+    rename /e /d/b; fsyncdir /d; remount; append /c 20000 7; removexattr /c user.a; sync; unlink /c; unlink /d/b; sync";
+
+/// A script meets the end of the space at each of its allocations: with no block left, with one, and so on
+/// until it never does. What is refused has changed nothing, and in the end everything can be removed (P8).
+#[test]
+fn every_allocation_of_a_script_meets_the_end_of_the_space() {
+    let script: Script = TAKES_SPACE.parse().expect("the script is well formed");
+    let setup = Setup::new(4096, 1).checked();
+    let full = Arc::new(MemoryDevice::new(8 << 20));
+    let mut engine =
+        Engine::create(full.clone(), setup.clone()).expect("the volume is large enough");
+    let fill: Script = "mkfile /fill; write /fill 0 8M 9; sync".parse().expect("it is well formed");
+    let filled: Vec<Outcome> = fill.ops().map(|op| engine.apply(op)).collect();
+    assert_eq!(filled[1], Outcome::Err(Errno::ENOSPC));
+    let size = engine.written() as u64;
+    engine.unmount().expect("a full volume can be left");
+    let (mut calls, mut refused) = (0, 0);
+    for left in 0.. {
+        let device: Arc<dyn Device> = Arc::new(full.snapshot());
+        let mut engine = Engine::open(Arc::clone(&device), setup.clone()).expect("it is whole");
+        let mut model = Model::new();
+        // The model knows what the volume took of the filling, less what is given back now.
+        let kept = size / 4096 * 4096 - left * 4096;
+        let made = format!("mkfile /fill; write /fill 0 {kept} 9");
+        made.parse::<Script>()
+            .expect("it is well formed")
+            .ops()
+            .for_each(|op| drop(model.apply(op)));
+        let give_back = format!("truncate /fill {kept}; sync");
+        let give_back: Script = give_back.parse().expect("it is well formed");
+        for op in give_back.ops() {
+            let found = engine.apply(op);
+            assert!(matches!(found, Outcome::Ok(_)), "{left} blocks left: {op}: {found} (P8)");
+            model.apply(op);
+        }
+        let here = run_on(&script, &mut engine, &mut model)
+            .unwrap_or_else(|why| panic!("{left} blocks left: {why}"));
+        calls += script.ops().count();
+        refused += here;
+        let empty: Script = "unlink /fill; sync; remount".parse().expect("it is well formed");
+        for op in empty.ops() {
+            let found = engine.apply(op);
+            assert!(matches!(found, Outcome::Ok(_)), "{left} blocks left: {op}: {found} (P8)");
+            model.apply(op);
+        }
+        compare_trees(&script, &mut model, &mut engine)
+            .unwrap_or_else(|mismatch| panic!("{left} blocks left: {mismatch}"));
+        engine.unmount().unwrap_or_else(|error| panic!("{left} blocks left: {error}"));
+        if here == 0 {
+            println!("0 to {left} blocks left: {calls} operations, {refused} refused");
+            assert!(left > 5 && refused > 20, "{left} {refused}");
+            return;
+        }
+    }
 }
 
 /// Many large writes, few removals.

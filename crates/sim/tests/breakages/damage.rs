@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use holdfast_base::prng::Prng;
 use holdfast_device::sim::{Action, Call, Faults, When};
 use holdfast_device::{Device, MemoryDevice, SimDevice};
 use holdfast_format::Geometry;
@@ -10,12 +11,14 @@ use holdfast_sim::{Checkpoints, Engine, Setup, Verdict, agree, agree_on_log};
 
 const VOLUME: u64 = 16 << 20;
 
-/// A bit turns over in each block of data in turn: reads answer with an error, or with what was written.
-pub(crate) fn rot() -> Result<(), String> {
+/// A bit turns over in each block in turn that holds something, or with a seed in some of them: reads answer
+/// with an error, or with what was written.
+pub(crate) fn rot(seed: u64) -> Result<(), String> {
+    let mut prng = Prng::seeded(seed);
     let device = Arc::new(MemoryDevice::new(VOLUME));
     let mut engine = Engine::create(device.clone(), Setup::new(4096, 16)).unwrap();
-    let script: Script =
-        "mkfile /a; write /a 0 60k 1; write /a 9000 100 2; fsync /a".parse().unwrap();
+    let text = "mkfile /a; write /a 0 60k 1; write /a 9000 100 2; fsync /a";
+    let script: Script = text.parse().unwrap();
     script.ops().for_each(|op| drop(engine.apply(op)));
     let look: Script = "sum /a".parse().unwrap();
     let sum = look.ops().next().unwrap();
@@ -23,11 +26,14 @@ pub(crate) fn rot() -> Result<(), String> {
     engine.unmount().unwrap();
     let geometry = Geometry::for_device(VOLUME, 4096).unwrap();
     let mut noticed = 0;
-    for block in geometry.first_data_block().0..geometry.first_data_block().0 + 200 {
-        let image = device.snapshot();
+    for block in geometry.first_data_block().0..geometry.volume_blocks {
         let mut bytes = [0; 4096];
-        image.read(block * 4096, &mut bytes).unwrap();
-        bytes[block as usize % 4096] ^= 1 << (block % 8);
+        device.read(block * 4096, &mut bytes).unwrap();
+        if bytes == [0; 4096] || seed > 0 && !prng.one_in(3) {
+            continue;
+        }
+        let image = device.snapshot();
+        bytes[prng.below(4096) as usize] ^= 1 << prng.below(8);
         image.write(block * 4096, &bytes).unwrap();
         // A node may be hit as well: then nothing opens.
         let Ok(mut engine) = Engine::open(Arc::new(image), Setup::new(4096, 16)) else {
@@ -42,7 +48,10 @@ pub(crate) fn rot() -> Result<(), String> {
         }
         engine.kill();
     }
-    if noticed < 10 { Err(format!("only {noticed} rotten blocks were noticed")) } else { Ok(()) }
+    match noticed {
+        0..10 if seed == 0 => Err(format!("only {noticed} rotten blocks were noticed")),
+        _ => Ok(()),
+    }
 }
 
 /// What is left when the device forgets the write number `skip` into a zone, and much is made durable after it.
@@ -76,9 +85,16 @@ fn is_missed(image: MemoryDevice, verdict: Verdict, what: &str) -> Result<(), St
     }
 }
 
-pub(crate) fn lost_batches() -> Result<(), String> {
+/// Which writes are lost: some, or with a seed one.
+fn which(seed: u64) -> std::ops::Range<u64> {
+    // The first write into the journal is none of a commit: it says that commits follow.
+    let one = 1 + seed % 5;
+    if seed == 0 { 1..5 } else { one..one + 1 }
+}
+
+pub(crate) fn lost_batches(seed: u64) -> Result<(), String> {
     let log = Geometry::for_device(VOLUME, 4096).unwrap().log();
-    for skip in 1..5 {
+    for skip in which(seed) {
         let zone = log.start.0 * 4096..(log.start.0 + log.count) * 4096;
         let image = lost(zone, skip, Checkpoints::Never);
         let verdict = agree_on_log(&image)?;
@@ -87,9 +103,9 @@ pub(crate) fn lost_batches() -> Result<(), String> {
     Ok(())
 }
 
-pub(crate) fn lost_commits() -> Result<(), String> {
+pub(crate) fn lost_commits(seed: u64) -> Result<(), String> {
     let journal = Geometry::for_device(VOLUME, 4096).unwrap().journal();
-    for skip in 1..5 {
+    for skip in which(seed) {
         let zone = journal.start.0 * 4096..(journal.start.0 + journal.count) * 4096;
         let image = lost(zone, skip, Checkpoints::CommitsAfter(3));
         let verdict = agree(&image)?;

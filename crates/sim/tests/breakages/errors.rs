@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use holdfast_base::InodeNo;
+use holdfast_base::prng::Prng;
 use holdfast_device::sim::{Action, Call, Faults, When};
 use holdfast_device::{Device, MemoryDevice, SimDevice};
 use holdfast_posix::{Caller, FileSystem, FsError, OpenFlags, WriteHow};
 use holdfast_sim::Setup;
 
 /// Data that the device refuses is lost: each of two handles hears of it, once.
-pub(crate) fn handles() -> Result<(), String> {
+pub(crate) fn handles(seed: u64) -> Result<(), String> {
+    let mut prng = Prng::seeded(seed);
+    let (at, len) = (prng.below(5000), 20_000 + prng.below(100_000) as usize);
     let setup = Setup::new(4096, 16);
     let base = Arc::new(MemoryDevice::new(16 << 20));
     FileSystem::mkfs(&(base.clone() as Arc<dyn Device>), &setup.mkfs).unwrap();
@@ -20,7 +23,7 @@ pub(crate) fn handles() -> Result<(), String> {
     let (attr, first) = fs.create(&root, InodeNo::ROOT, b"f", 0o644, flags, true).unwrap();
     let second = fs.open(&root, attr.inode, flags).unwrap();
     fs.sync().unwrap();
-    fs.write(&root, &first, 0, &[7; 100_000], WriteHow::default()).unwrap();
+    fs.write(&root, &first, at, &vec![7; len], WriteHow::default()).unwrap();
     let geometry = fs.superblock().geometry;
     let start = geometry.first_data_block().0 * 4096;
     let inside =

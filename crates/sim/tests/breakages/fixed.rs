@@ -25,10 +25,10 @@ pub(crate) const HUNTS: &[Hunt] = &[
         run: |_| cut("", UNSYNCED, policy(Checkpoints::After(2))),
     },
     Hunt { name: "reuse and checkpoints", run: |_| cut("", REUSE, policy(Checkpoints::After(3))) },
-    Hunt { name: "handles", run: |_| errors::handles() },
-    Hunt { name: "rot", run: |_| damage::rot() },
-    Hunt { name: "lost batches", run: |_| damage::lost_batches() },
-    Hunt { name: "lost commits", run: |_| damage::lost_commits() },
+    Hunt { name: "handles", run: |_| errors::handles(0) },
+    Hunt { name: "rot", run: |_| damage::rot(0) },
+    Hunt { name: "lost batches", run: |_| damage::lost_batches(0) },
+    Hunt { name: "lost commits", run: |_| damage::lost_commits(0) },
     Hunt { name: "sectors of 4096", run: |_| cut("", APPENDS, sectors()) },
     Hunt {
         name: "recoveries cut again",
@@ -92,7 +92,7 @@ fn parse(text: &str) -> Script {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-fn cut(before: &str, text: &str, policy: Policy) -> Result<(), String> {
+pub(crate) fn cut(before: &str, text: &str, policy: Policy) -> Result<(), String> {
     let done = power_cut_after(&parse(before), &parse(text), &policy);
     done.map(drop).map_err(|failure| format!("{}: {}", failure.lost, failure.what))
 }
@@ -125,7 +125,7 @@ fn few() -> holdfast_device::sim::Policy {
 }
 
 /// Few images of much data.
-fn whole_images() -> Policy {
+pub(crate) fn whole_images() -> Policy {
     Policy { volume: 32 << 20, images: few(), recovery: 0, ..Policy::default() }
 }
 

@@ -28,7 +28,7 @@ use std::time::Duration;
 use holdfast_base::teeth::{self, Tooth};
 
 /// A breakage must be found within so many seeds.
-const SEEDS_MAX: u64 = 60;
+const SEEDS_MAX: u64 = 40;
 /// Seeds that are tried in a usual run.
 const SEEDS_USUAL: u64 = 3;
 /// A broken program may wait for ever: then this is how it is found out.
@@ -174,6 +174,8 @@ fn every_breakage_is_found_out() {
             scope.spawn(|| {
                 while let Some(&tooth) = teeth.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let row = row(tooth);
+                    let (fixed, seeds) = (row.fixed.as_deref(), row.seeds.as_deref());
+                    eprintln!("{}: {fixed:?} {seeds:?}", tooth.name());
                     rows.lock().unwrap().push(row);
                 }
             });

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use holdfast_base::prng::Prng;
 use holdfast_base::switch::{Accounting, Batching, Dirty, RenameLog};
 use holdfast_device::sim::Call;
 use holdfast_device::{Device, MemoryDevice};
@@ -12,10 +13,15 @@ use holdfast_script::{
 use holdfast_sim::{Checkpoints, Engine, Policy, Setup, fail_each, power_cut};
 
 use crate::lives::{Conditions, run};
-use crate::{Hunt, threads};
+use crate::{Hunt, damage, errors, fixed, threads};
 
 pub(crate) const HUNTS: &[Hunt] = &[
     Hunt { name: "power cuts", run: power_cuts },
+    Hunt { name: "handles", run: |seed| errors::handles(seed + 1) },
+    Hunt { name: "rot", run: |seed| damage::rot(seed + 1) },
+    Hunt { name: "lost batches", run: |seed| damage::lost_batches(seed + 1) },
+    Hunt { name: "lost commits", run: |seed| damage::lost_commits(seed + 1) },
+    Hunt { name: "much data", run: much_data },
     Hunt { name: "lives", run: lives },
     Hunt { name: "device errors", run: device_errors },
     Hunt { name: "a full volume", run: full_volume },
@@ -74,7 +80,7 @@ fn power_cuts(seed: u64) -> Result<(), String> {
 
 /// Lives of the store, on what the one before could read and may lose.
 fn lives(seed: u64) -> Result<(), String> {
-    let usual = if seed % 2 == 0 { Conditions::fsyncs() } else { Conditions::default() };
+    let usual = if seed.is_multiple_of(2) { Conditions::fsyncs() } else { Conditions::default() };
     let how = match seed / 2 % 3 {
         0 => Conditions { lives: 6, steps: 12, ..usual },
         1 => Conditions { generations: 6, steps: 8, ..usual },
@@ -82,6 +88,23 @@ fn lives(seed: u64) -> Result<(), String> {
     };
     run(7000 + seed, &how, 50);
     Ok(())
+}
+
+/// Files of some MiB, which one flush must not wait for, and small ones beside them.
+fn much_data(seed: u64) -> Result<(), String> {
+    let mut prng = Prng::seeded(seed);
+    let mut text = String::from("mkfile /a; mkfile /b; fsync /b");
+    for _ in 0..4 {
+        let (at, len, pattern) = (prng.below(300), 1 + prng.below(6), prng.below(99));
+        text += &match prng.below(4) {
+            0 => format!("; append /b 900 {pattern}; fsync /b"),
+            1 => format!("; write /a {at}k {len}M {pattern}; append /b 100 1; fsync /b; fsync /a"),
+            _ => {
+                format!("; write /a {at}k {len}M {pattern}; chmod /b 6{}0; fsync /a", prng.below(8))
+            }
+        };
+    }
+    fixed::cut("", &text, fixed::whole_images())
 }
 
 /// One kind of call fails, each in turn.

@@ -80,7 +80,7 @@ pub(crate) fn threads(seed: u64) -> Result<(), String> {
             })
             .collect();
         let done =
-            workers.into_iter().map(|worker| worker.join().expect("a thread panicked")).collect();
+            workers.into_iter().try_for_each(|worker| worker.join().expect("a thread panicked"));
         ended.store(true, Ordering::Release);
         done
     });

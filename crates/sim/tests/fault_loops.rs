@@ -1,0 +1,241 @@
+//! The first call of the device fails, then the second, until a run has none left to fail: reads, writes,
+//! flushes and discards, once or from then on, in everything that a volume lives through (P6 to P9).
+//!
+//! What an fsync has promised is there when the device is healed, whoever was told of the failure; nothing
+//! panics; nobody gets other data; fsck is never content with what it could not read. The table says how many calls
+//! failed, and what became of that.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use holdfast_check::Options;
+use holdfast_device::sim::{Call, Faults, Policy as Images};
+use holdfast_device::{Device, MemoryDevice, SimDevice};
+use holdfast_posix::FileSystem;
+use holdfast_script::{Script, Target, Tree};
+use holdfast_sim::{Checkpoints, Engine, Outcomes, Policy, Setup, count_each, judge};
+
+const SMALLEST: u64 = 8 << 20;
+const CALLS: [Call; 4] = [Call::Read, Call::Write, Call::Flush, Call::Discard];
+
+/// Fsyncs of small and larger data, names that move, files that go, and a remount, so that things are read.
+const SCRIPT: &str = "mkfile /a; write /a 0 9000 1; fsync /a; mkdir /d; rename /a /d/a; fsyncdir /d; write /d/a 100 50 2; fdatasync /d/a; \
+    remount; sum /d/a; append /d/a 5000 3; mkfile /b; write /b 0 60k 4; fsync /b; setxattr /b user.a 900 5; truncate /b 5000; fsync /b; \
+    unlink /d/a; fsyncdir /d; sync";
+
+#[derive(Default)]
+struct Table(BTreeMap<(&'static str, &'static str, bool), Outcomes>);
+
+impl Table {
+    fn add(&mut self, what: &'static str, call: Call, forever: bool, outcomes: Outcomes) {
+        let row = self.0.entry((what, call.name(), forever)).or_default();
+        row.reported += outcomes.reported;
+        row.survived += outcomes.survived;
+    }
+
+    fn print(&self) {
+        println!("| while | call | fails | calls failed | an error was told | everything worked |");
+        println!("| --- | --- | --- | --- | --- | --- |");
+        for ((what, call, forever), outcomes) in &self.0 {
+            let Outcomes { reported, survived } = outcomes;
+            let how = if *forever { "from then on" } else { "once" };
+            println!(
+                "| {what} | {call} | {how} | {} | {reported} | {survived} |",
+                outcomes.sites()
+            );
+        }
+    }
+}
+
+fn both() -> impl Iterator<Item = (Call, bool)> {
+    CALLS.into_iter().flat_map(|call| [(call, false), (call, true)])
+}
+
+fn setup() -> Setup {
+    Setup::new(4096, 0)
+}
+
+fn faults(call: Call, nth: u64, forever: bool) -> Faults {
+    if forever { Faults::fail_from(call, nth) } else { Faults::fail_once(call, nth) }
+}
+
+#[test]
+fn every_call_of_operations_commits_and_checkpoints() {
+    let script: Script = SCRIPT.parse().unwrap();
+    let mut table = Table::default();
+    for (what, checkpoints) in [
+        ("fsyncs", Checkpoints::Never),
+        ("fsyncs and commits", Checkpoints::CommitsAfter(2)),
+        ("fsyncs and checkpoints", Checkpoints::After(3)),
+    ] {
+        let images = Images { exhaustive: 2, each: 3, samples: 2, torn: 2, ..Images::default() };
+        let policy = Policy {
+            volume: SMALLEST,
+            setup: Setup { checkpoints, ..setup() },
+            images,
+            ..Policy::default()
+        };
+        for (call, forever) in both() {
+            let outcomes = count_each(&script, call, forever, &policy)
+                .unwrap_or_else(|failure| panic!("{what}: {failure}"));
+            table.add(what, call, forever, outcomes);
+        }
+    }
+    table.print();
+    for (&(what, call, forever), outcomes) in &table.0 {
+        match call {
+            // The engine gives nothing back to the device.
+            "discard" => assert_eq!(outcomes.sites(), 0, "{what}"),
+            // A write of data may be tried elsewhere; one that fails for ever has no such place.
+            "write" => assert!(
+                outcomes.reported > 8 && (!forever || outcomes.survived < 3),
+                "{what}: {outcomes:?}"
+            ),
+            "flush" => {
+                assert!(outcomes.reported > 8 && outcomes.survived == 0, "{what}: {outcomes:?}")
+            }
+            _ => assert!(outcomes.reported > 2, "{what}: {outcomes:?}"),
+        }
+    }
+}
+
+/// A volume that was killed behind commits and fsyncs, and what it holds.
+fn crashed() -> (MemoryDevice, Tree) {
+    let base = Arc::new(MemoryDevice::new(SMALLEST));
+    let checkpoints = Checkpoints::CommitsAfter(7);
+    let mut engine = Engine::create(base.clone(), Setup { checkpoints, ..setup() }).unwrap();
+    let script: Script =
+        format!("{SCRIPT}; mkfile /c; write /c 0 30k 1; fsync /c; write /c 10 10 2; fsync /c")
+            .parse()
+            .unwrap();
+    script.ops().for_each(|op| drop(engine.apply(op)));
+    engine.kill();
+    let mut engine = Engine::open(Arc::new(base.snapshot()), setup()).unwrap();
+    (base.snapshot(), engine.walk().unwrap())
+}
+
+fn tree(device: Arc<dyn Device>, read_only: bool) -> Result<Tree, String> {
+    let mut setup = setup();
+    setup.mount.read_only = read_only;
+    let mut engine = Engine::open(device, setup).map_err(|error| error.to_string())?;
+    engine.walk()
+}
+
+/// Opening for writing, and for reading: an error, or everything; and everything on the healed device.
+#[test]
+fn every_call_of_a_recovery_and_of_a_read_only_mount() {
+    let (image, told) = crashed();
+    let mut table = Table::default();
+    for (read_only, what) in [(false, "recovery"), (true, "read-only mount and walk")] {
+        for (call, forever) in both() {
+            let mut outcomes = Outcomes::default();
+            for nth in 1.. {
+                let device = Arc::new(SimDevice::with_faults(&image, faults(call, nth, forever)));
+                let place = format!("{what}: {} {nth}, for ever: {forever}", call.name());
+                let seen = tree(device.clone(), read_only);
+                if device.faults_fired() == 0 {
+                    break;
+                }
+                match &seen {
+                    Ok(seen) => {
+                        assert!(told.differences(seen).is_empty(), "{place}: another tree");
+                        outcomes.survived += 1;
+                    }
+                    Err(_) => outcomes.reported += 1,
+                }
+                device.set_faults(Faults::none());
+                if read_only {
+                    assert_eq!(device.stats().writes, 0, "{place}");
+                    continue;
+                }
+                let few =
+                    Images { exhaustive: 2, each: 2, samples: 2, torn: 2, ..Images::default() };
+                let left =
+                    device.cut().images(&few).map(|image| image.device()).collect::<Vec<_>>();
+                for image in left.into_iter().chain([device.image()]) {
+                    let found =
+                        tree(Arc::new(image), false).unwrap_or_else(|why| panic!("{place}: {why}"));
+                    let different = told.differences(&found);
+                    assert!(different.is_empty(), "{place}:\n{}", different.join("\n"));
+                }
+            }
+            table.add(what, call, forever, outcomes);
+        }
+    }
+    table.print();
+    let recovery = |call| table.0[&("recovery", call, false)];
+    assert!(recovery("write").reported > 1 && recovery("read").sites() > 5);
+    assert!(recovery("flush").reported > 1 && recovery("flush").survived == 0);
+}
+
+/// Of what it cannot read, fsck says so: it is never content, but where nothing counts there.
+#[test]
+fn every_read_of_a_check() {
+    let (image, _) = crashed();
+    let options = Options { data: true, ..Options::default() };
+    let told = holdfast_check::check(&image, &options).unwrap();
+    assert!(told.is_clean());
+    let mut table = Table::default();
+    for forever in [false, true] {
+        let mut outcomes = Outcomes::default();
+        for nth in 1.. {
+            let device = SimDevice::with_faults(&image, faults(Call::Read, nth, forever));
+            let report = holdfast_check::check(&device, &options);
+            if device.faults_fired() == 0 {
+                break;
+            }
+            match report {
+                Ok(report) if report.findings.is_empty() => {
+                    let (found, expected) =
+                        (format!("{:?}", report.facts), format!("{:?}", told.facts));
+                    assert_eq!(
+                        found, expected,
+                        "read {nth}, for ever: {forever}: content with less"
+                    );
+                    outcomes.survived += 1;
+                }
+                _ => outcomes.reported += 1,
+            }
+        }
+        table.add("fsck", Call::Read, forever, outcomes);
+    }
+    table.print();
+    assert!(table.0.values().all(|outcomes| outcomes.reported > 5), "fsck read hardly anything");
+}
+
+/// A mkfs that fails says so; what it leaves is no volume, or a whole one.
+#[test]
+fn every_call_of_a_mkfs() {
+    let blank = MemoryDevice::new(SMALLEST);
+    let mut table = Table::default();
+    for (call, forever) in both() {
+        let mut outcomes = Outcomes::default();
+        for nth in 1.. {
+            let device = Arc::new(SimDevice::with_faults(&blank, faults(call, nth, forever)));
+            let made = FileSystem::mkfs(&(device.clone() as Arc<dyn Device>), &setup().mkfs);
+            if device.faults_fired() == 0 {
+                break;
+            }
+            let place = format!("{} {nth}, for ever: {forever}", call.name());
+            device.set_faults(Faults::none());
+            match made {
+                Ok(()) => {
+                    judge(&device.image()).unwrap_or_else(|why| panic!("{place}: {why}"));
+                    outcomes.survived += 1;
+                }
+                Err(_) => outcomes.reported += 1,
+            }
+            let image = device.image();
+            if holdfast_check::probe(&image).is_some() {
+                judge(&image).unwrap_or_else(|why| panic!("{place}: {why}"));
+            }
+        }
+        table.add("mkfs", call, forever, outcomes);
+    }
+    table.print();
+    let mkfs = |call| table.0[&("mkfs", call, false)];
+    assert!(mkfs("write").reported > 2 && mkfs("write").survived == 0);
+    assert!(mkfs("flush").reported > 0 && mkfs("flush").survived == 0);
+}
