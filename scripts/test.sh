@@ -28,6 +28,7 @@ step() { printf '\n== %s\n' "$*"; "$@"; }
 
 step cargo fmt --all --check
 step cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
+step cargo clippy --locked -p holdfast-sim --features teeth --test breakages --quiet -- -D warnings
 RUSTDOCFLAGS="-D warnings" step cargo doc --locked --workspace --no-deps --quiet
 status=0
 step cargo test --locked --workspace --no-fail-fast 2>&1 | tee "$work/tests.log" || status=$?
@@ -37,6 +38,8 @@ if [ -w "$rings" ]; then
     HOLDFAST_TRANSPORT=rings step cargo test --locked --no-fail-fast -p holdfast-fuse --test mount -p holdfast-cli --test scripts_on_the_mount 2>&1 |
         tee -a "$work/tests.log" || status=$?
 fi
+# Breakages made on purpose: a feature that no other program may have, so a build of its own.
+step cargo test --locked -p holdfast-sim --features teeth --test breakages 2>&1 | tee -a "$work/tests.log" || status=$?
 # One line for all the crates and their documentation.
 awk '/^test result:/ { passed += $4; failed += $6; skipped += $8 }
     END { printf "\ntotal: %d passed, %d failed, %d skipped\n", passed, failed, skipped }' "$work/tests.log"

@@ -1,6 +1,7 @@
 //! Hunts that are always the same: short scripts under conditions that hurt.
 
 use holdfast_base::switch::Dirty;
+use holdfast_base::teeth::Tooth;
 use holdfast_script::Script;
 use holdfast_sim::{Checkpoints, Policy, Setup, power_cut_after};
 
@@ -60,6 +61,70 @@ pub(crate) const HUNTS: &[Hunt] = &[
         name: "a torn file and commits",
         run: |_| cut("", &torn(), Policy { images: few(), ..policy(Checkpoints::CommitsBeside) }),
     },
+    Hunt {
+        name: "a torn file and checkpoints",
+        run: |_| cut("", &torn(), Policy { images: few(), ..policy(Checkpoints::Beside) }),
+    },
+    Hunt {
+        name: "no space",
+        run: |_| {
+            let few = Policy { images: few(), recovery: 0, ..policy(Checkpoints::Never) };
+            cut("", "mkfile /a; mkfile /b; write /a 0 6M 1; write /b 0 3M 2; fsync /b", few)
+        },
+    },
+    Hunt {
+        name: "a block less, a node more",
+        run: |_| cut("", &exchange(), policy(Checkpoints::CommitsAfter(3))),
+    },
+];
+
+/// Fast hunts and what they find: a usual run tries these.
+pub(crate) const KNOWN: &[(&str, &[Tooth])] = &[
+    (
+        "appends",
+        &[
+            Tooth::LogFlush,
+            Tooth::CheckpointFlush,
+            Tooth::SuperblockFlush,
+            Tooth::SuperblockSlot,
+            Tooth::NodeInPlace,
+            Tooth::NotPinned,
+            Tooth::FreedInRecovery,
+            Tooth::FreedStaysUsed,
+            Tooth::RecordStale,
+            Tooth::LateWrite,
+            Tooth::TruncateKeepsPages,
+            Tooth::OwedNotRead,
+            Tooth::OwedNotRecovered,
+            Tooth::ReplaceUnsettled,
+            Tooth::RangeShort,
+            Tooth::NodeForgotten,
+            Tooth::FirstValue,
+            Tooth::WeakerInode,
+            Tooth::RenameHalf,
+            Tooth::LogUnverified,
+            Tooth::BaseForgotten,
+            Tooth::InodeNextForgotten,
+            Tooth::LogPlaceForgotten,
+            Tooth::DataForgotten,
+        ],
+    ),
+    ("names", &[Tooth::XattrsForgotten, Tooth::OrphanForgotten, Tooth::AncestorsForgotten]),
+    (
+        "appends and commits",
+        &[
+            Tooth::CommitFlush,
+            Tooth::RecoveryFlush,
+            Tooth::JournalUnverified,
+            Tooth::BatchOverFreeze,
+        ],
+    ),
+    ("unsynced and commits", &[Tooth::CommitDataFlush]),
+    ("handles", &[Tooth::ErrorSwallowed, Tooth::ErrorToldOnce]),
+    ("rot", &[Tooth::SumUnchecked]),
+    ("lost batches", &[Tooth::LogHole]),
+    ("lost commits", &[Tooth::JournalHole]),
+    ("no space", &[Tooth::NoSpaceHalf]),
 ];
 
 /// Small data in the log, over data in the log and data at its place; freed, truncated, replaced.
@@ -142,4 +207,12 @@ fn torn() -> String {
         "mkfile /a; mkfile /b; fsync /b; {}; fsync /a; chmod /b 600; fsync /b",
         writes.join("; ")
     )
+}
+
+/// Blocks of data that go while nodes come: a group has as many blocks in use as before.
+fn exchange() -> String {
+    let steps = (1..16).map(|at| {
+        format!("truncate /a {}k; mkfile /x{at}; setxattr /x{at} user.a 700 {at}", 80 - at * 4)
+    });
+    format!("mkfile /a; write /a 0 80k 1; fsync /a; {}; sync", steps.collect::<Vec<_>>().join("; "))
 }

@@ -82,7 +82,7 @@ fn power_cuts(seed: u64) -> Result<(), String> {
 fn lives(seed: u64) -> Result<(), String> {
     let usual = if seed.is_multiple_of(2) { Conditions::fsyncs() } else { Conditions::default() };
     let how = match seed / 2 % 3 {
-        0 => Conditions { lives: 6, steps: 12, ..usual },
+        0 => Conditions { lives: 8, steps: 10, checkpoints: 1, neither: 2, ..usual },
         1 => Conditions { generations: 6, steps: 8, ..usual },
         _ => Conditions { sector: 4096, lives: 3, steps: 20, log_data: 1, ..usual },
     };
@@ -126,7 +126,7 @@ fn device_errors(seed: u64) -> Result<(), String> {
 /// What is refused for lack of space has changed nothing.
 fn full_volume(seed: u64) -> Result<(), String> {
     let profile = Profile {
-        ops: 150,
+        ops: 250,
         names: 10,
         write_max: 900_000,
         offset_max: 5_000_000,
@@ -134,7 +134,7 @@ fn full_volume(seed: u64) -> Result<(), String> {
         ..Profile::default()
     };
     let script: Script = generate(seed, &profile);
-    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(9 << 20));
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(8 << 20));
     let setup = Setup::new([4096, 16384][seed as usize % 2], 10).checked();
     let mut engine = Engine::create(device, setup).map_err(|error| error.to_string())?;
     let mut model = Model::new();
