@@ -5,7 +5,7 @@ use holdfast_base::teeth::Tooth;
 use holdfast_script::Script;
 use holdfast_sim::{Checkpoints, Policy, Setup, power_cut_after};
 
-use crate::{Hunt, damage, errors};
+use crate::{Hunt, damage, errors, random};
 
 /// The smallest volume there is: its journal has 64 blocks, its log 256 KiB.
 const SMALLEST: u64 = 8 << 20;
@@ -57,13 +57,7 @@ pub(crate) const HUNTS: &[Hunt] = &[
             )
         },
     },
-    Hunt {
-        name: "no space",
-        run: |_| {
-            let few = Policy { images: few(), recovery: 0, ..policy(Checkpoints::Never) };
-            cut("", "mkfile /a; mkfile /b; write /a 0 6M 1; write /b 0 3M 2; fsync /b", few)
-        },
-    },
+    Hunt { name: "no space", run: |_| random::no_space() },
     Hunt {
         name: "a block less, a node more",
         run: |_| cut("", &exchange(), policy(Checkpoints::CommitsAfter(3))),
@@ -162,8 +156,10 @@ const REUSE: &str = "mkfile /a; write /a 0 2M 1; fsync /a; write /a 0 2M 2; fsyn
 const AGAIN: &str = "mkfile /a; write /a 0 5000 1; fsync /a; write /a 10 10 2; fsync /a; write /a 0 9000 3; fsync /a; unlink /a; \
     mkfile /a; write /a 0 9000 4; fsync /a; rename /a /b; fsyncdir /";
 
-const WRAP: &str = "mkfile /a; append /a 4096 1; fsync /a; append /a 4096 2; fsync /a; append /a 4096 3; fsync /a; \
-    setxattr /a user.a 30000 4; fsync /a; rename /a /w; fsyncdir /";
+/// More than the ring of the log holds.
+const WRAP: &str = "mkfile /a; setxattr /a user.a 60000 1; fsync /a; setxattr /a user.b 60000 2; fsync /a; mkfile /b; \
+    setxattr /b user.a 60000 3; fsync /b; setxattr /b user.b 60000 4; fsync /b; mkfile /c; setxattr /c user.a 60000 5; fsync /c; \
+    append /c 100 6; fsync /c; rename /c /w; fsyncdir /";
 
 fn parse(text: &str) -> Script {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))

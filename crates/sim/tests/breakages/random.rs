@@ -7,8 +7,8 @@ use holdfast_base::switch::{Accounting, Batching, Dirty, RenameLog};
 use holdfast_device::sim::Call;
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_script::{
-    Data, Errno, Fallocate, Model, Op, Outcome, Profile, Rules, Script, Target, compare_trees,
-    generate,
+    Answer, Data, Errno, Fallocate, Model, Op, Outcome, Profile, Rules, Script, Target,
+    compare_trees, generate,
 };
 use holdfast_sim::{Checkpoints, Engine, Policy, Setup, fail_each, power_cut};
 
@@ -162,4 +162,19 @@ fn full_volume(seed: u64) -> Result<(), String> {
     }
     compare_trees(&script, &mut model, &mut engine).map_err(|mismatch| mismatch.to_string())?;
     engine.unmount().map_err(|error| format!("unmount: {error}"))
+}
+
+/// A write that finds no space at all leaves its file as it was (P8).
+pub(crate) fn no_space() -> Result<(), String> {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(8 << 20));
+    let mut engine =
+        Engine::create(device, Setup::new(4096, 10)).map_err(|error| error.to_string())?;
+    let text = "mkfile /a; mkfile /b; write /a 0 8M 1; write /b 0 4096 2; stat /b";
+    let script: Script = text.parse().map_err(|error| format!("{error}"))?;
+    let answers: Vec<Outcome> = script.ops().map(|op| engine.apply(op)).collect();
+    let refused = answers[3] == Outcome::Err(Errno::ENOSPC);
+    match &answers[4] {
+        Outcome::Ok(Answer::Stat(stat)) if refused && stat.size == 0 => Ok(()),
+        other => Err(format!("{}, and then {other} (P8)", answers[3])),
+    }
 }
