@@ -68,7 +68,7 @@ fn both_ways_lead_to_the_same_files() {
         return;
     }
     let device = volume(64);
-    let large: Vec<u8> = (0..3_000_000u32).map(|at| (at * 7 >> 3) as u8).collect();
+    let large: Vec<u8> = (0..3_000_000u32).map(|at| ((at * 7) >> 3) as u8).collect();
     for (from, to) in [(Transport::Device, Transport::Rings), (Transport::Rings, Transport::Device)]
     {
         let mount = Mount::with(device.clone(), options(), |fuse| fuse.transport = from);
