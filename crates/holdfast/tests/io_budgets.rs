@@ -10,7 +10,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex};
 
 use holdfast::device::{Device, DeviceError, DeviceStats, MemoryDevice};
 use holdfast::{
@@ -365,19 +365,25 @@ fn threads_that_fsync_at_once_share_flushes() {
     volume.commit().unwrap();
     let before = device.flushes.load(Ordering::SeqCst);
     let at_once = Barrier::new(THREADS as usize);
+    // Judged afterwards: whoever failed between two rounds would keep the others waiting.
+    let receipts = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for (thread, file) in files.iter().enumerate() {
-            let at_once = &at_once;
+            let (at_once, receipts) = (&at_once, &receipts);
             scope.spawn(move || {
                 for round in 0..ROUNDS {
                     at_once.wait();
                     file.write_all_at(&bytes(4096, thread as u64), round * 4096).unwrap();
-                    let receipt = file.sync_all_with_receipt().unwrap();
-                    assert_eq!(receipt.flushes, 1, "its batch had one: {receipt:?}");
+                    receipts.lock().unwrap().push(file.sync_all_with_receipt());
                 }
             });
         }
     });
+    for receipt in receipts.into_inner().unwrap() {
+        let receipt = receipt.unwrap();
+        // Or another's batch had taken his records along before he asked.
+        assert!(receipt.flushes == 1 || receipt.is_clean(), "its batch had one: {receipt:?}");
+    }
     let flushes = device.flushes.load(Ordering::SeqCst) - before;
     println!("{} fsyncs of {THREADS} threads, {flushes} flushes", THREADS * ROUNDS);
     assert!(flushes < THREADS * ROUNDS, "{flushes} flushes");

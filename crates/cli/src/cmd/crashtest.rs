@@ -19,13 +19,13 @@ use crate::outcome::{Failure, Outcome};
 /// Cut the power in scripts, at every write and flush, and see whether the promises are kept.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A state is what a disk may hold after a power cut: any part of what was written and not flushed, torn at
-sectors. Each is recovered, checked, compared with the history of the script, opened twice and now and then
-used on and emptied. Nothing is written outside memory but the cases of --cases.
+A state is what a disk may hold after a power cut: any part of what was written and not flushed,
+torn at sectors. Each is recovered, checked, compared with the history of the script, opened twice
+and now and then used on and emptied. Nothing is written outside memory but the cases of --cases.
 
-Without --exhaustive, --sample, --families, --random and --beside: length 1, then families and random.
-Without --minutes, --states and --count, what has no end goes on for a minute. Exit code 1: a promise was
-broken.
+Without --exhaustive, --sample, --families, --random and --beside: length 1, then families and
+random. Without --minutes, --states and --count, what has no end goes on for a minute.
+Exit code 1: a promise was broken.
 
   holdfast crashtest --exhaustive 1,2                      all short sequences
   holdfast crashtest --families --random --minutes 480     a night; failures below crash-cases
