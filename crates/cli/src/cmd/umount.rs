@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use crate::cmd::sync::sync_mount;
@@ -67,11 +68,18 @@ pub(crate) fn run(args: &Args) -> Outcome {
     Ok(0)
 }
 
+/// Whether an error says that nobody serves the mount any more. Requests that were on their way through a ring when
+/// the daemon died are cancelled or aborted; later ones find nobody.
+fn is_dead(error: &io::Error) -> bool {
+    let dead = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
+    Errno::from_io_error(error).is_some_and(|errno| dead.contains(&errno))
+}
+
 /// Makes everything durable while a failure can still be told.
 fn sync(mount: &Mount) -> io::Result<()> {
     match sync_mount(&mount.dir) {
         // A dead daemon cannot sync: what it had made durable is in the volume, and unmounting is what is left.
-        Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
+        Err(error) if is_dead(&error) => Ok(()),
         // A volume mounted read-only has nothing to sync.
         Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => Ok(()),
         other => other,
@@ -85,7 +93,7 @@ fn unmount(mount: &Mount, lazy: bool) -> Result<(), Failure> {
     };
     match patiently(|| rustix::mount::unmount(&mount.dir, flags)) {
         Ok(()) => Ok(()),
-        Err(rustix::io::Errno::PERM) => unmount_as_user(mount, lazy),
+        Err(Errno::PERM) => unmount_as_user(mount, lazy),
         Err(error) => Err(Failure::new(FAILED, refused(mount, &error.into()))),
     }
 }
@@ -95,7 +103,7 @@ fn unmount(mount: &Mount, lazy: bool) -> Result<(), Failure> {
 fn patiently(attempt: impl Fn() -> rustix::io::Result<()>) -> rustix::io::Result<()> {
     for _ in 0..PATIENCE_MS / PAUSE_MS {
         match attempt() {
-            Err(rustix::io::Errno::BUSY) => std::thread::sleep(Duration::from_millis(PAUSE_MS)),
+            Err(Errno::BUSY) => std::thread::sleep(Duration::from_millis(PAUSE_MS)),
             other => return other,
         }
     }

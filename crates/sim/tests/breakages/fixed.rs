@@ -91,7 +91,6 @@ pub(crate) const KNOWN: &[(&str, &[Tooth])] = &[
         &[
             Tooth::LogFlush,
             Tooth::CheckpointFlush,
-            Tooth::SuperblockFlush,
             Tooth::SuperblockSlot,
             Tooth::NodeInPlace,
             Tooth::NotPinned,
