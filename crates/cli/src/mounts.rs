@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+
 /// The type that our mounts have.
 pub(crate) const TYPE: &str = "fuse.holdfast";
 
@@ -31,6 +33,13 @@ pub(crate) fn find(dir: &Path) -> io::Result<Option<Mount>> {
     let found = mounts.iter().rev().find(|mount| mount.dir == dir);
     let found = found.or_else(|| mounts.iter().rev().find(|mount| mount.source == dir));
     Ok(found.cloned())
+}
+
+/// Whether an error of a call inside a mount says that nobody serves it any more. Requests that were on their way
+/// through a ring when the daemon died are cancelled or aborted; later ones find nobody.
+pub(crate) fn is_dead(error: &io::Error) -> bool {
+    let dead = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
+    Errno::from_io_error(error).is_some_and(|errno| dead.contains(&errno))
 }
 
 /// The mount in which `path` is.

@@ -49,10 +49,8 @@ impl<T> Context<T> for io::Result<T> {
 /// `what: error`, and what helps if `what` is a path in a mount whose daemon is dead.
 pub(crate) fn sentence(what: impl Display, error: &io::Error) -> String {
     let (what, words) = (what.to_string(), plain_words(error));
-    let dead = match error.kind() {
-        io::ErrorKind::NotConnected => mounts::around(Path::new(&what)).ok().flatten(),
-        _ => None,
-    };
+    let around = || mounts::around(Path::new(&what)).ok().flatten();
+    let dead = if mounts::is_dead(error) { around() } else { None };
     match dead {
         Some(mount) => {
             let dir = mount.dir.display();

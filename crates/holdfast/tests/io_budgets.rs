@@ -374,7 +374,8 @@ fn threads_that_fsync_at_once_share_flushes() {
                 for round in 0..ROUNDS {
                     at_once.wait();
                     file.write_all_at(&bytes(4096, thread as u64), round * 4096).unwrap();
-                    receipts.lock().unwrap().push(file.sync_all_with_receipt());
+                    let receipt = file.sync_all_with_receipt();
+                    receipts.lock().unwrap().push(receipt);
                 }
             });
         }

@@ -68,18 +68,11 @@ pub(crate) fn run(args: &Args) -> Outcome {
     Ok(0)
 }
 
-/// Whether an error says that nobody serves the mount any more. Requests that were on their way through a ring when
-/// the daemon died are cancelled or aborted; later ones find nobody.
-fn is_dead(error: &io::Error) -> bool {
-    let dead = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
-    Errno::from_io_error(error).is_some_and(|errno| dead.contains(&errno))
-}
-
 /// Makes everything durable while a failure can still be told.
 fn sync(mount: &Mount) -> io::Result<()> {
     match sync_mount(&mount.dir) {
         // A dead daemon cannot sync: what it had made durable is in the volume, and unmounting is what is left.
-        Err(error) if is_dead(&error) => Ok(()),
+        Err(error) if mounts::is_dead(&error) => Ok(()),
         // A volume mounted read-only has nothing to sync.
         Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => Ok(()),
         other => other,
