@@ -18,6 +18,7 @@ pub mod nodes;
 pub mod pending;
 pub mod recovery;
 pub mod renames;
+pub mod result;
 
 mod counts;
 mod cut;

@@ -15,6 +15,8 @@ mod pending;
 mod place;
 mod recovery;
 mod renames;
+#[allow(dead_code, reason = "the commands that print reports come next")]
+mod results;
 mod tracking;
 
 use crate::outcome::Outcome;

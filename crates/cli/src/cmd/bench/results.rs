@@ -1,0 +1,101 @@
+//! What every benchmark does with its report: print its sections, and store it where it was asked to.
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use comfy_table::{Attribute, Cell as Shown, CellAlignment, Table as Grid};
+use holdfast_bench::result::{Report, Section, Unit, cell_text};
+
+use crate::cmd::bench::output::line;
+use crate::outcome::{Context, Failure};
+
+/// Where a report goes besides the terminal.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Results {
+    /// Store the results in this file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+impl Results {
+    /// Finds out before hours of measuring whether the files can be made.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        for path in self.json.iter() {
+            File::options().append(true).create(true).open(path).context(path.display())?;
+        }
+        Ok(())
+    }
+
+    /// Stores `report` where it was asked to.
+    pub(crate) fn store(&self, report: &Report) -> Result<(), Failure> {
+        for path in self.json.iter() {
+            report.write(path).context(path.display())?;
+        }
+        Ok(())
+    }
+}
+
+/// Prints a section: title, how it was measured, table, notes, and the exponents of its curves.
+pub(crate) fn section(section: &Section) -> Result<(), Failure> {
+    line(format_args!("{}\n{}", section.title, section.about))?;
+    line(grid(section))?;
+    for plot in &section.plots {
+        for series in plot.series.iter() {
+            if let Some(exponent) = series.exponent {
+                line(format_args!(
+                    "{}, {}: grows with the power {exponent:.2} of {}",
+                    plot.title, series.name, plot.x.label
+                ))?;
+            }
+        }
+    }
+    section.notes.iter().try_for_each(line)?;
+    line("")
+}
+
+fn grid(section: &Section) -> Grid {
+    let table = &section.table;
+    let mut grid = Grid::new();
+    grid.load_style(comfy_table::presets::NOTHING);
+    let titles = table.columns.iter().map(|column| column.title.as_str());
+    let bold = |title: &str| Shown::new(title).add_attribute(Attribute::Bold);
+    grid.set_header(std::iter::once(table.label.as_str()).chain(titles).map(bold));
+    for row in &table.rows {
+        let cells = table.cells(row).map(|(column, cell)| cell_text(cell, column.unit));
+        grid.add_row(std::iter::once(row.label.clone()).chain(cells));
+    }
+    for (at, column) in table.columns.iter().enumerate() {
+        if column.unit != Unit::None
+            && let Some(column) = grid.column_mut(at + 1)
+        {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    grid
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_bench::result::{Cell, Row, Table};
+
+    #[test]
+    fn numbers_stand_to_the_right_with_their_units() {
+        let table = Table::new("work")
+            .column("rate", "rate of it", Unit::PerSecond)
+            .row(Row::new("create").cell(Cell::of(&[100.0, 200.0, 150.0])));
+        let text = grid(&Section::new("a", "A", "B", table)).to_string();
+        let row = text.lines().last().unwrap();
+        assert!(row.contains("create") && row.trim_end().ends_with("150/s ±33%"), "{text}");
+    }
+
+    #[test]
+    fn what_cannot_be_stored_is_found_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| Results { json: Some(dir.path().join(name)) };
+        at("report.json").check().unwrap();
+        at("report.json").store(&Report::begin([])).unwrap();
+        assert!(Report::read(&dir.path().join("report.json")).is_ok());
+        assert!(at("no/such/report.json").check().is_err());
+    }
+}
