@@ -8,6 +8,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use holdfast::{Accounting, CreateOptions, Dir, File, Volume, VolumeOptions};
@@ -24,6 +25,8 @@ use crate::work::{fill_dirs, on_threads, open_dirs, pattern};
 const WRITE: usize = 4096;
 /// Written data that may wait: the least that the engine offers.
 const DIRTY_BYTES: usize = 4 << 20;
+/// Between two looks at the counters: seldom enough to cost nothing.
+const LOOK: Duration = Duration::from_millis(20);
 /// Files that a thread of the second workload keeps, so that it creates and unlinks alike.
 const KEPT: usize = 2000;
 
@@ -61,8 +64,19 @@ pub struct Run {
     pub frozen_p99_ns: u64,
     /// The longest freeze.
     pub frozen_max_ns: u64,
+    /// Commits one after the other, as far as they were seen apart.
+    pub skips: Vec<Skips>,
     /// Everything that was counted.
     pub counts: Counts,
+}
+
+/// What happened to group records from one look at the counters to the next that found a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Skips {
+    /// Commits of the run so far.
+    pub commits: u64,
+    /// Share of records that were found unchanged and skipped, of those since the last look.
+    pub share: f64,
 }
 
 /// All runs of one kind.
@@ -99,8 +113,10 @@ pub struct Ratio {
     pub groups: Option<f64>,
 }
 
-const WRITES: &str = "random writes of 4 KiB";
-const NAMES: &str = "creates and unlinks";
+/// The first workload's name.
+pub const WRITES: &str = "random writes of 4 KiB";
+/// The second workload's name.
+pub const NAMES: &str = "creates and unlinks";
 
 /// Runs everything on devices that `device` makes, each fresh; `seen` is told workload, switch and each run.
 pub fn run(
@@ -178,13 +194,21 @@ fn one(
         .dirty_bytes(DIRTY_BYTES)
         .open_device(device)?;
     let mut before = None;
-    let done = work(&volume, plan, &mut || {
-        volume.commit()?;
-        before = Some((Counts::of(&volume)?, Stopwatch::start()));
-        Ok(())
+    let is_over = AtomicBool::new(false);
+    let (done, seconds, looks) = std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| watch(&volume, &is_over));
+        let done = work(&volume, plan, &mut || {
+            volume.commit()?;
+            before = Some((Counts::of(&volume)?, Stopwatch::start()));
+            Ok(())
+        });
+        let seconds = before.as_ref().map(|(_, time)| time.elapsed().as_secs_f64());
+        is_over.store(true, Ordering::Relaxed);
+        let looks = watcher.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        io::Result::Ok((done?, seconds, looks?))
     })?;
-    let (before, time) = before.ok_or_else(|| io::Error::other("the workload never began"))?;
-    let seconds = time.elapsed().as_secs_f64();
+    let never = || io::Error::other("the workload never began");
+    let ((before, _), seconds) = before.zip(seconds).ok_or_else(never)?;
     let counts = Counts::of(&volume)?.since(&before);
     let engine = volume.engine()?;
     let gauges = engine.counters();
@@ -195,11 +219,40 @@ fn one(
         groups_mean_ns: mean(counts.frozen_groups_ns),
         frozen_p99_ns: gauges.frozen_p99_ns.get(),
         frozen_max_ns: gauges.frozen_max_ns.get(),
+        skips: skips(&before, &looks),
         counts,
     };
     drop(engine);
     volume.abandon();
     Ok(run)
+}
+
+/// Looks at the counters until it is over, and keeps what differs by a commit.
+fn watch(volume: &Volume, is_over: &AtomicBool) -> io::Result<Vec<Counts>> {
+    let mut looks: Vec<Counts> = Vec::new();
+    while !is_over.load(Ordering::Relaxed) {
+        std::thread::sleep(LOOK);
+        let now = Counts::of(volume)?;
+        if looks.last().is_none_or(|last| last.commits < now.commits) {
+            looks.push(now);
+        }
+    }
+    Ok(looks)
+}
+
+/// What each look after `begin` found new.
+fn skips(begin: &Counts, looks: &[Counts]) -> Vec<Skips> {
+    let mut last = *begin;
+    let mut skips = Vec::new();
+    for look in looks.iter().filter(|look| look.commits > begin.commits) {
+        let new = look.since(&last);
+        if new.groups_written + new.groups_skipped > 0 {
+            let commits = look.commits - begin.commits;
+            skips.push(Skips { commits, share: new.skipped_share() });
+        }
+        last = *look;
+    }
+    skips
 }
 
 fn random_writes(
@@ -271,6 +324,20 @@ fn creates_and_unlinks(
 mod tests {
     use super::*;
     use holdfast_device::MemoryDevice;
+
+    #[test]
+    fn commits_are_told_apart() {
+        let counts = |commits, groups_written, groups_skipped| Counts {
+            commits,
+            groups_written,
+            groups_skipped,
+            ..Counts::default()
+        };
+        let looks = [counts(1, 9, 9), counts(3, 10, 12), counts(4, 10, 12), counts(6, 13, 13)];
+        let found = skips(&counts(2, 9, 9), &looks);
+        let expected = [Skips { commits: 1, share: 0.75 }, Skips { commits: 4, share: 0.25 }];
+        assert_eq!(found, expected);
+    }
 
     #[test]
     fn both_workloads_run_under_both_positions() {

@@ -71,6 +71,11 @@ const WORKS: [Work; 2] = [
     },
 ];
 
+/// The workloads' names: the sequential one, then the random one.
+pub fn names() -> [&'static str; 2] {
+    WORKS.map(|work| work.name)
+}
+
 /// One run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Run {

@@ -14,6 +14,7 @@ pub mod journal;
 pub mod latency;
 pub mod library;
 pub mod log_data;
+pub mod mechanisms;
 pub mod nodes;
 pub mod pending;
 pub mod recovery;

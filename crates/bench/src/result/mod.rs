@@ -115,7 +115,7 @@ impl Section {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
 
     /// A section with every kind of cell, and words that need escaping.

@@ -9,13 +9,13 @@ mod fsync;
 mod journal;
 mod latency;
 mod library;
+mod mechanisms;
 mod nodes;
 pub(crate) mod output;
 mod pending;
 mod place;
 mod recovery;
 mod renames;
-#[allow(dead_code, reason = "the commands that print reports come next")]
 mod results;
 mod tracking;
 
@@ -33,6 +33,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Mechanism {
+    Mechanisms(mechanisms::Args),
     Journal(journal::Args),
     Tracking(tracking::Args),
     Nodes(nodes::Args),
@@ -47,6 +48,7 @@ enum Mechanism {
 pub(crate) fn run(args: &Args) -> Outcome {
     match &args.mechanism {
         None => library::run(&args.library),
+        Some(Mechanism::Mechanisms(args)) => mechanisms::run(args),
         Some(Mechanism::Journal(args)) => journal::run(args),
         Some(Mechanism::Tracking(args)) => tracking::run(args),
         Some(Mechanism::Nodes(args)) => nodes::run(args),

@@ -1,0 +1,90 @@
+//! `holdfast bench mechanisms`: the five mechanisms before and after, beside what was published of them.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::ValueEnum;
+use holdfast_bench::mechanisms::{self, Gain, Mechanism};
+use holdfast_bench::result::Report;
+use holdfast_device::Device;
+
+use crate::cmd::bench::output::{line, progress};
+use crate::cmd::bench::place::Place;
+use crate::cmd::bench::results::{Results, section};
+use crate::outcome::{Context, Outcome};
+
+/// The five mechanisms, each switched off and on, beside what was published of them.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+M1 writes only group records that changed, M2 logs the names of a rename, M3 logs ranges of a node, M4 finds
+inodes by an index, M5 waits for its own data only. Rounds with and without are interleaved; a figure is the
+median, with how far a round was from it. Ends with one line for each gain.")]
+pub(crate) struct Args {
+    /// How much to do: seconds, minutes, or most of an hour.
+    #[arg(long, value_enum, default_value_t = Scale::Usual)]
+    pub(crate) scale: Scale,
+    /// Only these: M1 to M5.
+    #[arg(long, value_name = "M1,...", value_delimiter = ',')]
+    only: Vec<Mechanism>,
+    #[command(flatten)]
+    results: Results,
+    /// A file that does not exist yet, for the library's volumes; it is removed afterwards. Without
+    /// it they are in memory, where a flush costs nothing.
+    #[arg(long)]
+    file: Option<PathBuf>,
+}
+
+/// How much to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Scale {
+    /// Seconds: orders of magnitude.
+    Quick,
+    /// Minutes: sizes as published, short runs.
+    Usual,
+    /// Most of an hour: longer runs, more rounds.
+    Full,
+}
+
+impl Scale {
+    pub(crate) fn of(self) -> mechanisms::Scale {
+        match self {
+            Scale::Quick => mechanisms::Scale::Quick,
+            Scale::Usual => mechanisms::Scale::Usual,
+            Scale::Full => mechanisms::Scale::Full,
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    args.results.check()?;
+    let only = if args.only.is_empty() { Mechanism::ALL } else { &args.only };
+    let mut report = Report::begin(std::env::args());
+    line(report.machine.line())?;
+    line("")?;
+    let mut gains: Vec<Gain> = Vec::new();
+    // One file for all volumes of a size, written once.
+    let mut place: Option<(u64, Place)> = None;
+    let mut devices = |bytes: u64| -> io::Result<Arc<dyn Device>> {
+        if place.as_ref().is_none_or(|(size, _)| *size != bytes) {
+            place = None;
+            let new = Place::new(args.file.as_ref(), bytes);
+            let new = new.map_err(|failure| io::Error::other(failure.sentence))?;
+            place = Some((bytes, new.written()));
+        }
+        let (_, place) = place.as_ref().expect("it was just made");
+        place.device()
+    };
+    for &mechanism in only {
+        let mut seen = |what: String| progress(what);
+        let of = mechanisms::library(mechanism, args.scale.of(), &mut devices, &mut seen)
+            .context(mechanism.word())?;
+        of.sections.iter().try_for_each(section)?;
+        report.sections.extend(of.sections);
+        gains.extend(of.gains);
+    }
+    report.sections.insert(0, mechanisms::gains_section(&gains));
+    gains.iter().try_for_each(|gain| line(gain.line()))?;
+    args.results.store(&report)?;
+    Ok(0)
+}
