@@ -87,8 +87,8 @@ pub(super) fn rates(place: Place, about: &str, rows: &[Creates]) -> Measured {
     let both = published::CREATES_64K;
     let of_published = |at_64k| vec![(4096.0, published::CREATES_4K), (65536.0, at_64k)];
     let plot = Plot::new("Creates against node size", x, y)
-        .series(Series::new("ranges", line(|row| &row.rate.after)))
-        .series(Series::new("bitmap", line(|row| &row.rate.before)))
+        .series(Series::new("before: bitmap", line(|row| &row.rate.before)))
+        .series(Series::new("after: ranges", line(|row| &row.rate.after)))
         .series(Series::new("whole", line(|row| &row.whole)))
         .series(Series::new("published, before", of_published(both.before)).dashed())
         .series(Series::new("published, after", of_published(both.after)).dashed());

@@ -43,6 +43,11 @@ impl Machine {
         }
     }
 
+    /// The kernel's release, without its name.
+    pub fn release(&self) -> &str {
+        self.kernel.rsplit(' ').next().unwrap_or(&self.kernel)
+    }
+
     /// One line for people.
     pub fn line(&self) -> String {
         let memory = super::Unit::Bytes.show(self.memory_bytes as f64);

@@ -10,9 +10,11 @@
 //! Never how anything was measured.
 
 mod fit;
+mod html;
 mod machine;
 mod markdown;
 mod plot;
+mod render;
 mod store;
 mod table;
 mod unit;
@@ -20,10 +22,12 @@ mod unit;
 use serde::{Deserialize, Serialize};
 
 pub use fit::exponent;
+pub use html::page;
 pub use machine::{Machine, commit};
 pub use markdown::escaped;
 pub use plot::{Axis, Plot, Series};
-pub use store::SCHEMA;
+pub use render::render;
+pub use store::{SCHEMA, Stored};
 pub use table::{Cell, Column, Percentiles, Row, Table, cell_text};
 pub use unit::Unit;
 
@@ -58,6 +62,12 @@ impl Report {
             command: command.into_iter().collect(),
             sections: Vec::new(),
         }
+    }
+
+    /// What was measured, in one word: the name of the benchmark.
+    pub fn name(&self) -> &str {
+        let mut words = self.command.iter().skip_while(|word| *word != "bench").skip(1);
+        words.next().filter(|word| !word.starts_with('-')).map_or("library", String::as_str)
     }
 
     /// The section with this key.
@@ -151,6 +161,9 @@ mod tests {
         report.sections.push(example());
         let text = report.to_json();
         assert_eq!(Report::from_json(&text).unwrap(), report);
+        assert_eq!(report.name(), "library");
+        report.command.push("mechanisms".into());
+        assert_eq!(report.name(), "mechanisms");
         assert!(report.section("example").is_some() && report.section("other").is_none());
         assert!(report.began.ends_with('Z') && report.began.len() == 20, "{}", report.began);
     }

@@ -11,7 +11,7 @@ use holdfast_device::Device;
 
 use crate::cmd::bench::output::{line, progress};
 use crate::cmd::bench::place::Place;
-use crate::cmd::bench::results::{Results, section};
+use crate::cmd::bench::results::{Results, command, section};
 use crate::outcome::{Context, Outcome};
 
 /// The five mechanisms, each switched off and on, beside what was published of them.
@@ -59,7 +59,7 @@ impl Scale {
 pub(crate) fn run(args: &Args) -> Outcome {
     args.results.check()?;
     let only = if args.only.is_empty() { Mechanism::ALL } else { &args.only };
-    let mut report = Report::begin(std::env::args());
+    let mut report = Report::begin(command());
     line(report.machine.line())?;
     line("")?;
     let mut gains: Vec<Gain> = Vec::new();

@@ -15,7 +15,9 @@ pub(crate) mod output;
 mod pending;
 mod place;
 mod recovery;
+mod render;
 mod renames;
+mod report;
 mod results;
 mod tracking;
 
@@ -43,6 +45,8 @@ enum Mechanism {
     Pending(pending::Args),
     Fsync(fsync::Args),
     Latency(latency::Args),
+    Report(report::Args),
+    Render(render::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
@@ -58,5 +62,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Some(Mechanism::Pending(args)) => pending::run(args),
         Some(Mechanism::Fsync(args)) => fsync::run(args),
         Some(Mechanism::Latency(args)) => latency::run(args),
+        Some(Mechanism::Report(args)) => report::run(args),
+        Some(Mechanism::Render(args)) => render::run(args),
     }
 }

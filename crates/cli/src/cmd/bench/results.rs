@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::PathBuf;
 
 use comfy_table::{Attribute, Cell as Shown, CellAlignment, Table as Grid};
-use holdfast_bench::result::{Report, Section, Unit, cell_text};
+use holdfast_bench::result::{Report, Section, Unit, cell_text, page};
 
 use crate::cmd::bench::output::line;
 use crate::outcome::{Context, Failure};
@@ -15,13 +15,22 @@ pub(crate) struct Results {
     /// Store the results in this file, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write them as an HTML page, with plots.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Keep them in a directory of this one, named after the date, the kernel and the commit.
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
 }
 
 impl Results {
     /// Finds out before hours of measuring whether the files can be made.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        for path in self.json.iter() {
+        for path in self.json.iter().chain(&self.html) {
             File::options().append(true).create(true).open(path).context(path.display())?;
+        }
+        for dir in self.keep.iter() {
+            std::fs::create_dir_all(dir).context(dir.display())?;
         }
         Ok(())
     }
@@ -31,8 +40,36 @@ impl Results {
         for path in self.json.iter() {
             report.write(path).context(path.display())?;
         }
+        for path in self.html.iter() {
+            let text = page(std::slice::from_ref(report));
+            std::fs::write(path, text).context(path.display())?;
+        }
+        for dir in self.keep.iter() {
+            let kept = report.keep(dir).context(dir.display())?;
+            line(format_args!("kept as {}", kept.display()))?;
+        }
         Ok(())
     }
+}
+
+/// The command as it is kept: without the paths of the program and of the results.
+pub(crate) fn command() -> Vec<String> {
+    without_paths(std::env::args().skip(1))
+}
+
+fn without_paths(words: impl Iterator<Item = String>) -> Vec<String> {
+    let mut kept = vec!["holdfast".to_owned()];
+    let mut words = words;
+    while let Some(word) = words.next() {
+        let is = |option: &&&str| word.split('=').next() == Some(**option);
+        match ["--json", "--html", "--keep"].iter().find(is) {
+            // The path is the next word, if it is not in this one.
+            Some(_) if !word.contains('=') => drop(words.next()),
+            Some(_) => {}
+            None => kept.push(word),
+        }
+    }
+    kept
 }
 
 /// Prints a section: title, how it was measured, table, notes, and the exponents of its curves.
@@ -92,10 +129,21 @@ mod tests {
     #[test]
     fn what_cannot_be_stored_is_found_before() {
         let dir = tempfile::tempdir().unwrap();
-        let at = |name: &str| Results { json: Some(dir.path().join(name)) };
+        let at = |name: &str| Results { json: Some(dir.path().join(name)), ..Results::default() };
         at("report.json").check().unwrap();
         at("report.json").store(&Report::begin([])).unwrap();
         assert!(Report::read(&dir.path().join("report.json")).is_ok());
         assert!(at("no/such/report.json").check().is_err());
+        let html = dir.path().join("report.html");
+        let results = Results { html: Some(html.clone()), ..Results::default() };
+        results.store(&Report::begin([])).unwrap();
+        assert!(std::fs::read_to_string(html).unwrap().contains("</html>"));
+    }
+
+    #[test]
+    fn kept_commands_have_no_paths_of_results() {
+        let words = ["bench", "ops", "--json", "/a/b", "--quick", "--html=/c", "--keep", "d", "x"];
+        let kept = without_paths(words.map(String::from).into_iter());
+        assert_eq!(kept, ["holdfast", "bench", "ops", "--quick", "x"]);
     }
 }

@@ -1,0 +1,91 @@
+//! Tables in documents, written from kept reports and from nothing else.
+//!
+//! A document says where with two comments, between which everything is
+//! replaced:
+//!
+//! ```text
+//! <!-- bench mechanisms gains -->
+//! <!-- end -->
+//! ```
+//!
+//! The words are the name of the report and the key of the section.
+
+use std::fmt::Write;
+use std::io;
+
+use super::{Stored, escaped};
+
+const BEGIN: &str = "<!-- bench ";
+const END: &str = "<!-- end -->";
+
+/// `text` with its tables written anew from `stored`. An error of kind `InvalidData` if a place is not
+/// closed, or names what was not kept.
+pub fn render(text: &str, stored: &Stored) -> io::Result<String> {
+    let wrong = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
+    let mut out = String::new();
+    let mut lines = text.split_inclusive('\n');
+    while let Some(line) = lines.next() {
+        out.push_str(line);
+        let Some(words) = line.trim().strip_prefix(BEGIN).and_then(|rest| rest.strip_suffix("-->"))
+        else {
+            continue;
+        };
+        let words = words.trim();
+        let (report, section) = words.split_once(' ').unwrap_or((words, ""));
+        let found = stored.section(report, section);
+        let (report, section) =
+            found.ok_or_else(|| wrong(format!("no kept report has the section {words:?}")))?;
+        let day = report.began.split('T').next().unwrap_or_default();
+        let _ = write!(
+            out,
+            "{}\n{}, commit {}, on {}: `{}`\n",
+            section.to_markdown(),
+            day,
+            report.commit,
+            escaped(&report.machine.line()),
+            report.command.join(" ").replace('`', "'")
+        );
+        let end = lines.find(|line| line.trim() == END);
+        out.push_str(end.ok_or_else(|| wrong(format!("{words:?} has no {END}")))?);
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::Report;
+    use crate::result::tests::example;
+
+    fn stored() -> Stored {
+        let mut report = Report::begin(["holdfast", "bench", "ops"].map(String::from));
+        report.sections.push(example());
+        let mut stored = Stored::default();
+        stored.add(report);
+        stored
+    }
+
+    #[test]
+    fn what_stands_between_the_comments_is_replaced() {
+        let text = "before\n<!-- bench ops example -->\nold | words\n<!-- end -->\nafter";
+        let once = render(text, &stored()).unwrap();
+        assert!(once.starts_with("before\n<!-- bench ops example -->\n**An example**"), "{once}");
+        assert!(once.ends_with("`holdfast bench ops`\n<!-- end -->\nafter"), "{once}");
+        assert!(!once.contains("old | words"), "{once}");
+        assert_eq!(render(&once, &stored()).unwrap(), once, "again changes nothing");
+    }
+
+    #[test]
+    fn other_text_stays_and_wrong_places_are_errors() {
+        for text in ["", "a\n\nb", "<!-- a comment -->\n"] {
+            assert_eq!(render(text, &stored()).unwrap(), text);
+        }
+        for text in [
+            "<!-- bench ops other -->\n<!-- end -->\n",
+            "<!-- bench ops example -->\nno end\n",
+            "<!-- bench -->\n<!-- bench x -->",
+        ] {
+            assert!(render(text, &stored()).is_err(), "{text}");
+        }
+    }
+}
