@@ -25,6 +25,11 @@ macro_rules! counts {
                 Ok(Counts { $($name: counters.$counter.get(),)* })
             }
 
+            /// The same of a volume that somebody else has opened: `value` knows statistics by name.
+            pub fn named(value: impl Fn(&str) -> u64) -> Counts {
+                Counts { $($name: value(stringify!($counter)),)* }
+            }
+
             /// How much each grew since `before`.
             pub fn since(&self, before: &Counts) -> Counts {
                 Counts { $($name: self.$name.saturating_sub(before.$name),)* }
@@ -152,6 +157,8 @@ mod tests {
         assert_eq!(between.skipped_share(), 0.75);
         assert_eq!(Counts::default().skipped_share(), 0.0);
         assert_eq!(between.plus(&between).groups_written, 2);
+        let named = Counts::named(|name| u64::from(name == "group_records_written"));
+        assert_eq!(named, Counts { groups_written: 1, ..Counts::default() });
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod m2;
 mod m3;
 mod m4;
 mod m5;
+mod mounted;
 mod published;
 mod scale;
 
@@ -25,6 +26,7 @@ use holdfast_device::Device;
 use crate::result::Section;
 
 pub use gain::{Gain, section as gains_section};
+pub use mounted::{Mounts, mount};
 pub use scale::Scale;
 
 /// One of the five.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use holdfast_bench::mechanisms::{self, Gain, Mechanism};
+use holdfast_bench::mechanisms::{self, Gain, Mechanism, Mounts};
 use holdfast_bench::result::Report;
 use holdfast_device::Device;
 
@@ -27,6 +27,12 @@ pub(crate) struct Args {
     /// Only these: M1 to M5.
     #[arg(long, value_name = "M1,...", value_delimiter = ',')]
     only: Vec<Mechanism>,
+    /// Through the mount as well: for who may mount.
+    #[arg(long)]
+    mount: bool,
+    /// Where the volumes that are mounted stand meanwhile.
+    #[arg(long, value_name = "DIR", requires = "mount")]
+    dir: Option<PathBuf>,
     #[command(flatten)]
     results: Results,
     /// A file that does not exist yet, for the library's volumes; it is removed afterwards. Without
@@ -63,6 +69,14 @@ pub(crate) fn run(args: &Args) -> Outcome {
     line(report.machine.line())?;
     line("")?;
     let mut gains: Vec<Gain> = Vec::new();
+    let dir = args.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let mounts = match args.mount {
+        true => {
+            let program = std::env::current_exe().context("this program")?;
+            Some(Mounts::new(&program, &dir, args.scale.of()).context(dir.display())?)
+        }
+        false => None,
+    };
     // One file for all volumes of a size, written once.
     let mut place: Option<(u64, Place)> = None;
     let mut devices = |bytes: u64| -> io::Result<Arc<dyn Device>> {
@@ -77,11 +91,19 @@ pub(crate) fn run(args: &Args) -> Outcome {
     };
     for &mechanism in only {
         let mut seen = |what: String| progress(what);
-        let of = mechanisms::library(mechanism, args.scale.of(), &mut devices, &mut seen)
-            .context(mechanism.word())?;
-        of.sections.iter().try_for_each(section)?;
-        report.sections.extend(of.sections);
-        gains.extend(of.gains);
+        let mut all = vec![
+            mechanisms::library(mechanism, args.scale.of(), &mut devices, &mut seen)
+                .context(mechanism.word())?,
+        ];
+        if let Some(mounts) = &mounts {
+            let of = mechanisms::mount(mechanism, args.scale.of(), mounts, &mut seen);
+            all.push(of.context(format_args!("{} through the mount", mechanism.word()))?);
+        }
+        for of in all {
+            of.sections.iter().try_for_each(section)?;
+            report.sections.extend(of.sections);
+            gains.extend(of.gains);
+        }
     }
     report.sections.insert(0, mechanisms::gains_section(&gains));
     gains.iter().try_for_each(|gain| line(gain.line()))?;

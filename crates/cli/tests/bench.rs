@@ -1,0 +1,81 @@
+//! Benchmarks run, store what they measured, and leave nothing behind. No figure is judged.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod common;
+
+use common::{Place, can_mount};
+use holdfast_bench::result::{Cell, Report};
+
+#[test]
+fn mechanisms_run_in_both_positions_and_are_stored_printed_and_rendered() {
+    let place = Place::new();
+    let path = |name: &str| place.path(name);
+    let (json, html, kept, dir) = (path("m.json"), path("m.html"), path("kept"), path("volumes"));
+    std::fs::create_dir(&dir).unwrap();
+    let mut words = vec!["bench", "mechanisms", "--scale", "quick"];
+    words.extend(["--json", &json, "--html", &html, "--keep", &kept]);
+    let mounts = can_mount();
+    if mounts {
+        words.extend(["--mount", "--dir", &dir]);
+    }
+    let said = place.run(&words).fine();
+
+    let report = Report::read(json.as_ref()).unwrap();
+    assert_eq!(report.name(), "mechanisms");
+    assert!(!report.command.join(" ").contains(&json), "{:?}", report.command);
+    let names: Vec<&str> = report.sections.iter().map(|section| section.name.as_str()).collect();
+    let mut expected = vec!["gains", "m1-library", "m2-library", "m3-library", "m3-bytes"];
+    expected.extend(["m4-library", "m5-library-sequential", "m5-library-random"]);
+    if mounts {
+        expected.extend(["m1-mount", "m2-mount", "m3-mount", "m4-mount"]);
+        expected.extend(["m5-mount-sequential", "m5-mount-random"]);
+    }
+    for name in &expected {
+        assert!(names.contains(name), "{name} is missing: {names:?}");
+    }
+    assert_eq!(names.len(), expected.len(), "{names:?}");
+    for mechanism in ["m2", "m3", "m4"] {
+        let section = report.section(&format!("{mechanism}-library")).unwrap();
+        let column = |key| section.table.columns.iter().position(|column| column.key == key);
+        for row in &section.table.rows {
+            for at in [column("before").unwrap(), column("after").unwrap()] {
+                assert!(matches!(&row.cells[at], Cell::Number { median, .. } if *median > 0.0));
+            }
+        }
+    }
+    // One line for each gain, at the end.
+    let gains = &report.section("gains").unwrap().table.rows;
+    let last: Vec<&str> = said.lines().rev().skip(1).take(gains.len()).collect();
+    assert!(last.iter().all(|line| line.contains("published")), "{last:?}");
+
+    let page = std::fs::read_to_string(&html).unwrap();
+    assert!(report.sections.iter().all(|section| page.contains(&section.title)));
+    // The same from the stored file.
+    place.run(&["bench", "report", &json, "-o", &path("again.html")]).fine();
+    assert_eq!(std::fs::read_to_string(path("again.html")).unwrap(), page);
+
+    std::fs::write(path("doc.md"), "<!-- bench mechanisms m2-library -->\n<!-- end -->\n").unwrap();
+    place.run(&["bench", "render", "--results", &kept, &path("doc.md")]).fine();
+    let doc = std::fs::read_to_string(path("doc.md")).unwrap();
+    assert!(doc.contains("before: directory"), "{doc}");
+
+    let left = std::fs::read_dir(&dir).unwrap().count();
+    assert_eq!(left, 0, "volumes and mounts are gone");
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(!mounts.contains(&dir), "{mounts}");
+}
+
+#[test]
+fn what_is_no_report_or_was_not_kept_is_said() {
+    let place = Place::new();
+    std::fs::write(place.path("other.json"), "{}").unwrap();
+    let page = place.path("page.html");
+    let report = place.run(&["bench", "report", &place.path("other.json"), "-o", &page]);
+    report.fails(1, "not a report of a benchmark");
+    let text = "<!-- bench ops none -->\n<!-- end -->\n";
+    std::fs::write(place.path("doc.md"), text).unwrap();
+    let render = place.run(&["bench", "render", "--results", "nowhere", &place.path("doc.md")]);
+    render.fails(1, "no kept report has the section");
+    assert_eq!(std::fs::read_to_string(place.path("doc.md")).unwrap(), text);
+}
