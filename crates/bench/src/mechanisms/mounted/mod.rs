@@ -93,8 +93,6 @@ fn group_records(scale: Scale, mounts: &Mounts, seen: &mut Progress<'_>) -> io::
             let counts = volume.counts()?.since(&before);
             volume.end()?;
             seen(format!("M1 mount, random writes, {switch}: {per_second:.0}/s"));
-            let mean =
-                |nanos: u64| ratio(nanos as f64, counts.freezes() as f64).unwrap_or(f64::NAN);
             let runs =
                 if switch == Accounting::Always { &mut work.always } else { &mut work.changed };
             runs.per_second.push(per_second);
