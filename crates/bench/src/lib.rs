@@ -5,10 +5,11 @@
 //! nothing is left out because it looks bad. Every workload does the same
 //! things for the same seed; only the clock and the timers differ.
 //!
-//! Knows the public library only.
+//! Knows the public library, and of other filesystems what everybody knows who mounts them.
 
 pub mod accounting;
 pub mod delay;
+pub mod files;
 pub mod fsync;
 pub mod journal;
 pub mod latency;
@@ -20,6 +21,7 @@ pub mod pending;
 pub mod recovery;
 pub mod renames;
 pub mod result;
+pub mod systems;
 
 mod counts;
 mod cut;

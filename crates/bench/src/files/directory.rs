@@ -1,0 +1,133 @@
+//! Any directory of any filesystem as a place to work in; it is as it was when everything is dropped.
+
+use std::io;
+use std::os::linux::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::run::{Host, Reading};
+use crate::systems::cleanup::{Debt, Owed};
+use crate::systems::meter::{self, Blocks};
+use crate::systems::{Mounted, mounted};
+
+/// A new directory inside another one, gone when it is dropped.
+#[derive(Debug)]
+pub struct Directory {
+    dir: PathBuf,
+    /// As /sys/dev/block calls the device below, if there is one.
+    device: Option<String>,
+    /// The program of Holdfast and the process that serves the directory, if it is ours.
+    ours: Option<(PathBuf, u32)>,
+    _owed: Owed,
+}
+
+impl Directory {
+    /// A place to work in below `path`. `program` is Holdfast's, for the statistics of a mount of its own.
+    pub fn below(path: &Path, program: &Path) -> io::Result<Directory> {
+        let dir = path.join(format!("holdfast-bench-{}", std::process::id()));
+        let (dir, owed) = Owed::make(|| {
+            std::fs::create_dir(&dir).map_err(|error| {
+                io::Error::new(error.kind(), format!("{}: {error}", dir.display()))
+            })?;
+            Ok((dir.clone(), Debt::Dir(dir)))
+        })?;
+        let number = std::fs::metadata(&dir)?.st_dev();
+        let name = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
+        let device = Blocks::of_number(&name).is_ok().then_some(name);
+        let root = mount_point(&dir)?;
+        let ours = root
+            .and_then(|root| mounted::ask(program, &root).ok())
+            .map(|(pid, _)| (program.to_path_buf(), pid));
+        Ok(Directory { dir, device, ours, _owed: owed })
+    }
+
+    /// What is known of the filesystem: its type and its device.
+    pub fn about(&self) -> String {
+        let kind = mount_line(&self.dir).ok().flatten();
+        let kind = kind.map_or("an unknown filesystem".into(), |(_, kind)| kind);
+        match self.device {
+            Some(_) => format!("{kind} on a block device"),
+            None => format!("{kind}, of which no block device tells anything"),
+        }
+    }
+
+    fn stats(&self) -> io::Result<Option<crate::systems::Stats>> {
+        let Some((program, _)) = &self.ours else { return Ok(None) };
+        let Some(root) = mount_point(&self.dir)? else { return Ok(None) };
+        mounted::ask(program, &root).map(|(_, stats)| Some(stats))
+    }
+}
+
+/// The mount in which `dir` is, and its type.
+fn mount_line(dir: &Path) -> io::Result<Option<(PathBuf, String)>> {
+    let dir = dir.canonicalize()?;
+    let table = std::fs::read_to_string("/proc/self/mountinfo")?;
+    let mounts = table.lines().filter_map(|line| {
+        let (left, right) = line.split_once(" - ")?;
+        let point = PathBuf::from(left.split(' ').nth(4)?.replace("\\040", " "));
+        Some((point, right.split(' ').next()?.to_string()))
+    });
+    let around = mounts.filter(|(point, _)| dir.starts_with(point));
+    Ok(around.max_by_key(|(point, _)| point.as_os_str().len()))
+}
+
+/// The mount point, if the mount is one of ours.
+fn mount_point(dir: &Path) -> io::Result<Option<PathBuf>> {
+    let found = mount_line(dir)?;
+    Ok(found.filter(|(_, kind)| kind == "fuse.holdfast").map(|(point, _)| point))
+}
+
+impl Host for Directory {
+    fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    fn settle(&self) -> io::Result<()> {
+        mounted::settle(&self.dir, self.ours.is_some())
+    }
+
+    fn cool(&self) -> io::Result<Result<(), String>> {
+        match std::fs::write("/proc/sys/vm/drop_caches", "3") {
+            Ok(()) => Ok(Ok(())),
+            Err(_) => Ok(Err("dropping caches needs root".into())),
+        }
+    }
+
+    fn reading(&self) -> io::Result<Reading> {
+        let blocks = self.device.as_deref().map(Blocks::of_number).transpose()?;
+        reading(self.ours.as_ref().map(|(_, pid)| *pid), blocks, self.stats()?)
+    }
+}
+
+impl Host for Mounted<'_> {
+    fn dir(&self) -> &Path {
+        Mounted::dir(self)
+    }
+
+    fn settle(&self) -> io::Result<()> {
+        Mounted::settle(self)
+    }
+
+    fn cool(&self) -> io::Result<Result<(), String>> {
+        Mounted::cool(self).map(Ok)
+    }
+
+    fn reading(&self) -> io::Result<Reading> {
+        reading(self.daemon(), Some(self.bed().blocks()?), self.stats()?)
+    }
+}
+
+fn reading(
+    daemon: Option<u32>,
+    blocks: Option<Blocks>,
+    stats: Option<crate::systems::Stats>,
+) -> io::Result<Reading> {
+    let (own_ns, daemon_ns) = mounted::processor_ns(daemon)?;
+    Ok(Reading {
+        own_ns,
+        daemon_ns,
+        machine_ns: meter::machine_ns()?,
+        blocks,
+        stats,
+        daemon_peak_bytes: daemon.map(|pid| meter::peak_bytes(&pid.to_string())).transpose()?,
+    })
+}

@@ -1,0 +1,184 @@
+//! The filesystems under test, one after the other on one loop device.
+//!
+//! A [`Bed`] is a file that was written from end to end, with a loop device
+//! over it that uses direct I/O and discards nothing: no host allocates under
+//! somebody's fsync. A [`System`] says how a filesystem is made on it, a
+//! [`Mounted`] is one that is in use. All of them need root, and undo
+//! themselves when they are dropped, see [`cleanup`].
+
+mod bed;
+pub(crate) mod cleanup;
+pub(crate) mod meter;
+pub(crate) mod mounted;
+
+pub use bed::Bed;
+pub use cleanup::watch;
+pub use meter::Blocks;
+pub use mounted::{Mounted, Stats};
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// A filesystem, or what stands for none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum System {
+    /// Holdfast as it is mounted by default.
+    Holdfast,
+    /// Holdfast with requests through rings, which are allowed for as long as it is mounted.
+    Rings,
+    /// ext4 as it is made by default.
+    Ext4,
+    /// ext4 with fast commits.
+    Ext4Fast,
+    /// XFS.
+    Xfs,
+    /// btrfs with one copy of its metadata.
+    Btrfs,
+    /// btrfs with two.
+    BtrfsDup,
+    /// The loop device without a filesystem: the floor.
+    Raw,
+}
+
+/// How a filesystem of the kernel is made: the program, its package, and its arguments.
+struct Recipe {
+    program: &'static str,
+    package: &'static str,
+    args: &'static [&'static str],
+    /// What mount(2) calls it.
+    kind: &'static str,
+}
+
+impl System {
+    /// Every one.
+    pub const ALL: &'static [System] = &[
+        System::Holdfast,
+        System::Rings,
+        System::Ext4,
+        System::Ext4Fast,
+        System::Xfs,
+        System::Btrfs,
+        System::BtrfsDup,
+        System::Raw,
+    ];
+
+    /// A word for options and keys.
+    pub fn word(self) -> &'static str {
+        match self {
+            System::Holdfast => "holdfast",
+            System::Rings => "rings",
+            System::Ext4 => "ext4",
+            System::Ext4Fast => "ext4-fc",
+            System::Xfs => "xfs",
+            System::Btrfs => "btrfs",
+            System::BtrfsDup => "btrfs-dup",
+            System::Raw => "raw",
+        }
+    }
+
+    /// The head of a column.
+    pub fn title(self) -> &'static str {
+        match self {
+            System::Holdfast => "Holdfast",
+            System::Rings => "Holdfast, rings",
+            System::Ext4 => "ext4",
+            System::Ext4Fast => "ext4, fast commits",
+            System::Xfs => "XFS",
+            System::Btrfs => "btrfs, single",
+            System::BtrfsDup => "btrfs, dup",
+            System::Raw => "bare device",
+        }
+    }
+
+    /// Whether it is Holdfast.
+    pub fn is_ours(self) -> bool {
+        matches!(self, System::Holdfast | System::Rings)
+    }
+
+    /// Whether it is a filesystem of the kernel.
+    pub fn is_peer(self) -> bool {
+        self.recipe().is_some()
+    }
+
+    /// Nothing is left to be initialised in the background, and nothing is discarded.
+    fn recipe(self) -> Option<Recipe> {
+        let ext4 = |args| Recipe { program: "mkfs.ext4", package: "e2fsprogs", args, kind: "ext4" };
+        let btrfs =
+            |args| Recipe { program: "mkfs.btrfs", package: "btrfs-progs", args, kind: "btrfs" };
+        const EAGER: &str = "nodiscard,lazy_itable_init=0,lazy_journal_init=0";
+        match self {
+            System::Holdfast | System::Rings | System::Raw => None,
+            System::Ext4 => Some(ext4(&["-q", "-F", "-E", EAGER])),
+            System::Ext4Fast => Some(ext4(&["-q", "-F", "-O", "fast_commit", "-E", EAGER])),
+            System::Xfs => Some(Recipe {
+                program: "mkfs.xfs",
+                package: "xfsprogs",
+                args: &["-q", "-f", "-K"],
+                kind: "xfs",
+            }),
+            System::Btrfs => Some(btrfs(&["-q", "-f", "-K", "-m", "single", "-d", "single"])),
+            System::BtrfsDup => Some(btrfs(&["-q", "-f", "-K", "-m", "dup", "-d", "single"])),
+        }
+    }
+
+    /// The package that has to be installed before this system can be made, if its program is missing.
+    pub fn missing_package(self) -> Option<&'static str> {
+        let recipe = self.recipe()?;
+        find_program(recipe.program).is_none().then_some(recipe.package)
+    }
+}
+
+impl FromStr for System {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<System, String> {
+        let found = System::ALL.iter().find(|system| system.word() == word);
+        found.copied().ok_or_else(|| format!("no system is called {word}"))
+    }
+}
+
+/// The one command that installs what `systems` lack; `None` if they lack nothing.
+pub fn install_command(systems: &[System]) -> Option<String> {
+    let mut packages: Vec<&str> =
+        systems.iter().filter_map(|system| system.missing_package()).collect();
+    packages.sort_unstable();
+    packages.dedup();
+    (!packages.is_empty())
+        .then(|| format!("apt-get install -y --no-install-recommends {}", packages.join(" ")))
+}
+
+/// Where a program is. Tools for the superuser are not in everybody's search path.
+fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    places.map(|place| place.join(name)).find(|file| file.is_file())
+}
+
+/// Whether loop devices and mounts can be made at all; if not, why.
+pub fn can_mount() -> Result<(), String> {
+    if !rustix::process::geteuid().is_root() {
+        return Err("loop devices and mounts need root".into());
+    }
+    if find_program("losetup").is_none() {
+        return Err("losetup is missing (package mount)".into());
+    }
+    let absent =
+        ["/dev/fuse", "/dev/loop-control"].into_iter().find(|path| !Path::new(path).exists());
+    absent.map_or(Ok(()), |path| Err(format!("there is no {path} here")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_read_back_and_recipes_belong_to_peers() {
+        for &system in System::ALL {
+            assert_eq!(system.word().parse(), Ok(system));
+            assert!(!(system.is_ours() && system.is_peer()));
+        }
+        assert!("zfs".parse::<System>().is_err());
+        assert_eq!(System::Holdfast.missing_package(), None);
+        assert_eq!(install_command(&[System::Holdfast, System::Raw]), None);
+    }
+}

@@ -1,0 +1,201 @@
+//! A filesystem that was just made on a bed and is mounted until it is dropped.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::mount::MountFlags;
+
+use super::bed::Bed;
+use super::cleanup::{Debt, Owed, run};
+use super::meter;
+use super::{System, find_program};
+
+/// Whether the kernel offers rings to those who mount.
+const RINGS: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// What Holdfast's daemon has counted, by name; the device's counts begin with `device.`.
+pub type Stats = BTreeMap<String, u64>;
+
+/// A mounted filesystem, empty at first.
+#[derive(Debug)]
+pub struct Mounted<'a> {
+    system: System,
+    bed: &'a Bed,
+    program: PathBuf,
+    mount: RefCell<Option<Owed>>,
+    /// The process that serves it.
+    daemon: Cell<Option<u32>>,
+    dir: PathBuf,
+    _place: Owed,
+    _setting: Option<Owed>,
+}
+
+impl<'a> Mounted<'a> {
+    /// Makes `system` on `bed` and mounts it. `program` is Holdfast's.
+    pub fn new(system: System, bed: &'a Bed, program: &Path) -> io::Result<Mounted<'a>> {
+        let mut make = match system.recipe() {
+            Some(recipe) => {
+                let name = recipe.program;
+                let found = find_program(name);
+                let found = found.ok_or_else(|| io::Error::other(format!("{name} is missing")))?;
+                let mut command = Command::new(found);
+                command.args(recipe.args);
+                command
+            }
+            None if system.is_ours() => {
+                let mut command = Command::new(program);
+                command.args(["mkfs", "-q", "--force"]);
+                command
+            }
+            None => return Err(io::Error::other("the bare device cannot be mounted")),
+        };
+        run(make.arg(bed.device()))?;
+        let dir = bed.dir().join(format!("holdfast-bench-{}.mnt", std::process::id()));
+        let (dir, place) = Owed::make(|| {
+            std::fs::create_dir(&dir)?;
+            Ok((dir.clone(), Debt::MountPoint(dir)))
+        })?;
+        let setting = if system == System::Rings { Some(allow_rings()?) } else { None };
+        let mounted = Mounted {
+            system,
+            bed,
+            program: program.to_path_buf(),
+            mount: RefCell::new(None),
+            daemon: Cell::new(None),
+            dir,
+            _place: place,
+            _setting: setting,
+        };
+        mounted.enter()?;
+        mounted.settle()?;
+        Ok(mounted)
+    }
+
+    fn enter(&self) -> io::Result<()> {
+        let device = self.bed.device();
+        let ((), owed) = Owed::make(|| match self.system.recipe() {
+            Some(recipe) => {
+                rustix::mount::mount(device, &self.dir, recipe.kind, MountFlags::NOATIME, None)?;
+                Ok(((), Debt::Mount(self.dir.clone())))
+            }
+            None => {
+                let transport = if self.system == System::Rings { "rings" } else { "auto" };
+                let mut command = Command::new(&self.program);
+                command.args(["mount", "-o"]).arg(format!("noatime,transport={transport}"));
+                run(command.arg(device).arg(&self.dir))?;
+                Ok(((), Debt::OurMount(self.dir.clone(), self.program.clone())))
+            }
+        })?;
+        self.mount.replace(Some(owed));
+        if self.system.is_ours() {
+            self.daemon.set(self.ask()?.map(|(pid, _)| pid));
+        }
+        Ok(())
+    }
+
+    /// What is mounted.
+    pub fn system(&self) -> System {
+        self.system
+    }
+
+    /// Where.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The device below.
+    pub fn bed(&self) -> &Bed {
+        self.bed
+    }
+
+    /// The process that serves it, for ours.
+    pub fn daemon(&self) -> Option<u32> {
+        self.daemon.get()
+    }
+
+    /// Everything so far is durable and at its place, as far as the filesystem says.
+    pub fn settle(&self) -> io::Result<()> {
+        settle(&self.dir, self.system.is_ours())
+    }
+
+    /// Nothing of it is in memory any more: it is unmounted, and mounted again.
+    pub fn cool(&self) -> io::Result<()> {
+        if let Some(owed) = self.mount.take() {
+            owed.pay()?;
+        }
+        std::fs::write("/proc/sys/vm/drop_caches", "3")?;
+        self.enter()
+    }
+
+    /// What the daemon has counted, for ours.
+    pub fn stats(&self) -> io::Result<Option<Stats>> {
+        Ok(self.ask()?.map(|(_, stats)| stats))
+    }
+
+    fn ask(&self) -> io::Result<Option<(u32, Stats)>> {
+        match self.system.is_ours() {
+            true => ask(&self.program, &self.dir).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// Unmounts, and says whether that went well; what is ours must be in order then.
+    pub fn leave(self) -> io::Result<()> {
+        if let Some(owed) = self.mount.take() {
+            owed.pay()?;
+        }
+        if self.system.is_ours() {
+            run(Command::new(&self.program).args(["fsck", "-n"]).arg(self.bed.device()))?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes everything below `dir` durable. The kernel tells a server in userspace nothing of that, so ours is told.
+pub(crate) fn settle(dir: &Path, is_ours: bool) -> io::Result<()> {
+    let root = File::open(dir)?;
+    rustix::fs::syncfs(&root)?;
+    if is_ours {
+        let no_flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::fsetxattr(&root, "holdfast.sync", &[], no_flags)?;
+    }
+    Ok(())
+}
+
+/// Process and statistics of the daemon that serves `dir`.
+pub(crate) fn ask(program: &Path, dir: &Path) -> io::Result<(u32, Stats)> {
+    let said = run(Command::new(program).args(["stats", "--json"]).arg(dir))?;
+    let value: serde_json::Value = serde_json::from_str(&said)?;
+    let pid = value["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
+    let pid =
+        pid.ok_or_else(|| io::Error::other(format!("no process serves {}", dir.display())))?;
+    let mut stats = Stats::new();
+    for (group, prefix) in [("counters", ""), ("device", "device.")] {
+        let of_group = value[group].as_object().into_iter().flatten();
+        let numbers = of_group.filter_map(|(name, value)| Some((name, value.as_u64()?)));
+        stats.extend(numbers.map(|(name, value)| (format!("{prefix}{name}"), value)));
+    }
+    Ok((pid, stats))
+}
+
+/// Rings are offered until this is dropped.
+fn allow_rings() -> io::Result<Owed> {
+    let ((), owed) = Owed::make(|| {
+        let before = std::fs::read_to_string(RINGS)?;
+        std::fs::write(RINGS, "Y")?;
+        Ok(((), Debt::Setting(RINGS.into(), before)))
+    })
+    .map_err(|error| io::Error::new(error.kind(), format!("{RINGS}: {error}")))?;
+    Ok(owed)
+}
+
+/// Nanoseconds that this process and the daemon have worked so far.
+pub(crate) fn processor_ns(daemon: Option<u32>) -> io::Result<(u64, Option<u64>)> {
+    let own = meter::processor_ns("self")?;
+    let daemon = daemon.map(|pid| meter::processor_ns(&pid.to_string())).transpose()?;
+    Ok((own, daemon))
+}
