@@ -17,6 +17,7 @@ pub mod library;
 pub mod log_data;
 pub mod mechanisms;
 pub mod nodes;
+pub mod ops;
 pub mod pending;
 pub mod recovery;
 pub mod renames;

@@ -17,12 +17,15 @@ pub struct Directory {
     device: Option<String>,
     /// The program of Holdfast and the process that serves the directory, if it is ours.
     ours: Option<(PathBuf, u32)>,
+    /// Whether the caches of the whole machine may be dropped.
+    is_cold: bool,
     _owed: Owed,
 }
 
 impl Directory {
-    /// A place to work in below `path`. `program` is Holdfast's, for the statistics of a mount of its own.
-    pub fn below(path: &Path, program: &Path) -> io::Result<Directory> {
+    /// A place to work in below `path`. `program` is Holdfast's, for the statistics of a mount of its own. With
+    /// `cold` what is cached is forgotten before some phases, for the whole machine: that needs root.
+    pub fn below(path: &Path, program: &Path, cold: bool) -> io::Result<Directory> {
         let dir = path.join(format!("holdfast-bench-{}", std::process::id()));
         let (dir, owed) = Owed::make(|| {
             std::fs::create_dir(&dir).map_err(|error| {
@@ -37,7 +40,7 @@ impl Directory {
         let ours = root
             .and_then(|root| mounted::ask(program, &root).ok())
             .map(|(pid, _)| (program.to_path_buf(), pid));
-        Ok(Directory { dir, device, ours, _owed: owed })
+        Ok(Directory { dir, device, ours, is_cold: cold, _owed: owed })
     }
 
     /// What is known of the filesystem: its type and its device.
@@ -86,6 +89,9 @@ impl Host for Directory {
     }
 
     fn cool(&self) -> io::Result<Result<(), String>> {
+        if !self.is_cold {
+            return Ok(Err("dropping caches was not asked for".into()));
+        }
         match std::fs::write("/proc/sys/vm/drop_caches", "3") {
             Ok(()) => Ok(Ok(())),
             Err(_) => Ok(Err("dropping caches needs root".into())),

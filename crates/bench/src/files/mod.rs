@@ -14,8 +14,10 @@ mod git;
 mod mail;
 mod run;
 mod save;
-mod sqlite;
+pub(crate) mod sqlite;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod tree;
 mod writes;
 

@@ -14,7 +14,7 @@ const ROW: usize = 4096;
 /// Both journals.
 pub(super) fn inserts(run: &mut Run<'_>) -> io::Result<()> {
     for journal in Journal::ALL {
-        let path = run.place().join(journal.word());
+        let path = run.place().join(journal.file());
         let is_durable = run.syncer().is_durable();
         run.repeat(journal.name(), Unit::Operations, 1, |_| {
             let mut database = Database::create(&path, journal, is_durable)?;
@@ -36,11 +36,16 @@ pub(crate) enum Journal {
 impl Journal {
     pub(crate) const ALL: [Journal; 2] = [Journal::Wal, Journal::Rollback];
 
-    pub(crate) fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Journal::Wal => "SQLite WAL, FULL, insert 4 KiB row",
             Journal::Rollback => "SQLite rollback, FULL, insert 4 KiB row",
         }
+    }
+
+    /// What a database with it is called.
+    pub(crate) fn file(self) -> String {
+        format!("{}.db", self.word())
     }
 
     fn word(self) -> &'static str {
@@ -85,6 +90,13 @@ impl Database {
             .prepare_cached("insert into t(bytes) values (?1)")
             .map_err(io::Error::other)?;
         statement.execute([&self.row]).map(drop).map_err(io::Error::other)
+    }
+
+    /// One that is there already.
+    #[cfg(test)]
+    pub(crate) fn open(path: &Path) -> io::Result<Database> {
+        let connection = Connection::open(path).map_err(io::Error::other)?;
+        Ok(Database { connection, row: Vec::new() })
     }
 
     /// Rows in it.

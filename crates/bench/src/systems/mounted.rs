@@ -122,13 +122,22 @@ impl<'a> Mounted<'a> {
         settle(&self.dir, self.system.is_ours())
     }
 
+    /// Unmounts it for a while: everything is at its place then.
+    pub fn pause(&self) -> io::Result<()> {
+        self.daemon.set(None);
+        self.mount.take().map_or(Ok(()), Owed::pay)
+    }
+
+    /// Mounts it again after [`Mounted::pause`].
+    pub fn resume(&self) -> io::Result<()> {
+        self.enter()
+    }
+
     /// Nothing of it is in memory any more: it is unmounted, and mounted again.
     pub fn cool(&self) -> io::Result<()> {
-        if let Some(owed) = self.mount.take() {
-            owed.pay()?;
-        }
+        self.pause()?;
         std::fs::write("/proc/sys/vm/drop_caches", "3")?;
-        self.enter()
+        self.resume()
     }
 
     /// What the daemon has counted, for ours.
@@ -145,9 +154,7 @@ impl<'a> Mounted<'a> {
 
     /// Unmounts, and says whether that went well; what is ours must be in order then.
     pub fn leave(self) -> io::Result<()> {
-        if let Some(owed) = self.mount.take() {
-            owed.pay()?;
-        }
+        self.pause()?;
         if self.system.is_ours() {
             run(Command::new(&self.program).args(["fsck", "-n"]).arg(self.bed.device()))?;
         }

@@ -11,6 +11,7 @@ mod latency;
 mod library;
 mod mechanisms;
 mod nodes;
+mod ops;
 pub(crate) mod output;
 mod pending;
 mod place;
@@ -47,6 +48,7 @@ enum Mechanism {
     Latency(latency::Args),
     Report(report::Args),
     Render(render::Args),
+    Ops(ops::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
@@ -64,5 +66,6 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Some(Mechanism::Latency(args)) => latency::run(args),
         Some(Mechanism::Report(args)) => report::run(args),
         Some(Mechanism::Render(args)) => render::run(args),
+        Some(Mechanism::Ops(args)) => ops::run(args),
     }
 }

@@ -1,0 +1,257 @@
+//! What one small operation costs: bytes, writes and flushes, counted at the device.
+//!
+//! The rows are those of a comparison of kernel filesystems that was made
+//! elsewhere, see [`rows`]. A tree of thousands of files and one large file is
+//! there before; each row begins on a filesystem that was just mounted, and
+//! what it leaves for the background is counted until it is unmounted again.
+//! Holdfast is counted twice: at the loop device below its mount, and as a
+//! library over a device in memory, which sees what it asks for itself.
+
+mod place;
+mod rows;
+mod table;
+
+pub use table::sections;
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use holdfast::{CreateOptions, Volume, VolumeOptions};
+use holdfast_device::{Device, DeviceStats, MemoryDevice};
+
+use crate::systems::{Bed, Blocks, Mounted, System};
+use place::Place;
+pub(crate) use rows::{ROWS, Row};
+
+/// Operations of a row that nobody counts: the first one may make what later ones find.
+const WARM_UP: u64 = 2;
+
+/// How much is there before, and how much is done.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Files in the tree, half of them in each of two directories.
+    pub files: u64,
+    /// Bytes of the large file.
+    pub large_bytes: u64,
+    /// Operations of a row.
+    pub operations: u64,
+    /// Renames that one fsync follows.
+    pub renames: u64,
+    /// Bytes of a sector of the library's device.
+    pub sector: u32,
+}
+
+impl Plan {
+    /// As the comparison was made.
+    pub const USUAL: Plan = Plan {
+        files: 20_000,
+        large_bytes: 64 << 20,
+        operations: 1_000,
+        renames: 1_000,
+        sector: 512,
+    };
+    /// Enough to see that everything works.
+    pub const QUICK: Plan =
+        Plan { files: 400, large_bytes: 4 << 20, operations: 20, renames: 100, sector: 512 };
+
+    /// Operations of `row`: the costly ones are fewer, and what is a thousand things at once is one.
+    fn operations_of(&self, row: &Row) -> u64 {
+        (self.operations * row.percent / 100).max(1)
+    }
+}
+
+/// What an operation of a row costs on the average.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cost {
+    /// Bytes written until it was answered.
+    pub bytes: f64,
+    /// Write requests.
+    pub writes: f64,
+    /// Flushes.
+    pub flushes: f64,
+    /// Bytes that the background wrote for it afterwards; no number if nobody can tell.
+    pub later_bytes: f64,
+}
+
+impl Cost {
+    fn of(before: &Blocks, after: &Blocks, settled: &Blocks, operations: u64) -> Cost {
+        let each = |count: u64| count as f64 / operations as f64;
+        let asked = after.since(before);
+        Cost {
+            bytes: each(asked.written_bytes),
+            writes: each(asked.writes),
+            flushes: each(asked.flushes),
+            later_bytes: each(settled.since(after).written_bytes),
+        }
+    }
+}
+
+/// The costs of every row on one system, or why there is none.
+#[derive(Clone, Debug)]
+pub struct Column {
+    /// A word for keys.
+    pub name: String,
+    /// The head of the column.
+    pub title: String,
+    /// Whether it is a filesystem of the kernel.
+    pub is_peer: bool,
+    /// One for each of the rows, in their order.
+    pub costs: Vec<Result<Cost, String>>,
+}
+
+impl Column {
+    /// A system that cannot be measured here.
+    pub fn missing(system: System, why: &str) -> Column {
+        Column {
+            name: system.word().into(),
+            title: system.title().into(),
+            is_peer: system.is_peer(),
+            costs: vec![Err(why.into()); ROWS.len()],
+        }
+    }
+}
+
+/// How many rows there are.
+pub fn rows() -> usize {
+    ROWS.len()
+}
+
+/// Every row on `system`, counted at `bed`'s device. For ours the second column holds what its own device counted.
+pub fn on_bed(
+    plan: &Plan,
+    system: System,
+    bed: &Bed,
+    program: &Path,
+    mut seen: impl FnMut(&'static str, &Cost),
+) -> io::Result<(Column, Vec<Option<Cost>>)> {
+    let mounted = Mounted::new(system, bed, program)?;
+    fill(&Place::Host(mounted.dir().to_path_buf()), plan)?;
+    mounted.pause()?;
+    let (mut costs, mut own) = (Vec::new(), Vec::new());
+    for row in ROWS {
+        mounted.resume()?;
+        let place = Place::Host(mounted.dir().to_path_buf());
+        let mut work = (row.prepare)(&place, plan)?;
+        (0..WARM_UP).try_for_each(&mut work)?;
+        mounted.settle()?;
+        let operations = plan.operations_of(row);
+        let (stats, before) = (mounted.stats()?, bed.blocks()?);
+        (WARM_UP..WARM_UP + operations).try_for_each(&mut work)?;
+        let (after, new_stats) = (bed.blocks()?, mounted.stats()?);
+        drop(work);
+        mounted.pause()?;
+        let settled = bed.blocks()?;
+        let cost = Cost::of(&before, &after, &settled, operations);
+        own.push(stats.zip(new_stats).map(|(old, new)| {
+            let grew = |name| {
+                let value = |stats: &crate::systems::Stats| stats.get(name).copied().unwrap_or(0);
+                (value(&new) - value(&old)) as f64 / operations as f64
+            };
+            Cost {
+                bytes: grew("device.written_bytes"),
+                writes: grew("device.writes"),
+                flushes: grew("device.flushes"),
+                // The daemon that could tell is gone by then.
+                later_bytes: f64::NAN,
+            }
+        }));
+        seen(row.name, &cost);
+        costs.push(Ok(cost));
+    }
+    mounted.leave()?;
+    let (name, title) = (system.word().into(), system.title().into());
+    Ok((Column { name, title, is_peer: system.is_peer(), costs }, own))
+}
+
+/// Every row of the library over memory. What only a mount can do gets the cost that `mounted` names.
+pub fn in_memory(plan: &Plan, mounted: &[Option<Cost>]) -> io::Result<Column> {
+    let base = Arc::new(MemoryDevice::with_sector_size(device_bytes(plan), plan.sector));
+    let device: Arc<dyn Device> = base.clone();
+    CreateOptions::new().format(&device)?;
+    let volume = Arc::new(open(device)?);
+    fill(&Place::Library(volume.clone()), plan)?;
+    close(volume)?;
+    let mut costs = Vec::new();
+    for (number, row) in ROWS.iter().enumerate() {
+        if row.needs_mount {
+            let cost = mounted.get(number).copied().flatten();
+            costs.push(cost.ok_or_else(|| "SQLite needs a mount".to_string()));
+            continue;
+        }
+        let device = Arc::new(base.snapshot());
+        let volume = Arc::new(open(device.clone())?);
+        let mut work = (row.prepare)(&Place::Library(volume.clone()), plan)?;
+        (0..WARM_UP).try_for_each(&mut work)?;
+        volume.commit()?;
+        let operations = plan.operations_of(row);
+        let before = blocks(&device.stats());
+        (WARM_UP..WARM_UP + operations).try_for_each(&mut work)?;
+        let after = blocks(&device.stats());
+        drop(work);
+        close(volume)?;
+        costs.push(Ok(Cost::of(&before, &after, &blocks(&device.stats()), operations)));
+    }
+    let title = format!("Holdfast, own device, {} B sectors", plan.sector);
+    Ok(Column { name: "own".into(), title, is_peer: false, costs })
+}
+
+fn device_bytes(plan: &Plan) -> u64 {
+    (256 << 20) + 4 * plan.large_bytes + plan.files * 16_384
+}
+
+/// Nothing commits behind the back of what is counted.
+fn open(device: Arc<dyn Device>) -> io::Result<Volume> {
+    VolumeOptions::new().commit_secs(0).open_device(device)
+}
+
+fn close(volume: Arc<Volume>) -> io::Result<()> {
+    let volume = Arc::into_inner(volume);
+    volume.ok_or_else(|| io::Error::other("a row keeps the volume"))?.close()
+}
+
+fn blocks(stats: &DeviceStats) -> Blocks {
+    Blocks {
+        reads: stats.reads,
+        read_bytes: stats.read_bytes,
+        writes: stats.writes,
+        written_bytes: stats.written_bytes,
+        flushes: stats.flushes,
+    }
+}
+
+/// The tree that is there before.
+fn fill(place: &Place, plan: &Plan) -> io::Result<()> {
+    for dir in ["a", "b"] {
+        place.create_dir(dir)?;
+        for number in 0..plan.files / 2 {
+            place.create(&format!("{dir}/{}", rows::file(number)))?.write_at(b"some bytes", 0)?;
+        }
+    }
+    let (large, part) = (place.create("large")?, crate::work::pattern(1 << 20));
+    (0..plan.large_bytes).step_by(part.len()).try_for_each(|at| large.write_at(&part, at))?;
+    large.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_library_stays_below_what_is_published_of_others() {
+        let column = in_memory(&Plan::QUICK, &[]).unwrap();
+        for (row, cost) in ROWS.iter().zip(&column.costs) {
+            match cost {
+                Ok(cost) if row.name == rows::CLEAN => {
+                    assert_eq!((cost.bytes, cost.writes, cost.flushes), (0.0, 0.0, 0.0));
+                }
+                Ok(cost) => {
+                    assert!(cost.flushes >= 1.0 && cost.flushes <= 2.0, "{}: {cost:?}", row.name)
+                }
+                Err(why) => assert!(row.needs_mount, "{}: {why}", row.name),
+            }
+        }
+        let append = column.costs[0].as_ref().unwrap();
+        assert_eq!((append.bytes, append.writes, append.flushes), (4608.0, 1.0, 1.0));
+    }
+}

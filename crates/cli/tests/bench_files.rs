@@ -1,0 +1,117 @@
+//! `bench ops`, `bench dir` and `bench peers`: that they measure, and that nothing of them stays, whatever happens.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod common;
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+
+use common::{Place, signal, wait_for};
+use holdfast_bench::result::Report;
+use holdfast_bench::systems::{Bed, Mounted, System, can_mount};
+
+/// Whether loop devices can be made. Said out loud, so that nobody takes a skipped test for a passed one.
+fn has_loop_devices() -> bool {
+    match can_mount() {
+        Ok(()) => true,
+        Err(why) => {
+            eprintln!("SKIPPED: {why}");
+            false
+        }
+    }
+}
+
+/// Mounts and loop devices below `root`.
+fn left(root: &Path) -> Vec<String> {
+    let root = root.to_str().unwrap();
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let mut left: Vec<String> =
+        mounts.lines().filter(|line| line.contains(root)).map(String::from).collect();
+    for device in fs::read_dir("/sys/block").unwrap() {
+        let file = fs::read_to_string(device.unwrap().path().join("loop/backing_file"));
+        left.extend(file.ok().filter(|file| file.contains(root)));
+    }
+    left
+}
+
+/// Everything below `root`, by name.
+fn names(root: &Path) -> Vec<String> {
+    let entries = fs::read_dir(root).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn operations_are_counted_at_the_device_and_in_the_library() {
+    if !has_loop_devices() {
+        return;
+    }
+    let place = Place::new();
+    let report = place.path("ops.json");
+    let root = place.root.path().join("work");
+    fs::create_dir(&root).unwrap();
+    let systems =
+        if System::Ext4.missing_package().is_none() { "holdfast,ext4" } else { "holdfast" };
+    let args = ["bench", "ops", "--quick", "--operations=4", "--size=192M", "--json", &report];
+    let args = [&args[..], &["--systems", systems, "--dir", root.to_str().unwrap()]].concat();
+    let out = place.run(&args).fine();
+    assert!(out.contains("append 4 KiB + fsync"), "{out}");
+    let report = Report::read(Path::new(&report)).unwrap();
+    let bytes = &report.section("ops-bytes").unwrap().table;
+    let flushes = &report.section("ops-flushes").unwrap().table;
+    let number = |table: &holdfast_bench::result::Table, row: &str, column: &str| {
+        table.cell(row, column).unwrap().median().unwrap()
+    };
+    // A commit in the background may add to what the mount is seen to do, never to what the library does.
+    assert_eq!(number(bytes, "append 4 KiB + fsync", "own"), 4608.0);
+    assert_eq!(number(flushes, "append 4 KiB + fsync", "own"), 1.0);
+    assert!(number(bytes, "append 4 KiB + fsync", "holdfast") >= 4608.0);
+    assert_eq!(number(flushes, "fsync of a clean file", "own"), 0.0);
+    assert!(number(flushes, "SQLite WAL, FULL, insert 4 KiB row", "holdfast") >= 1.0);
+    assert_eq!(bytes.rows.len(), 15);
+    assert!(left(&root).is_empty() && names(&root).is_empty(), "{:?}", left(&root));
+}
+
+#[test]
+fn a_failure_inside_a_mount_leaves_nothing_behind() {
+    if !has_loop_devices() {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_holdfast"));
+    let failed = std::panic::catch_unwind(|| {
+        let bed = Bed::new(root.path(), 64 << 20, 512).unwrap();
+        let mounted = Mounted::new(System::Holdfast, &bed, program).unwrap();
+        let _open = fs::write(mounted.dir().join("file"), "bytes");
+        assert_eq!(left(root.path()).len(), 2, "a mount and a loop device");
+        panic!("on purpose");
+    });
+    assert_eq!(failed.unwrap_err().downcast_ref(), Some(&"on purpose"));
+    assert!(left(root.path()).is_empty(), "{:?}", left(root.path()));
+    assert!(names(root.path()).is_empty());
+}
+
+#[test]
+fn a_signal_leaves_nothing_behind() {
+    if !has_loop_devices() {
+        return;
+    }
+    let place = Place::new();
+    let root = place.root.path().join("work");
+    fs::create_dir(&root).unwrap();
+    let args = ["bench", "ops", "--quick", "--operations=1000000", "--size=64M", "--dir"];
+    let args = [&args[..], &[root.to_str().unwrap(), "--systems=holdfast"]].concat();
+    let mut child =
+        place.command(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    // The first rows are at work when their log is there.
+    wait_for("nothing is mounted", || {
+        names(&root)
+            .iter()
+            .any(|name| name.ends_with(".mnt") && root.join(name).join("log").exists())
+    });
+    signal(child.id(), "TERM");
+    assert_eq!(child.wait().unwrap().code(), Some(128 + 15));
+    wait_for("a mount, a device or a file stays", || {
+        left(&root).is_empty() && names(&root).is_empty()
+    });
+}
