@@ -22,6 +22,7 @@ pub mod pending;
 pub mod recovery;
 pub mod renames;
 pub mod result;
+pub mod scaling;
 pub mod systems;
 
 mod counts;

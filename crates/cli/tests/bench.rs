@@ -79,3 +79,15 @@ fn what_is_no_report_or_was_not_kept_is_said() {
     render.fails(1, "no kept report has the section");
     assert_eq!(std::fs::read_to_string(place.path("doc.md")).unwrap(), text);
 }
+
+#[test]
+fn scaling_has_a_table_with_exponents_for_each_dimension() {
+    let place = Place::new();
+    let json = place.path("s.json");
+    let words = ["bench", "scaling", "--scale", "quick", "--only", "directory,volume"];
+    let said = place.run(&[&words[..], &["--json", &json]].concat()).fine();
+    let report = Report::read(json.as_ref()).unwrap();
+    let names: Vec<&str> = report.sections.iter().map(|section| section.name.as_str()).collect();
+    assert_eq!(names, ["scaling-directory", "scaling-volume"]);
+    assert!(said.contains("create + fsync") && said.contains("power of its growth"), "{said}");
+}

@@ -29,6 +29,8 @@ impl Unit {
     pub fn show(self, value: f64) -> String {
         match self {
             Unit::None | Unit::Count => number(value),
+            // No minus in front of nothing.
+            Unit::Ratio if value.abs() < 0.005 => "0.00".into(),
             Unit::Ratio if value.abs() >= 100.0 => number(value.round()),
             Unit::Ratio if value.abs() >= 10.0 => format!("{value:.1}"),
             Unit::Ratio => format!("{value:.2}"),
@@ -160,6 +162,7 @@ mod tests {
             (Unit::Count, 0.0, "0"),
             (Unit::Ratio, 1.006, "1.01"),
             (Unit::Ratio, 172.8, "173"),
+            (Unit::Ratio, -0.001, "0.00"),
             (Unit::Share, 0.416, "41.6 %"),
             (Unit::Share, 1.0, "100 %"),
             (Unit::Bytes, 512.0, "512 B"),

@@ -20,6 +20,7 @@ mod render;
 mod renames;
 mod report;
 mod results;
+mod scaling;
 mod tracking;
 
 use crate::outcome::Outcome;
@@ -37,6 +38,7 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Mechanism {
     Mechanisms(mechanisms::Args),
+    Scaling(scaling::Args),
     Journal(journal::Args),
     Tracking(tracking::Args),
     Nodes(nodes::Args),
@@ -55,6 +57,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     match &args.mechanism {
         None => library::run(&args.library),
         Some(Mechanism::Mechanisms(args)) => mechanisms::run(args),
+        Some(Mechanism::Scaling(args)) => scaling::run(args),
         Some(Mechanism::Journal(args)) => journal::run(args),
         Some(Mechanism::Tracking(args)) => tracking::run(args),
         Some(Mechanism::Nodes(args)) => nodes::run(args),

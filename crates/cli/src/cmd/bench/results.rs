@@ -76,8 +76,10 @@ fn without_paths(words: impl Iterator<Item = String>) -> Vec<String> {
 pub(crate) fn section(section: &Section) -> Result<(), Failure> {
     line(format_args!("{}\n{}", section.title, section.about))?;
     line(grid(section))?;
-    for plot in &section.plots {
-        for series in plot.series.iter() {
+    // Where they are not in the table already.
+    let told = section.table.columns.iter().any(|column| column.key == "exponent");
+    for plot in section.plots.iter().filter(|_| !told) {
+        for series in &plot.series {
             if let Some(exponent) = series.exponent {
                 line(format_args!(
                     "{}, {}: grows with the power {exponent:.2} of {}",

@@ -1,0 +1,66 @@
+//! Making, opening and using volumes of all sizes, sparse in memory.
+
+use std::io;
+
+use holdfast::{CreateOptions, VolumeOptions};
+use holdfast_base::clock::Stopwatch;
+
+use super::curves::Curves;
+use crate::mechanisms::{Devices, Progress, Scale};
+use crate::result::{Section, Unit};
+use crate::work::{fill_dirs, open_dirs, settle};
+
+pub(super) fn run(
+    scale: Scale,
+    devices: &mut Devices<'_>,
+    seen: &mut Progress<'_>,
+) -> io::Result<Section> {
+    let gibibytes: &[u64] = scale.pick(&[1, 16], &[1, 8, 64, 256, 1024], &[1, 8, 64, 256, 1024]);
+    let files = scale.pick(50, 2_000, 5_000);
+    let mut curves =
+        Curves::new("scaling-volume", "Bytes of the volume", "bytes of the volume", Unit::Bytes);
+    for _ in 0..scale.rounds() {
+        for bytes in gibibytes.iter().map(|gibibytes| gibibytes << 30) {
+            let device = devices(bytes)?;
+            let mut add = |operation, times: u64, work: &mut dyn FnMut() -> io::Result<()>| {
+                let before = device.stats().written_bytes;
+                let time = Stopwatch::start();
+                work()?;
+                let each = |value: u64| value as f64 / times as f64;
+                let written = device.stats().written_bytes - before;
+                let nanos = each(time.nanos());
+                curves.add(operation, bytes as f64, nanos, Some(each(written)));
+                io::Result::Ok(())
+            };
+            add("mkfs", 1, &mut || CreateOptions::new().format(&device))?;
+            let mut opened = None;
+            add("open", 1, &mut || {
+                opened = Some(VolumeOptions::new().commit_secs(0).open_device(device.clone())?);
+                Ok(())
+            })?;
+            let volume = opened.ok_or_else(|| io::Error::other("the volume was not opened"))?;
+            fill_dirs(&volume, 1, 100)?;
+            let dirs = open_dirs(&volume, 1)?;
+            settle(&volume)?;
+            add("create, and a commit", files, &mut || {
+                (0..files).try_for_each(|file| dirs[0].create(format!("file-{file}")).map(drop))?;
+                volume.commit()
+            })?;
+            add("create + fsync", files / 10, &mut || {
+                let names = (0..files / 10).map(|file| format!("durable-{file}"));
+                names.into_iter().try_for_each(|name| dirs[0].create(name)?.sync_all())
+            })?;
+            drop(dirs);
+            let mut volume = Some(volume);
+            add("close", 1, &mut || volume.take().map_or(Ok(()), |volume| volume.close()))?;
+            seen(format!("volume of {} GiB", bytes >> 30));
+        }
+    }
+    let about = format!(
+        "In memory, which is taken only for what is written; {} creates, {}. mkfs and opening may take longer for a \
+         larger volume, operations may not.",
+        Unit::Count.show(files as f64),
+        scale.rounds_text()
+    );
+    Ok(curves.section(&about))
+}
