@@ -18,6 +18,7 @@ pub mod log_data;
 pub mod mechanisms;
 pub mod nodes;
 pub mod ops;
+pub mod peers;
 pub mod pending;
 pub mod recovery;
 pub mod renames;

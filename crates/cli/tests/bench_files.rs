@@ -115,3 +115,63 @@ fn a_signal_leaves_nothing_behind() {
         left(&root).is_empty() && names(&root).is_empty()
     });
 }
+
+#[test]
+fn any_directory_is_measured_and_as_it_was_afterwards() {
+    let place = Place::new();
+    let (report, root) = (place.path("dir.json"), place.root.path().join("work"));
+    fs::create_dir(&root).unwrap();
+    let args = ["bench", "dir", root.to_str().unwrap(), "--scale=quick", "--seconds=0.02"];
+    let args = [&args[..], &["--rounds=2", "--json", &report]].concat();
+    let out = place.run(&args).fine();
+    assert!(out.contains("append 4 KiB + fsync, fsync left out"), "{out}");
+    assert!(names(&root).is_empty());
+    let report = Report::read(Path::new(&report)).unwrap();
+    let rates = &report.section("rates").unwrap().table;
+    let cell = rates.cell("append 4 KiB + fsync", "directory").unwrap();
+    assert!(cell.median().unwrap() > 0.0);
+    for workload in ["git clone and sync", "unpack a tree and sync"] {
+        assert!(report.section("times").unwrap().table.cell(workload, "directory").is_some());
+    }
+    assert!(report.section("where").is_none(), "it is no mount of ours");
+    assert!(report.section("latency-p99").is_some() && report.section("throughput").is_some());
+}
+
+#[test]
+fn peers_take_turns_on_one_device() {
+    if !has_loop_devices() {
+        return;
+    }
+    let place = Place::new();
+    let (report, root) = (place.path("peers.json"), place.root.path().join("work"));
+    fs::create_dir(&root).unwrap();
+    let has_ext4 = System::Ext4.missing_package().is_none();
+    let systems = if has_ext4 { "holdfast,ext4,raw" } else { "holdfast,raw" };
+    let args = ["bench", "peers", "--size=192M", "--scale=quick", "--seconds=0.05", "--rounds=2"];
+    let args = [&args[..], &["--workloads=append,stat,modules", "--systems", systems]].concat();
+    let args = [&args[..], &["--dir", root.to_str().unwrap(), "--json", &report]].concat();
+    place.run(&args).fine();
+    assert!(left(&root).is_empty() && names(&root).is_empty(), "{:?}", left(&root));
+    let report = Report::read(Path::new(&report)).unwrap();
+    let rates = &report.section("rates").unwrap().table;
+    let number = |row: &str, key: &str| rates.cell(row, key).unwrap().median();
+    let append = "append 4 KiB + fsync";
+    for key in ["holdfast", "raw", "floor"] {
+        assert!(number(append, key).unwrap() > 0.0, "{key}");
+    }
+    assert_eq!(number(append, "best-peer").is_some(), has_ext4);
+    assert_eq!(number("readdir in a directory of 100, warm", "raw"), None);
+    let shares = &report.section("where").unwrap().table;
+    let share = shares.cell(append, "holdfast-device").unwrap().median().unwrap();
+    assert!(share > 0.0 && share <= 1.0);
+    assert!(report.section("memory").is_some() && report.section("device").is_some());
+}
+
+#[test]
+fn comparing_needs_root_and_says_so() {
+    if has_loop_devices() {
+        return;
+    }
+    let place = Place::new();
+    place.run(&["bench", "peers"]).fails(1, "need");
+}

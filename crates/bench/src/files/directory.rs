@@ -43,6 +43,11 @@ impl Directory {
         Ok(Directory { dir, device, ours, is_cold: cold, _owed: owed })
     }
 
+    /// Whether it is in a mount of Holdfast.
+    pub fn is_ours(&self) -> bool {
+        self.ours.is_some()
+    }
+
     /// What is known of the filesystem: its type and its device.
     pub fn about(&self) -> String {
         let kind = mount_line(&self.dir).ok().flatten();
@@ -122,7 +127,7 @@ impl Host for Mounted<'_> {
     }
 }
 
-fn reading(
+pub(super) fn reading(
     daemon: Option<u32>,
     blocks: Option<Blocks>,
     stats: Option<crate::systems::Stats>,

@@ -10,20 +10,26 @@
 
 mod directory;
 mod flat;
+mod floor;
 mod git;
 mod mail;
+mod material;
 mod run;
 mod save;
 pub(crate) mod sqlite;
 mod stream;
+mod table;
 #[cfg(test)]
 mod tests;
 mod tree;
 mod writes;
 
 pub use directory::Directory;
+pub(crate) use floor::on_bed as floors;
 pub use git::{KeptRepository, made_repository};
+pub use material::Material;
 pub use run::{Host, Phase, Reading, Run, Shares, Unit};
+pub use table::{Runs, Who};
 pub use tree::{Archive, Kept, made_archive};
 
 use std::io;
@@ -212,7 +218,8 @@ impl Workload {
         durable: bool,
         remove: bool,
     ) -> io::Result<Vec<Phase>> {
-        let place = host.dir().join(self.name);
+        let ceiling = if durable { "" } else { "-ceiling" };
+        let place = host.dir().join(format!("{}{ceiling}", self.name));
         std::fs::create_dir(&place)?;
         let mut run = Run::new(host, scale, place.clone(), durable);
         (self.work)(&mut run)?;

@@ -134,7 +134,7 @@ impl Phase {
         }
     }
 
-    fn skipped(name: String, why: String) -> Phase {
+    pub(super) fn skipped(name: String, why: String) -> Phase {
         Phase {
             name,
             jobs: 0,

@@ -35,7 +35,8 @@ impl Ground {
         for phase in phases.iter().filter(|phase| phase.skipped.is_some()) {
             assert!(phase.name.ends_with("cold"), "{phase:?}");
         }
-        check(&host.dir().join(name), &phases);
+        let ceiling = if durable { "" } else { "-ceiling" };
+        check(&host.dir().join(format!("{name}{ceiling}")), &phases);
         drop(host);
         assert_eq!(count(self.root.path()), self.kept());
     }
@@ -151,7 +152,7 @@ fn names_change_and_what_was_looked_at_is_removed() {
 #[test]
 fn trees_are_unpacked_and_gone_in_the_end() {
     let mut ground = Ground::new();
-    let (archive, _kept) = made_archive(ground.root.path(), 60, 1).unwrap();
+    let (archive, _kept) = made_archive(ground.root.path(), "tree", 60, 1).unwrap();
     ground.scale.archive = Some(archive);
     ground.run("tree", true, |dir, phases| {
         let looked =
@@ -168,7 +169,7 @@ fn trees_are_unpacked_and_gone_in_the_end() {
 #[test]
 fn git_ends_on_the_other_branch() {
     let mut ground = Ground::new();
-    let (archive, _kept) = made_archive(ground.root.path(), 60, 1).unwrap();
+    let (archive, _kept) = made_archive(ground.root.path(), "tree", 60, 1).unwrap();
     let (repository, _kept) = made_repository(&archive, ground.root.path()).unwrap();
     ground.scale.archive = Some(archive);
     ground.scale.repository = Some(repository);

@@ -42,7 +42,7 @@ impl Archive {
             })?;
             return Ok((Archive { path: path.to_path_buf(), about }, Kept(None)));
         }
-        let plain = kept_path(dir);
+        let plain = kept_path(dir, "tree");
         let ((), owed) = Owed::make(|| {
             File::create_new(&plain)?;
             Ok(((), Debt::File(plain.clone())))
@@ -57,13 +57,13 @@ impl Archive {
 #[derive(Debug)]
 pub struct Kept(#[expect(dead_code, reason = "held until it is dropped")] Option<Owed>);
 
-fn kept_path(dir: &Path) -> PathBuf {
-    dir.join(format!("holdfast-bench-{}.tar", std::process::id()))
+fn kept_path(dir: &Path, name: &str) -> PathBuf {
+    dir.join(format!("holdfast-bench-{}-{name}.tar", std::process::id()))
 }
 
-/// An archive in `dir` with `files` files, for as long as the second value lives.
-pub fn made_archive(dir: &Path, files: u64, seed: u64) -> io::Result<(Archive, Kept)> {
-    let path = kept_path(dir);
+/// An archive in `dir`, called by `name`, with `files` files, for as long as the second value lives.
+pub fn made_archive(dir: &Path, name: &str, files: u64, seed: u64) -> io::Result<(Archive, Kept)> {
+    let path = kept_path(dir, name);
     let (file, owed) = Owed::make(|| Ok((File::create_new(&path)?, Debt::File(path.clone()))))?;
     write_archive(BufWriter::new(file), files, seed)?;
     let about = format!("a made tree of {files} files");
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn tar_understands_what_is_made() {
         let place = tempfile::tempdir().unwrap();
-        let (archive, kept) = made_archive(place.path(), 30, 1).unwrap();
+        let (archive, kept) = made_archive(place.path(), "tree", 30, 1).unwrap();
         let listed = run_inside(Command::new("tar").arg("-tvf").arg(&archive.path)).unwrap();
         assert_eq!(listed.lines().count(), 30, "{listed}");
         assert!(listed.contains("tree/part0/section2/file29.c"), "{listed}");

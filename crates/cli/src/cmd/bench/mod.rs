@@ -5,6 +5,7 @@
 //! decode arguments and print tables; the workloads are in the bench crate.
 
 mod accounting;
+mod dir;
 mod fsync;
 mod journal;
 mod latency;
@@ -13,6 +14,7 @@ mod mechanisms;
 mod nodes;
 mod ops;
 pub(crate) mod output;
+mod peers;
 mod pending;
 mod place;
 mod recovery;
@@ -51,6 +53,8 @@ enum Mechanism {
     Report(report::Args),
     Render(render::Args),
     Ops(ops::Args),
+    Dir(dir::Args),
+    Peers(peers::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
@@ -70,5 +74,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Some(Mechanism::Report(args)) => report::run(args),
         Some(Mechanism::Render(args)) => render::run(args),
         Some(Mechanism::Ops(args)) => ops::run(args),
+        Some(Mechanism::Dir(args)) => dir::run(args),
+        Some(Mechanism::Peers(args)) => peers::run(args),
     }
 }

@@ -1,0 +1,349 @@
+//! Many runs of many workloads as sections of a report.
+//!
+//! [`Runs`] collects what each round gave. Of each kind there is one table: rates, throughput, times,
+//! latencies, processor time, requests of the device, and for Holdfast where its time went. Cells are medians with
+//! their spread over the rounds. Ratios are so that more than 1 means that Holdfast is better.
+
+use super::floor::floor_of;
+use super::run::{Phase, Shares, Unit as Counted};
+use crate::counts::median;
+use crate::result::{Cell, Row, Section, Table, Unit};
+
+/// Key and title of a share, and which it is.
+type Part = (&'static str, &'static str, fn(&Shares) -> f64);
+
+/// Somebody who was measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Who {
+    /// A word for keys.
+    pub name: String,
+    /// The head of a column.
+    pub title: String,
+    /// A filesystem of the kernel, which Holdfast is compared with.
+    pub is_peer: bool,
+    /// Holdfast.
+    pub is_ours: bool,
+    /// Why it was left out, if it was.
+    pub missing: Option<String>,
+}
+
+/// What was measured so far.
+#[derive(Clone, Debug, Default)]
+pub struct Runs {
+    who: Vec<Who>,
+    /// Phases in the order in which they came first, with the runs of each of those in `who`.
+    phases: Vec<(String, Vec<Vec<Phase>>)>,
+}
+
+impl Runs {
+    /// Nothing yet of `who`.
+    pub fn new(who: Vec<Who>) -> Runs {
+        Runs { who, phases: Vec::new() }
+    }
+
+    /// Nobody measures `name` any more, because of `why`.
+    pub fn leave_out(&mut self, name: &str, why: &str) {
+        for who in self.who.iter_mut().filter(|who| who.name == name) {
+            who.missing = Some(why.into());
+        }
+    }
+
+    /// Whether `name` is still measured.
+    pub fn has(&self, name: &str) -> bool {
+        self.who.iter().any(|who| who.name == name && who.missing.is_none())
+    }
+
+    /// Adds what a run of `name` gave.
+    pub fn add(&mut self, name: &str, phases: Vec<Phase>) {
+        let Some(column) = self.who.iter().position(|who| who.name == name) else { return };
+        for phase in phases {
+            let at = self.phases.iter().position(|(name, _)| *name == phase.name);
+            let at = at.unwrap_or_else(|| {
+                self.phases.push((phase.name.clone(), vec![Vec::new(); self.who.len()]));
+                self.phases.len() - 1
+            });
+            self.phases[at].1[column].push(phase);
+        }
+    }
+
+    /// All tables.
+    pub fn sections(&self, about: &str) -> Vec<Section> {
+        let mut sections = vec![
+            self.rates(
+                "rates",
+                "Operations per second",
+                about,
+                Counted::Operations,
+                Unit::PerSecond,
+            ),
+            self.rates("throughput", "Throughput", about, Counted::Bytes, Unit::MibPerSecond),
+            self.rates(
+                "times",
+                "Times of what is done once",
+                about,
+                Counted::Whole,
+                Unit::Nanoseconds,
+            ),
+        ];
+        let times = "Nanoseconds of one operation, as its caller sees it.";
+        for (key, title, at) in [
+            (
+                "p50",
+                "half of the operations take no longer than",
+                (|p| p.p50) as fn(&crate::result::Percentiles) -> u64,
+            ),
+            ("p99", "99 of 100 take no longer than", |p| p.p99),
+            ("p999", "999 of 1,000 take no longer than", |p| p.p999),
+        ] {
+            let value = |phase: &Phase| phase.latency.as_ref().map(|latency| at(latency) as f64);
+            let key = format!("latency-{key}");
+            sections.push(self.numbers(
+                &key,
+                &format!("Latency: {title}"),
+                times,
+                Unit::Nanoseconds,
+                value,
+            ));
+        }
+        sections.push(self.numbers(
+            "cpu",
+            "Processor time of an operation",
+            "Of this process, the programs that it runs and Holdfast's daemon; what threads of the kernel do later is not in it. \
+             Of phases that move bytes: for each call, or each fsync.",
+            Unit::Nanoseconds,
+            |phase| each(phase, phase.own_ns + phase.daemon_ns.unwrap_or(0)),
+        ));
+        sections.push(self.numbers(
+            "cpu-machine",
+            "Processor time of the whole machine for an operation",
+            "Threads of the kernel are in it, and whatever else ran meanwhile.",
+            Unit::Nanoseconds,
+            |phase| each(phase, phase.machine_ns),
+        ));
+        sections.push(self.device());
+        sections.push(self.numbers(
+            "device-bytes",
+            "Bytes written to the device for an operation",
+            "While it ran.",
+            Unit::Bytes,
+            |phase| each(phase, phase.blocks?.written_bytes),
+        ));
+        sections.push(self.numbers(
+            "device-flushes",
+            "Flushes of the device for an operation",
+            "While it ran.",
+            Unit::Count,
+            |phase| each(phase, phase.blocks?.flushes),
+        ));
+        sections.push(self.shares());
+        sections.push(self.numbers(
+            "memory",
+            "The most memory that the daemon has had",
+            "Since it was mounted for this workload; filesystems of the kernel do not tell theirs.",
+            Unit::Bytes,
+            |phase| phase.daemon_peak_bytes.map(|bytes| bytes as f64),
+        ));
+        sections.retain(|section| !section.table.rows.is_empty());
+        sections
+    }
+
+    fn columns(&self, label: &str, unit: Unit) -> Table {
+        self.who
+            .iter()
+            .fold(Table::new(label), |table, who| table.column(&who.name, &who.title, unit))
+    }
+
+    /// A cell for each of those measured: the median of what `value` says of each round.
+    fn cells(&self, runs: &[Vec<Phase>], value: impl Fn(&Phase) -> Option<f64>) -> Vec<Cell> {
+        let cell = |(who, runs): (&Who, &Vec<Phase>)| {
+            if let Some(why) =
+                runs.iter().find_map(|phase| phase.skipped.as_ref()).or(who.missing.as_ref())
+            {
+                return Cell::missing(why);
+            }
+            Cell::of(&runs.iter().filter_map(&value).collect::<Vec<_>>())
+        };
+        self.who.iter().zip(runs).map(cell).collect()
+    }
+
+    fn numbers(
+        &self,
+        name: &str,
+        title: &str,
+        about: &str,
+        unit: Unit,
+        value: impl Fn(&Phase) -> Option<f64>,
+    ) -> Section {
+        let mut table = self.columns("workload", unit);
+        for (phase, runs) in &self.phases {
+            let cells = self.cells(runs, &value);
+            if cells.iter().any(|cell| cell.median().is_some()) {
+                table.push(Row { label: phase.clone(), cells });
+            }
+        }
+        Section::new(name, title, about, table)
+    }
+
+    /// The phases that count `counted`, with ratios.
+    fn rates(&self, name: &str, title: &str, about: &str, counted: Counted, unit: Unit) -> Section {
+        let has_peers = self.who.iter().any(|who| who.is_peer);
+        let mut table = self.columns("workload", unit);
+        if has_peers {
+            table = table.column("best-peer", "Holdfast to the best peer", Unit::Ratio);
+            table = table.column("best-peer-name", "which is", Unit::None);
+            table = table.column("floor", "Holdfast to the bare device", Unit::Ratio);
+        }
+        let is_time = counted == Counted::Whole;
+        let shown = |phase: &Phase| Some(if is_time { phase.seconds * 1e9 } else { phase.rate() });
+        for (phase, runs) in &self.phases {
+            if runs.iter().flatten().next().is_none_or(|phase| phase.unit != counted) {
+                continue;
+            }
+            let mut cells = self.cells(runs, shown);
+            if has_peers {
+                cells.extend(self.ratios(phase, runs));
+            }
+            table.push(Row { label: phase.clone(), cells });
+        }
+        Section::new(name, title, about, table)
+    }
+
+    fn ratios(&self, phase: &str, runs: &[Vec<Phase>]) -> [Cell; 3] {
+        let rate = |runs: &Vec<Phase>| {
+            let rates: Vec<f64> =
+                runs.iter().filter(|run| run.skipped.is_none()).map(Phase::rate).collect();
+            (!rates.is_empty()).then(|| median(rates))
+        };
+        let all = || self.who.iter().zip(runs);
+        let ours = all().find(|(who, _)| who.is_ours).and_then(|(_, runs)| rate(runs));
+        let best = all()
+            .filter(|(who, _)| who.is_peer)
+            .filter_map(|(who, runs)| Some((who, rate(runs)?)))
+            .max_by(|one, other| one.1.total_cmp(&other.1));
+        let floor =
+            all().find(|(who, _)| !who.is_peer && !who.is_ours).and_then(|(_, runs)| rate(runs));
+        let floor = floor.filter(|_| floor_of(phase).is_some());
+        [
+            Cell::maybe(ours.zip(best).map(|(ours, (_, best))| ours / best)),
+            best.map_or_else(|| Cell::missing(""), |(who, _)| Cell::text(&who.title)),
+            Cell::maybe(ours.zip(floor).map(|(ours, floor)| ours / floor)),
+        ]
+    }
+
+    fn device(&self) -> Section {
+        let mut table = self.columns("workload", Unit::None);
+        for (phase, runs) in &self.phases {
+            let part = |value: fn(&crate::systems::Blocks) -> u64| {
+                self.cells(runs, |phase| each(phase, value(phase.blocks.as_ref()?)))
+            };
+            let [bytes, writes, flushes] =
+                [part(|b| b.written_bytes), part(|b| b.writes), part(|b| b.flushes)];
+            let cells: Vec<Cell> = (0..self.who.len())
+                .map(|at| {
+                    let numbers = [&bytes[at], &writes[at], &flushes[at]].map(Cell::median);
+                    match numbers {
+                        [Some(bytes), Some(writes), Some(flushes)] => Cell::text(format!(
+                            "{:.1} / {writes:.2} / {flushes:.2}",
+                            bytes / 1024.0
+                        )),
+                        _ => bytes[at].clone(),
+                    }
+                })
+                .collect();
+            if cells.iter().any(|cell| matches!(cell, Cell::Text { .. })) {
+                table.push(Row { label: phase.clone(), cells });
+            }
+        }
+        let about = "KiB written, write requests and flushes for each operation, while they ran.";
+        Section::new("device", "What the device was asked for", about, table)
+    }
+
+    /// Where the time of Holdfast's callers went.
+    fn shares(&self) -> Section {
+        const PARTS: [Part; 4] = [
+            ("device", "the device, in fsyncs", |shares| shares.device),
+            ("daemon", "daemon's processor time", |shares| shares.daemon),
+            ("callers", "callers' processor time", |shares| shares.callers),
+            ("round-trips", "round trips and waiting", |shares| shares.round_trips),
+        ];
+        let mut table = Table::new("workload");
+        for who in self.who.iter().filter(|who| who.is_ours) {
+            for (key, title, _) in PARTS {
+                let title = format!("{}: {title}", who.title);
+                table = table.column(format!("{}-{key}", who.name), title, Unit::Share);
+            }
+        }
+        for (phase, runs) in &self.phases {
+            let mut row = Row::new(phase);
+            for (_, runs) in self.who.iter().zip(runs).filter(|(who, _)| who.is_ours) {
+                for (_, _, value) in PARTS {
+                    let values: Vec<f64> =
+                        runs.iter().filter_map(|run| run.shares.as_ref().map(value)).collect();
+                    row = row.cell(Cell::of(&values));
+                }
+            }
+            if row.cells.iter().any(|cell| cell.median().is_some()) {
+                table.push(row);
+            }
+        }
+        let about = "Shares of the time of all callers together. The device: the time that the log's writes and flushes took and that fsyncs \
+                     waited for others' and for their data, as the mount counts it. Processor times: of the daemon, its background included, and of those \
+                     who call, the kernel's work for them included; both in ticks of 10 ms. The rest are requests on their way between kernel and daemon, and \
+                     waiting for a processor. Where the parts overlap and are more than the whole they are scaled down to it.";
+        Section::new("where", "Where Holdfast's time goes", about, table)
+    }
+}
+
+/// For each operation of a phase, if there were any.
+fn each(phase: &Phase, value: u64) -> Option<f64> {
+    (phase.operations > 0 && phase.skipped.is_none())
+        .then(|| value as f64 / phase.operations as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn who(name: &str, is_peer: bool, is_ours: bool) -> Who {
+        Who { name: name.into(), title: name.into(), is_peer, is_ours, missing: None }
+    }
+
+    fn phase(name: &str, unit: Counted, seconds: f64) -> Phase {
+        let mut phase = Phase::skipped(name.into(), String::new());
+        phase.skipped = None;
+        Phase { jobs: 1, unit, amount: 1000, operations: 1000, seconds, ..phase }
+    }
+
+    #[test]
+    fn ratios_are_to_the_best_peer_and_to_the_floor_and_more_is_better() {
+        let mut runs = Runs::new(vec![
+            who("holdfast", false, true),
+            who("ext4", true, false),
+            who("xfs", true, false),
+            who("raw", false, false),
+        ]);
+        let append = "append 4 KiB + fsync";
+        for (name, seconds) in [("holdfast", 2.0), ("ext4", 4.0), ("raw", 1.0)] {
+            runs.add(
+                name,
+                vec![
+                    phase(append, Counted::Operations, seconds),
+                    phase("rm", Counted::Whole, seconds),
+                ],
+            );
+        }
+        runs.leave_out("xfs", "mkfs.xfs is missing");
+        assert!(runs.has("ext4") && !runs.has("xfs"));
+        let sections = runs.sections("A test.");
+        let table =
+            |name: &str| &sections.iter().find(|section| section.name == name).unwrap().table;
+        let number = |name, row, key| table(name).cell(row, key).unwrap().median();
+        assert_eq!(number("rates", append, "holdfast"), Some(500.0));
+        assert_eq!(number("rates", append, "best-peer"), Some(2.0));
+        assert_eq!(number("rates", append, "floor"), Some(0.5));
+        assert_eq!(table("rates").cell(append, "xfs"), Some(&Cell::missing("mkfs.xfs is missing")));
+        assert_eq!(number("times", "rm", "ext4"), Some(4e9));
+        assert_eq!(number("times", "rm", "best-peer"), Some(2.0));
+        assert!(sections.iter().all(|section| section.name != "throughput"), "it has no rows");
+    }
+}

@@ -1,0 +1,98 @@
+//! Holdfast beside the filesystems of the kernel: all workloads on one loop device, in turn.
+//!
+//! Each workload gets a filesystem that was just made; systems take turns in each round, the
+//! other way round in every second one, so that a machine that slows down slows all of them. What
+//! a kernel cannot mount is left out with the reason; what is ours must work and be in order afterwards.
+
+use std::io;
+use std::path::Path;
+
+use crate::files::{Runs, Scale, Who, Workload, floors};
+use crate::systems::{Bed, Mounted, System};
+
+/// What is compared.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The filesystems.
+    pub systems: Vec<System>,
+    /// What is done on each.
+    pub workloads: Vec<Workload>,
+    /// How often.
+    pub rounds: u64,
+    /// How much of it.
+    pub scale: Scale,
+    /// Whether what fsyncs is measured once more with fsyncs left out.
+    pub ceiling: bool,
+}
+
+impl Plan {
+    /// Measures everything on `bed`; `program` is Holdfast's. `seen` is told what comes next.
+    pub fn run(
+        &self,
+        bed: &Bed,
+        program: &Path,
+        mut seen: impl FnMut(u64, &Workload, System),
+    ) -> io::Result<Runs> {
+        let mut runs = Runs::new(self.systems.iter().map(|system| who(*system)).collect());
+        for round in 0..self.rounds {
+            for workload in &self.workloads {
+                let mut order: Vec<System> = self.systems.clone();
+                order.retain(|system| *system != System::Raw && runs.has(system.word()));
+                if round % 2 == 1 {
+                    order.reverse();
+                }
+                let mut names = Vec::new();
+                for system in order {
+                    seen(round, workload, system);
+                    match self.one(workload, system, bed, program) {
+                        Ok(phases) => {
+                            names.clone_from(&phases);
+                            runs.add(system.word(), phases);
+                        }
+                        Err(error)
+                            if system.is_peer() && error.kind() != io::ErrorKind::Interrupted =>
+                        {
+                            runs.leave_out(system.word(), &error.to_string());
+                        }
+                        Err(error) => {
+                            let what = format!("{}, {}: {error}", system.title(), workload.name);
+                            return Err(io::Error::new(error.kind(), what));
+                        }
+                    }
+                }
+                if self.systems.contains(&System::Raw) {
+                    seen(round, workload, System::Raw);
+                    runs.add(System::Raw.word(), floors(bed, &self.scale, &names)?);
+                }
+            }
+        }
+        Ok(runs)
+    }
+
+    fn one(
+        &self,
+        workload: &Workload,
+        system: System,
+        bed: &Bed,
+        program: &Path,
+    ) -> io::Result<Vec<crate::files::Phase>> {
+        let mounted = Mounted::new(system, bed, program)?;
+        let mut phases = workload.run(&mounted, &self.scale, true, false)?;
+        if workload.has_fsyncs && self.ceiling {
+            phases.extend(workload.run(&mounted, &self.scale, false, false)?);
+        }
+        mounted.leave()?;
+        Ok(phases)
+    }
+}
+
+fn who(system: System) -> Who {
+    let missing = system.missing_package().map(|package| format!("package {package} is missing"));
+    Who {
+        name: system.word().into(),
+        title: system.title().into(),
+        is_peer: system.is_peer(),
+        is_ours: system.is_ours(),
+        missing,
+    }
+}
