@@ -1,15 +1,18 @@
-//! A volume of our own that is made, mounted, unmounted, and gone when it is dropped, also after a failure.
+//! A volume of our own that is made, mounted, unmounted, and gone when it is dropped, also after a failure or a signal.
 //!
 //! All volumes of a run stand in one file, which is written from end to end
 //! before, so that the host allocates nothing under an fsync.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use crate::Counts;
 use crate::mechanisms::Scale;
+use crate::systems::cleanup::{Debt, Owed, interrupted, run};
+use crate::systems::mounted::{ask, settle};
 
 /// Bytes of zeros that are written at once.
 const CHUNK: usize = 4 << 20;
@@ -19,18 +22,23 @@ const CHUNK: usize = 4 << 20;
 pub struct Mounts {
     program: PathBuf,
     place: PathBuf,
+    _owed: Owed,
 }
 
 impl Mounts {
     /// Volumes in a new directory of `dir`, mounted by `program`, which is Holdfast's.
     pub fn new(program: &Path, dir: &Path, scale: Scale) -> io::Result<Mounts> {
         let place = dir.join(format!("holdfast-mechanisms-{}", std::process::id()));
-        std::fs::create_dir(&place)?;
-        let mounts = Mounts { program: program.to_path_buf(), place };
+        let ((), owed) = Owed::make(|| {
+            std::fs::create_dir(&place)?;
+            Ok(((), Debt::Dir(place.clone())))
+        })?;
+        let mounts = Mounts { program: program.to_path_buf(), place, _owed: owed };
         std::fs::create_dir(mounts.dir())?;
         let mut file = File::create_new(mounts.image())?;
         let zeros = vec![0; CHUNK];
         for _ in 0..scale.pick(256 << 20, 6u64 << 30, 8 << 30) / CHUNK as u64 {
+            interrupted()?;
             file.write_all(&zeros)?;
         }
         file.sync_all()?;
@@ -45,24 +53,8 @@ impl Mounts {
         self.place.join("mnt")
     }
 
-    fn holdfast(&self, words: &[&str], paths: &[&Path]) -> io::Result<String> {
-        let mut command = Command::new(&self.program);
-        command.args(words).args(paths).stdin(Stdio::null());
-        let output = command.output()?;
-        if output.status.success() {
-            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-        }
-        let said = String::from_utf8_lossy(&output.stderr);
-        Err(io::Error::other(format!("holdfast {}: {}", words.join(" "), said.trim())))
-    }
-}
-
-impl Drop for Mounts {
-    fn drop(&mut self) {
-        // Only what was made by `new`, and nothing while something is mounted in it.
-        let _ = std::fs::remove_dir(self.dir());
-        let _ = std::fs::remove_file(self.image());
-        let _ = std::fs::remove_dir(&self.place);
+    fn holdfast(&self, words: &[&str], paths: &[&OsStr]) -> io::Result<()> {
+        run(Command::new(&self.program).args(words).args(paths)).map(drop)
     }
 }
 
@@ -70,7 +62,7 @@ impl Drop for Mounts {
 #[derive(Debug)]
 pub(super) struct Volume<'a> {
     mounts: &'a Mounts,
-    is_mounted: bool,
+    mount: Option<Owed>,
 }
 
 impl<'a> Volume<'a> {
@@ -80,19 +72,24 @@ impl<'a> Volume<'a> {
         node_size: usize,
         options: &str,
     ) -> io::Result<Volume<'a>> {
+        interrupted()?;
         let nodes = format!("{}k", node_size >> 10);
         let words = ["mkfs", "-q", "--force", "--node-size", &nodes];
-        mounts.holdfast(&words, &[&mounts.image()])?;
-        let mut volume = Volume { mounts, is_mounted: false };
+        mounts.holdfast(&words, &[mounts.image().as_os_str()])?;
+        let mut volume = Volume { mounts, mount: None };
         volume.enter(options)?;
         Ok(volume)
     }
 
     fn enter(&mut self, options: &str) -> io::Result<()> {
+        let (image, dir) = (self.mounts.image(), self.mounts.dir());
         let options = format!("noatime,{options}");
-        let words = ["mount", "-o", &options];
-        self.mounts.holdfast(&words, &[&self.mounts.image(), &self.mounts.dir()])?;
-        self.is_mounted = true;
+        let ((), owed) = Owed::make(|| {
+            let paths = [image.as_os_str(), dir.as_os_str()];
+            self.mounts.holdfast(&["mount", "-o", &options], &paths)?;
+            Ok(((), Debt::OurMount(dir.clone(), self.mounts.program.clone())))
+        })?;
+        self.mount = Some(owed);
         Ok(())
     }
 
@@ -103,9 +100,7 @@ impl<'a> Volume<'a> {
     }
 
     fn leave(&mut self) -> io::Result<()> {
-        self.mounts.holdfast(&["umount"], &[&self.mounts.dir()])?;
-        self.is_mounted = false;
-        Ok(())
+        self.mount.take().map_or(Ok(()), Owed::pay)
     }
 
     /// Where it is mounted.
@@ -115,28 +110,18 @@ impl<'a> Volume<'a> {
 
     /// Everything so far is durable and at its place.
     pub(super) fn settle(&self) -> io::Result<()> {
-        self.mounts.holdfast(&["sync"], &[&self.dir()]).map(drop)
+        settle(&self.dir(), true)
     }
 
     /// What its daemon has counted.
     pub(super) fn counts(&self) -> io::Result<Counts> {
-        let said = self.mounts.holdfast(&["stats", "--json"], &[&self.dir()])?;
-        let value: serde_json::Value = serde_json::from_str(&said)?;
-        Ok(Counts::named(|name| value["counters"][name].as_u64().unwrap_or(0)))
+        let (_, stats) = ask(&self.mounts.program, &self.dir())?;
+        Ok(Counts::named(|name| stats.get(name).copied().unwrap_or(0)))
     }
 
     /// Unmounts, and has what is left checked.
     pub(super) fn end(mut self) -> io::Result<()> {
         self.leave()?;
-        self.mounts.holdfast(&["fsck", "-n"], &[&self.mounts.image()]).map(drop)
-    }
-}
-
-impl Drop for Volume<'_> {
-    fn drop(&mut self) {
-        if self.is_mounted && self.leave().is_err() {
-            // It lets go of the mount when the last file in it is closed.
-            let _ = Command::new("umount").arg("-l").arg(self.dir()).status();
-        }
+        self.mounts.holdfast(&["fsck", "-n"], &[self.mounts.image().as_os_str()])
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use holdfast_bench::mechanisms::{self, Gain, Mechanism, Mounts};
 use holdfast_bench::result::Report;
+use holdfast_bench::systems;
 use holdfast_device::Device;
 
 use crate::cmd::bench::output::{line, progress};
@@ -27,7 +28,7 @@ pub(crate) struct Args {
     /// Only these: M1 to M5.
     #[arg(long, value_name = "M1,...", value_delimiter = ',')]
     only: Vec<Mechanism>,
-    /// Through the mount as well: for who may mount.
+    /// Through the mount as well: for who may mount. It is gone afterwards, also after a signal.
     #[arg(long)]
     mount: bool,
     /// Where the volumes that are mounted stand meanwhile.
@@ -72,6 +73,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let dir = args.dir.clone().unwrap_or_else(std::env::temp_dir);
     let mounts = match args.mount {
         true => {
+            systems::watch().context("signals")?;
             let program = std::env::current_exe().context("this program")?;
             Some(Mounts::new(&program, &dir, args.scale.of()).context(dir.display())?)
         }
