@@ -70,6 +70,12 @@ fn head(report: &Report) -> Markup {
 }
 
 fn whole(number: usize, section: &Section) -> Markup {
+    let mut names: Vec<&str> = Vec::new();
+    for series in section.plots.iter().flat_map(|plot| &plot.series) {
+        if !series.dashed && !names.contains(&series.name.as_str()) {
+            names.push(&series.name);
+        }
+    }
     html! {
         section id=(anchor(number, section)) {
             h2 { (section.title) }
@@ -77,7 +83,7 @@ fn whole(number: usize, section: &Section) -> Markup {
             (table(&section.table))
             @if !section.plots.is_empty() {
                 div.plots {
-                    @for plot in &section.plots { (plot::figure(plot)) }
+                    @for plot in &section.plots { (plot::figure(plot, &names)) }
                 }
             }
             @for note in &section.notes { p.note { (note) } }
@@ -140,6 +146,7 @@ fn cell(column: &Column, cell: &Cell) -> Markup {
 mod tests {
     use super::*;
     use crate::result::tests::example;
+    use crate::result::{Axis, Plot, Series};
 
     #[test]
     fn every_cell_every_curve_and_every_note_is_on_the_page() {
@@ -170,6 +177,22 @@ mod tests {
         // One mark for each of two times three points, with its figures.
         assert_eq!(page.matches("<title>").count(), 1 + 6);
         assert!(page.contains("<title>ours &amp; theirs: 100, 1.00 µs</title>"));
+    }
+
+    #[test]
+    fn a_curve_has_its_colour_in_every_plot() {
+        let axis = || Axis::log("x", Unit::Count);
+        let plot = |names: &[&str]| {
+            let empty = Plot::new("plot", axis(), axis());
+            names.iter().fold(empty, |plot, name| plot.series(Series::new(*name, vec![(1.0, 1.0)])))
+        };
+        let table = Table::new("work");
+        let section = Section::new("key", "title", "about", table)
+            .plot(plot(&["one", "two"]))
+            .plot(plot(&["two"]));
+        let text = whole(0, &section).into_string();
+        assert_eq!(text.matches("<g class=\"s0\"").count(), 1);
+        assert_eq!(text.matches("<g class=\"s1\"").count(), 2);
     }
 
     #[test]

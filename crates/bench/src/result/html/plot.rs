@@ -12,15 +12,16 @@ type Point = (f64, f64);
 
 /// Room for the ticks and labels.
 const LEFT: f64 = 78.0;
-const RIGHT: f64 = 18.0;
+const RIGHT: f64 = 28.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = 54.0;
 /// Colours and marks; more series begin anew.
 const COLOURS: usize = 8;
 
-/// The plot with title and legend.
-pub(super) fn figure(plot: &Plot) -> Markup {
-    let colours = colours(&plot.series);
+/// The plot with title and legend. `names` are those of all curves of its section, in their order:
+/// the same name has the same colour in each plot.
+pub(super) fn figure(plot: &Plot, names: &[&str]) -> Markup {
+    let colours = colours(&plot.series, names);
     html! {
         figure {
             figcaption { (plot.title) }
@@ -45,21 +46,20 @@ pub(super) fn figure(plot: &Plot) -> Markup {
 
 /// A colour for each series. Those of others have the colours of ours, in the same order, so that
 /// before stands beside before.
-fn colours(series: &[Series]) -> Vec<usize> {
-    let (mut own, mut others) = (0, 0);
-    let next = |count: &mut usize| {
-        *count += 1;
-        (*count - 1) % COLOURS
+fn colours(series: &[Series], names: &[&str]) -> Vec<usize> {
+    let mut others = 0;
+    let colour = |series: &Series| {
+        let own = names.iter().position(|name| *name == series.name);
+        let number = own.filter(|_| !series.dashed).unwrap_or(others);
+        others += usize::from(series.dashed);
+        number % COLOURS
     };
-    series
-        .iter()
-        .map(|series| if series.dashed { next(&mut others) } else { next(&mut own) })
-        .collect()
+    series.iter().map(colour).collect()
 }
 
 fn svg(plot: &Plot, colours: &[usize]) -> Markup {
     let points = || plot.series.iter().flat_map(|series| series.points.iter().copied());
-    let across = Ticks::new(&plot.x, points().map(|point| point.0));
+    let across = Ticks::across(&plot.x, points().map(|point| point.0));
     let upwards = Ticks::new(&plot.y, points().map(|point| point.1));
     let x_at = |value: f64| Some(LEFT + across.place(value)? * (WIDTH - LEFT - RIGHT));
     let y_at = |value: f64| Some(HEIGHT - BOTTOM - upwards.place(value)? * (HEIGHT - TOP - BOTTOM));

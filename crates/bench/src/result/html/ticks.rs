@@ -2,6 +2,9 @@
 
 use crate::result::{Axis, Unit};
 
+/// Nearer to each other, as shares of the axis, numbers touch.
+const APART: f64 = 0.085;
+
 /// An axis with numbers on it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Ticks {
@@ -27,6 +30,30 @@ impl Ticks {
             }
         }
         Ticks::linear(axis.unit, least.min(0.0), most)
+    }
+
+    /// The same for an axis on which few values were chosen: on one of powers they are what is written.
+    pub(super) fn across(axis: &Axis, values: impl Iterator<Item = f64> + Clone) -> Ticks {
+        let mut ticks = Ticks::new(axis, values.clone());
+        let mut chosen: Vec<f64> = values.filter(|value| *value > 0.0).collect();
+        chosen.sort_by(f64::total_cmp);
+        chosen.dedup();
+        if !ticks.log || chosen.len() < 2 {
+            return ticks;
+        }
+        ticks.low = chosen[0];
+        ticks.high = chosen[chosen.len() - 1];
+        // From the largest down, what does not touch its neighbour.
+        ticks.values.clear();
+        let mut last = f64::INFINITY;
+        for value in chosen.into_iter().rev() {
+            let place = ticks.place(value).unwrap_or(0.0);
+            if last - place >= APART && (place == 0.0 || place >= APART) {
+                ticks.values.insert(0, value);
+                last = place;
+            }
+        }
+        ticks
     }
 
     /// Where `value` lies, from 0 at the beginning to 1 at the end. `None` for what has no place.
@@ -143,6 +170,17 @@ mod tests {
         assert_eq!(jobs.values, [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0]);
         let nodes = ticks(Axis::log("nodes", Unit::Bytes), &[4096.0, 65536.0]);
         assert_eq!(nodes.values, [4096.0, 8192.0, 16384.0, 32768.0, 65536.0]);
+    }
+
+    #[test]
+    fn chosen_values_are_written_where_there_is_room() {
+        let axis = Axis::log("jobs", Unit::Count);
+        let jobs = [64.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 2.0];
+        let found = Ticks::across(&axis, jobs.into_iter());
+        assert_eq!(found.values, [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0]);
+        let many = Ticks::across(&axis, (1..=64).map(f64::from));
+        assert!(many.values.len() <= 12 && many.values[0] == 1.0, "{many:?}");
+        assert_eq!(Ticks::across(&axis, [5.0].into_iter()), ticks(axis, &[5.0]));
     }
 
     #[test]
