@@ -1,8 +1,8 @@
 //! Holdfast beside the filesystems of the kernel: all workloads on one loop device, in turn.
 //!
 //! Each workload gets a filesystem that was just made; systems take turns in each round, the
-//! other way round in every second one, so that a machine that slows down slows all of them. What
-//! a kernel cannot mount is left out with the reason; what is ours must work and be in order afterwards.
+//! other way round in every second one, so that a machine that slows down slows all of them. A row that
+//! a system cannot do is left out with the reason; what is ours must work, and be in order afterwards.
 
 use std::io;
 use std::path::Path;
@@ -26,14 +26,16 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Measures everything on `bed`; `program` is Holdfast's. `seen` is told what comes next.
+    /// Measures everything on `bed`; `program` is Holdfast's. `seen` is told what comes next. Besides what was
+    /// measured it answers with a sentence for each failure of ours, which make a run worth little.
     pub fn run(
         &self,
         bed: &Bed,
         program: &Path,
         mut seen: impl FnMut(u64, &Workload, System),
-    ) -> io::Result<Runs> {
+    ) -> io::Result<(Runs, Vec<String>)> {
         let mut runs = Runs::new(self.systems.iter().map(|system| who(*system)).collect());
+        let mut failures = Vec::new();
         for round in 0..self.rounds {
             for workload in &self.workloads {
                 let mut order: Vec<System> = self.systems.clone();
@@ -41,32 +43,33 @@ impl Plan {
                 if round % 2 == 1 {
                     order.reverse();
                 }
-                let mut names = Vec::new();
+                let (mut phases, mut failed) = (Vec::new(), Vec::new());
                 for system in order {
                     seen(round, workload, system);
                     match self.one(workload, system, bed, program) {
-                        Ok(phases) => {
-                            names.clone_from(&phases);
-                            runs.add(system.word(), phases);
+                        Ok(found) => {
+                            phases.clone_from(&found);
+                            runs.add(system.word(), found);
                         }
-                        Err(error)
-                            if system.is_peer() && error.kind() != io::ErrorKind::Interrupted =>
-                        {
-                            runs.leave_out(system.word(), &error.to_string());
+                        Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                            return Err(error);
                         }
-                        Err(error) => {
-                            let what = format!("{}, {}: {error}", system.title(), workload.name);
-                            return Err(io::Error::new(error.kind(), what));
-                        }
+                        Err(error) => failed.push((system, error.to_string())),
                     }
                 }
                 if self.systems.contains(&System::Raw) {
                     seen(round, workload, System::Raw);
-                    runs.add(System::Raw.word(), floors(bed, &self.scale, &names)?);
+                    runs.add(System::Raw.word(), floors(bed, &self.scale, &phases)?);
+                }
+                for (system, why) in failed {
+                    runs.fail(system.word(), &phases, &why);
+                    if system.is_ours() {
+                        failures.push(format!("{}, {}: {why}", system.title(), workload.name));
+                    }
                 }
             }
         }
-        Ok(runs)
+        Ok((runs, failures))
     }
 
     fn one(

@@ -122,7 +122,7 @@ fn any_directory_is_measured_and_as_it_was_afterwards() {
     let (report, root) = (place.path("dir.json"), place.root.path().join("work"));
     fs::create_dir(&root).unwrap();
     let args = ["bench", "dir", root.to_str().unwrap(), "--scale=quick", "--seconds=0.02"];
-    let args = [&args[..], &["--rounds=2", "--json", &report]].concat();
+    let args = [&args[..], &["--rounds=1", "--json", &report]].concat();
     let out = place.run(&args).fine();
     assert!(out.contains("append 4 KiB + fsync, fsync left out"), "{out}");
     assert!(names(&root).is_empty());

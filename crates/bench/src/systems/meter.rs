@@ -1,13 +1,15 @@
 //! What a machine was asked for: requests of a block device, processor time, peak memory. Read from /proc and /sys.
 //!
 //! A reading is a total since the machine, the device or the process began;
-//! what happened between two of them is `since`. Processor time of processes
-//! has the grain of the kernel's ticks, 10 ms: it means something over
-//! hundreds of milliseconds.
+//! what happened between two of them is `since`. Processor time of programs
+//! that were run, and of the machine, has the grain of the kernel's ticks,
+//! 10 ms: it means something over hundreds of milliseconds.
 
 use std::io;
 use std::path::Path;
+use std::sync::OnceLock;
 
+use holdfast_base::clock::ProcessorTime;
 use serde::{Deserialize, Serialize};
 
 /// Nanoseconds of a tick in /proc: 100 a second on every machine that Linux tells programs about.
@@ -71,19 +73,43 @@ impl Blocks {
     }
 }
 
-/// Nanoseconds that a process has worked so far, the programs included that it has started and waited for.
-pub(crate) fn processor_ns(process: &str) -> io::Result<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
-    parse_process(&text).ok_or_else(|| io::Error::other(format!("processor time: {text}")))
+/// Nanoseconds that this process has worked since it first asked, and the programs that it has started and waited
+/// for; those in ticks.
+pub(crate) fn own_ns() -> io::Result<u64> {
+    static FIRST: OnceLock<ProcessorTime> = OnceLock::new();
+    let own = FIRST.get_or_init(ProcessorTime::start).process_nanos();
+    let text = std::fs::read_to_string("/proc/self/stat")?;
+    let ticks = parse_process(&text, 13..15);
+    let ticks = ticks.ok_or_else(|| io::Error::other(format!("processor time: {text}")))?;
+    Ok(own + ticks * TICK_NS)
 }
 
-/// The name stands in brackets and may hold anything; user, system, and the same of children are fields 14 to 17.
-fn parse_process(text: &str) -> Option<u64> {
+/// Nanoseconds that another process has worked so far: of all its threads that live, or in ticks where the kernel
+/// does not tell more.
+pub(crate) fn process_ns(pid: u32) -> io::Result<u64> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task"))?;
+    let of_thread = |thread: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    let exact: u64 = threads.filter_map(|thread| of_thread(thread.ok()?)).sum();
+    if exact > 0 {
+        return Ok(exact);
+    }
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let ticks = parse_process(&text, 11..13);
+    ticks
+        .map(|ticks| ticks * TICK_NS)
+        .ok_or_else(|| io::Error::other(format!("processor time: {text}")))
+}
+
+/// The name stands in brackets and may hold anything; behind it user and system time are numbers 11 and 12, those of
+/// children 13 and 14.
+fn parse_process(text: &str, fields: std::ops::Range<usize>) -> Option<u64> {
     let (_, rest) = text.rsplit_once(')')?;
-    let fields: Vec<&str> = rest.split_whitespace().collect();
-    let ticks: Option<Vec<u64>> =
-        fields.get(11..15)?.iter().map(|field| field.parse().ok()).collect();
-    Some(ticks?.iter().sum::<u64>() * TICK_NS)
+    let all: Vec<&str> = rest.split_whitespace().collect();
+    let ticks: Option<Vec<u64>> = all.get(fields)?.iter().map(|field| field.parse().ok()).collect();
+    Some(ticks?.iter().sum())
 }
 
 /// Nanoseconds that all processors of the machine together have worked so far, for whomever.
@@ -123,13 +149,16 @@ mod tests {
         assert_eq!(blocks.since(&blocks), Blocks::default());
         assert_eq!(Blocks::parse("1 2 3"), None);
         let line = "7 (a ) b) S 1 7 7 0 -1 4194560 9 0 0 0 3 4 5 6 20 0 1 0 100";
-        assert_eq!(parse_process(line), Some(18 * TICK_NS));
+        assert_eq!((parse_process(line, 11..13), parse_process(line, 13..15)), (Some(7), Some(11)));
         assert_eq!(parse_machine("cpu  1 2 3 100 50 4 5 0 0 0\ncpu0 1"), Some(15 * TICK_NS));
     }
 
     #[test]
     fn this_process_is_there() {
         assert!(peak_bytes("self").unwrap() > 1 << 20);
-        assert!(processor_ns("self").is_ok() && machine_ns().unwrap() > 0);
+        assert!(own_ns().is_ok() && machine_ns().unwrap() > 0);
+        let before = process_ns(std::process::id()).unwrap();
+        let sum: u64 = (0..1_000_000u64).map(std::hint::black_box).sum();
+        assert!(sum > 0 && process_ns(std::process::id()).unwrap() >= before);
     }
 }

@@ -202,7 +202,5 @@ fn allow_rings() -> io::Result<Owed> {
 
 /// Nanoseconds that this process and the daemon have worked so far.
 pub(crate) fn processor_ns(daemon: Option<u32>) -> io::Result<(u64, Option<u64>)> {
-    let own = meter::processor_ns("self")?;
-    let daemon = daemon.map(|pid| meter::processor_ns(&pid.to_string())).transpose()?;
-    Ok((own, daemon))
+    Ok((meter::own_ns()?, daemon.map(meter::process_ns).transpose()?))
 }

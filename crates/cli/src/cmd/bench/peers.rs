@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     };
     let bed = Bed::new(&args.dir, args.size, args.sector).context("a loop device")?;
     let about = format!("On {}. {}", bed.about(), args.work.about(&material));
-    let runs = plan
+    let (runs, failures) = plan
         .run(&bed, &program, |round, workload, system| {
             let (name, title) = (workload.name, system.title());
             progress(format_args!("round {}, {name}: {title}", round + 1));
@@ -72,5 +72,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
     report.sections = runs.sections(&about);
     show(&report)?;
     args.results.store(&report)?;
-    Ok(0)
+    match failures.is_empty() {
+        true => Ok(0),
+        false => Err(Failure::plain(failures.join("; ").replace('\n', " "))),
+    }
 }
