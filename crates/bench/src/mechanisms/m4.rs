@@ -122,8 +122,8 @@ pub(super) fn measured(place: Place, about: &str, rows: &[Files]) -> Measured {
     };
     let rates =
         Plot::new("Creates against pending files", x(), Axis::log("creates", Unit::PerSecond))
-            .series(Series::new("before: scan", line(|row| &row.rate.before)))
-            .series(Series::new("after: indexed", line(|row| &row.rate.after)))
+            .series(Series::new("before: scan", line(|row| &row.rate.before)).fitted())
+            .series(Series::new("after: indexed", line(|row| &row.rate.after)).fitted())
             .series(Series::new("published, before", of_published(|both| both.before)).dashed())
             .series(Series::new("published, after", of_published(|both| both.after)).dashed());
     let by_records = |of: fn(&Files) -> &Vec<f64>| {
