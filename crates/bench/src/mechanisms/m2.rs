@@ -41,7 +41,7 @@ pub(super) fn library(
         per_fsync: 0,
         rounds: scale.rounds(),
         renames_min: scale.pick(0, 20_000, 20_000),
-        longest: Duration::from_secs(scale.pick(60, 30, 300)),
+        longest: Duration::from_secs(scale.pick(60, 90, 400)),
         commit_secs: 0,
         // All of the directory, as a kernel keeps it.
         inode_cache: files.iter().max().map_or(0, |most| *most as usize + 1000),

@@ -79,8 +79,8 @@ pub(super) fn library(
         });
     }
     let about = format!(
-        "Empty files in several directories, nothing synced, then one fsync that has to log what is still pending; {} \
-         or more. The rate contains the fsync.",
+        "Empty files in several directories, nothing synced, then one fsync that has to log what is still pending; {}, \
+         more of few files. The rate contains the fsync.",
         scale.rounds_text()
     );
     Ok(measured(Place::Library, &about, &rows))

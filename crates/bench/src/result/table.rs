@@ -95,9 +95,9 @@ pub enum Cell {
     Number {
         /// The value in the middle.
         median: f64,
-        /// The smallest.
+        /// The smallest; of ten rounds and more a tenth is left out at this end.
         low: f64,
-        /// The largest.
+        /// The largest, likewise.
         high: f64,
         /// How many rounds there were.
         runs: u32,
@@ -116,18 +116,18 @@ pub enum Cell {
 
 impl Cell {
     /// The median and the spread of what rounds gave. Values that are no numbers are left out; if none
-    /// remains, the cell is missing.
+    /// remains, the cell is missing. Of many rounds some are always disturbed: those do not count as spread.
     pub fn of(values: &[f64]) -> Cell {
-        let values: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
-        if values.is_empty() {
+        let mut values: Vec<f64> =
+            values.iter().copied().filter(|value| value.is_finite()).collect();
+        values.sort_by(f64::total_cmp);
+        let outside = values.len() / 10;
+        let inside = &values[outside..values.len() - outside];
+        let (Some(&low), Some(&high)) = (inside.first(), inside.last()) else {
             return Cell::missing("");
-        }
-        Cell::Number {
-            low: values.iter().copied().fold(f64::INFINITY, f64::min),
-            high: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-            runs: u32::try_from(values.len()).unwrap_or(u32::MAX),
-            median: median(values),
-        }
+        };
+        let runs = u32::try_from(values.len()).unwrap_or(u32::MAX);
+        Cell::Number { low, high, runs, median: median(values) }
     }
 
     /// A value that has no rounds: a ratio of medians, a published figure, a count.
@@ -158,7 +158,7 @@ impl Cell {
         }
     }
 
-    /// How far a round was from the median at most, as a share of it. `None` for a single round.
+    /// How far a round was from the median at most, as a share of it; of ten rounds and more, all but a few. `None` for a single round.
     pub fn spread(&self) -> Option<f64> {
         match self {
             Cell::Number { median, low, high, runs } if *runs > 1 && *median != 0.0 => {
@@ -228,6 +228,9 @@ mod tests {
         assert_eq!(cell_text(&Cell::one(2.0), Unit::Ratio), "2.00");
         assert_eq!(Cell::one(2.0).spread(), None);
         assert_eq!(Cell::of(&[f64::NAN]), Cell::missing(""));
+        let many: Vec<f64> = (1..=20).map(f64::from).collect();
+        let expected = Cell::Number { median: 10.0, low: 3.0, high: 18.0, runs: 20 };
+        assert_eq!(Cell::of(&many), expected);
         assert_eq!(cell_text(&Cell::missing("no root"), Unit::Count), "- (no root)");
         assert_eq!(Cell::maybe(None).median(), None);
     }

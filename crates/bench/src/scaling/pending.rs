@@ -48,7 +48,7 @@ pub(super) fn run(
     }
     let about = format!(
         "Empty files in one directory, in memory, and one fsync that has to log what is still pending: commits in the \
-         background take records out of it. Times are for each file; {} or more.",
+         background take records out of it. Times are for each file; {}, more of few files.",
         scale.rounds_text()
     );
     Ok(curves.section(&about))

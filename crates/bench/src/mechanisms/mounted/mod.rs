@@ -115,7 +115,7 @@ fn group_records(scale: Scale, mounts: &Mounts, seen: &mut Progress<'_>) -> io::
 fn renames(scale: Scale, mounts: &Mounts, seen: &mut Progress<'_>) -> io::Result<Measured> {
     let sizes: &[u64] =
         scale.pick(&[50, 200], &[1_000, 5_000, 10_000], &[1_000, 2_000, 5_000, 10_000, 50_000]);
-    let longest = scale.pick(60.0, 40.0, 300.0);
+    let longest = scale.pick(60.0, 90.0, 400.0);
     let mut rows = Vec::new();
     // Files and seconds of the last size with whole directories.
     let mut last: Option<(u64, f64)> = None;
@@ -234,8 +234,8 @@ fn pending(scale: Scale, mounts: &Mounts, seen: &mut Progress<'_>) -> io::Result
         rows.push(row);
     }
     let about = format!(
-        "Empty files in several directories, nothing synced, then one fsync that has to log what is still pending; {} \
-         or more. The rate contains the fsync.",
+        "Empty files in several directories, nothing synced, then one fsync that has to log what is still pending; {}, \
+         more of few files. The rate contains the fsync.",
         scale.rounds_text()
     );
     Ok(m4::measured(Place::Mount, &about, &rows))

@@ -30,7 +30,7 @@ pub fn page(reports: &[Report]) -> String {
             body {
                 header {
                     h1 { "Holdfast, measured" }
-                    p { "Medians of interleaved rounds; ± is how far a round was from the median at most." }
+                    p { "Medians of interleaved rounds; ± is how far a round was from the median at most, without the outermost tenths of many rounds." }
                 }
                 nav {
                     @for (number, report) in numbered() {
@@ -121,7 +121,7 @@ fn cell(column: &Column, cell: &Cell) -> Markup {
         @match cell {
             Cell::Number { median, low, high, runs } => {
                 @let range = format!(
-                    "{} to {} in {runs} rounds",
+                    "{} to {}, {runs} rounds",
                     column.unit.show(*low),
                     column.unit.show(*high)
                 );
