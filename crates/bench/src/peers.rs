@@ -5,10 +5,9 @@
 //! a system cannot do is left out with the reason; what is ours must work, and be in order afterwards.
 
 use std::io;
-use std::path::Path;
 
 use crate::files::{Runs, Scale, Who, Workload, floors};
-use crate::systems::{Bed, Mounted, System};
+use crate::systems::{Bed, Mounted, Ours, System};
 
 /// What is compared.
 #[derive(Clone, Debug)]
@@ -26,12 +25,12 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Measures everything on `bed`; `program` is Holdfast's. `seen` is told what comes next. Besides what was
+    /// Measures everything on `bed`. `seen` is told what comes next. Besides what was
     /// measured it answers with a sentence for each failure of ours, which make a run worth little.
     pub fn run(
         &self,
         bed: &Bed,
-        program: &Path,
+        ours: &Ours,
         mut seen: impl FnMut(u64, &Workload, System),
     ) -> io::Result<(Runs, Vec<String>)> {
         let mut runs = Runs::new(self.systems.iter().map(|system| who(*system)).collect());
@@ -46,7 +45,7 @@ impl Plan {
                 let (mut phases, mut failed) = (Vec::new(), Vec::new());
                 for system in order {
                     seen(round, workload, system);
-                    match self.one(workload, system, bed, program) {
+                    match self.one(workload, system, bed, ours) {
                         Ok(found) => {
                             phases.clone_from(&found);
                             runs.add(system.word(), found);
@@ -77,9 +76,9 @@ impl Plan {
         workload: &Workload,
         system: System,
         bed: &Bed,
-        program: &Path,
+        ours: &Ours,
     ) -> io::Result<Vec<crate::files::Phase>> {
-        let mounted = Mounted::new(system, bed, program)?;
+        let mounted = Mounted::new(system, bed, ours)?;
         let mut phases = workload.run(&mounted, &self.scale, true, false)?;
         if workload.has_fsyncs && self.ceiling {
             phases.extend(workload.run(&mounted, &self.scale, false, false)?);

@@ -9,7 +9,7 @@ use std::process::Stdio;
 
 use common::{Place, signal, wait_for};
 use holdfast_bench::result::Report;
-use holdfast_bench::systems::{Bed, Mounted, System, can_mount};
+use holdfast_bench::systems::{Bed, Mounted, Ours, System, can_mount};
 
 /// Whether loop devices can be made. Said out loud, so that nobody takes a skipped test for a passed one.
 fn has_loop_devices() -> bool {
@@ -78,10 +78,11 @@ fn a_failure_inside_a_mount_leaves_nothing_behind() {
         return;
     }
     let root = tempfile::tempdir().unwrap();
-    let program = Path::new(env!("CARGO_BIN_EXE_holdfast"));
+    let program = Path::new(env!("CARGO_BIN_EXE_holdfast")).to_path_buf();
+    let ours = Ours { program, options: "commit=1".into() };
     let failed = std::panic::catch_unwind(|| {
         let bed = Bed::new(root.path(), 64 << 20, 512).unwrap();
-        let mounted = Mounted::new(System::Holdfast, &bed, program).unwrap();
+        let mounted = Mounted::new(System::Holdfast, &bed, &ours).unwrap();
         let _open = fs::write(mounted.dir().join("file"), "bytes");
         assert_eq!(left(root.path()).len(), 2, "a mount and a loop device");
         panic!("on purpose");

@@ -14,13 +14,12 @@ mod table;
 pub use table::sections;
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 
 use holdfast::{CreateOptions, Volume, VolumeOptions};
 use holdfast_device::{Device, DeviceStats, MemoryDevice};
 
-use crate::systems::{Bed, Blocks, Mounted, System};
+use crate::systems::{Bed, Blocks, Mounted, Ours, System};
 use place::Place;
 pub(crate) use rows::{ROWS, Row};
 
@@ -122,10 +121,10 @@ pub fn on_bed(
     plan: &Plan,
     system: System,
     bed: &Bed,
-    program: &Path,
+    ours: &Ours,
     mut seen: impl FnMut(&'static str, &Cost),
 ) -> io::Result<(Column, Vec<Option<Cost>>)> {
-    let mounted = Mounted::new(system, bed, program)?;
+    let mounted = Mounted::new(system, bed, ours)?;
     fill(&Place::Host(mounted.dir().to_path_buf()), plan)?;
     mounted.pause()?;
     let (mut costs, mut own) = (Vec::new(), Vec::new());

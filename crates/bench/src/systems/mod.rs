@@ -14,7 +14,7 @@ pub(crate) mod mounted;
 pub use bed::Bed;
 pub use cleanup::watch;
 pub use meter::Blocks;
-pub use mounted::{Mounted, Stats};
+pub use mounted::{Mounted, Ours, Stats};
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;

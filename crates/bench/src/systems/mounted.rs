@@ -20,12 +20,21 @@ const RINGS: &str = "/sys/module/fuse/parameters/enable_uring";
 /// What Holdfast's daemon has counted, by name; the device's counts begin with `device.`.
 pub type Stats = BTreeMap<String, u64>;
 
+/// How Holdfast is mounted.
+#[derive(Clone, Debug)]
+pub struct Ours {
+    /// Its program.
+    pub program: PathBuf,
+    /// Options of the mount, separated by commas; may be empty.
+    pub options: String,
+}
+
 /// A mounted filesystem, empty at first.
 #[derive(Debug)]
 pub struct Mounted<'a> {
     system: System,
     bed: &'a Bed,
-    program: PathBuf,
+    ours: Ours,
     mount: RefCell<Option<Owed>>,
     /// The process that serves it.
     daemon: Cell<Option<u32>>,
@@ -35,8 +44,8 @@ pub struct Mounted<'a> {
 }
 
 impl<'a> Mounted<'a> {
-    /// Makes `system` on `bed` and mounts it. `program` is Holdfast's.
-    pub fn new(system: System, bed: &'a Bed, program: &Path) -> io::Result<Mounted<'a>> {
+    /// Makes `system` on `bed` and mounts it.
+    pub fn new(system: System, bed: &'a Bed, ours: &Ours) -> io::Result<Mounted<'a>> {
         let mut make = match system.recipe() {
             Some(recipe) => {
                 let name = recipe.program;
@@ -47,7 +56,7 @@ impl<'a> Mounted<'a> {
                 command
             }
             None if system.is_ours() => {
-                let mut command = Command::new(program);
+                let mut command = Command::new(&ours.program);
                 command.args(["mkfs", "-q", "--force"]);
                 command
             }
@@ -63,7 +72,7 @@ impl<'a> Mounted<'a> {
         let mounted = Mounted {
             system,
             bed,
-            program: program.to_path_buf(),
+            ours: ours.clone(),
             mount: RefCell::new(None),
             daemon: Cell::new(None),
             dir,
@@ -84,10 +93,12 @@ impl<'a> Mounted<'a> {
             }
             None => {
                 let transport = if self.system == System::Rings { "rings" } else { "auto" };
-                let mut command = Command::new(&self.program);
-                command.args(["mount", "-o"]).arg(format!("noatime,transport={transport}"));
+                let mut command = Command::new(&self.ours.program);
+                let own = &self.ours.options;
+                let options = format!("noatime,transport={transport},{own}");
+                command.args(["mount", "-o", options.trim_end_matches(',')]);
                 run(command.arg(device).arg(&self.dir))?;
-                Ok(((), Debt::OurMount(self.dir.clone(), self.program.clone())))
+                Ok(((), Debt::OurMount(self.dir.clone(), self.ours.program.clone())))
             }
         })?;
         self.mount.replace(Some(owed));
@@ -147,7 +158,7 @@ impl<'a> Mounted<'a> {
 
     fn ask(&self) -> io::Result<Option<(u32, Stats)>> {
         match self.system.is_ours() {
-            true => ask(&self.program, &self.dir).map(Some),
+            true => ask(&self.ours.program, &self.dir).map(Some),
             false => Ok(None),
         }
     }
@@ -156,7 +167,7 @@ impl<'a> Mounted<'a> {
     pub fn leave(self) -> io::Result<()> {
         self.pause()?;
         if self.system.is_ours() {
-            run(Command::new(&self.program).args(["fsck", "-n"]).arg(self.bed.device()))?;
+            run(Command::new(&self.ours.program).args(["fsck", "-n"]).arg(self.bed.device()))?;
         }
         Ok(())
     }

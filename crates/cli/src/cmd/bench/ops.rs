@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use holdfast_bench::ops::{self, Column, Plan};
 use holdfast_bench::result::Report;
-use holdfast_bench::systems::{self, Bed, System};
+use holdfast_bench::systems::{self, Bed, Ours, System};
 
 use crate::cmd::bench::output::progress;
 use crate::cmd::bench::results::{self, Results};
@@ -39,6 +39,9 @@ pub(crate) struct Args {
     /// Bytes of the loop device [default: 2G, with --quick 512M].
     #[arg(long, value_parser = size::parse)]
     size: Option<u64>,
+    /// Options of Holdfast's mounts, as of `holdfast mount -o`.
+    #[arg(short = 'o', long, value_name = "OPTIONS", default_value = "")]
+    options: String,
     /// Where its file and the mount point are made meanwhile.
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     dir: PathBuf,
@@ -85,6 +88,7 @@ type OnDevice = (String, Vec<Column>, Vec<Option<ops::Cost>>);
 fn columns(args: &Args, plan: &Plan) -> Result<OnDevice, Failure> {
     say_what_is_missing(&args.systems);
     let program = std::env::current_exe().context("this program")?;
+    let ours = Ours { program, options: args.options.clone() };
     let bytes = args.size.unwrap_or(if args.quick { 512 << 20 } else { 2 << 30 });
     let bed = Bed::new(&args.dir, bytes, args.sector).context("a loop device")?;
     let (mut columns, mut own) = (Vec::new(), Vec::new());
@@ -97,7 +101,7 @@ fn columns(args: &Args, plan: &Plan) -> Result<OnDevice, Failure> {
             let (kib, flushes) = (cost.bytes / 1024.0, cost.flushes);
             progress(format_args!("{}, {row}: {kib:.1} KiB, {flushes:.2} flushes", system.title()));
         };
-        match ops::on_bed(plan, system, &bed, &program, seen) {
+        match ops::on_bed(plan, system, &bed, &ours, seen) {
             Ok((column, counted)) => {
                 columns.push(column);
                 own = if system == System::Holdfast { counted } else { own };

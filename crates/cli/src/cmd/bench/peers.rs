@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use holdfast_bench::peers::Plan;
 use holdfast_bench::result::Report;
-use holdfast_bench::systems::{self, Bed, System};
+use holdfast_bench::systems::{self, Bed, Ours, System};
 
 use crate::cmd::bench::dir::{Work, show};
 use crate::cmd::bench::ops::{say_what_is_missing, system};
@@ -37,6 +37,9 @@ pub(crate) struct Args {
     /// Bytes of one of its sectors: 512 or 4096.
     #[arg(long, default_value_t = 512)]
     sector: u32,
+    /// Options of Holdfast's mounts, as of `holdfast mount -o`.
+    #[arg(short = 'o', long, value_name = "OPTIONS", default_value = "")]
+    options: String,
     /// Where its file and the mount point are made meanwhile.
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     dir: PathBuf,
@@ -50,6 +53,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     systems::watch().context("signals")?;
     say_what_is_missing(&args.systems);
     let program = std::env::current_exe().context("this program")?;
+    let ours = Ours { program, options: args.options.clone() };
     let mut report = Report::begin(results::command());
     line(report.machine.line())?;
     line("")?;
@@ -64,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let bed = Bed::new(&args.dir, args.size, args.sector).context("a loop device")?;
     let about = format!("On {}. {}", bed.about(), args.work.about(&material));
     let (runs, failures) = plan
-        .run(&bed, &program, |round, workload, system| {
+        .run(&bed, &ours, |round, workload, system| {
             let (name, title) = (workload.name, system.title());
             progress(format_args!("round {}, {name}: {title}", round + 1));
         })
