@@ -144,8 +144,13 @@ pub fn run(
             runs.extend(FsyncWait::ALL.iter().map(|wait| (work, jobs, *wait, Vec::new())));
         }
     }
-    for _ in 0..plan.rounds {
-        for (work, jobs, wait, rounds) in &mut runs {
+    for round in 0..plan.rounds {
+        // The last one first in every second round.
+        let ordered: Vec<_> = match round % 2 {
+            0 => runs.iter_mut().collect(),
+            _ => runs.iter_mut().rev().collect(),
+        };
+        for (work, jobs, wait, rounds) in ordered {
             let run = one(plan, device()?, work, *jobs, *wait)?;
             seen(work.name, *jobs, *wait, &run);
             rounds.push(run);

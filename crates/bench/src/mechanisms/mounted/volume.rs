@@ -37,7 +37,7 @@ impl Mounts {
         std::fs::create_dir(mounts.dir())?;
         let mut file = File::create_new(mounts.image())?;
         let zeros = vec![0; CHUNK];
-        for _ in 0..scale.pick(256 << 20, 6u64 << 30, 8 << 30) / CHUNK as u64 {
+        for _ in 0..scale.pick(256 << 20, 4u64 << 30, 8 << 30) / CHUNK as u64 {
             interrupted()?;
             file.write_all(&zeros)?;
         }
