@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::run::{Host, Reading};
 use crate::systems::cleanup::{Debt, Owed};
 use crate::systems::meter::{self, Blocks};
-use crate::systems::{Mounted, mounted};
+use crate::systems::{Mounted, Stats, mounted};
 
 /// A new directory inside another one, gone when it is dropped.
 #[derive(Debug)]
@@ -57,12 +57,6 @@ impl Directory {
             None => format!("{kind}, of which no block device tells anything"),
         }
     }
-
-    fn stats(&self) -> io::Result<Option<crate::systems::Stats>> {
-        let Some((program, _)) = &self.ours else { return Ok(None) };
-        let Some(root) = mount_point(&self.dir)? else { return Ok(None) };
-        mounted::ask(program, &root).map(|(_, stats)| Some(stats))
-    }
 }
 
 /// The mount in which `dir` is, and its type.
@@ -105,7 +99,13 @@ impl Host for Directory {
 
     fn reading(&self) -> io::Result<Reading> {
         let blocks = self.device.as_deref().map(Blocks::of_number).transpose()?;
-        reading(self.ours.as_ref().map(|(_, pid)| *pid), blocks, self.stats()?)
+        reading(self.ours.as_ref().map(|(_, pid)| *pid), blocks)
+    }
+
+    fn stats(&self) -> io::Result<Option<Stats>> {
+        let Some((program, _)) = &self.ours else { return Ok(None) };
+        let Some(root) = mount_point(&self.dir)? else { return Ok(None) };
+        mounted::ask(program, &root).map(|(_, stats)| Some(stats))
     }
 }
 
@@ -123,22 +123,21 @@ impl Host for Mounted<'_> {
     }
 
     fn reading(&self) -> io::Result<Reading> {
-        reading(self.daemon(), Some(self.bed().blocks()?), self.stats()?)
+        reading(self.daemon(), Some(self.bed().blocks()?))
+    }
+
+    fn stats(&self) -> io::Result<Option<Stats>> {
+        Mounted::stats(self)
     }
 }
 
-pub(super) fn reading(
-    daemon: Option<u32>,
-    blocks: Option<Blocks>,
-    stats: Option<crate::systems::Stats>,
-) -> io::Result<Reading> {
+pub(super) fn reading(daemon: Option<u32>, blocks: Option<Blocks>) -> io::Result<Reading> {
     let (own_ns, daemon_ns) = mounted::processor_ns(daemon)?;
     Ok(Reading {
         own_ns,
         daemon_ns,
         machine_ns: meter::machine_ns()?,
         blocks,
-        stats,
         daemon_peak_bytes: daemon.map(|pid| meter::peak_bytes(&pid.to_string())).transpose()?,
     })
 }

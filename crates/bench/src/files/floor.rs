@@ -13,7 +13,7 @@ use holdfast_device::AlignedBuf;
 
 use super::Scale;
 use super::run::{Host, Phase, Reading, Run, Unit};
-use crate::systems::Bed;
+use crate::systems::{Bed, Stats};
 
 /// What stands for one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,11 @@ impl Host for Bare<'_> {
     }
 
     fn reading(&self) -> io::Result<Reading> {
-        super::directory::reading(None, Some(self.0.blocks()?), None)
+        super::directory::reading(None, Some(self.0.blocks()?))
+    }
+
+    fn stats(&self) -> io::Result<Option<Stats>> {
+        Ok(None)
     }
 }
 

@@ -36,6 +36,10 @@ pub trait Host {
 
     /// What was asked for so far.
     fn reading(&self) -> io::Result<Reading>;
+
+    /// The daemon's statistics, where it is ours. Asking takes processor time, so that it is done outside of what
+    /// is measured.
+    fn stats(&self) -> io::Result<Option<Stats>>;
 }
 
 /// Totals at a moment.
@@ -49,8 +53,6 @@ pub struct Reading {
     pub machine_ns: u64,
     /// Requests of the device below, where that can be told.
     pub blocks: Option<Blocks>,
-    /// The daemon's statistics, where it is ours.
-    pub stats: Option<Stats>,
     /// The most memory that the daemon has had.
     pub daemon_peak_bytes: Option<u64>,
 }
@@ -286,7 +288,7 @@ impl<'a> Run<'a> {
                 })
             });
             ready.wait();
-            let before = host.reading();
+            let before = host.stats().and_then(|stats| Ok((stats, host.reading()?)));
             let clock = Stopwatch::start();
             go.wait();
             let results = match threads.join() {
@@ -297,7 +299,7 @@ impl<'a> Run<'a> {
         });
         let seconds = clock.elapsed().as_secs_f64();
         let (before, results) = (before?, results?);
-        let after = self.host.reading()?;
+        let after = (self.host.reading()?, self.host.stats()?);
         let mut laps = Laps::new();
         results.iter().for_each(|(_, own)| laps.add(own));
         let amount = results.iter().map(|(amount, _)| amount).sum();
@@ -311,12 +313,12 @@ impl<'a> Run<'a> {
         unit: Unit,
         work: impl FnOnce(&mut Laps) -> io::Result<u64>,
     ) -> io::Result<()> {
-        let before = self.host.reading()?;
+        let before = (self.host.stats()?, self.host.reading()?);
         let clock = Stopwatch::start();
         let mut laps = Laps::new();
         let amount = work(&mut laps)?;
         let seconds = clock.elapsed().as_secs_f64();
-        let after = self.host.reading()?;
+        let after = (self.host.reading()?, self.host.stats()?);
         self.keep(name, unit, 1, amount, seconds, laps, (before, after))
     }
 
@@ -329,8 +331,10 @@ impl<'a> Run<'a> {
         amount: u64,
         seconds: f64,
         laps: Laps,
-        (before, after): (Reading, Reading),
+        (before, after): ((Option<Stats>, Reading), (Reading, Option<Stats>)),
     ) -> io::Result<()> {
+        let ((old, before), (after, new)) = (before, after);
+        let stats = old.zip(new);
         self.host.settle()?;
         let settled = self.host.reading()?;
         let between = |one: &Option<Blocks>, other: &Option<Blocks>| {
@@ -351,7 +355,7 @@ impl<'a> Run<'a> {
             daemon_peak_bytes: after.daemon_peak_bytes,
             blocks: between(&before.blocks, &after.blocks),
             later: between(&after.blocks, &settled.blocks),
-            shares: shares(&before, &after, jobs, seconds),
+            shares: stats.and_then(|stats| shares(&before, &after, &stats, jobs, seconds)),
             skipped: None,
         });
         Ok(())
@@ -364,9 +368,14 @@ fn daemon_ns(before: &Reading, after: &Reading) -> Option<u64> {
 
 /// Of the time of all callers together: what the daemon's counters and the processors say, and the rest. Parts that
 /// overlap (a daemon that works for one while another waits) are scaled so that they are never more than the whole.
-fn shares(before: &Reading, after: &Reading, jobs: u64, seconds: f64) -> Option<Shares> {
+fn shares(
+    before: &Reading,
+    after: &Reading,
+    (old, new): &(Stats, Stats),
+    jobs: u64,
+    seconds: f64,
+) -> Option<Shares> {
     const DEVICE: [&str; 4] = ["log_write_ns", "log_flush_ns", "fsync_wait_ns", "fsync_data_ns"];
-    let (old, new) = (before.stats.as_ref()?, after.stats.as_ref()?);
     let grew =
         |name: &str| new.get(name).zip(old.get(name)).map_or(0, |(n, o)| n.saturating_sub(*o));
     let whole = (seconds * 1e9 * jobs as f64).max(1.0);
