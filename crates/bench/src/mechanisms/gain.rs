@@ -72,6 +72,6 @@ pub fn section(gains: &[Gain]) -> Section {
         );
     }
     let about = "What each mechanism gains over what was done before it, in one program by a switch, and what its \
-                 authors published of theirs.";
+                 authors published of theirs. Rounds of both positions are interleaved.";
     Section::new("gains", "Five mechanisms, before and after", about, table)
 }

@@ -32,7 +32,7 @@ impl Scale {
     pub(crate) fn rounds_text(self) -> String {
         match self.rounds() {
             1 => "one round".into(),
-            rounds => format!("{rounds} rounds, interleaved"),
+            rounds => format!("{rounds} rounds"),
         }
     }
 

@@ -30,7 +30,7 @@ pub fn page(reports: &[Report]) -> String {
             body {
                 header {
                     h1 { "Holdfast, measured" }
-                    p { "Medians of interleaved rounds; ± is how far a round was from the median at most, without the outermost tenths of many rounds." }
+                    p { "Medians of rounds; ± is how far a round was from the median at most, without the outermost tenths of many rounds." }
                 }
                 nav {
                     @for (number, report) in numbered() {
