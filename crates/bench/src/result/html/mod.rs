@@ -134,7 +134,8 @@ fn cell(column: &Column, cell: &Cell) -> Markup {
             }
             Cell::Text { text } if text == "reached" => td { span.good { (text) } },
             Cell::Text { text } if text == "MISSED" => td { span.bad { (text) } },
-            Cell::Text { text } => td { (text) },
+            // Three figures in a cell stay on one line.
+            Cell::Text { text } => td.short[text.chars().count() < 24] { (text) },
             Cell::Missing { why } => td.missing.number[column.unit != Unit::None] {
                 @if why.is_empty() { "–" } @else { "– " span.why { (why) } }
             }

@@ -52,7 +52,7 @@ impl Results {
     }
 }
 
-/// The command as it is kept: without the paths of the program and of the results.
+/// The command as it is kept: without the paths of the program, of the results, and of what was there meanwhile.
 pub(crate) fn command() -> Vec<String> {
     without_paths(std::env::args().skip(1))
 }
@@ -62,7 +62,7 @@ fn without_paths(words: impl Iterator<Item = String>) -> Vec<String> {
     let mut words = words;
     while let Some(word) = words.next() {
         let is = |option: &&&str| word.split('=').next() == Some(**option);
-        match ["--json", "--html", "--keep"].iter().find(is) {
+        match ["--json", "--html", "--keep", "--dir", "--file"].iter().find(is) {
             // The path is the next word, if it is not in this one.
             Some(_) if !word.contains('=') => drop(words.next()),
             Some(_) => {}
@@ -144,7 +144,19 @@ mod tests {
 
     #[test]
     fn kept_commands_have_no_paths_of_results() {
-        let words = ["bench", "ops", "--json", "/a/b", "--quick", "--html=/c", "--keep", "d", "x"];
+        let words = [
+            "bench",
+            "ops",
+            "--json",
+            "/a/b",
+            "--quick",
+            "--html=/c",
+            "--keep",
+            "d",
+            "--dir",
+            "/e",
+            "x",
+        ];
         let kept = without_paths(words.map(String::from).into_iter());
         assert_eq!(kept, ["holdfast", "bench", "ops", "--quick", "x"]);
     }
