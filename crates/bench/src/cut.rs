@@ -8,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use holdfast_device::{Device, DeviceError, DeviceStats, Flushed};
+use holdfast_device::{Device, DeviceError, Flushed, forward};
 
 /// Passes everything on until it is cut.
 #[derive(Debug)]
@@ -39,9 +39,7 @@ impl CutDevice {
 }
 
 impl Device for CutDevice {
-    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        self.below.read(at, into)
-    }
+    forward!(below: read, len, sector_size, stats);
 
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         self.check("write", at, bytes.len() as u64)?;
@@ -56,17 +54,5 @@ impl Device for CutDevice {
     fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
         self.check("discard", at, len)?;
         self.below.discard(at, len)
-    }
-
-    fn len(&self) -> u64 {
-        self.below.len()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.below.sector_size()
-    }
-
-    fn stats(&self) -> DeviceStats {
-        self.below.stats()
     }
 }

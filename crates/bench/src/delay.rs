@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_base::clock::Stopwatch;
-use holdfast_device::{Device, DeviceError, DeviceStats, Flushed};
+use holdfast_device::{Device, DeviceError, Flushed, forward};
 use parking_lot::Mutex;
 
 /// What is written in one go by a channel.
@@ -59,9 +59,7 @@ impl DelayDevice {
 }
 
 impl Device for DelayDevice {
-    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        self.below.read(at, into)
-    }
+    forward!(below: read, discard, len, sector_size, stats);
 
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         let blocks = (at + bytes.len() as u64).div_ceil(BLOCK) - at / BLOCK;
@@ -76,22 +74,6 @@ impl Device for DelayDevice {
         let flushed = self.below.flush()?;
         self.wait_until(end);
         Ok(flushed)
-    }
-
-    fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
-        self.below.discard(at, len)
-    }
-
-    fn len(&self) -> u64 {
-        self.below.len()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.below.sector_size()
-    }
-
-    fn stats(&self) -> DeviceStats {
-        self.below.stats()
     }
 }
 

@@ -15,7 +15,7 @@ use holdfast_base::InodeNo;
 use holdfast_base::prng::Prng;
 use holdfast_check::{What, dump, view};
 use holdfast_device::sim::Policy;
-use holdfast_device::{Device, DeviceError, DeviceStats, Flushed, MemoryDevice, SimDevice};
+use holdfast_device::{Device, DeviceError, MemoryDevice, SimDevice, forward};
 use holdfast_format::journal::frame::MAGIC;
 use holdfast_posix::{
     Caller, FileSystem, MkfsOptions, MountOptions, OpenFile, OpenFlags, RenameFlags, WriteHow,
@@ -258,9 +258,8 @@ impl Gate {
 }
 
 impl Device for Gate {
-    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        self.inner.read(at, into)
-    }
+    forward!(inner: read, flush, discard, len, sector_size, stats);
+
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         let holds = {
             let mut state = self.state.lock().expect("nobody panics with it");
@@ -275,21 +274,6 @@ impl Device for Gate {
             self.wait_until(|pass| pass == Pass::Open);
         }
         self.inner.write(at, bytes)
-    }
-    fn flush(&self) -> Result<Flushed, DeviceError> {
-        self.inner.flush()
-    }
-    fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
-        self.inner.discard(at, len)
-    }
-    fn len(&self) -> u64 {
-        self.inner.len()
-    }
-    fn sector_size(&self) -> u32 {
-        self.inner.sector_size()
-    }
-    fn stats(&self) -> DeviceStats {
-        self.inner.stats()
     }
 }
 

@@ -11,6 +11,7 @@
 pub mod error;
 pub mod buffer;
 pub mod file;
+mod forward;
 pub mod memory;
 mod range;
 pub mod sim;

@@ -20,7 +20,7 @@ use holdfast_base::clock::Deadline;
 use parking_lot::{Condvar, Mutex, RwLock};
 use rustix::io::Errno;
 
-use crate::{Device, DeviceError, DeviceStats, Flushed};
+use crate::{Device, DeviceError, Flushed, forward};
 
 /// See the head of this file. Everything but flushes goes straight to the device.
 #[derive(Debug)]
@@ -59,13 +59,7 @@ impl Sticky {
 }
 
 impl Device for Sticky {
-    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        self.under.read(at, into)
-    }
-
-    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
-        self.under.write(at, bytes)
-    }
+    forward!(under: read, write, discard, len, sector_size, stats);
 
     fn flush(&self) -> Result<Flushed, DeviceError> {
         let (number, flushed) = {
@@ -105,22 +99,6 @@ impl Device for Sticky {
         // One that began after this call has ended, and all is well.
         Ok(Flushed::new())
     }
-
-    fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
-        self.under.discard(at, len)
-    }
-
-    fn len(&self) -> u64 {
-        self.under.len()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.under.sector_size()
-    }
-
-    fn stats(&self) -> DeviceStats {
-        self.under.stats()
-    }
 }
 
 #[cfg(test)]
@@ -140,13 +118,7 @@ mod tests {
     }
 
     impl Device for Overlapping {
-        fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-            self.memory.read(at, into)
-        }
-
-        fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
-            self.memory.write(at, bytes)
-        }
+        forward!(memory: read, write, discard, len, sector_size, stats);
 
         fn flush(&self) -> Result<Flushed, DeviceError> {
             if self.begun.fetch_add(1, Ordering::AcqRel) > 0 {
@@ -158,22 +130,6 @@ mod tests {
             }
             let source = io::Error::from_raw_os_error(Errno::IO.raw_os_error());
             Err(DeviceError::Io { call: "flush", at: 0, len: 0, source })
-        }
-
-        fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
-            self.memory.discard(at, len)
-        }
-
-        fn len(&self) -> u64 {
-            self.memory.len()
-        }
-
-        fn sector_size(&self) -> u32 {
-            self.memory.sector_size()
-        }
-
-        fn stats(&self) -> DeviceStats {
-            self.memory.stats()
         }
     }
 

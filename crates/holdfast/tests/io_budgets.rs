@@ -12,12 +12,13 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
-use holdfast::device::{Device, DeviceError, DeviceStats, MemoryDevice};
+use holdfast::device::{Device, DeviceError, MemoryDevice};
 use holdfast::{
     CreateOptions, Dir, File, OpenOptions, Permissions, Volume, VolumeOptions, XattrFlags,
 };
 use holdfast_base::prng::Prng;
 use holdfast_device::Flushed;
+use holdfast_device::forward;
 
 const BYTES: u64 = 1 << 30;
 const FILES: u64 = 10_000;
@@ -321,34 +322,12 @@ struct SlowFlush {
 }
 
 impl Device for SlowFlush {
-    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        self.memory.read(at, into)
-    }
-
-    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
-        self.memory.write(at, bytes)
-    }
+    forward!(memory: read, write, discard, len, sector_size, stats);
 
     fn flush(&self) -> Result<Flushed, DeviceError> {
         self.flushes.fetch_add(1, Ordering::SeqCst);
         std::thread::sleep(std::time::Duration::from_millis(2));
         self.memory.flush()
-    }
-
-    fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
-        self.memory.discard(at, len)
-    }
-
-    fn len(&self) -> u64 {
-        self.memory.len()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.memory.sector_size()
-    }
-
-    fn stats(&self) -> DeviceStats {
-        self.memory.stats()
     }
 }
 

@@ -11,14 +11,14 @@ use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, SystemTime};
 
-use holdfast::device::{Device, DeviceError, DeviceStats, MemoryDevice};
+use holdfast::device::{Device, DeviceError, MemoryDevice};
 use holdfast::{
     Batching, CreateOptions, Dir, Escape, File, FileTimes, FileType, OpenOptions, Permissions,
     RenameFlags, Volume, VolumeOptions, XattrFlags,
 };
 use holdfast_base::prng::Prng;
 use holdfast_device::sim::Policy;
-use holdfast_device::{Flushed, SimDevice};
+use holdfast_device::{SimDevice, forward};
 
 /// Bytes that an fsync may write beside what its operation brought in (names, values, data, and eight
 /// bytes of checksum for each block of data): the header of a batch, a few inodes and keys, and what is
@@ -476,34 +476,12 @@ impl Gate {
 }
 
 impl Device for Gate {
-    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        self.under.read(at, into)
-    }
+    forward!(under: read, flush, discard, len, sector_size, stats);
 
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         let zone = self.zone.lock().unwrap();
         drop(self.opened.wait_while(zone, |zone| zone.contains(&at)).unwrap());
         self.under.write(at, bytes)
-    }
-
-    fn flush(&self) -> Result<Flushed, DeviceError> {
-        self.under.flush()
-    }
-
-    fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
-        self.under.discard(at, len)
-    }
-
-    fn len(&self) -> u64 {
-        self.under.len()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.under.sector_size()
-    }
-
-    fn stats(&self) -> DeviceStats {
-        self.under.stats()
     }
 }
 

@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use holdfast_device::{Device, DeviceError, DeviceStats, Flushed, MemoryDevice};
+use holdfast_device::{Device, DeviceError, MemoryDevice, forward};
 use parking_lot::Mutex;
 
 /// Most bytes read from one device. An honest check and mount of a golden volume stay below a tenth.
@@ -63,6 +63,8 @@ impl Watched {
 }
 
 impl Device for Watched {
+    forward!(inner: flush, sector_size, stats);
+
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         let read = self.read.fetch_add(into.len() as u64, Ordering::Relaxed);
         assert!(read < READ_MAX, "P10: {read} bytes were read of a small image");
@@ -107,10 +109,6 @@ impl Device for Watched {
         Ok(())
     }
 
-    fn flush(&self) -> Result<Flushed, DeviceError> {
-        self.inner.flush()
-    }
-
     fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
         assert!(self.writable, "P10: {len} bytes are discarded at {at} of what is only read");
         self.inside("discard", at, len)?;
@@ -122,14 +120,6 @@ impl Device for Watched {
 
     fn len(&self) -> u64 {
         self.len
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.inner.sector_size()
-    }
-
-    fn stats(&self) -> DeviceStats {
-        self.inner.stats()
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::*;
-use holdfast_device::{Device, DeviceError, DeviceStats, Flushed, MemoryDevice};
+use holdfast_device::{Device, DeviceError, MemoryDevice, forward};
 use holdfast_posix::{FsError, OpenFlags};
 
 #[test]
@@ -58,9 +58,8 @@ struct Failing {
 }
 
 impl Device for Failing {
-    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        self.inner.read(at, into)
-    }
+    forward!(inner: read, flush, discard, len, sector_size, stats);
+
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         let left = self.failures.load(Ordering::Relaxed);
         if left > 0 {
@@ -69,21 +68,6 @@ impl Device for Failing {
             return Err(DeviceError::Io { call: "write", at, len: bytes.len() as u64, source });
         }
         self.inner.write(at, bytes)
-    }
-    fn flush(&self) -> Result<Flushed, DeviceError> {
-        self.inner.flush()
-    }
-    fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
-        self.inner.discard(at, len)
-    }
-    fn len(&self) -> u64 {
-        self.inner.len()
-    }
-    fn sector_size(&self) -> u32 {
-        self.inner.sector_size()
-    }
-    fn stats(&self) -> DeviceStats {
-        self.inner.stats()
     }
 }
 

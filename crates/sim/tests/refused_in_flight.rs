@@ -9,7 +9,7 @@ use std::thread;
 
 use holdfast_base::InodeNo;
 use holdfast_device::sim::{Action, Call, Faults, When};
-use holdfast_device::{Device, DeviceError, DeviceStats, Flushed, MemoryDevice, SimDevice};
+use holdfast_device::{Device, DeviceError, MemoryDevice, SimDevice, forward};
 use holdfast_posix::{Caller, FileSystem, OpenFile, OpenFlags, WriteHow};
 use holdfast_sim::{Setup, judge};
 use parking_lot::{Condvar, Mutex};
@@ -40,9 +40,7 @@ impl Gate {
 }
 
 impl Device for Gate {
-    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        self.device.read(at, into)
-    }
+    forward!(device: read, flush, discard, len, sector_size, stats);
 
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         let mut range = self.range.lock();
@@ -53,26 +51,6 @@ impl Device for Gate {
         }
         drop(range);
         self.device.write(at, bytes)
-    }
-
-    fn flush(&self) -> Result<Flushed, DeviceError> {
-        self.device.flush()
-    }
-
-    fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
-        self.device.discard(at, len)
-    }
-
-    fn len(&self) -> u64 {
-        self.device.len()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.device.sector_size()
-    }
-
-    fn stats(&self) -> DeviceStats {
-        self.device.stats()
     }
 }
 

@@ -10,7 +10,7 @@ use holdfast_base::InodeNo;
 use holdfast_base::counters::Counters;
 use holdfast_device::memory::MemoryDevice;
 use holdfast_device::sim::{Call, Faults};
-use holdfast_device::{Device, DeviceError, DeviceStats, Flushed, SimDevice};
+use holdfast_device::{Device, DeviceError, Flushed, SimDevice, forward};
 use holdfast_format::{Geometry, Key, Kind};
 use holdfast_store::{Batch, CreateOptions, Need, OpenOptions, Store};
 
@@ -153,9 +153,7 @@ impl OneBadFlush {
 }
 
 impl Device for OneBadFlush {
-    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        self.memory.read(at, into)
-    }
+    forward!(memory: read, discard, len, sector_size, stats);
 
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         self.writes.fetch_add(1, Ordering::SeqCst);
@@ -170,22 +168,6 @@ impl Device for OneBadFlush {
         self.wait_for(Gate::Open);
         let source = std::io::Error::other("a write was lost");
         Err(DeviceError::Io { call: "flush", at: 0, len: 0, source })
-    }
-
-    fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
-        self.memory.discard(at, len)
-    }
-
-    fn len(&self) -> u64 {
-        self.memory.len()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.memory.sector_size()
-    }
-
-    fn stats(&self) -> DeviceStats {
-        self.memory.stats()
     }
 }
 

@@ -11,7 +11,7 @@ use holdfast_base::units::BLOCK_SIZE;
 use holdfast_base::{BlockNo, Escape, InodeNo};
 use holdfast_device::memory::MemoryDevice;
 use holdfast_device::sim::Policy;
-use holdfast_device::{Device, DeviceError, DeviceStats, Flushed, SimDevice};
+use holdfast_device::{Device, DeviceError, SimDevice, forward};
 use holdfast_format::checksum::crc64;
 use holdfast_format::log::{DATA_BLOCKS_MAX, LogHeader};
 use holdfast_format::{Geometry, Key, Kind};
@@ -104,9 +104,7 @@ impl Gate {
 }
 
 impl Device for Gate {
-    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        self.device.read(at, into)
-    }
+    forward!(device: read, flush, discard, len, sector_size, stats);
 
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         if self.range.contains(&at) {
@@ -119,26 +117,6 @@ impl Device for Gate {
             state.waiting = false;
         }
         self.device.write(at, bytes)
-    }
-
-    fn flush(&self) -> Result<Flushed, DeviceError> {
-        self.device.flush()
-    }
-
-    fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
-        self.device.discard(at, len)
-    }
-
-    fn len(&self) -> u64 {
-        self.device.len()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.device.sector_size()
-    }
-
-    fn stats(&self) -> DeviceStats {
-        self.device.stats()
     }
 }
 

@@ -12,7 +12,7 @@ use holdfast_base::units::BLOCK_SIZE;
 use holdfast_base::{BatchNo, BlockNo, CommitNo, Epoch, InodeNo, Lsn};
 use holdfast_device::memory::MemoryDevice;
 use holdfast_device::sim::{Action, Call, Faults, Policy, When};
-use holdfast_device::{Device, DeviceError, DeviceStats, Flushed, SimDevice};
+use holdfast_device::{Device, DeviceError, Flushed, SimDevice, forward};
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::log::LogHeader;
 use holdfast_format::node::volume_tag;
@@ -159,9 +159,7 @@ impl Gate {
 }
 
 impl Device for Gate {
-    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        self.device.read(at, into)
-    }
+    forward!(device: read, discard, len, sector_size, stats);
 
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         if self.range.contains(&at) {
@@ -176,22 +174,6 @@ impl Device for Gate {
             panic!("the device's code panics, as the test wants it");
         }
         self.device.flush()
-    }
-
-    fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
-        self.device.discard(at, len)
-    }
-
-    fn len(&self) -> u64 {
-        self.device.len()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.device.sector_size()
-    }
-
-    fn stats(&self) -> DeviceStats {
-        self.device.stats()
     }
 }
 

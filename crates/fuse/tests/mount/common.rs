@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use holdfast_device::{Device, DeviceError, DeviceStats, Flushed, MemoryDevice};
+use holdfast_device::{Device, DeviceError, Flushed, MemoryDevice, forward};
 use holdfast_fuse::{FuseOptions, Kind, Requests, Stopper, Transport, serve};
 use holdfast_posix::{FileSystem, MkfsOptions, MountOptions};
 
@@ -167,26 +167,10 @@ pub(crate) struct SlowFlush {
 }
 
 impl Device for SlowFlush {
-    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        self.inner.read(at, into)
-    }
-    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
-        self.inner.write(at, bytes)
-    }
+    forward!(inner: read, write, discard, len, sector_size, stats);
+
     fn flush(&self) -> Result<Flushed, DeviceError> {
         std::thread::sleep(self.time);
         self.inner.flush()
-    }
-    fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
-        self.inner.discard(at, len)
-    }
-    fn len(&self) -> u64 {
-        self.inner.len()
-    }
-    fn sector_size(&self) -> u32 {
-        self.inner.sector_size()
-    }
-    fn stats(&self) -> DeviceStats {
-        self.inner.stats()
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use holdfast_device::{Device, DeviceError, DeviceStats, Flushed, MemoryDevice};
+use holdfast_device::{Device, DeviceError, MemoryDevice, forward};
 use holdfast_fuse::Kind;
 use rustix::fs::XattrFlags;
 
@@ -152,30 +152,14 @@ struct Refusing {
 }
 
 impl Device for Refusing {
-    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        self.inner.read(at, into)
-    }
+    forward!(inner: read, flush, discard, len, sector_size, stats);
+
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         if bytes.len() >= 65536 && self.refuses.load(Ordering::SeqCst) {
             let source = io::Error::from_raw_os_error(libc::EIO);
             return Err(DeviceError::Io { call: "write", at, len: bytes.len() as u64, source });
         }
         self.inner.write(at, bytes)
-    }
-    fn flush(&self) -> Result<Flushed, DeviceError> {
-        self.inner.flush()
-    }
-    fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
-        self.inner.discard(at, len)
-    }
-    fn len(&self) -> u64 {
-        self.inner.len()
-    }
-    fn sector_size(&self) -> u32 {
-        self.inner.sector_size()
-    }
-    fn stats(&self) -> DeviceStats {
-        self.inner.stats()
     }
 }
 

@@ -1,0 +1,47 @@
+//! For a device in front of another: the calls that it passes on as they are.
+//!
+//! Such a device writes down only what it does differently.
+
+/// Inside of `impl Device`: passes the named calls on to the device in a field.
+/// `forward!(under: read, len, stats);`
+#[macro_export]
+macro_rules! forward {
+    ($under:ident: $($call:ident),+) => {
+        $($crate::forward!(@$call $under);)+
+    };
+    (@read $under:ident) => {
+        fn read(&self, at: u64, into: &mut [u8]) -> ::std::result::Result<(), $crate::DeviceError> {
+            self.$under.read(at, into)
+        }
+    };
+    (@write $under:ident) => {
+        fn write(&self, at: u64, bytes: &[u8]) -> ::std::result::Result<(), $crate::DeviceError> {
+            self.$under.write(at, bytes)
+        }
+    };
+    (@flush $under:ident) => {
+        fn flush(&self) -> ::std::result::Result<$crate::Flushed, $crate::DeviceError> {
+            self.$under.flush()
+        }
+    };
+    (@discard $under:ident) => {
+        fn discard(&self, at: u64, len: u64) -> ::std::result::Result<(), $crate::DeviceError> {
+            self.$under.discard(at, len)
+        }
+    };
+    (@len $under:ident) => {
+        fn len(&self) -> u64 {
+            self.$under.len()
+        }
+    };
+    (@sector_size $under:ident) => {
+        fn sector_size(&self) -> u32 {
+            self.$under.sector_size()
+        }
+    };
+    (@stats $under:ident) => {
+        fn stats(&self) -> $crate::DeviceStats {
+            self.$under.stats()
+        }
+    };
+}
