@@ -12,7 +12,6 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -24,6 +23,7 @@ use super::device::MAX_WRITE;
 use super::serve;
 use super::work::Work;
 use crate::ops::{Answer, Errno};
+use crate::server::Server;
 
 /// Threads in all, about; on each processor at least and at most so many.
 const THREADS: usize = 128;
@@ -106,13 +106,8 @@ fn serve_ring(ring: &mut Ring, work: &Work) -> io::Result<()> {
     ring.register()?;
     while let Some(at) = ring.wait()? {
         let arrived = ring.arrived(at);
-        let served = catch_unwind(AssertUnwindSafe(|| serve_one(work, arrived)));
-        let answer = served.unwrap_or_else(|_| {
-            work.server().set_broken();
-            tracing::error!("a request has panicked; all further requests fail");
-            Err(Errno(libc::EIO))
-        });
-        match answer {
+        let answer = work.guarded(|server| serve_one(work, server, arrived));
+        match answer.unwrap_or(Err(Errno(libc::EIO))) {
             Ok(len) => ring.answer(at, 0, len)?,
             Err(Errno(error)) => ring.answer(at, error, 0)?,
         }
@@ -120,9 +115,8 @@ fn serve_ring(ring: &mut Ring, work: &Work) -> io::Result<()> {
     Ok(())
 }
 
-fn serve_one(work: &Work, arrived: Arrived<'_>) -> Answer<usize> {
+fn serve_one(work: &Work, server: &Server, arrived: Arrived<'_>) -> Answer<usize> {
     let Arrived { header, fixed, payload, len } = arrived;
-    let server = work.server();
     let malformed = |_| Errno(libc::EIO);
     if serve::fills(header.opcode) {
         let op = Op::decode(&header, fixed, &[]).map_err(malformed)?;

@@ -50,7 +50,9 @@ impl Work {
     /// Serves on the pool; here if the pool is full or finished.
     pub(crate) fn there(self: &Arc<Self>, body: impl FnOnce(&Server) + Send + 'static) {
         let work = Arc::clone(self);
-        if let Err(job) = self.pool.submit(Box::new(move || work.guarded(body))) {
+        if let Err(job) = self.pool.submit(Box::new(move || {
+            work.guarded(body);
+        })) {
             self.busy.fetch_add(1, Ordering::Relaxed);
             job();
             self.busy.fetch_sub(1, Ordering::Relaxed);
@@ -78,11 +80,14 @@ impl Work {
         self.pool.finish();
     }
 
-    fn guarded(&self, body: impl FnOnce(&Server)) {
-        if catch_unwind(AssertUnwindSafe(|| body(&self.server))).is_err() {
+    /// What `body` answers; `None` if it has panicked.
+    pub(super) fn guarded<T>(&self, body: impl FnOnce(&Server) -> T) -> Option<T> {
+        let done = catch_unwind(AssertUnwindSafe(|| body(&self.server)));
+        if done.is_err() {
             self.server.set_broken();
             tracing::error!("a request has panicked; all further requests fail");
         }
+        done.ok()
     }
 }
 
