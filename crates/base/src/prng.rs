@@ -1,4 +1,7 @@
-//! The only door to chance: a seeded generator for tests, simulation and sampling.
+//! The only door to chance: a seeded generator for tests, simulation and sampling, and numbers that nobody
+//! can guess for what a new volume draws.
+
+use std::cell::RefCell;
 
 /// A seeded pseudo-random generator. The same seed gives the same numbers for ever.
 #[derive(Clone, Debug)]
@@ -41,7 +44,61 @@ impl Prng {
     }
 }
 
-/// A number that differs from call to call and run to run.
+thread_local! {
+    /// What [`entropy`] draws from in this thread instead of the system.
+    static PINNED: RefCell<Option<Prng>> = const { RefCell::new(None) };
+}
+
+/// A number that nobody can guess, different at each call, from the system; or the next one of what [`pin`]
+/// made of it in this thread.
+///
+/// # Panics
+///
+/// If the system has no random numbers, which Linux always has once it runs programs.
 pub fn entropy() -> u64 {
-    fastrand::Rng::new().u64(..)
+    let pinned = PINNED.with_borrow_mut(|pinned| pinned.as_mut().map(Prng::next_u64));
+    pinned.unwrap_or_else(|| getrandom::u64().expect("the system has random numbers"))
+}
+
+/// Until the returned value is dropped, this thread's [`entropy`] repeats for the same `seed`: a simulation
+/// then makes the same volume each time.
+pub fn pin(seed: u64) -> Pinned {
+    Pinned { before: PINNED.replace(Some(Prng::seeded(seed))) }
+}
+
+/// Keeps this thread's chance pinned.
+#[derive(Debug)]
+#[must_use = "chance is back when this is dropped"]
+pub struct Pinned {
+    before: Option<Prng>,
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        PINNED.set(self.before.take());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pinned_chance_repeats_and_ends() {
+        let draw = || [entropy(), entropy()];
+        let first = {
+            let _pinned = pin(7);
+            draw()
+        };
+        let second = {
+            let _pinned = pin(7);
+            let _ = {
+                let _other = pin(8);
+                draw()
+            };
+            draw()
+        };
+        assert_eq!(first, second);
+        assert_ne!(first, draw());
+    }
 }

@@ -7,13 +7,12 @@ use std::sync::Arc;
 use holdfast_base::counters::Counters;
 use holdfast_base::stop::Stop;
 use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE};
-use holdfast_base::{BlockNo, CommitNo, Epoch, InodeNo, Lsn, TreeId};
+use holdfast_base::{BlockNo, CommitNo, Epoch, InodeNo, Lsn, TreeId, prng};
 use holdfast_device::Device;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::node::volume_tag;
 use holdfast_format::{JournalMark, LogMark, NodePointer, Superblock};
 use parking_lot::{Mutex, RwLock};
-use uuid::Uuid;
 
 use crate::apply::Slots;
 use crate::cache::Cache;
@@ -81,12 +80,6 @@ pub(crate) fn create(
     journal.end(&*inner.device, epoch)
 }
 
-/// Eight bytes that nobody can guess: those of a random UUID without the two that say what it is.
-fn ring_tag() -> [u8; 8] {
-    let uuid = Uuid::new_v4().into_bytes();
-    std::array::from_fn(|at| if at < 6 { uuid[at] } else { uuid[at + 3] })
-}
-
 /// A store in memory whose trees have no root yet.
 fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
     let geometry = options.geometry;
@@ -110,7 +103,8 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         used_blocks: 0,
         journal: JournalMark { commit: CommitNo(0), next: geometry.journal().start, sum: 0 },
         log: LogMark::START,
-        ring_tag: ring_tag(),
+        // Nobody who writes data can guess it.
+        ring_tag: prng::entropy().to_le_bytes(),
     };
     let root = Root { pointer: nowhere, level: 0 };
     let how = OpenOptions { cache_bytes: CACHE_BYTES, ..OpenOptions::default() };

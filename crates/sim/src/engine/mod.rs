@@ -17,7 +17,7 @@ mod names;
 
 use std::sync::Arc;
 
-use holdfast_base::InodeNo;
+use holdfast_base::{InodeNo, prng};
 use holdfast_check::{Options, Report};
 use holdfast_device::Device;
 use holdfast_posix::{
@@ -28,6 +28,9 @@ use holdfast_script::{Answer, Errno, Kind, Op, Outcome, Path, Place, Target};
 
 use checkpoints::Beside;
 pub use checkpoints::Checkpoints;
+
+/// What volumes are made with that chance decides elsewhere: a script leaves the same bytes each time.
+const CHANCE: u64 = 1;
 
 /// What an operation answers before it becomes an outcome.
 type Answered = Result<Answer, Errno>;
@@ -112,9 +115,12 @@ fn kind(file_type: FileType) -> Kind {
 }
 
 impl Engine {
-    /// Makes a volume on `device` and mounts it.
+    /// Makes a volume on `device`, the same one each time, and mounts it.
     pub fn create(device: Arc<dyn Device>, setup: Setup) -> Result<Engine, FsError> {
-        FileSystem::mkfs(&device, &setup.mkfs)?;
+        {
+            let _pinned = prng::pin(CHANCE);
+            FileSystem::mkfs(&device, &setup.mkfs)?;
+        }
         Engine::open(device, setup)
     }
 

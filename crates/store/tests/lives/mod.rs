@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use holdfast_base::counters::Counters;
-use holdfast_base::prng::Prng;
+use holdfast_base::prng::{Prng, pin};
 use holdfast_base::switch::{Accounting, Dirty};
 use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE};
 use holdfast_base::{BlockNo, BlockRange, InodeNo};
@@ -138,6 +138,7 @@ impl Conditions {
             label: String::new(),
             hash_seed: 1,
         };
+        let _pinned = pin(1);
         Store::create(&shared, &options).unwrap();
         device.snapshot()
     }
