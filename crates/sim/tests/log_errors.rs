@@ -142,7 +142,10 @@ fn threads_until(faults: impl FnOnce(&FileSystem) -> Faults, what: &str) {
         }
     }
     assert!(heard.iter().any(|(_, by_fsync)| *by_fsync), "{what}");
-    assert!(fs.sync().is_err() && fs.checkpoint().is_err() && fs.commit().is_err());
+    // A commit that was under way may have made everything durable that the log could not.
+    let asked = [fs.sync().is_err(), fs.commit().is_err()];
+    assert!(asked == [true; 2] || fs.is_durable(), "{what}: {asked:?}");
+    assert!(fs.checkpoint().is_err(), "{what}");
     drop(files);
     drop(fs);
     device.set_faults(Faults::none());

@@ -61,10 +61,7 @@ impl Inner {
             let mut journal = self.journal.lock();
             match self.commit(&mut journal, true)? {
                 Committed::Done(sealed) => sealed,
-                Committed::NoRoom => {
-                    self.counters.journal_full.increment();
-                    return self.checkpoint_at_once(&mut journal);
-                }
+                Committed::NoRoom => return self.checkpoint_instead(&mut journal),
             }
         };
         let Some(sealed) = sealed else {
@@ -86,11 +83,17 @@ impl Inner {
         // The checkpoint that was waited for may have made room.
         match self.commit(&mut journal, false)? {
             Committed::Done(_) => Ok(()),
-            Committed::NoRoom => {
-                self.counters.journal_full.increment();
-                self.checkpoint_at_once(&mut journal)
-            }
+            Committed::NoRoom => self.checkpoint_instead(&mut journal),
         }
+    }
+
+    /// Makes the checkpoint that a commit without room becomes. The journal says where it stands, for those
+    /// who have no superblock of it.
+    fn checkpoint_instead(&self, journal: &mut Journal) -> Result<()> {
+        self.counters.journal_full.increment();
+        self.checkpoint_at_once(journal)?;
+        let epoch = self.superblock.lock().epoch;
+        journal.end(&*self.device, epoch)
     }
 
     /// Makes a checkpoint without the journal, of everything so far: mkfs has none yet.
@@ -114,6 +117,9 @@ impl Inner {
             Ok((self.seal(forest, space, lsn), log_head, time))
         })?;
         self.frozen(time);
+        if self.durable.load(Ordering::Acquire) < sealed.superblock.lsn.0 {
+            journal.leave_a_number_out();
+        }
         sealed.stands_behind(journal);
         let owed = match teeth::is(Tooth::OwedNotRecovered) {
             true => Default::default(),

@@ -40,7 +40,7 @@ pub(crate) fn open(
 ) -> Result<Inner> {
     // A checkpoint and a commit flush side by side: no failure of one may pass the other by (P7).
     let device: Arc<dyn Device> = Arc::new(Sticky::new(device));
-    let superblock = superblock::newest(&*device)?;
+    let superblock = superblock::newest(&*device, options.read_only)?;
     let geometry = superblock.geometry;
     if geometry.volume_blocks > device.len() / BLOCK_BYTES {
         return Err(StoreError::Refused(format!(
@@ -56,7 +56,7 @@ pub(crate) fn open(
         )));
     }
     let time = Stopwatch::start();
-    let mut replayed = recover::read(&*device, &superblock, &counters)?;
+    let mut replayed = recover::read(&*device, &superblock, &counters, options.read_only)?;
     let hole = recover::hole(&replayed);
     if let Some(why) = &hole {
         refuse_to_write(why, options)?;

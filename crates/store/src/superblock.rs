@@ -13,15 +13,25 @@ use holdfast_format::{Malformed, Superblock};
 use crate::{Result, StoreError};
 
 /// The valid superblock with the larger epoch.
-pub(crate) fn newest(device: &dyn Device) -> Result<Superblock> {
+///
+/// A slot that cannot be read may be read another time, and be the newer one: only a reader may do without.
+pub(crate) fn newest(device: &dyn Device, is_reader: bool) -> Result<Superblock> {
     let mut found = Vec::new();
     let mut broken = Vec::new();
+    let mut unread = None;
     for slot in SUPERBLOCK_SLOTS {
         let mut block = [0; BLOCK_SIZE];
         let at = slot.byte_offset().expect("the slots lie at the start of the volume");
         let judged = if at + BLOCK_BYTES <= device.len() {
-            device.read(at, &mut block)?;
-            Superblock::decode(&block, slot)
+            match device.read(at, &mut block) {
+                Ok(()) => Superblock::decode(&block, slot),
+                Err(error) if is_reader => {
+                    tracing::error!("the superblock at byte {at} cannot be read: {error}");
+                    unread = Some(error);
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            }
         } else {
             Err(Malformed::new("superblock", "the device ends before it"))
         };
@@ -30,9 +40,10 @@ pub(crate) fn newest(device: &dyn Device) -> Result<Superblock> {
             Err(malformed) => broken.push(malformed),
         }
     }
-    match found.into_iter().max_by_key(|superblock| superblock.epoch) {
-        Some(superblock) => Ok(superblock),
-        None => {
+    match (found.into_iter().max_by_key(|superblock| superblock.epoch), unread) {
+        (Some(superblock), _) => Ok(superblock),
+        (None, Some(error)) => Err(error.into()),
+        (None, None) => {
             let second = broken.pop().expect("no slot was valid");
             let first = broken.pop().expect("no slot was valid");
             Err(StoreError::NoSuperblock { first, second })

@@ -171,6 +171,7 @@ fn outcome(volume: &Volume, block: &Block, damage: Damage, bytes: &[u8]) -> Resu
     };
     says += match (&reads, &writes) {
         (Seen::Other(_), Seen::Refused) => "; mount refused, read-only shows what is before it",
+        (Seen::Same, Seen::Refused) => "; mount refused, read-only reads as told",
         (_, Seen::Refused) => "; mount refused",
         (_, Seen::Errors) => "; EIO",
         (_, Seen::Same) => "; reads as told",

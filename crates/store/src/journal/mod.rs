@@ -157,6 +157,15 @@ impl Journal {
         Ok((blocks * BLOCK_BYTES, flushed))
     }
 
+    /// A number that no commit has: a checkpoint holds what neither commits nor batches say. Should its
+    /// superblock rot, whoever reads the journal from the one before misses a commit, instead of taking an
+    /// older state for the whole (P6).
+    pub(crate) fn leave_a_number_out(&mut self) {
+        self.mark.commit = self.mark.commit.next();
+        // What says so at the mark has the number of before.
+        self.ended = false;
+    }
+
     /// Everything before `head` is dead: a superblock that needs none of it is durable.
     pub(crate) fn release(&mut self, head: u64) {
         assert!(self.tail <= head && head <= self.head);

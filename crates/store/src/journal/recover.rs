@@ -16,18 +16,23 @@ use holdfast_base::{BLOCK_SIZE, BlockNo};
 use holdfast_device::{Device, flush_unless};
 use holdfast_format::Superblock;
 
-use super::replay::{Replayed, beside, replay};
+use super::replay::{Replayed, Stopped, beside, replay_some};
 use crate::nodes::Homed;
 use crate::{Result, nodes, superblock};
 
 /// What the journal makes of the volume, in memory. Writes nothing: whether the volume may be opened is
-/// not known before the log is read as well.
+/// not known before the log is read as well. A reader gets the commits before the first one that makes no
+/// sense or cannot be read.
 pub(crate) fn read(
     device: &dyn Device,
     before: &Superblock,
     counters: &Counters,
+    is_reader: bool,
 ) -> Result<Replayed> {
-    let mut replayed = replay(device, before)?;
+    let mut replayed = match replay_some(device, before, u64::MAX) {
+        Err(stopped) if is_reader => as_far_as_it_goes(device, before, stopped)?,
+        done => done.map_err(|stopped| stopped.error)?,
+    };
     if let Some(epoch) = replayed.given_up {
         // Its frames are whole and would count as soon as somebody writes the same data to the same
         // place. Behind a superblock of its own epoch no journal begins with it.
@@ -41,8 +46,27 @@ pub(crate) fn read(
     Ok(replayed)
 }
 
+/// The commits that can be replayed, though others follow.
+fn as_far_as_it_goes(
+    device: &dyn Device,
+    before: &Superblock,
+    stopped: Stopped,
+) -> Result<Replayed> {
+    let mut replayed = match replay_some(device, before, stopped.commits) {
+        Err(_) => replay_some(device, before, 0).map_err(|stopped| stopped.error)?,
+        Ok(replayed) => replayed,
+    };
+    // What follows is not known, so nothing may be said of its end.
+    (replayed.ended, replayed.given_up, replayed.damage) = (false, None, None);
+    replayed.left_out = Some(stopped.error.to_string());
+    Ok(replayed)
+}
+
 /// Why nothing may be written to the volume: what lies behind a hole was durable, and would be lost.
 pub(crate) fn hole(replayed: &Replayed) -> Option<String> {
+    if let Some(why) = &replayed.left_out {
+        return Some(format!("the journal cannot be replayed to its end: {why}"));
+    }
     let (missing, proof) = replayed.damage?;
     Some(format!(
         "the journal is damaged: commit {missing} was durable and is gone (the frame at block {proof} is younger)"

@@ -55,10 +55,42 @@ pub struct Replayed {
     pub(crate) given_up: Option<Epoch>,
     /// The commit that is missing although it was durable, and the block of the frame that proves it.
     pub damage: Option<(CommitNo, BlockNo)>,
+    /// Why the commits that follow were left out: only for readers.
+    pub(crate) left_out: Option<String>,
+}
+
+/// A journal that cannot be replayed to its end.
+#[derive(Debug)]
+pub(crate) struct Stopped {
+    /// So many commits can be tried without it.
+    pub commits: u64,
+    /// What is wrong.
+    pub error: StoreError,
 }
 
 /// Reads the journal behind `superblock` and applies its commits.
 pub fn replay(device: &dyn Device, superblock: &Superblock) -> Result<Replayed> {
+    replay_some(device, superblock, u64::MAX).map_err(|stopped| stopped.error)
+}
+
+/// As [`replay`], with at most `commits_max` commits.
+pub(crate) fn replay_some(
+    device: &dyn Device,
+    superblock: &Superblock,
+    commits_max: u64,
+) -> std::result::Result<Replayed, Stopped> {
+    let mut commits = 0;
+    let done = try_replay(device, superblock, commits_max, &mut commits);
+    done.map_err(|error| Stopped { commits, error })
+}
+
+/// `safe` becomes the number of commits that can be tried without an error.
+fn try_replay(
+    device: &dyn Device,
+    superblock: &Superblock,
+    commits_max: u64,
+    safe: &mut u64,
+) -> Result<Replayed> {
     let mut replay = Replay {
         device,
         superblock,
@@ -75,7 +107,11 @@ pub fn replay(device: &dyn Device, superblock: &Superblock) -> Result<Replayed> 
         ended: false,
         given_up: None,
         damage: None,
+        left_out: None,
     };
+    if commits_max == 0 {
+        return Ok(done);
+    }
     let mut found = replay.read_commit(superblock.journal, superblock.epoch, false)?;
     let mut last_epoch = superblock.epoch;
     loop {
@@ -87,8 +123,10 @@ pub fn replay(device: &dyn Device, superblock: &Superblock) -> Result<Replayed> 
             }
             Found::Nothing => break,
         };
+        *safe = done.commits;
         // A commit is written after the flush of the one before it: only the last can lack its data.
-        found = replay.read_commit(payload.after, payload.epoch, true)?;
+        let next = replay.read_commit(payload.after, payload.epoch, true);
+        let is_last = matches!(next, Ok(Found::End | Found::Nothing));
         let number = payload.after.commit;
         let damage =
             |source| StoreError::Item { what: format!("commit {number} of the journal"), source };
@@ -99,7 +137,7 @@ pub fn replay(device: &dyn Device, superblock: &Superblock) -> Result<Replayed> 
             let why = format!("it has two records of node {}", twice.block);
             return Err(damage(Malformed::new("commit", why)));
         }
-        if !matches!(found, Found::Commit(_)) && !teeth::is(Tooth::JournalUnverified) {
+        if is_last && !teeth::is(Tooth::JournalUnverified) {
             match replay.read_data(&commit.extents) {
                 Some(data) => done.data = data,
                 None => {
@@ -114,7 +152,14 @@ pub fn replay(device: &dyn Device, superblock: &Superblock) -> Result<Replayed> 
         done.superblock = commit.head.superblock(superblock, epoch, payload.after);
         done.commits += 1;
         done.bytes += payload.blocks * BLOCK_BYTES;
+        *safe = done.commits;
+        if done.commits == commits_max {
+            break;
+        }
+        found = next?;
     }
+    // A node may be wrong since any of them.
+    *safe = 0;
     done.nodes = replay.finish(last_epoch)?;
     if !done.ended && !teeth::is(Tooth::JournalHole) {
         done.damage = replay.later_frame(done.superblock.journal)?;
