@@ -94,7 +94,7 @@ teeth! {
     OrphanForgotten "P3" "the log forgets that a file without a name is to be collected";
     LogUnverified "P1 P5" "a recovery does not verify the data of the last flush";
     LogDataNotAgain "P9" "data that came with the last flush is not written again by the recovery";
-    GivenUpReturns "P3" "a batch that was given up may come back";
+    TornReturns "P3" "a batch that a crash has torn may be completed by the next one and come back";
     LogHole "P3" "a batch that was durable and is gone is not missed";
     ChainUnchecked "P3" "batches need not follow one another's sums";
     SharedSector "P9" "a batch begins inside a sector of the one before";

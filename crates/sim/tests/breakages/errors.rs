@@ -1,4 +1,4 @@
-//! Who hears of a write that failed (P7).
+//! Who hears of a write that failed (P7), and what is left of the file (P5).
 
 use std::sync::Arc;
 
@@ -7,7 +7,55 @@ use holdfast_base::prng::Prng;
 use holdfast_device::sim::{Action, Call, Faults, When};
 use holdfast_device::{Device, MemoryDevice, SimDevice};
 use holdfast_posix::{Caller, FileSystem, FsError, OpenFlags, WriteHow};
+use holdfast_script::Data;
 use holdfast_sim::Setup;
+
+/// Of the writes into the data zone, so many succeed.
+fn refuse_data(fs: &FileSystem, skip: u64) -> Faults {
+    let geometry = fs.superblock().geometry;
+    let (start, end) = (geometry.first_data_block().0 * 4096, geometry.volume_blocks * 4096);
+    let inside = When::Inside { start, end, skip, times: u64::MAX };
+    Faults::none().with(Call::Write, inside, Action::Fail)
+}
+
+/// A file whose data goes out in many writes, which the device refuses from one of them on: what is there
+/// afterwards is the beginning of what was written, and no size lies behind it.
+pub(crate) fn half_written(_: u64) -> Result<(), String> {
+    let text = |error: FsError| error.to_string();
+    let setup = Setup::new(4096, 16);
+    let stream = Data::Pattern { len: 20 << 20, seed: 1 }.bytes();
+    let base = Arc::new(MemoryDevice::new(64 << 20));
+    FileSystem::mkfs(&(base.clone() as Arc<dyn Device>), &setup.mkfs).map_err(text)?;
+    for skip in (0..90).step_by(10) {
+        let device = Arc::new(SimDevice::new(&base));
+        let mount = || {
+            FileSystem::mount(device.clone() as Arc<dyn Device>, setup.mount.clone()).map_err(text)
+        };
+        let fs = mount()?;
+        let root = Caller::root();
+        let flags = OpenFlags::READ | OpenFlags::WRITE;
+        let (attr, file) =
+            fs.create(&root, InodeNo::ROOT, b"f", 0o644, flags, true).map_err(text)?;
+        fs.write(&root, &file, 0, &stream, WriteHow::default()).map_err(text)?;
+        device.set_faults(refuse_data(&fs, skip));
+        let answer = fs.fsync(&file, false);
+        if device.faults_fired() > 0 && answer.is_ok() {
+            return Err(format!("write {skip}: fsync says that refused data is durable (P1)"));
+        }
+        device.set_faults(Faults::none());
+        fs.sync().map_err(text)?;
+        drop((file, fs));
+        let fs = mount()?;
+        let mut bytes = vec![0; fs.getattr(attr.inode).map_err(text)?.size as usize];
+        let file = fs.open(&root, attr.inode, OpenFlags::READ).map_err(text)?;
+        fs.read(&file, 0, &mut bytes).map_err(text)?;
+        if !stream.starts_with(&bytes) {
+            let len = bytes.len();
+            return Err(format!("write {skip}: {len} bytes hold what was never written (P5)"));
+        }
+    }
+    Ok(())
+}
 
 /// Data that the device refuses is lost: each of two handles hears of it, once.
 pub(crate) fn handles(seed: u64) -> Result<(), String> {
@@ -24,11 +72,7 @@ pub(crate) fn handles(seed: u64) -> Result<(), String> {
     let second = fs.open(&root, attr.inode, flags).unwrap();
     fs.sync().unwrap();
     fs.write(&root, &first, at, &vec![7; len], WriteHow::default()).unwrap();
-    let geometry = fs.superblock().geometry;
-    let start = geometry.first_data_block().0 * 4096;
-    let inside =
-        When::Inside { start, end: geometry.volume_blocks * 4096, skip: 0, times: u64::MAX };
-    device.set_faults(Faults::none().with(Call::Write, inside, Action::Fail));
+    device.set_faults(refuse_data(&fs, 0));
     // In the background: no handle has asked.
     let background = fs.sync();
     device.set_faults(Faults::none());

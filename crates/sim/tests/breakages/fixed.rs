@@ -5,6 +5,7 @@ use holdfast_base::teeth::Tooth;
 use holdfast_script::Script;
 use holdfast_sim::{Checkpoints, Policy, Setup, power_cut_after};
 
+use crate::lives::{Conditions, run};
 use crate::{Hunt, damage, errors, random};
 
 /// The smallest volume there is: its journal has 64 blocks, its log 256 KiB.
@@ -27,7 +28,31 @@ pub(crate) const HUNTS: &[Hunt] = &[
     },
     Hunt { name: "reuse and checkpoints", run: |_| cut("", REUSE, policy(Checkpoints::After(3))) },
     Hunt { name: "handles", run: |_| errors::handles(0) },
+    Hunt { name: "half written", run: errors::half_written },
     Hunt { name: "rot", run: |_| damage::rot(0) },
+    Hunt {
+        name: "superblocks that never arrive",
+        run: |_| {
+            let commits = Conditions::default();
+            lead(6, &Conditions { lives: 10, steps: 6, checkpoints: 1, ..commits })
+        },
+    },
+    Hunt {
+        name: "a log without room",
+        run: |_| {
+            let fsyncs = Conditions::fsyncs();
+            let often = Conditions { commits: 0, checkpoints: 0, neither: 1, ..fsyncs };
+            lead(4, &Conditions { steps: 160, log_data: 1, ..often })
+        },
+    },
+    Hunt {
+        name: "flushes of two batches",
+        run: |_| {
+            let fsyncs = Conditions::fsyncs();
+            let beside = Conditions { commits_beside: true, commits: 0, log_data: 1, ..fsyncs };
+            lead(20, &Conditions { generations: 10, steps: 6, ..beside })
+        },
+    },
     Hunt { name: "lost batches", run: |_| damage::lost_batches(0) },
     Hunt { name: "lost commits", run: |_| damage::lost_commits(0) },
     Hunt { name: "sectors of 4096", run: |_| cut("", APPENDS, sectors()) },
@@ -59,8 +84,12 @@ pub(crate) const HUNTS: &[Hunt] = &[
     },
     Hunt { name: "no space", run: |_| random::no_space() },
     Hunt {
-        name: "a block less, a node more",
-        run: |_| cut("", &exchange(), policy(Checkpoints::CommitsAfter(3))),
+        name: "a block for a node",
+        run: |_| {
+            (1..=6).try_for_each(|after| {
+                cut("", &exchange(), policy(Checkpoints::CommitsAfter(after)))
+            })
+        },
     },
     Hunt {
         name: "a torn file and commits",
@@ -91,6 +120,7 @@ pub(crate) const KNOWN: &[(&str, &[Tooth])] = &[
         &[
             Tooth::LogFlush,
             Tooth::CheckpointFlush,
+            Tooth::SuperblockFlush,
             Tooth::SuperblockSlot,
             Tooth::NodeInPlace,
             Tooth::NotPinned,
@@ -126,10 +156,14 @@ pub(crate) const KNOWN: &[(&str, &[Tooth])] = &[
     ),
     ("unsynced and commits", &[Tooth::CommitDataFlush]),
     ("handles", &[Tooth::ErrorSwallowed, Tooth::ErrorToldOnce]),
+    ("half written", &[Tooth::SizeAhead]),
     ("rot", &[Tooth::SumUnchecked]),
+    ("superblocks that never arrive", &[Tooth::SettleForgotten]),
+    ("a log without room", &[Tooth::LogRoom]),
     ("lost batches", &[Tooth::LogHole]),
     ("lost commits", &[Tooth::JournalHole]),
     ("no space", &[Tooth::NoSpaceHalf]),
+    ("a block for a node", &[Tooth::RecordOneField]),
 ];
 
 /// Small data in the log, over data in the log and data at its place; freed, truncated, replaced.
@@ -159,6 +193,14 @@ const AGAIN: &str = "mkfile /a; write /a 0 5000 1; fsync /a; write /a 10 10 2; f
 const WRAP: &str = "mkfile /a; setxattr /a user.a 60000 1; fsync /a; setxattr /a user.b 60000 2; fsync /a; mkfile /b; \
     setxattr /b user.a 60000 3; fsync /b; setxattr /b user.b 60000 4; fsync /b; mkfile /c; setxattr /c user.a 60000 5; fsync /c; \
     append /c 100 6; fsync /c; rename /c /w; fsyncdir /";
+
+/// Lives of so many seeds.
+fn lead(seeds: u64, how: &Conditions) -> Result<(), String> {
+    for seed in 7000..7000 + seeds {
+        run(seed, how, 50);
+    }
+    Ok(())
+}
 
 fn parse(text: &str) -> Script {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))

@@ -7,7 +7,8 @@
 //!
 //! Usually the fast hunts are tried on the breakages that they are known to find.
 //! `HOLDFAST_TEETH=all` tries all hunts on all breakages, and then seeds alone, up to
-//! [`SEEDS_MAX`]; `HOLDFAST_TEETH=LogFlush,NotPinned` does that for these.
+//! [`SEEDS_MAX`]; `HOLDFAST_TEETH=LogFlush,NotPinned` does that for these. `HOLDFAST_HUNTS=lives`
+//! tries only the hunts with these names, and `HOLDFAST_SEEDS=500` so many seeds.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -19,18 +20,19 @@ mod lives;
 mod random;
 mod threads;
 
+use std::io::{BufRead, BufReader};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use holdfast_base::teeth::{self, Tooth};
 
 /// A breakage must be found within so many seeds.
 const SEEDS_MAX: u64 = 40;
-/// A broken program may wait for ever: then this is how it is found out.
-const PATIENCE: Duration = Duration::from_secs(900);
+/// A broken program may wait for ever: when no hunt has ended for so long, that is how it is found out.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// One way to look for a breakage, with a seed. The error says what was found.
 struct Hunt {
@@ -48,9 +50,20 @@ fn hunt(hunt: &Hunt, seed: u64) -> Result<(), String> {
     })
 }
 
+/// Whether somebody asked for this hunt, or for none.
+fn is_asked_for(hunt: &Hunt) -> bool {
+    let asked = std::env::var("HOLDFAST_HUNTS");
+    asked.is_err() || asked.is_ok_and(|names| names.split(',').any(|name| name == hunt.name))
+}
+
+/// So many seeds are tried.
+fn seeds_max() -> u64 {
+    std::env::var("HOLDFAST_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(SEEDS_MAX)
+}
+
 /// The first of these fixed hunts that finds something.
 fn by_fixed(names: impl Fn(&str) -> bool) -> Option<(&'static str, String)> {
-    let hunts = fixed::HUNTS.iter().filter(|fixed| names(fixed.name));
+    let hunts = fixed::HUNTS.iter().filter(|fixed| names(fixed.name) && is_asked_for(fixed));
     hunts.into_iter().find_map(|fixed| Some((fixed.name, hunt(fixed, 0).err()?)))
 }
 
@@ -62,7 +75,8 @@ fn is_whole() -> bool {
 /// The first seed of `seeds` with which something is found.
 fn by_seeds(seeds: std::ops::Range<u64>) -> Option<(u64, &'static str, String)> {
     seeds.into_iter().find_map(|seed| {
-        random::HUNTS.iter().find_map(|random| Some((seed, random.name, hunt(random, seed).err()?)))
+        let mut hunts = random::HUNTS.iter().filter(|random| is_asked_for(random));
+        hunts.find_map(|random| Some((seed, random.name, hunt(random, seed).err()?)))
     })
 }
 
@@ -83,7 +97,7 @@ fn one_breakage() {
         println!("\nfixed\t{by}\t{}", found.replace('\n', " | "));
     }
     if is_whole()
-        && let Some((seed, by, found)) = by_seeds(0..SEEDS_MAX)
+        && let Some((seed, by, found)) = by_seeds(0..seeds_max())
     {
         println!("\nseeds\t{} ({by})\t{}", seed + 1, found.replace('\n', " | "));
     }
@@ -105,18 +119,30 @@ fn row(tooth: Tooth) -> Row {
         .stderr(Stdio::null())
         .spawn()
         .expect("a test can start itself");
-    let mut stdout = child.stdout.take().expect("it was asked for");
-    let reader = std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        // Ends with the child, which may be killed.
-        let _ = std::io::Read::read_to_end(&mut stdout, &mut bytes);
-        String::from_utf8_lossy(&bytes).into_owned()
+    let stdout = child.stdout.take().expect("it was asked for");
+    let lines = Arc::new(AtomicUsize::new(0));
+    let reader = std::thread::spawn({
+        let lines = lines.clone();
+        move || {
+            let mut out = String::new();
+            // Ends with the child, which may be killed.
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                out += &line;
+                out.push('\n');
+                lines.fetch_add(1, Ordering::Relaxed);
+            }
+            out
+        }
     });
     let step = Duration::from_millis(20);
-    let mut waited = Duration::ZERO;
+    let (mut waited, mut seen) = (Duration::ZERO, 0);
     let ended = loop {
         if child.try_wait().expect("it is ours").is_some() {
             break true;
+        }
+        let said = lines.load(Ordering::Relaxed);
+        if said != seen {
+            (waited, seen) = (Duration::ZERO, said);
         }
         if waited > PATIENCE {
             child.kill().expect("it is ours");
@@ -219,7 +245,7 @@ fn without_a_breakage_nothing_is_found() {
     if let Some((by, found)) = by_fixed(|name| is_whole() || knows(name)) {
         panic!("{by}: {found}");
     }
-    if let Some((seed, by, found)) = by_seeds(0..if is_whole() { SEEDS_MAX } else { 1 }) {
+    if let Some((seed, by, found)) = by_seeds(0..if is_whole() { seeds_max() } else { 1 }) {
         panic!("seed {seed} of {by}: {found}");
     }
 }

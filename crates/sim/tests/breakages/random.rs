@@ -80,11 +80,24 @@ fn power_cuts(seed: u64) -> Result<(), String> {
 
 /// Lives of the store, on what the one before could read and may lose.
 fn lives(seed: u64) -> Result<(), String> {
-    let usual = if seed.is_multiple_of(2) { Conditions::fsyncs() } else { Conditions::default() };
-    let how = match seed / 2 % 3 {
-        0 => Conditions { lives: 8, steps: 10, checkpoints: 1, neither: 2, ..usual },
-        1 => Conditions { generations: 6, steps: 8, ..usual },
-        _ => Conditions { sector: 4096, lives: 3, steps: 20, log_data: 1, ..usual },
+    let (fsyncs, commits) = (Conditions::fsyncs(), Conditions::default());
+    let how = match seed % 9 {
+        0 => Conditions { lives: 8, steps: 10, checkpoints: 1, neither: 2, ..fsyncs },
+        1 => Conditions { lives: 6, steps: 12, log_data: 0, checkpoints: 4, ..commits },
+        2 => Conditions { generations: 6, steps: 8, ..fsyncs },
+        3 => Conditions { commits_beside: true, commits: 0, checkpoints: 0, lives: 2, ..fsyncs },
+        4 => Conditions { sector: 4096, lives: 3, steps: 20, log_data: 1, ..fsyncs },
+        5 => Conditions { lives: 10, steps: 5, log_data: 0, checkpoints: 0, ..fsyncs },
+        6 => Conditions { commits: 0, checkpoints: 0, steps: 120, log_data: 1, ..fsyncs },
+        7 => Conditions { generations: 6, steps: 8, ..commits },
+        _ => Conditions {
+            generations: 10,
+            steps: 6,
+            commits_beside: true,
+            commits: 0,
+            log_data: 1,
+            ..fsyncs
+        },
     };
     run(7000 + seed, &how, 50);
     Ok(())

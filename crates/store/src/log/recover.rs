@@ -62,7 +62,7 @@ impl Inner {
         }
         let is_moved = mark.next != logged.mark.next;
         // Also what a commit contains was read, and is not known to be durable: nothing may be chained to it.
-        if logged.walked == 0 && !is_moved {
+        if logged.is_clean && logged.walked == 0 && !is_moved {
             return Ok(());
         }
         // It was read, and is not known to be durable: a flush may have failed.
@@ -212,9 +212,10 @@ fn owner(logged: &Logged, superblock: &Superblock, block: BlockNo) -> Option<Ino
 fn follow(logged: &Logged, ring: &Ring) -> LogMark {
     let mut mark = logged.mark;
     mark.next = ring.align(mark.next);
-    if logged.given_up && !teeth::is(Tooth::GivenUpReturns) {
-        // It is whole, and would count as soon as somebody writes the same data to the same place:
-        // nothing may follow its sum, nor take its place in the chain.
+    if !logged.is_clean && !teeth::is(Tooth::TornReturns) {
+        // Behind the mark may lie a batch that was given up, or a torn one. What is written next goes to the
+        // same place, may be torn as well, and complete the old one where both are equal (P3): so nothing of
+        // before may follow from here. The epoch of the checkpoint does that for commits.
         mark.sum = crc64(&mark.sum.to_le_bytes());
     }
     mark

@@ -72,8 +72,8 @@ pub(crate) struct Logged {
     pub(crate) walked: u64,
     /// Data that came with the last flush, as it was read.
     pub(crate) data: Blocks,
-    /// Whole batches were given up because data of theirs never arrived.
-    pub(crate) given_up: bool,
+    /// The volume was left in order: nothing lies behind the mark that was never finished.
+    pub(crate) is_clean: bool,
     /// Bytes of the batches.
     pub(crate) bytes: u64,
     /// Why the log ends where no crash ends it.
@@ -97,7 +97,7 @@ impl Logged {
             mark,
             walked: 0,
             data: Vec::new(),
-            given_up: false,
+            is_clean: false,
             bytes: 0,
             damage: None,
         }
@@ -119,7 +119,7 @@ pub(crate) fn read(device: &dyn Device, superblock: &Superblock, ended: bool) ->
         ring: Ring::new(superblock, device),
         ahead: RefCell::default(),
     };
-    let mut logged = Logged::nothing(superblock.log);
+    let mut logged = Logged { is_clean: ended, ..Logged::nothing(superblock.log) };
     // The last batch that was durable, as all that were read say.
     let mut proven = 0;
     let collected = reader.collect(&mut logged, &mut proven);
@@ -271,7 +271,6 @@ impl Reader<'_> {
             match self.read_data(&logged.batches[at], &mut left) {
                 Ok(Some(data)) => logged.data.extend(data),
                 Ok(None) => {
-                    logged.given_up = true;
                     logged.batches.truncate(at);
                     break;
                 }
