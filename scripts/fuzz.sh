@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Attacks the decoders, whole volumes and the FUSE server, steered by coverage, for as long as you like.
 # usage: scripts/fuzz.sh [TARGET|all] [SECONDS]      default: all targets, 60 seconds each; targets: see fuzz/Cargo.toml
-#        scripts/fuzz.sh coverage TARGET             what of the crates the target's inputs reach, by file
+#        scripts/fuzz.sh coverage [TARGET|all]       what of the crates the kept inputs reach, by file
 # Inputs that break something go to fuzz/artifacts/TARGET, what reaches far to fuzz/corpus/TARGET; both stay.
 # Installs what it needs: a nightly compiler (by rustup) and cargo-fuzz.
 set -euo pipefail
@@ -19,16 +19,32 @@ seeds() {
 
 mapfile -t all < <(cargo run --quiet --locked -p holdfast-hostile -- list | awk '{ print $1 }')
 
-if [ "${1:-}" = coverage ]; then
-    target=${2:?usage: scripts/fuzz.sh coverage TARGET}
-    rustup component list --installed --toolchain nightly | grep -q llvm-tools ||
-        rustup component add --toolchain nightly llvm-tools
-    seeds "$target"
-    fuzz coverage "$target"
+# The tools that read the compiler's counts: rustup's, or the distribution's of the same version.
+llvm() {
+    local tool=$1 host version
+    shift
     host=$(rustc -vV | sed -n 's/^host: //p')
-    tools=$(rustc +nightly --print sysroot)/lib/rustlib/$host/bin
-    "$tools/llvm-cov" report "${CARGO_TARGET_DIR:-target}/$host/coverage/$host/release/$target" \
-        -instr-profile="fuzz/coverage/$target/coverage.profdata" \
+    version=$(rustc -vV | sed -n 's/^LLVM version: \([0-9]*\).*/\1/p')
+    for tool in "$(rustc --print sysroot)/lib/rustlib/$host/bin/$tool" "$tool-$version"; do
+        if command -v "$tool" >/dev/null; then "$tool" "$@"; return; fi
+    done
+    echo "needs llvm-tools: rustup component add llvm-tools, or apt-get install llvm-$version" >&2
+    return 1
+}
+
+if [ "${1:-}" = coverage ]; then
+    [ "${2:-all}" = all ] || all=("$2")
+    out=${CARGO_TARGET_DIR:-target}/coverage
+    rm -f "$out"/*.profraw
+    RUSTFLAGS="-C instrument-coverage" CARGO_TARGET_DIR=$out cargo build --quiet --locked -p holdfast-hostile
+    for name in "${all[@]}"; do
+        seeds "$name"
+        # An input that breaks something ends its process; the others go on.
+        find "fuzz/corpus/$name" -type f -print0 | LLVM_PROFILE_FILE="$out/$name-%p.profraw" \
+            xargs -0 -n 200 "$out/debug/hostile" run "$name" >/dev/null || echo "$name: some inputs break something"
+    done
+    llvm llvm-profdata merge -sparse "$out"/*.profraw -o "$out/all.profdata"
+    llvm llvm-cov report "$out/debug/hostile" -instr-profile="$out/all.profdata" \
         -ignore-filename-regex='registry|rustc|/hostile/|/sim/|/script/'
     exit
 fi
