@@ -4,7 +4,7 @@
 //! over it that uses direct I/O and discards nothing: no host allocates under
 //! somebody's fsync. A [`System`] says how a filesystem is made on it, a
 //! [`Mounted`] is one that is in use. All of them need root, and undo
-//! themselves when they are dropped, see [`cleanup`].
+//! themselves when they are dropped, see `cleanup`.
 
 mod bed;
 pub(crate) mod cleanup;
