@@ -93,7 +93,7 @@ impl Inner {
         self.counters.journal_full.increment();
         self.checkpoint_at_once(journal)?;
         let epoch = self.superblock.lock().epoch;
-        journal.end(&*self.device, epoch)
+        journal.say_left_out(&*self.device, epoch)
     }
 
     /// Makes a checkpoint without the journal, of everything so far: mkfs has none yet.
@@ -104,6 +104,9 @@ impl Inner {
 
     /// Seals without a commit. Commits wait until it is durable, because what they would log is based
     /// on nodes that nothing durable holds yet.
+    ///
+    /// The journal lacks a number from here on, so that whoever has no superblock of this checkpoint, because it
+    /// has rotted, notices as soon as anything was written behind it (P6).
     pub(crate) fn checkpoint_at_once(&self, journal: &mut Journal) -> Result<()> {
         self.check_running()?;
         let (mut sealed, log_head, time) = self.stop_changers(|forest, space| {
@@ -117,9 +120,7 @@ impl Inner {
             Ok((self.seal(forest, space, lsn), log_head, time))
         })?;
         self.frozen(time);
-        if self.durable.load(Ordering::Acquire) < sealed.superblock.lsn.0 {
-            journal.leave_a_number_out();
-        }
+        journal.leave_a_number_out();
         sealed.stands_behind(journal);
         let owed = match teeth::is(Tooth::OwedNotRecovered) {
             true => Default::default(),

@@ -70,8 +70,12 @@ pub fn agree_on_log(image: &MemoryDevice) -> Result<Verdict, String> {
 /// The engine recovers a copy of the image: without it, check sees the same volume.
 fn recovered(image: &MemoryDevice, before: &View) -> Result<(), String> {
     let copy = Arc::new(image.snapshot());
-    let store = open_on(copy.clone(), false).map_err(|error| format!("recovery: {error}"))?;
-    drop(store);
+    match open_on(copy.clone(), false) {
+        Ok(store) => drop(store),
+        // Numbers near their end are no damage; the engine does not write on then.
+        Err(StoreError::Refused(why)) if why.contains("has counted to") => return Ok(()),
+        Err(error) => return Err(format!("recovery: {error}")),
+    }
     let after = view(&*copy).map_err(|error| format!("check after a recovery: {error}"))?;
     if after == *before {
         return Ok(());

@@ -34,7 +34,7 @@ pub(crate) const HUNTS: &[Hunt] = &[
         name: "superblocks that never arrive",
         run: |_| {
             let commits = Conditions::default();
-            lead(6, &Conditions { lives: 10, steps: 6, checkpoints: 1, ..commits })
+            lead(24, &Conditions { lives: 10, steps: 6, checkpoints: 1, ..commits })
         },
     },
     Hunt {
@@ -42,7 +42,7 @@ pub(crate) const HUNTS: &[Hunt] = &[
         run: |_| {
             let fsyncs = Conditions::fsyncs();
             let often = Conditions { commits: 0, checkpoints: 0, neither: 1, ..fsyncs };
-            lead(4, &Conditions { steps: 160, log_data: 1, ..often })
+            lead(8, &Conditions { steps: 160, log_data: 1, ..often })
         },
     },
     Hunt {
@@ -158,8 +158,6 @@ pub(crate) const KNOWN: &[(&str, &[Tooth])] = &[
     ("handles", &[Tooth::ErrorSwallowed, Tooth::ErrorToldOnce]),
     ("half written", &[Tooth::SizeAhead]),
     ("rot", &[Tooth::SumUnchecked]),
-    ("superblocks that never arrive", &[Tooth::SettleForgotten]),
-    ("a log without room", &[Tooth::LogRoom]),
     ("lost batches", &[Tooth::LogHole]),
     ("lost commits", &[Tooth::JournalHole]),
     ("no space", &[Tooth::NoSpaceHalf]),

@@ -157,9 +157,8 @@ impl Journal {
         Ok((blocks * BLOCK_BYTES, flushed))
     }
 
-    /// A number that no commit has: a checkpoint holds what neither commits nor batches say. Should its
-    /// superblock rot, whoever reads the journal from the one before misses a commit, instead of taking an
-    /// older state for the whole (P6).
+    /// A number that no commit has: a checkpoint holds what no commit says. Should its superblock rot, whoever
+    /// reads the journal from the one before misses a commit, instead of taking an older state for the whole (P6).
     pub(crate) fn leave_a_number_out(&mut self) {
         self.mark.commit = self.mark.commit.next();
         // What says so at the mark has the number of before.
@@ -178,6 +177,20 @@ impl Journal {
         if self.ended || self.head != self.tail {
             return Ok(());
         }
+        self.write_end(device, epoch, self.mark.sum)?;
+        self.ended = true;
+        Ok(())
+    }
+
+    /// A frame that follows nothing, and ends nothing: it only proves that the number before it was durable.
+    pub(crate) fn say_left_out(&mut self, device: &dyn Device, epoch: Epoch) -> Result<()> {
+        if self.head != self.tail {
+            return Ok(());
+        }
+        self.write_end(device, epoch, !self.mark.sum)
+    }
+
+    fn write_end(&mut self, device: &dyn Device, epoch: Epoch, prior: u64) -> Result<()> {
         let header = FrameHeader {
             magic: MAGIC,
             kind: KIND_END,
@@ -187,7 +200,7 @@ impl Journal {
             epoch: epoch.0,
             commit: self.mark.commit.0 + 1,
             durable: self.mark.commit.0,
-            prior: self.mark.sum,
+            prior,
             index: 0,
             frames: 1,
             len: 0,
@@ -198,7 +211,6 @@ impl Journal {
         header.encode(&[], &mut self.frame);
         let place = self.mark.next.byte_offset().expect("the ring lies inside the volume");
         device.write(place, &self.frame)?;
-        self.ended = true;
         Ok(())
     }
 }

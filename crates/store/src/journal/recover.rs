@@ -18,11 +18,11 @@ use holdfast_format::Superblock;
 
 use super::replay::{Replayed, Stopped, beside, replay_some};
 use crate::nodes::Homed;
-use crate::{Result, nodes, superblock};
+use crate::{Result, StoreError, nodes, superblock};
 
 /// What the journal makes of the volume, in memory. Writes nothing: whether the volume may be opened is
 /// not known before the log is read as well. A reader gets the commits before the first one that makes no
-/// sense or cannot be read.
+/// sense; what the device refuses to read now it may give another time.
 pub(crate) fn read(
     device: &dyn Device,
     before: &Superblock,
@@ -30,7 +30,9 @@ pub(crate) fn read(
     is_reader: bool,
 ) -> Result<Replayed> {
     let mut replayed = match replay_some(device, before, u64::MAX) {
-        Err(stopped) if is_reader => as_far_as_it_goes(device, before, stopped)?,
+        Err(stopped) if is_reader && !matches!(stopped.error, StoreError::Device(_)) => {
+            as_far_as_it_goes(device, before, stopped)?
+        }
         done => done.map_err(|stopped| stopped.error)?,
     };
     if let Some(epoch) = replayed.given_up {

@@ -217,6 +217,8 @@ fn follow(logged: &Logged, ring: &Ring) -> LogMark {
         // same place, may be torn as well, and complete the old one where both are equal (P3): so nothing of
         // before may follow from here. The epoch of the checkpoint does that for commits.
         mark.sum = crc64(&mark.sum.to_le_bytes());
+        // Nor may it pass for the end, should the superblock that says so rot (P6).
+        mark.batch = mark.batch.next();
     }
     mark
 }
