@@ -6,94 +6,16 @@
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use std::sync::Arc;
+mod small;
 
-use holdfast_base::counters::Counters;
-use holdfast_base::{BlockRange, InodeNo, Lsn};
 use holdfast_device::{Device, MemoryDevice};
+use holdfast_format::Superblock;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
-use holdfast_format::{Geometry, Key, Kind, Superblock};
-use holdfast_store::{Batch, CreateOptions, Need, OpenOptions, Result, Store};
-
-const BYTES: u64 = 16 << 20;
-const SECTOR: usize = 512;
-
-fn key(number: u64) -> Key {
-    Key::new(InodeNo(20), Kind::Extent, number)
-}
-
-fn geometry() -> Geometry {
-    Geometry { journal_blocks: 64, log_blocks: 512, ..Geometry::for_device(BYTES, 4096).unwrap() }
-}
-
-fn formatted() -> Arc<MemoryDevice> {
-    let formatted = Arc::new(MemoryDevice::new(BYTES));
-    let shared: Arc<dyn Device> = formatted.clone();
-    let options = CreateOptions {
-        geometry: geometry(),
-        uuid: uuid::Uuid::from_u128(3),
-        label: String::new(),
-        hash_seed: 1,
-    };
-    Store::create(&shared, &options).unwrap();
-    formatted
-}
-
-fn try_open(device: &Arc<MemoryDevice>) -> Result<Store> {
-    Store::open(
-        device.clone(),
-        &OpenOptions { threads: false, ..OpenOptions::default() },
-        Arc::new(Counters::default()),
-    )
-}
-
-fn open(device: &Arc<MemoryDevice>) -> Store {
-    try_open(device).unwrap()
-}
-
-fn put(store: &Store, keys: std::ops::Range<u64>, fill: u8, rest: u8) {
-    for number in keys {
-        let mut batch = Batch::new();
-        let mut value = vec![rest; 900];
-        value[..40].fill(fill);
-        batch.put(key(number), value);
-        let mut room = store.reserve(Need::Grow { changes: batch.changes(), blocks: 0 }).unwrap();
-        store.apply(batch, &mut room).unwrap();
-    }
-}
-
-fn put_one_batch(store: &Store, keys: std::ops::Range<u64>, fill: u8, rest: u8) {
-    let mut batch = Batch::new();
-    for number in keys {
-        let mut value = vec![rest; 900];
-        value[..40].fill(fill);
-        batch.put(key(number), value);
-    }
-    let mut room = store.reserve(Need::Grow { changes: batch.changes(), blocks: 0 }).unwrap();
-    store.apply(batch, &mut room).unwrap();
-}
-
-fn persist(store: &Store) {
-    let receipt = store.persist(store.latest(), InodeNo(20)).unwrap();
-    assert!(receipt.escape.is_none());
-}
-
-fn first(store: &Store, number: u64) -> Option<u8> {
-    store.get(&key(number)).unwrap().map(|value| value[0])
-}
-
-fn sectors(image: &MemoryDevice, zone: BlockRange) -> Vec<Vec<u8>> {
-    let mut bytes = vec![0; zone.bytes().unwrap() as usize];
-    image.read(zone.start.byte_offset().unwrap(), &mut bytes).unwrap();
-    bytes.chunks(SECTOR).map(<[u8]>::to_vec).collect()
-}
-
-fn write_sectors(image: &MemoryDevice, zone: BlockRange, from: &[Vec<u8>], which: &[usize]) {
-    for &at in which {
-        let place = zone.start.byte_offset().unwrap() + (at * SECTOR) as u64;
-        image.write(place, &from[at]).unwrap();
-    }
-}
+use holdfast_store::Store;
+use small::{
+    after_a_commit_without_room, first, formatted, geometry, open, persist, put, put_one_batch,
+    sectors, try_open, write_sectors,
+};
 
 fn rot_newest(image: &MemoryDevice) {
     let slots = SUPERBLOCK_SLOTS.into_iter().filter_map(|slot| {
@@ -111,12 +33,8 @@ fn rot_newest(image: &MemoryDevice) {
 
 /// An END in the middle of a life: batches follow it, and what says that none is missing is a lie.
 #[test]
-fn end_in_mid_life_hides_a_hole_of_the_log() {
-    let device = formatted();
-    let store = open(&device);
-    put_one_batch(&store, 0..400, 3, 9);
-    store.commit().unwrap();
-    assert_eq!(store.counters().journal_full.get(), 1);
+fn no_frame_in_mid_life_hides_a_hole_of_the_log() {
+    let (device, store) = after_a_commit_without_room();
     let zone = geometry().log();
     let before = sectors(&device, zone);
     put(&store, 0..1, 5, 9);
@@ -135,58 +53,10 @@ fn end_in_mid_life_hides_a_hole_of_the_log() {
     }
 }
 
-/// What was torn behind such an END is mended by the next torn one.
-#[test]
-fn end_in_mid_life_mends_what_was_torn() {
-    let device = formatted();
-    let store = open(&device);
-    put_one_batch(&store, 0..400, 3, 9);
-    store.commit().unwrap();
-    assert_eq!(store.counters().journal_full.get(), 1);
-    let zone = geometry().log();
-    let before: Lsn = store.latest();
-    let base = device.snapshot();
-    let work = |store: &Store, fill| {
-        put_one_batch(store, 0..1, fill, 7);
-        put_one_batch(store, 1..8, 7, 7);
-        persist(store);
-    };
-    work(&store, 1);
-    let one = sectors(&device, zone);
-    drop(store);
-    let other = Arc::new(base.snapshot());
-    let store = open(&other);
-    work(&store, 2);
-    let two = sectors(&other, zone);
-    drop(store);
-    let empty = sectors(&base, zone);
-    let all = 0..empty.len();
-    let differ: Vec<usize> = all.clone().filter(|&at| one[at] != two[at]).collect();
-    let same: Vec<usize> =
-        all.filter(|at| !differ.contains(at) && one[*at] != empty[*at]).collect();
-    assert!(!differ.is_empty() && !same.is_empty());
-    let left = Arc::new(base.snapshot());
-    write_sectors(&left, zone, &one, &differ);
-    let store = open(&left);
-    assert_eq!(store.latest(), before, "it is torn");
-    let opened = left.snapshot();
-    work(&store, 2);
-    let two = sectors(&left, zone);
-    drop(store);
-    let opened = Arc::new(opened);
-    write_sectors(&opened, zone, &two, &same);
-    let store = open(&opened);
-    assert_eq!(store.latest(), before, "what was gone is back");
-}
-
 /// The first commit behind such an END is lost by the device (lost write); later ones do not prove it.
 #[test]
-fn end_in_mid_life_hides_a_lost_commit() {
-    let device = formatted();
-    let store = open(&device);
-    put_one_batch(&store, 0..400, 3, 9);
-    store.commit().unwrap();
-    assert_eq!(store.counters().journal_full.get(), 1);
+fn no_frame_in_mid_life_hides_a_lost_commit() {
+    let (device, store) = after_a_commit_without_room();
     let zone = geometry().journal();
     let before = sectors(&device, zone);
     put(&store, 0..1, 5, 9);

@@ -1,0 +1,106 @@
+//! A small volume whose rings are small, values that differ in their beginning, and the sectors of a zone.
+//!
+//! Nothing works in the background: the same calls leave the same bytes.
+
+// Each test that uses it takes a part.
+#![allow(dead_code)]
+
+use std::sync::Arc;
+
+use holdfast_base::counters::Counters;
+use holdfast_base::{BlockRange, InodeNo};
+use holdfast_device::{Device, MemoryDevice};
+use holdfast_format::{Geometry, Key, Kind};
+use holdfast_store::{Batch, CreateOptions, Need, OpenOptions, Result, Store};
+
+const BYTES: u64 = 16 << 20;
+const SECTOR: usize = 512;
+
+pub(crate) fn key(number: u64) -> Key {
+    Key::new(InodeNo(20), Kind::Extent, number)
+}
+
+pub(crate) fn geometry() -> Geometry {
+    Geometry { journal_blocks: 64, log_blocks: 512, ..Geometry::for_device(BYTES, 4096).unwrap() }
+}
+
+pub(crate) fn formatted() -> Arc<MemoryDevice> {
+    let formatted = Arc::new(MemoryDevice::new(BYTES));
+    let shared: Arc<dyn Device> = formatted.clone();
+    let options = CreateOptions {
+        geometry: geometry(),
+        uuid: uuid::Uuid::from_u128(3),
+        label: String::new(),
+        hash_seed: 1,
+    };
+    Store::create(&shared, &options).unwrap();
+    formatted
+}
+
+pub(crate) fn try_open(device: &Arc<MemoryDevice>) -> Result<Store> {
+    Store::open(
+        device.clone(),
+        &OpenOptions { threads: false, ..OpenOptions::default() },
+        Arc::new(Counters::default()),
+    )
+}
+
+pub(crate) fn open(device: &Arc<MemoryDevice>) -> Store {
+    try_open(device).unwrap()
+}
+
+/// Each value in a batch of its own.
+pub(crate) fn put(store: &Store, keys: std::ops::Range<u64>, fill: u8, rest: u8) {
+    keys.for_each(|number| put_one_batch(store, number..number + 1, fill, rest));
+}
+
+/// Values whose first bytes are `fill` and the other ones `rest`.
+pub(crate) fn put_one_batch(store: &Store, keys: std::ops::Range<u64>, fill: u8, rest: u8) {
+    let mut batch = Batch::new();
+    for number in keys {
+        let mut value = vec![rest; 900];
+        value[..40].fill(fill);
+        batch.put(key(number), value);
+    }
+    let mut room = store.reserve(Need::Grow { changes: batch.changes(), blocks: 0 }).unwrap();
+    store.apply(batch, &mut room).unwrap();
+}
+
+pub(crate) fn persist(store: &Store) {
+    let receipt = store.persist(store.latest(), InodeNo(20)).unwrap();
+    assert!(receipt.escape.is_none());
+}
+
+pub(crate) fn first(store: &Store, number: u64) -> Option<u8> {
+    store.get(&key(number)).unwrap().map(|value| value[0])
+}
+
+/// The bytes of a zone, sector by sector.
+pub(crate) fn sectors(image: &MemoryDevice, zone: BlockRange) -> Vec<Vec<u8>> {
+    let mut bytes = vec![0; zone.bytes().unwrap() as usize];
+    image.read(zone.start.byte_offset().unwrap(), &mut bytes).unwrap();
+    bytes.chunks(SECTOR).map(<[u8]>::to_vec).collect()
+}
+
+/// Writes some sectors of `from` into the zone.
+pub(crate) fn write_sectors(
+    image: &MemoryDevice,
+    zone: BlockRange,
+    from: &[Vec<u8>],
+    which: &[usize],
+) {
+    for &at in which {
+        let place = zone.start.byte_offset().unwrap() + (at * SECTOR) as u64;
+        image.write(place, &from[at]).unwrap();
+    }
+}
+
+/// A volume, in use, after a commit that had no room and became a checkpoint.
+pub(crate) fn after_a_commit_without_room() -> (Arc<MemoryDevice>, Store) {
+    let device = formatted();
+    let store = open(&device);
+    put_one_batch(&store, 0..400, 3, 9);
+    store.commit().unwrap();
+    assert_eq!(store.counters().journal_full.get(), 1);
+    (device, store)
+}
