@@ -35,9 +35,14 @@ pub(crate) fn read(
         }
         done => done.map_err(|stopped| stopped.error)?,
     };
+    if teeth::is(Tooth::GivenUpEpochKept) {
+        replayed.given_up = None;
+    }
     if let Some(epoch) = replayed.given_up {
-        // Its frames are whole and would count as soon as somebody writes the same data to the same
-        // place. Behind a superblock of its own epoch no journal begins with it.
+        // Its frames are whole and would count as soon as the same data stands at the same place. The recovery
+        // of the log may bring it there, and gives blocks away that only this commit reaches, before
+        // the superblock of its own checkpoint is durable: so one comes first, of the commit's epoch. Behind
+        // it no journal begins with that commit.
         replayed.superblock.epoch = beside(before, epoch.max(replayed.superblock.epoch));
     }
     if replayed.commits > 0 {

@@ -51,7 +51,8 @@ pub struct Replayed {
     pub(crate) data: Data,
     /// Whether the journal says that no commit follows.
     pub(crate) ended: bool,
-    /// The epoch of a commit whose frames are whole, given up because its data never arrived.
+    /// The epoch of a commit whose frames are whole, given up because its data never arrived. It must
+    /// be dead before anything is written (see [`super::recover::read`]).
     pub(crate) given_up: Option<Epoch>,
     /// The commit that is missing although it was durable, and the block of the frame that proves it.
     pub damage: Option<(CommitNo, BlockNo)>,
