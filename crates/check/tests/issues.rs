@@ -17,6 +17,7 @@ use holdfast_format::item::{Dentry, Extent, FileType, GroupItem, InodeItem};
 use holdfast_format::journal::Base;
 use holdfast_format::limits::FILE_SIZE_MAX;
 use holdfast_format::node::SLOTS_AT;
+use holdfast_format::superblock::COUNTER_MAX;
 use holdfast_format::{Key, Kind, NodePointer, Superblock};
 
 /// The sample with a change of its items.
@@ -116,6 +117,7 @@ fn provoke(issue: Issue) -> (Report, &'static [Issue]) {
             (report, none)
         }
         Issue::FeaturesUnknown => (with(|m| m.superblock(|s| s.features_ro_compat = 4)), none),
+        Issue::CounterHigh => (with(|m| m.superblock(|s| s.lsn.0 = COUNTER_MAX / 2)), none),
 
         Issue::NodeUnreadable => {
             let mut maker = Maker::sample();
@@ -517,4 +519,30 @@ fn an_orphan_in_the_middle_of_its_removal_is_no_damage() {
         maker.xattr(ORPHAN, "user.gone", XattrValue::Pieces { id: 3, len: 5000 });
     });
     assert_eq!(report.findings, []);
+}
+
+/// Also what journal and log have counted: whoever writes would begin there.
+#[test]
+fn high_counters_of_journal_and_log_are_found() {
+    let far = COUNTER_MAX / 2 + 1;
+    let changes: [fn(&mut Superblock, u64); 5] = [
+        |superblock, far| superblock.lsn.0 = far,
+        |superblock, far| superblock.inode_next.0 = far,
+        |superblock, far| superblock.journal.commit.0 = far,
+        |superblock, far| superblock.log.batch.0 = far,
+        |superblock, far| superblock.epoch.0 = far - 1,
+    ];
+    for change in changes {
+        let report = with(|maker| maker.superblock(move |superblock| change(superblock, far)));
+        assert!(ids(&report).contains(&Issue::CounterHigh.number()), "{report:?}");
+    }
+    let report = logged(|log| {
+        log.chown(PIPE);
+        log.batch_with(|_, _| {}, |header| header.inode_next = far);
+    });
+    assert_eq!(ids(&report), [Issue::CounterHigh.number()], "{report:?}");
+}
+
+fn ids(report: &Report) -> Vec<u16> {
+    report.findings.iter().map(|finding| finding.id).collect()
 }

@@ -21,6 +21,7 @@ use holdfast_base::recover::Work;
 use holdfast_base::{BatchNo, BlockNo, InodeNo, Lsn};
 use holdfast_device::{Device, DeviceError};
 use holdfast_format::log::{DATA_BLOCKS_MAX, REPLAY_BYTES_MAX};
+use holdfast_format::superblock::COUNTER_MAX;
 use holdfast_format::{Key, Superblock};
 
 use crate::CheckError;
@@ -125,6 +126,22 @@ impl Replay {
             freed: Runs::default(),
             data: Patched::default(),
         }
+    }
+
+    /// A counter so near its end that nobody writes to the volume any more, with its name.
+    pub fn high_counter(&self) -> Option<(&'static str, u64)> {
+        // A writer refuses half of what can be. Before he asks, a recovery may have counted on by a number for
+        // each batch that it gives up.
+        let high = COUNTER_MAX / 2 - (1 << 20);
+        let counters = [
+            ("epoch", self.superblock.epoch.0),
+            ("number of the last commit", self.superblock.journal.commit.0),
+            ("number of the last batch", self.superblock.log.batch.0),
+            ("last operation", self.superblock.lsn.0),
+            ("next inode", self.superblock.inode_next.0),
+            ("number of inodes", self.superblock.inode_count),
+        ];
+        counters.into_iter().find(|(_, count)| *count > high)
     }
 
     /// What a recovery would have to do.

@@ -38,6 +38,9 @@ pub(super) fn run(context: &mut Context<'_>) {
     if unknown != 0 {
         findings.add(Issue::FeaturesUnknown, format!("unknown feature bits: {unknown:#x}"));
     }
+    if let Some((what, count)) = context.recovered.log.high_counter() {
+        findings.add(Issue::CounterHigh, format!("the {what} is {count}"));
+    }
 }
 
 /// What is reported when there is nothing to go on with.
