@@ -93,7 +93,9 @@ impl Inner {
         self.counters.journal_full.increment();
         self.checkpoint_at_once(journal)?;
         let epoch = self.superblock.lock().epoch;
-        journal.say_left_out(&*self.device, epoch)
+        // All of it is durable. But a write that failed is told to everybody, not only to who asked for this one (P7).
+        let said = journal.say_left_out(&*self.device, epoch);
+        said.inspect_err(|error| self.stop.stop(error.to_string()))
     }
 
     /// Makes a checkpoint without the journal, of everything so far: mkfs has none yet.

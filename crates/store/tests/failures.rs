@@ -2,6 +2,8 @@
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod small;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -9,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use holdfast_base::InodeNo;
 use holdfast_base::counters::Counters;
 use holdfast_device::memory::MemoryDevice;
-use holdfast_device::sim::{Call, Faults};
+use holdfast_device::sim::{Action, Call, Faults, When};
 use holdfast_device::{Device, DeviceError, Flushed, SimDevice, forward};
 use holdfast_format::{Geometry, Key, Kind};
 use holdfast_store::{Batch, CreateOptions, Need, OpenOptions, Store};
@@ -58,6 +60,28 @@ fn a_batch_with_a_value_that_is_too_long_changes_nothing() {
     let _ = store.close();
     let store = open(device);
     assert_eq!(store.get(&key(1)).unwrap(), None, "half a batch became durable");
+}
+
+/// P7: a commit without room has become a checkpoint, and the frame that says so to the journal cannot be
+/// written. Everything is durable; but a write has failed, so nobody writes on as if the device were well.
+#[test]
+fn a_journal_that_cannot_be_told_of_a_checkpoint_stops_the_store() {
+    let sim = Arc::new(SimDevice::new(&small::formatted().snapshot()));
+    let store = small::open(&sim);
+    small::put_one_batch(&store, 0..400, 3, 9);
+    let ring = small::geometry().journal();
+    let start = ring.start.byte_offset().unwrap();
+    let end = start + ring.bytes().unwrap();
+    let inside = When::Inside { start, end, skip: 0, times: 1 };
+    sim.set_faults(Faults::none().with(Call::Write, inside, Action::Fail));
+    let error = store.commit().unwrap_err().to_string();
+    assert_eq!((sim.faults_fired(), store.counters().journal_full.get()), (1, 1));
+    assert!(store.stop_reason().is_some(), "nobody is told but the one who asked: {error}");
+    assert!(store.reserve(Need::Shrink { changes: 1 }).is_err());
+    assert!(store.checkpoint().is_err());
+    drop(store);
+    let store = small::open(&sim);
+    assert!((0..400).all(|number| small::first(&store, number) == Some(3)));
 }
 
 /// A node that cannot be read once fails one call and nothing more.

@@ -37,7 +37,7 @@ pub(crate) fn formatted() -> Arc<MemoryDevice> {
     formatted
 }
 
-pub(crate) fn try_open(device: &Arc<MemoryDevice>) -> Result<Store> {
+pub(crate) fn try_open(device: &Arc<impl Device + 'static>) -> Result<Store> {
     Store::open(
         device.clone(),
         &OpenOptions { threads: false, ..OpenOptions::default() },
@@ -45,7 +45,7 @@ pub(crate) fn try_open(device: &Arc<MemoryDevice>) -> Result<Store> {
     )
 }
 
-pub(crate) fn open(device: &Arc<MemoryDevice>) -> Store {
+pub(crate) fn open(device: &Arc<impl Device + 'static>) -> Store {
     try_open(device).unwrap()
 }
 
