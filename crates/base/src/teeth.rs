@@ -80,7 +80,7 @@ teeth! {
     JournalRoom "P9" "a commit overwrites the beginning of the journal when the ring is full";
     JournalUnverified "P5" "a recovery does not verify the data of the last commit";
     JournalDataNotAgain "P9" "data that came with the last commit is not written again by the recovery";
-    GivenUpEpochKept "P3" "a commit that a recovery gave up may come back when that recovery is cut";
+    GivenUpEpochKept "P3 P9" "a commit that a recovery gave up may come back when that recovery is cut";
     JournalHole "P3" "a commit that was durable and is gone is not missed";
     // The log.
     LogRoom "P9" "the log's ring is free before the commit is durable";

@@ -68,8 +68,9 @@ pub(crate) fn publish(
 ///
 /// Whoever wrote it may have ended between the write and its flush, or met an error there; then
 /// it can be read now and still be lost, and the one before it counts again. But blocks that
-/// only that one reaches are free from now on (R2). Writing it again is harmless: its slot
-/// holds the same bytes or older ones.
+/// only that one reaches are free from now on (R2), and the recovery of the log takes them for the nodes
+/// of its checkpoint, before there is another superblock. Writing it again is harmless: its slot holds
+/// the same bytes or older ones.
 pub(crate) fn settle(device: &dyn Device, superblock: &Superblock) -> Result<Flushed> {
     if teeth::is(Tooth::SettleForgotten) {
         return Ok(flush_unless(device, Tooth::SettleForgotten)?);

@@ -6,14 +6,14 @@
 use std::sync::Arc;
 
 use holdfast_base::counters::Counters;
-use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, InodeNo};
+use holdfast_base::{BlockNo, BlockRange, InodeNo};
 use holdfast_device::memory::MemoryDevice;
-use holdfast_device::sim::{Event, Policy};
+use holdfast_device::sim::Event;
 use holdfast_device::{Device, SimDevice};
 use holdfast_format::item::Extent;
 use holdfast_format::{Geometry, Key, Kind};
 use holdfast_sim::{Verdict, agree};
-use holdfast_store::{Batch, CreateOptions, LoggedBlock, Need, OpenOptions, Store};
+use holdfast_store::{Batch, CreateOptions, Need, OpenOptions, Store};
 
 const BYTES: u64 = 8 << 20;
 
@@ -118,49 +118,4 @@ fn a_commit_that_was_given_up_never_comes_back() {
     assert_eq!(agree(&*left), Ok(Verdict::Whole(0)));
     let store = open(left);
     assert_eq!((store.latest(), store.get(&key(1)).unwrap()), (before, None));
-}
-
-/// The data that a commit lacks may lie in the log: then the recovery that gives the commit up brings the data to
-/// its place itself, and uses blocks that only the commit reaches. Power fails in it, and the commit, whose
-/// frames and data are all there now, must not count.
-#[test]
-fn a_commit_that_was_given_up_does_not_come_back_when_that_recovery_is_cut() {
-    let sim = Arc::new(SimDevice::new(&formatted()));
-    let store = open(sim.clone());
-    let at = place(&store);
-    let mut room = store.reserve(Need::Grow { changes: 1, blocks: 1 }).unwrap();
-    let placed = store.allocate(&mut room, 1, Some(at)).unwrap();
-    let page = Arc::new([7; BLOCK_SIZE]);
-    let block = LoggedBlock { page, base: None, changed: 0..BLOCK_SIZE };
-    let written = store.log_data(placed, vec![block]).unwrap();
-    let mut batch = Batch::new();
-    let value = batch.publish(written).encode();
-    batch.put(key(1), value);
-    store.apply(batch, &mut room).unwrap();
-    store.persist(store.latest(), InodeNo(21)).unwrap();
-    let logged = store.latest();
-    let mut batch = Batch::new();
-    batch.put(Key::new(InodeNo(22), Kind::Xattr, 256), vec![9; 100]);
-    let mut room = store.reserve(Need::Grow { changes: 1, blocks: 0 }).unwrap();
-    store.apply(batch, &mut room).unwrap();
-    store.commit().unwrap();
-    drop(store);
-    // The frame arrived, the data of the log did not reach its place: the flush had not returned.
-    let left = sim.image();
-    left.write(at.byte_offset().unwrap(), &[0; BLOCK_SIZE]).unwrap();
-    assert_eq!(agree(&left), Ok(Verdict::Whole(0)));
-    let recovery = Arc::new(SimDevice::new(&left));
-    let store = open(recovery.clone());
-    assert_eq!(store.latest(), logged, "the commit lacks its data");
-    drop(store);
-    let recording = recovery.recording();
-    let mut images = 0;
-    for index in 0..=recording.events.len() {
-        for image in recording.cut_at(index).images(&Policy::whole_only()) {
-            let store = open(Arc::new(image.device()));
-            assert_eq!(store.latest(), logged, "cut at {index}: {}", image.describe());
-            images += 1;
-        }
-    }
-    assert!(images > 10, "{images}");
 }

@@ -6,7 +6,7 @@ use holdfast_script::Script;
 use holdfast_sim::{Checkpoints, Policy, Setup, power_cut_after};
 
 use crate::lives::{Conditions, run};
-use crate::{Hunt, damage, errors, random};
+use crate::{Hunt, damage, errors, last_lock, random};
 
 /// The smallest volume there is: its journal has 64 blocks, its log 256 KiB.
 const SMALLEST: u64 = 8 << 20;
@@ -82,6 +82,12 @@ pub(crate) const HUNTS: &[Hunt] = &[
             )
         },
     },
+    Hunt {
+        name: "a superblock that was not flushed",
+        run: |_| last_lock::a_superblock_that_was_not_flushed(),
+    },
+    Hunt { name: "a batch of another history", run: |_| last_lock::a_batch_of_another_history() },
+    Hunt { name: "a commit that was given up", run: |_| last_lock::a_commit_that_was_given_up() },
     Hunt { name: "no space", run: |_| random::no_space() },
     Hunt {
         name: "a block for a node",
@@ -160,6 +166,9 @@ pub(crate) const KNOWN: &[(&str, &[Tooth])] = &[
     ("rot", &[Tooth::SumUnchecked]),
     ("lost batches", &[Tooth::LogHole]),
     ("lost commits", &[Tooth::JournalHole]),
+    ("a superblock that was not flushed", &[Tooth::SettleForgotten]),
+    ("a batch of another history", &[Tooth::ChainUnchecked]),
+    ("a commit that was given up", &[Tooth::GivenUpEpochKept]),
     ("no space", &[Tooth::NoSpaceHalf]),
     ("a block for a node", &[Tooth::RecordOneField]),
 ];

@@ -15,9 +15,13 @@
 mod damage;
 mod errors;
 mod fixed;
+#[path = "../../../store/tests/last_lock/mod.rs"]
+mod last_lock;
 #[path = "../../../store/tests/lives/mod.rs"]
 mod lives;
 mod random;
+#[path = "../../../store/tests/small/mod.rs"]
+mod small;
 mod threads;
 
 use std::io::{BufRead, BufReader};

@@ -252,7 +252,8 @@ impl Reader<'_> {
         Ok(records.map(|records| LoggedBatch { header, bytes: records.to_vec() }))
     }
 
-    /// The batch that follows `mark`.
+    /// The batch that follows `mark`. Its number alone does not say so: what a crash has ended may have left a
+    /// batch of that number at that place, which builds on the same operation.
     fn next(&self, mark: LogMark) -> Result<Option<LoggedBatch>, DeviceError> {
         let batch = self.batch(mark.next)?;
         Ok(batch.filter(|batch| {

@@ -8,10 +8,11 @@
 use std::sync::Arc;
 
 use holdfast_base::counters::Counters;
+use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockRange, InodeNo};
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_format::{Geometry, Key, Kind};
-use holdfast_store::{Batch, CreateOptions, Need, OpenOptions, Result, Store};
+use holdfast_store::{Batch, CreateOptions, Need, OpenOptions, Reservation, Result, Store};
 
 const BYTES: u64 = 16 << 20;
 const SECTOR: usize = 512;
@@ -25,10 +26,14 @@ pub(crate) fn geometry() -> Geometry {
 }
 
 pub(crate) fn formatted() -> Arc<MemoryDevice> {
-    let formatted = Arc::new(MemoryDevice::new(BYTES));
+    formatted_as(geometry())
+}
+
+pub(crate) fn formatted_as(geometry: Geometry) -> Arc<MemoryDevice> {
+    let formatted = Arc::new(MemoryDevice::new(geometry.volume_blocks * BLOCK_BYTES));
     let shared: Arc<dyn Device> = formatted.clone();
     let options = CreateOptions {
-        geometry: geometry(),
+        geometry,
         uuid: uuid::Uuid::from_u128(3),
         label: String::new(),
         hash_seed: 1,
@@ -56,14 +61,25 @@ pub(crate) fn put(store: &Store, keys: std::ops::Range<u64>, fill: u8, rest: u8)
 
 /// Values whose first bytes are `fill` and the other ones `rest`.
 pub(crate) fn put_one_batch(store: &Store, keys: std::ops::Range<u64>, fill: u8, rest: u8) {
+    let (batch, mut room) = prepared(store, keys, fill, rest);
+    store.apply(batch, &mut room).unwrap();
+}
+
+/// The same, not applied: a store that works alone does what is due when somebody asks for room.
+pub(crate) fn prepared(
+    store: &Store,
+    keys: std::ops::Range<u64>,
+    fill: u8,
+    rest: u8,
+) -> (Batch, Reservation) {
     let mut batch = Batch::new();
     for number in keys {
         let mut value = vec![rest; 900];
         value[..40].fill(fill);
         batch.put(key(number), value);
     }
-    let mut room = store.reserve(Need::Grow { changes: batch.changes(), blocks: 0 }).unwrap();
-    store.apply(batch, &mut room).unwrap();
+    let room = store.reserve(Need::Grow { changes: batch.changes(), blocks: 0 }).unwrap();
+    (batch, room)
 }
 
 pub(crate) fn persist(store: &Store) {
