@@ -543,6 +543,14 @@ fn high_counters_of_journal_and_log_are_found() {
     assert_eq!(ids(&report), [Issue::CounterHigh.number()], "{report:?}");
 }
 
+/// A setting is of the volume, not of a group.
+#[test]
+fn a_setting_of_a_group_is_no_setting() {
+    let key = Key::new(InodeNo(1), Kind::Setting, 9);
+    let report = with(|maker| drop(maker.space.insert(key, vec![1])));
+    assert_eq!(ids(&report), [Issue::SpaceItemOutside.number()], "{report:?}");
+}
+
 fn ids(report: &Report) -> Vec<u16> {
     report.findings.iter().map(|finding| finding.id).collect()
 }

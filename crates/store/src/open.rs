@@ -13,7 +13,7 @@ use holdfast_base::clock::Stopwatch;
 use holdfast_base::counters::Counters;
 use holdfast_base::stop::Stop;
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_base::{BlockNo, TreeId};
+use holdfast_base::{BlockNo, InodeNo, TreeId};
 use holdfast_device::{Device, Sticky};
 use holdfast_format::item::group::{GroupItem, decode_bitmap};
 use holdfast_format::node::volume_tag;
@@ -193,6 +193,10 @@ fn load_groups(inner: &Inner) -> Result<()> {
     };
     let mut wrong = None;
     inner.scan(TreeId::Space, &Key::MIN, &Key::MAX, &mut |key, value| {
+        // None is known: a later program may have left one. What must be known has a bit among the features.
+        if key == Key::new(InodeNo(0), Kind::Setting, key.offset) {
+            return ControlFlow::Continue(());
+        }
         let mut space = inner.space.lock();
         let loaded = space.load(key.inode.0, |group| load_item(group, &key, value));
         match loaded {

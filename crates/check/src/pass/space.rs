@@ -53,7 +53,8 @@ fn read(context: &mut Context<'_>) -> Said {
         let outside = match key.kind {
             Kind::Group => group >= geometry.group_count() || key.offset != 0,
             Kind::Bitmap => group >= geometry.group_count() || key.offset >= BITMAPS_PER_GROUP,
-            _ => false,
+            // A setting, of the whole volume.
+            _ => group != 0,
         };
         if outside {
             let what = format!("{key:?} is of no group of the volume");
