@@ -19,6 +19,7 @@ pub mod stop;
 pub mod switch;
 pub mod teeth;
 pub mod units;
+pub mod wait;
 
 pub use clock::Timestamp;
 pub use ids::{BatchNo, CommitNo, Epoch, InodeNo, Lsn, SnapshotNo, TreeId};

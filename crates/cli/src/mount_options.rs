@@ -43,6 +43,8 @@ pub(crate) struct MountOptions {
     pub(crate) fsname: Option<String>,
     /// Threads that read requests.
     pub(crate) threads: Option<usize>,
+    /// How long they look for requests before they sleep.
+    pub(crate) spin: Option<Duration>,
     pub(crate) transport: Transport,
 }
 
@@ -71,6 +73,7 @@ impl Default for MountOptions {
             log: None,
             fsname: None,
             threads: None,
+            spin: None,
             transport: Transport::default(),
         }
     }
@@ -117,6 +120,13 @@ impl MountOptions {
                 let number = threads.parse().ok().filter(|number| (1..=64).contains(number));
                 let why = || format!("option threads={threads} is not a number from 1 to 64");
                 self.threads = Some(number.ok_or_else(why)?);
+            }
+            "spin" => {
+                let micros = wanted()?;
+                let number = micros.parse().ok().filter(|number| *number <= 10_000);
+                let why =
+                    || format!("option spin={micros} is not a number of microseconds up to 10000");
+                self.spin = Some(Duration::from_micros(number.ok_or_else(why)?));
             }
             "transport" => self.transport = wanted()?.parse()?,
             "cache" => self.cache = Some(size::parse(wanted()?)?),
@@ -270,6 +280,7 @@ mod tests {
         assert_eq!(of("slow_fsync=0").slow_fsync, None);
         assert_eq!(of("log_data=0").log_data, Some(0));
         assert_eq!(of("log_data=64k").log_data, Some(65536));
+        assert_eq!((usual.spin, of("spin=0").spin), (None, Some(Duration::ZERO)));
     }
 
     #[test]
@@ -300,6 +311,8 @@ mod tests {
             "log_data",
             "slow_fsync=1s",
             "slow_fsync=-1",
+            "spin=10001",
+            "spin=50us",
             "recover=0",
             "recover=-1",
             "recover=NaN",

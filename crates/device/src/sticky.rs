@@ -17,12 +17,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_base::clock::Deadline;
+use holdfast_base::wait;
 use parking_lot::{Condvar, Mutex, RwLock};
 use rustix::io::Errno;
 
 use crate::{Device, DeviceError, Flushed, forward};
 
-/// See the head of this file. Everything but flushes goes straight to the device.
+/// See the head of this file. Everything but flushes goes straight to the device; who relies on the calling
+/// thread is told before ([`wait`]).
 #[derive(Debug)]
 pub struct Sticky {
     under: Arc<dyn Device>,
@@ -59,9 +61,25 @@ impl Sticky {
 }
 
 impl Device for Sticky {
-    forward!(under: read, write, discard, len, sector_size, stats);
+    forward!(under: len, sector_size, stats);
+
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        wait::will_wait();
+        self.under.read(at, into)
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        wait::will_wait();
+        self.under.write(at, bytes)
+    }
+
+    fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
+        wait::will_wait();
+        self.under.discard(at, len)
+    }
 
     fn flush(&self) -> Result<Flushed, DeviceError> {
+        wait::will_wait();
         let (number, flushed) = {
             let _flushing = self.flushing.read();
             self.check()?;
@@ -94,6 +112,7 @@ impl Device for Sticky {
                 drop(believed);
                 return self.flush();
             }
+            wait::will_wait();
             self.returned.wait_for(&mut believed, until.left());
         }
         // One that began after this call has ended, and all is well.

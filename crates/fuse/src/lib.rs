@@ -5,8 +5,8 @@
 //! structs ([`ops`]); how requests arrive and answers leave is the business of
 //! a [`transport`]. So a second transport needs no second server.
 //!
-//! A reader thread never waits for the device when no other reader is free:
-//! fsync and its kin run on a `pool` and are answered from there.
+//! A thread that reads requests never waits for the device before another one
+//! reads ([`transport`]).
 //!
 //! Knows nothing of the tree, the log or the device. Never touches its own
 //! mount point: the kernel would ask the very threads that wait for it.
@@ -18,7 +18,6 @@ mod handles;
 mod mount;
 mod mountinfo;
 pub mod ops;
-mod pool;
 pub mod requests;
 pub mod server;
 pub mod session;

@@ -1,9 +1,9 @@
 //! From mount to unmount.
 //!
 //! ```text
-//! mount --> handshake --> ready() --> serve --+-- unmounted by somebody ------------> drain pool --> let go
-//!                                             +-- stop --> unmount --+-- worked ----------^
-//!                                                                    +-- busy --> drain pool, let go, abort
+//! mount --> handshake --> ready() --> serve --+-- unmounted by somebody ------------> let go
+//!                                             +-- stop --> unmount --+-- worked -------^
+//!                                                                    +-- busy --> let go, abort
 //! ```
 //! Let go: all requests under way are over, and no thread holds the filesystem any more, so that
 //! the caller can unmount it, even if the kernel still has open files. What was promised to
@@ -24,14 +24,17 @@ use crate::mount::{self, Mounted};
 use crate::requests::Requests;
 use crate::server::Server;
 use crate::transport;
+use crate::transport::readers::Readers;
 use crate::transport::work::Work;
 
 /// Most threads that wait for the device at once.
-const POOL: usize = 64;
+const WAITING: usize = 64;
 /// How long files that are just being closed may keep a mount busy before it is torn away.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// How long reader threads get to notice that the connection has ended.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// How long a reader looks for the next request before it sleeps.
+const SPIN: Duration = Duration::from_micros(50);
 /// Fsyncs that take longer get a line in the log, unless somebody wants another limit.
 pub const SLOW_FSYNC: Duration = Duration::from_secs(1);
 
@@ -55,8 +58,11 @@ pub struct FuseOptions {
     pub noexec: bool,
     /// Reading does not touch access times.
     pub noatime: bool,
-    /// Threads that read requests; `None`: as many as CPUs, at least 2 and at most 4.
+    /// Threads that read requests at the same time; `None`: as many as CPUs, at least 2 and at most 4.
     pub threads: Option<usize>,
+    /// How long a thread that has served a request looks for the next one before it sleeps. Zero saves
+    /// processor time; more saves a wake-up when clients ask one request after the other.
+    pub spin: Duration,
     /// How long the kernel may believe names and attributes. As every change goes through the
     /// kernel, this bounds nothing but surprise.
     pub ttl: Duration,
@@ -80,6 +86,7 @@ impl Default for FuseOptions {
             noexec: false,
             noatime: false,
             threads: None,
+            spin: SPIN,
             ttl: Duration::from_secs(12 * 3600),
             slow_fsync: Some(SLOW_FSYNC),
             transport: Transport::default(),
@@ -160,12 +167,13 @@ pub fn serve(
         Arc::clone(&options.requests),
         options.slow_fsync,
     ));
-    let work = Work::new(Arc::clone(&server), readers, POOL);
+    let work = Work::new(Arc::clone(&server));
+    let readers = Readers::new(readers, WAITING, options.spin);
     // Whatever happens from here on, the filesystem is let go.
     let outcome =
-        connect_and_serve(fd, &mut mounted, &work, (readers, options.transport), ready, &stop);
-    work.finish();
+        connect_and_serve(fd, &mut mounted, (&work, &readers), options.transport, ready, &stop);
     server.close();
+    readers.settle();
     outcome?;
     match server.is_broken() {
         true => Err(io::Error::other("a request has panicked")),
@@ -176,8 +184,8 @@ pub fn serve(
 fn connect_and_serve(
     fd: std::os::fd::OwnedFd,
     mounted: &mut Mounted,
-    work: &Arc<Work>,
-    (readers, transport): (usize, Transport),
+    (work, readers): (&Arc<Work>, &Arc<Readers>),
+    transport: Transport,
     ready: impl FnOnce(),
     stop: &Stopper,
 ) -> io::Result<()> {
@@ -194,7 +202,7 @@ fn connect_and_serve(
     })?;
     ready();
     stop.wait(&ended);
-    if !ended.load(Ordering::Acquire) && !leave(mounted, work, stop, &ended) {
+    if !ended.load(Ordering::Acquire) && !leave(mounted, (work.server(), readers), stop, &ended) {
         tracing::warn!("the kernel keeps the connection open; its threads are left behind");
         return Ok(());
     }
@@ -202,7 +210,12 @@ fn connect_and_serve(
 }
 
 /// Unmounts. Says whether the session has ended.
-fn leave(mounted: &mut Mounted, work: &Work, stop: &Stopper, ended: &AtomicBool) -> bool {
+fn leave(
+    mounted: &mut Mounted,
+    (server, readers): (&Server, &Readers),
+    stop: &Stopper,
+    ended: &AtomicBool,
+) -> bool {
     let until = Deadline::after(PATIENCE);
     loop {
         match mounted.unmount() {
@@ -223,8 +236,8 @@ fn leave(mounted: &mut Mounted, work: &Work, stop: &Stopper, ended: &AtomicBool)
         }
     }
     // First every answer, then the end of the connection: what was done is also heard of.
-    work.finish();
-    work.server().close();
+    server.close();
+    readers.settle();
     if let Err(error) = mounted.abort() {
         tracing::warn!("the mount could not be torn away: {error}");
     }

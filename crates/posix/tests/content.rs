@@ -5,6 +5,7 @@ mod common;
 
 use common::*;
 use holdfast_base::prng::Prng;
+use holdfast_device::Device;
 use holdfast_posix::{
     FallocateFlags, FileSystem, FsError, MountOptions, OpenFile, OpenFlags, Seek,
 };
@@ -332,4 +333,22 @@ fn small_files_take_no_block_and_an_fsync_of_nothing_no_flush() {
     assert_eq!(read(&fs, &file, 0, 1501).expect("read"), [&[5; 1500][..], &[0]].concat());
     assert_eq!(read(&fs, &file, 99_999, 10).expect("read"), b"\0end");
     assert_eq!(fs.getattr(file.inode()).expect("getattr").blocks, 16);
+}
+
+#[test]
+fn a_file_that_grows_by_pieces_is_not_read_back() {
+    let device = new_volume(16 * MIB, 16384);
+    let fs = mount(&device, &quiet());
+    let file = create(&fs, "f");
+    write_all(&fs, &file, 0, &[7; 5000]);
+    fs.fsync(&file, false).expect("fsync");
+    let reads = device.stats().reads;
+    for piece in 0..20 {
+        // In the midst of a block that was written, and sent to the device, a moment ago.
+        write_all(&fs, &file, 5000 + piece * 1000, &[8; 1000]);
+        fs.fsync(&file, true).expect("fsync");
+    }
+    let expected: Vec<u8> = [vec![7; 5000], vec![8; 20_000]].concat();
+    assert!(read(&fs, &file, 0, 25_000).expect("read") == expected);
+    assert_eq!(device.stats().reads, reads);
 }

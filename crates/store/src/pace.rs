@@ -14,11 +14,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use holdfast_base::BLOCK_SIZE;
 use holdfast_base::clock::{Deadline, Stopwatch};
 use holdfast_base::counters::Counters;
 use holdfast_base::recover::{BYTES_PER_SECOND, FIXED, LOG_BYTES_PER_SECOND, Work};
 use holdfast_base::units::BLOCK_BYTES;
+use holdfast_base::{BLOCK_SIZE, wait};
 use holdfast_format::Geometry;
 use holdfast_format::journal::REPLAY_BYTES_MAX;
 use parking_lot::{Condvar, Mutex};
@@ -288,6 +288,7 @@ impl Pace {
     fn slow_down(&self, pressure: f64) {
         let share = ((pressure - SLOW) / (1.0 - SLOW)).clamp(0.0, 1.0);
         let until = Deadline::after(SLOWEST.mul_f64(share * share));
+        wait::will_wait();
         let mut state = self.state.lock();
         let _ = self.relief.wait_for(&mut state, until.left());
     }

@@ -24,7 +24,9 @@ Options for -o, separated by commas; later ones win:
   relatime            it does so at most once a day or after a change (default)
   strictatime         it always does so
   commit=SECONDS      with no fsync at all, at most this much is lost (default 5)
-  threads=N           threads that read requests (default: CPUs, 2 to 4)
+  threads=N           threads that read requests at the same time (default: CPUs, 2 to 4)
+  spin=MICROSECONDS   how long one of them looks for the next request before it sleeps (default
+                      50); 0 saves processor time
   transport=WAY       how the kernel's requests come: auto (default), device (/dev/fuse), or rings
                       (io_uring, faster; root allows them in the module fuse: enable_uring)
   cache=SIZE          memory for tree nodes (default 256M)

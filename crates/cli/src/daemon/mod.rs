@@ -168,6 +168,7 @@ fn serve(
         noexec: options.noexec,
         noatime: options.atime == Some(holdfast::Atime::Never),
         threads: options.threads,
+        spin: options.spin.unwrap_or(FuseOptions::default().spin),
         transport: options.transport,
         slow_fsync: options.slow_fsync,
         ..FuseOptions::default()

@@ -20,19 +20,6 @@ impl Server {
         Ok(fs.read(&handle.file, offset, into)?)
     }
 
-    /// Whether [`Server::write`] will wait for the device or tell the kernel something: it must then
-    /// not run on a thread that reads requests.
-    pub fn write_waits(&self, write: &Write<'_>) -> bool {
-        if !flags::write_is_durable(write.flags) && !write.kill_suid_sgid {
-            return false;
-        }
-        let (Ok(fs), Ok(handle)) = (self.fs(), self.handles.get(write.fh)) else {
-            return false;
-        };
-        handle.direct && flags::write_is_durable(write.flags)
-            || write.kill_suid_sgid && self.has_privileges(&fs, handle.file.inode())
-    }
-
     /// Writes. Without page cache the kernel sends no fsync after a write to a file opened with
     /// O_SYNC or O_DSYNC, so the write is durable when it is answered.
     pub fn write(&self, request: &Request, write: &Write<'_>) -> Answer<u32> {

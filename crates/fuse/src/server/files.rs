@@ -58,11 +58,6 @@ impl Server {
         Ok((self.entry(&fs, attr), self.opened(file, flags)))
     }
 
-    /// Whether [`Server::open`] may wait for the device or tell the kernel something.
-    pub fn open_waits(&self, request: &Request, flags: i32) -> bool {
-        flags & libc::O_TRUNC != 0 && request.uid != 0
-    }
-
     /// Closes a handle. What is freed by this is freed before it returns.
     pub fn release(&self, fh: u64) {
         drop(self.handles.remove(fh));

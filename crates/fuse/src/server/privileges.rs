@@ -3,10 +3,9 @@
 //! With KILLPRIV_V2 the kernel leaves this to the server and saves a look at
 //! the attributes for every write. But it goes on believing the old mode, and
 //! would still run the file with the rights of its owner. So the kernel is
-//! told, before the write is answered. This happens about never, and then on
-//! a thread of the pool: see [`Server::write_waits`].
+//! told, before the write is answered. This happens about never.
 
-use holdfast_base::InodeNo;
+use holdfast_base::{InodeNo, wait};
 use holdfast_posix::{Caller, FileSystem, SetAttr};
 
 use super::Server;
@@ -34,6 +33,8 @@ impl Server {
     /// Has the kernel read the attributes of `inode` again.
     pub(super) fn tell_attr_changed(&self, inode: InodeNo) {
         if let Some(kernel) = self.kernel.get() {
+            // It may ask for something before it has heard.
+            wait::will_wait();
             kernel.attr_changed(inode.0);
         }
     }

@@ -61,8 +61,7 @@ impl Server {
         fit(list, size)
     }
 
-    /// Sets an attribute; `flags` are those of setxattr(2). Waits for the device if
-    /// [`Server::setxattr_waits`] says so.
+    /// Sets an attribute; `flags` are those of setxattr(2).
     pub fn setxattr(
         &self,
         request: &Request,
@@ -85,11 +84,6 @@ impl Server {
             self.tell_attr_changed(inode);
         }
         Ok(())
-    }
-
-    /// Whether setting this attribute waits for the device or tells the kernel something.
-    pub fn setxattr_waits(&self, name: &[u8]) -> bool {
-        name == SYNC_XATTR || self.acl_is_news(name)
     }
 
     /// Whether the kernel does not know that setting this attribute changes the permission bits:

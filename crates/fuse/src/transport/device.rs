@@ -15,11 +15,13 @@ use std::sync::mpsc::channel;
 use holdfast_base::switch::Transport;
 use holdfast_wire::init::{self, Wanted, flag};
 use holdfast_wire::{Op, Request, reply};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno as Failed;
 use zerocopy::IntoBytes;
 
+use super::readers::{Next, Reader, Readers};
 use super::rings::Rings;
-use super::serve::{self, Place};
+use super::serve;
 use super::work::Work;
 use crate::ops::{Answer, Errno, Kernel};
 use crate::server::Server;
@@ -37,26 +39,22 @@ thread_local! {
 }
 
 /// Shakes hands with the kernel at the other end of `fd` and returns what then serves requests
-/// until the filesystem is unmounted: `readers` threads, and rings if they are wanted and offered.
+/// until the filesystem is unmounted: reading threads, and rings if they are wanted and offered.
 pub(crate) fn connect(
     fd: OwnedFd,
     work: &Arc<Work>,
-    readers: usize,
+    readers: &Arc<Readers>,
     transport: Transport,
 ) -> io::Result<impl FnOnce() -> io::Result<()> + Send + use<>> {
     let fuse = Arc::new(fd);
     let rings = shake_hands(&fuse, work, transport)?;
+    // From here on a reader that finds nothing decides itself how to wait.
+    rustix::io::ioctl_fionbio(&fuse, true)?;
     work.server().set_kernel(Box::new(ToKernel(Arc::clone(&fuse))));
-    let work = Arc::clone(work);
+    let (work, readers) = (Arc::clone(work), Arc::clone(readers));
     Ok(move || {
         let (ended, all) = channel();
-        for number in 0..readers {
-            let (fuse, work, ended) = (Arc::clone(&fuse), Arc::clone(&work), ended.clone());
-            let name = format!("holdfast-fuse-{number}");
-            std::thread::Builder::new().name(name).spawn(move || {
-                let _ = ended.send(read_requests(&fuse, &work));
-            })?;
-        }
+        readers.start(ended.clone(), move |reader| read_requests(&fuse, &work, reader))?;
         if let Some(rings) = rings {
             rings.start(&ended);
         }
@@ -144,13 +142,21 @@ fn refuse<T>(fuse: &OwnedFd, unique: u64, error: io::Error) -> io::Result<T> {
     Err(error)
 }
 
-fn read_requests(fuse: &Arc<OwnedFd>, work: &Arc<Work>) -> io::Result<()> {
+fn read_requests(fuse: &OwnedFd, work: &Work, reader: &Reader) -> io::Result<()> {
     let mut buffer = vec![0; HEADERS + MAX_WRITE as usize];
     loop {
         match rustix::io::read(fuse, &mut buffer[..]) {
-            Ok(len) => dispatch(fuse, work, &buffer[..len]),
+            Ok(len) => reader.serve(|| serve(fuse, work, &buffer[..len])),
+            Err(Failed::AGAIN) => match reader.found_nothing() {
+                Next::Look => {}
+                Next::Sleep => match poll(&mut [PollFd::new(fuse, PollFlags::IN)], None) {
+                    Ok(_) | Err(Failed::INTR | Failed::AGAIN) => {}
+                    Err(error) => return Err(error.into()),
+                },
+                Next::End => return Ok(()),
+            },
             // Given up by the caller before it was read.
-            Err(Failed::INTR | Failed::AGAIN | Failed::NOENT) => {}
+            Err(Failed::INTR | Failed::NOENT) => {}
             // Unmounted, or the connection was ended.
             Err(Failed::NODEV | Failed::CONNABORTED) => return Ok(()),
             Err(error) => return Err(error.into()),
@@ -158,8 +164,7 @@ fn read_requests(fuse: &Arc<OwnedFd>, work: &Arc<Work>) -> io::Result<()> {
     }
 }
 
-/// Serves a request here or has it served.
-fn dispatch(fuse: &Arc<OwnedFd>, work: &Arc<Work>, message: &[u8]) {
+fn serve(fuse: &OwnedFd, work: &Work, message: &[u8]) {
     let Ok(request) = Request::decode(message) else {
         // Only its number is believed, if there is one.
         if let Some(unique) = message.get(8..16).and_then(|bytes| bytes.try_into().ok()) {
@@ -170,21 +175,7 @@ fn dispatch(fuse: &Arc<OwnedFd>, work: &Arc<Work>, message: &[u8]) {
     if let Some(kind) = serve::kind(&request.op) {
         work.count(kind);
     }
-    let place = serve::place(work.server(), &request.header, &request.op);
-    if place == Place::Here {
-        return work.here(|server| serve_one(fuse, server, &request));
-    }
-    // The bytes are in the buffer of this thread, which goes on to the next request.
-    let (fuse, message) = (Arc::clone(fuse), message.to_vec());
-    let body = move |server: &Server| {
-        if let Ok(request) = Request::decode(&message) {
-            serve_one(&fuse, server, &request);
-        }
-    };
-    match place {
-        Place::Somewhere => work.somewhere(body),
-        _ => work.there(body),
-    }
+    work.guarded(|server| serve_one(fuse, server, &request));
 }
 
 fn serve_one(fuse: &OwnedFd, server: &Server, request: &Request<'_>) {

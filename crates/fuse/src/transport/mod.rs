@@ -1,7 +1,7 @@
 //! Ways for requests to arrive and for answers to leave.
 //!
 //! ```text
-//! device: /dev/fuse, any thread reads, some requests go to a pool  --+
+//! device: /dev/fuse, some threads read, as many as needed           --+
 //!                                                                    +--> serve --> server
 //! rings:  a queue for each processor, served by threads on it      --+
 //! ```
@@ -13,6 +13,7 @@
 
 mod convert;
 mod device;
+pub(crate) mod readers;
 mod rings;
 mod serve;
 pub(crate) mod work;

@@ -2,7 +2,7 @@
 //!
 //! A queue for each processor, and on it a few threads with one entry each. A
 //! thread serves its request to the end, whatever that waits for, and the kernel
-//! gives the next one to another entry: so there is no pool and no hand-over, and
+//! gives the next one to another entry: so there is no hand-over, and
 //! as many requests wait at once as there are threads. Entries that were used
 //! last are used first, so a single client has one warm thread.
 //!

@@ -42,34 +42,6 @@ pub(super) enum Out {
     Zeros(u32),
 }
 
-/// Where a request may be served when it came from the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// It does not wait.
-    Here,
-    /// It may wait.
-    Somewhere,
-    /// It waits for the device below, or tells the kernel something.
-    There,
-}
-
-/// Where `op` may be served.
-pub(super) fn place(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Place {
-    let waits = |waits| if waits { Place::There } else { Place::Here };
-    match op {
-        // The last reference of an unlinked file takes its blocks along.
-        Op::Forget(_) | Op::BatchForget(_) | Op::Release(_) | Op::Read(_) => Place::Somewhere,
-        // May wait for the data of the file that replaces another (P4).
-        Op::Rename { .. } => Place::Somewhere,
-        Op::Setattr(set) if set_attr(set).0.size.is_some() => Place::Somewhere,
-        Op::Open(open) => waits(server.open_waits(&convert::request(header), open.flags as i32)),
-        Op::Write { how, bytes } => waits(server.write_waits(&write(how, bytes))),
-        Op::Setxattr { name, .. } => waits(server.setxattr_waits(name)),
-        Op::Fsync(_) | Op::Fsyncdir | Op::Fallocate(_) | Op::CopyFileRange(_) => Place::There,
-        _ => Place::Here,
-    }
-}
-
 /// As what `op` is counted.
 pub(super) fn kind(op: &Op<'_>) -> Option<Kind> {
     Some(match op {

@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use holdfast_base::InodeNo;
 use holdfast_base::units::BLOCK_SIZE;
+use holdfast_base::wait;
 use holdfast_format::Geometry;
 use holdfast_store::{Need, Reservation, Store, StoreError};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -24,6 +25,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::completion::Completions;
 use super::in_flight::InFlight;
 use super::pages::Pages;
+use super::recent::Recent;
 use crate::MountOptions;
 use crate::inode::Inode;
 
@@ -70,6 +72,14 @@ pub(crate) struct MapGuard<'a>(#[expect(dead_code, reason = "held")] Option<Mute
 /// Extents, size and pages are changing: readers look again.
 pub(crate) struct Changing<'a>(&'a AtomicU64);
 
+/// Locks what may be held across I/O.
+fn patiently(lock: &Mutex<()>) -> MutexGuard<'_, ()> {
+    lock.try_lock().unwrap_or_else(|| {
+        wait::will_wait();
+        lock.lock()
+    })
+}
+
 impl FileData {
     /// Whether nothing is dirty and nothing is being written. Takes no lock.
     pub(crate) fn is_clean(&self) -> bool {
@@ -78,12 +88,12 @@ impl FileData {
 
     /// Waits until nobody else changes the content.
     pub(crate) fn lock_writer(&self) -> WriterGuard<'_> {
-        WriterGuard(self.writer.lock())
+        WriterGuard(patiently(&self.writer))
     }
 
     /// Waits until nobody else changes the extents.
     pub(crate) fn lock_map(&self) -> MapGuard<'_> {
-        MapGuard(Some(self.map.lock()))
+        MapGuard(Some(patiently(&self.map)))
     }
 
     /// Like [`FileData::lock_map`], unless somebody else has it.
@@ -161,6 +171,8 @@ pub(crate) struct Shared {
     pub(crate) completions: Completions,
     /// Large writes on their way to the device.
     pub(crate) in_flight: InFlight,
+    /// What was written last.
+    pub(crate) recent: Recent,
     /// Shape of the volume, to judge extents by.
     pub(crate) geometry: Geometry,
     /// Bytes of all pages of all files.
@@ -183,6 +195,7 @@ impl Shared {
         Shared {
             completions: Completions::default(),
             in_flight: InFlight::default(),
+            recent: Recent::new(options.cache_bytes),
             geometry: store.superblock().geometry,
             bytes: AtomicUsize::new(0),
             // At least one full write, or nobody could ever go on.

@@ -10,6 +10,7 @@
 use parking_lot::{Condvar, Mutex};
 
 use holdfast_base::units::BLOCK_SIZE;
+use holdfast_base::wait;
 
 /// A write of no more bytes is sent at once.
 const SMALL_BYTES: usize = 16 * BLOCK_SIZE;
@@ -41,6 +42,9 @@ impl InFlight {
             return None;
         }
         let mut left = self.left.lock();
+        if *left == 0 {
+            wait::will_wait();
+        }
         self.returned.wait_while(&mut left, |left| *left == 0);
         *left -= 1;
         Some(Sent(self))

@@ -90,6 +90,7 @@ pub(crate) fn write_all(
     for proofs in written {
         for proof in proofs? {
             let count = proof.blocks().count as usize;
+            core.data.recent.keep(proof.blocks(), proof.sums(), &rest[..count]);
             cut_at_extents(core, &rest[..count], proof, &mut extents);
             rest = &rest[count..];
         }
@@ -116,6 +117,7 @@ pub(crate) fn log_all(
         let blocks: Result<Vec<LoggedBlock>, StoreError> =
             pages[job.items.clone()].iter().map(|dirty| logged(core, inode, dirty)).collect();
         let written = core.store.log_data(job.placed, blocks?)?;
+        core.data.recent.keep(written.blocks(), written.sums(), &items[job.items.clone()]);
         cut_at_extents(core, &items[job.items], written, &mut extents);
     }
     Ok(extents.into_iter().map(|(_, extent)| extent).collect())

@@ -26,7 +26,7 @@ use std::time::Duration;
 use holdfast_base::clock::Stopwatch;
 use holdfast_base::switch::Batching;
 use holdfast_base::teeth::{self, Tooth};
-use holdfast_base::{Escape, InodeNo, Lsn, Receipt};
+use holdfast_base::{Escape, InodeNo, Lsn, Receipt, wait};
 use holdfast_device::flush_unless;
 use holdfast_format::log::{BATCH_BYTES_MAX, DATA_BLOCKS_MAX};
 use parking_lot::{Condvar, Mutex};
@@ -126,6 +126,7 @@ impl Inner {
                 if !queue.is_led {
                     break;
                 }
+                wait::will_wait();
                 self.logging.answered.wait(&mut queue);
             }
             queue.is_led = true;

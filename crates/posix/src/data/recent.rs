@@ -1,0 +1,139 @@
+//! The blocks that were written last, in memory.
+//!
+//! A file that grows by pieces which do not end with a block needs its last one
+//! again with the next piece, and the kernel asks once more for a page that two
+//! writes have filled. Both come soon after the fsync that sent the page to the device.
+//!
+//! A page is what a reader looks for if it has the place and the checksum that
+//! the tree names. So it need not be taken out when its block is freed and
+//! used again: then the tree names another checksum.
+//!
+//! Large writes pass by: whoever streams does not come back at once.
+
+use std::fmt;
+
+use holdfast_base::BlockRange;
+use holdfast_base::units::BLOCK_SIZE;
+use parking_lot::Mutex;
+
+use super::pages::Page;
+use super::place::Item;
+
+/// Blocks of a write that are kept, and of a read that is looked for, at most: 128 KiB.
+const RUN_BLOCKS_MAX: usize = 32;
+/// Pages kept at most: 16 MiB.
+const PAGES_MAX: usize = 4096;
+/// The part of the memory for nodes that may be taken in addition.
+const SHARE: usize = 16;
+
+#[derive(Clone)]
+struct Kept {
+    block: u64,
+    sum: u64,
+    page: Page,
+}
+
+/// The pages, each in the slot that its block number says. The allocator goes upwards, so the slots are a ring.
+pub(crate) struct Recent {
+    slots: Mutex<Vec<Option<Kept>>>,
+    count: usize,
+}
+
+impl Recent {
+    /// Keeps a share of `cache_bytes`; nothing, if that is not a page.
+    pub(crate) fn new(cache_bytes: usize) -> Recent {
+        let count = (cache_bytes / SHARE / BLOCK_SIZE).min(PAGES_MAX);
+        Recent { slots: Mutex::default(), count }
+    }
+
+    /// Keeps `items`, which lie in `blocks` and have these checksums, if they are few.
+    pub(crate) fn keep(&self, blocks: BlockRange, sums: &[u64], items: &[Item]) {
+        if items.len() > RUN_BLOCKS_MAX.min(self.count) {
+            return;
+        }
+        let mut slots = self.slots.lock();
+        if slots.is_empty() {
+            slots.resize(self.count, None);
+        }
+        for (block, (&sum, item)) in (blocks.start.0..).zip(sums.iter().zip(items)) {
+            let slot = block as usize % self.count;
+            slots[slot] = Some(Kept { block, sum, page: item.page.clone() });
+        }
+    }
+
+    /// Copies `blocks` to `into`, which is as long, if all of them are kept with these checksums.
+    pub(crate) fn copy(&self, blocks: BlockRange, sums: &[u64], into: &mut [u8]) -> bool {
+        if sums.len() > RUN_BLOCKS_MAX {
+            return false;
+        }
+        let slots = self.slots.lock();
+        if slots.is_empty() {
+            return false;
+        }
+        let find = |(block, &sum): (u64, &u64)| {
+            let kept = slots[block as usize % self.count].as_ref();
+            kept.filter(|kept| kept.block == block && kept.sum == sum)
+        };
+        let wanted = (blocks.start.0..).zip(sums);
+        if !wanted.clone().all(|one| find(one).is_some()) {
+            return false;
+        }
+        for (to, kept) in into.chunks_exact_mut(BLOCK_SIZE).zip(wanted.filter_map(find)) {
+            to.copy_from_slice(&kept.page[..]);
+        }
+        true
+    }
+}
+
+impl fmt::Debug for Recent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recent").field("count", &self.count).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use holdfast_base::BlockNo;
+
+    use super::*;
+
+    fn items(bytes: impl IntoIterator<Item = u8>) -> Vec<Item> {
+        let pages = bytes.into_iter().map(|byte| Arc::new([byte; BLOCK_SIZE]));
+        pages.map(|page| Item { owner: 0, block: 0, page }).collect()
+    }
+
+    fn blocks(start: u64, count: u64) -> BlockRange {
+        BlockRange { start: BlockNo(start), count }
+    }
+
+    #[test]
+    fn a_page_is_found_by_place_and_checksum() {
+        let recent = Recent::new(8 * SHARE * BLOCK_SIZE);
+        let mut into = vec![0; 2 * BLOCK_SIZE];
+        assert!(!recent.copy(blocks(100, 2), &[1, 2], &mut into));
+        recent.keep(blocks(100, 2), &[1, 2], &items([7, 8]));
+        assert!(recent.copy(blocks(100, 2), &[1, 2], &mut into));
+        assert!(into[..BLOCK_SIZE] == [7; BLOCK_SIZE] && into[BLOCK_SIZE..] == [8; BLOCK_SIZE]);
+        // Freed and used again: the place is the same, and the page is another.
+        assert!(!recent.copy(blocks(100, 2), &[1, 3], &mut into));
+        assert!(!recent.copy(blocks(101, 2), &[2, 3], &mut into));
+        // The slot of block 100, eight blocks on.
+        recent.keep(blocks(108, 1), &[1], &items([9]));
+        assert!(!recent.copy(blocks(100, 1), &[1], &mut into[..BLOCK_SIZE]));
+        assert!(recent.copy(blocks(101, 1), &[2], &mut into[..BLOCK_SIZE]));
+    }
+
+    #[test]
+    fn without_memory_nothing_is_kept() {
+        let recent = Recent::new(SHARE * BLOCK_SIZE - 1);
+        recent.keep(blocks(5, 1), &[1], &items([7]));
+        assert!(!recent.copy(blocks(5, 1), &[1], &mut [0; BLOCK_SIZE]));
+        // More than is kept of one write.
+        let recent = Recent::new(usize::MAX);
+        let many = items([7; RUN_BLOCKS_MAX + 1]);
+        recent.keep(blocks(0, many.len() as u64), &[1; RUN_BLOCKS_MAX + 1], &many);
+        assert!(!recent.copy(blocks(0, 1), &[1], &mut [0; BLOCK_SIZE]));
+    }
+}
