@@ -310,7 +310,6 @@ impl Client<'_> {
             }
             16 => {
                 let (inode, flags) = (self.inode(), self.flags());
-                let _ = server.open_waits(request, flags);
                 let answer = server.open(request, inode, flags);
                 let opened = self.answered(format!("open {inode} {flags:#x}"), answer);
                 self.opened(opened);
@@ -424,7 +423,6 @@ impl Client<'_> {
         let flags = self.flags();
         let kill_suid_sgid = self.program.byte() & 1 == 0;
         let write = Write { fh, offset, bytes: &bytes, flags, kill_suid_sgid };
-        let _ = self.server.write_waits(&write);
         let answer = self.server.write(request, &write);
         self.answered(format!("write {fh} {offset} {} {flags:#x}", bytes.len()), answer);
     }
@@ -450,7 +448,6 @@ impl Client<'_> {
             _ => {
                 let value = self.value();
                 let flags = [0, 1, 2, 3, -1][self.program.below(5)];
-                let _ = server.setxattr_waits(&name);
                 let answer = server.setxattr(request, inode, &name, &value, flags);
                 self.answered(format!("setxattr {inode} {name:?} {} {flags}", value.len()), answer);
             }
