@@ -543,6 +543,20 @@ fn high_counters_of_journal_and_log_are_found() {
     assert_eq!(ids(&report), [Issue::CounterHigh.number()], "{report:?}");
 }
 
+/// A commit follows in history what it follows in the journal.
+#[test]
+fn a_commit_does_not_go_back() {
+    let changes: [fn(&mut Superblock); 2] = [|now| now.lsn.0 -= 2, |now| now.inode_next.0 -= 1];
+    for change in changes {
+        let report = journaled(|journal| {
+            let parts = journal.step(Epoch(5));
+            change(&mut journal.now);
+            journal.commit(&parts, 1);
+        });
+        assert_eq!(ids(&report), [Issue::CommitMalformed.number()], "{report:?}");
+    }
+}
+
 /// A setting is of the volume, not of a group.
 #[test]
 fn a_setting_of_a_group_is_no_setting() {

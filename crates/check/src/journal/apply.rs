@@ -36,6 +36,14 @@ impl Replay {
             Ok(commit) => commit,
             Err(why) => return Ok(Err(self.refuse(whole, (Issue::CommitMalformed, why)))),
         };
+        let past = [
+            ("last operation", commit.head.lsn, self.superblock.lsn.0),
+            ("next inode", commit.head.inode_next, self.superblock.inode_next.0),
+        ];
+        if let Some((what, now, before)) = past.into_iter().find(|(_, now, before)| now < before) {
+            let why = format!("its {what} goes back from {before} to {now}");
+            return Ok(Err(self.refuse(whole, (Issue::CommitMalformed, why))));
+        }
         if is_last && let Some(extent) = arrived::missing(ring.device, &commit.extents) {
             let DataExtent { block, count, .. } = extent;
             let why = format!("{count} blocks of data from {block} on did not arrive");

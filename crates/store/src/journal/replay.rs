@@ -138,6 +138,11 @@ fn try_replay(
             let why = format!("it has two records of node {}", twice.block);
             return Err(damage(Malformed::new("commit", why)));
         }
+        let (head, before) = (&commit.head, &done.superblock);
+        if head.lsn < before.lsn.0 || head.inode_next < before.inode_next.0 {
+            let why = "its last operation or next inode is from before what it follows";
+            return Err(damage(Malformed::new("commit", why)));
+        }
         if is_last && !teeth::is(Tooth::JournalUnverified) {
             match replay.read_data(&commit.extents) {
                 Some(data) => done.data = data,
