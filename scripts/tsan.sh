@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests in which threads work beside each other under ThreadSanitizer, the standard library included: what two
 # of them touch without an order, one of them writing, is a failure.
-# usage: scripts/tsan.sh                             all of them, some ten minutes
+# usage: scripts/tsan.sh                             all of them: a quarter of an hour, the first build included
 #        scripts/tsan.sh -p PACKAGE [--test NAME]    what cargo test is given
 # Builds into its own folder of the target directory. Installs what it needs: a nightly compiler and the standard
 # library's source (by rustup).
