@@ -196,7 +196,8 @@ impl MountOptions {
             volume = volume.commit_secs(seconds);
         }
         if let Some(bytes) = self.cache {
-            volume = volume.cache_bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
+            let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+            volume = volume.cache_bytes(bytes).recent_bytes((bytes / 16).min(16 << 20));
         }
         if let Some(bytes) = self.dirty_bytes {
             volume = volume.dirty_bytes(usize::try_from(bytes).unwrap_or(usize::MAX));

@@ -173,7 +173,7 @@ pub fn serve(
     let outcome =
         connect_and_serve(fd, &mut mounted, (&work, &readers), options.transport, ready, &stop);
     server.close();
-    readers.settle();
+    readers.settle(FAREWELL);
     outcome?;
     match server.is_broken() {
         true => Err(io::Error::other("a request has panicked")),
@@ -237,7 +237,7 @@ fn leave(
     }
     // First every answer, then the end of the connection: what was done is also heard of.
     server.close();
-    readers.settle();
+    readers.settle(FAREWELL);
     if let Err(error) = mounted.abort() {
         tracing::warn!("the mount could not be torn away: {error}");
     }

@@ -166,6 +166,12 @@ impl VolumeOptions {
         self
     }
 
+    /// Bytes of memory for data that was just written and may be wanted again. Default 16 MiB.
+    pub fn recent_bytes(mut self, bytes: usize) -> VolumeOptions {
+        self.mount.recent_bytes = bytes;
+        self
+    }
+
     /// Bytes of memory for written data that is not on the device yet; writers wait above it. Default 256 MiB.
     pub fn dirty_bytes(mut self, bytes: usize) -> VolumeOptions {
         self.mount.dirty_bytes = bytes;

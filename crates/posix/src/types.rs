@@ -217,6 +217,8 @@ pub struct MountOptions {
     pub cache_bytes: usize,
     /// Memory for written data that is not on the device yet, in bytes.
     pub dirty_bytes: usize,
+    /// Memory for data that was just written, in bytes; 0: what is read again comes from the device.
+    pub recent_bytes: usize,
     /// Inodes that are kept in memory although nobody holds them.
     pub inode_cache: usize,
     /// How tree nodes remember what changed (M3).
@@ -246,6 +248,7 @@ impl Default for MountOptions {
             atime: Atime::Relative,
             cache_bytes: 256 << 20,
             dirty_bytes: 256 << 20,
+            recent_bytes: 16 << 20,
             inode_cache: 16384,
             dirty: Dirty::default(),
             accounting: Accounting::default(),

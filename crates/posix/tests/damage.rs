@@ -14,7 +14,7 @@ use holdfast_posix::{FsError, MountOptions, OpenFlags};
 fn a_flipped_bit_in_data_is_an_error_and_never_wrong_data() {
     let device = new_volume(16 * MIB, 16384);
     // What was just written is asked of the device.
-    let fs = mount(&device, &MountOptions { cache_bytes: 0, ..quiet() });
+    let fs = mount(&device, &MountOptions { recent_bytes: 0, ..quiet() });
     let file = create(&fs, "f");
     // A pattern that stands nowhere else on the volume.
     let bytes: Vec<u8> =

@@ -25,6 +25,8 @@ pub struct Terms {
     pub cache_bytes: usize,
     /// Bytes for written data that is not on the device.
     pub dirty_bytes: usize,
+    /// Bytes for data that was just written.
+    pub recent_bytes: usize,
     /// Most bytes of data that an fsync puts into the log.
     pub log_data_bytes: usize,
     /// `never`, `checkpoint N`, `commit N` (behind every N-th operation), `checkpoints beside`, `commits beside`.
@@ -77,6 +79,7 @@ impl Terms {
             inode_cache: mount.inode_cache,
             cache_bytes: mount.cache_bytes,
             dirty_bytes: mount.dirty_bytes,
+            recent_bytes: mount.recent_bytes,
             log_data_bytes: mount.log_data_bytes,
             checkpoints: words(setup.checkpoints),
             dirty: mount.dirty.to_string(),
@@ -106,6 +109,7 @@ impl Terms {
         let mount = &mut setup.mount;
         mount.cache_bytes = self.cache_bytes;
         mount.dirty_bytes = self.dirty_bytes;
+        mount.recent_bytes = self.recent_bytes;
         mount.log_data_bytes = self.log_data_bytes;
         mount.threads = self.threads;
         mount.dirty = self.dirty.parse::<Dirty>()?;

@@ -146,7 +146,11 @@ fn read_requests(fuse: &OwnedFd, work: &Work, reader: &Reader) -> io::Result<()>
     let mut buffer = vec![0; HEADERS + MAX_WRITE as usize];
     loop {
         match rustix::io::read(fuse, &mut buffer[..]) {
-            Ok(len) => reader.serve(|| serve(fuse, work, &buffer[..len])),
+            Ok(len) => {
+                if reader.serve(|| serve(fuse, work, &buffer[..len])) == Next::End {
+                    return Ok(());
+                }
+            }
             Err(Failed::AGAIN) => match reader.found_nothing() {
                 Next::Look => {}
                 Next::Sleep => match poll(&mut [PollFd::new(fuse, PollFlags::IN)], None) {
@@ -165,6 +169,10 @@ fn read_requests(fuse: &OwnedFd, work: &Work, reader: &Reader) -> io::Result<()>
 }
 
 fn serve(fuse: &OwnedFd, work: &Work, message: &[u8]) {
+    work.guarded(|server| serve_message(fuse, work, server, message));
+}
+
+fn serve_message(fuse: &OwnedFd, work: &Work, server: &Server, message: &[u8]) {
     let Ok(request) = Request::decode(message) else {
         // Only its number is believed, if there is one.
         if let Some(unique) = message.get(8..16).and_then(|bytes| bytes.try_into().ok()) {
@@ -175,7 +183,7 @@ fn serve(fuse: &OwnedFd, work: &Work, message: &[u8]) {
     if let Some(kind) = serve::kind(&request.op) {
         work.count(kind);
     }
-    work.guarded(|server| serve_one(fuse, server, &request));
+    serve_one(fuse, server, &request);
 }
 
 fn serve_one(fuse: &OwnedFd, server: &Server, request: &Request<'_>) {

@@ -3,22 +3,23 @@
 //! /dev/fuse wakes the thread that has slept longest, so with two of them every
 //! request of a single client would wake another one, on another processor. Here
 //! as many read as there is work for: who finds nothing rests, unless no other
-//! reads; who finds one request behind the other calls another one. The last one
-//! looks again for a while before it sleeps, because a client that got its
-//! answer mostly asks again at once, and to be woken takes longer than that.
+//! reads; who finds one request behind the other calls the one that came to rest
+//! last. The last one looks again for a while before it sleeps, because a client that
+//! got its answer mostly asks again at once, and to be woken takes longer than that.
 //!
 //! A request is served by the thread that read it. When that is about to wait
 //! ([`holdfast_base::wait`]) it steps out, and sees to it that another one
 //! reads; threads for that are started when they are needed, up to a bound, and
-//! end when they have rested for long.
+//! end when they have rested for long. What takes long and has not said so is
+//! noticed by a watch, which calls another one, too.
 //!
-//! Always true: somebody reads or serves what does not wait, or as many wait as may.
+//! Always true: somebody reads, or will within two ticks of the watch, or as many wait as may.
 
 use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ use parking_lot::{Condvar, Mutex};
 const BACKLOG: u32 = 3;
 /// How long a thread rests before it ends.
 const IDLE: Duration = Duration::from_secs(10);
+/// A request that takes longer has another thread read.
+const TICK: Duration = Duration::from_millis(2);
 
 type Body = dyn Fn(&Reader) -> io::Result<()> + Send + Sync;
 
@@ -41,15 +44,21 @@ struct Start {
     ended: Sender<io::Result<()>>,
 }
 
+/// Where one thread rests.
+#[derive(Default)]
+struct Seat {
+    called: AtomicBool,
+    changed: Condvar,
+}
+
 #[derive(Default)]
 struct State {
-    /// Threads that read, or serve what does not wait.
+    /// Threads that read, or serve what has not waited so far.
     reading: usize,
     /// Threads that wait for something in the midst of a request.
     outside: usize,
-    resting: usize,
-    /// Those that rest and were told to read; they count as reading.
-    called: usize,
+    /// Those that rest, who came last at the end.
+    resting: Vec<Arc<Seat>>,
     /// Threads that were started so far.
     started: usize,
     start: Option<Start>,
@@ -63,10 +72,14 @@ pub(crate) struct Readers {
     threads_max: usize,
     spin: Duration,
     state: Mutex<State>,
-    /// Told to one that rests when it is called, and to all at the end.
-    called: Condvar,
     /// Told when nobody is outside any more.
     settled: Condvar,
+    /// Requests that have begun, and those of them under way that have not stepped out.
+    begun: AtomicU64,
+    serving: AtomicUsize,
+    /// The watch is awake.
+    is_watched: AtomicBool,
+    watch: Condvar,
     is_over: AtomicBool,
 }
 
@@ -79,14 +92,17 @@ impl Readers {
             threads_max: most + waiting,
             spin,
             state: Mutex::default(),
-            called: Condvar::new(),
             settled: Condvar::new(),
+            begun: AtomicU64::new(0),
+            serving: AtomicUsize::new(0),
+            is_watched: AtomicBool::new(false),
+            watch: Condvar::new(),
             is_over: AtomicBool::new(false),
         })
     }
 
-    /// Starts the first one. Each does `body`, which reads requests until nothing comes any more, and tells
-    /// `ended`.
+    /// Starts the first one, and the watch. Each does `body`, which reads requests until nothing comes any more,
+    /// and tells `ended`.
     pub(crate) fn start(
         self: &Arc<Self>,
         ended: Sender<io::Result<()>>,
@@ -94,18 +110,25 @@ impl Readers {
     ) -> io::Result<()> {
         let mut state = self.state.lock();
         state.start = Some(Start { body: Arc::new(body), ended });
-        let started = self.spawn(&mut state);
+        let readers = Arc::clone(self);
+        let watch = std::thread::Builder::new().name("holdfast-watch".into());
+        let started = self.spawn(&mut state).and_then(|()| watch.spawn(move || readers.watch()));
         if started.is_err() {
             state.start = None;
         }
-        started
+        started.map(|_| ())
     }
 
-    /// Returns when no request waits for anything any more.
-    pub(crate) fn settle(&self) {
+    /// Returns when every request that waits is answered, and every other one that has begun, too, unless that
+    /// takes longer than `patience`.
+    pub(crate) fn settle(&self, patience: Duration) {
         let mut state = self.state.lock();
         while state.outside > 0 {
             self.settled.wait(&mut state);
+        }
+        let waiting = Stopwatch::start();
+        while self.serving.load(Ordering::SeqCst) > 0 && waiting.elapsed() < patience {
+            let _ = self.settled.wait_for(&mut state, TICK);
         }
     }
 
@@ -114,7 +137,10 @@ impl Readers {
         let mut state = self.state.lock();
         state.start = None;
         self.is_over.store(true, Ordering::Release);
-        self.called.notify_all();
+        for seat in state.resting.drain(..) {
+            seat.changed.notify_one();
+        }
+        self.watch.notify_all();
     }
 
     fn is_over(&self) -> bool {
@@ -123,11 +149,10 @@ impl Readers {
 
     /// Has one more read. Says whether there is one.
     fn wake(self: &Arc<Self>, state: &mut State) -> bool {
-        if state.resting > 0 {
-            state.resting -= 1;
-            state.called += 1;
+        if let Some(seat) = state.resting.pop() {
             state.reading += 1;
-            self.called.notify_one();
+            seat.called.store(true, Ordering::Relaxed);
+            seat.changed.notify_one();
             return true;
         }
         let threads = state.reading + state.outside;
@@ -143,27 +168,71 @@ impl Readers {
         std::thread::Builder::new().name(name).spawn(move || {
             let reader = Reader::new(readers);
             let outcome = body(&reader);
-            if !reader.is_dismissed.get() {
-                reader.readers.end();
-            }
+            drop(reader);
             let _ = ended.send(outcome);
         })?;
         state.started += 1;
         state.reading += 1;
         Ok(())
     }
+
+    /// While requests come, looks every tick whether one has kept all that read from reading for as long.
+    fn watch(self: &Arc<Self>) {
+        let mut state = self.state.lock();
+        while !self.is_over() {
+            if !self.is_watched.load(Ordering::SeqCst) {
+                self.watch.wait(&mut state);
+                continue;
+            }
+            let begun = self.begun.load(Ordering::SeqCst);
+            let _ = self.watch.wait_for(&mut state, TICK);
+            if self.begun.load(Ordering::SeqCst) != begun {
+                continue;
+            }
+            let serving = self.serving.load(Ordering::SeqCst);
+            if serving > 0 && serving >= state.reading && !self.is_over() {
+                self.wake(&mut state);
+            }
+            if serving == 0 {
+                self.is_watched.store(false, Ordering::SeqCst);
+                // One that began meanwhile may have seen that somebody watches.
+                if self.serving.load(Ordering::SeqCst) > 0 {
+                    self.is_watched.store(true, Ordering::SeqCst);
+                }
+            }
+        }
+    }
+
+    fn begin(&self) {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        self.serving.fetch_add(1, Ordering::SeqCst);
+        if !self.is_watched.load(Ordering::SeqCst) {
+            let _state = self.state.lock();
+            self.is_watched.store(true, Ordering::SeqCst);
+            self.watch.notify_one();
+        }
+    }
+}
+
+/// What a reader is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doing {
+    Reading,
+    Serving,
+    /// Serving, and others know that it waits.
+    Outside,
 }
 
 /// One of them, on its thread.
 pub(crate) struct Reader {
     readers: Arc<Readers>,
-    is_outside: Rc<Cell<bool>>,
+    doing: Rc<Cell<Doing>>,
     is_dismissed: Cell<bool>,
     served: Cell<Stopwatch>,
     in_a_row: Cell<u32>,
 }
 
-/// What a thread that found nothing to read does next.
+/// What a thread that has nothing to serve does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// Read again.
@@ -176,21 +245,15 @@ pub(crate) enum Next {
 
 impl Reader {
     fn new(readers: Arc<Readers>) -> Reader {
-        let is_outside = Rc::new(Cell::new(false));
-        let (shared, outside) = (Arc::clone(&readers), Rc::clone(&is_outside));
-        wait::before_waiting(move || step_out(&shared, &outside));
+        let doing = Rc::new(Cell::new(Doing::Reading));
+        let (all, own) = (Arc::clone(&readers), Rc::clone(&doing));
+        wait::before_waiting(move || step_out(&all, &own));
         let served = Cell::new(Stopwatch::start());
-        Reader {
-            readers,
-            is_outside,
-            is_dismissed: Cell::new(false),
-            served,
-            in_a_row: Cell::new(0),
-        }
+        Reader { readers, doing, is_dismissed: Cell::new(false), served, in_a_row: Cell::new(0) }
     }
 
-    /// Serves a request that was read.
-    pub(crate) fn serve(&self, body: impl FnOnce()) {
+    /// Serves a request that was read. Rests if there are others enough.
+    pub(crate) fn serve(&self, body: impl FnOnce()) -> Next {
         let in_a_row = self.in_a_row.get() + 1;
         self.in_a_row.set(in_a_row % BACKLOG);
         if in_a_row == BACKLOG {
@@ -199,57 +262,92 @@ impl Reader {
                 self.readers.wake(&mut state);
             }
         }
+        self.readers.begin();
+        self.doing.set(Doing::Serving);
+        let serving = Serving(self);
         body();
-        if self.is_outside.take() {
-            let mut state = self.readers.state.lock();
-            state.outside -= 1;
-            state.reading += 1;
-            if state.outside == 0 {
-                self.readers.settled.notify_all();
-            }
-        }
+        let was_outside = self.doing.get() == Doing::Outside;
+        drop(serving);
         self.served.set(Stopwatch::start());
+        // Of those that come back there may be too many.
+        if was_outside { self.rest(self.readers.most) } else { Next::Look }
     }
 
     /// To be asked when there was nothing to read. Rests if another one reads.
     pub(crate) fn found_nothing(&self) -> Next {
         self.in_a_row.set(0);
+        match self.rest(1) {
+            Next::Sleep if self.served.get().elapsed() < self.readers.spin => {
+                // Whoever else wants this processor goes first.
+                std::thread::yield_now();
+                Next::Look
+            }
+            next => next,
+        }
+    }
+
+    /// Rests if more than `enough` read.
+    fn rest(&self, enough: usize) -> Next {
         let readers = &*self.readers;
         let mut state = readers.state.lock();
         if readers.is_over() {
             return Next::End;
         }
-        if state.reading == 1 {
-            drop(state);
-            if self.served.get().elapsed() >= readers.spin {
-                return Next::Sleep;
-            }
-            // Whoever else wants this processor goes first.
-            std::thread::yield_now();
-            return Next::Look;
+        if state.reading <= enough {
+            return Next::Sleep;
         }
         state.reading -= 1;
-        state.resting += 1;
-        while state.called == 0 && !readers.is_over() {
-            let is_late = readers.called.wait_for(&mut state, IDLE).timed_out();
-            if is_late && state.called == 0 && state.resting >= readers.most {
-                state.resting -= 1;
+        let seat = Arc::new(Seat::default());
+        state.resting.push(Arc::clone(&seat));
+        loop {
+            let is_late = seat.changed.wait_for(&mut state, IDLE).timed_out();
+            // Who called has counted this one among those that read.
+            if seat.called.load(Ordering::Relaxed) {
+                return Next::Look;
+            }
+            if readers.is_over() {
+                return Next::End;
+            }
+            if is_late && state.resting.len() >= readers.most {
+                state.resting.retain(|other| !Arc::ptr_eq(other, &seat));
                 self.is_dismissed.set(true);
                 return Next::End;
             }
         }
-        if readers.is_over() {
-            return Next::End;
+    }
+}
+
+/// A thread that ends, be it by a panic, ends all of them, unless it was dismissed.
+impl Drop for Reader {
+    fn drop(&mut self) {
+        if !self.is_dismissed.get() {
+            self.readers.end();
         }
-        // Who called has counted this one among those that read.
-        state.called -= 1;
-        Next::Look
+    }
+}
+
+/// A request under way. Its end brings the thread back, be it by a panic.
+struct Serving<'a>(&'a Reader);
+
+impl Drop for Serving<'_> {
+    fn drop(&mut self) {
+        let readers = &*self.0.readers;
+        if self.0.doing.replace(Doing::Reading) == Doing::Outside {
+            let mut state = readers.state.lock();
+            state.outside -= 1;
+            state.reading += 1;
+            if state.outside == 0 {
+                readers.settled.notify_all();
+            }
+        } else {
+            readers.serving.fetch_sub(1, Ordering::SeqCst);
+        }
     }
 }
 
 /// For a reader that is about to wait in the midst of a request.
-fn step_out(readers: &Arc<Readers>, is_outside: &Cell<bool>) {
-    if is_outside.get() {
+fn step_out(readers: &Arc<Readers>, doing: &Cell<Doing>) {
+    if doing.get() != Doing::Serving {
         return;
     }
     let mut state = readers.state.lock();
@@ -257,7 +355,8 @@ fn step_out(readers: &Arc<Readers>, is_outside: &Cell<bool>) {
     if state.reading > 1 || readers.wake(&mut state) {
         state.reading -= 1;
         state.outside += 1;
-        is_outside.set(true);
+        readers.serving.fetch_sub(1, Ordering::SeqCst);
+        doing.set(Doing::Outside);
     }
 }
 
@@ -284,7 +383,11 @@ mod tests {
             loop {
                 let next = queue.lock().recv_timeout(Duration::from_millis(1));
                 match next {
-                    Ok(request) => reader.serve(request),
+                    Ok(request) => {
+                        if reader.serve(request) == Next::End {
+                            return Ok(());
+                        }
+                    }
                     Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return Ok(()),
                     Err(_) if reader.found_nothing() == Next::End => return Ok(()),
                     Err(_) => {}
@@ -316,7 +419,7 @@ mod tests {
         queue.send(Box::new(move || done.send(()).unwrap())).unwrap();
         is_done.recv().unwrap();
         barrier.wait();
-        readers.settle();
+        readers.settle(Duration::from_secs(60));
         assert_eq!(readers.state.lock().outside, 0);
         drop(queue);
         assert!(is_all_over(&ends));
@@ -359,11 +462,11 @@ mod tests {
         let (done, is_done) = channel();
         queue.send(Box::new(move || done.send(()).unwrap())).unwrap();
         is_done.recv().unwrap();
-        readers.settle();
+        readers.settle(Duration::from_secs(60));
         let counts = loop {
             let state = readers.state.lock();
             if state.reading == 1 {
-                break (state.outside, state.called);
+                break (state.outside, readers.serving.load(Ordering::SeqCst));
             }
             drop(state);
             std::thread::yield_now();
@@ -371,5 +474,37 @@ mod tests {
         assert_eq!(counts, (0, 0));
         drop(queue);
         assert!(is_all_over(&ends));
+    }
+
+    #[test]
+    fn what_takes_long_without_a_word_keeps_nobody_from_being_read() {
+        let (readers, queue, ends) = readers_of_a_queue(2, 8);
+        for round in 0..3 {
+            let (go_on, may_go_on) = channel();
+            queue.send(Box::new(move || may_go_on.recv().unwrap())).unwrap();
+            std::thread::sleep(Duration::from_millis(3));
+            let (done, is_done) = channel();
+            queue.send(Box::new(move || done.send(round).unwrap())).unwrap();
+            assert_eq!(is_done.recv_timeout(Duration::from_secs(60)), Ok(round));
+            go_on.send(()).unwrap();
+        }
+        readers.settle(Duration::from_secs(60));
+        assert_eq!(readers.serving.load(Ordering::SeqCst), 0);
+        drop(queue);
+        assert!(is_all_over(&ends));
+    }
+
+    #[test]
+    fn a_panic_in_a_reader_ends_them_all() {
+        let (readers, queue, ends) = readers_of_a_queue(2, 8);
+        let request = || {
+            wait::will_wait();
+            panic!("as wanted by the test");
+        };
+        queue.send(Box::new(request)).unwrap();
+        readers.settle(Duration::from_secs(60));
+        // The others have nothing to say, and nobody is waited for.
+        assert!(is_all_over(&ends));
+        assert_eq!(readers.state.lock().outside, 0);
     }
 }

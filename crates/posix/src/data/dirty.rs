@@ -195,7 +195,7 @@ impl Shared {
         Shared {
             completions: Completions::default(),
             in_flight: InFlight::default(),
-            recent: Recent::new(options.cache_bytes),
+            recent: Recent::new(options.recent_bytes),
             geometry: store.superblock().geometry,
             bytes: AtomicUsize::new(0),
             // At least one full write, or nobody could ever go on.

@@ -151,6 +151,7 @@ fn place(
     while at < count {
         let want = ((count - at) as u64).min(CHUNK_BLOCKS);
         let placed = core.store.allocate(reservation, want, goal)?;
+        core.data.recent.forget(placed.blocks());
         let end = at + placed.blocks().count as usize;
         goal = placed.blocks().end();
         jobs.push(Job { items: at..end, placed });

@@ -5,8 +5,9 @@
 //! writes have filled. Both come soon after the fsync that sent the page to the device.
 //!
 //! A page is what a reader looks for if it has the place and the checksum that
-//! the tree names. So it need not be taken out when its block is freed and
-//! used again: then the tree names another checksum.
+//! the tree names. Two pages with one checksum can be made on purpose, so a place
+//! is forgotten before it is given to others: what is found under it is what was
+//! written there last, or nothing (P6).
 //!
 //! Large writes pass by: whoever streams does not come back at once.
 
@@ -21,10 +22,6 @@ use super::place::Item;
 
 /// Blocks of a write that are kept, and of a read that is looked for, at most: 128 KiB.
 const RUN_BLOCKS_MAX: usize = 32;
-/// Pages kept at most: 16 MiB.
-const PAGES_MAX: usize = 4096;
-/// The part of the memory for nodes that may be taken in addition.
-const SHARE: usize = 16;
 
 #[derive(Clone)]
 struct Kept {
@@ -40,10 +37,23 @@ pub(crate) struct Recent {
 }
 
 impl Recent {
-    /// Keeps a share of `cache_bytes`; nothing, if that is not a page.
-    pub(crate) fn new(cache_bytes: usize) -> Recent {
-        let count = (cache_bytes / SHARE / BLOCK_SIZE).min(PAGES_MAX);
-        Recent { slots: Mutex::default(), count }
+    /// Keeps so many bytes; nothing, if that is not a page.
+    pub(crate) fn new(bytes: usize) -> Recent {
+        Recent { slots: Mutex::default(), count: bytes / BLOCK_SIZE }
+    }
+
+    /// These blocks are about to be written.
+    pub(crate) fn forget(&self, blocks: BlockRange) {
+        let mut slots = self.slots.lock();
+        if slots.is_empty() {
+            return;
+        }
+        for block in blocks.start.0..blocks.start.0 + blocks.count {
+            let slot = &mut slots[block as usize % self.count];
+            if slot.as_ref().is_some_and(|kept| kept.block == block) {
+                *slot = None;
+            }
+        }
     }
 
     /// Keeps `items`, which lie in `blocks` and have these checksums, if they are few.
@@ -110,13 +120,13 @@ mod tests {
 
     #[test]
     fn a_page_is_found_by_place_and_checksum() {
-        let recent = Recent::new(8 * SHARE * BLOCK_SIZE);
+        let recent = Recent::new(8 * BLOCK_SIZE);
         let mut into = vec![0; 2 * BLOCK_SIZE];
         assert!(!recent.copy(blocks(100, 2), &[1, 2], &mut into));
         recent.keep(blocks(100, 2), &[1, 2], &items([7, 8]));
         assert!(recent.copy(blocks(100, 2), &[1, 2], &mut into));
         assert!(into[..BLOCK_SIZE] == [7; BLOCK_SIZE] && into[BLOCK_SIZE..] == [8; BLOCK_SIZE]);
-        // Freed and used again: the place is the same, and the page is another.
+        // The place is the same, and the page is another.
         assert!(!recent.copy(blocks(100, 2), &[1, 3], &mut into));
         assert!(!recent.copy(blocks(101, 2), &[2, 3], &mut into));
         // The slot of block 100, eight blocks on.
@@ -127,13 +137,26 @@ mod tests {
 
     #[test]
     fn without_memory_nothing_is_kept() {
-        let recent = Recent::new(SHARE * BLOCK_SIZE - 1);
+        let recent = Recent::new(BLOCK_SIZE - 1);
         recent.keep(blocks(5, 1), &[1], &items([7]));
         assert!(!recent.copy(blocks(5, 1), &[1], &mut [0; BLOCK_SIZE]));
         // More than is kept of one write.
-        let recent = Recent::new(usize::MAX);
+        let recent = Recent::new(64 * BLOCK_SIZE);
         let many = items([7; RUN_BLOCKS_MAX + 1]);
         recent.keep(blocks(0, many.len() as u64), &[1; RUN_BLOCKS_MAX + 1], &many);
         assert!(!recent.copy(blocks(0, 1), &[1], &mut [0; BLOCK_SIZE]));
+    }
+
+    #[test]
+    fn what_others_write_to_a_place_is_not_what_was_there() {
+        let recent = Recent::new(64 * BLOCK_SIZE);
+        recent.keep(blocks(100, 2), &[1, 1], &items([7, 7]));
+        // The same checksum on purpose, by a write that is too large to be kept.
+        recent.forget(blocks(101, 40));
+        let many = items([8; RUN_BLOCKS_MAX + 1]);
+        recent.keep(blocks(101, many.len() as u64), &[1; RUN_BLOCKS_MAX + 1], &many);
+        let mut into = [0; BLOCK_SIZE];
+        assert!(!recent.copy(blocks(101, 1), &[1], &mut into));
+        assert!(recent.copy(blocks(100, 1), &[1], &mut into) && into == [7; BLOCK_SIZE]);
     }
 }

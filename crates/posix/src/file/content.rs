@@ -48,6 +48,7 @@ pub(crate) fn store_whole(
     while first < blocks {
         let want = (blocks - first).min(core.store.extent_blocks_max());
         let placed = core.store.allocate(reservation, want, None)?;
+        core.data.recent.forget(placed.blocks());
         let count = placed.blocks().count;
         let mut padded = vec![0; count as usize * BLOCK_SIZE];
         let rest = &bytes[first as usize * BLOCK_SIZE..];

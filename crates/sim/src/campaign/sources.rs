@@ -202,7 +202,8 @@ fn policies(source: &Source, campaign: &Campaign) -> Vec<Policy> {
         Policy { images, setup, volume: VOLUME, sector, recovery: 100, ..Policy::default() }
     };
     let nothing: fn(&mut Setup) = |_| {};
-    let plain = policy(Checkpoints::Never, nothing);
+    // Memory for what was just written: elsewhere it is read from the device.
+    let plain = policy(Checkpoints::Never, |setup| setup.mount.recent_bytes = 1 << 20);
     // Memory for one inode, and for as few nodes and as little data as possible.
     let forgetful = policy(Checkpoints::Never, |setup| {
         setup.mount.inode_cache = 1;
@@ -211,7 +212,10 @@ fn policies(source: &Source, campaign: &Campaign) -> Vec<Policy> {
     });
     let others = [
         policy(Checkpoints::CommitsAfter(3), nothing),
-        policy(Checkpoints::After(2), |setup| setup.mount.inode_cache = 1),
+        policy(Checkpoints::After(2), |setup| {
+            setup.mount.inode_cache = 1;
+            setup.mount.recent_bytes = 16 << 10;
+        }),
         policy(Checkpoints::Never, |setup| {
             setup.mkfs.node_size = 16384;
             setup.mount.log_data_bytes = 0;

@@ -64,7 +64,13 @@ impl Setup {
                 uuid: Some(*b"holdfast scripts"),
                 owner: (0, 0),
             },
-            mount: MountOptions { commit_secs: 0, inode_cache, ..MountOptions::default() },
+            mount: MountOptions {
+                commit_secs: 0,
+                inode_cache,
+                // What a script reads again comes from the device.
+                recent_bytes: 0,
+                ..MountOptions::default()
+            },
             check: false,
             checkpoints: Checkpoints::Never,
         }
