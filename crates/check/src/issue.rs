@@ -73,7 +73,7 @@ issues! {
     105 FeaturesUnknown "features-unknown" Note
         "The volume has features that this program does not know; it may misjudge what belongs to them."
     106 CounterHigh "counter-high" Error
-        "A counter is nearer to its end than any real volume gets; the volume can be read, but not written."
+        "A counter is nearer to its end than any real volume gets; a little further on, the volume can be read, but not written."
 
     201 NodeUnreadable "node-unreadable" Error
         "The device could not read a tree node."
