@@ -3,6 +3,8 @@
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod small;
+
 use std::sync::Arc;
 use std::thread;
 
@@ -15,9 +17,7 @@ use holdfast_device::{Device, DeviceError, SimDevice, forward};
 use holdfast_format::checksum::crc64;
 use holdfast_format::log::{DATA_BLOCKS_MAX, LogHeader};
 use holdfast_format::{Geometry, Key, Kind};
-use holdfast_store::{
-    Batch, CreateOptions, Need, OpenOptions, Reservation, Store, StoreError, Written,
-};
+use holdfast_store::{Batch, Need, OpenOptions, Reservation, Store, StoreError, Written};
 use parking_lot::{Condvar, Mutex};
 
 const BYTES: u64 = 8 << 20;
@@ -28,16 +28,7 @@ fn formatted() -> MemoryDevice {
 }
 
 fn formatted_as(geometry: Geometry) -> MemoryDevice {
-    let device = Arc::new(MemoryDevice::new(geometry.volume_blocks * BLOCK_SIZE as u64));
-    let shared: Arc<dyn Device> = device.clone();
-    let options = CreateOptions {
-        geometry,
-        uuid: uuid::Uuid::from_u128(3),
-        label: String::new(),
-        hash_seed: 1,
-    };
-    Store::create(&shared, &options).unwrap();
-    device.snapshot()
+    small::formatted_as(geometry).snapshot()
 }
 
 fn open(device: Arc<dyn Device>, read_only: bool) -> Result<Store, StoreError> {

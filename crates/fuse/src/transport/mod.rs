@@ -1,7 +1,7 @@
 //! Ways for requests to arrive and for answers to leave.
 //!
 //! ```text
-//! device: /dev/fuse, some threads read, as many as needed           --+
+//! device: /dev/fuse, some threads read, as many as needed          --+
 //!                                                                    +--> serve --> server
 //! rings:  a queue for each processor, served by threads on it      --+
 //! ```
