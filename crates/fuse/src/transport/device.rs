@@ -13,8 +13,9 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use holdfast_base::switch::Transport;
+use holdfast_wire::abi::InHeader;
 use holdfast_wire::init::{self, Wanted, flag};
-use holdfast_wire::{Op, Request, reply};
+use holdfast_wire::{Op, Request, reply, split};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno as Failed;
 use zerocopy::IntoBytes;
@@ -47,7 +48,7 @@ pub(crate) fn connect(
     transport: Transport,
 ) -> io::Result<impl FnOnce() -> io::Result<()> + Send + use<>> {
     let fuse = Arc::new(fd);
-    let rings = shake_hands(&fuse, work, transport)?;
+    let rings = shake_hands(&fuse, work, readers, transport)?;
     // From here on a reader that finds nothing decides itself how to wait.
     rustix::io::ioctl_fionbio(&fuse, true)?;
     work.server().set_kernel(Box::new(ToKernel(Arc::clone(&fuse))));
@@ -67,6 +68,7 @@ pub(crate) fn connect(
 fn shake_hands(
     fuse: &Arc<OwnedFd>,
     work: &Arc<Work>,
+    readers: &Readers,
     transport: Transport,
 ) -> io::Result<Option<Rings>> {
     let mut buffer = vec![0; HEADERS + MAX_WRITE as usize];
@@ -89,12 +91,12 @@ fn shake_hands(
                        echo Y >/sys/module/fuse/parameters/enable_uring";
             return refuse(fuse, request.header.unique, io::Error::other(why));
         }
-        Transport::Rings => match Rings::prepare(fuse, work) {
+        Transport::Rings => match Rings::prepare(fuse, work, readers.together()) {
             Err(error) => return refuse(fuse, request.header.unique, error),
             rings => Some(rings?),
         },
         Transport::Auto if offered & flag::OVER_IO_URING == 0 => None,
-        Transport::Auto => match Rings::prepare(fuse, work) {
+        Transport::Auto => match Rings::prepare(fuse, work, readers.together()) {
             Ok(rings) => Some(rings),
             Err(error) => {
                 tracing::info!("no rings ({error}); requests come through /dev/fuse");
@@ -147,7 +149,10 @@ fn read_requests(fuse: &OwnedFd, work: &Work, reader: &Reader) -> io::Result<()>
     loop {
         match rustix::io::read(fuse, &mut buffer[..]) {
             Ok(len) => {
-                if reader.serve(|| serve(fuse, work, &buffer[..len])) == Next::End {
+                let message = &buffer[..len];
+                let header =
+                    split(message).map_or_else(|_| InHeader::default(), |(header, ..)| header);
+                if reader.serve(&header, || serve(fuse, work, message)) == Next::End {
                     return Ok(());
                 }
             }

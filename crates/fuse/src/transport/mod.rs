@@ -13,9 +13,11 @@
 
 mod convert;
 mod device;
+mod processors;
 pub(crate) mod readers;
 mod rings;
 mod serve;
+mod together;
 pub(crate) mod work;
 
 pub(crate) use device::connect;

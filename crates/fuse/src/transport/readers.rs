@@ -25,7 +25,11 @@ use std::time::Duration;
 
 use holdfast_base::clock::Stopwatch;
 use holdfast_base::wait;
+use holdfast_wire::abi::{InHeader, opcode};
 use parking_lot::{Condvar, Mutex};
+
+use super::processors;
+use super::together::Together;
 
 /// Requests that a thread finds one behind the other before it calls another one. A single client makes two: its
 /// next one, and what the kernel sends by itself, as for a file that was closed.
@@ -81,6 +85,7 @@ pub(crate) struct Readers {
     is_watched: AtomicBool,
     watch: Condvar,
     is_over: AtomicBool,
+    together: Arc<Together>,
 }
 
 impl Readers {
@@ -98,6 +103,7 @@ impl Readers {
             is_watched: AtomicBool::new(false),
             watch: Condvar::new(),
             is_over: AtomicBool::new(false),
+            together: Together::new(!spin.is_zero()),
         })
     }
 
@@ -112,11 +118,19 @@ impl Readers {
         state.start = Some(Start { body: Arc::new(body), ended });
         let readers = Arc::clone(self);
         let watch = std::thread::Builder::new().name("holdfast-watch".into());
-        let started = self.spawn(&mut state).and_then(|()| watch.spawn(move || readers.watch()));
+        let started = self
+            .spawn(&mut state)
+            .and_then(|()| self.together.start())
+            .and_then(|()| watch.spawn(move || readers.watch()).map(drop));
         if started.is_err() {
             state.start = None;
         }
-        started.map(|_| ())
+        started
+    }
+
+    /// Where clients are served that ask alone.
+    pub(super) fn together(&self) -> &Arc<Together> {
+        &self.together
     }
 
     /// Returns when every request that waits is answered, and every other one that has begun, too, unless that
@@ -141,6 +155,7 @@ impl Readers {
             seat.changed.notify_one();
         }
         self.watch.notify_all();
+        self.together.end();
     }
 
     fn is_over(&self) -> bool {
@@ -218,6 +233,8 @@ impl Readers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doing {
     Reading,
+    /// Serving a lone client, on its processor: while it waits nobody else asks.
+    ServingAlone,
     Serving,
     /// Serving, and others know that it waits.
     Outside,
@@ -230,6 +247,8 @@ pub(crate) struct Reader {
     is_dismissed: Cell<bool>,
     served: Cell<Stopwatch>,
     in_a_row: Cell<u32>,
+    /// Where it has to stay.
+    place: Cell<Option<u16>>,
 }
 
 /// What a thread that has nothing to serve does next.
@@ -248,26 +267,46 @@ impl Reader {
         let doing = Rc::new(Cell::new(Doing::Reading));
         let (all, own) = (Arc::clone(&readers), Rc::clone(&doing));
         wait::before_waiting(move || step_out(&all, &own));
+        // A thread starts where the one that started it has to stay.
+        if let Err(error) = readers.together.stay(None) {
+            tracing::debug!("a thread cannot leave the processor it was started on: {error}");
+        }
         let served = Cell::new(Stopwatch::start());
-        Reader { readers, doing, is_dismissed: Cell::new(false), served, in_a_row: Cell::new(0) }
+        let is_dismissed = Cell::new(false);
+        Reader {
+            readers,
+            doing,
+            is_dismissed,
+            served,
+            in_a_row: Cell::new(0),
+            place: Cell::new(None),
+        }
     }
 
-    /// Serves a request that was read. Rests if there are others enough.
-    pub(crate) fn serve(&self, body: impl FnOnce()) -> Next {
-        let in_a_row = self.in_a_row.get() + 1;
-        self.in_a_row.set(in_a_row % BACKLOG);
-        if in_a_row == BACKLOG {
+    /// Serves a request that was read: its header, and what is done about it. Rests if there are others enough.
+    pub(crate) fn serve(&self, header: &InHeader, body: impl FnOnce()) -> Next {
+        let together = &self.readers.together;
+        self.stay(together.place(header.pid, || processors::of_thread(header.pid)));
+        // A client on the same processor often has its next request there when this thread goes on.
+        // Only what it reads ahead it does not wait for.
+        let is_behind = self.place.get().is_none() || header.opcode == opcode::READ;
+        self.in_a_row.set(if is_behind { self.in_a_row.get() + 1 } else { 0 });
+        if self.in_a_row.get() == BACKLOG {
+            self.in_a_row.set(0);
+            together.part();
             let mut state = self.readers.state.lock();
             if state.reading < self.readers.most {
                 self.readers.wake(&mut state);
             }
         }
         self.readers.begin();
-        self.doing.set(Doing::Serving);
+        let is_alone = self.place.get().is_some();
+        self.doing.set(if is_alone { Doing::ServingAlone } else { Doing::Serving });
         let serving = Serving(self);
         body();
         let was_outside = self.doing.get() == Doing::Outside;
         drop(serving);
+        together.answered();
         self.served.set(Stopwatch::start());
         // Of those that come back there may be too many.
         if was_outside { self.rest(self.readers.most) } else { Next::Look }
@@ -277,12 +316,23 @@ impl Reader {
     pub(crate) fn found_nothing(&self) -> Next {
         self.in_a_row.set(0);
         match self.rest(1) {
+            // The client cannot go on before this thread sleeps.
+            Next::Sleep if self.place.get().is_some() => Next::Sleep,
             Next::Sleep if self.served.get().elapsed() < self.readers.spin => {
                 // Whoever else wants this processor goes first.
                 std::thread::yield_now();
                 Next::Look
             }
             next => next,
+        }
+    }
+
+    /// Stays on a processor from now on, or anywhere.
+    fn stay(&self, place: Option<u16>) {
+        if self.place.replace(place) != place
+            && let Err(error) = self.readers.together.stay(place)
+        {
+            tracing::debug!("a thread cannot be kept on processor {place:?}: {error}");
         }
     }
 
@@ -363,12 +413,12 @@ fn step_out(readers: &Arc<Readers>, doing: &Cell<Doing>) {
 #[cfg(test)]
 mod tests {
     use std::sync::Barrier;
-    use std::sync::mpsc::{Receiver, channel};
+    use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
     use super::*;
 
-    /// What requests are in these tests.
-    type Request = Box<dyn FnOnce() + Send>;
+    /// What requests are in these tests: who asks, and for what.
+    type Request = (u32, Box<dyn FnOnce() + Send>);
 
     /// Readers of a queue, a way to put something into it, and how they end.
     fn readers_of_a_queue(
@@ -381,16 +431,18 @@ mod tests {
         let (ended, ends) = channel();
         let body = move |reader: &Reader| {
             loop {
-                let next = queue.lock().recv_timeout(Duration::from_millis(1));
-                match next {
-                    Ok(request) => {
-                        if reader.serve(request) == Next::End {
-                            return Ok(());
-                        }
+                let next = queue.lock().try_recv();
+                let next = match next {
+                    Ok((pid, request)) => {
+                        reader.serve(&InHeader { pid, ..InHeader::default() }, request)
                     }
-                    Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return Ok(()),
-                    Err(_) if reader.found_nothing() == Next::End => return Ok(()),
-                    Err(_) => {}
+                    Err(TryRecvError::Empty) => reader.found_nothing(),
+                    Err(TryRecvError::Disconnected) => Next::End,
+                };
+                match next {
+                    Next::Look => {}
+                    Next::Sleep => std::thread::sleep(Duration::from_micros(100)),
+                    Next::End => return Ok(()),
                 }
             }
         };
@@ -413,10 +465,10 @@ mod tests {
                 wait::will_wait();
                 barrier.wait();
             };
-            queue.send(Box::new(request)).unwrap();
+            queue.send((0, Box::new(request))).unwrap();
         }
         let (done, is_done) = channel();
-        queue.send(Box::new(move || done.send(()).unwrap())).unwrap();
+        queue.send((0, Box::new(move || done.send(()).unwrap()))).unwrap();
         is_done.recv().unwrap();
         barrier.wait();
         readers.settle(Duration::from_secs(60));
@@ -431,7 +483,9 @@ mod tests {
         let (done, is_done) = channel();
         for _ in 0..20 {
             let done = done.clone();
-            queue.send(Box::new(move || done.send(std::thread::current().id()).unwrap())).unwrap();
+            queue
+                .send((0, Box::new(move || done.send(std::thread::current().id()).unwrap())))
+                .unwrap();
             let _ = is_done.recv().unwrap();
             // Found nothing behind it: there is no backlog.
             std::thread::sleep(Duration::from_millis(3));
@@ -445,7 +499,7 @@ mod tests {
     fn a_backlog_calls_others_but_no_more_than_read() {
         let (readers, queue, ends) = readers_of_a_queue(3, 8);
         for _ in 0..200 {
-            queue.send(Box::new(|| std::thread::sleep(Duration::from_micros(100)))).unwrap();
+            queue.send((0, Box::new(|| std::thread::sleep(Duration::from_micros(100))))).unwrap();
         }
         drop(queue);
         assert!(is_all_over(&ends));
@@ -457,10 +511,10 @@ mod tests {
     fn who_came_back_reads_and_the_rest_rest() {
         let (readers, queue, ends) = readers_of_a_queue(2, 8);
         for _ in 0..50 {
-            queue.send(Box::new(wait::will_wait)).unwrap();
+            queue.send((0, Box::new(wait::will_wait))).unwrap();
         }
         let (done, is_done) = channel();
-        queue.send(Box::new(move || done.send(()).unwrap())).unwrap();
+        queue.send((0, Box::new(move || done.send(()).unwrap()))).unwrap();
         is_done.recv().unwrap();
         readers.settle(Duration::from_secs(60));
         let counts = loop {
@@ -481,15 +535,40 @@ mod tests {
         let (readers, queue, ends) = readers_of_a_queue(2, 8);
         for round in 0..3 {
             let (go_on, may_go_on) = channel();
-            queue.send(Box::new(move || may_go_on.recv().unwrap())).unwrap();
+            queue.send((0, Box::new(move || may_go_on.recv().unwrap()))).unwrap();
             std::thread::sleep(Duration::from_millis(3));
             let (done, is_done) = channel();
-            queue.send(Box::new(move || done.send(round).unwrap())).unwrap();
+            queue.send((0, Box::new(move || done.send(round).unwrap()))).unwrap();
             assert_eq!(is_done.recv_timeout(Duration::from_secs(60)), Ok(round));
             go_on.send(()).unwrap();
         }
         readers.settle(Duration::from_secs(60));
         assert_eq!(readers.serving.load(Ordering::SeqCst), 0);
+        drop(queue);
+        assert!(is_all_over(&ends));
+    }
+
+    #[test]
+    fn a_lone_client_is_served_where_it_asks_and_others_anywhere() {
+        let (_, queue, ends) = readers_of_a_queue(2, 8);
+        let all = processors::online().unwrap();
+        let (done, is_done) = channel();
+        let ask = |client| {
+            let (done, all) = (done.clone(), all.clone());
+            let request = move || done.send(processors::may_use_all(&all)).unwrap();
+            queue.send((client, Box::new(request))).unwrap();
+            is_done.recv().unwrap()
+        };
+        // This thread is the client, and waits for each answer.
+        let me = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        assert!(ask(me));
+        if all.len() == 2 && processors::may_use_all(&all) {
+            // While other tests run it may be sent to and fro for so long that it is left alone: then again.
+            while (0..1000).all(|_| ask(me)) {
+                ask(1);
+            }
+        }
+        assert!(ask(1));
         drop(queue);
         assert!(is_all_over(&ends));
     }
@@ -501,7 +580,7 @@ mod tests {
             wait::will_wait();
             panic!("as wanted by the test");
         };
-        queue.send(Box::new(request)).unwrap();
+        queue.send((0, Box::new(request))).unwrap();
         readers.settle(Duration::from_secs(60));
         // The others have nothing to say, and nobody is waited for.
         assert!(is_all_over(&ends));

@@ -9,7 +9,6 @@
 //! Always true: the kernel is told of rings only when every thread has made its
 //! own, and asks nothing until every queue has an entry.
 
-use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -17,10 +16,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use holdfast_wire::Op;
 use holdfast_wire::ring::{Arrived, Ring};
-use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::device::MAX_WRITE;
+use super::processors;
 use super::serve;
+use super::together::Together;
 use super::work::Work;
 use crate::ops::{Answer, Errno};
 use crate::server::Server;
@@ -37,8 +37,12 @@ pub(super) struct Rings {
 
 impl Rings {
     /// Starts the threads. When it returns each has its ring, and the kernel knows of none.
-    pub(super) fn prepare(fuse: &Arc<OwnedFd>, work: &Arc<Work>) -> io::Result<Rings> {
-        let (possible, online) = (processors("possible")?, processors("online")?);
+    pub(super) fn prepare(
+        fuse: &Arc<OwnedFd>,
+        work: &Arc<Work>,
+        together: &Arc<Together>,
+    ) -> io::Result<Rings> {
+        let (possible, online) = (processors::possible()?, processors::online()?);
         let each = (THREADS / online.len().max(1)).clamp(THREADS_MIN, THREADS_MAX);
         let mut threads = Vec::new();
         for &cpu in &online {
@@ -54,9 +58,10 @@ impl Rings {
         for (cpu, queues) in threads {
             let (word, wait) = channel();
             let (fuse, work, made) = (Arc::clone(fuse), Arc::clone(work), made.clone());
+            let together = Arc::clone(together);
             let name = cpu.map_or("holdfast-ring".into(), |cpu| format!("holdfast-ring-{cpu}"));
             std::thread::Builder::new().name(name).spawn(move || {
-                run(&fuse, &work, cpu, &queues, &made, &wait);
+                run(&fuse, (&work, &together), cpu, &queues, &made, &wait);
             })?;
             waiting.push(word);
         }
@@ -77,18 +82,16 @@ impl Rings {
 
 fn run(
     fuse: &OwnedFd,
-    work: &Work,
+    (work, together): (&Work, &Together),
     cpu: Option<u16>,
     queues: &[u16],
     made: &Sender<io::Result<()>>,
     wait: &Receiver<Sender<io::Result<()>>>,
 ) {
-    if let Some(cpu) = cpu {
-        let mut set = CpuSet::new();
-        set.set(usize::from(cpu));
-        if let Err(error) = sched_setaffinity(None, &set) {
-            tracing::debug!("a thread cannot be kept on processor {cpu}: {error}");
-        }
+    if let Some(cpu) = cpu
+        && let Err(error) = processors::stay_on(&[cpu])
+    {
+        tracing::debug!("a thread cannot be kept on processor {cpu}: {error}");
     }
     let ring = Ring::new(fuse.as_fd(), queues, MAX_WRITE as usize);
     let (ring, said) = match ring {
@@ -98,15 +101,23 @@ fn run(
     let _ = made.send(said);
     // Without the word the handshake has failed.
     if let (Some(mut ring), Ok(ended)) = (ring, wait.recv()) {
-        let _ = ended.send(serve_ring(&mut ring, work));
+        let _ = ended.send(serve_ring(&mut ring, work, together, cpu));
     }
 }
 
-fn serve_ring(ring: &mut Ring, work: &Work) -> io::Result<()> {
+fn serve_ring(
+    ring: &mut Ring,
+    work: &Work,
+    together: &Together,
+    cpu: Option<u16>,
+) -> io::Result<()> {
     ring.register()?;
     while let Some(at) = ring.wait()? {
         let arrived = ring.arrived(at);
+        // It is on the right processor already.
+        together.place(arrived.header.pid, || cpu);
         let answer = work.guarded(|server| serve_one(work, server, arrived));
+        together.answered();
         match answer.unwrap_or(Err(Errno(libc::EIO))) {
             Ok(len) => ring.answer(at, 0, len)?,
             Err(Errno(error)) => ring.answer(at, error, 0)?,
@@ -128,34 +139,5 @@ fn serve_one(work: &Work, server: &Server, arrived: Arrived<'_>) -> Answer<usize
     match serve::call(server, &header, &op) {
         Some(answer) => serve::encode(&answer?, payload),
         None => Ok(0),
-    }
-}
-
-/// The numbers of processors, as the kernel lists them: `0-3,8`.
-fn processors(which: &str) -> io::Result<Vec<u16>> {
-    let text = fs::read_to_string(format!("/sys/devices/system/cpu/{which}"))?;
-    parse(text.trim()).ok_or_else(|| io::Error::other(format!("processors {text:?}")))
-}
-
-fn parse(text: &str) -> Option<Vec<u16>> {
-    let mut numbers = Vec::new();
-    for part in text.split(',').filter(|part| !part.is_empty()) {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        numbers.extend(first.parse::<u16>().ok()?..=last.parse().ok()?);
-    }
-    Some(numbers)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_of_processors_are_ranges_and_numbers() {
-        assert_eq!(parse("0-3,8"), Some(vec![0, 1, 2, 3, 8]));
-        assert_eq!(parse("0"), Some(vec![0]));
-        assert_eq!(parse(""), Some(vec![]));
-        assert_eq!(parse("0-x"), None);
-        assert!(!processors("online").unwrap().is_empty());
     }
 }

@@ -1,0 +1,304 @@
+//! Keeps a lone client and the thread that serves it on one processor.
+//!
+//! A client waits for its answer, so it and its server hardly ever run at the same time. But the kernel
+//! wakes a thread on an idle processor where it finds one, and to wake that takes longer than to serve most
+//! requests: 10 to 20 us on a virtual machine, for every answer. On one processor each goes on where the
+//! other stops.
+//!
+//! So when one client has asked for a while and nobody else has, the thread that serves it goes to its
+//! processor, and a busy thread of the lowest priority, which gives way to everybody, keeps the other one from being
+//! idle: the kernel then leaves both where they are. The busy thread goes first, or the client would be gone
+//! when the server comes. It sleeps soon after the last request. The first request of anybody else ends all
+//! that, and so does a client that does not stay.
+//!
+//! Only on machines with two processors, as many sandboxes are: with more, all the others would have to be kept busy.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use holdfast_base::clock::Stopwatch;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use super::processors;
+
+/// Requests in a row that make a client a lone one; after each so many it is looked for again.
+const ROW: u32 = 32;
+/// How often in a row it may be found elsewhere.
+const STRAYS: u32 = 8;
+/// How long the other processor is kept busy after an answer. The client may have something to do in between.
+const LINGER: Duration = Duration::from_micros(200);
+/// How long it is kept busy during one request.
+const PATIENCE: Duration = Duration::from_millis(2);
+/// No processor.
+const APART: u32 = u32::MAX;
+
+/// Who asks, and where that is served.
+pub(super) struct Together {
+    /// The two processors of this machine, if it has two.
+    pair: Option<[u16; 2]>,
+    /// The client that asked last.
+    client: AtomicU32,
+    /// Its requests so far, and those of them that are answered. Both may wrap.
+    asked: AtomicU32,
+    answered: AtomicU32,
+    /// Where it is served, or [`APART`].
+    place: AtomicU32,
+    /// Where the busy thread is, or [`APART`].
+    busy: AtomicU32,
+    /// How often in a row the client was not found where it is served.
+    strays: AtomicU32,
+    /// The busy thread sleeps.
+    is_asleep: AtomicBool,
+    is_over: Mutex<bool>,
+    called: Condvar,
+}
+
+impl Together {
+    /// Nobody has asked so far. Without `wanted` never does anything.
+    pub(super) fn new(wanted: bool) -> Arc<Together> {
+        let pair = processors::online().ok().and_then(|all| <[u16; 2]>::try_from(all).ok());
+        Together::on(pair.filter(|pair| wanted && processors::may_use_all(pair)))
+    }
+
+    fn on(pair: Option<[u16; 2]>) -> Arc<Together> {
+        Arc::new(Together {
+            pair,
+            client: AtomicU32::new(0),
+            asked: AtomicU32::new(0),
+            answered: AtomicU32::new(0),
+            place: AtomicU32::new(APART),
+            busy: AtomicU32::new(APART),
+            strays: AtomicU32::new(0),
+            is_asleep: AtomicBool::new(false),
+            is_over: Mutex::new(false),
+            called: Condvar::new(),
+        })
+    }
+
+    /// Starts the busy thread, where it is of use.
+    pub(super) fn start(self: &Arc<Self>) -> io::Result<()> {
+        if let Some(pair) = self.pair {
+            let together = Arc::clone(self);
+            let busy = std::thread::Builder::new().name("holdfast-busy".into());
+            busy.spawn(move || together.keep_busy(pair))?;
+        }
+        Ok(())
+    }
+
+    /// Nothing comes any more: the busy thread returns.
+    pub(super) fn end(&self) {
+        *self.is_over.lock() = true;
+        self.part();
+        self.called.notify_all();
+    }
+
+    /// Where the request of `client` (a thread; 0 if unknown) is to be served if that matters.
+    /// `find` tells which processor it asks from.
+    pub(super) fn place(&self, client: u32, find: impl FnOnce() -> Option<u16>) -> Option<u16> {
+        self.pair?;
+        if client != 0 {
+            if self.client.load(Ordering::Relaxed) != client {
+                self.client.store(client, Ordering::Relaxed);
+                self.strays.store(0, Ordering::Relaxed);
+                self.part();
+            }
+            let asked = self.asked.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+            if asked.is_multiple_of(ROW) && self.strays.load(Ordering::Relaxed) < STRAYS {
+                self.look(find());
+            }
+        }
+        let place = self.place.load(Ordering::Relaxed);
+        if place == APART {
+            return None;
+        }
+        if self.is_asleep.load(Ordering::Relaxed) {
+            let _is_over = self.is_over.lock();
+            self.called.notify_one();
+        }
+        let busy = self.busy.load(Ordering::Relaxed);
+        let is_ready = busy != APART && busy != place;
+        u16::try_from(place).ok().filter(|_| is_ready)
+    }
+
+    /// A request is answered, or will be at once.
+    pub(super) fn answered(&self) {
+        self.answered.store(self.asked.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// The client does not wait for each of its requests, or is another one.
+    pub(super) fn part(&self) {
+        self.asked.store(0, Ordering::Relaxed);
+        self.place.store(APART, Ordering::Relaxed);
+    }
+
+    /// Keeps the calling thread at a place, or at none.
+    pub(super) fn stay(&self, place: Option<u16>) -> io::Result<()> {
+        match (place, &self.pair) {
+            (Some(place), _) => processors::stay_on(&[place]),
+            (None, Some(pair)) => processors::stay_on(pair),
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// The client asks from `processor`.
+    fn look(&self, processor: Option<u16>) {
+        let place = self.place.load(Ordering::Relaxed);
+        let found = processor.filter(|found| self.pair.is_some_and(|pair| pair.contains(found)));
+        let found = found.map_or(APART, u32::from);
+        let is_stray = place != APART && place != found;
+        let strays = if is_stray { self.strays.load(Ordering::Relaxed) + 1 } else { 0 };
+        self.strays.store(strays, Ordering::Relaxed);
+        self.place.store(if strays < STRAYS { found } else { APART }, Ordering::Relaxed);
+    }
+
+    /// Body of the busy thread.
+    fn keep_busy(&self, pair: [u16; 2]) {
+        // That of the calling thread only.
+        if let Err(error) = rustix::process::nice(19) {
+            tracing::debug!("no thread of the lowest priority: {error}");
+            return;
+        }
+        let mut is_over = self.is_over.lock();
+        while !*is_over {
+            self.is_asleep.store(true, Ordering::Relaxed);
+            self.called.wait(&mut is_over);
+            self.is_asleep.store(false, Ordering::Relaxed);
+            MutexGuard::unlocked(&mut is_over, || self.be_busy(pair));
+        }
+    }
+
+    /// Returns when nothing was asked for a while.
+    fn be_busy(&self, pair: [u16; 2]) {
+        let state = || (self.asked.load(Ordering::Relaxed), self.answered.load(Ordering::Relaxed));
+        let mut since = Stopwatch::start();
+        let (mut asked, mut answered) = state();
+        while let Some(other) = self.other(pair)
+            && since.elapsed() < if asked == answered { LINGER } else { PATIENCE }
+        {
+            if self.busy.load(Ordering::Relaxed) != u32::from(other) {
+                self.busy.store(APART, Ordering::Relaxed);
+                if processors::stay_on(&[other]).is_err() {
+                    return;
+                }
+                self.busy.store(u32::from(other), Ordering::Relaxed);
+            }
+            // A system call, too: when it returns the kernel looks whether anybody else wants to run,
+            // which it may put off for milliseconds where a thread only computes.
+            std::thread::yield_now();
+            if state() != (asked, answered) {
+                (asked, answered) = state();
+                since = Stopwatch::start();
+            }
+        }
+    }
+
+    /// The processor to be kept busy.
+    fn other(&self, [first, second]: [u16; 2]) -> Option<u16> {
+        match self.place.load(Ordering::Relaxed) {
+            APART => None,
+            place if place == u32::from(first) => Some(second),
+            _ => Some(first),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the last of so many requests in a row is told, when the client asks from `processor`.
+    fn asks(together: &Together, client: u32, times: u32, processor: u16) -> Option<u16> {
+        let mut place = None;
+        for _ in 0..times {
+            place = together.place(client, || Some(processor));
+            together.answered();
+        }
+        place
+    }
+
+    /// Of a machine with processors 0 and 3, the busy thread being on 0.
+    fn busy_on_0() -> Arc<Together> {
+        let together = Together::on(Some([0, 3]));
+        together.busy.store(0, Ordering::Relaxed);
+        together
+    }
+
+    #[test]
+    fn a_client_that_asks_alone_has_a_place_until_another_one_asks() {
+        let together = busy_on_0();
+        assert_eq!(asks(&together, 7, ROW - 1, 3), None);
+        assert_eq!(asks(&together, 7, 1, 3), Some(3));
+        // Nobody knows who it is: it may be the same one.
+        assert_eq!(asks(&together, 0, 1, 0), Some(3));
+        assert_eq!(asks(&together, 8, 1, 3), None);
+        assert_eq!(asks(&together, 7, ROW - 1, 3), None);
+        assert_eq!(asks(&together, 7, 1, 3), Some(3));
+        together.part();
+        assert_eq!(asks(&together, 7, 1, 3), None);
+    }
+
+    #[test]
+    fn the_server_comes_after_the_busy_thread() {
+        let together = Together::on(Some([0, 3]));
+        assert_eq!(asks(&together, 7, 2 * ROW, 3), None);
+        assert_eq!(together.other([0, 3]), Some(0));
+        together.busy.store(0, Ordering::Relaxed);
+        assert_eq!(asks(&together, 7, 1, 3), Some(3));
+        // The client has gone to the other one, where the busy thread still is.
+        assert_eq!(asks(&together, 7, ROW, 0), None);
+        assert_eq!(together.other([0, 3]), Some(3));
+        together.busy.store(3, Ordering::Relaxed);
+        assert_eq!(asks(&together, 7, 1, 0), Some(0));
+    }
+
+    #[test]
+    fn a_client_that_does_not_stay_is_left_alone() {
+        let together = busy_on_0();
+        for turn in 0..20 {
+            asks(&together, 7, ROW, if turn % 2 == 0 { 3 } else { 0 });
+        }
+        assert_eq!((together.other([0, 3]), asks(&together, 7, 10 * ROW, 3)), (None, None));
+        // Another one may stay.
+        assert_eq!(asks(&together, 8, ROW, 3), Some(3));
+    }
+
+    #[test]
+    fn who_cannot_be_found_has_no_place() {
+        let together = busy_on_0();
+        for processor in [None, Some(1)] {
+            for _ in 0..3 * ROW {
+                assert_eq!(together.place(7, || processor), None);
+            }
+        }
+    }
+
+    #[test]
+    fn one_processor_or_three_are_left_as_they_are() {
+        let together = Together::on(None);
+        assert_eq!(asks(&together, 7, 10 * ROW, 0), None);
+        together.stay(None).unwrap();
+        together.start().unwrap();
+        assert_eq!(Arc::strong_count(&together), 1);
+    }
+
+    #[test]
+    fn the_busy_thread_takes_its_place_sleeps_and_ends() {
+        let together = Together::new(true);
+        let Some([first, second]) = together.pair else { return };
+        together.start().unwrap();
+        for processor in [first, second, first] {
+            while asks(&together, 7, 1, processor) != Some(processor) {
+                std::thread::yield_now();
+            }
+        }
+        while !together.is_asleep.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+        together.end();
+        while Arc::strong_count(&together) > 1 {
+            std::thread::yield_now();
+        }
+    }
+}
