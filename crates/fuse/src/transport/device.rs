@@ -152,7 +152,7 @@ fn read_requests(fuse: &OwnedFd, work: &Work, reader: &Reader) -> io::Result<()>
                 let message = &buffer[..len];
                 let header =
                     split(message).map_or_else(|_| InHeader::default(), |(header, ..)| header);
-                if reader.serve(&header, || serve(fuse, work, message)) == Next::End {
+                if reader.serve(&header, || serve(fuse, work, reader, message)) == Next::End {
                     return Ok(());
                 }
             }
@@ -173,11 +173,16 @@ fn read_requests(fuse: &OwnedFd, work: &Work, reader: &Reader) -> io::Result<()>
     }
 }
 
-fn serve(fuse: &OwnedFd, work: &Work, message: &[u8]) {
-    work.guarded(|server| serve_message(fuse, work, server, message));
+fn serve(fuse: &OwnedFd, work: &Work, reader: &Reader, message: &[u8]) {
+    work.guarded(|server| serve_message(fuse, work, (server, reader), message));
 }
 
-fn serve_message(fuse: &OwnedFd, work: &Work, server: &Server, message: &[u8]) {
+fn serve_message(
+    fuse: &OwnedFd,
+    work: &Work,
+    (server, reader): (&Server, &Reader),
+    message: &[u8],
+) {
     let Ok(request) = Request::decode(message) else {
         // Only its number is believed, if there is one.
         if let Some(unique) = message.get(8..16).and_then(|bytes| bytes.try_into().ok()) {
@@ -188,10 +193,10 @@ fn serve_message(fuse: &OwnedFd, work: &Work, server: &Server, message: &[u8]) {
     if let Some(kind) = serve::kind(&request.op) {
         work.count(kind);
     }
-    serve_one(fuse, server, &request);
+    serve_one(fuse, server, reader, &request);
 }
 
-fn serve_one(fuse: &OwnedFd, server: &Server, request: &Request<'_>) {
+fn serve_one(fuse: &OwnedFd, server: &Server, reader: &Reader, request: &Request<'_>) {
     let header = &request.header;
     // Whoever asked hears of it, also after a panic.
     let pending = Pending { fuse, unique: header.unique };
@@ -205,6 +210,7 @@ fn serve_one(fuse: &OwnedFd, server: &Server, request: &Request<'_>) {
                 None => return pending.forget(),
             }
         };
+        reader.will_answer();
         pending.send(answer.map(|len| &out[..len]));
     });
 }

@@ -103,7 +103,7 @@ impl Readers {
             is_watched: AtomicBool::new(false),
             watch: Condvar::new(),
             is_over: AtomicBool::new(false),
-            together: Together::new(!spin.is_zero()),
+            together: Together::new(spin),
         })
     }
 
@@ -306,10 +306,14 @@ impl Reader {
         body();
         let was_outside = self.doing.get() == Doing::Outside;
         drop(serving);
-        together.answered();
         self.served.set(Stopwatch::start());
         // Of those that come back there may be too many.
         if was_outside { self.rest(self.readers.most) } else { Next::Look }
+    }
+
+    /// To be called before an answer leaves.
+    pub(crate) fn will_answer(&self) {
+        self.readers.together.will_answer();
     }
 
     /// To be asked when there was nothing to read. Rests if another one reads.
@@ -434,7 +438,11 @@ mod tests {
                 let next = queue.lock().try_recv();
                 let next = match next {
                     Ok((pid, request)) => {
-                        reader.serve(&InHeader { pid, ..InHeader::default() }, request)
+                        let header = InHeader { pid, ..InHeader::default() };
+                        reader.serve(&header, || {
+                            reader.will_answer();
+                            request();
+                        })
                     }
                     Err(TryRecvError::Empty) => reader.found_nothing(),
                     Err(TryRecvError::Disconnected) => Next::End,

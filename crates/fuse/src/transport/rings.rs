@@ -117,7 +117,7 @@ fn serve_ring(
         // It is on the right processor already.
         together.place(arrived.header.pid, || cpu);
         let answer = work.guarded(|server| serve_one(work, server, arrived));
-        together.answered();
+        together.will_answer();
         match answer.unwrap_or(Err(Errno(libc::EIO))) {
             Ok(len) => ring.answer(at, 0, len)?,
             Err(Errno(error)) => ring.answer(at, error, 0)?,

@@ -8,8 +8,9 @@
 //! So when one client has asked for a while and nobody else has, the thread that serves it goes to its
 //! processor, and a busy thread of the lowest priority, which gives way to everybody, keeps the other one from being
 //! idle: the kernel then leaves both where they are. The busy thread goes first, or the client would be gone
-//! when the server comes. It sleeps soon after the last request. The first request of anybody else ends all
-//! that, and so does a client that does not stay.
+//! when the server comes. It sleeps when nothing was asked for a moment, or a request takes longer than most
+//! flushes, and is woken before the next answer. The first request of anybody else ends all that, and so does a client that
+//! does not stay.
 //!
 //! Only on machines with two processors, as many sandboxes are: with more, all the others would have to be kept busy.
 
@@ -27,10 +28,9 @@ use super::processors;
 const ROW: u32 = 32;
 /// How often in a row it may be found elsewhere.
 const STRAYS: u32 = 8;
-/// How long the other processor is kept busy after an answer. The client may have something to do in between.
-const LINGER: Duration = Duration::from_micros(200);
-/// How long it is kept busy during one request.
-const PATIENCE: Duration = Duration::from_millis(2);
+/// How much longer the busy thread goes on during a request: until a flush of a fast device is over. Who serves it
+/// is woken for that, too, and sooner if no processor sleeps.
+const SPINS: u32 = 8;
 /// No processor.
 const APART: u32 = u32::MAX;
 
@@ -38,11 +38,16 @@ const APART: u32 = u32::MAX;
 pub(super) struct Together {
     /// The two processors of this machine, if it has two.
     pair: Option<[u16; 2]>,
+    /// How long the busy thread goes on after an answer.
+    spin: Duration,
     /// The client that asked last.
     client: AtomicU32,
-    /// Its requests so far, and those of them that are answered. Both may wrap.
+    /// Its requests so far. May wrap.
     asked: AtomicU32,
-    answered: AtomicU32,
+    /// Requests and answers so far. May wrap.
+    beats: AtomicU32,
+    /// The client waits for an answer.
+    is_waiting: AtomicBool,
     /// Where it is served, or [`APART`].
     place: AtomicU32,
     /// Where the busy thread is, or [`APART`].
@@ -56,18 +61,21 @@ pub(super) struct Together {
 }
 
 impl Together {
-    /// Nobody has asked so far. Without `wanted` never does anything.
-    pub(super) fn new(wanted: bool) -> Arc<Together> {
+    /// Nobody has asked so far. The busy thread goes on for `spin` after an answer; if that is zero there is none.
+    pub(super) fn new(spin: Duration) -> Arc<Together> {
         let pair = processors::online().ok().and_then(|all| <[u16; 2]>::try_from(all).ok());
-        Together::on(pair.filter(|pair| wanted && processors::may_use_all(pair)))
+        let is_of_use = |pair: &[u16; 2]| !spin.is_zero() && processors::may_use_all(pair);
+        Together::on(pair.filter(is_of_use), spin)
     }
 
-    fn on(pair: Option<[u16; 2]>) -> Arc<Together> {
+    fn on(pair: Option<[u16; 2]>, spin: Duration) -> Arc<Together> {
         Arc::new(Together {
             pair,
+            spin,
             client: AtomicU32::new(0),
             asked: AtomicU32::new(0),
-            answered: AtomicU32::new(0),
+            beats: AtomicU32::new(0),
+            is_waiting: AtomicBool::new(false),
             place: AtomicU32::new(APART),
             busy: AtomicU32::new(APART),
             strays: AtomicU32::new(0),
@@ -113,18 +121,25 @@ impl Together {
         if place == APART {
             return None;
         }
-        if self.is_asleep.load(Ordering::Relaxed) {
-            let _is_over = self.is_over.lock();
-            self.called.notify_one();
-        }
+        self.is_waiting.store(true, Ordering::Relaxed);
+        self.beats.fetch_add(1, Ordering::Relaxed);
         let busy = self.busy.load(Ordering::Relaxed);
         let is_ready = busy != APART && busy != place;
         u16::try_from(place).ok().filter(|_| is_ready)
     }
 
-    /// A request is answered, or will be at once.
-    pub(super) fn answered(&self) {
-        self.answered.store(self.asked.load(Ordering::Relaxed), Ordering::Relaxed);
+    /// An answer is about to leave.
+    pub(super) fn will_answer(&self) {
+        if self.place.load(Ordering::Relaxed) == APART {
+            return;
+        }
+        self.is_waiting.store(false, Ordering::Relaxed);
+        self.beats.fetch_add(1, Ordering::Relaxed);
+        // A processor that is about to wake is idle no more.
+        if self.is_asleep.load(Ordering::Relaxed) {
+            let _is_over = self.is_over.lock();
+            self.called.notify_one();
+        }
     }
 
     /// The client does not wait for each of its requests, or is another one.
@@ -169,13 +184,12 @@ impl Together {
         }
     }
 
-    /// Returns when nothing was asked for a while.
+    /// Returns when nothing was asked or answered for a while.
     fn be_busy(&self, pair: [u16; 2]) {
-        let state = || (self.asked.load(Ordering::Relaxed), self.answered.load(Ordering::Relaxed));
         let mut since = Stopwatch::start();
-        let (mut asked, mut answered) = state();
+        let mut seen = self.beats.load(Ordering::Relaxed);
         while let Some(other) = self.other(pair)
-            && since.elapsed() < if asked == answered { LINGER } else { PATIENCE }
+            && since.elapsed() < self.patience()
         {
             if self.busy.load(Ordering::Relaxed) != u32::from(other) {
                 self.busy.store(APART, Ordering::Relaxed);
@@ -187,11 +201,15 @@ impl Together {
             // A system call, too: when it returns the kernel looks whether anybody else wants to run,
             // which it may put off for milliseconds where a thread only computes.
             std::thread::yield_now();
-            if state() != (asked, answered) {
-                (asked, answered) = state();
-                since = Stopwatch::start();
+            let beats = self.beats.load(Ordering::Relaxed);
+            if seen != beats {
+                (seen, since) = (beats, Stopwatch::start());
             }
         }
+    }
+
+    fn patience(&self) -> Duration {
+        self.spin * if self.is_waiting.load(Ordering::Relaxed) { SPINS } else { 1 }
     }
 
     /// The processor to be kept busy.
@@ -208,19 +226,21 @@ impl Together {
 mod tests {
     use super::*;
 
+    const SPIN: Duration = Duration::from_micros(50);
+
     /// What the last of so many requests in a row is told, when the client asks from `processor`.
     fn asks(together: &Together, client: u32, times: u32, processor: u16) -> Option<u16> {
         let mut place = None;
         for _ in 0..times {
             place = together.place(client, || Some(processor));
-            together.answered();
+            together.will_answer();
         }
         place
     }
 
     /// Of a machine with processors 0 and 3, the busy thread being on 0.
     fn busy_on_0() -> Arc<Together> {
-        let together = Together::on(Some([0, 3]));
+        let together = Together::on(Some([0, 3]), SPIN);
         together.busy.store(0, Ordering::Relaxed);
         together
     }
@@ -241,7 +261,7 @@ mod tests {
 
     #[test]
     fn the_server_comes_after_the_busy_thread() {
-        let together = Together::on(Some([0, 3]));
+        let together = Together::on(Some([0, 3]), SPIN);
         assert_eq!(asks(&together, 7, 2 * ROW, 3), None);
         assert_eq!(together.other([0, 3]), Some(0));
         together.busy.store(0, Ordering::Relaxed);
@@ -276,7 +296,7 @@ mod tests {
 
     #[test]
     fn one_processor_or_three_are_left_as_they_are() {
-        let together = Together::on(None);
+        let together = Together::on(None, SPIN);
         assert_eq!(asks(&together, 7, 10 * ROW, 0), None);
         together.stay(None).unwrap();
         together.start().unwrap();
@@ -285,7 +305,7 @@ mod tests {
 
     #[test]
     fn the_busy_thread_takes_its_place_sleeps_and_ends() {
-        let together = Together::new(true);
+        let together = Together::new(SPIN);
         let Some([first, second]) = together.pair else { return };
         together.start().unwrap();
         for processor in [first, second, first] {
