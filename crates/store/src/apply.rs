@@ -14,7 +14,7 @@ use crate::batch::{Change, Taken, TakenContent};
 use crate::read::Failed;
 use crate::space::alloc::Space;
 use crate::space::{Placed, Reservation};
-use crate::tree::{Forest, Homes, Missing};
+use crate::tree::{Forest, Homes, Missing, Prepared};
 use crate::{Batch, Inner, Need, Result, StoreError};
 
 /// Homes for the nodes that one change makes, out of the promise of its reservation.
@@ -220,18 +220,18 @@ impl Inner {
         let mut waited = false;
         loop {
             let mut forest = self.forest.write();
-            let missing = batch.changes.iter().find_map(|change| {
-                let (key, delete) = match change {
-                    Change::Put(key, _) => (key, false),
-                    Change::Delete(key) => (key, true),
-                };
-                forest.prepare(tree, key, delete).err()
+            let prepared = batch.changes.iter().map(|change| match change {
+                Change::Put(key, _) => forest.prepare(tree, key, false),
+                Change::Delete(key) => forest.prepare(tree, key, true),
             });
-            if let Some(missing) = missing {
-                drop(forest);
-                self.load(missing, &mut failed)?;
-                continue;
-            }
+            let prepared: Vec<Prepared> = match prepared.collect() {
+                Ok(prepared) => prepared,
+                Err(missing) => {
+                    drop(forest);
+                    self.load(missing, &mut failed)?;
+                    continue;
+                }
+            };
             let mut space = self.space.lock();
             self.check_freed(&batch, &space)?;
             self.check_damage(&space)?;
@@ -256,10 +256,10 @@ impl Inner {
                 }
             }
             let homes = &mut Slots { space: &mut space, promised: &mut reservation.slots };
-            for change in &batch.changes {
+            for (change, prepared) in batch.changes.iter().zip(prepared) {
                 match change {
-                    Change::Put(key, value) => forest.put(tree, key, value, homes),
-                    Change::Delete(key) => forest.delete(tree, key, homes),
+                    Change::Put(key, value) => forest.put(tree, key, value, prepared, homes),
+                    Change::Delete(key) => forest.delete(tree, key, prepared, homes),
                 }
             }
             for range in &batch.freed {

@@ -65,36 +65,38 @@ impl Inner {
         let piece_key = |piece| Key::new(InodeNo(index), Kind::Bitmap, piece);
         let step = space.group(index).step(self.accounting);
         // First everything that can fail: from here on the record is as the tree holds it, or written.
-        if step != Step::Skip {
-            forest.prepare(tree, &group_key, step == Step::Delete)?;
-        }
-        for piece in space.group(index).dirty_pieces() {
-            forest.prepare(tree, &piece_key(piece), true)?;
-        }
+        let of_record = match step {
+            Step::Skip => None,
+            Step::Put(_) => Some(forest.prepare(tree, &group_key, false)?),
+            Step::Delete => Some(forest.prepare(tree, &group_key, true)?),
+        };
+        let of_pieces = (space.group(index).dirty_pieces())
+            .map(|piece| forest.prepare(tree, &piece_key(piece), true))
+            .collect::<std::result::Result<Vec<_>, _>>()?;
         let taken = space.take_dirty();
         assert_eq!(taken, Some(index), "nobody else takes groups under this lock");
         let pieces = space.group(index).take_dirty();
-        if step == Step::Skip {
-            self.counters.group_records_skipped.increment();
-        } else {
+        if let Some(prepared) = of_record {
             self.counters.group_records_written.increment();
             let before = space.group(index).record;
             space.group(index).record.begin();
             let homes = &mut Slots { space, promised: &mut 0 };
             match &step {
-                Step::Put(item) => forest.put(tree, &group_key, &item.encode(), homes),
-                Step::Delete | Step::Skip => forest.delete(tree, &group_key, homes),
+                Step::Put(item) => forest.put(tree, &group_key, &item.encode(), prepared, homes),
+                Step::Delete | Step::Skip => forest.delete(tree, &group_key, prepared, homes),
             }
             space.group(index).record.finish(step);
             if teeth::is(Tooth::RecordStale) {
                 space.group(index).record = before;
             }
+        } else {
+            self.counters.group_records_skipped.increment();
         }
-        for (piece, bytes) in pieces {
+        for ((piece, bytes), prepared) in pieces.into_iter().zip(of_pieces) {
             let homes = &mut Slots { space, promised: &mut 0 };
             match bytes {
-                Some(bytes) => forest.put(tree, &piece_key(piece), &bytes, homes),
-                None => forest.delete(tree, &piece_key(piece), homes),
+                Some(bytes) => forest.put(tree, &piece_key(piece), &bytes, prepared, homes),
+                None => forest.delete(tree, &piece_key(piece), prepared, homes),
             }
         }
         Ok(())

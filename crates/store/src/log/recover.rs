@@ -146,16 +146,21 @@ impl Inner {
                 Change::Put(key, _) => (key, false),
                 Change::Delete(key) => (key, true),
             };
-            if let Err(missing) = forest.prepare(TreeId::Files, key, delete) {
-                drop(forest);
-                self.load(missing, &mut failed)?;
-                continue;
-            }
+            let prepared = match forest.prepare(TreeId::Files, key, delete) {
+                Ok(prepared) => prepared,
+                Err(missing) => {
+                    drop(forest);
+                    self.load(missing, &mut failed)?;
+                    continue;
+                }
+            };
             let mut space = self.space.lock();
             let homes = &mut Slots { space: &mut space, promised: &mut 0 };
             match &changes[at] {
-                Change::Put(key, value) => forest.put(TreeId::Files, key, value, homes),
-                Change::Delete(key) => forest.delete(TreeId::Files, key, homes),
+                Change::Put(key, value) => {
+                    forest.put(TreeId::Files, key, value, prepared, homes);
+                }
+                Change::Delete(key) => forest.delete(TreeId::Files, key, prepared, homes),
             }
             if let Some(damage) = &space.damage {
                 return Err(StoreError::Refused(format!("{damage}; run fsck")));

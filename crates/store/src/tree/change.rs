@@ -19,10 +19,22 @@ use rustc_hash::FxHashMap;
 const THIN: usize = 4;
 const SHARED: &str = "two parents share a node";
 
+/// Where a prepared change goes. Good for nothing after the lock was let go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Prepared {
+    leaf: NodePointer,
+    shape: u64,
+}
+
 impl Forest {
     /// Fails unless every node is in memory that a change of `key` may touch, each at its place.
     #[inline]
-    pub(crate) fn prepare(&self, tree: TreeId, key: &Key, delete: bool) -> Result<(), Missing> {
+    pub(crate) fn prepare(
+        &self,
+        tree: TreeId,
+        key: &Key,
+        delete: bool,
+    ) -> Result<Prepared, Missing> {
         let key = key.raw();
         let root = self.root(tree);
         let mut pointer = root.pointer;
@@ -60,7 +72,14 @@ impl Forest {
                 parent = Some((node, index));
             }
         }
-        Ok(())
+        Ok(Prepared { leaf: pointer, shape: self.shape })
+    }
+
+    /// The leaf of a prepared change, if it can be changed as it is: it is of this epoch, and what was changed
+    /// since has not moved anything.
+    fn ready_leaf(&self, prepared: Prepared) -> Option<NodePointer> {
+        let is_ready = prepared.shape == self.shape && prepared.leaf.epoch == self.epoch;
+        is_ready.then_some(prepared.leaf)
     }
 
     fn edit<R>(&mut self, pointer: NodePointer, change: impl FnOnce(&mut NodeEdit<'_>) -> R) -> R {
@@ -116,6 +135,7 @@ impl Forest {
             return None;
         };
         let bytes = frame.bytes().to_vec();
+        self.shape += 1;
         let in_place = teeth::is(Tooth::NodeInPlace);
         let home = if in_place { pointer.block } else { homes.take() };
         let own = NodePointer { block: home, epoch: self.epoch };
@@ -134,6 +154,7 @@ impl Forest {
     }
 
     fn new_node(&mut self, tree: TreeId, level: u8, homes: &mut dyn Homes) -> NodePointer {
+        self.shape += 1;
         let pointer = NodePointer { block: homes.take(), epoch: self.epoch };
         let bytes = node::empty(self.node_size, &self.expected(tree, pointer, level));
         self.cache.insert_new(pointer, bytes);
@@ -195,18 +216,33 @@ impl Forest {
         NodeView::trusted(frame.bytes())
     }
 
-    /// Gives `key` a value. [`Forest::prepare`] has succeeded under the same lock.
-    pub(crate) fn put(&mut self, tree: TreeId, key: &Key, value: &[u8], homes: &mut dyn Homes) {
+    /// Gives `key` a value. It was `prepared` under the same lock.
+    pub(crate) fn put(
+        &mut self,
+        tree: TreeId,
+        key: &Key,
+        value: &[u8],
+        prepared: Prepared,
+        homes: &mut dyn Homes,
+    ) {
+        if let Some(leaf) = self.ready_leaf(prepared)
+            && self.put_into(leaf, key, value).is_ok()
+        {
+            return;
+        }
         let Some((path, leaf)) = self.own_path(tree, key, homes) else {
             return;
         };
-        let done = self.edit(leaf, |node| match node.view().search(&key.raw()) {
-            Ok(index) => node.replace(index, value),
-            Err(index) => node.insert(index, key, value),
-        });
-        if done == Err(Full) {
+        if self.put_into(leaf, key, value).is_err() {
             self.split_and_put(tree, path, leaf, 0, key, value, homes);
         }
+    }
+
+    fn put_into(&mut self, leaf: NodePointer, key: &Key, value: &[u8]) -> Result<(), Full> {
+        self.edit(leaf, |node| match node.view().search(&key.raw()) {
+            Ok(index) => node.replace(index, value),
+            Err(index) => node.insert(index, key, value),
+        })
     }
 
     /// Splits a node of `level` until `key` and `value` fit one of the halves.
@@ -310,23 +346,29 @@ impl Forest {
         }
     }
 
-    /// Takes the value of `key` away, if it has one. [`Forest::prepare`] has succeeded under the same lock.
-    pub(crate) fn delete(&mut self, tree: TreeId, key: &Key, homes: &mut dyn Homes) {
-        let found = match self.get(tree, key) {
-            Ok(found) => found,
-            Err(_) => return homes.damaged(SHARED),
-        };
-        if found.is_none() {
-            return;
+    /// Takes the value of `key` away, if it has one. It was `prepared` under the same lock.
+    pub(crate) fn delete(
+        &mut self,
+        tree: TreeId,
+        key: &Key,
+        prepared: Prepared,
+        homes: &mut dyn Homes,
+    ) {
+        if let Some(leaf) = self.ready_leaf(prepared) {
+            if !self.take_out(leaf, key) || !is_thin(&self.view(leaf), self.node_size / THIN) {
+                return;
+            }
+        } else {
+            match self.get(tree, key) {
+                Ok(Some(_)) => {}
+                Ok(None) => return,
+                Err(_) => return homes.damaged(SHARED),
+            }
         }
         let Some((mut path, mut node)) = self.own_path(tree, key, homes) else {
             return;
         };
-        self.edit(node, |node| {
-            if let Ok(index) = node.view().search(&key.raw()) {
-                node.remove(index);
-            }
-        });
+        self.take_out(node, key);
         // Upwards: join thin nodes with a neighbour, as far as that makes the parent thin.
         let mut level = 0;
         while let Some((parent, index)) = path.pop() {
@@ -339,6 +381,14 @@ impl Forest {
             level += 1;
         }
         self.lower_root(tree, homes);
+    }
+
+    /// Takes `key` out of a leaf. Says whether it was there.
+    fn take_out(&mut self, leaf: NodePointer, key: &Key) -> bool {
+        self.edit(leaf, |node| {
+            let found = node.view().search(&key.raw());
+            found.map(|index| node.remove(index)).is_ok()
+        })
     }
 
     /// Joins child `index` of `parent` with a neighbour if both fit one node with room to spare.
@@ -392,6 +442,7 @@ impl Forest {
                     node.insert(end, key, value).expect("the sum of both was checked");
                 }
             });
+            self.shape += 1;
             self.cache.remove(right.block);
             homes.give_back(right.block);
             self.edit(parent, |node| node.remove(left_index + 1));
@@ -415,6 +466,7 @@ impl Forest {
                 return;
             }
             let child = view.child(0);
+            self.shape += 1;
             self.cache.remove(root.pointer.block);
             homes.give_back(root.pointer.block);
             self.set_root(tree, Root { pointer: child, level: root.level - 1 });

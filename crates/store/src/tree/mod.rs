@@ -20,6 +20,8 @@ use holdfast_format::{Key, NodePointer, NodeView};
 
 use crate::cache::Cache;
 
+pub(crate) use change::Prepared;
+
 /// A node that must be read before the call can be carried out, or be judged again because it is
 /// not what its parent says.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +47,8 @@ pub(crate) struct Forest {
     pub(crate) epoch: Epoch,
     pub(crate) volume: [u8; 8],
     pub(crate) node_size: usize,
+    /// Counts how often a node came, went or moved to another home: while it stands, every leaf covers the same keys.
+    shape: u64,
 }
 
 /// Where new nodes come from and old ones go: space, as the tree sees it.
@@ -68,7 +72,7 @@ impl Forest {
         volume: [u8; 8],
         node_size: usize,
     ) -> Forest {
-        Forest { roots, cache, epoch, volume, node_size }
+        Forest { roots, cache, epoch, volume, node_size, shape: 0 }
     }
 
     /// The root of `tree`.
@@ -188,24 +192,25 @@ impl Forest {
         to: &Key,
         visit: &mut dyn FnMut(Key, &[u8]) -> ControlFlow<()>,
     ) -> Result<Option<Key>, Missing> {
-        let (path, _) = self.path(tree, &from.raw())?;
-        let leaf = self.leaf(tree, &from.raw())?;
-        let first = leaf.search(&from.raw()).unwrap_or_else(|index| index);
+        let start = from.raw();
+        let mut leaf = self.root_node(tree)?;
+        // The next leaf begins at the next separator of the lowest ancestor that has one.
+        let mut next = None;
+        for level in (0..self.root(tree).level).rev() {
+            let index = leaf.child_index(&start);
+            if index + 1 < leaf.count() {
+                next = Some((leaf, index + 1));
+            }
+            leaf = self.child(tree, &leaf, index, level)?;
+        }
+        let first = leaf.search(&start).unwrap_or_else(|index| index);
         for index in first..leaf.count() {
             let key = leaf.key(index);
             if key > *to || visit(key, leaf.value(index)).is_break() {
                 return Ok(None);
             }
         }
-        // The next leaf begins at the next separator of the lowest ancestor that has one.
-        for (level, &(pointer, index)) in (1..).zip(path.iter().rev()) {
-            let node = self.node(tree, pointer, level).expect("it was met on the way down");
-            if index + 1 < node.count() {
-                let next = node.key(index + 1);
-                return Ok((next <= *to).then_some(next));
-            }
-        }
-        Ok(None)
+        Ok(next.map(|(node, index)| node.key(index)).filter(|next| next <= to))
     }
 
     /// Visits the items of one leaf from `to` down to `from`, and says below which key to go on.
