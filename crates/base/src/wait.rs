@@ -1,47 +1,67 @@
-//! A thread that others rely on learns that it is about to wait.
+//! A thread that others rely on learns that it is about to wait, or to have others help it.
 //!
 //! Whoever serves requests must not wait while nobody else would take the next
 //! one. But whether a request waits is known only far below, when a block is not
 //! in memory or another fsync is under way. So what waits long, for a device or
 //! for another thread that does, says so first; and a thread that cares has said
-//! what it wants to do then.
+//! what it wants to do then. In the same way who starts threads that do a part of
+//! his work says so: they begin where he may run.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-thread_local! {
-    static CARES: RefCell<Option<Rc<dyn Fn()>>> = const { RefCell::new(None) };
+/// What a thread is about to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// To wait for longer than a lock takes.
+    Wait,
+    /// To start threads and wait for them.
+    Share,
 }
 
-/// Has `this` done on the calling thread whenever it [is about to wait](will_wait).
-pub fn before_waiting(this: impl Fn() + 'static) {
+type Care = Rc<dyn Fn(Next)>;
+
+thread_local! {
+    static CARES: RefCell<Option<Care>> = const { RefCell::new(None) };
+}
+
+/// Has `this` done on the calling thread whenever it [is about to wait](will_wait), or to
+/// [share its work](will_share).
+pub fn before_waiting(this: impl Fn(Next) + 'static) {
     CARES.with_borrow_mut(|cares| *cares = Some(Rc::new(this)));
 }
 
 /// The calling thread is about to wait for longer than a lock takes.
 pub fn will_wait() {
+    tell(Next::Wait);
+}
+
+/// The calling thread is about to start threads that do a part of its work, and to wait for them.
+pub fn will_share() {
+    tell(Next::Share);
+}
+
+fn tell(next: Next) {
     // At the end of a thread there is nobody left to tell.
     let cares = CARES.try_with(|cares| cares.borrow().clone());
     if let Ok(Some(this)) = cares {
-        this();
+        this(next);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-
     use super::*;
 
     #[test]
     fn only_who_cares_is_told() {
         will_wait();
-        let told = Rc::new(Cell::new(0));
+        let told = Rc::new(RefCell::new(Vec::new()));
         let mine = Rc::clone(&told);
-        before_waiting(move || mine.set(mine.get() + 1));
+        before_waiting(move |next| mine.borrow_mut().push(next));
         will_wait();
         std::thread::spawn(will_wait).join().unwrap();
-        will_wait();
-        assert_eq!(told.get(), 2);
+        will_share();
+        assert_eq!(*told.borrow(), [Next::Wait, Next::Share]);
     }
 }

@@ -5,6 +5,8 @@
 
 use holdfast_sync::atomic::{AtomicUsize, Ordering};
 
+use holdfast_base::wait;
+
 use crate::Result;
 
 /// Carries out `work` for each of `items` on `threads` threads, this one among them; on one, in their
@@ -22,6 +24,9 @@ pub(crate) fn side_by_side<T: Sync, R: Send>(
         }
         Ok(done)
     };
+    if threads.min(items.len()) > 1 {
+        wait::will_share();
+    }
     let parts: Vec<Result<Vec<R>>> =
         holdfast_sync::thread::scope(|scope| {
             let others: Vec<_> = (1..threads.min(items.len())).map(|_| scope.spawn(run)).collect();

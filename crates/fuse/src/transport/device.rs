@@ -13,12 +13,12 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use holdfast_base::switch::Transport;
-use holdfast_wire::abi::InHeader;
+use holdfast_wire::abi::{InHeader, WriteIn, opcode};
 use holdfast_wire::init::{self, Wanted, flag};
 use holdfast_wire::{Op, Request, reply, split};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno as Failed;
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use super::readers::{Next, Reader, Readers};
 use super::rings::Rings;
@@ -33,6 +33,11 @@ pub(super) const MAX_WRITE: u32 = 1 << 20;
 const HEADERS: usize = 4096;
 /// Readahead and asynchronous direct requests that the kernel sends before it waits for answers.
 const MAX_BACKGROUND: u16 = 64;
+/// Of a write: it comes from the kernel's cache.
+const WRITE_CACHE: u32 = 1;
+/// How long a reader sleeps where a lone client has just asked: others may ask next, and what runs there then is
+/// not known.
+const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
 
 thread_local! {
     /// Where a thread puts its answers.
@@ -150,18 +155,24 @@ fn read_requests(fuse: &OwnedFd, work: &Work, reader: &Reader) -> io::Result<()>
         match rustix::io::read(fuse, &mut buffer[..]) {
             Ok(len) => {
                 let message = &buffer[..len];
-                let header =
-                    split(message).map_or_else(|_| InHeader::default(), |(header, ..)| header);
-                if reader.serve(&header, || serve(fuse, work, reader, message)) == Next::End {
+                let (client, is_ahead) = split(message).map_or((0, false), |(header, fixed, _)| {
+                    (header.pid, is_ahead(&header, fixed))
+                });
+                if reader.serve(client, is_ahead, || serve(fuse, work, reader, message))
+                    == Next::End
+                {
                     return Ok(());
                 }
             }
             Err(Failed::AGAIN) => match reader.found_nothing() {
                 Next::Look => {}
-                Next::Sleep => match poll(&mut [PollFd::new(fuse, PollFlags::IN)], None) {
-                    Ok(_) | Err(Failed::INTR | Failed::AGAIN) => {}
-                    Err(error) => return Err(error.into()),
-                },
+                Next::Sleep => drop(sleep(fuse, None)?),
+                Next::Nap => {
+                    if !sleep(fuse, Some(NAP))? {
+                        reader.leave();
+                        let _ = sleep(fuse, None)?;
+                    }
+                }
                 Next::End => return Ok(()),
             },
             // Given up by the caller before it was read.
@@ -170,6 +181,27 @@ fn read_requests(fuse: &OwnedFd, work: &Work, reader: &Reader) -> io::Result<()>
             Err(Failed::NODEV | Failed::CONNABORTED) => return Ok(()),
             Err(error) => return Err(error.into()),
         }
+    }
+}
+
+/// Whether the client may ask more before it has the answer: it reads ahead, the kernel writes what was mapped, or
+/// a program has several direct requests under way.
+fn is_ahead(header: &InHeader, fixed: &[u8]) -> bool {
+    match header.opcode {
+        opcode::READ => true,
+        opcode::WRITE => WriteIn::read_from_prefix(fixed).is_ok_and(|(write, _)| {
+            write.flags & libc::O_DIRECT as u32 != 0 || write.write_flags & WRITE_CACHE != 0
+        }),
+        _ => false,
+    }
+}
+
+/// Sleeps until there is something to read, or for so long. Says whether there is.
+fn sleep(fuse: &OwnedFd, most: Option<Timespec>) -> io::Result<bool> {
+    match poll(&mut [PollFd::new(fuse, PollFlags::IN)], most.as_ref()) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Failed::INTR | Failed::AGAIN) => Ok(true),
+        Err(error) => Err(error.into()),
     }
 }
 

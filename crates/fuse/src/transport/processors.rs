@@ -19,6 +19,9 @@ pub(super) fn possible() -> io::Result<Vec<u16>> {
 pub(super) fn stay_on(processors: &[u16]) -> io::Result<()> {
     let mut set = CpuSet::new();
     for &processor in processors {
+        if usize::from(processor) >= CpuSet::MAX_CPU {
+            return Err(io::Error::from(io::ErrorKind::Unsupported));
+        }
         set.set(usize::from(processor));
     }
     Ok(sched_setaffinity(None, &set)?)
@@ -26,19 +29,25 @@ pub(super) fn stay_on(processors: &[u16]) -> io::Result<()> {
 
 /// Whether the calling thread may run on each of these.
 pub(super) fn may_use_all(processors: &[u16]) -> bool {
-    sched_getaffinity(None)
-        .is_ok_and(|set| processors.iter().all(|&processor| set.is_set(usize::from(processor))))
+    let allowed = |set: CpuSet| {
+        let mut numbers = processors.iter().map(|&processor| usize::from(processor));
+        numbers.all(|number| number < CpuSet::MAX_CPU && set.is_set(number))
+    };
+    sched_getaffinity(None).is_ok_and(allowed)
 }
 
-/// The processor that a thread runs on, or ran on last.
-pub(super) fn of_thread(thread: u32) -> Option<u16> {
-    on(&fs::read_to_string(format!("/proc/{thread}/stat")).ok()?)
+/// The processor that a thread ran on last, if it sleeps now.
+pub(super) fn of_sleeper(thread: u32) -> Option<u16> {
+    sleeps_on(&fs::read_to_string(format!("/proc/{thread}/stat")).ok()?)
 }
 
-/// The processor in a line of `/proc/*/stat`: the 39th field, where the second is a name that may hold anything.
-fn on(stat: &str) -> Option<u16> {
+/// The processor in a line of `/proc/*/stat`, the 39th field, if the third tells of a sleep. The second is a
+/// name that may hold anything.
+fn sleeps_on(stat: &str) -> Option<u16> {
     let (_, behind_name) = stat.rsplit_once(')')?;
-    behind_name.split_ascii_whitespace().nth(36)?.parse().ok()
+    let mut fields = behind_name.split_ascii_whitespace();
+    let sleeps = matches!(fields.next()?, "S" | "D");
+    fields.nth(35)?.parse().ok().filter(|_| sleeps)
 }
 
 fn listed(which: &str) -> io::Result<Vec<u16>> {
@@ -71,23 +80,34 @@ mod tests {
 
     #[test]
     fn a_thread_is_where_it_was_sent() {
-        let all = online().unwrap();
-        assert!(may_use_all(&all));
+        let all: Vec<u16> =
+            online().unwrap().into_iter().filter(|&one| may_use_all(&[one])).collect();
         for &one in &all {
-            stay_on(&[one]).unwrap();
-            let me = rustix::thread::gettid().as_raw_nonzero().get();
-            assert_eq!(of_thread(me as u32), Some(one));
-            assert_eq!(may_use_all(&all), all.len() == 1);
+            let (tell, told) = std::sync::mpsc::channel();
+            let (end, ended) = std::sync::mpsc::channel::<()>();
+            let sleeper = std::thread::spawn(move || {
+                stay_on(&[one]).unwrap();
+                tell.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).unwrap();
+                let _ = ended.recv();
+                may_use_all(&online().unwrap())
+            });
+            let thread = told.recv().unwrap();
+            // It takes a moment until it sleeps.
+            let found = (0..10_000).find_map(|_| of_sleeper(thread));
+            assert_eq!(found, Some(one));
+            drop(end);
+            assert_eq!(sleeper.join().unwrap(), online().unwrap() == [one]);
         }
     }
 
     #[test]
     fn a_name_may_hold_anything() {
         let numbers: Vec<String> = (4..=52).map(|field| field.to_string()).collect();
-        let line = |name| format!("17 ({name}) S {}", numbers.join(" "));
-        assert_eq!(on(&line("tar")), Some(39));
-        assert_eq!(on(&line(") R 1 2 (")), Some(39));
-        assert_eq!(on("17 tar S 1"), None);
-        assert_eq!(on("17 (tar) S 1 2"), None);
+        let line = |name, state| format!("17 ({name}) {state} {}", numbers.join(" "));
+        assert_eq!(sleeps_on(&line("tar", "S")), Some(39));
+        assert_eq!(sleeps_on(&line(") R 1 2 (", "D")), Some(39));
+        assert_eq!(sleeps_on(&line("tar", "R")), None);
+        assert_eq!(sleeps_on("17 tar S 1"), None);
+        assert_eq!(sleeps_on("17 (tar) S 1 2"), None);
     }
 }

@@ -13,6 +13,9 @@
 //! end when they have rested for long. What takes long and has not said so is
 //! noticed by a watch, which calls another one, too.
 //!
+//! A client that asks alone is served on its own processor ([`super::together`]); then the last reader does not
+//! look, but sleeps at once, so that the client can go on, and no other one is called when it waits.
+//!
 //! Always true: somebody reads, or will within two ticks of the watch, or as many wait as may.
 
 use std::cell::Cell;
@@ -25,7 +28,6 @@ use std::time::Duration;
 
 use holdfast_base::clock::Stopwatch;
 use holdfast_base::wait;
-use holdfast_wire::abi::{InHeader, opcode};
 use parking_lot::{Condvar, Mutex};
 
 use super::processors;
@@ -34,6 +36,8 @@ use super::together::Together;
 /// Requests that a thread finds one behind the other before it calls another one. A single client makes two: its
 /// next one, and what the kernel sends by itself, as for a file that was closed.
 const BACKLOG: u32 = 3;
+/// As many, of the kinds that it need not wait for, where it shares a processor with the one that serves it.
+const BACKLOG_ALONE: u32 = 12;
 /// How long a thread rests before it ends.
 const IDLE: Duration = Duration::from_secs(10);
 /// A request that takes longer has another thread read.
@@ -118,14 +122,15 @@ impl Readers {
         state.start = Some(Start { body: Arc::new(body), ended });
         let readers = Arc::clone(self);
         let watch = std::thread::Builder::new().name("holdfast-watch".into());
-        let started = self
-            .spawn(&mut state)
-            .and_then(|()| self.together.start())
-            .and_then(|()| watch.spawn(move || readers.watch()).map(drop));
+        let started = self.spawn(&mut state).and_then(|()| watch.spawn(move || readers.watch()));
         if started.is_err() {
             state.start = None;
         }
-        started
+        started?;
+        if let Err(error) = self.together.start() {
+            tracing::debug!("no thread keeps a processor busy: {error}");
+        }
+        Ok(())
     }
 
     /// Where clients are served that ask alone.
@@ -205,10 +210,10 @@ impl Readers {
                 continue;
             }
             let serving = self.serving.load(Ordering::SeqCst);
-            if serving > 0 && serving >= state.reading && !self.is_over() {
+            if serving >= state.reading && !self.is_over() {
                 self.wake(&mut state);
             }
-            if serving == 0 {
+            if serving == 0 && state.reading > 0 {
                 self.is_watched.store(false, Ordering::SeqCst);
                 // One that began meanwhile may have seen that somebody watches.
                 if self.serving.load(Ordering::SeqCst) > 0 {
@@ -233,7 +238,8 @@ impl Readers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doing {
     Reading,
-    /// Serving a lone client, on its processor: while it waits nobody else asks.
+    /// Serving a lone client, on its processor. While it waits nobody else asks, most likely; if somebody does,
+    /// the watch sees to it.
     ServingAlone,
     Serving,
     /// Serving, and others know that it waits.
@@ -247,8 +253,38 @@ pub(crate) struct Reader {
     is_dismissed: Cell<bool>,
     served: Cell<Stopwatch>,
     in_a_row: Cell<u32>,
-    /// Where it has to stay.
-    place: Cell<Option<u16>>,
+    place: Rc<Place>,
+}
+
+/// Where a reader has to stay.
+struct Place {
+    together: Arc<Together>,
+    at: Cell<Option<u16>>,
+}
+
+impl Place {
+    /// Stays on a processor from now on, or anywhere.
+    fn stay(&self, place: Option<u16>) {
+        if self.at.replace(place) == place {
+            return;
+        }
+        if let Err(error) = self.together.stay(place) {
+            tracing::debug!("a thread cannot be kept on processor {place:?}: {error}");
+            self.at.set(None);
+        }
+    }
+
+    /// Anywhere, whatever was known.
+    fn leave(&self) {
+        if let Err(error) = self.together.stay(None) {
+            tracing::debug!("a thread cannot leave the processor it is on: {error}");
+        }
+        self.at.set(None);
+    }
+
+    fn is_any(&self) -> bool {
+        self.at.get().is_none()
+    }
 }
 
 /// What a thread that has nothing to serve does next.
@@ -258,6 +294,8 @@ pub(crate) enum Next {
     Look,
     /// Wait for the kernel: no other does.
     Sleep,
+    /// As [`Next::Sleep`], but [leave](Reader::leave) this processor if nothing comes soon.
+    Nap,
     /// Return.
     End,
 }
@@ -266,44 +304,43 @@ impl Reader {
     fn new(readers: Arc<Readers>) -> Reader {
         let doing = Rc::new(Cell::new(Doing::Reading));
         let (all, own) = (Arc::clone(&readers), Rc::clone(&doing));
-        wait::before_waiting(move || step_out(&all, &own));
+        let place = Rc::new(Place { together: Arc::clone(&readers.together), at: Cell::default() });
         // A thread starts where the one that started it has to stay.
-        if let Err(error) = readers.together.stay(None) {
-            tracing::debug!("a thread cannot leave the processor it was started on: {error}");
-        }
+        place.leave();
+        let mine = Rc::clone(&place);
+        wait::before_waiting(move |next| match next {
+            wait::Next::Wait => step_out(&all, &own),
+            wait::Next::Share => mine.stay(None),
+        });
         let served = Cell::new(Stopwatch::start());
         let is_dismissed = Cell::new(false);
-        Reader {
-            readers,
-            doing,
-            is_dismissed,
-            served,
-            in_a_row: Cell::new(0),
-            place: Cell::new(None),
-        }
+        Reader { readers, doing, is_dismissed, served, in_a_row: Cell::new(0), place }
     }
 
-    /// Serves a request that was read: its header, and what is done about it. Rests if there are others enough.
-    pub(crate) fn serve(&self, header: &InHeader, body: impl FnOnce()) -> Next {
+    /// Serves a request of `client` that was read. `is_ahead`: it may go on to ask before it has the answer.
+    /// Rests if there are others enough.
+    pub(crate) fn serve(&self, client: u32, is_ahead: bool, body: impl FnOnce()) -> Next {
         let together = &self.readers.together;
-        self.stay(together.place(header.pid, || processors::of_thread(header.pid)));
-        // A client on the same processor often has its next request there when this thread goes on.
-        // Only what it reads ahead it does not wait for.
-        let is_behind = self.place.get().is_none() || header.opcode == opcode::READ;
+        self.place.stay(together.place(client, || processors::of_sleeper(client)));
+        // A lone client often has its next request there when this thread goes on, as they share a processor.
+        let is_behind = self.place.is_any() || is_ahead;
         self.in_a_row.set(if is_behind { self.in_a_row.get() + 1 } else { 0 });
-        if self.in_a_row.get() == BACKLOG {
+        let backlog = if self.place.is_any() { BACKLOG } else { BACKLOG_ALONE };
+        if self.in_a_row.get() >= backlog {
             self.in_a_row.set(0);
             together.part();
+            self.place.stay(None);
             let mut state = self.readers.state.lock();
             if state.reading < self.readers.most {
                 self.readers.wake(&mut state);
             }
         }
         self.readers.begin();
-        let is_alone = self.place.get().is_some();
+        let is_alone = !self.place.is_any();
         self.doing.set(if is_alone { Doing::ServingAlone } else { Doing::Serving });
         let serving = Serving(self);
         body();
+        together.served();
         let was_outside = self.doing.get() == Doing::Outside;
         drop(serving);
         self.served.set(Stopwatch::start());
@@ -320,8 +357,8 @@ impl Reader {
     pub(crate) fn found_nothing(&self) -> Next {
         self.in_a_row.set(0);
         match self.rest(1) {
-            // The client cannot go on before this thread sleeps.
-            Next::Sleep if self.place.get().is_some() => Next::Sleep,
+            // Where the client wants to go on.
+            Next::Sleep if !self.place.is_any() => Next::Nap,
             Next::Sleep if self.served.get().elapsed() < self.readers.spin => {
                 // Whoever else wants this processor goes first.
                 std::thread::yield_now();
@@ -331,13 +368,9 @@ impl Reader {
         }
     }
 
-    /// Stays on a processor from now on, or anywhere.
-    fn stay(&self, place: Option<u16>) {
-        if self.place.replace(place) != place
-            && let Err(error) = self.readers.together.stay(place)
-        {
-            tracing::debug!("a thread cannot be kept on processor {place:?}: {error}");
-        }
+    /// Leaves the processor of a lone client that has not asked for a while.
+    pub(crate) fn leave(&self) {
+        self.place.leave();
     }
 
     /// Rests if more than `enough` read.
@@ -401,12 +434,13 @@ impl Drop for Serving<'_> {
 
 /// For a reader that is about to wait in the midst of a request.
 fn step_out(readers: &Arc<Readers>, doing: &Cell<Doing>) {
-    if doing.get() != Doing::Serving {
+    let is_alone = doing.get() == Doing::ServingAlone;
+    if doing.get() != Doing::Serving && !is_alone {
         return;
     }
     let mut state = readers.state.lock();
     // Without another one it must not count as away; requests wait, then.
-    if state.reading > 1 || readers.wake(&mut state) {
+    if is_alone || state.reading > 1 || readers.wake(&mut state) {
         state.reading -= 1;
         state.outside += 1;
         readers.serving.fetch_sub(1, Ordering::SeqCst);
@@ -437,19 +471,16 @@ mod tests {
             loop {
                 let next = queue.lock().try_recv();
                 let next = match next {
-                    Ok((pid, request)) => {
-                        let header = InHeader { pid, ..InHeader::default() };
-                        reader.serve(&header, || {
-                            reader.will_answer();
-                            request();
-                        })
-                    }
+                    Ok((client, request)) => reader.serve(client, false, || {
+                        reader.will_answer();
+                        request();
+                    }),
                     Err(TryRecvError::Empty) => reader.found_nothing(),
                     Err(TryRecvError::Disconnected) => Next::End,
                 };
                 match next {
                     Next::Look => {}
-                    Next::Sleep => std::thread::sleep(Duration::from_micros(100)),
+                    Next::Sleep | Next::Nap => std::thread::sleep(Duration::from_micros(100)),
                     Next::End => return Ok(()),
                 }
             }
@@ -572,7 +603,9 @@ mod tests {
         assert!(ask(me));
         if all.len() == 2 && processors::may_use_all(&all) {
             // While other tests run it may be sent to and fro for so long that it is left alone: then again.
+            let waiting = Stopwatch::start();
             while (0..1000).all(|_| ask(me)) {
+                assert!(waiting.elapsed() < Duration::from_secs(60));
                 ask(1);
             }
         }

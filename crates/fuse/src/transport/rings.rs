@@ -115,9 +115,11 @@ fn serve_ring(
     while let Some(at) = ring.wait()? {
         let arrived = ring.arrived(at);
         // It is on the right processor already.
-        together.place(arrived.header.pid, || cpu);
+        let client = arrived.header.pid;
+        together.place(client, || processors::of_sleeper(client).and(cpu));
         let answer = work.guarded(|server| serve_one(work, server, arrived));
         together.will_answer();
+        together.served();
         match answer.unwrap_or(Err(Errno(libc::EIO))) {
             Ok(len) => ring.answer(at, 0, len)?,
             Err(Errno(error)) => ring.answer(at, error, 0)?,

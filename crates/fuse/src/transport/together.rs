@@ -6,13 +6,15 @@
 //! other stops.
 //!
 //! So when one client has asked for a while and nobody else has, the thread that serves it goes to its
-//! processor, and a busy thread of the lowest priority, which gives way to everybody, keeps the other one from being
-//! idle: the kernel then leaves both where they are. The busy thread goes first, or the client would be gone
-//! when the server comes. It sleeps when nothing was asked for a moment, or a request takes longer than most
-//! flushes, and is woken before the next answer. The first request of anybody else ends all that, and so does a client that
-//! does not stay.
+//! processor, and a busy thread of the lowest priority, which gives way all the time, keeps the other one from
+//! being idle: the kernel then leaves both where they are. (A thread of the idle class would not do: a processor
+//! that has only such is idle for the kernel.) The busy thread goes first, or the client would be gone when the
+//! server comes. It sleeps when nothing was asked for a moment, or a request takes longer than most flushes,
+//! and is woken before the next answer. The first request of anybody else ends all that, and so does a client
+//! that does not stay.
 //!
-//! Only on machines with two processors, as many sandboxes are: with more, all the others would have to be kept busy.
+//! Only where there are two processors and both may be used in full, as in many sandboxes: with more, all the others
+//! would have to be kept busy.
 
 use std::io;
 use std::sync::Arc;
@@ -26,8 +28,9 @@ use super::processors;
 
 /// Requests in a row that make a client a lone one; after each so many it is looked for again.
 const ROW: u32 = 32;
-/// How often in a row it may be found elsewhere.
+/// How often in a row it may be found elsewhere; then it is left alone for [`TRUCE`] requests, a multiple of [`ROW`].
 const STRAYS: u32 = 8;
+const TRUCE: u32 = 1024;
 /// How much longer the busy thread goes on during a request: until a flush of a fast device is over. Who serves it
 /// is woken for that, too, and sooner if no processor sleeps.
 const SPINS: u32 = 8;
@@ -44,6 +47,8 @@ pub(super) struct Together {
     client: AtomicU32,
     /// Its requests so far. May wrap.
     asked: AtomicU32,
+    /// Requests of nobody knows whom since its last one.
+    unknown: AtomicU32,
     /// Requests and answers so far. May wrap.
     beats: AtomicU32,
     /// The client waits for an answer.
@@ -56,6 +61,8 @@ pub(super) struct Together {
     strays: AtomicU32,
     /// The busy thread sleeps.
     is_asleep: AtomicBool,
+    /// There is no busy thread any more.
+    is_off: AtomicBool,
     is_over: Mutex<bool>,
     called: Condvar,
 }
@@ -64,7 +71,10 @@ impl Together {
     /// Nobody has asked so far. The busy thread goes on for `spin` after an answer; if that is zero there is none.
     pub(super) fn new(spin: Duration) -> Arc<Together> {
         let pair = processors::online().ok().and_then(|all| <[u16; 2]>::try_from(all).ok());
-        let is_of_use = |pair: &[u16; 2]| !spin.is_zero() && processors::may_use_all(pair);
+        // This number knows of quotas as well, which a busy thread would use up.
+        let in_full = std::thread::available_parallelism().is_ok_and(|all| all.get() == 2);
+        let is_of_use =
+            |pair: &[u16; 2]| in_full && !spin.is_zero() && processors::may_use_all(pair);
         Together::on(pair.filter(is_of_use), spin)
     }
 
@@ -74,12 +84,14 @@ impl Together {
             spin,
             client: AtomicU32::new(0),
             asked: AtomicU32::new(0),
+            unknown: AtomicU32::new(0),
             beats: AtomicU32::new(0),
             is_waiting: AtomicBool::new(false),
             place: AtomicU32::new(APART),
             busy: AtomicU32::new(APART),
             strays: AtomicU32::new(0),
             is_asleep: AtomicBool::new(false),
+            is_off: AtomicBool::new(false),
             is_over: Mutex::new(false),
             called: Condvar::new(),
         })
@@ -106,19 +118,16 @@ impl Together {
     /// `find` tells which processor it asks from.
     pub(super) fn place(&self, client: u32, find: impl FnOnce() -> Option<u16>) -> Option<u16> {
         self.pair?;
-        if client != 0 {
-            if self.client.load(Ordering::Relaxed) != client {
-                self.client.store(client, Ordering::Relaxed);
-                self.strays.store(0, Ordering::Relaxed);
+        if client == 0 {
+            // The kernel by itself, after something that the client did; or somebody in another PID namespace.
+            if self.unknown.fetch_add(1, Ordering::Relaxed) >= ROW {
                 self.part();
             }
-            let asked = self.asked.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-            if asked.is_multiple_of(ROW) && self.strays.load(Ordering::Relaxed) < STRAYS {
-                self.look(find());
-            }
+        } else {
+            self.count(client, find);
         }
         let place = self.place.load(Ordering::Relaxed);
-        if place == APART {
+        if place == APART || self.is_off.load(Ordering::Relaxed) {
             return None;
         }
         self.is_waiting.store(true, Ordering::Relaxed);
@@ -128,6 +137,26 @@ impl Together {
         u16::try_from(place).ok().filter(|_| is_ready)
     }
 
+    fn count(&self, client: u32, find: impl FnOnce() -> Option<u16>) {
+        self.unknown.store(0, Ordering::Relaxed);
+        if self.client.load(Ordering::Relaxed) != client {
+            self.client.store(client, Ordering::Relaxed);
+            self.strays.store(0, Ordering::Relaxed);
+            self.part();
+        }
+        let asked = self.asked.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        if asked.is_multiple_of(TRUCE) {
+            self.strays.store(0, Ordering::Relaxed);
+        }
+        if asked.is_multiple_of(ROW) && self.strays.load(Ordering::Relaxed) < STRAYS {
+            let found = find();
+            // Somebody else may have asked meanwhile.
+            if self.client.load(Ordering::Relaxed) == client {
+                self.look(found);
+            }
+        }
+    }
+
     /// An answer is about to leave.
     pub(super) fn will_answer(&self) {
         if self.place.load(Ordering::Relaxed) == APART {
@@ -135,16 +164,22 @@ impl Together {
         }
         self.is_waiting.store(false, Ordering::Relaxed);
         self.beats.fetch_add(1, Ordering::Relaxed);
-        // A processor that is about to wake is idle no more.
+        // A processor that is about to wake is idle no more. Without the lock, for which one would wait for the
+        // lowest priority: a call that is lost is made up for by the next.
         if self.is_asleep.load(Ordering::Relaxed) {
-            let _is_over = self.is_over.lock();
             self.called.notify_one();
         }
+    }
+
+    /// A request is over, also one that has no answer.
+    pub(super) fn served(&self) {
+        self.is_waiting.store(false, Ordering::Relaxed);
     }
 
     /// The client does not wait for each of its requests, or is another one.
     pub(super) fn part(&self) {
         self.asked.store(0, Ordering::Relaxed);
+        self.unknown.store(0, Ordering::Relaxed);
         self.place.store(APART, Ordering::Relaxed);
     }
 
@@ -173,19 +208,22 @@ impl Together {
         // That of the calling thread only.
         if let Err(error) = rustix::process::nice(19) {
             tracing::debug!("no thread of the lowest priority: {error}");
-            return;
+            return self.is_off.store(true, Ordering::Relaxed);
         }
         let mut is_over = self.is_over.lock();
         while !*is_over {
             self.is_asleep.store(true, Ordering::Relaxed);
             self.called.wait(&mut is_over);
             self.is_asleep.store(false, Ordering::Relaxed);
-            MutexGuard::unlocked(&mut is_over, || self.be_busy(pair));
+            if let Err(error) = MutexGuard::unlocked(&mut is_over, || self.be_busy(pair)) {
+                tracing::debug!("a thread cannot be kept on a processor: {error}");
+                return self.is_off.store(true, Ordering::Relaxed);
+            }
         }
     }
 
-    /// Returns when nothing was asked or answered for a while.
-    fn be_busy(&self, pair: [u16; 2]) {
+    /// Returns when nothing was asked or answered for a while. Fails if a processor cannot be used any more.
+    fn be_busy(&self, pair: [u16; 2]) -> io::Result<()> {
         let mut since = Stopwatch::start();
         let mut seen = self.beats.load(Ordering::Relaxed);
         while let Some(other) = self.other(pair)
@@ -193,9 +231,7 @@ impl Together {
         {
             if self.busy.load(Ordering::Relaxed) != u32::from(other) {
                 self.busy.store(APART, Ordering::Relaxed);
-                if processors::stay_on(&[other]).is_err() {
-                    return;
-                }
+                processors::stay_on(&[other])?;
                 self.busy.store(u32::from(other), Ordering::Relaxed);
             }
             // A system call, too: when it returns the kernel looks whether anybody else wants to run,
@@ -206,6 +242,7 @@ impl Together {
                 (seen, since) = (beats, Stopwatch::start());
             }
         }
+        Ok(())
     }
 
     fn patience(&self) -> Duration {
@@ -250,8 +287,11 @@ mod tests {
         let together = busy_on_0();
         assert_eq!(asks(&together, 7, ROW - 1, 3), None);
         assert_eq!(asks(&together, 7, 1, 3), Some(3));
-        // Nobody knows who it is: it may be the same one.
-        assert_eq!(asks(&together, 0, 1, 0), Some(3));
+        // Nobody knows who it is. It may be the same one, but hardly for long.
+        assert_eq!(asks(&together, 0, ROW, 0), Some(3));
+        assert_eq!(asks(&together, 7, 1, 3), Some(3));
+        assert_eq!(asks(&together, 0, ROW + 1, 0), None);
+        assert_eq!(asks(&together, 7, ROW, 3), Some(3));
         assert_eq!(asks(&together, 8, 1, 3), None);
         assert_eq!(asks(&together, 7, ROW - 1, 3), None);
         assert_eq!(asks(&together, 7, 1, 3), Some(3));
@@ -279,9 +319,14 @@ mod tests {
         for turn in 0..20 {
             asks(&together, 7, ROW, if turn % 2 == 0 { 3 } else { 0 });
         }
-        assert_eq!((together.other([0, 3]), asks(&together, 7, 10 * ROW, 3)), (None, None));
-        // Another one may stay.
+        assert_eq!((together.other([0, 3]), asks(&together, 7, ROW, 3)), (None, None));
+        // Another one may stay, and this one later.
         assert_eq!(asks(&together, 8, ROW, 3), Some(3));
+        for turn in 0..STRAYS + 1 {
+            asks(&together, 7, ROW, if turn % 2 == 0 { 3 } else { 0 });
+        }
+        assert_eq!(asks(&together, 7, 1, 3), None);
+        assert_eq!(asks(&together, 7, TRUCE, 3), Some(3));
     }
 
     #[test]
@@ -292,6 +337,32 @@ mod tests {
                 assert_eq!(together.place(7, || processor), None);
             }
         }
+    }
+
+    #[test]
+    fn two_clients_in_turn_have_no_place() {
+        let together = busy_on_0();
+        for client in (7..9).cycle().take(10 * ROW as usize) {
+            assert_eq!(asks(&together, client, ROW - 1, 3), None);
+        }
+    }
+
+    #[test]
+    fn without_the_busy_thread_nobody_is_moved() {
+        let together = busy_on_0();
+        assert_eq!(asks(&together, 7, ROW, 3), Some(3));
+        together.is_off.store(true, Ordering::Relaxed);
+        assert_eq!(asks(&together, 7, 1, 3), None);
+        // What it is told when it is over already, or not wanted.
+        let together = Together::new(Duration::ZERO);
+        together.end();
+        together.start().unwrap();
+        together.end();
+        assert_eq!(asks(&together, 7, 10 * ROW, 0), None);
+        // A processor that is not there.
+        let together = Together::on(Some([0, 4095]), SPIN);
+        together.place.store(0, Ordering::Relaxed);
+        assert!(together.be_busy([0, 4095]).is_err());
     }
 
     #[test]
@@ -309,15 +380,18 @@ mod tests {
         let Some([first, second]) = together.pair else { return };
         together.start().unwrap();
         for processor in [first, second, first] {
-            while asks(&together, 7, 1, processor) != Some(processor) {
-                std::thread::yield_now();
-            }
+            until(|| asks(&together, 7, 1, processor) == Some(processor));
         }
-        while !together.is_asleep.load(Ordering::Relaxed) {
-            std::thread::yield_now();
-        }
+        until(|| together.is_asleep.load(Ordering::Relaxed));
         together.end();
-        while Arc::strong_count(&together) > 1 {
+        until(|| Arc::strong_count(&together) == 1);
+    }
+
+    /// Returns when it is so. Gives up after a minute.
+    fn until(is_so: impl Fn() -> bool) {
+        let waiting = Stopwatch::start();
+        while !is_so() {
+            assert!(waiting.elapsed() < Duration::from_secs(60));
             std::thread::yield_now();
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use holdfast_base::wait;
 use holdfast_store::{Need, Reservation, StoreError};
 
 use parking_lot::Mutex;
@@ -65,6 +66,9 @@ impl Core {
                 }
             }
         };
+        if count > 1 {
+            wait::will_share();
+        }
         holdfast_sync::thread::scope(|scope| {
             // The caller is one of them.
             for _ in 1..count.min(SETTLERS) {

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use holdfast_base::units::BLOCK_SIZE;
-use holdfast_base::{BlockNo, InodeNo};
+use holdfast_base::{BlockNo, InodeNo, wait};
 use holdfast_store::{LoggedBlock, Need, Placed, Reservation, StoreError, Written};
 use parking_lot::Mutex;
 
@@ -177,6 +177,9 @@ fn write_side_by_side(core: &Core, items: &[Item], jobs: Vec<Job>) -> Vec<Proofs
             done.lock()[index] = Some(proofs);
         }
     };
+    if count > 1 {
+        wait::will_share();
+    }
     holdfast_sync::thread::scope(|scope| {
         // The caller is one of the writers.
         for _ in 1..count.min(core.data.in_flight.most()) {
