@@ -383,12 +383,10 @@ impl Forest {
         self.lower_root(tree, homes);
     }
 
-    /// Takes `key` out of a leaf. Says whether it was there.
+    /// Takes `key` out of a leaf. Says whether it was there: if not, the leaf has not changed.
     fn take_out(&mut self, leaf: NodePointer, key: &Key) -> bool {
-        self.edit(leaf, |node| {
-            let found = node.view().search(&key.raw());
-            found.map(|index| node.remove(index)).is_ok()
-        })
+        let found = self.view(leaf).search(&key.raw());
+        found.map(|index| self.edit(leaf, |node| node.remove(index))).is_ok()
     }
 
     /// Joins child `index` of `parent` with a neighbour if both fit one node with room to spare.
