@@ -1,17 +1,24 @@
-//! The library without a mount: creates, stats, removals, large and small writes, on one thread.
+//! The library without a mount, on one thread: creates, stats, removals, large and small writes; and small
+//! appends with an fsync beside the bare device.
+//!
+//! What needs no device is measured in memory, over the sizes of nodes. The
+//! appends go to the device that the caller names, in turn with as many
+//! writes and flushes of 4 KiB on that device without a volume: nothing that
+//! keeps what it is given can be faster.
 
 use std::io;
 use std::sync::Arc;
 
 use holdfast::{CreateOptions, Volume, VolumeOptions};
 use holdfast_base::clock::Stopwatch;
-use holdfast_device::Device;
+use holdfast_device::{AlignedBuf, Device, MemoryDevice};
 
-use crate::Row;
+use crate::counts::median;
+use crate::result::{Cell, Row, Section, Table, Unit};
 use crate::work::pattern;
 
 /// How much to do.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Scale {
     /// Empty files to create, stat and remove.
     pub files: u64,
@@ -19,24 +26,210 @@ pub struct Scale {
     pub mebibytes: u64,
     /// Small appends, each with an fsync.
     pub appends: u64,
+    /// Rounds of everything.
+    pub rounds: u64,
+    /// Bytes of a tree node.
+    pub node_sizes: Vec<usize>,
 }
 
-/// Runs all workloads on a fresh volume on `device`, with nodes of `node_size` bytes.
-pub fn run(device: &Arc<dyn Device>, node_size: usize, scale: &Scale) -> io::Result<Vec<Row>> {
+impl Scale {
+    /// Bytes of a volume in memory: nothing is overwritten in place.
+    fn bytes(&self) -> u64 {
+        (1 << 30) + self.files * 2048 + 3 * (self.mebibytes << 20)
+    }
+
+    /// Bytes of the device for the appends.
+    pub fn append_bytes(&self) -> u64 {
+        (256 << 20) + self.appends * 3 * 4096
+    }
+}
+
+/// Runs everything: a section of operations, and one of throughput, in memory; and one of fsyncs on what
+/// `device` gives, a fresh one for each round. `seen` hears of each round.
+pub fn run(
+    scale: &Scale,
+    device: &mut dyn FnMut() -> io::Result<Arc<dyn Device>>,
+    seen: &mut dyn FnMut(String),
+) -> io::Result<Vec<Section>> {
+    let mut rows = Vec::new();
+    let mut bare = Vec::new();
+    for round in 1..=scale.rounds {
+        for &node_size in &scale.node_sizes {
+            let memory: Arc<dyn Device> = Arc::new(MemoryDevice::new(scale.bytes()));
+            rows.extend(in_memory(&memory, node_size, scale)?);
+            let device = device()?;
+            bare.push(alone(&*device, scale.appends)?);
+            let row = on_volume(&device, node_size, |bench| bench.append(scale.appends))?;
+            seen(format!(
+                "round {round}, nodes of {} KiB: {:.0} creates per second",
+                node_size >> 10,
+                rate(&rows)
+            ));
+            rows.push(row);
+        }
+    }
+    let floor = median(bare.iter().map(|row| row.per_second).collect());
+    let sections = [
+        ("operations", "Operations in memory", "files", Unit::PerSecond),
+        ("throughput", "Throughput in memory", "MiB", Unit::MibPerSecond),
+        (
+            "fsyncs",
+            "Appends of 4 KiB, each with an fsync, beside writes of 4 KiB and flushes of the bare device",
+            "fsyncs",
+            Unit::PerSecond,
+        ),
+    ];
+    let about = format!(
+        "One thread, the library without a mount, commits in the background. {} files, {} MiB, {} appends; medians of {} rounds.",
+        scale.files, scale.mebibytes, scale.appends, scale.rounds
+    );
+    let of = sections.map(|(name, title, counted, unit)| {
+        let of: Vec<&Run> = rows.iter().filter(|row| row.unit == counted).collect();
+        let mut table = table(&of, unit, (counted == "fsyncs").then_some(floor));
+        if counted == "fsyncs" {
+            let bare: Vec<&Run> = bare.iter().collect();
+            table.push(line("write 4 KiB and flush, bare device".into(), &bare, Some(floor)));
+        }
+        Section::new(name, title, &about, table)
+    });
+    Ok(of.into())
+}
+
+/// Creates per second of the last volume in memory.
+fn rate(rows: &[Run]) -> f64 {
+    rows.iter().rev().find(|row| row.unit == "files").map_or(0.0, |row| row.per_second)
+}
+
+/// A line for each workload and size of nodes, in the order in which they were first measured.
+fn table(rows: &[&Run], unit: Unit, floor: Option<f64>) -> Table {
+    let each = if unit == Unit::MibPerSecond { "MiB" } else { "operation" };
+    let mut table = Table::new("workload")
+        .column("rate", "rate", unit)
+        .column("bytes", format!("bytes written for each {each}"), Unit::Bytes)
+        .column("writes", format!("writes for each {each}"), Unit::Ratio)
+        .column("flushes", format!("flushes for each {each}"), Unit::Ratio);
+    if floor.is_some() {
+        table = table.column("to-bare", "to the bare device", Unit::Ratio);
+    }
+    let mut workloads: Vec<&str> = rows.iter().map(|row| row.workload).collect();
+    let mut sizes: Vec<usize> = rows.iter().map(|row| row.node_size).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let mut seen = Vec::new();
+    workloads.retain(|workload| {
+        !seen.contains(workload) && {
+            seen.push(workload);
+            true
+        }
+    });
+    for workload in workloads {
+        for &size in &sizes {
+            let of: Vec<&Run> = rows
+                .iter()
+                .copied()
+                .filter(|row| row.workload == workload && row.node_size == size)
+                .collect();
+            table.push(line(format!("{workload}, nodes of {} KiB", size >> 10), &of, floor));
+        }
+    }
+    table
+}
+
+fn line(label: String, rows: &[&Run], floor: Option<f64>) -> Row {
+    let each = |value: fn(&Run) -> u64| {
+        let each = rows.iter().map(|row| value(row) as f64 / row.count.max(1) as f64);
+        Cell::one(median(each.collect()))
+    };
+    let rate = Cell::of(&rows.iter().map(|row| row.per_second).collect::<Vec<_>>());
+    let to_bare = floor.map(|floor| Cell::maybe(rate.median().map(|rate| rate / floor)));
+    let mut line = Row::new(label)
+        .cell(rate)
+        .cell(each(|row| row.written_bytes))
+        .cell(each(|row| row.writes))
+        .cell(each(|row| row.flushes));
+    if let Some(cell) = to_bare {
+        line = line.cell(cell);
+    }
+    line
+}
+
+/// What needs no device, on a fresh volume.
+fn in_memory(device: &Arc<dyn Device>, node_size: usize, scale: &Scale) -> io::Result<Vec<Run>> {
+    on_volume(device, node_size, |bench| {
+        Ok(vec![
+            bench.create(scale.files)?,
+            bench.stat(scale.files)?,
+            bench.list(scale.files)?,
+            bench.remove(scale.files)?,
+            bench.write(scale.mebibytes)?,
+            bench.read(scale.mebibytes)?,
+        ])
+    })
+}
+
+fn on_volume<T>(
+    device: &Arc<dyn Device>,
+    node_size: usize,
+    work: impl FnOnce(&Bench<'_>) -> io::Result<T>,
+) -> io::Result<T> {
     CreateOptions::new().node_size(node_size).format(device)?;
     let volume = VolumeOptions::new().open_device(device.clone())?;
-    let bench = Bench { volume: &volume, device: &**device, node_size };
-    let rows = vec![
-        bench.create(scale.files)?,
-        bench.stat(scale.files)?,
-        bench.list(scale.files)?,
-        bench.remove(scale.files)?,
-        bench.write(scale.mebibytes)?,
-        bench.read(scale.mebibytes)?,
-        bench.append(scale.appends)?,
-    ];
+    let done = work(&Bench { volume: &volume, device: &**device, node_size })?;
     volume.close()?;
-    Ok(rows)
+    Ok(done)
+}
+
+/// As many writes of 4 KiB, one behind the other and each with a flush, without a volume.
+fn alone(device: &dyn Device, times: u64) -> io::Result<Run> {
+    let block = AlignedBuf::copy_of(&pattern(4096));
+    measure(device, 0, "write 4 KiB and flush", times, "fsyncs", || {
+        (0..times)
+            .try_for_each(|n| {
+                device.write(n * 4096, &block)?;
+                device.flush().map(drop)
+            })
+            .map_err(io::Error::other)
+    })
+}
+
+fn measure(
+    device: &dyn Device,
+    node_size: usize,
+    workload: &'static str,
+    count: u64,
+    unit: &'static str,
+    work: impl FnOnce() -> io::Result<()>,
+) -> io::Result<Run> {
+    let before = device.stats();
+    let time = Stopwatch::start();
+    work()?;
+    let seconds = time.elapsed().as_secs_f64();
+    let after = device.stats();
+    Ok(Run {
+        workload,
+        node_size,
+        count,
+        unit,
+        per_second: count as f64 / seconds.max(1e-9),
+        written_bytes: after.written_bytes - before.written_bytes,
+        writes: after.writes - before.writes,
+        flushes: after.flushes - before.flushes,
+    })
+}
+
+/// One measured workload of one round.
+#[derive(Debug)]
+struct Run {
+    workload: &'static str,
+    node_size: usize,
+    /// How many of what `unit` names: `files`, `MiB`, `fsyncs`.
+    count: u64,
+    unit: &'static str,
+    per_second: f64,
+    /// What the device was asked.
+    written_bytes: u64,
+    writes: u64,
+    flushes: u64,
 }
 
 struct Bench<'a> {
@@ -52,19 +245,11 @@ impl Bench<'_> {
         count: u64,
         unit: &'static str,
         work: impl FnOnce() -> io::Result<()>,
-    ) -> io::Result<Row> {
-        let before = self.device.stats();
-        let time = Stopwatch::start();
-        work()?;
-        let mut row = Row::new(workload, self.node_size, count, unit).took(time.elapsed());
-        let after = self.device.stats();
-        row.written_bytes = after.written_bytes - before.written_bytes;
-        row.writes = after.writes - before.writes;
-        row.flushes = after.flushes - before.flushes;
-        Ok(row)
+    ) -> io::Result<Run> {
+        measure(self.device, self.node_size, workload, count, unit, work)
     }
 
-    fn create(&self, files: u64) -> io::Result<Row> {
+    fn create(&self, files: u64) -> io::Result<Run> {
         self.volume.create_dir("/many")?;
         let dir = self.volume.open_dir("/many")?;
         self.measure("create empty files", files, "files", || {
@@ -72,14 +257,14 @@ impl Bench<'_> {
         })
     }
 
-    fn stat(&self, files: u64) -> io::Result<Row> {
+    fn stat(&self, files: u64) -> io::Result<Run> {
         let dir = self.volume.open_dir("/many")?;
         self.measure("stat", files, "files", || {
             (0..files).try_for_each(|n| dir.metadata(format!("file-{n}")).map(drop))
         })
     }
 
-    fn list(&self, files: u64) -> io::Result<Row> {
+    fn list(&self, files: u64) -> io::Result<Run> {
         let dir = self.volume.open_dir("/many")?;
         self.measure("list", files, "files", || {
             let mut seen = 0;
@@ -95,14 +280,14 @@ impl Bench<'_> {
         })
     }
 
-    fn remove(&self, files: u64) -> io::Result<Row> {
+    fn remove(&self, files: u64) -> io::Result<Run> {
         let dir = self.volume.open_dir("/many")?;
         self.measure("remove", files, "files", || {
             (0..files).try_for_each(|n| dir.remove_file(format!("file-{n}")))
         })
     }
 
-    fn write(&self, mebibytes: u64) -> io::Result<Row> {
+    fn write(&self, mebibytes: u64) -> io::Result<Run> {
         let chunk = pattern(1 << 20);
         let file = self.volume.create("/large")?;
         self.measure("write 1 MiB at a time, then fsync", mebibytes, "MiB", || {
@@ -111,7 +296,7 @@ impl Bench<'_> {
         })
     }
 
-    fn read(&self, mebibytes: u64) -> io::Result<Row> {
+    fn read(&self, mebibytes: u64) -> io::Result<Run> {
         let mut chunk = vec![0; 1 << 20];
         let file = self.volume.open_file("/large")?;
         self.measure("read 1 MiB at a time", mebibytes, "MiB", || {
@@ -119,7 +304,7 @@ impl Bench<'_> {
         })
     }
 
-    fn append(&self, appends: u64) -> io::Result<Row> {
+    fn append(&self, appends: u64) -> io::Result<Run> {
         let chunk = pattern(4096);
         let file = self.volume.create("/log")?;
         self.measure("append 4 KiB + fsync", appends, "fsyncs", || {
@@ -138,13 +323,31 @@ mod tests {
 
     #[test]
     fn every_workload_does_what_it_says() {
-        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
-        let scale = Scale { files: 100, mebibytes: 4, appends: 5 };
-        let rows = run(&device, 4096, &scale).expect("the workloads run");
-        assert_eq!(rows.len(), 7);
-        let row = |name: &str| rows.iter().find(|row| row.workload.starts_with(name)).unwrap();
-        assert!(row("write").written_bytes >= 4 << 20);
-        assert!(row("append").flushes >= 5);
-        assert_eq!(row("stat").writes, 0);
+        let scale = Scale {
+            files: 100,
+            mebibytes: 4,
+            appends: 5,
+            rounds: 2,
+            node_sizes: vec![4096, 16384],
+        };
+        let mut rounds = 0;
+        let mut device =
+            || Ok(Arc::new(MemoryDevice::new(scale.append_bytes())) as Arc<dyn Device>);
+        let sections = run(&scale, &mut device, &mut |_| rounds += 1).expect("the workloads run");
+        assert_eq!(rounds, 4);
+        let cell = |section: usize, label: &str, key: &str| {
+            sections[section].table.cell(label, key).and_then(Cell::median).unwrap()
+        };
+        assert_eq!(sections.iter().map(|of| of.table.rows.len()).collect::<Vec<_>>(), [8, 4, 3]);
+        assert_eq!(cell(0, "stat, nodes of 4 KiB", "writes"), 0.0);
+        assert!(
+            cell(1, "write 1 MiB at a time, then fsync, nodes of 16 KiB", "bytes") >= 1048576.0
+        );
+        let append = "append 4 KiB + fsync, nodes of 4 KiB";
+        assert!(cell(2, append, "flushes") >= 1.0);
+        let bare = "write 4 KiB and flush, bare device";
+        assert_eq!((cell(2, bare, "bytes"), cell(2, bare, "to-bare")), (4096.0, 1.0));
+        let ratio = cell(2, append, "rate") / cell(2, bare, "rate");
+        assert!((cell(2, append, "to-bare") - ratio).abs() < 1e-9);
     }
 }

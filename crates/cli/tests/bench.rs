@@ -91,3 +91,19 @@ fn scaling_has_a_table_with_exponents_for_each_dimension() {
     assert_eq!(names, ["scaling-directory", "scaling-volume"]);
     assert!(said.contains("create + fsync") && said.contains("power of its growth"), "{said}");
 }
+
+#[test]
+fn the_library_is_measured_beside_the_bare_device() {
+    let place = Place::new();
+    let (json, file) = (place.path("l.json"), place.path("volume"));
+    let words =
+        ["bench", "--files=50", "--mebibytes=1", "--appends=3", "--rounds=2", "--node=4k,16k"];
+    let said = place.run(&[&words[..], &["--file", &file, "--json", &json]].concat()).fine();
+    assert!(said.contains("create empty files, nodes of 16 KiB"), "{said}");
+    let report = Report::read(json.as_ref()).unwrap();
+    assert_eq!(report.name(), "library");
+    let fsyncs = &report.section("fsyncs").unwrap().table;
+    let bare = fsyncs.cell("write 4 KiB and flush, bare device", "flushes").unwrap();
+    assert_eq!(bare.median(), Some(1.0));
+    assert!(!std::path::Path::new(&file).exists());
+}

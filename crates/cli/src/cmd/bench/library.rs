@@ -1,16 +1,14 @@
 //! `holdfast bench` without a subcommand: what the library costs on this machine, as it was measured.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use holdfast_bench::Row;
 use holdfast_bench::library::{self, Scale};
-use holdfast_device::Device;
-use holdfast_device::memory::MemoryDevice;
+use holdfast_bench::result::Report;
 
-use crate::outcome::{Context, Failure, Outcome, printed};
-use crate::size;
+use crate::cmd::bench::output::{line, node_size, progress};
+use crate::cmd::bench::place::Place;
+use crate::cmd::bench::results::{Results, command, section};
+use crate::outcome::{Context, Outcome};
 
 /// What the library itself can do.
 #[derive(Debug, clap::Args)]
@@ -25,64 +23,36 @@ pub(crate) struct Args {
     /// Appends of 4 KiB, each with an fsync.
     #[arg(long, default_value_t = 500)]
     appends: u64,
-    /// One JSON object per row.
+    /// Rounds, interleaved; the median counts.
+    #[arg(long, default_value_t = 3)]
+    rounds: u64,
+    /// Bytes of a tree node.
+    #[arg(long, value_parser = node_size, value_delimiter = ',', default_value = "4k,16k,64k")]
+    node: Vec<usize>,
+    /// A file that does not exist yet, for the appends; it is removed afterwards. Without it: memory.
     #[arg(long)]
-    json: bool,
-    /// A file that does not exist yet, for the volume; it is removed afterwards. Without it: memory.
     file: Option<PathBuf>,
+    #[command(flatten)]
+    results: Results,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let scale = Scale { files: args.files, mebibytes: args.mebibytes, appends: args.appends };
-    // Room for everything twice: nothing is overwritten in place.
-    let bytes = (1 << 30) + args.files * 2048 + 3 * (args.mebibytes << 20);
-    let mut rows = Vec::new();
-    for node_size in [4096, 16384, 65536] {
-        let measured = match &args.file {
-            None => {
-                let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
-                library::run(&device, node_size, &scale)
-            }
-            Some(path) => {
-                if path.exists() {
-                    let why = format!("{} exists; name a file that does not", path.display());
-                    return Err(Failure::plain(why));
-                }
-                let device = holdfast_device::FileDevice::create(path, bytes)
-                    .map_err(|error| Failure::plain(error.to_string()))?;
-                let device: Arc<dyn Device> = Arc::new(device);
-                let measured = library::run(&device, node_size, &scale);
-                drop(device);
-                std::fs::remove_file(path).context(path.display())?;
-                measured
-            }
-        };
-        rows.extend(measured.context("the benchmark")?);
-    }
-    printed(print(&rows, args.json))?;
+    args.results.check()?;
+    let scale = Scale {
+        files: args.files,
+        mebibytes: args.mebibytes,
+        appends: args.appends,
+        rounds: args.rounds,
+        node_sizes: args.node.clone(),
+    };
+    // Written before, so that the host has nothing to do but write.
+    let place = Place::new(args.file.as_ref(), scale.append_bytes())?.written();
+    let mut report = Report::begin(command());
+    line(report.machine.line())?;
+    line("")?;
+    report.sections = library::run(&scale, &mut || place.device(), &mut |what| progress(what))
+        .context("the benchmark")?;
+    report.sections.iter().try_for_each(section)?;
+    args.results.store(&report)?;
     Ok(0)
-}
-
-fn print(rows: &[Row], json: bool) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    if json {
-        for row in rows {
-            writeln!(out, "{}", serde_json::to_string(row)?)?;
-        }
-        return Ok(());
-    }
-    let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::presets::NOTHING);
-    table.set_header(["workload", "node", "per second", "written", "writes", "flushes"]);
-    for row in rows {
-        table.add_row([
-            row.workload.to_owned(),
-            size::show(row.node_size as u64),
-            format!("{:.0} {}", row.per_second, row.unit),
-            size::show(row.written_bytes),
-            row.writes.to_string(),
-            row.flushes.to_string(),
-        ]);
-    }
-    writeln!(out, "{table}")
 }
