@@ -11,9 +11,10 @@ use std::sync::Arc;
 
 use holdfast::{CreateOptions, Volume, VolumeOptions};
 use holdfast_base::clock::Stopwatch;
-use holdfast_device::{AlignedBuf, Device, MemoryDevice};
+use holdfast_device::{AlignedBuf, Device, DeviceStats, MemoryDevice};
 
 use crate::counts::median;
+use crate::fsync::since;
 use crate::result::{Cell, Row, Section, Table, Unit};
 use crate::work::pattern;
 
@@ -144,9 +145,9 @@ fn line(label: String, rows: &[&Run], floor: Option<f64>) -> Row {
     let to_bare = floor.map(|floor| Cell::maybe(rate.median().map(|rate| rate / floor)));
     let mut line = Row::new(label)
         .cell(rate)
-        .cell(each(|row| row.written_bytes))
-        .cell(each(|row| row.writes))
-        .cell(each(|row| row.flushes));
+        .cell(each(|row| row.asked.written_bytes))
+        .cell(each(|row| row.asked.writes))
+        .cell(each(|row| row.asked.flushes));
     if let Some(cell) = to_bare {
         line = line.cell(cell);
     }
@@ -211,9 +212,7 @@ fn measure(
         count,
         unit,
         per_second: count as f64 / seconds.max(1e-9),
-        written_bytes: after.written_bytes - before.written_bytes,
-        writes: after.writes - before.writes,
-        flushes: after.flushes - before.flushes,
+        asked: since(&after, &before),
     })
 }
 
@@ -227,9 +226,7 @@ struct Run {
     unit: &'static str,
     per_second: f64,
     /// What the device was asked.
-    written_bytes: u64,
-    writes: u64,
-    flushes: u64,
+    asked: DeviceStats,
 }
 
 struct Bench<'a> {

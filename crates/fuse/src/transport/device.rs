@@ -13,12 +13,11 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use holdfast_base::switch::Transport;
-use holdfast_wire::abi::{InHeader, WriteIn, opcode};
 use holdfast_wire::init::{self, Wanted, flag};
-use holdfast_wire::{Op, Request, reply, split};
+use holdfast_wire::{Op, Request, reply};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno as Failed;
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::IntoBytes;
 
 use super::readers::{Next, Reader, Readers};
 use super::rings::Rings;
@@ -155,12 +154,14 @@ fn read_requests(fuse: &OwnedFd, work: &Work, reader: &Reader) -> io::Result<()>
         match rustix::io::read(fuse, &mut buffer[..]) {
             Ok(len) => {
                 let message = &buffer[..len];
-                let (client, is_ahead) = split(message).map_or((0, false), |(header, fixed, _)| {
-                    (header.pid, is_ahead(&header, fixed))
-                });
-                if reader.serve(client, is_ahead, || serve(fuse, work, reader, message))
-                    == Next::End
-                {
+                let next = match Request::decode(message) {
+                    Ok(request) => {
+                        let (client, is_ahead) = (request.header.pid, is_ahead(&request.op));
+                        reader.serve(client, is_ahead, || serve(fuse, work, reader, &request))
+                    }
+                    Err(_) => reader.serve(0, false, || refuse_malformed(fuse, message)),
+                };
+                if next == Next::End {
                     return Ok(());
                 }
             }
@@ -186,12 +187,12 @@ fn read_requests(fuse: &OwnedFd, work: &Work, reader: &Reader) -> io::Result<()>
 
 /// Whether the client may ask more before it has the answer: it reads ahead, the kernel writes what was mapped, or
 /// a program has several direct requests under way.
-fn is_ahead(header: &InHeader, fixed: &[u8]) -> bool {
-    match header.opcode {
-        opcode::READ => true,
-        opcode::WRITE => WriteIn::read_from_prefix(fixed).is_ok_and(|(write, _)| {
-            write.flags & libc::O_DIRECT as u32 != 0 || write.write_flags & WRITE_CACHE != 0
-        }),
+fn is_ahead(op: &Op<'_>) -> bool {
+    match op {
+        Op::Read(_) => true,
+        Op::Write { how, .. } => {
+            how.flags & libc::O_DIRECT as u32 != 0 || how.write_flags & WRITE_CACHE != 0
+        }
         _ => false,
     }
 }
@@ -205,27 +206,20 @@ fn sleep(fuse: &OwnedFd, most: Option<Timespec>) -> io::Result<bool> {
     }
 }
 
-fn serve(fuse: &OwnedFd, work: &Work, reader: &Reader, message: &[u8]) {
-    work.guarded(|server| serve_message(fuse, work, (server, reader), message));
+/// Of a message that contradicts itself only the number is believed, if there is one.
+fn refuse_malformed(fuse: &OwnedFd, message: &[u8]) {
+    if let Some(unique) = message.get(8..16).and_then(|bytes| bytes.try_into().ok()) {
+        send(fuse, u64::from_ne_bytes(unique), Err(Errno(libc::EIO)));
+    }
 }
 
-fn serve_message(
-    fuse: &OwnedFd,
-    work: &Work,
-    (server, reader): (&Server, &Reader),
-    message: &[u8],
-) {
-    let Ok(request) = Request::decode(message) else {
-        // Only its number is believed, if there is one.
-        if let Some(unique) = message.get(8..16).and_then(|bytes| bytes.try_into().ok()) {
-            send(fuse, u64::from_ne_bytes(unique), Err(Errno(libc::EIO)));
+fn serve(fuse: &OwnedFd, work: &Work, reader: &Reader, request: &Request<'_>) {
+    work.guarded(|server| {
+        if let Some(kind) = serve::kind(&request.op) {
+            work.count(kind);
         }
-        return;
-    };
-    if let Some(kind) = serve::kind(&request.op) {
-        work.count(kind);
-    }
-    serve_one(fuse, server, reader, &request);
+        serve_one(fuse, server, reader, request);
+    });
 }
 
 fn serve_one(fuse: &OwnedFd, server: &Server, reader: &Reader, request: &Request<'_>) {

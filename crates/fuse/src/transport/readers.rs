@@ -587,9 +587,9 @@ mod tests {
         assert!(is_all_over(&ends));
     }
 
-    /// Asks as this thread, which waits for each answer, until it is served on its processor. Says whether that
-    /// is of use on this machine.
-    fn asks_alone(queue: &Sender<Request>) -> bool {
+    /// Asks as this thread, which waits for each answer, until it is served on its processor, if that is of use on
+    /// this machine.
+    fn asks_alone(readers: &Readers, queue: &Sender<Request>) {
         let all = processors::online().unwrap();
         let (done, is_done) = channel();
         let ask = |client| {
@@ -599,8 +599,8 @@ mod tests {
             is_done.recv().unwrap()
         };
         assert!(ask(me()));
-        if Together::new(Duration::from_micros(50)).is_of_no_use() {
-            return false;
+        if readers.together().is_of_no_use() {
+            return;
         }
         // While other tests run it may be sent to and fro for so long that it is left alone: then again.
         let waiting = Stopwatch::start();
@@ -608,7 +608,6 @@ mod tests {
             assert!(waiting.elapsed() < Duration::from_secs(60));
             ask(1);
         }
-        true
     }
 
     fn me() -> u32 {
@@ -617,8 +616,8 @@ mod tests {
 
     #[test]
     fn a_lone_client_is_served_where_it_asks_and_others_anywhere() {
-        let (_, queue, ends) = readers_of_a_queue(2, 8);
-        asks_alone(&queue);
+        let (readers, queue, ends) = readers_of_a_queue(2, 8);
+        asks_alone(&readers, &queue);
         let (done, is_done) = channel();
         let all = processors::online().unwrap();
         let request = move || done.send(processors::may_use_all(&all)).unwrap();
@@ -631,7 +630,7 @@ mod tests {
     #[test]
     fn while_a_lone_client_waits_others_may_wait_as_well() {
         let (readers, queue, ends) = readers_of_a_queue(2, 8);
-        asks_alone(&queue);
+        asks_alone(&readers, &queue);
         // Passes only when all of them are under way at the same time.
         let barrier = Arc::new(Barrier::new(5));
         for client in [me(), 1, 2, 3] {
