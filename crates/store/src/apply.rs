@@ -11,7 +11,7 @@ use holdfast_format::Malformed;
 use holdfast_format::limits::value_max;
 
 use crate::batch::{Change, Taken, TakenContent};
-use crate::read::Failed;
+use crate::load::Failed;
 use crate::space::alloc::Space;
 use crate::space::{Placed, Reservation};
 use crate::tree::{Forest, Homes, Missing, Prepared};

@@ -27,6 +27,7 @@ mod pace;
 mod apply;
 mod data;
 mod read;
+mod load;
 mod tree;
 mod cache;
 pub mod batch;

@@ -84,7 +84,7 @@ fn a_journal_that_cannot_be_told_of_a_checkpoint_stops_the_store() {
     assert!((0..400).all(|number| small::first(&store, number) == Some(3)));
 }
 
-/// A node that cannot be read once fails one call and nothing more.
+/// A node that cannot be read once fails one call and nothing more; none, if it was read with others.
 #[test]
 fn a_read_that_fails_once_is_not_remembered() {
     let sim = Arc::new(SimDevice::new(&formatted()));
@@ -94,19 +94,25 @@ fn a_read_that_fails_once_is_not_remembered() {
     }
     store.close().unwrap();
     let mut failed = 0;
-    for nth in 1..40 {
+    for nth in 1.. {
         let store = open(sim.clone());
         sim.set_faults(Faults::fail_once(Call::Read, nth));
         for number in (0..600).step_by(7) {
             match store.get(&key(number)) {
                 Ok(value) => assert_eq!(value, Some(vec![1; 500])),
-                Err(_) => failed += 1,
+                Err(_) => {
+                    failed += 1;
+                    assert_eq!(store.get(&key(number)).unwrap(), Some(vec![1; 500]));
+                }
             }
-            assert_eq!(store.get(&key(number)).unwrap(), Some(vec![1; 500]));
         }
-        assert!(failed >= nth, "no read failed");
         assert_eq!(store.stop_reason(), None);
+        let has_failed = sim.faults_fired() > 0;
         sim.set_faults(Faults::none());
+        if !has_failed {
+            assert!(nth > 10 && failed > 0, "{nth} reads, of which {failed} failed for somebody");
+            break;
+        }
     }
 }
 

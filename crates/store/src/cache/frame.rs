@@ -43,7 +43,7 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// A node that was read and judged.
+    /// A node that was read and judged. Whoever wanted it marks it by using it; who came along goes first.
     pub(crate) fn clean(bytes: Vec<u8>, epoch: Epoch, tracker: Tracker) -> Frame {
         Frame {
             #[cfg(debug_assertions)]
@@ -54,7 +54,7 @@ impl Frame {
             base: Base::Changed,
             tracker,
             listed: false,
-            referenced: AtomicBool::new(true),
+            referenced: AtomicBool::new(false),
         }
     }
 

@@ -20,8 +20,8 @@ use super::replay::{Broken, Logged, LoggedBatch};
 use super::{Log, Place, Ring};
 use crate::apply::Slots;
 use crate::batch::Change;
+use crate::load::Failed;
 use crate::owed::Page;
-use crate::read::Failed;
 use crate::{Inner, Result, StoreError};
 
 /// Most bytes of data that lie in a log: a patch of no byte makes a block, and memory must not follow what a

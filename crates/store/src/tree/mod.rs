@@ -184,6 +184,36 @@ impl Forest {
         Ok(here && !young && expected.pointer.epoch < self.epoch && lies_between(read, low, high))
     }
 
+    /// The other children of a missing node's parent that are not in memory and whose homes are near.
+    pub(crate) fn neighbours(
+        &self,
+        wanted: &Missing,
+        is_near: impl Fn(BlockNo) -> bool,
+    ) -> Vec<Missing> {
+        let Expected { pointer, tree, level, .. } = wanted.expected;
+        let Some(parent) = self.parent_of(wanted) else { return Vec::new() };
+        (0..parent.count())
+            .map(|index| (index, parent.child(index)))
+            .filter(|(_, other)| *other != pointer && is_near(other.block))
+            .filter(|(_, other)| self.node(tree, *other, level).is_none())
+            .map(|(index, other)| self.missing(tree, other, level, parent.raw_key(index)))
+            .collect()
+    }
+
+    /// The node above a missing one, if it is in memory and names it.
+    fn parent_of(&self, wanted: &Missing) -> Option<NodeView<'_>> {
+        let Expected { pointer, tree, level, .. } = wanted.expected;
+        let root = self.root(tree);
+        if level >= root.level {
+            return None;
+        }
+        let mut node = self.root_node(tree).ok()?;
+        for below in (level + 1..root.level).rev() {
+            node = self.child(tree, &node, node.child_index(&wanted.low), below).ok()?;
+        }
+        (node.child(node.child_index(&wanted.low)) == pointer).then_some(node)
+    }
+
     /// Visits the items of one leaf from `from` to `to` upwards, and says where to go on.
     pub(crate) fn scan_leaf(
         &self,

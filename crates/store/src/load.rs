@@ -1,0 +1,163 @@
+//! Taking missing nodes into memory: without the lock while the device reads (R4), and with the
+//! nodes that lie beside them.
+
+use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, TreeId};
+use holdfast_format::node::Expected;
+use holdfast_format::{Key, Malformed, NodePointer, NodeView};
+
+use crate::tree::Missing;
+use crate::{Inner, Result, StoreError};
+
+/// The device is read in regions of this many blocks, where that brings more than one node that is missing. A
+/// directory's leaves lie near each other, but not in the order of its names: whoever needs one soon needs the others.
+const REGION_BLOCKS: u64 = 64;
+/// A region holds no more nodes than these: the smallest cache has room for twice as many.
+const REGION_NODES: u64 = 16;
+/// What is read of a region is no more than so many times the nodes that it brings.
+const READ_PER_NODE_MAX: u64 = 4;
+
+/// The last node that could not be read.
+///
+/// Between the moment a node was missed and the moment it was read, the tree may have changed and
+/// its home may have been given to others. So it is an error only if the tree still wants it
+/// at the next try.
+#[derive(Debug, Default)]
+pub(crate) struct Failed(Option<(NodePointer, StoreError)>);
+
+fn damage(expected: &Expected, source: Malformed) -> StoreError {
+    StoreError::Node { block: expected.pointer.block, tree: expected.tree, source }
+}
+
+/// Fails if a leaf has an item of the other tree, or of a snapshot: whoever lists and removes what is there
+/// would hand keys to the log that it has no words for (P10).
+fn judge_keys(node: &NodeView<'_>, tree: TreeId) -> std::result::Result<(), Malformed> {
+    let count = if node.level() == 0 { node.count() } else { 0 };
+    let wrong = |key: &Key| key.kind.tree() != tree || key.snapshot.0 != 0;
+    match (0..count).map(|index| node.key(index)).find(wrong) {
+        None => Ok(()),
+        Some(key) => Err(Malformed::new("node", format!("{key:?} does not belong into it"))),
+    }
+}
+
+impl Inner {
+    /// Reads a missing node and takes it into memory, without holding the lock meanwhile.
+    pub(crate) fn load(&self, missing: Missing, failed: &mut Failed) -> Result<()> {
+        let pointer = missing.expected.pointer;
+        if let Some((wanted, error)) = failed.0.take()
+            && wanted == pointer
+        {
+            return Err(error);
+        }
+        let mut wanted = missing;
+        let done = loop {
+            match self.try_load(&wanted) {
+                // A node above it is missing as well, of a higher level: so this ends.
+                Ok(Some(parent)) => wanted = parent,
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        if let Err(error) = done {
+            failed.0 = Some((pointer, error));
+        }
+        Ok(())
+    }
+
+    /// Reads the node and takes it in; or says which node above it is missing as well.
+    fn try_load(&self, missing: &Missing) -> Result<Option<Missing>> {
+        let expected = &missing.expected;
+        let block = expected.pointer.block;
+        if !self.geometry.holds_node(block) {
+            let why = Malformed::new("node pointer", "it leads outside the data zone");
+            return Err(damage(expected, why));
+        }
+        let bytes = match self.overlay.get(&block) {
+            Some(replayed) => replayed.clone(),
+            None => match self.read_region(missing) {
+                Some(bytes) => bytes,
+                None => self.read_blocks(self.node_range(expected.pointer))?,
+            },
+        };
+        self.judge(expected, &bytes)?;
+        self.take_in(missing, bytes)
+    }
+
+    /// Reads the part of the device where the missing node and others of its parent lie, takes those in, and
+    /// returns the bytes of the wanted one. `None` if it has no such neighbours, or they cannot be read with it.
+    fn read_region(&self, missing: &Missing) -> Option<Vec<u8>> {
+        let wanted = missing.expected.pointer.block;
+        let node_blocks = self.geometry.node_blocks();
+        let region = REGION_BLOCKS.min(REGION_NODES * node_blocks);
+        let start = wanted.0 - wanted.0 % region;
+        let is_near = |block: BlockNo| (start..start + region).contains(&block.0);
+        let mut neighbours = self.forest.read().neighbours(missing, is_near);
+        neighbours.retain(|near| {
+            let block = near.expected.pointer.block;
+            self.geometry.holds_node(block) && !self.overlay.contains_key(&block)
+        });
+        let blocks = || neighbours.iter().map(|near| near.expected.pointer.block).chain([wanted]);
+        let (first, last) = (blocks().min()?, blocks().max()?);
+        let span = BlockRange::new(first, last.0 - first.0 + node_blocks);
+        let nodes = neighbours.len() as u64 + 1;
+        if nodes == 1 || span.count > nodes * node_blocks * READ_PER_NODE_MAX {
+            return None;
+        }
+        // Whatever is wrong with a neighbour is told when somebody wants it.
+        let bytes = self.read_blocks(span).ok()?;
+        let node = |block: BlockNo| {
+            let at = (block.0 - first.0) as usize * BLOCK_SIZE;
+            bytes[at..at + self.geometry.node_size].to_vec()
+        };
+        for near in neighbours {
+            let bytes = node(near.expected.pointer.block);
+            if self.judge(&near.expected, &bytes).is_ok() {
+                let _ = self.take_in(&near, bytes);
+            }
+        }
+        Some(node(wanted))
+    }
+
+    fn read_blocks(&self, range: BlockRange) -> Result<Vec<u8>> {
+        let at = range.start.byte_offset().expect("the node lies inside the volume");
+        let mut bytes = vec![0; range.count as usize * BLOCK_SIZE];
+        self.device.read(at, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn judge(&self, expected: &Expected, bytes: &[u8]) -> Result<()> {
+        self.counters.nodes_read.increment();
+        let node = NodeView::open(bytes, expected).map_err(|why| damage(expected, why))?;
+        judge_keys(&node, expected.tree).map_err(|why| damage(expected, why))
+    }
+
+    /// Takes a node in that was read and judged, if it still belongs to its place; or says which node above it
+    /// must be in memory to tell.
+    fn take_in(&self, missing: &Missing, bytes: Vec<u8>) -> Result<Option<Missing>> {
+        let expected = &missing.expected;
+        let pointer = expected.pointer;
+        let mut forest = self.forest.write();
+        let in_use = {
+            let space = self.space.lock();
+            !space.loaded || space.is_used(self.node_range(pointer))
+        };
+        // What is in memory counts, if another thread was faster.
+        let known = forest.node(expected.tree, pointer, expected.level);
+        let is_known = known.is_some();
+        let why = match forest.fits(missing, &known.unwrap_or(NodeView::trusted(&bytes))) {
+            Err(parent) => return Ok(Some(parent)),
+            Ok(true) if in_use => {
+                if is_known || forest.cache.insert_clean(pointer, bytes) {
+                    return Ok(None);
+                }
+                "its home has a newer node"
+            }
+            Ok(true) => "its blocks are not marked as in use",
+            Ok(false) => "it is not what its parent says",
+        };
+        Err(damage(expected, Malformed::new("node", why)))
+    }
+
+    pub(crate) fn node_range(&self, pointer: NodePointer) -> BlockRange {
+        BlockRange::new(pointer.block, self.geometry.node_blocks())
+    }
+}

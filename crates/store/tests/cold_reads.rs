@@ -1,0 +1,123 @@
+//! Nodes are read with those that lie beside them: fewer reads, and nobody pays for a neighbour's damage.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod small;
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use holdfast_base::units::BLOCK_BYTES;
+use holdfast_base::{InodeNo, TreeId};
+use holdfast_device::sim::{Action, Call, Faults, When};
+use holdfast_device::{Device, MemoryDevice, SimDevice};
+use holdfast_format::{Key, Kind, NodeView};
+use holdfast_store::{Store, StoreError};
+
+const ITEMS: u64 = 300;
+
+/// A volume whose leaves were split again and again, so that they lie in no order.
+fn image() -> MemoryDevice {
+    let device = small::formatted();
+    let store = small::open(&device);
+    for number in 0..ITEMS {
+        let scattered = number * 131 % ITEMS;
+        small::put(&store, scattered..scattered + 1, scattered as u8, 0);
+    }
+    store.close().unwrap();
+    device.snapshot()
+}
+
+fn keys_of(store: &Store) -> Vec<u64> {
+    let mut seen = Vec::new();
+    let (from, to) = Key::span(InodeNo(20), Kind::Extent);
+    let mut visit = |key: Key, _: &[u8]| {
+        seen.push(key.offset);
+        ControlFlow::Continue(())
+    };
+    store.scan(&from, &to, &mut visit).unwrap();
+    seen
+}
+
+/// Where a leaf lies and the numbers of its items.
+struct Leaf {
+    at: u64,
+    items: BTreeSet<u64>,
+}
+
+/// A leaf that nothing but the numbered items is in and that lies between others.
+fn some_leaf(image: &MemoryDevice) -> Leaf {
+    let geometry = small::geometry();
+    let mut leaves = Vec::new();
+    for block in geometry.first_data_block().0..geometry.volume_blocks {
+        let mut bytes = vec![0; BLOCK_BYTES as usize];
+        image.read(block * BLOCK_BYTES, &mut bytes).unwrap();
+        let node = NodeView::trusted(&bytes);
+        if bytes.starts_with(b"hfNd") && node.level() == 0 && node.tree() == TreeId::Files as u8 {
+            let keys: Vec<Key> = (0..node.count()).map(|index| node.key(index)).collect();
+            if keys.iter().all(|key| key.kind == Kind::Extent) {
+                let items = keys.iter().map(|key| key.offset).collect();
+                leaves.push(Leaf { at: block * BLOCK_BYTES, items });
+            }
+        }
+    }
+    // Older copies of a leaf are still there: the one with most items is no such copy.
+    let middle = leaves.len() / 2;
+    leaves.swap_remove(middle)
+}
+
+#[test]
+fn a_cold_scan_reads_several_nodes_at_once() {
+    let device = Arc::new(image());
+    let store = small::open(&device);
+    let (nodes, reads) = (store.counters().nodes_read.get(), device.stats().reads);
+    assert_eq!(keys_of(&store), (0..ITEMS).collect::<Vec<_>>());
+    let nodes = store.counters().nodes_read.get() - nodes;
+    let reads = device.stats().reads - reads;
+    assert!(nodes > 100, "too few nodes to say anything: {nodes}");
+    assert!(reads * 4 < nodes, "{reads} reads for {nodes} nodes");
+    let before = device.stats().reads;
+    assert_eq!(keys_of(&store).len() as u64, ITEMS);
+    assert_eq!(device.stats().reads, before, "what was read stays in memory");
+}
+
+/// R5: what is wrong with a node is told to those who ask for it, and to nobody else.
+#[test]
+fn damage_of_a_neighbour_is_told_to_those_who_want_it() {
+    let image = image();
+    let leaf = some_leaf(&image);
+    image.write(leaf.at + BLOCK_BYTES - 512, &[0x5a; 512]).unwrap();
+    judge(&small::open(&Arc::new(image)), &leaf, |error| matches!(error, StoreError::Node { .. }));
+}
+
+/// P7: sectors that cannot be read hide what lies in them, and nothing beside them.
+#[test]
+fn a_neighbour_that_cannot_be_read_hides_no_other() {
+    let image = image();
+    let leaf = some_leaf(&image);
+    let sim = Arc::new(SimDevice::new(&image));
+    let store = small::open(&sim);
+    let inside =
+        When::Inside { start: leaf.at, end: leaf.at + BLOCK_BYTES, skip: 0, times: u64::MAX };
+    sim.set_faults(Faults::none().with(Call::Read, inside, Action::Fail));
+    judge(&store, &leaf, |error| matches!(error, StoreError::Device(_)));
+    sim.set_faults(Faults::none());
+    assert_eq!(keys_of(&store).len() as u64, ITEMS, "a read that failed is tried again");
+}
+
+/// Each item of the leaf is refused as expected, all others are there.
+fn judge(store: &Store, leaf: &Leaf, is_expected: impl Fn(&StoreError) -> bool) {
+    for number in 0..ITEMS {
+        match store.get(&small::key(number)) {
+            Ok(value) => {
+                assert!(!leaf.items.contains(&number), "{number} lies in the bad leaf");
+                assert_eq!(value.unwrap()[0], number as u8);
+            }
+            Err(error) => {
+                assert!(leaf.items.contains(&number), "{number} lies elsewhere: {error}");
+                assert!(is_expected(&error), "{number}: {error}");
+            }
+        }
+    }
+}
