@@ -69,6 +69,16 @@ switch! {
 }
 
 switch! {
+    /// Who opens regular files of a mount.
+    Opens("open") {
+        /// The server is asked, and keeps a handle for each: every handle hears of a failed write (P7).
+        Server = "server",
+        /// The kernel, which checks permissions, too: nobody is told of an open file, nor of its end.
+        Kernel = "kernel",
+    }
+}
+
+switch! {
     /// How a node remembers what changed since its last commit (M3).
     Dirty("dirty") {
         /// At most four byte ranges.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use holdfast::{Accounting, Atime, Batching, Dirty, FsyncWait, RenameLog, VolumeOptions};
 
-use holdfast_fuse::Transport;
+use holdfast_fuse::{Opens, Transport};
 
 use crate::size;
 
@@ -46,6 +46,7 @@ pub(crate) struct MountOptions {
     /// How long they look for requests before they sleep.
     pub(crate) spin: Option<Duration>,
     pub(crate) transport: Transport,
+    pub(crate) opens: Opens,
 }
 
 impl Default for MountOptions {
@@ -75,6 +76,7 @@ impl Default for MountOptions {
             threads: None,
             spin: None,
             transport: Transport::default(),
+            opens: Opens::default(),
         }
     }
 }
@@ -129,6 +131,7 @@ impl MountOptions {
                 self.spin = Some(Duration::from_micros(number.ok_or_else(why)?));
             }
             "transport" => self.transport = wanted()?.parse()?,
+            "open" => self.opens = wanted()?.parse()?,
             "cache" => self.cache = Some(size::parse(wanted()?)?),
             "dirty_bytes" => self.dirty_bytes = Some(size::parse(wanted()?)?),
             "dirty" => {
@@ -274,7 +277,11 @@ mod tests {
         for position in FsyncWait::ALL {
             assert_eq!(of(&format!("fsync_wait={position}")).fsync_wait, *position);
         }
+        for position in Opens::ALL {
+            assert_eq!(of(&format!("open=kernel,open={position}")).opens, *position);
+        }
         let usual = of("defaults");
+        assert_eq!(usual.opens, Opens::Server);
         assert_eq!((usual.batching, usual.rename_log), (Batching::Indexed, RenameLog::Names));
         assert_eq!((usual.log_data, usual.slow_fsync), (None, Some(Duration::from_secs(1))));
         assert_eq!(of("slow_fsync=20").slow_fsync, Some(Duration::from_millis(20)));
@@ -308,6 +315,7 @@ mod tests {
             "batch=all",
             "rename_log=no",
             "fsync_wait=long",
+            "open=me",
             "log_data=1M",
             "log_data",
             "slow_fsync=1s",

@@ -24,10 +24,11 @@ fn unable() -> Option<&'static str> {
     None
 }
 
-/// The way of requests that `HOLDFAST_TRANSPORT` names, as a mount option.
+/// The way of requests that `HOLDFAST_TRANSPORT` names and who opens files, as `HOLDFAST_OPEN` says: as mount options.
 fn way() -> String {
-    let word = std::env::var("HOLDFAST_TRANSPORT").unwrap_or_else(|_| "auto".into());
-    format!("transport={word}")
+    let word = |name, usual: &str| std::env::var(name).unwrap_or_else(|_| usual.into());
+    let (transport, open) = (word("HOLDFAST_TRANSPORT", "auto"), word("HOLDFAST_OPEN", "server"));
+    format!("transport={transport},open={open}")
 }
 
 fn holdfast(words: &[&str], paths: &[&Path]) -> Output {

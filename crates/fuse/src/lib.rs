@@ -23,7 +23,7 @@ pub mod server;
 pub mod session;
 pub mod transport;
 
-pub use holdfast_base::switch::Transport;
+pub use holdfast_base::switch::{Opens, Transport};
 pub use requests::{Kind, Requests};
 pub use server::{FSYNC_XATTR, STATS_XATTR, SYNC_XATTR};
 pub use session::{FuseOptions, SLOW_FSYNC, Stopper, serve};

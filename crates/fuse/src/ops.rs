@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use holdfast_base::InodeNo;
 use holdfast_posix::{Attr, DirEntry, FsError};
 
 /// The number with which a request fails. Always positive.
@@ -61,17 +62,26 @@ pub struct Opened {
     pub keep_cache: bool,
 }
 
+/// The open file that a request is about.
+#[derive(Clone, Copy, Debug)]
+pub struct FileId {
+    /// Its inode.
+    pub inode: InodeNo,
+    /// Number of the handle; means nothing if the kernel opens files itself.
+    pub fh: u64,
+    /// How it was opened, as for open(2), where the request says so; otherwise 0.
+    pub flags: i32,
+}
+
 /// A write.
 #[derive(Clone, Copy, Debug)]
 pub struct Write<'a> {
-    /// Number of the handle.
-    pub fh: u64,
+    /// Into which file. Its flags are those of this call, too (O_SYNC, O_DSYNC).
+    pub file: FileId,
     /// Where. The kernel has already added the size of the file for O_APPEND.
     pub offset: u64,
     /// What.
     pub bytes: &'a [u8],
-    /// Flags of the open file and of this call (O_SYNC, O_DSYNC).
-    pub flags: i32,
     /// Set-id bits must go.
     pub kill_suid_sgid: bool,
 }
@@ -79,12 +89,12 @@ pub struct Write<'a> {
 /// A copy from file to file.
 #[derive(Clone, Copy, Debug)]
 pub struct CopyRange {
-    /// Handle to read from.
-    pub fh_in: u64,
+    /// File to read from.
+    pub from: FileId,
     /// Where to read.
     pub offset_in: u64,
-    /// Handle to write to.
-    pub fh_out: u64,
+    /// File to write to.
+    pub to: FileId,
     /// Where to write.
     pub offset_out: u64,
     /// How many bytes at most.

@@ -16,16 +16,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use holdfast_base::clock::Deadline;
-use holdfast_base::switch::Transport;
+use holdfast_base::switch::{Opens, Transport};
 use holdfast_posix::FileSystem;
 use parking_lot::{Condvar, Mutex};
 
 use crate::mount::{self, Mounted};
 use crate::requests::Requests;
 use crate::server::Server;
-use crate::transport;
 use crate::transport::readers::Readers;
 use crate::transport::work::Work;
+use crate::transport::{self, Ways};
 
 /// Most threads that wait for the device at once.
 const WAITING: usize = 64;
@@ -70,6 +70,8 @@ pub struct FuseOptions {
     pub slow_fsync: Option<Duration>,
     /// Which way requests come.
     pub transport: Transport,
+    /// Who opens regular files.
+    pub opens: Opens,
     /// Where requests are counted.
     pub requests: Arc<Requests>,
 }
@@ -90,6 +92,7 @@ impl Default for FuseOptions {
             ttl: Duration::from_secs(12 * 3600),
             slow_fsync: Some(SLOW_FSYNC),
             transport: Transport::default(),
+            opens: Opens::default(),
             requests: Arc::default(),
         }
     }
@@ -169,9 +172,9 @@ pub fn serve(
     ));
     let work = Work::new(Arc::clone(&server));
     let readers = Readers::new(readers, WAITING, options.spin);
+    let ways = Ways { transport: options.transport, opens: options.opens };
     // Whatever happens from here on, the filesystem is let go.
-    let outcome =
-        connect_and_serve(fd, &mut mounted, (&work, &readers), options.transport, ready, &stop);
+    let outcome = connect_and_serve(fd, &mut mounted, (&work, &readers), ways, ready, &stop);
     server.close();
     readers.settle(FAREWELL);
     outcome?;
@@ -185,11 +188,11 @@ fn connect_and_serve(
     fd: std::os::fd::OwnedFd,
     mounted: &mut Mounted,
     (work, readers): (&Arc<Work>, &Arc<Readers>),
-    transport: Transport,
+    ways: Ways,
     ready: impl FnOnce(),
     stop: &Stopper,
 ) -> io::Result<()> {
-    let run = transport::connect(fd, work, readers, transport)?;
+    let run = transport::connect(fd, work, readers, ways)?;
     mounted.raise_read_ahead();
     let ended = Arc::new(AtomicBool::new(false));
     let thread = std::thread::Builder::new().name("holdfast-fuse".into()).spawn({

@@ -13,7 +13,7 @@ use std::time::Duration;
 use holdfast_base::{InodeNo, Timestamp};
 use holdfast_check::Options;
 use holdfast_device::{Device, MemoryDevice};
-use holdfast_fuse::ops::{Answer, CopyRange, DirSink, Entry, Mode, Opened, Request, Write};
+use holdfast_fuse::ops::{Answer, CopyRange, DirSink, Entry, FileId, Mode, Opened, Request, Write};
 use holdfast_fuse::server::Server;
 use holdfast_fuse::{FSYNC_XATTR, STATS_XATTR, SYNC_XATTR};
 use holdfast_posix::{Attr, DirEntry, FileSystem, MountOptions, SetAttr, SetTime};
@@ -72,6 +72,10 @@ pub fn requests(data: &[u8]) {
         Arc::new(FileSystem::mount(device, options).expect("a golden volume is honest"));
     let server =
         Server::new(Arc::clone(&filesystem), how & 1 == 0, Duration::ZERO, Arc::default(), None);
+    // Half of those who trust the kernel's checks have it open files, too.
+    if how & 9 == 8 {
+        server.set_kernel_opens();
+    }
     let mut client = Client {
         server: &server,
         program,
@@ -132,6 +136,10 @@ impl Client<'_> {
             }
             _ => self.number(),
         }
+    }
+
+    fn file(&mut self) -> FileId {
+        FileId { inode: self.inode(), fh: self.handle(), flags: 0 }
     }
 
     fn name(&mut self) -> Vec<u8> {
@@ -325,10 +333,10 @@ impl Client<'_> {
                 }
             }
             19 => {
-                let (fh, offset) = (self.handle(), self.number());
+                let (file, offset) = (self.file(), self.number());
                 let mut into = vec![0; (self.number() % (READ_MAX + 1)) as usize];
-                let answer = server.read(fh, offset, &mut into);
-                self.answered(format!("read {fh} {offset} {}", into.len()), answer);
+                let answer = server.read(file, offset, &mut into);
+                self.answered(format!("read {file:?} {offset} {}", into.len()), answer);
             }
             20..=22 => self.write(request),
             23 => {
@@ -337,9 +345,9 @@ impl Client<'_> {
                 self.story.push(format!("release {fh}"));
             }
             24 => {
-                let (fh, data_only) = (self.handle(), self.program.byte() & 1 == 0);
-                let answer = server.fsync(fh, data_only);
-                self.answered(format!("fsync {fh} {data_only}"), answer);
+                let (file, data_only) = (self.file(), self.program.byte() & 1 == 0);
+                let answer = server.fsync(file, data_only);
+                self.answered(format!("fsync {file:?} {data_only}"), answer);
             }
             25 => {
                 let inode = self.inode();
@@ -361,22 +369,22 @@ impl Client<'_> {
                 self.answered(format!("access {inode} {mask:#x}"), answer);
             }
             30 | 31 => {
-                let (fh, offset, len) = (self.handle(), self.number(), self.number());
+                let (file, offset, len) = (self.file(), self.number(), self.number());
                 let mode = [0, 1, 3, 16, 17, 2, 8, 32, -1][self.program.below(9)];
-                let answer = server.fallocate(request, fh, mode, offset, len);
-                self.answered(format!("fallocate {fh} {mode:#x} {offset} {len}"), answer);
+                let answer = server.fallocate(request, file, mode, offset, len);
+                self.answered(format!("fallocate {file:?} {mode:#x} {offset} {len}"), answer);
             }
             32 => {
-                let (fh, offset) = (self.handle(), self.number() as i64);
+                let (file, offset) = (self.file(), self.number() as i64);
                 let whence = self.program.byte() as i32 % 6;
-                let answer = server.seek(fh, offset, whence);
-                self.answered(format!("seek {fh} {offset} {whence}"), answer);
+                let answer = server.seek(file, offset, whence);
+                self.answered(format!("seek {file:?} {offset} {whence}"), answer);
             }
             _ => {
                 let copy = CopyRange {
-                    fh_in: self.handle(),
+                    from: self.file(),
                     offset_in: self.number(),
-                    fh_out: self.handle(),
+                    to: self.file(),
                     offset_out: self.number(),
                     len: self.number(),
                 };
@@ -418,13 +426,13 @@ impl Client<'_> {
     }
 
     fn write(&mut self, request: &Request) {
-        let (fh, offset) = (self.handle(), self.number());
+        let (mut file, offset) = (self.file(), self.number());
         let bytes = vec![self.program.byte(); self.number() as usize % 70_000];
-        let flags = self.flags();
+        file.flags = self.flags();
         let kill_suid_sgid = self.program.byte() & 1 == 0;
-        let write = Write { fh, offset, bytes: &bytes, flags, kill_suid_sgid };
+        let write = Write { file, offset, bytes: &bytes, kill_suid_sgid };
         let answer = self.server.write(request, &write);
-        self.answered(format!("write {fh} {offset} {} {flags:#x}", bytes.len()), answer);
+        self.answered(format!("write {file:?} {offset} {}", bytes.len()), answer);
     }
 
     fn xattr(&mut self, request: &Request) {

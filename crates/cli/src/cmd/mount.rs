@@ -29,6 +29,9 @@ Options for -o, separated by commas; later ones win:
                       50); 0 saves processor time
   transport=WAY       how the kernel's requests come: auto (default), device (/dev/fuse), or rings
                       (io_uring, faster; root allows them in the module fuse: enable_uring)
+  open=WHO            who opens files: server (default) or kernel, which asks nobody: what it has in
+                      memory is opened and closed for free, but of several programs with a
+                      file open only the first to fsync it hears that data of it was lost
   cache=SIZE          memory for tree nodes (default 256M)
   dirty_bytes=SIZE    memory for data not yet written (default 256M)
   recover=SECONDS     how long mounting may take after a crash (default 1); less means more

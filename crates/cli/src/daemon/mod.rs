@@ -170,6 +170,7 @@ fn serve(
         threads: options.threads,
         spin: options.spin.unwrap_or(FuseOptions::default().spin),
         transport: options.transport,
+        opens: options.opens,
         slow_fsync: options.slow_fsync,
         ..FuseOptions::default()
     };

@@ -7,7 +7,7 @@ use holdfast_posix::{Attr, FileType, SetAttr, StatFs};
 
 use super::Server;
 use crate::flags;
-use crate::ops::{Answer, Request};
+use crate::ops::{Answer, FileId, Request};
 
 impl Server {
     /// The attributes, and how long they may be believed.
@@ -25,7 +25,8 @@ impl Server {
         mut change: SetAttr,
     ) -> Answer<(Attr, Duration)> {
         let fs = self.fs()?;
-        let handle = fh.map(|fh| self.handles.get(fh)).transpose()?;
+        let file = |fh| self.file(&fs, FileId { inode, fh, flags: 0 });
+        let handle = fh.map(file).transpose()?;
         let file = handle.as_ref().map(|handle| &*handle.file);
         if change.uid.is_some() || change.gid.is_some() {
             // A new owner takes the bits away from everything but directories, whoever gives it.

@@ -5,7 +5,7 @@ use holdfast_posix::WriteHow;
 use super::Server;
 use crate::flags;
 use crate::fsyncs::What;
-use crate::ops::{Answer, CopyRange, Errno, Request, Write};
+use crate::ops::{Answer, CopyRange, Errno, FileId, Request, Write};
 
 /// How much one copy request does at most. The kernel asks again for the rest.
 const COPY_MOST: u64 = 16 << 20;
@@ -14,9 +14,9 @@ const COPY_PIECE: usize = 1 << 20;
 
 impl Server {
     /// Fills `into` from `offset`; fewer bytes only at the end of the file.
-    pub fn read(&self, fh: u64, offset: u64, into: &mut [u8]) -> Answer<usize> {
+    pub fn read(&self, file: FileId, offset: u64, into: &mut [u8]) -> Answer<usize> {
         let fs = self.fs()?;
-        let handle = self.handles.get(fh)?;
+        let handle = self.file(&fs, file)?;
         Ok(fs.read(&handle.file, offset, into)?)
     }
 
@@ -24,7 +24,7 @@ impl Server {
     /// O_SYNC or O_DSYNC, so the write is durable when it is answered.
     pub fn write(&self, request: &Request, write: &Write<'_>) -> Answer<u32> {
         let fs = self.fs()?;
-        let handle = self.handles.get(write.fh)?;
+        let handle = self.file(&fs, write.file)?;
         let file = &handle.file;
         let how = WriteHow { kill_suid_sgid: write.kill_suid_sgid, ..WriteHow::default() };
         let tell = write.kill_suid_sgid && self.has_privileges(&fs, file.inode());
@@ -32,7 +32,7 @@ impl Server {
         if tell {
             self.tell_attr_changed(file.inode());
         }
-        if handle.direct && flags::write_is_durable(write.flags) {
+        if handle.direct && flags::write_is_durable(write.file.flags) {
             self.durable(&fs, file.inode(), What::Write, || fs.fsync(file, true))?;
         }
         u32::try_from(written).map_err(|_| Errno(libc::EIO))
@@ -42,13 +42,13 @@ impl Server {
     pub fn fallocate(
         &self,
         request: &Request,
-        fh: u64,
+        file: FileId,
         mode: i32,
         offset: u64,
         len: u64,
     ) -> Answer<()> {
         let fs = self.fs()?;
-        let file = &self.handles.get(fh)?.file;
+        let file = &self.file(&fs, file)?.file;
         fs.fallocate(file, flags::fallocate(mode)?, offset, len)?;
         if request.uid != 0 {
             self.drop_privileges(&fs, file.inode())?;
@@ -57,9 +57,9 @@ impl Server {
     }
 
     /// The next data or hole; `whence` as for lseek(2).
-    pub fn seek(&self, fh: u64, offset: i64, whence: i32) -> Answer<i64> {
+    pub fn seek(&self, file: FileId, offset: i64, whence: i32) -> Answer<i64> {
         let fs = self.fs()?;
-        let file = &self.handles.get(fh)?.file;
+        let file = &self.file(&fs, file)?.file;
         let offset = u64::try_from(offset).map_err(|_| Errno(libc::ENXIO))?;
         let found = fs.seek(file, offset, flags::seek(whence)?)?;
         i64::try_from(found).map_err(|_| Errno(libc::EOVERFLOW))
@@ -68,8 +68,8 @@ impl Server {
     /// Copies bytes from file to file and says how many. Fewer than asked for is normal.
     pub fn copy_range(&self, request: &Request, copy: &CopyRange) -> Answer<u32> {
         let fs = self.fs()?;
-        let from = &self.handles.get(copy.fh_in)?.file;
-        let to = &self.handles.get(copy.fh_out)?.file;
+        let from = &self.file(&fs, copy.from)?.file;
+        let to = &self.file(&fs, copy.to)?.file;
         let caller = self.caller(request);
         let most = copy.len.min(COPY_MOST);
         let mut piece = vec![0; COPY_PIECE.min(most as usize)];

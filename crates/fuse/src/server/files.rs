@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use holdfast_base::clock::Stopwatch;
 use holdfast_base::{InodeNo, Receipt};
-use holdfast_posix::{FileSystem, OpenFile};
+use holdfast_posix::{FileSystem, OpenFile, OpenFlags};
 
 use super::{Handle, Server};
 use crate::flags;
 use crate::fsyncs::What;
-use crate::ops::{Answer, Entry, Mode, Opened, Request};
+use crate::ops::{Answer, Entry, Errno, FileId, Mode, Opened, Request};
 
 impl Server {
     /// Opens a regular file.
     pub fn open(&self, request: &Request, inode: InodeNo, flags: i32) -> Answer<Opened> {
+        self.expect_to_open()?;
         let fs = self.fs()?;
         let file = fs.open(&self.caller(request), inode, flags::open(flags)?)?;
         if flags & libc::O_TRUNC != 0 && request.uid != 0 {
@@ -31,6 +32,7 @@ impl Server {
         mode: Mode,
         flags: i32,
     ) -> Answer<(Entry, Opened)> {
+        self.expect_to_open()?;
         let fs = self.fs()?;
         let (attr, file) = fs.create(
             &self.caller(request),
@@ -63,10 +65,20 @@ impl Server {
         drop(self.handles.remove(fh));
     }
 
+    /// The open file that a request is about: the one with this handle, or one for the time of the request.
+    pub(super) fn file(&self, fs: &FileSystem, id: FileId) -> Answer<Arc<Handle>> {
+        if !self.kernel_opens() {
+            return self.handles.get(id.fh);
+        }
+        let mut flags = OpenFlags::READ | OpenFlags::WRITE;
+        flags.set(OpenFlags::NOATIME, id.flags & libc::O_NOATIME != 0);
+        Ok(Arc::new(Handle { file: fs.lend(id.inode, flags)?, direct: false }))
+    }
+
     /// fsync, or fdatasync with `data_only` (P1). Waits for the device.
-    pub fn fsync(&self, fh: u64, data_only: bool) -> Answer<()> {
+    pub fn fsync(&self, file: FileId, data_only: bool) -> Answer<()> {
         let fs = self.fs()?;
-        let file = &self.handles.get(fh)?.file;
+        let file = &self.file(&fs, file)?.file;
         self.durable(&fs, file.inode(), What::Fsync, || fs.fsync(file, data_only))
     }
 
@@ -92,7 +104,19 @@ impl Server {
         Ok(done.map(drop)?)
     }
 
+    /// Refuses what the kernel does itself; it makes files by [`Server::mknod`] then.
+    fn expect_to_open(&self) -> Answer<()> {
+        match self.kernel_opens() {
+            true => Err(Errno(libc::ENOSYS)),
+            false => Ok(()),
+        }
+    }
+
     fn opened(&self, file: Arc<OpenFile>, flags: i32) -> Opened {
+        // Before the kernel has heard that it opens files itself, and for files without a name.
+        if self.kernel_opens() {
+            return Opened { fh: 0, direct: false, keep_cache: true };
+        }
         let direct = flags & libc::O_DIRECT != 0;
         Opened {
             fh: self.handles.insert(Arc::new(Handle { file, direct })),

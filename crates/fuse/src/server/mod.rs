@@ -59,6 +59,8 @@ pub struct Server {
     broken: AtomicBool,
     /// The kernel does not know that directories need no handle.
     needs_opendir: AtomicBool,
+    /// The kernel opens regular files without asking, and there are no handles.
+    kernel_opens: AtomicBool,
 }
 
 impl std::fmt::Debug for Server {
@@ -88,6 +90,7 @@ impl Server {
             kernel: OnceLock::new(),
             broken: AtomicBool::new(false),
             needs_opendir: AtomicBool::new(false),
+            kernel_opens: AtomicBool::new(false),
         }
     }
 
@@ -104,6 +107,18 @@ impl Server {
     /// Whether it cannot.
     pub(crate) fn kernel_needs_opendir(&self) -> bool {
         self.needs_opendir.load(Ordering::Relaxed)
+    }
+
+    /// From now on the kernel opens regular files itself: it must check permissions, too, and asks neither to open nor
+    /// to create and open a file once it has been refused.
+    pub fn set_kernel_opens(&self) {
+        assert!(self.trusted, "nobody would check permissions");
+        self.kernel_opens.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it does.
+    pub(crate) fn kernel_opens(&self) -> bool {
+        self.kernel_opens.load(Ordering::Relaxed)
     }
 
     /// Whether the kernel checks permissions, access control lists included.

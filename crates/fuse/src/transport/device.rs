@@ -1,8 +1,8 @@
 //! The transport over /dev/fuse, and the handshake.
 //!
 //! What the kernel is asked for in the handshake is what keeps messages away: long
-//! timeouts need no flag, but set-id bits (KILLPRIV_V2), truncating opens,
-//! directory handles and symbolic links each have one. Locks stay in the
+//! timeouts need no flag, but set-id bits (KILLPRIV_V2), truncating opens, handles
+//! of files and directories and symbolic links each have one. Locks stay in the
 //! kernel, and so does no written data: without a writeback cache a write that
 //! returned is in our hands, in order.
 
@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
-use holdfast_base::switch::Transport;
+use holdfast_base::switch::{Opens, Transport};
 use holdfast_wire::init::{self, Wanted, flag};
 use holdfast_wire::{Op, Request, reply};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -21,8 +21,8 @@ use zerocopy::IntoBytes;
 
 use super::readers::{Next, Reader, Readers};
 use super::rings::Rings;
-use super::serve;
 use super::work::Work;
+use super::{Ways, serve};
 use crate::ops::{Answer, Errno, Kernel};
 use crate::server::Server;
 
@@ -49,10 +49,10 @@ pub(crate) fn connect(
     fd: OwnedFd,
     work: &Arc<Work>,
     readers: &Arc<Readers>,
-    transport: Transport,
+    ways: Ways,
 ) -> io::Result<impl FnOnce() -> io::Result<()> + Send + use<>> {
     let fuse = Arc::new(fd);
-    let rings = shake_hands(&fuse, work, readers, transport)?;
+    let rings = shake_hands(&fuse, work, readers, ways)?;
     // From here on a reader that finds nothing decides itself how to wait.
     rustix::io::ioctl_fionbio(&fuse, true)?;
     work.server().set_kernel(Box::new(ToKernel(Arc::clone(&fuse))));
@@ -73,7 +73,7 @@ fn shake_hands(
     fuse: &Arc<OwnedFd>,
     work: &Arc<Work>,
     readers: &Readers,
-    transport: Transport,
+    ways: Ways,
 ) -> io::Result<Option<Rings>> {
     let mut buffer = vec![0; HEADERS + MAX_WRITE as usize];
     let len = loop {
@@ -88,7 +88,7 @@ fn shake_hands(
     };
     let offered = init::offered(&init);
     // The kernel asks through all rings or none, so all of them are made before it is told.
-    let rings = match transport {
+    let rings = match ways.transport {
         Transport::Device => None,
         Transport::Rings if offered & flag::OVER_IO_URING == 0 => {
             let why = "the kernel offers no rings; root can allow them: \
@@ -110,7 +110,6 @@ fn shake_hands(
     };
     let mut flags = flag::ASYNC_READ
         | flag::BIG_WRITES
-        | flag::ATOMIC_O_TRUNC
         | flag::EXPORT_SUPPORT
         | flag::DO_READDIRPLUS
         | flag::READDIRPLUS_AUTO
@@ -125,6 +124,16 @@ fn shake_hands(
     // leave the umask to us, as a list of the directory takes its place.
     if work.server().is_trusting() {
         flags |= flag::POSIX_ACL | flag::DONT_MASK;
+    }
+    let is_asked = ways.opens == Opens::Server
+        || !work.server().is_trusting()
+        || offered & flag::NO_OPEN_SUPPORT == 0;
+    if is_asked {
+        flags |= flag::ATOMIC_O_TRUNC;
+    } else {
+        // O_TRUNC comes as a change of the size, then.
+        work.server().set_kernel_opens();
+        flags |= flag::NO_OPEN_SUPPORT;
     }
     if rings.is_some() {
         flags |= flag::OVER_IO_URING;

@@ -20,4 +20,13 @@ mod serve;
 mod together;
 pub(crate) mod work;
 
+use holdfast_base::switch::{Opens, Transport};
+
 pub(crate) use device::connect;
+
+/// What is wanted of the kernel, where there is a choice.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ways {
+    pub(crate) transport: Transport,
+    pub(crate) opens: Opens,
+}

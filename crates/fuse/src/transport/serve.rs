@@ -14,7 +14,7 @@ use holdfast_wire::dirents::Dirents;
 use holdfast_wire::{Op, reply};
 
 use super::convert::{self, Names, set_attr};
-use crate::ops::{Answer, CopyRange, Entry, Errno, Mode, Opened, Write, XattrReply};
+use crate::ops::{Answer, CopyRange, Entry, Errno, FileId, Mode, Opened, Write, XattrReply};
 use crate::requests::Kind;
 use crate::server::Server;
 
@@ -106,7 +106,8 @@ pub(super) fn fill(
     let most = out.len().min(how.size as usize);
     let out = &mut out[..most];
     let Some(plus) = names else {
-        return server.read(how.fh, how.offset, out);
+        let file = file(InodeNo(header.nodeid), how.fh, how.flags);
+        return server.read(file, how.offset, out);
     };
     let mut names = Names { out: Dirents::new(out), plus };
     server.readdir(InodeNo(header.nodeid), how.offset, plus, &mut names)?;
@@ -170,14 +171,16 @@ fn answer(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out> {
             let answer = server.tmpfile(request, inode, mode, how.flags as i32);
             answer.map(|(entry, opened)| Out::Created(entry, opened))
         }
-        Op::Write { ref how, bytes } => server.write(request, &write(how, bytes)).map(Out::Written),
+        Op::Write { ref how, bytes } => {
+            server.write(request, &write(inode, how, bytes)).map(Out::Written)
+        }
         Op::Release(release) => {
             server.release(release.fh);
             Ok(Out::Nothing)
         }
-        Op::Fsync(fsync) => {
-            server.fsync(fsync.fh, fsync.fsync_flags & FSYNC_FDATASYNC != 0).map(done)
-        }
+        Op::Fsync(fsync) => server
+            .fsync(file(inode, fsync.fh, 0), fsync.fsync_flags & FSYNC_FDATASYNC != 0)
+            .map(done),
         Op::Fsyncdir => server.fsyncdir(inode).map(done),
         Op::Statfs => server.statfs().map(Out::StatFs),
         Op::Setxattr { how, name, value } => {
@@ -189,16 +192,18 @@ fn answer(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out> {
         Op::Access { mask } => server.access(request, inode, mask as i32).map(done),
         Op::Fallocate(how) => {
             let mode = how.mode as i32;
-            server.fallocate(request, how.fh, mode, how.offset, how.length).map(done)
+            let file = file(inode, how.fh, 0);
+            server.fallocate(request, file, mode, how.offset, how.length).map(done)
         }
         Op::Lseek(how) => {
-            server.seek(how.fh, how.offset as i64, how.whence as i32).map(Out::Offset)
+            let file = file(inode, how.fh, 0);
+            server.seek(file, how.offset as i64, how.whence as i32).map(Out::Offset)
         }
         Op::CopyFileRange(how) => {
             let copy = CopyRange {
-                fh_in: how.fh_in,
+                from: file(inode, how.fh_in, 0),
                 offset_in: how.off_in,
-                fh_out: how.fh_out,
+                to: file(InodeNo(how.nodeid_out), how.fh_out, 0),
                 offset_out: how.off_out,
                 len: how.len,
             };
@@ -220,12 +225,15 @@ fn answer(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out> {
     }
 }
 
-fn write<'a>(how: &abi::WriteIn, bytes: &'a [u8]) -> Write<'a> {
+fn file(inode: InodeNo, fh: u64, flags: u32) -> FileId {
+    FileId { inode, fh, flags: flags as i32 }
+}
+
+fn write<'a>(inode: InodeNo, how: &abi::WriteIn, bytes: &'a [u8]) -> Write<'a> {
     Write {
-        fh: how.fh,
+        file: file(inode, how.fh, how.flags),
         offset: how.offset,
         bytes,
-        flags: how.flags as i32,
         kill_suid_sgid: how.write_flags & WRITE_KILL_SUIDGID != 0,
     }
 }

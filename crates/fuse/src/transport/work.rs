@@ -50,7 +50,7 @@ mod tests {
     use holdfast_posix::{FileSystem, MkfsOptions, MountOptions};
 
     use super::*;
-    use crate::ops::Errno;
+    use crate::ops::{Errno, FileId};
 
     fn work() -> Arc<Work> {
         let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
@@ -77,7 +77,8 @@ mod tests {
         let server = work.server();
         server.close();
         assert_eq!(server.getattr(InodeNo::ROOT).unwrap_err(), Errno(libc::EIO));
-        assert_eq!(server.read(0, 0, &mut [0]).unwrap_err(), Errno(libc::EIO));
+        let file = FileId { inode: InodeNo(17), fh: 0, flags: 0 };
+        assert_eq!(server.read(file, 0, &mut [0]).unwrap_err(), Errno(libc::EIO));
         server.release(0);
         server.forget(InodeNo(17), 3);
         server.close();

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use holdfast_device::{Device, DeviceError, Flushed, MemoryDevice, forward};
-use holdfast_fuse::{FuseOptions, Kind, Requests, Stopper, Transport, serve};
+use holdfast_fuse::{FuseOptions, Kind, Opens, Requests, Stopper, Transport, serve};
 use holdfast_posix::{FileSystem, MkfsOptions, MountOptions};
 
 /// Whether mounts are possible here; says so if not.
@@ -28,6 +28,11 @@ pub(crate) fn can_mount() -> bool {
 pub(crate) fn transport() -> Transport {
     let word = std::env::var("HOLDFAST_TRANSPORT").unwrap_or_else(|_| "auto".into());
     word.parse().unwrap()
+}
+
+/// Who opens files, as `HOLDFAST_OPEN` says; tests of one way say so themselves.
+fn opens() -> Opens {
+    std::env::var("HOLDFAST_OPEN").map_or(Opens::default(), |word| word.parse().unwrap())
 }
 
 /// An empty volume of `mib` MiB.
@@ -68,6 +73,11 @@ impl Mount {
         Mount::of(volume(256))
     }
 
+    /// As [`Mount::fresh`], with files opened by whom the test is about.
+    pub(crate) fn opened_by(opens: Opens) -> Mount {
+        Mount::with(volume(256), options(), |fuse| fuse.opens = opens)
+    }
+
     pub(crate) fn of(device: Arc<dyn Device>) -> Mount {
         Mount::with(device, options(), |_| ())
     }
@@ -83,6 +93,7 @@ impl Mount {
             source: "memory,volume".into(),
             allow_other: true,
             transport: transport(),
+            opens: opens(),
             requests: Arc::clone(&requests),
             ..FuseOptions::default()
         };
@@ -107,6 +118,30 @@ impl Mount {
     /// How many requests of this kind came so far.
     pub(crate) fn count(&self, kind: Kind) -> u64 {
         self.requests.get(kind)
+    }
+
+    /// The requests that `action` costs, by name.
+    pub(crate) fn messages(&self, action: impl FnOnce()) -> Vec<(&'static str, u64)> {
+        let settle = || {
+            // Releases and forgets come when the kernel likes.
+            let mut last = self.requests.list();
+            loop {
+                std::thread::sleep(Duration::from_millis(30));
+                let now = self.requests.list();
+                if now == last {
+                    return now;
+                }
+                last = now;
+            }
+        };
+        let before = settle();
+        action();
+        settle()
+            .into_iter()
+            .zip(before)
+            .filter(|(after, before)| after.1 > before.1)
+            .map(|(after, before)| (after.0.name(), after.1 - before.1))
+            .collect()
     }
 
     /// The filesystem behind the mount. To be dropped before the mount ends.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{Mount, SlowFlush, can_mount, mkfs};
 use holdfast_device::{Device, MemoryDevice};
-use holdfast_fuse::Kind;
+use holdfast_fuse::{Kind, Opens};
 use rustix::fs::{FallocateFlags, fallocate};
 
 #[test]
@@ -242,7 +242,7 @@ fn synchronous_writes_survive_a_crash_and_others_do_not() {
     if !can_mount() {
         return;
     }
-    let mount = Mount::fresh();
+    let mount = Mount::opened_by(Opens::Server);
     let open = |name: &str, flags: i32| {
         OpenOptions::new()
             .write(true)

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use holdfast_device::{Device, DeviceError, MemoryDevice, forward};
-use holdfast_fuse::Kind;
+use holdfast_fuse::{Kind, Opens};
 use rustix::fs::XattrFlags;
 
-use crate::common::{Mount, can_mount, mkfs};
+use crate::common::{Mount, can_mount, mkfs, options};
 
 /// Flushes and log batches that `action` cost; everything else that must not happen does not.
 #[track_caller]
@@ -55,7 +55,7 @@ fn every_way_to_be_durable_costs_one_flush() {
     if !can_mount() {
         return;
     }
-    let mount = Mount::fresh();
+    let mount = Mount::opened_by(Opens::Server);
     fs::create_dir(mount.path("d")).unwrap();
     sync_all(mount.dir.path());
     // Little data goes into the log, more of it to its place before.
@@ -114,7 +114,7 @@ fn the_last_fsync_of_a_file_can_be_asked_for() {
     if !can_mount() {
         return;
     }
-    let mount = Mount::fresh();
+    let mount = Mount::opened_by(Opens::Server);
     let mut file = File::create(mount.path("f")).unwrap();
     assert_eq!(told(&mount.path("f")), Err(rustix::io::Errno::NODATA));
     file.write_all(b"x").unwrap();
@@ -163,17 +163,42 @@ impl Device for Refusing {
     }
 }
 
+/// A mount of such a device, which obeys until told otherwise.
+fn refusing(opens: Opens) -> (Mount, Arc<AtomicBool>) {
+    let refuses = Arc::new(AtomicBool::new(false));
+    let inner = MemoryDevice::new(128 << 20);
+    let device: Arc<dyn Device> = Arc::new(Refusing { inner, refuses: Arc::clone(&refuses) });
+    mkfs(&device);
+    (Mount::with(device, options(), |fuse| fuse.opens = opens), refuses)
+}
+
+/// Who opens files itself has no handles that could each remember what they have heard.
+#[test]
+fn where_the_kernel_opens_files_the_first_fsync_reports_what_failed() {
+    if !can_mount() {
+        return;
+    }
+    let (mount, refuses) = refusing(Opens::Kernel);
+    let handles = [open(&mount.path("f"), 0), open(&mount.path("f"), 0)];
+    refuses.store(true, Ordering::SeqCst);
+    handles[0].write_all_at(&[1; 1 << 20], 0).unwrap();
+    assert_eq!(handles[1].sync_all().unwrap_err().raw_os_error(), Some(libc::EIO));
+    refuses.store(false, Ordering::SeqCst);
+    handles[0].sync_all().unwrap();
+    handles[0].write_all_at(&[2; 1 << 20], 0).unwrap();
+    handles[0].sync_all().unwrap();
+    drop(handles);
+    let mount = mount.crash();
+    assert!(fs::read(mount.path("f")).unwrap() == vec![2; 1 << 20]);
+}
+
 #[test]
 fn a_failed_fsync_is_reported_to_each_handle_once() {
     // P7.
     if !can_mount() {
         return;
     }
-    let refuses = Arc::new(AtomicBool::new(false));
-    let inner = MemoryDevice::new(128 << 20);
-    let device: Arc<dyn Device> = Arc::new(Refusing { inner, refuses: Arc::clone(&refuses) });
-    mkfs(&device);
-    let mount = Mount::of(device);
+    let (mount, refuses) = refusing(Opens::Server);
     let handles = [open(&mount.path("f"), 0), open(&mount.path("f"), 0)];
     handles[0].write_all_at(b"before", 0).unwrap();
     handles[0].sync_all().unwrap();

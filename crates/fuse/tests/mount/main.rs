@@ -9,5 +9,6 @@ mod common;
 mod data;
 mod fsync;
 mod names;
+mod opens;
 mod session;
 mod transports;

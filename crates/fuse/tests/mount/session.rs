@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::common::{Mount, can_mount, options, volume};
-use holdfast_fuse::{FuseOptions, Kind, Stopper, serve};
+use holdfast_fuse::{FuseOptions, Kind, Opens, Stopper, serve};
 use holdfast_posix::FileSystem;
 
 fn mounts_line(mount: &Mount) -> Option<String> {
@@ -193,42 +193,18 @@ fn what_cannot_be_mounted_on_is_refused_and_the_filesystem_let_go() {
     Arc::into_inner(fs).expect("let go").unmount().unwrap();
 }
 
-/// The requests that `action` costs, by name.
-fn cost(mount: &Mount, action: impl FnOnce()) -> Vec<(&'static str, u64)> {
-    let settle = || {
-        // Releases and forgets come when the kernel likes.
-        let mut last = mount.requests.list();
-        loop {
-            std::thread::sleep(Duration::from_millis(30));
-            let now = mount.requests.list();
-            if now == last {
-                return now;
-            }
-            last = now;
-        }
-    };
-    let before = settle();
-    action();
-    settle()
-        .into_iter()
-        .zip(before)
-        .filter(|(after, before)| after.1 > before.1)
-        .map(|(after, before)| (after.0.name(), after.1 - before.1))
-        .collect()
-}
-
 #[test]
 fn operations_cost_no_message_too_many() {
     if !can_mount() {
         return;
     }
-    let mount = Mount::fresh();
+    let mount = Mount::opened_by(Opens::Server);
     // The first close hears that nobody wants to hear of closes; the first opendir likewise.
     drop(File::create(mount.path("warm")).unwrap());
     assert_eq!(fs::read_dir(mount.dir.path()).unwrap().count(), 1);
     assert_eq!(mount.count(Kind::Flush), 1);
 
-    let create = cost(&mount, || {
+    let create = mount.messages(|| {
         for n in 0..10 {
             drop(File::create(mount.path(&format!("c{n}"))).unwrap());
         }
@@ -243,7 +219,7 @@ fn operations_cost_no_message_too_many() {
     assert!(count(&create, "getattr") <= 10, "{create:?}");
     assert_eq!(create.len(), 4, "{create:?}");
 
-    let write = cost(&mount, || {
+    let write = mount.messages(|| {
         let mut file = File::create(mount.path("w")).unwrap();
         for _ in 0..10 {
             file.write_all(&[1; 4096]).unwrap();
@@ -263,7 +239,7 @@ fn operations_cost_no_message_too_many() {
     assert!(!mount.path("absent").exists());
     fs::read_dir(mount.dir.path()).unwrap().count();
     fs::metadata(mount.path("w")).unwrap();
-    let cached = cost(&mount, || {
+    let cached = mount.messages(|| {
         for _ in 0..10 {
             assert!(!mount.path("absent").exists());
             fs::read_link(mount.path("s")).unwrap();
@@ -271,7 +247,7 @@ fn operations_cost_no_message_too_many() {
         }
     });
     assert_eq!(cached, []);
-    let opened = cost(&mount, || {
+    let opened = mount.messages(|| {
         let mut bytes = Vec::new();
         File::open(mount.path("w")).unwrap().read_to_end(&mut bytes).unwrap();
         assert_eq!(bytes.len(), 40960);
@@ -279,12 +255,12 @@ fn operations_cost_no_message_too_many() {
     assert_eq!(count(&opened, "open"), 1);
     assert_eq!(count(&opened, "read"), 0, "{opened:?}");
 
-    let listed = cost(&mount, || {
+    let listed = mount.messages(|| {
         fs::read_dir(mount.dir.path()).unwrap().count();
     });
     assert_eq!(count(&listed, "opendir") + count(&listed, "releasedir"), 0);
 
-    let removed = cost(&mount, || fs::remove_file(mount.path("c1")).unwrap());
+    let removed = mount.messages(|| fs::remove_file(mount.path("c1")).unwrap());
     assert_eq!(count(&removed, "unlink"), 1);
     assert_eq!(count(&removed, "forget"), 1);
 

@@ -82,6 +82,15 @@ impl Inode {
         }
     }
 
+    /// Fails unless it is a regular file.
+    pub(crate) fn expect_regular(&self) -> Result<()> {
+        match self.file_type {
+            FileType::Regular => Ok(()),
+            FileType::Directory => Err(FsError::IsDirectory),
+            _ => Err(FsError::Invalid("only regular files are opened here")),
+        }
+    }
+
     /// Fails unless it is a directory.
     pub(crate) fn expect_directory(&self) -> Result<()> {
         if self.file_type == FileType::Directory { Ok(()) } else { Err(FsError::NotDirectory) }
