@@ -42,6 +42,7 @@ HOLDFAST_OPEN=kernel through_the_kernel
 if [ -w "$rings" ]; then
     echo Y >"$rings"
     HOLDFAST_TRANSPORT=rings through_the_kernel
+    HOLDFAST_TRANSPORT=rings HOLDFAST_OPEN=kernel through_the_kernel
 fi
 # Breakages made on purpose: a feature that no other program may have, so a build of its own.
 step cargo test --locked -p holdfast-sim --features teeth --test breakages 2>&1 | tee -a "$work/tests.log" || status=$?

@@ -21,8 +21,9 @@ pub(crate) fn open(flags: i32) -> Answer<OpenFlags> {
     Ok(open)
 }
 
-/// Whether a write with these flags must be durable before it is answered. Only for handles
-/// without page cache: for others the kernel sends an fsync after the last piece of the write.
+/// Whether a write with these flags must be durable before it is answered. Only for files opened with
+/// O_DIRECT: for others the kernel sends an fsync after the last piece of the write. For those it does
+/// so if it opened them itself and the caller waits, but not after asynchronous writes.
 pub(crate) fn write_is_durable(flags: i32) -> bool {
     // O_SYNC contains the bit of O_DSYNC.
     flags & libc::O_DSYNC != 0

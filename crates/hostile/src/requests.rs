@@ -139,7 +139,8 @@ impl Client<'_> {
     }
 
     fn file(&mut self) -> FileId {
-        FileId { inode: self.inode(), fh: self.handle(), flags: 0 }
+        let flags = if self.program.byte() & 1 == 0 { 0 } else { libc::O_NOATIME };
+        FileId { inode: self.inode(), fh: self.handle(), flags }
     }
 
     fn name(&mut self) -> Vec<u8> {

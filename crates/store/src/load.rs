@@ -5,7 +5,7 @@ use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, TreeId};
 use holdfast_format::node::Expected;
 use holdfast_format::{Key, Malformed, NodePointer, NodeView};
 
-use crate::tree::Missing;
+use crate::tree::{Forest, Missing};
 use crate::{Inner, Result, StoreError};
 
 /// The device is read in regions of this many blocks, where that brings more than one node that is missing. A
@@ -79,7 +79,11 @@ impl Inner {
             },
         };
         self.judge(expected, &bytes)?;
-        self.take_in(missing, bytes)
+        let mut forest = self.forest.write();
+        let parent = self.take_in(&mut forest, missing, bytes)?;
+        // Marked as used, or it may go before it is looked at.
+        let _ = forest.cache.get(expected.pointer);
+        Ok(parent)
     }
 
     /// Reads the part of the device where the missing node and others of its parent lie, takes those in, and
@@ -95,6 +99,9 @@ impl Inner {
             let block = near.expected.pointer.block;
             self.geometry.holds_node(block) && !self.overlay.contains_key(&block)
         });
+        // A parent on a damaged disk may name one node again and again.
+        neighbours.sort_unstable_by_key(|near| near.expected.pointer.block);
+        neighbours.dedup_by_key(|near| near.expected.pointer.block);
         let blocks = || neighbours.iter().map(|near| near.expected.pointer.block).chain([wanted]);
         let (first, last) = (blocks().min()?, blocks().max()?);
         let span = BlockRange::new(first, last.0 - first.0 + node_blocks);
@@ -108,11 +115,14 @@ impl Inner {
             let at = (block.0 - first.0) as usize * BLOCK_SIZE;
             bytes[at..at + self.geometry.node_size].to_vec()
         };
-        for near in neighbours {
-            let bytes = node(near.expected.pointer.block);
-            if self.judge(&near.expected, &bytes).is_ok() {
-                let _ = self.take_in(&near, bytes);
-            }
+        let judged: Vec<_> = neighbours
+            .into_iter()
+            .map(|near| (node(near.expected.pointer.block), near))
+            .filter(|(bytes, near)| self.judge(&near.expected, bytes).is_ok())
+            .collect();
+        let mut forest = self.forest.write();
+        for (bytes, near) in judged {
+            let _ = self.take_in(&mut forest, &near, bytes);
         }
         Some(node(wanted))
     }
@@ -132,10 +142,14 @@ impl Inner {
 
     /// Takes a node in that was read and judged, if it still belongs to its place; or says which node above it
     /// must be in memory to tell.
-    fn take_in(&self, missing: &Missing, bytes: Vec<u8>) -> Result<Option<Missing>> {
+    fn take_in(
+        &self,
+        forest: &mut Forest,
+        missing: &Missing,
+        bytes: Vec<u8>,
+    ) -> Result<Option<Missing>> {
         let expected = &missing.expected;
         let pointer = expected.pointer;
-        let mut forest = self.forest.write();
         let in_use = {
             let space = self.space.lock();
             !space.loaded || space.is_used(self.node_range(pointer))

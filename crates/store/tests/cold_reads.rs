@@ -1,4 +1,4 @@
-//! Nodes are read with those that lie beside them: fewer reads, and nobody pays for a neighbour's damage.
+//! Nodes are read with those that lie beside them: fewer reads, and nobody is refused for a neighbour's damage.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -12,6 +12,7 @@ use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{InodeNo, TreeId};
 use holdfast_device::sim::{Action, Call, Faults, When};
 use holdfast_device::{Device, MemoryDevice, SimDevice};
+use holdfast_format::node::EPOCH_AT;
 use holdfast_format::{Key, Kind, NodeView};
 use holdfast_store::{Store, StoreError};
 
@@ -43,6 +44,7 @@ fn keys_of(store: &Store) -> Vec<u64> {
 /// Where a leaf lies and the numbers of its items.
 struct Leaf {
     at: u64,
+    epoch: u64,
     items: BTreeSet<u64>,
 }
 
@@ -58,13 +60,15 @@ fn some_leaf(image: &MemoryDevice) -> Leaf {
             let keys: Vec<Key> = (0..node.count()).map(|index| node.key(index)).collect();
             if keys.iter().all(|key| key.kind == Kind::Extent) {
                 let items = keys.iter().map(|key| key.offset).collect();
-                leaves.push(Leaf { at: block * BLOCK_BYTES, items });
+                let epoch = &bytes[EPOCH_AT..EPOCH_AT + 8];
+                let epoch = u64::from_le_bytes(epoch.try_into().unwrap());
+                leaves.push(Leaf { at: block * BLOCK_BYTES, epoch, items });
             }
         }
     }
-    // Older copies of a leaf are still there: the one with most items is no such copy.
-    let middle = leaves.len() / 2;
-    leaves.swap_remove(middle)
+    // Older copies of leaves are still there, with items that later copies gave away.
+    let newest = leaves.into_iter().max_by_key(|leaf| (leaf.epoch, leaf.items.len()));
+    newest.unwrap()
 }
 
 #[test]

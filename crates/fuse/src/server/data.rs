@@ -20,13 +20,16 @@ impl Server {
         Ok(fs.read(&handle.file, offset, into)?)
     }
 
-    /// Writes. Without page cache the kernel sends no fsync after a write to a file opened with
-    /// O_SYNC or O_DSYNC, so the write is durable when it is answered.
+    /// Writes. With O_DIRECT the kernel cannot be trusted to send an fsync after a write to a file opened
+    /// with O_SYNC or O_DSYNC, so the write is durable when it is answered.
     pub fn write(&self, request: &Request, write: &Write<'_>) -> Answer<u32> {
         let fs = self.fs()?;
         let handle = self.file(&fs, write.file)?;
         let file = &handle.file;
         let how = WriteHow { kill_suid_sgid: write.kill_suid_sgid, ..WriteHow::default() };
+        if handle.direct {
+            self.drop_capabilities(&fs, file.inode())?;
+        }
         let tell = write.kill_suid_sgid && self.has_privileges(&fs, file.inode());
         let written = fs.write(&self.caller(request), file, write.offset, write.bytes, how)?;
         if tell {

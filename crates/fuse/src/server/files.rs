@@ -72,7 +72,8 @@ impl Server {
         }
         let mut flags = OpenFlags::READ | OpenFlags::WRITE;
         flags.set(OpenFlags::NOATIME, id.flags & libc::O_NOATIME != 0);
-        Ok(Arc::new(Handle { file: fs.lend(id.inode, flags)?, direct: false }))
+        let direct = id.flags & libc::O_DIRECT != 0;
+        Ok(Arc::new(Handle { file: fs.lend(id.inode, flags)?, direct }))
     }
 
     /// fsync, or fdatasync with `data_only` (P1). Waits for the device.
@@ -123,5 +124,48 @@ impl Server {
             direct,
             keep_cache: true,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use holdfast_device::{Device, MemoryDevice};
+    use holdfast_posix::{MkfsOptions, MountOptions};
+
+    use super::*;
+    use crate::ops::Write;
+
+    /// P1: nobody sends an fsync after an asynchronous write, whoever has opened the file.
+    #[test]
+    fn a_direct_synchronous_write_is_durable_when_it_is_answered() {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+        let options =
+            MkfsOptions { node_size: 16384, label: String::new(), uuid: None, owner: (0, 0) };
+        FileSystem::mkfs(&device, &options).unwrap();
+        let options = MountOptions { commit_secs: 0, ..MountOptions::default() };
+        let fs = Arc::new(FileSystem::mount(device, options).unwrap());
+        let server = Server::new(Arc::clone(&fs), true, Duration::ZERO, Arc::default(), None);
+        server.set_kernel_opens();
+        let request = Request { uid: 0, gid: 0, pid: 0 };
+        let mode = Mode { mode: libc::S_IFREG | 0o644, umask: 0 };
+        assert_eq!(server.open(&request, InodeNo::ROOT, 0), Err(Errno(libc::ENOSYS)));
+        let entry = server.mknod(&request, InodeNo::ROOT, b"f", mode, 0).unwrap();
+        let inode = entry.attr.unwrap().inode;
+        let write = |flags, offset| {
+            let file = FileId { inode, fh: 0, flags };
+            let write = Write { file, offset, bytes: &[7; 4096], kill_suid_sgid: false };
+            assert_eq!(server.write(&request, &write), Ok(4096));
+            fs.is_durable() && fs.counters().clean_fsyncs.get() == 0
+        };
+        assert!(!write(libc::O_DIRECT, 0), "nobody has asked");
+        assert!(write(libc::O_DIRECT | libc::O_DSYNC, 4096));
+        assert!(write(libc::O_DIRECT | libc::O_SYNC, 0));
+        let file = FileId { inode, fh: 17, flags: 0 };
+        assert_eq!(server.fsync(file, false), Ok(()));
+        assert_eq!(fs.counters().clean_fsyncs.get(), 1, "all of it was durable");
+        server.release(17);
+        server.close();
     }
 }

@@ -43,7 +43,7 @@ type Held<'a> = MappedRwLockReadGuard<'a, Arc<FileSystem>>;
 #[derive(Debug)]
 struct Handle {
     file: Arc<OpenFile>,
-    /// The kernel was told to bypass the page cache.
+    /// It was opened with O_DIRECT: writes come one by one, and the kernel may not send an fsync after them.
     direct: bool,
 }
 

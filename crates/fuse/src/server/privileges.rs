@@ -1,23 +1,37 @@
-//! Set-id bits that a write takes away.
+//! Set-id bits and file capabilities that a write takes away.
 //!
 //! With KILLPRIV_V2 the kernel leaves this to the server and saves a look at
 //! the attributes for every write. But it goes on believing the old mode, and
 //! would still run the file with the rights of its owner. So the kernel is
 //! told, before the write is answered. This happens about never.
+//!
+//! Capabilities it takes away itself, but not before writes that bypass its
+//! page cache.
 
 use holdfast_base::{InodeNo, wait};
-use holdfast_posix::{Caller, FileSystem, SetAttr};
+use holdfast_posix::{Caller, FileSystem, FsError, SetAttr};
 
 use super::Server;
 use crate::ops::Answer;
 
 /// Set-user-id and set-group-id.
 const SET_ID: u32 = 0o6000;
+/// The attribute with the rights that a program gives to whoever runs it.
+const CAPABILITIES: &[u8] = b"security.capability";
 
 impl Server {
     /// Whether the file has set-id bits.
     pub(super) fn has_privileges(&self, fs: &FileSystem, inode: InodeNo) -> bool {
         fs.getattr(inode).is_ok_and(|attr| attr.perm & SET_ID != 0)
+    }
+
+    /// Takes away the capabilities of a file, as every write does, whoever makes it.
+    pub(super) fn drop_capabilities(&self, fs: &FileSystem, inode: InodeNo) -> Answer<()> {
+        match fs.getxattr(&Caller::root(), inode, CAPABILITIES) {
+            Ok(_) => Ok(fs.removexattr(&Caller::root(), inode, CAPABILITIES)?),
+            Err(FsError::NoAttribute) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Takes away the set-id bits, as a write by an unprivileged user does.

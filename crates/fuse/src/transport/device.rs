@@ -125,9 +125,11 @@ fn shake_hands(
     if work.server().is_trusting() {
         flags |= flag::POSIX_ACL | flag::DONT_MASK;
     }
-    let is_asked = ways.opens == Opens::Server
-        || !work.server().is_trusting()
-        || offered & flag::NO_OPEN_SUPPORT == 0;
+    let opens_by_itself = offered & flag::NO_OPEN_SUPPORT != 0;
+    if ways.opens == Opens::Kernel && !opens_by_itself {
+        tracing::info!("the kernel does not open files by itself; it asks for each");
+    }
+    let is_asked = ways.opens == Opens::Server || !work.server().is_trusting() || !opens_by_itself;
     if is_asked {
         flags |= flag::ATOMIC_O_TRUNC;
     } else {

@@ -1,13 +1,13 @@
 //! Attributes, permissions, extended attributes and space through the kernel.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::fs::{self, OpenOptions, Permissions};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
 use crate::common::{Mount, can_mount};
-use holdfast_fuse::Kind;
+use holdfast_fuse::{Kind, Opens};
 use rustix::fs::{
     AtFlags, CWD, Timespec, Timestamps, XattrFlags, getxattr, getxattr_query, listxattr,
     listxattr_query, removexattr, setxattr, utimensat,
@@ -140,6 +140,32 @@ fn a_write_by_a_stranger_takes_set_id_bits_away_and_the_kernel_hears_of_it() {
     arm();
     fs::write(&path, b"#!/bin/false\n").unwrap();
     assert_eq!(bits(), 0o6777);
+}
+
+/// Or whoever may write into a program would get the rights that it was given.
+#[test]
+fn every_write_takes_file_capabilities_away() {
+    if !can_mount() {
+        return;
+    }
+    // Revision 2: CAP_NET_RAW, permitted.
+    let mut some = vec![0; 20];
+    (some[3], some[5]) = (2, 0x20);
+    for opens in [Opens::Server, Opens::Kernel] {
+        let mount = Mount::opened_by(opens);
+        let path = mount.path("f");
+        fs::write(&path, vec![1; 8192]).unwrap();
+        for (how, flags) in [("buffered", 0), ("direct", libc::O_DIRECT)] {
+            let file = OpenOptions::new().write(true).custom_flags(flags).open(&path).unwrap();
+            // The second time the kernel remembers that there were none.
+            for round in 0..2 {
+                setxattr(&path, "security.capability", &some, XattrFlags::empty()).unwrap();
+                file.write_all_at(&[2; 4096], 0).unwrap();
+                let left = getxattr(&path, "security.capability", &mut [0; 64][..]);
+                assert_eq!(left, Err(Errno::NODATA), "{opens}, {how}, round {round}");
+            }
+        }
+    }
 }
 
 #[test]

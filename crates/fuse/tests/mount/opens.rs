@@ -1,6 +1,6 @@
 //! Files that the kernel opens and closes without a word to anybody.
 //!
-//! The other tests run this way, too, with `HOLDFAST_OPEN=kernel`.
+//! The other tests run this way, too, with `HOLDFAST_OPEN=kernel`, but for those that count messages or handles.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};

@@ -36,6 +36,9 @@ pub(crate) use frame::Frame;
 use frame::State;
 pub(crate) use freeze::Frozen;
 
+/// Nodes above the budget from which on nothing is taken in that nobody has asked for.
+const CROWD: usize = 64;
+
 /// A sealed node on its way to its home.
 #[derive(Debug)]
 pub(crate) struct SealedNode {
@@ -98,6 +101,16 @@ impl Cache {
             frame.referenced.store(true, Ordering::Relaxed);
         }
         Some(frame)
+    }
+
+    /// Whether the node at `pointer` is in memory. Nobody uses it by asking.
+    pub(crate) fn holds(&self, pointer: NodePointer) -> bool {
+        self.frames.get(&pointer.block).is_some_and(|frame| frame.epoch == pointer.epoch)
+    }
+
+    /// Whether the budget is exceeded by more than what one read brings.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.frames.len() > self.frames_max + CROWD
     }
 
     /// Changes the dirty node at `block`, which must be in memory. `change` returns what it marked.

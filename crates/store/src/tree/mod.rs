@@ -184,18 +184,21 @@ impl Forest {
         Ok(here && !young && expected.pointer.epoch < self.epoch && lies_between(read, low, high))
     }
 
-    /// The other children of a missing node's parent that are not in memory and whose homes are near.
+    /// The other children of a missing node's parent that are not in memory and whose homes are near. None while
+    /// a long change has more nodes in memory than the budget allows.
     pub(crate) fn neighbours(
         &self,
         wanted: &Missing,
         is_near: impl Fn(BlockNo) -> bool,
     ) -> Vec<Missing> {
         let Expected { pointer, tree, level, .. } = wanted.expected;
-        let Some(parent) = self.parent_of(wanted) else { return Vec::new() };
+        let Some(parent) = self.parent_of(wanted).filter(|_| !self.cache.is_crowded()) else {
+            return Vec::new();
+        };
         (0..parent.count())
             .map(|index| (index, parent.child(index)))
-            .filter(|(_, other)| *other != pointer && is_near(other.block))
-            .filter(|(_, other)| self.node(tree, *other, level).is_none())
+            .filter(|(_, other)| other.block != pointer.block && is_near(other.block))
+            .filter(|(_, other)| !self.cache.holds(*other))
             .map(|(index, other)| self.missing(tree, other, level, parent.raw_key(index)))
             .collect()
     }
