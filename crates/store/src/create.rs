@@ -17,6 +17,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::apply::Slots;
 use crate::cache::Cache;
 use crate::journal::Journal;
+use crate::load;
 use crate::log::{Logging, Pending, Place, Ring};
 use crate::owed::Owed;
 use crate::pace::{Freezes, Pace};
@@ -131,6 +132,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
             superblock.journal,
         )),
         overlay: BTreeMap::new(),
+        regions: load::regions(),
         superblock: Mutex::new(superblock),
         one_checkpoint: Mutex::new(()),
         lsn: AtomicU64::new(0),

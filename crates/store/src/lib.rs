@@ -51,6 +51,7 @@ use holdfast_base::stop::Stop;
 use holdfast_base::switch::{Accounting, Batching, Dirty};
 use holdfast_base::{BlockNo, BlockRange, InodeNo, Lsn, Receipt, TreeId};
 pub use holdfast_device::Device;
+use holdfast_device::buffer::BufferPool;
 use holdfast_format::{Geometry, Key, Superblock};
 use parking_lot::{Mutex, RwLock};
 use uuid::Uuid;
@@ -156,6 +157,8 @@ pub(crate) struct Inner {
     journal: Mutex<Journal>,
     /// Nodes of the journal that stand in front of the device, when nothing may be written.
     overlay: BTreeMap<BlockNo, Vec<u8>>,
+    /// Where several nodes are read at once.
+    regions: BufferPool,
     /// Data that only the log holds.
     owed: Owed,
     /// What the log does not hold yet.
@@ -240,6 +243,11 @@ impl Store {
     /// The value of `key`.
     pub fn get(&self, key: &Key) -> Result<Option<Vec<u8>>> {
         self.inner.get(TreeId::Files, key)
+    }
+
+    /// Whether [`Store::get`] of this key has all it needs in memory.
+    pub fn is_in_memory(&self, key: &Key) -> bool {
+        self.inner.is_in_memory(TreeId::Files, key)
     }
 
     /// Calls `visit` for the items from `from` to `to`, both included, upwards, until it breaks.

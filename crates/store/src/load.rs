@@ -2,6 +2,7 @@
 //! nodes that lie beside them.
 
 use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, TreeId};
+use holdfast_device::buffer::BufferPool;
 use holdfast_format::node::Expected;
 use holdfast_format::{Key, Malformed, NodePointer, NodeView};
 
@@ -37,6 +38,11 @@ fn judge_keys(node: &NodeView<'_>, tree: TreeId) -> std::result::Result<(), Malf
         None => Ok(()),
         Some(key) => Err(Malformed::new("node", format!("{key:?} does not belong into it"))),
     }
+}
+
+/// Buffers for regions. Few threads read at the same time.
+pub(crate) fn regions() -> BufferPool {
+    BufferPool::new(REGION_BLOCKS as usize * BLOCK_SIZE, 2)
 }
 
 impl Inner {
@@ -75,7 +81,11 @@ impl Inner {
             Some(replayed) => replayed.clone(),
             None => match self.read_region(missing) {
                 Some(bytes) => bytes,
-                None => self.read_blocks(self.node_range(expected.pointer))?,
+                None => {
+                    let mut bytes = vec![0; self.geometry.node_size];
+                    self.read_blocks(self.node_range(expected.pointer), &mut bytes)?;
+                    bytes
+                }
             },
         };
         self.judge(expected, &bytes)?;
@@ -110,7 +120,9 @@ impl Inner {
             return None;
         }
         // Whatever is wrong with a neighbour is told when somebody wants it.
-        let bytes = self.read_blocks(span).ok()?;
+        let mut buffer = self.regions.take();
+        let bytes = &mut buffer[..span.count as usize * BLOCK_SIZE];
+        self.read_blocks(span, bytes).ok()?;
         let node = |block: BlockNo| {
             let at = (block.0 - first.0) as usize * BLOCK_SIZE;
             bytes[at..at + self.geometry.node_size].to_vec()
@@ -127,11 +139,9 @@ impl Inner {
         Some(node(wanted))
     }
 
-    fn read_blocks(&self, range: BlockRange) -> Result<Vec<u8>> {
+    fn read_blocks(&self, range: BlockRange, into: &mut [u8]) -> Result<()> {
         let at = range.start.byte_offset().expect("the node lies inside the volume");
-        let mut bytes = vec![0; range.count as usize * BLOCK_SIZE];
-        self.device.read(at, &mut bytes)?;
-        Ok(bytes)
+        Ok(self.device.read(at, into)?)
     }
 
     fn judge(&self, expected: &Expected, bytes: &[u8]) -> Result<()> {

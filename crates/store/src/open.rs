@@ -23,6 +23,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::cache::Cache;
 use crate::journal::{Journal, recover};
+use crate::load;
 use crate::log::replay::{Broken, Logged};
 use crate::log::{self, Logging, Pending, Place, Ring};
 use crate::owed::Owed;
@@ -178,6 +179,7 @@ fn at(
             superblock.journal,
         )),
         overlay: nodes,
+        regions: load::regions(),
         superblock: Mutex::new(superblock.clone()),
         one_checkpoint: Mutex::new(()),
         pace: Pace::new(&geometry, options, counters),

@@ -39,6 +39,10 @@ impl Inner {
         self.look(|forest| Ok(forest.get(tree, key)?.map(<[u8]>::to_vec)))
     }
 
+    pub(crate) fn is_in_memory(&self, tree: TreeId, key: &Key) -> bool {
+        self.forest.read().get(tree, key).is_ok()
+    }
+
     pub(crate) fn scan(
         &self,
         tree: TreeId,

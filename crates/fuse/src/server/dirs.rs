@@ -12,9 +12,16 @@ use holdfast_posix::{Attr, DirEntry, FsError};
 use super::Server;
 use crate::ops::{Answer, DirSink};
 
+/// Names that an answer with attributes holds, more or less.
+const ANSWER: u64 = 200;
+
 impl Server {
     /// Gives the entries after `cookie` to `sink` until it is full. With `attrs` each comes with its
     /// attributes, and all but `.` and `..` are counted as references.
+    ///
+    /// The kernel always wants attributes at first, and later only if names are looked up meanwhile. Inodes
+    /// lie by their numbers and names by their hashes: for a part of a large directory nearly all its inodes would be
+    /// read. So the first answer about one has only attributes that are in memory.
     pub fn readdir(
         &self,
         dir: InodeNo,
@@ -23,8 +30,10 @@ impl Server {
         sink: &mut dyn DirSink,
     ) -> Answer<()> {
         let fs = self.fs()?;
+        let only_known = attrs && cookie == 0 && fs.getattr(dir)?.size > ANSWER;
         fs.readdir(dir, cookie, &mut |entry| {
-            if !attrs || entry.name == b"." || entry.name == b".." {
+            let unasked = only_known && fs.getattr_in_memory(entry.inode).is_none();
+            if !attrs || unasked || entry.name == b"." || entry.name == b".." {
                 return sink.add(&entry, None);
             }
             let (attr, ttl) = match fs.getattr(entry.inode) {
@@ -62,5 +71,87 @@ fn type_only(entry: &DirEntry<'_>) -> Attr {
         mtime: Timestamp::default(),
         ctime: Timestamp::default(),
         btime: Timestamp::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use holdfast_device::{Device, MemoryDevice};
+    use holdfast_posix::{Caller, FileSystem, FileType, MkfsOptions, MountOptions, NewNode};
+
+    use super::*;
+
+    /// Takes so many entries; which of them had attributes, and where to go on.
+    struct Sink {
+        room: usize,
+        known: Vec<bool>,
+        cookie: u64,
+    }
+
+    impl DirSink for Sink {
+        fn add(&mut self, entry: &DirEntry<'_>, attr: Option<(&Attr, Duration)>) -> bool {
+            if self.room == 0 {
+                return false;
+            }
+            self.room -= 1;
+            self.cookie = entry.cookie;
+            if entry.name != b"." && entry.name != b".." {
+                self.known.push(attr.is_some());
+            }
+            true
+        }
+    }
+
+    fn mount(device: &Arc<dyn Device>) -> Arc<FileSystem> {
+        Arc::new(FileSystem::mount(Arc::clone(device), MountOptions::default()).unwrap())
+    }
+
+    /// A directory of `count` names in a volume that nobody has looked at yet.
+    fn cold(count: usize) -> (Arc<FileSystem>, Server, InodeNo) {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+        let options =
+            MkfsOptions { node_size: 4096, label: String::new(), uuid: None, owner: (0, 0) };
+        FileSystem::mkfs(&device, &options).unwrap();
+        let fs = mount(&device);
+        let dir = fs.mkdir(&Caller::root(), InodeNo::ROOT, b"d", 0o755).unwrap().inode;
+        for n in 0..count {
+            let new = NewNode { file_type: FileType::Regular, perm: 0o644, rdev: 0 };
+            fs.mknod(&Caller::root(), dir, format!("{n}").as_bytes(), new).unwrap();
+        }
+        Arc::into_inner(fs).unwrap().unmount().unwrap();
+        let fs = mount(&device);
+        let server = Server::new(Arc::clone(&fs), true, Duration::ZERO, Arc::default(), None);
+        (fs, server, dir)
+    }
+
+    #[test]
+    fn the_first_answer_about_a_large_directory_reads_no_inodes() {
+        let (fs, server, dir) = cold(3000);
+        let nodes = || fs.counters().nodes_read.get();
+        let before = nodes();
+        let mut first = Sink { room: 100, known: Vec::new(), cookie: 0 };
+        server.readdir(dir, 0, true, &mut first).unwrap();
+        assert_eq!(first.known.len(), 98, "every name is there");
+        assert!(first.known.iter().any(|known| !known), "no inode was in memory");
+        assert!(nodes() - before < 60, "{} nodes", nodes() - before);
+        let mut next = Sink { room: 100, known: Vec::new(), cookie: 0 };
+        server.readdir(dir, first.cookie, true, &mut next).unwrap();
+        assert_eq!(next.known, [true; 100], "who asks again is answered");
+        let mut again = Sink { room: 100, known: Vec::new(), cookie: 0 };
+        server.readdir(dir, 0, true, &mut again).unwrap();
+        let known = |sink: &Sink| sink.known.iter().filter(|known| **known).count();
+        assert!(known(&again) > known(&first), "what is in memory comes along");
+        server.close();
+    }
+
+    #[test]
+    fn a_small_directory_comes_with_all_attributes() {
+        let (_fs, server, dir) = cold(150);
+        let mut sink = Sink { room: 1000, known: Vec::new(), cookie: 0 };
+        server.readdir(dir, 0, true, &mut sink).unwrap();
+        assert_eq!(sink.known, [true; 150]);
+        server.close();
     }
 }

@@ -21,6 +21,14 @@ impl FileSystem {
         Ok(state.stat(inode.no))
     }
 
+    /// The attributes, if nothing has to be read from the device for them.
+    pub fn getattr_in_memory(&self, inode: InodeNo) -> Option<Attr> {
+        let core = &self.core;
+        let is_known =
+            core.inodes.peek(inode).is_some() || core.store.is_in_memory(&Key::inode(inode));
+        is_known.then(|| self.getattr(inode).ok()).flatten()
+    }
+
     /// Changes attributes. With a `file` opened for writing, its permission to change the size counts.
     ///
     /// A new size is one step of history, the other attributes are the next.
