@@ -16,10 +16,10 @@ use holdfast_sync::atomic::AtomicU64;
 use std::fmt;
 use std::sync::Arc;
 
-use holdfast_base::InodeNo;
 use holdfast_base::counters::Counters;
+use holdfast_base::{BlockNo, InodeNo};
 use holdfast_format::item::dentry;
-use holdfast_store::Store;
+use holdfast_store::{Placed, Reservation, Store, StoreError};
 use parking_lot::Mutex;
 
 use crate::inode::{Inode, InodeTable};
@@ -57,6 +57,19 @@ impl Core {
     /// The inode with this number, loaded if need be. [`crate::FsError::NotFound`] if there is none.
     pub(crate) fn inode(&self, no: InodeNo) -> Result<Arc<Inode>> {
         self.inodes.get(&self.store, no)
+    }
+
+    /// Takes between 1 and `want` consecutive blocks out of the reservation's, near `goal` if possible. What they held for
+    /// others before is forgotten.
+    pub(crate) fn allocate(
+        &self,
+        from: &mut Reservation,
+        want: u64,
+        goal: Option<BlockNo>,
+    ) -> std::result::Result<Placed, StoreError> {
+        let placed = self.store.allocate(from, want, goal)?;
+        self.data.recent.forget(placed.blocks());
+        Ok(placed)
     }
 
     /// The first key offset of names that hash like `name`.

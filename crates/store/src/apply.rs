@@ -220,10 +220,7 @@ impl Inner {
         let mut waited = false;
         loop {
             let mut forest = self.forest.write();
-            let prepared = batch.changes.iter().map(|change| match change {
-                Change::Put(key, _) => forest.prepare(tree, key, false),
-                Change::Delete(key) => forest.prepare(tree, key, true),
-            });
+            let prepared = batch.changes.iter().map(|change| forest.prepare_change(tree, change));
             let prepared: Vec<Prepared> = match prepared.collect() {
                 Ok(prepared) => prepared,
                 Err(missing) => {
@@ -257,10 +254,7 @@ impl Inner {
             }
             let homes = &mut Slots { space: &mut space, promised: &mut reservation.slots };
             for (change, prepared) in batch.changes.iter().zip(prepared) {
-                match change {
-                    Change::Put(key, value) => forest.put(tree, key, value, prepared, homes),
-                    Change::Delete(key) => forest.delete(tree, key, prepared, homes),
-                }
+                forest.carry_out(tree, change, prepared, homes);
             }
             for range in &batch.freed {
                 space.free(*range, false);

@@ -150,8 +150,7 @@ fn place(
     let mut at = 0;
     while at < count {
         let want = ((count - at) as u64).min(CHUNK_BLOCKS);
-        let placed = core.store.allocate(reservation, want, goal)?;
-        core.data.recent.forget(placed.blocks());
+        let placed = core.allocate(reservation, want, goal)?;
         let end = at + placed.blocks().count as usize;
         goal = placed.blocks().end();
         jobs.push(Job { items: at..end, placed });

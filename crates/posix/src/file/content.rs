@@ -47,8 +47,7 @@ pub(crate) fn store_whole(
     let blocks = blocks_for(bytes.len() as u64);
     while first < blocks {
         let want = (blocks - first).min(core.store.extent_blocks_max());
-        let placed = core.store.allocate(reservation, want, None)?;
-        core.data.recent.forget(placed.blocks());
+        let placed = core.allocate(reservation, want, None)?;
         let count = placed.blocks().count;
         let mut padded = vec![0; count as usize * BLOCK_SIZE];
         let rest = &bytes[first as usize * BLOCK_SIZE..];

@@ -222,8 +222,7 @@ impl Task<'_> {
                     return Ok(first);
                 }
                 let want = (gap.end - first).min(UNWRITTEN_BLOCKS_MAX);
-                let placed = self.core.store.allocate(reservation, want, edit.goal(first))?;
-                self.core.data.recent.forget(placed.blocks());
+                let placed = self.core.allocate(reservation, want, edit.goal(first))?;
                 let extent = batch.publish_unwritten(placed);
                 let piece = Piece { first, extent };
                 first = piece.end();

@@ -140,13 +140,9 @@ impl Inner {
     fn change(&self, changes: &mut Vec<Change>) -> Result<()> {
         let mut failed = Failed::default();
         let mut at = 0;
-        while at < changes.len() {
+        while let Some(change) = changes.get(at) {
             let mut forest = self.forest.write();
-            let (key, delete) = match &changes[at] {
-                Change::Put(key, _) => (key, false),
-                Change::Delete(key) => (key, true),
-            };
-            let prepared = match forest.prepare(TreeId::Files, key, delete) {
+            let prepared = match forest.prepare_change(TreeId::Files, change) {
                 Ok(prepared) => prepared,
                 Err(missing) => {
                     drop(forest);
@@ -156,12 +152,7 @@ impl Inner {
             };
             let mut space = self.space.lock();
             let homes = &mut Slots { space: &mut space, promised: &mut 0 };
-            match &changes[at] {
-                Change::Put(key, value) => {
-                    forest.put(TreeId::Files, key, value, prepared, homes);
-                }
-                Change::Delete(key) => forest.delete(TreeId::Files, key, prepared, homes),
-            }
+            forest.carry_out(TreeId::Files, change, prepared, homes);
             if let Some(damage) = &space.damage {
                 return Err(StoreError::Refused(format!("{damage}; run fsck")));
             }

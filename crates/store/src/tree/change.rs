@@ -75,6 +75,32 @@ impl Forest {
         Ok(Prepared { leaf: pointer, shape: self.shape })
     }
 
+    /// The same for a change.
+    pub(crate) fn prepare_change(
+        &self,
+        tree: TreeId,
+        change: &Change,
+    ) -> Result<Prepared, Missing> {
+        match change {
+            Change::Put(key, _) => self.prepare(tree, key, false),
+            Change::Delete(key) => self.prepare(tree, key, true),
+        }
+    }
+
+    /// Carries a change out that was `prepared` under the same lock.
+    pub(crate) fn carry_out(
+        &mut self,
+        tree: TreeId,
+        change: &Change,
+        prepared: Prepared,
+        homes: &mut dyn Homes,
+    ) {
+        match change {
+            Change::Put(key, value) => self.put(tree, key, value, prepared, homes),
+            Change::Delete(key) => self.delete(tree, key, prepared, homes),
+        }
+    }
+
     /// The leaf of a prepared change, if it can be changed as it is: it is of this epoch, and what was changed
     /// since has not moved anything.
     fn ready_leaf(&self, prepared: Prepared) -> Option<NodePointer> {

@@ -5,6 +5,7 @@
 //! decode arguments and print tables; the workloads are in the bench crate.
 
 mod accounting;
+mod bed;
 mod dir;
 mod fsync;
 mod journal;

@@ -1,12 +1,10 @@
 //! `holdfast bench ops`: bytes, writes and flushes of small operations, beside the kernel's filesystems.
 
-use std::path::PathBuf;
-
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use holdfast_bench::ops::{self, Column, Plan};
 use holdfast_bench::result::Report;
-use holdfast_bench::systems::{self, Bed, Ours, System};
+use holdfast_bench::systems::{self, System};
 
+use crate::cmd::bench::bed::{BedOptions, say_what_is_missing, system};
 use crate::cmd::bench::output::progress;
 use crate::cmd::bench::results::{self, Results};
 use crate::outcome::{Context, Failure, Outcome};
@@ -33,26 +31,13 @@ pub(crate) struct Args {
     /// Operations of a row [default: 1000, with --quick 20].
     #[arg(long)]
     operations: Option<u64>,
-    /// Bytes of a sector of the devices: 512 or 4096.
-    #[arg(long, default_value_t = 512)]
-    sector: u32,
     /// Bytes of the loop device [default: 2G, with --quick 512M].
     #[arg(long, value_parser = size::parse)]
     size: Option<u64>,
-    /// Options of Holdfast's mounts, as of `holdfast mount -o`.
-    #[arg(short = 'o', long, value_name = "OPTIONS", default_value = "")]
-    options: String,
-    /// Where its file and the mount point are made meanwhile.
-    #[arg(long, default_value_os_t = std::env::temp_dir())]
-    dir: PathBuf,
+    #[command(flatten)]
+    bed: BedOptions,
     #[command(flatten)]
     results: Results,
-}
-
-/// The words for systems.
-pub(crate) fn system() -> impl TypedValueParser<Value = System> {
-    let words = System::ALL.iter().map(|system| system.word());
-    PossibleValuesParser::new(words).try_map(|word| word.parse::<System>())
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
@@ -61,7 +46,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let mut report = Report::begin(results::command());
     let mut plan = if args.quick { Plan::QUICK } else { Plan::USUAL };
     plan.operations = args.operations.unwrap_or(plan.operations).max(1);
-    plan.sector = args.sector;
+    plan.sector = args.bed.sector;
     let on_device = match systems::can_mount() {
         Ok(()) => Some(columns(args, &plan)?),
         Err(why) => {
@@ -87,10 +72,8 @@ type OnDevice = (String, Vec<Column>, Vec<Option<ops::Cost>>);
 /// Every system on one device, one after the other.
 fn columns(args: &Args, plan: &Plan) -> Result<OnDevice, Failure> {
     say_what_is_missing(&args.systems);
-    let program = std::env::current_exe().context("this program")?;
-    let ours = Ours { program, options: args.options.clone() };
     let bytes = args.size.unwrap_or(if args.quick { 512 << 20 } else { 2 << 30 });
-    let bed = Bed::new(&args.dir, bytes, args.sector).context("a loop device")?;
+    let (bed, ours) = args.bed.make(bytes)?;
     let (mut columns, mut own) = (Vec::new(), Vec::new());
     for &system in args.systems.iter().filter(|system| **system != System::Raw) {
         if let Some(package) = system.missing_package() {
@@ -114,11 +97,4 @@ fn columns(args: &Args, plan: &Plan) -> Result<OnDevice, Failure> {
         }
     }
     Ok((bed.about(), columns, own))
-}
-
-/// One command that installs what is left out otherwise.
-pub(crate) fn say_what_is_missing(systems: &[System]) {
-    if let Some(command) = systems::install_command(systems) {
-        eprintln!("holdfast: some systems are left out; to have them, run: {command}");
-    }
 }

@@ -1,13 +1,11 @@
 //! `holdfast bench peers`: Holdfast beside ext4, XFS and btrfs on one loop device, in turn.
 
-use std::path::PathBuf;
-
 use holdfast_bench::peers::Plan;
 use holdfast_bench::result::Report;
-use holdfast_bench::systems::{self, Bed, Ours, System};
+use holdfast_bench::systems::{self, System};
 
+use crate::cmd::bench::bed::{BedOptions, say_what_is_missing, system};
 use crate::cmd::bench::dir::{Work, show};
-use crate::cmd::bench::ops::{say_what_is_missing, system};
 use crate::cmd::bench::output::{line, progress};
 use crate::cmd::bench::results::{self, Results};
 use crate::outcome::{Context, Failure, Outcome};
@@ -34,15 +32,8 @@ pub(crate) struct Args {
     /// Bytes of the loop device.
     #[arg(long, value_parser = size::parse, default_value = "8G")]
     size: u64,
-    /// Bytes of one of its sectors: 512 or 4096.
-    #[arg(long, default_value_t = 512)]
-    sector: u32,
-    /// Options of Holdfast's mounts, as of `holdfast mount -o`.
-    #[arg(short = 'o', long, value_name = "OPTIONS", default_value = "")]
-    options: String,
-    /// Where its file and the mount point are made meanwhile.
-    #[arg(long, default_value_os_t = std::env::temp_dir())]
-    dir: PathBuf,
+    #[command(flatten)]
+    bed: BedOptions,
     #[command(flatten)]
     results: Results,
 }
@@ -52,12 +43,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
     args.results.check()?;
     systems::watch().context("signals")?;
     say_what_is_missing(&args.systems);
-    let program = std::env::current_exe().context("this program")?;
-    let ours = Ours { program, options: args.options.clone() };
     let mut report = Report::begin(results::command());
     line(report.machine.line())?;
     line("")?;
-    let (scale, material) = args.work.prepare(&args.dir)?;
+    let (scale, material) = args.work.prepare(&args.bed.dir)?;
     let plan = Plan {
         systems: args.systems.clone(),
         workloads: args.work.workloads(),
@@ -65,7 +54,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         scale,
         ceiling: !args.work.no_ceiling,
     };
-    let bed = Bed::new(&args.dir, args.size, args.sector).context("a loop device")?;
+    let (bed, ours) = args.bed.make(args.size)?;
     let about = format!("On {}. {}", bed.about(), args.work.about(&material));
     let (runs, failures) = plan
         .run(&bed, &ours, |round, workload, system| {
