@@ -130,15 +130,13 @@ pub(super) fn unpack(run: &mut Run<'_>) -> io::Result<()> {
         }
         Ok(1)
     })?;
-    for warmth in ["cold", "warm"] {
-        let name = format!("stat a whole tree, {warmth}");
-        if warmth == "warm" || run.cool(&name)? {
-            run.once(&name, Unit::Operations, |laps| walk(&dir, laps, Look::Stat))?;
+    for (look, verb) in [(Look::Stat, "stat"), (Look::Read, "read")] {
+        for warmth in ["cold", "warm"] {
+            let name = format!("{verb} a whole tree, {warmth}");
+            if warmth == "warm" || run.cool(&name)? {
+                run.once(&name, Unit::Operations, |laps| walk(&dir, laps, look))?;
+            }
         }
-    }
-    let name = "read a whole tree, cold";
-    if run.cool(name)? {
-        run.once(name, Unit::Operations, |laps| walk(&dir, laps, Look::Read))?;
     }
     remove(run, "rm -rf of that tree and sync")
 }
