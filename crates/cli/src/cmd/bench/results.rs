@@ -52,7 +52,8 @@ impl Results {
     }
 }
 
-/// The command as it is kept: without the paths of the program, of the results, and of what was there meanwhile.
+/// The command as it is kept: without the paths of the program, of the results, and of what was there meanwhile. That it
+/// was a file stays, as it makes other figures than memory.
 pub(crate) fn command() -> Vec<String> {
     without_paths(std::env::args().skip(1))
 }
@@ -63,9 +64,15 @@ fn without_paths(words: impl Iterator<Item = String>) -> Vec<String> {
     while let Some(word) = words.next() {
         let is = |option: &&&str| word.split('=').next() == Some(**option);
         match ["--json", "--html", "--keep", "--dir", "--file"].iter().find(is) {
-            // The path is the next word, if it is not in this one.
-            Some(_) if !word.contains('=') => drop(words.next()),
-            Some(_) => {}
+            Some(option) => {
+                // The path is the next word, if it is not in this one.
+                if !word.contains('=') {
+                    drop(words.next());
+                }
+                if *option == "--file" {
+                    kept.extend(["--file".to_owned(), "FILE".to_owned()]);
+                }
+            }
             None => kept.push(word),
         }
     }
@@ -155,9 +162,13 @@ mod tests {
             "d",
             "--dir",
             "/e",
+            "--file",
+            "/f",
+            "--file=/g",
             "x",
         ];
         let kept = without_paths(words.map(String::from).into_iter());
-        assert_eq!(kept, ["holdfast", "bench", "ops", "--quick", "x"]);
+        let expected = "holdfast bench ops --quick --file FILE --file FILE x";
+        assert_eq!(kept.join(" "), expected);
     }
 }
