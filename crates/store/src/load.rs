@@ -112,11 +112,11 @@ impl Inner {
         // A parent on a damaged disk may name one node again and again.
         neighbours.sort_unstable_by_key(|near| near.expected.pointer.block);
         neighbours.dedup_by_key(|near| near.expected.pointer.block);
-        let blocks = || neighbours.iter().map(|near| near.expected.pointer.block).chain([wanted]);
-        let (first, last) = (blocks().min()?, blocks().max()?);
+        let first = neighbours.first()?.expected.pointer.block.min(wanted);
+        let last = neighbours.last()?.expected.pointer.block.max(wanted);
         let span = BlockRange::new(first, last.0 - first.0 + node_blocks);
         let nodes = neighbours.len() as u64 + 1;
-        if nodes == 1 || span.count > nodes * node_blocks * READ_PER_NODE_MAX {
+        if span.count > nodes * node_blocks * READ_PER_NODE_MAX {
             return None;
         }
         // Whatever is wrong with a neighbour is told when somebody wants it.

@@ -27,7 +27,8 @@ impl Server {
         let handle = self.file(&fs, write.file)?;
         let file = &handle.file;
         let how = WriteHow { kill_suid_sgid: write.kill_suid_sgid, ..WriteHow::default() };
-        if handle.direct {
+        // Before those to files that it opened itself the kernel has taken them away.
+        if handle.direct && !self.kernel_opens() {
             self.drop_capabilities(&fs, file.inode())?;
         }
         let tell = write.kill_suid_sgid && self.has_privileges(&fs, file.inode());

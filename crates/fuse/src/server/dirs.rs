@@ -32,11 +32,17 @@ impl Server {
         let fs = self.fs()?;
         let only_known = attrs && cookie == 0 && fs.getattr(dir)?.size > ANSWER;
         fs.readdir(dir, cookie, &mut |entry| {
-            let unasked = only_known && fs.getattr_in_memory(entry.inode).is_none();
-            if !attrs || unasked || entry.name == b"." || entry.name == b".." {
+            if !attrs || entry.name == b"." || entry.name == b".." {
                 return sink.add(&entry, None);
             }
-            let (attr, ttl) = match fs.getattr(entry.inode) {
+            let found = match only_known {
+                true => match fs.getattr_in_memory(entry.inode) {
+                    Some(attr) => Ok(attr),
+                    None => return sink.add(&entry, None),
+                },
+                false => fs.getattr(entry.inode),
+            };
+            let (attr, ttl) = match found {
                 Ok(attr) => (attr, self.ttl),
                 // Removed a moment ago.
                 Err(FsError::NotFound) => return true,
@@ -78,10 +84,10 @@ fn type_only(entry: &DirEntry<'_>) -> Attr {
 mod tests {
     use std::sync::Arc;
 
-    use holdfast_device::{Device, MemoryDevice};
-    use holdfast_posix::{Caller, FileSystem, FileType, MkfsOptions, MountOptions, NewNode};
+    use holdfast_posix::{Caller, FileSystem, FileType, NewNode};
 
     use super::*;
+    use crate::server::fresh;
 
     /// Takes so many entries; which of them had attributes, and where to go on.
     struct Sink {
@@ -104,25 +110,18 @@ mod tests {
         }
     }
 
-    fn mount(device: &Arc<dyn Device>) -> Arc<FileSystem> {
-        Arc::new(FileSystem::mount(Arc::clone(device), MountOptions::default()).unwrap())
-    }
-
     /// A directory of `count` names in a volume that nobody has looked at yet.
     fn cold(count: usize) -> (Arc<FileSystem>, Server, InodeNo) {
-        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
-        let options =
-            MkfsOptions { node_size: 4096, label: String::new(), uuid: None, owner: (0, 0) };
-        FileSystem::mkfs(&device, &options).unwrap();
-        let fs = mount(&device);
+        let device = fresh::volume();
+        let fs = fresh::mount(&device);
         let dir = fs.mkdir(&Caller::root(), InodeNo::ROOT, b"d", 0o755).unwrap().inode;
         for n in 0..count {
             let new = NewNode { file_type: FileType::Regular, perm: 0o644, rdev: 0 };
             fs.mknod(&Caller::root(), dir, format!("{n}").as_bytes(), new).unwrap();
         }
         Arc::into_inner(fs).unwrap().unmount().unwrap();
-        let fs = mount(&device);
-        let server = Server::new(Arc::clone(&fs), true, Duration::ZERO, Arc::default(), None);
+        let fs = fresh::mount(&device);
+        let server = fresh::server(&fs);
         (fs, server, dir)
     }
 

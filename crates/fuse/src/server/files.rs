@@ -129,24 +129,15 @@ impl Server {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use holdfast_device::{Device, MemoryDevice};
-    use holdfast_posix::{MkfsOptions, MountOptions};
-
     use super::*;
     use crate::ops::Write;
+    use crate::server::fresh;
 
     /// P1: nobody sends an fsync after an asynchronous write, whoever has opened the file.
     #[test]
     fn a_direct_synchronous_write_is_durable_when_it_is_answered() {
-        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
-        let options =
-            MkfsOptions { node_size: 16384, label: String::new(), uuid: None, owner: (0, 0) };
-        FileSystem::mkfs(&device, &options).unwrap();
-        let options = MountOptions { commit_secs: 0, ..MountOptions::default() };
-        let fs = Arc::new(FileSystem::mount(device, options).unwrap());
-        let server = Server::new(Arc::clone(&fs), true, Duration::ZERO, Arc::default(), None);
+        let fs = fresh::mount(&fresh::volume());
+        let server = fresh::server(&fs);
         server.set_kernel_opens();
         let request = Request { uid: 0, gid: 0, pid: 0 };
         let mode = Mode { mode: libc::S_IFREG | 0o644, umask: 0 };

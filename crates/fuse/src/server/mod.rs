@@ -17,6 +17,8 @@ mod attrs;
 mod data;
 mod dirs;
 mod files;
+#[cfg(test)]
+pub(crate) mod fresh;
 mod names;
 mod privileges;
 mod xattrs;

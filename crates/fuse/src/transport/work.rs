@@ -43,23 +43,14 @@ impl Work {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use holdfast_base::InodeNo;
-    use holdfast_device::{Device, MemoryDevice};
-    use holdfast_posix::{FileSystem, MkfsOptions, MountOptions};
 
     use super::*;
     use crate::ops::{Errno, FileId};
+    use crate::server::fresh;
 
     fn work() -> Arc<Work> {
-        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
-        let options =
-            MkfsOptions { node_size: 4096, label: String::new(), uuid: None, owner: (0, 0) };
-        FileSystem::mkfs(&device, &options).unwrap();
-        let fs = FileSystem::mount(device, MountOptions::default()).unwrap();
-        let server = Server::new(Arc::new(fs), true, Duration::ZERO, Arc::default(), None);
-        Work::new(Arc::new(server))
+        Work::new(Arc::new(fresh::server(&fresh::mount(&fresh::volume()))))
     }
 
     #[test]

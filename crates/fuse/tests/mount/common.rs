@@ -4,7 +4,9 @@
 //! must never hold what the server needs. Unmounts on every way out, also
 //! when a test panics.
 
-use std::path::PathBuf;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -40,6 +42,12 @@ pub(crate) fn volume(mib: u64) -> Arc<dyn Device> {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(mib << 20));
     mkfs(&device);
     device
+}
+
+/// Opens for writing what may have to be made, with these flags.
+pub(crate) fn open_to_write(path: &Path, flags: i32) -> File {
+    let mut how = OpenOptions::new();
+    how.write(true).create(true).truncate(false).custom_flags(flags).open(path).unwrap()
 }
 
 /// Makes an empty volume on `device`.

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::common::{Mount, SlowFlush, can_mount, mkfs};
+use crate::common::{Mount, SlowFlush, can_mount, mkfs, open_to_write};
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_fuse::{Kind, Opens};
 use rustix::fs::{FallocateFlags, fallocate};
@@ -243,15 +243,7 @@ fn synchronous_writes_survive_a_crash_and_others_do_not() {
         return;
     }
     let mount = Mount::opened_by(Opens::Server);
-    let open = |name: &str, flags: i32| {
-        OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .custom_flags(flags)
-            .open(mount.path(name))
-            .unwrap()
-    };
+    let open = |name: &str, flags| open_to_write(&mount.path(name), flags);
     let files = [
         ("sync", libc::O_SYNC),
         ("dsync", libc::O_DSYNC),

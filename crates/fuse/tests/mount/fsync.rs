@@ -1,8 +1,8 @@
 //! What each way to make something durable costs through the kernel, and how it is reported.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use holdfast_device::{Device, DeviceError, MemoryDevice, forward};
 use holdfast_fuse::{Kind, Opens};
 use rustix::fs::XattrFlags;
 
-use crate::common::{Mount, can_mount, mkfs, options};
+use crate::common::{Mount, can_mount, mkfs, open_to_write, options};
 
 /// Flushes and log batches that `action` cost; everything else that must not happen does not.
 #[track_caller]
@@ -27,16 +27,6 @@ fn cost(mount: &Mount, action: impl FnOnce()) -> (u64, u64) {
     let after = read();
     assert_eq!(after.2, before.2, "no commit, no checkpoint, no escape");
     (after.0 - before.0, after.1 - before.1)
-}
-
-fn open(path: &Path, flags: i32) -> File {
-    OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .custom_flags(flags)
-        .open(path)
-        .unwrap()
 }
 
 fn sync_all(dir: &Path) {
@@ -61,7 +51,7 @@ fn every_way_to_be_durable_costs_one_flush() {
     // Little data goes into the log, more of it to its place before.
     for (round, size) in [100, 4096, 300_000].into_iter().enumerate() {
         let bytes = vec![round as u8 + 1; size];
-        let file = open(&mount.path("f"), 0);
+        let file = open_to_write(&mount.path("f"), 0);
         let full = cost(&mount, || {
             file.write_all_at(&bytes, 0).unwrap();
             file.sync_all().unwrap();
@@ -76,7 +66,7 @@ fn every_way_to_be_durable_costs_one_flush() {
     }
     for (name, flags) in [("O_SYNC", libc::O_SYNC), ("O_DSYNC", libc::O_DSYNC)] {
         for direct in [0, libc::O_DIRECT] {
-            let file = open(&mount.path(name), flags | direct);
+            let file = open_to_write(&mount.path(name), flags | direct);
             let fsyncs = mount.count(Kind::Fsync);
             // Two calls of one handle: each is durable when it returns.
             for at in [0, 65536] {
@@ -128,7 +118,7 @@ fn the_last_fsync_of_a_file_can_be_asked_for() {
     let text = told(&mount.path("f")).unwrap();
     assert!(text.contains("\nclean true\n") && text.contains("nothing was undurable"), "{text}");
 
-    let direct = open(&mount.path("g"), libc::O_SYNC | libc::O_DIRECT);
+    let direct = open_to_write(&mount.path("g"), libc::O_SYNC | libc::O_DIRECT);
     direct.write_all_at(&[1; 4096], 0).unwrap();
     let text = told(&mount.path("g")).unwrap();
     assert!(text.starts_with("what synchronous write\n"), "{text}");
@@ -179,7 +169,7 @@ fn where_the_kernel_opens_files_the_first_fsync_reports_what_failed() {
         return;
     }
     let (mount, refuses) = refusing(Opens::Kernel);
-    let handles = [open(&mount.path("f"), 0), open(&mount.path("f"), 0)];
+    let handles = [open_to_write(&mount.path("f"), 0), open_to_write(&mount.path("f"), 0)];
     refuses.store(true, Ordering::SeqCst);
     handles[0].write_all_at(&[1; 1 << 20], 0).unwrap();
     assert_eq!(handles[1].sync_all().unwrap_err().raw_os_error(), Some(libc::EIO));
@@ -199,7 +189,7 @@ fn a_failed_fsync_is_reported_to_each_handle_once() {
         return;
     }
     let (mount, refuses) = refusing(Opens::Server);
-    let handles = [open(&mount.path("f"), 0), open(&mount.path("f"), 0)];
+    let handles = [open_to_write(&mount.path("f"), 0), open_to_write(&mount.path("f"), 0)];
     handles[0].write_all_at(b"before", 0).unwrap();
     handles[0].sync_all().unwrap();
     refuses.store(true, Ordering::SeqCst);
@@ -212,7 +202,7 @@ fn a_failed_fsync_is_reported_to_each_handle_once() {
     }
     refuses.store(false, Ordering::SeqCst);
     // Heard by both: not again, and not by one who came later.
-    for handle in handles.iter().chain([&open(&mount.path("f"), 0)]) {
+    for handle in handles.iter().chain([&open_to_write(&mount.path("f"), 0)]) {
         handle.sync_all().unwrap();
     }
     // The volume goes on: what the device refused was data of one file.

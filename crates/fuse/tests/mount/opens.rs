@@ -10,7 +10,7 @@ use std::process::Command;
 
 use holdfast_fuse::{Kind, Opens};
 
-use crate::common::{Mount, can_mount, options, volume};
+use crate::common::{Mount, can_mount, open_to_write, options, volume};
 
 fn mount() -> Option<Mount> {
     can_mount().then(|| Mount::opened_by(Opens::Kernel))
@@ -125,9 +125,7 @@ fn synchronous_writes_survive_a_crash() {
     let Some(mount) = mount() else { return };
     let all = [libc::O_SYNC, libc::O_DSYNC].map(|sync| [sync, sync | libc::O_DIRECT]);
     for flags in all.as_flattened() {
-        let mut how = OpenOptions::new();
-        let file = how.write(true).create(true).truncate(false).custom_flags(*flags);
-        let file = file.open(mount.path(&flags.to_string())).unwrap();
+        let file = open_to_write(&mount.path(&flags.to_string()), *flags);
         file.write_all_at(&[5; 12288], 0).unwrap();
         file.write_all_at(&[6; 4096], 12288).unwrap();
     }

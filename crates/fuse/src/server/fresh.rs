@@ -1,0 +1,28 @@
+//! For tests: volumes in memory and servers of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_device::{Device, MemoryDevice};
+use holdfast_posix::{FileSystem, MkfsOptions, MountOptions};
+
+use super::Server;
+
+/// An empty volume with nodes of 4 KiB.
+pub(crate) fn volume() -> Arc<dyn Device> {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+    let options = MkfsOptions { node_size: 4096, label: String::new(), uuid: None, owner: (0, 0) };
+    FileSystem::mkfs(&device, &options).expect("memory takes a volume");
+    device
+}
+
+/// The volume on `device`, without commits in the background.
+pub(crate) fn mount(device: &Arc<dyn Device>) -> Arc<FileSystem> {
+    let options = MountOptions { commit_secs: 0, ..MountOptions::default() };
+    Arc::new(FileSystem::mount(Arc::clone(device), options).expect("the volume is a good one"))
+}
+
+/// A server whose kernel checks permissions and believes nothing for long.
+pub(crate) fn server(fs: &Arc<FileSystem>) -> Server {
+    Server::new(Arc::clone(fs), true, Duration::ZERO, Arc::default(), None)
+}
