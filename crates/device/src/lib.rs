@@ -13,6 +13,7 @@ pub mod buffer;
 pub mod file;
 mod forward;
 pub mod memory;
+pub mod page;
 mod range;
 pub mod sim;
 pub mod sticky;
@@ -23,6 +24,7 @@ pub use error::DeviceError;
 pub use file::lock::wait_until_free;
 pub use file::{FileDevice, OpenMode};
 pub use memory::MemoryDevice;
+pub use page::Page;
 pub use sim::SimDevice;
 pub use sticky::Sticky;
 

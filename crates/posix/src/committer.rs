@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_base::clock::Deadline;
+use holdfast_store::page;
 use parking_lot::{Condvar, Mutex};
 
 use crate::atime;
@@ -48,6 +49,7 @@ fn run(core: &Core, signal: &Signal, every: Duration) {
             return;
         }
         drop(end);
+        page::give_back_half();
         // Once stopped a volume stays stopped (P7): nothing to try, and said already.
         if core.store.stop_reason().is_some() {
             continue;

@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use holdfast_base::{BlockNo, BlockRange};
+use holdfast_device::Page;
 use holdfast_format::Key;
 use holdfast_format::item::Extent;
 use holdfast_format::journal::{self, DataExtent};
 
-use crate::owed::Page;
 use crate::space::{Placed, Written, WrittenContent};
 
 /// One change of one key.

@@ -36,7 +36,6 @@ pub mod error;
 
 pub use batch::{Batch, LoggedBlock};
 pub use error::StoreError;
-pub use owed::Page;
 pub use space::{Placed, Reservation, SpaceUse, Written};
 
 use holdfast_sync::atomic::{AtomicU64, Ordering};
@@ -52,6 +51,7 @@ use holdfast_base::switch::{Accounting, Batching, Dirty};
 use holdfast_base::{BlockNo, BlockRange, InodeNo, Lsn, Receipt, TreeId};
 pub use holdfast_device::Device;
 use holdfast_device::buffer::BufferPool;
+pub use holdfast_device::page;
 use holdfast_format::{Geometry, Key, Superblock};
 use parking_lot::{Mutex, RwLock};
 use uuid::Uuid;

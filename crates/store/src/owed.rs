@@ -14,10 +14,8 @@ use std::sync::Arc;
 
 use holdfast_base::units::BLOCK_SIZE;
 use holdfast_base::{BlockNo, BlockRange};
+use holdfast_device::Page;
 use parking_lot::RwLock;
-
-/// The bytes of one block.
-pub type Page = Arc<[u8; BLOCK_SIZE]>;
 
 pub(crate) type Pages = BTreeMap<BlockNo, Page>;
 
@@ -119,7 +117,7 @@ mod tests {
     #[test]
     fn what_a_commit_pays_is_found_until_it_is_paid() {
         let owed = Owed::default();
-        let page = |byte| -> Page { Arc::new([byte; BLOCK_SIZE]) };
+        let page = |byte| -> Page { Page::from(&[byte; BLOCK_SIZE]) };
         owed.add(BlockNo(10), [page(1), page(2)].into_iter());
         owed.freeze();
         owed.add(BlockNo(20), [page(3)].into_iter());

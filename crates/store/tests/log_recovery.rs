@@ -11,6 +11,7 @@ use holdfast_base::counters::Counters;
 use holdfast_base::units::BLOCK_SIZE;
 use holdfast_base::{BatchNo, BlockNo, CommitNo, Epoch, InodeNo, Lsn};
 use holdfast_device::memory::MemoryDevice;
+use holdfast_device::page::Page;
 use holdfast_device::sim::{Action, Call, Faults, Policy, When};
 use holdfast_device::{Device, DeviceError, Flushed, SimDevice, forward};
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
@@ -57,7 +58,7 @@ fn write_page(store: &Store, number: u64, in_log: bool, page: [u8; BLOCK_SIZE]) 
     let at = placed.blocks().start;
     let written = match in_log {
         true => {
-            let block = LoggedBlock { page: Arc::new(page), base: None, changed: 0..BLOCK_SIZE };
+            let block = LoggedBlock { page: Page::from(&page), base: None, changed: 0..BLOCK_SIZE };
             store.log_data(placed, vec![block]).unwrap()
         }
         false => store.write(placed, &page).unwrap(),

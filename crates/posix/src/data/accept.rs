@@ -12,11 +12,11 @@ use std::sync::Arc;
 use holdfast_base::Timestamp;
 use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE, blocks_for};
+use holdfast_store::page::{Page, copy_blocks};
 use holdfast_store::{Need, Reservation};
 
 use super::dirty::WriterGuard;
 use super::grow::{clean_tail, needs_first_page, pages_before_growth};
-use super::pages::{Page, page_with};
 use super::view::{clipped, load_block, load_raw_block};
 use super::writeback::settle;
 use crate::core::Core;
@@ -54,11 +54,7 @@ pub(crate) fn accept(
     let parts: Vec<Part<'_>> = parts(offset, bytes).collect();
     make_room(core, inode)?;
     // Pages that need nothing of what was there before, made outside of all locks.
-    let mut whole: BTreeMap<u64, Page> = parts
-        .iter()
-        .filter(|part| part.bytes.len() == BLOCK_SIZE)
-        .map(|part| (part.block, page_with(0, part.bytes)))
-        .collect();
+    let mut whole = whole_blocks(offset, bytes);
     let mut held: Option<Reservation> = None;
     loop {
         let size = inode.state.read().attr.size;
@@ -116,7 +112,8 @@ pub(crate) fn accept(
             content.pages.put(block, page, false);
         }
         for part in &parts {
-            if let Some(page) = whole.remove(&part.block) {
+            if part.bytes.len() == BLOCK_SIZE {
+                let page = whole.next().expect("there is one for each whole part");
                 content.pages.put(part.block, page, part.block >= disk_blocks);
                 continue;
             }
@@ -149,7 +146,7 @@ pub(crate) fn accept(
         core.data.account(inode, &mut content);
         break;
     }
-    if core.data.is_half_full() {
+    if core.data.is_much() {
         core.data.wake();
     }
     Ok(())
@@ -186,6 +183,15 @@ fn parts(offset: u64, bytes: &[u8]) -> impl Iterator<Item = Part<'_>> {
     })
 }
 
+/// Pages for the blocks that are written as a whole, which follow one another.
+fn whole_blocks(offset: u64, bytes: &[u8]) -> impl Iterator<Item = Page> {
+    let before = (offset.next_multiple_of(BLOCK_BYTES) - offset) as usize;
+    let rest = bytes.get(before..).unwrap_or_default();
+    let whole = &rest[..rest.len() - rest.len() % BLOCK_SIZE];
+    let pages: Vec<Page> = copy_blocks(blocks_for(offset), whole).collect();
+    pages.into_iter()
+}
+
 /// What a partly written block holds now.
 #[derive(Clone, Debug)]
 struct Base {
@@ -210,7 +216,7 @@ fn load_bases(
             true => None,
             false => load_raw_block(core, inode, part.block)?.map(|(raw, size)| {
                 let page = clipped(raw.clone(), part.block, size);
-                Base { is_clipped: !Arc::ptr_eq(&raw, &page), page }
+                Base { is_clipped: !raw.is_same(&page), page }
             }),
         };
         bases.insert(part.block, base);

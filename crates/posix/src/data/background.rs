@@ -1,6 +1,6 @@
 //! The thread that writes data before memory is full of it.
 //!
-//! Woken when half of what may wait is there, so that writers rarely have to
+//! Woken long before as much waits as may, so that writers rarely have to
 //! settle something themselves. Owned by the mounted volume; ends when dropped,
 //! without writing what is left.
 

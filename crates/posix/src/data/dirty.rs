@@ -157,6 +157,10 @@ impl Drop for Changing<'_> {
 /// or more. Settled one by one all over a file, so many blocks make less than 16 KiB of items.
 const SHARE_BLOCKS: u64 = 128;
 
+/// With so much waiting, the background writes: 32 MiB. The device has something to do while writers go on, and what
+/// is written next goes into memory that has just become free, and is still in the processor's caches.
+const BACKGROUND_BYTES: usize = 32 << 20;
+
 /// What the background waits for.
 #[derive(Debug, Default)]
 struct Pressure {
@@ -184,7 +188,7 @@ pub(crate) struct Shared {
     last: Mutex<()>,
     /// Space for nodes that is kept from others while data waits, see [`Shared::promise_nodes`].
     shares: Mutex<Vec<Reservation>>,
-    /// More than half of what may wait is there.
+    /// More is there than shall wait.
     pressure: Mutex<Pressure>,
     pressed: Condvar,
 }
@@ -291,8 +295,8 @@ impl Shared {
     }
 
     /// Whether the background should write.
-    pub(crate) fn is_half_full(&self) -> bool {
-        self.bytes() >= self.bytes_max / 2
+    pub(crate) fn is_much(&self) -> bool {
+        self.bytes() >= BACKGROUND_BYTES.min(self.bytes_max / 2)
     }
 
     /// Bytes that wait.

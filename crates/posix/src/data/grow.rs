@@ -9,11 +9,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use holdfast_base::units::{BLOCK_BYTES, blocks_for};
+use holdfast_store::page::Page;
 use holdfast_store::{Batch, Need};
 
 use super::dirty::MapGuard;
 use super::ordered::publish;
-use super::pages::{Page, page_with};
 use super::view::{bytes_inside, clipped, load_block, load_raw_block};
 use crate::Result;
 use crate::core::Core;
@@ -41,7 +41,7 @@ pub(crate) fn pages_before_growth(
     if needs_first_page(core, size, new_size, written) {
         if !inode.data.lock_content().pages.is_dirty(0) {
             let page = load_block(core, inode, 0)?;
-            pages.push((0, page.unwrap_or_else(|| page_with(0, &[]))));
+            pages.push((0, page.unwrap_or_else(Page::zeroed)));
         }
         return Ok(pages);
     }

@@ -10,24 +10,9 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
 
 use holdfast_base::units::BLOCK_SIZE;
-
-/// The bytes of one block.
-pub(crate) type Page = Arc<[u8; BLOCK_SIZE]>;
-
-/// A page of zeros with `bytes` from byte `at` on.
-pub(crate) fn page_with(at: usize, bytes: &[u8]) -> Page {
-    if bytes.len() == BLOCK_SIZE {
-        // One copy, straight to its place.
-        let whole: Arc<[u8]> = Arc::from(bytes);
-        return whole.try_into().expect("the length was compared");
-    }
-    let mut page = [0; BLOCK_SIZE];
-    page[at..at + bytes.len()].copy_from_slice(bytes);
-    Arc::new(page)
-}
+use holdfast_store::page::{Page, RUN_PAGES};
 
 /// A page and what is known of its block.
 #[derive(Clone, Debug)]
@@ -107,7 +92,7 @@ impl Pages {
 
     /// Makes `block` dirty, which is not, as zeros.
     pub(crate) fn put_zeros(&mut self, block: u64, fresh: bool) {
-        self.put(block, page_with(0, &[]), fresh);
+        self.put(block, Page::zeroed(), fresh);
         if let Some(slot) = self.dirty.get_mut(&block) {
             slot.changed = 0..0;
         }
@@ -127,7 +112,7 @@ impl Pages {
         };
         // Copies only while a reader still holds the page.
         let end = at + bytes.len();
-        Arc::make_mut(&mut slot.page)[at..end].copy_from_slice(bytes);
+        slot.page.bytes_mut()[at..end].copy_from_slice(bytes);
         slot.changed = match slot.changed.is_empty() {
             true => at..end,
             false => slot.changed.start.min(at)..slot.changed.end.max(end),
@@ -190,6 +175,13 @@ impl Pages {
         let mut rest = taken.split_off(&range.end);
         self.dirty.append(&mut rest);
         self.fresh -= taken.values().filter(|slot| slot.fresh).count() as u64;
+        // What is left of a run that was cut would keep all of it in memory.
+        let border = RUN_PAGES as u64;
+        let before = range.start - range.start % border..range.start;
+        let after = range.end..range.end.checked_next_multiple_of(border).unwrap_or(u64::MAX);
+        for around in [before, after] {
+            self.dirty.range_mut(around).for_each(|(_, slot)| slot.page = slot.page.alone());
+        }
         taken.len()
     }
 

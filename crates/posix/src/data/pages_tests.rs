@@ -2,6 +2,8 @@
 
 use holdfast_base::prng::{Prng, entropy};
 
+use holdfast_store::page::{copy_blocks, in_a_row};
+
 use super::*;
 
 #[test]
@@ -18,7 +20,7 @@ fn random_writes_flights_and_drops_show_the_newest_bytes() {
         let mut flying: Vec<(u64, Page)> = Vec::new();
         for _ in 0..60 {
             let block = random.below(BLOCKS);
-            match random.below(8) {
+            match random.below(9) {
                 0..=3 => {
                     let at = random.below(BLOCK_SIZE as u64) as usize;
                     let bytes = vec![random.below(255) as u8 + 1; (BLOCK_SIZE - at).min(100)];
@@ -29,9 +31,9 @@ fn random_writes_flights_and_drops_show_the_newest_bytes() {
                             None => tree[block as usize],
                         };
                         if random.one_in(2) {
-                            assert!(pages.put(block, Arc::new(old), true));
+                            assert!(pages.put(block, Page::from(&old), true));
                         } else {
-                            pages.put_unchanged(block, Arc::new(old));
+                            pages.put_unchanged(block, Page::from(&old));
                         }
                         assert!(pages.change(block, at, &bytes));
                     }
@@ -39,7 +41,19 @@ fn random_writes_flights_and_drops_show_the_newest_bytes() {
                 4 => {
                     let byte = random.below(256) as u8;
                     want[block as usize] = [byte; BLOCK_SIZE];
-                    pages.put(block, page_with(0, &[byte; BLOCK_SIZE]), true);
+                    pages.put(block, Page::from(&[byte; BLOCK_SIZE]), true);
+                }
+                8 => {
+                    // Several at once, which share their memory.
+                    let count = random.below(BLOCKS - block) + 1;
+                    let bytes: Vec<u8> = (0..count as usize * BLOCK_SIZE)
+                        .map(|at| random.below(2) as u8 + (at / BLOCK_SIZE) as u8)
+                        .collect();
+                    let written = bytes.as_chunks().0;
+                    for (block, page) in (block..).zip(copy_blocks(block, &bytes)) {
+                        pages.put(block, page, true);
+                    }
+                    want[block as usize..][..written.len()].copy_from_slice(written);
                 }
                 5 if flying.is_empty() => {
                     let end = if random.one_in(2) { u64::MAX } else { BLOCKS / 2 };
@@ -90,9 +104,27 @@ fn random_writes_flights_and_drops_show_the_newest_bytes() {
 }
 
 #[test]
+fn what_is_left_of_a_run_does_not_keep_the_rest_of_it_in_memory() {
+    let mut pages = Pages::default();
+    for (block, page) in (60..).zip(copy_blocks(60, &[7; 80 * BLOCK_SIZE])) {
+        pages.put(block, page, true);
+    }
+    let row = |pages: &Pages, from, to| in_a_row(pages.collect(from..to).values()).is_some();
+    assert!(row(&pages, 60, 64) && row(&pages, 64, 128) && row(&pages, 128, 140));
+    assert_eq!(pages.drop_dirty(66..130), 64);
+    assert!(row(&pages, 60, 64), "it was not touched");
+    for block in [64, 65, 130, 139] {
+        let page = pages.get(block).expect("it is left");
+        assert!(page.alone().is_same(page), "block {block} is not alone");
+    }
+    assert_eq!(pages.drop_dirty(62..u64::MAX), 14);
+    assert!(pages.collect(0..u64::MAX).values().all(|page| page.alone().is_same(page)));
+}
+
+#[test]
 fn a_page_in_flight_does_not_change_under_a_new_write() {
     let mut pages = Pages::default();
-    assert!(pages.put(3, page_with(0, b"old"), true));
+    assert!(pages.put(3, Page::with(0, b"old"), true));
     let taken = pages.take(0..u64::MAX);
     assert!(!pages.is_dirty(3) && !pages.is_empty());
     assert!(!pages.change(3, 0, b"new"), "nothing is dirty any more");

@@ -11,19 +11,18 @@ use std::ops::Range;
 
 use holdfast_base::units::BLOCK_SIZE;
 use holdfast_base::{BlockNo, InodeNo, wait};
+use holdfast_store::page::{self, Page, RUN_PAGES, Run};
 use holdfast_store::{LoggedBlock, Need, Placed, Reservation, StoreError, Written};
 use parking_lot::Mutex;
 
 use super::ordered::OrderedExtent;
-use super::pages::{DirtyPage, Page};
+use super::pages::DirtyPage;
 use crate::core::Core;
 use crate::file::lookup::pieces;
 use crate::inode::Inode;
 
-/// Blocks of one write: 256 KiB.
-const CHUNK_BLOCKS: u64 = 64;
-/// Direct I/O wants memory aligned to the device's sector.
-const ALIGNMENT: usize = 4096;
+/// Blocks of one write: 256 KiB, as many as lie in a row at most.
+const CHUNK_BLOCKS: u64 = RUN_PAGES as u64;
 
 /// One page on its way.
 #[derive(Clone, Debug)]
@@ -34,27 +33,6 @@ pub(crate) struct Item {
     pub(crate) block: u64,
     /// Its bytes.
     pub(crate) page: Page,
-}
-
-/// Memory in which pages are gathered for one write, aligned so that the device need not copy.
-#[derive(Debug, Default)]
-struct Gather {
-    memory: Vec<u8>,
-}
-
-impl Gather {
-    fn fill(&mut self, items: &[Item]) -> &[u8] {
-        let len = items.len() * BLOCK_SIZE;
-        if self.memory.len() < len + ALIGNMENT {
-            self.memory = vec![0; len + ALIGNMENT];
-        }
-        let start = self.memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
-        let buffer = &mut self.memory[start..start + len];
-        for (to, item) in buffer.chunks_exact_mut(BLOCK_SIZE).zip(items) {
-            to.copy_from_slice(&item.page[..]);
-        }
-        buffer
-    }
 }
 
 /// A chunk with its place, and after the write its proofs.
@@ -78,10 +56,7 @@ pub(crate) fn write_all(
     let jobs = place(core, items.len(), reservation, goal)?;
     let writes = jobs.len() as u64;
     let written = if jobs.len() == 1 {
-        let mut gather = Gather::default();
-        jobs.into_iter()
-            .map(|job| write(core, &items[job.items], job.placed, &mut gather))
-            .collect()
+        jobs.into_iter().map(|job| write(core, &items[job.items], job.placed)).collect()
     } else {
         write_side_by_side(core, items, jobs)
     };
@@ -126,7 +101,8 @@ pub(crate) fn log_all(
 /// What the log has to hold of a page: its changed bytes over the block that the tree has there, or all
 /// of it that is not zero.
 fn logged(core: &Core, inode: &Inode, dirty: &DirtyPage) -> Result<LoggedBlock, StoreError> {
-    let page = dirty.page.clone();
+    // It waits for a commit.
+    let page = dirty.page.alone();
     if dirty.over_tree {
         let pieces = pieces(core, inode.no, dirty.block..dirty.block + 1)?;
         let part = pieces.first().and_then(|piece| piece.part(dirty.block..dirty.block + 1));
@@ -166,13 +142,12 @@ fn write_side_by_side(core: &Core, items: &[Item], jobs: Vec<Job>) -> Vec<Proofs
     let done: Mutex<Vec<Option<Proofs>>> = Mutex::new((0..count).map(|_| None).collect());
     let queue = Mutex::new(jobs.into_iter().enumerate());
     let work = || {
-        let mut gather = Gather::default();
         loop {
             let next = queue.lock().next();
             let Some((index, job)) = next else {
                 return;
             };
-            let proofs = write(core, &items[job.items], job.placed, &mut gather);
+            let proofs = write(core, &items[job.items], job.placed);
             done.lock()[index] = Some(proofs);
         }
     };
@@ -190,32 +165,38 @@ fn write_side_by_side(core: &Core, items: &[Item], jobs: Vec<Job>) -> Vec<Proofs
     done.into_iter().map(|proofs| proofs.expect("every job was done")).collect()
 }
 
-fn write(core: &Core, items: &[Item], placed: Placed, gather: &mut Gather) -> Proofs {
+fn write(core: &Core, items: &[Item], placed: Placed) -> Proofs {
     let blocks = placed.blocks();
-    let bytes = gather.fill(items);
-    let sent = core.data.in_flight.enter(bytes.len());
-    let written = core.store.write(placed, bytes);
-    drop(sent);
-    match written {
-        Err(StoreError::Device(error)) if core.store.stop_reason().is_none() => {
-            tracing::warn!("data for {blocks:?}: {error}; trying other blocks");
-            write_elsewhere(core, items, blocks.end(), gather)
+    with_bytes(items, |bytes| {
+        let sent = core.data.in_flight.enter(bytes.len());
+        let written = core.store.write(placed, bytes);
+        drop(sent);
+        match written {
+            Err(StoreError::Device(error)) if core.store.stop_reason().is_none() => {
+                tracing::warn!("data for {blocks:?}: {error}; trying other blocks");
+                write_elsewhere(core, bytes, blocks.end())
+            }
+            done => Ok(vec![done?]),
         }
-        done => Ok(vec![done?]),
+    })
+}
+
+/// The bytes of `items` in a row: where they are, if they came together, or else a copy.
+fn with_bytes<T>(items: &[Item], work: impl FnOnce(&[u8]) -> T) -> T {
+    let pages = items.iter().map(|item| &item.page);
+    match page::in_a_row(pages.clone()) {
+        Some(bytes) => work(bytes),
+        None => work(&Run::gather(pages)),
     }
 }
 
-fn write_elsewhere(
-    core: &Core,
-    items: &[Item],
-    goal: Option<BlockNo>,
-    gather: &mut Gather,
-) -> Proofs {
-    let blocks = items.len() as u64;
-    let mut reservation = core.store.reserve(Need::Grow { changes: 0, blocks })?;
+fn write_elsewhere(core: &Core, bytes: &[u8], goal: Option<BlockNo>) -> Proofs {
+    let count = bytes.len() / BLOCK_SIZE;
+    let mut reservation = core.store.reserve(Need::Grow { changes: 0, blocks: count as u64 })?;
     let mut proofs = Vec::new();
-    for job in place(core, items.len(), &mut reservation, goal)? {
-        proofs.push(core.store.write(job.placed, gather.fill(&items[job.items]))?);
+    for job in place(core, count, &mut reservation, goal)? {
+        let part = job.items.start * BLOCK_SIZE..job.items.end * BLOCK_SIZE;
+        proofs.push(core.store.write(job.placed, &bytes[part])?);
     }
     Ok(proofs)
 }

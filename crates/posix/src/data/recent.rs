@@ -15,9 +15,9 @@ use std::fmt;
 
 use holdfast_base::BlockRange;
 use holdfast_base::units::BLOCK_SIZE;
+use holdfast_store::page::Page;
 use parking_lot::Mutex;
 
-use super::pages::Page;
 use super::place::Item;
 
 /// Blocks of a write that are kept, and of a read that is looked for, at most: 128 KiB.
@@ -67,7 +67,7 @@ impl Recent {
         }
         for (block, (&sum, item)) in (blocks.start.0..).zip(sums.iter().zip(items)) {
             let slot = block as usize % self.count;
-            slots[slot] = Some(Kept { block, sum, page: item.page.clone() });
+            slots[slot] = Some(Kept { block, sum, page: item.page.alone() });
         }
     }
 
@@ -103,14 +103,12 @@ impl fmt::Debug for Recent {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use holdfast_base::BlockNo;
 
     use super::*;
 
     fn items(bytes: impl IntoIterator<Item = u8>) -> Vec<Item> {
-        let pages = bytes.into_iter().map(|byte| Arc::new([byte; BLOCK_SIZE]));
+        let pages = bytes.into_iter().map(|byte| Page::from(&[byte; BLOCK_SIZE]));
         pages.map(|page| Item { owner: 0, block: 0, page }).collect()
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, BlockRange, InodeNo};
-use holdfast_device::{Device, MemoryDevice};
+use holdfast_device::{Device, MemoryDevice, Page};
 use holdfast_format::item::Extent;
 use holdfast_format::{Key, Kind};
 use holdfast_store::{Batch, Need, StoreError};
@@ -184,7 +184,7 @@ fn pages_of_an_inode_that_was_removed_are_refused() {
     let inode = file.inode.clone();
     drop(file);
     fs.unlink(&Caller::root(), InodeNo::ROOT, b"f").unwrap();
-    let page = Arc::new([1; BLOCK_BYTES as usize]);
+    let page = Page::from(&[1; BLOCK_BYTES as usize]);
     let done = super::grow::make_dirty(&fs.core, &inode, vec![(0, page)]);
     assert!(matches!(done, Err(FsError::NotFound)));
     assert_eq!(fs.dirty_bytes(), 0);

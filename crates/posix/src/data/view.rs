@@ -14,8 +14,8 @@ use holdfast_base::BlockRange;
 use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE, blocks_for};
 use holdfast_format::checksum::crc64;
+use holdfast_store::page::Page;
 
-use super::pages::{Page, page_with};
 use crate::core::Core;
 use crate::file::map::Piece;
 use crate::file::{inline, lookup};
@@ -172,7 +172,7 @@ pub(crate) fn load_block(core: &Core, inode: &Arc<Inode>, block: u64) -> Result<
 pub(crate) fn clipped(mut page: Page, block: u64, size: u64) -> Page {
     let inside = bytes_inside(block, size);
     if page[inside..].iter().any(|&byte| byte != 0) {
-        Arc::make_mut(&mut page)[inside..].fill(0);
+        page.bytes_mut()[inside..].fill(0);
     }
     page
 }
@@ -195,14 +195,14 @@ pub(crate) fn load_raw_block(
             return Ok(Some((page.clone(), view.size)));
         }
         if let Some(bytes) = &view.inline {
-            let page = (block == 0).then(|| (page_with(0, bytes), view.size));
+            let page = (block == 0).then(|| (Page::with(0, bytes), view.size));
             return Ok(page);
         }
         let Some(part) = view.to_fetch(block..block + 1).pop() else {
             return Ok(None);
         };
-        let mut page: Page = Arc::new([0; BLOCK_SIZE]);
-        let bytes = Arc::get_mut(&mut page).expect("nobody else has it yet");
+        let mut page = Page::zeroed();
+        let bytes = page.bytes_mut();
         let at = part.extent.blocks;
         match fetch(core, at, &part.extent.sums, bytes) {
             Ok(()) => return Ok(Some((page, view.size))),

@@ -9,7 +9,8 @@
 use std::sync::atomic::Ordering;
 
 use holdfast_base::teeth::{self, Tooth};
-use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, InodeNo, Lsn, TreeId};
+use holdfast_base::{BlockNo, BlockRange, InodeNo, Lsn, TreeId};
+use holdfast_device::Page;
 use holdfast_format::checksum::crc64;
 use holdfast_format::item::Extent;
 use holdfast_format::log::{Content, LogMark, Patch, Record};
@@ -21,7 +22,6 @@ use super::{Log, Place, Ring};
 use crate::apply::Slots;
 use crate::batch::Change;
 use crate::load::Failed;
-use crate::owed::Page;
 use crate::{Inner, Result, StoreError};
 
 /// Most bytes of data that lie in a log: a patch of no byte makes a block, and memory must not follow what a
@@ -171,9 +171,10 @@ impl Inner {
     fn patch(&self, blocks: BlockRange, patches: &[Patch<'_>]) -> Result<()> {
         let mut pages: Vec<Page> = Vec::new();
         for patch in patches {
-            let mut page = Box::new([0; BLOCK_SIZE]);
+            let mut page = Page::zeroed();
+            let bytes = page.bytes_mut();
             if let Some(base) = patch.base.filter(|_| !teeth::is(Tooth::BaseForgotten))
-                && let Err(error) = self.read_data(BlockRange::new(base, 1), &mut page[..])
+                && let Err(error) = self.read_data(BlockRange::new(base, 1), &mut bytes[..])
             {
                 tracing::error!(
                     "block {base}, the base of one of {blocks:?}, cannot be read: {error}"
@@ -183,8 +184,8 @@ impl Inner {
                 }
                 // The checksum of the new block says so: it speaks against its file alone.
             }
-            patch.apply(&mut page);
-            pages.push(Page::from(page));
+            patch.apply(bytes);
+            pages.push(page);
         }
         self.owed.add(blocks.start, pages.into_iter());
         Ok(())

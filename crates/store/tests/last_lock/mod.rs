@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use holdfast_base::{BLOCK_SIZE, InodeNo};
 use holdfast_device::sim::{Event, Policy};
-use holdfast_device::{Device, DeviceError, Flushed, MemoryDevice, SimDevice, forward};
+use holdfast_device::{Device, DeviceError, Flushed, MemoryDevice, Page, SimDevice, forward};
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::log::LogHeader;
 use holdfast_format::{Geometry, Superblock};
@@ -243,7 +243,7 @@ pub(crate) fn a_commit_that_was_given_up() -> Result<(), String> {
     let mut room = store.reserve(need).expect("there is room");
     let placed = store.allocate(&mut room, 1, None).expect("it was reserved");
     let at = placed.blocks().start.byte_offset().expect("it lies inside");
-    let page = Arc::new([7; BLOCK_SIZE]);
+    let page = Page::from(&[7; BLOCK_SIZE]);
     let block = LoggedBlock { page, base: None, changed: 0..BLOCK_SIZE };
     let written = store.log_data(placed, vec![block]).expect("the store works");
     let mut batch = Batch::new();

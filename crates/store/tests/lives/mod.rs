@@ -25,7 +25,7 @@ use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE};
 use holdfast_base::{BlockNo, BlockRange, InodeNo};
 use holdfast_device::memory::MemoryDevice;
 use holdfast_device::sim::{Action, Call, Event, Faults, Recording, When};
-use holdfast_device::{Device, SimDevice};
+use holdfast_device::{Device, Page, SimDevice};
 use holdfast_format::geometry::LOG_START;
 use holdfast_format::item::Extent;
 use holdfast_format::journal::FrameHeader;
@@ -242,7 +242,7 @@ fn write(
             store.read(BlockRange::new(base, 1), &mut page)?;
         }
         page[changed.clone()].copy_from_slice(&bytes[changed.clone()]);
-        blocks.push(LoggedBlock { page: Arc::new(page), base, changed });
+        blocks.push(LoggedBlock { page: Page::from(&page), base, changed });
     }
     Ok((store.log_data(placed, blocks)?, room))
 }

@@ -1,0 +1,312 @@
+//! The bytes of one block, shared by all who read them.
+//!
+//! Pages that were made together lie one behind the other in one run of
+//! aligned memory: a device takes them in one write as they are
+//! ([`in_a_row`]). A run stays in memory as long as one of its pages does, so
+//! whoever keeps single pages for long keeps them [`alone`](Page::alone).
+//!
+//! Always true: bytes that somebody else can see never change; a run has at
+//! most [`RUN_PAGES`] pages. Memory of runs that nobody needs any more is kept
+//! for the next ones, up to a limit: new memory costs a fault and a page of
+//! zeros for each 4 KiB, which is more than the copy.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::buffer::AlignedBuf;
+use holdfast_base::units::BLOCK_SIZE;
+
+/// Most pages of a run: 256 KiB.
+pub const RUN_PAGES: usize = 64;
+/// Most bytes of runs that are kept for the next ones.
+const IDLE_BYTES_MAX: usize = 64 << 20;
+
+/// The bytes of one block. A clone is the same memory.
+#[derive(Clone)]
+pub struct Page {
+    run: Arc<Run>,
+    index: usize,
+}
+
+/// Pages that lie one behind the other.
+pub struct Run {
+    memory: AlignedBuf,
+}
+
+impl Page {
+    /// A block of zeros.
+    pub fn zeroed() -> Page {
+        Page::with(0, &[])
+    }
+
+    /// A block of zeros, but for `bytes` from byte `at` on.
+    ///
+    /// # Panics
+    ///
+    /// If they reach beyond the block.
+    pub fn with(at: usize, bytes: &[u8]) -> Page {
+        let mut run = Run::take(1);
+        let end = at + bytes.len();
+        run.memory[..at].fill(0);
+        run.memory[at..end].copy_from_slice(bytes);
+        run.memory[end..].fill(0);
+        run.into_pages().next().expect("a run of one page")
+    }
+
+    /// The bytes, to be changed. They are copied before if somebody else can see them.
+    pub fn bytes_mut(&mut self) -> &mut [u8; BLOCK_SIZE] {
+        if Arc::get_mut(&mut self.run).is_none() {
+            *self = Page::with(0, &**self);
+        }
+        let run = Arc::get_mut(&mut self.run).expect("a copy is nobody else's");
+        &mut run.memory.as_chunks_mut().0[self.index]
+    }
+
+    /// The same bytes in memory that holds nothing else.
+    #[must_use]
+    pub fn alone(&self) -> Page {
+        match self.run.memory.len() {
+            BLOCK_SIZE => self.clone(),
+            _ => Page::with(0, &**self),
+        }
+    }
+
+    /// Whether both are the same memory.
+    pub fn is_same(&self, other: &Page) -> bool {
+        Arc::ptr_eq(&self.run, &other.run) && self.index == other.index
+    }
+
+    fn follows(&self, other: &Page) -> bool {
+        Arc::ptr_eq(&self.run, &other.run) && self.index == other.index + 1
+    }
+}
+
+impl Deref for Page {
+    type Target = [u8; BLOCK_SIZE];
+
+    fn deref(&self) -> &[u8; BLOCK_SIZE] {
+        &self.run.memory.as_chunks().0[self.index]
+    }
+}
+
+impl From<&[u8; BLOCK_SIZE]> for Page {
+    fn from(bytes: &[u8; BLOCK_SIZE]) -> Page {
+        Page::with(0, bytes)
+    }
+}
+
+/// The same bytes, wherever they are.
+impl PartialEq for Page {
+    fn eq(&self, other: &Page) -> bool {
+        **self == **other
+    }
+}
+
+impl fmt::Debug for Page {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Page({:02x?}...)", &self[..4])
+    }
+}
+
+/// Copies blocks of a file, of which `first` is the number of the first one. Runs end where this number is a
+/// multiple of [`RUN_PAGES`], so that the borders of one write are those of the next.
+///
+/// # Panics
+///
+/// If `bytes` are not whole blocks.
+pub fn copy_blocks(first: u64, bytes: &[u8]) -> impl Iterator<Item = Page> {
+    assert!(bytes.len().is_multiple_of(BLOCK_SIZE), "{} bytes are not whole blocks", bytes.len());
+    let mut first = first;
+    let mut rest = bytes;
+    let runs = std::iter::from_fn(move || {
+        let border = RUN_PAGES - (first % RUN_PAGES as u64) as usize;
+        let pages = border.min(rest.len() / BLOCK_SIZE);
+        let (now, later) = rest.split_at(pages * BLOCK_SIZE);
+        (first, rest) = (first + pages as u64, later);
+        (pages > 0).then(|| {
+            let mut run = Run::take(pages);
+            run.memory.copy_from_slice(now);
+            run.into_pages()
+        })
+    });
+    runs.flatten()
+}
+
+/// The bytes of all `pages`, if they lie one behind the other in memory.
+pub fn in_a_row<'a>(pages: impl Iterator<Item = &'a Page>) -> Option<&'a [u8]> {
+    let mut pages = pages;
+    let first = pages.next()?;
+    let mut last = first;
+    for page in pages {
+        if !page.follows(last) {
+            return None;
+        }
+        last = page;
+    }
+    Some(&first.run.memory[first.index * BLOCK_SIZE..(last.index + 1) * BLOCK_SIZE])
+}
+
+impl Run {
+    /// Copies pages that lie anywhere.
+    ///
+    /// # Panics
+    ///
+    /// If they are more than [`RUN_PAGES`], or none.
+    pub fn gather<'a>(pages: impl ExactSizeIterator<Item = &'a Page>) -> Run {
+        let mut run = Run::take(pages.len());
+        for (to, page) in run.memory.chunks_exact_mut(BLOCK_SIZE).zip(pages) {
+            to.copy_from_slice(&page[..]);
+        }
+        run
+    }
+
+    /// Memory for `pages`, with any content.
+    fn take(pages: usize) -> Run {
+        let used = idle().take(pages);
+        Run { memory: used.unwrap_or_else(|| AlignedBuf::zeroed(pages * BLOCK_SIZE)) }
+    }
+
+    fn into_pages(self) -> impl Iterator<Item = Page> {
+        let pages = self.memory.len() / BLOCK_SIZE;
+        let run = Arc::new(self);
+        (0..pages).map(move |index| Page { run: run.clone(), index })
+    }
+}
+
+impl Deref for Run {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.memory
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let memory = std::mem::take(&mut self.memory);
+        let surplus = idle().keep(memory);
+        drop(surplus);
+    }
+}
+
+/// Memory of runs that are gone, by their number of pages.
+struct Idle {
+    of: [Vec<AlignedBuf>; RUN_PAGES],
+    bytes: usize,
+}
+
+/// Of the standard library: tests that steer threads see nothing of it, as it is never held across what they steer.
+static IDLE: Mutex<Idle> = Mutex::new(Idle::new());
+
+fn idle() -> MutexGuard<'static, Idle> {
+    IDLE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Idle {
+    const fn new() -> Idle {
+        Idle { of: [const { Vec::new() }; RUN_PAGES], bytes: 0 }
+    }
+
+    fn take(&mut self, pages: usize) -> Option<AlignedBuf> {
+        let memory = self.of[pages - 1].pop()?;
+        self.bytes -= memory.len();
+        Some(memory)
+    }
+
+    /// Keeps `memory`, or returns it if there is enough.
+    fn keep(&mut self, memory: AlignedBuf) -> Option<AlignedBuf> {
+        if self.bytes + memory.len() > IDLE_BYTES_MAX {
+            return Some(memory);
+        }
+        self.bytes += memory.len();
+        self.of[memory.len() / BLOCK_SIZE - 1].push(memory);
+        None
+    }
+
+    /// Takes out half of what is kept of each length.
+    fn halve(&mut self) -> Vec<AlignedBuf> {
+        let mut surplus = Vec::new();
+        for idle in &mut self.of {
+            surplus.extend(idle.drain(..idle.len().div_ceil(2)));
+        }
+        self.bytes -= surplus.iter().map(|memory| memory.len()).sum::<usize>();
+        surplus
+    }
+}
+
+/// Gives half of the memory that is kept for pages back to the system. Called now and then, so that what
+/// nobody has needed for a while is soon gone.
+pub fn give_back_half() {
+    let surplus = idle().halve();
+    drop(surplus);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(count: usize) -> Vec<u8> {
+        (0..count * BLOCK_SIZE).map(|at| (at / BLOCK_SIZE + at) as u8).collect()
+    }
+
+    #[test]
+    fn pages_of_one_write_lie_in_a_row_up_to_the_border() {
+        let bytes = bytes(70);
+        let pages: Vec<Page> = copy_blocks(62, &bytes).collect();
+        assert_eq!(pages.len(), 70);
+        for (page, wanted) in pages.iter().zip(bytes.chunks(BLOCK_SIZE)) {
+            assert_eq!(page[..], *wanted);
+        }
+        let row = |from: usize, to: usize| in_a_row(pages[from..to].iter());
+        assert_eq!(row(0, 2), Some(&bytes[..2 * BLOCK_SIZE]));
+        assert_eq!(row(2, 66), Some(&bytes[2 * BLOCK_SIZE..66 * BLOCK_SIZE]));
+        assert_eq!(row(66, 70), Some(&bytes[66 * BLOCK_SIZE..]));
+        assert_eq!((row(1, 3), row(65, 67), row(5, 5)), (None, None, None));
+        assert_eq!(in_a_row([&pages[3], &pages[5]].into_iter()), None);
+        assert_eq!(in_a_row([&pages[3], &pages[3]].into_iter()), None);
+        assert_eq!(row(10, 11).map(|row| row.as_ptr() as usize % BLOCK_SIZE), Some(0));
+    }
+
+    #[test]
+    fn what_somebody_else_sees_does_not_change() {
+        let mut pages: Vec<Page> = copy_blocks(0, &bytes(2)).collect();
+        let (mut first, second) = (pages.remove(0), pages.remove(0));
+        let reader = first.clone();
+        assert!(reader.is_same(&first) && !reader.is_same(&second));
+        first.bytes_mut()[7] = 0xee;
+        assert_eq!((first[7], reader[7], first[8]), (0xee, 7, 8));
+        assert!(!reader.is_same(&first));
+        // Now it is alone, and is changed where it is.
+        let place = first.as_ptr();
+        first.bytes_mut()[8] = 0xef;
+        assert_eq!((first[8], first.as_ptr()), (0xef, place));
+        assert!(first.alone().is_same(&first));
+        assert!(!second.alone().is_same(&second) && second.alone()[..] == second[..]);
+    }
+
+    #[test]
+    fn used_memory_shows_nothing_of_before() {
+        for _ in 0..3 {
+            drop(Page::with(0, &[0xff; BLOCK_SIZE]));
+            let page = Page::with(10, &[1; 20]);
+            assert!(page[..10].iter().chain(&page[30..]).all(|&byte| byte == 0));
+            assert!(page[10..30] == [1; 20] && *Page::zeroed() == [0; BLOCK_SIZE]);
+        }
+    }
+
+    #[test]
+    fn no_more_is_kept_than_the_limit_and_half_of_it_goes_each_time() {
+        let mut idle = Idle::new();
+        let large = || AlignedBuf::zeroed(RUN_PAGES * BLOCK_SIZE);
+        let most = IDLE_BYTES_MAX / (RUN_PAGES * BLOCK_SIZE);
+        assert!((0..most).all(|_| idle.keep(large()).is_none()));
+        assert!(idle.keep(AlignedBuf::zeroed(BLOCK_SIZE)).is_some());
+        assert!(idle.take(1).is_none() && idle.take(RUN_PAGES).is_some());
+        assert!(idle.keep(AlignedBuf::zeroed(BLOCK_SIZE)).is_none());
+        assert_eq!(idle.halve().len(), most / 2 + 1);
+        assert_eq!(idle.bytes, (most - 1) / 2 * RUN_PAGES * BLOCK_SIZE);
+        while !idle.halve().is_empty() {}
+        assert_eq!(idle.bytes, 0);
+    }
+}
