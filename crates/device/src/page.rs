@@ -46,11 +46,17 @@ impl Page {
     ///
     /// If they reach beyond the block.
     pub fn with(at: usize, bytes: &[u8]) -> Page {
-        let mut run = Run::take(1);
-        let end = at + bytes.len();
-        run.memory[..at].fill(0);
-        run.memory[at..end].copy_from_slice(bytes);
-        run.memory[end..].fill(0);
+        let run = match (at, bytes.len()) {
+            (0, BLOCK_SIZE) => Run::copy_of(bytes),
+            _ => {
+                let mut run = Run::take(1);
+                let end = at + bytes.len();
+                run.memory[..at].fill(0);
+                run.memory[at..end].copy_from_slice(bytes);
+                run.memory[end..].fill(0);
+                run
+            }
+        };
         run.into_pages().next().expect("a run of one page")
     }
 
@@ -66,10 +72,15 @@ impl Page {
     /// The same bytes in memory that holds nothing else.
     #[must_use]
     pub fn alone(&self) -> Page {
-        match self.run.memory.len() {
-            BLOCK_SIZE => self.clone(),
+        match self.run_pages() {
+            1 => self.clone(),
             _ => Page::with(0, &**self),
         }
+    }
+
+    /// How many pages stay in memory with this one, itself included.
+    pub fn run_pages(&self) -> usize {
+        self.run.memory.len() / BLOCK_SIZE
     }
 
     /// Whether both are the same memory.
@@ -124,11 +135,7 @@ pub fn copy_blocks(first: u64, bytes: &[u8]) -> impl Iterator<Item = Page> {
         let pages = border.min(rest.len() / BLOCK_SIZE);
         let (now, later) = rest.split_at(pages * BLOCK_SIZE);
         (first, rest) = (first + pages as u64, later);
-        (pages > 0).then(|| {
-            let mut run = Run::take(pages);
-            run.memory.copy_from_slice(now);
-            run.into_pages()
-        })
+        (pages > 0).then(|| Run::copy_of(now).into_pages())
     });
     runs.flatten()
 }
@@ -159,6 +166,19 @@ impl Run {
             to.copy_from_slice(&page[..]);
         }
         run
+    }
+
+    /// Copies whole blocks.
+    fn copy_of(bytes: &[u8]) -> Run {
+        let used = idle().take(bytes.len() / BLOCK_SIZE);
+        let memory = match used {
+            Some(mut memory) => {
+                memory.copy_from_slice(bytes);
+                memory
+            }
+            None => AlignedBuf::copy_of(bytes),
+        };
+        Run { memory }
     }
 
     /// Memory for `pages`, with any content.

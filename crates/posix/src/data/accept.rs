@@ -146,7 +146,7 @@ pub(crate) fn accept(
         core.data.account(inode, &mut content);
         break;
     }
-    if core.data.is_much() {
+    if core.data.is_half_full() || inode.data.is_stream() {
         core.data.wake();
     }
     Ok(())

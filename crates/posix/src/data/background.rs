@@ -1,12 +1,13 @@
 //! The thread that writes data before memory is full of it.
 //!
-//! Woken long before as much waits as may, so that writers rarely have to
-//! settle something themselves. Owned by the mounted volume; ends when dropped,
+//! Woken when half of what may wait is there, so that writers rarely have to
+//! settle something themselves; and for a file of which much waits, to write that one. Owned by the mounted volume; ends when dropped,
 //! without writing what is left.
 
 use holdfast_sync::thread::JoinHandle;
 use std::sync::Arc;
 
+use super::writeback::settle;
 use crate::core::Core;
 use crate::{FsError, Result};
 
@@ -34,11 +35,24 @@ fn run(core: &Core) {
         if core.store.stop_reason().is_some() {
             continue;
         }
-        if let Err(error) = core.write_back() {
+        let written = match core.data.is_half_full() {
+            true => core.write_back(),
+            false => write_streams(core),
+        };
+        if let Err(error) = written {
             // Whoever syncs the file is told; nobody waits here.
             tracing::warn!("background writeback: {error}");
         }
     }
+}
+
+/// Writes the files of which much waits. The first error is returned; it keeps no other file from being written.
+fn write_streams(core: &Core) -> Result<()> {
+    let mut first = Ok(());
+    for inode in core.data.waiting().iter().filter(|inode| inode.data.is_stream()) {
+        first = first.and(settle(core, inode));
+    }
+    first
 }
 
 impl Drop for Background {

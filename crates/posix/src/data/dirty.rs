@@ -112,6 +112,11 @@ impl FileData {
         self.count.load(Ordering::Acquire)
     }
 
+    /// Whether so much waits that the background should write it.
+    pub(crate) fn is_stream(&self) -> bool {
+        self.pages() >= STREAM_PAGES
+    }
+
     /// The pages. Not to be held across I/O.
     pub(crate) fn lock_content(&self) -> MutexGuard<'_, Content> {
         self.content.lock()
@@ -157,9 +162,10 @@ impl Drop for Changing<'_> {
 /// or more. Settled one by one all over a file, so many blocks make less than 16 KiB of items.
 const SHARE_BLOCKS: u64 = 128;
 
-/// With so much waiting, the background writes: 32 MiB. The device has something to do while writers go on, and what
-/// is written next goes into memory that has just become free, and is still in the processor's caches.
-const BACKGROUND_BYTES: usize = 32 << 20;
+/// A file of which so much waits is a stream, and the background writes it: 32 MiB. The device has something to do
+/// while the writer goes on, and what he writes next goes into memory that has just become free and is still
+/// in the processor's caches. Many small files wait longer: some of them will be gone by then.
+const STREAM_PAGES: usize = (32 << 20) / BLOCK_SIZE;
 
 /// What the background waits for.
 #[derive(Debug, Default)]
@@ -188,7 +194,7 @@ pub(crate) struct Shared {
     last: Mutex<()>,
     /// Space for nodes that is kept from others while data waits, see [`Shared::promise_nodes`].
     shares: Mutex<Vec<Reservation>>,
-    /// More is there than shall wait.
+    /// More is there than shall wait, of all files or of one.
     pressure: Mutex<Pressure>,
     pressed: Condvar,
 }
@@ -294,9 +300,9 @@ impl Shared {
         self.bytes() >= self.bytes_max / 4 * 5
     }
 
-    /// Whether the background should write.
-    pub(crate) fn is_much(&self) -> bool {
-        self.bytes() >= BACKGROUND_BYTES.min(self.bytes_max / 2)
+    /// Whether the background should write everything.
+    pub(crate) fn is_half_full(&self) -> bool {
+        self.bytes() >= self.bytes_max / 2
     }
 
     /// Bytes that wait.

@@ -67,7 +67,12 @@ impl Recent {
         }
         for (block, (&sum, item)) in (blocks.start.0..).zip(sums.iter().zip(items)) {
             let slot = block as usize % self.count;
-            slots[slot] = Some(Kept { block, sum, page: item.page.alone() });
+            // A run that is kept as a whole is shared; of a longer one only what is kept stays in memory.
+            let page = match item.page.run_pages() <= items.len() {
+                true => item.page.clone(),
+                false => item.page.alone(),
+            };
+            slots[slot] = Some(Kept { block, sum, page });
         }
     }
 

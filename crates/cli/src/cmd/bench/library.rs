@@ -44,6 +44,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         appends: args.appends,
         rounds: args.rounds,
         node_sizes: args.node.clone(),
+        is_beside_bare: args.file.is_some(),
     };
     // Written before, so that the host has nothing to do but write.
     let place = Place::new(args.file.as_ref(), scale.append_bytes())?.written();
