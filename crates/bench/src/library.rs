@@ -355,5 +355,16 @@ mod tests {
         let bare = "write 4 KiB and flush, bare device";
         assert_eq!((cell(2, bare, "bytes"), cell(2, bare, "to-bare")), (4096.0, 1.0));
         assert!(cell(2, append, "to-bare").is_normal());
+
+        // A single round, whose two rates make the ratio; and memory, beside which nothing is slow.
+        let once = Scale { rounds: 1, node_sizes: vec![4096], ..scale };
+        let sections = run(&once, &mut device, &mut |_| {}).expect("the workloads run");
+        let cell = |label, key| sections[2].table.cell(label, key).and_then(Cell::median);
+        let ratio = cell(append, "rate").unwrap() / cell(bare, "rate").unwrap();
+        assert!((cell(append, "to-bare").unwrap() - ratio).abs() < 1e-9);
+        let in_memory = Scale { is_beside_bare: false, ..once };
+        let sections = run(&in_memory, &mut device, &mut |_| {}).expect("the workloads run");
+        assert!(sections[2].table.cell(append, "to-bare").is_none());
+        assert!(sections[2].table.cell(append, "rate").is_some());
     }
 }

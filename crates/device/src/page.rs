@@ -1,9 +1,9 @@
 //! The bytes of one block, shared by all who read them.
 //!
 //! Pages that were made together lie one behind the other in one run of
-//! aligned memory: a device takes them in one write as they are
-//! ([`in_a_row`]). A run stays in memory as long as one of its pages does, so
-//! whoever keeps single pages for long keeps them [`alone`](Page::alone).
+//! memory: a device takes them in one write ([`in_a_row`]), and where there are
+//! many, as they are. A run stays in memory as long as one of its pages does, so
+//! whoever keeps single pages keeps them [`alone`](Page::alone).
 //!
 //! Always true: bytes that somebody else can see never change; a run has at
 //! most [`RUN_PAGES`] pages. Memory of runs that nobody needs any more is kept
@@ -11,7 +11,7 @@
 //! zeros for each 4 KiB, which is more than the copy.
 
 use std::fmt;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::buffer::AlignedBuf;
@@ -19,6 +19,9 @@ use holdfast_base::units::BLOCK_SIZE;
 
 /// Most pages of a run: 256 KiB.
 pub const RUN_PAGES: usize = 64;
+/// Runs of so many pages are aligned as direct I/O wants. The allocator pays for that with up to a page more, which
+/// would double a single one; a device copies what is not aligned.
+const ALIGNED_PAGES: usize = 16;
 /// Most bytes of runs that are kept for the next ones.
 const IDLE_BYTES_MAX: usize = 64 << 20;
 
@@ -31,7 +34,53 @@ pub struct Page {
 
 /// Pages that lie one behind the other.
 pub struct Run {
-    memory: AlignedBuf,
+    memory: Memory,
+}
+
+enum Memory {
+    Small(Vec<u8>),
+    Large(AlignedBuf),
+}
+
+impl Memory {
+    fn zeroed(pages: usize) -> Memory {
+        let len = pages * BLOCK_SIZE;
+        match pages < ALIGNED_PAGES {
+            true => Memory::Small(vec![0; len]),
+            false => Memory::Large(AlignedBuf::zeroed(len)),
+        }
+    }
+
+    fn copy_of(bytes: &[u8]) -> Memory {
+        match bytes.len() < ALIGNED_PAGES * BLOCK_SIZE {
+            true => Memory::Small(bytes.to_vec()),
+            false => Memory::Large(AlignedBuf::copy_of(bytes)),
+        }
+    }
+
+    fn pages(&self) -> usize {
+        self.len() / BLOCK_SIZE
+    }
+}
+
+impl Deref for Memory {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Memory::Small(bytes) => bytes,
+            Memory::Large(bytes) => bytes,
+        }
+    }
+}
+
+impl DerefMut for Memory {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self {
+            Memory::Small(bytes) => bytes,
+            Memory::Large(bytes) => bytes,
+        }
+    }
 }
 
 impl Page {
@@ -80,7 +129,7 @@ impl Page {
 
     /// How many pages stay in memory with this one, itself included.
     pub fn run_pages(&self) -> usize {
-        self.run.memory.len() / BLOCK_SIZE
+        self.run.memory.pages()
     }
 
     /// Whether both are the same memory.
@@ -176,7 +225,7 @@ impl Run {
                 memory.copy_from_slice(bytes);
                 memory
             }
-            None => AlignedBuf::copy_of(bytes),
+            None => Memory::copy_of(bytes),
         };
         Run { memory }
     }
@@ -184,11 +233,11 @@ impl Run {
     /// Memory for `pages`, with any content.
     fn take(pages: usize) -> Run {
         let used = idle().take(pages);
-        Run { memory: used.unwrap_or_else(|| AlignedBuf::zeroed(pages * BLOCK_SIZE)) }
+        Run { memory: used.unwrap_or_else(|| Memory::zeroed(pages)) }
     }
 
     fn into_pages(self) -> impl Iterator<Item = Page> {
-        let pages = self.memory.len() / BLOCK_SIZE;
+        let pages = self.memory.pages();
         let run = Arc::new(self);
         (0..pages).map(move |index| Page { run: run.clone(), index })
     }
@@ -204,7 +253,7 @@ impl Deref for Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        let memory = std::mem::take(&mut self.memory);
+        let memory = std::mem::replace(&mut self.memory, Memory::Small(Vec::new()));
         let surplus = idle().keep(memory);
         drop(surplus);
     }
@@ -212,7 +261,7 @@ impl Drop for Run {
 
 /// Memory of runs that are gone, by their number of pages.
 struct Idle {
-    of: [Vec<AlignedBuf>; RUN_PAGES],
+    of: [Vec<Memory>; RUN_PAGES],
     bytes: usize,
 }
 
@@ -228,38 +277,45 @@ impl Idle {
         Idle { of: [const { Vec::new() }; RUN_PAGES], bytes: 0 }
     }
 
-    fn take(&mut self, pages: usize) -> Option<AlignedBuf> {
+    fn take(&mut self, pages: usize) -> Option<Memory> {
         let memory = self.of[pages - 1].pop()?;
         self.bytes -= memory.len();
         Some(memory)
     }
 
-    /// Keeps `memory`, or returns it if there is enough.
-    fn keep(&mut self, memory: AlignedBuf) -> Option<AlignedBuf> {
-        if self.bytes + memory.len() > IDLE_BYTES_MAX {
-            return Some(memory);
-        }
+    /// Keeps `memory`, and returns what is too much then: of the length of which most is kept.
+    fn keep(&mut self, memory: Memory) -> Option<Memory> {
         self.bytes += memory.len();
-        self.of[memory.len() / BLOCK_SIZE - 1].push(memory);
-        None
+        self.of[memory.pages() - 1].push(memory);
+        if self.bytes <= IDLE_BYTES_MAX {
+            return None;
+        }
+        let most = (1..=RUN_PAGES).max_by_key(|pages| self.of[pages - 1].len() * pages)?;
+        self.take(most)
     }
 
     /// Takes out half of what is kept of each length.
-    fn halve(&mut self) -> Vec<AlignedBuf> {
+    fn halve(&mut self) -> Vec<Memory> {
         let mut surplus = Vec::new();
-        for idle in &mut self.of {
-            surplus.extend(idle.drain(..idle.len().div_ceil(2)));
+        for kept in &mut self.of {
+            surplus.extend(kept.drain(..kept.len().div_ceil(2)));
         }
         self.bytes -= surplus.iter().map(|memory| memory.len()).sum::<usize>();
         surplus
     }
 }
 
-/// Gives half of the memory that is kept for pages back to the system. Called now and then, so that what
+/// Gives half of the memory that is kept for pages back to the system. A volume calls it now and then, so that what
 /// nobody has needed for a while is soon gone.
 pub fn give_back_half() {
     let surplus = idle().halve();
     drop(surplus);
+}
+
+/// Gives back all of it.
+pub fn give_back() {
+    let all = std::mem::replace(&mut *idle(), Idle::new());
+    drop(all);
 }
 
 #[cfg(test)]
@@ -285,7 +341,7 @@ mod tests {
         assert_eq!((row(1, 3), row(65, 67), row(5, 5)), (None, None, None));
         assert_eq!(in_a_row([&pages[3], &pages[5]].into_iter()), None);
         assert_eq!(in_a_row([&pages[3], &pages[3]].into_iter()), None);
-        assert_eq!(row(10, 11).map(|row| row.as_ptr() as usize % BLOCK_SIZE), Some(0));
+        assert_eq!(row(2, 66).map(|row| row.as_ptr() as usize % BLOCK_SIZE), Some(0));
     }
 
     #[test]
@@ -312,19 +368,41 @@ mod tests {
             let page = Page::with(10, &[1; 20]);
             assert!(page[..10].iter().chain(&page[30..]).all(|&byte| byte == 0));
             assert!(page[10..30] == [1; 20] && *Page::zeroed() == [0; BLOCK_SIZE]);
+            for count in [3, RUN_PAGES] {
+                drop(copy_blocks(0, &vec![0xee; count * BLOCK_SIZE]).collect::<Vec<Page>>());
+                let wanted = bytes(count);
+                let pages: Vec<Page> = copy_blocks(0, &wanted).collect();
+                assert!(in_a_row(pages.iter()) == Some(&wanted[..]));
+                assert!(*Run::gather(pages.iter()) == wanted[..]);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_large_is_aligned_and_what_is_small_is_not_longer_than_it_must_be() {
+        for pages in [1, ALIGNED_PAGES - 1, ALIGNED_PAGES, RUN_PAGES] {
+            let memory = Memory::copy_of(&bytes(pages));
+            assert!(memory.pages() == pages && *memory == bytes(pages)[..]);
+            match &memory {
+                Memory::Small(bytes) => {
+                    assert!(pages < ALIGNED_PAGES && bytes.capacity() == bytes.len())
+                }
+                Memory::Large(bytes) => assert_eq!(bytes.as_ptr() as usize % BLOCK_SIZE, 0),
+            }
         }
     }
 
     #[test]
     fn no_more_is_kept_than_the_limit_and_half_of_it_goes_each_time() {
         let mut idle = Idle::new();
-        let large = || AlignedBuf::zeroed(RUN_PAGES * BLOCK_SIZE);
         let most = IDLE_BYTES_MAX / (RUN_PAGES * BLOCK_SIZE);
-        assert!((0..most).all(|_| idle.keep(large()).is_none()));
-        assert!(idle.keep(AlignedBuf::zeroed(BLOCK_SIZE)).is_some());
-        assert!(idle.take(1).is_none() && idle.take(RUN_PAGES).is_some());
-        assert!(idle.keep(AlignedBuf::zeroed(BLOCK_SIZE)).is_none());
-        assert_eq!(idle.halve().len(), most / 2 + 1);
+        assert!((0..most).all(|_| idle.keep(Memory::zeroed(RUN_PAGES)).is_none()));
+        // What is used now is kept instead of what was used before.
+        let surplus = idle.keep(Memory::zeroed(1)).expect("it was full");
+        assert_eq!((surplus.pages(), idle.of[0].len()), (RUN_PAGES, 1));
+        assert!(idle.take(2).is_none() && idle.take(1).is_some());
+        assert_eq!(idle.bytes, (most - 1) * RUN_PAGES * BLOCK_SIZE);
+        assert_eq!(idle.halve().len(), most / 2);
         assert_eq!(idle.bytes, (most - 1) / 2 * RUN_PAGES * BLOCK_SIZE);
         while !idle.halve().is_empty() {}
         assert_eq!(idle.bytes, 0);

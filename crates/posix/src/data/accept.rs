@@ -56,7 +56,7 @@ pub(crate) fn accept(
     // Pages that need nothing of what was there before, made outside of all locks.
     let mut whole = whole_blocks(offset, bytes);
     let mut held: Option<Reservation> = None;
-    loop {
+    let grows = loop {
         let size = inode.state.read().attr.size;
         let mut before = Vec::new();
         if end > size {
@@ -133,6 +133,7 @@ pub(crate) fn accept(
             }
             content.pages.change(part.block, part.at, part.bytes);
         }
+        content.pages.dissolve_runs();
         if let Some(mut held) = held.take() {
             // What a second round did not need any more goes back.
             let surplus = held.blocks() - need as u64;
@@ -144,9 +145,9 @@ pub(crate) fn accept(
         state.attr.ctime = now;
         state.attr.blocks = state.disk.blocks.saturating_add(content.pages.fresh());
         core.data.account(inode, &mut content);
-        break;
-    }
-    if core.data.is_half_full() || inode.data.is_stream() {
+        break end > size;
+    };
+    if core.data.is_half_full() || grows && inode.data.is_stream() {
         core.data.wake();
     }
     Ok(())

@@ -1,11 +1,14 @@
 //! The thread that writes data before memory is full of it.
 //!
 //! Woken when half of what may wait is there, so that writers rarely have to
-//! settle something themselves; and for a file of which much waits, to write that one. Owned by the mounted volume; ends when dropped,
-//! without writing what is left.
+//! settle something themselves. Woken earlier by a file that grows and of which
+//! much waits: then it writes such files only. Owned by the mounted volume;
+//! ends when dropped, without writing what is left.
 
 use holdfast_sync::thread::JoinHandle;
 use std::sync::Arc;
+
+use holdfast_store::page;
 
 use super::writeback::settle;
 use crate::core::Core;
@@ -63,5 +66,7 @@ impl Drop for Background {
         {
             tracing::error!("the writeback thread panicked");
         }
+        // Another volume of this program finds no memory that was used before, once.
+        page::give_back();
     }
 }

@@ -112,7 +112,7 @@ impl FileData {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Whether so much waits that the background should write it.
+    /// Whether so much waits that the background should write it, if the file grows.
     pub(crate) fn is_stream(&self) -> bool {
         self.pages() >= STREAM_PAGES
     }
@@ -162,9 +162,10 @@ impl Drop for Changing<'_> {
 /// or more. Settled one by one all over a file, so many blocks make less than 16 KiB of items.
 const SHARE_BLOCKS: u64 = 128;
 
-/// A file of which so much waits is a stream, and the background writes it: 32 MiB. The device has something to do
-/// while the writer goes on, and what he writes next goes into memory that has just become free and is still
-/// in the processor's caches. Many small files wait longer: some of them will be gone by then.
+/// A file of which so much waits when it grows is a stream, and the background writes it: 32 MiB. The device has
+/// something to do while the writer goes on, and what he writes next goes into memory that has just become free and
+/// is still in the processor's caches. Small files wait longer, and so does what is written again and
+/// again: some of it will be gone by then.
 const STREAM_PAGES: usize = (32 << 20) / BLOCK_SIZE;
 
 /// What the background waits for.

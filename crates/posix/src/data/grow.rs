@@ -120,8 +120,9 @@ pub(crate) fn make_dirty(core: &Core, inode: &Arc<Inode>, pages: Vec<(u64, Page)
     state.expect_alive()?;
     let mut content = inode.data.lock_content();
     for (block, page) in pages {
-        content.pages.put(block, page, false);
+        content.pages.put(block, page.alone(), false);
     }
+    content.pages.dissolve_runs();
     content.add_reserved(reservation);
     state.attr.blocks = state.disk.blocks.saturating_add(content.pages.fresh());
     core.data.account(inode, &mut content);

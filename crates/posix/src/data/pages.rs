@@ -6,6 +6,10 @@
 //! its extent is in the tree, so there is no instant at which a reader that
 //! looks here first and into the tree after sees neither.
 //!
+//! Pages of one write share a run of memory, which stays as long as one of them
+//! does. What is left of a run that lost pages moves out of it
+//! ([`Pages::dissolve_runs`]), or a few pages would keep many in memory that nobody counts.
+//!
 //! Pure: knows nothing of the device, of extents, or of the file's size.
 
 use std::collections::BTreeMap;
@@ -51,6 +55,8 @@ pub(crate) struct Pages {
     flight: BTreeMap<u64, Slot>,
     /// Fresh slots of both layers.
     fresh: u64,
+    /// Between these blocks, dirty pages left runs that may have others.
+    cut: Option<Range<u64>>,
 }
 
 impl Pages {
@@ -80,7 +86,9 @@ impl Pages {
     /// Replaces the whole of `block`. `fresh`: the tree holds nothing there. Returns whether a page was added.
     pub(crate) fn put(&mut self, block: u64, page: Page, fresh: bool) -> bool {
         if let Some(slot) = self.dirty.get_mut(&block) {
+            let is_cut = slot.page.run_pages() > 1;
             *slot = Slot::whole(page, slot.fresh);
+            self.note_cut(block..block + 1, is_cut);
             return false;
         }
         // What is in flight is counted there.
@@ -110,14 +118,38 @@ impl Pages {
         let Some(slot) = self.dirty.get_mut(&block) else {
             return false;
         };
-        // Copies only while a reader still holds the page.
+        // Copies while a reader still holds the page, or others of its run are there.
+        let is_cut = slot.page.run_pages() > 1;
         let end = at + bytes.len();
         slot.page.bytes_mut()[at..end].copy_from_slice(bytes);
         slot.changed = match slot.changed.is_empty() {
             true => at..end,
             false => slot.changed.start.min(at)..slot.changed.end.max(end),
         };
+        self.note_cut(block..block + 1, is_cut);
         true
+    }
+
+    fn note_cut(&mut self, blocks: Range<u64>, is_cut: bool) {
+        if is_cut {
+            let cut = self.cut.get_or_insert(blocks.clone());
+            *cut = cut.start.min(blocks.start)..cut.end.max(blocks.end);
+        }
+    }
+
+    /// Moves the dirty pages that are left of runs out of them. Called at the end of each change, which
+    /// has given new pages to all blocks between the first and the last that it cut: what is left
+    /// lies before and behind, up to where runs end.
+    pub(crate) fn dissolve_runs(&mut self) {
+        let Some(cut) = self.cut.take() else {
+            return;
+        };
+        let border = RUN_PAGES as u64;
+        let before = cut.start - cut.start % border..cut.start;
+        let behind = cut.end..cut.end.checked_next_multiple_of(border).unwrap_or(u64::MAX);
+        for around in [before, behind] {
+            self.dirty.range_mut(around).for_each(|(_, slot)| slot.page = slot.page.alone());
+        }
     }
 
     /// Moves the dirty pages of `range` into flight and returns them, upwards. Nothing may be in flight.
@@ -129,6 +161,8 @@ impl Pages {
             let mut taken = self.dirty.split_off(&range.start);
             let mut rest = taken.split_off(&range.end);
             self.dirty.append(&mut rest);
+            self.note_cut(range, true);
+            self.dissolve_runs();
             taken
         };
         let flight = self.flight.iter();
@@ -175,13 +209,8 @@ impl Pages {
         let mut rest = taken.split_off(&range.end);
         self.dirty.append(&mut rest);
         self.fresh -= taken.values().filter(|slot| slot.fresh).count() as u64;
-        // What is left of a run that was cut would keep all of it in memory.
-        let border = RUN_PAGES as u64;
-        let before = range.start - range.start % border..range.start;
-        let after = range.end..range.end.checked_next_multiple_of(border).unwrap_or(u64::MAX);
-        for around in [before, after] {
-            self.dirty.range_mut(around).for_each(|(_, slot)| slot.page = slot.page.alone());
-        }
+        self.note_cut(range, true);
+        self.dissolve_runs();
         taken.len()
     }
 

@@ -53,7 +53,7 @@ pub(crate) fn write_all(
     goal: Option<BlockNo>,
     of: Option<InodeNo>,
 ) -> Result<(Vec<(usize, OrderedExtent)>, u64), StoreError> {
-    let jobs = place(core, items.len(), reservation, goal)?;
+    let jobs = place(core, items, reservation, goal)?;
     let writes = jobs.len() as u64;
     let written = if jobs.len() == 1 {
         jobs.into_iter().map(|job| write(core, &items[job.items], job.placed)).collect()
@@ -84,13 +84,15 @@ pub(crate) fn log_all(
     reservation: &mut Reservation,
     goal: Option<BlockNo>,
 ) -> Result<VecDeque<OrderedExtent>, StoreError> {
+    // Alone, because they wait for a commit.
     let items =
-        pages.iter().map(|dirty| Item { owner: 0, block: dirty.block, page: dirty.page.clone() });
+        pages.iter().map(|dirty| Item { owner: 0, block: dirty.block, page: dirty.page.alone() });
     let items: Vec<Item> = items.collect();
     let mut extents = Vec::new();
-    for job in place(core, pages.len(), reservation, goal)? {
+    for job in place(core, &items, reservation, goal)? {
+        let these = pages[job.items.clone()].iter().zip(&items[job.items.clone()]);
         let blocks: Result<Vec<LoggedBlock>, StoreError> =
-            pages[job.items.clone()].iter().map(|dirty| logged(core, inode, dirty)).collect();
+            these.map(|(dirty, item)| logged(core, inode, dirty, item.page.clone())).collect();
         let written = core.store.log_data(job.placed, blocks?)?;
         core.data.recent.keep(written.blocks(), written.sums(), &items[job.items.clone()]);
         cut_at_extents(core, &items[job.items], written, &mut extents);
@@ -100,9 +102,12 @@ pub(crate) fn log_all(
 
 /// What the log has to hold of a page: its changed bytes over the block that the tree has there, or all
 /// of it that is not zero.
-fn logged(core: &Core, inode: &Inode, dirty: &DirtyPage) -> Result<LoggedBlock, StoreError> {
-    // It waits for a commit.
-    let page = dirty.page.alone();
+fn logged(
+    core: &Core,
+    inode: &Inode,
+    dirty: &DirtyPage,
+    page: Page,
+) -> Result<LoggedBlock, StoreError> {
     if dirty.over_tree {
         let pieces = pieces(core, inode.no, dirty.block..dirty.block + 1)?;
         let part = pieces.first().and_then(|piece| piece.part(dirty.block..dirty.block + 1));
@@ -118,21 +123,32 @@ fn logged(core: &Core, inode: &Inode, dirty: &DirtyPage) -> Result<LoggedBlock, 
 
 fn place(
     core: &Core,
-    count: usize,
+    items: &[Item],
     reservation: &mut Reservation,
     mut goal: Option<BlockNo>,
 ) -> Result<Vec<Job>, StoreError> {
     let mut jobs = Vec::new();
     let mut at = 0;
-    while at < count {
-        let want = ((count - at) as u64).min(CHUNK_BLOCKS);
-        let placed = core.allocate(reservation, want, goal)?;
+    while at < items.len() {
+        let placed = core.allocate(reservation, chunk_len(&items[at..]), goal)?;
         let end = at + placed.blocks().count as usize;
         goal = placed.blocks().end();
         jobs.push(Job { items: at..end, placed });
         at = end;
     }
     Ok(jobs)
+}
+
+/// Blocks of the next write: all that is left, or up to where runs end, if it goes that far without
+/// a gap, so that this write and those behind it find their pages in a row.
+fn chunk_len(items: &[Item]) -> u64 {
+    if items.len() as u64 <= CHUNK_BLOCKS {
+        return items.len() as u64;
+    }
+    let to_border = CHUNK_BLOCKS - items[0].block % CHUNK_BLOCKS;
+    let last = &items[to_border as usize - 1];
+    let is_dense = last.owner == items[0].owner && last.block == items[0].block + to_border - 1;
+    if is_dense { to_border } else { CHUNK_BLOCKS }
 }
 
 type Proofs = Result<Vec<Written>, StoreError>;
@@ -174,7 +190,7 @@ fn write(core: &Core, items: &[Item], placed: Placed) -> Proofs {
         match written {
             Err(StoreError::Device(error)) if core.store.stop_reason().is_none() => {
                 tracing::warn!("data for {blocks:?}: {error}; trying other blocks");
-                write_elsewhere(core, bytes, blocks.end())
+                write_elsewhere(core, items, bytes, blocks.end())
             }
             done => Ok(vec![done?]),
         }
@@ -190,11 +206,11 @@ fn with_bytes<T>(items: &[Item], work: impl FnOnce(&[u8]) -> T) -> T {
     }
 }
 
-fn write_elsewhere(core: &Core, bytes: &[u8], goal: Option<BlockNo>) -> Proofs {
-    let count = bytes.len() / BLOCK_SIZE;
-    let mut reservation = core.store.reserve(Need::Grow { changes: 0, blocks: count as u64 })?;
+fn write_elsewhere(core: &Core, items: &[Item], bytes: &[u8], goal: Option<BlockNo>) -> Proofs {
+    let blocks = items.len() as u64;
+    let mut reservation = core.store.reserve(Need::Grow { changes: 0, blocks })?;
     let mut proofs = Vec::new();
-    for job in place(core, count, &mut reservation, goal)? {
+    for job in place(core, items, &mut reservation, goal)? {
         let part = job.items.start * BLOCK_SIZE..job.items.end * BLOCK_SIZE;
         proofs.push(core.store.write(job.placed, &bytes[part])?);
     }
@@ -232,4 +248,45 @@ fn run_len(items: &[Item]) -> usize {
         item.owner == front.owner && item.block == front.block + i as u64
     };
     items.iter().enumerate().take_while(|&pair| follows(pair)).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lengths of the writes, and whether the pages of each lie in a row.
+    fn chunks(items: &[Item]) -> Vec<(u64, bool)> {
+        let (mut rest, mut chunks) = (items, Vec::new());
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(chunk_len(rest) as usize);
+            chunks.push((now.len() as u64, page::in_a_row(now.iter().map(|i| &i.page)).is_some()));
+            rest = later;
+        }
+        chunks
+    }
+
+    fn written(owner: usize, first: u64, blocks: usize) -> Vec<Item> {
+        let bytes = vec![1; blocks * BLOCK_SIZE];
+        let pages = page::copy_blocks(first, &bytes);
+        (first..).zip(pages).map(|(block, page)| Item { owner, block, page }).collect()
+    }
+
+    #[test]
+    fn writes_of_a_stream_end_where_its_runs_end() {
+        let stream: Vec<Item> = written(0, 0, 256).into_iter().skip(1).collect();
+        assert_eq!(chunks(&stream), [(63, true), (64, true), (64, true), (64, true)]);
+        let mut later = written(0, 1, 100);
+        later.extend(written(0, 101, 60));
+        assert_eq!(chunks(&later), [(63, true), (64, false), (33, true)]);
+        // One write, wherever it begins.
+        assert_eq!(chunks(&written(0, 60, 64)), [(64, false)]);
+    }
+
+    #[test]
+    fn writes_of_torn_files_and_of_many_are_no_shorter_than_they_must_be() {
+        let torn: Vec<Item> = (0..200).flat_map(|n| written(0, n * 7, 1)).collect();
+        assert_eq!(chunks(&torn).iter().map(|c| c.0).collect::<Vec<_>>(), [64, 64, 64, 8]);
+        let many: Vec<Item> = (0..100).flat_map(|owner| written(owner, 0, 2)).collect();
+        assert_eq!(chunks(&many).iter().map(|c| c.0).collect::<Vec<_>>(), [64, 64, 64, 8]);
+    }
 }

@@ -9,7 +9,8 @@
 //! is forgotten before it is given to others: what is found under it is what was
 //! written there last, or nothing (P6).
 //!
-//! Large writes pass by: whoever streams does not come back at once.
+//! Large writes pass by: whoever streams does not come back at once. So do pages that one write has filled
+//! with others: the kernel has them.
 
 use std::fmt;
 
@@ -56,23 +57,23 @@ impl Recent {
         }
     }
 
-    /// Keeps `items`, which lie in `blocks` and have these checksums, if they are few.
+    /// Keeps those of `items`, which lie in `blocks` and have these checksums, that came alone, if they are few.
     pub(crate) fn keep(&self, blocks: BlockRange, sums: &[u64], items: &[Item]) {
         if items.len() > RUN_BLOCKS_MAX.min(self.count) {
+            return;
+        }
+        let kept = (blocks.start.0..).zip(sums.iter().zip(items));
+        let mut kept = kept.filter(|(_, (_, item))| item.page.run_pages() == 1).peekable();
+        if kept.peek().is_none() {
             return;
         }
         let mut slots = self.slots.lock();
         if slots.is_empty() {
             slots.resize(self.count, None);
         }
-        for (block, (&sum, item)) in (blocks.start.0..).zip(sums.iter().zip(items)) {
+        for (block, (&sum, item)) in kept {
             let slot = block as usize % self.count;
-            // A run that is kept as a whole is shared; of a longer one only what is kept stays in memory.
-            let page = match item.page.run_pages() <= items.len() {
-                true => item.page.clone(),
-                false => item.page.alone(),
-            };
-            slots[slot] = Some(Kept { block, sum, page });
+            slots[slot] = Some(Kept { block, sum, page: item.page.clone() });
         }
     }
 

@@ -1,7 +1,9 @@
 //! States that only a crash in the middle of something, or a damaged disk, can leave.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use holdfast_base::clock::Deadline;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, BlockRange, InodeNo};
 use holdfast_device::{Device, MemoryDevice, Page};
@@ -19,7 +21,11 @@ fn mount(device: &Arc<MemoryDevice>) -> FileSystem {
 }
 
 fn volume() -> Arc<MemoryDevice> {
-    let device = Arc::new(MemoryDevice::new(16 << 20));
+    volume_of(16 << 20)
+}
+
+fn volume_of(bytes: u64) -> Arc<MemoryDevice> {
+    let device = Arc::new(MemoryDevice::new(bytes));
     let shared: Arc<dyn Device> = device.clone();
     let options = MkfsOptions { node_size: 4096, label: String::new(), uuid: None, owner: (0, 0) };
     FileSystem::mkfs(&shared, &options).unwrap();
@@ -174,6 +180,62 @@ fn a_synchronous_write_says_that_its_data_was_lost_by_a_settle_of_somebody_else(
     let again = || fs.write(&Caller::root(), &sync, 0, &[3; 100], WriteHow::default());
     assert!(matches!(again(), Err(FsError::Io(_))));
     assert_eq!(again().unwrap(), 100, "once each");
+}
+
+#[test]
+fn a_stream_goes_to_the_device_on_its_own_and_what_is_small_or_does_not_grow_waits() {
+    let device = volume_of(192 << 20);
+    let fs = mount(&device);
+    let root = Caller::root();
+    let create = |name: &[u8]| fs.create(&root, InodeNo::ROOT, name, 0o644, BOTH, false).unwrap().1;
+    let (small, hot, stream) = (create(b"small"), create(b"hot"), create(b"stream"));
+    let written = || fs.counters().data_bytes_written.get();
+    let chunk = vec![7; 1 << 20];
+    write(&fs, &small, 0, b"small");
+    let longer = SetAttr { size: Some(40 << 20), ..SetAttr::default() };
+    fs.setattr(&root, hot.inode(), Some(&hot), longer).unwrap();
+    (0..40).for_each(|n| write(&fs, &hot, n << 20, &chunk));
+    assert!(hot.inode.data.is_stream() && written() == 0, "it does not grow");
+    drop(hot);
+    fs.unlink(&root, InodeNo::ROOT, b"hot").unwrap();
+
+    (0..33).for_each(|n| write(&fs, &stream, n << 20, &chunk));
+    let patience = Deadline::after(Duration::from_secs(60));
+    while written() < 32 << 20 {
+        assert!(!patience.left().is_zero(), "{} bytes were written", written());
+        std::thread::yield_now();
+    }
+    assert_eq!(small.inode.data.pages(), 1);
+}
+
+#[test]
+fn writes_that_overlap_keep_no_more_in_memory_than_they_leave() {
+    let device = volume();
+    let fs = mount(&device);
+    let file = open(&fs);
+    let bytes = vec![7; 64 * BLOCK_BYTES as usize];
+    let held = || {
+        let content = file.inode.data.lock_content();
+        let pages = content.pages.collect(0..u64::MAX);
+        let mut runs: Vec<_> = pages.values().map(|page| page.run_pages()).collect();
+        // Of a run that is there as a whole, each page counts once.
+        let alone = runs.iter().filter(|&&pages| pages == 1).count();
+        runs.retain(|&pages| pages > 1);
+        runs.dedup();
+        alone + runs.iter().sum::<usize>()
+    };
+    for from in 0..64 {
+        write(&fs, &file, from * BLOCK_BYTES, &bytes[(from * BLOCK_BYTES) as usize..]);
+        assert_eq!(held(), 64, "after the write from block {from}");
+    }
+    // A few bytes in the middle of a run, and a cut.
+    write(&fs, &file, 0, &bytes);
+    write(&fs, &file, 30 * BLOCK_BYTES + 5, b"changed");
+    assert_eq!(held(), 64);
+    write(&fs, &file, 0, &bytes);
+    let shorter = SetAttr { size: Some(BLOCK_BYTES), ..SetAttr::default() };
+    fs.setattr(&Caller::root(), file.inode(), Some(&file), shorter).unwrap();
+    assert!(held() <= 1, "what was cut off is gone");
 }
 
 #[test]

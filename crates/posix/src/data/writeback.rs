@@ -323,15 +323,19 @@ fn settle_blocks(
     let Some(reservation) = &mut taken.reservation else {
         return Ok(());
     };
-    let mut rounds = taken.pages.chunks(ROUND_BLOCKS).peekable();
-    while let Some(pages) = rounds.next() {
-        let items: Vec<Item> = pages.iter().map(|dirty| item(0, dirty)).collect();
-        let goal = goal(core, inode, pages[0].block)?;
+    // What has landed is given back with its round, not at the end of all.
+    let mut pages = std::mem::take(&mut taken.pages).into_iter().peekable();
+    while pages.peek().is_some() {
+        let round = pages.by_ref().take(ROUND_BLOCKS);
+        let items: Vec<Item> =
+            round.map(|DirtyPage { block, page, .. }| Item { owner: 0, block, page }).collect();
+        let goal = goal(core, inode, items[0].block)?;
         let (extents, writes) = write_all(core, &items, reservation, goal, Some(inode.no))?;
         cost.bytes += items.len() as u64 * BLOCK_BYTES;
         cost.writes += writes;
         let round = extents.into_iter().map(|(_, extent)| extent).collect();
-        let last = rounds.peek().is_none();
+        drop(items);
+        let last = pages.peek().is_none();
         complete(core, inode, map, round, taken.target, last)?;
     }
     Ok(())

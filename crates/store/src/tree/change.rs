@@ -10,7 +10,7 @@ use holdfast_format::limits::TREE_LEVELS_MAX;
 use holdfast_format::node;
 use holdfast_format::{Key, NodePointer, NodeView};
 
-use super::edit::{Full, NodeEdit};
+use super::edit::{Full, NodeEdit, Records};
 use super::{Forest, Homes, Missing, Path, Root, lies_between};
 use crate::batch::Change;
 use rustc_hash::FxHashMap;
@@ -289,13 +289,14 @@ impl Forest {
             Err(index) => (index, false),
         };
         let split = split_index(&self.view(full), at, found);
+        let first = (split < self.view(full).count()).then(|| self.view(full).key(split));
         let moved = self.edit(full, |node| node.split_off(split));
         let right = self.new_node(tree, level, homes);
         // The separator is the first key of the right half. If nothing moved, and above the leaves,
         // that is the key that arrives; a new leaf takes all that comes behind the full one, or
         // else keys that arrive downwards would make a leaf each.
-        let separator = match moved.first() {
-            Some((first, _)) => *first,
+        let separator = match first {
+            Some(first) => first,
             None if level > 0 => *key,
             None => self.view(full).count().checked_sub(1).map_or(*key, |last| {
                 let last = self.view(full).key(last);
@@ -303,11 +304,7 @@ impl Forest {
                 behind.map_or(*key, |behind| behind.min(*key))
             }),
         };
-        self.edit(right, |node| {
-            for (index, (key, value)) in moved.iter().enumerate() {
-                node.insert(index, key, value).expect("half of a node fits a node");
-            }
-        });
+        self.edit(right, |node| node.append(&moved)).expect("half of a node fits a node");
         let home = if *key < separator { full } else { right };
         self.put_separator(tree, &mut path, full, level, &separator, right, homes);
         let done = self.edit(home, |node| match node.view().search(&key.raw()) {
@@ -448,9 +445,7 @@ impl Forest {
             if left_used.min(right_used) > 0 && left_used + right_used > capacity * 3 / 4 {
                 continue;
             }
-            let moved: Vec<(Key, Vec<u8>)> = (0..right_view.count())
-                .map(|at| (right_view.key(at), right_view.value(at).to_vec()))
-                .collect();
+            let moved = Records::of(&right_view, 0..right_view.count());
             let left = if left.epoch == self.epoch {
                 left
             } else {
@@ -460,12 +455,7 @@ impl Forest {
                 self.set_child(parent, left_index, own);
                 own
             };
-            self.edit(left, |node| {
-                for (key, value) in &moved {
-                    let end = node.view().count();
-                    node.insert(end, key, value).expect("the sum of both was checked");
-                }
-            });
+            self.edit(left, |node| node.append(&moved)).expect("the sum of both was checked");
             self.shape += 1;
             self.cache.remove(right.block);
             homes.give_back(right.block);

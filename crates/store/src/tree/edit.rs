@@ -2,6 +2,8 @@
 //!
 //! Knows nothing of other nodes.
 
+use std::ops::Range;
+
 use holdfast_format::key::Key;
 use holdfast_format::node::{
     ADDRESS_AT, COUNT_AT, EPOCH_AT, GARBAGE_AT, HEAP_START_AT, NodePointer, NodeView, SLOT_SIZE,
@@ -174,34 +176,172 @@ impl<'a> NodeEdit<'a> {
     /// Moves all records together, in the order of their slots.
     fn pack(&mut self) {
         let view = self.view();
-        let records: Vec<Vec<u8>> = (0..view.count())
-            .map(|index| {
-                let (offset, len) = view.record(index);
-                self.bytes[offset..offset + len].to_vec()
-            })
-            .collect();
-        let mut offset = self.bytes.len();
-        for (index, record) in records.iter().enumerate() {
-            offset -= record.len();
+        let count = view.count();
+        let records = Records::of(&view, 0..count);
+        let heap_start = self.lay(&records, 0, self.bytes.len());
+        self.set_head(count, heap_start, 0);
+    }
+
+    /// Writes `records` into the slots from `first` on, and downwards from `end`. Returns where the last one begins.
+    fn lay(&mut self, records: &Records, first: usize, end: usize) -> usize {
+        let (mut offset, mut rest) = (end, &records.bytes[..]);
+        for (index, &len) in (first..).zip(&records.lengths) {
+            let (record, behind) = rest.split_at(len);
+            offset -= len;
             self.put(offset, record);
-            self.set_slot(index, offset, record.len());
+            self.set_slot(index, offset, len);
+            rest = behind;
         }
-        self.mark(offset, self.bytes.len());
-        self.mark(SLOTS_AT, SLOTS_AT + records.len() * SLOT_SIZE);
-        self.set_head(records.len(), offset, 0);
+        let slot = SLOTS_AT + first * SLOT_SIZE;
+        self.mark(offset, end);
+        self.mark(slot, slot + records.lengths.len() * SLOT_SIZE);
+        offset
+    }
+
+    /// Puts `records`, which are greater than all that is here, behind the last one.
+    pub(crate) fn append(&mut self, records: &Records) -> Result<(), Full> {
+        if records.lengths.is_empty() {
+            return Ok(());
+        }
+        let needed = records.bytes.len() + records.lengths.len() * SLOT_SIZE;
+        if self.view().gap() < needed {
+            if self.view().free() < needed {
+                return Err(Full);
+            }
+            self.pack();
+        }
+        let view = self.view();
+        let (count, heap_start, garbage) = (view.count(), view.heap_start(), view.garbage());
+        let heap_start = self.lay(records, count, heap_start);
+        self.set_head(count + records.lengths.len(), heap_start, garbage);
+        Ok(())
     }
 
     /// Takes the records from `index` on out and returns them.
-    pub(crate) fn split_off(&mut self, index: usize) -> Vec<(Key, Vec<u8>)> {
+    pub(crate) fn split_off(&mut self, index: usize) -> Records {
         let view = self.view();
-        if index >= view.count() {
-            return Vec::new();
+        let moved = Records::of(&view, index..view.count());
+        if !moved.lengths.is_empty() {
+            // Packing moves every record that stays: the others need only leave the count.
+            self.set_head(index, view.heap_start(), 0);
+            self.pack();
         }
-        let moved: Vec<(Key, Vec<u8>)> =
-            (index..view.count()).map(|at| (view.key(at), view.value(at).to_vec())).collect();
-        // Packing moves every record that stays: the others need only leave the count.
-        self.set_head(index, view.heap_start(), 0);
-        self.pack();
         moved
+    }
+}
+
+/// Copies of records, one behind the other in the order of their keys.
+#[derive(Debug)]
+pub(crate) struct Records {
+    bytes: Vec<u8>,
+    lengths: Vec<usize>,
+}
+
+impl Records {
+    /// Copies some records of a node.
+    pub(crate) fn of(node: &NodeView<'_>, range: Range<usize>) -> Records {
+        let mut bytes = Vec::with_capacity(node.used());
+        let copied = range.map(|index| {
+            let (offset, len) = node.record(index);
+            bytes.extend_from_slice(&node.bytes()[offset..offset + len]);
+            len
+        });
+        let lengths = copied.collect();
+        Records { bytes, lengths }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_base::switch::Dirty;
+    use holdfast_base::{BlockNo, Epoch, InodeNo, TreeId};
+    use holdfast_format::Kind;
+    use holdfast_format::node::{Expected, NodeHeader, empty};
+
+    use super::*;
+
+    const SIZE: usize = 4096;
+
+    fn node() -> (Vec<u8>, Tracker) {
+        let pointer = NodePointer { block: BlockNo(8), epoch: Epoch(3) };
+        let expected = Expected { pointer, tree: TreeId::Files, level: 0, volume: [7; 8] };
+        (empty(SIZE, &expected), Tracker::new(Dirty::Ranges, SIZE))
+    }
+
+    fn key(number: u64) -> Key {
+        Key::new(InodeNo(number), Kind::Inode, 0)
+    }
+
+    fn check(bytes: &[u8]) -> Vec<u64> {
+        let view = NodeView::trusted(bytes);
+        let mut reader = holdfast_format::codec::Reader::new("node", bytes);
+        let header = NodeHeader::read(&mut reader).expect("a node has a head");
+        view.check_body(&header).expect("it is valid");
+        (0..view.count()).map(|index| view.key(index).inode.0).collect()
+    }
+
+    #[test]
+    fn records_that_move_together_lie_as_if_they_had_come_one_by_one() {
+        let (mut bytes, mut tracker) = node();
+        let mut full = NodeEdit::new(&mut bytes, &mut tracker);
+        for number in 0..30 {
+            full.insert(number as usize, &key(number), &[number as u8; 40]).unwrap();
+        }
+        let moved = full.split_off(12);
+        assert_eq!(check(&bytes), (0..12).collect::<Vec<_>>());
+        assert_eq!(NodeView::trusted(&bytes).garbage(), 0);
+
+        let (mut single, mut tracker) = node();
+        let mut edit = NodeEdit::new(&mut single, &mut tracker);
+        for (index, number) in (12..30).enumerate() {
+            edit.insert(index, &key(number), &[number as u8; 40]).unwrap();
+        }
+        let (mut together, mut tracker_of_both) = node();
+        let mut edit = NodeEdit::new(&mut together, &mut tracker_of_both);
+        edit.append(&moved).unwrap();
+        assert!(single == together, "the same bytes");
+        let ranges = |tracker: &Tracker| {
+            let mut ranges = Vec::new();
+            tracker.ranges(SIZE, &mut ranges);
+            ranges
+        };
+        assert_eq!(ranges(&tracker), ranges(&tracker_of_both));
+    }
+
+    #[test]
+    fn an_append_packs_where_holes_are_in_its_way_and_refuses_what_does_not_fit() {
+        let (mut bytes, mut tracker) = node();
+        let mut edit = NodeEdit::new(&mut bytes, &mut tracker);
+        let mut number = 0;
+        while edit.insert(number as usize, &key(number), &[1; 40]).is_ok() {
+            number += 1;
+        }
+        (0..20).for_each(|_| edit.remove(3));
+        let (mut others, mut tracker) = node();
+        let mut other = NodeEdit::new(&mut others, &mut tracker);
+        for index in 0..19 {
+            other.insert(index, &key(1000 + index as u64), &[2; 40]).unwrap();
+        }
+        let fits = Records::of(&other.view(), 0..19);
+        let too_many = {
+            edit.append(&fits).unwrap();
+            edit.append(&fits)
+        };
+        assert_eq!(too_many, Err(Full));
+        let keys = check(&bytes);
+        assert_eq!(keys[..4], [0, 1, 2, 23]);
+        assert_eq!(keys[keys.len() - 19..], (1000..1019).collect::<Vec<_>>());
+        assert_eq!(keys.len() as u64, number - 20 + 19);
+    }
+
+    #[test]
+    fn nothing_is_split_off_behind_the_last_record() {
+        let (mut bytes, mut tracker) = node();
+        let mut edit = NodeEdit::new(&mut bytes, &mut tracker);
+        edit.insert(0, &key(1), &[1; 40]).unwrap();
+        let before = edit.view().bytes().to_vec();
+        let none = edit.split_off(1);
+        edit.append(&none).unwrap();
+        assert!(none.lengths.is_empty() && bytes == before);
     }
 }
