@@ -1,7 +1,7 @@
 //! The bytes of one block, shared by all who read them.
 //!
 //! Pages that were made together lie one behind the other in one run of
-//! memory: a device takes them in one write ([`in_a_row`]), and where there are
+//! memory: a device takes them in one write ([`with_row`]), and where there are
 //! many, as they are. A run stays in memory as long as one of its pages does, so
 //! whoever keeps single pages keeps them [`alone`](Page::alone).
 //!
@@ -33,7 +33,7 @@ pub struct Page {
 }
 
 /// Pages that lie one behind the other.
-pub struct Run {
+struct Run {
     memory: Memory,
 }
 
@@ -137,6 +137,11 @@ impl Page {
         Arc::ptr_eq(&self.run, &other.run) && self.index == other.index
     }
 
+    /// Whether both keep the same run in memory.
+    pub fn shares_run(&self, other: &Page) -> bool {
+        Arc::ptr_eq(&self.run, &other.run)
+    }
+
     fn follows(&self, other: &Page) -> bool {
         Arc::ptr_eq(&self.run, &other.run) && self.index == other.index + 1
     }
@@ -189,6 +194,28 @@ pub fn copy_blocks(first: u64, bytes: &[u8]) -> impl Iterator<Item = Page> {
     runs.flatten()
 }
 
+/// Does `work` with the bytes of all `pages`, one behind the other: where they are, if they lie so, or else a copy,
+/// aligned as direct I/O wants.
+///
+/// # Panics
+///
+/// If they are more than [`RUN_PAGES`].
+pub fn with_row<'a, T>(
+    pages: impl Iterator<Item = &'a Page> + Clone,
+    work: impl FnOnce(&[u8]) -> T,
+) -> T {
+    if let Some(bytes) = in_a_row(pages.clone()) {
+        return work(bytes);
+    }
+    let mut run = Run::take(RUN_PAGES);
+    let mut len = 0;
+    for page in pages {
+        run.memory[len..len + BLOCK_SIZE].copy_from_slice(&page[..]);
+        len += BLOCK_SIZE;
+    }
+    work(&run.memory[..len])
+}
+
 /// The bytes of all `pages`, if they lie one behind the other in memory.
 pub fn in_a_row<'a>(pages: impl Iterator<Item = &'a Page>) -> Option<&'a [u8]> {
     let mut pages = pages;
@@ -204,19 +231,6 @@ pub fn in_a_row<'a>(pages: impl Iterator<Item = &'a Page>) -> Option<&'a [u8]> {
 }
 
 impl Run {
-    /// Copies pages that lie anywhere.
-    ///
-    /// # Panics
-    ///
-    /// If they are more than [`RUN_PAGES`], or none.
-    pub fn gather<'a>(pages: impl ExactSizeIterator<Item = &'a Page>) -> Run {
-        let mut run = Run::take(pages.len());
-        for (to, page) in run.memory.chunks_exact_mut(BLOCK_SIZE).zip(pages) {
-            to.copy_from_slice(&page[..]);
-        }
-        run
-    }
-
     /// Copies whole blocks.
     fn copy_of(bytes: &[u8]) -> Run {
         let used = idle().take(bytes.len() / BLOCK_SIZE);
@@ -240,14 +254,6 @@ impl Run {
         let pages = self.memory.pages();
         let run = Arc::new(self);
         (0..pages).map(move |index| Page { run: run.clone(), index })
-    }
-}
-
-impl Deref for Run {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.memory
     }
 }
 
@@ -283,15 +289,16 @@ impl Idle {
         Some(memory)
     }
 
-    /// Keeps `memory`, and returns what is too much then: of the length of which most is kept.
-    fn keep(&mut self, memory: Memory) -> Option<Memory> {
+    /// Keeps `memory`, and returns what is too much then: of the lengths of which most is kept.
+    fn keep(&mut self, memory: Memory) -> Vec<Memory> {
         self.bytes += memory.len();
         self.of[memory.pages() - 1].push(memory);
-        if self.bytes <= IDLE_BYTES_MAX {
-            return None;
+        let mut surplus = Vec::new();
+        while self.bytes > IDLE_BYTES_MAX {
+            let most = (1..=RUN_PAGES).max_by_key(|pages| self.of[pages - 1].len() * pages);
+            surplus.extend(most.and_then(|pages| self.take(pages)));
         }
-        let most = (1..=RUN_PAGES).max_by_key(|pages| self.of[pages - 1].len() * pages)?;
-        self.take(most)
+        surplus
     }
 
     /// Takes out half of what is kept of each length.
@@ -373,7 +380,10 @@ mod tests {
                 let wanted = bytes(count);
                 let pages: Vec<Page> = copy_blocks(0, &wanted).collect();
                 assert!(in_a_row(pages.iter()) == Some(&wanted[..]));
-                assert!(*Run::gather(pages.iter()) == wanted[..]);
+                // The other way round, so that they have to be copied.
+                let back = pages.iter().rev();
+                let copied = with_row(back.clone(), |bytes| bytes.to_vec());
+                assert!(copied == back.flat_map(|page| **page).collect::<Vec<u8>>());
             }
         }
     }
@@ -396,11 +406,15 @@ mod tests {
     fn no_more_is_kept_than_the_limit_and_half_of_it_goes_each_time() {
         let mut idle = Idle::new();
         let most = IDLE_BYTES_MAX / (RUN_PAGES * BLOCK_SIZE);
-        assert!((0..most).all(|_| idle.keep(Memory::zeroed(RUN_PAGES)).is_none()));
+        let large = || Memory::zeroed(RUN_PAGES);
+        assert!((0..most).all(|_| idle.keep(large()).is_empty()));
         // What is used now is kept instead of what was used before.
-        let surplus = idle.keep(Memory::zeroed(1)).expect("it was full");
-        assert_eq!((surplus.pages(), idle.of[0].len()), (RUN_PAGES, 1));
+        let surplus = idle.keep(Memory::zeroed(1));
+        assert_eq!((surplus.len(), surplus[0].pages(), idle.of[0].len()), (1, RUN_PAGES, 1));
         assert!(idle.take(2).is_none() && idle.take(1).is_some());
+        let mut full = Idle::new();
+        assert!((0..most * RUN_PAGES).all(|_| full.keep(Memory::zeroed(1)).is_empty()));
+        assert_eq!((full.keep(large()).len(), full.bytes), (RUN_PAGES, IDLE_BYTES_MAX));
         assert_eq!(idle.bytes, (most - 1) * RUN_PAGES * BLOCK_SIZE);
         assert_eq!(idle.halve().len(), most / 2);
         assert_eq!(idle.bytes, (most - 1) / 2 * RUN_PAGES * BLOCK_SIZE);

@@ -215,7 +215,8 @@ pub struct MountOptions {
     pub atime: Atime,
     /// Memory for tree nodes, in bytes.
     pub cache_bytes: usize,
-    /// Memory for written data that is not on the device yet, in bytes.
+    /// Memory for written data that is not on the device yet, in bytes. Up to 64 MiB of what was used stay with the
+    /// program for what is written next; half of it goes with each timer commit.
     pub dirty_bytes: usize,
     /// Memory for data that was just written, in bytes; 0: what is read again comes from the device.
     pub recent_bytes: usize,

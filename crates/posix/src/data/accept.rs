@@ -110,6 +110,7 @@ pub(crate) fn accept(
         let disk_blocks = blocks_for(state.disk.size);
         for (block, page) in before {
             content.pages.put(block, page, false);
+            content.pages.dissolve_runs(block..block + 1);
         }
         for part in &parts {
             if part.bytes.len() == BLOCK_SIZE {
@@ -133,7 +134,7 @@ pub(crate) fn accept(
             }
             content.pages.change(part.block, part.at, part.bytes);
         }
-        content.pages.dissolve_runs();
+        content.pages.dissolve_runs(blocks.clone());
         if let Some(mut held) = held.take() {
             // What a second round did not need any more goes back.
             let surplus = held.blocks() - need as u64;
@@ -147,8 +148,10 @@ pub(crate) fn accept(
         core.data.account(inode, &mut content);
         break end > size;
     };
-    if core.data.is_half_full() || grows && inode.data.is_stream() {
+    if core.data.is_half_full() {
         core.data.wake();
+    } else if grows && inode.data.is_much() {
+        core.data.wake_for(inode);
     }
     Ok(())
 }

@@ -2,16 +2,15 @@
 //!
 //! Woken when half of what may wait is there, so that writers rarely have to
 //! settle something themselves. Woken earlier by a file that grows and of which
-//! much waits: then it writes such files only. Owned by the mounted volume;
+//! much waits: then it writes that one only. Owned by the mounted volume;
 //! ends when dropped, without writing what is left.
 
 use holdfast_sync::thread::JoinHandle;
 use std::sync::Arc;
 
-use holdfast_store::page;
-
 use super::writeback::settle;
 use crate::core::Core;
+use crate::inode::Inode;
 use crate::{FsError, Result};
 
 /// The thread.
@@ -34,13 +33,13 @@ impl Background {
 }
 
 fn run(core: &Core) {
-    while core.data.wait_for_pressure() {
+    while let Some(wanted) = core.data.wait_for_pressure() {
         if core.store.stop_reason().is_some() {
             continue;
         }
-        let written = match core.data.is_half_full() {
+        let written = match wanted.all {
             true => core.write_back(),
-            false => write_streams(core),
+            false => write_streams(core, wanted.streams.values()),
         };
         if let Err(error) = written {
             // Whoever syncs the file is told; nobody waits here.
@@ -49,13 +48,10 @@ fn run(core: &Core) {
     }
 }
 
-/// Writes the files of which much waits. The first error is returned; it keeps no other file from being written.
-fn write_streams(core: &Core) -> Result<()> {
-    let mut first = Ok(());
-    for inode in core.data.waiting().iter().filter(|inode| inode.data.is_stream()) {
-        first = first.and(settle(core, inode));
-    }
-    first
+/// Writes those files of which much still waits. The first error is returned; it keeps no other file from being written.
+fn write_streams<'a>(core: &Core, streams: impl Iterator<Item = &'a Arc<Inode>>) -> Result<()> {
+    let much = streams.filter(|inode| inode.data.is_much());
+    much.fold(Ok(()), |first, inode| first.and(settle(core, inode)))
 }
 
 impl Drop for Background {
@@ -66,7 +62,5 @@ impl Drop for Background {
         {
             tracing::error!("the writeback thread panicked");
         }
-        // Another volume of this program finds no memory that was used before, once.
-        page::give_back();
     }
 }

@@ -113,7 +113,7 @@ impl FileData {
     }
 
     /// Whether so much waits that the background should write it, if the file grows.
-    pub(crate) fn is_stream(&self) -> bool {
+    pub(crate) fn is_much(&self) -> bool {
         self.pages() >= STREAM_PAGES
     }
 
@@ -164,15 +164,24 @@ const SHARE_BLOCKS: u64 = 128;
 
 /// A file of which so much waits when it grows is a stream, and the background writes it: 32 MiB. The device has
 /// something to do while the writer goes on, and what he writes next goes into memory that has just become free and
-/// is still in the processor's caches. Small files wait longer, and so does what is written again and
-/// again: some of it will be gone by then.
+/// is still in the processor's caches. Small files wait longer, and so does what was as long before and may be
+/// written again and again: some of it will be gone by then.
 const STREAM_PAGES: usize = (32 << 20) / BLOCK_SIZE;
 
 /// What the background waits for.
 #[derive(Debug, Default)]
 struct Pressure {
-    wanted: bool,
+    wanted: Wanted,
     end: bool,
+}
+
+/// What the background shall write.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted {
+    /// Everything.
+    pub(crate) all: bool,
+    /// These files, by number.
+    pub(crate) streams: BTreeMap<InodeNo, Arc<Inode>>,
 }
 
 /// What writeback shares between all files of a volume.
@@ -316,9 +325,15 @@ impl Shared {
         self.waiting.lock().values().cloned().collect()
     }
 
-    /// Wakes the background.
+    /// Wakes the background to write everything.
     pub(crate) fn wake(&self) {
-        self.pressure.lock().wanted = true;
+        self.pressure.lock().wanted.all = true;
+        self.pressed.notify_all();
+    }
+
+    /// Wakes the background to write one file.
+    pub(crate) fn wake_for(&self, inode: &Arc<Inode>) {
+        self.pressure.lock().wanted.streams.entry(inode.no).or_insert_with(|| inode.clone());
         self.pressed.notify_all();
     }
 
@@ -328,13 +343,17 @@ impl Shared {
         self.pressed.notify_all();
     }
 
-    /// Waits until the background is wanted; false if it is to end.
-    pub(crate) fn wait_for_pressure(&self) -> bool {
+    /// Waits until the background is wanted, and says for what; `None` if it is to end.
+    pub(crate) fn wait_for_pressure(&self) -> Option<Wanted> {
         let mut pressure = self.pressure.lock();
-        while !pressure.wanted && !pressure.end {
+        loop {
+            if pressure.end {
+                return None;
+            }
+            if pressure.wanted.all || !pressure.wanted.streams.is_empty() {
+                return Some(std::mem::take(&mut pressure.wanted));
+            }
             self.pressed.wait(&mut pressure);
         }
-        pressure.wanted = false;
-        !pressure.end
     }
 }

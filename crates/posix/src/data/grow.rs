@@ -121,8 +121,8 @@ pub(crate) fn make_dirty(core: &Core, inode: &Arc<Inode>, pages: Vec<(u64, Page)
     let mut content = inode.data.lock_content();
     for (block, page) in pages {
         content.pages.put(block, page.alone(), false);
+        content.pages.dissolve_runs(block..block + 1);
     }
-    content.pages.dissolve_runs();
     content.add_reserved(reservation);
     state.attr.blocks = state.disk.blocks.saturating_add(content.pages.fresh());
     core.data.account(inode, &mut content);

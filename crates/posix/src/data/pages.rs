@@ -55,8 +55,8 @@ pub(crate) struct Pages {
     flight: BTreeMap<u64, Slot>,
     /// Fresh slots of both layers.
     fresh: u64,
-    /// Between these blocks, dirty pages left runs that may have others.
-    cut: Option<Range<u64>>,
+    /// Dirty pages left runs that may have others, since [`Pages::dissolve_runs`].
+    has_cut_runs: bool,
 }
 
 impl Pages {
@@ -86,9 +86,8 @@ impl Pages {
     /// Replaces the whole of `block`. `fresh`: the tree holds nothing there. Returns whether a page was added.
     pub(crate) fn put(&mut self, block: u64, page: Page, fresh: bool) -> bool {
         if let Some(slot) = self.dirty.get_mut(&block) {
-            let is_cut = slot.page.run_pages() > 1;
+            self.has_cut_runs |= slot.page.run_pages() > 1;
             *slot = Slot::whole(page, slot.fresh);
-            self.note_cut(block..block + 1, is_cut);
             return false;
         }
         // What is in flight is counted there.
@@ -118,37 +117,35 @@ impl Pages {
         let Some(slot) = self.dirty.get_mut(&block) else {
             return false;
         };
-        // Copies while a reader still holds the page, or others of its run are there.
-        let is_cut = slot.page.run_pages() > 1;
+        if slot.page.run_pages() > 1 {
+            self.has_cut_runs = true;
+            slot.page = slot.page.alone();
+        }
+        // Copies only while a reader still holds the page.
         let end = at + bytes.len();
         slot.page.bytes_mut()[at..end].copy_from_slice(bytes);
         slot.changed = match slot.changed.is_empty() {
             true => at..end,
             false => slot.changed.start.min(at)..slot.changed.end.max(end),
         };
-        self.note_cut(block..block + 1, is_cut);
         true
     }
 
-    fn note_cut(&mut self, blocks: Range<u64>, is_cut: bool) {
-        if is_cut {
-            let cut = self.cut.get_or_insert(blocks.clone());
-            *cut = cut.start.min(blocks.start)..cut.end.max(blocks.end);
-        }
-    }
-
-    /// Moves the dirty pages that are left of runs out of them. Called at the end of each change, which
-    /// has given new pages to all blocks between the first and the last that it cut: what is left
-    /// lies before and behind, up to where runs end.
-    pub(crate) fn dissolve_runs(&mut self) {
-        let Some(cut) = self.cut.take() else {
+    /// Moves what is left of runs out of them. Called at the end of each change, which gave new pages to all
+    /// blocks of `changed`, or took theirs away: what is left lies before and behind, up to where runs end.
+    pub(crate) fn dissolve_runs(&mut self, changed: Range<u64>) {
+        if !std::mem::take(&mut self.has_cut_runs) {
             return;
-        };
+        }
         let border = RUN_PAGES as u64;
-        let before = cut.start - cut.start % border..cut.start;
-        let behind = cut.end..cut.end.checked_next_multiple_of(border).unwrap_or(u64::MAX);
+        let before = changed.start - changed.start % border..changed.start;
+        let behind = changed.end..changed.end.checked_next_multiple_of(border).unwrap_or(u64::MAX);
         for around in [before, behind] {
-            self.dirty.range_mut(around).for_each(|(_, slot)| slot.page = slot.page.alone());
+            for slot in self.dirty.range_mut(around).map(|(_, slot)| slot) {
+                if slot.page.run_pages() > 1 {
+                    slot.page = slot.page.alone();
+                }
+            }
         }
     }
 
@@ -161,8 +158,8 @@ impl Pages {
             let mut taken = self.dirty.split_off(&range.start);
             let mut rest = taken.split_off(&range.end);
             self.dirty.append(&mut rest);
-            self.note_cut(range, true);
-            self.dissolve_runs();
+            self.has_cut_runs = true;
+            self.dissolve_runs(range);
             taken
         };
         let flight = self.flight.iter();
@@ -195,7 +192,9 @@ impl Pages {
                     dropped += 1;
                 }
                 None => {
-                    self.dirty.insert(block, slot);
+                    // Others of its run may have landed, or are dropped here.
+                    let page = slot.page.alone();
+                    self.dirty.insert(block, Slot { page, ..slot });
                 }
             }
         }
@@ -209,8 +208,8 @@ impl Pages {
         let mut rest = taken.split_off(&range.end);
         self.dirty.append(&mut rest);
         self.fresh -= taken.values().filter(|slot| slot.fresh).count() as u64;
-        self.note_cut(range, true);
-        self.dissolve_runs();
+        self.has_cut_runs = true;
+        self.dissolve_runs(range);
         taken.len()
     }
 

@@ -53,6 +53,7 @@ fn random_writes_flights_and_drops_show_the_newest_bytes() {
                     for (block, page) in (block..).zip(copy_blocks(block, &bytes)) {
                         pages.put(block, page, true);
                     }
+                    pages.dissolve_runs(block..block + count);
                     want[block as usize..][..written.len()].copy_from_slice(written);
                 }
                 5 if flying.is_empty() => {
@@ -119,6 +120,26 @@ fn what_is_left_of_a_run_does_not_keep_the_rest_of_it_in_memory() {
     }
     assert_eq!(pages.drop_dirty(62..u64::MAX), 14);
     assert!(pages.collect(0..u64::MAX).values().all(|page| page.alone().is_same(page)));
+}
+
+#[test]
+fn a_flight_of_a_part_takes_the_run_apart_and_so_does_one_that_comes_back() {
+    let run = |pages: &mut Pages| {
+        for (block, page) in (0..).zip(copy_blocks(0, &[7; 8 * BLOCK_SIZE])) {
+            pages.put(block, page, true);
+        }
+    };
+    let are_alone = |pages: &Pages, from, to| {
+        pages.collect(from..to).values().all(|page| page.run_pages() == 1)
+    };
+    let mut pages = Pages::default();
+    run(&mut pages);
+    assert_eq!(pages.take(0..5).len(), 5);
+    assert!(are_alone(&pages, 5, 8) && !are_alone(&pages, 0, 5));
+    pages.land(2);
+    assert_eq!(pages.give_back(), 0);
+    assert!(are_alone(&pages, 0, 8));
+    assert_eq!(pages.count(), 6);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use holdfast_base::units::BLOCK_SIZE;
 use holdfast_base::{BlockNo, InodeNo, wait};
-use holdfast_store::page::{self, Page, RUN_PAGES, Run};
+use holdfast_store::page::{self, Page, RUN_PAGES};
 use holdfast_store::{LoggedBlock, Need, Placed, Reservation, StoreError, Written};
 use parking_lot::Mutex;
 
@@ -139,15 +139,15 @@ fn place(
     Ok(jobs)
 }
 
-/// Blocks of the next write: all that is left, or up to where runs end, if it goes that far without
-/// a gap, so that this write and those behind it find their pages in a row.
+/// Blocks of the next write: all that is left, or up to where runs end, if the file goes on behind that
+/// without a gap. Then this write and those behind it find their pages in a row.
 fn chunk_len(items: &[Item]) -> u64 {
     if items.len() as u64 <= CHUNK_BLOCKS {
         return items.len() as u64;
     }
     let to_border = CHUNK_BLOCKS - items[0].block % CHUNK_BLOCKS;
-    let last = &items[to_border as usize - 1];
-    let is_dense = last.owner == items[0].owner && last.block == items[0].block + to_border - 1;
+    let behind = &items[to_border as usize];
+    let is_dense = behind.owner == items[0].owner && behind.block == items[0].block + to_border;
     if is_dense { to_border } else { CHUNK_BLOCKS }
 }
 
@@ -183,7 +183,7 @@ fn write_side_by_side(core: &Core, items: &[Item], jobs: Vec<Job>) -> Vec<Proofs
 
 fn write(core: &Core, items: &[Item], placed: Placed) -> Proofs {
     let blocks = placed.blocks();
-    with_bytes(items, |bytes| {
+    page::with_row(items.iter().map(|item| &item.page), |bytes| {
         let sent = core.data.in_flight.enter(bytes.len());
         let written = core.store.write(placed, bytes);
         drop(sent);
@@ -195,15 +195,6 @@ fn write(core: &Core, items: &[Item], placed: Placed) -> Proofs {
             done => Ok(vec![done?]),
         }
     })
-}
-
-/// The bytes of `items` in a row: where they are, if they came together, or else a copy.
-fn with_bytes<T>(items: &[Item], work: impl FnOnce(&[u8]) -> T) -> T {
-    let pages = items.iter().map(|item| &item.page);
-    match page::in_a_row(pages.clone()) {
-        Some(bytes) => work(bytes),
-        None => work(&Run::gather(pages)),
-    }
 }
 
 fn write_elsewhere(core: &Core, items: &[Item], bytes: &[u8], goal: Option<BlockNo>) -> Proofs {
@@ -284,8 +275,11 @@ mod tests {
 
     #[test]
     fn writes_of_torn_files_and_of_many_are_no_shorter_than_they_must_be() {
-        let torn: Vec<Item> = (0..200).flat_map(|n| written(0, n * 7, 1)).collect();
-        assert_eq!(chunks(&torn).iter().map(|c| c.0).collect::<Vec<_>>(), [64, 64, 64, 8]);
+        for (step, at) in [(7, 0), (64, 63), (64, 60)] {
+            let torn: Vec<Item> = (0..200).flat_map(|n| written(0, n * step + at, 1)).collect();
+            let lengths: Vec<u64> = chunks(&torn).iter().map(|chunk| chunk.0).collect();
+            assert_eq!(lengths, [64, 64, 64, 8], "each {step} blocks, from {at}");
+        }
         let many: Vec<Item> = (0..100).flat_map(|owner| written(owner, 0, 2)).collect();
         assert_eq!(chunks(&many).iter().map(|c| c.0).collect::<Vec<_>>(), [64, 64, 64, 8]);
     }

@@ -9,8 +9,7 @@
 //! is forgotten before it is given to others: what is found under it is what was
 //! written there last, or nothing (P6).
 //!
-//! Large writes pass by: whoever streams does not come back at once. So do pages that one write has filled
-//! with others: the kernel has them.
+//! Large writes pass by: whoever streams does not come back at once.
 
 use std::fmt;
 
@@ -21,8 +20,11 @@ use parking_lot::Mutex;
 
 use super::place::Item;
 
-/// Blocks of a write that are kept, and of a read that is looked for, at most: 128 KiB.
+/// Blocks of a write to the device that are kept, and of a read that is looked for, at most: 128 KiB.
 const RUN_BLOCKS_MAX: usize = 32;
+/// Pages that came in one write together are kept, if there are no more, which is 32 KiB. Each is kept alone, so
+/// that no other page stays in memory with it; for more of them the copies would cost more than they save.
+const TOGETHER_MAX: usize = 8;
 
 #[derive(Clone)]
 struct Kept {
@@ -57,23 +59,26 @@ impl Recent {
         }
     }
 
-    /// Keeps those of `items`, which lie in `blocks` and have these checksums, that came alone, if they are few.
+    /// Keeps `items`, which lie in `blocks` and have these checksums, if they are few.
     pub(crate) fn keep(&self, blocks: BlockRange, sums: &[u64], items: &[Item]) {
         if items.len() > RUN_BLOCKS_MAX.min(self.count) {
             return;
         }
         let kept = (blocks.start.0..).zip(sums.iter().zip(items));
-        let mut kept = kept.filter(|(_, (_, item))| item.page.run_pages() == 1).peekable();
-        if kept.peek().is_none() {
+        let kept = kept.filter(|(_, (_, item))| item.page.run_pages() <= TOGETHER_MAX);
+        let kept: Vec<Kept> = kept
+            .map(|(block, (&sum, item))| Kept { block, sum, page: item.page.alone() })
+            .collect();
+        if kept.is_empty() {
             return;
         }
         let mut slots = self.slots.lock();
         if slots.is_empty() {
             slots.resize(self.count, None);
         }
-        for (block, (&sum, item)) in kept {
-            let slot = block as usize % self.count;
-            slots[slot] = Some(Kept { block, sum, page: item.page.clone() });
+        for kept in kept {
+            let slot = kept.block as usize % self.count;
+            slots[slot] = Some(kept);
         }
     }
 
@@ -110,6 +115,7 @@ impl fmt::Debug for Recent {
 #[cfg(test)]
 mod tests {
     use holdfast_base::BlockNo;
+    use holdfast_store::page::copy_blocks;
 
     use super::*;
 
@@ -137,6 +143,23 @@ mod tests {
         recent.keep(blocks(108, 1), &[1], &items([9]));
         assert!(!recent.copy(blocks(100, 1), &[1], &mut into[..BLOCK_SIZE]));
         assert!(recent.copy(blocks(101, 1), &[2], &mut into[..BLOCK_SIZE]));
+    }
+
+    #[test]
+    fn pages_of_a_small_write_are_kept_alone_and_those_of_a_large_one_are_not() {
+        let recent = Recent::new(64 * BLOCK_SIZE);
+        let item = |page| Item { owner: 0, block: 0, page };
+        let bytes = [7; (TOGETHER_MAX + 1) * BLOCK_SIZE];
+        let mut items: Vec<Item> = copy_blocks(0, &bytes[BLOCK_SIZE..]).map(item).collect();
+        items.extend(copy_blocks(0, &bytes).map(item));
+        items.push(item(Page::from(&[8; BLOCK_SIZE])));
+        recent.keep(blocks(0, items.len() as u64), &vec![1; items.len()], &items);
+        let mut into = [0; BLOCK_SIZE];
+        let kept: Vec<u64> =
+            (0..18).filter(|&at| recent.copy(blocks(at, 1), &[1], &mut into)).collect();
+        assert_eq!(kept, [0, 1, 2, 3, 4, 5, 6, 7, 17]);
+        let slots = recent.slots.lock();
+        assert!(slots.iter().flatten().all(|kept| kept.page.run_pages() == 1));
     }
 
     #[test]

@@ -195,17 +195,14 @@ fn a_stream_goes_to_the_device_on_its_own_and_what_is_small_or_does_not_grow_wai
     let longer = SetAttr { size: Some(40 << 20), ..SetAttr::default() };
     fs.setattr(&root, hot.inode(), Some(&hot), longer).unwrap();
     (0..40).for_each(|n| write(&fs, &hot, n << 20, &chunk));
-    assert!(hot.inode.data.is_stream() && written() == 0, "it does not grow");
-    drop(hot);
-    fs.unlink(&root, InodeNo::ROOT, b"hot").unwrap();
-
+    assert!(hot.inode.data.is_much() && written() == 0, "it does not grow");
     (0..33).for_each(|n| write(&fs, &stream, n << 20, &chunk));
     let patience = Deadline::after(Duration::from_secs(60));
     while written() < 32 << 20 {
         assert!(!patience.left().is_zero(), "{} bytes were written", written());
         std::thread::yield_now();
     }
-    assert_eq!(small.inode.data.pages(), 1);
+    assert_eq!((small.inode.data.pages(), hot.inode.data.pages()), (1, 40 << 8));
 }
 
 #[test]
@@ -214,28 +211,47 @@ fn writes_that_overlap_keep_no_more_in_memory_than_they_leave() {
     let fs = mount(&device);
     let file = open(&fs);
     let bytes = vec![7; 64 * BLOCK_BYTES as usize];
+    // Pages that wait, and pages in memory because of them.
     let held = || {
-        let content = file.inode.data.lock_content();
-        let pages = content.pages.collect(0..u64::MAX);
-        let mut runs: Vec<_> = pages.values().map(|page| page.run_pages()).collect();
-        // Of a run that is there as a whole, each page counts once.
-        let alone = runs.iter().filter(|&&pages| pages == 1).count();
-        runs.retain(|&pages| pages > 1);
-        runs.dedup();
-        alone + runs.iter().sum::<usize>()
+        let pages = file.inode.data.lock_content().pages.collect(0..u64::MAX);
+        let mut runs: Vec<&Page> = Vec::new();
+        for page in pages.values() {
+            if !runs.iter().any(|run| run.shares_run(page)) {
+                runs.push(page);
+            }
+        }
+        (pages.len(), runs.iter().map(|run| run.run_pages()).sum::<usize>())
+    };
+    let write_blocks = |from: u64, count: u64| {
+        write(&fs, &file, from * BLOCK_BYTES, &bytes[..(count * BLOCK_BYTES) as usize]);
+    };
+    let begin = || {
+        let size = |size| SetAttr { size: Some(size), ..SetAttr::default() };
+        fs.setattr(&Caller::root(), file.inode(), Some(&file), size(0)).unwrap();
+        assert_eq!(held(), (0, 0));
     };
     for from in 0..64 {
-        write(&fs, &file, from * BLOCK_BYTES, &bytes[(from * BLOCK_BYTES) as usize..]);
-        assert_eq!(held(), 64, "after the write from block {from}");
+        write_blocks(from, 64 - from);
+        assert_eq!(held(), (64, 64), "after the write from block {from}");
     }
-    // A few bytes in the middle of a run, and a cut.
-    write(&fs, &file, 0, &bytes);
+    // Shorter ones below longer ones, and shifted ones.
+    for (first, then) in [((30, 2), (0, 64)), ((0, 32), (0, 64)), ((0, 32), (16, 32))] {
+        begin();
+        write_blocks(first.0, first.1);
+        write_blocks(then.0, then.1);
+        let (waiting, memory) = held();
+        assert_eq!(waiting, memory, "{first:?} and then {then:?}");
+    }
+    begin();
+    write_blocks(0, 64);
     write(&fs, &file, 30 * BLOCK_BYTES + 5, b"changed");
-    assert_eq!(held(), 64);
-    write(&fs, &file, 0, &bytes);
-    let shorter = SetAttr { size: Some(BLOCK_BYTES), ..SetAttr::default() };
+    assert_eq!(held(), (64, 64), "a few bytes in the middle of a run");
+    begin();
+    write_blocks(0, 64);
+    let shorter = SetAttr { size: Some(9 * BLOCK_BYTES), ..SetAttr::default() };
     fs.setattr(&Caller::root(), file.inode(), Some(&file), shorter).unwrap();
-    assert!(held() <= 1, "what was cut off is gone");
+    let (waiting, memory) = held();
+    assert_eq!(waiting, memory, "a file that was cut");
 }
 
 #[test]

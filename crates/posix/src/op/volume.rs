@@ -10,6 +10,7 @@ use holdfast_base::{InodeNo, Timestamp, prng};
 use holdfast_format::item::{FileType, InodeItem};
 use holdfast_format::superblock::LABEL_MAX;
 use holdfast_format::{Geometry, Key};
+use holdfast_store::page;
 use holdfast_store::{Batch, CreateOptions, Device, OpenOptions, Store, StoreError};
 use parking_lot::Mutex;
 use uuid::Uuid;
@@ -124,7 +125,12 @@ impl FileSystem {
             }
             holdfast_sync::thread::yield_now();
         };
-        let closed = core.store.close();
+        let closed = {
+            let core = core;
+            core.store.close()
+        };
+        // Nobody is left who would give it back step by step.
+        page::give_back();
         settled?;
         closed?;
         Ok(())
