@@ -50,8 +50,11 @@ fn run(core: &Core) {
 
 /// Writes those files of which much still waits. The first error is returned; it keeps no other file from being written.
 fn write_streams<'a>(core: &Core, streams: impl Iterator<Item = &'a Arc<Inode>>) -> Result<()> {
-    let much = streams.filter(|inode| inode.data.is_much());
-    much.fold(Ok(()), |first, inode| first.and(settle(core, inode)))
+    let mut first = Ok(());
+    for inode in streams.filter(|inode| inode.data.is_much()) {
+        first = first.and(settle(core, inode));
+    }
+    first
 }
 
 impl Drop for Background {
