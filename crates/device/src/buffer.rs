@@ -22,7 +22,6 @@ pub const ALIGNMENT: usize = 4096;
 struct Page([u8; ALIGNMENT]);
 
 /// Bytes at an address that is a multiple of [`ALIGNMENT`].
-#[derive(Default)]
 pub struct AlignedBuf {
     pages: Vec<Page>,
     len: usize,

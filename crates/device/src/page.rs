@@ -95,24 +95,18 @@ impl Page {
     ///
     /// If they reach beyond the block.
     pub fn with(at: usize, bytes: &[u8]) -> Page {
-        let run = match (at, bytes.len()) {
-            (0, BLOCK_SIZE) => Run::copy_of(bytes),
-            _ => {
-                let mut run = Run::take(1);
-                let end = at + bytes.len();
-                run.memory[..at].fill(0);
-                run.memory[at..end].copy_from_slice(bytes);
-                run.memory[end..].fill(0);
-                run
-            }
-        };
-        run.into_pages().next().expect("a run of one page")
+        let mut run = Run::take(1);
+        let end = at + bytes.len();
+        run.memory[..at].fill(0);
+        run.memory[at..end].copy_from_slice(bytes);
+        run.memory[end..].fill(0);
+        Page { run: Arc::new(run), index: 0 }
     }
 
     /// The bytes, to be changed. They are copied before if somebody else can see them.
     pub fn bytes_mut(&mut self) -> &mut [u8; BLOCK_SIZE] {
         if Arc::get_mut(&mut self.run).is_none() {
-            *self = Page::with(0, &**self);
+            *self = Page::from(&**self);
         }
         let run = Arc::get_mut(&mut self.run).expect("a copy is nobody else's");
         &mut run.memory.as_chunks_mut().0[self.index]
@@ -123,7 +117,7 @@ impl Page {
     pub fn alone(&self) -> Page {
         match self.run_pages() {
             1 => self.clone(),
-            _ => Page::with(0, &**self),
+            _ => Page::from(&**self),
         }
     }
 
@@ -134,7 +128,7 @@ impl Page {
 
     /// Whether both are the same memory.
     pub fn is_same(&self, other: &Page) -> bool {
-        Arc::ptr_eq(&self.run, &other.run) && self.index == other.index
+        self.shares_run(other) && self.index == other.index
     }
 
     /// Whether both keep the same run in memory.
@@ -143,7 +137,7 @@ impl Page {
     }
 
     fn follows(&self, other: &Page) -> bool {
-        Arc::ptr_eq(&self.run, &other.run) && self.index == other.index + 1
+        self.shares_run(other) && self.index == other.index + 1
     }
 }
 
@@ -157,7 +151,7 @@ impl Deref for Page {
 
 impl From<&[u8; BLOCK_SIZE]> for Page {
     fn from(bytes: &[u8; BLOCK_SIZE]) -> Page {
-        Page::with(0, bytes)
+        Page { run: Arc::new(Run::copy_of(bytes)), index: 0 }
     }
 }
 

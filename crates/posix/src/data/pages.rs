@@ -134,9 +134,12 @@ impl Pages {
     /// Moves what is left of runs out of them. Called at the end of each change, which gave new pages to all
     /// blocks of `changed`, or took theirs away: what is left lies before and behind, up to where runs end.
     pub(crate) fn dissolve_runs(&mut self, changed: Range<u64>) {
-        if !std::mem::take(&mut self.has_cut_runs) {
-            return;
+        if std::mem::take(&mut self.has_cut_runs) {
+            self.dissolve_around(changed);
         }
+    }
+
+    fn dissolve_around(&mut self, changed: Range<u64>) {
         let border = RUN_PAGES as u64;
         let before = changed.start - changed.start % border..changed.start;
         let behind = changed.end..changed.end.checked_next_multiple_of(border).unwrap_or(u64::MAX);
@@ -158,8 +161,7 @@ impl Pages {
             let mut taken = self.dirty.split_off(&range.start);
             let mut rest = taken.split_off(&range.end);
             self.dirty.append(&mut rest);
-            self.has_cut_runs = true;
-            self.dissolve_runs(range);
+            self.dissolve_around(range);
             taken
         };
         let flight = self.flight.iter();
@@ -208,8 +210,7 @@ impl Pages {
         let mut rest = taken.split_off(&range.end);
         self.dirty.append(&mut rest);
         self.fresh -= taken.values().filter(|slot| slot.fresh).count() as u64;
-        self.has_cut_runs = true;
-        self.dissolve_runs(range);
+        self.dissolve_around(range);
         taken.len()
     }
 

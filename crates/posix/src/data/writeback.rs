@@ -159,14 +159,15 @@ fn settle_together(core: &Core, group: Vec<(&Arc<Inode>, MapGuard<'_>, Taken)>) 
     let mut members = Vec::new();
     for (owner, (inode, map, taken)) in group.into_iter().enumerate() {
         let Taken { pages, reservation: promised, target, .. } = taken;
-        items.extend(pages.iter().map(|dirty| item(owner, dirty)));
+        let count = pages.len() as u64;
+        items.extend(pages.into_iter().map(|dirty| item(owner, dirty)));
         if let Some(promised) = promised {
             match &mut reservation {
                 Some(all) => all.merge(promised),
                 None => reservation = Some(promised),
             }
         }
-        members.push((inode, map, target, pages.len() as u64, VecDeque::new()));
+        members.push((inode, map, target, count, VecDeque::new()));
     }
     let Some(mut reservation) = reservation else {
         return Ok(());
@@ -242,8 +243,8 @@ fn take(inode: &Arc<Inode>, range: Range<u64>) -> Option<Taken> {
     Some(Taken { pages, reservation, target, has_blocks: state.disk.blocks > 0 })
 }
 
-fn item(owner: usize, dirty: &DirtyPage) -> Item {
-    Item { owner, block: dirty.block, page: dirty.page.clone() }
+fn item(owner: usize, dirty: DirtyPage) -> Item {
+    Item { owner, block: dirty.block, page: dirty.page }
 }
 
 /// Ends a settle: what failed is dealt with, and what is left of the space returns.
@@ -327,8 +328,7 @@ fn settle_blocks(
     let mut pages = std::mem::take(&mut taken.pages).into_iter().peekable();
     while pages.peek().is_some() {
         let round = pages.by_ref().take(ROUND_BLOCKS);
-        let items: Vec<Item> =
-            round.map(|DirtyPage { block, page, .. }| Item { owner: 0, block, page }).collect();
+        let items: Vec<Item> = round.map(|dirty| item(0, dirty)).collect();
         let goal = goal(core, inode, items[0].block)?;
         let (extents, writes) = write_all(core, &items, reservation, goal, Some(inode.no))?;
         cost.bytes += items.len() as u64 * BLOCK_BYTES;

@@ -10,8 +10,7 @@ use holdfast_base::{InodeNo, Timestamp, prng};
 use holdfast_format::item::{FileType, InodeItem};
 use holdfast_format::superblock::LABEL_MAX;
 use holdfast_format::{Geometry, Key};
-use holdfast_store::page;
-use holdfast_store::{Batch, CreateOptions, Device, OpenOptions, Store, StoreError};
+use holdfast_store::{Batch, CreateOptions, Device, OpenOptions, Store, StoreError, page};
 use parking_lot::Mutex;
 use uuid::Uuid;
 

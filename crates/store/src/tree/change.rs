@@ -307,11 +307,7 @@ impl Forest {
         self.edit(right, |node| node.append(&moved)).expect("half of a node fits a node");
         let home = if *key < separator { full } else { right };
         self.put_separator(tree, &mut path, full, level, &separator, right, homes);
-        let done = self.edit(home, |node| match node.view().search(&key.raw()) {
-            Ok(index) => node.replace(index, value),
-            Err(index) => node.insert(index, key, value),
-        });
-        if done == Err(Full) {
+        if self.put_into(home, key, value).is_err() {
             // Long values: one cut was not enough. The path may have changed by the separator.
             let path = self.path_to(tree, key, level);
             self.split_and_put(tree, path, home, level, key, value, homes);

@@ -66,12 +66,7 @@ impl<'a> NodeEdit<'a> {
     /// Puts a record between `index - 1` and `index`.
     pub(crate) fn insert(&mut self, index: usize, key: &Key, value: &[u8]) -> Result<(), Full> {
         let len = Key::SIZE + value.len();
-        if self.view().gap() < len + SLOT_SIZE {
-            if self.view().free() < len + SLOT_SIZE {
-                return Err(Full);
-            }
-            self.pack();
-        }
+        self.make_room(len + SLOT_SIZE)?;
         let (count, garbage) = (self.view().count(), self.view().garbage());
         let offset = self.view().heap_start() - len;
         self.put(offset, &key.encode());
@@ -173,6 +168,17 @@ impl<'a> NodeEdit<'a> {
         }
     }
 
+    /// Sees to it that so many bytes are free in one piece.
+    fn make_room(&mut self, bytes: usize) -> Result<(), Full> {
+        if self.view().gap() < bytes {
+            if self.view().free() < bytes {
+                return Err(Full);
+            }
+            self.pack();
+        }
+        Ok(())
+    }
+
     /// Moves all records together, in the order of their slots.
     fn pack(&mut self) {
         let view = self.view();
@@ -204,12 +210,7 @@ impl<'a> NodeEdit<'a> {
             return Ok(());
         }
         let needed = records.bytes.len() + records.lengths.len() * SLOT_SIZE;
-        if self.view().gap() < needed {
-            if self.view().free() < needed {
-                return Err(Full);
-            }
-            self.pack();
-        }
+        self.make_room(needed)?;
         let view = self.view();
         let (count, heap_start, garbage) = (view.count(), view.heap_start(), view.garbage());
         let heap_start = self.lay(records, count, heap_start);
