@@ -1,6 +1,7 @@
 //! The only door to time.
 
 use std::cell::Cell;
+use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A moment: seconds since 1970 (negative before it) and nanoseconds below a second.
@@ -130,6 +131,16 @@ impl ProcessorTime {
     }
 }
 
+/// Nanoseconds that all threads of the process `pid` have worked since it began, those that have ended included: a
+/// sum over /proc would go back when one ends.
+///
+/// An error when there is no such process.
+pub fn process_nanos_of(pid: u32) -> io::Result<u64> {
+    let pid = i32::try_from(pid).map_err(|_| io::Error::from(io::ErrorKind::NotFound))?;
+    let time = nix::time::clock_getcpuclockid(nix::unistd::Pid::from_raw(pid))?.now()?;
+    Ok(Duration::from(time).as_nanos() as u64)
+}
+
 /// A moment by which something must have happened.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline(std::time::Instant);
@@ -186,6 +197,22 @@ mod tests {
         assert!(sum > 0);
         let thread = time.thread_nanos();
         assert!(thread > 0 && thread <= time.process_nanos());
+    }
+
+    #[test]
+    fn what_ended_threads_worked_is_not_forgotten() {
+        let worked = || {
+            let start = ProcessorTime::start();
+            while start.thread_nanos() < 2_000_000 {
+                std::hint::black_box((0..10_000u64).sum::<u64>());
+            }
+        };
+        let own = std::process::id();
+        let before = process_nanos_of(own).unwrap();
+        std::thread::spawn(worked).join().unwrap();
+        let after = process_nanos_of(own).unwrap();
+        assert!(after >= before + 2_000_000, "{before} and then {after}");
+        assert_eq!(process_nanos_of(u32::MAX).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]
