@@ -200,6 +200,12 @@ impl RawKey {
         }
     }
 
+    /// Inode, kind, and the offset without its last byte, as one number: a key whose front is smaller is smaller.
+    #[inline]
+    pub fn front(&self) -> u128 {
+        u128::from(self.inode) << 64 | u128::from(self.kind) << 56 | u128::from(self.offset >> 8)
+    }
+
     fn kind(&self) -> u8 {
         self.kind
     }

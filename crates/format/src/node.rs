@@ -16,6 +16,8 @@
 //! safe. Searching lives here because it needs nothing but the bytes; changing
 //! a node belongs to `store`.
 
+use std::ops::Range;
+
 use holdfast_base::{BlockNo, Epoch, TreeId};
 
 use crate::Malformed;
@@ -310,7 +312,13 @@ impl<'a> NodeView<'a> {
     /// The place of `key`: `Ok` where it is, `Err` where it belongs.
     #[inline]
     pub fn search(&self, key: &RawKey) -> Result<usize, usize> {
-        let (mut low, mut high) = (0, self.count());
+        self.search_within(0..self.count(), key)
+    }
+
+    /// The same for one who knows that all records before `range` have smaller keys, and all behind it greater ones.
+    #[inline]
+    pub fn search_within(&self, range: Range<usize>, key: &RawKey) -> Result<usize, usize> {
+        let (mut low, mut high) = (range.start, range.end);
         while low < high {
             let middle = (low + high) / 2;
             match self.raw_key(middle).cmp(key) {

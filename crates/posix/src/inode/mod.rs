@@ -36,7 +36,7 @@ pub(crate) struct Inode {
     /// Write errors that handles have not seen yet (P7).
     pub(crate) errors: ErrorSequence,
     /// What its last fsync cost.
-    pub(crate) receipt: Mutex<Option<Receipt>>,
+    pub(crate) receipt: Mutex<Option<Box<Receipt>>>,
 }
 
 /// What changes about an inode.

@@ -48,7 +48,7 @@ impl FileSystem {
 
     /// What the last fsync of this file or directory cost, if there was one since it came into memory.
     pub fn last_receipt(&self, inode: InodeNo) -> Result<Option<Receipt>> {
-        Ok(*self.core.inode(inode)?.receipt.lock())
+        Ok(self.core.inode(inode)?.receipt.lock().as_deref().copied())
     }
 
     /// As [`FileSystem::sync`], by a commit: what the background does every few seconds (P11). Nobody needs to ask
@@ -93,13 +93,13 @@ pub(crate) fn make_durable(core: &Core, inode: &Arc<Inode>) -> Result<Receipt> {
     let changed = inode.state.read().changed.max(above);
     if core.store.durable() >= changed {
         core.counters.clean_fsyncs.increment();
-        *inode.receipt.lock() = Some(Receipt::default());
+        **inode.receipt.lock().get_or_insert_default() = Receipt::default();
         return Ok(Receipt::default());
     }
     let data_ns = time.nanos();
     core.counters.fsync_data_ns.add(data_ns);
     let receipt = core.store.persist(changed, inode.no)?;
     let receipt = Receipt { data_bytes: data.bytes, data_writes: data.writes, data_ns, ..receipt };
-    *inode.receipt.lock() = Some(receipt);
+    **inode.receipt.lock().get_or_insert_default() = receipt;
     Ok(receipt)
 }

@@ -6,14 +6,17 @@
 //! range covered is seen at the next commit.
 
 use holdfast_sync::atomic::AtomicBool;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use holdfast_base::Epoch;
 use holdfast_format::NodeView;
 use holdfast_format::journal::Base;
+use holdfast_format::key::RawKey;
 use holdfast_format::node::{SLOT_SIZE, SLOTS_AT};
 
 use super::dirty::{ByteRange, Tracker};
+use super::heads::Heads;
 
 /// Where a node is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +33,7 @@ pub(crate) enum State {
 #[derive(Debug)]
 pub(crate) struct Frame {
     pub(super) bytes: Arc<Vec<u8>>,
+    heads: Heads,
     pub(super) epoch: Epoch,
     pub(super) state: State,
     /// What the next commit's record of this node is applied to.
@@ -48,6 +52,7 @@ impl Frame {
         Frame {
             #[cfg(debug_assertions)]
             shadow: Vec::new(),
+            heads: Heads::of(&NodeView::trusted(&bytes)),
             bytes: Arc::new(bytes),
             epoch,
             state: State::Clean,
@@ -64,6 +69,7 @@ impl Frame {
         Frame {
             #[cfg(debug_assertions)]
             shadow: if base == Base::Zeros { vec![0; bytes.len()] } else { bytes.clone() },
+            heads: Heads::of(&NodeView::trusted(&bytes)),
             bytes: Arc::new(bytes),
             epoch,
             state: State::Dirty,
@@ -80,13 +86,19 @@ impl Frame {
         &self.bytes
     }
 
-    /// The bytes and the memory of their changes, to be changed. The node must be dirty.
+    /// The node, to be searched.
     #[inline]
-    pub(crate) fn edit(&mut self) -> (&mut [u8], &mut Tracker) {
+    pub(crate) fn node(&self) -> Node<'_> {
+        Node { view: NodeView::trusted(&self.bytes), heads: &self.heads }
+    }
+
+    /// The bytes, the heads of their keys and the memory of their changes, to be changed. The node must be dirty.
+    #[inline]
+    pub(crate) fn edit(&mut self) -> (&mut [u8], &mut Heads, &mut Tracker) {
         assert_eq!(self.state, State::Dirty, "only dirty nodes are changed in place");
         let bytes =
             Arc::get_mut(&mut self.bytes).expect("a dirty node is not shared with a writer");
-        (bytes, &mut self.tracker)
+        (bytes, &mut self.heads, &mut self.tracker)
     }
 
     /// Whether a commit has a record of this node, which must be forgotten when the node goes.
@@ -142,6 +154,44 @@ impl Frame {
         self.tracker.clear();
         self.listed = false;
         self.bytes.clone()
+    }
+}
+
+/// The view of a node in memory, with searches that look at the heads of its keys first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Node<'a> {
+    view: NodeView<'a>,
+    heads: &'a Heads,
+}
+
+impl<'a> Deref for Node<'a> {
+    type Target = NodeView<'a>;
+
+    fn deref(&self) -> &NodeView<'a> {
+        &self.view
+    }
+}
+
+impl Node<'_> {
+    /// As [`NodeView::search`].
+    #[inline]
+    pub(crate) fn search(&self, key: &RawKey) -> Result<usize, usize> {
+        self.view.search_within(self.heads.narrow(key), key)
+    }
+
+    /// Whether the heads are those of its keys.
+    #[cfg(any(test, debug_assertions))]
+    pub(crate) fn has_its_heads(&self) -> bool {
+        self.heads.fit(&self.view)
+    }
+
+    /// As [`NodeView::child_index`].
+    #[inline]
+    pub(crate) fn child_index(&self, key: &RawKey) -> usize {
+        match self.search(key) {
+            Ok(index) => index,
+            Err(index) => index.saturating_sub(1),
+        }
     }
 }
 

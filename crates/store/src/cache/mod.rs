@@ -13,11 +13,12 @@
 //! again: the next change makes a copy with a new home. Dirty and sealed
 //! nodes are never evicted.
 //!
-//! Knows nothing of keys and items.
+//! Knows nothing of items, and of keys only what a search looks at first ([`heads`]).
 
 pub(crate) mod dirty;
 mod frame;
 mod freeze;
+pub(crate) mod heads;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -32,9 +33,10 @@ use holdfast_format::node::{ADDRESS_AT, EPOCH_AT};
 use rustc_hash::FxHashMap;
 
 use dirty::{Marked, Tracker};
-pub(crate) use frame::Frame;
 use frame::State;
+pub(crate) use frame::{Frame, Node};
 pub(crate) use freeze::Frozen;
+use heads::Heads;
 
 /// Nodes above the budget from which on nothing is taken in that nobody has asked for.
 const CROWD: usize = 64;
@@ -118,12 +120,12 @@ impl Cache {
     pub(crate) fn edit<R>(
         &mut self,
         block: BlockNo,
-        change: impl FnOnce(&mut [u8], &mut Tracker) -> (R, Marked),
+        change: impl FnOnce(&mut [u8], &mut Heads, &mut Tracker) -> (R, Marked),
     ) -> R {
         let frame =
             self.frames.get_mut(&block).expect("a dirty node stays in memory until it is sealed");
-        let (bytes, tracker) = frame.edit();
-        let (result, marked) = change(bytes, tracker);
+        let (bytes, heads, tracker) = frame.edit();
+        let (result, marked) = change(bytes, heads, tracker);
         if !frame.listed {
             frame.listed = true;
             self.uncommitted.push(block);
@@ -142,7 +144,7 @@ impl Cache {
             Frame::dirty(bytes, pointer.epoch, Base::Zeros, Tracker::new(self.how, self.node_size));
         self.insert(pointer.block, frame);
         // It is part of the next commit although nothing was marked in it yet.
-        self.edit(pointer.block, |_, _| ((), Marked::default()));
+        self.edit(pointer.block, |_, _, _| ((), Marked::default()));
     }
 
     /// Takes in the copy of a node.

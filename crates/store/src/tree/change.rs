@@ -11,8 +11,10 @@ use holdfast_format::node;
 use holdfast_format::{Key, NodePointer, NodeView};
 
 use super::edit::{Full, NodeEdit, Records};
+use super::finger::Finger;
 use super::{Forest, Homes, Missing, Path, Root, lies_between};
 use crate::batch::Change;
+use crate::cache::Node;
 use rustc_hash::FxHashMap;
 
 /// A node below this share of its size (1/4) tries to join a neighbour.
@@ -30,16 +32,22 @@ impl Forest {
     /// Fails unless every node is in memory that a change of `key` may touch, each at its place.
     #[inline]
     pub(crate) fn prepare(
-        &self,
+        &mut self,
         tree: TreeId,
         key: &Key,
         delete: bool,
     ) -> Result<Prepared, Missing> {
         let key = key.raw();
+        let moment = (self.shape, self.epoch);
+        // What is deleted from a thin leaf may need its neighbours.
+        let leaf = self.fingers.leaf(moment, tree, &key);
+        if let Some(leaf) = leaf.filter(|leaf| !delete || !self.may_get_thin(&self.view(*leaf))) {
+            return Ok(Prepared { leaf, shape: self.shape });
+        }
         let root = self.root(tree);
         let mut pointer = root.pointer;
         let (mut low, mut high) = (Key::MIN.raw(), None);
-        let mut parent: Option<(NodeView<'_>, usize)> = None;
+        let mut parent: Option<(Node<'_>, usize)> = None;
         for level in (0..=root.level).rev() {
             let node = match &parent {
                 None => self.root_node(tree)?,
@@ -53,7 +61,7 @@ impl Forest {
             // A delete may merge: the neighbour that it would choose must be here as well.
             if delete
                 && let Some((parent, index)) = parent
-                && is_thin(&node, self.node_size / THIN + self.node_size / 8)
+                && self.may_get_thin(&node)
             {
                 if index + 1 < parent.count() {
                     self.child(tree, &parent, index + 1, level)?;
@@ -72,12 +80,20 @@ impl Forest {
                 parent = Some((node, index));
             }
         }
+        if pointer.epoch == self.epoch && leaf.is_none() {
+            self.fingers.lay(moment, Finger { tree, low, high, leaf: pointer });
+        }
         Ok(Prepared { leaf: pointer, shape: self.shape })
+    }
+
+    /// Whether a node may be thin after one of the changes of a batch.
+    fn may_get_thin(&self, node: &NodeView<'_>) -> bool {
+        is_thin(node, self.node_size / THIN + self.node_size / 8)
     }
 
     /// The same for a change.
     pub(crate) fn prepare_change(
-        &self,
+        &mut self,
         tree: TreeId,
         change: &Change,
     ) -> Result<Prepared, Missing> {
@@ -109,8 +125,8 @@ impl Forest {
     }
 
     fn edit<R>(&mut self, pointer: NodePointer, change: impl FnOnce(&mut NodeEdit<'_>) -> R) -> R {
-        self.cache.edit(pointer.block, |bytes, tracker| {
-            let mut edit = NodeEdit::new(bytes, tracker);
+        self.cache.edit(pointer.block, |bytes, heads, tracker| {
+            let mut edit = NodeEdit::new(bytes, heads, tracker);
             let result = change(&mut edit);
             (result, edit.marked)
         })
@@ -237,9 +253,8 @@ impl Forest {
         needed
     }
 
-    fn view(&self, pointer: NodePointer) -> NodeView<'_> {
-        let frame = self.cache.get(pointer).expect("a node of this epoch stays in memory");
-        NodeView::trusted(frame.bytes())
+    fn view(&self, pointer: NodePointer) -> Node<'_> {
+        self.cache.get(pointer).expect("a node of this epoch stays in memory").node()
     }
 
     /// Gives `key` a value. It was `prepared` under the same lock.
@@ -265,7 +280,7 @@ impl Forest {
     }
 
     fn put_into(&mut self, leaf: NodePointer, key: &Key, value: &[u8]) -> Result<(), Full> {
-        self.edit(leaf, |node| match node.view().search(&key.raw()) {
+        self.edit(leaf, |node| match node.search(&key.raw()) {
             Ok(index) => node.replace(index, value),
             Err(index) => node.insert(index, key, value),
         })

@@ -4,17 +4,19 @@
 
 use std::ops::Range;
 
-use holdfast_format::key::Key;
+use holdfast_format::key::{Key, RawKey};
 use holdfast_format::node::{
     ADDRESS_AT, COUNT_AT, EPOCH_AT, GARBAGE_AT, HEAP_START_AT, NodePointer, NodeView, SLOT_SIZE,
     SLOTS_AT,
 };
 
 use crate::cache::dirty::{Marked, Tracker};
+use crate::cache::heads::Heads;
 
 /// A node that is being changed.
 pub(crate) struct NodeEdit<'a> {
     bytes: &'a mut [u8],
+    heads: &'a mut Heads,
     tracker: &'a mut Tracker,
     /// What the marks of this edit did.
     pub(crate) marked: Marked,
@@ -25,14 +27,23 @@ pub(crate) struct NodeEdit<'a> {
 pub(crate) struct Full;
 
 impl<'a> NodeEdit<'a> {
-    /// Changes `bytes`, a valid node, and marks changes in `tracker`.
-    pub(crate) fn new(bytes: &'a mut [u8], tracker: &'a mut Tracker) -> NodeEdit<'a> {
-        NodeEdit { bytes, tracker, marked: Marked::default() }
+    /// Changes `bytes`, a valid node with these `heads`, and marks changes in `tracker`.
+    pub(crate) fn new(
+        bytes: &'a mut [u8],
+        heads: &'a mut Heads,
+        tracker: &'a mut Tracker,
+    ) -> NodeEdit<'a> {
+        NodeEdit { bytes, heads, tracker, marked: Marked::default() }
     }
 
     /// The node as it is now.
     pub(crate) fn view(&self) -> NodeView<'_> {
         NodeView::trusted(self.bytes)
+    }
+
+    /// The place of `key`: `Ok` where it is, `Err` where it belongs.
+    pub(crate) fn search(&self, key: &RawKey) -> Result<usize, usize> {
+        self.view().search_within(self.heads.narrow(key), key)
     }
 
     fn mark(&mut self, start: usize, end: usize) {
@@ -77,6 +88,7 @@ impl<'a> NodeEdit<'a> {
         self.set_slot(index, offset, len);
         self.mark(slot, end + SLOT_SIZE);
         self.set_head(count + 1, offset, garbage);
+        self.heads.insert(index, &key.raw(), &NodeView::trusted(self.bytes));
         Ok(())
     }
 
@@ -157,6 +169,7 @@ impl<'a> NodeEdit<'a> {
         let count = self.view().count();
         let (slot, end) = (SLOTS_AT + index * SLOT_SIZE, SLOTS_AT + count * SLOT_SIZE);
         self.bytes.copy_within(slot + SLOT_SIZE..end, slot);
+        self.heads.remove(index);
         self.mark(slot, end - SLOT_SIZE);
         self.give_back(offset, len);
         let view = self.view();
@@ -215,6 +228,7 @@ impl<'a> NodeEdit<'a> {
         let (count, heap_start, garbage) = (view.count(), view.heap_start(), view.garbage());
         let heap_start = self.lay(records, count, heap_start);
         self.set_head(count + records.lengths.len(), heap_start, garbage);
+        self.heads.make(&NodeView::trusted(self.bytes));
         Ok(())
     }
 
@@ -226,6 +240,7 @@ impl<'a> NodeEdit<'a> {
             // Packing moves every record that stays: the others need only leave the count.
             self.set_head(index, view.heap_start(), 0);
             self.pack();
+            self.heads.make(&NodeView::trusted(self.bytes));
         }
         moved
     }
@@ -255,81 +270,97 @@ impl Records {
 #[cfg(test)]
 mod tests {
     use holdfast_base::switch::Dirty;
-    use holdfast_base::{BlockNo, Epoch, InodeNo, TreeId};
+    use holdfast_base::{BlockNo, Epoch, InodeNo, SnapshotNo, TreeId};
     use holdfast_format::Kind;
     use holdfast_format::node::{Expected, NodeHeader, empty};
+    use proptest::prelude::*;
 
     use super::*;
+    use crate::cache::dirty::ByteRange;
 
     const SIZE: usize = 4096;
 
-    fn node() -> (Vec<u8>, Tracker) {
-        let pointer = NodePointer { block: BlockNo(8), epoch: Epoch(3) };
-        let expected = Expected { pointer, tree: TreeId::Files, level: 0, volume: [7; 8] };
-        (empty(SIZE, &expected), Tracker::new(Dirty::Ranges, SIZE))
+    /// A node, and what is kept beside it.
+    struct Leaf {
+        bytes: Vec<u8>,
+        heads: Heads,
+        tracker: Tracker,
+    }
+
+    impl Leaf {
+        fn new() -> Leaf {
+            let pointer = NodePointer { block: BlockNo(8), epoch: Epoch(3) };
+            let expected = Expected { pointer, tree: TreeId::Files, level: 0, volume: [7; 8] };
+            let bytes = empty(SIZE, &expected);
+            Leaf { bytes, heads: Heads::default(), tracker: Tracker::new(Dirty::Ranges, SIZE) }
+        }
+
+        fn edit(&mut self) -> NodeEdit<'_> {
+            NodeEdit::new(&mut self.bytes, &mut self.heads, &mut self.tracker)
+        }
+
+        /// The inodes of its keys, after everything about it was judged.
+        fn check(&self) -> Vec<u64> {
+            let view = NodeView::trusted(&self.bytes);
+            let mut reader = holdfast_format::codec::Reader::new("node", &self.bytes);
+            let header = NodeHeader::read(&mut reader).expect("a node has a head");
+            view.check_body(&header).expect("it is valid");
+            assert!(self.heads.fit(&view), "its heads are those of its keys");
+            (0..view.count()).map(|index| view.key(index).inode.0).collect()
+        }
+
+        fn ranges(&self) -> Vec<ByteRange> {
+            let mut ranges = Vec::new();
+            self.tracker.ranges(SIZE, &mut ranges);
+            ranges
+        }
     }
 
     fn key(number: u64) -> Key {
         Key::new(InodeNo(number), Kind::Inode, 0)
     }
 
-    fn check(bytes: &[u8]) -> Vec<u64> {
-        let view = NodeView::trusted(bytes);
-        let mut reader = holdfast_format::codec::Reader::new("node", bytes);
-        let header = NodeHeader::read(&mut reader).expect("a node has a head");
-        view.check_body(&header).expect("it is valid");
-        (0..view.count()).map(|index| view.key(index).inode.0).collect()
-    }
-
     #[test]
     fn records_that_move_together_lie_as_if_they_had_come_one_by_one() {
-        let (mut bytes, mut tracker) = node();
-        let mut full = NodeEdit::new(&mut bytes, &mut tracker);
+        let mut leaf = Leaf::new();
+        let mut full = leaf.edit();
         for number in 0..30 {
             full.insert(number as usize, &key(number), &[number as u8; 40]).unwrap();
         }
         let moved = full.split_off(12);
-        assert_eq!(check(&bytes), (0..12).collect::<Vec<_>>());
-        assert_eq!(NodeView::trusted(&bytes).garbage(), 0);
+        assert_eq!(leaf.check(), (0..12).collect::<Vec<_>>());
+        assert_eq!(NodeView::trusted(&leaf.bytes).garbage(), 0);
 
-        let (mut single, mut tracker) = node();
-        let mut edit = NodeEdit::new(&mut single, &mut tracker);
+        let mut single = Leaf::new();
+        let mut edit = single.edit();
         for (index, number) in (12..30).enumerate() {
             edit.insert(index, &key(number), &[number as u8; 40]).unwrap();
         }
-        let (mut together, mut tracker_of_both) = node();
-        let mut edit = NodeEdit::new(&mut together, &mut tracker_of_both);
-        edit.append(&moved).unwrap();
-        assert!(single == together, "the same bytes");
-        let ranges = |tracker: &Tracker| {
-            let mut ranges = Vec::new();
-            tracker.ranges(SIZE, &mut ranges);
-            ranges
-        };
-        assert_eq!(ranges(&tracker), ranges(&tracker_of_both));
+        let mut together = Leaf::new();
+        together.edit().append(&moved).unwrap();
+        assert!(single.bytes == together.bytes, "the same bytes");
+        assert_eq!(single.ranges(), together.ranges());
+        assert_eq!(single.check(), together.check());
     }
 
     #[test]
     fn an_append_packs_where_holes_are_in_its_way_and_refuses_what_does_not_fit() {
-        let (mut bytes, mut tracker) = node();
-        let mut edit = NodeEdit::new(&mut bytes, &mut tracker);
+        let mut leaf = Leaf::new();
+        let mut edit = leaf.edit();
         let mut number = 0;
         while edit.insert(number as usize, &key(number), &[1; 40]).is_ok() {
             number += 1;
         }
         (0..20).for_each(|_| edit.remove(3));
-        let (mut others, mut tracker) = node();
-        let mut other = NodeEdit::new(&mut others, &mut tracker);
+        let mut others = Leaf::new();
+        let mut other = others.edit();
         for index in 0..19 {
             other.insert(index, &key(1000 + index as u64), &[2; 40]).unwrap();
         }
         let fits = Records::of(&other.view(), 0..19);
-        let too_many = {
-            edit.append(&fits).unwrap();
-            edit.append(&fits)
-        };
-        assert_eq!(too_many, Err(Full));
-        let keys = check(&bytes);
+        edit.append(&fits).unwrap();
+        assert_eq!(edit.append(&fits), Err(Full));
+        let keys = leaf.check();
         assert_eq!(keys[..4], [0, 1, 2, 23]);
         assert_eq!(keys[keys.len() - 19..], (1000..1019).collect::<Vec<_>>());
         assert_eq!(keys.len() as u64, number - 20 + 19);
@@ -337,12 +368,55 @@ mod tests {
 
     #[test]
     fn nothing_is_split_off_behind_the_last_record() {
-        let (mut bytes, mut tracker) = node();
-        let mut edit = NodeEdit::new(&mut bytes, &mut tracker);
+        let mut leaf = Leaf::new();
+        let mut edit = leaf.edit();
         edit.insert(0, &key(1), &[1; 40]).unwrap();
         let before = edit.view().bytes().to_vec();
         let none = edit.split_off(1);
         edit.append(&none).unwrap();
-        assert!(none.lengths.is_empty() && bytes == before);
+        assert!(none.lengths.is_empty() && leaf.bytes == before);
+    }
+
+    /// A key of few bits at many places, so that keys differ early, late, or where no head shows it.
+    fn keys() -> impl Strategy<Value = Key> {
+        let bit = 0..64u32;
+        let number = prop_oneof![Just(0), 0..4u64, bit.prop_map(|bit| 1 << bit), any::<u64>()];
+        let kind = prop_oneof![Just(Kind::Inode), Just(Kind::Dentry), Just(Kind::Extent)];
+        let snapshot = prop_oneof![9 => Just(0), 1 => any::<u32>()];
+        (number.clone(), kind, number, snapshot).prop_map(|(inode, kind, offset, snapshot)| Key {
+            snapshot: SnapshotNo(snapshot),
+            ..Key::new(InodeNo(inode), kind, offset)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_search_by_heads_finds_what_a_search_of_the_keys_finds(
+            steps in prop::collection::vec((keys(), 0..6u8), 1..200),
+            probes in prop::collection::vec(keys(), 50),
+        ) {
+            let mut leaf = Leaf::new();
+            for (key, step) in &steps {
+                let mut edit = leaf.edit();
+                let at = edit.search(&key.raw());
+                prop_assert_eq!(at, edit.view().search(&key.raw()));
+                match (at, step) {
+                    (Ok(index), 0..3) => edit.remove(index),
+                    (Ok(index), _) => drop(edit.replace(index, &[3; 30])),
+                    (Err(index), 0) => {
+                        let behind = edit.split_off(index);
+                        if index % 2 == 0 {
+                            edit.append(&behind).unwrap();
+                        }
+                    }
+                    (Err(index), _) => drop(edit.insert(index, key, &[1; 20])),
+                }
+                leaf.check();
+            }
+            let edit = leaf.edit();
+            for key in steps.iter().map(|(key, _)| key).chain(&probes) {
+                prop_assert_eq!(edit.search(&key.raw()), edit.view().search(&key.raw()));
+            }
+        }
     }
 }

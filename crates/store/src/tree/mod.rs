@@ -10,6 +10,7 @@
 
 pub(crate) mod edit;
 mod change;
+mod finger;
 
 use std::ops::ControlFlow;
 
@@ -18,9 +19,10 @@ use holdfast_format::key::RawKey;
 use holdfast_format::node::Expected;
 use holdfast_format::{Key, NodePointer, NodeView};
 
-use crate::cache::Cache;
+use crate::cache::{Cache, Node};
 
 pub(crate) use change::Prepared;
+use finger::Fingers;
 
 /// A node that must be read before the call can be carried out, or be judged again because it is
 /// not what its parent says.
@@ -49,6 +51,7 @@ pub(crate) struct Forest {
     pub(crate) node_size: usize,
     /// Counts how often a node came, went or moved to another home: while it stands, every leaf covers the same keys.
     shape: u64,
+    fingers: Fingers,
 }
 
 /// Where new nodes come from and old ones go: space, as the tree sees it.
@@ -72,7 +75,8 @@ impl Forest {
         volume: [u8; 8],
         node_size: usize,
     ) -> Forest {
-        Forest { roots, cache, epoch, volume, node_size, shape: 0 }
+        let fingers = Fingers::default();
+        Forest { roots, cache, epoch, volume, node_size, shape: 0, fingers }
     }
 
     /// The root of `tree`.
@@ -89,7 +93,7 @@ impl Forest {
     }
 
     #[inline]
-    fn root_node(&self, tree: TreeId) -> Result<NodeView<'_>, Missing> {
+    fn root_node(&self, tree: TreeId) -> Result<Node<'_>, Missing> {
         let root = self.root(tree);
         self.node(tree, root.pointer, root.level)
             .ok_or_else(|| self.missing(tree, root.pointer, root.level, Key::MIN.raw()))
@@ -103,7 +107,7 @@ impl Forest {
         parent: &NodeView<'_>,
         index: usize,
         level: u8,
-    ) -> Result<NodeView<'_>, Missing> {
+    ) -> Result<Node<'_>, Missing> {
         let pointer = parent.child(index);
         self.node(tree, pointer, level)
             .ok_or_else(|| self.missing(tree, pointer, level, parent.raw_key(index)))
@@ -116,19 +120,14 @@ impl Forest {
 
     /// The node, if it is in memory. A damaged parent may name a node of another tree or level.
     #[inline]
-    pub(crate) fn node(
-        &self,
-        tree: TreeId,
-        pointer: NodePointer,
-        level: u8,
-    ) -> Option<NodeView<'_>> {
-        let node = NodeView::trusted(self.cache.get(pointer)?.bytes());
+    pub(crate) fn node(&self, tree: TreeId, pointer: NodePointer, level: u8) -> Option<Node<'_>> {
+        let node = self.cache.get(pointer)?.node();
         (node.level() == level && node.tree() == tree as u8).then_some(node)
     }
 
     /// The leaf that covers `key`.
     #[inline]
-    fn leaf(&self, tree: TreeId, key: &RawKey) -> Result<NodeView<'_>, Missing> {
+    fn leaf(&self, tree: TreeId, key: &RawKey) -> Result<Node<'_>, Missing> {
         let mut node = self.root_node(tree)?;
         for level in (0..self.root(tree).level).rev() {
             node = self.child(tree, &node, node.child_index(key), level)?;
@@ -204,7 +203,7 @@ impl Forest {
     }
 
     /// The node above a missing one, if it is in memory and names it.
-    fn parent_of(&self, wanted: &Missing) -> Option<NodeView<'_>> {
+    fn parent_of(&self, wanted: &Missing) -> Option<Node<'_>> {
         let Expected { pointer, tree, level, .. } = wanted.expected;
         let root = self.root(tree);
         if level >= root.level {
@@ -237,11 +236,15 @@ impl Forest {
             leaf = self.child(tree, &leaf, index, level)?;
         }
         let first = leaf.search(&start).unwrap_or_else(|index| index);
-        for index in first..leaf.count() {
-            let key = leaf.key(index);
-            if key > *to || visit(key, leaf.value(index)).is_break() {
+        // By another search: who wants a single key that is not there looks at no record at all.
+        let end = leaf.search(&to.raw()).map_or_else(|index| index, |index| index + 1);
+        for index in first..end {
+            if visit(leaf.key(index), leaf.value(index)).is_break() {
                 return Ok(None);
             }
+        }
+        if end < leaf.count() {
+            return Ok(None);
         }
         Ok(next.map(|(node, index)| node.key(index)).filter(|next| next <= to))
     }
@@ -287,6 +290,10 @@ impl Forest {
     pub(crate) fn invariants(&self, tree: TreeId) {
         let root = self.root(tree);
         self.node_invariants(tree, root.pointer, root.level, Key::MIN, None);
+        for finger in self.fingers.at((self.shape, self.epoch)).filter(|of| of.tree == tree) {
+            let (_, leaf) = self.path(tree, &finger.low).expect("the way to a finger is in memory");
+            assert_eq!(leaf, finger.leaf, "a finger is on the leaf that covers its keys");
+        }
     }
 
     #[cfg(any(test, debug_assertions))]
@@ -305,6 +312,7 @@ impl Forest {
         let header =
             holdfast_format::node::NodeHeader::read(&mut reader).expect("a node has a head");
         node.check_body(&header).expect("the program keeps its nodes valid");
+        assert!(node.has_its_heads(), "the heads of {pointer:?} are those of its keys");
         assert_eq!((header.address, header.epoch), (pointer.block.0, pointer.epoch.0));
         assert_eq!((header.level, header.tree), (level, tree as u8));
         for index in 0..node.count() {
