@@ -66,8 +66,14 @@ pub trait Fixed: Sized {
     const NAME: &'static str;
     /// Reads one value.
     fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed>;
+    /// Writes the value to `place`, which has its size.
+    fn put(&self, place: &mut [u8]);
     /// Appends the value to `out`.
-    fn write(&self, out: &mut Vec<u8>);
+    fn write(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.resize(start + Self::SIZE, 0);
+        self.put(&mut out[start..]);
+    }
 }
 
 macro_rules! fixed_number {
@@ -78,8 +84,8 @@ macro_rules! fixed_number {
             fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
                 Ok(<$type>::from_le_bytes(reader.array()?))
             }
-            fn write(&self, out: &mut Vec<u8>) {
-                out.extend_from_slice(&self.to_le_bytes());
+            fn put(&self, place: &mut [u8]) {
+                place.copy_from_slice(&self.to_le_bytes());
             }
         }
     )*};
@@ -93,7 +99,7 @@ impl<const N: usize> Fixed for [u8; N] {
     fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         reader.array()
     }
-    fn write(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(self);
+    fn put(&self, place: &mut [u8]) {
+        place.copy_from_slice(self);
     }
 }

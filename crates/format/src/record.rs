@@ -36,9 +36,21 @@ macro_rules! record {
             /// Name in FORMAT and in messages.
             pub const TITLE: &'static str = $title;
 
+            /// The bytes on disk.
+            pub fn bytes(&self) -> [u8; $size] {
+                let mut bytes = [0; $size];
+                let rest = &mut bytes[..];
+                $(
+                    let (place, rest) = rest.split_at_mut(<$type as $crate::codec::Fixed>::SIZE);
+                    $crate::codec::Fixed::put(&self.$field, place);
+                )*
+                let _ = rest;
+                bytes
+            }
+
             /// Appends the record to `out`.
             pub fn write(&self, out: &mut Vec<u8>) {
-                $($crate::codec::Fixed::write(&self.$field, out);)*
+                out.extend_from_slice(&self.bytes());
             }
 
             /// Takes a record from the front of `reader`, without judging its values.

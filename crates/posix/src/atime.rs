@@ -62,7 +62,7 @@ fn write(core: &Core, inode: &Inode) -> Result<()> {
     }
     let item = state.next_disk();
     let mut batch = Batch::new();
-    batch.put(Key::inode(inode.no), item.encode());
+    batch.put(Key::inode(inode.no), item.bytes());
     core.store.apply(batch, &mut reservation)?;
     // `changed` stays: fsync promises nothing of access times, so it need not wait for this.
     state.disk = item;

@@ -89,7 +89,7 @@ pub(crate) fn put(
     file_type: FileType,
 ) {
     let entry = Dentry { inode, file_type, name };
-    batch.put(Key::new(dir, Kind::Dentry, offset), entry.encode());
+    batch.put_with(Key::new(dir, Kind::Dentry, offset), |out| entry.write(out));
 }
 
 /// Removes an entry.

@@ -68,7 +68,7 @@ pub(crate) fn plan_last_name(
     }
     // Removing a part would save nothing, and needs more space at once.
     let mut batch = Batch::new();
-    batch.put(Key::orphan(inode.no), orphan::VALUE.to_vec());
+    batch.put(Key::orphan(inode.no), orphan::VALUE);
     Ok((if needed { Fate::Waits } else { Fate::Collect }, batch))
 }
 

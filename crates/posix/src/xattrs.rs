@@ -129,7 +129,7 @@ pub(crate) fn plan_set(
         draft.xattr_value_next = id.checked_add(1).ok_or(FsError::Store(StoreError::NoSpace))?;
         for (index, piece) in value.chunks(core.store.value_max()).enumerate() {
             let key = Key::new(no, Kind::XattrPiece, piece_offset(id, index as u16));
-            batch.put(key, piece.to_vec());
+            batch.put(key, piece);
         }
         XattrValue::Pieces { id, len: value.len() as u32 }
     };

@@ -210,25 +210,25 @@ impl Inner {
     pub(crate) fn apply(&self, batch: Batch, reservation: &mut Reservation) -> Result<Lsn> {
         self.check_running()?;
         let longest = value_max(self.geometry.node_size);
-        for change in &batch.changes {
-            if let Change::Put(key, value) = change {
-                assert!(value.len() <= longest, "{key:?}: {} bytes", value.len());
-            }
+        for Change { key, value } in batch.changes.iter() {
+            let len = value.map_or(0, <[u8]>::len);
+            assert!(len <= longest, "{key:?}: {len} bytes");
         }
         let tree = TreeId::Files;
         let mut failed = Failed::default();
         let mut waited = false;
+        let mut prepared: Vec<Prepared> = Vec::with_capacity(batch.changes.len());
         loop {
             let mut forest = self.forest.write();
-            let prepared = batch.changes.iter().map(|change| forest.prepare_change(tree, change));
-            let prepared: Vec<Prepared> = match prepared.collect() {
-                Ok(prepared) => prepared,
-                Err(missing) => {
-                    drop(forest);
-                    self.load(missing, &mut failed)?;
-                    continue;
-                }
-            };
+            prepared.clear();
+            let missing = batch.changes.iter().find_map(|change| {
+                forest.prepare_change(tree, change).map(|of| prepared.push(of)).err()
+            });
+            if let Some(missing) = missing {
+                drop(forest);
+                self.load(missing, &mut failed)?;
+                continue;
+            }
             let mut space = self.space.lock();
             self.check_freed(&batch, &space)?;
             self.check_damage(&space)?;
@@ -253,7 +253,7 @@ impl Inner {
                 }
             }
             let homes = &mut Slots { space: &mut space, promised: &mut reservation.slots };
-            for (change, prepared) in batch.changes.iter().zip(prepared) {
+            for (change, &prepared) in batch.changes.iter().zip(&prepared) {
                 forest.carry_out(tree, change, prepared, homes);
             }
             for range in &batch.freed {
@@ -272,7 +272,7 @@ impl Inner {
             let lsn = Lsn(self.lsn.fetch_add(1, Ordering::AcqRel) + 1);
             let waits = {
                 let mut pending = self.pending.lock();
-                pending.add(lsn, space.inodes, batch.changes, batch.taken, batch.freed);
+                pending.add(lsn, space.inodes, &batch.changes, batch.taken, batch.freed);
                 pending.bytes()
             };
             let intact = self.check_damage(&space);

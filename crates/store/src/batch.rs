@@ -2,21 +2,87 @@
 
 use std::ops::Range;
 
-use holdfast_base::{BlockNo, BlockRange};
+use holdfast_base::{BlockNo, BlockRange, InodeNo};
 use holdfast_device::Page;
 use holdfast_format::Key;
 use holdfast_format::item::Extent;
 use holdfast_format::journal::{self, DataExtent};
+use holdfast_format::log;
 
 use crate::space::{Placed, Written, WrittenContent};
 
 /// One change of one key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// The key has this value now.
-    Put(Key, Vec<u8>),
-    /// The key has no value now. It may have had none before.
-    Delete(Key),
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Change<'a> {
+    pub(crate) key: Key,
+    /// The value that the key has now; `None`: it has none, and may have had none before.
+    pub(crate) value: Option<&'a [u8]>,
+}
+
+impl Change<'_> {
+    /// The inode that a name leads to.
+    pub(crate) fn leads_to(&self) -> Option<InodeNo> {
+        log::record::leads_to(&self.key, self.value?)
+    }
+}
+
+/// Changes, one behind the other. Their values lie in one piece of memory: an operation makes three, and a piece
+/// for each would be made by it and given back by another thread, with the commit.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    list: Vec<(Key, Option<Range<usize>>)>,
+    values: Vec<u8>,
+}
+
+impl Changes {
+    /// Values of a create with a name of usual length.
+    const VALUES: usize = 320;
+
+    /// Adds a put of what `write` appends.
+    pub(crate) fn put_with(&mut self, key: Key, write: impl FnOnce(&mut Vec<u8>)) {
+        if self.values.capacity() == 0 {
+            self.values.reserve(Changes::VALUES);
+        }
+        let start = self.values.len();
+        write(&mut self.values);
+        self.list.push((key, Some(start..self.values.len())));
+    }
+
+    /// Adds a put.
+    pub(crate) fn put(&mut self, key: Key, value: &[u8]) {
+        self.put_with(key, |values| values.extend_from_slice(value));
+    }
+
+    /// Adds a delete.
+    pub(crate) fn delete(&mut self, key: Key) {
+        self.list.push((key, None));
+    }
+
+    /// How many.
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Change `index`.
+    pub(crate) fn get(&self, index: usize) -> Option<Change<'_>> {
+        self.list.get(index).map(|of| self.change(of))
+    }
+
+    /// All of them, in the order in which they came.
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = Change<'_>> {
+        self.list.iter().map(|of| self.change(of))
+    }
+
+    /// Forgets them.
+    pub(crate) fn clear(&mut self) {
+        self.list.clear();
+        self.values.clear();
+    }
+
+    fn change(&self, (key, value): &(Key, Option<Range<usize>>)) -> Change<'_> {
+        let value = value.clone().map(|range| &self.values[range]);
+        Change { key: *key, value }
+    }
 }
 
 /// A block of data that travels inside the log.
@@ -68,7 +134,7 @@ impl Taken {
 /// Everything that one operation changes.
 #[derive(Debug, Default)]
 pub struct Batch {
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Changes,
     pub(crate) freed: Vec<BlockRange>,
     pub(crate) placed: Vec<Placed>,
     /// The same blocks, with what is known of their data.
@@ -83,13 +149,18 @@ impl Batch {
     }
 
     /// Gives `key` a value of at most [`crate::Store::value_max`] bytes. A later change of the same key wins.
-    pub fn put(&mut self, key: Key, value: Vec<u8>) {
-        self.changes.push(Change::Put(key, value));
+    pub fn put(&mut self, key: Key, value: impl AsRef<[u8]>) {
+        self.changes.put(key, value.as_ref());
+    }
+
+    /// As [`Batch::put`], with what `write` appends as value.
+    pub fn put_with(&mut self, key: Key, write: impl FnOnce(&mut Vec<u8>)) {
+        self.changes.put_with(key, write);
     }
 
     /// Takes the value of `key` away.
     pub fn delete(&mut self, key: Key) {
-        self.changes.push(Change::Delete(key));
+        self.changes.delete(key);
     }
 
     /// Gives blocks back. They are reusable only when this batch is durable (R2).
@@ -134,6 +205,6 @@ impl Batch {
 
     /// Whether the batch changes nothing.
     pub fn is_empty(&self) -> bool {
-        self.changes.is_empty() && self.freed.is_empty() && self.placed.is_empty()
+        self.changes.len() == 0 && self.freed.is_empty() && self.placed.is_empty()
     }
 }

@@ -8,7 +8,7 @@
 use holdfast_base::InodeNo;
 
 use crate::Malformed;
-use crate::codec::{Fixed, Reader};
+use crate::codec::Reader;
 use crate::item::FileType;
 use crate::limits::NAME_MAX;
 
@@ -40,11 +40,15 @@ impl<'a> Dentry<'a> {
     /// The bytes on disk.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(DentryHead::SIZE + self.name.len());
-        self.inode.write(&mut out);
-        out.push(self.file_type as u8);
-        out.push(self.name.len() as u8);
-        out.extend_from_slice(self.name);
+        self.write(&mut out);
         out
+    }
+
+    /// Appends them to `out`.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let (file_type, name_len) = (self.file_type as u8, self.name.len() as u8);
+        DentryHead { inode: self.inode, file_type, name_len }.write(out);
+        out.extend_from_slice(self.name);
     }
 
     /// Reads and judges an entry.

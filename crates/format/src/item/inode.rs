@@ -57,9 +57,10 @@ impl Fixed for Timestamp {
     fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         Ok(Timestamp { secs: i64::read(reader)?, nanos: u32::read(reader)? })
     }
-    fn write(&self, out: &mut Vec<u8>) {
-        self.secs.write(out);
-        self.nanos.write(out);
+    fn put(&self, place: &mut [u8]) {
+        let (secs, nanos) = place.split_at_mut(i64::SIZE);
+        self.secs.put(secs);
+        self.nanos.put(nanos);
     }
 }
 
@@ -69,8 +70,8 @@ impl Fixed for InodeNo {
     fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         Ok(InodeNo(u64::read(reader)?))
     }
-    fn write(&self, out: &mut Vec<u8>) {
-        self.0.write(out);
+    fn put(&self, place: &mut [u8]) {
+        self.0.put(place);
     }
 }
 
@@ -122,9 +123,7 @@ impl InodeItem {
 
     /// The bytes on disk.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(InodeItem::SIZE);
-        self.write(&mut out);
-        out
+        self.bytes().to_vec()
     }
 
     /// Reads and judges an inode.

@@ -51,7 +51,7 @@ pub(crate) fn publish(
     state.expect_alive()?;
     let mut item = state.next_disk();
     change(&state, &mut item);
-    batch.put(Key::inode(inode.no), item.encode());
+    batch.put(Key::inode(inode.no), item.bytes());
     let _changing = inode.data.begin_change();
     let lsn = core.store.apply(batch, reservation)?;
     state.disk = item;

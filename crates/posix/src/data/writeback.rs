@@ -287,7 +287,7 @@ fn settle_inline(
 ) -> Result<()> {
     let mut reservation = core.reserve_last(Need::Settle { changes: 2 })?;
     let mut batch = Batch::new();
-    batch.put(inline::key(inode.no), dirty.page[..target.size as usize].to_vec());
+    batch.put(inline::key(inode.no), &dirty.page[..target.size as usize]);
     let round = Round { blocks_added: 0, end: 1, last: true };
     publish_round(core, inode, map, batch, &mut reservation, target, round)
 }

@@ -40,7 +40,7 @@ pub(crate) fn store_whole(
     batch: &mut Batch,
 ) -> Result<u64> {
     if bytes.len() <= core.store.value_max() {
-        batch.put(inline::key(inode), bytes.to_vec());
+        batch.put(inline::key(inode), bytes);
         return Ok(0);
     }
     let mut first = 0;

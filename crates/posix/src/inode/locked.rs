@@ -70,7 +70,7 @@ impl<'a> Locked<'a> {
     /// Puts every draft whose inode stays.
     pub(crate) fn put_all(&self, batch: &mut Batch) {
         for held in self.held.iter().flatten().filter(|held| !held.removed) {
-            batch.put(Key::inode(held.no), held.draft.encode());
+            batch.put(Key::inode(held.no), held.draft.bytes());
         }
     }
 

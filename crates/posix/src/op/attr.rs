@@ -155,7 +155,7 @@ fn apply(
             let flags = XattrFlags::empty();
             xattrs::plan_set(core, inode.no, &mut item, acl::ACCESS, &value, flags, &mut batch)?;
         }
-        batch.put(Key::inode(inode.no), item.encode());
+        batch.put(Key::inode(inode.no), item.bytes());
         if batch.changes() > changes {
             changes = batch.changes();
             continue;

@@ -172,8 +172,8 @@ impl FileSystem {
             item.nlink = 0;
             item
         };
-        batch.put(Key::inode(no), item.encode());
-        batch.put(Key::orphan(no), orphan::VALUE.to_vec());
+        batch.put(Key::inode(no), item.bytes());
+        batch.put(Key::orphan(no), orphan::VALUE);
         batch.count_inodes(1);
         let inode = Arc::new(Inode::new(no, item, core.store.latest()));
         let attr = {
@@ -246,9 +246,9 @@ fn make(
     dir_item.nlink += u32::from(is_dir);
     dir_item.mtime = item.ctime;
     dir_item.ctime = item.ctime;
-    batch.put(Key::inode(no), item.encode());
+    batch.put(Key::inode(no), item.bytes());
     names::put(&mut batch, parent, offset, name, no, new.file_type);
-    batch.put(Key::inode(parent), dir_item.encode());
+    batch.put(Key::inode(parent), dir_item.bytes());
     batch.count_inodes(1);
 
     // In the table, and locked, before others can find it in the tree.

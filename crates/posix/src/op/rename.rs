@@ -402,7 +402,7 @@ impl Move<'_> {
             perm::inherit(self.caller, locked.draft(self.from.no), FileType::CharDevice, 0);
         let item =
             InodeItem { uid: self.caller.uid, gid, nlink: 1, ..blank(FileType::CharDevice, now) };
-        batch.put(Key::inode(no), item.encode());
+        batch.put(Key::inode(no), item.bytes());
         batch.count_inodes(1);
         no
     }

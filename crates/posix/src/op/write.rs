@@ -113,7 +113,7 @@ fn clear_set_ids(core: &Core, inode: &Arc<Inode>) -> Result<()> {
     item.mode = perm::without_set_id(item.mode);
     item.ctime = Timestamp::now();
     let mut batch = Batch::new();
-    batch.put(Key::inode(inode.no), item.encode());
+    batch.put(Key::inode(inode.no), item.bytes());
     let lsn = core.store.apply(batch, &mut reservation)?;
     state.took(item, lsn);
     Ok(())

@@ -226,7 +226,7 @@ fn change(
         let mut batch = Batch::new();
         plan(&mut item, &mut batch)?;
         item.ctime = Timestamp::now();
-        batch.put(Key::inode(inode.no), item.encode());
+        batch.put(Key::inode(inode.no), item.bytes());
         let mut reservation = reserved?;
         if batch.changes() > changes {
             changes = batch.changes();

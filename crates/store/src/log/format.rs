@@ -10,7 +10,7 @@ use holdfast_format::journal::DataExtent;
 use holdfast_format::log::{Content, Encoder, Patch};
 
 use super::pending::Generation;
-use crate::batch::TakenContent;
+use crate::batch::{Change, TakenContent};
 
 /// How a generation is written down.
 #[derive(Clone, Copy, Debug)]
@@ -34,21 +34,22 @@ pub(super) struct Written {
 pub(super) fn format(generation: &Generation, how: How, out: &mut Vec<u8>) -> Written {
     let mut encoder = Encoder::default();
     let mut written = Written::default();
-    let mut is_done = vec![false; generation.entries.len()];
-    for at in 0..generation.entries.len() {
+    let count = generation.len();
+    let mut is_done = vec![false; count];
+    for at in 0..count {
         // The inode's content before the name that refers to it.
-        let inode = generation.entries[at].leads_to().and_then(|no| match how.batching {
+        let inode = generation.change(at).leads_to().and_then(|no| match how.batching {
             Batching::Indexed => generation.inode(no),
-            Batching::Scan => generation.entries.iter().position(|e| e.key == Key::inode(no)),
+            Batching::Scan => (0..count).find(|at| generation.change(*at).key == Key::inode(no)),
         });
         for at in inode.into_iter().chain([at]) {
             if std::mem::replace(&mut is_done[at], true) {
                 continue;
             }
-            let entry = &generation.entries[at];
-            match &entry.value {
-                Some(value) => encoder.put(&entry.key, value, out),
-                None => encoder.delete(&entry.key, out),
+            let Change { key, value } = generation.change(at);
+            match value {
+                Some(value) => encoder.put(&key, value, out),
+                None => encoder.delete(&key, out),
             }
         }
     }

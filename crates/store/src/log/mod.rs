@@ -15,6 +15,7 @@
 mod format;
 mod judge;
 mod pending;
+mod values;
 pub(crate) mod recover;
 pub(crate) mod replay;
 mod rhythm;

@@ -14,11 +14,12 @@ use std::collections::VecDeque;
 use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::units::BLOCK_SIZE;
 use holdfast_base::{BlockRange, InodeNo, Lsn};
-use holdfast_format::log::{self, BATCH_BYTES_MAX, LogHeader, LogMark};
+use holdfast_format::log::{BATCH_BYTES_MAX, LogHeader, LogMark};
 use holdfast_format::{Key, Kind};
 use rustc_hash::FxHashMap;
 
-use crate::batch::{Change, Taken, TakenContent};
+use super::values::{Value, Values};
+use crate::batch::{Change, Changes, Taken, TakenContent};
 
 /// No record is longer than this without its value, data and patches.
 const RECORD_BYTES: usize = 32;
@@ -33,24 +34,20 @@ const BEGIN_BYTES: usize = BATCH_BYTES_MAX / 4 * 3;
 
 /// A key and what it became.
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) key: Key,
-    /// `None`: it has no value any more.
-    pub(super) value: Option<Vec<u8>>,
+struct Entry {
+    key: Key,
+    /// The value; when it has none any more, room for another.
+    value: Value,
+    is_deleted: bool,
 }
 
 impl Entry {
-    /// The inode that a name leads to.
-    pub(super) fn leads_to(&self) -> Option<InodeNo> {
-        log::record::leads_to(&self.key, self.value.as_deref()?)
-    }
-
     /// More bytes than its record can have.
     fn bound(&self) -> usize {
-        match (&self.value, self.key.kind) {
-            (None, _) => RECORD_BYTES,
-            (Some(_), Kind::Inode) => RECORD_BYTES + INODE_BYTES,
-            (Some(value), _) => RECORD_BYTES + value.len(),
+        match self.key.kind {
+            _ if self.is_deleted => RECORD_BYTES,
+            Kind::Inode => RECORD_BYTES + INODE_BYTES,
+            _ => RECORD_BYTES + self.value.len(),
         }
     }
 }
@@ -71,7 +68,8 @@ pub(super) struct Generation {
     pub(super) last: Lsn,
     /// Inodes in the files tree at `last`.
     pub(super) inode_count: u64,
-    pub(super) entries: Vec<Entry>,
+    entries: Vec<Entry>,
+    values: Values,
     inodes: FxHashMap<InodeNo, OfInode>,
     others: FxHashMap<Key, u32>,
     pub(super) taken: Vec<Taken>,
@@ -87,6 +85,7 @@ impl Generation {
             last: after,
             inode_count: 0,
             entries: Vec::new(),
+            values: Values::default(),
             inodes: FxHashMap::default(),
             others: FxHashMap::default(),
             taken: Vec::new(),
@@ -110,11 +109,20 @@ impl Generation {
         Some(self.inodes.get(&no)?.entry? as usize)
     }
 
-    fn note(&mut self, change: Change) {
-        let (key, value) = match change {
-            Change::Put(key, value) => (key, Some(value)),
-            Change::Delete(key) => (key, None),
-        };
+    /// Number of keys that changed.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// What a key became.
+    pub(super) fn change(&self, at: usize) -> Change<'_> {
+        let entry = &self.entries[at];
+        let value = (!entry.is_deleted).then(|| self.values.get(entry.value));
+        Change { key: entry.key, value }
+    }
+
+    fn note(&mut self, change: Change<'_>) {
+        let Change { key, value } = change;
         let next = self.entries.len() as u32;
         let is_inode = key == Key::inode(key.inode);
         let known = if is_inode {
@@ -133,18 +141,23 @@ impl Generation {
                 let entry = &mut self.entries[at as usize];
                 self.bound -= entry.bound();
                 if !weaker {
-                    entry.value = value;
+                    entry.is_deleted = value.is_none();
+                    if let Some(value) = value {
+                        entry.value = self.values.replace(entry.value, value);
+                    }
                 }
                 self.bound += entry.bound();
             }
             None => {
-                let entry = Entry { key, value };
                 if !is_inode {
                     self.inodes.entry(key.inode).or_default().records += 1;
-                    if let Some(child) = entry.leads_to() {
+                    if let Some(child) = change.leads_to() {
                         self.inodes.entry(child).or_default().records += 1;
                     }
                 }
+                let is_deleted = value.is_none();
+                let value = value.map_or(Value::EMPTY, |value| self.values.add(value));
+                let entry = Entry { key, value, is_deleted };
                 self.bound += entry.bound();
                 self.entries.push(entry);
             }
@@ -166,12 +179,11 @@ impl Generation {
 }
 
 /// The breakages by which the log forgets something.
-fn is_forgotten(change: &Change) -> bool {
-    let (Change::Put(key, _) | Change::Delete(key)) = change;
-    match key.kind {
-        Kind::Dentry => teeth::is(Tooth::RenameHalf) && matches!(change, Change::Delete(_)),
+fn is_forgotten(change: &Change<'_>) -> bool {
+    match change.key.kind {
+        Kind::Dentry => teeth::is(Tooth::RenameHalf) && change.value.is_none(),
         Kind::Xattr | Kind::XattrPiece => teeth::is(Tooth::XattrsForgotten),
-        Kind::Orphan => teeth::is(Tooth::OrphanForgotten) && matches!(change, Change::Put(..)),
+        Kind::Orphan => teeth::is(Tooth::OrphanForgotten) && change.value.is_some(),
         _ => false,
     }
 }
@@ -215,7 +227,7 @@ impl Pending {
         &mut self,
         lsn: Lsn,
         inode_count: u64,
-        changes: Vec<Change>,
+        changes: &Changes,
         taken: Vec<Taken>,
         freed: Vec<BlockRange>,
     ) {
@@ -226,7 +238,7 @@ impl Pending {
         assert_eq!(lsn, open.last.next(), "operations follow one another");
         open.last = lsn;
         open.inode_count = inode_count;
-        for change in changes {
+        for change in changes.iter() {
             if is_forgotten(&change) {
                 continue;
             }
@@ -328,35 +340,36 @@ mod tests {
     use super::*;
     use holdfast_format::item::InodeItem;
 
-    fn put(no: u64) -> Change {
-        Change::Put(Key::inode(InodeNo(no)), vec![no as u8; InodeItem::SIZE])
+    fn put(numbers: &[u64]) -> Changes {
+        let mut changes = Changes::default();
+        for no in numbers {
+            changes.put(Key::inode(InodeNo(*no)), &[*no as u8; InodeItem::SIZE]);
+        }
+        changes
     }
 
     #[test]
     fn a_key_is_kept_once_with_its_last_value() {
         let mut pending = Pending::new(Lsn(4), LogMark::START);
-        pending.add(Lsn(5), 1, vec![put(20), put(21), put(20)], Vec::new(), Vec::new());
-        pending.add(
-            Lsn(6),
-            1,
-            vec![Change::Delete(Key::inode(InodeNo(21)))],
-            Vec::new(),
-            Vec::new(),
-        );
+        pending.add(Lsn(5), 1, &put(&[20, 21, 20]), Vec::new(), Vec::new());
+        let mut gone = Changes::default();
+        gone.delete(Key::inode(InodeNo(21)));
+        pending.add(Lsn(6), 1, &gone, Vec::new(), Vec::new());
         assert_eq!(pending.records(InodeNo(21)), (1, 2));
         let taken = pending.take();
         assert_eq!((taken.len(), taken[0].after, taken[0].last), (1, Lsn(4), Lsn(6)));
         assert_eq!(taken[0].inode(InodeNo(21)), Some(1));
-        assert!(taken[0].entries[1].value.is_none());
+        assert_eq!(taken[0].change(0).value, Some(&[20; InodeItem::SIZE][..]));
+        assert!(taken[0].change(1).value.is_none());
         assert!(pending.take().is_empty());
     }
 
     #[test]
     fn no_batch_reaches_over_the_freeze_of_a_commit() {
         let mut pending = Pending::new(Lsn(0), LogMark::START);
-        pending.add(Lsn(1), 1, vec![put(20)], Vec::new(), Vec::new());
+        pending.add(Lsn(1), 1, &put(&[20]), Vec::new(), Vec::new());
         pending.freeze();
-        pending.add(Lsn(2), 1, vec![put(20)], Vec::new(), Vec::new());
+        pending.add(Lsn(2), 1, &put(&[20]), Vec::new(), Vec::new());
         let taken = pending.take();
         let spans: Vec<_> = taken.iter().map(|g| (g.after.0, g.last.0)).collect();
         assert_eq!(
@@ -364,12 +377,12 @@ mod tests {
             [(0, 1), (1, 2)],
             "the commit is not durable: its changes are logged too"
         );
-        pending.add(Lsn(3), 1, vec![put(20)], Vec::new(), Vec::new());
+        pending.add(Lsn(3), 1, &put(&[20]), Vec::new(), Vec::new());
         pending.thaw();
         pending.freeze();
         pending.thaw();
         assert!(pending.take().is_empty(), "the commit holds it");
-        pending.add(Lsn(4), 1, vec![put(20)], Vec::new(), Vec::new());
+        pending.add(Lsn(4), 1, &put(&[20]), Vec::new(), Vec::new());
         assert_eq!(
             pending.take().iter().map(|g| (g.after.0, g.last.0)).collect::<Vec<_>>(),
             [(3, 4)]

@@ -20,7 +20,7 @@ use super::judge::Judge;
 use super::replay::{Broken, Logged, LoggedBatch};
 use super::{Log, Place, Ring};
 use crate::apply::Slots;
-use crate::batch::Change;
+use crate::batch::Changes;
 use crate::load::Failed;
 use crate::{Inner, Result, StoreError};
 
@@ -90,12 +90,12 @@ impl Inner {
 
     /// Applies a batch.
     fn replay(&self, superblock: &Superblock, batch: &LoggedBatch) -> Result<()> {
-        let (mut changes, mut freed) = (Vec::new(), Vec::new());
+        let (mut changes, mut freed) = (Changes::default(), Vec::new());
         for record in batch.records(superblock) {
             match record.map_err(|source| batch.damage(source))? {
-                Record::Put(key, value) => changes.push(Change::Put(key, value.to_vec())),
-                Record::Inode(no, item) => changes.push(Change::Put(Key::inode(no), item.encode())),
-                Record::Delete(key) => changes.push(Change::Delete(key)),
+                Record::Put(key, value) => changes.put(key, value),
+                Record::Inode(no, item) => changes.put(Key::inode(no), &item.bytes()),
+                Record::Delete(key) => changes.delete(key),
                 Record::Take(blocks, content) => {
                     self.space.lock().publish(blocks);
                     if let Content::Inside(patches) = content {
@@ -137,7 +137,7 @@ impl Inner {
         Ok(())
     }
 
-    fn change(&self, changes: &mut Vec<Change>) -> Result<()> {
+    fn change(&self, changes: &mut Changes) -> Result<()> {
         let mut failed = Failed::default();
         let mut at = 0;
         while let Some(change) = changes.get(at) {

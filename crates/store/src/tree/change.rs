@@ -13,7 +13,7 @@ use holdfast_format::{Key, NodePointer, NodeView};
 use super::edit::{Full, NodeEdit, Records};
 use super::finger::Finger;
 use super::{Forest, Homes, Missing, Path, Root, lies_between};
-use crate::batch::Change;
+use crate::batch::{Change, Changes};
 use crate::cache::Node;
 use rustc_hash::FxHashMap;
 
@@ -95,25 +95,22 @@ impl Forest {
     pub(crate) fn prepare_change(
         &mut self,
         tree: TreeId,
-        change: &Change,
+        change: Change<'_>,
     ) -> Result<Prepared, Missing> {
-        match change {
-            Change::Put(key, _) => self.prepare(tree, key, false),
-            Change::Delete(key) => self.prepare(tree, key, true),
-        }
+        self.prepare(tree, &change.key, change.value.is_none())
     }
 
     /// Carries a change out that was `prepared` under the same lock.
     pub(crate) fn carry_out(
         &mut self,
         tree: TreeId,
-        change: &Change,
+        change: Change<'_>,
         prepared: Prepared,
         homes: &mut dyn Homes,
     ) {
-        match change {
-            Change::Put(key, value) => self.put(tree, key, value, prepared, homes),
-            Change::Delete(key) => self.delete(tree, key, prepared, homes),
+        match change.value {
+            Some(value) => self.put(tree, &change.key, value, prepared, homes),
+            None => self.delete(tree, &change.key, prepared, homes),
         }
     }
 
@@ -211,15 +208,11 @@ impl Forest {
 
     /// An upper bound for the homes that prepared `changes` take: nodes to copy, neighbours to
     /// join, halves of what may overflow.
-    pub(crate) fn homes_needed(&self, tree: TreeId, changes: &[Change]) -> u64 {
+    pub(crate) fn homes_needed(&self, tree: TreeId, changes: &Changes) -> u64 {
         // Bytes left in each node that the changes reach.
         let mut room: FxHashMap<BlockNo, usize> = FxHashMap::default();
         let mut needed = 0;
-        for change in changes {
-            let (key, value) = match change {
-                Change::Put(key, value) => (key, Some(value)),
-                Change::Delete(key) => (key, None),
-            };
+        for Change { key, value } in changes.iter() {
             let Ok((path, leaf)) = self.path(tree, &key.raw()) else {
                 continue;
             };

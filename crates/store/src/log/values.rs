@@ -1,0 +1,80 @@
+//! The values of pending changes, in one piece of memory: it is made by those who change something, grows with few
+//! allocations, and is given back by a commit as a whole.
+//!
+//! A value that is replaced by a longer one moves to the end, with room for twice as much: so what lies about
+//! unused is never more than a few times what counts.
+
+/// Where a value lies.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Value {
+    at: usize,
+    len: usize,
+    room: usize,
+}
+
+impl Value {
+    /// No byte.
+    pub(super) const EMPTY: Value = Value { at: 0, len: 0, room: 0 };
+
+    /// Bytes.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+}
+
+/// The values of one generation.
+#[derive(Debug, Default)]
+pub(super) struct Values {
+    bytes: Vec<u8>,
+}
+
+impl Values {
+    /// Takes a value in.
+    pub(super) fn add(&mut self, bytes: &[u8]) -> Value {
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        Value { at, len: bytes.len(), room: bytes.len() }
+    }
+
+    /// Takes a value in instead of `old`.
+    pub(super) fn replace(&mut self, old: Value, bytes: &[u8]) -> Value {
+        let len = bytes.len();
+        if len <= old.room {
+            self.bytes[old.at..old.at + len].copy_from_slice(bytes);
+            return Value { len, ..old };
+        }
+        let value = self.add(bytes);
+        let room = if old.room > 0 { 2 * len } else { len };
+        self.bytes.resize(value.at + room, 0);
+        Value { room, ..value }
+    }
+
+    /// The bytes of a value.
+    pub(super) fn get(&self, value: Value) -> &[u8] {
+        &self.bytes[value.at..value.at + value.len]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_grows_and_shrinks_leaves_little_behind() {
+        let mut values = Values::default();
+        let (first, last) = (values.add(b"first"), values.add(b""));
+        let mut grows = values.add(b"a");
+        for len in 1..2000 {
+            let bytes = vec![len as u8; len];
+            grows = values.replace(grows, &bytes);
+            assert_eq!(values.get(grows), bytes);
+        }
+        assert!(values.bytes.len() < 4 * 2000 + 6, "{} bytes", values.bytes.len());
+        let before = values.bytes.len();
+        for len in [0, 7, 1999, 3] {
+            grows = values.replace(grows, &vec![7; len]);
+            assert_eq!((grows.len(), values.bytes.len()), (len, before));
+        }
+        assert_eq!((values.get(first), values.get(last)), (&b"first"[..], &b""[..]));
+    }
+}
