@@ -13,7 +13,7 @@
 //! a loader whose shard lost something in between reads again.
 
 use holdfast_sync::atomic::{AtomicBool, Ordering};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque, hash_map};
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
@@ -206,22 +206,22 @@ impl Shard {
             let Some(no) = self.clock.pop_front() else {
                 return;
             };
-            match self.known.get(&no) {
-                None => {}
-                Some(entry) if entry.used.swap(false, Ordering::Relaxed) || entry.is_needed() => {
-                    self.clock.push_back(no);
-                }
-                Some(entry) => {
-                    let references = entry.inode.state.read().lookups;
-                    if references > 0 {
-                        self.remembered.insert(no, references);
-                    }
-                    self.known.remove(&no);
-                    self.left += 1;
-                    if self.known.len() <= self.known_max {
-                        return;
-                    }
-                }
+            let hash_map::Entry::Occupied(known) = self.known.entry(no) else {
+                continue;
+            };
+            let entry = known.get();
+            if entry.used.swap(false, Ordering::Relaxed) || entry.is_needed() {
+                self.clock.push_back(no);
+                continue;
+            }
+            let references = entry.inode.state.read().lookups;
+            if references > 0 {
+                self.remembered.insert(no, references);
+            }
+            known.remove();
+            self.left += 1;
+            if self.known.len() <= self.known_max {
+                return;
             }
         }
     }

@@ -216,9 +216,10 @@ impl Inner {
         let place = log.flushed();
         receipt.batch = Some(place.mark.batch);
         self.space.lock().unflushed.flushed(&named);
-        self.pending.lock().set_place(place);
+        let batches = generations.len() as u64;
+        self.pending.lock().logged(generations, place);
         self.durable.fetch_max(last.0, Ordering::AcqRel);
-        self.count_batches(generations.len() as u64, &receipt);
+        self.count_batches(batches, &receipt);
         self.log_is_used();
         Ok(Led::Logged(receipt))
     }

@@ -10,13 +10,15 @@
 //! The table is keyed by number, so what leaves an inode cache above loses nothing.
 
 use std::collections::VecDeque;
+use std::hash::BuildHasher;
 
+use hashbrown::{HashTable, hash_table};
 use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::units::BLOCK_SIZE;
 use holdfast_base::{BlockRange, InodeNo, Lsn};
 use holdfast_format::log::{BATCH_BYTES_MAX, LogHeader, LogMark};
 use holdfast_format::{Key, Kind};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::values::{Value, Values};
 use crate::batch::{Change, Changes, Taken, TakenContent};
@@ -27,6 +29,11 @@ const RECORD_BYTES: usize = 32;
 const INODE_BYTES: usize = 192;
 /// No patch is longer than this without its bytes.
 const PATCH_BYTES: usize = 16;
+
+/// Generations whose memory is kept for the next ones: that of the operations of now, and one more.
+const SPARES: usize = 2;
+/// Entries for which memory is kept, however few were in use.
+const SPARE_ENTRIES: usize = 64;
 
 /// A generation that may have more bytes than this is followed by a new one: one batch holds it, and
 /// the operation that is added last.
@@ -71,7 +78,9 @@ pub(super) struct Generation {
     entries: Vec<Entry>,
     values: Values,
     inodes: FxHashMap<InodeNo, OfInode>,
-    others: FxHashMap<Key, u32>,
+    /// Entries of all keys but those of inodes themselves, by the key: numbers only, or the table would be larger
+    /// than what it leads to.
+    others: HashTable<u32>,
     pub(super) taken: Vec<Taken>,
     pub(super) freed: Vec<BlockRange>,
     unflushed_blocks: u64,
@@ -87,12 +96,28 @@ impl Generation {
             entries: Vec::new(),
             values: Values::default(),
             inodes: FxHashMap::default(),
-            others: FxHashMap::default(),
+            others: HashTable::new(),
             taken: Vec::new(),
             freed: Vec::new(),
             unflushed_blocks: 0,
             bound: 0,
         }
+    }
+
+    /// The same memory for the changes behind `after`.
+    fn reused(mut self, after: Lsn) -> Generation {
+        self.entries.clear();
+        self.values.clear();
+        self.inodes.clear();
+        self.others.clear();
+        self.taken.clear();
+        self.freed.clear();
+        Generation { after, last: after, inode_count: 0, unflushed_blocks: 0, bound: 0, ..self }
+    }
+
+    /// Whether its memory suits a generation like itself.
+    fn is_filled(&self) -> bool {
+        self.entries.capacity() <= SPARE_ENTRIES.max(self.entries.len() * 4)
     }
 
     /// Blocks of data that wait for a flush.
@@ -131,8 +156,16 @@ impl Generation {
             of.records += u32::from(known.is_none());
             known
         } else {
-            let known = *self.others.entry(key).or_insert(next);
-            (known != next).then_some(known)
+            let entries = &self.entries;
+            let same = |at: &u32| entries[*at as usize].key == key;
+            let hash = |at: &u32| FxBuildHasher.hash_one(entries[*at as usize].key);
+            match self.others.entry(FxBuildHasher.hash_one(key), same, hash) {
+                hash_table::Entry::Occupied(known) => Some(*known.get()),
+                hash_table::Entry::Vacant(place) => {
+                    place.insert(next);
+                    None
+                }
+            }
         };
         match known {
             Some(at) => {
@@ -195,6 +228,8 @@ pub(crate) struct Pending {
     generations: VecDeque<Generation>,
     /// How many of them are contained in a commit that is being made.
     frozen: Option<usize>,
+    /// Some that went, for their memory.
+    spares: Vec<Generation>,
     place: Place,
 }
 
@@ -210,7 +245,7 @@ impl Pending {
     /// Nothing is pending; everything up to `lsn` is durable.
     pub(crate) fn new(lsn: Lsn, mark: LogMark) -> Pending {
         let generations = VecDeque::from([Generation::new(lsn)]);
-        Pending { generations, frozen: None, place: Place { mark, head: 0 } }
+        Pending { generations, frozen: None, spares: Vec::new(), place: Place { mark, head: 0 } }
     }
 
     fn open(&mut self) -> &mut Generation {
@@ -218,8 +253,18 @@ impl Pending {
     }
 
     fn begin(&mut self) {
-        let next = Generation::new(self.open().last);
+        let after = self.open().last;
+        let next = match self.spares.pop() {
+            Some(spare) => spare.reused(after),
+            None => Generation::new(after),
+        };
         self.generations.push_back(next);
+    }
+
+    /// Nobody needs these any more.
+    fn give_back(&mut self, gone: impl IntoIterator<Item = Generation>) {
+        let gone = gone.into_iter().filter(Generation::is_filled);
+        self.spares.extend(gone.take(SPARES - self.spares.len()));
     }
 
     /// An operation became visible: everything that it changed.
@@ -256,7 +301,13 @@ impl Pending {
         self.place
     }
 
-    /// A batch is durable, or a recovery has found where the log goes on.
+    /// The batches of these generations are durable, and the log goes on at `place`.
+    pub(super) fn logged(&mut self, generations: Vec<Generation>, place: Place) {
+        self.place = place;
+        self.give_back(generations);
+    }
+
+    /// A recovery has found where the log goes on.
     pub(super) fn set_place(&mut self, place: Place) {
         self.place = place;
     }
@@ -292,7 +343,8 @@ impl Pending {
                 }
                 frozen => frozen,
             };
-            self.generations.drain(..dropped);
+            let gone: Vec<Generation> = self.generations.drain(..dropped).collect();
+            self.give_back(gone);
         }
     }
 

@@ -4,21 +4,27 @@
 //! A value that is replaced by a longer one moves to the end, with room for twice as much: so what lies about
 //! unused is never more than a few times what counts.
 
+use std::ops::Range;
+
 /// Where a value lies.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Value {
-    at: usize,
-    len: usize,
-    room: usize,
+    at: u32,
+    len: u32,
+    room: u32,
 }
 
 impl Value {
     /// No byte.
     pub(super) const EMPTY: Value = Value { at: 0, len: 0, room: 0 };
 
+    fn range(self) -> Range<usize> {
+        self.at as usize..(self.at + self.len) as usize
+    }
+
     /// Bytes.
     pub(super) fn len(&self) -> usize {
-        self.len
+        self.len as usize
     }
 }
 
@@ -31,27 +37,36 @@ pub(super) struct Values {
 impl Values {
     /// Takes a value in.
     pub(super) fn add(&mut self, bytes: &[u8]) -> Value {
-        let at = self.bytes.len();
-        self.bytes.extend_from_slice(bytes);
-        Value { at, len: bytes.len(), room: bytes.len() }
+        self.add_with_room(bytes, bytes.len())
     }
 
     /// Takes a value in instead of `old`.
     pub(super) fn replace(&mut self, old: Value, bytes: &[u8]) -> Value {
-        let len = bytes.len();
-        if len <= old.room {
-            self.bytes[old.at..old.at + len].copy_from_slice(bytes);
-            return Value { len, ..old };
+        if bytes.len() > old.room as usize {
+            let room = if old.room > 0 { 2 * bytes.len() } else { bytes.len() };
+            return self.add_with_room(bytes, room);
         }
-        let value = self.add(bytes);
-        let room = if old.room > 0 { 2 * len } else { len };
-        self.bytes.resize(value.at + room, 0);
-        Value { room, ..value }
+        let value = Value { len: bytes.len() as u32, ..old };
+        self.bytes[value.range()].copy_from_slice(bytes);
+        value
     }
 
     /// The bytes of a value.
     pub(super) fn get(&self, value: Value) -> &[u8] {
-        &self.bytes[value.at..value.at + value.len]
+        &self.bytes[value.range()]
+    }
+
+    /// Forgets all of them, but keeps the memory.
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+    }
+
+    fn add_with_room(&mut self, bytes: &[u8], room: usize) -> Value {
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        self.bytes.resize(at + room, 0);
+        assert!(self.bytes.len() <= u32::MAX as usize, "a generation holds a few batches");
+        Value { at: at as u32, len: bytes.len() as u32, room: room as u32 }
     }
 }
 
