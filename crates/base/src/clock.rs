@@ -134,10 +134,15 @@ impl ProcessorTime {
 /// Nanoseconds that all threads of the process `pid` have worked since it began, those that have ended included: a
 /// sum over /proc would go back when one ends.
 ///
-/// An error when there is no such process.
+/// [`io::ErrorKind::NotFound`] when there is no such process.
 pub fn process_nanos_of(pid: u32) -> io::Result<u64> {
-    let pid = i32::try_from(pid).map_err(|_| io::Error::from(io::ErrorKind::NotFound))?;
-    let time = nix::time::clock_getcpuclockid(nix::unistd::Pid::from_raw(pid))?.now()?;
+    // 0 would be the caller himself.
+    let pid = i32::try_from(pid).ok().filter(|pid| *pid > 0).ok_or(io::ErrorKind::NotFound)?;
+    let clock = nix::time::clock_getcpuclockid(nix::unistd::Pid::from_raw(pid));
+    let time = clock.and_then(nix::time::ClockId::now).map_err(|error| match error {
+        nix::Error::ESRCH => io::ErrorKind::NotFound.into(),
+        other => io::Error::from(other),
+    })?;
     Ok(Duration::from(time).as_nanos() as u64)
 }
 
@@ -212,7 +217,11 @@ mod tests {
         std::thread::spawn(worked).join().unwrap();
         let after = process_nanos_of(own).unwrap();
         assert!(after >= before + 2_000_000, "{before} and then {after}");
-        assert_eq!(process_nanos_of(u32::MAX).unwrap_err().kind(), io::ErrorKind::NotFound);
+        let mut gone = std::process::Command::new("true").spawn().unwrap();
+        gone.wait().unwrap();
+        for pid in [gone.id(), 0, u32::MAX] {
+            assert_eq!(process_nanos_of(pid).unwrap_err().kind(), io::ErrorKind::NotFound);
+        }
     }
 
     #[test]

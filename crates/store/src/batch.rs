@@ -35,7 +35,7 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
-    /// Values of a create with a name of usual length.
+    /// Bytes for the values of a create: two inodes, and an entry whose name is not long.
     const VALUES: usize = 320;
 
     /// Adds a put of what `write` appends.

@@ -230,7 +230,8 @@ impl Inner {
         self.committed.store(lsn.0, Ordering::Release);
         self.durable.fetch_max(lsn.0, Ordering::AcqRel);
         // After it is known to be durable: who takes what is pending now needs nothing of before.
-        self.pending.lock().thaw();
+        let gone = self.pending.lock().thaw();
+        self.give_back(gone);
         self.logging.release(log_head);
         self.log_is_used();
         let freed = self.space.lock().thaw();

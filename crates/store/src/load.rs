@@ -1,11 +1,14 @@
 //! Taking missing nodes into memory: without the lock while the device reads (R4), and with the
 //! nodes that lie beside them.
 
+use std::sync::Arc;
+
 use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, TreeId};
 use holdfast_device::buffer::BufferPool;
 use holdfast_format::node::Expected;
 use holdfast_format::{Key, Malformed, NodePointer, NodeView};
 
+use crate::cache::Body;
 use crate::tree::{Forest, Missing};
 use crate::{Inner, Result, StoreError};
 
@@ -78,19 +81,19 @@ impl Inner {
             return Err(damage(expected, why));
         }
         let bytes = match self.overlay.get(&block) {
-            Some(replayed) => replayed.clone(),
+            Some(replayed) => replayed[..].into(),
             None => match self.read_region(missing) {
                 Some(bytes) => bytes,
                 None => {
                     let mut bytes = vec![0; self.geometry.node_size];
                     self.read_blocks(self.node_range(expected.pointer), &mut bytes)?;
-                    bytes
+                    bytes.into()
                 }
             },
         };
-        self.judge(expected, &bytes)?;
+        let body = self.judge(expected, bytes)?;
         let mut forest = self.forest.write();
-        let parent = self.take_in(&mut forest, missing, bytes)?;
+        let parent = self.take_in(&mut forest, missing, body)?;
         // Marked as used, or it may go before it is looked at.
         let _ = forest.cache.get(expected.pointer);
         Ok(parent)
@@ -98,7 +101,7 @@ impl Inner {
 
     /// Reads the part of the device where the missing node and others of its parent lie, takes those in, and
     /// returns the bytes of the wanted one. `None` if it has no such neighbours, or they cannot be read with it.
-    fn read_region(&self, missing: &Missing) -> Option<Vec<u8>> {
+    fn read_region(&self, missing: &Missing) -> Option<Arc<[u8]>> {
         let wanted = missing.expected.pointer.block;
         let node_blocks = self.geometry.node_blocks();
         let region = REGION_BLOCKS.min(REGION_NODES * node_blocks);
@@ -123,18 +126,20 @@ impl Inner {
         let mut buffer = self.regions.take();
         let bytes = &mut buffer[..span.count as usize * BLOCK_SIZE];
         self.read_blocks(span, bytes).ok()?;
-        let node = |block: BlockNo| {
+        let node = |block: BlockNo| -> Arc<[u8]> {
             let at = (block.0 - first.0) as usize * BLOCK_SIZE;
-            bytes[at..at + self.geometry.node_size].to_vec()
+            bytes[at..at + self.geometry.node_size].into()
         };
         let judged: Vec<_> = neighbours
             .into_iter()
-            .map(|near| (node(near.expected.pointer.block), near))
-            .filter(|(bytes, near)| self.judge(&near.expected, bytes).is_ok())
+            .filter_map(|near| {
+                let bytes = node(near.expected.pointer.block);
+                Some((self.judge(&near.expected, bytes).ok()?, near))
+            })
             .collect();
         let mut forest = self.forest.write();
-        for (bytes, near) in judged {
-            let _ = self.take_in(&mut forest, &near, bytes);
+        for (body, near) in judged {
+            let _ = self.take_in(&mut forest, &near, body);
         }
         Some(node(wanted))
     }
@@ -144,10 +149,11 @@ impl Inner {
         Ok(self.device.read(at, into)?)
     }
 
-    fn judge(&self, expected: &Expected, bytes: &[u8]) -> Result<()> {
+    fn judge(&self, expected: &Expected, bytes: Arc<[u8]>) -> Result<Body> {
         self.counters.nodes_read.increment();
-        let node = NodeView::open(bytes, expected).map_err(|why| damage(expected, why))?;
-        judge_keys(&node, expected.tree).map_err(|why| damage(expected, why))
+        let node = NodeView::open(&bytes, expected).map_err(|why| damage(expected, why))?;
+        judge_keys(&node, expected.tree).map_err(|why| damage(expected, why))?;
+        Ok(Body::of(bytes))
     }
 
     /// Takes a node in that was read and judged, if it still belongs to its place; or says which node above it
@@ -156,7 +162,7 @@ impl Inner {
         &self,
         forest: &mut Forest,
         missing: &Missing,
-        bytes: Vec<u8>,
+        body: Body,
     ) -> Result<Option<Missing>> {
         let expected = &missing.expected;
         let pointer = expected.pointer;
@@ -167,11 +173,11 @@ impl Inner {
         // What is in memory counts, if another thread was faster.
         let known = forest.node(expected.tree, pointer, expected.level);
         let is_known = known.is_some();
-        let node = known.map_or(NodeView::trusted(&bytes), |known| *known);
+        let node = known.map_or(NodeView::trusted(body.bytes()), |known| *known);
         let why = match forest.fits(missing, &node) {
             Err(parent) => return Ok(Some(parent)),
             Ok(true) if in_use => {
-                if is_known || forest.cache.insert_clean(pointer, bytes) {
+                if is_known || forest.cache.insert_clean(pointer, body) {
                     return Ok(None);
                 }
                 "its home has a newer node"

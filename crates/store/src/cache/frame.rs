@@ -29,10 +29,30 @@ pub(crate) enum State {
     Sealed,
 }
 
+/// The bytes of a node and the heads of its keys: made without a lock, since it looks at every record.
+#[derive(Debug)]
+pub(crate) struct Body {
+    bytes: Arc<[u8]>,
+    heads: Heads,
+}
+
+impl Body {
+    /// That of a valid node.
+    pub(crate) fn of(bytes: impl Into<Arc<[u8]>>) -> Body {
+        let bytes = bytes.into();
+        Body { heads: Heads::of(&NodeView::trusted(&bytes)), bytes }
+    }
+
+    /// The bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 /// A node in memory.
 #[derive(Debug)]
 pub(crate) struct Frame {
-    pub(super) bytes: Arc<Vec<u8>>,
+    pub(super) bytes: Arc<[u8]>,
     heads: Heads,
     pub(super) epoch: Epoch,
     pub(super) state: State,
@@ -48,12 +68,12 @@ pub(crate) struct Frame {
 
 impl Frame {
     /// A node that was read and judged. Whoever wanted it marks it by using it; who came along goes first.
-    pub(crate) fn clean(bytes: Vec<u8>, epoch: Epoch, tracker: Tracker) -> Frame {
+    pub(crate) fn clean(body: Body, epoch: Epoch, tracker: Tracker) -> Frame {
         Frame {
             #[cfg(debug_assertions)]
             shadow: Vec::new(),
-            heads: Heads::of(&NodeView::trusted(&bytes)),
-            bytes: Arc::new(bytes),
+            bytes: body.bytes,
+            heads: body.heads,
             epoch,
             state: State::Clean,
             base: Base::Changed,
@@ -64,13 +84,17 @@ impl Frame {
     }
 
     /// A node that exists nowhere else: new (`base` is zeros), or the copy of `base`.
-    pub(crate) fn dirty(bytes: Vec<u8>, epoch: Epoch, base: Base, tracker: Tracker) -> Frame {
+    pub(crate) fn dirty(body: Body, epoch: Epoch, base: Base, tracker: Tracker) -> Frame {
         assert_ne!(base, Base::Changed, "no commit knows this node");
         Frame {
             #[cfg(debug_assertions)]
-            shadow: if base == Base::Zeros { vec![0; bytes.len()] } else { bytes.clone() },
-            heads: Heads::of(&NodeView::trusted(&bytes)),
-            bytes: Arc::new(bytes),
+            shadow: if base == Base::Zeros {
+                vec![0; body.bytes.len()]
+            } else {
+                body.bytes.to_vec()
+            },
+            bytes: body.bytes,
+            heads: body.heads,
             epoch,
             state: State::Dirty,
             base,
@@ -80,10 +104,9 @@ impl Frame {
         }
     }
 
-    /// The bytes.
-    #[inline]
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes
+    /// A copy of bytes and heads.
+    pub(crate) fn copy(&self) -> Body {
+        Body { bytes: Arc::from(&self.bytes[..]), heads: self.heads.clone() }
     }
 
     /// The node, to be searched.
@@ -145,7 +168,7 @@ impl Frame {
     }
 
     /// Ends the node's time of change; the bytes are shared from now on.
-    pub(super) fn seal(&mut self) -> Arc<Vec<u8>> {
+    pub(super) fn seal(&mut self) -> Arc<[u8]> {
         #[cfg(debug_assertions)]
         {
             self.shadow = Vec::new();

@@ -6,8 +6,10 @@
 //! prefix truncation and the "poor man's normalized key" of Graefe and Larson,
 //! "B-tree indexes and CPU caches" (2001), kept in memory only.
 //!
-//! Always true: there are as many heads as records, each is that of its key,
-//! and all keys share the bits before ([`Heads::prefix`]).
+//! A head is a piece of the front of a key ([`RawKey::front`]): the bits behind those that all fronts of the node
+//! share (the prefix), which end where two of them first differ, or did when the heads were made.
+//!
+//! Always true: there are as many heads as records, and each is that of its key.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -84,11 +86,12 @@ impl Heads {
     pub(crate) fn insert(&mut self, index: usize, key: &RawKey, node: &NodeView<'_>) {
         let front = key.front();
         if self.heads.is_empty() || self.prefix_of(front) != self.prefix {
-            // Each time the prefix gets shorter, so this is rare.
+            // Each time the prefix gets shorter, so this is rare. It gets longer only with a split or join.
             self.make(node);
         } else {
             self.heads.insert(index, self.head_of(front));
         }
+        assert_eq!(self.heads.len(), node.count(), "a head for each record");
     }
 
     /// Record `index` has gone.

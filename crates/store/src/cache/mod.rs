@@ -34,7 +34,7 @@ use rustc_hash::FxHashMap;
 
 use dirty::{Marked, Tracker};
 use frame::State;
-pub(crate) use frame::{Frame, Node};
+pub(crate) use frame::{Body, Frame, Node};
 pub(crate) use freeze::Frozen;
 use heads::Heads;
 
@@ -45,7 +45,7 @@ const CROWD: usize = 64;
 #[derive(Debug)]
 pub(crate) struct SealedNode {
     pub(crate) block: BlockNo,
-    pub(crate) bytes: Arc<Vec<u8>>,
+    pub(crate) bytes: Arc<[u8]>,
 }
 
 /// All nodes in memory. Owned by the forest, under its lock.
@@ -139,18 +139,18 @@ impl Cache {
     }
 
     /// Takes in a new node.
-    pub(crate) fn insert_new(&mut self, pointer: NodePointer, bytes: Vec<u8>) {
+    pub(crate) fn insert_new(&mut self, pointer: NodePointer, body: Body) {
         let frame =
-            Frame::dirty(bytes, pointer.epoch, Base::Zeros, Tracker::new(self.how, self.node_size));
+            Frame::dirty(body, pointer.epoch, Base::Zeros, Tracker::new(self.how, self.node_size));
         self.insert(pointer.block, frame);
         // It is part of the next commit although nothing was marked in it yet.
         self.edit(pointer.block, |_, _, _| ((), Marked::default()));
     }
 
     /// Takes in the copy of a node.
-    pub(crate) fn insert_copy(&mut self, pointer: NodePointer, of: NodePointer, bytes: Vec<u8>) {
+    pub(crate) fn insert_copy(&mut self, pointer: NodePointer, of: NodePointer, body: Body) {
         let frame = Frame::dirty(
-            bytes,
+            body,
             pointer.epoch,
             Base::Copied(of),
             Tracker::new(self.how, self.node_size),
@@ -171,11 +171,11 @@ impl Cache {
     }
 
     /// Takes in a node that was read, unless its home has a newer owner in memory: then false.
-    pub(crate) fn insert_clean(&mut self, pointer: NodePointer, bytes: Vec<u8>) -> bool {
+    pub(crate) fn insert_clean(&mut self, pointer: NodePointer, body: Body) -> bool {
         let NodePointer { block, epoch } = pointer;
         let is_newest = self.frames.get(&block).is_none_or(|old| old.epoch < epoch);
         if is_newest {
-            self.insert(block, Frame::clean(bytes, epoch, Tracker::new(self.how, self.node_size)));
+            self.insert(block, Frame::clean(body, epoch, Tracker::new(self.how, self.node_size)));
         }
         is_newest
     }

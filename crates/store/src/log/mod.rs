@@ -216,12 +216,18 @@ impl Inner {
         let place = log.flushed();
         receipt.batch = Some(place.mark.batch);
         self.space.lock().unflushed.flushed(&named);
-        let batches = generations.len() as u64;
-        self.pending.lock().logged(generations, place);
+        self.pending.lock().set_place(place);
         self.durable.fetch_max(last.0, Ordering::AcqRel);
-        self.count_batches(batches, &receipt);
+        self.count_batches(generations.len() as u64, &receipt);
+        self.give_back(generations);
         self.log_is_used();
         Ok(Led::Logged(receipt))
+    }
+
+    /// Nobody needs these changes any more: some of the memory is used again.
+    pub(crate) fn give_back(&self, gone: Vec<Generation>) {
+        let spares = gone.into_iter().filter_map(Generation::emptied).collect();
+        let _surplus = self.pending.lock().give_back(spares);
     }
 
     /// Tells how much of the log a recovery would read now.

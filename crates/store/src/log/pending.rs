@@ -30,13 +30,14 @@ const INODE_BYTES: usize = 192;
 /// No patch is longer than this without its bytes.
 const PATCH_BYTES: usize = 16;
 
-/// Generations whose memory is kept for the next ones: that of the operations of now, and one more.
+/// Generations whose memory is kept for the next ones: while one is filled, a batch and a commit may each bring one
+/// back.
 const SPARES: usize = 2;
 /// Entries for which memory is kept, however few were in use.
 const SPARE_ENTRIES: usize = 64;
 
 /// A generation that may have more bytes than this is followed by a new one: one batch holds it, and
-/// the operation that is added last.
+/// the operation that is added last. The same holds for its memory.
 const BEGIN_BYTES: usize = BATCH_BYTES_MAX / 4 * 3;
 
 /// A key and what it became.
@@ -70,7 +71,7 @@ struct OfInode {
 
 /// The changes between two moments.
 #[derive(Debug)]
-pub(super) struct Generation {
+pub(crate) struct Generation {
     pub(super) after: Lsn,
     pub(super) last: Lsn,
     /// Inodes in the files tree at `last`.
@@ -104,20 +105,31 @@ impl Generation {
         }
     }
 
-    /// The same memory for the changes behind `after`.
-    fn reused(mut self, after: Lsn) -> Generation {
-        self.entries.clear();
-        self.values.clear();
-        self.inodes.clear();
-        self.others.clear();
-        self.taken.clear();
-        self.freed.clear();
-        Generation { after, last: after, inode_count: 0, unflushed_blocks: 0, bound: 0, ..self }
+    /// Empties it, so that its memory can be used again; `None` if it has much more than it needed, or one burst
+    /// would keep it for ever. Without any lock: what lay in it is given back here.
+    pub(super) fn emptied(self) -> Option<Generation> {
+        let suits = |capacity: usize, used: usize, least| capacity <= (4 * used).max(least);
+        if !suits(self.entries.capacity(), self.entries.len(), SPARE_ENTRIES)
+            || !suits(self.values.capacity(), self.values.bytes(), SPARE_ENTRIES * INODE_BYTES)
+        {
+            return None;
+        }
+        let Generation { mut entries, mut values, mut inodes, mut others, .. } = self;
+        entries.clear();
+        values.clear();
+        inodes.clear();
+        others.clear();
+        Some(Generation { entries, values, inodes, others, ..Generation::new(Lsn(0)) })
     }
 
-    /// Whether its memory suits a generation like itself.
-    fn is_filled(&self) -> bool {
-        self.entries.capacity() <= SPARE_ENTRIES.max(self.entries.len() * 4)
+    /// Whether the next operation begins another: a batch may not hold both.
+    fn is_full(&self) -> bool {
+        self.bytes() > BEGIN_BYTES
+    }
+
+    /// What it takes in memory or in a batch, about.
+    fn bytes(&self) -> usize {
+        self.bound.max(self.values.bytes())
     }
 
     /// Blocks of data that wait for a flush.
@@ -255,16 +267,19 @@ impl Pending {
     fn begin(&mut self) {
         let after = self.open().last;
         let next = match self.spares.pop() {
-            Some(spare) => spare.reused(after),
+            Some(spare) => Generation { after, last: after, ..spare },
             None => Generation::new(after),
         };
         self.generations.push_back(next);
     }
 
-    /// Nobody needs these any more.
-    fn give_back(&mut self, gone: impl IntoIterator<Item = Generation>) {
-        let gone = gone.into_iter().filter(Generation::is_filled);
-        self.spares.extend(gone.take(SPARES - self.spares.len()));
+    /// Keeps emptied generations for their memory, and returns those for which there is no use: to be dropped
+    /// without the lock.
+    #[must_use = "the lock is better let go first"]
+    pub(crate) fn give_back(&mut self, mut spares: Vec<Generation>) -> Vec<Generation> {
+        let kept = spares.len().min(SPARES.saturating_sub(self.spares.len()));
+        self.spares.extend(spares.drain(..kept));
+        spares
     }
 
     /// An operation became visible: everything that it changed.
@@ -276,7 +291,7 @@ impl Pending {
         taken: Vec<Taken>,
         freed: Vec<BlockRange>,
     ) {
-        if self.open().bound > BEGIN_BYTES {
+        if self.open().is_full() {
             self.begin();
         }
         let open = self.open();
@@ -301,13 +316,7 @@ impl Pending {
         self.place
     }
 
-    /// The batches of these generations are durable, and the log goes on at `place`.
-    pub(super) fn logged(&mut self, generations: Vec<Generation>, place: Place) {
-        self.place = place;
-        self.give_back(generations);
-    }
-
-    /// A recovery has found where the log goes on.
+    /// A batch is durable, or a recovery has found where the log goes on.
     pub(super) fn set_place(&mut self, place: Place) {
         self.place = place;
     }
@@ -332,20 +341,20 @@ impl Pending {
         self.begin();
     }
 
-    /// That commit is durable.
-    pub(crate) fn thaw(&mut self) {
-        if let Some(frozen) = self.frozen.take() {
-            let dropped = match frozen {
-                _ if teeth::is(Tooth::LoggedAgain) => 0,
-                _ if teeth::is(Tooth::DroppedWithCommit) => {
-                    self.begin();
-                    self.generations.len() - 1
-                }
-                frozen => frozen,
-            };
-            let gone: Vec<Generation> = self.generations.drain(..dropped).collect();
-            self.give_back(gone);
-        }
+    /// That commit is durable. Returns what it contains, which nobody needs any more.
+    pub(crate) fn thaw(&mut self) -> Vec<Generation> {
+        let Some(frozen) = self.frozen.take() else {
+            return Vec::new();
+        };
+        let dropped = match frozen {
+            _ if teeth::is(Tooth::LoggedAgain) => 0,
+            _ if teeth::is(Tooth::DroppedWithCommit) => {
+                self.begin();
+                self.generations.len() - 1
+            }
+            frozen => frozen,
+        };
+        self.generations.drain(..dropped).collect()
     }
 
     /// More bytes than each of the batches can have that would hold what is pending now.
@@ -357,7 +366,7 @@ impl Pending {
     /// Bytes that wait and that no commit takes away which is being made, about.
     pub(crate) fn bytes(&self) -> usize {
         let waiting = self.generations.iter().skip(self.frozen.unwrap_or(0));
-        waiting.map(|generation| generation.bound).sum()
+        waiting.map(Generation::bytes).sum()
     }
 
     /// Blocks of data that wait for the next batch's flush.
@@ -373,7 +382,11 @@ impl Pending {
         }
         let taken = self.generations.len() - 1;
         self.frozen = self.frozen.map(|_| 0);
-        self.generations.drain(..taken).filter(|generation| !generation.is_empty()).collect()
+        let taken = self.generations.drain(..taken);
+        let (empty, taken) = taken.partition(Generation::is_empty);
+        // These were never used: to be dropped costs nothing.
+        let _few = self.give_back(empty);
+        taken
     }
 
     /// Records that tell of an inode and its names, and all records.
@@ -390,7 +403,8 @@ impl Pending {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdfast_format::item::InodeItem;
+    use holdfast_base::BlockNo;
+    use holdfast_format::item::{Dentry, FileType, InodeItem};
 
     fn put(numbers: &[u64]) -> Changes {
         let mut changes = Changes::default();
@@ -439,5 +453,76 @@ mod tests {
             pending.take().iter().map(|g| (g.after.0, g.last.0)).collect::<Vec<_>>(),
             [(3, 4)]
         );
+    }
+
+    /// Names, values, data and freed blocks.
+    fn all_kinds(pending: &mut Pending, lsn: u64) {
+        let mut changes = put(&[lsn, lsn + 100]);
+        let name = Dentry { inode: InodeNo(lsn), file_type: FileType::Regular, name: b"name" };
+        changes.put_with(Key::new(InodeNo(2), Kind::Dentry, lsn << 8), |out| name.write(out));
+        changes.delete(Key::orphan(InodeNo(lsn)));
+        let blocks = BlockRange::new(BlockNo(lsn), 2);
+        let taken = vec![Taken { blocks, content: TakenContent::Written(lsn) }];
+        pending.add(Lsn(lsn), lsn, &changes, taken, vec![blocks]);
+    }
+
+    fn shown(generation: &Generation) -> String {
+        let changes: Vec<_> = (0..generation.len()).map(|at| generation.change(at)).collect();
+        format!(
+            "{:?} {:?} {} {changes:?} {:?} {:?} {} {}",
+            (generation.after, generation.last),
+            [2, 5, 105, 6, 106].map(|no| generation.inodes.get(&InodeNo(no))),
+            generation.inode_count,
+            generation.taken,
+            generation.freed,
+            generation.unflushed_blocks,
+            generation.bound,
+        )
+    }
+
+    #[test]
+    fn a_generation_in_used_memory_is_as_one_in_new() {
+        let mut used = Pending::new(Lsn(4), LogMark::START);
+        all_kinds(&mut used, 5);
+        let gone: Vec<Generation> =
+            used.take().into_iter().filter_map(Generation::emptied).collect();
+        assert_eq!(gone.len(), 1, "there is something to use again");
+        assert!(used.give_back(gone).is_empty());
+        used.begin();
+        assert!(used.spares.is_empty(), "it is used");
+        all_kinds(&mut used, 6);
+
+        let mut new = Pending::new(Lsn(5), LogMark::START);
+        all_kinds(&mut new, 6);
+        assert_eq!(used.records(InodeNo(6)), new.records(InodeNo(6)));
+        assert_eq!(used.bounds().collect::<Vec<_>>(), new.bounds().collect::<Vec<_>>());
+        assert_eq!(used.unflushed_blocks(), new.unflushed_blocks());
+        let (used, new) = (used.take(), new.take());
+        assert_eq!((used.len(), new.len()), (1, 1));
+        assert_eq!(shown(&used[0]), shown(&new[0]));
+    }
+
+    #[test]
+    fn memory_of_a_burst_and_of_what_was_deleted_is_not_kept() {
+        let mut pending = Pending::new(Lsn(0), LogMark::START);
+        let long = vec![7; 4000];
+        let mut lsn = 0;
+        while pending.bytes() < BEGIN_BYTES {
+            lsn += 1;
+            let key = Key::new(InodeNo(lsn), Kind::Extent, 0);
+            let mut changes = Changes::default();
+            changes.put(key, &long);
+            changes.delete(key);
+            pending.add(Lsn(lsn), 1, &changes, Vec::new(), Vec::new());
+        }
+        assert!(lsn < 1000, "what was deleted takes memory: {lsn} operations until it is much");
+        let burst = pending.take().remove(0);
+        assert!(
+            pending.give_back(vec![burst.emptied().expect("as large as it was full")]).is_empty()
+        );
+        pending.begin();
+        pending.add(Lsn(lsn + 1), 1, &put(&[20]), Vec::new(), Vec::new());
+        let small = pending.take().remove(0);
+        assert!(small.emptied().is_none(), "no burst followed");
     }
 }

@@ -1,8 +1,8 @@
-//! The values of pending changes, in one piece of memory: it is made by those who change something, grows with few
-//! allocations, and is given back by a commit as a whole.
+//! The values of pending changes, in one piece of memory: it grows with few allocations, and goes as a whole.
 //!
-//! A value that is replaced by a longer one moves to the end, with room for twice as much: so what lies about
-//! unused is never more than a few times what counts.
+//! A value that is replaced by a longer one moves to the end, with room for twice as much: so one that grows step by
+//! step takes no more than four times its greatest length. Nothing ever shrinks: whoever counts memory counts
+//! [`Values::bytes`].
 
 use std::ops::Range;
 
@@ -56,6 +56,16 @@ impl Values {
         &self.bytes[value.range()]
     }
 
+    /// Bytes of all values, and of those that were replaced.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Bytes for which there is memory.
+    pub(super) fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Forgets all of them, but keeps the memory.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
@@ -75,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_that_grows_and_shrinks_leaves_little_behind() {
+    fn a_value_that_grows_takes_four_times_its_greatest_length_at_most() {
         let mut values = Values::default();
         let (first, last) = (values.add(b"first"), values.add(b""));
         let mut grows = values.add(b"a");
@@ -84,11 +94,11 @@ mod tests {
             grows = values.replace(grows, &bytes);
             assert_eq!(values.get(grows), bytes);
         }
-        assert!(values.bytes.len() < 4 * 2000 + 6, "{} bytes", values.bytes.len());
-        let before = values.bytes.len();
+        assert!(values.bytes() < 4 * 2000 + 6, "{} bytes", values.bytes());
+        let before = values.bytes();
         for len in [0, 7, 1999, 3] {
             grows = values.replace(grows, &vec![7; len]);
-            assert_eq!((grows.len(), values.bytes.len()), (len, before));
+            assert_eq!((grows.len(), values.bytes()), (len, before));
         }
         assert_eq!((values.get(first), values.get(last)), (&b"first"[..], &b""[..]));
     }

@@ -14,7 +14,7 @@ use super::edit::{Full, NodeEdit, Records};
 use super::finger::Finger;
 use super::{Forest, Homes, Missing, Path, Root, lies_between};
 use crate::batch::{Change, Changes};
-use crate::cache::Node;
+use crate::cache::{Body, Node};
 use rustc_hash::FxHashMap;
 
 /// A node below this share of its size (1/4) tries to join a neighbour.
@@ -29,7 +29,8 @@ pub(crate) struct Prepared {
 }
 
 impl Forest {
-    /// Fails unless every node is in memory that a change of `key` may touch, each at its place.
+    /// Fails unless every node is in memory that a change of `key` must touch, each at its place. A neighbour that
+    /// a delete might join is here too, unless others of the batch make the leaf thin: then they stay apart.
     #[inline]
     pub(crate) fn prepare(
         &mut self,
@@ -173,7 +174,7 @@ impl Forest {
             homes.damaged(SHARED);
             return None;
         };
-        let bytes = frame.bytes().to_vec();
+        let body = frame.copy();
         self.shape += 1;
         let in_place = teeth::is(Tooth::NodeInPlace);
         let home = if in_place { pointer.block } else { homes.take() };
@@ -182,7 +183,7 @@ impl Forest {
         if !in_place {
             homes.give_back(pointer.block);
         }
-        self.cache.insert_copy(own, pointer, bytes);
+        self.cache.insert_copy(own, pointer, body);
         self.edit(own, |node| node.set_home(own));
         Some(own)
     }
@@ -196,7 +197,7 @@ impl Forest {
         self.shape += 1;
         let pointer = NodePointer { block: homes.take(), epoch: self.epoch };
         let bytes = node::empty(self.node_size, &self.expected(tree, pointer, level));
-        self.cache.insert_new(pointer, bytes);
+        self.cache.insert_new(pointer, Body::of(bytes));
         pointer
     }
 

@@ -291,8 +291,14 @@ impl Forest {
         let root = self.root(tree);
         self.node_invariants(tree, root.pointer, root.level, Key::MIN, None);
         for finger in self.fingers.at((self.shape, self.epoch)).filter(|of| of.tree == tree) {
-            let (_, leaf) = self.path(tree, &finger.low).expect("the way to a finger is in memory");
+            let (path, leaf) =
+                self.path(tree, &finger.low).expect("the way to a finger is in memory");
             assert_eq!(leaf, finger.leaf, "a finger is on the leaf that covers its keys");
+            let behind = path.iter().rev().find_map(|(above, index)| {
+                let above = self.cache.get(*above)?.node();
+                (index + 1 < above.count()).then(|| above.raw_key(index + 1))
+            });
+            assert_eq!(behind, finger.high, "a finger ends where its leaf does");
         }
     }
 
