@@ -304,7 +304,7 @@ fn many_threads_change_and_read_while_checkpoints_run() {
                     let key = Key::new(InodeNo(100 + thread), Kind::Dentry, number * 7919 % 3001);
                     let mut batch = Batch::new();
                     batch.put(key, vec![thread as u8; 100]);
-                    batch.put(Key::inode(InodeNo(100 + thread)), number.to_le_bytes().to_vec());
+                    batch.put(Key::inode(InodeNo(100 + thread)), number.to_le_bytes());
                     apply(store, batch);
                     assert_eq!(store.get(&key).unwrap(), Some(vec![thread as u8; 100]));
                 }

@@ -297,7 +297,7 @@ fn an_inode_at_or_above_the_next_number_refuses_the_mount() {
     let no = InodeNo(u64::MAX);
     let mut batch = Batch::new();
     batch.put(Key::inode(no), item.encode());
-    batch.put(Key::orphan(no), holdfast_format::item::orphan::VALUE.to_vec());
+    batch.put(Key::orphan(no), holdfast_format::item::orphan::VALUE);
     let store = &fs.core.store;
     let mut reservation = store.reserve(Need::Settle { changes: 2 }).unwrap();
     let lsn = store.apply(batch, &mut reservation).unwrap();
