@@ -140,7 +140,8 @@ pub fn process_nanos_of(pid: u32) -> io::Result<u64> {
     let pid = i32::try_from(pid).ok().filter(|pid| *pid > 0).ok_or(io::ErrorKind::NotFound)?;
     let clock = nix::time::clock_getcpuclockid(nix::unistd::Pid::from_raw(pid));
     let time = clock.and_then(nix::time::ClockId::now).map_err(|error| match error {
-        nix::Error::ESRCH => io::ErrorKind::NotFound.into(),
+        // The second, when it has gone meanwhile.
+        nix::Error::ESRCH | nix::Error::EINVAL => io::ErrorKind::NotFound.into(),
         other => io::Error::from(other),
     })?;
     Ok(Duration::from(time).as_nanos() as u64)

@@ -213,7 +213,7 @@ pub struct MountOptions {
     pub commit_secs: u32,
     /// When reading updates access times.
     pub atime: Atime,
-    /// Memory for tree nodes, in bytes. Four to eight for each key come on top.
+    /// Memory for tree nodes, in bytes. For each key four more come on top, and at most sixteen.
     pub cache_bytes: usize,
     /// Memory for written data that is not on the device yet, in bytes. Up to 64 MiB of what was used stay with the
     /// program for what is written next; half of it goes with each timer commit.

@@ -29,7 +29,8 @@ pub(crate) enum State {
     Sealed,
 }
 
-/// The bytes of a node and the heads of its keys: made without a lock, since it looks at every record.
+/// The bytes of a node and the heads of its keys: of one that was read they are made before a lock is taken, since
+/// that looks at every record.
 #[derive(Debug)]
 pub(crate) struct Body {
     bytes: Arc<[u8]>,

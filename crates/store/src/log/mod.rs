@@ -36,7 +36,7 @@ use crate::apply::StopOnPanic;
 use crate::{Inner, Result};
 
 use format::How;
-use pending::Generation;
+use pending::{Generation, SPARES};
 pub(crate) use pending::{Pending, Place};
 use rhythm::Rhythm;
 use ring::Span;
@@ -95,7 +95,8 @@ impl Drop for Lead<'_> {
 
 /// How a leader's work ended.
 enum Led {
-    Logged(Receipt),
+    /// What it cost, and what is durable now: nobody needs it in memory any more.
+    Logged(Receipt, Vec<Generation>),
     Escape(Escape),
 }
 
@@ -137,7 +138,7 @@ impl Inner {
         self.counters.fsync_wait_ns.add(wait_ns);
         let led = self.lead();
         match &led {
-            Ok(Led::Logged(receipt)) => {
+            Ok(Led::Logged(receipt, _)) => {
                 let mut queue = self.logging.queue.lock();
                 queue.last = *receipt;
                 queue.rhythm.batch(about, receipt);
@@ -148,9 +149,13 @@ impl Inner {
         }
         drop(lead);
         match led? {
-            // Somebody who is just becoming visible was not taken along yet.
-            Led::Logged(_) if !self.is_durable(upto) => self.persist(upto, about),
-            Led::Logged(receipt) => {
+            Led::Logged(receipt, logged) => {
+                // Those who waited have their answer.
+                self.give_back(logged);
+                if !self.is_durable(upto) {
+                    // Somebody who is just becoming visible was not taken along yet.
+                    return self.persist(upto, about);
+                }
                 let other_records = receipt.other_records.saturating_sub(own_records);
                 Ok(Receipt { own_records, other_records, wait_ns, led: true, ..receipt })
             }
@@ -194,7 +199,7 @@ impl Inner {
         };
         let Some(last) = generations.last().map(|generation| generation.last) else {
             // All of it was logged meanwhile: whoever asked finds it durable.
-            return Ok(Led::Logged(Receipt::default()));
+            return Ok(Led::Logged(Receipt::default(), Vec::new()));
         };
         let mut receipt = Receipt::default();
         if generations.iter().map(Generation::unflushed_blocks).sum::<u64>() > DATA_BLOCKS_MAX {
@@ -219,14 +224,13 @@ impl Inner {
         self.pending.lock().set_place(place);
         self.durable.fetch_max(last.0, Ordering::AcqRel);
         self.count_batches(generations.len() as u64, &receipt);
-        self.give_back(generations);
         self.log_is_used();
-        Ok(Led::Logged(receipt))
+        Ok(Led::Logged(receipt, generations))
     }
 
     /// Nobody needs these changes any more: some of the memory is used again.
     pub(crate) fn give_back(&self, gone: Vec<Generation>) {
-        let spares = gone.into_iter().filter_map(Generation::emptied).collect();
+        let spares = gone.into_iter().filter_map(Generation::emptied).take(SPARES).collect();
         let _surplus = self.pending.lock().give_back(spares);
     }
 

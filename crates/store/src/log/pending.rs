@@ -32,7 +32,7 @@ const PATCH_BYTES: usize = 16;
 
 /// Generations whose memory is kept for the next ones: while one is filled, a batch and a commit may each bring one
 /// back.
-const SPARES: usize = 2;
+pub(super) const SPARES: usize = 2;
 /// Entries for which memory is kept, however few were in use.
 const SPARE_ENTRIES: usize = 64;
 
@@ -106,7 +106,7 @@ impl Generation {
     }
 
     /// Empties it, so that its memory can be used again; `None` if it has much more than it needed, or one burst
-    /// would keep it for ever. Without any lock: what lay in it is given back here.
+    /// would keep it for ever. What lay in it is given back here, without a lock that operations take.
     pub(super) fn emptied(self) -> Option<Generation> {
         let suits = |capacity: usize, used: usize, least| capacity <= (4 * used).max(least);
         if !suits(self.entries.capacity(), self.entries.len(), SPARE_ENTRIES)
@@ -236,12 +236,12 @@ fn is_forgotten(change: &Change<'_>) -> bool {
 /// What waits for the log, and where the log stands. Its lock comes after that of the space.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    /// One after the other; operations go to the last one.
+    /// One after the other; operations go to the last one. No other is empty.
     generations: VecDeque<Generation>,
     /// How many of them are contained in a commit that is being made.
     frozen: Option<usize>,
-    /// Some that went, for their memory.
-    spares: Vec<Generation>,
+    /// Some that went, for their memory. Each comes to use in turn, and is judged by that.
+    spares: VecDeque<Generation>,
     place: Place,
 }
 
@@ -257,16 +257,28 @@ impl Pending {
     /// Nothing is pending; everything up to `lsn` is durable.
     pub(crate) fn new(lsn: Lsn, mark: LogMark) -> Pending {
         let generations = VecDeque::from([Generation::new(lsn)]);
-        Pending { generations, frozen: None, spares: Vec::new(), place: Place { mark, head: 0 } }
+        Pending {
+            generations,
+            frozen: None,
+            spares: VecDeque::new(),
+            place: Place { mark, head: 0 },
+        }
     }
 
     fn open(&mut self) -> &mut Generation {
         self.generations.back_mut().expect("there is always one to add to")
     }
 
+    /// What comes next is of another generation than what was added last.
+    fn end(&mut self) {
+        if !self.open().is_empty() {
+            self.begin();
+        }
+    }
+
     fn begin(&mut self) {
         let after = self.open().last;
-        let next = match self.spares.pop() {
+        let next = match self.spares.pop_front() {
             Some(spare) => Generation { after, last: after, ..spare },
             None => Generation::new(after),
         };
@@ -337,8 +349,8 @@ impl Pending {
             self.frozen = Some(self.generations.len() - 1);
             return;
         }
-        self.frozen = Some(self.generations.len());
-        self.begin();
+        self.end();
+        self.frozen = Some(self.generations.len() - 1);
     }
 
     /// That commit is durable. Returns what it contains, which nobody needs any more.
@@ -376,17 +388,13 @@ impl Pending {
 
     /// Takes what is pending: it is on its way into the log.
     pub(super) fn take(&mut self) -> Vec<Generation> {
-        self.begin();
+        self.end();
         if teeth::is(Tooth::FrozenNotLogged) {
             self.generations.drain(..self.frozen.unwrap_or(0));
         }
         let taken = self.generations.len() - 1;
         self.frozen = self.frozen.map(|_| 0);
-        let taken = self.generations.drain(..taken);
-        let (empty, taken) = taken.partition(Generation::is_empty);
-        // These were never used: to be dropped costs nothing.
-        let _few = self.give_back(empty);
-        taken
+        self.generations.drain(..taken).collect()
     }
 
     /// Records that tell of an inode and its names, and all records.
@@ -469,14 +477,16 @@ mod tests {
     fn shown(generation: &Generation) -> String {
         let changes: Vec<_> = (0..generation.len()).map(|at| generation.change(at)).collect();
         format!(
-            "{:?} {:?} {} {changes:?} {:?} {:?} {} {}",
+            "{:?} {:?} {} {changes:?} {:?} {:?} {} {} {} {}",
             (generation.after, generation.last),
-            [2, 5, 105, 6, 106].map(|no| generation.inodes.get(&InodeNo(no))),
+            [2, 5, 105, 7, 107].map(|no| generation.inodes.get(&InodeNo(no))),
             generation.inode_count,
             generation.taken,
             generation.freed,
             generation.unflushed_blocks,
             generation.bound,
+            generation.values.bytes(),
+            generation.others.len(),
         )
     }
 
@@ -488,13 +498,14 @@ mod tests {
             used.take().into_iter().filter_map(Generation::emptied).collect();
         assert_eq!(gone.len(), 1, "there is something to use again");
         assert!(used.give_back(gone).is_empty());
-        used.begin();
-        assert!(used.spares.is_empty(), "it is used");
         all_kinds(&mut used, 6);
+        used.take();
+        assert!(used.spares.is_empty(), "it is used");
+        all_kinds(&mut used, 7);
 
-        let mut new = Pending::new(Lsn(5), LogMark::START);
-        all_kinds(&mut new, 6);
-        assert_eq!(used.records(InodeNo(6)), new.records(InodeNo(6)));
+        let mut new = Pending::new(Lsn(6), LogMark::START);
+        all_kinds(&mut new, 7);
+        assert_eq!(used.records(InodeNo(7)), new.records(InodeNo(7)));
         assert_eq!(used.bounds().collect::<Vec<_>>(), new.bounds().collect::<Vec<_>>());
         assert_eq!(used.unflushed_blocks(), new.unflushed_blocks());
         let (used, new) = (used.take(), new.take());
@@ -502,27 +513,63 @@ mod tests {
         assert_eq!(shown(&used[0]), shown(&new[0]));
     }
 
-    #[test]
-    fn memory_of_a_burst_and_of_what_was_deleted_is_not_kept() {
-        let mut pending = Pending::new(Lsn(0), LogMark::START);
-        let long = vec![7; 4000];
-        let mut lsn = 0;
-        while pending.bytes() < BEGIN_BYTES {
-            lsn += 1;
-            let key = Key::new(InodeNo(lsn), Kind::Extent, 0);
+    /// Puts and deletes a long value, as often as it takes to fill a generation; how often that was.
+    fn burst(pending: &mut Pending, mut lsn: u64) -> u64 {
+        let first = lsn;
+        while !pending.open().is_full() {
             let mut changes = Changes::default();
-            changes.put(key, &long);
-            changes.delete(key);
+            changes.put(Key::new(InodeNo(lsn), Kind::Extent, 0), &[7; 4000]);
+            changes.delete(Key::new(InodeNo(lsn), Kind::Extent, 0));
             pending.add(Lsn(lsn), 1, &changes, Vec::new(), Vec::new());
+            lsn += 1;
         }
-        assert!(lsn < 1000, "what was deleted takes memory: {lsn} operations until it is much");
-        let burst = pending.take().remove(0);
-        assert!(
-            pending.give_back(vec![burst.emptied().expect("as large as it was full")]).is_empty()
-        );
-        pending.begin();
-        pending.add(Lsn(lsn + 1), 1, &put(&[20]), Vec::new(), Vec::new());
-        let small = pending.take().remove(0);
-        assert!(small.emptied().is_none(), "no burst followed");
+        lsn - first
+    }
+
+    #[test]
+    fn what_was_deleted_takes_memory_until_its_generation_goes() {
+        let mut pending = Pending::new(Lsn(0), LogMark::START);
+        let count = burst(&mut pending, 1);
+        assert!(count < 1000, "{count} operations until it is much");
+        assert!(pending.bytes() > BEGIN_BYTES);
+        pending.add(Lsn(count + 1), 1, &put(&[20]), Vec::new(), Vec::new());
+        assert_eq!(pending.take().len(), 2, "what is full in memory is followed by another");
+    }
+
+    #[test]
+    fn memory_of_a_burst_is_not_kept() {
+        let mut pending = Pending::new(Lsn(0), LogMark::START);
+        let count = burst(&mut pending, 1);
+        let mut lsn = count + 1;
+        let mut next = |pending: &mut Pending| {
+            pending.add(Lsn(lsn), 1, &put(&[20]), Vec::new(), Vec::new());
+            lsn += 1;
+            let taken = pending.take();
+            assert_eq!(pending.take().len(), 0, "an empty one stays for what comes");
+            taken
+        };
+        let give = |pending: &mut Pending, gone: Vec<Generation>| {
+            let spares: Vec<Generation> =
+                gone.into_iter().filter_map(Generation::emptied).collect();
+            pending.give_back(spares).len()
+        };
+        let large = |pending: &Pending| {
+            let all = pending.spares.iter().chain(&pending.generations);
+            all.filter(|generation| generation.values.capacity() > BEGIN_BYTES).count()
+        };
+        let both = next(&mut pending);
+        assert_eq!((both.len(), give(&mut pending, both), large(&pending)), (2, 0, 1));
+        // There is room for two; the third has no use.
+        let third = next(&mut pending);
+        assert_eq!(pending.spares.len(), 1);
+        let more = vec![Generation::new(Lsn(0))];
+        assert_eq!((give(&mut pending, third), give(&mut pending, more)), (0, 1));
+        // Each is used in turn, and the large one goes once it was used for little.
+        for _ in 0..4 {
+            let gone = next(&mut pending);
+            give(&mut pending, gone);
+        }
+        assert_eq!(large(&pending), 0);
+        assert!(!pending.spares.is_empty());
     }
 }

@@ -29,8 +29,9 @@ pub(crate) struct Prepared {
 }
 
 impl Forest {
-    /// Fails unless every node is in memory that a change of `key` must touch, each at its place. A neighbour that
-    /// a delete might join is here too, unless others of the batch make the leaf thin: then they stay apart.
+    /// Fails unless every node is in memory that a change of `key` must touch, each at its place; and for a delete
+    /// the neighbours that it may join. Where only other changes of the batch make the leaf thin, those may be
+    /// missing: then nothing is joined.
     #[inline]
     pub(crate) fn prepare(
         &mut self,
