@@ -333,11 +333,14 @@ impl<'a> NodeView<'a> {
     /// The child that covers `key`: the last whose key is not above it, or the first.
     #[inline]
     pub fn child_index(&self, key: &RawKey) -> usize {
-        match self.search(key) {
-            Ok(index) => index,
-            Err(index) => index.saturating_sub(1),
-        }
+        covering(self.search(key))
     }
+}
+
+/// The child that covers a key, by what a search for the key among the children found.
+#[inline]
+pub fn covering(found: Result<usize, usize>) -> usize {
+    found.unwrap_or_else(|behind| behind.saturating_sub(1))
 }
 
 /// Writes the checksum into a finished node.

@@ -82,7 +82,7 @@ impl Inner {
             space.group(index).record.begin();
             let homes = &mut Slots { space, promised: &mut 0 };
             match &step {
-                Step::Put(item) => forest.put(tree, &group_key, &item.encode(), prepared, homes),
+                Step::Put(item) => forest.put(tree, &group_key, &item.bytes(), prepared, homes),
                 Step::Delete | Step::Skip => forest.delete(tree, &group_key, prepared, homes),
             }
             space.group(index).record.finish(step);

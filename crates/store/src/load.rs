@@ -173,8 +173,7 @@ impl Inner {
         // What is in memory counts, if another thread was faster.
         let known = forest.node(expected.tree, pointer, expected.level);
         let is_known = known.is_some();
-        let node = known.map_or(NodeView::trusted(body.bytes()), |known| *known);
-        let why = match forest.fits(missing, &node) {
+        let why = match forest.fits(missing, &known.unwrap_or(body.node())) {
             Err(parent) => return Ok(Some(parent)),
             Ok(true) if in_use => {
                 if is_known || forest.cache.insert_clean(pointer, body) {

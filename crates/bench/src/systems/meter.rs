@@ -7,9 +7,8 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::OnceLock;
 
-use holdfast_base::clock::{self, ProcessorTime};
+use holdfast_base::clock;
 use serde::{Deserialize, Serialize};
 
 /// Nanoseconds of a tick in /proc: 100 a second on every machine that Linux tells programs about.
@@ -73,18 +72,17 @@ impl Blocks {
     }
 }
 
-/// Nanoseconds that this process has worked since it first asked, and the programs that it has started and waited
-/// for; those in ticks.
+/// Nanoseconds that this process has worked so far, and the programs that it has started and waited for; those in
+/// ticks.
 pub(crate) fn own_ns() -> io::Result<u64> {
-    static FIRST: OnceLock<ProcessorTime> = OnceLock::new();
-    let own = FIRST.get_or_init(ProcessorTime::start).process_nanos();
+    let own = process_ns(std::process::id())?;
     let text = std::fs::read_to_string("/proc/self/stat")?;
     let ticks = parse_process(&text, 13..15);
     let ticks = ticks.ok_or_else(|| io::Error::other(format!("processor time: {text}")))?;
     Ok(own + ticks * TICK_NS)
 }
 
-/// Nanoseconds that another process has worked so far, threads that have ended included.
+/// Nanoseconds that a process has worked so far, threads that have ended included.
 pub(crate) fn process_ns(pid: u32) -> io::Result<u64> {
     clock::process_nanos_of(pid)
         .map_err(|error| io::Error::new(error.kind(), format!("processor time of {pid}: {error}")))

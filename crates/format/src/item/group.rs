@@ -24,9 +24,7 @@ record! {
 impl GroupItem {
     /// The bytes on disk.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(GroupItem::SIZE);
-        self.write(&mut out);
-        out
+        self.bytes().to_vec()
     }
 
     /// Reads and judges a group.

@@ -83,5 +83,5 @@ pub(super) fn read(reader: &mut Reader<'_>, time: &mut Timestamp) -> Result<Inod
         reserved: [0; 16],
     };
     // One rule for inodes, wherever they come from.
-    InodeItem::decode(&item.encode())
+    InodeItem::decode(&item.bytes())
 }

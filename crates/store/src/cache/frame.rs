@@ -13,7 +13,7 @@ use holdfast_base::Epoch;
 use holdfast_format::NodeView;
 use holdfast_format::journal::Base;
 use holdfast_format::key::RawKey;
-use holdfast_format::node::{SLOT_SIZE, SLOTS_AT};
+use holdfast_format::node::{SLOT_SIZE, SLOTS_AT, covering};
 
 use super::dirty::{ByteRange, Tracker};
 use super::heads::Heads;
@@ -44,17 +44,22 @@ impl Body {
         Body { heads: Heads::of(&NodeView::trusted(&bytes)), bytes }
     }
 
-    /// The bytes.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes
+    /// The node, to be searched.
+    #[inline]
+    pub(crate) fn node(&self) -> Node<'_> {
+        Node { view: NodeView::trusted(&self.bytes), heads: &self.heads }
+    }
+
+    /// Another of its own.
+    fn copy(&self) -> Body {
+        Body { bytes: Arc::from(&self.bytes[..]), heads: self.heads.clone() }
     }
 }
 
 /// A node in memory.
 #[derive(Debug)]
 pub(crate) struct Frame {
-    pub(super) bytes: Arc<[u8]>,
-    heads: Heads,
+    body: Body,
     pub(super) epoch: Epoch,
     pub(super) state: State,
     /// What the next commit's record of this node is applied to.
@@ -73,8 +78,7 @@ impl Frame {
         Frame {
             #[cfg(debug_assertions)]
             shadow: Vec::new(),
-            bytes: body.bytes,
-            heads: body.heads,
+            body,
             epoch,
             state: State::Clean,
             base: Base::Changed,
@@ -94,8 +98,7 @@ impl Frame {
             } else {
                 body.bytes.to_vec()
             },
-            bytes: body.bytes,
-            heads: body.heads,
+            body,
             epoch,
             state: State::Dirty,
             base,
@@ -107,22 +110,22 @@ impl Frame {
 
     /// A copy of bytes and heads.
     pub(crate) fn copy(&self) -> Body {
-        Body { bytes: Arc::from(&self.bytes[..]), heads: self.heads.clone() }
+        self.body.copy()
     }
 
     /// The node, to be searched.
     #[inline]
     pub(crate) fn node(&self) -> Node<'_> {
-        Node { view: NodeView::trusted(&self.bytes), heads: &self.heads }
+        self.body.node()
     }
 
     /// The bytes, the heads of their keys and the memory of their changes, to be changed. The node must be dirty.
     #[inline]
     pub(crate) fn edit(&mut self) -> (&mut [u8], &mut Heads, &mut Tracker) {
         assert_eq!(self.state, State::Dirty, "only dirty nodes are changed in place");
-        let bytes =
-            Arc::get_mut(&mut self.bytes).expect("a dirty node is not shared with a writer");
-        (bytes, &mut self.heads, &mut self.tracker)
+        let Body { bytes, heads } = &mut self.body;
+        let bytes = Arc::get_mut(bytes).expect("a dirty node is not shared with a writer");
+        (bytes, heads, &mut self.tracker)
     }
 
     /// Whether a commit has a record of this node, which must be forgotten when the node goes.
@@ -137,13 +140,13 @@ impl Frame {
     /// Appends what the next commit logs of this node.
     pub(super) fn ranges(&self, out: &mut Vec<ByteRange>) {
         if self.base == Base::Zeros {
-            let (head, heap) = content(&self.bytes);
-            self.tracker.ranges_of_new(head, heap, self.bytes.len(), out);
+            let (head, heap) = content(&self.body.bytes);
+            self.tracker.ranges_of_new(head, heap, self.body.bytes.len(), out);
             return;
         }
-        let (count, _) = self.tracker.measure(self.bytes.len());
+        let (count, _) = self.tracker.measure(self.body.bytes.len());
         let before = out.len();
-        self.tracker.ranges(self.bytes.len(), out);
+        self.tracker.ranges(self.body.bytes.len(), out);
         assert_eq!(out.len() - before, count, "measured as it is formatted");
     }
 
@@ -152,12 +155,12 @@ impl Frame {
         #[cfg(debug_assertions)]
         {
             for (start, end) in ranges.iter().map(ByteRange::pair) {
-                self.shadow[start..end].copy_from_slice(&self.bytes[start..end]);
+                self.shadow[start..end].copy_from_slice(&self.body.bytes[start..end]);
             }
-            let (head, heap) = content(&self.bytes);
+            let (head, heap) = content(&self.body.bytes);
             assert!(
-                self.shadow[..head] == self.bytes[..head]
-                    && self.shadow[heap..] == self.bytes[heap..],
+                self.shadow[..head] == self.body.bytes[..head]
+                    && self.shadow[heap..] == self.body.bytes[heap..],
                 "a node changed outside its dirty ranges {ranges:?}"
             );
         }
@@ -177,7 +180,7 @@ impl Frame {
         self.state = State::Sealed;
         self.tracker.clear();
         self.listed = false;
-        self.bytes.clone()
+        self.body.bytes.clone()
     }
 }
 
@@ -200,7 +203,7 @@ impl Node<'_> {
     /// As [`NodeView::search`].
     #[inline]
     pub(crate) fn search(&self, key: &RawKey) -> Result<usize, usize> {
-        self.view.search_within(self.heads.narrow(key), key)
+        self.heads.search(&self.view, key)
     }
 
     /// Whether the heads are those of its keys.
@@ -212,10 +215,7 @@ impl Node<'_> {
     /// As [`NodeView::child_index`].
     #[inline]
     pub(crate) fn child_index(&self, key: &RawKey) -> usize {
-        match self.search(key) {
-            Ok(index) => index,
-            Err(index) => index.saturating_sub(1),
-        }
+        covering(self.search(key))
     }
 }
 

@@ -89,7 +89,13 @@ impl Cache {
                 self.frames.get_mut(&frozen_node.block).expect("it was here under this lock");
             let ranges = &frozen.ranges[frozen_node.first..end];
             let pairs = ranges.iter().map(ByteRange::pair);
-            node::encode_node(frozen_node.block, frozen_node.base, pairs, &frame.bytes, out);
+            node::encode_node(
+                frozen_node.block,
+                frozen_node.base,
+                pairs,
+                frame.node().bytes(),
+                out,
+            );
             frame.logged(ranges);
         }
         assert_eq!(out.len() - before, frozen.size, "the size comes from the same ranges");

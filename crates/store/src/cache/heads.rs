@@ -61,9 +61,15 @@ impl Heads {
         (front >> self.shift) as u32
     }
 
+    /// The place of `key` in `node`, as [`NodeView::search`] finds it.
+    #[inline]
+    pub(crate) fn search(&self, node: &NodeView<'_>, key: &RawKey) -> Result<usize, usize> {
+        node.search_within(self.narrow(key), key)
+    }
+
     /// The records that may have this key: all before have smaller ones, and all behind greater ones.
     #[inline]
-    pub(crate) fn narrow(&self, key: &RawKey) -> Range<usize> {
+    fn narrow(&self, key: &RawKey) -> Range<usize> {
         let front = key.front();
         match self.prefix_of(front).cmp(&self.prefix) {
             Ordering::Less => return 0..0,

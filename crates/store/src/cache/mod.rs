@@ -206,7 +206,7 @@ impl Cache {
             .values()
             .find(|frame| matches!(frame.base, Base::Copied(pointer) if pointer.block == block))?;
         let Base::Copied(pointer) = copy.base else { return None };
-        let mut bytes = copy.bytes.to_vec();
+        let mut bytes = copy.node().bytes().to_vec();
         bytes[ADDRESS_AT..ADDRESS_AT + 8].copy_from_slice(&pointer.block.0.to_le_bytes());
         bytes[EPOCH_AT..EPOCH_AT + 8].copy_from_slice(&pointer.epoch.0.to_le_bytes());
         Some(bytes)

@@ -43,7 +43,7 @@ impl<'a> NodeEdit<'a> {
 
     /// The place of `key`: `Ok` where it is, `Err` where it belongs.
     pub(crate) fn search(&self, key: &RawKey) -> Result<usize, usize> {
-        self.view().search_within(self.heads.narrow(key), key)
+        self.heads.search(&self.view(), key)
     }
 
     fn mark(&mut self, start: usize, end: usize) {
