@@ -13,10 +13,12 @@
 
 mod convert;
 mod device;
+mod place;
 mod processors;
 pub(crate) mod readers;
 mod rings;
 mod serve;
+mod stations;
 mod together;
 pub(crate) mod work;
 

@@ -14,7 +14,9 @@
 //! noticed by a watch, which calls another one, too.
 //!
 //! A client that asks alone is served on its own processor ([`super::together`]); then the last reader does not
-//! look, but sleeps at once, so that the client can go on, and no other one is called when it waits.
+//! look, but sleeps at once, so that the client can go on, and no other one is called when it waits. While two
+//! clients ask, two readers look, each on a processor of its own ([`super::stations`]). Where others use the
+//! processor that a reader looks on, it sleeps instead for a while.
 //!
 //! Always true: somebody reads, or will within two ticks of the watch, or as many wait as may.
 
@@ -30,7 +32,9 @@ use holdfast_base::clock::Stopwatch;
 use holdfast_base::wait;
 use parking_lot::{Condvar, Mutex};
 
+use super::place::Place;
 use super::processors;
+use super::stations::Stations;
 use super::together::Together;
 
 /// Requests that a thread finds one behind the other before it calls another one. A single client makes two: its
@@ -40,6 +44,11 @@ const BACKLOG: u32 = 3;
 const BACKLOG_ALONE: u32 = 12;
 /// How long a thread rests before it ends.
 const IDLE: Duration = Duration::from_secs(10);
+/// Who gave way to others for so long is on a processor that is in use.
+const GAVE_WAY: Duration = Duration::from_micros(500);
+/// Then it does not look for so long, but sleeps: the kernel lets a thread that is woken go first, one that always
+/// gives way last.
+const SHY: Duration = Duration::from_millis(250);
 /// A request that takes longer has another thread read.
 const TICK: Duration = Duration::from_millis(2);
 
@@ -90,12 +99,15 @@ pub(crate) struct Readers {
     watch: Condvar,
     is_over: AtomicBool,
     together: Arc<Together>,
+    stations: Arc<Stations>,
 }
 
 impl Readers {
     /// At most `most` that read at the same time, while up to `waiting` others wait. The last one looks for
     /// `spin` before it sleeps.
     pub(crate) fn new(most: usize, waiting: usize, spin: Duration) -> Arc<Readers> {
+        let together = Together::new(spin);
+        let stations = Arc::new(Stations::new(together.pair()));
         Arc::new(Readers {
             most,
             threads_max: most + waiting,
@@ -107,7 +119,8 @@ impl Readers {
             is_watched: AtomicBool::new(false),
             watch: Condvar::new(),
             is_over: AtomicBool::new(false),
-            together: Together::new(spin),
+            together,
+            stations,
         })
     }
 
@@ -253,38 +266,13 @@ pub(crate) struct Reader {
     is_dismissed: Cell<bool>,
     served: Cell<Stopwatch>,
     in_a_row: Cell<u32>,
+    /// Requests that had begun when it last found nothing.
+    begun: Cell<u64>,
+    /// When it gave way to others for long.
+    gave_way: Cell<Option<Stopwatch>>,
+    /// What it served last was of a lone client.
+    is_alone: Cell<bool>,
     place: Rc<Place>,
-}
-
-/// Where a reader has to stay.
-struct Place {
-    together: Arc<Together>,
-    at: Cell<Option<u16>>,
-}
-
-impl Place {
-    /// Stays on a processor from now on, or anywhere.
-    fn stay(&self, place: Option<u16>) {
-        if self.at.replace(place) == place {
-            return;
-        }
-        if let Err(error) = self.together.stay(place) {
-            tracing::debug!("a thread cannot be kept on processor {place:?}: {error}");
-            self.at.set(None);
-        }
-    }
-
-    /// Anywhere, whatever was known.
-    fn leave(&self) {
-        if let Err(error) = self.together.stay(None) {
-            tracing::debug!("a thread cannot leave the processor it is on: {error}");
-        }
-        self.at.set(None);
-    }
-
-    fn is_any(&self) -> bool {
-        self.at.get().is_none()
-    }
 }
 
 /// What a thread that has nothing to serve does next.
@@ -303,41 +291,46 @@ pub(crate) enum Next {
 impl Reader {
     fn new(readers: Arc<Readers>) -> Reader {
         let doing = Rc::new(Cell::new(Doing::Reading));
-        let (all, own) = (Arc::clone(&readers), Rc::clone(&doing));
-        let place = Rc::new(Place { together: Arc::clone(&readers.together), at: Cell::default() });
-        // A thread starts where the one that started it has to stay.
-        place.leave();
-        let mine = Rc::clone(&place);
+        let place = Rc::new(Place::anywhere(&readers.together, &readers.stations));
+        let (all, own, mine) = (Arc::clone(&readers), Rc::clone(&doing), Rc::clone(&place));
         wait::before_waiting(move |next| match next {
-            wait::Next::Wait => step_out(&all, &own),
+            wait::Next::Wait => step_out(&all, &own, &mine),
             wait::Next::Share => mine.stay(None),
         });
-        let served = Cell::new(Stopwatch::start());
-        let is_dismissed = Cell::new(false);
-        Reader { readers, doing, is_dismissed, served, in_a_row: Cell::new(0), place }
+        Reader {
+            readers,
+            doing,
+            is_dismissed: Cell::default(),
+            served: Cell::new(Stopwatch::start()),
+            in_a_row: Cell::default(),
+            begun: Cell::default(),
+            gave_way: Cell::default(),
+            is_alone: Cell::default(),
+            place,
+        }
     }
 
     /// Serves a request of `client` that was read. `is_ahead`: it may go on to ask before it has the answer.
     /// Rests if there are others enough.
     pub(crate) fn serve(&self, client: u32, is_ahead: bool, body: impl FnOnce()) -> Next {
         let together = &self.readers.together;
-        self.place.stay(together.place(client, || processors::of_sleeper(client)));
+        self.readers.stations.asks(client);
+        self.go(together.place(client, || processors::of_sleeper(client)));
         // A lone client often has its next request there when this thread goes on, as they share a processor.
-        let is_behind = self.place.is_any() || is_ahead;
+        let is_behind = !self.is_alone.get() || is_ahead;
         self.in_a_row.set(if is_behind { self.in_a_row.get() + 1 } else { 0 });
-        let backlog = if self.place.is_any() { BACKLOG } else { BACKLOG_ALONE };
+        let backlog = if self.is_alone.get() { BACKLOG_ALONE } else { BACKLOG };
         if self.in_a_row.get() >= backlog {
             self.in_a_row.set(0);
             together.part();
-            self.place.stay(None);
+            self.go(None);
             let mut state = self.readers.state.lock();
             if state.reading < self.readers.most {
                 self.readers.wake(&mut state);
             }
         }
         self.readers.begin();
-        let is_alone = !self.place.is_any();
-        self.doing.set(if is_alone { Doing::ServingAlone } else { Doing::Serving });
+        self.doing.set(if self.is_alone.get() { Doing::ServingAlone } else { Doing::Serving });
         let serving = Serving(self);
         body();
         together.served();
@@ -348,6 +341,22 @@ impl Reader {
         if was_outside { self.rest(self.readers.most) } else { Next::Look }
     }
 
+    /// Goes to where it is to serve: beside a lone client, to a station, or anywhere.
+    fn go(&self, lone: Option<u16>) {
+        self.is_alone.set(lone.is_some());
+        if lone.is_none() && self.wanted() > 1 {
+            self.place.take_station();
+        } else {
+            self.place.stay(lone);
+        }
+    }
+
+    /// How many are to look for requests at the same time, as far as this one knows.
+    fn wanted(&self) -> usize {
+        let is_shy = self.gave_way.get().is_some_and(|when| when.elapsed() < SHY);
+        if is_shy { 0 } else { self.readers.stations.wanted().min(self.readers.most) }
+    }
+
     /// To be called before an answer leaves.
     pub(crate) fn will_answer(&self) {
         self.readers.together.will_answer();
@@ -356,15 +365,36 @@ impl Reader {
     /// To be asked when there was nothing to read. Rests if another one reads.
     pub(crate) fn found_nothing(&self) -> Next {
         self.in_a_row.set(0);
-        match self.rest(1) {
-            // Where the client wants to go on.
-            Next::Sleep if !self.place.is_any() => Next::Nap,
-            Next::Sleep if self.served.get().elapsed() < self.readers.spin => {
-                // Whoever else wants this processor goes first.
-                std::thread::yield_now();
+        let wanted = self.wanted();
+        let is_looking = self.is_looking(wanted);
+        match self.rest(if is_looking { wanted } else { 1 }) {
+            Next::Sleep if is_looking => {
+                self.give_way();
                 Next::Look
             }
+            Next::Sleep if !self.place.is_any() => Next::Nap,
             next => next,
+        }
+    }
+
+    /// Whether it looks for requests, as one of so many.
+    fn is_looking(&self, wanted: usize) -> bool {
+        let begun = self.readers.begun.load(Ordering::SeqCst);
+        if self.begun.replace(begun) != begun && wanted > 1 {
+            // What the other one serves counts, too: each looks for its own client.
+            self.served.set(Stopwatch::start());
+        }
+        // A lone client wants to go on where this thread is.
+        wanted > 0 && !self.is_alone.get() && self.served.get().elapsed() < self.readers.spin
+    }
+
+    /// Whoever else wants this processor goes first.
+    fn give_way(&self) {
+        let giving = Stopwatch::start();
+        std::thread::yield_now();
+        if giving.elapsed() > GAVE_WAY {
+            self.gave_way.set(Some(Stopwatch::start()));
+            self.place.stay(None);
         }
     }
 
@@ -384,6 +414,7 @@ impl Reader {
             return Next::Sleep;
         }
         state.reading -= 1;
+        self.place.step_down();
         let seat = Arc::new(Seat::default());
         state.resting.push(Arc::clone(&seat));
         loop {
@@ -407,6 +438,7 @@ impl Reader {
 /// A thread that ends, be it by a panic, ends all of them, unless it was dismissed.
 impl Drop for Reader {
     fn drop(&mut self) {
+        self.place.step_down();
         if !self.is_dismissed.get() {
             self.readers.end();
         }
@@ -433,7 +465,7 @@ impl Drop for Serving<'_> {
 }
 
 /// For a reader that is about to wait in the midst of a request.
-fn step_out(readers: &Arc<Readers>, doing: &Cell<Doing>) {
+fn step_out(readers: &Arc<Readers>, doing: &Cell<Doing>, place: &Place) {
     let is_alone = doing.get() == Doing::ServingAlone;
     if doing.get() != Doing::Serving && !is_alone {
         return;
@@ -445,220 +477,9 @@ fn step_out(readers: &Arc<Readers>, doing: &Cell<Doing>) {
         state.outside += 1;
         readers.serving.fetch_sub(1, Ordering::SeqCst);
         doing.set(Doing::Outside);
+        place.step_down();
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Barrier;
-    use std::sync::mpsc::{Receiver, TryRecvError, channel};
-
-    use super::*;
-
-    /// What requests are in these tests: who asks, and for what.
-    type Request = (u32, Box<dyn FnOnce() + Send>);
-
-    /// Readers of a queue, a way to put something into it, and how they end.
-    fn readers_of_a_queue(
-        most: usize,
-        waiting: usize,
-    ) -> (Arc<Readers>, Sender<Request>, Receiver<io::Result<()>>) {
-        let readers = Readers::new(most, waiting, Duration::from_micros(50));
-        let (send, receive) = channel::<Request>();
-        let queue = Mutex::new(receive);
-        let (ended, ends) = channel();
-        let body = move |reader: &Reader| {
-            loop {
-                let next = queue.lock().try_recv();
-                let next = match next {
-                    Ok((client, request)) => reader.serve(client, false, || {
-                        reader.will_answer();
-                        request();
-                    }),
-                    Err(TryRecvError::Empty) => reader.found_nothing(),
-                    Err(TryRecvError::Disconnected) => Next::End,
-                };
-                match next {
-                    Next::Look => {}
-                    Next::Sleep | Next::Nap => std::thread::sleep(Duration::from_micros(100)),
-                    Next::End => return Ok(()),
-                }
-            }
-        };
-        readers.start(ended, body).unwrap();
-        (readers, send, ends)
-    }
-
-    fn is_all_over(ends: &Receiver<io::Result<()>>) -> bool {
-        ends.iter().all(|end| end.is_ok())
-    }
-
-    #[test]
-    fn as_many_wait_at_once_as_may() {
-        let (readers, queue, ends) = readers_of_a_queue(2, 8);
-        // Passes only when all are under way at the same time, and one more is read meanwhile.
-        let barrier = Arc::new(Barrier::new(10));
-        for _ in 0..9 {
-            let barrier = Arc::clone(&barrier);
-            let request = move || {
-                wait::will_wait();
-                barrier.wait();
-            };
-            queue.send((0, Box::new(request))).unwrap();
-        }
-        let (done, is_done) = channel();
-        queue.send((0, Box::new(move || done.send(()).unwrap()))).unwrap();
-        is_done.recv().unwrap();
-        barrier.wait();
-        readers.settle(Duration::from_secs(60));
-        assert_eq!(readers.state.lock().outside, 0);
-        drop(queue);
-        assert!(is_all_over(&ends));
-    }
-
-    #[test]
-    fn what_does_not_wait_needs_no_other_thread() {
-        let (readers, queue, ends) = readers_of_a_queue(4, 8);
-        let (done, is_done) = channel();
-        for _ in 0..20 {
-            let done = done.clone();
-            queue
-                .send((0, Box::new(move || done.send(std::thread::current().id()).unwrap())))
-                .unwrap();
-            let _ = is_done.recv().unwrap();
-            // Found nothing behind it: there is no backlog.
-            std::thread::sleep(Duration::from_millis(3));
-        }
-        assert_eq!(readers.state.lock().started, 1);
-        drop(queue);
-        assert!(is_all_over(&ends));
-    }
-
-    #[test]
-    fn a_backlog_calls_others_but_no_more_than_read() {
-        let (readers, queue, ends) = readers_of_a_queue(3, 8);
-        for _ in 0..200 {
-            queue.send((0, Box::new(|| std::thread::sleep(Duration::from_micros(100))))).unwrap();
-        }
-        drop(queue);
-        assert!(is_all_over(&ends));
-        let started = readers.state.lock().started;
-        assert!((2..=3).contains(&started), "{started}");
-    }
-
-    #[test]
-    fn who_came_back_reads_and_the_rest_rest() {
-        let (readers, queue, ends) = readers_of_a_queue(2, 8);
-        for _ in 0..50 {
-            queue.send((0, Box::new(wait::will_wait))).unwrap();
-        }
-        let (done, is_done) = channel();
-        queue.send((0, Box::new(move || done.send(()).unwrap()))).unwrap();
-        is_done.recv().unwrap();
-        readers.settle(Duration::from_secs(60));
-        let counts = loop {
-            let state = readers.state.lock();
-            if state.reading == 1 {
-                break (state.outside, readers.serving.load(Ordering::SeqCst));
-            }
-            drop(state);
-            std::thread::yield_now();
-        };
-        assert_eq!(counts, (0, 0));
-        drop(queue);
-        assert!(is_all_over(&ends));
-    }
-
-    #[test]
-    fn what_takes_long_without_a_word_keeps_nobody_from_being_read() {
-        let (readers, queue, ends) = readers_of_a_queue(2, 8);
-        for round in 0..3 {
-            let (go_on, may_go_on) = channel();
-            queue.send((0, Box::new(move || may_go_on.recv().unwrap()))).unwrap();
-            std::thread::sleep(Duration::from_millis(3));
-            let (done, is_done) = channel();
-            queue.send((0, Box::new(move || done.send(round).unwrap()))).unwrap();
-            assert_eq!(is_done.recv_timeout(Duration::from_secs(60)), Ok(round));
-            go_on.send(()).unwrap();
-        }
-        readers.settle(Duration::from_secs(60));
-        assert_eq!(readers.serving.load(Ordering::SeqCst), 0);
-        drop(queue);
-        assert!(is_all_over(&ends));
-    }
-
-    /// Asks as this thread, which waits for each answer, until it is served on its processor, if that is of use on
-    /// this machine.
-    fn asks_alone(readers: &Readers, queue: &Sender<Request>) {
-        let all = processors::online().unwrap();
-        let (done, is_done) = channel();
-        let ask = |client| {
-            let (done, all) = (done.clone(), all.clone());
-            let request = move || done.send(processors::may_use_all(&all)).unwrap();
-            queue.send((client, Box::new(request))).unwrap();
-            is_done.recv().unwrap()
-        };
-        assert!(ask(me()));
-        if readers.together().is_of_no_use() {
-            return;
-        }
-        // While other tests run it may be sent to and fro for so long that it is left alone: then again.
-        let waiting = Stopwatch::start();
-        while (0..1000).all(|_| ask(me())) {
-            assert!(waiting.elapsed() < Duration::from_secs(60));
-            ask(1);
-        }
-    }
-
-    fn me() -> u32 {
-        rustix::thread::gettid().as_raw_nonzero().get() as u32
-    }
-
-    #[test]
-    fn a_lone_client_is_served_where_it_asks_and_others_anywhere() {
-        let (readers, queue, ends) = readers_of_a_queue(2, 8);
-        asks_alone(&readers, &queue);
-        let (done, is_done) = channel();
-        let all = processors::online().unwrap();
-        let request = move || done.send(processors::may_use_all(&all)).unwrap();
-        queue.send((1, Box::new(request))).unwrap();
-        assert!(is_done.recv().unwrap());
-        drop(queue);
-        assert!(is_all_over(&ends));
-    }
-
-    #[test]
-    fn while_a_lone_client_waits_others_may_wait_as_well() {
-        let (readers, queue, ends) = readers_of_a_queue(2, 8);
-        asks_alone(&readers, &queue);
-        // Passes only when all of them are under way at the same time.
-        let barrier = Arc::new(Barrier::new(5));
-        for client in [me(), 1, 2, 3] {
-            let barrier = Arc::clone(&barrier);
-            let request = move || {
-                wait::will_wait();
-                barrier.wait();
-            };
-            queue.send((client, Box::new(request))).unwrap();
-        }
-        barrier.wait();
-        readers.settle(Duration::from_secs(60));
-        assert_eq!(readers.state.lock().outside, 0);
-        drop(queue);
-        assert!(is_all_over(&ends));
-    }
-
-    #[test]
-    fn a_panic_in_a_reader_ends_them_all() {
-        let (readers, queue, ends) = readers_of_a_queue(2, 8);
-        let request = || {
-            wait::will_wait();
-            panic!("as wanted by the test");
-        };
-        queue.send((0, Box::new(request))).unwrap();
-        readers.settle(Duration::from_secs(60));
-        // The others have nothing to say, and nobody is waited for.
-        assert!(is_all_over(&ends));
-        assert_eq!(readers.state.lock().outside, 0);
-    }
-}
+mod tests;

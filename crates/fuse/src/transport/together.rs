@@ -97,6 +97,11 @@ impl Together {
         })
     }
 
+    /// The processors, if there are two, and both may be used in full.
+    pub(super) fn pair(&self) -> Option<[u16; 2]> {
+        self.pair
+    }
+
     /// Whether nobody will ever have a place.
     #[cfg(test)]
     pub(super) fn is_of_no_use(&self) -> bool {

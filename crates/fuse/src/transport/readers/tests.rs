@@ -1,0 +1,284 @@
+//! Readers of a queue in memory.
+
+use std::sync::Barrier;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+
+use super::*;
+
+/// What requests are in these tests: who asks, and for what.
+type Request = (u32, Box<dyn FnOnce() + Send>);
+
+/// Readers of a queue, a way to put something into it, and how they end.
+fn readers_of_a_queue(
+    most: usize,
+    waiting: usize,
+) -> (Arc<Readers>, Sender<Request>, Receiver<io::Result<()>>) {
+    let readers = Readers::new(most, waiting, Duration::from_micros(50));
+    let (send, receive) = channel::<Request>();
+    let queue = Mutex::new(receive);
+    let (ended, ends) = channel();
+    let body = move |reader: &Reader| {
+        loop {
+            let next = queue.lock().try_recv();
+            let next = match next {
+                Ok((client, request)) => reader.serve(client, false, || {
+                    reader.will_answer();
+                    request();
+                }),
+                Err(TryRecvError::Empty) => reader.found_nothing(),
+                Err(TryRecvError::Disconnected) => Next::End,
+            };
+            match next {
+                Next::Look => {}
+                Next::Sleep | Next::Nap => std::thread::sleep(Duration::from_micros(100)),
+                Next::End => return Ok(()),
+            }
+        }
+    };
+    readers.start(ended, body).unwrap();
+    (readers, send, ends)
+}
+
+fn is_all_over(ends: &Receiver<io::Result<()>>) -> bool {
+    ends.iter().all(|end| end.is_ok())
+}
+
+#[test]
+fn as_many_wait_at_once_as_may() {
+    let (readers, queue, ends) = readers_of_a_queue(2, 8);
+    // Passes only when all are under way at the same time, and one more is read meanwhile.
+    let barrier = Arc::new(Barrier::new(10));
+    for _ in 0..9 {
+        let barrier = Arc::clone(&barrier);
+        let request = move || {
+            wait::will_wait();
+            barrier.wait();
+        };
+        queue.send((0, Box::new(request))).unwrap();
+    }
+    let (done, is_done) = channel();
+    queue.send((0, Box::new(move || done.send(()).unwrap()))).unwrap();
+    is_done.recv().unwrap();
+    barrier.wait();
+    readers.settle(Duration::from_secs(60));
+    assert_eq!(readers.state.lock().outside, 0);
+    drop(queue);
+    assert!(is_all_over(&ends));
+}
+
+#[test]
+fn what_does_not_wait_needs_no_other_thread() {
+    let (readers, queue, ends) = readers_of_a_queue(4, 8);
+    let (done, is_done) = channel();
+    for _ in 0..20 {
+        let done = done.clone();
+        queue.send((0, Box::new(move || done.send(std::thread::current().id()).unwrap()))).unwrap();
+        let _ = is_done.recv().unwrap();
+        // Found nothing behind it: there is no backlog.
+        std::thread::sleep(Duration::from_millis(3));
+    }
+    assert_eq!(readers.state.lock().started, 1);
+    drop(queue);
+    assert!(is_all_over(&ends));
+}
+
+#[test]
+fn a_backlog_calls_others_but_no_more_than_read() {
+    let (readers, queue, ends) = readers_of_a_queue(3, 8);
+    for _ in 0..200 {
+        queue.send((0, Box::new(|| std::thread::sleep(Duration::from_micros(100))))).unwrap();
+    }
+    drop(queue);
+    assert!(is_all_over(&ends));
+    let started = readers.state.lock().started;
+    assert!((2..=3).contains(&started), "{started}");
+}
+
+#[test]
+fn who_came_back_reads_and_the_rest_rest() {
+    let (readers, queue, ends) = readers_of_a_queue(2, 8);
+    for _ in 0..50 {
+        queue.send((0, Box::new(wait::will_wait))).unwrap();
+    }
+    let (done, is_done) = channel();
+    queue.send((0, Box::new(move || done.send(()).unwrap()))).unwrap();
+    is_done.recv().unwrap();
+    readers.settle(Duration::from_secs(60));
+    let counts = loop {
+        let state = readers.state.lock();
+        if state.reading == 1 {
+            break (state.outside, readers.serving.load(Ordering::SeqCst));
+        }
+        drop(state);
+        std::thread::yield_now();
+    };
+    assert_eq!(counts, (0, 0));
+    drop(queue);
+    assert!(is_all_over(&ends));
+}
+
+#[test]
+fn what_takes_long_without_a_word_keeps_nobody_from_being_read() {
+    let (readers, queue, ends) = readers_of_a_queue(2, 8);
+    for round in 0..3 {
+        let (go_on, may_go_on) = channel();
+        queue.send((0, Box::new(move || may_go_on.recv().unwrap()))).unwrap();
+        std::thread::sleep(Duration::from_millis(3));
+        let (done, is_done) = channel();
+        queue.send((0, Box::new(move || done.send(round).unwrap()))).unwrap();
+        assert_eq!(is_done.recv_timeout(Duration::from_secs(60)), Ok(round));
+        go_on.send(()).unwrap();
+    }
+    readers.settle(Duration::from_secs(60));
+    assert_eq!(readers.serving.load(Ordering::SeqCst), 0);
+    drop(queue);
+    assert!(is_all_over(&ends));
+}
+
+/// Asks as this thread, which waits for each answer, until it is served on its processor, if that is of use on
+/// this machine.
+fn asks_alone(readers: &Readers, queue: &Sender<Request>) {
+    let all = processors::online().unwrap();
+    let (done, is_done) = channel();
+    let ask = |client| {
+        let (done, all) = (done.clone(), all.clone());
+        let request = move || done.send(processors::may_use_all(&all)).unwrap();
+        queue.send((client, Box::new(request))).unwrap();
+        is_done.recv().unwrap()
+    };
+    assert!(ask(me()));
+    if readers.together().is_of_no_use() {
+        return;
+    }
+    // While other tests run it may be sent to and fro for so long that it is left alone: then again.
+    let waiting = Stopwatch::start();
+    while (0..1000).all(|_| ask(me())) {
+        assert!(waiting.elapsed() < Duration::from_secs(60));
+        ask(1);
+    }
+}
+
+fn me() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get() as u32
+}
+
+#[test]
+fn a_lone_client_is_served_where_it_asks_and_others_anywhere() {
+    let (readers, queue, ends) = readers_of_a_queue(2, 8);
+    asks_alone(&readers, &queue);
+    let (done, is_done) = channel();
+    let all = processors::online().unwrap();
+    let request = move || done.send(processors::may_use_all(&all)).unwrap();
+    queue.send((1, Box::new(request))).unwrap();
+    assert!(is_done.recv().unwrap());
+    drop(queue);
+    assert!(is_all_over(&ends));
+}
+
+#[test]
+fn while_a_lone_client_waits_others_may_wait_as_well() {
+    let (readers, queue, ends) = readers_of_a_queue(2, 8);
+    asks_alone(&readers, &queue);
+    // Passes only when all of them are under way at the same time.
+    let barrier = Arc::new(Barrier::new(5));
+    for client in [me(), 1, 2, 3] {
+        let barrier = Arc::clone(&barrier);
+        let request = move || {
+            wait::will_wait();
+            barrier.wait();
+        };
+        queue.send((client, Box::new(request))).unwrap();
+    }
+    barrier.wait();
+    readers.settle(Duration::from_secs(60));
+    assert_eq!(readers.state.lock().outside, 0);
+    drop(queue);
+    assert!(is_all_over(&ends));
+}
+
+#[test]
+fn a_panic_in_a_reader_ends_them_all() {
+    let (readers, queue, ends) = readers_of_a_queue(2, 8);
+    let request = || {
+        wait::will_wait();
+        panic!("as wanted by the test");
+    };
+    queue.send((0, Box::new(request))).unwrap();
+    readers.settle(Duration::from_secs(60));
+    // The others have nothing to say, and nobody is waited for.
+    assert!(is_all_over(&ends));
+    assert_eq!(readers.state.lock().outside, 0);
+}
+
+/// A reader on this thread, one of two, that looks for as long as the test takes.
+fn reader() -> (Reader, Arc<Readers>) {
+    let readers = Readers::new(2, 8, Duration::from_secs(600));
+    readers.state.lock().reading = 2;
+    (Reader::new(Arc::clone(&readers)), readers)
+}
+
+/// Requests of some clients, in turn.
+fn served(reader: &Reader, clients: &[u32], turns: usize) {
+    for _ in 0..turns {
+        for &client in clients {
+            assert_eq!(reader.serve(client, false, || {}), Next::Look);
+            // There is nothing behind it.
+            reader.in_a_row.set(0);
+        }
+    }
+}
+
+#[test]
+fn while_two_ask_each_of_two_readers_looks_on_its_own_processor() {
+    let (reader, readers) = reader();
+    served(&reader, &[7, 8], 100);
+    if readers.together().is_of_no_use() {
+        return assert!(reader.place.is_any());
+    }
+    // With one that looks it would rest.
+    assert_eq!(reader.found_nothing(), Next::Look);
+    assert!(!reader.place.is_any());
+    let free = readers.stations.take(None);
+    assert!(free.is_some() && readers.stations.take(None).is_none());
+    // A third one asks.
+    served(&reader, &[9], 1);
+    assert!(reader.place.is_any());
+    assert!(readers.stations.take(None).is_some());
+}
+
+#[test]
+fn where_others_use_the_processor_it_does_not_look() {
+    let (reader, readers) = reader();
+    served(&reader, &[7, 8], 100);
+    assert_eq!(reader.found_nothing(), Next::Look);
+    reader.gave_way.set(Some(Stopwatch::start()));
+    readers.state.lock().reading = 1;
+    assert_eq!(reader.wanted(), 0);
+    assert!(matches!(reader.found_nothing(), Next::Sleep | Next::Nap));
+    served(&reader, &[7, 8], 1);
+    assert!(reader.place.is_any());
+}
+
+#[test]
+fn who_waits_leaves_its_station_to_others() {
+    let (reader, readers) = reader();
+    served(&reader, &[7, 8], 100);
+    if readers.together().is_of_no_use() {
+        return;
+    }
+    let free = || {
+        let taken = [readers.stations.take(None), readers.stations.take(None)];
+        let taken: Vec<_> = taken.into_iter().flatten().collect();
+        taken.iter().for_each(|&(station, _)| readers.stations.give_back(station));
+        taken.len()
+    };
+    assert_eq!(free(), 1);
+    reader.serve(7, false, || {
+        wait::will_wait();
+        assert_eq!(free(), 2);
+    });
+    served(&reader, &[8], 1);
+    assert_eq!(free(), 1);
+    drop(reader);
+    assert_eq!(free(), 2);
+}
