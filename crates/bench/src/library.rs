@@ -2,9 +2,10 @@
 //! appends with an fsync beside the bare device.
 //!
 //! What needs no device is measured in memory, over the sizes of nodes. The
-//! appends go to the device that the caller names, in turn with as many
-//! writes and flushes of 4 KiB on that device without a volume: nothing that
-//! keeps what it is given can be faster.
+//! appends go to the device that the caller names, and as many writes and flushes
+//! of 4 KiB to another one of the same kind that has no volume: nothing that
+//! keeps what it is given can be faster. The two take turns after a few of each, as a shared disk is
+//! faster or slower from one moment to the next.
 
 use std::io;
 use std::sync::Arc;
@@ -17,6 +18,9 @@ use crate::counts::median;
 use crate::fsync::since;
 use crate::result::{Cell, Row, Section, Table, Unit};
 use crate::work::pattern;
+
+/// Appends that are measured before it is the bare device's turn again.
+const TURN: u64 = 50;
 
 /// How much to do.
 #[derive(Clone, Debug)]
@@ -45,13 +49,27 @@ impl Scale {
     pub fn append_bytes(&self) -> u64 {
         (256 << 20) + self.appends * 3 * 4096
     }
+
+    /// Bytes of the device beside it.
+    pub fn bare_bytes(&self) -> u64 {
+        self.appends.max(1) * 4096
+    }
+}
+
+/// Where the appends go.
+#[derive(Debug)]
+pub struct Devices {
+    /// For a volume.
+    pub volume: Arc<dyn Device>,
+    /// Of the same kind, for nothing but writes and flushes.
+    pub bare: Arc<dyn Device>,
 }
 
 /// Runs everything: a section of operations, and one of throughput, in memory; and one of fsyncs on what
-/// `device` gives, a fresh one for each round. `seen` hears of each round.
+/// `devices` gives, fresh ones for each round. `seen` hears of each round.
 pub fn run(
     scale: &Scale,
-    device: &mut dyn FnMut() -> io::Result<Arc<dyn Device>>,
+    devices: &mut dyn FnMut() -> io::Result<Devices>,
     seen: &mut dyn FnMut(String),
 ) -> io::Result<Vec<Section>> {
     let mut rows = Vec::new();
@@ -60,13 +78,14 @@ pub fn run(
         for &node_size in &scale.node_sizes {
             let memory: Arc<dyn Device> = Arc::new(MemoryDevice::new(scale.bytes()));
             rows.extend(in_memory(&memory, node_size, scale)?);
-            let device = device()?;
-            let alone = alone(&*device, scale.appends)?;
-            let mut row = on_volume(&device, node_size, |bench| bench.append(scale.appends))?;
+            let Devices { volume, bare: beside } = devices()?;
+            let [mut row, mut alone] =
+                on_volume(&volume, node_size, |bench| bench.append(scale.appends, &*beside))?;
             if scale.is_beside_bare {
                 row.to_bare = Some(row.per_second / alone.per_second);
+                alone.to_bare = Some(1.0);
             }
-            bare.push(Run { to_bare: scale.is_beside_bare.then_some(1.0), ..alone });
+            bare.push(alone);
             seen(format!(
                 "round {round}, nodes of {} KiB: {:.0} creates per second",
                 node_size >> 10,
@@ -86,7 +105,7 @@ pub fn run(
         ),
     ];
     let about = format!(
-        "One thread, the library without a mount, commits in the background. {} files, {} MiB, {} appends; medians of {} rounds.",
+        "One thread, the library without a mount, commits in the background. {} files, {} MiB, {} appends, {TURN} of them in turn with as many writes of the bare device; medians of {} rounds.",
         scale.files, scale.mebibytes, scale.appends, scale.rounds
     );
     let of = sections.map(|(name, title, counted, unit)| {
@@ -185,42 +204,36 @@ fn on_volume<T>(
     Ok(done)
 }
 
-/// As many writes of 4 KiB, one behind the other and each with a flush, without a volume: what the appends right
-/// behind it are compared with.
-fn alone(device: &dyn Device, times: u64) -> io::Result<Run> {
-    let block = AlignedBuf::copy_of(&pattern(4096));
-    measure(device, 0, "write 4 KiB and flush", times, "fsyncs", || {
-        (0..times)
-            .try_for_each(|n| {
-                device.write(n * 4096, &block)?;
-                device.flush().map(drop)
-            })
-            .map_err(io::Error::other)
-    })
+/// What a device was asked in one turn or several, and how long they took.
+struct Turns<'a> {
+    device: &'a dyn Device,
+    before: DeviceStats,
+    seconds: f64,
 }
 
-fn measure(
-    device: &dyn Device,
-    node_size: usize,
-    workload: &'static str,
-    count: u64,
-    unit: &'static str,
-    work: impl FnOnce() -> io::Result<()>,
-) -> io::Result<Run> {
-    let before = device.stats();
-    let time = Stopwatch::start();
-    work()?;
-    let seconds = time.elapsed().as_secs_f64();
-    let after = device.stats();
-    Ok(Run {
-        workload,
-        node_size,
-        count,
-        unit,
-        per_second: count as f64 / seconds.max(1e-9),
-        to_bare: None,
-        asked: since(&after, &before),
-    })
+impl<'a> Turns<'a> {
+    fn of(device: &'a dyn Device) -> Turns<'a> {
+        Turns { device, before: device.stats(), seconds: 0.0 }
+    }
+
+    fn take(&mut self, work: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let time = Stopwatch::start();
+        work()?;
+        self.seconds += time.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    fn done(
+        &self,
+        node_size: usize,
+        workload: &'static str,
+        count: u64,
+        unit: &'static str,
+    ) -> Run {
+        let per_second = count as f64 / self.seconds.max(1e-9);
+        let asked = since(&self.device.stats(), &self.before);
+        Run { workload, node_size, count, unit, per_second, to_bare: None, asked }
+    }
 }
 
 /// One measured workload of one round.
@@ -252,7 +265,9 @@ impl Bench<'_> {
         unit: &'static str,
         work: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<Run> {
-        measure(self.device, self.node_size, workload, count, unit, work)
+        let mut turns = Turns::of(self.device);
+        turns.take(work)?;
+        Ok(turns.done(self.node_size, workload, count, unit))
     }
 
     fn create(&self, files: u64) -> io::Result<Run> {
@@ -310,15 +325,29 @@ impl Bench<'_> {
         })
     }
 
-    fn append(&self, appends: u64) -> io::Result<Run> {
-        let chunk = pattern(4096);
+    /// Appends with an fsync each, and as many writes and flushes of the device `bare`.
+    fn append(&self, appends: u64, bare: &dyn Device) -> io::Result<[Run; 2]> {
+        let chunk = AlignedBuf::copy_of(&pattern(4096));
         let file = self.volume.create("/log")?;
-        self.measure("append 4 KiB + fsync", appends, "fsyncs", || {
-            (0..appends).try_for_each(|n| {
-                file.write_all_at(&chunk, n * chunk.len() as u64)?;
-                file.sync_all()
-            })
-        })
+        let append = |n: u64| {
+            file.write_all_at(&chunk, n * 4096)?;
+            file.sync_all()
+        };
+        let write = |n: u64| {
+            bare.write(n * 4096, &chunk)?;
+            bare.flush().map(drop)
+        };
+        let mut ours = Turns::of(self.device);
+        let mut alone = Turns::of(bare);
+        for first in (0..appends).step_by(TURN as usize) {
+            let turn = first..appends.min(first + TURN);
+            ours.take(|| turn.clone().try_for_each(append))?;
+            alone.take(|| turn.clone().try_for_each(write).map_err(io::Error::other))?;
+        }
+        Ok([
+            ours.done(self.node_size, "append 4 KiB + fsync", appends, "fsyncs"),
+            alone.done(0, "write 4 KiB and flush", appends, "fsyncs"),
+        ])
     }
 }
 
@@ -332,15 +361,18 @@ mod tests {
         let scale = Scale {
             files: 100,
             mebibytes: 4,
-            appends: 5,
+            appends: TURN + 5,
             rounds: 2,
             node_sizes: vec![4096, 16384],
             is_beside_bare: true,
         };
         let mut rounds = 0;
-        let mut device =
-            || Ok(Arc::new(MemoryDevice::new(scale.append_bytes())) as Arc<dyn Device>);
-        let sections = run(&scale, &mut device, &mut |_| rounds += 1).expect("the workloads run");
+        let in_memory = |bytes| Arc::new(MemoryDevice::new(bytes)) as Arc<dyn Device>;
+        let mut devices = || {
+            let [volume, bare] = [scale.append_bytes(), scale.bare_bytes()].map(in_memory);
+            Ok(Devices { volume, bare })
+        };
+        let sections = run(&scale, &mut devices, &mut |_| rounds += 1).expect("the workloads run");
         assert_eq!(rounds, 4);
         let cell = |section: usize, label: &str, key: &str| {
             sections[section].table.cell(label, key).and_then(Cell::median).unwrap()
@@ -358,12 +390,12 @@ mod tests {
 
         // A single round, whose two rates make the ratio; and memory, beside which nothing is slow.
         let once = Scale { rounds: 1, node_sizes: vec![4096], ..scale };
-        let sections = run(&once, &mut device, &mut |_| {}).expect("the workloads run");
+        let sections = run(&once, &mut devices, &mut |_| {}).expect("the workloads run");
         let cell = |label, key| sections[2].table.cell(label, key).and_then(Cell::median);
         let ratio = cell(append, "rate").unwrap() / cell(bare, "rate").unwrap();
         assert!((cell(append, "to-bare").unwrap() - ratio).abs() < 1e-9);
-        let in_memory = Scale { is_beside_bare: false, ..once };
-        let sections = run(&in_memory, &mut device, &mut |_| {}).expect("the workloads run");
+        let without = Scale { is_beside_bare: false, ..once };
+        let sections = run(&without, &mut devices, &mut |_| {}).expect("the workloads run");
         assert!(sections[2].table.cell(append, "to-bare").is_none());
         assert!(sections[2].table.cell(append, "rate").is_some());
     }

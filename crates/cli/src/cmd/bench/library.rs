@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use holdfast_bench::library::{self, Scale};
+use holdfast_bench::library::{self, Devices, Scale};
 use holdfast_bench::result::Report;
 
 use crate::cmd::bench::output::{line, node_size, progress};
@@ -29,7 +29,8 @@ pub(crate) struct Args {
     /// Bytes of a tree node.
     #[arg(long, value_parser = node_size, value_delimiter = ',', default_value = "4k,16k,64k")]
     node: Vec<usize>,
-    /// A file that does not exist yet, for the appends; it is removed afterwards. Without it: memory.
+    /// A file that does not exist yet, for the appends; it is removed afterwards, as is one beside it
+    /// whose name ends in `.bare`. Without it: memory.
     #[arg(long)]
     file: Option<PathBuf>,
     #[command(flatten)]
@@ -48,11 +49,14 @@ pub(crate) fn run(args: &Args) -> Outcome {
     };
     // Written before, so that the host has nothing to do but write.
     let place = Place::new(args.file.as_ref(), scale.append_bytes())?.written();
+    let beside = args.file.as_ref().map(|file| file.with_added_extension("bare"));
+    let bare = Place::new(beside.as_ref(), scale.bare_bytes())?.written();
+    let mut devices = || Ok(Devices { volume: place.device()?, bare: bare.device()? });
     let mut report = Report::begin(command());
     line(report.machine.line())?;
     line("")?;
-    report.sections = library::run(&scale, &mut || place.device(), &mut |what| progress(what))
-        .context("the benchmark")?;
+    report.sections =
+        library::run(&scale, &mut devices, &mut |what| progress(what)).context("the benchmark")?;
     report.sections.iter().try_for_each(section)?;
     args.results.store(&report)?;
     Ok(0)
