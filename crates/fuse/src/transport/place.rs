@@ -60,6 +60,15 @@ impl Place {
         self.at.set(None);
     }
 
+    pub(super) fn has_station(&self) -> bool {
+        self.station.get().is_some()
+    }
+
+    /// Whether the thread is kept on this processor.
+    pub(super) fn is_at(&self, processor: u16) -> bool {
+        self.at.get() == Some(processor)
+    }
+
     /// Whether the thread is not kept anywhere.
     pub(super) fn is_any(&self) -> bool {
         self.at.get().is_none()

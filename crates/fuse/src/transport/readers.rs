@@ -15,8 +15,8 @@
 //!
 //! A client that asks alone is served on its own processor ([`super::together`]); then the last reader does not
 //! look, but sleeps at once, so that the client can go on, and no other one is called when it waits. While two
-//! clients ask, two readers look, each on a processor of its own ([`super::stations`]). Where others use the
-//! processor that a reader looks on, it sleeps instead for a while.
+//! clients ask, two readers look, each on a processor of its own ([`super::stations`]), unless others use these
+//! processors, too.
 //!
 //! Always true: somebody reads, or will within two ticks of the watch, or as many wait as may.
 
@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use holdfast_base::clock::Stopwatch;
+use holdfast_base::clock::{Deadline, Stopwatch};
 use holdfast_base::wait;
 use parking_lot::{Condvar, Mutex};
 
@@ -44,11 +44,20 @@ const BACKLOG: u32 = 3;
 const BACKLOG_ALONE: u32 = 12;
 /// How long a thread rests before it ends.
 const IDLE: Duration = Duration::from_secs(10);
-/// Who gave way to others for so long is on a processor that is in use.
-const GAVE_WAY: Duration = Duration::from_micros(500);
-/// Then it does not look for so long, but sleeps: the kernel lets a thread that is woken go first, one that always
-/// gives way last.
-const SHY: Duration = Duration::from_millis(250);
+/// Giving way takes longer than this only if others want the processor for more than a request.
+const LONG: Duration = Duration::from_micros(500);
+/// Who has given way to them for more than [`LOST`] of such a time shares its processor with them.
+const WINDOW: Duration = Duration::from_millis(50);
+const LOST: Duration = Duration::from_millis(10);
+/// Then two readers do not look for so long: each would lose its turns.
+const SHY: Duration = Duration::from_secs(1);
+/// At a station, after each so many requests their client is looked for.
+const LOOK_FOR: u32 = 32;
+/// If so often in a row it is at the other one, both clients may be there. They stay as long as this processor
+/// is never idle.
+const STRAYS: u32 = 4;
+/// So it is left alone for so long.
+const BREAK: Duration = Duration::from_millis(4);
 /// A request that takes longer has another thread read.
 const TICK: Duration = Duration::from_millis(2);
 
@@ -268,8 +277,14 @@ pub(crate) struct Reader {
     in_a_row: Cell<u32>,
     /// Requests that had begun when it last found nothing.
     begun: Cell<u64>,
-    /// When it gave way to others for long.
-    gave_way: Cell<Option<Stopwatch>>,
+    /// Since when it counts how long it gave way to others.
+    window: Cell<Stopwatch>,
+    lost: Cell<Duration>,
+    /// Requests served at its station, and how often in a row the client was not there.
+    at_station: Cell<u32>,
+    strays: Cell<u32>,
+    /// Until when it does not look.
+    shy: Cell<Option<Deadline>>,
     /// What it served last was of a lone client.
     is_alone: Cell<bool>,
     place: Rc<Place>,
@@ -304,7 +319,11 @@ impl Reader {
             served: Cell::new(Stopwatch::start()),
             in_a_row: Cell::default(),
             begun: Cell::default(),
-            gave_way: Cell::default(),
+            window: Cell::new(Stopwatch::start()),
+            lost: Cell::default(),
+            at_station: Cell::default(),
+            strays: Cell::default(),
+            shy: Cell::default(),
             is_alone: Cell::default(),
             place,
         }
@@ -316,6 +335,9 @@ impl Reader {
         let together = &self.readers.together;
         self.readers.stations.asks(client);
         self.go(together.place(client, || processors::of_sleeper(client)));
+        if self.place.has_station() {
+            self.look_for(client);
+        }
         // A lone client often has its next request there when this thread goes on, as they share a processor.
         let is_behind = !self.is_alone.get() || is_ahead;
         self.in_a_row.set(if is_behind { self.in_a_row.get() + 1 } else { 0 });
@@ -351,10 +373,33 @@ impl Reader {
         }
     }
 
+    /// Leaves its station for a moment if the client is never there.
+    fn look_for(&self, client: u32) {
+        let served = self.at_station.get() + 1;
+        self.at_station.set(served % LOOK_FOR);
+        if served < LOOK_FOR || client == 0 {
+            return;
+        }
+        let is_stray = processors::of_sleeper(client).is_some_and(|found| !self.place.is_at(found));
+        self.strays.set(if is_stray { self.strays.get() + 1 } else { 0 });
+        if self.strays.get() >= STRAYS {
+            self.strays.set(0);
+            self.be_shy(BREAK);
+        }
+    }
+
+    fn be_shy(&self, how_long: Duration) {
+        self.shy.set(Some(Deadline::after(how_long)));
+        self.place.stay(None);
+    }
+
     /// How many are to look for requests at the same time, as far as this one knows.
     fn wanted(&self) -> usize {
-        let is_shy = self.gave_way.get().is_some_and(|when| when.elapsed() < SHY);
-        if is_shy { 0 } else { self.readers.stations.wanted().min(self.readers.most) }
+        if self.shy.get().is_some_and(|end| !end.is_over()) {
+            1
+        } else {
+            self.readers.stations.wanted().min(self.readers.most)
+        }
     }
 
     /// To be called before an answer leaves.
@@ -385,16 +430,28 @@ impl Reader {
             self.served.set(Stopwatch::start());
         }
         // A lone client wants to go on where this thread is.
-        wanted > 0 && !self.is_alone.get() && self.served.get().elapsed() < self.readers.spin
+        !self.is_alone.get() && self.served.get().elapsed() < self.readers.spin
     }
 
     /// Whoever else wants this processor goes first.
     fn give_way(&self) {
         let giving = Stopwatch::start();
         std::thread::yield_now();
-        if giving.elapsed() > GAVE_WAY {
-            self.gave_way.set(Some(Stopwatch::start()));
-            self.place.stay(None);
+        self.lose(giving.elapsed());
+    }
+
+    /// So long others ran meanwhile.
+    fn lose(&self, time: Duration) {
+        if time < LONG {
+            return;
+        }
+        if self.window.get().elapsed() > WINDOW {
+            self.window.set(Stopwatch::start());
+            self.lost.set(Duration::ZERO);
+        }
+        self.lost.set(self.lost.get() + time);
+        if self.lost.get() > LOST {
+            self.be_shy(SHY);
         }
     }
 

@@ -247,16 +247,65 @@ fn while_two_ask_each_of_two_readers_looks_on_its_own_processor() {
 }
 
 #[test]
-fn where_others_use_the_processor_it_does_not_look() {
+fn where_others_use_the_processor_two_do_not_look() {
     let (reader, readers) = reader();
     served(&reader, &[7, 8], 100);
-    assert_eq!(reader.found_nothing(), Next::Look);
-    reader.gave_way.set(Some(Stopwatch::start()));
-    readers.state.lock().reading = 1;
-    assert_eq!(reader.wanted(), 0);
-    assert!(matches!(reader.found_nothing(), Next::Sleep | Next::Nap));
+    reader.lose(LONG / 2);
+    reader.lose(LOST);
+    if readers.together().is_of_no_use() {
+        return;
+    }
+    assert_eq!(reader.wanted(), 2);
+    reader.lose(LONG);
+    assert_eq!(reader.wanted(), 1);
     served(&reader, &[7, 8], 1);
     assert!(reader.place.is_any());
+    // The only one looks all the same: that costs no more than to sleep.
+    readers.state.lock().reading = 1;
+    assert_eq!(reader.found_nothing(), Next::Look);
+    // Later it is as before, and what was lost long ago does not count.
+    reader.be_shy(Duration::ZERO);
+    assert_eq!(reader.wanted(), 2);
+    while reader.window.get().elapsed() <= WINDOW {
+        std::thread::sleep(WINDOW);
+    }
+    reader.lose(LONG);
+    assert_eq!(reader.wanted(), 2);
+}
+
+#[test]
+fn a_station_whose_client_is_elsewhere_is_left_for_a_moment() {
+    let (reader, readers) = reader();
+    served(&reader, &[7, 8], 100);
+    if readers.together().is_of_no_use() {
+        return;
+    }
+    assert!(reader.place.has_station());
+    // Who sleeps on this processor, and who sleeps on the other one.
+    let (here, away): (Vec<u16>, Vec<u16>) =
+        processors::online().unwrap().into_iter().partition(|&one| reader.place.is_at(one));
+    for (at, stays) in [(here[0], true), (away[0], false)] {
+        let (end, ended) = channel::<()>();
+        let (tell, told) = channel();
+        let sleeper = std::thread::spawn(move || {
+            processors::stay_on(&[at]).unwrap();
+            tell.send(me()).unwrap();
+            let _ = ended.recv();
+        });
+        let client = told.recv().unwrap();
+        while processors::of_sleeper(client) != Some(at) {
+            std::thread::yield_now();
+        }
+        (0..2 * LOOK_FOR * STRAYS).for_each(|_| {
+            if reader.place.has_station() {
+                reader.look_for(client);
+            }
+        });
+        assert_eq!(reader.place.has_station(), stays);
+        drop(end);
+        sleeper.join().unwrap();
+    }
+    assert!(reader.shy.get().is_some());
 }
 
 #[test]
