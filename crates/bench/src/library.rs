@@ -5,7 +5,8 @@
 //! appends go to the device that the caller names, and as many writes and flushes
 //! of 4 KiB to another one of the same kind that has no volume: nothing that
 //! keeps what it is given can be faster. The two take turns after a few of each, as a shared disk is
-//! faster or slower from one moment to the next.
+//! faster or slower from one moment to the next. What the volume does in the background, a commit every few
+//! seconds, falls into turns of both.
 
 use std::io;
 use std::sync::Arc;
@@ -45,14 +46,9 @@ impl Scale {
         (1 << 30) + self.files * 2048 + 3 * (self.mebibytes << 20)
     }
 
-    /// Bytes of the device for the appends.
+    /// Bytes of each device for the appends.
     pub fn append_bytes(&self) -> u64 {
         (256 << 20) + self.appends * 3 * 4096
-    }
-
-    /// Bytes of the device beside it.
-    pub fn bare_bytes(&self) -> u64 {
-        self.appends.max(1) * 4096
     }
 }
 
@@ -339,10 +335,17 @@ impl Bench<'_> {
         };
         let mut ours = Turns::of(self.device);
         let mut alone = Turns::of(bare);
-        for first in (0..appends).step_by(TURN as usize) {
+        for (number, first) in (0..appends).step_by(TURN as usize).enumerate() {
             let turn = first..appends.min(first + TURN);
-            ours.take(|| turn.clone().try_for_each(append))?;
-            alone.take(|| turn.clone().try_for_each(write).map_err(io::Error::other))?;
+            let mut appends = || ours.take(|| turn.clone().try_for_each(append));
+            let mut writes =
+                || alone.take(|| turn.clone().try_for_each(write).map_err(io::Error::other));
+            // What appends leave behind falls into turns of both.
+            if number.is_multiple_of(2) {
+                appends().and_then(|()| writes())?;
+            } else {
+                writes().and_then(|()| appends())?;
+            }
         }
         Ok([
             ours.done(self.node_size, "append 4 KiB + fsync", appends, "fsyncs"),
@@ -369,7 +372,7 @@ mod tests {
         let mut rounds = 0;
         let in_memory = |bytes| Arc::new(MemoryDevice::new(bytes)) as Arc<dyn Device>;
         let mut devices = || {
-            let [volume, bare] = [scale.append_bytes(), scale.bare_bytes()].map(in_memory);
+            let [volume, bare] = [scale.append_bytes(); 2].map(in_memory);
             Ok(Devices { volume, bare })
         };
         let sections = run(&scale, &mut devices, &mut |_| rounds += 1).expect("the workloads run");

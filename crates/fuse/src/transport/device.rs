@@ -11,6 +11,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use holdfast_base::switch::{Opens, Transport};
 use holdfast_wire::init::{self, Wanted, flag};
@@ -19,7 +20,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno as Failed;
 use zerocopy::IntoBytes;
 
-use super::readers::{Next, Reader, Readers};
+use super::readers::{NAP, Next, Reader, Readers};
 use super::rings::Rings;
 use super::work::Work;
 use super::{Ways, serve};
@@ -34,9 +35,6 @@ const HEADERS: usize = 4096;
 const MAX_BACKGROUND: u16 = 64;
 /// Of a write: it comes from the kernel's cache.
 const WRITE_CACHE: u32 = 1;
-/// How long a reader sleeps where a lone client has just asked: others may ask next, and what runs there then is
-/// not known.
-const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
 
 thread_local! {
     /// Where a thread puts its answers.
@@ -209,7 +207,8 @@ fn is_ahead(op: &Op<'_>) -> bool {
 }
 
 /// Sleeps until there is something to read, or for so long. Says whether there is.
-fn sleep(fuse: &OwnedFd, most: Option<Timespec>) -> io::Result<bool> {
+fn sleep(fuse: &OwnedFd, most: Option<Duration>) -> io::Result<bool> {
+    let most = most.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
     match poll(&mut [PollFd::new(fuse, PollFlags::IN)], most.as_ref()) {
         Ok(ready) => Ok(ready > 0),
         Err(Failed::INTR | Failed::AGAIN) => Ok(true),

@@ -13,6 +13,7 @@
 
 mod convert;
 mod device;
+mod looking;
 mod place;
 mod processors;
 pub(crate) mod readers;

@@ -10,9 +10,20 @@ use super::together::Together;
 pub(super) struct Place {
     together: Arc<Together>,
     stations: Arc<Stations>,
-    /// The processor that it is kept on.
-    at: Cell<Option<u16>>,
-    station: Cell<Option<Station>>,
+    now: Cell<Now>,
+    /// The station to take next, if it is free.
+    next: Cell<Option<u16>>,
+}
+
+/// Where the thread is. The numbers are those of processors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Now {
+    Anywhere,
+    /// A lone client is there, too.
+    Beside(u16),
+    At(Station, u16),
+    /// It has no more business there, but may have soon.
+    Still(u16),
 }
 
 impl Place {
@@ -21,66 +32,93 @@ impl Place {
         let place = Place {
             together: Arc::clone(together),
             stations: Arc::clone(stations),
-            at: Cell::default(),
-            station: Cell::default(),
+            now: Cell::new(Now::Anywhere),
+            next: Cell::default(),
         };
-        place.leave();
+        place.keep(None);
         place
     }
 
-    /// Stays on a processor from now on, or anywhere.
-    pub(super) fn stay(&self, at: Option<u16>) {
-        self.step_down();
-        self.keep(at);
+    /// Goes to the processor of a lone client.
+    pub(super) fn go_beside(&self, processor: u16) {
+        if self.now.get() != Now::Beside(processor) {
+            self.step_down();
+            let is_there = self.processor() == Some(processor) || self.keep(Some(processor));
+            self.now.set(if is_there { Now::Beside(processor) } else { Now::Anywhere });
+        }
     }
 
-    /// Stays at a station from now on, if one is free.
-    pub(super) fn take_station(&self) {
-        if self.station.get().is_none()
-            && let Some((station, at)) = self.stations.take(self.at.get())
-        {
-            self.station.set(Some(station));
-            self.keep(Some(at));
+    /// Goes to a station, or anywhere if there is none free.
+    pub(super) fn go_to_station(&self) {
+        if self.has_station() {
+            return;
+        }
+        let Some((station, processor)) = self.stations.take(self.next.get()) else {
+            return self.go_anywhere();
+        };
+        self.next.set(Some(processor));
+        if self.processor() == Some(processor) || self.keep(Some(processor)) {
+            self.now.set(Now::At(station, processor));
+        } else {
+            self.stations.give_back(station);
+            self.now.set(Now::Anywhere);
+        }
+    }
+
+    pub(super) fn go_anywhere(&self) {
+        self.step_down();
+        if self.is_kept() {
+            self.keep(None);
+            self.now.set(Now::Anywhere);
         }
     }
 
     /// Others may have the station. The thread stays there: mostly it comes back soon.
     pub(super) fn step_down(&self) {
-        if let Some(station) = self.station.take() {
+        if let Now::At(station, processor) = self.now.get() {
             self.stations.give_back(station);
+            self.now.set(Now::Still(processor));
         }
     }
 
-    /// Anywhere, whatever was known.
-    pub(super) fn leave(&self) {
+    /// What kept the thread where it is is over.
+    pub(super) fn let_go(&self) {
         self.step_down();
-        if let Err(error) = self.together.stay(None) {
-            tracing::debug!("a thread cannot leave the processor it is on: {error}");
-        }
-        self.at.set(None);
+        self.now.set(self.processor().map_or(Now::Anywhere, Now::Still));
+    }
+
+    /// A client sleeps on this processor. Says whether the thread is there, too; if not, it may go there next.
+    pub(super) fn meets(&self, processor: u16) -> bool {
+        self.next.set(Some(processor));
+        self.processor() == Some(processor)
+    }
+
+    pub(super) fn is_beside_client(&self) -> bool {
+        matches!(self.now.get(), Now::Beside(_))
     }
 
     pub(super) fn has_station(&self) -> bool {
-        self.station.get().is_some()
+        matches!(self.now.get(), Now::At(..))
     }
 
-    /// Whether the thread is kept on this processor.
-    pub(super) fn is_at(&self, processor: u16) -> bool {
-        self.at.get() == Some(processor)
+    /// Whether the thread may not run anywhere.
+    pub(super) fn is_kept(&self) -> bool {
+        self.processor().is_some()
     }
 
-    /// Whether the thread is not kept anywhere.
-    pub(super) fn is_any(&self) -> bool {
-        self.at.get().is_none()
-    }
-
-    fn keep(&self, at: Option<u16>) {
-        if self.at.replace(at) == at {
-            return;
+    /// Where the thread is kept.
+    pub(super) fn processor(&self) -> Option<u16> {
+        match self.now.get() {
+            Now::Anywhere => None,
+            Now::Beside(at) | Now::At(_, at) | Now::Still(at) => Some(at),
         }
-        if let Err(error) = self.together.stay(at) {
-            tracing::debug!("a thread cannot be kept on processor {at:?}: {error}");
-            self.at.set(None);
+    }
+
+    fn keep(&self, at: Option<u16>) -> bool {
+        let kept = self.together.stay(at);
+        if let Err(error) = &kept {
+            tracing::debug!("a thread cannot be kept on processor {at:?} (none: on any): {error}");
         }
+        kept.is_ok()
     }
 }

@@ -28,10 +28,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use holdfast_base::clock::{Deadline, Stopwatch};
+use holdfast_base::clock::Stopwatch;
 use holdfast_base::wait;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use super::looking::Looking;
 use super::place::Place;
 use super::processors;
 use super::stations::Stations;
@@ -42,22 +43,11 @@ use super::together::Together;
 const BACKLOG: u32 = 3;
 /// As many, of the kinds that it need not wait for, where it shares a processor with the one that serves it.
 const BACKLOG_ALONE: u32 = 12;
+/// How long a thread that has nothing to do stays on the processor where it was kept: what runs there later is not
+/// known.
+pub(super) const NAP: Duration = Duration::from_millis(2);
 /// How long a thread rests before it ends.
 const IDLE: Duration = Duration::from_secs(10);
-/// Giving way takes longer than this only if others want the processor for more than a request.
-const LONG: Duration = Duration::from_micros(500);
-/// Who has given way to them for more than [`LOST`] of such a time shares its processor with them.
-const WINDOW: Duration = Duration::from_millis(50);
-const LOST: Duration = Duration::from_millis(10);
-/// Then two readers do not look for so long: each would lose its turns.
-const SHY: Duration = Duration::from_secs(1);
-/// At a station, after each so many requests their client is looked for.
-const LOOK_FOR: u32 = 32;
-/// If so often in a row it is at the other one, both clients may be there. They stay as long as this processor
-/// is never idle.
-const STRAYS: u32 = 4;
-/// So it is left alone for so long.
-const BREAK: Duration = Duration::from_millis(4);
 /// A request that takes longer has another thread read.
 const TICK: Duration = Duration::from_millis(2);
 
@@ -112,10 +102,13 @@ pub(crate) struct Readers {
 }
 
 impl Readers {
-    /// At most `most` that read at the same time, while up to `waiting` others wait. The last one looks for
-    /// `spin` before it sleeps.
+    /// At most `most` that read at the same time, while up to `waiting` others wait. The last one, or the last two,
+    /// look for `spin` before they sleep.
     pub(crate) fn new(most: usize, waiting: usize, spin: Duration) -> Arc<Readers> {
-        let together = Together::new(spin);
+        Readers::with(most, waiting, spin, Together::new(spin))
+    }
+
+    fn with(most: usize, waiting: usize, spin: Duration, together: Arc<Together>) -> Arc<Readers> {
         let stations = Arc::new(Stations::new(together.pair()));
         Arc::new(Readers {
             most,
@@ -277,16 +270,7 @@ pub(crate) struct Reader {
     in_a_row: Cell<u32>,
     /// Requests that had begun when it last found nothing.
     begun: Cell<u64>,
-    /// Since when it counts how long it gave way to others.
-    window: Cell<Stopwatch>,
-    lost: Cell<Duration>,
-    /// Requests served at its station, and how often in a row the client was not there.
-    at_station: Cell<u32>,
-    strays: Cell<u32>,
-    /// Until when it does not look.
-    shy: Cell<Option<Deadline>>,
-    /// What it served last was of a lone client.
-    is_alone: Cell<bool>,
+    looking: Looking,
     place: Rc<Place>,
 }
 
@@ -310,7 +294,7 @@ impl Reader {
         let (all, own, mine) = (Arc::clone(&readers), Rc::clone(&doing), Rc::clone(&place));
         wait::before_waiting(move |next| match next {
             wait::Next::Wait => step_out(&all, &own, &mine),
-            wait::Next::Share => mine.stay(None),
+            wait::Next::Share => mine.go_anywhere(),
         });
         Reader {
             readers,
@@ -319,12 +303,7 @@ impl Reader {
             served: Cell::new(Stopwatch::start()),
             in_a_row: Cell::default(),
             begun: Cell::default(),
-            window: Cell::new(Stopwatch::start()),
-            lost: Cell::default(),
-            at_station: Cell::default(),
-            strays: Cell::default(),
-            shy: Cell::default(),
-            is_alone: Cell::default(),
+            looking: Looking::new(),
             place,
         }
     }
@@ -336,12 +315,14 @@ impl Reader {
         self.readers.stations.asks(client);
         self.go(together.place(client, || processors::of_sleeper(client)));
         if self.place.has_station() {
-            self.look_for(client);
+            let find = || processors::of_sleeper(client);
+            self.looking.serves(|| find().map(|found| self.place.meets(found)));
         }
         // A lone client often has its next request there when this thread goes on, as they share a processor.
-        let is_behind = !self.is_alone.get() || is_ahead;
+        let is_alone = self.place.is_beside_client();
+        let is_behind = !is_alone || is_ahead;
         self.in_a_row.set(if is_behind { self.in_a_row.get() + 1 } else { 0 });
-        let backlog = if self.is_alone.get() { BACKLOG_ALONE } else { BACKLOG };
+        let backlog = if is_alone { BACKLOG_ALONE } else { BACKLOG };
         if self.in_a_row.get() >= backlog {
             self.in_a_row.set(0);
             together.part();
@@ -352,7 +333,8 @@ impl Reader {
             }
         }
         self.readers.begin();
-        self.doing.set(if self.is_alone.get() { Doing::ServingAlone } else { Doing::Serving });
+        let is_alone = self.place.is_beside_client();
+        self.doing.set(if is_alone { Doing::ServingAlone } else { Doing::Serving });
         let serving = Serving(self);
         body();
         together.served();
@@ -365,41 +347,17 @@ impl Reader {
 
     /// Goes to where it is to serve: beside a lone client, to a station, or anywhere.
     fn go(&self, lone: Option<u16>) {
-        self.is_alone.set(lone.is_some());
-        if lone.is_none() && self.wanted() > 1 {
-            self.place.take_station();
-        } else {
-            self.place.stay(lone);
+        match lone {
+            Some(processor) => self.place.go_beside(processor),
+            None if self.wanted() > 1 => self.place.go_to_station(),
+            None => self.place.go_anywhere(),
         }
-    }
-
-    /// Leaves its station for a moment if the client is never there.
-    fn look_for(&self, client: u32) {
-        let served = self.at_station.get() + 1;
-        self.at_station.set(served % LOOK_FOR);
-        if served < LOOK_FOR || client == 0 {
-            return;
-        }
-        let is_stray = processors::of_sleeper(client).is_some_and(|found| !self.place.is_at(found));
-        self.strays.set(if is_stray { self.strays.get() + 1 } else { 0 });
-        if self.strays.get() >= STRAYS {
-            self.strays.set(0);
-            self.be_shy(BREAK);
-        }
-    }
-
-    fn be_shy(&self, how_long: Duration) {
-        self.shy.set(Some(Deadline::after(how_long)));
-        self.place.stay(None);
     }
 
     /// How many are to look for requests at the same time, as far as this one knows.
     fn wanted(&self) -> usize {
-        if self.shy.get().is_some_and(|end| !end.is_over()) {
-            1
-        } else {
-            self.readers.stations.wanted().min(self.readers.most)
-        }
+        let wanted = self.readers.stations.wanted().min(self.readers.most);
+        if self.looking.is_of_use() { wanted } else { 1 }
     }
 
     /// To be called before an answer leaves.
@@ -417,7 +375,7 @@ impl Reader {
                 self.give_way();
                 Next::Look
             }
-            Next::Sleep if !self.place.is_any() => Next::Nap,
+            Next::Sleep if self.place.is_kept() => Next::Nap,
             next => next,
         }
     }
@@ -430,34 +388,19 @@ impl Reader {
             self.served.set(Stopwatch::start());
         }
         // A lone client wants to go on where this thread is.
-        !self.is_alone.get() && self.served.get().elapsed() < self.readers.spin
+        !self.place.is_beside_client() && self.served.get().elapsed() < self.readers.spin
     }
 
     /// Whoever else wants this processor goes first.
     fn give_way(&self) {
         let giving = Stopwatch::start();
         std::thread::yield_now();
-        self.lose(giving.elapsed());
+        self.looking.gave_way(giving.elapsed());
     }
 
-    /// So long others ran meanwhile.
-    fn lose(&self, time: Duration) {
-        if time < LONG {
-            return;
-        }
-        if self.window.get().elapsed() > WINDOW {
-            self.window.set(Stopwatch::start());
-            self.lost.set(Duration::ZERO);
-        }
-        self.lost.set(self.lost.get() + time);
-        if self.lost.get() > LOST {
-            self.be_shy(SHY);
-        }
-    }
-
-    /// Leaves the processor of a lone client that has not asked for a while.
+    /// Leaves the processor where it has napped: nobody has asked for a while.
     pub(crate) fn leave(&self) {
-        self.place.leave();
+        self.place.go_anywhere();
     }
 
     /// Rests if more than `enough` read.
@@ -471,11 +414,11 @@ impl Reader {
             return Next::Sleep;
         }
         state.reading -= 1;
-        self.place.step_down();
+        self.place.let_go();
         let seat = Arc::new(Seat::default());
         state.resting.push(Arc::clone(&seat));
+        let mut is_late = false;
         loop {
-            let is_late = seat.changed.wait_for(&mut state, IDLE).timed_out();
             // Who called has counted this one among those that read.
             if seat.called.load(Ordering::Relaxed) {
                 return Next::Look;
@@ -483,11 +426,18 @@ impl Reader {
             if readers.is_over() {
                 return Next::End;
             }
+            if is_late && self.place.is_kept() {
+                MutexGuard::unlocked(&mut state, || self.place.go_anywhere());
+                is_late = false;
+                continue;
+            }
             if is_late && state.resting.len() >= readers.most {
                 state.resting.retain(|other| !Arc::ptr_eq(other, &seat));
                 self.is_dismissed.set(true);
                 return Next::End;
             }
+            let how_long = if self.place.is_kept() { NAP } else { IDLE };
+            is_late = seat.changed.wait_for(&mut state, how_long).timed_out();
         }
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! Only where there are two processors ([`super::together`]).
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Turns that two clients take before there are two, and requests of one of them behind which there is one.
 const ROW: u32 = 32;
@@ -17,13 +17,17 @@ const ROW: u32 = 32;
 pub(super) struct Stations {
     processors: Option<[u16; 2]>,
     manned: [AtomicBool; 2],
-    /// The client that asked last, and how often in a row. May wrap.
-    last: AtomicU32,
+    /// The client that asked last, and in the upper half the one before it: in one word, as both readers
+    /// write it.
+    clients: AtomicU64,
+    /// How often in a row the last one asked. May wrap, as the next two.
     row: AtomicU32,
-    /// The one before it, and how often the two took turns. May wrap.
-    other: AtomicU32,
+    /// How often the two took turns.
     turns: AtomicU32,
+    /// Requests of nobody knows whom since.
+    unknown: AtomicU32,
 }
+
 /// One of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Station(usize);
@@ -33,27 +37,34 @@ impl Stations {
         Stations {
             processors,
             manned: Default::default(),
-            last: AtomicU32::new(0),
+            clients: AtomicU64::new(0),
             row: AtomicU32::new(0),
-            other: AtomicU32::new(0),
             turns: AtomicU32::new(0),
+            unknown: AtomicU32::new(0),
         }
     }
 
     /// A request of `client` (a thread; 0 if unknown) has come.
     pub(super) fn asks(&self, client: u32) {
         if client == 0 {
+            // The kernel by itself, after something that a client did; or somebody in another PID namespace.
+            if self.unknown.fetch_add(1, Ordering::Relaxed) >= ROW {
+                self.turns.store(0, Ordering::Relaxed);
+            }
             return;
         }
-        let last = self.last.swap(client, Ordering::Relaxed);
-        if last == client {
+        self.unknown.store(0, Ordering::Relaxed);
+        let clients = self.clients.load(Ordering::Relaxed);
+        let (last, other) = (clients as u32, (clients >> 32) as u32);
+        if client == last {
             if self.row.fetch_add(1, Ordering::Relaxed) >= ROW {
                 self.turns.store(0, Ordering::Relaxed);
             }
             return;
         }
+        self.clients.store(u64::from(last) << 32 | u64::from(client), Ordering::Relaxed);
         self.row.store(0, Ordering::Relaxed);
-        if self.other.swap(last, Ordering::Relaxed) == client {
+        if client == other {
             self.turns.fetch_add(1, Ordering::Relaxed);
         } else {
             self.turns.store(0, Ordering::Relaxed);
@@ -102,6 +113,8 @@ mod tests {
         assert_eq!(ask(&[8, 9], ROW), 2);
         assert_eq!(ask(&[9], ROW), 2);
         assert_eq!(ask(&[9], 2), 1);
+        assert_eq!(ask(&[8, 0, 9, 0, 0], ROW), 2);
+        assert_eq!(ask(&[0], ROW + 1), 1);
         let alone = Stations::new(None);
         (0..4 * ROW).for_each(|number| alone.asks(7 + number % 2));
         assert_eq!(alone.wanted(), 1);

@@ -78,7 +78,8 @@ impl Together {
         Together::on(pair.filter(is_of_use), spin)
     }
 
-    fn on(pair: Option<[u16; 2]>, spin: Duration) -> Arc<Together> {
+    /// As if these were the processors of the machine.
+    pub(super) fn on(pair: Option<[u16; 2]>, spin: Duration) -> Arc<Together> {
         Arc::new(Together {
             pair,
             spin,

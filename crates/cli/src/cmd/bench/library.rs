@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     // Written before, so that the host has nothing to do but write.
     let place = Place::new(args.file.as_ref(), scale.append_bytes())?.written();
     let beside = args.file.as_ref().map(|file| file.with_added_extension("bare"));
-    let bare = Place::new(beside.as_ref(), scale.bare_bytes())?.written();
+    let bare = Place::new(beside.as_ref(), scale.append_bytes())?.written();
     let mut devices = || Ok(Devices { volume: place.device()?, bare: bare.device()? });
     let mut report = Report::begin(command());
     line(report.machine.line())?;

@@ -210,12 +210,24 @@ fn a_panic_in_a_reader_ends_them_all() {
     assert_eq!(readers.state.lock().outside, 0);
 }
 
-/// A reader on this thread, one of two, that looks for as long as the test takes.
-fn reader() -> (Reader, Arc<Readers>) {
-    let readers = Readers::new(2, 8, Duration::from_secs(600));
+/// Clients that are not there.
+const SOME: u32 = u32::MAX - 1;
+const OTHER: u32 = u32::MAX - 2;
+const THIRD: u32 = u32::MAX - 3;
+
+/// A reader on this thread, one of two that read, on a machine that has two processors, and these. `None` if this
+/// thread may not use so many.
+fn one_of_two(spin: Duration) -> Option<(Reader, Arc<Readers>, [u16; 2])> {
+    let mut usable = processors::online().unwrap();
+    usable.retain(|&one| processors::may_use_all(&[one]));
+    let pair = [*usable.first()?, *usable.get(1)?];
+    let readers = Readers::with(2, 8, spin, Together::on(Some(pair), spin));
     readers.state.lock().reading = 2;
-    (Reader::new(Arc::clone(&readers)), readers)
+    Some((Reader::new(Arc::clone(&readers)), readers, pair))
 }
+
+/// As long as the test takes.
+const LONG: Duration = Duration::from_secs(600);
 
 /// Requests of some clients, in turn.
 fn served(reader: &Reader, clients: &[u32], turns: usize) {
@@ -228,106 +240,137 @@ fn served(reader: &Reader, clients: &[u32], turns: usize) {
     }
 }
 
-#[test]
-fn while_two_ask_each_of_two_readers_looks_on_its_own_processor() {
-    let (reader, readers) = reader();
-    served(&reader, &[7, 8], 100);
-    if readers.together().is_of_no_use() {
-        return assert!(reader.place.is_any());
-    }
-    // With one that looks it would rest.
-    assert_eq!(reader.found_nothing(), Next::Look);
-    assert!(!reader.place.is_any());
-    let free = readers.stations.take(None);
-    assert!(free.is_some() && readers.stations.take(None).is_none());
-    // A third one asks.
-    served(&reader, &[9], 1);
-    assert!(reader.place.is_any());
-    assert!(readers.stations.take(None).is_some());
+/// How many stations nobody has.
+fn free(readers: &Readers) -> usize {
+    let taken = [readers.stations.take(None), readers.stations.take(None)];
+    let taken: Vec<_> = taken.into_iter().flatten().collect();
+    taken.iter().for_each(|&(station, _)| readers.stations.give_back(station));
+    taken.len()
 }
 
 #[test]
-fn where_others_use_the_processor_two_do_not_look() {
-    let (reader, readers) = reader();
-    served(&reader, &[7, 8], 100);
-    reader.lose(LONG / 2);
-    reader.lose(LOST);
-    if readers.together().is_of_no_use() {
-        return;
-    }
-    assert_eq!(reader.wanted(), 2);
-    reader.lose(LONG);
+fn while_two_ask_two_look_and_each_has_a_station() {
+    let Some((reader, readers, _)) = one_of_two(LONG) else { return };
+    served(&reader, &[SOME, OTHER], 100);
+    assert!(reader.place.has_station());
+    assert_eq!(free(&readers), 1);
+    // Where one is to look it would rest.
+    assert_eq!(reader.found_nothing(), Next::Look);
+    served(&reader, &[THIRD], 1);
+    assert_eq!((reader.place.is_kept(), free(&readers)), (false, 2));
+}
+
+#[test]
+fn without_a_free_station_a_reader_is_kept_nowhere() {
+    let Some((reader, readers, _)) = one_of_two(LONG) else { return };
+    let taken = [readers.stations.take(None), readers.stations.take(None)];
+    served(&reader, &[SOME, OTHER], 100);
+    assert!(!reader.place.is_kept());
+    readers.stations.give_back(taken[1].unwrap().0);
+    served(&reader, &[SOME], 1);
+    assert!(reader.place.has_station());
+}
+
+#[test]
+fn what_another_one_serves_makes_both_look_on() {
+    let spin = Duration::from_millis(300);
+    let Some((reader, readers, _)) = one_of_two(spin) else { return };
+    served(&reader, &[SOME, OTHER], 100);
+    assert!(reader.is_looking(2));
+    std::thread::sleep(2 * spin);
+    assert!(!reader.is_looking(2));
+    readers.begin();
+    assert!(!reader.is_looking(1));
+    readers.begin();
+    assert!(reader.is_looking(2));
+}
+
+#[test]
+fn where_others_use_the_processor_one_looks_and_anywhere() {
+    let Some((reader, readers, _)) = one_of_two(LONG) else { return };
+    served(&reader, &[SOME, OTHER], 100);
+    (0..100).for_each(|_| reader.looking.gave_way(Duration::from_millis(1)));
     assert_eq!(reader.wanted(), 1);
-    served(&reader, &[7, 8], 1);
-    assert!(reader.place.is_any());
-    // The only one looks all the same: that costs no more than to sleep.
+    served(&reader, &[SOME, OTHER], 1);
+    assert!(!reader.place.is_kept());
     readers.state.lock().reading = 1;
     assert_eq!(reader.found_nothing(), Next::Look);
-    // Later it is as before, and what was lost long ago does not count.
-    reader.be_shy(Duration::ZERO);
-    assert_eq!(reader.wanted(), 2);
-    while reader.window.get().elapsed() <= WINDOW {
-        std::thread::sleep(WINDOW);
-    }
-    reader.lose(LONG);
-    assert_eq!(reader.wanted(), 2);
-}
-
-#[test]
-fn a_station_whose_client_is_elsewhere_is_left_for_a_moment() {
-    let (reader, readers) = reader();
-    served(&reader, &[7, 8], 100);
-    if readers.together().is_of_no_use() {
-        return;
-    }
-    assert!(reader.place.has_station());
-    // Who sleeps on this processor, and who sleeps on the other one.
-    let (here, away): (Vec<u16>, Vec<u16>) =
-        processors::online().unwrap().into_iter().partition(|&one| reader.place.is_at(one));
-    for (at, stays) in [(here[0], true), (away[0], false)] {
-        let (end, ended) = channel::<()>();
-        let (tell, told) = channel();
-        let sleeper = std::thread::spawn(move || {
-            processors::stay_on(&[at]).unwrap();
-            tell.send(me()).unwrap();
-            let _ = ended.recv();
-        });
-        let client = told.recv().unwrap();
-        while processors::of_sleeper(client) != Some(at) {
-            std::thread::yield_now();
-        }
-        (0..2 * LOOK_FOR * STRAYS).for_each(|_| {
-            if reader.place.has_station() {
-                reader.look_for(client);
-            }
-        });
-        assert_eq!(reader.place.has_station(), stays);
-        drop(end);
-        sleeper.join().unwrap();
-    }
-    assert!(reader.shy.get().is_some());
 }
 
 #[test]
 fn who_waits_leaves_its_station_to_others() {
-    let (reader, readers) = reader();
-    served(&reader, &[7, 8], 100);
-    if readers.together().is_of_no_use() {
-        return;
-    }
-    let free = || {
-        let taken = [readers.stations.take(None), readers.stations.take(None)];
-        let taken: Vec<_> = taken.into_iter().flatten().collect();
-        taken.iter().for_each(|&(station, _)| readers.stations.give_back(station));
-        taken.len()
-    };
-    assert_eq!(free(), 1);
-    reader.serve(7, false, || {
+    let Some((reader, readers, _)) = one_of_two(LONG) else { return };
+    served(&reader, &[SOME, OTHER], 100);
+    assert_eq!(free(&readers), 1);
+    reader.serve(SOME, false, || {
         wait::will_wait();
-        assert_eq!(free(), 2);
+        assert_eq!(free(&readers), 2);
     });
-    served(&reader, &[8], 1);
-    assert_eq!(free(), 1);
+    served(&reader, &[OTHER], 1);
+    assert_eq!(free(&readers), 1);
+    reader.serve(SOME, false, || {
+        wait::will_share();
+        assert!(!reader.place.is_kept());
+    });
+    served(&reader, &[OTHER], 1);
     drop(reader);
-    assert_eq!(free(), 2);
+    assert_eq!(free(&readers), 2);
+}
+
+#[test]
+fn who_rests_leaves_its_station_and_then_its_processor() {
+    let Some((reader, readers, _)) = one_of_two(LONG) else { return };
+    served(&reader, &[SOME, OTHER], 100);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while readers.state.lock().resting.is_empty() {
+                std::thread::yield_now();
+            }
+            assert_eq!(free(&readers), 2);
+            std::thread::sleep(50 * NAP);
+            readers.wake(&mut readers.state.lock());
+        });
+        assert_eq!(reader.rest(1), Next::Look);
+    });
+    assert!(!reader.place.is_kept());
+}
+
+/// Has the numbers of two threads that sleep on `processor`.
+fn beside_sleepers_on<T>(processor: u16, body: impl FnOnce([u32; 2]) -> T) -> T {
+    let barrier = Barrier::new(3);
+    std::thread::scope(|scope| {
+        let (tell, told) = channel();
+        for _ in 0..2 {
+            let (tell, barrier) = (tell.clone(), &barrier);
+            scope.spawn(move || {
+                processors::stay_on(&[processor]).unwrap();
+                tell.send(me()).unwrap();
+                barrier.wait();
+            });
+        }
+        let numbers = [told.recv().unwrap(), told.recv().unwrap()];
+        while numbers.iter().any(|&one| processors::of_sleeper(one) != Some(processor)) {
+            std::thread::yield_now();
+        }
+        let done = body(numbers);
+        barrier.wait();
+        done
+    })
+}
+
+#[test]
+fn a_station_is_left_while_its_clients_are_elsewhere() {
+    let Some((reader, _, pair)) = one_of_two(LONG) else { return };
+    served(&reader, &[SOME, OTHER], 100);
+    let here = reader.place.processor().unwrap();
+    let away = if pair[0] == here { pair[1] } else { pair[0] };
+    let is_left = |clients: [u32; 2]| {
+        served(&reader, &clients, 100);
+        (0..1000).any(|_| {
+            served(&reader, &clients, 1);
+            !reader.looking.is_of_use() || reader.place.processor() != Some(here)
+        })
+    };
+    assert!(!beside_sleepers_on(here, is_left));
+    assert!(beside_sleepers_on(away, is_left));
 }
