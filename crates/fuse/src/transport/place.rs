@@ -41,10 +41,8 @@ impl Place {
 
     /// Goes to the processor of a lone client.
     pub(super) fn go_beside(&self, processor: u16) {
-        if self.now.get() != Now::Beside(processor) {
-            self.step_down();
-            let is_there = self.processor() == Some(processor) || self.keep(Some(processor));
-            self.now.set(if is_there { Now::Beside(processor) } else { Now::Anywhere });
+        if self.now.get() != Now::Beside(processor) && self.move_to(processor) {
+            self.now.set(Now::Beside(processor));
         }
     }
 
@@ -56,13 +54,23 @@ impl Place {
         let Some((station, processor)) = self.stations.take(self.next.get()) else {
             return self.go_anywhere();
         };
-        self.next.set(Some(processor));
-        if self.processor() == Some(processor) || self.keep(Some(processor)) {
+        if self.move_to(processor) {
+            self.next.set(Some(processor));
             self.now.set(Now::At(station, processor));
         } else {
             self.stations.give_back(station);
-            self.now.set(Now::Anywhere);
+            self.next.set(None);
         }
+    }
+
+    /// Gives up what there was. If that processor cannot be used, the thread is anywhere.
+    fn move_to(&self, processor: u16) -> bool {
+        self.step_down();
+        let is_there = self.processor() == Some(processor) || self.keep(Some(processor));
+        if !is_there {
+            self.go_anywhere();
+        }
+        is_there
     }
 
     pub(super) fn go_anywhere(&self) {
@@ -73,7 +81,8 @@ impl Place {
         }
     }
 
-    /// Others may have the station. The thread stays there: mostly it comes back soon.
+    /// Others may have the station. The thread stays on its processor, also while it waits for a device: mostly it
+    /// comes back soon.
     pub(super) fn step_down(&self) {
         if let Now::At(station, processor) = self.now.get() {
             self.stations.give_back(station);
@@ -101,7 +110,7 @@ impl Place {
         matches!(self.now.get(), Now::At(..))
     }
 
-    /// Whether the thread may not run anywhere.
+    /// Whether the thread is kept on one processor.
     pub(super) fn is_kept(&self) -> bool {
         self.processor().is_some()
     }

@@ -314,7 +314,7 @@ impl Reader {
         let together = &self.readers.together;
         self.readers.stations.asks(client);
         self.go(together.place(client, || processors::of_sleeper(client)));
-        if self.place.has_station() {
+        if self.place.has_station() && client != 0 {
             let find = || processors::of_sleeper(client);
             self.looking.serves(|| find().map(|found| self.place.meets(found)));
         }
@@ -372,6 +372,9 @@ impl Reader {
         let is_looking = self.is_looking(wanted);
         match self.rest(if is_looking { wanted } else { 1 }) {
             Next::Sleep if is_looking => {
+                if wanted > 1 {
+                    self.place.go_to_station();
+                }
                 self.give_way();
                 Next::Look
             }

@@ -255,7 +255,7 @@ fn while_two_ask_two_look_and_each_has_a_station() {
     assert!(reader.place.has_station());
     assert_eq!(free(&readers), 1);
     // Where one is to look it would rest.
-    assert_eq!(reader.found_nothing(), Next::Look);
+    assert_eq!((reader.wanted(), reader.found_nothing()), (2, Next::Look));
     served(&reader, &[THIRD], 1);
     assert_eq!((reader.place.is_kept(), free(&readers)), (false, 2));
 }
@@ -319,20 +319,41 @@ fn who_waits_leaves_its_station_to_others() {
 
 #[test]
 fn who_rests_leaves_its_station_and_then_its_processor() {
-    let Some((reader, readers, _)) = one_of_two(LONG) else { return };
+    let Some((reader, readers, pair)) = one_of_two(LONG) else { return };
     served(&reader, &[SOME, OTHER], 100);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
+    let rester = rustix::thread::gettid();
+    let is_anywhere = || {
+        let allowed = rustix::thread::sched_getaffinity(Some(rester)).unwrap();
+        pair.iter().all(|&one| allowed.is_set(usize::from(one)))
+    };
+    let seen = std::thread::scope(|scope| {
+        let waker = scope.spawn(|| {
+            let waiting = Stopwatch::start();
             while readers.state.lock().resting.is_empty() {
                 std::thread::yield_now();
             }
-            assert_eq!(free(&readers), 2);
-            std::thread::sleep(50 * NAP);
+            let free = free(&readers);
+            while !is_anywhere() && waiting.elapsed() < Duration::from_secs(60) {
+                std::thread::yield_now();
+            }
             readers.wake(&mut readers.state.lock());
+            free
         });
         assert_eq!(reader.rest(1), Next::Look);
+        waker.join().unwrap()
     });
-    assert!(!reader.place.is_kept());
+    assert_eq!((seen, reader.place.is_kept()), (2, false));
+}
+
+#[test]
+fn who_is_called_looks_at_a_station() {
+    let Some((reader, readers, _)) = one_of_two(LONG) else { return };
+    for number in 0..200 {
+        readers.stations.asks(if number % 2 == 0 { SOME } else { OTHER });
+    }
+    assert!(!reader.place.has_station());
+    assert_eq!((reader.wanted(), reader.found_nothing()), (2, Next::Look));
+    assert!(reader.place.has_station());
 }
 
 /// Has the numbers of two threads that sleep on `processor`.
@@ -349,7 +370,9 @@ fn beside_sleepers_on<T>(processor: u16, body: impl FnOnce([u32; 2]) -> T) -> T 
             });
         }
         let numbers = [told.recv().unwrap(), told.recv().unwrap()];
+        let waiting = Stopwatch::start();
         while numbers.iter().any(|&one| processors::of_sleeper(one) != Some(processor)) {
+            assert!(waiting.elapsed() < Duration::from_secs(60));
             std::thread::yield_now();
         }
         let done = body(numbers);
