@@ -49,7 +49,12 @@ impl Looking {
 
     /// Whether it is of use, as far as is known.
     pub(super) fn is_of_use(&self) -> bool {
-        self.pause.get().is_none_or(Deadline::is_over)
+        let is_of_use = self.pause.get().is_none_or(Deadline::is_over);
+        if is_of_use {
+            // The clock need not be read again.
+            self.pause.set(None);
+        }
+        is_of_use
     }
 
     /// So long others ran.

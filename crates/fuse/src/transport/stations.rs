@@ -77,10 +77,10 @@ impl Stations {
         if are_two { 2 } else { 1 }
     }
 
-    /// A station that nobody has, and its processor; the one at `last` if that is free.
-    pub(super) fn take(&self, last: Option<u16>) -> Option<(Station, u16)> {
+    /// A station that nobody has, and its processor; the one at `preferred` if that is free.
+    pub(super) fn take(&self, preferred: Option<u16>) -> Option<(Station, u16)> {
         let processors = self.processors?;
-        let first = usize::from(last == Some(processors[1]));
+        let first = usize::from(preferred == Some(processors[1]));
         [first, 1 - first].into_iter().find_map(|number| {
             let was_manned = self.manned[number].swap(true, Ordering::Relaxed);
             (!was_manned).then_some((Station(number), processors[number]))

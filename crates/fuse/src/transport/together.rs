@@ -103,12 +103,6 @@ impl Together {
         self.pair
     }
 
-    /// Whether nobody will ever have a place.
-    #[cfg(test)]
-    pub(super) fn is_of_no_use(&self) -> bool {
-        self.pair.is_none()
-    }
-
     /// Starts the busy thread, where it is of use.
     pub(super) fn start(self: &Arc<Self>) -> io::Result<()> {
         if let Some(pair) = self.pair {

@@ -39,6 +39,23 @@ fn readers_of_a_queue(
     (readers, send, ends)
 }
 
+/// Waits at `barrier`, and says so.
+fn waits_at(barrier: &Arc<Barrier>) -> Box<dyn FnOnce() + Send> {
+    let barrier = Arc::clone(barrier);
+    Box::new(move || {
+        wait::will_wait();
+        barrier.wait();
+    })
+}
+
+/// Every request has come back, and nothing comes any more: all readers end well.
+fn all_come_back(readers: &Readers, queue: Sender<Request>, ends: &Receiver<io::Result<()>>) {
+    readers.settle(Duration::from_secs(60));
+    assert_eq!(readers.state.lock().outside, 0);
+    drop(queue);
+    assert!(is_all_over(ends));
+}
+
 fn is_all_over(ends: &Receiver<io::Result<()>>) -> bool {
     ends.iter().all(|end| end.is_ok())
 }
@@ -49,21 +66,13 @@ fn as_many_wait_at_once_as_may() {
     // Passes only when all are under way at the same time, and one more is read meanwhile.
     let barrier = Arc::new(Barrier::new(10));
     for _ in 0..9 {
-        let barrier = Arc::clone(&barrier);
-        let request = move || {
-            wait::will_wait();
-            barrier.wait();
-        };
-        queue.send((0, Box::new(request))).unwrap();
+        queue.send((0, waits_at(&barrier))).unwrap();
     }
     let (done, is_done) = channel();
     queue.send((0, Box::new(move || done.send(()).unwrap()))).unwrap();
     is_done.recv().unwrap();
     barrier.wait();
-    readers.settle(Duration::from_secs(60));
-    assert_eq!(readers.state.lock().outside, 0);
-    drop(queue);
-    assert!(is_all_over(&ends));
+    all_come_back(&readers, queue, &ends);
 }
 
 #[test]
@@ -147,7 +156,7 @@ fn asks_alone(readers: &Readers, queue: &Sender<Request>) {
         is_done.recv().unwrap()
     };
     assert!(ask(me()));
-    if readers.together().is_of_no_use() {
+    if readers.together().pair().is_none() {
         return;
     }
     // While other tests run it may be sent to and fro for so long that it is left alone: then again.
@@ -182,18 +191,10 @@ fn while_a_lone_client_waits_others_may_wait_as_well() {
     // Passes only when all of them are under way at the same time.
     let barrier = Arc::new(Barrier::new(5));
     for client in [me(), 1, 2, 3] {
-        let barrier = Arc::clone(&barrier);
-        let request = move || {
-            wait::will_wait();
-            barrier.wait();
-        };
-        queue.send((client, Box::new(request))).unwrap();
+        queue.send((client, waits_at(&barrier))).unwrap();
     }
     barrier.wait();
-    readers.settle(Duration::from_secs(60));
-    assert_eq!(readers.state.lock().outside, 0);
-    drop(queue);
-    assert!(is_all_over(&ends));
+    all_come_back(&readers, queue, &ends);
 }
 
 #[test]
