@@ -22,6 +22,11 @@ impl From<FsError> for Errno {
 /// What every request is answered with.
 pub type Answer<T> = Result<T, Errno>;
 
+/// Who is told of an end, on whatever thread that comes.
+pub trait Told: FnOnce(Answer<()>) + Send + 'static {}
+
+impl<T: FnOnce(Answer<()>) + Send + 'static> Told for T {}
+
 /// Who asks.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {

@@ -14,6 +14,7 @@ use holdfast_base::InodeNo;
 use holdfast_base::prng::{Prng, entropy};
 use holdfast_base::switch::FsyncWait;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
+use shuttle::sync::mpsc::channel;
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner, thread};
 use steered_device::sim::{Event, Policy};
 use steered_device::{Device, MemoryDevice, SimDevice};
@@ -92,6 +93,28 @@ fn overwrite(fs: &FileSystem, device: &SimDevice, thread: u64) {
         let (at, bytes) = overwritten(thread, round);
         fs.write(&root, &file, at as u64, &bytes, WriteHow::default()).expect("there is room");
         fs.fsync(&file, round % 2 == 1).expect("the device works");
+        device.mark(thread * ROUNDS + round);
+    }
+}
+
+/// As [`overwrite`], but every second thread is told when it is durable, by whoever makes the batch.
+fn overwrite_told(fs: &FileSystem, device: &SimDevice, thread: u64) {
+    if thread % 2 == 1 {
+        return overwrite(fs, device, thread);
+    }
+    let root = Caller::root();
+    let flags = OpenFlags::READ | OpenFlags::WRITE;
+    let (_, file) = fs
+        .create(&root, InodeNo::ROOT, &name(thread), 0o644, flags, true)
+        .expect("the volume has room");
+    for round in 0..ROUNDS {
+        let (at, bytes) = overwritten(thread, round);
+        fs.write(&root, &file, at as u64, &bytes, WriteHow::default()).expect("there is room");
+        let (tell, hear) = channel();
+        fs.fsync_then(&file, round % 2 == 1, move |done| {
+            tell.send(done.map(drop)).expect("somebody hears");
+        });
+        hear.recv().expect("it is told").expect("the device works");
         device.mark(thread * ROUNDS + round);
     }
 }
@@ -241,6 +264,21 @@ fn fsyncs_beside_fsyncs() {
         allows: has_overwritten,
         threads: 3,
         beside: &[],
+        fsync_wait: FsyncWait::Writeback,
+        log_data_bytes: 4096,
+    };
+    explore(&SCENE);
+}
+
+/// The same where some leave word with who leads, beside a commit: nobody is forgotten when he gives up the lead.
+#[test]
+fn fsyncs_that_are_told() {
+    static SCENE: Scene = Scene {
+        name: "fsyncs that are told",
+        work: overwrite_told,
+        allows: has_overwritten,
+        threads: 4,
+        beside: &[FileSystem::commit],
         fsync_wait: FsyncWait::Writeback,
         log_data_bytes: 4096,
     };

@@ -332,6 +332,18 @@ impl Store {
         self.inner.persist(upto, about)
     }
 
+    /// As [`Store::persist`], but tells `then` what comes of it, before this returns or later: on the thread that
+    /// makes the batch, which answers all that share it and goes on with the next one while anybody waits like this. Nobody's
+    /// thread sleeps meanwhile. `then` must not call the store.
+    pub fn persist_then(
+        &self,
+        upto: Lsn,
+        about: InodeNo,
+        then: impl FnOnce(Result<Receipt>) + Send + 'static,
+    ) {
+        self.inner.persist_then(upto, about, then);
+    }
+
     /// Makes everything so far durable in the journal: then the log is empty, and blocks that were freed
     /// may be reused (R2). Callers who only want to be durable use [`Store::persist`].
     pub fn commit(&self) -> Result<()> {

@@ -9,7 +9,7 @@ use holdfast_posix::{FileSystem, OpenFile, OpenFlags};
 use super::{Handle, Server};
 use crate::flags;
 use crate::fsyncs::What;
-use crate::ops::{Answer, Entry, Errno, FileId, Mode, Opened, Request};
+use crate::ops::{Answer, Entry, Errno, FileId, Mode, Opened, Request, Told};
 
 impl Server {
     /// Opens a regular file.
@@ -83,6 +83,30 @@ impl Server {
         self.durable(&fs, file.inode(), What::Fsync, || fs.fsync(file, data_only))
     }
 
+    /// As [`Server::fsync`], but tells `then`: now, or from another thread. This one may make others durable meanwhile.
+    pub(crate) fn fsync_then(&self, file: FileId, data_only: bool, then: impl Told) {
+        let asked = self.fs().and_then(|fs| {
+            let handle = self.file(&fs, file)?;
+            Ok((fs, handle))
+        });
+        let (fs, handle) = match asked {
+            Ok(asked) => asked,
+            Err(error) => return then(Err(error)),
+        };
+        let noted = self.noted(&fs, handle.file.inode(), What::Fsync);
+        fs.fsync_then(&handle.file, data_only, |done| then(noted(done)));
+    }
+
+    /// As [`Server::fsyncdir`], told as by [`Server::fsync_then`].
+    pub(crate) fn fsyncdir_then(&self, inode: InodeNo, then: impl Told) {
+        let fs = match self.fs() {
+            Ok(fs) => fs,
+            Err(error) => return then(Err(error)),
+        };
+        let noted = self.noted(&fs, inode, What::Fsync);
+        fs.fsync_inode_then(inode, |done| then(noted(done)));
+    }
+
     /// fsync of a directory (P2), the root as any other: nobody waits for a stranger's data. Waits for the device.
     pub fn fsyncdir(&self, inode: InodeNo) -> Answer<()> {
         let fs = self.fs()?;
@@ -97,12 +121,25 @@ impl Server {
         what: What,
         call: impl FnOnce() -> holdfast_posix::Result<Receipt>,
     ) -> Answer<()> {
+        let noted = self.noted(fs, inode, what);
+        noted(call())
+    }
+
+    /// To be given the outcome of what begins now.
+    fn noted(
+        &self,
+        fs: &FileSystem,
+        inode: InodeNo,
+        what: What,
+    ) -> impl FnOnce(holdfast_posix::Result<Receipt>) -> Answer<()> + Send + use<> {
+        let (fsyncs, counters) = (Arc::clone(&self.fsyncs), Arc::clone(fs.counters()));
         let time = Stopwatch::start();
-        let done = call();
-        if self.fsyncs.note(inode, what, time, &done) {
-            fs.counters().slow_fsyncs.increment();
+        move |done| {
+            if fsyncs.note(inode, what, time, &done) {
+                counters.slow_fsyncs.increment();
+            }
+            Ok(done.map(drop)?)
         }
-        Ok(done.map(drop)?)
     }
 
     /// Refuses what the kernel does itself; it makes files by [`Server::mknod`] then.
@@ -158,5 +195,42 @@ mod tests {
         assert_eq!(fs.counters().clean_fsyncs.get(), 1, "all of it was durable");
         server.release(17);
         server.close();
+    }
+
+    /// P1, P2: also who is told instead of answered. Whoever is refused hears why.
+    #[test]
+    fn who_is_told_of_an_fsync_hears_the_same() {
+        let fs = fresh::mount(&fresh::volume());
+        let server = fresh::server(&fs);
+        let request = Request { uid: 0, gid: 0, pid: 0 };
+        let mode = Mode { mode: libc::S_IFREG | 0o644, umask: 0 };
+        let (entry, opened) =
+            server.create(&request, InodeNo::ROOT, b"f", mode, libc::O_WRONLY).unwrap();
+        let file = FileId { inode: entry.attr.unwrap().inode, fh: opened.fh, flags: 0 };
+        let write = Write { file, offset: 0, bytes: &[7; 100], kill_suid_sgid: false };
+        let told = |of: FileId| {
+            let (tell, hear) = std::sync::mpsc::channel();
+            match of.inode {
+                InodeNo::ROOT => {
+                    server.fsyncdir_then(of.inode, move |done| tell.send(done).unwrap())
+                }
+                _ => server.fsync_then(of, false, move |done| tell.send(done).unwrap()),
+            }
+            hear.recv().unwrap()
+        };
+        let root = FileId { inode: InodeNo::ROOT, fh: 0, flags: 0 };
+        for of in [file, root] {
+            assert_eq!(server.write(&request, &write), Ok(100));
+            assert_eq!(server.mkdir(&request, InodeNo::ROOT, b"d", mode).map(drop), Ok(()));
+            assert!(!fs.is_durable());
+            assert_eq!((told(of), fs.is_durable()), (Ok(()), true));
+            let words = server.fsyncs.describe(of.inode).unwrap();
+            assert!(words.contains("what fsync\n"), "{words}");
+            assert_eq!(server.rmdir(&request, InodeNo::ROOT, b"d"), Ok(()));
+        }
+        assert_eq!(told(FileId { fh: opened.fh + 1, ..file }), Err(Errno(libc::EBADF)));
+        server.release(opened.fh);
+        server.close();
+        assert_eq!([told(file), told(root)], [Err(Errno(libc::EIO)); 2]);
     }
 }

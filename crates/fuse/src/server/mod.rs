@@ -56,7 +56,7 @@ pub struct Server {
     trusted: bool,
     ttl: Duration,
     requests: Arc<Requests>,
-    fsyncs: Fsyncs,
+    fsyncs: Arc<Fsyncs>,
     kernel: OnceLock<Box<dyn Kernel>>,
     broken: AtomicBool,
     /// The kernel does not know that directories need no handle.
@@ -88,7 +88,7 @@ impl Server {
             trusted,
             ttl,
             requests,
-            fsyncs: Fsyncs::new(slow_fsync),
+            fsyncs: Arc::new(Fsyncs::new(slow_fsync)),
             kernel: OnceLock::new(),
             broken: AtomicBool::new(false),
             needs_opendir: AtomicBool::new(false),

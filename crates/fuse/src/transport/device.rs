@@ -8,7 +8,7 @@
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -157,7 +157,7 @@ fn refuse<T>(fuse: &OwnedFd, unique: u64, error: io::Error) -> io::Result<T> {
     Err(error)
 }
 
-fn read_requests(fuse: &OwnedFd, work: &Work, reader: &Reader) -> io::Result<()> {
+fn read_requests(fuse: &Arc<OwnedFd>, work: &Work, reader: &Reader) -> io::Result<()> {
     let mut buffer = vec![0; HEADERS + MAX_WRITE as usize];
     loop {
         match rustix::io::read(fuse, &mut buffer[..]) {
@@ -223,7 +223,7 @@ fn refuse_malformed(fuse: &OwnedFd, message: &[u8]) {
     }
 }
 
-fn serve(fuse: &OwnedFd, work: &Work, reader: &Reader, request: &Request<'_>) {
+fn serve(fuse: &Arc<OwnedFd>, work: &Work, reader: &Reader, request: &Request<'_>) {
     work.guarded(|server| {
         if let Some(kind) = serve::kind(&request.op) {
             work.count(kind);
@@ -232,10 +232,20 @@ fn serve(fuse: &OwnedFd, work: &Work, reader: &Reader, request: &Request<'_>) {
     });
 }
 
-fn serve_one(fuse: &OwnedFd, server: &Server, reader: &Reader, request: &Request<'_>) {
+fn serve_one(fuse: &Arc<OwnedFd>, server: &Server, reader: &Reader, request: &Request<'_>) {
     let header = &request.header;
     // Whoever asked hears of it, also after a panic.
-    let pending = Pending { fuse, unique: header.unique };
+    let pending = Pending::new(fuse, header.unique);
+    if let Some(fsync) = serve::fsync(header, &request.op) {
+        // What waits for others keeps no thread: whoever makes it durable answers.
+        pending.forget();
+        let pending = Pending::new(Arc::clone(fuse), header.unique);
+        let together = Arc::clone(reader.together());
+        return fsync.call_then(server, move |answer| {
+            together.will_answer();
+            pending.send(answer.map(|()| &[][..]));
+        });
+    }
     BUFFER.with_borrow_mut(|out| {
         out.resize(MAX_WRITE as usize, 0);
         let answer = if serve::fills(header.opcode) {
@@ -252,29 +262,36 @@ fn serve_one(fuse: &OwnedFd, server: &Server, reader: &Reader, request: &Request
 }
 
 /// An answer that is owed.
-struct Pending<'a> {
-    fuse: &'a OwnedFd,
+struct Pending<F: AsFd> {
+    fuse: F,
     unique: u64,
+    is_sent: bool,
 }
 
-impl Pending<'_> {
-    fn send(self, answer: Answer<&[u8]>) {
-        send(self.fuse, self.unique, answer);
-        self.forget();
+impl<F: AsFd> Pending<F> {
+    fn new(fuse: F, unique: u64) -> Pending<F> {
+        Pending { fuse, unique, is_sent: false }
     }
 
-    fn forget(self) {
-        std::mem::forget(self);
+    fn send(mut self, answer: Answer<&[u8]>) {
+        self.is_sent = true;
+        send(&self.fuse, self.unique, answer);
+    }
+
+    fn forget(mut self) {
+        self.is_sent = true;
     }
 }
 
-impl Drop for Pending<'_> {
+impl<F: AsFd> Drop for Pending<F> {
     fn drop(&mut self) {
-        send(self.fuse, self.unique, Err(Errno(libc::EIO)));
+        if !self.is_sent {
+            send(&self.fuse, self.unique, Err(Errno(libc::EIO)));
+        }
     }
 }
 
-fn send(fuse: &OwnedFd, unique: u64, answer: Answer<&[u8]>) {
+fn send(fuse: &impl AsFd, unique: u64, answer: Answer<&[u8]>) {
     let (error, bytes) = match answer {
         Ok(bytes) => (0, bytes),
         Err(Errno(error)) => (error, &[][..]),

@@ -13,6 +13,9 @@
 //! end when they have rested for long. What takes long and has not said so is
 //! noticed by a watch, which calls another one, too.
 //!
+//! An fsync keeps no thread but the one that makes the log's batch: that one answers for all who share it, and goes on
+//! with the next batch while anybody wants one ([`holdfast_posix::FileSystem::fsync_then`]).
+//!
 //! A client that asks alone is served on its own processor ([`super::together`]); then the last reader does not
 //! look, but sleeps at once, so that the client can go on, and no other one is called when it waits. While two
 //! clients ask, two readers look, each on a processor of its own ([`super::stations`]), unless others use these
@@ -358,6 +361,11 @@ impl Reader {
     fn wanted(&self) -> usize {
         let wanted = self.readers.stations.wanted().min(self.readers.most);
         if self.looking.is_of_use() { wanted } else { 1 }
+    }
+
+    /// To be told before an answer leaves on another thread.
+    pub(super) fn together(&self) -> &Arc<Together> {
+        &self.readers.together
     }
 
     /// To be called before an answer leaves.

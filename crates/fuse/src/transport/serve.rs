@@ -14,7 +14,7 @@ use holdfast_wire::dirents::Dirents;
 use holdfast_wire::{Op, reply};
 
 use super::convert::{self, Names, set_attr};
-use crate::ops::{Answer, CopyRange, Entry, Errno, FileId, Mode, Opened, Write, XattrReply};
+use crate::ops::{Answer, CopyRange, Entry, Errno, FileId, Mode, Opened, Told, Write, XattrReply};
 use crate::requests::Kind;
 use crate::server::Server;
 
@@ -114,6 +114,43 @@ pub(super) fn fill(
     Ok(names.out.used())
 }
 
+/// A request to make something durable.
+pub(super) enum Fsync {
+    File(FileId, bool),
+    Directory(InodeNo),
+}
+
+/// `op`, if it asks for that.
+pub(super) fn fsync(header: &abi::InHeader, op: &Op<'_>) -> Option<Fsync> {
+    let inode = InodeNo(header.nodeid);
+    match op {
+        Op::Fsync(how) => {
+            let data_only = how.fsync_flags & FSYNC_FDATASYNC != 0;
+            Some(Fsync::File(file(inode, how.fh, 0), data_only))
+        }
+        Op::Fsyncdir => Some(Fsync::Directory(inode)),
+        _ => None,
+    }
+}
+
+impl Fsync {
+    /// Returns when it is durable.
+    fn call(self, server: &Server) -> Answer<()> {
+        match self {
+            Fsync::File(file, data_only) => server.fsync(file, data_only),
+            Fsync::Directory(inode) => server.fsyncdir(inode),
+        }
+    }
+
+    /// Tells `then` when it is durable: now, or on another thread.
+    pub(super) fn call_then(self, server: &Server, then: impl Told) {
+        match self {
+            Fsync::File(file, data_only) => server.fsync_then(file, data_only, then),
+            Fsync::Directory(inode) => server.fsyncdir_then(inode, then),
+        }
+    }
+}
+
 /// Does what is asked. `None`: nobody waits for an answer.
 pub(super) fn call(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Option<Answer<Out>> {
     match op {
@@ -132,6 +169,9 @@ fn answer(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out> {
     let request = &convert::request(header);
     let inode = InodeNo(header.nodeid);
     let done = |()| Out::Nothing;
+    if let Some(fsync) = fsync(header, op) {
+        return fsync.call(server).map(done);
+    }
     match *op {
         Op::Lookup { name } => server.lookup(request, inode, name).map(Out::Entry),
         Op::Getattr => server.getattr(inode).map(|(attr, ttl)| Out::Attr(attr, ttl)),
@@ -178,10 +218,6 @@ fn answer(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out> {
             server.release(release.fh);
             Ok(Out::Nothing)
         }
-        Op::Fsync(fsync) => server
-            .fsync(file(inode, fsync.fh, 0), fsync.fsync_flags & FSYNC_FDATASYNC != 0)
-            .map(done),
-        Op::Fsyncdir => server.fsyncdir(inode).map(done),
         Op::Statfs => server.statfs().map(Out::StatFs),
         Op::Setxattr { how, name, value } => {
             server.setxattr(request, inode, name, value, how.flags as i32).map(done)
@@ -221,7 +257,9 @@ fn answer(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out> {
         // always ready, so no poll. What no kernel of today sends through this mount is refused the same way.
         Op::Flush | Op::Opendir | Op::Syncfs | Op::Other(_) => Err(Errno(libc::ENOSYS)),
         Op::Init(_) | Op::Interrupt | Op::Forget(_) | Op::BatchForget(_) => Err(Errno(libc::EIO)),
-        Op::Read(_) | Op::Readdir(_) | Op::Readdirplus(_) => Err(Errno(libc::EIO)),
+        Op::Read(_) | Op::Readdir(_) | Op::Readdirplus(_) | Op::Fsync(_) | Op::Fsyncdir => {
+            Err(Errno(libc::EIO))
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::{InodeNo, Lsn, Receipt};
 
 use crate::core::Core;
-use crate::data::writeback::settle_for_log;
+use crate::data::writeback::{DataCost, settle_for_log};
 use crate::inode::Inode;
 use crate::*;
 
@@ -20,6 +20,35 @@ impl FileSystem {
         let _ = data_only;
         self.core.counters.fsyncs.increment();
         make_handle_durable(&self.core, file)
+    }
+
+    /// As [`FileSystem::fsync`], but tells `then` when it is done, on this thread or on another one that makes
+    /// things durable for many: it must not call the filesystem.
+    pub fn fsync_then(
+        &self,
+        file: &Arc<OpenFile>,
+        data_only: bool,
+        then: impl FnOnce(Result<Receipt>) + Send + 'static,
+    ) {
+        let _ = data_only;
+        self.core.counters.fsyncs.increment();
+        let file = Arc::clone(file);
+        make_durable_then(&self.core, &Arc::clone(&file.inode), move |done| {
+            then(report(&file, done));
+        });
+    }
+
+    /// As [`FileSystem::fsync_inode`], told as by [`FileSystem::fsync_then`].
+    pub fn fsync_inode_then(
+        &self,
+        inode: InodeNo,
+        then: impl FnOnce(Result<Receipt>) + Send + 'static,
+    ) {
+        self.core.counters.fsyncs.increment();
+        match self.core.inode(inode) {
+            Ok(inode) => make_durable_then(&self.core, &inode, then),
+            Err(error) => then(Err(error)),
+        }
     }
 
     /// fsync of a directory (P2), or of an inode without a handle.
@@ -69,11 +98,14 @@ impl FileSystem {
     }
 }
 
-/// What fsync of a handle and a synchronous write through it do. A settle that somebody else began, and that
-/// failed, leaves nothing dirty: only the recorded error says that the data is lost (P1, P7).
+/// What fsync of a handle and a synchronous write through it do.
 pub(crate) fn make_handle_durable(core: &Core, file: &OpenFile) -> Result<Receipt> {
-    let done = make_durable(core, &file.inode);
-    // A failed settle has recorded its error for every handle; this one reports it here, once.
+    report(file, make_durable(core, &file.inode))
+}
+
+/// A settle that somebody else began, and that failed, leaves nothing dirty: only the recorded error says that the
+/// data is lost (P1, P7). It was recorded for every handle; this one reports it here, once.
+fn report(file: &OpenFile, done: Result<Receipt>) -> Result<Receipt> {
     match file.inode.errors.check(&file.errors).filter(|_| !teeth::is(Tooth::ErrorSwallowed)) {
         Some(error) => Err(error),
         None => done,
@@ -82,6 +114,51 @@ pub(crate) fn make_handle_durable(core: &Core, file: &OpenFile) -> Result<Receip
 
 /// Returns when the data of `inode` and every operation that changed it are durable (P1). Costs nothing if they are.
 pub(crate) fn make_durable(core: &Core, inode: &Arc<Inode>) -> Result<Receipt> {
+    let Some(settled) = settle(core, inode)? else {
+        return Ok(Receipt::default());
+    };
+    let receipt = core.store.persist(settled.upto, inode.no)?;
+    Ok(settled.note(inode, receipt))
+}
+
+/// As [`make_durable`], told as by [`FileSystem::fsync_then`].
+fn make_durable_then(
+    core: &Core,
+    inode: &Arc<Inode>,
+    then: impl FnOnce(Result<Receipt>) + Send + 'static,
+) {
+    let settled = match settle(core, inode) {
+        Ok(Some(settled)) => settled,
+        Ok(None) => return then(Ok(Receipt::default())),
+        Err(error) => return then(Err(error)),
+    };
+    let inode = Arc::clone(inode);
+    core.store.persist_then(settled.upto, inode.no, move |done| {
+        then(done.map(|receipt| settled.note(&inode, receipt)).map_err(FsError::from));
+    });
+}
+
+/// The data of an inode is on its way, and everything else that an fsync of it means is part of history.
+struct Settled {
+    /// Up to where that must be durable.
+    upto: Lsn,
+    data: DataCost,
+    data_ns: u64,
+}
+
+impl Settled {
+    /// It is durable, which has cost so much.
+    fn note(&self, inode: &Inode, receipt: Receipt) -> Receipt {
+        let Settled { data, data_ns, .. } = *self;
+        let receipt =
+            Receipt { data_bytes: data.bytes, data_writes: data.writes, data_ns, ..receipt };
+        **inode.receipt.lock().get_or_insert_default() = receipt;
+        receipt
+    }
+}
+
+/// Writes the data of `inode`. `None` if nothing of it has to become durable.
+fn settle(core: &Core, inode: &Arc<Inode>) -> Result<Option<Settled>> {
     let time = Stopwatch::start();
     let data = match teeth::is(Tooth::DataForgotten) {
         true => Default::default(),
@@ -90,16 +167,13 @@ pub(crate) fn make_durable(core: &Core, inode: &Arc<Inode>) -> Result<Receipt> {
     // The names above it count as well: all its names are reachable afterwards (P1).
     let last_move = Lsn(core.last_move.load(Ordering::Acquire));
     let above = if teeth::is(Tooth::AncestorsForgotten) { Lsn(0) } else { last_move };
-    let changed = inode.state.read().changed.max(above);
-    if core.store.durable() >= changed {
+    let upto = inode.state.read().changed.max(above);
+    if core.store.durable() >= upto {
         core.counters.clean_fsyncs.increment();
         **inode.receipt.lock().get_or_insert_default() = Receipt::default();
-        return Ok(Receipt::default());
+        return Ok(None);
     }
     let data_ns = time.nanos();
     core.counters.fsync_data_ns.add(data_ns);
-    let receipt = core.store.persist(changed, inode.no)?;
-    let receipt = Receipt { data_bytes: data.bytes, data_writes: data.writes, data_ns, ..receipt };
-    **inode.receipt.lock().get_or_insert_default() = receipt;
-    Ok(receipt)
+    Ok(Some(Settled { upto, data, data_ns }))
 }

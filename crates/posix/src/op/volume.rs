@@ -136,7 +136,7 @@ impl FileSystem {
     }
 
     /// The statistics.
-    pub fn counters(&self) -> &Counters {
+    pub fn counters(&self) -> &Arc<Counters> {
         &self.core.counters
     }
 

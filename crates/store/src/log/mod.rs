@@ -5,8 +5,8 @@
 //! ```
 //!
 //! One batch is made at a time, by the first who needs it (the leader); the
-//! others wait, and most find that his batch or the next contains their
-//! operations. So answers come in the order of LSNs, all of a batch get the
+//! others wait or leave word ([`queue`]), and most find that his batch or the next
+//! contains their operations. So answers come in the order of LSNs, all of a batch get the
 //! same one, and a batch is written after the flush of the one before it.
 //!
 //! No lock that operations take is held across I/O (R4), and nothing here waits
@@ -15,6 +15,7 @@
 mod format;
 mod judge;
 mod pending;
+mod queue;
 mod values;
 pub(crate) mod recover;
 pub(crate) mod replay;
@@ -27,10 +28,10 @@ use std::time::Duration;
 use holdfast_base::clock::Stopwatch;
 use holdfast_base::switch::Batching;
 use holdfast_base::teeth::{self, Tooth};
-use holdfast_base::{Escape, InodeNo, Lsn, Receipt, wait};
+use holdfast_base::{Escape, InodeNo, Lsn, Receipt};
 use holdfast_device::flush_unless;
 use holdfast_format::log::{BATCH_BYTES_MAX, DATA_BLOCKS_MAX};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
 use crate::apply::StopOnPanic;
 use crate::{Inner, Result};
@@ -38,23 +39,14 @@ use crate::{Inner, Result};
 use format::How;
 use pending::{Generation, SPARES};
 pub(crate) use pending::{Pending, Place};
-use rhythm::Rhythm;
+use queue::Queue;
 use ring::Span;
 pub(crate) use ring::{Log, Ring};
-
-/// Who makes the next batch, and what the last one cost.
-#[derive(Debug, Default)]
-struct Queue {
-    is_led: bool,
-    last: Receipt,
-    rhythm: Rhythm,
-}
 
 /// The log of an open store and those who wait for it.
 #[derive(Debug)]
 pub(crate) struct Logging {
-    queue: Mutex<Queue>,
-    answered: Condvar,
+    queue: Queue,
     log: Mutex<Log>,
     /// Bytes of the ring, counted as [`Place::head`], that no recovery reads.
     tail: AtomicU64,
@@ -64,8 +56,7 @@ pub(crate) struct Logging {
 impl Logging {
     pub(crate) fn new(ring: Ring, place: Place, batching: Batching) -> Logging {
         Logging {
-            queue: Mutex::default(),
-            answered: Condvar::new(),
+            queue: Queue::default(),
             log: Mutex::new(Log::new(ring, place)),
             tail: AtomicU64::new(place.head),
             batching,
@@ -79,17 +70,7 @@ impl Logging {
 
     /// How long a batch takes, if anything but `of` was fsynced lately.
     pub(crate) fn beside(&self, of: Option<InodeNo>) -> Option<Duration> {
-        self.queue.lock().rhythm.beside(of)
-    }
-}
-
-/// Lets the next one lead, also when the leader panics.
-struct Lead<'a>(&'a Logging);
-
-impl Drop for Lead<'_> {
-    fn drop(&mut self) {
-        self.0.queue.lock().is_led = false;
-        self.0.answered.notify_all();
+        self.queue.beside(of)
     }
 }
 
@@ -101,81 +82,12 @@ enum Led {
 }
 
 impl Inner {
-    /// Returns when every batch up to `upto` is durable. `about` is who asks.
-    pub(crate) fn persist(&self, upto: Lsn, about: InodeNo) -> Result<Receipt> {
-        if self.is_durable(upto) {
-            return Ok(Receipt::default());
-        }
-        let (own_records, all_records) = self.pending.lock().records(about);
-        let waiting = Stopwatch::start();
-        let lead = {
-            let mut queue = self.logging.queue.lock();
-            loop {
-                if self.is_durable(upto) {
-                    self.counters.log_followers.increment();
-                    let wait_ns = waiting.nanos();
-                    self.counters.fsync_wait_ns.add(wait_ns);
-                    let other_records = all_records.saturating_sub(own_records);
-                    return Ok(Receipt {
-                        own_records,
-                        other_records,
-                        wait_ns,
-                        led: false,
-                        ..queue.last
-                    });
-                }
-                self.check_running()?;
-                if !queue.is_led {
-                    break;
-                }
-                wait::will_wait();
-                self.logging.answered.wait(&mut queue);
-            }
-            queue.is_led = true;
-            Lead(&self.logging)
-        };
-        let wait_ns = waiting.nanos();
-        self.counters.fsync_wait_ns.add(wait_ns);
-        let led = self.lead();
-        match &led {
-            Ok(Led::Logged(receipt, _)) => {
-                let mut queue = self.logging.queue.lock();
-                queue.last = *receipt;
-                queue.rhythm.batch(about, receipt);
-            }
-            Ok(Led::Escape(_)) => {}
-            // Nobody may believe what comes after it (P7).
-            Err(error) => self.stop.stop(error.to_string()),
-        }
-        drop(lead);
-        match led? {
-            Led::Logged(receipt, logged) => {
-                // Those who waited have their answer.
-                self.give_back(logged);
-                if !self.is_durable(upto) {
-                    // Somebody who is just becoming visible was not taken along yet.
-                    return self.persist(upto, about);
-                }
-                let other_records = receipt.other_records.saturating_sub(own_records);
-                Ok(Receipt { own_records, other_records, wait_ns, led: true, ..receipt })
-            }
-            Led::Escape(escape) => {
-                match escape {
-                    Escape::LogFull => self.counters.log_full.increment(),
-                    Escape::TooLarge => self.counters.log_too_large.increment(),
-                }
-                self.commit_upto(upto)?;
-                Ok(Receipt { escape: Some(escape), own_records, wait_ns, ..Receipt::default() })
-            }
-        }
-    }
-
     fn is_durable(&self, lsn: Lsn) -> bool {
         self.durable.load(Ordering::Acquire) >= lsn.0
     }
 
     /// Makes everything durable that is pending now.
-    fn lead(&self) -> Result<Led> {
+    fn make_batch(&self) -> Result<Led> {
         self.check_running()?;
         let mut log = self.logging.log.lock();
         // What was taken would be lost, and whoever asks next would find nothing to wait for.
