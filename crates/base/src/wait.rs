@@ -17,6 +17,8 @@ pub enum Next {
     Wait,
     /// To start threads and wait for them.
     Share,
+    /// To go on with what others want: whoever asked has his answer.
+    Help,
 }
 
 type Care = Rc<dyn Fn(Next)>;
@@ -41,6 +43,11 @@ pub fn will_share() {
     tell(Next::Share);
 }
 
+/// The calling thread is about to do what others want who do not wait for it here.
+pub fn will_help() {
+    tell(Next::Help);
+}
+
 fn tell(next: Next) {
     // At the end of a thread there is nobody left to tell.
     let cares = CARES.try_with(|cares| cares.borrow().clone());
@@ -62,6 +69,7 @@ mod tests {
         will_wait();
         std::thread::spawn(will_wait).join().unwrap();
         will_share();
-        assert_eq!(*told.borrow(), [Next::Wait, Next::Share]);
+        will_help();
+        assert_eq!(*told.borrow(), [Next::Wait, Next::Share, Next::Help]);
     }
 }

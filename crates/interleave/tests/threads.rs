@@ -111,7 +111,7 @@ fn overwrite_told(fs: &FileSystem, device: &SimDevice, thread: u64) {
         let (at, bytes) = overwritten(thread, round);
         fs.write(&root, &file, at as u64, &bytes, WriteHow::default()).expect("there is room");
         let (tell, hear) = channel();
-        fs.fsync_then(&file, round % 2 == 1, move |done| {
+        fs.fsync_then(Arc::clone(&file), round % 2 == 1, move |done| {
             tell.send(done.map(drop)).expect("somebody hears");
         });
         hear.recv().expect("it is told").expect("the device works");

@@ -333,8 +333,9 @@ impl Store {
     }
 
     /// As [`Store::persist`], but tells `then` what comes of it, before this returns or later: on the thread that
-    /// makes the batch, which answers all that share it and goes on with the next one while anybody waits like this. Nobody's
-    /// thread sleeps meanwhile. `then` must not call the store.
+    /// makes the batch, which answers all that share it and goes on with the next one while anybody is to be told. The
+    /// calling thread waits only while somebody makes a batch by [`Store::persist`]. `then` must not call the store, nor
+    /// panic: others may hear of that as of a volume that has stopped.
     pub fn persist_then(
         &self,
         upto: Lsn,

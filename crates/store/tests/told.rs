@@ -4,13 +4,14 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
+use holdfast_base::clock::Stopwatch;
 use holdfast_base::counters::Counters;
-use holdfast_base::{InodeNo, Lsn, Receipt};
+use holdfast_base::{Escape, InodeNo, Lsn, Receipt, wait};
 use holdfast_device::memory::MemoryDevice;
 use holdfast_device::{Device, DeviceError, Flushed, forward};
 use holdfast_format::{Geometry, Key, Kind};
@@ -22,10 +23,12 @@ const ABOUT: InodeNo = InodeNo(20);
 /// Long enough for what is only slow.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A device whose flushes wait while it is closed, and fail or panic when they are told to.
+/// A device whose flushes wait while it is closed, and fail or panic when they are told to. Writes to the journal
+/// wait as long as that is closed.
 #[derive(Debug)]
 struct Gate {
     device: MemoryDevice,
+    journal: std::ops::Range<u64>,
     state: Mutex<State>,
     changed: Condvar,
     fails: AtomicBool,
@@ -35,12 +38,18 @@ struct Gate {
 #[derive(Debug, Default)]
 struct State {
     is_closed: bool,
+    is_journal_closed: bool,
     waiting: usize,
 }
 
 impl Gate {
     fn close(&self, is_closed: bool) {
         self.state.lock().is_closed = is_closed;
+        self.changed.notify_all();
+    }
+
+    fn close_journal(&self, is_closed: bool) {
+        self.state.lock().is_journal_closed = is_closed;
         self.changed.notify_all();
     }
 
@@ -51,13 +60,22 @@ impl Gate {
 }
 
 impl Device for Gate {
-    forward!(device: read, write, discard, len, sector_size, stats);
+    forward!(device: read, discard, len, sector_size, stats);
+
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        if self.journal.contains(&at) {
+            let mut state = self.state.lock();
+            self.changed.wait_while_for(&mut state, |state| state.is_journal_closed, PATIENCE);
+        }
+        self.device.write(at, bytes)
+    }
 
     fn flush(&self) -> Result<Flushed, DeviceError> {
         let mut state = self.state.lock();
         state.waiting += 1;
         self.changed.notify_all();
-        self.changed.wait_while(&mut state, |state| state.is_closed);
+        // Not for ever: a test that fails opens nothing.
+        self.changed.wait_while_for(&mut state, |state| state.is_closed, PATIENCE);
         state.waiting -= 1;
         drop(state);
         assert!(!self.panics.load(Ordering::Relaxed), "as wanted by the test");
@@ -70,16 +88,24 @@ impl Device for Gate {
 }
 
 fn volume() -> (Arc<Gate>, Arc<Store>) {
-    let device = Arc::new(MemoryDevice::new(BYTES));
+    volume_of(BYTES, 4096)
+}
+
+fn volume_of(bytes: u64, node_size: usize) -> (Arc<Gate>, Arc<Store>) {
+    let device = Arc::new(MemoryDevice::new(bytes));
+    let geometry = Geometry::for_device(bytes, node_size).unwrap();
     let options = CreateOptions {
-        geometry: Geometry::for_device(BYTES, 4096).unwrap(),
+        geometry,
         uuid: uuid::Uuid::from_u128(3),
         label: String::new(),
         hash_seed: 1,
     };
     Store::create(&(device.clone() as Arc<dyn Device>), &options).unwrap();
+    let ring = geometry.journal();
+    let start = ring.start.byte_offset().unwrap();
     let gate = Arc::new(Gate {
         device: device.snapshot(),
+        journal: start..start + ring.bytes().unwrap(),
         state: Mutex::default(),
         changed: Condvar::new(),
         fails: AtomicBool::new(false),
@@ -161,28 +187,81 @@ fn those_who_wait_and_those_who_are_told_share_batches() {
         let (gate, store) = volume();
         gate.close(true);
         let first = change(&store, 0);
-        let started = AtomicBool::new(false);
+        // A thread says that it waits under the lock of those who wait.
+        let queued = Arc::new(AtomicUsize::new(0));
+        let counts = || {
+            let queued = Arc::clone(&queued);
+            wait::before_waiting(move |_| {
+                queued.fetch_add(1, Ordering::SeqCst);
+            });
+        };
         thread::scope(|scope| {
             let leader = scope.spawn(|| match leads_on {
                 true => told(&store, first).recv().unwrap().0.unwrap(),
                 false => store.persist(first, ABOUT).unwrap(),
             });
             gate.wait_until_reached();
-            let waits = scope.spawn(|| store.persist(change(&store, 1), ABOUT).unwrap());
+            let waits = scope.spawn(|| {
+                let lsn = change(&store, 1);
+                counts();
+                store.persist(lsn, ABOUT).unwrap()
+            });
             let told = scope.spawn(|| {
                 let lsn = change(&store, 2);
-                started.store(true, Ordering::Release);
-                told(&store, lsn).recv_timeout(PATIENCE).unwrap().0.unwrap()
+                counts();
+                let hear = told(&store, lsn);
+                if leads_on {
+                    queued.fetch_add(1, Ordering::SeqCst);
+                }
+                hear.recv_timeout(PATIENCE).unwrap().0.unwrap()
             });
-            while !started.load(Ordering::Acquire) {
-                thread::yield_now();
-            }
+            until(|| queued.load(Ordering::SeqCst) == 2);
             gate.close(false);
             let receipts = [leader, waits, told].map(|thread| thread.join().unwrap());
             assert!(receipts[0].led && receipts[0].batch != receipts[1].batch);
+            assert_eq!(receipts[1].batch, receipts[2].batch);
+            assert!(receipts[1].led != receipts[2].led);
         });
-        assert_eq!(store.durable(), store.latest());
+        assert_eq!((store.durable(), store.counters().log_flushes.get()), (store.latest(), 2));
     }
+}
+
+fn until(is_so: impl Fn() -> bool) {
+    let waiting = Stopwatch::start();
+    while !is_so() {
+        assert!(waiting.elapsed() < PATIENCE);
+        thread::yield_now();
+    }
+}
+
+/// What no batch holds is made durable by a commit: all who waited for that hear so, and each why.
+#[test]
+fn all_hear_of_an_escape() {
+    let (gate, store) = volume_of(256 << 20, 16384);
+    gate.close(true);
+    gate.close_journal(true);
+    let first = change(&store, 0);
+    let hears = thread::scope(|scope| {
+        let leader = scope.spawn(|| told(&store, first).recv().unwrap());
+        gate.wait_until_reached();
+        let count = 1200;
+        let mut batch = Batch::new();
+        for number in 1..=count {
+            batch.put(Key::new(InodeNo(20), Kind::Xattr, number * 4096), vec![1; 4000]);
+        }
+        let need = Need::Grow { changes: count as u32, blocks: 0 };
+        let lsn = store.apply(batch, &mut store.reserve(need).unwrap()).unwrap();
+        let hears = [told(&store, lsn), told(&store, lsn)];
+        gate.close(false);
+        until(|| store.counters().log_too_large.get() == 1);
+        gate.close_journal(false);
+        leader.join().unwrap().0.unwrap();
+        hears
+    });
+    let receipts = hears.map(|hear| hear.recv_timeout(PATIENCE).unwrap().0.unwrap());
+    assert!(receipts.iter().all(|receipt| receipt.escape == Some(Escape::TooLarge)));
+    assert!(receipts.iter().all(|receipt| receipt.batch.is_none()));
+    assert_eq!((store.durable(), store.counters().log_too_large.get()), (store.latest(), 1));
 }
 
 #[test]
@@ -227,22 +306,25 @@ fn all_hear_of_a_leader_who_panics() {
     store.persist(store.latest(), ABOUT).unwrap_err();
 }
 
-/// Who cannot hear takes nobody with him but those who would have been told behind him; the lead is free again.
+/// Who panics when he hears takes nobody with him: others of his batch hear that they are durable, and the lead is free.
 #[test]
-fn a_panic_of_who_is_told_leaves_the_lead() {
+fn a_panic_of_who_is_told_is_his_own() {
     let (gate, store) = volume();
     gate.close(true);
     let first = change(&store, 0);
-    let hear = thread::scope(|scope| {
-        let leader = scope.spawn(|| {
-            store.persist_then(first, ABOUT, |_| panic!("as wanted by the test"));
-        });
+    let hears = thread::scope(|scope| {
+        let leader = scope.spawn(|| told(&store, first));
         gate.wait_until_reached();
-        let hear = told(&store, change(&store, 1));
+        let second = change(&store, 1);
+        let before = told(&store, second);
+        store.persist_then(second, ABOUT, |_| panic!("as wanted by the test"));
+        let after = told(&store, second);
         gate.close(false);
         leader.join().unwrap_err();
-        hear
+        [before, after]
     });
-    hear.recv_timeout(PATIENCE).unwrap().0.unwrap_err();
-    assert!(store.persist(store.latest(), ABOUT).unwrap().led);
+    let receipts = hears.map(|hear| hear.recv_timeout(PATIENCE).unwrap().0.unwrap());
+    assert_eq!(receipts.map(|receipt| receipt.led), [true, false]);
+    let lsn = change(&store, 2);
+    assert!(store.persist(lsn, ABOUT).unwrap().led);
 }

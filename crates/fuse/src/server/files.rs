@@ -85,16 +85,17 @@ impl Server {
 
     /// As [`Server::fsync`], but tells `then`: now, or from another thread. This one may make others durable meanwhile.
     pub(crate) fn fsync_then(&self, file: FileId, data_only: bool, then: impl Told) {
+        // Of the handle only the file is kept, and no longer than until the answer: who closes it then frees its blocks.
         let asked = self.fs().and_then(|fs| {
-            let handle = self.file(&fs, file)?;
-            Ok((fs, handle))
+            let file = Arc::clone(&self.file(&fs, file)?.file);
+            Ok((fs, file))
         });
-        let (fs, handle) = match asked {
+        let (fs, file) = match asked {
             Ok(asked) => asked,
             Err(error) => return then(Err(error)),
         };
-        let noted = self.noted(&fs, handle.file.inode(), What::Fsync);
-        fs.fsync_then(&handle.file, data_only, |done| then(noted(done)));
+        let noted = self.noted(&fs, file.inode(), What::Fsync);
+        fs.fsync_then(file, data_only, |done| then(noted(done)));
     }
 
     /// As [`Server::fsyncdir`], told as by [`Server::fsync_then`].

@@ -38,7 +38,7 @@ use crate::handles::Handles;
 use crate::ops::{Answer, Entry, Errno, Kernel, Request};
 use crate::requests::Requests;
 
-/// The filesystem, held for the time of one request.
+/// The filesystem, held for the time of one request, and of the fsyncs that it makes batches for.
 type Held<'a> = MappedRwLockReadGuard<'a, Arc<FileSystem>>;
 
 /// An open file.
@@ -133,7 +133,8 @@ impl Server {
         &self.requests
     }
 
-    /// Waits for requests under way and lets go of the filesystem and all open files.
+    /// Waits for requests under way and lets go of the filesystem and all open files. An fsync that left word is over
+    /// as well: who leads on does so under his own request, and no new word comes while this waits.
     /// Requests that come later are answered with EIO.
     pub fn close(&self) {
         let fs = self.fs.write().take();

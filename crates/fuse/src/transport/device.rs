@@ -235,10 +235,7 @@ fn serve(fuse: &Arc<OwnedFd>, work: &Work, reader: &Reader, request: &Request<'_
 fn serve_one(fuse: &Arc<OwnedFd>, server: &Server, reader: &Reader, request: &Request<'_>) {
     let header = &request.header;
     // Whoever asked hears of it, also after a panic.
-    let pending = Pending::new(fuse, header.unique);
     if let Some(fsync) = serve::fsync(header, &request.op) {
-        // What waits for others keeps no thread: whoever makes it durable answers.
-        pending.forget();
         let pending = Pending::new(Arc::clone(fuse), header.unique);
         let together = Arc::clone(reader.together());
         return fsync.call_then(server, move |answer| {
@@ -246,6 +243,7 @@ fn serve_one(fuse: &Arc<OwnedFd>, server: &Server, reader: &Reader, request: &Re
             pending.send(answer.map(|()| &[][..]));
         });
     }
+    let pending = Pending::new(fuse, header.unique);
     BUFFER.with_borrow_mut(|out| {
         out.resize(MAX_WRITE as usize, 0);
         let answer = if serve::fills(header.opcode) {

@@ -7,14 +7,14 @@
 //! last. The last one looks again for a while before it sleeps, because a client that
 //! got its answer mostly asks again at once, and to be woken takes longer than that.
 //!
-//! A request is served by the thread that read it. When that is about to wait
+//! A request is served by the thread that read it, but for an fsync's end (below). When that is about to wait
 //! ([`holdfast_base::wait`]) it steps out, and sees to it that another one
 //! reads; threads for that are started when they are needed, up to a bound, and
 //! end when they have rested for long. What takes long and has not said so is
 //! noticed by a watch, which calls another one, too.
 //!
-//! An fsync keeps no thread but the one that makes the log's batch: that one answers for all who share it, and goes on
-//! with the next batch while anybody wants one ([`holdfast_posix::FileSystem::fsync_then`]).
+//! Of the fsyncs that wait for the log only one keeps its thread: that makes the batch, answers for all who share it, and
+//! goes on with the next one while anybody wants it ([`holdfast_posix::FileSystem::fsync_then`]).
 //!
 //! A client that asks alone is served on its own processor ([`super::together`]); then the last reader does not
 //! look, but sleeps at once, so that the client can go on, and no other one is called when it waits. While two
@@ -160,12 +160,17 @@ impl Readers {
     /// takes longer than `patience`.
     pub(crate) fn settle(&self, patience: Duration) {
         let mut state = self.state.lock();
-        while state.outside > 0 {
-            self.settled.wait(&mut state);
-        }
-        let waiting = Stopwatch::start();
-        while self.serving.load(Ordering::SeqCst) > 0 && waiting.elapsed() < patience {
-            let _ = self.settled.wait_for(&mut state, TICK);
+        let mut waiting = Stopwatch::start();
+        loop {
+            if state.outside > 0 {
+                self.settled.wait(&mut state);
+                waiting = Stopwatch::start();
+            } else if self.serving.load(Ordering::SeqCst) > 0 && waiting.elapsed() < patience {
+                // Some of them may step out.
+                let _ = self.settled.wait_for(&mut state, TICK);
+            } else {
+                return;
+            }
         }
     }
 
@@ -297,7 +302,7 @@ impl Reader {
         let (all, own, mine) = (Arc::clone(&readers), Rc::clone(&doing), Rc::clone(&place));
         wait::before_waiting(move |next| match next {
             wait::Next::Wait => step_out(&all, &own, &mine),
-            wait::Next::Share => mine.go_anywhere(),
+            wait::Next::Share | wait::Next::Help => mine.go_anywhere(),
         });
         Reader {
             readers,

@@ -177,7 +177,7 @@ impl Together {
         }
     }
 
-    /// A request is over, also one that has no answer.
+    /// A request is over, also one that has no answer, or that another thread will answer.
     pub(super) fn served(&self) {
         self.is_waiting.store(false, Ordering::Relaxed);
     }

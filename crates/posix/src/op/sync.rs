@@ -23,18 +23,19 @@ impl FileSystem {
     }
 
     /// As [`FileSystem::fsync`], but tells `then` when it is done, on this thread or on another one that makes
-    /// things durable for many: it must not call the filesystem.
+    /// things durable for many: it must not call the filesystem. The handle is let go before.
     pub fn fsync_then(
         &self,
-        file: &Arc<OpenFile>,
+        file: Arc<OpenFile>,
         data_only: bool,
         then: impl FnOnce(Result<Receipt>) + Send + 'static,
     ) {
         let _ = data_only;
         self.core.counters.fsyncs.increment();
-        let file = Arc::clone(file);
-        make_durable_then(&self.core, &Arc::clone(&file.inode), move |done| {
-            then(report(&file, done));
+        make_durable_then(&self.core, Arc::clone(&file.inode), move |done| {
+            let done = report(&file, done);
+            drop(file);
+            then(done);
         });
     }
 
@@ -46,7 +47,7 @@ impl FileSystem {
     ) {
         self.core.counters.fsyncs.increment();
         match self.core.inode(inode) {
-            Ok(inode) => make_durable_then(&self.core, &inode, then),
+            Ok(inode) => make_durable_then(&self.core, inode, then),
             Err(error) => then(Err(error)),
         }
     }
@@ -124,17 +125,18 @@ pub(crate) fn make_durable(core: &Core, inode: &Arc<Inode>) -> Result<Receipt> {
 /// As [`make_durable`], told as by [`FileSystem::fsync_then`].
 fn make_durable_then(
     core: &Core,
-    inode: &Arc<Inode>,
+    inode: Arc<Inode>,
     then: impl FnOnce(Result<Receipt>) + Send + 'static,
 ) {
-    let settled = match settle(core, inode) {
+    let settled = match settle(core, &inode) {
         Ok(Some(settled)) => settled,
         Ok(None) => return then(Ok(Receipt::default())),
         Err(error) => return then(Err(error)),
     };
-    let inode = Arc::clone(inode);
     core.store.persist_then(settled.upto, inode.no, move |done| {
-        then(done.map(|receipt| settled.note(&inode, receipt)).map_err(FsError::from));
+        let done = done.map(|receipt| settled.note(&inode, receipt)).map_err(FsError::from);
+        drop(inode);
+        then(done);
     });
 }
 

@@ -23,6 +23,26 @@ fn an_open_file_outlives_its_name() {
     v.check();
 }
 
+/// Whoever is told that his file is durable may close it and have its blocks back: nobody holds it any more.
+#[test]
+fn an_fsync_that_is_told_has_let_its_file_go() {
+    let v = Volume::new();
+    let a = v.file(ROOT, "a");
+    let file = v.fs.open(&root(), a, OpenFlags::READ).unwrap();
+    v.unlink(ROOT, "a").unwrap();
+    assert!(!v.fs.is_durable());
+    let weak = Arc::downgrade(&file);
+    let (tell, hear) = std::sync::mpsc::channel();
+    v.fs.fsync_then(file, false, move |done| {
+        tell.send((done.map(drop), weak.upgrade().is_none())).unwrap();
+    });
+    let (done, is_gone) = hear.try_recv().unwrap();
+    done.unwrap();
+    assert!(is_gone);
+    assert_eq!(v.in_tree(), (1, 0));
+    v.check();
+}
+
 #[test]
 fn forgetting_a_named_inode_keeps_it() {
     let v = Volume::new();

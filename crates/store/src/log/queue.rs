@@ -6,7 +6,7 @@
 //! with him leads on, batch after batch, until nobody has; who only wants to know
 //! of his own history leads once, and the next one takes his place.
 //!
-//! Always true: somebody leads while word is left.
+//! Always true: somebody leads on while word is left, and no word is lost, also when he panics.
 
 use std::time::Duration;
 
@@ -34,10 +34,10 @@ enum Leads {
 #[derive(Default)]
 struct State {
     leads: Leads,
-    /// What the last batch cost.
+    /// What those hear who share the last batch.
     last: Receipt,
     rhythm: Rhythm,
-    /// Words that were left, the oldest first.
+    /// Words that were left, the oldest first. Only who leads on takes them out.
     left: Vec<Left>,
 }
 
@@ -71,9 +71,12 @@ struct Asked {
     waiting: Stopwatch,
 }
 
+/// A word that was left.
 struct Left {
     asked: Asked,
     then: Then,
+    /// What came of the batch that was made for it.
+    outcome: Option<Result<Receipt>>,
 }
 
 /// The lead. Given up when it is dropped, also by a panic: then nobody is left without an answer.
@@ -88,15 +91,17 @@ impl Drop for Lead<'_> {
             return;
         }
         let queue = &self.inner.logging.queue;
-        let left = {
+        let (left, last) = {
             let mut state = queue.state.lock();
             state.leads = Leads::Nobody;
-            std::mem::take(&mut state.left)
+            // Empty but after a panic of who led on.
+            (std::mem::take(&mut state.left), state.last)
         };
         queue.answered.notify_all();
-        for Left { then, .. } in left {
-            let why = || StoreError::Stopped("a thread panicked while it led".into());
-            then(Err(self.inner.check_running().err().unwrap_or_else(why)));
+        for mut left in left {
+            let outcome = left.outcome.take().or_else(|| self.inner.is_over(&left.asked, last));
+            let panicked = || Err(StoreError::Stopped("a thread panicked while it led".into()));
+            (left.then)(outcome.unwrap_or_else(panicked));
         }
     }
 }
@@ -107,11 +112,11 @@ impl Inner {
         if self.is_durable(upto) {
             return Ok(Receipt::default());
         }
-        let asked = self.ask(upto, about);
         loop {
+            let asked = self.ask(upto, about);
             let mut state = self.logging.queue.state.lock();
             let lead = loop {
-                if let Some(over) = self.is_over(&asked, &state) {
+                if let Some(over) = self.is_over(&asked, state.last) {
                     return over;
                 }
                 if state.leads == Leads::Nobody {
@@ -142,21 +147,25 @@ impl Inner {
         }
         let asked = self.ask(upto, about);
         let mut state = self.logging.queue.state.lock();
-        let mut lead = loop {
-            if let Some(over) = self.is_over(&asked, &state) {
-                drop(state);
-                return then(over);
-            }
-            match state.leads {
-                Leads::Nobody => break self.take_lead(&mut state, Leads::On),
-                Leads::Once => self.wait(&mut state),
-                Leads::On => return state.left.push(Left { asked, then: Box::new(then) }),
-            }
-        };
+        while state.leads == Leads::Once {
+            self.wait(&mut state);
+        }
+        state.left.push(Left { asked, then: Box::new(then), outcome: None });
+        if state.leads == Leads::On {
+            return;
+        }
+        let mut lead = self.take_lead(&mut state, Leads::On);
         drop(state);
-        then(self.lead_until_durable(&asked));
-        while let Some(Left { asked, then }) = self.tell(&mut lead) {
-            then(self.lead_until_durable(&asked));
+        let mut next = self.tell(&mut lead);
+        while let Some(asked) = next {
+            let outcome = self.lead_until_durable(asked);
+            let queue = &self.logging.queue;
+            queue.state.lock().left[0].outcome = Some(outcome);
+            queue.answered.notify_all();
+            next = self.tell(&mut lead);
+            if next.is_some() {
+                wait::will_help();
+            }
         }
     }
 
@@ -166,7 +175,7 @@ impl Inner {
     }
 
     /// What somebody hears who need not lead: another one has made his batch, or the volume has stopped.
-    fn is_over(&self, asked: &Asked, state: &State) -> Option<Result<Receipt>> {
+    fn is_over(&self, asked: &Asked, last: Receipt) -> Option<Result<Receipt>> {
         if !self.is_durable(asked.upto) {
             return self.check_running().err().map(Err);
         }
@@ -178,7 +187,7 @@ impl Inner {
             other_records: asked.all_records.saturating_sub(asked.own_records),
             wait_ns,
             led: false,
-            ..state.last
+            ..last
         }))
     }
 
@@ -226,49 +235,48 @@ impl Inner {
                     Escape::TooLarge => self.counters.log_too_large.increment(),
                 }
                 self.commit_upto(asked.upto)?;
-                Ok(Some(Receipt {
-                    escape: Some(escape),
-                    own_records,
-                    wait_ns,
-                    ..Receipt::default()
-                }))
+                let receipt = Receipt { escape: Some(escape), ..Receipt::default() };
+                self.logging.queue.state.lock().last = receipt;
+                Ok(Some(Receipt { own_records, wait_ns, ..receipt }))
             }
         }
     }
 
     /// For who leads on.
-    fn lead_until_durable(&self, asked: &Asked) -> Result<Receipt> {
+    fn lead_until_durable(&self, mut asked: Asked) -> Result<Receipt> {
         loop {
-            if let Some(receipt) = self.outcome(asked, self.lead(asked)?)? {
+            if let Some(receipt) = self.outcome(&asked, self.lead(&asked)?)? {
                 return Ok(receipt);
             }
+            asked.waiting = Stopwatch::start();
         }
     }
 
-    /// Tells all who left word and need not wait any more. Returns the first of the others; if there is none the
-    /// lead is over.
-    fn tell(&self, lead: &mut Lead<'_>) -> Option<Left> {
+    /// Tells all who left word and need not wait any more, one by one: whoever panics when he hears takes no other word
+    /// with him. Returns for whom the next batch is made, the first that is left; if there is none the lead is over.
+    fn tell(&self, lead: &mut Lead<'_>) -> Option<Asked> {
         let queue = &self.logging.queue;
-        let mut state = queue.state.lock();
-        let mut over = Vec::new();
-        let mut waiting = Vec::with_capacity(state.left.len());
-        for left in std::mem::take(&mut state.left) {
-            match self.is_over(&left.asked, &state) {
-                Some(outcome) => over.push((left.then, outcome)),
-                None => waiting.push(left),
+        loop {
+            let mut state = queue.state.lock();
+            let last = state.last;
+            let over = state.left.iter_mut().enumerate().find_map(|(at, left)| {
+                let outcome = left.outcome.take().or_else(|| self.is_over(&left.asked, last));
+                outcome.map(|outcome| (at, outcome))
+            });
+            if let Some((at, outcome)) = over {
+                let Left { then, .. } = state.left.remove(at);
+                drop(state);
+                then(outcome);
+                continue;
             }
+            let next = state.left.first().map(|left| left.asked);
+            if next.is_none() {
+                state.leads = Leads::Nobody;
+                lead.is_over = true;
+                drop(state);
+                queue.answered.notify_all();
+            }
+            return next;
         }
-        let next = (!waiting.is_empty()).then(|| waiting.remove(0));
-        state.left = waiting;
-        if next.is_none() {
-            state.leads = Leads::Nobody;
-            lead.is_over = true;
-        }
-        drop(state);
-        queue.answered.notify_all();
-        for (then, outcome) in over {
-            then(outcome);
-        }
-        next
     }
 }
