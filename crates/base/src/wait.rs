@@ -1,4 +1,4 @@
-//! A thread that others rely on learns that it is about to wait, or to have others help it.
+//! A thread that others rely on learns that it is about to wait, to have others help it, or to help others.
 //!
 //! Whoever serves requests must not wait while nobody else would take the next
 //! one. But whether a request waits is known only far below, when a block is not
@@ -27,8 +27,8 @@ thread_local! {
     static CARES: RefCell<Option<Care>> = const { RefCell::new(None) };
 }
 
-/// Has `this` done on the calling thread whenever it [is about to wait](will_wait), or to
-/// [share its work](will_share).
+/// Has `this` done on the calling thread whenever it [is about to wait](will_wait), to
+/// [share its work](will_share), or to [help others](will_help).
 pub fn before_waiting(this: impl Fn(Next) + 'static) {
     CARES.with_borrow_mut(|cares| *cares = Some(Rc::new(this)));
 }

@@ -334,8 +334,8 @@ impl Store {
 
     /// As [`Store::persist`], but tells `then` what comes of it, before this returns or later: on the thread that
     /// makes the batch, which answers all that share it and goes on with the next one while anybody is to be told. The
-    /// calling thread waits only while somebody makes a batch by [`Store::persist`]. `then` must not call the store, nor
-    /// panic: others may hear of that as of a volume that has stopped.
+    /// calling thread waits only while somebody makes a batch by [`Store::persist`]. `then` must not wait for the store,
+    /// nor panic: others may hear of that as of a volume that has stopped.
     pub fn persist_then(
         &self,
         upto: Lsn,

@@ -160,7 +160,7 @@ fn nobody_waits_for_a_leader_who_leads_on() {
             heard.1
         });
         gate.wait_until_reached();
-        // None of these returns late, or the gate would never be opened.
+        // None of these waits.
         let hears: Vec<_> = (1..=8).map(|number| told(&store, change(&store, number))).collect();
         assert!(hears.iter().all(|hear| hear.try_recv().is_err()), "nothing is durable");
         gate.close(false);

@@ -234,7 +234,6 @@ fn serve(fuse: &Arc<OwnedFd>, work: &Work, reader: &Reader, request: &Request<'_
 
 fn serve_one(fuse: &Arc<OwnedFd>, server: &Server, reader: &Reader, request: &Request<'_>) {
     let header = &request.header;
-    // Whoever asked hears of it, also after a panic.
     if let Some(fsync) = serve::fsync(header, &request.op) {
         let pending = Pending::new(Arc::clone(fuse), header.unique);
         let together = Arc::clone(reader.together());
@@ -259,7 +258,7 @@ fn serve_one(fuse: &Arc<OwnedFd>, server: &Server, reader: &Reader, request: &Re
     });
 }
 
-/// An answer that is owed.
+/// An answer that is owed: whoever asked hears of it, also after a panic.
 struct Pending<F: AsFd> {
     fuse: F,
     unique: u64,

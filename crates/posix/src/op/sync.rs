@@ -23,7 +23,8 @@ impl FileSystem {
     }
 
     /// As [`FileSystem::fsync`], but tells `then` when it is done, on this thread or on another one that makes
-    /// things durable for many: it must not call the filesystem. The handle is let go before.
+    /// things durable for many: it must not wait for the filesystem. The handle is let go before; if it is the last one of a
+    /// file without a name, that frees its blocks.
     pub fn fsync_then(
         &self,
         file: Arc<OpenFile>,

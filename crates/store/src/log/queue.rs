@@ -37,7 +37,7 @@ struct State {
     /// What those hear who share the last batch.
     last: Receipt,
     rhythm: Rhythm,
-    /// Words that were left, the oldest first. Only who leads on takes them out.
+    /// Words that were left, the oldest first; none but while somebody leads on. Only he takes them out.
     left: Vec<Left>,
 }
 
@@ -82,24 +82,24 @@ struct Left {
 /// The lead. Given up when it is dropped, also by a panic: then nobody is left without an answer.
 struct Lead<'a> {
     inner: &'a Inner,
-    is_over: bool,
+    is_given_up: bool,
 }
 
 impl Drop for Lead<'_> {
     fn drop(&mut self) {
-        if self.is_over {
+        if self.is_given_up {
             return;
         }
         let queue = &self.inner.logging.queue;
         let (left, last) = {
             let mut state = queue.state.lock();
             state.leads = Leads::Nobody;
-            // Empty but after a panic of who led on.
+            // Not empty only if who led on has panicked.
             (std::mem::take(&mut state.left), state.last)
         };
         queue.answered.notify_all();
         for mut left in left {
-            let outcome = left.outcome.take().or_else(|| self.inner.is_over(&left.asked, last));
+            let outcome = left.outcome.take().or_else(|| self.inner.hears(&left.asked, last));
             let panicked = || Err(StoreError::Stopped("a thread panicked while it led".into()));
             (left.then)(outcome.unwrap_or_else(panicked));
         }
@@ -116,7 +116,7 @@ impl Inner {
             let asked = self.ask(upto, about);
             let mut state = self.logging.queue.state.lock();
             let lead = loop {
-                if let Some(over) = self.is_over(&asked, state.last) {
+                if let Some(over) = self.hears(&asked, state.last) {
                     return over;
                 }
                 if state.leads == Leads::Nobody {
@@ -125,10 +125,11 @@ impl Inner {
                 self.wait(&mut state);
             };
             drop(state);
-            let led = self.lead(&asked);
-            // Those who waited have their answer before anything else is done.
-            drop(lead);
-            if let Some(receipt) = self.outcome(&asked, led?)? {
+            let led = self.lead(&asked)?;
+            // Those who waited have their answer before anything else is done; after an escape they wait for its
+            // commit.
+            let _lead = matches!(led.0, Led::Escape(_)).then_some(lead);
+            if let Some(receipt) = self.outcome(&asked, led)? {
                 return Ok(receipt);
             }
         }
@@ -149,6 +150,10 @@ impl Inner {
         let mut state = self.logging.queue.state.lock();
         while state.leads == Leads::Once {
             self.wait(&mut state);
+            if let Some(over) = self.hears(&asked, state.last) {
+                drop(state);
+                return then(over);
+            }
         }
         state.left.push(Left { asked, then: Box::new(then), outcome: None });
         if state.leads == Leads::On {
@@ -158,10 +163,16 @@ impl Inner {
         drop(state);
         let mut next = self.tell(&mut lead);
         while let Some(asked) = next {
-            let outcome = self.lead_until_durable(asked);
-            let queue = &self.logging.queue;
-            queue.state.lock().left[0].outcome = Some(outcome);
-            queue.answered.notify_all();
+            let led = self.lead(&asked).and_then(|led| self.outcome(&asked, led));
+            let outcome = led.transpose();
+            let again = outcome.is_none().then(|| self.ask(asked.upto, asked.about));
+            {
+                // The first is still the one for whom this was: others push behind it.
+                let first = &mut self.logging.queue.state.lock().left[0];
+                first.outcome = outcome;
+                first.asked = again.unwrap_or(asked);
+            }
+            self.logging.queue.answered.notify_all();
             next = self.tell(&mut lead);
             if next.is_some() {
                 wait::will_help();
@@ -174,8 +185,9 @@ impl Inner {
         Asked { upto, about, own_records, all_records, waiting: Stopwatch::start() }
     }
 
-    /// What somebody hears who need not lead: another one has made his batch, or the volume has stopped.
-    fn is_over(&self, asked: &Asked, last: Receipt) -> Option<Result<Receipt>> {
+    /// What somebody hears who need not lead: another one has made his batch, or the volume has stopped. To be asked
+    /// until there is something, and counted then.
+    fn hears(&self, asked: &Asked, last: Receipt) -> Option<Result<Receipt>> {
         if !self.is_durable(asked.upto) {
             return self.check_running().err().map(Err);
         }
@@ -198,7 +210,7 @@ impl Inner {
 
     fn take_lead(&self, state: &mut State, leads: Leads) -> Lead<'_> {
         state.leads = leads;
-        Lead { inner: self, is_over: false }
+        Lead { inner: self, is_given_up: false }
     }
 
     /// Makes a batch. Returns what came of it, and how long it had to wait for the lead.
@@ -242,25 +254,16 @@ impl Inner {
         }
     }
 
-    /// For who leads on.
-    fn lead_until_durable(&self, mut asked: Asked) -> Result<Receipt> {
-        loop {
-            if let Some(receipt) = self.outcome(&asked, self.lead(&asked)?)? {
-                return Ok(receipt);
-            }
-            asked.waiting = Stopwatch::start();
-        }
-    }
-
     /// Tells all who left word and need not wait any more, one by one: whoever panics when he hears takes no other word
-    /// with him. Returns for whom the next batch is made, the first that is left; if there is none the lead is over.
+    /// with him (the second to do so ends the program). Returns for whom the next batch is made, the first that is
+    /// left; if there is none the lead is over.
     fn tell(&self, lead: &mut Lead<'_>) -> Option<Asked> {
         let queue = &self.logging.queue;
         loop {
             let mut state = queue.state.lock();
             let last = state.last;
             let over = state.left.iter_mut().enumerate().find_map(|(at, left)| {
-                let outcome = left.outcome.take().or_else(|| self.is_over(&left.asked, last));
+                let outcome = left.outcome.take().or_else(|| self.hears(&left.asked, last));
                 outcome.map(|outcome| (at, outcome))
             });
             if let Some((at, outcome)) = over {
@@ -272,7 +275,7 @@ impl Inner {
             let next = state.left.first().map(|left| left.asked);
             if next.is_none() {
                 state.leads = Leads::Nobody;
-                lead.is_over = true;
+                lead.is_given_up = true;
                 drop(state);
                 queue.answered.notify_all();
             }
