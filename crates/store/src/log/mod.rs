@@ -134,6 +134,8 @@ impl Inner {
         receipt.batch = Some(place.mark.batch);
         self.space.lock().unflushed.flushed(&named);
         self.pending.lock().set_place(place);
+        // Whoever finds himself durable finds what that has cost, too.
+        self.logging.queue.made(receipt);
         self.durable.fetch_max(last.0, Ordering::AcqRel);
         self.count_batches(generations.len() as u64, &receipt);
         self.log_is_used();

@@ -59,6 +59,11 @@ impl Queue {
     pub(super) fn beside(&self, of: Option<InodeNo>) -> Option<Duration> {
         self.state.lock().rhythm.beside(of)
     }
+
+    /// A batch is about to be called durable, which has cost so much.
+    pub(super) fn made(&self, receipt: Receipt) {
+        self.state.lock().last = receipt;
+    }
 }
 
 /// Who asked for what, and since when he waits.
@@ -220,9 +225,7 @@ impl Inner {
         let led = self.make_batch();
         match &led {
             Ok(Led::Logged(receipt, _)) => {
-                let mut state = self.logging.queue.state.lock();
-                state.last = *receipt;
-                state.rhythm.batch(asked.about, receipt);
+                self.logging.queue.state.lock().rhythm.batch(asked.about, receipt);
             }
             Ok(Led::Escape(_)) => {}
             // Nobody may believe what comes after it (P7).
@@ -248,7 +251,7 @@ impl Inner {
                 }
                 self.commit_upto(asked.upto)?;
                 let receipt = Receipt { escape: Some(escape), ..Receipt::default() };
-                self.logging.queue.state.lock().last = receipt;
+                self.logging.queue.made(receipt);
                 Ok(Some(Receipt { own_records, wait_ns, ..receipt }))
             }
         }
