@@ -18,7 +18,9 @@ use shuttle::sync::mpsc::channel;
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner, thread};
 use steered_device::sim::{Event, Policy};
 use steered_device::{Device, MemoryDevice, SimDevice};
-use steered_posix::{Caller, FileSystem, FsError, MountOptions, OpenFlags, RenameFlags, WriteHow};
+use steered_posix::{
+    Caller, FileSystem, FsError, MountOptions, OpenFile, OpenFlags, RenameFlags, WriteHow,
+};
 
 const BYTES: u64 = 8 << 20;
 const ROUNDS: u64 = 2;
@@ -84,17 +86,7 @@ fn replaced(thread: u64, promised: Option<u64>, found: Option<&[u8]>) -> bool {
 
 /// Changes a file in place: the log holds the change, over data at its place or in the log.
 fn overwrite(fs: &FileSystem, device: &SimDevice, thread: u64) {
-    let root = Caller::root();
-    let flags = OpenFlags::READ | OpenFlags::WRITE;
-    let (_, file) = fs
-        .create(&root, InodeNo::ROOT, &name(thread), 0o644, flags, true)
-        .expect("the volume has room");
-    for round in 0..ROUNDS {
-        let (at, bytes) = overwritten(thread, round);
-        fs.write(&root, &file, at as u64, &bytes, WriteHow::default()).expect("there is room");
-        fs.fsync(&file, round % 2 == 1).expect("the device works");
-        device.mark(thread * ROUNDS + round);
-    }
+    overwrite_and(fs, device, thread, |file, data_only| fs.fsync(file, data_only).map(drop));
 }
 
 /// As [`overwrite`], but every second thread is told when it is durable, by whoever makes the batch.
@@ -102,6 +94,22 @@ fn overwrite_told(fs: &FileSystem, device: &SimDevice, thread: u64) {
     if thread % 2 == 1 {
         return overwrite(fs, device, thread);
     }
+    overwrite_and(fs, device, thread, |file, data_only| {
+        let (tell, hear) = channel();
+        fs.fsync_then(Arc::clone(file), data_only, move |done| {
+            tell.send(done.map(drop)).expect("somebody hears");
+        });
+        hear.recv().expect("it is told")
+    });
+}
+
+/// Changes a file in place, with this fsync.
+fn overwrite_and(
+    fs: &FileSystem,
+    device: &SimDevice,
+    thread: u64,
+    fsync: impl Fn(&Arc<OpenFile>, bool) -> Result<(), FsError>,
+) {
     let root = Caller::root();
     let flags = OpenFlags::READ | OpenFlags::WRITE;
     let (_, file) = fs
@@ -110,11 +118,7 @@ fn overwrite_told(fs: &FileSystem, device: &SimDevice, thread: u64) {
     for round in 0..ROUNDS {
         let (at, bytes) = overwritten(thread, round);
         fs.write(&root, &file, at as u64, &bytes, WriteHow::default()).expect("there is room");
-        let (tell, hear) = channel();
-        fs.fsync_then(Arc::clone(&file), round % 2 == 1, move |done| {
-            tell.send(done.map(drop)).expect("somebody hears");
-        });
-        hear.recv().expect("it is told").expect("the device works");
+        fsync(&file, round % 2 == 1).expect("the device works");
         device.mark(thread * ROUNDS + round);
     }
 }

@@ -134,6 +134,36 @@ fn told(store: &Store, upto: Lsn) -> Receiver<Heard> {
     hear
 }
 
+/// While somebody who is told makes a batch, does `body`; then lets him go on. Answers how his thread ended, too.
+fn behind_a_leader<T>(
+    gate: &Gate,
+    store: &Store,
+    body: impl FnOnce() -> T,
+) -> (thread::Result<Receiver<Heard>>, T) {
+    gate.close(true);
+    let first = change(store, 0);
+    thread::scope(|scope| {
+        let leader = scope.spawn(|| told(store, first));
+        gate.wait_until_reached();
+        let done = body();
+        gate.close(false);
+        (leader.join(), done)
+    })
+}
+
+/// So many operations, each with somebody to be told.
+fn changes_told(store: &Store, count: u64) -> Vec<Receiver<Heard>> {
+    (1..=count).map(|number| told(store, change(store, number))).collect()
+}
+
+/// Each hears that the volume has stopped.
+fn assert_stopped(hears: Vec<Receiver<Heard>>) {
+    for hear in hears {
+        let error = hear.recv_timeout(PATIENCE).unwrap().0.unwrap_err();
+        assert!(matches!(error, StoreError::Stopped(_)), "{error}");
+    }
+}
+
 #[test]
 fn who_is_alone_is_told_at_once_and_by_himself() {
     let (_gate, store) = volume();
@@ -151,21 +181,14 @@ fn who_is_alone_is_told_at_once_and_by_himself() {
 #[test]
 fn nobody_waits_for_a_leader_who_leads_on() {
     let (gate, store) = volume();
-    gate.close(true);
-    let first = change(&store, 0);
-    let (leader, hears) = thread::scope(|scope| {
-        let leader = scope.spawn(|| {
-            let heard = told(&store, first).recv().unwrap();
-            assert!(heard.0.as_ref().unwrap().led);
-            heard.1
-        });
-        gate.wait_until_reached();
+    let (leader, hears) = behind_a_leader(&gate, &store, || {
         // None of these waits.
-        let hears: Vec<_> = (1..=8).map(|number| told(&store, change(&store, number))).collect();
+        let hears = changes_told(&store, 8);
         assert!(hears.iter().all(|hear| hear.try_recv().is_err()), "nothing is durable");
-        gate.close(false);
-        (leader.join().unwrap(), hears)
+        hears
     });
+    let (done, leader) = leader.unwrap().recv().unwrap();
+    assert!(done.unwrap().led);
     let heard: Vec<_> =
         hears.into_iter().map(|hear| hear.recv_timeout(PATIENCE).unwrap()).collect();
     assert!(heard.iter().all(|(_, by)| *by == leader), "he who led has led on");
@@ -267,42 +290,24 @@ fn all_hear_of_an_escape() {
 #[test]
 fn all_hear_of_a_flush_that_fails() {
     let (gate, store) = volume();
-    gate.close(true);
-    let first = change(&store, 0);
-    let hears = thread::scope(|scope| {
-        let leader = scope.spawn(|| told(&store, first).recv().unwrap());
-        gate.wait_until_reached();
-        let hears: Vec<_> = (1..=3).map(|number| told(&store, change(&store, number))).collect();
+    let (leader, hears) = behind_a_leader(&gate, &store, || {
         gate.fails.store(true, Ordering::Relaxed);
-        gate.close(false);
-        leader.join().unwrap().0.unwrap_err();
-        hears
+        changes_told(&store, 3)
     });
-    for hear in hears {
-        let error = hear.recv_timeout(PATIENCE).unwrap().0.unwrap_err();
-        assert!(matches!(error, StoreError::Stopped(_)), "{error}");
-    }
+    leader.unwrap().recv().unwrap().0.unwrap_err();
+    assert_stopped(hears);
     told(&store, store.latest()).try_recv().unwrap().0.unwrap_err();
 }
 
 #[test]
 fn all_hear_of_a_leader_who_panics() {
     let (gate, store) = volume();
-    gate.close(true);
-    let first = change(&store, 0);
-    let hears = thread::scope(|scope| {
-        let leader = scope.spawn(|| told(&store, first));
-        gate.wait_until_reached();
-        let hears: Vec<_> = (1..=3).map(|number| told(&store, change(&store, number))).collect();
+    let (leader, hears) = behind_a_leader(&gate, &store, || {
         gate.panics.store(true, Ordering::Relaxed);
-        gate.close(false);
-        leader.join().unwrap_err();
-        hears
+        changes_told(&store, 3)
     });
-    for hear in hears {
-        let error = hear.recv_timeout(PATIENCE).unwrap().0.unwrap_err();
-        assert!(matches!(error, StoreError::Stopped(_)), "{error}");
-    }
+    leader.unwrap_err();
+    assert_stopped(hears);
     store.persist(store.latest(), ABOUT).unwrap_err();
 }
 
@@ -310,19 +315,13 @@ fn all_hear_of_a_leader_who_panics() {
 #[test]
 fn a_panic_of_who_is_told_is_his_own() {
     let (gate, store) = volume();
-    gate.close(true);
-    let first = change(&store, 0);
-    let hears = thread::scope(|scope| {
-        let leader = scope.spawn(|| told(&store, first));
-        gate.wait_until_reached();
+    let (leader, hears) = behind_a_leader(&gate, &store, || {
         let second = change(&store, 1);
         let before = told(&store, second);
         store.persist_then(second, ABOUT, |_| panic!("as wanted by the test"));
-        let after = told(&store, second);
-        gate.close(false);
-        leader.join().unwrap_err();
-        [before, after]
+        [before, told(&store, second)]
     });
+    leader.unwrap_err();
     let receipts = hears.map(|hear| hear.recv_timeout(PATIENCE).unwrap().0.unwrap());
     assert_eq!(receipts.map(|receipt| receipt.led), [true, false]);
     let lsn = change(&store, 2);

@@ -169,9 +169,6 @@ fn answer(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out> {
     let request = &convert::request(header);
     let inode = InodeNo(header.nodeid);
     let done = |()| Out::Nothing;
-    if let Some(fsync) = fsync(header, op) {
-        return fsync.call(server).map(done);
-    }
     match *op {
         Op::Lookup { name } => server.lookup(request, inode, name).map(Out::Entry),
         Op::Getattr => server.getattr(inode).map(|(attr, ttl)| Out::Attr(attr, ttl)),
@@ -218,6 +215,9 @@ fn answer(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out> {
             server.release(release.fh);
             Ok(Out::Nothing)
         }
+        Op::Fsync(_) | Op::Fsyncdir => {
+            fsync(header, op).ok_or(Errno(libc::EIO))?.call(server).map(done)
+        }
         Op::Statfs => server.statfs().map(Out::StatFs),
         Op::Setxattr { how, name, value } => {
             server.setxattr(request, inode, name, value, how.flags as i32).map(done)
@@ -257,9 +257,7 @@ fn answer(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out> {
         // always ready, so no poll. What no kernel of today sends through this mount is refused the same way.
         Op::Flush | Op::Opendir | Op::Syncfs | Op::Other(_) => Err(Errno(libc::ENOSYS)),
         Op::Init(_) | Op::Interrupt | Op::Forget(_) | Op::BatchForget(_) => Err(Errno(libc::EIO)),
-        Op::Read(_) | Op::Readdir(_) | Op::Readdirplus(_) | Op::Fsync(_) | Op::Fsyncdir => {
-            Err(Errno(libc::EIO))
-        }
+        Op::Read(_) | Op::Readdir(_) | Op::Readdirplus(_) => Err(Errno(libc::EIO)),
     }
 }
 
