@@ -31,6 +31,8 @@ pub struct Work {
     pub journal_bytes: u64,
     /// Bytes of batches in the log, behind those commits.
     pub log_bytes: u64,
+    /// Of those, bytes of file data: no operation is done with them.
+    pub log_data_bytes: u64,
     /// Blocks of data that only the log holds.
     pub log_blocks: u64,
     /// Different nodes that those commits and batches change.
@@ -56,9 +58,10 @@ impl Work {
             .saturating_add(self.journal_bytes)
             .saturating_add(self.log_bytes)
             .saturating_add(self.log_blocks.saturating_mul(BLOCK_BYTES));
+        let records = self.log_bytes.saturating_sub(self.log_data_bytes);
         let places = self.nodes.saturating_add(self.log_blocks);
         let micros = at_rate(bytes, bytes_per_second)
-            .saturating_add(at_rate(self.log_bytes, LOG_BYTES_PER_SECOND))
+            .saturating_add(at_rate(records, LOG_BYTES_PER_SECOND))
             .saturating_add(places.saturating_mul(PLACE.as_micros() as u64));
         FIXED + Duration::from_micros(micros)
     }
@@ -84,6 +87,7 @@ mod tests {
         let endless = Work {
             journal_bytes: u64::MAX,
             log_bytes: u64::MAX,
+            log_data_bytes: 0,
             log_blocks: u64::MAX,
             nodes: u64::MAX,
             node_bytes: u64::MAX,
@@ -100,5 +104,7 @@ mod tests {
         // Operations are done by the processor, whatever the device can do.
         assert!(more.estimate_at(u64::MAX) > FIXED + Duration::from_millis(200));
         assert!(Work { log_blocks: 1000, ..more }.estimate() > more.estimate());
+        let of_data = Work { log_data_bytes: 15 << 20, ..more };
+        assert!(of_data.estimate_at(u64::MAX) < FIXED + Duration::from_millis(20), "it is copied");
     }
 }

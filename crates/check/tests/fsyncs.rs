@@ -287,7 +287,7 @@ fn crash_in_a_commit() -> [MemoryDevice; 2] {
         state: Mutex::new(Pass::Open),
         changed: Condvar::new(),
     });
-    let options = MountOptions { commit_secs: 0, ..MountOptions::default() };
+    let options = MountOptions { commit_secs: 0, log_data_bytes: 0, ..MountOptions::default() };
     let fs = FileSystem::mount(gate.clone(), options).expect("it was clean");
     let first = create(&fs, "first");
     create(&fs, "old");

@@ -220,7 +220,7 @@ impl VolumeOptions {
     }
 
     /// How much data of a file an fsync puts into the log, in bytes; more goes to its place first.
-    /// 0: all of it goes to its place.
+    /// 0: all of it goes to its place. Default 16 KiB.
     pub fn log_data_bytes(mut self, bytes: usize) -> VolumeOptions {
         self.mount.log_data_bytes = bytes;
         self

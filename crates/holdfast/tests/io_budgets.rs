@@ -173,6 +173,7 @@ fn writes() -> Vec<Prepare> {
     };
     vec![
         row("append 4 KiB + fsync", [5.0, 8.0], 1, append(4096, "/large")),
+        row("append 12,360 B + fsync", [13.0, 20.0], 1, append(12_360, "/large")),
         row("append 100 B + fsync", [1.0, 4.0], 1, append(100, "/log")),
         row("append 100 B to a small file + fsync", [1.0, 4.0], 1, append(100, "/a/file-00007")),
         row("overwrite 4 KiB + fsync", [5.0, 8.0], 1, overwrite(false)),
@@ -312,6 +313,31 @@ fn every_row_is_within_its_budget() {
         }
     }
     assert!(over.is_empty(), "{}", over.join("\n"));
+}
+
+/// Files that are fsynced and soon gone, as an editor's, a compiler's and a database's are, stay in the log: nothing of them
+/// is brought to a place.
+#[test]
+fn what_is_deleted_soon_is_written_once() {
+    let device = Arc::new(prepared(512).snapshot());
+    let volume = open(device.clone());
+    let dir = dir(&volume);
+    volume.commit().unwrap();
+    let counters = || ["commits", "data_bytes_written"].map(|name| counter(&volume, name));
+    let before = counters();
+    for op in 0..1000 {
+        let file = dir.create(format!("new-{op}")).unwrap();
+        file.write_all_at(&bytes(4096, op), 0).unwrap();
+        file.sync_all().unwrap();
+    }
+    for op in 0..1000 {
+        dir.remove_file(format!("new-{op}")).unwrap();
+    }
+    dir.sync_all().unwrap();
+    assert_eq!(counters(), before, "4 MiB in the log are no reason for a commit");
+    volume.commit().unwrap();
+    let [commits, data] = counters();
+    assert_eq!((commits, data), (before[0] + 1, before[1]));
 }
 
 /// A device whose flushes take a moment, in which others arrive.

@@ -1,5 +1,8 @@
 //! The thread that makes history durable every few seconds (P11).
 //!
+//! What fsyncs have made durable already may stay in the log for a while: data that is written
+//! again or deleted meanwhile never has to be brought to its place.
+//!
 //! Owned by the mounted volume; ends when dropped, without a last commit.
 
 use holdfast_sync::thread::JoinHandle;
@@ -13,6 +16,9 @@ use parking_lot::{Condvar, Mutex};
 use crate::atime;
 use crate::core::Core;
 use crate::{FsError, Result};
+
+/// So often the commit is left out while nothing but the log needs it: with the default, half a minute.
+const LEFT_OUT_MAX: u32 = 5;
 
 /// The thread of the background commit.
 #[derive(Debug)]
@@ -41,6 +47,7 @@ impl Committer {
 }
 
 fn run(core: &Core, signal: &Signal, every: Duration) {
+    let mut left_out = 0;
     loop {
         let until = Deadline::after(every);
         let mut end = signal.end.lock();
@@ -54,8 +61,11 @@ fn run(core: &Core, signal: &Signal, every: Duration) {
         if core.store.stop_reason().is_some() {
             continue;
         }
-        if let Err(error) = atime::write_all(core).and_then(|()| core.commit()) {
-            tracing::warn!("the background commit failed: {error}");
+        let may_wait = left_out < LEFT_OUT_MAX;
+        match atime::write_all(core).and_then(|()| core.commit_unless_logged(may_wait)) {
+            Ok(true) => left_out = 0,
+            Ok(false) => left_out += 1,
+            Err(error) => tracing::warn!("the background commit failed: {error}"),
         }
     }
 }

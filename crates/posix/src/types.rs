@@ -257,7 +257,7 @@ impl Default for MountOptions {
             batching: Batching::default(),
             rename_log: RenameLog::default(),
             fsync_wait: FsyncWait::default(),
-            log_data_bytes: 4096,
+            log_data_bytes: 16 << 10,
             threads: true,
         }
     }

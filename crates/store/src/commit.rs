@@ -26,6 +26,7 @@ use holdfast_format::journal::{CommitHead, DataExtent};
 use crate::apply::Halt;
 use crate::checkpoint::Sealed;
 use crate::journal::Journal;
+use crate::log::Place;
 use crate::space::alloc::Space;
 use crate::tree::Forest;
 use crate::{Inner, Result};
@@ -56,7 +57,7 @@ enum Frozen {
         epoch: Epoch,
         flush_data: bool,
         /// Where the log stood, or a little before.
-        log_head: u64,
+        log: Place,
         sealed: Option<Box<Sealed>>,
     },
     /// All that is in memory is committed already.
@@ -95,13 +96,13 @@ impl Inner {
                 sealed.stands_behind(journal);
                 Ok(Committed::Done(Some(sealed)))
             }
-            Frozen::Commit { lsn, epoch, flush_data, log_head, mut sealed } => {
+            Frozen::Commit { lsn, epoch, flush_data, log, mut sealed } => {
                 let written = self.write_commit(journal, epoch, flush_data);
                 if let Err(error) = &written {
                     self.stop.stop(error.to_string());
                 }
                 written?;
-                self.thaw(lsn, log_head);
+                self.thaw(lsn, log);
                 if let Some(sealed) = &mut sealed {
                     sealed.stands_behind(journal);
                 }
@@ -144,7 +145,7 @@ impl Inner {
         self.carry_all_groups(forest, space)?;
         self.check_damage(space)?;
         // Read before the mark that the commit holds: what is released lies before it.
-        let log_head = self.pending.lock().place().head;
+        let log = self.pending.lock().place();
         if !self.format(journal, forest, space, lsn) {
             return Ok(Frozen::NoRoom);
         }
@@ -153,7 +154,7 @@ impl Inner {
         self.pace.cache_is(&forest.cache);
         let epoch = forest.epoch;
         let sealed = seal.then(|| Box::new(self.seal(forest, space, lsn)));
-        Ok(Frozen::Commit { lsn, epoch, flush_data, log_head, sealed })
+        Ok(Frozen::Commit { lsn, epoch, flush_data, log, sealed })
     }
 
     /// The present moment becomes durable next: what waits for that is set apart from what comes after.
@@ -223,16 +224,16 @@ impl Inner {
         fits
     }
 
-    /// The moment that was frozen last is durable, with a log that stood at `log_head`. Gives data away that was
+    /// The moment that was frozen last is durable, with a log that stood at `log`. Gives data away that was
     /// freed before it, in steps: nobody waits long.
-    pub(crate) fn thaw(&self, lsn: Lsn, log_head: u64) {
+    pub(crate) fn thaw(&self, lsn: Lsn, log: Place) {
         self.owed.thaw();
         self.committed.store(lsn.0, Ordering::Release);
         self.durable.fetch_max(lsn.0, Ordering::AcqRel);
         // After it is known to be durable: who takes what is pending now needs nothing of before.
         let gone = self.pending.lock().thaw();
         self.give_back(gone);
-        self.logging.release(log_head);
+        self.logging.release(log);
         self.log_is_used();
         let freed = self.space.lock().thaw();
         for part in freed.chunks(STEP) {

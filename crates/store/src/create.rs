@@ -112,7 +112,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
     let cache = Cache::new(CACHE_BYTES, geometry.node_size, how.dirty, counters.clone());
     let volume = volume_tag(&options.uuid);
     let pace = Pace::new(&geometry, &how, &counters);
-    let place = Place { mark: superblock.log, head: 0 };
+    let place = Place::at(superblock.log);
     Inner {
         owed: Owed::default(),
         pending: Mutex::new(Pending::new(Lsn(0), superblock.log)),

@@ -155,7 +155,7 @@ fn at(
         Cache::new(options.cache_bytes, geometry.node_size, options.dirty, counters.clone());
     let volume = volume_tag(&superblock.uuid);
     let epoch = superblock.epoch.next();
-    let place = Place { mark: superblock.log, head: 0 };
+    let place = Place::at(superblock.log);
     let ring = Ring::new(superblock, &**device);
     Inner {
         owed: Owed::default(),

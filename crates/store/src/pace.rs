@@ -16,7 +16,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use holdfast_base::clock::{Deadline, Stopwatch};
 use holdfast_base::counters::Counters;
-use holdfast_base::recover::{BYTES_PER_SECOND, FIXED, LOG_BYTES_PER_SECOND, Work};
+use holdfast_base::recover::{BYTES_PER_SECOND, FIXED, Work};
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, wait};
 use holdfast_format::Geometry;
@@ -29,8 +29,7 @@ use crate::{Inner, OpenOptions, Result, StoreError};
 /// A commit is wanted when it would log more than this: so a freeze copies little more, in less
 /// than a millisecond.
 const COMMIT_BYTES: u64 = 2 << 20;
-/// A commit is wanted when so many bytes wait for the log, or lie in it and not at their places yet;
-/// a quarter of a small log.
+/// A commit is wanted when so many bytes wait for the log; a quarter of a small log.
 const PENDING_BYTES: u64 = 2 << 20;
 /// Head and four ranges of a node's record.
 const HEAD_BYTES: u64 = 48;
@@ -50,8 +49,9 @@ const RATE_MAX: u64 = 1 << 30;
 const RETRY: Duration = Duration::from_secs(1);
 /// A smaller budget would mean nothing but checkpoints.
 const BUDGET_MIN: Duration = Duration::from_millis(250);
-/// The log's part of the budget: more of it than a recovery can read and do in that time is not left
-/// to the next checkpoint, a commit makes it dead.
+/// The log's part of the budget: more of it than a recovery can read, do and bring to its places in that time is
+/// not left to the next checkpoint, a commit makes it dead. Until then data that changes again, or is deleted, is
+/// never written to a place.
 const LOG_SHARE: u32 = 4;
 
 /// What fills, and who waits for whom.
@@ -60,6 +60,8 @@ pub(crate) struct Pace {
     ring_bytes: u64,
     /// A commit is wanted when so many bytes of the log are in use.
     log_bytes_max: u64,
+    /// A commit is wanted when the log makes a recovery so much longer.
+    log_time: Duration,
     node_bytes: u64,
     dirty_nodes_max: u64,
     commit_bytes: u64,
@@ -67,6 +69,7 @@ pub(crate) struct Pace {
     budget: Duration,
     journal_bytes: AtomicU64,
     log_bytes: AtomicU64,
+    log_data_bytes: AtomicU64,
     owed_bytes: AtomicU64,
     uncommitted_bytes: AtomicU64,
     dirty_nodes: AtomicU64,
@@ -112,11 +115,10 @@ impl Pace {
         let budget = options.recover.max(BUDGET_MIN);
         counters.recovery_budget_ns.set(nanos(budget));
         let log_ring = geometry.log().bytes().unwrap_or(u64::MAX);
-        let log_time = (budget - FIXED) / LOG_SHARE;
-        let log_in_time = log_time.as_secs_f64() * LOG_BYTES_PER_SECOND as f64;
         Pace {
             ring_bytes,
-            log_bytes_max: (log_ring / 2).min(log_in_time as u64),
+            log_bytes_max: log_ring / 2,
+            log_time: (budget - FIXED) / LOG_SHARE,
             node_bytes,
             dirty_nodes_max: memory / node_bytes,
             commit_bytes: COMMIT_BYTES.min(ring_bytes / 8),
@@ -124,6 +126,7 @@ impl Pace {
             budget,
             journal_bytes: AtomicU64::new(0),
             log_bytes: AtomicU64::new(0),
+            log_data_bytes: AtomicU64::new(0),
             owed_bytes: AtomicU64::new(0),
             uncommitted_bytes: AtomicU64::new(0),
             dirty_nodes: AtomicU64::new(0),
@@ -152,19 +155,20 @@ impl Pace {
     /// What waits for the log after a change, and what only the log holds, in bytes.
     pub(crate) fn pending_is(&self, pending: usize, owed: usize) {
         self.owed_bytes.store(owed as u64, Ordering::Relaxed);
-        if pending.max(owed) as u64 > self.pending_bytes {
+        if pending as u64 > self.pending_bytes {
             self.want(Job::Commit);
         }
     }
 
-    /// The log after a batch, or after a commit that made some of it dead: bytes that a recovery would read, and
-    /// bytes of data that it would bring to their places.
-    pub(crate) fn log_is(&self, used: u64, owed: usize, counters: &Counters) {
+    /// The log after a batch, or after a commit that made some of it dead: bytes that a recovery would read, how many
+    /// of them are file data, and bytes of data that it would bring to their places.
+    pub(crate) fn log_is(&self, used: u64, data: u64, owed: usize, counters: &Counters) {
         self.log_bytes.store(used, Ordering::Relaxed);
+        self.log_data_bytes.store(data, Ordering::Relaxed);
         self.owed_bytes.store(owed as u64, Ordering::Relaxed);
         counters.log_bytes_used.set(used);
         counters.recovery_estimate_ns.set(nanos(self.recovery()));
-        if used > self.log_bytes_max {
+        if used > self.log_bytes_max || self.recovery_of_the_log() > self.log_time {
             self.want(Job::Commit);
         }
     }
@@ -211,6 +215,12 @@ impl Pace {
         self.work().estimate_at(self.bytes_per_second.load(Ordering::Relaxed))
     }
 
+    /// Of that, what is for the log.
+    fn recovery_of_the_log(&self) -> Duration {
+        let log = Work { journal_bytes: 0, nodes: 0, ..self.work() };
+        log.estimate_at(self.bytes_per_second.load(Ordering::Relaxed)).saturating_sub(FIXED)
+    }
+
     /// A checkpoint has made room.
     pub(crate) fn relieved(&self) {
         let _state = self.state.lock();
@@ -223,6 +233,7 @@ impl Pace {
         Work {
             journal_bytes: self.journal_bytes.load(Ordering::Relaxed),
             log_bytes: self.log_bytes.load(Ordering::Relaxed),
+            log_data_bytes: self.log_data_bytes.load(Ordering::Relaxed),
             log_blocks: self.owed_bytes.load(Ordering::Relaxed) / BLOCK_SIZE as u64,
             nodes: dirty + self.sealed_nodes.load(Ordering::Relaxed),
             node_bytes: self.node_bytes,
@@ -428,17 +439,36 @@ mod tests {
     fn the_log_is_a_part_of_the_estimate_and_never_most_of_it() {
         let (pace, counters) = (pace(Duration::from_secs(1)), Counters::default());
         assert_eq!(pace.recovery(), Duration::ZERO);
-        pace.log_is(512, 0, &counters);
+        pace.log_is(512, 0, 0, &counters);
         assert!(counters.recovery_estimate_ns.get() >= nanos(FIXED));
         assert!(!pace.state.lock().commit);
-        pace.log_is(pace.log_bytes_max + 512, 0, &counters);
+        pace.log_is(pace.log_bytes_max + 512, 0, 0, &counters);
         assert!(pace.state.lock().commit, "a commit makes it dead");
         assert!((0.1..WORK).contains(&pace.pressure()), "{}", pace.pressure());
         let before = pace.recovery();
         pace.pending_is(0, 1 << 20);
         assert!(pace.recovery() > before, "data in the log goes to its place");
-        pace.log_is(0, 0, &counters);
+        pace.log_is(0, 0, 0, &counters);
         assert_eq!((counters.log_bytes_used.get(), counters.recovery_estimate_ns.get()), (0, 0));
+    }
+
+    #[test]
+    fn data_in_the_log_stays_there_while_a_recovery_has_time_for_it() {
+        let counters = Counters::default();
+        let log_is = |pace: &Pace, batches: u64, of_data: u64, blocks: u64| {
+            let owed = (blocks * BLOCK_BYTES) as usize;
+            pace.log_is(batches * 512 + batches * of_data, batches * of_data, owed, &counters);
+            std::mem::take(&mut pace.state.lock().commit)
+        };
+        let of_a_second = pace(Duration::from_secs(1));
+        assert!(!log_is(&of_a_second, 1500, 4096, 1500), "6 MiB of blocks");
+        assert!(log_is(&of_a_second, 3000, 4096, 3000));
+        assert!(of_a_second.pressure() < WORK, "a commit is enough");
+        // The same blocks again and again have few places to go to.
+        assert!(!log_is(&of_a_second, 1800, 4096, 1));
+        // A few bytes of many blocks make a short log, and much to do.
+        assert!(log_is(&of_a_second, 4000, 100, 4000));
+        assert!(log_is(&pace(Duration::from_millis(300)), 1500, 4096, 1500), "a smaller budget");
     }
 
     #[test]

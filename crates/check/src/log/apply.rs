@@ -62,6 +62,8 @@ pub(super) struct Judged {
     taken: Blocks,
     freed: Blocks,
     data: Patched,
+    /// Bytes of data inside the batch.
+    data_bytes: u64,
     /// Data that the batch's flush made durable.
     pub(super) named: Vec<DataExtent>,
     pub(super) named_blocks: u64,
@@ -211,6 +213,7 @@ impl State {
             return misused(base, 1, "are the base of data, but not in use");
         }
         judged.kept += COST + patch.bytes.len() as u64;
+        judged.data_bytes += patch.bytes.len() as u64;
         judged.data.add(BlockNo(before.end), patch, &self.data);
         Ok(())
     }
@@ -259,6 +262,7 @@ impl State {
         }
         self.freed.absorb(&judged.freed);
         self.kept += judged.kept;
+        replay.data_bytes += judged.data_bytes;
     }
 
     /// Hands over what all batches made of blocks.

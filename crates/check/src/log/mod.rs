@@ -48,6 +48,8 @@ pub struct Replay {
     pub records: u64,
     /// Bytes of all batches up to the end, padding included.
     pub bytes: u64,
+    /// Of those, bytes of file data in the batches applied.
+    pub data_bytes: u64,
     /// Where and why it ended.
     pub end: End,
     /// A later batch proves that the one at which it ended was durable.
@@ -118,6 +120,7 @@ impl Replay {
             skipped: 0,
             records: 0,
             bytes: 0,
+            data_bytes: 0,
             end,
             damage: None,
             faults: Vec::new(),
@@ -146,7 +149,12 @@ impl Replay {
 
     /// What a recovery would have to do.
     pub fn work(&self, journal: &journal::Replay) -> Work {
-        Work { log_bytes: self.bytes, log_blocks: self.data.len(), ..journal.work() }
+        Work {
+            log_bytes: self.bytes,
+            log_data_bytes: self.data_bytes,
+            log_blocks: self.data.len(),
+            ..journal.work()
+        }
     }
 
     fn refuse(&mut self, ring: &Ring<'_>, whole: &Whole, issue: Issue, why: String) {

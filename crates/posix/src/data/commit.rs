@@ -42,9 +42,19 @@ impl Core {
     /// what was freed may be reused. An error of one file does not keep the others from being written; the
     /// first is returned.
     pub(crate) fn commit(&self) -> Result<()> {
+        self.commit_unless_logged(false).map(|_| ())
+    }
+
+    /// As [`Core::commit`], but if fsyncs have made everything durable there is no commit if it `may_wait`. Returns whether
+    /// all is committed now.
+    pub(crate) fn commit_unless_logged(&self, may_wait: bool) -> Result<bool> {
         let settled = self.write_back();
-        self.store.commit()?;
-        settled
+        let is_logged = self.store.durable() >= self.store.latest();
+        let commits = !(may_wait && is_logged);
+        if commits {
+            self.store.commit()?;
+        }
+        settled.map(|()| commits)
     }
 
     /// Writes all dirty data, without making it durable.

@@ -170,6 +170,34 @@ fn the_background_commit_makes_history_durable() {
 }
 
 #[test]
+fn a_commit_that_only_the_log_needs_may_wait() {
+    let v = Volume::new();
+    let store = &v.fs.core.store;
+    v.file(ROOT, "a");
+    assert!(v.fs.core.commit_unless_logged(true).unwrap(), "nothing has made it durable (P11)");
+    assert_eq!(store.committed(), store.latest());
+    v.file(ROOT, "b");
+    v.fs.fsync_inode(ROOT).unwrap();
+    assert!(!v.fs.core.commit_unless_logged(true).unwrap());
+    assert!(store.committed() < store.latest());
+    assert!(v.fs.core.commit_unless_logged(false).unwrap());
+    assert_eq!(store.committed(), store.latest());
+}
+
+#[test]
+fn what_fsyncs_made_durable_is_committed_in_the_end() {
+    let set = MountOptions { commit_secs: 1, ..options() };
+    let v = Volume::with(16 << 20, 4096, set);
+    v.file(ROOT, "a");
+    v.fs.fsync_inode(ROOT).unwrap();
+    let watch = holdfast_base::clock::Stopwatch::start();
+    while v.fs.core.store.committed() < v.fs.core.store.latest() {
+        assert!(watch.elapsed().as_secs() < 60, "still in the log after a minute");
+        thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+#[test]
 fn unlink_removes_what_the_name_leads_to_now() {
     for _ in 0..3 {
         let v = Volume::new();

@@ -50,6 +50,8 @@ pub(crate) struct Logging {
     log: Mutex<Log>,
     /// Bytes of the ring, counted as [`Place::head`], that no recovery reads.
     tail: AtomicU64,
+    /// Of those, bytes of file data, counted as [`Place::data`].
+    tail_data: AtomicU64,
     batching: Batching,
 }
 
@@ -59,13 +61,15 @@ impl Logging {
             queue: Queue::default(),
             log: Mutex::new(Log::new(ring, place)),
             tail: AtomicU64::new(place.head),
+            tail_data: AtomicU64::new(place.data),
             batching,
         }
     }
 
-    /// A commit is durable that contains everything before `head`.
-    pub(crate) fn release(&self, head: u64) {
-        self.tail.fetch_max(head, Ordering::AcqRel);
+    /// A commit is durable that contains everything before `place`.
+    pub(crate) fn release(&self, place: Place) {
+        self.tail.fetch_max(place.head, Ordering::AcqRel);
+        self.tail_data.fetch_max(place.data, Ordering::AcqRel);
     }
 
     /// How long a batch takes, if anything but `of` was fsynced lately.
@@ -150,10 +154,11 @@ impl Inner {
 
     /// Tells how much of the log a recovery would read now.
     pub(crate) fn log_is_used(&self) {
-        let head = self.pending.lock().place().head;
+        let place = self.pending.lock().place();
         // More may have been written and released since.
-        let used = head.saturating_sub(self.logging.tail.load(Ordering::Acquire));
-        self.pace.log_is(used, self.owed.bytes(), &self.counters);
+        let used = place.head.saturating_sub(self.logging.tail.load(Ordering::Acquire));
+        let data = place.data.saturating_sub(self.logging.tail_data.load(Ordering::Acquire));
+        self.pace.log_is(used, data, self.owed.bytes(), &self.counters);
     }
 
     /// Puts the batches into the log's buffer. Returns the data that their flush makes durable.
@@ -174,6 +179,7 @@ impl Inner {
                 inode_next: self.inode_next.load(Ordering::Acquire),
                 inode_count: generation.inode_count,
                 records: written.records,
+                data_bytes: written.data_bytes,
             });
             named.extend(written.named);
             receipt.other_records += u64::from(written.records);

@@ -251,18 +251,22 @@ pub(crate) struct Place {
     pub(crate) mark: LogMark,
     /// Bytes that were ever written, counted from the opening.
     pub(crate) head: u64,
+    /// Of those, bytes of file data.
+    pub(crate) data: u64,
+}
+
+impl Place {
+    /// Where an opened log goes on.
+    pub(crate) fn at(mark: LogMark) -> Place {
+        Place { mark, head: 0, data: 0 }
+    }
 }
 
 impl Pending {
     /// Nothing is pending; everything up to `lsn` is durable.
     pub(crate) fn new(lsn: Lsn, mark: LogMark) -> Pending {
         let generations = VecDeque::from([Generation::new(lsn)]);
-        Pending {
-            generations,
-            frozen: None,
-            spares: VecDeque::new(),
-            place: Place { mark, head: 0 },
-        }
+        Pending { generations, frozen: None, spares: VecDeque::new(), place: Place::at(mark) }
     }
 
     fn open(&mut self) -> &mut Generation {

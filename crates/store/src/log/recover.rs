@@ -55,7 +55,7 @@ impl Inner {
         let ring = Ring::new(self.superblock.get_mut(), &*self.device);
         let mark = follow(&logged, &ring);
         // The superblock's mark is where the ring is still read from, until the next commit.
-        let place = Place { mark, head: logged.walked };
+        let place = Place { head: logged.walked, ..Place::at(mark) };
         *self.logging.log.get_mut() = Log::new(ring, place);
         if !teeth::is(Tooth::LogPlaceForgotten) {
             self.pending.get_mut().set_place(place);

@@ -27,6 +27,8 @@ pub(super) struct Span {
     pub(super) inode_next: u64,
     pub(super) inode_count: u64,
     pub(super) records: u32,
+    /// Bytes of file data inside it. No header says that.
+    pub(super) data_bytes: u64,
 }
 
 /// The shape of the ring.
@@ -131,6 +133,7 @@ impl Log {
         self.place = Place {
             mark: LogMark { batch: number, next: (mark.next + bytes) % self.ring.len, sum },
             head: self.place.head + bytes,
+            data: self.place.data + span.data_bytes,
         };
     }
 
