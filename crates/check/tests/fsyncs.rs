@@ -279,7 +279,7 @@ impl Device for Gate {
 
 /// What a crash leaves while a commit is being written and an fsync did not wait for it; and what it
 /// leaves when the commit is durable.
-fn crash_in_a_commit() -> [MemoryDevice; 2] {
+fn crash_in_a_commit(log_data_bytes: usize) -> [MemoryDevice; 2] {
     let (device, fs) = mounted(512);
     fs.unmount().expect("memory takes every write");
     let gate = Arc::new(Gate {
@@ -287,7 +287,11 @@ fn crash_in_a_commit() -> [MemoryDevice; 2] {
         state: Mutex::new(Pass::Open),
         changed: Condvar::new(),
     });
-    let options = MountOptions { commit_secs: 0, log_data_bytes: 0, ..MountOptions::default() };
+    let options = MountOptions {
+        commit_secs: 0,
+        log_data_bytes: Some(log_data_bytes),
+        ..MountOptions::default()
+    };
     let fs = FileSystem::mount(gate.clone(), options).expect("it was clean");
     let first = create(&fs, "first");
     create(&fs, "old");
@@ -313,22 +317,33 @@ fn crash_in_a_commit() -> [MemoryDevice; 2] {
     crashed
 }
 
-/// An fsync does not wait for a commit that is being made: what the commit contains goes into the log
-/// too, as a batch of its own, and both batches out with one flush.
-#[test]
-fn an_fsync_in_a_commit() {
-    let [crashed, committed] = crash_in_a_commit();
-    let printed = |device: &MemoryDevice| {
-        let mut out = Vec::new();
-        dump(device, &What::Log, &mut out).expect("it is a volume");
-        String::from_utf8(out).expect("a dump is text")
-    };
-    // Without the commit both batches count, and with it the second: that makes the same.
+/// Without the commit both batches count, and with it the second: that makes the same.
+fn crash_before_a_commit(log_data_bytes: usize) -> MemoryDevice {
+    let [crashed, committed] = crash_in_a_commit(log_data_bytes);
     assert_eq!(expect_crash(&crashed, "without the commit").0, 3);
     assert_eq!(expect_crash(&committed, "with the commit").0, 1);
     let [crashed_view, committed_view] =
         [&crashed, &committed].map(|device| view(device).expect("it is sound"));
     assert_eq!(crashed_view.difference(&committed_view), None);
+    crashed
+}
+
+/// The data of the fsync lies in the log, that of the commit is at its place.
+#[test]
+fn an_fsync_with_its_data_in_a_commit() {
+    crash_before_a_commit(16 << 10);
+}
+
+/// An fsync does not wait for a commit that is being made: what the commit contains goes into the log
+/// too, as a batch of its own, and both batches out with one flush.
+#[test]
+fn an_fsync_in_a_commit() {
+    let crashed = crash_before_a_commit(0);
+    let printed = |device: &MemoryDevice| {
+        let mut out = Vec::new();
+        dump(device, &What::Log, &mut out).expect("it is a volume");
+        String::from_utf8(out).expect("a dump is text")
+    };
     let text = printed(&crashed);
     assert_eq!(text.matches(" durable=1 ").count(), 2, "{text}");
     // The data of either batch may be missing then.

@@ -146,8 +146,8 @@ impl VolumeOptions {
         self
     }
 
-    /// Seconds between background commits: with no fsync at all, at most this much is lost (P11).
-    /// Default 5, as users of other filesystems expect; 0 turns them off, for tests.
+    /// After so many seconds the background makes everything durable: with no fsync at all, at most this much is lost
+    /// (P11). Default 5, as users of other filesystems expect; 0 turns that off, for tests.
     pub fn commit_secs(mut self, seconds: u32) -> VolumeOptions {
         self.mount.commit_secs = seconds;
         self
@@ -220,9 +220,9 @@ impl VolumeOptions {
     }
 
     /// How much data of a file an fsync puts into the log, in bytes; more goes to its place first.
-    /// 0: all of it goes to its place. Default 16 KiB.
+    /// 0: all of it goes to its place. Default 16 KiB, less on volumes below 64 MiB.
     pub fn log_data_bytes(mut self, bytes: usize) -> VolumeOptions {
-        self.mount.log_data_bytes = bytes;
+        self.mount.log_data_bytes = Some(bytes);
         self
     }
 

@@ -315,6 +315,22 @@ fn every_row_is_within_its_budget() {
     assert!(over.is_empty(), "{}", over.join("\n"));
 }
 
+/// 16 KiB travel inside the log, with one write, unless the volume is so small that its log must be kept for many.
+#[test]
+fn a_small_volume_puts_less_data_into_its_log() {
+    for (megabytes, writes) in [(64, 1), (32, 2)] {
+        let device = Arc::new(MemoryDevice::with_sector_size(megabytes << 20, 512));
+        CreateOptions::new().format(&(device.clone() as Arc<dyn Device>)).unwrap();
+        let volume = open(device.clone());
+        let file = volume.create("/a").unwrap();
+        file.sync_all().unwrap();
+        let before = device.stats().writes;
+        file.write_all_at(&bytes(16 << 10, 1), 0).unwrap();
+        file.sync_all().unwrap();
+        assert_eq!(device.stats().writes - before, writes, "{megabytes} MiB");
+    }
+}
+
 /// Files that are fsynced and soon gone, as an editor's, a compiler's and a database's are, stay in the log: nothing of them
 /// is brought to a place.
 #[test]

@@ -164,7 +164,7 @@ fn options(scene: &Scene) -> MountOptions {
         commit_secs: 0,
         inode_cache: 2,
         fsync_wait: scene.fsync_wait,
-        log_data_bytes: scene.log_data_bytes,
+        log_data_bytes: Some(scene.log_data_bytes),
         ..MountOptions::default()
     }
 }

@@ -62,10 +62,11 @@ fn run(core: &Core, signal: &Signal, every: Duration) {
             continue;
         }
         let may_wait = left_out < LEFT_OUT_MAX;
-        match atime::write_all(core).and_then(|()| core.commit_unless_logged(may_wait)) {
-            Ok(true) => left_out = 0,
-            Ok(false) => left_out += 1,
-            Err(error) => tracing::warn!("the background commit failed: {error}"),
+        let times = atime::write_all(core);
+        let commits = core.commit_unless_logged(may_wait);
+        left_out = if matches!(commits, Ok(false)) { left_out + 1 } else { 0 };
+        if let Err(error) = times.and(commits) {
+            tracing::warn!("the background commit failed: {error}");
         }
     }
 }

@@ -33,6 +33,8 @@ pub(crate) struct Core {
     pub(crate) counters: Arc<Counters>,
     /// How it was mounted.
     pub(crate) options: MountOptions,
+    /// Bytes of data that an fsync puts into the log.
+    pub(crate) log_data_bytes: usize,
     /// Inodes in memory.
     pub(crate) inodes: InodeTable,
     /// Seed of the name hash.

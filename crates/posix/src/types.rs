@@ -209,14 +209,15 @@ pub struct StatFs {
 pub struct MountOptions {
     /// Nothing is written.
     pub read_only: bool,
-    /// Seconds between background commits (P11); 0 turns them off (for tests).
+    /// Seconds after which the background makes everything durable (P11), by a commit unless fsyncs have done so; 0 turns
+    /// that off (for tests).
     pub commit_secs: u32,
     /// When reading updates access times.
     pub atime: Atime,
     /// Memory for tree nodes, in bytes. For each key four more come on top, and at most sixteen.
     pub cache_bytes: usize,
     /// Memory for written data that is not on the device yet, in bytes. Up to 64 MiB of what was used stay with the
-    /// program for what is written next; half of it goes with each timer commit.
+    /// program for what is written next; half of it goes each `commit_secs`.
     pub dirty_bytes: usize,
     /// Memory for data that was just written, in bytes; 0: what is read again comes from the device.
     pub recent_bytes: usize,
@@ -234,8 +235,9 @@ pub struct MountOptions {
     pub rename_log: RenameLog,
     /// What an fsync waits for after its data was written (M5).
     pub fsync_wait: FsyncWait,
-    /// Bytes of data that an fsync puts into the log; more goes to its place first.
-    pub log_data_bytes: usize,
+    /// Bytes of data that an fsync puts into the log; more goes to its place first. `None`: 16 KiB, or a 64th of a log
+    /// that has less than 1 MiB.
+    pub log_data_bytes: Option<usize>,
     /// Threads of the volume's own for commits, checkpoints and writing data. Without them callers do that work:
     /// the same calls then send the same to the device.
     pub threads: bool,
@@ -257,7 +259,7 @@ impl Default for MountOptions {
             batching: Batching::default(),
             rename_log: RenameLog::default(),
             fsync_wait: FsyncWait::default(),
-            log_data_bytes: 16 << 10,
+            log_data_bytes: None,
             threads: true,
         }
     }

@@ -27,8 +27,8 @@ pub struct Terms {
     pub dirty_bytes: usize,
     /// Bytes for data that was just written.
     pub recent_bytes: usize,
-    /// Most bytes of data that an fsync puts into the log.
-    pub log_data_bytes: usize,
+    /// Most bytes of data that an fsync puts into the log, if it is not what volumes of this size have.
+    pub log_data_bytes: Option<usize>,
     /// `never`, `checkpoint N`, `commit N` (behind every N-th operation), `checkpoints beside`, `commits beside`.
     pub checkpoints: String,
     /// Position of the switch of M3.

@@ -104,7 +104,7 @@ fn every_position_of_the_switches() {
         for (&batching, log_data_bytes) in Batching::ALL.iter().zip([0, 64 << 10]) {
             all_survive(&mounted(policy(Checkpoints::Never), |mount| {
                 (mount.rename_log, mount.batching) = (rename_log, batching);
-                mount.log_data_bytes = log_data_bytes;
+                mount.log_data_bytes = Some(log_data_bytes);
             }));
         }
     }
@@ -113,7 +113,7 @@ fn every_position_of_the_switches() {
 #[test]
 fn data_that_is_completed_behind_its_fsync() {
     all_survive(&mounted(policy(Checkpoints::CommitsAfter(4)), |mount| {
-        (mount.fsync_wait, mount.log_data_bytes) = (FsyncWait::Completion, 0);
+        (mount.fsync_wait, mount.log_data_bytes) = (FsyncWait::Completion, Some(0));
     }));
 }
 
@@ -247,7 +247,7 @@ fn random_scripts() {
     random(0..15, &profile(), |seed| {
         mounted(policy(Checkpoints::Never), |mount| {
             mount.inode_cache = [0, 1, 100][seed as usize % 3];
-            mount.log_data_bytes = [0, 4096, 65536][seed as usize / 3 % 3];
+            mount.log_data_bytes = Some([0, 16384, 65536][seed as usize / 3 % 3]);
             mount.rename_log = RenameLog::ALL[seed as usize % 2];
             mount.batching = Batching::ALL[seed as usize / 2 % 2];
         })

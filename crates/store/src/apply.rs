@@ -280,7 +280,7 @@ impl Inner {
             drop(space);
             forest.cache.evict();
             self.pace.cache_is(&forest.cache);
-            self.pace.pending_is(waits, self.owed.fresh_bytes());
+            self.pace.pending_is(waits);
             intact?;
             self.counters.operations.increment();
             return Ok(lsn);

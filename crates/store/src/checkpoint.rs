@@ -111,15 +111,15 @@ impl Inner {
     /// has rotted, notices as soon as anything was written behind it (P6).
     pub(crate) fn checkpoint_at_once(&self, journal: &mut Journal) -> Result<()> {
         self.check_running()?;
-        let (mut sealed, log, time) = self.stop_changers(|forest, space| {
+        let (mut sealed, time) = self.stop_changers(|forest, space| {
             let time = Stopwatch::start();
             self.check_damage(space)?;
             self.carry_all_groups(forest, space)?;
             self.check_damage(space)?;
             let lsn = Lsn(self.lsn.load(Ordering::Acquire));
             let log = self.pending.lock().place();
-            self.freeze_moment(space);
-            Ok((self.seal(forest, space, lsn), log, time))
+            self.freeze_moment(space, log);
+            Ok((self.seal(forest, space, lsn), time))
         })?;
         self.frozen(time);
         journal.leave_a_number_out();
@@ -133,7 +133,7 @@ impl Inner {
             return Err(error);
         }
         self.write_sealed(&sealed)?;
-        self.thaw(sealed.superblock.lsn, log);
+        self.thaw(sealed.superblock.lsn);
         self.release(journal, &sealed);
         Ok(())
     }

@@ -56,8 +56,6 @@ enum Frozen {
         lsn: Lsn,
         epoch: Epoch,
         flush_data: bool,
-        /// Where the log stood, or a little before.
-        log: Place,
         sealed: Option<Box<Sealed>>,
     },
     /// All that is in memory is committed already.
@@ -96,13 +94,13 @@ impl Inner {
                 sealed.stands_behind(journal);
                 Ok(Committed::Done(Some(sealed)))
             }
-            Frozen::Commit { lsn, epoch, flush_data, log, mut sealed } => {
+            Frozen::Commit { lsn, epoch, flush_data, mut sealed } => {
                 let written = self.write_commit(journal, epoch, flush_data);
                 if let Err(error) = &written {
                     self.stop.stop(error.to_string());
                 }
                 written?;
-                self.thaw(lsn, log);
+                self.thaw(lsn);
                 if let Some(sealed) = &mut sealed {
                     sealed.stands_behind(journal);
                 }
@@ -150,19 +148,20 @@ impl Inner {
             return Ok(Frozen::NoRoom);
         }
         let flush_data = space.unflushed.is_flushed_first();
-        self.freeze_moment(space);
+        self.freeze_moment(space, log);
         self.pace.cache_is(&forest.cache);
         let epoch = forest.epoch;
         let sealed = seal.then(|| Box::new(self.seal(forest, space, lsn)));
-        Ok(Frozen::Commit { lsn, epoch, flush_data, log, sealed })
+        Ok(Frozen::Commit { lsn, epoch, flush_data, sealed })
     }
 
-    /// The present moment becomes durable next: what waits for that is set apart from what comes after.
-    pub(crate) fn freeze_moment(&self, space: &mut Space) {
+    /// The present moment becomes durable next: what waits for that is set apart from what comes after. The log
+    /// stood at `log`, or behind it.
+    pub(crate) fn freeze_moment(&self, space: &mut Space, log: Place) {
         space.unflushed.clear();
         space.freeze();
         self.owed.freeze();
-        self.pending.lock().freeze();
+        self.pending.lock().freeze(log);
     }
 
     /// Carries the dirty groups into the space tree until none is left.
@@ -224,16 +223,15 @@ impl Inner {
         fits
     }
 
-    /// The moment that was frozen last is durable, with a log that stood at `log`. Gives data away that was
-    /// freed before it, in steps: nobody waits long.
-    pub(crate) fn thaw(&self, lsn: Lsn, log: Place) {
+    /// The moment that was frozen last is durable. Gives data away that was freed before it, in steps: nobody
+    /// waits long.
+    pub(crate) fn thaw(&self, lsn: Lsn) {
         self.owed.thaw();
         self.committed.store(lsn.0, Ordering::Release);
         self.durable.fetch_max(lsn.0, Ordering::AcqRel);
         // After it is known to be durable: who takes what is pending now needs nothing of before.
         let gone = self.pending.lock().thaw();
         self.give_back(gone);
-        self.logging.release(log);
         self.log_is_used();
         let freed = self.space.lock().thaw();
         for part in freed.chunks(STEP) {

@@ -2,7 +2,7 @@
 //!
 //! Three things fill: memory with dirty nodes, the ring with commits, and the
 //! time that a recovery would take, by both and by the log. The fullest of them is the pressure. From
-//! half of it on the checkpointer works; from three quarters on changers wait
+//! half of it on, the log not counted, the checkpointer works; from three quarters on changers wait
 //! a little, more the fuller it is, so that nobody is stopped late and long;
 //! at the whole they wait for the checkpoint. All waits are counted.
 //!
@@ -31,6 +31,8 @@ use crate::{Inner, OpenOptions, Result, StoreError};
 const COMMIT_BYTES: u64 = 2 << 20;
 /// A commit is wanted when so many bytes wait for the log; a quarter of a small log.
 const PENDING_BYTES: u64 = 2 << 20;
+/// A commit is wanted when only the log holds so many bytes of data: they are in memory, too.
+const OWED_BYTES: u64 = 16 << 20;
 /// Head and four ranges of a node's record.
 const HEAD_BYTES: u64 = 48;
 /// Pressure from which the checkpointer works.
@@ -53,6 +55,17 @@ const BUDGET_MIN: Duration = Duration::from_millis(250);
 /// not left to the next checkpoint, a commit makes it dead. Until then data that changes again, or is deleted, is
 /// never written to a place.
 const LOG_SHARE: u32 = 4;
+
+/// What the log holds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Logged {
+    /// Bytes of batches.
+    pub(crate) bytes: u64,
+    /// Of those, bytes of file data.
+    pub(crate) data_bytes: u64,
+    /// Bytes of blocks whose data is not at its place.
+    pub(crate) owed_bytes: u64,
+}
 
 /// What fills, and who waits for whom.
 #[derive(Debug)]
@@ -147,28 +160,30 @@ impl Pace {
         if uncommitted > self.commit_bytes {
             self.want(Job::Commit);
         }
-        if self.pressure() >= WORK {
+        if self.pressure_without_log() >= WORK {
             self.want(Job::Checkpoint);
         }
     }
 
-    /// What waits for the log after a change, and what only the log holds, in bytes.
-    pub(crate) fn pending_is(&self, pending: usize, owed: usize) {
-        self.owed_bytes.store(owed as u64, Ordering::Relaxed);
+    /// What waits for the log after a change, in bytes.
+    pub(crate) fn pending_is(&self, pending: usize) {
         if pending as u64 > self.pending_bytes {
             self.want(Job::Commit);
         }
     }
 
-    /// The log after a batch, or after a commit that made some of it dead: bytes that a recovery would read, how many
-    /// of them are file data, and bytes of data that it would bring to their places.
-    pub(crate) fn log_is(&self, used: u64, data: u64, owed: usize, counters: &Counters) {
-        self.log_bytes.store(used, Ordering::Relaxed);
-        self.log_data_bytes.store(data, Ordering::Relaxed);
-        self.owed_bytes.store(owed as u64, Ordering::Relaxed);
-        counters.log_bytes_used.set(used);
+    /// The log after a batch, or after a commit that made some of it dead: what a recovery would need now, and of that
+    /// what no commit has taken or is taking.
+    pub(crate) fn log_is(&self, used: Logged, fresh: Logged, counters: &Counters) {
+        self.log_bytes.store(used.bytes, Ordering::Relaxed);
+        self.log_data_bytes.store(used.data_bytes, Ordering::Relaxed);
+        self.owed_bytes.store(used.owed_bytes, Ordering::Relaxed);
+        counters.log_bytes_used.set(used.bytes);
         counters.recovery_estimate_ns.set(nanos(self.recovery()));
-        if used > self.log_bytes_max || self.recovery_of_the_log() > self.log_time {
+        if fresh.bytes > self.log_bytes_max
+            || fresh.owed_bytes > OWED_BYTES
+            || self.recovery_of(fresh) > self.log_time
+        {
             self.want(Job::Commit);
         }
     }
@@ -191,7 +206,7 @@ impl Pace {
         self.journal_bytes.store(bytes, Ordering::Relaxed);
         counters.journal_bytes_used.set(bytes);
         counters.recovery_estimate_ns.set(nanos(self.recovery()));
-        if self.pressure() >= WORK {
+        if self.pressure_without_log() >= WORK {
             self.want(Job::Checkpoint);
         }
     }
@@ -212,13 +227,22 @@ impl Pace {
 
     /// How long a recovery would take now.
     fn recovery(&self) -> Duration {
-        self.work().estimate_at(self.bytes_per_second.load(Ordering::Relaxed))
+        self.estimate(self.work())
     }
 
-    /// Of that, what is for the log.
-    fn recovery_of_the_log(&self) -> Duration {
-        let log = Work { journal_bytes: 0, nodes: 0, ..self.work() };
-        log.estimate_at(self.bytes_per_second.load(Ordering::Relaxed)).saturating_sub(FIXED)
+    fn estimate(&self, work: Work) -> Duration {
+        work.estimate_at(self.bytes_per_second.load(Ordering::Relaxed))
+    }
+
+    /// By how much the log makes a recovery longer.
+    fn recovery_of(&self, log: Logged) -> Duration {
+        let work = Work {
+            log_bytes: log.bytes,
+            log_data_bytes: log.data_bytes,
+            log_blocks: log.owed_bytes / BLOCK_BYTES,
+            ..Work::default()
+        };
+        self.estimate(work).saturating_sub(FIXED)
     }
 
     /// A checkpoint has made room.
@@ -242,12 +266,21 @@ impl Pace {
 
     /// How full the fullest is: 1 is full.
     fn pressure(&self) -> f64 {
+        self.pressure_of(self.work())
+    }
+
+    /// The same but for the log, for which a commit is enough.
+    fn pressure_without_log(&self) -> f64 {
+        self.pressure_of(Work { log_bytes: 0, log_data_bytes: 0, log_blocks: 0, ..self.work() })
+    }
+
+    fn pressure_of(&self, work: Work) -> f64 {
         let share = |part: u64, whole: u64| part as f64 / whole as f64;
         let dirty = self.dirty_nodes.load(Ordering::Relaxed);
         let journal = self.journal_bytes.load(Ordering::Relaxed);
         let uncommitted = self.uncommitted_bytes.load(Ordering::Relaxed);
         // The fixed part cannot be helped by a checkpoint.
-        let time = self.recovery().saturating_sub(FIXED).as_secs_f64()
+        let time = self.estimate(work).saturating_sub(FIXED).as_secs_f64()
             / (self.budget - FIXED).as_secs_f64();
         share(dirty, self.dirty_nodes_max)
             .max(share(journal + uncommitted, self.ring_bytes))
@@ -438,17 +471,22 @@ mod tests {
     #[test]
     fn the_log_is_a_part_of_the_estimate_and_never_most_of_it() {
         let (pace, counters) = (pace(Duration::from_secs(1)), Counters::default());
+        let log_is = |bytes, owed_bytes| {
+            let logged = Logged { bytes, data_bytes: 0, owed_bytes };
+            pace.log_is(logged, logged, &counters);
+        };
         assert_eq!(pace.recovery(), Duration::ZERO);
-        pace.log_is(512, 0, 0, &counters);
+        log_is(512, 0);
         assert!(counters.recovery_estimate_ns.get() >= nanos(FIXED));
         assert!(!pace.state.lock().commit);
-        pace.log_is(pace.log_bytes_max + 512, 0, 0, &counters);
+        log_is(pace.log_bytes_max + 512, 0);
         assert!(pace.state.lock().commit, "a commit makes it dead");
         assert!((0.1..WORK).contains(&pace.pressure()), "{}", pace.pressure());
+        assert_eq!(pace.pressure_without_log(), 0.0, "no checkpoint is needed");
         let before = pace.recovery();
-        pace.pending_is(0, 1 << 20);
+        log_is(pace.log_bytes_max + 512, 1 << 20);
         assert!(pace.recovery() > before, "data in the log goes to its place");
-        pace.log_is(0, 0, 0, &counters);
+        log_is(0, 0);
         assert_eq!((counters.log_bytes_used.get(), counters.recovery_estimate_ns.get()), (0, 0));
     }
 
@@ -456,8 +494,10 @@ mod tests {
     fn data_in_the_log_stays_there_while_a_recovery_has_time_for_it() {
         let counters = Counters::default();
         let log_is = |pace: &Pace, batches: u64, of_data: u64, blocks: u64| {
-            let owed = (blocks * BLOCK_BYTES) as usize;
-            pace.log_is(batches * 512 + batches * of_data, batches * of_data, owed, &counters);
+            let data_bytes = batches * of_data;
+            let bytes = batches * 512 + data_bytes;
+            let logged = Logged { bytes, data_bytes, owed_bytes: blocks * BLOCK_BYTES };
+            pace.log_is(logged, logged, &counters);
             std::mem::take(&mut pace.state.lock().commit)
         };
         let of_a_second = pace(Duration::from_secs(1));
@@ -469,6 +509,24 @@ mod tests {
         // A few bytes of many blocks make a short log, and much to do.
         assert!(log_is(&of_a_second, 4000, 100, 4000));
         assert!(log_is(&pace(Duration::from_millis(300)), 1500, 4096, 1500), "a smaller budget");
+        let of_an_hour = pace(Duration::from_secs(3600));
+        assert!(!log_is(&of_an_hour, 4000, 100, 4000));
+        assert!(log_is(&of_an_hour, 4100, 100, 4100), "they are in memory, too");
+    }
+
+    #[test]
+    fn a_commit_that_is_being_made_is_not_wanted_again() {
+        let (pace, counters) = (pace(Duration::from_secs(1)), Counters::default());
+        let logged = |blocks: u64| {
+            let (data_bytes, owed_bytes) = (blocks * 4096, blocks * BLOCK_BYTES);
+            Logged { bytes: data_bytes + blocks * 512, data_bytes, owed_bytes }
+        };
+        pace.log_is(logged(3010), logged(10), &counters);
+        assert!(!pace.state.lock().commit);
+        assert_eq!(counters.log_bytes_used.get(), logged(3010).bytes);
+        assert!(pace.recovery() - FIXED > pace.log_time, "but a crash now would find all of it");
+        pace.log_is(logged(6000), logged(3000), &counters);
+        assert!(pace.state.lock().commit);
     }
 
     #[test]

@@ -46,10 +46,10 @@ impl Core {
     }
 
     /// As [`Core::commit`], but if fsyncs have made everything durable there is no commit if it `may_wait`. Returns whether
-    /// all is committed now.
+    /// all is committed now; after an error it is, as far as it can be.
     pub(crate) fn commit_unless_logged(&self, may_wait: bool) -> Result<bool> {
         let settled = self.write_back();
-        let is_logged = self.store.durable() >= self.store.latest();
+        let is_logged = settled.is_ok() && self.store.durable() >= self.store.latest();
         let commits = !(may_wait && is_logged);
         if commits {
             self.store.commit()?;

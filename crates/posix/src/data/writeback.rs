@@ -32,7 +32,7 @@ use crate::{FsError, Result};
 /// of it that a stranger's batch may have to carry along: 16 KiB.
 const ROUND_BLOCKS: usize = 2048;
 /// Data that travels in the log and waits for its place, in bytes: above this it is written at once. Commits are
-/// wanted long before; only one that does not come to its end lets so much gather.
+/// wanted at a quarter of it; only one that does not come to its end lets so much gather.
 const OWED_BYTES_MAX: usize = 64 << 20;
 /// Extents of one batch.
 const BATCH_EXTENTS: usize = 64;
@@ -66,7 +66,7 @@ pub(crate) fn settle(core: &Core, inode: &Arc<Inode>) -> Result<()> {
 /// As [`settle`], for a caller who persists it next: little data travels inside the log.
 pub(crate) fn settle_for_log(core: &Core, inode: &Arc<Inode>) -> Result<DataCost> {
     let is_full = core.store.owed_bytes() > OWED_BYTES_MAX;
-    settle_whole(core, inode, if is_full { 0 } else { core.options.log_data_bytes })
+    settle_whole(core, inode, if is_full { 0 } else { core.log_data_bytes })
 }
 
 fn settle_whole(core: &Core, inode: &Arc<Inode>, log_bytes: usize) -> Result<DataCost> {

@@ -22,6 +22,13 @@ use crate::inode::InodeTable;
 use crate::rename_log::DirectoryLog;
 use crate::*;
 
+/// Data that an fsync puts into the log unless the mount says otherwise, in bytes: what databases and mail write at
+/// a time. In a small log it must find room for several threads.
+fn usual_log_data(geometry: &Geometry) -> usize {
+    let log = geometry.log().bytes().unwrap_or(u64::MAX);
+    (log / 64).min(16 << 10) as usize
+}
+
 impl FileSystem {
     /// Makes an empty volume with a root directory (mode 755) on the whole device.
     pub fn mkfs(device: &Arc<dyn Device>, options: &MkfsOptions) -> Result<()> {
@@ -56,7 +63,9 @@ impl FileSystem {
             threads: options.threads,
         };
         let store = Store::open(device, &open, counters.clone())?;
+        let usual = usual_log_data(&store.superblock().geometry);
         let core = Arc::new(Core {
+            log_data_bytes: options.log_data_bytes.unwrap_or(usual),
             hash_seed: store.superblock().hash_seed,
             inodes: InodeTable::new(options.inode_cache),
             data: crate::data::Shared::new(&store, &options),

@@ -218,10 +218,10 @@ fn policies(source: &Source, campaign: &Campaign) -> Vec<Policy> {
         }),
         policy(Checkpoints::Never, |setup| {
             setup.mkfs.node_size = 16384;
-            setup.mount.log_data_bytes = 0;
+            setup.mount.log_data_bytes = Some(0);
         }),
         policy(Checkpoints::CommitsAfter(5), |setup| {
-            setup.mount.log_data_bytes = 64 << 10;
+            setup.mount.log_data_bytes = Some(64 << 10);
             setup.mount.batching = Batching::Scan;
             setup.mount.rename_log = RenameLog::Directory;
         }),
@@ -241,7 +241,7 @@ fn policies(source: &Source, campaign: &Campaign) -> Vec<Policy> {
             let beside = |checkpoints| policy(checkpoints, nothing);
             // The extents of an fsync are completed behind it by a thread too.
             let completed = policy(Checkpoints::CommitsBeside, |setup| {
-                setup.mount.log_data_bytes = 0;
+                setup.mount.log_data_bytes = Some(0);
                 setup.mount.fsync_wait = FsyncWait::Completion;
             });
             vec![beside(Checkpoints::CommitsBeside), beside(Checkpoints::Beside), completed]

@@ -59,7 +59,7 @@ fn power_cuts(seed: u64) -> Result<(), String> {
         ..Setup::new([4096, 16384][seed as usize / 2 % 2], [0, 1, 100][seed as usize % 3])
     };
     setup.mount.cache_bytes = 256 << 10;
-    setup.mount.log_data_bytes = [4096, 0, 65536][seed as usize / 3 % 3];
+    setup.mount.log_data_bytes = Some([16384, 0, 65536][seed as usize / 3 % 3]);
     setup.mount.dirty = Dirty::ALL[seed as usize / 5 % Dirty::ALL.len()];
     setup.mount.accounting = Accounting::ALL[seed as usize / 7 % Accounting::ALL.len()];
     setup.mount.rename_log = RenameLog::ALL[seed as usize / 2 % 2];

@@ -22,7 +22,7 @@ pub(crate) mod replay;
 mod rhythm;
 mod ring;
 
-use holdfast_sync::atomic::{AtomicU64, Ordering};
+use holdfast_sync::atomic::Ordering;
 use std::time::Duration;
 
 use holdfast_base::clock::Stopwatch;
@@ -34,6 +34,7 @@ use holdfast_format::log::{BATCH_BYTES_MAX, DATA_BLOCKS_MAX};
 use parking_lot::Mutex;
 
 use crate::apply::StopOnPanic;
+use crate::pace::Logged;
 use crate::{Inner, Result};
 
 use format::How;
@@ -48,28 +49,12 @@ pub(crate) use ring::{Log, Ring};
 pub(crate) struct Logging {
     queue: Queue,
     log: Mutex<Log>,
-    /// Bytes of the ring, counted as [`Place::head`], that no recovery reads.
-    tail: AtomicU64,
-    /// Of those, bytes of file data, counted as [`Place::data`].
-    tail_data: AtomicU64,
     batching: Batching,
 }
 
 impl Logging {
     pub(crate) fn new(ring: Ring, place: Place, batching: Batching) -> Logging {
-        Logging {
-            queue: Queue::default(),
-            log: Mutex::new(Log::new(ring, place)),
-            tail: AtomicU64::new(place.head),
-            tail_data: AtomicU64::new(place.data),
-            batching,
-        }
-    }
-
-    /// A commit is durable that contains everything before `place`.
-    pub(crate) fn release(&self, place: Place) {
-        self.tail.fetch_max(place.head, Ordering::AcqRel);
-        self.tail_data.fetch_max(place.data, Ordering::AcqRel);
+        Logging { queue: Queue::default(), log: Mutex::new(Log::new(ring, place)), batching }
     }
 
     /// How long a batch takes, if anything but `of` was fsynced lately.
@@ -105,7 +90,7 @@ impl Inner {
                 }
                 needed += bound;
             }
-            if needed as u64 > log.room(&self.logging.tail) {
+            if needed as u64 > log.room(pending.tail()) {
                 return Ok(Led::Escape(Escape::LogFull));
             }
             if teeth::is(Tooth::AnswerBeforeWrite) {
@@ -152,13 +137,18 @@ impl Inner {
         let _surplus = self.pending.lock().give_back(spares);
     }
 
-    /// Tells how much of the log a recovery would read now.
+    /// Tells how much of the log a recovery would read now, and how much once the commit is durable that is being made.
     pub(crate) fn log_is_used(&self) {
-        let place = self.pending.lock().place();
-        // More may have been written and released since.
-        let used = place.head.saturating_sub(self.logging.tail.load(Ordering::Acquire));
-        let data = place.data.saturating_sub(self.logging.tail_data.load(Ordering::Acquire));
-        self.pace.log_is(used, data, self.owed.bytes(), &self.counters);
+        let (used, fresh) = {
+            let pending = self.pending.lock();
+            let place = pending.place();
+            (place.since(pending.tail()), place.since(pending.frozen_at()))
+        };
+        let logged =
+            |(bytes, data_bytes), owed| Logged { bytes, data_bytes, owed_bytes: owed as u64 };
+        let used = logged(used, self.owed.bytes());
+        let fresh = logged(fresh, self.owed.fresh_bytes());
+        self.pace.log_is(used, fresh, &self.counters);
     }
 
     /// Puts the batches into the log's buffer. Returns the data that their flush makes durable.

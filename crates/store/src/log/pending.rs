@@ -243,6 +243,10 @@ pub(crate) struct Pending {
     /// Some that went, for their memory. Each comes to use in turn, and is judged by that.
     spares: VecDeque<Generation>,
     place: Place,
+    /// Where the log stood when a commit was last begun.
+    frozen_at: Place,
+    /// No recovery reads what lies before.
+    tail: Place,
 }
 
 /// Where the next batch goes.
@@ -260,13 +264,26 @@ impl Place {
     pub(crate) fn at(mark: LogMark) -> Place {
         Place { mark, head: 0, data: 0 }
     }
+
+    /// Bytes between an earlier place and this one, and those of file data among them.
+    pub(super) fn since(&self, earlier: &Place) -> (u64, u64) {
+        (self.head - earlier.head, self.data - earlier.data)
+    }
 }
 
 impl Pending {
     /// Nothing is pending; everything up to `lsn` is durable.
     pub(crate) fn new(lsn: Lsn, mark: LogMark) -> Pending {
         let generations = VecDeque::from([Generation::new(lsn)]);
-        Pending { generations, frozen: None, spares: VecDeque::new(), place: Place::at(mark) }
+        let place = Place::at(mark);
+        Pending {
+            generations,
+            frozen: None,
+            spares: VecDeque::new(),
+            place,
+            frozen_at: place,
+            tail: place,
+        }
     }
 
     fn open(&mut self) -> &mut Generation {
@@ -332,6 +349,16 @@ impl Pending {
         self.place
     }
 
+    /// Where the log begins that a recovery would read.
+    pub(super) fn tail(&self) -> &Place {
+        &self.tail
+    }
+
+    /// Where the log stood when a commit was last begun.
+    pub(super) fn frozen_at(&self) -> &Place {
+        &self.frozen_at
+    }
+
     /// A batch is durable, or a recovery has found where the log goes on.
     pub(super) fn set_place(&mut self, place: Place) {
         self.place = place;
@@ -346,9 +373,10 @@ impl Pending {
         self.generations = VecDeque::from([Generation::new(lsn)]);
     }
 
-    /// The present moment becomes a commit.
-    pub(crate) fn freeze(&mut self) {
+    /// The present moment becomes a commit, which needs nothing of the log before `log`.
+    pub(crate) fn freeze(&mut self, log: Place) {
         assert!(self.frozen.is_none(), "one commit at a time");
+        self.frozen_at = log;
         if teeth::is(Tooth::BatchOverFreeze) {
             self.frozen = Some(self.generations.len() - 1);
             return;
@@ -357,11 +385,12 @@ impl Pending {
         self.frozen = Some(self.generations.len() - 1);
     }
 
-    /// That commit is durable. Returns what it contains, which nobody needs any more.
+    /// That commit is durable: the log before it is dead. Returns what it contains, which nobody needs any more.
     pub(crate) fn thaw(&mut self) -> Vec<Generation> {
         let Some(frozen) = self.frozen.take() else {
             return Vec::new();
         };
+        self.tail = self.frozen_at;
         let dropped = match frozen {
             _ if teeth::is(Tooth::LoggedAgain) => 0,
             _ if teeth::is(Tooth::DroppedWithCommit) => {
@@ -446,7 +475,7 @@ mod tests {
     fn no_batch_reaches_over_the_freeze_of_a_commit() {
         let mut pending = Pending::new(Lsn(0), LogMark::START);
         pending.add(Lsn(1), 1, &put(&[20]), Vec::new(), Vec::new());
-        pending.freeze();
+        pending.freeze(pending.place());
         pending.add(Lsn(2), 1, &put(&[20]), Vec::new(), Vec::new());
         let taken = pending.take();
         let spans: Vec<_> = taken.iter().map(|g| (g.after.0, g.last.0)).collect();
@@ -457,7 +486,7 @@ mod tests {
         );
         pending.add(Lsn(3), 1, &put(&[20]), Vec::new(), Vec::new());
         pending.thaw();
-        pending.freeze();
+        pending.freeze(pending.place());
         pending.thaw();
         assert!(pending.take().is_empty(), "the commit holds it");
         pending.add(Lsn(4), 1, &put(&[20]), Vec::new(), Vec::new());

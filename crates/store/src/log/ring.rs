@@ -6,8 +6,6 @@
 //!
 //! Knows nothing of what a batch says.
 
-use holdfast_sync::atomic::{AtomicU64, Ordering};
-
 use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BatchNo, BlockRange, Lsn};
@@ -92,12 +90,12 @@ impl Log {
         Log { ring, place, before: place.mark.batch, buffer: Vec::new(), batch_start: 0 }
     }
 
-    /// Bytes that may be written without touching what a recovery reads, `tail` of which are dead.
-    pub(super) fn room(&self, tail: &AtomicU64) -> u64 {
+    /// Bytes that may be written without touching what a recovery reads, from `tail` on.
+    pub(super) fn room(&self, tail: &Place) -> u64 {
         if teeth::is(Tooth::LogRoom) {
             return self.ring.len;
         }
-        self.ring.len - (self.place.head - tail.load(Ordering::Acquire))
+        self.ring.len - (self.place.head - tail.head)
     }
 
     /// Begins a batch: its records are appended to what this returns.
