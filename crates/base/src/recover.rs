@@ -42,6 +42,11 @@ pub struct Work {
 }
 
 impl Work {
+    /// The same but for the log.
+    pub fn without_log(self) -> Work {
+        Work { log_bytes: 0, log_data_bytes: 0, log_blocks: 0, ..self }
+    }
+
     /// How long it takes on a slow disk. Nothing to do takes no time.
     pub fn estimate(&self) -> Duration {
         self.estimate_at(BYTES_PER_SECOND)
@@ -106,5 +111,6 @@ mod tests {
         assert!(Work { log_blocks: 1000, ..more }.estimate() > more.estimate());
         let of_data = Work { log_data_bytes: 15 << 20, ..more };
         assert!(of_data.estimate_at(u64::MAX) < FIXED + Duration::from_millis(20), "it is copied");
+        assert_eq!(Work { log_blocks: 1000, ..of_data }.without_log().estimate(), Duration::ZERO);
     }
 }

@@ -17,8 +17,23 @@ use crate::atime;
 use crate::core::Core;
 use crate::{FsError, Result};
 
-/// So often the commit is left out while nothing but the log needs it: with the default, half a minute.
+/// So often the commit is left out while only the log needs it: it comes with the sixth tick.
 const LEFT_OUT_MAX: u32 = 5;
+
+/// When a commit that only the log needs may wait.
+#[derive(Debug, Default)]
+struct Patience {
+    left_out: u32,
+}
+
+impl Patience {
+    /// Whether this tick goes by without a commit.
+    fn waits(&mut self, is_logged: bool) -> bool {
+        let waits = is_logged && self.left_out < LEFT_OUT_MAX;
+        self.left_out = if waits { self.left_out + 1 } else { 0 };
+        waits
+    }
+}
 
 /// The thread of the background commit.
 #[derive(Debug)]
@@ -47,7 +62,7 @@ impl Committer {
 }
 
 fn run(core: &Core, signal: &Signal, every: Duration) {
-    let mut left_out = 0;
+    let mut patience = Patience::default();
     loop {
         let until = Deadline::after(every);
         let mut end = signal.end.lock();
@@ -61,11 +76,12 @@ fn run(core: &Core, signal: &Signal, every: Duration) {
         if core.store.stop_reason().is_some() {
             continue;
         }
-        let may_wait = left_out < LEFT_OUT_MAX;
-        let times = atime::write_all(core);
-        let commits = core.commit_unless_logged(may_wait);
-        left_out = if matches!(commits, Ok(false)) { left_out + 1 } else { 0 };
-        if let Err(error) = times.and(commits) {
+        // Whatever fails, what can be made durable is.
+        let settled = atime::write_all(core).and(core.write_back());
+        if settled.is_ok() && patience.waits(core.is_logged()) {
+            continue;
+        }
+        if let Err(error) = settled.and(core.store.commit().map_err(FsError::from)) {
             tracing::warn!("the background commit failed: {error}");
         }
     }
@@ -80,5 +96,19 @@ impl Drop for Committer {
         {
             tracing::error!("the commit thread panicked");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sixth_tick_commits_what_only_the_log_holds() {
+        let mut patience = Patience::default();
+        let waits: Vec<bool> = (0..7).map(|_| patience.waits(true)).collect();
+        assert_eq!(waits, [true, true, true, true, true, false, true]);
+        assert!(!patience.waits(false), "something is not durable (P11)");
+        assert!((0..5).all(|_| patience.waits(true)), "it is counted anew");
     }
 }

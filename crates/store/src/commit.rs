@@ -142,7 +142,7 @@ impl Inner {
         self.check_damage(space)?;
         self.carry_all_groups(forest, space)?;
         self.check_damage(space)?;
-        // Read before the mark that the commit holds: what is released lies before it.
+        // Read before the mark that the commit holds: the tail must not pass that.
         let log = self.pending.lock().place();
         if !self.format(journal, forest, space, lsn) {
             return Ok(Frozen::NoRoom);
@@ -156,12 +156,13 @@ impl Inner {
     }
 
     /// The present moment becomes durable next: what waits for that is set apart from what comes after. The log
-    /// stood at `log`, or behind it.
+    /// stood at `log`, or further.
     pub(crate) fn freeze_moment(&self, space: &mut Space, log: Place) {
         space.unflushed.clear();
         space.freeze();
         self.owed.freeze();
         self.pending.lock().freeze(log);
+        self.pace.commit_begins();
     }
 
     /// Carries the dirty groups into the space tree until none is left.

@@ -1,10 +1,13 @@
 //! When to commit, when to make a checkpoint, and when to slow changers down.
 //!
 //! Three things fill: memory with dirty nodes, the ring with commits, and the
-//! time that a recovery would take, by both and by the log. The fullest of them is the pressure. From
-//! half of it on, the log not counted, the checkpointer works; from three quarters on changers wait
+//! time that a recovery would take, by both. The fullest of them is the pressure. From
+//! half of it on the checkpointer works; from three quarters on changers wait
 //! a little, more the fuller it is, so that nobody is stopped late and long;
-//! at the whole they wait for the checkpoint. All waits are counted.
+//! at the whole they wait for the checkpoint.
+//!
+//! The log makes a recovery longer, too, but a commit is enough to end that. One is wanted when
+//! the log has its part of the time, and changers wait for one if all of the time is used. All waits are counted.
 //!
 //! Knows nothing of what commits and checkpoints do.
 
@@ -18,7 +21,7 @@ use holdfast_base::clock::{Deadline, Stopwatch};
 use holdfast_base::counters::Counters;
 use holdfast_base::recover::{BYTES_PER_SECOND, FIXED, Work};
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_base::{BLOCK_SIZE, wait};
+use holdfast_base::wait;
 use holdfast_format::Geometry;
 use holdfast_format::journal::REPLAY_BYTES_MAX;
 use parking_lot::{Condvar, Mutex};
@@ -56,7 +59,7 @@ const BUDGET_MIN: Duration = Duration::from_millis(250);
 /// never written to a place.
 const LOG_SHARE: u32 = 4;
 
-/// What the log holds.
+/// What the log holds, or a part of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Logged {
     /// Bytes of batches.
@@ -71,9 +74,9 @@ pub(crate) struct Logged {
 #[derive(Debug)]
 pub(crate) struct Pace {
     ring_bytes: u64,
-    /// A commit is wanted when so many bytes of the log are in use.
+    /// A commit is wanted when so many bytes of the log wait for one.
     log_bytes_max: u64,
-    /// A commit is wanted when the log makes a recovery so much longer.
+    /// A commit is wanted when they make a recovery so much longer.
     log_time: Duration,
     node_bytes: u64,
     dirty_nodes_max: u64,
@@ -160,7 +163,7 @@ impl Pace {
         if uncommitted > self.commit_bytes {
             self.want(Job::Commit);
         }
-        if self.pressure_without_log() >= WORK {
+        if self.pressure() >= WORK {
             self.want(Job::Checkpoint);
         }
     }
@@ -173,12 +176,12 @@ impl Pace {
     }
 
     /// The log after a batch, or after a commit that made some of it dead: what a recovery would need now, and of that
-    /// what no commit has taken or is taking.
-    pub(crate) fn log_is(&self, used: Logged, fresh: Logged, counters: &Counters) {
-        self.log_bytes.store(used.bytes, Ordering::Relaxed);
-        self.log_data_bytes.store(used.data_bytes, Ordering::Relaxed);
-        self.owed_bytes.store(used.owed_bytes, Ordering::Relaxed);
-        counters.log_bytes_used.set(used.bytes);
+    /// what is not dead as soon as the commit is durable that is being made.
+    pub(crate) fn log_is(&self, all: Logged, fresh: Logged, counters: &Counters) {
+        self.log_bytes.store(all.bytes, Ordering::Relaxed);
+        self.log_data_bytes.store(all.data_bytes, Ordering::Relaxed);
+        self.owed_bytes.store(all.owed_bytes, Ordering::Relaxed);
+        counters.log_bytes_used.set(all.bytes);
         counters.recovery_estimate_ns.set(nanos(self.recovery()));
         if fresh.bytes > self.log_bytes_max
             || fresh.owed_bytes > OWED_BYTES
@@ -206,7 +209,7 @@ impl Pace {
         self.journal_bytes.store(bytes, Ordering::Relaxed);
         counters.journal_bytes_used.set(bytes);
         counters.recovery_estimate_ns.set(nanos(self.recovery()));
-        if self.pressure_without_log() >= WORK {
+        if self.pressure() >= WORK {
             self.want(Job::Checkpoint);
         }
     }
@@ -258,29 +261,25 @@ impl Pace {
             journal_bytes: self.journal_bytes.load(Ordering::Relaxed),
             log_bytes: self.log_bytes.load(Ordering::Relaxed),
             log_data_bytes: self.log_data_bytes.load(Ordering::Relaxed),
-            log_blocks: self.owed_bytes.load(Ordering::Relaxed) / BLOCK_SIZE as u64,
+            log_blocks: self.owed_bytes.load(Ordering::Relaxed) / BLOCK_BYTES,
             nodes: dirty + self.sealed_nodes.load(Ordering::Relaxed),
             node_bytes: self.node_bytes,
         }
     }
 
-    /// How full the fullest is: 1 is full.
+    /// Whether a recovery could take longer than it may.
+    fn is_over_budget(&self) -> bool {
+        self.recovery() > self.budget
+    }
+
+    /// How full the fullest is, the log not counted: 1 is full.
     fn pressure(&self) -> f64 {
-        self.pressure_of(self.work())
-    }
-
-    /// The same but for the log, for which a commit is enough.
-    fn pressure_without_log(&self) -> f64 {
-        self.pressure_of(Work { log_bytes: 0, log_data_bytes: 0, log_blocks: 0, ..self.work() })
-    }
-
-    fn pressure_of(&self, work: Work) -> f64 {
         let share = |part: u64, whole: u64| part as f64 / whole as f64;
         let dirty = self.dirty_nodes.load(Ordering::Relaxed);
         let journal = self.journal_bytes.load(Ordering::Relaxed);
         let uncommitted = self.uncommitted_bytes.load(Ordering::Relaxed);
         // The fixed part cannot be helped by a checkpoint.
-        let time = self.estimate(work).saturating_sub(FIXED).as_secs_f64()
+        let time = self.estimate(self.work().without_log()).saturating_sub(FIXED).as_secs_f64()
             / (self.budget - FIXED).as_secs_f64();
         share(dirty, self.dirty_nodes_max)
             .max(share(journal + uncommitted, self.ring_bytes))
@@ -296,6 +295,11 @@ impl Pace {
     /// Whether the job is wanted, and nobody but the caller will do it; then it is wanted no more.
     fn is_mine(&self, job: Job) -> bool {
         self.alone && std::mem::take(self.state.lock().wanted(job))
+    }
+
+    /// The moment of a commit: it takes all that one was wanted for.
+    pub(crate) fn commit_begins(&self) {
+        self.state.lock().commit = false;
     }
 
     /// No work is wanted any more.
@@ -391,16 +395,19 @@ impl Inner {
             }
         }
         let pressure = self.pace.pressure();
-        if pressure < SLOW {
+        let is_over_budget = self.pace.is_over_budget();
+        if pressure < SLOW && !is_over_budget {
             return Ok(());
         }
         let time = Stopwatch::start();
-        let done = if pressure < 1.0 {
+        let done = if pressure >= 1.0 {
+            self.checkpoint_above(1.0)
+        } else if is_over_budget {
+            self.perform(Job::Commit)
+        } else {
             self.pace.want(Job::Checkpoint);
             self.pace.slow_down(pressure);
             Ok(())
-        } else {
-            self.checkpoint_above(1.0)
         };
         self.counters.throttled.increment();
         self.counters.throttled_ns.add(time.nanos());
@@ -481,8 +488,7 @@ mod tests {
         assert!(!pace.state.lock().commit);
         log_is(pace.log_bytes_max + 512, 0);
         assert!(pace.state.lock().commit, "a commit makes it dead");
-        assert!((0.1..WORK).contains(&pace.pressure()), "{}", pace.pressure());
-        assert_eq!(pace.pressure_without_log(), 0.0, "no checkpoint is needed");
+        assert_eq!(pace.pressure(), 0.0, "no checkpoint is needed");
         let before = pace.recovery();
         log_is(pace.log_bytes_max + 512, 1 << 20);
         assert!(pace.recovery() > before, "data in the log goes to its place");
@@ -503,7 +509,7 @@ mod tests {
         let of_a_second = pace(Duration::from_secs(1));
         assert!(!log_is(&of_a_second, 1500, 4096, 1500), "6 MiB of blocks");
         assert!(log_is(&of_a_second, 3000, 4096, 3000));
-        assert!(of_a_second.pressure() < WORK, "a commit is enough");
+        assert!(!of_a_second.is_over_budget());
         // The same blocks again and again have few places to go to.
         assert!(!log_is(&of_a_second, 1800, 4096, 1));
         // A few bytes of many blocks make a short log, and much to do.
@@ -527,6 +533,12 @@ mod tests {
         assert!(pace.recovery() - FIXED > pace.log_time, "but a crash now would find all of it");
         pace.log_is(logged(6000), logged(3000), &counters);
         assert!(pace.state.lock().commit);
+        pace.commit_begins();
+        assert!(!pace.state.lock().commit);
+        // Commits that do not come to their end.
+        assert!(!pace.is_over_budget());
+        pace.log_is(logged(12_000), logged(10), &counters);
+        assert!(pace.is_over_budget() && pace.pressure() == 0.0, "changers wait for a commit");
     }
 
     #[test]

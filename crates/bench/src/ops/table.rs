@@ -37,7 +37,7 @@ fn summary(about: &str, columns: &[Column]) -> Section {
     table = table.column("best-bytes", "best peer / Holdfast, bytes", Unit::Ratio);
     table = table.column("best-flushes", "flushes", Unit::Ratio);
     table = table.column("best-all-bytes", "bytes with those of later", Unit::Ratio);
-    let mut worse = Vec::new();
+    let mut worse = [const { Vec::<String>::new() }; 3];
     for (number, operation) in ROWS.iter().enumerate() {
         let mut row = Row::new(operation.name);
         for column in columns {
@@ -47,30 +47,27 @@ fn summary(about: &str, columns: &[Column]) -> Section {
             });
         }
         let with_later: fn(&Cost) -> f64 = |cost| cost.bytes + cost.later_bytes;
-        let compared = [
-            ("bytes", KINDS[0].3),
-            ("flushes", KINDS[2].3),
-            ("bytes, later ones included,", with_later),
-        ];
-        for (what, value) in compared {
+        let compared = [KINDS[0].3, KINDS[2].3, with_later];
+        for (worse, value) in worse.iter_mut().zip(compared) {
             let (ours, best) = (ours(columns, number, value), best(columns, number, value));
             row = row.cell(ratio(ours, best));
             if let (Some(ours), Some((best, who))) = (ours, best)
                 && ours > best * 1.005
             {
-                worse.push(format!("{}: {who} has fewer {what}", operation.name));
+                worse.push(format!("{} ({who})", operation.name));
             }
         }
         table.push(row);
     }
     let mut section = Section::new("ops", "What an operation costs", about, table);
     if columns.iter().any(|column| column.is_peer) {
-        section = section.note(match worse.is_empty() {
-            true => {
-                "Holdfast is at or below the best peer in bytes and flushes in every row.".into()
-            }
-            false => format!("Above the best peer: {}.", worse.join("; ")),
+        let kinds = ["in bytes", "in flushes", "in bytes with those of later"];
+        let said = kinds.iter().zip(worse).map(|(kind, worse)| match worse.is_empty() {
+            true => format!("{kind}: nowhere"),
+            false => format!("{kind}: {}", worse.join(", ")),
         });
+        let said: Vec<String> = said.collect();
+        section = section.note(format!("Above the best peer {}.", said.join("; ")));
     }
     section
 }

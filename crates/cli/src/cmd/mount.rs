@@ -36,7 +36,8 @@ Options for -o, separated by commas; later ones win:
   dirty_bytes=SIZE    memory for data not yet written (default 256M)
   recover=SECONDS     how long mounting may take after a crash (default 1); less means more
                       checkpoints
-  log_data=SIZE       so much data of its file an fsync puts into the fsync log (default 16k)
+  log_data=SIZE       so much data of its file an fsync puts into the fsync log (default 16k,
+                      less on small volumes)
   slow_fsync=MS       an fsync that takes longer gets a line in the daemon's log (default 1000;
                       0: none does)
   dirty=HOW           what a commit logs of a changed node: ranges (default); the published

@@ -42,19 +42,15 @@ impl Core {
     /// what was freed may be reused. An error of one file does not keep the others from being written; the
     /// first is returned.
     pub(crate) fn commit(&self) -> Result<()> {
-        self.commit_unless_logged(false).map(|_| ())
+        let settled = self.write_back();
+        self.store.commit()?;
+        settled
     }
 
-    /// As [`Core::commit`], but if fsyncs have made everything durable there is no commit if it `may_wait`. Returns whether
-    /// all is committed now; after an error it is, as far as it can be.
-    pub(crate) fn commit_unless_logged(&self, may_wait: bool) -> Result<bool> {
-        let settled = self.write_back();
-        let is_logged = settled.is_ok() && self.store.durable() >= self.store.latest();
-        let commits = !(may_wait && is_logged);
-        if commits {
-            self.store.commit()?;
-        }
-        settled.map(|()| commits)
+    /// Whether something is not committed, but fsyncs have made all of it durable.
+    pub(crate) fn is_logged(&self) -> bool {
+        let durable = self.store.durable();
+        self.store.committed() < self.store.latest() && self.store.latest() <= durable
     }
 
     /// Writes all dirty data, without making it durable.

@@ -32,7 +32,7 @@ use crate::{FsError, Result};
 /// of it that a stranger's batch may have to carry along: 16 KiB.
 const ROUND_BLOCKS: usize = 2048;
 /// Data that travels in the log and waits for its place, in bytes: above this it is written at once. Commits are
-/// wanted at a quarter of it; only one that does not come to its end lets so much gather.
+/// wanted at a quarter of it at the latest; only one that does not come to its end lets so much gather.
 const OWED_BYTES_MAX: usize = 64 << 20;
 /// Extents of one batch.
 const BATCH_EXTENTS: usize = 64;

@@ -34,7 +34,6 @@ use holdfast_format::log::{BATCH_BYTES_MAX, DATA_BLOCKS_MAX};
 use parking_lot::Mutex;
 
 use crate::apply::StopOnPanic;
-use crate::pace::Logged;
 use crate::{Inner, Result};
 
 use format::How;
@@ -137,18 +136,12 @@ impl Inner {
         let _surplus = self.pending.lock().give_back(spares);
     }
 
-    /// Tells how much of the log a recovery would read now, and how much once the commit is durable that is being made.
+    /// Tells the pace what the log holds.
     pub(crate) fn log_is_used(&self) {
-        let (used, fresh) = {
-            let pending = self.pending.lock();
-            let place = pending.place();
-            (place.since(pending.tail()), place.since(pending.frozen_at()))
-        };
-        let logged =
-            |(bytes, data_bytes), owed| Logged { bytes, data_bytes, owed_bytes: owed as u64 };
-        let used = logged(used, self.owed.bytes());
-        let fresh = logged(fresh, self.owed.fresh_bytes());
-        self.pace.log_is(used, fresh, &self.counters);
+        // Told under the lock, or what is older could be told later.
+        let pending = self.pending.lock();
+        let (all, fresh) = pending.logged(&self.owed);
+        self.pace.log_is(all, fresh, &self.counters);
     }
 
     /// Puts the batches into the log's buffer. Returns the data that their flush makes durable.

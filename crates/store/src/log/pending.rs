@@ -22,6 +22,8 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::values::{Value, Values};
 use crate::batch::{Change, Changes, Taken, TakenContent};
+use crate::owed::Owed;
+use crate::pace::Logged;
 
 /// No record is longer than this without its value, data and patches.
 const RECORD_BYTES: usize = 32;
@@ -238,15 +240,22 @@ fn is_forgotten(change: &Change<'_>) -> bool {
 pub(crate) struct Pending {
     /// One after the other; operations go to the last one. No other is empty.
     generations: VecDeque<Generation>,
-    /// How many of them are contained in a commit that is being made.
-    frozen: Option<usize>,
+    /// The commit that is being made.
+    frozen: Option<Frozen>,
     /// Some that went, for their memory. Each comes to use in turn, and is judged by that.
     spares: VecDeque<Generation>,
     place: Place,
-    /// Where the log stood when a commit was last begun.
-    frozen_at: Place,
     /// No recovery reads what lies before.
     tail: Place,
+}
+
+/// What a commit takes that is being made.
+#[derive(Debug)]
+struct Frozen {
+    /// The generations that it contains, from the first on.
+    generations: usize,
+    /// What lies in the log before is dead when it is durable.
+    log: Place,
 }
 
 /// Where the next batch goes.
@@ -265,9 +274,13 @@ impl Place {
         Place { mark, head: 0, data: 0 }
     }
 
-    /// Bytes between an earlier place and this one, and those of file data among them.
-    pub(super) fn since(&self, earlier: &Place) -> (u64, u64) {
-        (self.head - earlier.head, self.data - earlier.data)
+    /// What the log holds between an earlier place and this one, if it owes so many bytes of data to their places.
+    fn since(&self, earlier: &Place, owed_bytes: usize) -> Logged {
+        Logged {
+            bytes: self.head - earlier.head,
+            data_bytes: self.data - earlier.data,
+            owed_bytes: owed_bytes as u64,
+        }
     }
 }
 
@@ -276,14 +289,7 @@ impl Pending {
     pub(crate) fn new(lsn: Lsn, mark: LogMark) -> Pending {
         let generations = VecDeque::from([Generation::new(lsn)]);
         let place = Place::at(mark);
-        Pending {
-            generations,
-            frozen: None,
-            spares: VecDeque::new(),
-            place,
-            frozen_at: place,
-            tail: place,
-        }
+        Pending { generations, frozen: None, spares: VecDeque::new(), place, tail: place }
     }
 
     fn open(&mut self) -> &mut Generation {
@@ -354,9 +360,12 @@ impl Pending {
         &self.tail
     }
 
-    /// Where the log stood when a commit was last begun.
-    pub(super) fn frozen_at(&self) -> &Place {
-        &self.frozen_at
+    /// What a recovery would read of the log, and how much of that is not dead as soon as the commit is durable that is
+    /// being made.
+    pub(super) fn logged(&self, owed: &Owed) -> (Logged, Logged) {
+        let dead_soon = self.frozen.as_ref().map_or(&self.tail, |frozen| &frozen.log);
+        let all = self.place.since(&self.tail, owed.bytes());
+        (all, self.place.since(dead_soon, owed.fresh_bytes()))
     }
 
     /// A batch is durable, or a recovery has found where the log goes on.
@@ -376,13 +385,10 @@ impl Pending {
     /// The present moment becomes a commit, which needs nothing of the log before `log`.
     pub(crate) fn freeze(&mut self, log: Place) {
         assert!(self.frozen.is_none(), "one commit at a time");
-        self.frozen_at = log;
-        if teeth::is(Tooth::BatchOverFreeze) {
-            self.frozen = Some(self.generations.len() - 1);
-            return;
+        if !teeth::is(Tooth::BatchOverFreeze) {
+            self.end();
         }
-        self.end();
-        self.frozen = Some(self.generations.len() - 1);
+        self.frozen = Some(Frozen { generations: self.generations.len() - 1, log });
     }
 
     /// That commit is durable: the log before it is dead. Returns what it contains, which nobody needs any more.
@@ -390,14 +396,14 @@ impl Pending {
         let Some(frozen) = self.frozen.take() else {
             return Vec::new();
         };
-        self.tail = self.frozen_at;
-        let dropped = match frozen {
+        self.tail = frozen.log;
+        let dropped = match frozen.generations {
             _ if teeth::is(Tooth::LoggedAgain) => 0,
             _ if teeth::is(Tooth::DroppedWithCommit) => {
                 self.begin();
                 self.generations.len() - 1
             }
-            frozen => frozen,
+            generations => generations,
         };
         self.generations.drain(..dropped).collect()
     }
@@ -408,9 +414,13 @@ impl Pending {
         generations.map(|generation| generation.bound + LogHeader::SIZE + BLOCK_SIZE)
     }
 
+    fn frozen_generations(&self) -> usize {
+        self.frozen.as_ref().map_or(0, |frozen| frozen.generations)
+    }
+
     /// Bytes that wait and that no commit takes away which is being made, about.
     pub(crate) fn bytes(&self) -> usize {
-        let waiting = self.generations.iter().skip(self.frozen.unwrap_or(0));
+        let waiting = self.generations.iter().skip(self.frozen_generations());
         waiting.map(Generation::bytes).sum()
     }
 
@@ -423,10 +433,12 @@ impl Pending {
     pub(super) fn take(&mut self) -> Vec<Generation> {
         self.end();
         if teeth::is(Tooth::FrozenNotLogged) {
-            self.generations.drain(..self.frozen.unwrap_or(0));
+            self.generations.drain(..self.frozen_generations());
         }
         let taken = self.generations.len() - 1;
-        self.frozen = self.frozen.map(|_| 0);
+        if let Some(frozen) = &mut self.frozen {
+            frozen.generations = 0;
+        }
         self.generations.drain(..taken).collect()
     }
 
@@ -494,6 +506,24 @@ mod tests {
             pending.take().iter().map(|g| (g.after.0, g.last.0)).collect::<Vec<_>>(),
             [(3, 4)]
         );
+    }
+
+    #[test]
+    fn the_log_before_a_commit_is_dead_when_it_is_durable() {
+        let (mut pending, owed) = (Pending::new(Lsn(0), LogMark::START), Owed::default());
+        let bytes = |pending: &mut Pending, head: u64, data: u64| {
+            pending.set_place(Place { head, data, ..Place::at(LogMark::START) });
+            let (all, fresh) = pending.logged(&owed);
+            [all.bytes, all.data_bytes, fresh.bytes, fresh.data_bytes]
+        };
+        assert_eq!(bytes(&mut pending, 5000, 4000), [5000, 4000, 5000, 4000]);
+        // The place was read before the last batch.
+        pending.freeze(Place { head: 4000, data: 3000, ..pending.place() });
+        assert_eq!(bytes(&mut pending, 6000, 4500), [6000, 4500, 2000, 1500]);
+        assert_eq!(pending.tail().head, 0, "it may be read yet");
+        pending.thaw();
+        assert_eq!(bytes(&mut pending, 6000, 4500), [2000, 1500, 2000, 1500]);
+        assert_eq!(pending.tail().head, 4000);
     }
 
     /// Names, values, data and freed blocks.
