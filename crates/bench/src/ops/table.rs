@@ -149,13 +149,17 @@ mod tests {
         assert_eq!(cell("best-bytes"), Some(Cell::one(5120.0 / 4608.0)));
         assert_eq!(cell("best-flushes"), Some(Cell::one(1.0)));
         assert_eq!(cell("btrfs"), Some(Cell::missing("mkfs.btrfs is missing")));
-        assert!(sections[0].notes[0].contains("every row"));
+        let nowhere = "Above the best peer in bytes: nowhere; in flushes: nowhere; \
+                       in bytes with those of later: nowhere.";
+        assert_eq!(sections[0].notes[0], nowhere);
         assert_eq!(sections.len(), 5);
         let worse = super::sections(
             &Plan::QUICK,
             "memory",
             &[columns[1].clone(), column(System::Holdfast, 1e6)],
         );
-        assert!(worse[0].notes[0].contains("ext4 has fewer bytes"), "{:?}", worse[0].notes);
+        let note = &worse[0].notes[0];
+        assert!(note.contains("in bytes: append 4 KiB + fsync (ext4), "), "{note}");
+        assert!(note.contains("in flushes: nowhere; "), "{note}");
     }
 }
