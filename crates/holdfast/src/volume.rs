@@ -127,8 +127,8 @@ impl Volume {
         self.shared().with(|call| Ok(call.fs.sync().map(drop)?))
     }
 
-    /// As [`Volume::sync`], by a commit, which the background makes anyway, after six times `commit_secs` at the latest: it leaves the
-    /// fsync log empty, and makes space usable that was freed.
+    /// As [`Volume::sync`], by a commit, which the background makes anyway, after six times `commit_secs` at the
+    /// latest: it leaves the fsync log empty, and makes space usable that was freed.
     pub fn commit(&self) -> io::Result<()> {
         self.shared().with(|call| Ok(call.fs.commit()?))
     }

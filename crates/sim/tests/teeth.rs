@@ -11,10 +11,13 @@ use holdfast_sim::{Checkpoints, Failure, Policy, power_cut};
 const SCRIPT: &str = "mkfile /a; write /a 0 9000 1; fsync /a; mkdir /d; rename /a /d/a; fsync /d/a; \
                       write /d/a 9000 9000 2; mkfile /b; fsync /b; unlink /b; fsyncdir /";
 
+fn cut(script: &str, policy: &Policy) -> Result<(), Failure> {
+    let script: Script = script.parse().expect("the script is well formed");
+    power_cut(&script, policy).map(|stats| println!("{stats:?}"))
+}
+
 fn run(faults: Faults, only: Option<(usize, usize)>) -> Result<(), Failure> {
-    let script: Script = SCRIPT.parse().expect("the script is well formed");
-    let policy = Policy { faults, only, ..Policy::default() };
-    power_cut(&script, &policy).map(|stats| println!("{stats:?}"))
+    cut(SCRIPT, &Policy { faults, only, ..Policy::default() })
 }
 
 #[test]
@@ -48,9 +51,8 @@ fn any_single_flush_that_does_nothing_is_found_out() {
             let faults = Faults::none().with(Call::Flush, When::Nth(nth), Action::Ignore);
             let mut policy = Policy { faults, ..Policy::default() };
             policy.setup.mount.log_data_bytes = Some(log_data_bytes);
-            let script: Script = SCRIPT.parse().expect("the script is well formed");
-            match power_cut(&script, &policy) {
-                Ok(_) => silent.push(nth - mount - fsyncs),
+            match cut(SCRIPT, &policy) {
+                Ok(()) => silent.push(nth - mount - fsyncs),
                 Err(failure) => println!("flush {nth}: {failure}"),
             }
         }
@@ -97,8 +99,7 @@ fn one_in(zone: &Range<u64>, skip: u64, action: Action) -> Faults {
 fn run_logged(faults: Faults, checkpoints: Checkpoints) -> Result<(), Failure> {
     let mut policy = Policy { faults, ..Policy::default() };
     policy.setup.checkpoints = checkpoints;
-    let script: Script = LOGGED.parse().expect("the script is well formed");
-    power_cut(&script, &policy).map(|stats| println!("{stats:?}"))
+    cut(LOGGED, &policy)
 }
 
 #[test]

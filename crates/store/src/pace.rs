@@ -34,8 +34,8 @@ use crate::{Inner, OpenOptions, Result, StoreError};
 const COMMIT_BYTES: u64 = 2 << 20;
 /// A commit is wanted when so many bytes wait for the log; a quarter of a small log.
 const PENDING_BYTES: u64 = 2 << 20;
-/// A commit is wanted when only the log holds so many bytes of data: they are in memory, too.
-const OWED_BYTES: u64 = 16 << 20;
+/// A commit is wanted when only the log holds the data of so many blocks, 16 MiB: they are in memory, too.
+const LOG_BLOCKS_MAX: u64 = (16 << 20) / BLOCK_BYTES;
 /// Head and four ranges of a node's record.
 const HEAD_BYTES: u64 = 48;
 /// Pressure from which the checkpointer works.
@@ -59,17 +59,6 @@ const BUDGET_MIN: Duration = Duration::from_millis(250);
 /// never written to a place.
 const LOG_SHARE: u32 = 4;
 
-/// What the log holds, or a part of it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Logged {
-    /// Bytes of batches.
-    pub(crate) bytes: u64,
-    /// Of those, bytes of file data.
-    pub(crate) data_bytes: u64,
-    /// Bytes of blocks whose data is not at its place.
-    pub(crate) owed_bytes: u64,
-}
-
 /// What fills, and who waits for whom.
 #[derive(Debug)]
 pub(crate) struct Pace {
@@ -86,7 +75,7 @@ pub(crate) struct Pace {
     journal_bytes: AtomicU64,
     log_bytes: AtomicU64,
     log_data_bytes: AtomicU64,
-    owed_bytes: AtomicU64,
+    log_blocks: AtomicU64,
     uncommitted_bytes: AtomicU64,
     dirty_nodes: AtomicU64,
     sealed_nodes: AtomicU64,
@@ -143,7 +132,7 @@ impl Pace {
             journal_bytes: AtomicU64::new(0),
             log_bytes: AtomicU64::new(0),
             log_data_bytes: AtomicU64::new(0),
-            owed_bytes: AtomicU64::new(0),
+            log_blocks: AtomicU64::new(0),
             uncommitted_bytes: AtomicU64::new(0),
             dirty_nodes: AtomicU64::new(0),
             sealed_nodes: AtomicU64::new(0),
@@ -175,17 +164,17 @@ impl Pace {
         }
     }
 
-    /// The log after a batch, or after a commit that made some of it dead: what a recovery would need now, and of that
-    /// what is not dead as soon as the commit is durable that is being made.
-    pub(crate) fn log_is(&self, all: Logged, fresh: Logged, counters: &Counters) {
-        self.log_bytes.store(all.bytes, Ordering::Relaxed);
-        self.log_data_bytes.store(all.data_bytes, Ordering::Relaxed);
-        self.owed_bytes.store(all.owed_bytes, Ordering::Relaxed);
-        counters.log_bytes_used.set(all.bytes);
+    /// The log after a batch, or after a commit that made some of it dead: what a recovery would have to do with it now,
+    /// and of that what is not dead as soon as the commit is durable that is being made.
+    pub(crate) fn log_is(&self, all: Work, fresh: Work, counters: &Counters) {
+        self.log_bytes.store(all.log_bytes, Ordering::Relaxed);
+        self.log_data_bytes.store(all.log_data_bytes, Ordering::Relaxed);
+        self.log_blocks.store(all.log_blocks, Ordering::Relaxed);
+        counters.log_bytes_used.set(all.log_bytes);
         counters.recovery_estimate_ns.set(nanos(self.recovery()));
-        if fresh.bytes > self.log_bytes_max
-            || fresh.owed_bytes > OWED_BYTES
-            || self.recovery_of(fresh) > self.log_time
+        if fresh.log_bytes > self.log_bytes_max
+            || fresh.log_blocks > LOG_BLOCKS_MAX
+            || self.estimate(fresh).saturating_sub(FIXED) > self.log_time
         {
             self.want(Job::Commit);
         }
@@ -237,17 +226,6 @@ impl Pace {
         work.estimate_at(self.bytes_per_second.load(Ordering::Relaxed))
     }
 
-    /// By how much the log makes a recovery longer.
-    fn recovery_of(&self, log: Logged) -> Duration {
-        let work = Work {
-            log_bytes: log.bytes,
-            log_data_bytes: log.data_bytes,
-            log_blocks: log.owed_bytes / BLOCK_BYTES,
-            ..Work::default()
-        };
-        self.estimate(work).saturating_sub(FIXED)
-    }
-
     /// A checkpoint has made room.
     pub(crate) fn relieved(&self) {
         let _state = self.state.lock();
@@ -261,7 +239,7 @@ impl Pace {
             journal_bytes: self.journal_bytes.load(Ordering::Relaxed),
             log_bytes: self.log_bytes.load(Ordering::Relaxed),
             log_data_bytes: self.log_data_bytes.load(Ordering::Relaxed),
-            log_blocks: self.owed_bytes.load(Ordering::Relaxed) / BLOCK_BYTES,
+            log_blocks: self.log_blocks.load(Ordering::Relaxed),
             nodes: dirty + self.sealed_nodes.load(Ordering::Relaxed),
             node_bytes: self.node_bytes,
         }
@@ -478,8 +456,8 @@ mod tests {
     #[test]
     fn the_log_is_a_part_of_the_estimate_and_never_most_of_it() {
         let (pace, counters) = (pace(Duration::from_secs(1)), Counters::default());
-        let log_is = |bytes, owed_bytes| {
-            let logged = Logged { bytes, data_bytes: 0, owed_bytes };
+        let log_is = |log_bytes, log_blocks| {
+            let logged = Work { log_bytes, log_blocks, ..Work::default() };
             pace.log_is(logged, logged, &counters);
         };
         assert_eq!(pace.recovery(), Duration::ZERO);
@@ -490,7 +468,7 @@ mod tests {
         assert!(pace.state.lock().commit, "a commit makes it dead");
         assert_eq!(pace.pressure(), 0.0, "no checkpoint is needed");
         let before = pace.recovery();
-        log_is(pace.log_bytes_max + 512, 1 << 20);
+        log_is(pace.log_bytes_max + 512, 256);
         assert!(pace.recovery() > before, "data in the log goes to its place");
         log_is(0, 0);
         assert_eq!((counters.log_bytes_used.get(), counters.recovery_estimate_ns.get()), (0, 0));
@@ -500,9 +478,9 @@ mod tests {
     fn data_in_the_log_stays_there_while_a_recovery_has_time_for_it() {
         let counters = Counters::default();
         let log_is = |pace: &Pace, batches: u64, of_data: u64, blocks: u64| {
-            let data_bytes = batches * of_data;
-            let bytes = batches * 512 + data_bytes;
-            let logged = Logged { bytes, data_bytes, owed_bytes: blocks * BLOCK_BYTES };
+            let log_data_bytes = batches * of_data;
+            let log_bytes = batches * 512 + log_data_bytes;
+            let logged = Work { log_bytes, log_data_bytes, log_blocks: blocks, ..Work::default() };
             pace.log_is(logged, logged, &counters);
             std::mem::take(&mut pace.state.lock().commit)
         };
@@ -523,13 +501,14 @@ mod tests {
     #[test]
     fn a_commit_that_is_being_made_is_not_wanted_again() {
         let (pace, counters) = (pace(Duration::from_secs(1)), Counters::default());
-        let logged = |blocks: u64| {
-            let (data_bytes, owed_bytes) = (blocks * 4096, blocks * BLOCK_BYTES);
-            Logged { bytes: data_bytes + blocks * 512, data_bytes, owed_bytes }
+        let logged = |log_blocks: u64| {
+            let log_data_bytes = log_blocks * 4096;
+            let log_bytes = log_data_bytes + log_blocks * 512;
+            Work { log_bytes, log_data_bytes, log_blocks, ..Work::default() }
         };
         pace.log_is(logged(3010), logged(10), &counters);
         assert!(!pace.state.lock().commit);
-        assert_eq!(counters.log_bytes_used.get(), logged(3010).bytes);
+        assert_eq!(counters.log_bytes_used.get(), logged(3010).log_bytes);
         assert!(pace.recovery() - FIXED > pace.log_time, "but a crash now would find all of it");
         pace.log_is(logged(6000), logged(3000), &counters);
         assert!(pace.state.lock().commit);

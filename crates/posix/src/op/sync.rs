@@ -82,8 +82,8 @@ impl FileSystem {
         Ok(self.core.inode(inode)?.receipt.lock().as_deref().copied())
     }
 
-    /// As [`FileSystem::sync`], by a commit: what the background does after six times `commit_secs` at the latest. Nobody needs to ask
-    /// for one: it leaves the log empty, and makes freed space usable.
+    /// As [`FileSystem::sync`], by a commit: what the background does after six times `commit_secs` at the latest.
+    /// Nobody needs to ask for one: it leaves the log empty, and makes freed space usable.
     pub fn commit(&self) -> Result<()> {
         self.core.commit()
     }

@@ -153,17 +153,22 @@ fn opposite_moves_of_directories_make_no_circle() {
     v.check();
 }
 
+/// What the background does comes within 30 seconds.
+fn wait_until(what: &str, is_done: impl Fn() -> bool) {
+    let watch = holdfast_base::clock::Stopwatch::start();
+    while !is_done() {
+        assert!(watch.elapsed().as_secs() < 30, "not {what} after 30 seconds");
+        thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
 #[test]
 fn the_background_commit_makes_history_durable() {
     let set = MountOptions { commit_secs: 1, ..options() };
     let v = Volume::with(16 << 20, 4096, set);
     v.file(ROOT, "a");
     let done = v.fs.core.store.latest();
-    let watch = holdfast_base::clock::Stopwatch::start();
-    while v.fs.core.store.durable() < done {
-        assert!(watch.elapsed().as_secs() < 30, "not durable after 30 seconds (P11)");
-        thread::sleep(std::time::Duration::from_millis(20));
-    }
+    wait_until("durable (P11)", || v.fs.core.store.durable() >= done);
     drop(v.fs);
     let fs = FileSystem::mount(v.device.clone(), options()).unwrap();
     fs.lookup(&root(), ROOT, b"a").unwrap();
@@ -189,11 +194,8 @@ fn what_fsyncs_made_durable_is_committed_in_the_end() {
     let v = Volume::with(16 << 20, 4096, set);
     v.file(ROOT, "a");
     v.fs.fsync_inode(ROOT).unwrap();
-    let watch = holdfast_base::clock::Stopwatch::start();
-    while v.fs.core.store.committed() < v.fs.core.store.latest() {
-        assert!(watch.elapsed().as_secs() < 30, "still in the log after thirty ticks");
-        thread::sleep(std::time::Duration::from_millis(50));
-    }
+    // Thirty ticks.
+    wait_until("committed", || v.fs.core.store.committed() >= v.fs.core.store.latest());
 }
 
 #[test]

@@ -140,7 +140,7 @@ impl Inner {
     pub(crate) fn log_is_used(&self) {
         // Told under the lock, or what is older could be told later.
         let pending = self.pending.lock();
-        let (all, fresh) = pending.logged(&self.owed);
+        let (all, fresh) = pending.work(&self.owed);
         self.pace.log_is(all, fresh, &self.counters);
     }
 

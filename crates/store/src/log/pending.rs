@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use std::hash::BuildHasher;
 
 use hashbrown::{HashTable, hash_table};
+use holdfast_base::recover::Work;
 use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::units::BLOCK_SIZE;
 use holdfast_base::{BlockRange, InodeNo, Lsn};
@@ -23,7 +24,6 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use super::values::{Value, Values};
 use crate::batch::{Change, Changes, Taken, TakenContent};
 use crate::owed::Owed;
-use crate::pace::Logged;
 
 /// No record is longer than this without its value, data and patches.
 const RECORD_BYTES: usize = 32;
@@ -274,12 +274,13 @@ impl Place {
         Place { mark, head: 0, data: 0 }
     }
 
-    /// What the log holds between an earlier place and this one, if it owes so many bytes of data to their places.
-    fn since(&self, earlier: &Place, owed_bytes: usize) -> Logged {
-        Logged {
-            bytes: self.head - earlier.head,
-            data_bytes: self.data - earlier.data,
-            owed_bytes: owed_bytes as u64,
+    /// What a recovery has to do with the log between an earlier place and this one, if that owes so many bytes of data.
+    fn since(&self, earlier: &Place, owed_bytes: usize) -> Work {
+        Work {
+            log_bytes: self.head - earlier.head,
+            log_data_bytes: self.data - earlier.data,
+            log_blocks: (owed_bytes / BLOCK_SIZE) as u64,
+            ..Work::default()
         }
     }
 }
@@ -360,9 +361,8 @@ impl Pending {
         &self.tail
     }
 
-    /// What a recovery would read of the log, and how much of that is not dead as soon as the commit is durable that is
-    /// being made.
-    pub(super) fn logged(&self, owed: &Owed) -> (Logged, Logged) {
+    /// What a recovery would have to do with the log, and what of that once the commit is durable that is being made.
+    pub(super) fn work(&self, owed: &Owed) -> (Work, Work) {
         let dead_soon = self.frozen.as_ref().map_or(&self.tail, |frozen| &frozen.log);
         let all = self.place.since(&self.tail, owed.bytes());
         (all, self.place.since(dead_soon, owed.fresh_bytes()))
@@ -513,8 +513,8 @@ mod tests {
         let (mut pending, owed) = (Pending::new(Lsn(0), LogMark::START), Owed::default());
         let bytes = |pending: &mut Pending, head: u64, data: u64| {
             pending.set_place(Place { head, data, ..Place::at(LogMark::START) });
-            let (all, fresh) = pending.logged(&owed);
-            [all.bytes, all.data_bytes, fresh.bytes, fresh.data_bytes]
+            let (all, fresh) = pending.work(&owed);
+            [all.log_bytes, all.log_data_bytes, fresh.log_bytes, fresh.log_data_bytes]
         };
         assert_eq!(bytes(&mut pending, 5000, 4000), [5000, 4000, 5000, 4000]);
         // The place was read before the last batch.
