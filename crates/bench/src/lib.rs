@@ -28,6 +28,7 @@ pub mod systems;
 
 mod counts;
 mod cut;
+mod names;
 mod work;
 
 pub use counts::Counts;

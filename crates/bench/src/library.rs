@@ -17,6 +17,7 @@ use holdfast_device::{AlignedBuf, Device, DeviceStats, MemoryDevice};
 
 use crate::counts::median;
 use crate::fsync::since;
+use crate::names::Names;
 use crate::result::{Cell, Row, Section, Table, Unit};
 use crate::work::pattern;
 
@@ -269,15 +270,17 @@ impl Bench<'_> {
     fn create(&self, files: u64) -> io::Result<Run> {
         self.volume.create_dir("/many")?;
         let dir = self.volume.open_dir("/many")?;
+        let mut names = Names::new("file-");
         self.measure("create empty files", files, "files", || {
-            (0..files).try_for_each(|n| dir.create(format!("file-{n}")).map(drop))
+            (0..files).try_for_each(|n| dir.create(names.of(n)).map(drop))
         })
     }
 
     fn stat(&self, files: u64) -> io::Result<Run> {
         let dir = self.volume.open_dir("/many")?;
+        let mut names = Names::new("file-");
         self.measure("stat", files, "files", || {
-            (0..files).try_for_each(|n| dir.metadata(format!("file-{n}")).map(drop))
+            (0..files).try_for_each(|n| dir.metadata(names.of(n)).map(drop))
         })
     }
 
@@ -299,8 +302,9 @@ impl Bench<'_> {
 
     fn remove(&self, files: u64) -> io::Result<Run> {
         let dir = self.volume.open_dir("/many")?;
+        let mut names = Names::new("file-");
         self.measure("remove", files, "files", || {
-            (0..files).try_for_each(|n| dir.remove_file(format!("file-{n}")))
+            (0..files).try_for_each(|n| dir.remove_file(names.of(n)))
         })
     }
 

@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::Counts;
 use crate::counts::{median, ratio};
+use crate::names::Names;
 use crate::work::{fill_dirs, open_dirs};
 
 /// What is measured.
@@ -106,10 +107,11 @@ fn create(plan: &Plan, node_size: usize, dirty: Dirty) -> io::Result<(f64, Count
     let dirs = open_dirs(&volume, plan.dirs.max(1))?;
     volume.commit()?;
     let before = Counts::of(&volume)?;
+    let mut names = Names::new("file-");
     let time = Stopwatch::start();
     for number in 0..plan.files {
         let dir = &dirs[(number % dirs.len() as u64) as usize];
-        drop(dir.create(format!("file-{number}"))?);
+        drop(dir.create(names.of(number))?);
     }
     let per_second = plan.files as f64 / time.elapsed().as_secs_f64().max(1e-9);
     let counts = Counts::of(&volume)?.since(&before);

@@ -26,17 +26,17 @@ pub(crate) struct Call<'a> {
 
 /// The last name of a path and the directory it is in. Whether it exists was not asked.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Place<'p> {
     pub(crate) parent: InodeNo,
-    pub(crate) name: Vec<u8>,
+    pub(crate) name: Cow<'p, [u8]>,
     /// The path ended in `/`: only a directory will do.
     pub(crate) slash: bool,
 }
 
 /// Where a walk that may end at nothing ended.
-pub(crate) enum End {
+pub(crate) enum End<'p> {
     Found(Attr),
-    Missing(Place),
+    Missing(Place<'p>),
 }
 
 /// What is done with a symbolic link at the end of a path.
@@ -55,8 +55,8 @@ struct Walk<'p> {
 }
 
 /// The next name of a walk.
-struct Step {
-    name: Vec<u8>,
+struct Step<'p> {
+    name: Cow<'p, [u8]>,
     last: bool,
     slash: bool,
 }
@@ -73,19 +73,21 @@ impl<'p> Walk<'p> {
         Ok(Walk { at, rest: Cow::Borrowed(path), from: 0, links: 0 })
     }
 
-    fn next(&mut self) -> Option<Step> {
+    fn next(&mut self) -> Option<Step<'p>> {
         let rest = &self.rest[self.from..];
         let start = rest.iter().position(|&b| b != b'/')?;
         let name = &rest[start..];
         let len = name.iter().position(|&b| b == b'/').unwrap_or(name.len());
         let tail = &name[len..];
-        let step = Step {
-            name: name[..len].to_vec(),
-            last: tail.iter().all(|&b| b == b'/'),
-            slash: !tail.is_empty(),
+        let (last, slash) = (tail.iter().all(|&b| b == b'/'), !tail.is_empty());
+        let name = self.from + start..self.from + start + len;
+        self.from = name.end;
+        // A name of the caller's path is not copied, one of a link's target must be.
+        let name = match &self.rest {
+            Cow::Borrowed(path) => Cow::Borrowed(&path[name]),
+            Cow::Owned(path) => Cow::Owned(path[name].to_vec()),
         };
-        self.from += start + len;
-        Some(step)
+        Some(Step { name, last, slash })
     }
 
     /// Puts the target of a link in front of what is left.
@@ -126,7 +128,7 @@ impl Call<'_> {
     }
 
     /// The inode at the end of `path`, or the place where it would be.
-    pub(crate) fn end(&self, base: InodeNo, path: &[u8], follow: Follow) -> Result<End> {
+    pub(crate) fn end<'p>(&self, base: InodeNo, path: &'p [u8], follow: Follow) -> Result<End<'p>> {
         let mut walk = Walk::new(base, path)?;
         while let Some(step) = walk.next() {
             let attr = match self.fs.lookup(self.caller, walk.at, &step.name) {
@@ -158,11 +160,16 @@ impl Call<'_> {
 
     /// The place that `path` names, whether or not anything is there; links at its end are not followed.
     /// A path that ends in `.` or `..` or is `/` names no place: `special` is the answer then.
-    pub(crate) fn place(&self, base: InodeNo, path: &[u8], special: i32) -> Result<Place> {
+    pub(crate) fn place<'p>(
+        &self,
+        base: InodeNo,
+        path: &'p [u8],
+        special: i32,
+    ) -> Result<Place<'p>> {
         let mut walk = Walk::new(base, path)?;
         while let Some(step) = walk.next() {
             if step.last {
-                if step.name == b"." || step.name == b".." {
+                if *step.name == *b"." || *step.name == *b".." {
                     return Err(Errno(special));
                 }
                 return Ok(Place { parent: walk.at, name: step.name, slash: step.slash });
@@ -185,7 +192,7 @@ mod tests {
     fn steps(path: &[u8]) -> Vec<(String, bool, bool)> {
         let mut walk = Walk::new(InodeNo(7), path).expect("a path");
         std::iter::from_fn(|| walk.next())
-            .map(|s| (String::from_utf8(s.name).unwrap(), s.last, s.slash))
+            .map(|s| (String::from_utf8(s.name.into_owned()).unwrap(), s.last, s.slash))
             .collect()
     }
 

@@ -14,7 +14,8 @@ use holdfast_format::{Key, Kind};
 use holdfast_store::{Batch, StoreError};
 
 use crate::core::Core;
-use crate::{FsError, Result, slot};
+use crate::slot::{self, Purpose};
+use crate::{FsError, Result};
 
 /// An entry that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,15 +42,6 @@ impl Found {
     pub(crate) fn existing(&self) -> Result<Entry> {
         self.entry.ok_or(FsError::NotFound)
     }
-
-    /// The key offset for a name that must not exist.
-    pub(crate) fn vacant(&self) -> Result<u64> {
-        match (self.entry, self.free) {
-            (Some(_), _) => Err(FsError::Exists),
-            (None, Some(free)) => Ok(free),
-            (None, None) => Err(FsError::Store(StoreError::NoSpace)),
-        }
-    }
 }
 
 /// Fails unless `name` can stand in a directory. `.` and `..` get `dots`.
@@ -70,7 +62,21 @@ pub(crate) fn check_name(name: &[u8], dots: FsError) -> Result<()> {
 
 /// Searches `dir` for `name`.
 pub(crate) fn find(core: &Core, dir: InodeNo, name: &[u8]) -> Result<Found> {
-    let slot = slot::search(core, dir, Kind::Dentry, name, |value| {
+    search(core, dir, name, Purpose::Look)
+}
+
+/// The key offset for a new entry. There must be none of that name.
+pub(crate) fn find_vacant(core: &Core, dir: InodeNo, name: &[u8]) -> Result<u64> {
+    let found = search(core, dir, name, Purpose::Change)?;
+    match (found.entry, found.free) {
+        (Some(_), _) => Err(FsError::Exists),
+        (None, Some(free)) => Ok(free),
+        (None, None) => Err(FsError::Store(StoreError::NoSpace)),
+    }
+}
+
+fn search(core: &Core, dir: InodeNo, name: &[u8], purpose: Purpose) -> Result<Found> {
+    let slot = slot::search(core, dir, Kind::Dentry, name, purpose, |value| {
         let found = Dentry::decode(value)?;
         Ok((found.name == name).then_some((found.inode, found.file_type)))
     })?

@@ -18,6 +18,15 @@ use crate::core::Core;
 /// Names with one hash.
 const PROBES: u64 = 256;
 
+/// What a search for a name is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To know what is there.
+    Look,
+    /// To give or take the name right after.
+    Change,
+}
+
 /// What a search for a name met.
 pub(crate) struct Slot<T> {
     /// Key offset and content of the item of that name.
@@ -33,6 +42,7 @@ pub(crate) fn search<T>(
     inode: InodeNo,
     kind: Kind,
     name: &[u8],
+    purpose: Purpose,
     mut decode: impl FnMut(&[u8]) -> std::result::Result<Option<T>, Malformed>,
 ) -> Result<std::result::Result<Slot<T>, Malformed>> {
     let first = core.slot(name);
@@ -41,7 +51,7 @@ pub(crate) fn search<T>(
     let mut damage = None;
     let from = Key::new(inode, kind, first);
     let to = Key::new(inode, kind, dentry::slot_end(first));
-    core.store.scan(&from, &to, |key, value| {
+    let visit = |key: Key, value: &[u8]| {
         if slot.free.is_none() && key.offset > expected {
             slot.free = Some(expected);
         }
@@ -52,7 +62,11 @@ pub(crate) fn search<T>(
             Err(source) => damage = Some(source),
         }
         ControlFlow::Break(())
-    })?;
+    };
+    match purpose {
+        Purpose::Look => core.store.scan(&from, &to, visit)?,
+        Purpose::Change => core.store.scan_to_change(&from, &to, visit)?,
+    }
     if slot.free.is_none() && expected < first + PROBES {
         slot.free = Some(expected);
     }

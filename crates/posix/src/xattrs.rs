@@ -17,7 +17,7 @@ use holdfast_store::{Batch, StoreError};
 
 use crate::acl::Acl;
 use crate::core::Core;
-use crate::slot::{self, Slot};
+use crate::slot::{self, Purpose, Slot};
 use crate::{FsError, Result, XattrFlags};
 
 /// A value, or where it is.
@@ -38,7 +38,7 @@ fn pieces(core: &Core, len: usize) -> u16 {
 }
 
 fn find(core: &Core, no: InodeNo, name: &[u8]) -> Result<Slot<Value>> {
-    slot::search(core, no, Kind::Xattr, name, |bytes| {
+    slot::search(core, no, Kind::Xattr, name, Purpose::Look, |bytes| {
         let found = Xattr::decode(bytes)?;
         Ok((found.name == name).then(|| match found.value {
             XattrValue::Here(bytes) => Value::Here(bytes.to_vec()),

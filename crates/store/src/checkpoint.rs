@@ -41,6 +41,15 @@ pub(crate) struct Sealed {
     pub(crate) journal_head: u64,
 }
 
+/// A checkpoint that is durable.
+#[derive(Debug)]
+struct Published {
+    /// Of its nodes.
+    homes: Vec<BlockNo>,
+    superblock: Superblock,
+    journal_head: u64,
+}
+
 impl Sealed {
     /// What was sealed contains every commit of the journal so far, and nothing more.
     pub(crate) fn stands_behind(&mut self, journal: &Journal) {
@@ -67,9 +76,9 @@ impl Inner {
         let Some(sealed) = sealed else {
             return Ok(());
         };
-        self.write_sealed(&sealed)?;
+        let published = self.write_sealed(*sealed)?;
         let mut journal = self.journal.lock();
-        self.release(&mut journal, &sealed);
+        self.release(&mut journal, &published);
         Ok(())
     }
 
@@ -132,9 +141,9 @@ impl Inner {
             self.stop.stop(error.to_string());
             return Err(error);
         }
-        self.write_sealed(&sealed)?;
-        self.thaw(sealed.superblock.lsn);
-        self.release(journal, &sealed);
+        let published = self.write_sealed(sealed)?;
+        self.thaw(published.superblock.lsn);
+        self.release(journal, &published);
         Ok(())
     }
 
@@ -150,22 +159,23 @@ impl Inner {
     }
 
     /// Writes and publishes what was sealed.
-    fn write_sealed(&self, sealed: &Sealed) -> Result<()> {
+    fn write_sealed(&self, sealed: Sealed) -> Result<Published> {
         let time = Stopwatch::start();
+        let bytes = sealed.nodes.len() * self.geometry.node_size;
         let done = self.try_write_sealed(sealed);
         if let Err(error) = &done {
             self.stop.stop(error.to_string());
         }
         let nanos = time.nanos();
         self.counters.checkpoint_ns.add(nanos);
-        let bytes = sealed.nodes.len() * self.geometry.node_size;
         self.pace.checkpoint_took(bytes as u64, nanos);
         done
     }
 
-    fn try_write_sealed(&self, sealed: &Sealed) -> Result<()> {
+    fn try_write_sealed(&self, sealed: Sealed) -> Result<Published> {
+        let Sealed { nodes, superblock, journal_head } = sealed;
         let mut order: Vec<Homed<'_>> =
-            sealed.nodes.iter().map(|node| (node.block, &node.bytes[..])).collect();
+            nodes.iter().map(|node| (node.block, &node.bytes[..])).collect();
         order.sort_unstable_by_key(|(block, _)| *block);
         if teeth::is(Tooth::NodeForgotten) && order.len() > 1 {
             order.remove(order.len() / 2);
@@ -179,11 +189,13 @@ impl Inner {
         }
         nodes::write(&*self.device, &order)?;
         let count = order.len() as u64;
+        // Nobody reads their bytes here any more: whoever changes such a node from now on need not copy it.
+        let homes = nodes.into_iter().map(|node| node.block).collect();
         self.counters.checkpoint_nodes.add(count);
         self.counters.checkpoint_bytes.add(count * self.geometry.node_size as u64);
         let reached = flush_unless(&*self.device, Tooth::CheckpointFlush)?;
-        let _published = superblock::publish(&*self.device, &sealed.superblock, reached)?;
-        Ok(())
+        let _published = superblock::publish(&*self.device, &superblock, reached)?;
+        Ok(Published { homes, superblock, journal_head })
     }
 
     /// What [`Tooth::SealNotCopied`] writes: each node as its copy is by now.
@@ -196,17 +208,17 @@ impl Inner {
     }
 
     /// The superblock is durable: nothing before it is needed any more.
-    fn release(&self, journal: &mut Journal, sealed: &Sealed) {
-        *self.superblock.lock() = sealed.superblock.clone();
-        for part in sealed.nodes.chunks(STEP) {
-            self.forest.write().cache.written(part, sealed.superblock.epoch);
+    fn release(&self, journal: &mut Journal, published: &Published) {
+        *self.superblock.lock() = published.superblock.clone();
+        for part in published.homes.chunks(STEP) {
+            self.forest.write().cache.written(part, published.superblock.epoch);
         }
         let freed = self.space.lock().unseal();
         for part in freed.chunks(STEP) {
             self.space.lock().give_away(part);
         }
         self.pace.sealed_are(0);
-        journal.release(sealed.journal_head);
+        journal.release(published.journal_head);
         self.counters.checkpoints.increment();
         self.pace.journal_is(journal.used_bytes(), &self.counters);
         self.pace.relieved();

@@ -16,11 +16,12 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::apply::Slots;
 use crate::cache::Cache;
+use crate::freezes::Freezes;
 use crate::journal::Journal;
 use crate::load;
 use crate::log::{Logging, Pending, Place, Ring};
 use crate::owed::Owed;
-use crate::pace::{Freezes, Pace};
+use crate::pace::Pace;
 use crate::space::alloc::Space;
 use crate::tree::{Forest, Root};
 use crate::{Batch, CreateOptions, Inner, Need, OpenOptions, Result, StoreError};

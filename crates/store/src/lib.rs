@@ -24,6 +24,7 @@ mod journal;
 mod log;
 mod owed;
 mod pace;
+mod freezes;
 mod apply;
 mod data;
 mod read;
@@ -56,13 +57,14 @@ use holdfast_format::{Geometry, Key, Superblock};
 use parking_lot::{Mutex, RwLock};
 use uuid::Uuid;
 
+use freezes::Freezes;
 use journal::Journal;
 pub use journal::replay::{Replayed, replay};
 use log::{Logging, Pending};
 use owed::Owed;
-use pace::{Freezes, Pace};
+use pace::Pace;
 use space::SharedSpace;
-use tree::Forest;
+use tree::{Forest, Purpose};
 
 /// The result of a store's call.
 pub type Result<T> = std::result::Result<T, StoreError>;
@@ -259,7 +261,17 @@ impl Store {
         to: &Key,
         mut visit: impl FnMut(Key, &[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
-        self.inner.scan(TreeId::Files, from, to, &mut visit)
+        self.inner.scan(TreeId::Files, from, to, Purpose::Look, &mut visit)
+    }
+
+    /// Like [`Store::scan`], by somebody who will change one of these keys right after: then its leaf is found at once.
+    pub fn scan_to_change(
+        &self,
+        from: &Key,
+        to: &Key,
+        mut visit: impl FnMut(Key, &[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.inner.scan(TreeId::Files, from, to, Purpose::Change, &mut visit)
     }
 
     /// Like [`Store::scan`], downwards from `to` to `from`.

@@ -22,16 +22,17 @@ use holdfast_format::{Key, Kind, Malformed, Superblock};
 use parking_lot::{Mutex, RwLock};
 
 use crate::cache::Cache;
+use crate::freezes::Freezes;
 use crate::journal::{Journal, recover};
 use crate::load;
 use crate::log::replay::{Broken, Logged};
 use crate::log::{self, Logging, Pending, Place, Ring};
 use crate::owed::Owed;
-use crate::pace::{Freezes, Pace};
+use crate::pace::Pace;
 use crate::space::alloc::Space;
 use crate::space::group::Group;
 use crate::space::record::Record;
-use crate::tree::{Forest, Root};
+use crate::tree::{Forest, Purpose, Root};
 use crate::{Inner, OpenOptions, Result, StoreError, superblock};
 
 pub(crate) fn open(
@@ -194,7 +195,7 @@ fn load_groups(inner: &Inner) -> Result<()> {
         source: Malformed::new("block group", why),
     };
     let mut wrong = None;
-    inner.scan(TreeId::Space, &Key::MIN, &Key::MAX, &mut |key, value| {
+    inner.scan(TreeId::Space, &Key::MIN, &Key::MAX, Purpose::Look, &mut |key, value| {
         // None is known: a later program may have left one. What must be known has a bit among the features.
         if key == Key::new(InodeNo(0), Kind::Setting, key.offset) {
             return ControlFlow::Continue(());

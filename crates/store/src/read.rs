@@ -7,7 +7,7 @@ use holdfast_base::TreeId;
 use holdfast_format::Key;
 
 use crate::load::Failed;
-use crate::tree::{Bound, Forest, Missing};
+use crate::tree::{Bound, Forest, Missing, Purpose};
 use crate::{Inner, Result};
 
 impl Inner {
@@ -48,6 +48,7 @@ impl Inner {
         tree: TreeId,
         from: &Key,
         to: &Key,
+        purpose: Purpose,
         visit: &mut dyn FnMut(Key, &[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
         let mut at = Some(*from);
@@ -55,7 +56,7 @@ impl Inner {
             if from > *to {
                 break;
             }
-            at = self.look(|forest| forest.scan_leaf(tree, &from, to, visit))?;
+            at = self.look(|forest| forest.scan_leaf(tree, &from, to, purpose, visit))?;
         }
         Ok(())
     }

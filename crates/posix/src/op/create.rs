@@ -221,7 +221,7 @@ fn make(
     let mut state = dir.state.write();
     state.expect_named()?;
     allow::expect(core, wanted.caller, parent, &state.attr, Access::EXECUTE)?;
-    let offset = names::find(core, parent, name)?.vacant()?;
+    let offset = names::find_vacant(core, parent, name)?;
     allow::expect(core, wanted.caller, parent, &state.attr, Access::WRITE)?;
     let is_dir = new.file_type == FileType::Directory;
     if is_dir && state.disk.nlink >= LINK_MAX {

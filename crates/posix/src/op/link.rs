@@ -30,7 +30,7 @@ impl FileSystem {
         let dir_state = &locked.get(parent).state;
         dir_state.expect_named()?;
         allow::expect(core, caller, parent, &dir_state.attr, Access::EXECUTE)?;
-        let offset = names::find(core, parent, name)?.vacant()?;
+        let offset = names::find_vacant(core, parent, name)?;
         if child.file_type == FileType::Directory {
             return Err(FsError::NotPermitted);
         }

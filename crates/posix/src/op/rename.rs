@@ -302,7 +302,7 @@ impl Move<'_> {
         let to_offset = match &seen.target {
             None => {
                 // The offset of a new name may depend on the other name, if both hash alike: that one is still there.
-                names::find(core, self.to.no, self.to_name)?.vacant()?
+                names::find_vacant(core, self.to.no, self.to_name)?
             }
             Some((entry, _)) => entry.offset,
         };

@@ -1,7 +1,7 @@
 //! One node in memory: its bytes, where it is in its life, and what of it is not in the journal yet.
 //!
 //! Always true: a node is changed in place only while it is dirty, and its
-//! bytes are shared with a writer only when it is not. In debug builds a shadow
+//! bytes are shared with a writer only while it is sealed. In debug builds a shadow
 //! holds the node as a recovery would build it from the commits so far: what no
 //! range covered is seen at the next commit.
 
@@ -48,11 +48,6 @@ impl Body {
     #[inline]
     pub(crate) fn node(&self) -> Node<'_> {
         Node { view: NodeView::trusted(&self.bytes), heads: &self.heads }
-    }
-
-    /// Another of its own.
-    fn copy(&self) -> Body {
-        Body { bytes: Arc::from(&self.bytes[..]), heads: self.heads.clone() }
     }
 }
 
@@ -108,9 +103,14 @@ impl Frame {
         }
     }
 
-    /// A copy of bytes and heads.
-    pub(crate) fn copy(&self) -> Body {
-        self.body.copy()
+    /// Bytes and heads, for a node that takes the place of this one. They are copied if a writer still has
+    /// the bytes.
+    pub(super) fn into_body(self) -> Body {
+        let Body { mut bytes, heads } = self.body;
+        if Arc::get_mut(&mut bytes).is_none() {
+            bytes = Arc::from(&bytes[..]);
+        }
+        Body { bytes, heads }
     }
 
     /// The node, to be searched.

@@ -187,15 +187,24 @@ impl Cache {
 
     /// Drops a node that left its tree.
     pub(crate) fn remove(&mut self, block: BlockNo) {
-        let Some(frame) = self.frames.remove(&block) else {
-            return;
-        };
+        drop(self.take_out(block));
+    }
+
+    /// Takes a node out to which another succeeds, one with the same content and a home of its own.
+    pub(crate) fn succeed(&mut self, pointer: NodePointer) -> Option<Body> {
+        self.get(pointer)?;
+        self.take_out(pointer.block).map(Frame::into_body)
+    }
+
+    fn take_out(&mut self, block: BlockNo) -> Option<Frame> {
+        let frame = self.frames.remove(&block)?;
         if frame.is_in_journal() {
             self.cancelled.push(block);
         }
         if frame.state == State::Dirty {
             self.dirty_count -= 1;
         }
+        Some(frame)
     }
 
     /// The bytes of the copy of the node at `block`, with the head of that node: as if the node had been
@@ -246,10 +255,10 @@ impl Cache {
         sealed
     }
 
-    /// Turns the sealed nodes of `epoch` clean: they are durable at their homes.
-    pub(crate) fn written(&mut self, nodes: &[SealedNode], epoch: Epoch) {
-        for node in nodes {
-            if let Some(frame) = self.frames.get_mut(&node.block)
+    /// Turns the sealed nodes of `epoch` at these `homes` clean: they are durable there.
+    pub(crate) fn written(&mut self, homes: &[BlockNo], epoch: Epoch) {
+        for block in homes {
+            if let Some(frame) = self.frames.get_mut(block)
                 && frame.state == State::Sealed
                 && frame.epoch <= epoch
             {

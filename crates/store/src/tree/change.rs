@@ -6,6 +6,7 @@
 
 use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::{BlockNo, TreeId};
+use holdfast_format::key::RawKey;
 use holdfast_format::limits::TREE_LEVELS_MAX;
 use holdfast_format::node;
 use holdfast_format::{Key, NodePointer, NodeView};
@@ -42,10 +43,22 @@ impl Forest {
         let key = key.raw();
         let moment = (self.shape, self.epoch);
         // What is deleted from a thin leaf may need its neighbours.
-        let leaf = self.fingers.leaf(moment, tree, &key);
+        let leaf = self.fingers.get_mut().leaf(moment, tree, &key);
         if let Some(leaf) = leaf.filter(|leaf| !delete || !self.may_get_thin(&self.view(*leaf))) {
             return Ok(Prepared { leaf, shape: self.shape });
         }
+        self.prepare_from_root(tree, &key, delete, leaf.is_some())
+    }
+
+    /// [`Forest::prepare`] for the leaves that no finger is on, and for those that may have to join others.
+    #[inline(never)]
+    fn prepare_from_root(
+        &mut self,
+        tree: TreeId,
+        key: &RawKey,
+        delete: bool,
+        has_finger: bool,
+    ) -> Result<Prepared, Missing> {
         let root = self.root(tree);
         let mut pointer = root.pointer;
         let (mut low, mut high) = (Key::MIN.raw(), None);
@@ -73,7 +86,7 @@ impl Forest {
                 }
             }
             if level > 0 {
-                let index = node.child_index(&key);
+                let index = node.child_index(key);
                 pointer = node.child(index);
                 low = node.raw_key(index);
                 if index + 1 < node.count() {
@@ -82,8 +95,9 @@ impl Forest {
                 parent = Some((node, index));
             }
         }
-        if pointer.epoch == self.epoch && leaf.is_none() {
-            self.fingers.lay(moment, Finger { tree, low, high, leaf: pointer });
+        if pointer.epoch == self.epoch && !has_finger {
+            let moment = (self.shape, self.epoch);
+            self.fingers.get_mut().lay(moment, Finger { tree, low, high, leaf: pointer });
         }
         Ok(Prepared { leaf: pointer, shape: self.shape })
     }
@@ -171,16 +185,14 @@ impl Forest {
     }
 
     fn copy_node(&mut self, pointer: NodePointer, homes: &mut dyn Homes) -> Option<NodePointer> {
-        let Some(frame) = self.cache.get(pointer) else {
+        let Some(body) = self.cache.succeed(pointer) else {
             homes.damaged(SHARED);
             return None;
         };
-        let body = frame.copy();
         self.shape += 1;
         let in_place = teeth::is(Tooth::NodeInPlace);
         let home = if in_place { pointer.block } else { homes.take() };
         let own = NodePointer { block: home, epoch: self.epoch };
-        self.cache.remove(pointer.block);
         if !in_place {
             homes.give_back(pointer.block);
         }

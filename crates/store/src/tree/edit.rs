@@ -142,12 +142,9 @@ impl<'a> NodeEdit<'a> {
 
     /// Overwrites bytes and marks only those that differ, from the first to the last.
     fn overwrite(&mut self, at: usize, bytes: &[u8]) {
-        let old = &self.bytes[at..at + bytes.len()];
-        let Some(first) = old.iter().zip(bytes).position(|(old, new)| old != new) else {
+        let Some((first, last)) = difference(&self.bytes[at..at + bytes.len()], bytes) else {
             return;
         };
-        let same = old.iter().rev().zip(bytes.iter().rev()).take_while(|(old, new)| old == new);
-        let last = bytes.len() - same.count();
         self.put(at + first, &bytes[first..last]);
         self.mark(at + first, at + last);
     }
@@ -244,6 +241,28 @@ impl<'a> NodeEdit<'a> {
         }
         moved
     }
+}
+
+/// From where to where two values of one length differ, from the first byte to the last. Eight at a time: an inode is
+/// overwritten by each change in its directory.
+fn difference(old: &[u8], new: &[u8]) -> Option<(usize, usize)> {
+    let ((old_words, old_rest), (new_words, new_rest)) =
+        (old.as_chunks::<8>(), new.as_chunks::<8>());
+    let differ = |word: usize| old_words[word] != new_words[word];
+    let bytes = |at: usize| old[at] != new[at];
+    let rest = old.len() - old_rest.len();
+    let words = 0..old_words.len().min(new_words.len());
+    let first = match words.clone().find(|&word| differ(word)) {
+        Some(word) => 8 * word..8 * word + 8,
+        None => rest..old.len(),
+    };
+    let last = match old_rest == new_rest {
+        true => words.rev().find(|&word| differ(word)).map_or(0..0, |word| 8 * word..8 * word + 8),
+        false => rest..old.len(),
+    };
+    let first = first.into_iter().find(|&at| bytes(at))?;
+    let last = last.rev().find(|&at| bytes(at))?;
+    Some((first, last + 1))
 }
 
 /// Copies of records, one behind the other in the order of their keys.

@@ -1,5 +1,5 @@
-//! Fingers: the leaves that changed lately, with the keys that each covers. A change that goes to one of them needs
-//! no way down from the root ("finger search", after Guibas, McCreight, Plass and Roberts, 1977).
+//! Fingers: the leaves that changed lately, or are about to, with the keys that each covers. A change that goes to one
+//! of them needs no way down from the root ("finger search", after Guibas, McCreight, Plass and Roberts, 1977).
 //!
 //! Always true of the fingers of the present moment (others count for nothing): the leaf is of this epoch, so it stays
 //! in memory with all nodes above it, and no node came, went or moved since the finger was laid.

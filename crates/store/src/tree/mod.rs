@@ -18,11 +18,12 @@ use holdfast_base::{BlockNo, Epoch, TreeId};
 use holdfast_format::key::RawKey;
 use holdfast_format::node::Expected;
 use holdfast_format::{Key, NodePointer, NodeView};
+use parking_lot::Mutex;
 
 use crate::cache::{Cache, Node};
 
 pub(crate) use change::Prepared;
-use finger::Fingers;
+use finger::{Finger, Fingers};
 
 /// A node that must be read before the call can be carried out, or be judged again because it is
 /// not what its parent says.
@@ -51,7 +52,17 @@ pub(crate) struct Forest {
     pub(crate) node_size: usize,
     /// Counts how often a node came, went or moved to another home: while it stands, every leaf covers the same keys.
     shape: u64,
-    fingers: Fingers,
+    /// A search lays one under the shared lock.
+    fingers: Mutex<Fingers>,
+}
+
+/// What a search is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To know what is there.
+    Look,
+    /// To change it, or what is not there, right after.
+    Change,
 }
 
 /// Where new nodes come from and old ones go: space, as the tree sees it.
@@ -75,7 +86,7 @@ impl Forest {
         volume: [u8; 8],
         node_size: usize,
     ) -> Forest {
-        let fingers = Fingers::default();
+        let fingers = Mutex::default();
         Forest { roots, cache, epoch, volume, node_size, shape: 0, fingers }
     }
 
@@ -216,24 +227,34 @@ impl Forest {
         (node.child(node.child_index(&wanted.low)) == pointer).then_some(node)
     }
 
-    /// Visits the items of one leaf from `from` to `to` upwards, and says where to go on.
+    /// Visits the items of one leaf from `from` to `to` upwards, and says where to go on. For a `change` of one of
+    /// these keys that follows, it lays a finger on the leaf.
     pub(crate) fn scan_leaf(
         &self,
         tree: TreeId,
         from: &Key,
         to: &Key,
+        purpose: Purpose,
         visit: &mut dyn FnMut(Key, &[u8]) -> ControlFlow<()>,
     ) -> Result<Option<Key>, Missing> {
         let start = from.raw();
         let mut leaf = self.root_node(tree)?;
         // The next leaf begins at the next separator of the lowest ancestor that has one.
         let mut next = None;
+        let mut parent = None;
         for level in (0..self.root(tree).level).rev() {
             let index = leaf.child_index(&start);
             if index + 1 < leaf.count() {
                 next = Some((leaf, index + 1));
             }
+            parent = Some((leaf, index));
             leaf = self.child(tree, &leaf, index, level)?;
+        }
+        if purpose == Purpose::Change
+            && let Some((parent, index)) = parent
+        {
+            let high = next.map(|(node, index)| node.raw_key(index));
+            self.lay_finger(tree, parent.child(index), parent.raw_key(index), high);
         }
         let first = leaf.search(&start).unwrap_or_else(|index| index);
         // By another search: who wants a single key that is not there looks at no record at all.
@@ -247,6 +268,19 @@ impl Forest {
             return Ok(None);
         }
         Ok(next.map(|(node, index)| node.key(index)).filter(|next| next <= to))
+    }
+
+    /// Lays a finger on a leaf, if it is one that may be changed at its place.
+    fn lay_finger(&self, tree: TreeId, leaf: NodePointer, low: RawKey, high: Option<RawKey>) {
+        // Somebody else who lays one is not waited for: without a finger there is the way down.
+        if leaf.epoch == self.epoch
+            && let Some(mut fingers) = self.fingers.try_lock()
+        {
+            let moment = (self.shape, self.epoch);
+            if fingers.leaf(moment, tree, &low).is_none() {
+                fingers.lay(moment, Finger { tree, low, high, leaf });
+            }
+        }
     }
 
     /// Visits the items of one leaf from `to` down to `from`, and says below which key to go on.
@@ -290,7 +324,8 @@ impl Forest {
     pub(crate) fn invariants(&self, tree: TreeId) {
         let root = self.root(tree);
         self.node_invariants(tree, root.pointer, root.level, Key::MIN, None);
-        for finger in self.fingers.at((self.shape, self.epoch)).filter(|of| of.tree == tree) {
+        for finger in self.fingers.lock().at((self.shape, self.epoch)).filter(|of| of.tree == tree)
+        {
             let (path, leaf) =
                 self.path(tree, &finger.low).expect("the way to a finger is in memory");
             assert_eq!(leaf, finger.leaf, "a finger is on the leaf that covers its keys");

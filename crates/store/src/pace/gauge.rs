@@ -1,0 +1,232 @@
+//! How full it is: memory with dirty nodes, the ring with commits, and by both the time that a recovery would take.
+//!
+//! Every change asks whether it must wait, and hardly any must. So who changes a quantity reads the gauge, and a
+//! change only asks what the last reading was.
+
+use holdfast_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use holdfast_base::recover::{BYTES_PER_SECOND, FIXED, Work};
+use holdfast_format::Geometry;
+use holdfast_format::journal::REPLAY_BYTES_MAX;
+
+use super::SLOW;
+use crate::OpenOptions;
+
+/// A smaller budget would mean nothing but checkpoints.
+const BUDGET_MIN: Duration = Duration::from_millis(250);
+/// A checkpoint of fewer bytes says more about flushes than about the device's rate.
+const TELLING_BYTES: u64 = 4 << 20;
+/// No device is taken for slower than this, in bytes a second.
+const RATE_MIN: u64 = 8 << 20;
+/// No device is taken for faster than this: what was written may be in somebody's cache.
+const RATE_MAX: u64 = 1 << 30;
+/// Bytes that wait for a commit are looked at again after so many more of them.
+const STEP_BYTES: u64 = 16 << 10;
+/// Head and four ranges of a node's record.
+const HEAD_BYTES: u64 = 48;
+
+/// The quantities that fill, and their bounds.
+#[derive(Debug)]
+pub(super) struct Gauge {
+    pub(super) ring_bytes: u64,
+    pub(super) dirty_nodes_max: u64,
+    pub(super) budget: Duration,
+    node_bytes: u64,
+    journal_bytes: AtomicU64,
+    log_bytes: AtomicU64,
+    log_data_bytes: AtomicU64,
+    log_blocks: AtomicU64,
+    uncommitted_bytes: AtomicU64,
+    dirty_nodes: AtomicU64,
+    sealed_nodes: AtomicU64,
+    /// Bytes that the device moves in a second, by half of what checkpoints have seen.
+    bytes_per_second: AtomicU64,
+    /// Whether the last reading makes anybody wait.
+    is_calm: AtomicBool,
+}
+
+/// What the gauge says at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    /// How full the fullest is, the log not counted: 1 is full.
+    pub(super) pressure: f64,
+    /// How long a recovery would take, the log included.
+    pub(super) recovery: Duration,
+    /// Whether that is longer than it may.
+    pub(super) is_over_budget: bool,
+}
+
+impl Gauge {
+    pub(super) fn new(geometry: &Geometry, options: &OpenOptions) -> Gauge {
+        let node_bytes = geometry.node_size as u64;
+        let memory = (options.cache_bytes as u64 / 2).clamp(16 * node_bytes, REPLAY_BYTES_MAX / 4);
+        Gauge {
+            ring_bytes: geometry.journal().bytes().unwrap_or(u64::MAX),
+            dirty_nodes_max: memory / node_bytes,
+            budget: options.recover.max(BUDGET_MIN),
+            node_bytes,
+            journal_bytes: AtomicU64::new(0),
+            log_bytes: AtomicU64::new(0),
+            log_data_bytes: AtomicU64::new(0),
+            log_blocks: AtomicU64::new(0),
+            uncommitted_bytes: AtomicU64::new(0),
+            dirty_nodes: AtomicU64::new(0),
+            sealed_nodes: AtomicU64::new(0),
+            bytes_per_second: AtomicU64::new(BYTES_PER_SECOND),
+            is_calm: AtomicBool::new(true),
+        }
+    }
+
+    /// Bytes and nodes that wait for a commit. Whether they are so different from before that a reading says
+    /// something new.
+    pub(super) fn cache_is(&self, uncommitted_bytes: u64, dirty_nodes: u64) -> bool {
+        let before = self.uncommitted_bytes.load(Ordering::Relaxed);
+        let nodes_before = self.dirty_nodes.load(Ordering::Relaxed);
+        self.uncommitted_bytes.store(uncommitted_bytes, Ordering::Relaxed);
+        self.dirty_nodes.store(dirty_nodes, Ordering::Relaxed);
+        before / STEP_BYTES != uncommitted_bytes / STEP_BYTES || nodes_before != dirty_nodes
+    }
+
+    /// What a recovery would have to do with the log.
+    pub(super) fn log_is(&self, log: Work) {
+        self.log_bytes.store(log.log_bytes, Ordering::Relaxed);
+        self.log_data_bytes.store(log.log_data_bytes, Ordering::Relaxed);
+        self.log_blocks.store(log.log_blocks, Ordering::Relaxed);
+    }
+
+    /// Bytes of commits in the ring.
+    pub(super) fn journal_is(&self, bytes: u64) {
+        self.journal_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// So many nodes are on their way to their homes.
+    pub(super) fn sealed_are(&self, nodes: u64) {
+        self.sealed_nodes.store(nodes, Ordering::Relaxed);
+    }
+
+    /// A checkpoint wrote so many bytes of nodes, flushes included. Large ones tell how fast a recovery
+    /// will be: half as fast, because nobody knows what else the machine does then.
+    pub(super) fn checkpoint_took(&self, bytes: u64, nanos: u64) {
+        if bytes < TELLING_BYTES {
+            return;
+        }
+        let seen = u128::from(bytes) * 1_000_000_000 / u128::from(nanos.max(1)) / 2;
+        let seen = u64::try_from(seen).unwrap_or(u64::MAX).clamp(RATE_MIN, RATE_MAX);
+        let before = self.bytes_per_second.load(Ordering::Relaxed);
+        // A slower device is believed at once, a faster one by and by.
+        let now = if seen < before { seen } else { before + (seen - before) / 4 };
+        self.bytes_per_second.store(now, Ordering::Relaxed);
+    }
+
+    /// Bytes of the payload that a commit would have now, about: its ranges, their heads, and some
+    /// more for what changers add until they are frozen.
+    pub(super) fn payload_estimate(&self) -> u64 {
+        let ranges = self.uncommitted_bytes.load(Ordering::Relaxed);
+        let heads = self.dirty_nodes.load(Ordering::Relaxed) * HEAD_BYTES;
+        ranges + ranges / 4 + heads
+    }
+
+    /// How long a recovery takes that has so much to do.
+    pub(super) fn estimate(&self, work: Work) -> Duration {
+        work.estimate_at(self.bytes_per_second.load(Ordering::Relaxed))
+    }
+
+    /// What a recovery would have to do now.
+    fn work(&self) -> Work {
+        let dirty = self.dirty_nodes.load(Ordering::Relaxed);
+        Work {
+            journal_bytes: self.journal_bytes.load(Ordering::Relaxed),
+            log_bytes: self.log_bytes.load(Ordering::Relaxed),
+            log_data_bytes: self.log_data_bytes.load(Ordering::Relaxed),
+            log_blocks: self.log_blocks.load(Ordering::Relaxed),
+            nodes: dirty + self.sealed_nodes.load(Ordering::Relaxed),
+            node_bytes: self.node_bytes,
+        }
+    }
+
+    /// Reads the gauge, and remembers whether anybody must wait. Two who read at the same time may leave the older
+    /// answer; the next reading, 16 KiB of changes later at most, puts it right.
+    pub(super) fn read(&self) -> Reading {
+        let share = |part: u64, whole: u64| part as f64 / whole as f64;
+        let work = self.work();
+        let uncommitted = self.uncommitted_bytes.load(Ordering::Relaxed);
+        // The fixed part cannot be helped by a checkpoint.
+        let time = self.estimate(work.without_log()).saturating_sub(FIXED).as_secs_f64()
+            / (self.budget - FIXED).as_secs_f64();
+        let pressure = share(self.dirty_nodes.load(Ordering::Relaxed), self.dirty_nodes_max)
+            .max(share(work.journal_bytes + uncommitted, self.ring_bytes))
+            .max(time);
+        let recovery = self.estimate(work);
+        let is_over_budget = recovery > self.budget;
+        self.is_calm.store(pressure < SLOW && !is_over_budget, Ordering::Relaxed);
+        Reading { pressure, recovery, is_over_budget }
+    }
+
+    /// Whether nobody has to wait, by the last reading.
+    pub(super) fn is_calm(&self) -> bool {
+        self.is_calm.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gauge(recover: Duration) -> Gauge {
+        let geometry = Geometry::for_device(1 << 30, 16384).unwrap();
+        Gauge::new(&geometry, &OpenOptions { recover, ..OpenOptions::default() })
+    }
+
+    #[test]
+    fn the_fullest_of_three_is_the_pressure() {
+        let gauge = gauge(Duration::from_secs(1000));
+        let pressure = || gauge.read().pressure;
+        assert!(pressure() < 0.01);
+        gauge.cache_is(0, gauge.dirty_nodes_max / 2);
+        assert!((0.45..0.55).contains(&pressure()), "memory: {}", pressure());
+        gauge.journal_is(gauge.ring_bytes / 2);
+        gauge.cache_is(gauge.ring_bytes / 4, 1);
+        assert!((0.7..0.8).contains(&pressure()), "ring: {}", pressure());
+    }
+
+    #[test]
+    fn a_slow_device_leaves_less_for_its_budget() {
+        let gauge = gauge(Duration::from_secs(1));
+        let pressure = || gauge.read().pressure;
+        gauge.cache_is(0, 1000);
+        let before = pressure();
+        gauge.checkpoint_took(64 << 20, 4_000_000_000);
+        assert!(pressure() > 4.0 * before, "16 MiB/s: {} {before}", pressure());
+        for _ in 0..20 {
+            gauge.checkpoint_took(64 << 20, 50_000_000);
+        }
+        assert!(pressure() < before, "1.2 GiB/s: {} {before}", pressure());
+        gauge.checkpoint_took(4096, 50_000_000);
+        assert!(pressure() < before, "a few nodes tell nothing");
+    }
+
+    #[test]
+    fn a_reading_is_asked_for_in_steps_and_makes_changers_wait_or_go_on() {
+        let gauge = gauge(Duration::from_secs(1));
+        assert!(gauge.is_calm());
+        assert!(!gauge.cache_is(STEP_BYTES - 1, 0), "as before");
+        assert!(gauge.cache_is(STEP_BYTES, 0), "a step");
+        assert!(gauge.cache_is(STEP_BYTES, 1), "a node");
+        assert!(!gauge.cache_is(STEP_BYTES + 1, 1));
+        assert!(gauge.cache_is(0, 1), "a commit took them");
+
+        gauge.journal_is(gauge.ring_bytes);
+        assert!(gauge.is_calm(), "nobody has looked");
+        gauge.read();
+        assert!(!gauge.is_calm());
+        gauge.journal_is(0);
+        let log = |log_bytes| Work { log_bytes, ..Work::default() };
+        gauge.log_is(log(1 << 30));
+        let reading = gauge.read();
+        assert!(reading.is_over_budget && reading.pressure < SLOW && !gauge.is_calm());
+        gauge.log_is(log(0));
+        gauge.read();
+        assert!(gauge.is_calm());
+    }
+}
