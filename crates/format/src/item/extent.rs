@@ -36,16 +36,22 @@ impl Extent {
     /// The bytes on disk.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(ExtentHead::SIZE + 8 * self.sums.len());
+        self.write(&mut out);
+        out
+    }
+
+    /// Appends the bytes on disk.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.reserve(ExtentHead::SIZE + 8 * self.sums.len());
         let head = ExtentHead {
             block: self.blocks.start.0,
             count: self.blocks.count as u32,
             state: u32::from(!self.is_written()),
         };
-        head.write(&mut out);
+        head.write(out);
         for sum in &self.sums {
-            sum.write(&mut out);
+            sum.write(out);
         }
-        out
     }
 
     /// Reads and judges an extent. Whether its blocks lie inside the volume is the caller's to check.

@@ -15,9 +15,9 @@ use holdfast_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence}
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use holdfast_base::InodeNo;
 use holdfast_base::units::BLOCK_SIZE;
 use holdfast_base::wait;
+use holdfast_base::{BlockNo, InodeNo};
 use holdfast_format::Geometry;
 use holdfast_store::{Need, Reservation, Store, StoreError};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -40,6 +40,9 @@ pub(crate) struct FileData {
     count: AtomicUsize,
     /// The tree is known to hold nothing written beyond the size.
     tail_is_clean: AtomicBool,
+    /// The block of the file behind the last settle, and the block behind it on the device: where the next one goes
+    /// on. A hint, good as long as nobody else took that place.
+    ended: (AtomicU64, AtomicU64),
 }
 
 /// The pages of a file and the space that was promised to them.
@@ -99,6 +102,18 @@ impl FileData {
     /// Like [`FileData::lock_map`], unless somebody else has it.
     pub(crate) fn try_lock_map(&self) -> Option<MapGuard<'_>> {
         self.map.try_lock().map(|held| MapGuard(Some(held)))
+    }
+
+    /// A settle has ended before block `next` of the file, and before `behind` on the device.
+    pub(crate) fn ends_at(&self, next: u64, behind: BlockNo) {
+        self.ended.0.store(next, Ordering::Relaxed);
+        self.ended.1.store(behind.0, Ordering::Relaxed);
+    }
+
+    /// Where the last settle has ended on the device, if that was before `block` of the file.
+    pub(crate) fn ended_before(&self, block: u64) -> Option<BlockNo> {
+        let behind = BlockNo(self.ended.1.load(Ordering::Relaxed));
+        (self.ended.0.load(Ordering::Relaxed) == block && behind.0 > 0).then_some(behind)
     }
 
     /// For a worker whose customer has the map locked and waits for him.

@@ -7,7 +7,7 @@
 //! every open handle (P7); pages that could not be settled for another reason
 //! are dirty again.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -294,7 +294,18 @@ fn settle_inline(
 
 /// Behind what the file has before `block`.
 fn goal(core: &Core, inode: &Inode, block: u64) -> Result<Option<BlockNo>> {
+    if let Some(goal) = inode.data.ended_before(block) {
+        return Ok(Some(goal));
+    }
     Ok(piece_before(core, inode.no, block)?.and_then(|piece| piece.extent.blocks.end()))
+}
+
+fn remember_end(inode: &Inode, extents: &VecDeque<OrderedExtent>) {
+    if let Some(last) = extents.back()
+        && let Some(behind) = last.written.blocks().end()
+    {
+        inode.data.ends_at(last.end(), behind);
+    }
 }
 
 /// Publishes the pages without a write: their bytes go into the log with the batch.
@@ -310,6 +321,7 @@ fn settle_in_log(
     };
     let goal = goal(core, inode, taken.pages[0].block)?;
     let extents = log_all(core, inode, &taken.pages, reservation, goal)?;
+    remember_end(inode, &extents);
     complete(core, inode, map, extents, taken.target, true)
 }
 
@@ -334,6 +346,7 @@ fn settle_blocks(
         cost.bytes += items.len() as u64 * BLOCK_BYTES;
         cost.writes += writes;
         let round = extents.into_iter().map(|(_, extent)| extent).collect();
+        remember_end(inode, &round);
         drop(items);
         let last = pages.peek().is_none();
         complete(core, inode, map, round, taken.target, last)?;
@@ -353,7 +366,7 @@ pub(crate) fn insert_extents(
 ) -> Result<()> {
     let mut extents_max = BATCH_EXTENTS;
     while !round.is_empty() {
-        let mut old: BTreeMap<u64, Piece> = BTreeMap::new();
+        let mut old: Vec<Piece> = Vec::new();
         let mut count = 0;
         for ordered in round.iter().take(extents_max) {
             // With the neighbours, so that pieces can be joined.
@@ -362,7 +375,12 @@ pub(crate) fn insert_extents(
             if count > 0 && old.len() + pieces.len() > BATCH_OLD_PIECES {
                 break;
             }
-            old.extend(pieces.into_iter().map(|piece| (piece.first, piece)));
+            for piece in pieces {
+                // The extent before may have found it as well.
+                if let Err(at) = old.binary_search_by_key(&piece.first, |old| old.first) {
+                    old.insert(at, piece);
+                }
+            }
             count += 1;
         }
         // Each extent is put, each old piece may leave two parts, and the inode and the inline item follow.
@@ -392,13 +410,13 @@ fn publish_part(
     inode: &Arc<Inode>,
     map: &MapGuard<'_>,
     part: Vec<OrderedExtent>,
-    old: BTreeMap<u64, Piece>,
+    old: Vec<Piece>,
     reservation: &mut Reservation,
     target: Target,
     round: Round,
 ) -> Result<()> {
     let mut batch = Batch::new();
-    let mut edit = MapEdit::new(old.into_values().collect());
+    let mut edit = MapEdit::new(old);
     let blocks_max = core.store.extent_blocks_max();
     for ordered in part {
         let first = ordered.first;

@@ -55,7 +55,7 @@ pub(crate) fn store_whole(
         padded[..len].copy_from_slice(&rest[..len]);
         let written = core.store.write(placed, &padded)?;
         let extent = batch.publish(written);
-        batch.put(extent_key(inode, first), extent.encode());
+        batch.put_with(extent_key(inode, first), |out| extent.write(out));
         first += count;
     }
     Ok(blocks)

@@ -27,24 +27,12 @@ pub(crate) fn pieces(
     inode: InodeNo,
     range: Range<u64>,
 ) -> Result<Vec<Piece>, StoreError> {
-    let mut found = Found::new(core, inode);
     if range.is_empty() {
         return Ok(Vec::new());
     }
-    // An extent that begins before the range may reach into it; only the last one can.
-    if let Some(before) = range.start.checked_sub(1) {
-        let from = extent_key(inode, 0);
-        let to = extent_key(inode, before);
-        core.store.scan_back(&from, &to, |key, value| {
-            let _ = found.add(key, value);
-            ControlFlow::Break(())
-        })?;
-        found.pieces.retain(|piece| piece.end() > range.start);
-    }
-    let from = extent_key(inode, range.start);
+    // Backwards, since an extent that begins before the range may reach into it, and only the last one can.
     let to = extent_key(inode, range.end - 1);
-    core.store.scan(&from, &to, |key, value| found.add(key, value))?;
-    found.finish()
+    Ok(pieces_back(core, inode, &to, range.start, usize::MAX)?.0)
 }
 
 /// The last piece that begins before `block`.
@@ -72,18 +60,27 @@ pub(crate) fn last_pieces(
     start: u64,
     count_max: usize,
 ) -> Result<(Vec<Piece>, bool), StoreError> {
+    let (_, to) = Key::span(inode, Kind::Extent);
+    pieces_back(core, inode, &to, start, count_max)
+}
+
+/// The last `count_max` pieces that begin at `to` or before and have blocks at or after `start`, in ascending order, and
+/// whether there are more.
+fn pieces_back(
+    core: &Core,
+    inode: InodeNo,
+    to: &Key,
+    start: u64,
+    count_max: usize,
+) -> Result<(Vec<Piece>, bool), StoreError> {
     let mut found = Found::new(core, inode);
     let mut more = false;
-    let (from, to) = Key::span(inode, Kind::Extent);
-    core.store.scan_back(&from, &to, |key, value| {
+    core.store.scan_back(&extent_key(inode, 0), to, |key, value| {
         let flow = found.add(key, value);
-        if found.pieces.last().is_some_and(|last| last.end() <= start) {
+        let is_before = found.pieces.last().is_some_and(|last| last.end() <= start);
+        more = !is_before && found.pieces.len() > count_max;
+        if is_before || more {
             found.pieces.pop();
-            return ControlFlow::Break(());
-        }
-        if found.pieces.len() > count_max {
-            found.pieces.pop();
-            more = true;
             return ControlFlow::Break(());
         }
         flow

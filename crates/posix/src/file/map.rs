@@ -8,7 +8,6 @@
 //!
 //! Pure: knows nothing of the store's calls, of pages, or of sizes in bytes.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use holdfast_base::units::BLOCK_BYTES;
@@ -46,26 +45,26 @@ impl Piece {
         self.first < range.end && range.start < self.end()
     }
 
-    /// The part of it inside `range`, with its share of the checksums.
-    pub(crate) fn part(&self, range: Range<u64>) -> Option<Piece> {
+    /// Its blocks inside `range`.
+    fn blocks_in(&self, range: &Range<u64>) -> Option<BlockRange> {
         let first = self.first.max(range.start);
         let end = self.end().min(range.end);
-        if first >= end {
-            return None;
-        }
-        let skip = first - self.first;
-        let sums = if self.extent.is_written() {
-            self.extent.sums[skip as usize..(end - self.first) as usize].to_vec()
-        } else {
-            Vec::new()
-        };
-        Some(Piece {
-            first,
-            extent: Extent {
-                blocks: BlockRange::new(BlockNo(self.extent.blocks.start.0 + skip), end - first),
-                sums,
-            },
+        (first < end).then(|| {
+            let start = self.extent.blocks.start.0 + (first - self.first);
+            BlockRange::new(BlockNo(start), end - first)
         })
+    }
+
+    /// The part of it inside `range`, with its share of the checksums.
+    pub(crate) fn part(&self, range: Range<u64>) -> Option<Piece> {
+        let blocks = self.blocks_in(&range)?;
+        let first = self.first.max(range.start);
+        let skip = (first - self.first) as usize;
+        let sums = match self.extent.is_written() {
+            true => self.extent.sums[skip..skip + blocks.count as usize].to_vec(),
+            false => Vec::new(),
+        };
+        Some(Piece { first, extent: Extent { blocks, sums } })
     }
 
     /// The key of its item.
@@ -73,11 +72,18 @@ impl Piece {
         extent_key(inode, self.first)
     }
 
-    /// Whether `next` goes on where this ends, in the file and on the device.
-    fn continues_with(&self, next: &Piece) -> bool {
+    /// Whether `next` goes on where this ends, in the file and on the device, and both have no more than `limit` blocks.
+    fn joins(&self, next: &Piece, limit: u64) -> bool {
         self.end() == next.first
             && self.extent.blocks.end() == Some(next.extent.blocks.start)
             && self.extent.is_written() == next.extent.is_written()
+            && self.count() + next.count() <= limit
+    }
+
+    /// Makes it longer by `next`, which it joins.
+    fn append(&mut self, next: &mut Piece) {
+        self.extent.blocks.count += next.extent.blocks.count;
+        self.extent.sums.append(&mut next.extent.sums);
     }
 }
 
@@ -89,72 +95,84 @@ pub(crate) fn extent_key(inode: InodeNo, first: u64) -> Key {
 /// A change of a part of a map.
 #[derive(Debug, Default)]
 pub(crate) struct MapEdit {
-    before: BTreeMap<u64, Piece>,
-    after: BTreeMap<u64, Piece>,
+    /// What the map will be, in the order of the file. Few: mostly one or two.
+    after: Vec<Edited>,
+    /// Where pieces of the tree began that are not as they were.
+    stale: Vec<u64>,
     freed: Vec<BlockRange>,
+    added: i64,
+}
+
+/// A piece, and whether the tree has it so.
+#[derive(Debug)]
+struct Edited {
+    piece: Piece,
+    is_new: bool,
 }
 
 impl MapEdit {
-    /// Starts from the pieces that the tree holds. They do not overlap.
+    /// Starts from the pieces that the tree holds, in the order of the file. They do not overlap.
     pub(crate) fn new(pieces: Vec<Piece>) -> MapEdit {
-        let before: BTreeMap<u64, Piece> =
-            pieces.into_iter().map(|piece| (piece.first, piece)).collect();
-        MapEdit { after: before.clone(), before, freed: Vec::new() }
+        debug_assert!(pieces.is_sorted_by(|left, right| left.end() <= right.first));
+        let after = pieces.into_iter().map(|piece| Edited { piece, is_new: false }).collect();
+        MapEdit { after, ..MapEdit::default() }
     }
 
     /// Makes a hole of `range` and frees its blocks.
     pub(crate) fn cut(&mut self, range: Range<u64>) {
-        for piece in self.take_overlapping(&range) {
-            let inside =
-                piece.part(range.clone()).expect("take_overlapping gives only pieces that overlap");
-            self.freed.push(inside.extent.blocks);
+        for piece in self.take(self.overlapping(&range)) {
+            let inside = piece.blocks_in(&range).expect("it overlaps");
+            self.freed.push(inside);
+            self.added -= inside.count as i64;
             self.keep_outside(&piece, &range);
         }
     }
 
     /// Makes everything written in `range` unwritten: it reads as zeros and keeps its blocks.
     pub(crate) fn unwrite(&mut self, range: Range<u64>) {
-        for piece in self.take_overlapping(&range) {
-            let mut inside =
-                piece.part(range.clone()).expect("take_overlapping gives only pieces that overlap");
-            inside.extent.sums = Vec::new();
-            self.keep_outside(&piece, &range);
-            self.after.insert(inside.first, inside);
+        let touched = &self.after[self.overlapping(&range)];
+        let written = touched.iter().filter(|of| of.piece.extent.is_written());
+        for first in written.map(|of| of.piece.first).collect::<Vec<_>>() {
+            let at = self.begins(first);
+            for piece in self.take(at..at + 1) {
+                let first = first.max(range.start);
+                let blocks = piece.blocks_in(&range).expect("it overlaps");
+                self.keep_outside(&piece, &range);
+                self.put(Piece { first, extent: Extent { blocks, sums: Vec::new() } });
+            }
         }
     }
 
     /// Puts a piece where whatever was there is cut out. Joins it with its neighbours if that makes a short piece.
-    pub(crate) fn insert(&mut self, piece: Piece, blocks_max: u64) {
+    pub(crate) fn insert(&mut self, mut piece: Piece, blocks_max: u64) {
         self.cut(piece.first..piece.end());
+        self.added += piece.count() as i64;
         let limit = blocks_max.min(JOIN_BLOCKS_MAX);
-        let mut piece = piece;
-        if let Some((_, left)) = self.after.range(..piece.first).next_back()
-            && left.continues_with(&piece)
-            && left.count() + piece.count() <= limit
+        let mut at = self.begins(piece.first);
+        if let Some(left) = at.checked_sub(1).and_then(|before| self.after.get_mut(before))
+            && left.piece.joins(&piece, limit)
         {
-            let key = left.first;
-            let mut left = self.after.remove(&key).expect("found just now");
-            left.extent.blocks.count += piece.count();
-            left.extent.sums.append(&mut piece.extent.sums);
-            piece = left;
+            at -= 1;
+            left.piece.append(&mut piece);
+            if !std::mem::replace(&mut left.is_new, true) {
+                self.stale.push(left.piece.first);
+            }
+        } else {
+            self.after.insert(at, Edited { piece, is_new: true });
         }
-        if let Some(right) = self.after.get(&piece.end())
-            && piece.continues_with(right)
-            && piece.count() + right.count() <= limit
+        if let Some(right) = self.after.get(at + 1)
+            && self.after[at].piece.joins(&right.piece, limit)
         {
-            let key = right.first;
-            let mut right = self.after.remove(&key).expect("found just now");
-            piece.extent.blocks.count += right.count();
-            piece.extent.sums.append(&mut right.extent.sums);
+            let mut right = self.take(at + 1..at + 2);
+            self.after[at].piece.append(&mut right[0]);
         }
-        self.after.insert(piece.first, piece);
     }
 
     /// The parts of `range` that no piece covers.
     pub(crate) fn gaps(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let mut gaps = Vec::new();
         let mut at = range.start;
-        for piece in self.after.values().filter(|piece| piece.overlaps(&range)) {
+        for Edited { piece, .. } in &self.after[self.overlapping(&range)] {
             if piece.first > at {
                 gaps.push(at..piece.first);
             }
@@ -168,14 +186,13 @@ impl MapEdit {
 
     /// Where the blocks after the last one before `block` are: a good place for what comes next.
     pub(crate) fn goal(&self, block: u64) -> Option<BlockNo> {
-        let (_, left) = self.after.range(..block).next_back()?;
-        left.extent.blocks.end()
+        let left = self.begins(block).checked_sub(1)?;
+        self.after[left].piece.extent.blocks.end()
     }
 
     /// How many blocks the file gains (below zero: loses) by this change.
     pub(crate) fn blocks_added(&self) -> i64 {
-        let sum = |map: &BTreeMap<u64, Piece>| map.values().map(Piece::count).sum::<u64>();
-        sum(&self.after) as i64 - sum(&self.before) as i64
+        self.added
     }
 
     /// Adds to `batch` what makes the tree agree.
@@ -184,7 +201,7 @@ impl MapEdit {
             batch.delete(extent_key(inode, first));
         }
         for piece in self.new_or_changed() {
-            batch.put(piece.key(inode), piece.extent.encode());
+            batch.put_with(piece.key(inode), |out| piece.extent.write(out));
         }
         for blocks in self.freed {
             batch.free(blocks);
@@ -192,34 +209,47 @@ impl MapEdit {
     }
 
     fn gone(&self) -> impl Iterator<Item = u64> {
-        self.before.keys().copied().filter(|first| !self.after.contains_key(first))
+        let stays = |first: &u64| {
+            self.after.get(self.begins(*first)).is_some_and(|of| of.piece.first == *first)
+        };
+        self.stale.iter().copied().filter(move |first| !stays(first))
     }
 
     fn new_or_changed(&self) -> impl Iterator<Item = &Piece> {
-        self.after.values().filter(|piece| self.before.get(&piece.first) != Some(piece))
+        self.after.iter().filter(|of| of.is_new).map(|of| &of.piece)
     }
 
-    fn take_overlapping(&mut self, range: &Range<u64>) -> Vec<Piece> {
-        if range.is_empty() {
-            return Vec::new();
-        }
-        let from = match self.after.range(..=range.start).next_back() {
-            Some((&first, _)) => first,
-            None => range.start,
-        };
-        let keys: Vec<u64> = self
-            .after
-            .range(from..range.end)
-            .filter(|(_, piece)| piece.overlaps(range))
-            .map(|(&first, _)| first)
-            .collect();
-        keys.iter().filter_map(|first| self.after.remove(first)).collect()
+    /// The first of the pieces that begin at `block` or behind it.
+    fn begins(&self, block: u64) -> usize {
+        self.after.partition_point(|of| of.piece.first < block)
+    }
+
+    /// Which pieces have blocks in `range`.
+    fn overlapping(&self, range: &Range<u64>) -> Range<usize> {
+        let from = self.after.partition_point(|of| of.piece.end() <= range.start);
+        from..self.begins(range.end).max(from)
+    }
+
+    fn take(&mut self, which: Range<usize>) -> Vec<Piece> {
+        let stale = &mut self.stale;
+        let taken = self.after.drain(which).map(|Edited { piece, is_new }| {
+            if !is_new {
+                stale.push(piece.first);
+            }
+            piece
+        });
+        taken.collect()
+    }
+
+    fn put(&mut self, piece: Piece) {
+        let at = self.begins(piece.first);
+        self.after.insert(at, Edited { piece, is_new: true });
     }
 
     fn keep_outside(&mut self, piece: &Piece, range: &Range<u64>) {
         for outside in [0..range.start, range.end..u64::MAX] {
             if let Some(rest) = piece.part(outside) {
-                self.after.insert(rest.first, rest);
+                self.put(rest);
             }
         }
     }

@@ -33,6 +33,12 @@ fn random_range(random: &mut Prng) -> Range<u64> {
     start..(start + 1 + random.below(12)).min(FILE_BLOCKS)
 }
 
+/// The map as it will be.
+fn after(edit: &MapEdit) -> BTreeMap<u64, Piece> {
+    assert!(edit.after.is_sorted_by(|left, right| left.piece.end() <= right.piece.first));
+    edit.after.iter().map(|of| (of.piece.first, of.piece.clone())).collect()
+}
+
 /// Applies what the plan says to what the tree held before.
 fn replay(before: &BTreeMap<u64, Piece>, edit: &MapEdit) -> BTreeMap<u64, Piece> {
     let mut tree = before.clone();
@@ -96,7 +102,7 @@ fn random_edits_agree_with_a_model_and_free_each_block_once() {
                     }
                 }
             }
-            assert_eq!(flatten(&edit.after), model);
+            assert_eq!(flatten(&after(&edit)), model);
             let added = model.len() as i64 - flatten(&tree).len() as i64;
             assert_eq!(edit.blocks_added(), added);
 
@@ -114,7 +120,7 @@ fn random_edits_agree_with_a_model_and_free_each_block_once() {
             let gaps: u64 = edit.gaps(0..FILE_BLOCKS).iter().map(|g| g.end - g.start).sum();
             assert_eq!(gaps, FILE_BLOCKS - model.len() as u64);
             let replayed = replay(&tree, &edit);
-            assert_eq!(replayed, edit.after);
+            assert_eq!(replayed, after(&edit));
             tree = replayed;
         }
     }
@@ -133,7 +139,7 @@ fn blocks_appended_one_by_one_become_one_piece() {
         );
     }
     assert_eq!(edit.after.len(), 1);
-    assert_eq!(edit.after[&0].extent.sums, (1..=10).collect::<Vec<_>>());
+    assert_eq!(after(&edit)[&0].extent.sums, (1..=10).collect::<Vec<_>>());
     assert_eq!(edit.goal(10), Some(BlockNo(510)));
     assert_eq!(edit.new_or_changed().count(), 1);
 }
@@ -150,8 +156,22 @@ fn the_middle_of_a_piece_goes_and_both_ends_keep_their_blocks() {
     let mut edit = MapEdit::new(vec![piece]);
     edit.cut(13..15);
     assert_eq!(edit.freed, [BlockRange::new(BlockNo(103), 2)]);
-    assert_eq!(edit.after[&10].extent.sums, [70, 71, 72]);
-    assert_eq!(edit.after[&15].extent.blocks.start, BlockNo(105));
-    assert_eq!(edit.after[&15].extent.sums, [75, 76, 77, 78, 79]);
+    assert_eq!(after(&edit)[&10].extent.sums, [70, 71, 72]);
+    assert_eq!(after(&edit)[&15].extent.blocks.start, BlockNo(105));
+    assert_eq!(after(&edit)[&15].extent.sums, [75, 76, 77, 78, 79]);
     assert_eq!(edit.blocks_added(), -2);
+}
+
+#[test]
+fn what_is_unwritten_already_is_left_as_it_is() {
+    let piece = |first: u64, sums: Vec<u64>| {
+        let blocks = BlockRange::new(BlockNo(100 + first), 10);
+        Piece { first, extent: Extent { blocks, sums } }
+    };
+    let mut edit = MapEdit::new(vec![piece(0, Vec::new()), piece(10, vec![7; 10])]);
+    edit.unwrite(5..15);
+    let firsts: Vec<u64> = edit.new_or_changed().map(|piece| piece.first).collect();
+    assert_eq!(firsts, [10, 15], "the piece in front is neither cut nor put");
+    assert_eq!(after(&edit)[&0].count(), 10);
+    assert_eq!((edit.gone().count(), edit.freed.len(), edit.blocks_added()), (0, 0, 0));
 }
