@@ -23,7 +23,7 @@ const PROBES: u64 = 256;
 pub(crate) enum Purpose {
     /// To know what is there.
     Look,
-    /// To give or take the name right after.
+    /// To give the name right after.
     Change,
 }
 

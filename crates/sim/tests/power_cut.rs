@@ -87,6 +87,14 @@ fn punch_zero_and_allocate() {
 }
 
 #[test]
+fn zeros_that_fill_no_block() {
+    survives_after(
+        "mkfile /a; write /a 0 40k 1",
+        "zero /a 4000 200; fsync /a; zero /a 21000 10; fsync /a; zero /a 21100 10; fsync /a",
+    );
+}
+
+#[test]
 fn unlinked_while_open() {
     survives(
         "open h /a read,write,create; write @h 0 20k 1; fsync @h; unlink /a; write @h 20k 20k 2; \

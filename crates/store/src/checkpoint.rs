@@ -5,7 +5,7 @@
 //! ```
 //!
 //! - seal: the dirty nodes of a commit are taken; changers and commits go on in
-//!   the next epoch, on copies.
+//!   the next epoch, with new homes.
 //! - write: the sealed nodes go to their new homes, sorted, neighbours in one call.
 //! - publish: the superblock, after the flush that covers all it reaches (R1), then a flush for itself.
 //! - release: nodes are clean, the journal before the seal is dead, and the old

@@ -141,7 +141,7 @@ pub enum Need {
 /// What the threads of an open store share.
 ///
 /// Locks, in the order in which they are taken: `one_checkpoint`, `journal`, the log's, `forest`, `space`,
-/// `pending`. Only the first three are held across device I/O; no reader takes them, and no fsync the
+/// `pending`, the pace's. Only the first three are held across device I/O; no reader takes them, and no fsync the
 /// first two (R4).
 #[derive(Debug)]
 pub(crate) struct Inner {
@@ -264,7 +264,8 @@ impl Store {
         self.inner.scan(TreeId::Files, from, to, Purpose::Look, &mut visit)
     }
 
-    /// Like [`Store::scan`], by somebody who will change one of these keys right after: then its leaf is found at once.
+    /// Like [`Store::scan`], by somebody who will change one of these keys right after: mostly that needs no search
+    /// of its own then.
     pub fn scan_to_change(
         &self,
         from: &Key,

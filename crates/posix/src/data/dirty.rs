@@ -40,8 +40,8 @@ pub(crate) struct FileData {
     count: AtomicUsize,
     /// The tree is known to hold nothing written beyond the size.
     tail_is_clean: AtomicBool,
-    /// The block of the file behind the last settle, and the block behind it on the device: where the next one goes
-    /// on. A hint, good as long as nobody else took that place.
+    /// The block of the file behind the last one that got a place of its own settle, and the block behind that place:
+    /// where the next one goes on. A hint, good as long as nobody else took the place.
     ended: (AtomicU64, AtomicU64),
 }
 
@@ -104,13 +104,13 @@ impl FileData {
         self.map.try_lock().map(|held| MapGuard(Some(held)))
     }
 
-    /// A settle has ended before block `next` of the file, and before `behind` on the device.
+    /// The last place that was given is that before block `next` of the file, and ends before `behind`.
     pub(crate) fn ends_at(&self, next: u64, behind: BlockNo) {
         self.ended.0.store(next, Ordering::Relaxed);
         self.ended.1.store(behind.0, Ordering::Relaxed);
     }
 
-    /// Where the last settle has ended on the device, if that was before `block` of the file.
+    /// Where that place ends on the device, if it is the one before `block` of the file.
     pub(crate) fn ended_before(&self, block: u64) -> Option<BlockNo> {
         let behind = BlockNo(self.ended.1.load(Ordering::Relaxed));
         (self.ended.0.load(Ordering::Relaxed) == block && behind.0 > 0).then_some(behind)

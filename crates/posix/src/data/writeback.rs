@@ -23,7 +23,7 @@ use super::pages::DirtyPage;
 use super::place::{Item, log_all, write_all};
 use crate::core::Core;
 use crate::file::inline;
-use crate::file::lookup::{piece_before, pieces};
+use crate::file::lookup::{merge, piece_before, pieces};
 use crate::file::map::{MapEdit, Piece};
 use crate::inode::Inode;
 use crate::{FsError, Result};
@@ -375,16 +375,12 @@ pub(crate) fn insert_extents(
             if count > 0 && old.len() + pieces.len() > BATCH_OLD_PIECES {
                 break;
             }
-            for piece in pieces {
-                // The extent before may have found it as well.
-                if let Err(at) = old.binary_search_by_key(&piece.first, |old| old.first) {
-                    old.insert(at, piece);
-                }
-            }
+            merge(inode.no, &mut old, pieces)?;
             count += 1;
         }
-        // Each extent is put, each old piece may leave two parts, and the inode and the inline item follow.
-        let changes = (count + 2 * old.len() + 2) as u32;
+        // Each old piece may be deleted and put anew, each extent is put and may cut a piece in two, and the inode
+        // and the inline item follow.
+        let changes = (2 * count + 2 * old.len() + 2) as u32;
         let mut reservation = match core.store.reserve(Need::Settle { changes }) {
             Err(StoreError::NoSpace) if count > 1 => {
                 extents_max = count / 4 + 1;

@@ -35,6 +35,35 @@ pub(crate) fn pieces(
     Ok(pieces_back(core, inode, &to, range.start, usize::MAX)?.0)
 }
 
+/// Adds pieces of another look-up to those of one; they may be the same, but must not overlap.
+pub(crate) fn merge(
+    inode: InodeNo,
+    known: &mut Vec<Piece>,
+    others: Vec<Piece>,
+) -> Result<(), StoreError> {
+    for piece in others {
+        let at = known.partition_point(|known| known.first < piece.first);
+        if known.get(at) == Some(&piece) {
+            continue;
+        }
+        let covered = piece.first..piece.end();
+        let mut near = known[at.saturating_sub(1)..].iter().take(2);
+        if near.any(|known| known.overlaps(&covered)) {
+            return Err(refused(inode, overlap(piece.key(inode))));
+        }
+        known.insert(at, piece);
+    }
+    Ok(())
+}
+
+fn overlap(key: Key) -> Malformed {
+    Malformed::new("extent", format!("at {} it overlaps its neighbour", key.offset))
+}
+
+fn refused(inode: InodeNo, source: Malformed) -> StoreError {
+    StoreError::Item { what: format!("an extent of inode {inode}"), source }
+}
+
 /// The last piece that begins before `block`.
 pub(crate) fn piece_before(
     core: &Core,
@@ -83,7 +112,11 @@ fn pieces_back(
             found.pieces.pop();
             return ControlFlow::Break(());
         }
-        flow
+        // Nothing in front of a piece that covers `start` can reach behind it.
+        match found.pieces.last() {
+            Some(last) if last.first < start => ControlFlow::Break(()),
+            _ => flow,
+        }
     })?;
     found.pieces.reverse();
     Ok((found.finish()?, more))
@@ -133,10 +166,7 @@ impl Found {
 
     fn add(&mut self, key: Key, value: &[u8]) -> ControlFlow<()> {
         let judged = judge(&self.geometry, key, value).and_then(|piece| match self.pieces.last() {
-            Some(near) if near.overlaps(&(piece.first..piece.end())) => Err(Malformed::new(
-                "extent",
-                format!("at {} it overlaps its neighbour", key.offset),
-            )),
+            Some(near) if near.overlaps(&(piece.first..piece.end())) => Err(overlap(key)),
             _ => Ok(piece),
         });
         match judged {
@@ -154,9 +184,7 @@ impl Found {
     fn finish(self) -> Result<Vec<Piece>, StoreError> {
         match self.wrong {
             None => Ok(self.pieces),
-            Some(source) => {
-                Err(StoreError::Item { what: format!("an extent of inode {}", self.inode), source })
-            }
+            Some(source) => Err(refused(self.inode, source)),
         }
     }
 }
@@ -205,6 +233,23 @@ mod tests {
         for bad in [extent(at - 1, 1), extent(geometry.volume_blocks - 1, 2), extent(0, 1)] {
             assert!(judge(&geometry, key(0), &bad.encode()).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn pieces_of_two_look_ups_are_merged_unless_they_overlap() {
+        let piece = |first, start, count| Piece { first, extent: extent(start, count) };
+        let of = InodeNo(20);
+        let mut known = vec![piece(4, 104, 2), piece(8, 108, 2)];
+        let others = vec![piece(0, 100, 4), piece(4, 104, 2), piece(6, 206, 2), piece(20, 300, 1)];
+        merge(of, &mut known, others).unwrap();
+        let firsts: Vec<u64> = known.iter().map(|piece| piece.first).collect();
+        assert_eq!(firsts, [0, 4, 6, 8, 20]);
+        // Each of two look-ups may find nothing wrong with a tree that is.
+        for (first, count) in [(3, 1), (4, 1), (5, 1), (9, 2), (10, 11), (0, 30)] {
+            let error = merge(of, &mut known, vec![piece(first, 400, count)]).unwrap_err();
+            assert!(error.to_string().contains("overlaps"), "{first}: {error}");
+        }
+        assert_eq!(known.len(), 5);
     }
 
     fn align(bytes: u64) -> u64 {

@@ -95,7 +95,7 @@ pub(crate) fn extent_key(inode: InodeNo, first: u64) -> Key {
 /// A change of a part of a map.
 #[derive(Debug, Default)]
 pub(crate) struct MapEdit {
-    /// What the map will be, in the order of the file. Few: mostly one or two.
+    /// What the map will be, in the order of the file.
     after: Vec<Edited>,
     /// Where pieces of the tree began that are not as they were.
     stale: Vec<u64>,
@@ -113,7 +113,6 @@ struct Edited {
 impl MapEdit {
     /// Starts from the pieces that the tree holds, in the order of the file. They do not overlap.
     pub(crate) fn new(pieces: Vec<Piece>) -> MapEdit {
-        debug_assert!(pieces.is_sorted_by(|left, right| left.end() <= right.first));
         let after = pieces.into_iter().map(|piece| Edited { piece, is_new: false }).collect();
         MapEdit { after, ..MapEdit::default() }
     }
@@ -121,9 +120,10 @@ impl MapEdit {
     /// Makes a hole of `range` and frees its blocks.
     pub(crate) fn cut(&mut self, range: Range<u64>) {
         for piece in self.take(self.overlapping(&range)) {
-            let inside = piece.blocks_in(&range).expect("it overlaps");
-            self.freed.push(inside);
-            self.added -= inside.count as i64;
+            if let Some(inside) = piece.blocks_in(&range) {
+                self.freed.push(inside);
+                self.added -= inside.count as i64;
+            }
             self.keep_outside(&piece, &range);
         }
     }
@@ -135,10 +135,11 @@ impl MapEdit {
         for first in written.map(|of| of.piece.first).collect::<Vec<_>>() {
             let at = self.begins(first);
             for piece in self.take(at..at + 1) {
-                let first = first.max(range.start);
-                let blocks = piece.blocks_in(&range).expect("it overlaps");
+                if let Some(blocks) = piece.blocks_in(&range) {
+                    let first = first.max(range.start);
+                    self.put(Piece { first, extent: Extent { blocks, sums: Vec::new() } });
+                }
                 self.keep_outside(&piece, &range);
-                self.put(Piece { first, extent: Extent { blocks, sums: Vec::new() } });
             }
         }
     }
@@ -226,6 +227,9 @@ impl MapEdit {
 
     /// Which pieces have blocks in `range`.
     fn overlapping(&self, range: &Range<u64>) -> Range<usize> {
+        if range.is_empty() {
+            return 0..0;
+        }
         let from = self.after.partition_point(|of| of.piece.end() <= range.start);
         from..self.begins(range.end).max(from)
     }

@@ -1,7 +1,7 @@
 //! Tree nodes in memory.
 //!
 //! ```text
-//!            load                      change (a copy, new home)
+//!            load                      change (a new home)
 //!   (absent) ----> Clean ------------------------------------> Dirty
 //!       ^           | ^                                          |
 //!       |  evict    | | written                                  | seal
@@ -9,9 +9,9 @@
 //! ```
 //!
 //! A node is changed in place only in the epoch it was born in, and each commit
-//! logs what changed since the one before ([`freeze`]); after the seal of a checkpoint its bytes are shared with the writer and never change
-//! again: the next change makes a copy with a new home. Dirty and sealed
-//! nodes are never evicted.
+//! logs what changed since the one before ([`freeze`]); after the seal of a checkpoint its bytes are shared with the
+//! writer. The next change gives the node a new home; it takes the bytes along if the writer is done with them, and
+//! copies them if not. Dirty and sealed nodes are never evicted.
 //!
 //! Knows nothing of items, and of keys only what a search looks at first ([`heads`]).
 

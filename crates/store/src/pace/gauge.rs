@@ -146,7 +146,8 @@ impl Gauge {
     }
 
     /// Reads the gauge, and remembers whether anybody must wait. Two who read at the same time may leave the older
-    /// answer; the next reading, 16 KiB of changes later at most, puts it right.
+    /// answer, until the next reading: at most 16 KiB of bytes that wait for a commit later, or a node, a commit or a
+    /// batch of the log.
     pub(super) fn read(&self) -> Reading {
         let share = |part: u64, whole: u64| part as f64 / whole as f64;
         let work = self.work();

@@ -264,7 +264,7 @@ fn work(inner: &Inner, job: Job) {
             said.clear();
             continue;
         };
-        // It is wanted again at the next change: said once, and not tried all the time.
+        // It is wanted again by changes to come: said once, and not tried all the time.
         let why = error.to_string();
         if said != why {
             tracing::error!("{job:?} failed: {why}");

@@ -185,13 +185,15 @@ impl Forest {
     }
 
     fn copy_node(&mut self, pointer: NodePointer, homes: &mut dyn Homes) -> Option<NodePointer> {
-        let Some(body) = self.cache.succeed(pointer) else {
+        if !self.cache.holds(pointer) {
             homes.damaged(SHARED);
             return None;
-        };
+        }
         self.shape += 1;
         let in_place = teeth::is(Tooth::NodeInPlace);
+        // Before the node is taken out: its bytes are nowhere else, perhaps.
         let home = if in_place { pointer.block } else { homes.take() };
+        let body = self.cache.succeed(pointer)?;
         let own = NodePointer { block: home, epoch: self.epoch };
         if !in_place {
             homes.give_back(pointer.block);

@@ -228,7 +228,7 @@ impl Forest {
     }
 
     /// Visits the items of one leaf from `from` to `to` upwards, and says where to go on. For a `change` of one of
-    /// these keys that follows, it lays a finger on the leaf.
+    /// these keys that follows, it lays a finger on the leaf if it can be changed as it is.
     pub(crate) fn scan_leaf(
         &self,
         tree: TreeId,
