@@ -12,9 +12,9 @@ use holdfast_format::limits::value_max;
 
 use crate::batch::{Change, Taken, TakenContent};
 use crate::load::Failed;
-use crate::space::alloc::Space;
+use crate::space::alloc::{Floors, Space};
 use crate::space::{Placed, Reservation};
-use crate::tree::{Forest, Homes, Missing, Prepared};
+use crate::tree::{Forest, Homes, Missing};
 use crate::{Batch, Inner, Need, Result, StoreError};
 
 /// Homes for the nodes that one change makes, out of the promise of its reservation.
@@ -78,6 +78,35 @@ impl From<StoreError> for Halt {
     }
 }
 
+impl Need {
+    /// Data blocks.
+    fn blocks(self) -> u64 {
+        match self {
+            Need::Grow { blocks, .. } => blocks,
+            Need::Settle { .. } | Need::Shrink { .. } => 0,
+        }
+    }
+
+    /// Homes of nodes that its puts and deletes may need in a tree of so many `levels`: each copies its path and
+    /// splits all of it. No more than twice all `nodes`, because in one epoch a node is copied once.
+    fn slots(self, levels: u64, nodes: u64) -> u64 {
+        let (changes, each) = match self {
+            Need::Grow { changes, .. } | Need::Settle { changes } => (changes, 2 * levels + 1),
+            Need::Shrink { changes } => (changes, levels),
+        };
+        let changes = u64::from(changes);
+        (changes * each).min(2 * nodes + 8 + changes)
+    }
+
+    /// What must stay free for others.
+    fn floor(self, floors: &Floors) -> u64 {
+        match self {
+            Need::Grow { .. } => floors.grow,
+            Need::Settle { .. } | Need::Shrink { .. } => floors.checkpoint,
+        }
+    }
+}
+
 impl Inner {
     /// Does `work` while changers and readers wait. Nodes that it misses are read without the locks (R4),
     /// and it begins anew.
@@ -112,39 +141,21 @@ impl Inner {
         }
     }
 
-    /// Nodes that `changes` puts and deletes may need: each copies its path and splits all of it.
-    /// No more than twice the tree, because in one epoch a node is copied once.
-    fn slots_for(&self, changes: u32, splits: bool, nodes: u64) -> u64 {
-        let levels = u64::from(self.forest.read().root(TreeId::Files).level) + 1;
-        let each = if splits { 2 * levels + 1 } else { levels };
-        (u64::from(changes) * each).min(2 * nodes + 8 + u64::from(changes))
-    }
-
     pub(crate) fn reserve(&self, need: Need) -> Result<Reservation> {
         self.check_running()?;
         if !matches!(need, Need::Settle { .. }) {
             // A settle carries out what was accepted, and slowed down, before; an fsync may wait for it.
             self.throttle()?;
         }
-        let (floors, nodes) = {
-            let space = self.space.lock();
-            (space.floors, space.nodes())
-        };
-        let (slots, blocks, floor) = match need {
-            Need::Grow { changes, blocks } => {
-                (self.slots_for(changes, true, nodes), blocks, floors.grow)
-            }
-            Need::Settle { changes } => {
-                (self.slots_for(changes, true, nodes), 0, floors.checkpoint)
-            }
-            Need::Shrink { changes } => {
-                (self.slots_for(changes, false, nodes), 0, floors.checkpoint)
-            }
+        let levels = u64::from(self.forest.read().root(TreeId::Files).level) + 1;
+        let promise = |space: &mut Space| {
+            let slots = need.slots(levels, space.nodes());
+            space.promise(slots, need.blocks(), need.floor(&space.floors)).then_some(slots)
         };
         // Freed data becomes usable with a commit, homes of nodes with a checkpoint; a second one
         // frees what the first replaced.
         for attempt in 0..3 {
-            if let Some(reservation) = Reservation::take(&self.space, slots, blocks, floor) {
+            if let Some(reservation) = Reservation::take(&self.space, need.blocks(), promise) {
                 return Ok(reservation);
             }
             if !self.space.lock().has_pending() {
@@ -155,7 +166,7 @@ impl Inner {
                 _ => self.checkpoint()?,
             }
         }
-        Reservation::take(&self.space, slots, blocks, floor).ok_or_else(|| {
+        Reservation::take(&self.space, need.blocks(), promise).ok_or_else(|| {
             self.counters.no_space.increment();
             StoreError::NoSpace
         })
@@ -220,14 +231,9 @@ impl Inner {
         let tree = TreeId::Files;
         let mut failed = Failed::default();
         let mut waited = false;
-        let mut prepared: Vec<Prepared> = Vec::with_capacity(batch.changes.len());
         loop {
             let mut forest = self.forest.write();
-            prepared.clear();
-            let missing = batch.changes.iter().find_map(|change| {
-                forest.prepare_change(tree, change).map(|of| prepared.push(of)).err()
-            });
-            if let Some(missing) = missing {
+            if let Err(missing) = forest.prepare_all(tree, &batch.changes) {
                 drop(forest);
                 self.load(missing, &mut failed)?;
                 continue;
@@ -256,9 +262,7 @@ impl Inner {
                 }
             }
             let homes = &mut Slots { space: &mut space, promised: &mut reservation.slots };
-            for (change, &prepared) in batch.changes.iter().zip(&prepared) {
-                forest.carry_out(tree, change, prepared, homes);
-            }
+            forest.carry_out_all(tree, &batch.changes, homes);
             for range in &batch.freed {
                 space.free(*range, false);
                 self.owed.forget(*range);

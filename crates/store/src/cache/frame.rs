@@ -206,6 +206,15 @@ impl Node<'_> {
         self.heads.search(&self.view, key)
     }
 
+    /// The same for one who knows that `key` is not before record `first`, and probably right there.
+    #[inline]
+    pub(crate) fn search_from(&self, first: usize, key: &RawKey) -> Result<usize, usize> {
+        match self.heads.is_behind(first, key) {
+            true => Err(first),
+            false => self.search(key),
+        }
+    }
+
     /// Whether the heads are those of its keys.
     #[cfg(any(test, debug_assertions))]
     pub(crate) fn has_its_heads(&self) -> bool {

@@ -67,6 +67,16 @@ impl Heads {
         node.search_within(self.narrow(key), key)
     }
 
+    /// Whether record `index` is known to have a greater key, by its head alone, or is none: then it is behind the last.
+    #[inline]
+    pub(crate) fn is_behind(&self, index: usize, key: &RawKey) -> bool {
+        let front = key.front();
+        match self.heads.get(index) {
+            Some(head) => self.prefix_of(front) == self.prefix && *head > self.head_of(front),
+            None => true,
+        }
+    }
+
     /// The records that may have this key: all before have smaller ones, and all behind greater ones.
     #[inline]
     fn narrow(&self, key: &RawKey) -> Range<usize> {

@@ -28,10 +28,14 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Promises slots and blocks above `floor`, or `None`.
-    pub(crate) fn take(space: &SharedSpace, slots: u64, blocks: u64, floor: u64) -> Option<Self> {
-        let done = space.lock().promise(slots, blocks, floor);
-        done.then(|| Reservation { space: space.clone(), slots, blocks })
+    /// The slots that `promise` says, and `blocks` that it has promised with them.
+    pub(crate) fn take(
+        space: &SharedSpace,
+        blocks: u64,
+        promise: impl FnOnce(&mut Space) -> Option<u64>,
+    ) -> Option<Self> {
+        let slots = promise(&mut space.lock())?;
+        Some(Reservation { space: space.clone(), slots, blocks })
     }
 
     /// Data blocks not yet allocated.

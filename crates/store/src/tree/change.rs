@@ -116,6 +116,26 @@ impl Forest {
         self.prepare(tree, &change.key, change.value.is_none())
     }
 
+    /// [`Forest::prepare_change`] for all of a batch.
+    pub(crate) fn prepare_all(&mut self, tree: TreeId, changes: &Changes) -> Result<(), Missing> {
+        let mut prepared = std::mem::take(&mut self.prepared);
+        prepared.clear();
+        let done = changes.iter().try_for_each(|change| {
+            prepared.push(self.prepare_change(tree, change)?);
+            Ok(())
+        });
+        self.prepared = prepared;
+        done
+    }
+
+    /// Carries all of a batch out whose changes were prepared last, and under the same lock.
+    pub(crate) fn carry_out_all(&mut self, tree: TreeId, changes: &Changes, homes: &mut dyn Homes) {
+        assert_eq!(self.prepared.len(), changes.len(), "each change was prepared");
+        for (at, change) in changes.iter().enumerate() {
+            self.carry_out(tree, change, self.prepared[at], homes);
+        }
+    }
+
     /// Carries a change out that was `prepared` under the same lock.
     pub(crate) fn carry_out(
         &mut self,

@@ -54,6 +54,8 @@ pub(crate) struct Forest {
     shape: u64,
     /// A search lays one under the shared lock.
     fingers: Mutex<Fingers>,
+    /// Of the batch that is being applied; of no use after the lock was let go. Kept for its memory.
+    prepared: Vec<Prepared>,
 }
 
 /// What a search is for.
@@ -87,7 +89,7 @@ impl Forest {
         node_size: usize,
     ) -> Forest {
         let fingers = Mutex::default();
-        Forest { roots, cache, epoch, volume, node_size, shape: 0, fingers }
+        Forest { roots, cache, epoch, volume, node_size, shape: 0, fingers, prepared: Vec::new() }
     }
 
     /// The root of `tree`.
@@ -258,7 +260,7 @@ impl Forest {
         }
         let first = leaf.search(&start).unwrap_or_else(|index| index);
         // By another search: who wants a single key that is not there looks at no record at all.
-        let end = leaf.search(&to.raw()).map_or_else(|index| index, |index| index + 1);
+        let end = leaf.search_from(first, &to.raw()).map_or_else(|index| index, |index| index + 1);
         for index in first..end {
             if visit(leaf.key(index), leaf.value(index)).is_break() {
                 return Ok(None);
