@@ -233,3 +233,37 @@ fn content(bytes: &[u8]) -> (usize, usize) {
     let node = NodeView::trusted(bytes);
     (SLOTS_AT + node.count() * SLOT_SIZE, node.heap_start())
 }
+
+#[cfg(test)]
+mod tests {
+    use holdfast_base::switch::Dirty;
+    use holdfast_base::{BlockNo, TreeId};
+    use holdfast_format::NodePointer;
+    use holdfast_format::node::{self, Expected};
+
+    use super::*;
+
+    #[test]
+    fn bytes_that_a_writer_has_are_copied_and_others_move() {
+        let pointer = NodePointer { block: BlockNo(8), epoch: Epoch(3) };
+        let expected = Expected { pointer, tree: TreeId::Files, level: 0, volume: [7; 8] };
+        let sealed = || {
+            let body = Body::of(node::empty(4096, &expected));
+            let tracker = Tracker::new(Dirty::Ranges, 4096);
+            let mut frame = Frame::dirty(body, Epoch(3), Base::Zeros, tracker);
+            let writers = frame.seal();
+            (frame, writers)
+        };
+        let (frame, writers) = sealed();
+        let place = writers.as_ptr();
+        let mut own = frame.into_body();
+        assert_ne!(own.bytes.as_ptr(), place);
+        Arc::get_mut(&mut own.bytes).expect("its own")[100] = 1;
+        assert_eq!(writers[100], 0, "what is being written stays as it was sealed");
+
+        let (frame, writers) = sealed();
+        let place = writers.as_ptr();
+        drop(writers);
+        assert_eq!(frame.into_body().bytes.as_ptr(), place);
+    }
+}

@@ -339,6 +339,25 @@ mod tests {
         Key::new(InodeNo(number), Kind::Inode, 0)
     }
 
+    proptest! {
+        #[test]
+        fn values_differ_from_the_first_byte_to_the_last(
+            old in prop::collection::vec(any::<u8>(), 0..40),
+            changed in prop::collection::vec((0usize..40, any::<u8>()), 0..4),
+        ) {
+            let mut new = old.clone();
+            for (at, byte) in changed {
+                if let Some(here) = new.get_mut(at) {
+                    *here = byte;
+                }
+            }
+            let differ = |at: &usize| old[*at] != new[*at];
+            let first = (0..old.len()).find(differ);
+            let last = (0..old.len()).rev().find(differ);
+            prop_assert_eq!(difference(&old, &new), first.zip(last.map(|last| last + 1)));
+        }
+    }
+
     #[test]
     fn records_that_move_together_lie_as_if_they_had_come_one_by_one() {
         let mut leaf = Leaf::new();
