@@ -176,7 +176,9 @@ impl Pages {
 
     /// Forgets the pages in flight below `end`: their extents are in the tree. Returns how many.
     pub(crate) fn land(&mut self, end: u64) -> usize {
-        let rest = self.flight.split_off(&end);
+        // Mostly all of them land, and a split would make two trees of one.
+        let is_last = self.flight.last_key_value().is_none_or(|(&last, _)| last < end);
+        let rest = if is_last { BTreeMap::new() } else { self.flight.split_off(&end) };
         let landed = std::mem::replace(&mut self.flight, rest);
         // A dirty page over one in flight was never fresh, so nothing else changes.
         self.fresh -= landed.values().filter(|slot| slot.fresh).count() as u64;

@@ -66,7 +66,9 @@ pub(crate) fn write_all(
         for proof in proofs? {
             let count = proof.blocks().count as usize;
             core.data.recent.keep(proof.blocks(), proof.sums(), &rest[..count]);
-            cut_at_extents(core, &rest[..count], proof, &mut extents);
+            cut_at_extents(core, &rest[..count], proof, |owner, extent| {
+                extents.push((owner, extent));
+            });
             rest = &rest[count..];
         }
     }
@@ -88,16 +90,16 @@ pub(crate) fn log_all(
     let items =
         pages.iter().map(|dirty| Item { owner: 0, block: dirty.block, page: dirty.page.alone() });
     let items: Vec<Item> = items.collect();
-    let mut extents = Vec::new();
+    let mut extents = VecDeque::new();
     for job in place(core, &items, reservation, goal)? {
         let these = pages[job.items.clone()].iter().zip(&items[job.items.clone()]);
         let blocks: Result<Vec<LoggedBlock>, StoreError> =
             these.map(|(dirty, item)| logged(core, inode, dirty, item.page.clone())).collect();
         let written = core.store.log_data(job.placed, blocks?)?;
         core.data.recent.keep(written.blocks(), written.sums(), &items[job.items.clone()]);
-        cut_at_extents(core, &items[job.items], written, &mut extents);
+        cut_at_extents(core, &items[job.items], written, |_, extent| extents.push_back(extent));
     }
-    Ok(extents.into_iter().map(|(_, extent)| extent).collect())
+    Ok(extents)
 }
 
 /// What the log has to hold of a page: its changed bytes over the block that the tree has there, or all
@@ -213,7 +215,7 @@ fn cut_at_extents(
     core: &Core,
     items: &[Item],
     mut proof: Written,
-    extents: &mut Vec<(usize, OrderedExtent)>,
+    mut put: impl FnMut(usize, OrderedExtent),
 ) {
     let longest = core.store.extent_blocks_max() as usize;
     let mut rest = items;
@@ -221,11 +223,11 @@ fn cut_at_extents(
         let count = run_len(rest).min(longest);
         let (owner, first) = (rest[0].owner, rest[0].block);
         if count == rest.len() {
-            extents.push((owner, OrderedExtent { first, written: proof }));
+            put(owner, OrderedExtent { first, written: proof });
             return;
         }
         let written = proof.split_front(count as u64);
-        extents.push((owner, OrderedExtent { first, written }));
+        put(owner, OrderedExtent { first, written });
         rest = &rest[count..];
     }
 }

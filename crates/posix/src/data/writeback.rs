@@ -389,12 +389,12 @@ pub(crate) fn insert_extents(
             Err(StoreError::NoSpace) => core.reserve_last(Need::Settle { changes })?,
             reserved => reserved?,
         };
-        let part: Vec<OrderedExtent> = round.drain(..count).collect();
         let done = Round {
             blocks_added: 0,
-            end: part.last().map_or(0, OrderedExtent::end),
-            last: last && round.is_empty(),
+            end: round[count - 1].end(),
+            last: last && round.len() == count,
         };
+        let part = round.drain(..count);
         publish_part(core, inode, map, part, old, &mut reservation, target, done)?;
     }
     Ok(())
@@ -405,7 +405,7 @@ fn publish_part(
     core: &Core,
     inode: &Arc<Inode>,
     map: &MapGuard<'_>,
-    part: Vec<OrderedExtent>,
+    part: impl Iterator<Item = OrderedExtent>,
     old: Vec<Piece>,
     reservation: &mut Reservation,
     target: Target,
