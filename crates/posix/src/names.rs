@@ -11,10 +11,10 @@ use holdfast_base::InodeNo;
 use holdfast_format::item::{Dentry, FileType, dentry};
 use holdfast_format::limits::NAME_MAX;
 use holdfast_format::{Key, Kind};
-use holdfast_store::{Batch, StoreError};
+use holdfast_store::{Batch, Purpose, StoreError};
 
 use crate::core::Core;
-use crate::slot::{self, Purpose};
+use crate::slot;
 use crate::{FsError, Result};
 
 /// An entry that exists.

@@ -11,21 +11,13 @@ use std::ops::ControlFlow;
 use holdfast_base::InodeNo;
 use holdfast_format::item::dentry;
 use holdfast_format::{Key, Kind, Malformed};
+use holdfast_store::Purpose;
 
 use crate::Result;
 use crate::core::Core;
 
 /// Names with one hash.
 const PROBES: u64 = 256;
-
-/// What a search for a name is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// To know what is there.
-    Look,
-    /// To give the name right after.
-    Change,
-}
 
 /// What a search for a name met.
 pub(crate) struct Slot<T> {
@@ -51,7 +43,7 @@ pub(crate) fn search<T>(
     let mut damage = None;
     let from = Key::new(inode, kind, first);
     let to = Key::new(inode, kind, dentry::slot_end(first));
-    let visit = |key: Key, value: &[u8]| {
+    core.store.scan_for(purpose, &from, &to, |key, value| {
         if slot.free.is_none() && key.offset > expected {
             slot.free = Some(expected);
         }
@@ -62,11 +54,7 @@ pub(crate) fn search<T>(
             Err(source) => damage = Some(source),
         }
         ControlFlow::Break(())
-    };
-    match purpose {
-        Purpose::Look => core.store.scan(&from, &to, visit)?,
-        Purpose::Change => core.store.scan_to_change(&from, &to, visit)?,
-    }
+    })?;
     if slot.free.is_none() && expected < first + PROBES {
         slot.free = Some(expected);
     }

@@ -13,11 +13,11 @@ use holdfast_base::InodeNo;
 use holdfast_format::item::xattr::{XattrHead, XattrValue, piece_offset};
 use holdfast_format::item::{InodeItem, Xattr};
 use holdfast_format::{Key, Kind, Malformed};
-use holdfast_store::{Batch, StoreError};
+use holdfast_store::{Batch, Purpose, StoreError};
 
 use crate::acl::Acl;
 use crate::core::Core;
-use crate::slot::{self, Purpose, Slot};
+use crate::slot::{self, Slot};
 use crate::{FsError, Result, XattrFlags};
 
 /// A value, or where it is.

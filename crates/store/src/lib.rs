@@ -64,7 +64,7 @@ use log::{Logging, Pending};
 use owed::Owed;
 use pace::Pace;
 use space::SharedSpace;
-use tree::{Forest, Purpose};
+use tree::Forest;
 
 /// The result of a store's call.
 pub type Result<T> = std::result::Result<T, StoreError>;
@@ -114,6 +114,15 @@ impl Default for OpenOptions {
             threads: true,
         }
     }
+}
+
+/// What a search is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To know what is there.
+    Look,
+    /// To change it, or what is not there, right after.
+    Change,
 }
 
 /// What an operation needs before it may start. See [`Store::reserve`].
@@ -259,20 +268,21 @@ impl Store {
         &self,
         from: &Key,
         to: &Key,
-        mut visit: impl FnMut(Key, &[u8]) -> ControlFlow<()>,
+        visit: impl FnMut(Key, &[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
-        self.inner.scan(TreeId::Files, from, to, Purpose::Look, &mut visit)
+        self.scan_for(Purpose::Look, from, to, visit)
     }
 
-    /// Like [`Store::scan`], by somebody who will change one of these keys right after: mostly that needs no search
-    /// of its own then.
-    pub fn scan_to_change(
+    /// Like [`Store::scan`], by somebody who says what it is for: a change of one of these keys right after it mostly
+    /// needs no search of its own then.
+    pub fn scan_for(
         &self,
+        purpose: Purpose,
         from: &Key,
         to: &Key,
         mut visit: impl FnMut(Key, &[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
-        self.inner.scan(TreeId::Files, from, to, Purpose::Change, &mut visit)
+        self.inner.scan(TreeId::Files, from, to, purpose, &mut visit)
     }
 
     /// Like [`Store::scan`], downwards from `to` to `from`.

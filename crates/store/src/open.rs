@@ -32,8 +32,8 @@ use crate::pace::Pace;
 use crate::space::alloc::Space;
 use crate::space::group::Group;
 use crate::space::record::Record;
-use crate::tree::{Forest, Purpose, Root};
-use crate::{Inner, OpenOptions, Result, StoreError, superblock};
+use crate::tree::{Forest, Root};
+use crate::{Inner, OpenOptions, Purpose, Result, StoreError, superblock};
 
 pub(crate) fn open(
     device: Arc<dyn Device>,

@@ -7,8 +7,8 @@ use holdfast_base::TreeId;
 use holdfast_format::Key;
 
 use crate::load::Failed;
-use crate::tree::{Bound, Forest, Missing, Purpose};
-use crate::{Inner, Result};
+use crate::tree::{Bound, Forest, Missing};
+use crate::{Inner, Purpose, Result};
 
 impl Inner {
     /// Runs `look` under the shared lock until it misses nothing.

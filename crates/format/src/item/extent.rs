@@ -35,7 +35,7 @@ impl Extent {
 
     /// The bytes on disk.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(ExtentHead::SIZE + 8 * self.sums.len());
+        let mut out = Vec::new();
         self.write(&mut out);
         out
     }

@@ -110,6 +110,15 @@ struct Edited {
     is_new: bool,
 }
 
+impl Edited {
+    /// From now on it is not as the tree has it.
+    fn changes(&mut self, stale: &mut Vec<u64>) {
+        if !std::mem::replace(&mut self.is_new, true) {
+            stale.push(self.piece.first);
+        }
+    }
+}
+
 impl MapEdit {
     /// Starts from the pieces that the tree holds, in the order of the file. They do not overlap.
     pub(crate) fn new(pieces: Vec<Piece>) -> MapEdit {
@@ -130,13 +139,14 @@ impl MapEdit {
 
     /// Makes everything written in `range` unwritten: it reads as zeros and keeps its blocks.
     pub(crate) fn unwrite(&mut self, range: Range<u64>) {
-        let touched = &self.after[self.overlapping(&range)];
-        let written = touched.iter().filter(|of| of.piece.extent.is_written());
-        for first in written.map(|of| of.piece.first).collect::<Vec<_>>() {
-            let at = self.begins(first);
+        // From behind: what is put instead of a piece moves only those behind it.
+        for at in self.overlapping(&range).rev() {
+            if !self.after[at].piece.extent.is_written() {
+                continue;
+            }
             for piece in self.take(at..at + 1) {
                 if let Some(blocks) = piece.blocks_in(&range) {
-                    let first = first.max(range.start);
+                    let first = piece.first.max(range.start);
                     self.put(Piece { first, extent: Extent { blocks, sums: Vec::new() } });
                 }
                 self.keep_outside(&piece, &range);
@@ -155,9 +165,7 @@ impl MapEdit {
         {
             at -= 1;
             left.piece.append(&mut piece);
-            if !std::mem::replace(&mut left.is_new, true) {
-                self.stale.push(left.piece.first);
-            }
+            left.changes(&mut self.stale);
         } else {
             self.after.insert(at, Edited { piece, is_new: true });
         }
@@ -236,11 +244,9 @@ impl MapEdit {
 
     fn take(&mut self, which: Range<usize>) -> Vec<Piece> {
         let stale = &mut self.stale;
-        let taken = self.after.drain(which).map(|Edited { piece, is_new }| {
-            if !is_new {
-                stale.push(piece.first);
-            }
-            piece
+        let taken = self.after.drain(which).map(|mut edited| {
+            edited.changes(stale);
+            edited.piece
         });
         taken.collect()
     }

@@ -190,10 +190,9 @@ impl Cache {
         drop(self.take_out(block));
     }
 
-    /// Takes a node out to which another succeeds, one with the same content and a home of its own.
-    pub(crate) fn succeed(&mut self, pointer: NodePointer) -> Option<Body> {
-        self.get(pointer)?;
-        self.take_out(pointer.block).map(Frame::into_body)
+    /// Takes out the node at `block`, which must be in memory, for one with the same content and a home of its own.
+    pub(crate) fn succeed(&mut self, block: BlockNo) -> Body {
+        self.take_out(block).expect("whoever copies a node has seen it here").into_body()
     }
 
     fn take_out(&mut self, block: BlockNo) -> Option<Frame> {

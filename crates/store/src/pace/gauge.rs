@@ -57,6 +57,13 @@ pub(super) struct Reading {
     pub(super) is_over_budget: bool,
 }
 
+impl Reading {
+    /// Whether nobody has to wait.
+    pub(super) fn is_calm(&self) -> bool {
+        self.pressure < SLOW && !self.is_over_budget
+    }
+}
+
 impl Gauge {
     pub(super) fn new(geometry: &Geometry, options: &OpenOptions) -> Gauge {
         let node_bytes = geometry.node_size as u64;
@@ -159,9 +166,9 @@ impl Gauge {
             .max(share(work.journal_bytes + uncommitted, self.ring_bytes))
             .max(time);
         let recovery = self.estimate(work);
-        let is_over_budget = recovery > self.budget;
-        self.is_calm.store(pressure < SLOW && !is_over_budget, Ordering::Relaxed);
-        Reading { pressure, recovery, is_over_budget }
+        let reading = Reading { pressure, recovery, is_over_budget: recovery > self.budget };
+        self.is_calm.store(reading.is_calm(), Ordering::Relaxed);
+        reading
     }
 
     /// Whether nobody has to wait, by the last reading.

@@ -290,10 +290,11 @@ impl Inner {
         if self.pace.gauge.is_calm() {
             return Ok(());
         }
-        let Reading { pressure, is_over_budget, .. } = self.pace.gauge.read();
-        if pressure < SLOW && !is_over_budget {
+        let reading = self.pace.gauge.read();
+        if reading.is_calm() {
             return Ok(());
         }
+        let Reading { pressure, is_over_budget, .. } = reading;
         let time = Stopwatch::start();
         let done = if pressure >= 1.0 {
             self.checkpoint_above(1.0)

@@ -213,7 +213,7 @@ impl Forest {
         let in_place = teeth::is(Tooth::NodeInPlace);
         // Before the node is taken out: its bytes are nowhere else, perhaps.
         let home = if in_place { pointer.block } else { homes.take() };
-        let body = self.cache.succeed(pointer)?;
+        let body = self.cache.succeed(pointer.block);
         let own = NodePointer { block: home, epoch: self.epoch };
         if !in_place {
             homes.give_back(pointer.block);

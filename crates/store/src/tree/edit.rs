@@ -246,22 +246,15 @@ impl<'a> NodeEdit<'a> {
 /// From where to where two values of one length differ, from the first byte to the last. Eight at a time: an inode is
 /// overwritten by each change in its directory.
 fn difference(old: &[u8], new: &[u8]) -> Option<(usize, usize)> {
-    let ((old_words, old_rest), (new_words, new_rest)) =
-        (old.as_chunks::<8>(), new.as_chunks::<8>());
-    let differ = |word: usize| old_words[word] != new_words[word];
-    let bytes = |at: usize| old[at] != new[at];
-    let rest = old.len() - old_rest.len();
-    let words = 0..old_words.len().min(new_words.len());
-    let first = match words.clone().find(|&word| differ(word)) {
-        Some(word) => 8 * word..8 * word + 8,
-        None => rest..old.len(),
-    };
-    let last = match old_rest == new_rest {
-        true => words.rev().find(|&word| differ(word)).map_or(0..0, |word| 8 * word..8 * word + 8),
-        false => rest..old.len(),
-    };
-    let first = first.into_iter().find(|&at| bytes(at))?;
-    let last = last.rev().find(|&at| bytes(at))?;
+    let len = old.len();
+    let (front, back) = (old.as_chunks::<8>().0, old.as_rchunks::<8>().1);
+    let (new_front, new_back) = (new.as_chunks::<8>().0, new.as_rchunks::<8>().1);
+    let before = front.iter().zip(new_front).take_while(|(old, new)| old == new).count();
+    let behind = back.iter().rev().zip(new_back.iter().rev());
+    let behind = behind.take_while(|(old, new)| old == new).count();
+    let differ = |at: &usize| old[*at] != new[*at];
+    let first = (8 * before..len).find(differ)?;
+    let last = (first..len - 8 * behind).rev().find(differ)?;
     Some((first, last + 1))
 }
 

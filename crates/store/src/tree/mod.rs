@@ -20,6 +20,7 @@ use holdfast_format::node::Expected;
 use holdfast_format::{Key, NodePointer, NodeView};
 use parking_lot::Mutex;
 
+use crate::Purpose;
 use crate::cache::{Cache, Node};
 
 pub(crate) use change::Prepared;
@@ -56,15 +57,6 @@ pub(crate) struct Forest {
     fingers: Mutex<Fingers>,
     /// Of the batch that is being applied; of no use after the lock was let go. Kept for its memory.
     prepared: Vec<Prepared>,
-}
-
-/// What a search is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// To know what is there.
-    Look,
-    /// To change it, or what is not there, right after.
-    Change,
 }
 
 /// Where new nodes come from and old ones go: space, as the tree sees it.
