@@ -75,7 +75,7 @@ fn memory(meminfo: &str) -> Option<u64> {
 }
 
 /// The commit of the source that this program was built from, `-changed` behind it if files differ
-/// from it now; `unknown` where that source or git is gone.
+/// from it now, and `-profiled` if `make profiled` has built it; `unknown` where that source or git is gone.
 pub fn commit() -> String {
     let git = |words: &[&str]| {
         let output = Command::new("git")
@@ -91,10 +91,10 @@ pub fn commit() -> String {
     else {
         return UNKNOWN.into();
     };
-    match git(&["status", "--porcelain", "--untracked-files=no"]) {
-        Some(changes) if changes.is_empty() => commit,
-        _ => commit + "-changed",
-    }
+    let changes = git(&["status", "--porcelain", "--untracked-files=no"]);
+    let changed = if changes.is_some_and(|of| of.is_empty()) { "" } else { "-changed" };
+    let profiled = if option_env!("HOLDFAST_PROFILED").is_some() { "-profiled" } else { "" };
+    format!("{commit}{changed}{profiled}")
 }
 
 /// The present moment: UTC, RFC 3339, whole seconds.

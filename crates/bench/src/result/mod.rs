@@ -38,7 +38,7 @@ pub struct Report {
     pub schema: u32,
     /// Version of Holdfast.
     pub version: String,
-    /// Commit of its source, `-changed` behind it if there were changes; `unknown` without a repository.
+    /// Commit of its source, see [`commit()`].
     pub commit: String,
     /// Where it ran.
     pub machine: Machine,
