@@ -145,29 +145,40 @@ fn appends_of_many_threads_do_not_overwrite_one_another() {
     assert_eq!(next, vec![each; threads]);
 }
 
-#[test]
-fn memory_for_dirty_data_stays_within_its_budget_under_many_files() {
+/// Four writers fill so many files, each with so many bytes; after no write more than `most` bytes wait.
+fn write_many(count: usize, size: usize, most: usize) {
     let device = new_volume(128 * MIB, 16384);
     let options = MountOptions { commit_secs: 0, dirty_bytes: 8 << 20, ..MountOptions::default() };
     let fs = mount(&device, &options);
-    let files: Vec<_> = (0..40).map(|i| create(&fs, &format!("f{i}"))).collect();
+    let files: Vec<_> = (0..count).map(|i| create(&fs, &format!("f{i}"))).collect();
+    let each = count / 4;
     std::thread::scope(|scope| {
-        for (number, files) in files.chunks(10).enumerate() {
+        for (number, files) in files.chunks(each).enumerate() {
             let fs = &fs;
             scope.spawn(move || {
                 for (i, file) in files.iter().enumerate() {
-                    let bytes = vec![(number * 10 + i) as u8; 2 << 20];
+                    let bytes = vec![(number * each + i) as u8; size];
                     write_all(fs, file, 0, &bytes);
-                    // One step of each of the four writers may be on its way.
-                    assert!(fs.dirty_bytes() <= (8 << 20) + 4 * (1 << 20), "{}", fs.dirty_bytes());
+                    assert!(fs.dirty_bytes() <= most, "{}", fs.dirty_bytes());
                 }
             });
         }
     });
     for (i, file) in files.iter().enumerate() {
-        let bytes = read(&fs, file, 0, 3 << 20).expect("read");
-        assert!(bytes.len() == 2 << 20 && bytes.iter().all(|&b| b == i as u8));
+        let bytes = read(&fs, file, 0, size + 1).expect("read");
+        assert!(bytes.len() == size && bytes.iter().all(|&b| b == i as u8));
     }
     drop(files);
     fs.unmount().expect("unmount");
+}
+
+#[test]
+fn memory_for_dirty_data_stays_within_its_budget_under_many_files() {
+    // One step of each of the four writers may be on its way.
+    write_many(40, 2 << 20, (8 << 20) + 4 * (1 << 20));
+}
+
+#[test]
+fn small_files_go_a_quarter_beyond_the_budget_at_most() {
+    write_many(1000, 64 << 10, (8 << 20) / 4 * 5 + 4 * (64 << 10));
 }

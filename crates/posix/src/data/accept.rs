@@ -51,8 +51,7 @@ pub(crate) fn accept(
 ) -> Result<()> {
     let end = offset + bytes.len() as u64;
     let blocks = offset / BLOCK_BYTES..blocks_for(end);
-    let parts: Vec<Part<'_>> = parts(offset, bytes).collect();
-    make_room(core, inode)?;
+    make_room(core, inode, blocks.end - blocks.start)?;
     // Pages that need nothing of what was there before, made outside of all locks.
     let mut whole = whole_blocks(offset, bytes);
     let mut held: Option<Reservation> = None;
@@ -64,12 +63,12 @@ pub(crate) fn accept(
             before = pages_before_growth(core, inode, size, end, blocks.start)?;
         }
         let version = inode.data.version();
-        let bases = load_bases(core, inode, &parts, size)?;
+        let bases = load_bases(core, inode, parts(offset, bytes), size)?;
 
         let mut state = inode.state.write();
         state.expect_alive()?;
         let mut content = inode.data.lock_content();
-        let unready = |part: &Part<'_>| {
+        let unready = |part: Part<'_>| {
             part.bytes.len() < BLOCK_SIZE
                 && !bases.contains_key(&part.block)
                 && !content.pages.is_dirty(part.block)
@@ -78,7 +77,7 @@ pub(crate) fn accept(
         let first_page_gone = before.is_empty()
             && needs_first_page(core, size, end, blocks.start)
             && !content.pages.is_dirty(0);
-        if state.attr.size != size || first_page_gone || parts.iter().any(unready) {
+        if state.attr.size != size || first_page_gone || parts(offset, bytes).any(unready) {
             continue;
         }
         let clean = |block: &u64| !content.pages.is_dirty(*block);
@@ -112,7 +111,7 @@ pub(crate) fn accept(
             content.pages.put(block, page, false);
             content.pages.dissolve_runs(block..block + 1);
         }
-        for part in &parts {
+        for part in parts(offset, bytes) {
             if part.bytes.len() == BLOCK_SIZE {
                 let page = whole.next().expect("there is one for each whole part");
                 content.pages.put(part.block, page, part.block >= disk_blocks);
@@ -205,14 +204,14 @@ struct Base {
 }
 
 /// What partly written blocks hold now; `None` for zeros. Blocks that are dirty need nothing.
-fn load_bases(
+fn load_bases<'a>(
     core: &Core,
     inode: &Arc<Inode>,
-    parts: &[Part<'_>],
+    parts: impl Iterator<Item = Part<'a>>,
     size: u64,
 ) -> Result<BTreeMap<u64, Option<Base>>> {
     let mut bases = BTreeMap::new();
-    for part in parts.iter().filter(|part| part.bytes.len() < BLOCK_SIZE) {
+    for part in parts.filter(|part| part.bytes.len() < BLOCK_SIZE) {
         if inode.data.lock_content().pages.is_dirty(part.block) {
             continue;
         }
@@ -228,13 +227,13 @@ fn load_bases(
     Ok(bases)
 }
 
-/// A file with fewer may go beyond what may wait: 1 MiB.
-const FEW_PAGES: usize = 256;
+/// A write of fewer to a file that has fewer may go beyond what may wait: 1 MiB.
+const FEW_PAGES: u64 = 256;
 
-/// Waits until there is memory for more pages: the writer himself settles something. Who has hardly any
+/// Waits while too much is in memory to write `blocks` more: the writer himself settles something. Who has hardly any
 /// pages did not fill it, and does not wait for the data of strangers while there is some left for him.
-fn make_room(core: &Core, inode: &Arc<Inode>) -> Result<()> {
-    let has_few = inode.data.pages() < FEW_PAGES;
+fn make_room(core: &Core, inode: &Arc<Inode>, blocks: u64) -> Result<()> {
+    let has_few = blocks.max(inode.data.pages() as u64) < FEW_PAGES;
     if !core.data.is_full() || has_few && !core.data.is_overfull() {
         return Ok(());
     }
