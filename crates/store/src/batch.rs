@@ -172,9 +172,9 @@ impl Batch {
 
     /// Says that written blocks belong to a file from this batch on; returns the extent to put.
     pub fn publish(&mut self, written: Written) -> Extent {
-        let extent = Extent { blocks: written.blocks(), sums: written.sums().to_vec() };
+        let (placed, sums, content) = written.into_parts();
+        let extent = Extent { blocks: placed.blocks(), sums };
         let sum = journal::commit::data_sum(&extent.sums);
-        let (placed, content) = written.into_parts();
         let content = match content {
             WrittenContent::Sent => TakenContent::Written(sum),
             WrittenContent::Durable => TakenContent::Durable,

@@ -114,9 +114,11 @@ impl LogHeader {
         self.len = (len - LogHeader::SIZE) as u32;
         self.bytes = bytes as u32;
         self.sum = 0;
-        let mut head = Vec::with_capacity(LogHeader::SIZE);
-        self.write(&mut head);
-        out[start..start + LogHeader::SIZE].copy_from_slice(&head);
+        let end = out.len();
+        self.write(out);
+        debug_assert_eq!(out.len() - end, LogHeader::SIZE, "it replaces what was reserved for it");
+        out.copy_within(end.., start);
+        out.truncate(end);
         let sum = crc64_with_hole(&out[start..], SUM_AT);
         out[start + SUM_AT..start + SUM_AT + 8].copy_from_slice(&sum.to_le_bytes());
         out.resize(start + bytes, 0);

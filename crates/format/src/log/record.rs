@@ -151,17 +151,25 @@ impl Encoder {
                 self.blocks(TAKE_SUMMED, blocks, out);
                 out.extend_from_slice(&sum.to_le_bytes());
             }
-            Content::Inside(patches) => {
-                assert_eq!(patches.len() as u64, blocks.count, "a patch for each block");
-                self.blocks(TAKE_INSIDE, blocks, out);
-                for patch in patches {
-                    // Block 0 is no base: nothing of a file ever lies there.
-                    varint::write(patch.base.map_or(0, |base| base.0), out);
-                    varint::write(patch.at.into(), out);
-                    varint::write(patch.bytes.len() as u64, out);
-                    out.extend_from_slice(patch.bytes);
-                }
-            }
+            Content::Inside(patches) => self.take_inside(blocks, patches.iter().copied(), out),
+        }
+    }
+
+    /// As [`Encoder::take`] of [`Content::Inside`].
+    pub fn take_inside<'a>(
+        &mut self,
+        blocks: BlockRange,
+        patches: impl ExactSizeIterator<Item = Patch<'a>>,
+        out: &mut Vec<u8>,
+    ) {
+        assert_eq!(patches.len() as u64, blocks.count, "a patch for each block");
+        self.blocks(TAKE_INSIDE, blocks, out);
+        for patch in patches {
+            // Block 0 is no base: nothing of a file ever lies there.
+            varint::write(patch.base.map_or(0, |base| base.0), out);
+            varint::write(patch.at.into(), out);
+            varint::write(patch.bytes.len() as u64, out);
+            out.extend_from_slice(patch.bytes);
         }
     }
 

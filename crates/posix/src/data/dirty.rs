@@ -298,8 +298,10 @@ impl Shared {
         let wanted = self.bytes() / BLOCK_SIZE / SHARE_BLOCKS as usize;
         let surplus = {
             let mut shares = self.shares.lock();
-            let keep = wanted.min(shares.len());
-            shares.split_off(keep)
+            if shares.len() <= wanted {
+                return;
+            }
+            shares.split_off(wanted)
         };
         drop(surplus);
     }

@@ -53,7 +53,8 @@ pub(crate) fn write_all(
     goal: Option<BlockNo>,
     of: Option<InodeNo>,
 ) -> Result<(Vec<(usize, OrderedExtent)>, u64), StoreError> {
-    let jobs = place(core, items, reservation, goal)?;
+    let jobs = places(core, items, reservation, goal);
+    let jobs: Vec<Job> = jobs.collect::<Result<_, StoreError>>()?;
     let writes = jobs.len() as u64;
     let written = if jobs.len() == 1 {
         jobs.into_iter().map(|job| write(core, &items[job.items], job.placed)).collect()
@@ -91,13 +92,16 @@ pub(crate) fn log_all(
         pages.iter().map(|dirty| Item { owner: 0, block: dirty.block, page: dirty.page.alone() });
     let items: Vec<Item> = items.collect();
     let mut extents = VecDeque::new();
-    for job in place(core, &items, reservation, goal)? {
-        let these = pages[job.items.clone()].iter().zip(&items[job.items.clone()]);
-        let blocks: Result<Vec<LoggedBlock>, StoreError> =
-            these.map(|(dirty, item)| logged(core, inode, dirty, item.page.clone())).collect();
-        let written = core.store.log_data(job.placed, blocks?)?;
-        core.data.recent.keep(written.blocks(), written.sums(), &items[job.items.clone()]);
-        cut_at_extents(core, &items[job.items], written, |_, extent| extents.push_back(extent));
+    for job in places(core, &items, reservation, goal) {
+        let Job { items: range, placed } = job?;
+        let (pages, items) = (&pages[range.clone()], &items[range]);
+        let mut blocks = Vec::with_capacity(items.len());
+        for (dirty, item) in pages.iter().zip(items) {
+            blocks.push(logged(core, inode, dirty, item.page.clone())?);
+        }
+        let written = core.store.log_data(placed, blocks)?;
+        core.data.recent.keep(written.blocks(), written.sums(), items);
+        cut_at_extents(core, items, written, |_, extent| extents.push_back(extent));
     }
     Ok(extents)
 }
@@ -123,22 +127,24 @@ fn logged(
     Ok(LoggedBlock { page, base: None, changed: first.min(end)..end })
 }
 
-fn place(
-    core: &Core,
-    items: &[Item],
-    reservation: &mut Reservation,
+/// Places for all of `items`, one after the other, up to the first error.
+fn places<'a>(
+    core: &'a Core,
+    items: &'a [Item],
+    reservation: &'a mut Reservation,
     mut goal: Option<BlockNo>,
-) -> Result<Vec<Job>, StoreError> {
-    let mut jobs = Vec::new();
+) -> impl Iterator<Item = Result<Job, StoreError>> + 'a {
     let mut at = 0;
-    while at < items.len() {
-        let placed = core.allocate(reservation, chunk_len(&items[at..]), goal)?;
-        let end = at + placed.blocks().count as usize;
-        goal = placed.blocks().end();
-        jobs.push(Job { items: at..end, placed });
-        at = end;
-    }
-    Ok(jobs)
+    std::iter::from_fn(move || {
+        let rest = items.get(at..).filter(|rest| !rest.is_empty())?;
+        let placed = core.allocate(reservation, chunk_len(rest), goal);
+        Some(placed.map(|placed| {
+            let items = at..at + placed.blocks().count as usize;
+            goal = placed.blocks().end();
+            at = items.end;
+            Job { items, placed }
+        }))
+    })
 }
 
 /// Blocks of the next write: all that is left, or up to where runs end, if the file goes on behind that
@@ -203,7 +209,8 @@ fn write_elsewhere(core: &Core, items: &[Item], bytes: &[u8], goal: Option<Block
     let blocks = items.len() as u64;
     let mut reservation = core.store.reserve(Need::Grow { changes: 0, blocks })?;
     let mut proofs = Vec::new();
-    for job in place(core, items, &mut reservation, goal)? {
+    for job in places(core, items, &mut reservation, goal) {
+        let job = job?;
         let part = job.items.start * BLOCK_SIZE..job.items.end * BLOCK_SIZE;
         proofs.push(core.store.write(job.placed, &bytes[part])?);
     }

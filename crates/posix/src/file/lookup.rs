@@ -41,6 +41,10 @@ pub(crate) fn merge(
     known: &mut Vec<Piece>,
     others: Vec<Piece>,
 ) -> Result<(), StoreError> {
+    if known.is_empty() {
+        *known = others;
+        return Ok(());
+    }
     for piece in others {
         let at = known.partition_point(|known| known.first < piece.first);
         if known.get(at) == Some(&piece) {

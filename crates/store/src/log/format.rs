@@ -35,18 +35,23 @@ pub(super) fn format(generation: &Generation, how: How, out: &mut Vec<u8>) -> Wr
     let mut encoder = Encoder::default();
     let mut written = Written::default();
     let count = generation.len();
-    let mut is_done = vec![false; count];
+    // Which inodes came before their turn. Mostly none does: a create puts its inode first.
+    let mut early: Vec<bool> = Vec::new();
     for at in 0..count {
         // The inode's content before the name that refers to it.
         let inode = generation.change(at).leads_to().and_then(|no| match how.batching {
             Batching::Indexed => generation.inode(no),
             Batching::Scan => (0..count).find(|at| generation.change(*at).key == Key::inode(no)),
         });
-        for at in inode.into_iter().chain([at]) {
-            if std::mem::replace(&mut is_done[at], true) {
+        for now in inode.filter(|inode| *inode > at).into_iter().chain([at]) {
+            if early.get(now) == Some(&true) {
                 continue;
             }
-            let Change { key, value } = generation.change(at);
+            if now > at {
+                early.resize(count, false);
+                early[now] = true;
+            }
+            let Change { key, value } = generation.change(now);
             match value {
                 Some(value) => encoder.put(&key, value, out),
                 None => encoder.delete(&key, out),
@@ -54,24 +59,26 @@ pub(super) fn format(generation: &Generation, how: How, out: &mut Vec<u8>) -> Wr
         }
     }
     for taken in &generation.taken {
-        let content = match &taken.content {
-            TakenContent::Unwritten | TakenContent::Durable => Content::Unwritten,
+        match &taken.content {
+            TakenContent::Unwritten | TakenContent::Durable => {
+                encoder.take(taken.blocks, &Content::Unwritten, out);
+            }
             TakenContent::Written(sum) => {
                 written.named.push(taken.extent(*sum));
-                if how.data_is_durable { Content::Unwritten } else { Content::Summed(*sum) }
+                let is_told = !how.data_is_durable;
+                let content = if is_told { Content::Summed(*sum) } else { Content::Unwritten };
+                encoder.take(taken.blocks, &content, out);
             }
             TakenContent::Inside(blocks, _) => {
+                written.data_bytes += blocks.iter().map(|b| b.changed.len() as u64).sum::<u64>();
                 let patches = blocks.iter().map(|block| Patch {
                     base: block.base,
                     at: block.changed.start as u16,
                     bytes: &block.page[block.changed.clone()],
                 });
-                let patches: Vec<_> = patches.collect();
-                written.data_bytes += patches.iter().map(|p| p.bytes.len() as u64).sum::<u64>();
-                Content::Inside(patches)
+                encoder.take_inside(taken.blocks, patches, out);
             }
-        };
-        encoder.take(taken.blocks, &content, out);
+        }
     }
     for range in &generation.freed {
         encoder.free(*range, out);

@@ -37,7 +37,7 @@ use crate::apply::StopOnPanic;
 use crate::{Inner, Result};
 
 use format::How;
-use pending::{Generation, SPARES};
+use pending::{Generation, Generations, SPARES};
 pub(crate) use pending::{Pending, Place};
 use queue::Queue;
 use ring::Span;
@@ -65,7 +65,7 @@ impl Logging {
 /// How a leader's work ended.
 enum Led {
     /// What it cost, and what is durable now: nobody needs it in memory any more.
-    Logged(Receipt, Vec<Generation>),
+    Logged(Receipt, Generations),
     Escape(Escape),
 }
 
@@ -97,12 +97,12 @@ impl Inner {
             }
             pending.take()
         };
-        let Some(last) = generations.last().map(|generation| generation.last) else {
+        let Some(last) = generations.back().map(|generation| generation.last) else {
             // All of it was logged meanwhile: whoever asked finds it durable.
-            return Ok(Led::Logged(Receipt::default(), Vec::new()));
+            return Ok(Led::Logged(Receipt::default(), Generations::new()));
         };
         let mut receipt = Receipt::default();
-        if generations.iter().map(Generation::unflushed_blocks).sum::<u64>() > DATA_BLOCKS_MAX {
+        if generations.iter().map(|of| of.unflushed_blocks()).sum::<u64>() > DATA_BLOCKS_MAX {
             // No recovery shall have to read so much.
             let _data = flush_unless(&*self.device, Tooth::LogDataFlush)?;
             self.counters.log_data_flushes.increment();
@@ -131,7 +131,7 @@ impl Inner {
     }
 
     /// Nobody needs these changes any more: some of the memory is used again.
-    pub(crate) fn give_back(&self, gone: Vec<Generation>) {
+    pub(crate) fn give_back(&self, gone: Generations) {
         let spares = gone.into_iter().filter_map(Generation::emptied).take(SPARES).collect();
         let _surplus = self.pending.lock().give_back(spares);
     }
@@ -148,7 +148,7 @@ impl Inner {
     fn format_batches(
         &self,
         log: &mut Log,
-        generations: &[Generation],
+        generations: &Generations,
         how: How,
         receipt: &mut Receipt,
     ) -> Vec<holdfast_format::journal::DataExtent> {

@@ -109,19 +109,38 @@ impl Generation {
 
     /// Empties it, so that its memory can be used again; `None` if it has much more than it needed, or one burst
     /// would keep it for ever. What lay in it is given back here, without a lock that operations take.
-    pub(super) fn emptied(self) -> Option<Generation> {
+    pub(super) fn emptied(mut self: Box<Self>) -> Option<Box<Generation>> {
         let suits = |capacity: usize, used: usize, least| capacity <= (4 * used).max(least);
         if !suits(self.entries.capacity(), self.entries.len(), SPARE_ENTRIES)
             || !suits(self.values.capacity(), self.values.bytes(), SPARE_ENTRIES * INODE_BYTES)
         {
             return None;
         }
-        let Generation { mut entries, mut values, mut inodes, mut others, .. } = self;
+        // All of them by name, so that none is forgotten that is added.
+        let Generation {
+            after: _,
+            last: _,
+            inode_count,
+            entries,
+            values,
+            inodes,
+            others,
+            taken,
+            freed,
+            unflushed_blocks,
+            bound,
+        } = &mut *self;
         entries.clear();
         values.clear();
         inodes.clear();
         others.clear();
-        Some(Generation { entries, values, inodes, others, ..Generation::new(Lsn(0)) })
+        let (many_taken, many_freed) = (taken.len(), freed.len());
+        taken.clear();
+        taken.shrink_to((4 * many_taken).max(SPARE_ENTRIES));
+        freed.clear();
+        freed.shrink_to((4 * many_freed).max(SPARE_ENTRIES));
+        (*inode_count, *unflushed_blocks, *bound) = (0, 0, 0);
+        Some(self)
     }
 
     /// Whether the next operation begins another: a batch may not hold both.
@@ -225,6 +244,10 @@ impl Generation {
     }
 }
 
+/// Generations, the oldest first. Each in a piece of memory of its own: they go from hand to hand, here, to who makes the
+/// batch and back.
+pub(super) type Generations = VecDeque<Box<Generation>>;
+
 /// The breakages by which the log forgets something.
 fn is_forgotten(change: &Change<'_>) -> bool {
     match change.key.kind {
@@ -239,11 +262,11 @@ fn is_forgotten(change: &Change<'_>) -> bool {
 #[derive(Debug)]
 pub(crate) struct Pending {
     /// One after the other; operations go to the last one. No other is empty.
-    generations: VecDeque<Generation>,
+    generations: Generations,
     /// The commit that is being made.
     frozen: Option<Frozen>,
     /// Some that went, for their memory. Each comes to use in turn, and is judged by that.
-    spares: VecDeque<Generation>,
+    spares: Generations,
     place: Place,
     /// No recovery reads what lies before.
     tail: Place,
@@ -288,7 +311,7 @@ impl Place {
 impl Pending {
     /// Nothing is pending; everything up to `lsn` is durable.
     pub(crate) fn new(lsn: Lsn, mark: LogMark) -> Pending {
-        let generations = VecDeque::from([Generation::new(lsn)]);
+        let generations = VecDeque::from([Generation::new(lsn)].map(Box::new));
         let place = Place::at(mark);
         Pending { generations, frozen: None, spares: VecDeque::new(), place, tail: place }
     }
@@ -306,17 +329,16 @@ impl Pending {
 
     fn begin(&mut self) {
         let after = self.open().last;
-        let next = match self.spares.pop_front() {
-            Some(spare) => Generation { after, last: after, ..spare },
-            None => Generation::new(after),
-        };
+        let spare = self.spares.pop_front();
+        let mut next = spare.unwrap_or_else(|| Box::new(Generation::new(after)));
+        (next.after, next.last) = (after, after);
         self.generations.push_back(next);
     }
 
     /// Keeps emptied generations for their memory, and returns those for which there is no use: to be dropped
     /// without the lock.
     #[must_use = "the lock is better let go first"]
-    pub(crate) fn give_back(&mut self, mut spares: Vec<Generation>) -> Vec<Generation> {
+    pub(crate) fn give_back(&mut self, mut spares: Generations) -> Generations {
         let kept = spares.len().min(SPARES.saturating_sub(self.spares.len()));
         self.spares.extend(spares.drain(..kept));
         spares
@@ -379,7 +401,7 @@ impl Pending {
             self.frozen.is_none() && self.open().is_empty(),
             "nobody changes what is recovered"
         );
-        self.generations = VecDeque::from([Generation::new(lsn)]);
+        self.generations = VecDeque::from([Generation::new(lsn)].map(Box::new));
     }
 
     /// The present moment becomes a commit, which needs nothing of the log before `log`.
@@ -392,9 +414,9 @@ impl Pending {
     }
 
     /// That commit is durable: the log before it is dead. Returns what it contains, which nobody needs any more.
-    pub(crate) fn thaw(&mut self) -> Vec<Generation> {
+    pub(crate) fn thaw(&mut self) -> Generations {
         let Some(frozen) = self.frozen.take() else {
-            return Vec::new();
+            return Generations::new();
         };
         self.tail = frozen.log;
         let dropped = match frozen.generations {
@@ -421,16 +443,16 @@ impl Pending {
     /// Bytes that wait and that no commit takes away which is being made, about.
     pub(crate) fn bytes(&self) -> usize {
         let waiting = self.generations.iter().skip(self.frozen_generations());
-        waiting.map(Generation::bytes).sum()
+        waiting.map(|generation| generation.bytes()).sum()
     }
 
     /// Blocks of data that wait for the next batch's flush.
     pub(crate) fn unflushed_blocks(&self) -> u64 {
-        self.generations.iter().map(Generation::unflushed_blocks).sum()
+        self.generations.iter().map(|generation| generation.unflushed_blocks()).sum()
     }
 
     /// Takes what is pending: it is on its way into the log.
-    pub(super) fn take(&mut self) -> Vec<Generation> {
+    pub(super) fn take(&mut self) -> Generations {
         self.end();
         if teeth::is(Tooth::FrozenNotLogged) {
             self.generations.drain(..self.frozen_generations());
@@ -557,8 +579,7 @@ mod tests {
     fn a_generation_in_used_memory_is_as_one_in_new() {
         let mut used = Pending::new(Lsn(4), LogMark::START);
         all_kinds(&mut used, 5);
-        let gone: Vec<Generation> =
-            used.take().into_iter().filter_map(Generation::emptied).collect();
+        let gone: Generations = used.take().into_iter().filter_map(Generation::emptied).collect();
         assert_eq!(gone.len(), 1, "there is something to use again");
         assert!(used.give_back(gone).is_empty());
         all_kinds(&mut used, 6);
@@ -611,9 +632,8 @@ mod tests {
             assert_eq!(pending.take().len(), 0, "an empty one stays for what comes");
             taken
         };
-        let give = |pending: &mut Pending, gone: Vec<Generation>| {
-            let spares: Vec<Generation> =
-                gone.into_iter().filter_map(Generation::emptied).collect();
+        let give = |pending: &mut Pending, gone: Generations| {
+            let spares: Generations = gone.into_iter().filter_map(Generation::emptied).collect();
             pending.give_back(spares).len()
         };
         let large = |pending: &Pending| {
@@ -625,7 +645,7 @@ mod tests {
         // There is room for two; the third has no use.
         let third = next(&mut pending);
         assert_eq!(pending.spares.len(), 1);
-        let more = vec![Generation::new(Lsn(0))];
+        let more = Generations::from([Box::new(Generation::new(Lsn(0)))]);
         assert_eq!((give(&mut pending, third), give(&mut pending, more)), (0, 1));
         // Each is used in turn, and the large one goes once it was used for little.
         for _ in 0..4 {

@@ -82,12 +82,29 @@ pub(crate) struct Log {
     /// Behind the last durable batch.
     before: BatchNo,
     buffer: Vec<u8>,
+    /// Where the batches begin in `buffer`; what lies before is never written.
+    start: usize,
     batch_start: usize,
 }
 
+/// Room for the batches of a flush, mostly; more is made as it is needed.
+const BUFFER_BYTES: usize = 32 << 10;
+
 impl Log {
     pub(crate) fn new(ring: Ring, place: Place) -> Log {
-        Log { ring, place, before: place.mark.batch, buffer: Vec::new(), batch_start: 0 }
+        let before = place.mark.batch;
+        let mut log = Log { ring, place, before, buffer: Vec::new(), start: 0, batch_start: 0 };
+        log.restart();
+        log
+    }
+
+    /// Empties the buffer. What comes next begins where direct I/O takes it as it is; else a device has to copy it, as it
+    /// does when the buffer had to move while it grew.
+    fn restart(&mut self) {
+        self.buffer.clear();
+        self.buffer.reserve(BUFFER_BYTES);
+        self.start = self.buffer.as_ptr().align_offset(self.ring.sector as usize);
+        self.buffer.resize(self.start, 0);
     }
 
     /// Bytes that may be written without touching what a recovery reads, from `tail` on.
@@ -137,11 +154,12 @@ impl Log {
 
     /// Writes the batches. Returns the bytes and the write calls. After an error the log must not be used again.
     pub(super) fn write(&mut self, device: &dyn Device) -> Result<(u64, u64)> {
-        let len = self.buffer.len();
+        let batches = &self.buffer[self.start..];
+        let len = batches.len();
         let at = (self.place.mark.next + self.ring.len - len as u64) % self.ring.len;
         let mut writes = 0;
         for (place, part) in self.ring.parts(at, len) {
-            device.write(place, &self.buffer[part])?;
+            device.write(place, &batches[part])?;
             writes += 1;
         }
         Ok((len as u64, writes))
@@ -149,8 +167,30 @@ impl Log {
 
     /// What was written is durable. Returns where the next batch goes.
     pub(super) fn flushed(&mut self) -> Place {
-        self.buffer.clear();
+        self.restart();
         self.before = self.place.mark.batch;
         self.place
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_lie_where_direct_io_takes_them() {
+        for sector in [512, 4096] {
+            let ring = Ring { start: 0, len: 1 << 20, sector, volume: [0; 8] };
+            let mut log = Log::new(ring, Place::at(LogMark::START));
+            for bytes in [10, 5000, 100_000, 10] {
+                for _ in 0..2 {
+                    let out = log.begin();
+                    out.resize(out.len() + bytes / 2, 0);
+                }
+                let is_aligned = (log.buffer[log.start..].as_ptr() as u64).is_multiple_of(sector);
+                assert!(is_aligned || bytes > BUFFER_BYTES, "{bytes} bytes, sectors of {sector}");
+                log.flushed();
+            }
+        }
     }
 }

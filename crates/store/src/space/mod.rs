@@ -174,8 +174,8 @@ impl Written {
         Written { placed, sums, content }
     }
 
-    pub(crate) fn into_parts(self) -> (Placed, WrittenContent) {
-        (self.placed, self.content)
+    pub(crate) fn into_parts(self) -> (Placed, Vec<u64>, WrittenContent) {
+        (self.placed, self.sums, self.content)
     }
 
     /// Forgets the checksums.
