@@ -98,10 +98,16 @@ fn the_library_is_measured_beside_the_bare_device() {
     let (json, file) = (place.path("l.json"), place.path("volume"));
     let words =
         ["bench", "--files=50", "--mebibytes=1", "--appends=3", "--rounds=2", "--node=4k,16k"];
-    let said = place.run(&[&words[..], &["--file", &file, "--json", &json]].concat()).fine();
+    let words = [&words[..], &["--file", &file, "--json", &json]].concat();
+    let output =
+        place.command(&words).env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1").output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(said.contains("create empty files, nodes of 16 KiB"), "{said}");
     let report = Report::read(json.as_ref()).unwrap();
     assert_eq!(report.name(), "library");
+    assert_eq!(report.command[0], "GLIBC_TUNABLES=glibc.malloc.hugetlb=1");
+    assert_eq!(report.command[1..3], ["holdfast", "bench"]);
     let fsyncs = &report.section("fsyncs").unwrap().table;
     let bare = fsyncs.cell("write 4 KiB and flush, bare device", "flushes").unwrap();
     assert_eq!(bare.median(), Some(1.0));

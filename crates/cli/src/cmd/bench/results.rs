@@ -9,6 +9,9 @@ use holdfast_bench::result::{Report, Section, Unit, cell_text, page};
 use crate::cmd::bench::output::line;
 use crate::outcome::{Context, Failure};
 
+/// What glibc reads in the environment.
+const TUNABLES: &str = "GLIBC_TUNABLES";
+
 /// Where a report goes besides the terminal.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Results {
@@ -53,9 +56,11 @@ impl Results {
 }
 
 /// The command as it is kept: without the paths of the program, of the results, and of what was there meanwhile. That it
-/// was a file stays, as it makes other figures than memory.
+/// was a file stays, as it makes other figures than memory, and how the C library was told to get memory.
 pub(crate) fn command() -> Vec<String> {
-    without_paths(std::env::args().skip(1))
+    let tunables = std::env::var(TUNABLES).ok().filter(|value| !value.is_empty());
+    let before = tunables.map(|value| format!("{TUNABLES}={value}"));
+    before.into_iter().chain(without_paths(std::env::args().skip(1))).collect()
 }
 
 fn without_paths(words: impl Iterator<Item = String>) -> Vec<String> {
