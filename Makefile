@@ -4,7 +4,8 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 DESTDIR ?=
 TARGET_DIR := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
-PROGRAM := $(TARGET_DIR)/$(if $(PROFILED),profiled,release)/holdfast
+PROFILED_PROGRAM := $(TARGET_DIR)/profiled/holdfast
+PROGRAM := $(if $(filter 1,$(PROFILED)),$(PROFILED_PROGRAM),$(TARGET_DIR)/release/holdfast)
 
 .PHONY: run stop test prove build profiled docs install
 
@@ -35,14 +36,16 @@ build:
 	$(CARGO) build --release --locked -p holdfast-cli
 
 # The same program, laid out for what people do with files: a quarter of an hour. `make install PROFILED=1` installs it.
-profiled:
-	bash scripts/profiled.sh
+profiled: $(PROFILED_PROGRAM)
+
+$(PROFILED_PROGRAM): scripts/profiled.sh Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
+	CARGO="$(CARGO)" bash scripts/profiled.sh
 
 docs:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 
 # For packagers: DESTDIR and PREFIX as usual. The links let mkfs(8), mount(8), fsck(8) and fstab find the program.
-install: $(if $(PROFILED),profiled,build)
+install: $(if $(filter 1,$(PROFILED)),profiled,build)
 	install -Dm755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/holdfast
 	install -d $(DESTDIR)/sbin $(DESTDIR)$(PREFIX)/share/man/man1
 	for name in mkfs mount umount fsck; do \

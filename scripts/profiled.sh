@@ -7,11 +7,14 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+cargo=${CARGO:-cargo}
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}/profiled")
 host=$(rustc -vV | sed -n 's/^host: //p')
 llvm=$(rustc -vV | sed -n 's/^LLVM version: \([0-9]*\).*/\1/p')
 mkdir -p "$target"
-# Beside the target directory, because what lies in memory may not take direct I/O.
+# What fails leaves none.
+rm -f "$target/holdfast"
+# On the disk, because what lies in memory may not take direct I/O.
 scratch=$(mktemp -d -p "$target")
 clean_up() {
     umount "$scratch/mnt" 2>/dev/null || fusermount3 -uz "$scratch/mnt" 2>/dev/null || true
@@ -43,7 +46,7 @@ build() {
     flags=(${RUSTFLAGS:-} "$@")
     local IFS=$'\x1f'
     CARGO_ENCODED_RUSTFLAGS="${flags[*]}" CARGO_TARGET_DIR=$target/$folder CARGO_INCREMENTAL=0 HOLDFAST_PROFILED=1 \
-        cargo build --release --locked -p holdfast-cli --target "$host"
+        "$cargo" build --release --locked -p holdfast-cli --target "$host"
 }
 
 # use PROGRAM: what people do with files, in the library and through a mount.
@@ -52,16 +55,15 @@ use() {
     mkdir "$target/seen" "$scratch/mnt"
     "$1" bench --files 200000 --mebibytes 256 --appends 3000 --rounds 2 --file "$scratch/appends" >/dev/null
     "$1" mkfs --size 4G "$scratch/volume" >/dev/null
-    if [ -n "$can_mount" ]; then
-        "$1" mount "$scratch/volume" "$scratch/mnt"
+    if [ -n "$can_mount" ] && "$1" mount "$scratch/volume" "$scratch/mnt"; then
         "$1" bench dir --scale quick --rounds 2 --seconds 1 "$scratch/mnt" >/dev/null
         local daemon
         daemon=$("$1" stats --json "$scratch/mnt" | grep -o '"pid":[0-9]*' | cut -d: -f2)
         "$1" umount "$scratch/mnt"
-        # It writes what it has seen when it ends.
-        while kill -0 "$daemon" 2>/dev/null; do sleep 0.1; done
+        # It writes what it has seen when it ends; where nobody waits for it, a zombie is left.
+        while grep -q '^State:[[:space:]]*[^Z]' "/proc/$daemon/status" 2>/dev/null; do sleep 0.1; done
     else
-        echo "left out: requests of the kernel, which need /dev/fuse"
+        echo "left out: what the kernel asks of a mount, since none can be made here"
     fi
     "$1" fsck "$scratch/volume"
 }
@@ -91,4 +93,4 @@ fi
 # Still what it was? Power cuts say so.
 "$holdfast" crashtest --states 100000 --cases "$target/cases"
 install -m755 "$holdfast" "$target/holdfast"
-echo "built $target/holdfast"
+echo "built $target/holdfast${bolt:+, laid out by $bolt}"

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 /// What is not to be found.
 const UNKNOWN: &str = "unknown";
+/// Behind the commit of a program that `make profiled` has built.
+pub(super) const PROFILED: &str = "-profiled";
 
 /// A machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -93,7 +95,7 @@ pub fn commit() -> String {
     };
     let changes = git(&["status", "--porcelain", "--untracked-files=no"]);
     let changed = if changes.is_some_and(|of| of.is_empty()) { "" } else { "-changed" };
-    let profiled = if option_env!("HOLDFAST_PROFILED").is_some() { "-profiled" } else { "" };
+    let profiled = if option_env!("HOLDFAST_PROFILED").is_some() { PROFILED } else { "" };
     format!("{commit}{changed}{profiled}")
 }
 

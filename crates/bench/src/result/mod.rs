@@ -64,10 +64,13 @@ impl Report {
         }
     }
 
-    /// What was measured, in one word: the name of the benchmark.
-    pub fn name(&self) -> &str {
+    /// What was measured, in one word: the name of the benchmark, with `-profiled` behind it if the program was.
+    pub fn name(&self) -> String {
         let mut words = self.command.iter().skip_while(|word| *word != "bench").skip(1);
-        words.next().filter(|word| !word.starts_with('-')).map_or("library", String::as_str)
+        let word = words.next().filter(|word| !word.starts_with('-'));
+        let profiled =
+            if self.commit.ends_with(machine::PROFILED) { machine::PROFILED } else { "" };
+        format!("{}{profiled}", word.map_or("library", String::as_str))
     }
 
     /// The section with this key.
@@ -164,6 +167,8 @@ mod tests {
         assert_eq!(report.name(), "library");
         report.command.push("mechanisms".into());
         assert_eq!(report.name(), "mechanisms");
+        report.commit = "0123456789-profiled".into();
+        assert_eq!(report.name(), "mechanisms-profiled");
         assert!(report.section("example").is_some() && report.section("other").is_none());
         assert!(report.began.ends_with('Z') && report.began.len() == 20, "{}", report.began);
     }

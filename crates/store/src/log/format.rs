@@ -86,3 +86,66 @@ pub(super) fn format(generation: &Generation, how: How, out: &mut Vec<u8>) -> Wr
     written.records = encoder.records();
     written
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::Changes;
+    use crate::log::pending::Pending;
+    use holdfast_base::{InodeNo, Lsn};
+    use holdfast_format::item::{Dentry, FileType};
+    use holdfast_format::log::{Decoder, LogMark, Record};
+    use holdfast_format::{Geometry, Kind};
+
+    /// The keys of the batch that `changes` become.
+    fn order(changes: &Changes, batching: Batching) -> Vec<Key> {
+        let mut pending = Pending::new(Lsn(0), LogMark::START);
+        pending.add(Lsn(1), 1, changes, Vec::new(), Vec::new());
+        let mut out = Vec::new();
+        let how = How { batching, data_is_durable: false };
+        let written = format(&pending.take()[0], how, &mut out);
+        let geometry = Geometry::for_device(1 << 30, 16384).unwrap();
+        let records = Decoder::new(&out, written.records, &geometry);
+        let key = |record| match record {
+            Ok(Record::Put(key, _) | Record::Delete(key)) => key,
+            other => panic!("{other:?}"),
+        };
+        records.map(key).collect()
+    }
+
+    #[test]
+    fn an_inode_comes_once_and_before_every_name_of_it() {
+        let inode = |no: u64| Key::inode(InodeNo(no));
+        let name = |offset: u64| Key::new(InodeNo(1), Kind::Dentry, offset);
+        let mut changes = Changes::default();
+        let put_name = |changes: &mut Changes, offset: u64, to: u64| {
+            let inode = InodeNo(to);
+            let dentry = Dentry { inode, file_type: FileType::Regular, name: b"name" };
+            changes.put(name(offset), &dentry.encode());
+        };
+        put_name(&mut changes, 10, 20);
+        put_name(&mut changes, 11, 21);
+        changes.delete(name(12));
+        put_name(&mut changes, 13, 20);
+        changes.put(inode(20), &[20]);
+        changes.put(inode(1), &[1]);
+        changes.put(inode(21), &[21]);
+        put_name(&mut changes, 14, 21);
+        // Of this one there is nothing but its name.
+        put_name(&mut changes, 15, 22);
+        let expected = [
+            inode(20),
+            name(10),
+            inode(21),
+            name(11),
+            name(12),
+            name(13),
+            inode(1),
+            name(14),
+            name(15),
+        ];
+        for &batching in Batching::ALL {
+            assert_eq!(order(&changes, batching), expected, "{batching:?}");
+        }
+    }
+}

@@ -103,7 +103,7 @@ impl Log {
     fn restart(&mut self) {
         self.buffer.clear();
         self.buffer.reserve(BUFFER_BYTES);
-        self.start = self.buffer.as_ptr().align_offset(self.ring.sector as usize);
+        self.start = self.buffer.as_ptr().addr().wrapping_neg() % self.ring.sector as usize;
         self.buffer.resize(self.start, 0);
     }
 
