@@ -38,7 +38,7 @@ build:
 # The same program, laid out for what people do with files: a quarter of an hour. `make install PROFILED=1` installs it.
 profiled: $(PROFILED_PROGRAM)
 
-$(PROFILED_PROGRAM): scripts/profiled.sh Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
+$(PROFILED_PROGRAM): scripts/profiled.sh Cargo.toml Cargo.lock $(shell find crates -path '*/src/*' -type f -o -name Cargo.toml)
 	CARGO="$(CARGO)" bash scripts/profiled.sh
 
 docs:

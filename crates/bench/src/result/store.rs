@@ -83,7 +83,8 @@ impl Stored {
 
     /// With one more report; an older one of the same name goes.
     pub fn add(&mut self, report: Report) {
-        match self.reports.iter_mut().find(|other| other.name() == report.name()) {
+        let name = report.name();
+        match self.reports.iter_mut().find(|other| other.name() == name) {
             Some(other) if other.began < report.began => *other = report,
             Some(_) => {}
             None => self.reports.push(report),

@@ -42,6 +42,7 @@ pub(crate) fn merge(
     others: Vec<Piece>,
 ) -> Result<(), StoreError> {
     if known.is_empty() {
+        // Those of one look-up are in order and do not overlap.
         *known = others;
         return Ok(());
     }

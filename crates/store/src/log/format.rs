@@ -59,15 +59,11 @@ pub(super) fn format(generation: &Generation, how: How, out: &mut Vec<u8>) -> Wr
         }
     }
     for taken in &generation.taken {
-        match &taken.content {
-            TakenContent::Unwritten | TakenContent::Durable => {
-                encoder.take(taken.blocks, &Content::Unwritten, out);
-            }
+        let content = match &taken.content {
+            TakenContent::Unwritten | TakenContent::Durable => Content::Unwritten,
             TakenContent::Written(sum) => {
                 written.named.push(taken.extent(*sum));
-                let is_told = !how.data_is_durable;
-                let content = if is_told { Content::Summed(*sum) } else { Content::Unwritten };
-                encoder.take(taken.blocks, &content, out);
+                if how.data_is_durable { Content::Unwritten } else { Content::Summed(*sum) }
             }
             TakenContent::Inside(blocks, _) => {
                 written.data_bytes += blocks.iter().map(|b| b.changed.len() as u64).sum::<u64>();
@@ -77,8 +73,10 @@ pub(super) fn format(generation: &Generation, how: How, out: &mut Vec<u8>) -> Wr
                     bytes: &block.page[block.changed.clone()],
                 });
                 encoder.take_inside(taken.blocks, patches, out);
+                continue;
             }
-        }
+        };
+        encoder.take(taken.blocks, &content, out);
     }
     for range in &generation.freed {
         encoder.free(*range, out);

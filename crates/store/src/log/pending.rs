@@ -91,8 +91,8 @@ pub(crate) struct Generation {
 }
 
 impl Generation {
-    fn new(after: Lsn) -> Generation {
-        Generation {
+    fn new(after: Lsn) -> Box<Generation> {
+        Box::new(Generation {
             after,
             last: after,
             inode_count: 0,
@@ -104,7 +104,7 @@ impl Generation {
             freed: Vec::new(),
             unflushed_blocks: 0,
             bound: 0,
-        }
+        })
     }
 
     /// Empties it, so that its memory can be used again; `None` if it has much more than it needed, or one burst
@@ -113,6 +113,8 @@ impl Generation {
         let suits = |capacity: usize, used: usize, least| capacity <= (4 * used).max(least);
         if !suits(self.entries.capacity(), self.entries.len(), SPARE_ENTRIES)
             || !suits(self.values.capacity(), self.values.bytes(), SPARE_ENTRIES * INODE_BYTES)
+            || !suits(self.taken.capacity(), self.taken.len(), SPARE_ENTRIES)
+            || !suits(self.freed.capacity(), self.freed.len(), SPARE_ENTRIES)
         {
             return None;
         }
@@ -134,11 +136,8 @@ impl Generation {
         values.clear();
         inodes.clear();
         others.clear();
-        let (many_taken, many_freed) = (taken.len(), freed.len());
         taken.clear();
-        taken.shrink_to((4 * many_taken).max(SPARE_ENTRIES));
         freed.clear();
-        freed.shrink_to((4 * many_freed).max(SPARE_ENTRIES));
         (*inode_count, *unflushed_blocks, *bound) = (0, 0, 0);
         Some(self)
     }
@@ -311,7 +310,7 @@ impl Place {
 impl Pending {
     /// Nothing is pending; everything up to `lsn` is durable.
     pub(crate) fn new(lsn: Lsn, mark: LogMark) -> Pending {
-        let generations = VecDeque::from([Generation::new(lsn)].map(Box::new));
+        let generations = Generations::from([Generation::new(lsn)]);
         let place = Place::at(mark);
         Pending { generations, frozen: None, spares: VecDeque::new(), place, tail: place }
     }
@@ -330,7 +329,7 @@ impl Pending {
     fn begin(&mut self) {
         let after = self.open().last;
         let spare = self.spares.pop_front();
-        let mut next = spare.unwrap_or_else(|| Box::new(Generation::new(after)));
+        let mut next = spare.unwrap_or_else(|| Generation::new(after));
         (next.after, next.last) = (after, after);
         self.generations.push_back(next);
     }
@@ -401,7 +400,7 @@ impl Pending {
             self.frozen.is_none() && self.open().is_empty(),
             "nobody changes what is recovered"
         );
-        self.generations = VecDeque::from([Generation::new(lsn)].map(Box::new));
+        self.generations = Generations::from([Generation::new(lsn)]);
     }
 
     /// The present moment becomes a commit, which needs nothing of the log before `log`.
@@ -645,7 +644,7 @@ mod tests {
         // There is room for two; the third has no use.
         let third = next(&mut pending);
         assert_eq!(pending.spares.len(), 1);
-        let more = Generations::from([Box::new(Generation::new(Lsn(0)))]);
+        let more = Generations::from([Generation::new(Lsn(0))]);
         assert_eq!((give(&mut pending, third), give(&mut pending, more)), (0, 1));
         // Each is used in turn, and the large one goes once it was used for little.
         for _ in 0..4 {

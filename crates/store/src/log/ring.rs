@@ -187,7 +187,8 @@ mod tests {
                     let out = log.begin();
                     out.resize(out.len() + bytes / 2, 0);
                 }
-                let is_aligned = (log.buffer[log.start..].as_ptr() as u64).is_multiple_of(sector);
+                let at = log.buffer[log.start..].as_ptr().addr();
+                let is_aligned = at.is_multiple_of(sector as usize);
                 assert!(is_aligned || bytes > BUFFER_BYTES, "{bytes} bytes, sectors of {sector}");
                 log.flushed();
             }
