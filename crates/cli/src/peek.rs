@@ -10,6 +10,7 @@ use std::path::Path;
 
 use holdfast::device::{Device, DeviceError, DeviceStats};
 use holdfast_device::Flushed;
+use holdfast_device::file::PhysicalSector;
 
 use crate::outcome::{Context, Failure};
 
@@ -77,6 +78,10 @@ impl Device for Peek {
 
     fn sector_size(&self) -> u32 {
         512
+    }
+
+    fn physical_sector_size(&self) -> u32 {
+        PhysicalSector::of(&self.file, 512).bytes
     }
 
     fn stats(&self) -> DeviceStats {

@@ -15,6 +15,7 @@ fn a_missing_file_needs_a_size_and_is_made() {
     assert_eq!(place.image.metadata().unwrap().len(), 64 << 20);
     let info = place.run(&["info", place.image()]).fine();
     assert!(info.contains("letters") && info.contains("not mounted"), "{info}");
+    assert!(info.contains("phys. sector"), "what may be lost together is said: {info}");
     place.fsck();
 }
 

@@ -1,6 +1,6 @@
 //! For a device in front of another: the calls that it passes on as they are.
 //!
-//! Such a device writes down only what it does differently.
+//! Such a device writes down only what it does differently. Both sizes of sectors go together.
 
 /// Inside of `impl Device`: passes the named calls on to the device in a field.
 /// `forward!(under: read, len, stats);`
@@ -37,6 +37,10 @@ macro_rules! forward {
     (@sector_size $under:ident) => {
         fn sector_size(&self) -> u32 {
             self.$under.sector_size()
+        }
+
+        fn physical_sector_size(&self) -> u32 {
+            self.$under.physical_sector_size()
         }
     };
     (@stats $under:ident) => {

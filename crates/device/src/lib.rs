@@ -1,7 +1,8 @@
 //! Floor 1: where bytes stay, and what each call promises about them.
 //!
 //! A [`Device`] is a flat array of bytes with a volatile write cache: a write
-//! that returned may still be lost, whole or torn at sector boundaries, and in
+//! that returned may still be lost, whole or torn at sector boundaries (and what was written in part is lost
+//! with its whole physical sector), and in
 //! any order with other writes, until a [`Device::flush`] that began after it
 //! returned. Order is carried by values: code that needs a flush to have
 //! happened takes the [`Flushed`] that only a device can make (R3).
@@ -106,8 +107,12 @@ pub trait Device: Send + Sync + fmt::Debug {
         self.len() == 0
     }
 
-    /// Bytes of a logical sector: the unit in which writes tear. 512 or 4,096.
+    /// Bytes of a logical sector: the unit of calls, and one in which writes tear. 512 or 4,096.
     fn sector_size(&self) -> u32;
+
+    /// Bytes of a physical sector, a power of two and not below [`Device::sector_size`]: a disk reads the rest of it when
+    /// a part is written, and a power cut in that may take all of it, what was durable included.
+    fn physical_sector_size(&self) -> u32;
 
     /// What it has been asked so far.
     fn stats(&self) -> DeviceStats;

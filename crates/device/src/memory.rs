@@ -43,6 +43,7 @@ impl Region {
 pub struct MemoryDevice {
     len: u64,
     sector_size: u32,
+    physical_sector_size: u32,
     /// `None` is a region of zeros. One lock each: writers of different regions do not meet.
     regions: Box<[RwLock<Option<Arc<Region>>>]>,
     tally: Tally,
@@ -54,17 +55,35 @@ impl MemoryDevice {
         MemoryDevice::with_sector_size(bytes, 512)
     }
 
-    /// An empty device with sectors of `sector_size` bytes: 512 or 4,096.
+    /// An empty device with sectors of `sector_size` bytes, logical and physical: 512 or 4,096.
     ///
     /// # Panics
     /// With any other sector size.
     pub fn with_sector_size(bytes: u64, sector_size: u32) -> MemoryDevice {
+        MemoryDevice::with_sector_sizes(bytes, sector_size, sector_size)
+    }
+
+    /// An empty device with logical sectors of `sector_size` bytes, 512 or 4,096, and physical ones of
+    /// `physical_sector_size`, a power of two and not below that.
+    ///
+    /// # Panics
+    /// With any other size.
+    pub fn with_sector_sizes(
+        bytes: u64,
+        sector_size: u32,
+        physical_sector_size: u32,
+    ) -> MemoryDevice {
         assert!(
             sector_size == 512 || sector_size == 4096,
             "sectors have 512 or 4096 bytes, not {sector_size}"
         );
+        assert!(
+            physical_sector_size.is_power_of_two() && physical_sector_size >= sector_size,
+            "physical sectors cannot have {physical_sector_size} bytes"
+        );
         let regions = (0..bytes.div_ceil(REGION)).map(|_| RwLock::new(None)).collect();
-        MemoryDevice { len: bytes, sector_size, regions, tally: Tally::default() }
+        let tally = Tally::default();
+        MemoryDevice { len: bytes, sector_size, physical_sector_size, regions, tally }
     }
 
     /// A device that holds exactly `image`, with sectors of 512 bytes.
@@ -91,6 +110,7 @@ impl MemoryDevice {
         MemoryDevice {
             len: self.len,
             sector_size: self.sector_size,
+            physical_sector_size: self.physical_sector_size,
             regions: self.regions.iter().map(|region| RwLock::new(region.read().clone())).collect(),
             tally: Tally::default(),
         }
@@ -207,6 +227,10 @@ impl Device for MemoryDevice {
         self.sector_size
     }
 
+    fn physical_sector_size(&self) -> u32 {
+        self.physical_sector_size
+    }
+
     fn stats(&self) -> DeviceStats {
         self.tally.stats()
     }
@@ -217,6 +241,7 @@ impl fmt::Debug for MemoryDevice {
         f.debug_struct("MemoryDevice")
             .field("len", &self.len)
             .field("sector_size", &self.sector_size)
+            .field("physical_sector_size", &self.physical_sector_size)
             .field("allocated", &self.allocated_bytes())
             .finish()
     }

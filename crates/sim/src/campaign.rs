@@ -30,6 +30,8 @@ pub struct Campaign {
     pub workers: usize,
     /// Bytes of a sector: 512 or 4096.
     pub sector: u32,
+    /// Bytes of a physical sector, 512 or 4096: what a torn write takes along. At least those of a sector.
+    pub physical_sector: u32,
     /// Where scripts come from.
     pub sources: Vec<Source>,
     /// Ends after this time.

@@ -36,6 +36,8 @@ pub struct Policy {
     pub volume: u64,
     /// Bytes of a sector: where writes tear.
     pub sector: u32,
+    /// Bytes of a physical sector: what a torn write takes along. At least those of a sector.
+    pub physical_sector: u32,
     /// How the volume is made and mounted.
     pub setup: Setup,
     /// In every n-th image power fails again while it is mounted; 0 for never.
@@ -56,6 +58,7 @@ impl Default for Policy {
             images: sim::Policy { each: 6, samples: 6, torn: 6, ..sim::Policy::default() },
             volume: 16 << 20,
             sector: 512,
+            physical_sector: 512,
             setup: Setup::new(4096, 16),
             recovery: 50,
             deep: 1,

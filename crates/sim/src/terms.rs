@@ -17,6 +17,8 @@ pub struct Terms {
     pub volume: u64,
     /// Bytes of a sector: 512 or 4096.
     pub sector: u32,
+    /// Bytes of a physical sector: 512 or 4096, and not below those of a sector.
+    pub physical_sector: u32,
     /// Bytes of a tree node.
     pub node_size: usize,
     /// Inodes kept in memory although nobody holds them.
@@ -75,6 +77,7 @@ impl Terms {
         Terms {
             volume: policy.volume,
             sector: policy.sector,
+            physical_sector: policy.physical_sector.max(policy.sector),
             node_size: setup.mkfs.node_size,
             inode_cache: mount.inode_cache,
             cache_bytes: mount.cache_bytes,
@@ -104,6 +107,10 @@ impl Terms {
         if ![512, 4096].contains(&self.sector) {
             return Err(format!("sectors have 512 or 4096 bytes, not {}", self.sector));
         }
+        if ![512, 4096].contains(&self.physical_sector) {
+            let wrong = self.physical_sector;
+            return Err(format!("physical sectors have 512 or 4096 bytes, not {wrong}"));
+        }
         let mut setup = Setup::new(self.node_size, self.inode_cache);
         setup.checkpoints = checkpoints(&self.checkpoints)?;
         let mount = &mut setup.mount;
@@ -122,6 +129,8 @@ impl Terms {
             images: sim::Policy { seed, exhaustive, each, samples, torn },
             volume: self.volume,
             sector: self.sector,
+            // A case that was saved before there were two kinds says only one.
+            physical_sector: self.physical_sector.max(self.sector),
             setup,
             recovery: self.recovery,
             deep: self.deep.max(1),
@@ -160,15 +169,15 @@ mod tests {
 
     #[test]
     fn terms_and_policies_are_the_same() {
-        for checkpoints in [
+        for (physical_sector, checkpoints) in [512, 4096].into_iter().cycle().zip([
             Checkpoints::Never,
             Checkpoints::After(3),
             Checkpoints::Beside,
             Checkpoints::CommitsAfter(1),
             Checkpoints::CommitsBeside,
-        ] {
+        ]) {
             let setup = Setup { checkpoints, ..Setup::new(16384, 3) };
-            let policy = Policy { setup, sector: 4096, unmount: false, ..Policy::default() };
+            let policy = Policy { setup, physical_sector, unmount: false, ..Policy::default() };
             let terms = Terms::of(&policy);
             let text = toml::to_string(&terms).unwrap();
             let again: Terms = toml::from_str(&text).unwrap();

@@ -13,7 +13,9 @@ use seeds::seeds;
 
 fn campaign(seed: u64, sources: Vec<Source>) -> Campaign {
     let (workers, sector, failures) = (2, 512, 1);
-    Campaign { seed, workers, sector, sources, time: None, states: None, failures, cases: None }
+    let physical_sector = sector;
+    let (time, states, cases) = (None, None, None);
+    Campaign { seed, workers, sector, physical_sector, sources, time, states, failures, cases }
 }
 
 /// No promise is broken.
@@ -52,6 +54,16 @@ fn families_and_chance() {
             seed,
             vec![families, Source::Random(Some(24)), Source::Beside(Some(4))],
         ));
+    }
+}
+
+/// A torn write takes what lies in its physical sector, flushed or not.
+#[test]
+fn families_on_disks_of_512e() {
+    for seed in seeds(2..3) {
+        let families = Source::Families(Family::ALL.to_vec(), Some(4 * 9));
+        let usual = campaign(seed, vec![families, Source::Random(Some(12))]);
+        survives(&Campaign { physical_sector: 4096, ..usual });
     }
 }
 

@@ -98,6 +98,14 @@ fn on_sectors_of_4096_and_large_nodes() {
     all_survive(&Policy { sector: 4096, setup, ..policy });
 }
 
+/// A torn write takes what lies in its physical sector, flushed or not.
+#[test]
+fn on_sectors_of_512_in_physical_ones_of_4096() {
+    for checkpoints in [Checkpoints::Never, Checkpoints::CommitsAfter(3), Checkpoints::After(4)] {
+        all_survive(&Policy { physical_sector: 4096, ..policy(checkpoints) });
+    }
+}
+
 #[test]
 fn every_position_of_the_switches() {
     for &rename_log in RenameLog::ALL {

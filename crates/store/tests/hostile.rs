@@ -449,6 +449,10 @@ impl Device for Zeros {
         4096
     }
 
+    fn physical_sector_size(&self) -> u32 {
+        4096
+    }
+
     fn stats(&self) -> DeviceStats {
         DeviceStats::default()
     }

@@ -31,6 +31,14 @@ fn sectors_of_4096() {
     survive(70, 2, 50, &how);
 }
 
+/// A torn write takes what lies in its physical sector, flushed or not.
+#[test]
+fn sectors_of_512_in_physical_ones_of_4096() {
+    let physical = Conditions { physical_sector: 4096, ..Conditions::fsyncs() };
+    survive(72, 2, 50, &Conditions { lives: 2, steps: 25, ..physical.clone() });
+    survive(74, 2, 50, &Conditions { generations: 8, steps: 8, log_data: 1, ..physical });
+}
+
 #[test]
 fn a_journal_that_is_full_again_and_again() {
     let how = Conditions {

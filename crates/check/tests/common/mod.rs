@@ -477,6 +477,9 @@ impl Device for Rotten {
     fn sector_size(&self) -> u32 {
         self.0.sector_size()
     }
+    fn physical_sector_size(&self) -> u32 {
+        self.0.physical_sector_size()
+    }
     fn stats(&self) -> DeviceStats {
         self.0.stats()
     }

@@ -64,6 +64,9 @@ pub(crate) struct Args {
     /// Bytes of a sector, where writes tear: 512 or 4096.
     #[arg(long, default_value_t = 512, value_parser = sector)]
     sector: u32,
+    /// Bytes of a physical sector, 512 or 4096: a torn write takes what else lies in it along.
+    #[arg(long, default_value_t = 512, value_parser = sector)]
+    physical_sector: u32,
     /// Threads that work; as many as there are processors by default.
     #[arg(long)]
     workers: Option<usize>,
@@ -210,6 +213,7 @@ fn campaign(args: &Args) -> Campaign {
         seed: args.seed,
         workers: args.workers.unwrap_or_else(cores),
         sector: args.sector,
+        physical_sector: args.physical_sector.max(args.sector),
         sources,
         time: minutes
             .and_then(|minutes| Duration::try_from_secs_f64((minutes * 60.0).max(0.0)).ok()),
@@ -290,11 +294,12 @@ fn summary(args: &Args, rows: &[Progress], time: Duration) -> Result<(), Failure
     let mut sum = Row::new(&total(rows));
     (sum.seconds, sum.states_per_second) = (Some(seconds), Some(sum.states as f64 / seconds));
     let end = format!(
-        "{} states in {seconds:.1} s, {:.0} a second; seed {}, sectors of {}",
+        "{} states in {seconds:.1} s, {:.0} a second; seed {}, sectors of {} in physical ones of {}",
         HumanCount(sum.states),
         sum.states as f64 / seconds,
         args.seed,
-        args.sector
+        args.sector,
+        args.physical_sector.max(args.sector)
     );
     all.push(sum);
     if args.json {

@@ -5,6 +5,8 @@
 
 use std::path::PathBuf;
 
+use holdfast_device::file::{PhysicalSector, Source};
+
 use crate::daemon::control;
 use crate::outcome::{Context, Outcome, printed};
 use crate::peek::Peek;
@@ -27,12 +29,15 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let mount = mounts::find(&args.target).context("/proc/self/mountinfo")?;
     let mounted_at = mount.as_ref().map(|mount| mount.dir.to_string_lossy().into_owned());
     let live = mount.as_ref().map(control::ask).transpose();
+    let physical = PhysicalSector::of(device.file(), 512);
     let mut out = std::io::stdout().lock();
     use std::io::Write;
     if args.json {
         let mut object =
             serde_json::to_value(&summary).expect("a summary is plain numbers and strings");
         object["mounted_at"] = mounted_at.into();
+        object["physical_sector_bytes"] = physical.bytes.into();
+        object["physical_sector_is_assumed"] = (physical.source == Source::Assumed).into();
         // What the file shows of a mounted volume is older than what its daemon says.
         if let Ok(Some(report)) = &live {
             let live = [
@@ -64,6 +69,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         ("node size", size::show(summary.node_size)),
         ("log ring", size::show(summary.log_bytes)),
         ("journal ring", size::show(summary.journal_bytes)),
+        ("phys. sector", sector(&physical)),
         ("used", format!("{used} of {all}")),
         ("inodes", summary.inodes.to_string()),
         ("checkpoint", summary.epoch.to_string()),
@@ -74,4 +80,18 @@ pub(crate) fn run(args: &Args) -> Outcome {
         printed(writeln!(out, "{name:<13} {value}"))?;
     }
     Ok(0)
+}
+
+/// The physical sector below, how it is known, and what is wrong with it.
+fn sector(physical: &PhysicalSector) -> String {
+    let bytes = size::show(physical.bytes.into());
+    let source = match physical.source {
+        Source::Device => "the device says so",
+        Source::DeviceBelow => "the device below says so",
+        Source::Assumed => "assumed: nothing below says it",
+    };
+    match physical.danger() {
+        Some(danger) => format!("{bytes}, {source}; {danger}"),
+        None => format!("{bytes}, {source}"),
+    }
 }

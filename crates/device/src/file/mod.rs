@@ -11,6 +11,7 @@
 
 pub mod lock;
 mod probe;
+mod physical;
 mod transfer;
 
 use std::fs::{File, OpenOptions};
@@ -19,6 +20,7 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+pub use physical::{PhysicalSector, Source};
 use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::buffer::BufferPool;
@@ -50,6 +52,7 @@ pub struct FileDevice {
     mode: OpenMode,
     len: u64,
     sector_size: u32,
+    physical: PhysicalSector,
     direct: bool,
     block_device: bool,
     /// Set when the host said that it cannot discard; nobody asks again.
@@ -128,13 +131,20 @@ impl FileDevice {
         if found.len < SMALLEST {
             return Err(refused(path, too_small(found.len)));
         }
-        tracing::debug!(path = %path.display(), ?found, "opened");
+        let physical = PhysicalSector::of(&file, found.sector_size);
+        tracing::debug!(path = %path.display(), ?found, ?physical, "opened");
+        if let Some(danger) = physical.danger()
+            && mode == OpenMode::ReadWrite
+        {
+            tracing::warn!(path = %path.display(), "{danger}");
+        }
         Ok(FileDevice {
             file,
             path: path.to_path_buf(),
             mode,
             len: found.len - found.len % u64::from(found.sector_size),
             sector_size: found.sector_size,
+            physical,
             direct: found.direct,
             block_device: found.block_device,
             cannot_discard: AtomicBool::new(false),
@@ -146,6 +156,11 @@ impl FileDevice {
     /// What was opened.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The physical sectors below, and how they are known.
+    pub fn physical_sector(&self) -> PhysicalSector {
+        self.physical
     }
 
     /// What it was opened for.
@@ -244,6 +259,10 @@ impl Device for FileDevice {
 
     fn sector_size(&self) -> u32 {
         self.sector_size
+    }
+
+    fn physical_sector_size(&self) -> u32 {
+        self.physical.bytes
     }
 
     fn stats(&self) -> DeviceStats {

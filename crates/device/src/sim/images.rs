@@ -3,7 +3,9 @@
 //! With few unflushed writes every subset is taken. With many, the telling
 //! ones: none, all, each prefix, each single one dropped, and random subsets.
 //! Besides, single writes are torn: at each sector boundary, or into any subset
-//! of sectors where they have few, with the other writes kept, lost or mixed.
+//! of sectors where they have few, with the other writes kept, lost or mixed. Where physical sectors
+//! are larger than logical ones, a torn write also takes one that it touched, all of it, what was flushed included:
+//! but not one that it covers and leaves as it was, for that is what a disk must be able to do.
 //!
 //! Always true: the plan depends on the policy, the cut and nothing else, so
 //! the number of an image is enough to see it again; no image comes twice in
@@ -51,6 +53,8 @@ enum Kept {
     Whole,
     /// These sectors.
     Sectors(Vec<bool>),
+    /// These sectors, and what lies in this physical one is lost, whoever wrote it.
+    Destroyed(Vec<bool>, u64),
 }
 
 impl Kept {
@@ -58,7 +62,14 @@ impl Kept {
         match self {
             Kept::Nothing => false,
             Kept::Whole => true,
-            Kept::Sectors(kept) => kept[sector],
+            Kept::Sectors(kept) | Kept::Destroyed(kept, _) => kept[sector],
+        }
+    }
+
+    fn destroyed(&self) -> Option<u64> {
+        match self {
+            Kept::Destroyed(_, physical) => Some(*physical),
+            _ => None,
         }
     }
 }
@@ -125,6 +136,11 @@ impl CrashImage<'_> {
                 }
             }
         }
+        // Power went while it was written: nothing came after.
+        for physical in self.kept.iter().filter_map(Kept::destroyed) {
+            let (at, junk) = self.cut.junk(physical);
+            image.put(at, &junk);
+        }
         image
     }
 
@@ -152,12 +168,15 @@ impl CrashImage<'_> {
             match kept {
                 Kept::Whole => {}
                 Kept::Nothing => words.push(format!("{event} lost")),
-                Kept::Sectors(kept) => {
+                Kept::Sectors(kept) | Kept::Destroyed(kept, _) => {
                     let kept: String =
                         kept.iter().map(|&kept| if kept { '+' } else { '-' }).collect();
                     words.push(format!("{event} torn {kept}"));
                 }
             }
+        }
+        for physical in self.kept.iter().filter_map(Kept::destroyed) {
+            words.push(format!("physical sector {physical} destroyed"));
         }
         match words.is_empty() {
             true => "nothing lost".into(),
@@ -175,6 +194,9 @@ fn fingerprint(cut: &Cut, kept: &[Kept]) -> u64 {
                 changed.insert(sector, pending.sums[index]);
             }
         }
+    }
+    for physical in kept.iter().filter_map(Kept::destroyed) {
+        changed.extend(cut.junk_sums(physical));
     }
     changed.iter().fold(cut.fingerprint, |all, (sector, sum)| {
         all ^ sum ^ cut.sums.get(sector).copied().unwrap_or(0)
@@ -230,20 +252,43 @@ fn torn(cut: &Cut, policy: &Policy, prng: &mut Prng) -> Vec<Vec<Kept>> {
         if plan.len() >= policy.torn {
             break;
         }
-        let tears = tears(cut.pending[victim].live.len(), prng);
-        for tear in tears {
+        let tears = tears(cut.pending[victim].live.len(), prng).into_iter().map(Kept::Sectors);
+        // In turns: there may be images for few of them.
+        let mut destroyed = destroyed(cut, victim).into_iter();
+        let tears = tears.flat_map(|tear| destroyed.next().into_iter().chain([tear]));
+        let tears: Vec<Kept> = tears.collect();
+        for tear in tears.into_iter().chain(destroyed) {
             let mixed = |index: usize, prng: &mut Prng| match index {
-                _ if index == victim => Kept::Sectors(tear.clone()),
+                _ if index == victim => tear.clone(),
                 _ => whole_or_nothing(prng.one_in(2)),
             };
             let mut kept = vec![Kept::Whole; count];
-            kept[victim] = Kept::Sectors(tear.clone());
+            kept[victim] = tear.clone();
             plan.push(kept);
             plan.push((0..count).map(|index| mixed(index, prng)).collect());
         }
     }
     plan.truncate(policy.torn);
     plan
+}
+
+/// Ways in which a torn write takes a whole physical sector: the first that it touches, the last, some between.
+fn destroyed(cut: &Cut, victim: usize) -> Vec<Kept> {
+    let pending = &cut.pending[victim];
+    if cut.physical_size <= cut.sector_size {
+        return Vec::new();
+    }
+    let (first, end) = pending.physical(cut.physical_size);
+    let mut places: Vec<u64> = std::iter::once(first)
+        .chain(spread((end - first) as usize, 3).map(|place| first + place as u64))
+        .filter(|&physical| !cut.is_as_before(pending, physical))
+        .collect();
+    places.dedup();
+    let kept = |physical: u64| {
+        let reached = (physical * cut.physical_size).saturating_sub(pending.at) / cut.sector_size;
+        (0..pending.live.len() as u64).map(|sector| sector < reached).collect()
+    };
+    places.into_iter().map(|physical| Kept::Destroyed(kept(physical), physical)).collect()
 }
 
 /// Ways to tear a write of `sectors` sectors: every proper part if there are few sectors, else

@@ -4,7 +4,7 @@
 //! order in which it took effect, also those of many threads. From that list a
 //! [`Recording`] yields, for a power cut after any call, every image that the
 //! contract of [`crate::Device`] allows: unflushed writes lost, torn at
-//! sectors, in any combination ([`Cut::images`]). [`Faults`] make calls fail,
+//! sectors, or with the physical sector that they wrote a part of, in any combination ([`Cut::images`]). [`Faults`] make calls fail,
 //! vanish, rot or land in the wrong place.
 //!
 //! Always true: the same base, events, policy and seed give the same images in
@@ -242,6 +242,10 @@ impl Device for SimDevice {
 
     fn sector_size(&self) -> u32 {
         self.base.sector_size()
+    }
+
+    fn physical_sector_size(&self) -> u32 {
+        self.base.physical_sector_size()
     }
 
     fn stats(&self) -> DeviceStats {

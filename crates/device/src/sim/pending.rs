@@ -48,6 +48,11 @@ impl Pending {
             .map(move |(index, bytes)| (index, self.at / size + index as u64, bytes))
     }
 
+    /// The first physical sector that it touches, and the one behind the last.
+    pub(super) fn physical(&self, size: u64) -> (u64, u64) {
+        (self.at / size, (self.at + self.bytes.len() as u64).div_ceil(size))
+    }
+
     fn is_covered_by(&self, began: usize) -> bool {
         !self.doomed && self.returned.is_some_and(|returned| returned <= began)
     }
@@ -58,6 +63,7 @@ impl Pending {
 pub struct Cut {
     index: usize,
     pub(super) sector_size: u64,
+    pub(super) physical_size: u64,
     pub(super) stable: MemoryDevice,
     /// Sums of the stable sectors that differ from the base, and all of them in one.
     pub(super) sums: HashMap<u64, u64>,
@@ -70,6 +76,7 @@ impl Cut {
         Cut {
             index: 0,
             sector_size: base.sector_size().into(),
+            physical_size: base.physical_sector_size().into(),
             stable: base.snapshot(),
             sums: HashMap::new(),
             fingerprint: 0,
@@ -120,6 +127,31 @@ impl Cut {
             _ => {}
         }
         self.index += 1;
+    }
+
+    /// Whether this write covers a physical sector, and leaves what was durable there.
+    pub(super) fn is_as_before(&self, pending: &Pending, physical: u64) -> bool {
+        let at = physical * self.physical_size;
+        let Some(from) = at.checked_sub(pending.at) else { return false };
+        let (from, len) = (from as usize, self.physical_size as usize);
+        let mut before = vec![0; len];
+        pending.bytes.get(from..from + len).is_some_and(|bytes| {
+            self.stable.get(at, &mut before);
+            bytes == before
+        })
+    }
+
+    /// What a physical sector reads as that was destroyed, and where it lies. What the device ends in is left out.
+    pub(super) fn junk(&self, physical: u64) -> (u64, Vec<u8>) {
+        let at = physical * self.physical_size;
+        (at, super::junk(at, u64::min(self.physical_size, self.stable.len() - at) as usize))
+    }
+
+    /// The sums of its sectors.
+    pub(super) fn junk_sums(&self, physical: u64) -> Vec<(u64, u64)> {
+        let (at, junk) = self.junk(physical);
+        let sectors = (at / self.sector_size..).zip(junk.chunks(self.sector_size as usize));
+        sectors.map(|(sector, bytes)| (sector, sum(sector, bytes))).collect()
     }
 
     fn flush(&mut self, began: usize) {

@@ -82,6 +82,29 @@ fn a_sector_of_4096_does_not_tear() {
     assert_eq!(device.cut().images(&Policy::default()).count(), 2);
 }
 
+/// A disk of 512e: what lies beside a write that was torn is gone with it, though it was flushed long ago.
+#[test]
+fn a_torn_write_takes_its_physical_sector_along() {
+    let device = SimDevice::new(&MemoryDevice::with_sector_sizes(1 << 20, 512, 4096));
+    device.write(0, &[9; 8192]).unwrap();
+    let _ = device.flush().unwrap();
+    device.write(4096 + 512, &[2; 512]).unwrap();
+    let found = all_heads(&device.cut(), &Policy::default(), 16);
+    let destroyed = found.iter().filter(|heads| heads[8] != 9).collect::<Vec<_>>();
+    assert_eq!((found.len(), destroyed.len()), (3, 1), "old, new and neither: {found:?}");
+    assert_eq!(destroyed[0][..8], [9; 8], "the sector before it is whole");
+    assert!(destroyed[0][8..].iter().all(|&head| head != 9 && head != 2));
+
+    // Bytes that are written over themselves stay, or no superblock could be made durable again.
+    let _ = device.flush().unwrap();
+    device.write(0, &[9; 4096]).unwrap();
+    assert_eq!(all_heads(&device.cut(), &Policy::default(), 8), HashSet::from([vec![9; 8]]));
+    // New ones may leave neither the new nor the old.
+    device.write(0, &[3; 4096]).unwrap();
+    let found = all_heads(&device.cut(), &Policy { torn: 100, ..Policy::default() }, 8);
+    assert!(found.iter().any(|heads| heads.iter().all(|&head| head != 9 && head != 3)));
+}
+
 #[test]
 fn many_writes_lose_each_one_and_stop_at_each_one() {
     let device = SimDevice::new(&base());

@@ -198,8 +198,10 @@ fn policies(source: &Source, campaign: &Campaign) -> Vec<Policy> {
         // What a seed means does not depend on who runs when.
         setup.mount.threads = setup.checkpoints.is_beside();
         change(&mut setup);
-        let sector = campaign.sector;
-        Policy { images, setup, volume: VOLUME, sector, recovery: 100, ..Policy::default() }
+        let (sector, physical_sector) = (campaign.sector, campaign.physical_sector);
+        let recovery = 100;
+        let volume = VOLUME;
+        Policy { images, setup, volume, sector, physical_sector, recovery, ..Policy::default() }
     };
     let nothing: fn(&mut Setup) = |_| {};
     // Memory for what was just written: elsewhere it is read from the device.

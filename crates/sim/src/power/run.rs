@@ -42,7 +42,9 @@ pub(crate) fn prepare(
     history: &mut History,
 ) -> Result<MemoryDevice, String> {
     let _pinned = pin(MADE * 1_000_000_000);
-    let device = Arc::new(MemoryDevice::with_sector_size(policy.volume, policy.sector));
+    let physical = policy.physical_sector.max(policy.sector);
+    let device = MemoryDevice::with_sector_sizes(policy.volume, policy.sector, physical);
+    let device = Arc::new(device);
     let under = Arc::clone(&device) as Arc<dyn Device>;
     let mut engine = Engine::create(under, policy.setup.clone())
         .map_err(|error| format!("mkfs and mount: {error}"))?;

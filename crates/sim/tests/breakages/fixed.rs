@@ -57,6 +57,10 @@ pub(crate) const HUNTS: &[Hunt] = &[
     Hunt { name: "lost commits", run: |_| damage::lost_commits(0) },
     Hunt { name: "sectors of 4096", run: |_| cut("", APPENDS, sectors()) },
     Hunt {
+        name: "physical sectors of 4096",
+        run: |_| cut("", APPENDS, Policy { physical_sector: 4096, ..policy(Checkpoints::Never) }),
+    },
+    Hunt {
         name: "recoveries cut again",
         run: |_| cut("", AGAIN, Policy { recovery: 1, ..policy(Checkpoints::Never) }),
     },
@@ -150,6 +154,7 @@ pub(crate) const KNOWN: &[(&str, &[Tooth])] = &[
             Tooth::DataForgotten,
         ],
     ),
+    ("physical sectors of 4096", &[Tooth::SharedSector]),
     ("names", &[Tooth::XattrsForgotten, Tooth::OrphanForgotten, Tooth::AncestorsForgotten]),
     (
         "appends and commits",

@@ -65,7 +65,9 @@ fn power_cuts(seed: u64) -> Result<(), String> {
     setup.mount.rename_log = RenameLog::ALL[seed as usize / 2 % 2];
     setup.mount.batching = Batching::ALL[seed as usize / 4 % 2];
     let sector = if seed % 5 == 4 { 4096 } else { 512 };
-    let policy = Policy { volume: 8 << 20, sector, setup, recovery: 30, ..Policy::default() };
+    let physical_sector = if seed % 5 == 2 { 4096 } else { sector };
+    let (volume, recovery) = (8 << 20, 30);
+    let policy = Policy { volume, sector, physical_sector, setup, recovery, ..Policy::default() };
     let mut script = generate(seed, &profile(seed));
     if checkpoints.is_beside() {
         // Zeroed ranges are several steps to the engine, between which the other thread may make history durable.
@@ -81,7 +83,8 @@ fn power_cuts(seed: u64) -> Result<(), String> {
 /// Lives of the store, on what the one before could read and may lose.
 fn lives(seed: u64) -> Result<(), String> {
     let (fsyncs, commits) = (Conditions::fsyncs(), Conditions::default());
-    let how = match seed % 9 {
+    let how = match seed % 10 {
+        9 => Conditions { physical_sector: 4096, generations: 3, steps: 12, ..fsyncs },
         0 => Conditions { lives: 8, steps: 10, checkpoints: 1, neither: 2, ..fsyncs },
         1 => Conditions { lives: 6, steps: 12, log_data: 0, checkpoints: 4, ..commits },
         2 => Conditions { generations: 6, steps: 8, ..fsyncs },

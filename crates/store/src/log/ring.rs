@@ -1,8 +1,8 @@
 //! The log ring: where the next batch goes, and the writing of it.
 //!
 //! Always true: batches are written after the flush of those before returned, so
-//! only those of the last flush can be incomplete. No sector of a batch that a
-//! recovery reads is ever written again.
+//! only those of the last flush can be incomplete. No physical sector of a batch
+//! that a recovery reads is ever written again.
 //!
 //! Knows nothing of what a batch says.
 
@@ -48,7 +48,8 @@ impl Ring {
         Ring {
             start: start.0 * BLOCK_BYTES,
             len: count * BLOCK_BYTES,
-            sector: device.sector_size().into(),
+            // Blocks lie at multiples of their size and no more: what is larger cannot be kept to.
+            sector: u64::from(device.physical_sector_size()).min(BLOCK_BYTES),
             volume: superblock.ring_tag,
         }
     }

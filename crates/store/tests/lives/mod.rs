@@ -47,6 +47,8 @@ pub(crate) struct Conditions {
     pub node_size: usize,
     /// Bytes of a sector, where writes tear and batches begin.
     pub sector: u32,
+    /// Bytes of a physical sector, which a torn write takes along.
+    pub physical_sector: u32,
     /// Blocks of the ring: the fewer, the more commits become checkpoints, and the more wrap around.
     pub journal_blocks: u64,
     /// What follows a step: by persist, by commit, by neither, in shares.
@@ -78,6 +80,7 @@ impl Default for Conditions {
         Conditions {
             node_size: 4096,
             sector: 512,
+            physical_sector: 512,
             journal_blocks: 64,
             persists: 0,
             commits: 1,
@@ -129,7 +132,8 @@ impl Conditions {
 
 impl Conditions {
     pub(crate) fn formatted(&self) -> MemoryDevice {
-        let device = Arc::new(MemoryDevice::with_sector_size(BYTES, self.sector));
+        let physical = self.physical_sector.max(self.sector);
+        let device = Arc::new(MemoryDevice::with_sector_sizes(BYTES, self.sector, physical));
         let shared: Arc<dyn Device> = device.clone();
         let geometry = Geometry::for_device(BYTES, self.node_size).unwrap();
         let options = CreateOptions {
