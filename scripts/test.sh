@@ -13,7 +13,10 @@ export TMPDIR=$work
 # Whether the kernel offers rings to those who mount; as it was, in the end.
 rings=/sys/module/fuse/parameters/enable_uring
 offered=$(cat "$rings" 2>/dev/null || true)
+# Tests that mount as an ordinary user need what udev gives everybody.
+fuse_mode=$(stat -c %a /dev/fuse 2>/dev/null || true)
 clean_up() {
+    if [ -n "$fuse_mode" ] && [ "$(id -u)" -eq 0 ]; then chmod "$fuse_mode" /dev/fuse || true; fi
     if [ -w "$rings" ]; then echo "$offered" >"$rings"; fi
     # Deepest first. The dead mount of a killed daemon is no directory any more for rm.
     awk -v at="$work/" 'index($5, at) == 1 { print $5 }' /proc/self/mountinfo | sort -r |
@@ -21,6 +24,7 @@ clean_up() {
     rm -rf --one-file-system "$work"
 }
 trap clean_up EXIT
+if [ -n "$fuse_mode" ] && [ "$(id -u)" -eq 0 ]; then chmod 666 /dev/fuse; fi
 # Whatever it is, most tests go through /dev/fuse.
 if [ -w "$rings" ]; then echo N >"$rings"; fi
 

@@ -32,7 +32,7 @@ def show(name, value, unit): print(name, f"{value:.1f}", unit, flush=True)
 def sync():
     os.sync()
     try:
-        os.setxattr(root, "holdfast.sync", b"")  # sync(2) does not reach FUSE servers
+        os.getxattr(root, "system.holdfast.sync")  # sync(2) does not reach FUSE servers
     except OSError:
         pass
 os.mkdir("tree")

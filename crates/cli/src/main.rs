@@ -31,7 +31,7 @@ fn main() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             if !failure.sentence.is_empty() {
-                eprintln!("holdfast: {}", failure.sentence);
+                outcome::complain(&failure.sentence);
             }
             ExitCode::from(failure.code)
         }

@@ -2,7 +2,8 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
@@ -17,8 +18,10 @@ pub(crate) struct Mount {
     pub(crate) device: String,
     /// Where it is mounted.
     pub(crate) dir: PathBuf,
-    /// The file or block device that holds the volume.
+    /// The file or block device that holds the volume, as the user who has mounted says.
     pub(crate) source: PathBuf,
+    /// The user who has mounted, as the kernel says.
+    pub(crate) owner: u32,
 }
 
 /// All Holdfast mounts, oldest first.
@@ -31,8 +34,19 @@ pub(crate) fn find(dir: &Path) -> io::Result<Option<Mount>> {
     let dir = real_path(dir);
     let mounts = list()?;
     let found = mounts.iter().rev().find(|mount| mount.dir == dir);
-    let found = found.or_else(|| mounts.iter().rev().find(|mount| mount.source == dir));
+    let found = found.or_else(|| of_volume(&mounts, &dir));
     Ok(found.cloned())
+}
+
+/// The newest of `mounts` that is of the volume at `path`. What a stranger says to have mounted proves nothing.
+fn of_volume<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+    let may_open = [
+        Some(0),
+        Some(rustix::process::geteuid().as_raw()),
+        std::fs::metadata(path).ok().map(|found| found.uid()),
+    ];
+    let mut newest_first = mounts.iter().rev();
+    newest_first.find(|mount| mount.source == path && may_open.contains(&Some(mount.owner)))
 }
 
 /// Whether an error of a call inside a mount says that nobody serves it any more. Requests that were on their way
@@ -79,7 +93,14 @@ fn line(line: &[u8]) -> Option<Mount> {
         device: String::from_utf8(fields[2].to_vec()).ok()?,
         dir: unescape(fields[4]),
         source: unescape(fields.get(dash + 2)?),
+        owner: owner(fields.get(dash + 3)?)?,
     })
+}
+
+/// `rw,user_id=0,group_id=0,...`
+fn owner(options: &[u8]) -> Option<u32> {
+    let mut options = std::str::from_utf8(options).ok()?.split(',');
+    options.find_map(|option| option.strip_prefix("user_id="))?.parse().ok()
 }
 
 /// Undoes `\040` and its kin.
@@ -105,11 +126,6 @@ fn unescape(field: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(out))
 }
 
-/// The name of the socket on which the daemon of the mount with this device number answers.
-pub(crate) fn socket_name(device: &str) -> Vec<u8> {
-    OsString::from(format!("holdfast/{device}")).as_bytes().to_vec()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,14 +134,41 @@ mod tests {
     fn only_our_mounts_and_with_their_real_names() {
         let text = b"22 1 254:0 / / rw - ext4 /dev/root rw\n\
             30 22 0:44 / /mnt/my\\040files rw,nosuid shared:7 - fuse.holdfast /img/a\\134b rw,user_id=0\n\
-            31 22 0:45 / /mnt/x rw - fuse.other y rw\n";
+            31 22 0:45 / /mnt/x rw - fuse.other y rw\n\
+            32 22 0:46 / /mnt/y rw - fuse.holdfast /img/c rw,user_id=1000,group_id=7\n";
         assert_eq!(
             parse(text),
-            [Mount {
-                device: "0:44".into(),
-                dir: "/mnt/my files".into(),
-                source: "/img/a\\b".into(),
-            }]
+            [
+                Mount {
+                    device: "0:44".into(),
+                    dir: "/mnt/my files".into(),
+                    source: "/img/a\\b".into(),
+                    owner: 0,
+                },
+                Mount {
+                    device: "0:46".into(),
+                    dir: "/mnt/y".into(),
+                    source: "/img/c".into(),
+                    owner: 1000,
+                },
+            ]
         );
+    }
+
+    #[test]
+    fn a_volume_is_mounted_where_one_who_may_open_it_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let me = rustix::process::geteuid().as_raw();
+        let image = dir.path().join("img");
+        std::fs::write(&image, "").unwrap();
+        let mount = |dir: &str, owner| Mount {
+            device: "0:44".into(),
+            dir: dir.into(),
+            source: image.clone(),
+            owner,
+        };
+        let mounts = [mount("/mnt/real", me), mount("/home/stranger/fake", me + 4711)];
+        assert_eq!(of_volume(&mounts, &image), Some(&mounts[0]));
+        assert_eq!(of_volume(&mounts[1..], &image), None);
     }
 }

@@ -1,5 +1,6 @@
 //! How a command ends: an exit code, and one sentence if it failed.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::io;
 use std::path::Path;
@@ -69,10 +70,53 @@ pub(crate) fn plain_words(error: &io::Error) -> String {
     }
 }
 
+/// Text from outside, as a terminal may see it: characters that it would obey, or that only change how others look
+/// (controls, marks of direction, line separators), are written as Rust and JSON write them. Quotes and backslashes stay.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_unseen) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match is_unseen(c) {
+            true => out.extend(c.escape_default()),
+            false => out.push(c),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Controls, and what Unicode uses to direct lines.
+fn is_unseen(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
+        || matches!(c, '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Says `sentence` to the person, on stderr.
+pub(crate) fn complain(sentence: &str) {
+    eprintln!("holdfast: {}", printable(sentence));
+}
+
 /// Printing may fail because the reader has gone (`| head`): that is no failure of ours.
 pub(crate) fn printed(result: io::Result<()>) -> Result<(), Failure> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::new(0, "")),
         other => other.context("standard output"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_written_out() {
+        assert_eq!(printable("/srv/größe \\ 'a\" é 日本"), "/srv/größe \\ 'a\" é 日本");
+        assert!(matches!(printable("plain"), Cow::Borrowed(_)));
+        assert_eq!(printable("a\x1b[2J\n\u{9b}b\x7f"), "a\\u{1b}[2J\\n\\u{9b}b\\u{7f}");
+        assert_eq!(printable("gpj\u{202e}exe"), "gpj\\u{202e}exe");
+        assert_eq!(printable("e\u{301}"), "e\u{301}");
     }
 }

@@ -6,7 +6,7 @@ mod common;
 use std::fs;
 use std::os::unix::fs::FileExt;
 
-use common::{Place, can_mount, number, said, signal, wait_until_ended};
+use common::{Nobody, Place, can_mount, number, signal, wait_until_ended};
 
 #[test]
 fn a_mount_works_and_umount_returns_when_the_volume_is_free() {
@@ -285,45 +285,16 @@ fn a_recovery_is_told_to_who_mounts_and_to_the_log() {
 #[test]
 fn a_user_without_privilege_can_mount_his_own() {
     // Runs the program as nobody, through the set-uid helper.
-    let helper = std::process::Command::new("fusermount3").arg("--version").output();
-    let root =
-        fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);
-    if !can_mount() || helper.is_err() || !root {
-        eprintln!("SKIPPED: needs root to become nobody, and fusermount3");
-        return;
-    }
     let place = Place::new();
-    for path in [place.root.path(), place.dir.as_path()] {
-        std::os::unix::fs::chown(path, Some(65534), Some(65534)).unwrap();
-    }
-    let program = place.path("holdfast");
-    fs::copy(env!("CARGO_BIN_EXE_holdfast"), &program).unwrap();
-    let nobody = |args: &[&str]| {
-        let mut command = std::process::Command::new("setpriv");
-        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
-        said(command.arg(&program).args(args).output().unwrap())
-    };
-    if nobody(&["--version"]).code != 0 {
-        eprintln!("SKIPPED: nobody cannot reach {program}");
-        return;
-    }
-    nobody(&["mkfs", "-q", "--size", "64M", place.image()]).fine();
+    let Some(nobody) = Nobody::at(&place) else { return };
     // /dev/fuse may be closed to users here; then the refusal must be heard.
-    let mounted = nobody(&["mount", place.image(), place.dir()]);
-    if mounted.code != 0 {
-        eprintln!("SKIPPED the rest: {}", mounted.err);
-        mounted.fails(32, "");
+    if !nobody.mounts(&place) {
         return;
     }
-    let in_mount = |script: &str| {
-        let mut command = std::process::Command::new("setpriv");
-        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", script]);
-        said(command.current_dir("/").output().unwrap())
-    };
     let file = place.dir.join("file");
-    in_mount(&format!("echo mine > {0} && sync {0}", file.display())).fine();
-    let explained = nobody(&["explain", file.to_str().unwrap()]).fine();
+    nobody.sh(&format!("echo mine > {0} && sync {0}", file.display())).fine();
+    let explained = nobody.run(&["explain", file.to_str().unwrap()]).fine();
     assert!(explained.contains(" and 1 flush"), "{explained}");
-    nobody(&["umount", place.dir()]).fine();
-    assert_eq!(nobody(&["cat", &place.inside("/file")]).fine(), "mine\n");
+    nobody.run(&["umount", place.dir()]).fine();
+    assert_eq!(nobody.run(&["cat", &place.inside("/file")]).fine(), "mine\n");
 }

@@ -25,5 +25,5 @@ pub mod transport;
 
 pub use holdfast_base::switch::{Opens, Transport};
 pub use requests::{Kind, Requests};
-pub use server::{FSYNC_XATTR, STATS_XATTR, SYNC_XATTR};
-pub use session::{FuseOptions, SLOW_FSYNC, Stopper, serve};
+pub use server::{FSYNC_XATTR, REPORT_XATTR, STATS_XATTR, SYNC_XATTR};
+pub use session::{FuseOptions, Report, SLOW_FSYNC, Stopper, serve};

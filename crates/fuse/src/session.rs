@@ -74,6 +74,30 @@ pub struct FuseOptions {
     pub opens: Opens,
     /// Where requests are counted.
     pub requests: Arc<Requests>,
+    /// What the mount says of itself, if anything.
+    pub report: Option<Report>,
+}
+
+/// Makes what root and the user who has mounted read as the attribute [`REPORT_XATTR`](crate::REPORT_XATTR), of at
+/// most 64 KiB: the kernel knows no longer value. `None` while there is nothing to say.
+#[derive(Clone)]
+pub struct Report(Arc<dyn Fn() -> Option<Vec<u8>> + Send + Sync>);
+
+impl Report {
+    /// `make` is called for each question, on a thread that serves requests: it must not wait for the mount.
+    pub fn new(make: impl Fn() -> Option<Vec<u8>> + Send + Sync + 'static) -> Report {
+        Report(Arc::new(make))
+    }
+
+    pub(crate) fn make(&self) -> Option<Vec<u8>> {
+        (self.0)()
+    }
+}
+
+impl std::fmt::Debug for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Report")
+    }
 }
 
 impl Default for FuseOptions {
@@ -94,6 +118,7 @@ impl Default for FuseOptions {
             transport: Transport::default(),
             opens: Opens::default(),
             requests: Arc::default(),
+            report: None,
         }
     }
 }
@@ -170,6 +195,9 @@ pub fn serve(
         Arc::clone(&options.requests),
         options.slow_fsync,
     ));
+    if let Some(report) = &options.report {
+        server.set_report(report.clone());
+    }
     let work = Work::new(Arc::clone(&server));
     let readers = Readers::new(readers, WAITING, options.spin);
     let ways = Ways { transport: options.transport, opens: options.opens };

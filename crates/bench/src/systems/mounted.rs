@@ -178,8 +178,7 @@ pub(crate) fn settle(dir: &Path, is_ours: bool) -> io::Result<()> {
     let root = File::open(dir)?;
     rustix::fs::syncfs(&root)?;
     if is_ours {
-        let no_flags = rustix::fs::XattrFlags::empty();
-        rustix::fs::fsetxattr(&root, "holdfast.sync", &[], no_flags)?;
+        rustix::fs::fgetxattr(&root, "system.holdfast.sync", &mut [0; 0][..])?;
     }
     Ok(())
 }

@@ -10,11 +10,9 @@ use std::time::Duration;
 use rustix::io::Errno;
 use serde_json::{Map, Value};
 
-use crate::outcome::{Context, Failure, Outcome, printed};
+use crate::daemon::ask::VALUE_MAX;
+use crate::outcome::{Context, Failure, Outcome, printable, printed};
 use crate::{mounts, span};
-
-/// No value of an attribute is longer.
-const VALUE_MAX: usize = 65536;
 
 /// Say what the last fsync of a file or directory in a mounted volume cost, and why.
 #[derive(Debug, clap::Args)]
@@ -45,7 +43,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
         printed(writeln!(out, "{}", Value::from(object)))?;
         return Ok(0);
     }
-    printed(writeln!(out, "{}: {}", args.path.display(), answer.head()))?;
+    let path = args.path.to_string_lossy();
+    printed(writeln!(out, "{}: {}", printable(&path), answer.head()))?;
     for statement in &answer.says {
         printed(writeln!(out, "  {statement}"))?;
     }
@@ -82,7 +81,8 @@ impl Answer {
     /// Reads lines of a name and a value. A daemon of another version may say more or less.
     fn parse(text: &str) -> Answer {
         let (mut values, mut says) = (Map::new(), Vec::new());
-        for (name, value) in text.lines().filter_map(|line| line.split_once(' ')) {
+        let lines: Vec<_> = text.lines().map(printable).collect();
+        for (name, value) in lines.iter().filter_map(|line| line.split_once(' ')) {
             if name == "says" {
                 says.push(value.to_owned());
                 continue;
@@ -117,10 +117,10 @@ mod tests {
     fn an_answer_is_numbers_and_sentences() {
         let answer = Answer::parse(
             "what synchronous write\nago_ns 1200000\ntook_ns 704100\nled true\nescape log_full\n\
-             says batch 7 of the log: 512 B\nsays more\nodd\n",
+             says batch 7 of the log: 512 B\nsays more \x1b[2J\nodd\n",
         );
         assert_eq!(answer.head(), "synchronous write 1.2 ms ago, it took 704.1 us");
-        assert_eq!(answer.says, ["batch 7 of the log: 512 B", "more"]);
+        assert_eq!(answer.says, ["batch 7 of the log: 512 B", "more \\u{1b}[2J"]);
         assert_eq!(answer.values["took_ns"], 704_100);
         assert_eq!(answer.values["led"], true);
         assert_eq!(answer.values["escape"], "log_full");

@@ -13,7 +13,7 @@ use holdfast::device::Device;
 use holdfast_check::{Options, Progress, Report};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::outcome::{Failure, Outcome, printed};
+use crate::outcome::{Failure, Outcome, complain, printed};
 use crate::peek::Peek;
 use crate::{mounts, size, target};
 
@@ -108,10 +108,10 @@ fn device(args: &Args) -> Result<Arc<dyn Device>, Failure> {
         Err(_) if args.no_changes => {
             let peek = Peek::open(&args.target)?;
             if mounts::find(&args.target).is_ok_and(|mount| mount.is_some()) {
-                eprintln!(
-                    "holdfast: {} is mounted; what is being written now may look wrong",
+                complain(&format!(
+                    "{} is mounted; what is being written now may look wrong",
                     args.target.display()
-                );
+                ));
             }
             Ok(Arc::new(peek))
         }

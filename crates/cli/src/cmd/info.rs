@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use holdfast_device::file::{PhysicalSector, Source};
 
 use crate::daemon::control;
-use crate::outcome::{Context, Outcome, printed};
+use crate::outcome::{Context, Outcome, printable, printed};
 use crate::peek::Peek;
 use crate::{mounts, recovery, size, target};
 
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         ("mounted at", mounted_at.unwrap_or_else(|| "not mounted".into())),
     ];
     for (name, value) in lines {
-        printed(writeln!(out, "{name:<13} {value}"))?;
+        printed(writeln!(out, "{name:<13} {}", printable(&value)))?;
     }
     Ok(0)
 }

@@ -1,13 +1,14 @@
 //! `holdfast ls`: names in a volume, without a mount.
 
-use std::io::{self, Write};
+use std::borrow::Cow;
+use std::io::{self, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use holdfast::{FileType, Metadata, Volume, VolumeOptions};
 use serde::Serialize;
 
-use crate::outcome::{Context, Failure, Outcome, printed};
+use crate::outcome::{Context, Failure, Outcome, printable, printed};
 use crate::target::{Target, open_volume};
 
 /// List files of a volume.
@@ -121,10 +122,16 @@ fn show(
         let line = serde_json::to_string(&line).expect("plain numbers and strings");
         return printed(writeln!(out, "{line}"));
     }
+    // Programs that read names get them as they are.
+    let shown = |text| match io::stdout().is_terminal() {
+        true => printable(text),
+        false => Cow::Borrowed(text),
+    };
+    let name = shown(&name);
     if !args.long {
         return printed(writeln!(out, "{name}"));
     }
-    let arrow = target.map(|t| format!(" -> {t}")).unwrap_or_default();
+    let arrow = target.as_deref().map(|t| format!(" -> {}", shown(t))).unwrap_or_default();
     printed(writeln!(
         out,
         "{} {:>3} {:>5} {:>5} {:>12} {} {name}{arrow}",

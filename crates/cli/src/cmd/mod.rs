@@ -1,5 +1,6 @@
 //! One file for each command, and the list of them.
 
+mod ask;
 mod bench;
 mod cat;
 mod completions;
@@ -64,6 +65,8 @@ pub(crate) enum Command {
     Crashtest(crashtest::Args),
     Completions(completions::Args),
     #[command(hide = true)]
+    Ask(ask::Args),
+    #[command(hide = true)]
     Man(man::Args),
 }
 
@@ -86,6 +89,7 @@ impl Command {
             Command::Bench(args) => bench::run(&args),
             Command::Crashtest(args) => crashtest::run(&args),
             Command::Completions(args) => completions::run(&args),
+            Command::Ask(args) => ask::run(&args),
             Command::Man(args) => man::run(&args),
         }
     }

@@ -10,7 +10,7 @@ use crate::cmd::MOUNT_FAILED;
 use crate::daemon;
 use crate::mount_options::MountOptions;
 use crate::mounts::real_path;
-use crate::outcome::{Context, Failure, Outcome};
+use crate::outcome::{Context, Failure, Outcome, complain};
 
 const FAILED: u8 = MOUNT_FAILED;
 const USAGE: u8 = 1;
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     match mount(&args.target, &args.dir, &options, &args.options, args.foreground) {
         Err(failure) if options.nofail && !args.target.exists() => {
-            eprintln!("holdfast: {} (nofail)", failure.sentence);
+            complain(&format!("{} (nofail)", failure.sentence));
             Ok(0)
         }
         other => other,

@@ -1,13 +1,14 @@
 //! `holdfast sync`: everything done in a mount so far is durable when this returns.
 //!
 //! The kernel does not forward sync(2) to FUSE servers, and an fsync is for
-//! one file or directory. So the server takes a write of the attribute
-//! `holdfast.sync`, which is never stored, for all of the volume.
+//! one file or directory. So the server takes a question for the attribute
+//! `system.holdfast.sync` for all of the volume. As with sync(2), everybody may.
 
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::daemon::ask::SYNC;
 use crate::mounts;
 use crate::outcome::{Context, Failure, Outcome};
 
@@ -31,10 +32,21 @@ pub(crate) fn run(args: &Args) -> Outcome {
 }
 
 /// Syncs the volume mounted at `dir`.
-pub(crate) fn sync_mount(dir: &Path) -> io::Result<()> {
-    let root = File::open(dir)?;
+fn sync_mount(dir: &Path) -> io::Result<()> {
     // First what the kernel holds back, then what the server does.
-    rustix::fs::syncfs(&root)?;
-    rustix::fs::fsetxattr(&root, "holdfast.sync", &[], rustix::fs::XattrFlags::empty())?;
+    if !write_pages(dir)? {
+        // This call takes no directory, and so no permission either.
+        rustix::fs::sync();
+    }
+    rustix::fs::getxattr(dir, SYNC, &mut [0; 0][..])?;
     Ok(())
+}
+
+/// Makes the kernel write what it holds of files that are mapped into memory; false if this user may not open `dir`.
+pub(crate) fn write_pages(dir: &Path) -> io::Result<bool> {
+    match File::open(dir) {
+        Ok(root) => rustix::fs::syncfs(&root).map(|()| true).map_err(io::Error::from),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(false),
+        Err(error) => Err(error),
+    }
 }

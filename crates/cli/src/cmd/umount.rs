@@ -2,7 +2,8 @@
 //!
 //! A plain FUSE unmount returns before its daemon is done. Here the volume is
 //! synced first, so that a failure to write is heard, then unmounted, and
-//! then its lock is waited for.
+//! then its lock is waited for. A mount whose daemon is dead is taken away also
+//! from under programs that still have files open there: nobody answers them.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,9 +13,11 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
-use crate::cmd::sync::sync_mount;
+use crate::cmd::sync::write_pages;
+use crate::daemon::ask::{self, SYNC};
 use crate::mounts::{self, Mount};
 use crate::outcome::{Context, Failure, Outcome};
+use crate::target::holds_bytes;
 
 const FAILED: u8 = 32;
 /// How long a busy mount is tried again.
@@ -28,6 +31,9 @@ pub(crate) struct Args {
     /// Unmount now and let programs that still use it finish; does not wait.
     #[arg(long, short)]
     lazy: bool,
+    /// Unmount only if the daemon has ended, whoever still has files open; a living mount stays.
+    #[arg(long, conflicts_with = "lazy")]
+    dead: bool,
     /// Seconds to wait for the daemon.
     #[arg(long, default_value_t = 120)]
     timeout: u64,
@@ -36,46 +42,75 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let mount = mounts::find(&args.dir).context("/proc/self/mountinfo")?.ok_or_else(|| {
-        Failure::new(FAILED, format!("{} is not a mounted Holdfast volume", args.dir.display()))
-    })?;
-    let synced = match args.lazy {
-        true => Ok(()),
-        false => sync(&mount),
+    let found = mounts::find(&args.dir).context("/proc/self/mountinfo")?;
+    let Some(mount) = found else {
+        return match args.dead {
+            true => Ok(0),
+            false => Err(Failure::new(
+                FAILED,
+                format!("{} is not a mounted Holdfast volume", args.dir.display()),
+            )),
+        };
     };
-    unmount(&mount, args.lazy)?;
+    let limit = Duration::from_secs(args.timeout);
     if args.lazy {
+        return unmount(&mount, true).map(|()| 0);
+    }
+    let synced = sync(&mount, limit);
+    let dead = synced == Synced::Dead;
+    if args.dead && !dead {
         return Ok(0);
     }
-    let limit = Duration::from_secs(args.timeout);
-    if !holdfast_device::wait_until_free(&mount.source, limit) {
-        let sentence = format!(
-            "{} is unmounted, but its daemon still writes to {} after {} seconds; wait for it to end",
-            mount.dir.display(),
-            mount.source.display(),
-            args.timeout
-        );
-        return Err(Failure::new(FAILED, sentence));
+    unmount(&mount, dead)?;
+    wait(&mount, limit)?;
+    match synced {
+        Synced::Failed(why) => {
+            let dir = mount.dir.display();
+            let what = "is unmounted, but not everything could be written";
+            Err(Failure::new(FAILED, format!("{dir} {what}: {why}")))
+        }
+        _ => Ok(0),
     }
-    if let Err(error) = synced {
-        let sentence = format!(
-            "{} is unmounted, but not everything could be written: {}",
-            mount.dir.display(),
-            crate::outcome::plain_words(&error)
-        );
-        return Err(Failure::new(FAILED, sentence));
+}
+
+/// Returns when the daemon has let go of the volume.
+fn wait(mount: &Mount, limit: Duration) -> Result<(), Failure> {
+    // The user who has mounted says what the volume is. To open what is none may have effects.
+    if !holds_bytes(&mount.source) || holdfast_device::wait_until_free(&mount.source, limit) {
+        return Ok(());
     }
-    Ok(0)
+    let sentence = format!(
+        "{} is unmounted, but its daemon still writes to {} after {} seconds; wait for it to end",
+        mount.dir.display(),
+        mount.source.display(),
+        limit.as_secs()
+    );
+    Err(Failure::new(FAILED, sentence))
+}
+
+/// What is known of everything that was done in the mount.
+#[derive(Debug, PartialEq)]
+enum Synced {
+    /// It is durable, or will be when the volume is free: nobody has said otherwise.
+    Done,
+    /// Nobody serves the mount any more: what had been made durable is in the volume.
+    Dead,
+    /// The daemon could not write, and said why.
+    Failed(String),
 }
 
 /// Makes everything durable while a failure can still be told.
-fn sync(mount: &Mount) -> io::Result<()> {
-    match sync_mount(&mount.dir) {
-        // A dead daemon cannot sync: what it had made durable is in the volume, and unmounting is what is left.
-        Err(error) if mounts::is_dead(&error) => Ok(()),
-        // A volume mounted read-only has nothing to sync.
-        Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => Ok(()),
-        other => other,
+fn sync(mount: &Mount, limit: Duration) -> Synced {
+    // What this user may not have written now the kernel writes when it unmounts.
+    let answer = write_pages(&mount.dir).and_then(|_| ask::attribute(&mount.dir, SYNC, limit));
+    match answer {
+        Ok(_) => Synced::Done,
+        Err(error) if mounts::is_dead(&error) => Synced::Dead,
+        Err(error) => match Errno::from_io_error(&error) {
+            // These are about the question, not about what was written.
+            Some(Errno::ACCESS | Errno::PERM | Errno::NODATA | Errno::OPNOTSUPP) => Synced::Done,
+            _ => Synced::Failed(crate::outcome::plain_words(&error)),
+        },
     }
 }
 

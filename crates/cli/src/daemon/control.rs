@@ -1,30 +1,28 @@
-//! The daemon's answers to `holdfast stats`: a socket that gives one JSON object to whoever connects.
+//! What a daemon says of itself: one JSON object, asked for through the mount.
 //!
-//! The socket has an abstract name made of the mount's device number, so it
-//! needs no file, vanishes with the daemon, and is found by who sees the
-//! mount. It answers with numbers only and takes no requests.
+//! The question is the attribute `system.holdfast.report` of the mounted
+//! directory ([`ask`](super::ask)). So it needs no socket and no name of its own that
+//! others could take first: the kernel leads it to the daemon that serves what is
+//! mounted there, from any namespace that sees the mount, and tells the daemon
+//! which user asks. Who mounts may be anybody, though, and may answer anything:
+//! what comes from outside is bounded, and made printable before it is used.
 
-use std::io::{self, Write};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Weak;
 use std::time::Duration;
 
 use holdfast::FileSystem;
 use holdfast::device::Device;
-use holdfast_base::clock::Stopwatch;
 use holdfast_base::counters::{Kind, Reading};
 use serde::{Deserialize, Serialize};
 
+use super::ask;
 use crate::mounts;
+use crate::outcome::printable;
 
-/// How long the daemon before us may take to end.
-const PREDECESSOR: Duration = Duration::from_secs(120);
 /// How long an answer is waited for.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// Between two attempts.
-const PAUSE: Duration = Duration::from_millis(20);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a daemon says of itself.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -33,6 +31,9 @@ pub(crate) struct Report {
     pub(crate) pid: u32,
     /// The file or block device.
     pub(crate) volume: PathBuf,
+    /// The volume was opened read-only: nothing can be written, whatever the kernel would let through.
+    #[serde(default)]
+    pub(crate) read_only: bool,
     /// Every statistic, group after group; the last group is what the device was asked.
     pub(crate) counters: Vec<Counter>,
 }
@@ -47,14 +48,32 @@ pub(crate) struct Counter {
     pub(crate) value: u64,
     pub(crate) group: String,
     /// A difference or a rate of it means nothing.
+    #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) gauge: bool,
     /// It is expected to be 0.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) alarm: bool,
     pub(crate) meaning: String,
 }
 
+/// Attributes are short: what is usual is left out.
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
 impl Report {
+    /// Reads what somebody says.
+    fn read(value: &[u8]) -> io::Result<Report> {
+        let mut report: Report = serde_json::from_slice(value)?;
+        report.volume = printable(&report.volume.to_string_lossy()).into_owned().into();
+        for counter in &mut report.counters {
+            for text in [&mut counter.name, &mut counter.group, &mut counter.meaning] {
+                *text = printable(text).into_owned();
+            }
+        }
+        Ok(report)
+    }
+
     /// The value of the engine's statistic called `name`.
     pub(crate) fn value(&self, name: &str) -> Option<u64> {
         let mut own = self.counters.iter().filter(|counter| counter.group != DEVICE);
@@ -79,6 +98,7 @@ impl From<Reading> for Counter {
 #[derive(Debug)]
 pub(crate) struct Answers {
     volume: PathBuf,
+    read_only: bool,
     engine: Weak<FileSystem>,
     device: Weak<dyn Device>,
 }
@@ -86,13 +106,19 @@ pub(crate) struct Answers {
 impl Answers {
     pub(crate) fn new(
         volume: &Path,
+        read_only: bool,
         engine: Weak<FileSystem>,
         device: Weak<dyn Device>,
     ) -> Answers {
-        Answers { volume: volume.into(), engine, device }
+        Answers { volume: volume.into(), read_only, engine, device }
     }
 
-    fn report(&self) -> Option<Report> {
+    /// The answer; `None` when the volume is closed.
+    pub(crate) fn report(&self) -> Option<Vec<u8>> {
+        serde_json::to_vec(&self.make()?).ok()
+    }
+
+    fn make(&self) -> Option<Report> {
         let device = self.device.upgrade()?.stats();
         let of_device = [
             ("reads", device.reads, "Read calls."),
@@ -113,75 +139,39 @@ impl Answers {
         Some(Report {
             pid: std::process::id(),
             volume: self.volume.clone(),
+            read_only: self.read_only,
             counters: of_engine.into_iter().chain(of_device).map(Counter::from).collect(),
         })
     }
 }
 
-/// Answers in a thread of its own until the process ends.
-pub(crate) fn listen(dir: &Path, answers: Answers) -> io::Result<()> {
-    let mount = mounts::list()?
-        .into_iter()
-        .rfind(|mount| mount.dir == dir)
-        .ok_or(io::ErrorKind::NotFound)?;
-    let name = SocketAddr::from_abstract_name(mounts::socket_name(&mount.device))?;
-    std::thread::Builder::new().name("statistics".into()).spawn(move || {
-        match bind(&name) {
-            Ok(listener) => answer(&listener, &answers),
-            // Statistics are a convenience: without the socket the mount works all the same.
-            Err(error) => tracing::warn!("no statistics socket: {error}"),
-        }
-    })?;
-    Ok(())
-}
-
-/// The kernel gives a device number away again while the daemon that had it before is still ending,
-/// so the name may be taken for a moment.
-fn bind(name: &SocketAddr) -> io::Result<UnixListener> {
-    let waited = Stopwatch::start();
-    loop {
-        match UnixListener::bind_addr(name) {
-            Err(error)
-                if error.kind() == io::ErrorKind::AddrInUse && waited.elapsed() < PREDECESSOR =>
-            {
-                std::thread::sleep(PAUSE);
-            }
-            other => return other,
-        }
-    }
-}
-
-fn answer(listener: &UnixListener, answers: &Answers) {
-    for stream in listener.incoming().flatten() {
-        let Some(report) = answers.report() else {
-            return;
-        };
-        // One who does not read gets nothing, and holds up others for a second at most.
-        let _ = stream.set_write_timeout(Some(Duration::from_secs(1)));
-        let _ = serde_json::to_writer(&stream, &report);
-        let _ = (&stream).flush();
-    }
-}
-
-/// Asks the daemon of a mount. For a moment after mounting nobody may answer, or a daemon that is just
-/// ending and had the same device number.
+/// Asks the daemon of a mount.
+///
+/// # Errors
+/// Nobody serves the mount any more ([`mounts::is_dead`]), the caller is neither root nor the user who has
+/// mounted (`PermissionDenied`), no answer within five seconds (`TimedOut`), or none that makes sense.
 pub(crate) fn ask(mount: &mounts::Mount) -> io::Result<Report> {
-    let waited = Stopwatch::start();
-    loop {
-        match ask_once(mount) {
-            Ok(report) if report.volume == mount.source => return Ok(report),
-            answer if waited.elapsed() >= PATIENCE => {
-                let stranger = || io::Error::from(io::ErrorKind::ConnectionRefused);
-                return answer.and_then(|_| Err(stranger()));
-            }
-            _ => std::thread::sleep(PAUSE),
-        }
-    }
+    let value = ask::attribute(&mount.dir, ask::REPORT, PATIENCE)?;
+    Report::read(&value)
 }
 
-fn ask_once(mount: &mounts::Mount) -> io::Result<Report> {
-    let name = SocketAddr::from_abstract_name(mounts::socket_name(&mount.device))?;
-    let stream = UnixStream::connect_addr(&name)?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    Ok(serde_json::from_reader(stream)?)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_stranger_says_does_nothing_to_a_terminal() {
+        let evil = "\\u001b[2J\\u009b31mall is well\\n\\r";
+        let said = format!(
+            r#"{{"pid":1,"volume":"{evil}","read_only":false,"counters":[
+                {{"name":"{evil}","value":1,"group":"{evil}","gauge":true,"meaning":"{evil}"}}]}}"#
+        );
+        let report = Report::read(said.as_bytes()).unwrap();
+        let counter = &report.counters[0];
+        let volume = report.volume.to_str().unwrap();
+        for text in [volume, &counter.name, &counter.group, &counter.meaning] {
+            assert!(text.contains("all is well") && !text.contains(char::is_control), "{text:?}");
+        }
+        assert!(Report::read(b"no object").is_err());
+    }
 }

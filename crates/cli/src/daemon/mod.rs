@@ -8,10 +8,14 @@
 //! ```
 //!
 //! The daemon is this program run again, not forked, so that it starts with
-//! one thread and nothing inherited. It never touches its own mount point.
+//! one thread. Of its caller it keeps nothing: no descriptor, no terminal, no
+//! directory, no limit that is meant for the caller's own work
+//! ([`surroundings`]). It never touches its own mount point.
 
+pub(crate) mod ask;
 pub(crate) mod control;
 mod log;
+mod surroundings;
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::linux::net::SocketAddrExt;
@@ -21,12 +25,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use holdfast_fuse::{FuseOptions, Stopper};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use holdfast_fuse::{FuseOptions, Report, Stopper};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
 use crate::cmd::MOUNT_FAILED;
 use crate::mount_options::MountOptions;
-use crate::outcome::{Context, Failure, Outcome};
+use crate::outcome::{Context, Failure, Outcome, printable};
 use crate::{recovery, target};
 
 /// The word by which a daemon says that its mount can be used.
@@ -37,6 +41,7 @@ const NOTE: &str = "note";
 /// Starts the daemon and returns when the mount can be used, or with the daemon's reason why not.
 pub(crate) fn start(volume: &Path, dir: &Path, option_lists: &[String]) -> Outcome {
     let program = std::env::current_exe().context("this program's own path")?;
+    keep_descriptors();
     let mut command = Command::new(program);
     command.args(["mount", "--detached"]);
     for list in option_lists {
@@ -58,7 +63,9 @@ pub(crate) fn start(volume: &Path, dir: &Path, option_lists: &[String]) -> Outco
         match line.split_once(' ') {
             None if line == READY => return Ok(0),
             // Nobody has to read it.
-            Some((NOTE, sentence)) => drop(writeln!(std::io::stdout(), "holdfast: {sentence}")),
+            Some((NOTE, sentence)) => {
+                drop(writeln!(std::io::stdout(), "holdfast: {}", printable(sentence)));
+            }
             Some((code, sentence)) => {
                 let _ = child.wait();
                 let code = code.parse().unwrap_or(MOUNT_FAILED);
@@ -80,6 +87,7 @@ pub(crate) fn detached(volume: &Path, dir: &Path, options: &MountOptions) -> Out
         // A session of its own: no terminal, no hangup with the caller's. It fails only if there is one already.
         let _ = rustix::process::setsid();
         std::env::set_current_dir("/").context("/")?;
+        surroundings::leave();
         serve(volume, dir, options, |recovered| {
             if let Some(sentence) = recovered {
                 println!("{NOTE} {sentence}");
@@ -158,6 +166,8 @@ fn serve(
         tracing::info!("{}: {sentence}", path.display());
     }
     let is_root = rustix::process::geteuid().is_root();
+    let (ends, counts) = (Arc::downgrade(&engine), Arc::downgrade(&device));
+    let answers = control::Answers::new(path, options.read_only, ends, counts);
     let fuse = FuseOptions {
         source: path.to_string_lossy().into_owned(),
         read_only: options.read_only,
@@ -172,22 +182,10 @@ fn serve(
         transport: options.transport,
         opens: options.opens,
         slow_fsync: options.slow_fsync,
+        report: Some(Report::new(move || answers.report())),
         ..FuseOptions::default()
     };
-    let answers = control::Answers::new(path, Arc::downgrade(&engine), Arc::downgrade(&device));
-    let served = holdfast_fuse::serve(
-        engine,
-        dir,
-        &fuse,
-        || {
-            // Statistics are a convenience: without the socket the mount works all the same.
-            if let Err(error) = control::listen(dir, answers) {
-                tracing::warn!("no statistics socket: {error}");
-            }
-            ready(recovered.as_deref());
-        },
-        stopper,
-    );
+    let served = holdfast_fuse::serve(engine, dir, &fuse, || ready(recovered.as_deref()), stopper);
     drop(device);
     let stopped = volume.stop_reason();
     let closed = volume.close();
@@ -204,9 +202,16 @@ fn serve(
     Ok(0)
 }
 
-/// SIGTERM and SIGINT unmount and end cleanly; SIGHUP means nothing to a daemon.
+/// A program that is started next inherits nothing but its standard streams: whoever reads a pipe of the caller to its
+/// end, or waits for a lock, would wait for the daemon.
+pub(crate) fn keep_descriptors() {
+    close_fds::set_fds_cloexec(3, &[]);
+}
+
+/// SIGTERM and SIGINT unmount and end cleanly; SIGHUP means nothing to a daemon, and a file that may grow no further
+/// (SIGXFSZ) is an error of its write.
 fn stop_on_signals(stopper: &Stopper) -> Result<(), Failure> {
-    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP])
+    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP, SIGXFSZ])
         .context("signal handlers")
         .map_err(|failure| failure.with_code(2))?;
     let stopper = stopper.clone();
@@ -214,7 +219,7 @@ fn stop_on_signals(stopper: &Stopper) -> Result<(), Failure> {
         .name("signals".into())
         .spawn(move || {
             for signal in signals.forever() {
-                if signal != SIGHUP {
+                if matches!(signal, SIGTERM | SIGINT) {
                     tracing::info!("signal {signal}: unmounting");
                     stopper.stop();
                 }

@@ -190,3 +190,65 @@ pub fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_millis(10));
     }
 }
+
+/// The user nobody, and a copy of the program that nobody can reach.
+pub struct Nobody {
+    program: String,
+}
+
+pub const NOBODY: u32 = 65534;
+
+impl Nobody {
+    /// `None`, said out loud, where tests cannot become nobody.
+    pub fn at(place: &Place) -> Option<Nobody> {
+        let root = std::fs::metadata("/proc/self")
+            .is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);
+        let helper = Command::new("fusermount3").arg("--version").output();
+        if !can_mount() || helper.is_err() || !root {
+            eprintln!("SKIPPED: needs root to become nobody, and fusermount3");
+            return None;
+        }
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(place.root.path(), open).unwrap();
+        let program = place.path("holdfast");
+        std::fs::copy(env!("CARGO_BIN_EXE_holdfast"), &program).unwrap();
+        let nobody = Nobody { program };
+        if nobody.run(&["--version"]).code != 0 {
+            eprintln!("SKIPPED: nobody cannot reach {}", nobody.program);
+            return None;
+        }
+        Some(nobody)
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", program]);
+        command.current_dir("/").stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the program.
+    pub fn run(&self, args: &[&str]) -> Said {
+        said(self.command(&self.program).args(args).output().unwrap())
+    }
+
+    /// Runs a shell.
+    pub fn sh(&self, script: &str) -> Said {
+        said(self.command("sh").args(["-c", script]).output().unwrap())
+    }
+
+    /// A volume of nobody's own, mounted by nobody; false, said out loud, where that is not allowed.
+    pub fn mounts(&self, place: &Place) -> bool {
+        for path in [place.root.path(), place.dir.as_path()] {
+            std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        self.run(&["mkfs", "-q", "--size", "64M", place.image()]).fine();
+        let mounted = self.run(&["mount", place.image(), place.dir()]);
+        if mounted.code != 0 {
+            eprintln!("SKIPPED: {}", mounted.err);
+            mounted.fails(32, "");
+            return false;
+        }
+        true
+    }
+}

@@ -23,7 +23,7 @@ mod names;
 mod privileges;
 mod xattrs;
 
-pub use xattrs::{FSYNC_XATTR, STATS_XATTR, SYNC_XATTR};
+pub use xattrs::{FSYNC_XATTR, REPORT_XATTR, STATS_XATTR, SYNC_XATTR};
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -37,6 +37,7 @@ use crate::fsyncs::Fsyncs;
 use crate::handles::Handles;
 use crate::ops::{Answer, Entry, Errno, Kernel, Request};
 use crate::requests::Requests;
+use crate::session::Report;
 
 /// The filesystem, held for the time of one request, and of the fsyncs that it makes batches for.
 type Held<'a> = MappedRwLockReadGuard<'a, Arc<FileSystem>>;
@@ -58,6 +59,7 @@ pub struct Server {
     requests: Arc<Requests>,
     fsyncs: Arc<Fsyncs>,
     kernel: OnceLock<Box<dyn Kernel>>,
+    report: OnceLock<Report>,
     broken: AtomicBool,
     /// The kernel does not know that directories need no handle.
     needs_opendir: AtomicBool,
@@ -90,6 +92,7 @@ impl Server {
             requests,
             fsyncs: Arc::new(Fsyncs::new(slow_fsync)),
             kernel: OnceLock::new(),
+            report: OnceLock::new(),
             broken: AtomicBool::new(false),
             needs_opendir: AtomicBool::new(false),
             kernel_opens: AtomicBool::new(false),
@@ -99,6 +102,11 @@ impl Server {
     /// Sets whom to tell about changes behind the kernel's back. The first one stays.
     pub fn set_kernel(&self, kernel: Box<dyn Kernel>) {
         let _ = self.kernel.set(kernel);
+    }
+
+    /// Sets what this mount says of itself. The first one stays.
+    pub fn set_report(&self, report: Report) {
+        let _ = self.report.set(report);
     }
 
     /// The kernel cannot do without handles of directories.

@@ -1,12 +1,18 @@
-//! Extended attributes, and three of our own that control the mount.
+//! Extended attributes, and four of our own by which a mount is asked about itself.
 //!
-//! `holdfast.sync`: setting it makes everything durable that was done before.
-//! The kernel keeps sync(2) and syncfs(2) to itself, so this is how
-//! `holdfast sync` reaches us. `holdfast.stats`: reading it gives the counters,
-//! one `name value` a line. `holdfast.fsync`: reading it tells what the last
-//! fsync of this file or directory cost, in such lines and in `says` lines for
-//! people; ENODATA if none is known. Who may read the file may read it. None
-//! of them is listed or stored.
+//! `system.holdfast.sync`: reading it makes everything durable that was done
+//! before. The kernel keeps sync(2) and syncfs(2) to itself, so this is how
+//! `holdfast sync` reaches us, and as with those everybody may.
+//! `system.holdfast.report`: what the program that serves says of itself, and
+//! `holdfast.stats`: the counters, one `name value` a line; for root and the user
+//! who has mounted. `holdfast.fsync`: what the last fsync of this file or
+//! directory cost, in such lines and in `says` lines for people; ENODATA if none
+//! is known. Who may read the file may read it. None of them is listed or stored.
+//!
+//! The kernel checks no permission for names in `system.`, on purpose: that is
+//! left to the filesystem. For all others it wants permission to read the file, and
+//! it lets nobody but the user who has mounted in, not even root, unless
+//! `allow_other` says so.
 
 use std::fmt::Write as _;
 
@@ -18,8 +24,10 @@ use crate::flags;
 use crate::fsyncs::What;
 use crate::ops::{Answer, Errno, Request, XattrReply};
 
-/// Setting this attribute on anything inside the mount makes the whole volume durable.
-pub const SYNC_XATTR: &[u8] = b"holdfast.sync";
+/// Reading this attribute of anything inside the mount makes the whole volume durable. It is empty.
+pub const SYNC_XATTR: &[u8] = b"system.holdfast.sync";
+/// The value of this attribute of anything inside the mount is [`FuseOptions::report`](crate::FuseOptions).
+pub const REPORT_XATTR: &[u8] = b"system.holdfast.report";
 /// The value of this attribute of anything inside the mount is the list of counters.
 pub const STATS_XATTR: &[u8] = b"holdfast.stats";
 
@@ -42,6 +50,16 @@ impl Server {
     ) -> Answer<XattrReply> {
         let fs = self.fs()?;
         let value = match name {
+            SYNC_XATTR => {
+                // Of everything, so of the root: wherever in the mount it was asked for.
+                self.durable(&fs, InodeNo::ROOT, What::Sync, || fs.sync())?;
+                Vec::new()
+            }
+            REPORT_XATTR | STATS_XATTR if !is_owner(request) => return Err(Errno(libc::EACCES)),
+            REPORT_XATTR => {
+                let report = self.report.get().and_then(|report| report.make());
+                report.ok_or(Errno(libc::ENODATA))?
+            }
             STATS_XATTR => self.stats(&fs).into_bytes(),
             FSYNC_XATTR => self.fsyncs.describe(inode).ok_or(Errno(libc::ENODATA))?.into_bytes(),
             _ => fs.getxattr(&self.caller(request), inode, name)?,
@@ -71,11 +89,7 @@ impl Server {
         flags: i32,
     ) -> Answer<()> {
         let fs = self.fs()?;
-        if name == SYNC_XATTR {
-            // Of everything, so of the root: wherever in the mount it was asked for.
-            return self.durable(&fs, InodeNo::ROOT, What::Sync, || fs.sync());
-        }
-        if [STATS_XATTR, FSYNC_XATTR].contains(&name) {
+        if [SYNC_XATTR, REPORT_XATTR, STATS_XATTR, FSYNC_XATTR].contains(&name) {
             return Err(Errno(libc::EPERM));
         }
         let flags = flags::xattr(flags)?;
@@ -110,6 +124,11 @@ impl Server {
     }
 }
 
+/// Whether root asks, or the user who has mounted.
+fn is_owner(request: &Request) -> bool {
+    request.uid == 0 || request.uid == rustix::process::getuid().as_raw()
+}
+
 /// What the caller's buffer of `size` bytes gets.
 fn fit(bytes: Vec<u8>, size: u32) -> Answer<XattrReply> {
     let length = u32::try_from(bytes.len()).map_err(|_| Errno(libc::E2BIG))?;
@@ -125,6 +144,8 @@ fn fit(bytes: Vec<u8>, size: u32) -> Answer<XattrReply> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::fresh;
+    use crate::session::Report;
 
     #[test]
     fn a_value_fits_or_says_how_long_it_is() {
@@ -133,5 +154,37 @@ mod tests {
         assert_eq!(fit(value.clone(), 4), Err(Errno(libc::ERANGE)));
         assert_eq!(fit(value.clone(), 5), Ok(XattrReply::Bytes(value.clone())));
         assert_eq!(fit(Vec::new(), 1), Ok(XattrReply::Bytes(Vec::new())));
+    }
+
+    #[test]
+    fn who_may_ask_the_mount_for_what() {
+        let fs = fresh::mount(&fresh::volume());
+        let server = fresh::server(&fs);
+        let ask = |uid, name| {
+            let request = Request { uid, gid: uid, pid: 0 };
+            server.getxattr(&request, InodeNo::ROOT, name, 65536)
+        };
+        let me = rustix::process::getuid().as_raw();
+        let stranger = me + 4711;
+        assert_eq!(ask(me, REPORT_XATTR), Err(Errno(libc::ENODATA)), "nobody makes one");
+        server.set_report(Report::new(|| Some(b"all is well".to_vec())));
+        for uid in [0, me] {
+            assert_eq!(ask(uid, REPORT_XATTR), Ok(XattrReply::Bytes(b"all is well".to_vec())));
+            assert!(matches!(ask(uid, STATS_XATTR), Ok(XattrReply::Bytes(_))));
+        }
+        for name in [REPORT_XATTR, STATS_XATTR] {
+            assert_eq!(ask(stranger, name), Err(Errno(libc::EACCES)));
+        }
+        let root = Request { uid: 0, gid: 0, pid: 0 };
+        let mode = crate::ops::Mode { mode: libc::S_IFREG | 0o644, umask: 0 };
+        server.mknod(&root, InodeNo::ROOT, b"f", mode, 0).unwrap();
+        assert!(!fs.is_durable());
+        assert_eq!(ask(stranger, SYNC_XATTR), Ok(XattrReply::Bytes(Vec::new())));
+        assert!(fs.is_durable(), "as sync(2), for everybody");
+        for name in [SYNC_XATTR, REPORT_XATTR, STATS_XATTR, FSYNC_XATTR] {
+            let set = server.setxattr(&root, InodeNo::ROOT, name, b"", 0);
+            assert_eq!(set, Err(Errno(libc::EPERM)));
+        }
+        server.close();
     }
 }

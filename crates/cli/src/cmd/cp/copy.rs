@@ -81,7 +81,7 @@ impl Copier {
             if let Err(Failed { what, error }) = done {
                 self.failures += 1;
                 let sentence = sentence(what, &error);
-                self.progress.suspend(|| eprintln!("holdfast: {sentence}"));
+                self.progress.suspend(|| crate::outcome::complain(&sentence));
             }
         }
     }

@@ -65,13 +65,22 @@ pub(crate) fn run(args: &Args) -> Outcome {
     Ok(0)
 }
 
-/// The sentence for a daemon that is dead or stuck. Asking the mount itself which of the two could get stuck too.
+/// The sentence for a daemon that is dead or stuck, or does not answer this user.
 fn no_answer(mount: &Mount, error: &io::Error) -> Failure {
     let dir = mount.dir.display();
-    Failure::plain(format!(
-        "the daemon of {dir} does not answer: {}; if it has ended, run: holdfast umount {dir}",
-        crate::outcome::plain_words(error)
-    ))
+    let words = crate::outcome::plain_words(error);
+    Failure::plain(match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            format!("{dir}: {words}; only root and the user who has mounted may ask")
+        }
+        io::ErrorKind::TimedOut => {
+            format!("the daemon of {dir} does not answer; it may be waiting for its device")
+        }
+        _ if mounts::is_dead(error) => {
+            format!("the daemon of {dir} has ended; run: holdfast umount {dir}")
+        }
+        _ => format!("the daemon of {dir} gives no answer that is understood: {words}"),
+    })
 }
 
 /// What `--json` prints of a report.
@@ -118,6 +127,7 @@ mod tests {
         Report {
             pid: 7,
             volume: "/img".into(),
+            read_only: false,
             counters: vec![
                 counter("commits", commits, "commits", false),
                 counter("frozen_ns", commits * 1_700_000, "commits", false),

@@ -21,7 +21,7 @@ use super::table::{self, Before, Window};
 use super::{no_answer, object, values};
 use crate::daemon::control::{self, Report};
 use crate::mounts::{self, Mount};
-use crate::outcome::{Context, Failure, Outcome, printed};
+use crate::outcome::{Context, Failure, Outcome, complain, printed};
 
 pub(super) fn run(mount: &Mount, every: Duration, json: bool) -> Outcome {
     // Before the first look, so that no change is missed.
@@ -53,7 +53,7 @@ pub(super) fn run(mount: &Mount, every: Duration, json: bool) -> Outcome {
 }
 
 fn unmounted(mount: &Mount) -> u8 {
-    eprintln!("holdfast: {} was unmounted", mount.dir.display());
+    complain(&format!("{} was unmounted", mount.dir.display()));
     0
 }
 

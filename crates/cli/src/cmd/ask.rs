@@ -1,0 +1,19 @@
+//! `holdfast ask`: asks a mount in the place of a command that must not get stuck.
+
+use std::path::PathBuf;
+
+use crate::daemon;
+use crate::outcome::Outcome;
+
+/// Print the value of an attribute of a mounted directory, for other commands.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The attribute.
+    name: String,
+    /// The mounted directory.
+    dir: PathBuf,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    daemon::ask::run(&args.dir, &args.name)
+}

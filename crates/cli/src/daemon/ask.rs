@@ -1,0 +1,92 @@
+//! Attributes by which a mount is asked, read by a process of its own.
+//!
+//! A thread that waits for the answer of a FUSE server cannot be interrupted, not even by
+//! SIGKILL, and a process does not end before its threads. So a daemon that is
+//! stuck, or a stranger's that never answers, would hold `holdfast stats` for
+//! ever. The process that asks in its place is left behind then; it ends when the
+//! daemon does.
+
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use crate::outcome::{Failure, Outcome};
+
+/// What the daemon says of itself.
+pub(crate) const REPORT: &str = "system.holdfast.report";
+/// Reading it makes everything durable.
+pub(crate) const SYNC: &str = "system.holdfast.sync";
+/// No value of an attribute is longer.
+pub(crate) const VALUE_MAX: usize = 65536;
+
+/// The value of an attribute of a mounted directory.
+///
+/// # Errors
+/// What the mount answered; `TimedOut` if nothing in `patience`.
+pub(crate) fn attribute(dir: &Path, name: &str, patience: Duration) -> io::Result<Vec<u8>> {
+    super::keep_descriptors();
+    let mut child = Command::new(std::env::current_exe()?)
+        .args(["ask", name, "--"])
+        .arg(dir)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let stdout = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+    let (tell, hear) = mpsc::channel();
+    std::thread::Builder::new().name("answer".into()).spawn(move || {
+        let mut said = Vec::new();
+        let most = VALUE_MAX as u64 + 16;
+        let read = stdout.take(most).read_to_end(&mut said);
+        let _ = tell.send(read.map(|_| said));
+    })?;
+    let Ok(said) = hear.recv_timeout(patience) else {
+        // Not waited for: it may be unable to end.
+        let _ = child.kill();
+        return Err(io::ErrorKind::TimedOut.into());
+    };
+    let said = said?;
+    child.wait()?;
+    answer(&said)
+}
+
+/// `NUMBER newline VALUE`, where the number is 0 or that of an error.
+fn answer(said: &[u8]) -> io::Result<Vec<u8>> {
+    let nonsense = || io::Error::from(io::ErrorKind::InvalidData);
+    let end = said.iter().position(|byte| *byte == b'\n').ok_or_else(nonsense)?;
+    let number = std::str::from_utf8(&said[..end]).ok().and_then(|text| text.parse().ok());
+    match number.ok_or_else(nonsense)? {
+        0 => Ok(said[end + 1..].to_vec()),
+        number => Err(io::Error::from_raw_os_error(number)),
+    }
+}
+
+/// The life of the process that asks.
+pub(crate) fn run(dir: &Path, name: &str) -> Outcome {
+    let mut value = vec![0; VALUE_MAX];
+    let said = match rustix::fs::getxattr(dir, name, &mut value[..]) {
+        Ok(length) => [b"0\n", &value[..length]].concat(),
+        Err(error) => format!("{}\n", Errno::raw_os_error(error)).into_bytes(),
+    };
+    let told = std::io::stdout().write_all(&said);
+    told.map(|()| 0).map_err(|_| Failure::plain(""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_a_value_or_the_number_of_an_error() {
+        assert_eq!(answer(b"0\nline\nline\n").unwrap(), b"line\nline\n");
+        assert_eq!(answer(b"0\n").unwrap(), b"");
+        assert!(crate::mounts::is_dead(&answer(b"107\n").unwrap_err()));
+        for nonsense in [&b""[..], b"x\n", b"0", b"\n"] {
+            assert_eq!(answer(nonsense).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        }
+    }
+}
