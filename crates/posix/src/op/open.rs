@@ -59,7 +59,7 @@ impl Drop for OpenFile {
 }
 
 impl FileSystem {
-    /// Opens a regular file; with TRUNCATE it is emptied.
+    /// Opens a regular file; with TRUNCATE it is emptied, also if it is opened for reading only. That needs the same permission.
     pub fn open(&self, caller: &Caller, inode: InodeNo, flags: OpenFlags) -> Result<Arc<OpenFile>> {
         let inode = self.core.inode(inode)?;
         self.open_inode(caller, inode, flags)
@@ -90,13 +90,12 @@ impl FileSystem {
     ) -> Result<Arc<OpenFile>> {
         let core = &self.core;
         inode.expect_regular()?;
+        let truncates = flags.contains(OpenFlags::TRUNCATE);
         let writes = flags.contains(OpenFlags::WRITE);
-        if flags.contains(OpenFlags::TRUNCATE) && !writes {
-            return Err(FsError::AccessDenied);
-        }
+        let changes = writes || truncates;
         let mut wanted = Access::empty();
         wanted.set(Access::READ, flags.contains(OpenFlags::READ));
-        wanted.set(Access::WRITE, writes);
+        wanted.set(Access::WRITE, changes);
         let set_id = {
             let mut state = inode.state.write();
             state.expect_alive()?;
@@ -104,21 +103,23 @@ impl FileSystem {
             if flags.contains(OpenFlags::NOATIME) {
                 caller.expect_owner(&state.attr)?;
             }
-            if writes && core.options.read_only {
+            if changes && core.options.read_only {
                 return Err(StoreError::ReadOnly.into());
             }
             state.handles += 1;
             perm::without_set_id(state.attr.mode) != state.attr.mode
         };
         let file = OpenFile::counted(core, inode, flags);
-        if flags.contains(OpenFlags::TRUNCATE) {
+        if truncates {
             let change = SetAttr {
                 size: Some(0),
                 // Whom the kernel has checked, it tells to clear them.
                 kill_suid_sgid: set_id && !caller.trusted && !caller.is_root(),
                 ..SetAttr::default()
             };
-            self.setattr(caller, file.inode.no, Some(&file), change)?;
+            // A handle for reading only says nothing about writing; the permission was checked above.
+            let by = writes.then_some(&*file);
+            self.setattr(caller, file.inode.no, by, change)?;
         }
         Ok(file)
     }

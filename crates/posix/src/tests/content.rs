@@ -135,11 +135,22 @@ fn truncating_at_open_empties_the_file_and_takes_its_rights() {
     let a = v.find(ROOT, "a").unwrap();
     let suid = SetAttr { perm: Some(0o6777), ..SetAttr::default() };
     v.fs.setattr(&root(), a, None, suid).unwrap();
-    let read_only = OpenFlags::READ | OpenFlags::TRUNCATE;
-    assert_eq!(errno(v.fs.open(&root(), a, read_only)), libc::EACCES);
     v.fs.open(&user(5, 5), a, BOTH | OpenFlags::TRUNCATE).unwrap();
     let attr = v.stat(a);
     assert_eq!((attr.size, attr.blocks, attr.perm), (0, 0, 0o777));
+    // Who opens for reading only needs the same permission, and cannot write all the same.
+    write(&v, &open(&v, "a"), 0, &[3; 50_000]);
+    let change = |perm| SetAttr { perm: Some(perm), ..SetAttr::default() };
+    v.fs.setattr(&root(), a, None, change(0o644)).unwrap();
+    let read_only = OpenFlags::READ | OpenFlags::TRUNCATE;
+    assert_eq!(errno(v.fs.open(&user(5, 5), a, read_only)), libc::EACCES);
+    assert_eq!(v.stat(a).size, 50_000);
+    v.fs.setattr(&root(), a, None, change(0o646)).unwrap();
+    let file = v.fs.open(&user(5, 5), a, read_only).unwrap();
+    assert_eq!(v.stat(a).size, 0);
+    let written = v.fs.write(&user(5, 5), &file, 0, b"no", WriteHow::default());
+    assert_eq!(errno(written), libc::EBADF);
+    drop(file);
     v.remount().check();
 }
 

@@ -294,7 +294,8 @@ impl Generator<'_> {
             append: write && self.prng.chance(15),
             create,
             exclusive: create && self.prng.chance(30),
-            truncate: write && self.prng.chance(10),
+            // Also a file that is opened for reading only is emptied.
+            truncate: self.prng.chance(10),
             sync: write && self.prng.chance(5),
             dsync: write && self.prng.chance(5),
         };
