@@ -12,9 +12,15 @@ impl Server {
     /// What `name` leads to. That it leads nowhere is an answer, too, and one that the kernel keeps.
     pub fn lookup(&self, request: &Request, parent: InodeNo, name: &[u8]) -> Answer<Entry> {
         let fs = self.fs()?;
-        match fs.lookup(&self.caller(request), parent, name) {
+        let found = match name {
+            // Whatever has this number, as file handles (name_to_handle_at, servers of network filesystems) name it.
+            // No path asks for `.`, so nobody has searched a directory.
+            b"." => fs.getattr(parent),
+            _ => fs.lookup(&self.caller(request), parent, name),
+        };
+        match found {
             Ok(attr) => Ok(self.entry(&fs, attr)),
-            // `.` is asked for by number (file handles of name_to_handle_at): a stale one is an error.
+            // Numbers are never used twice: what is gone stays gone, and its handle is stale.
             Err(FsError::NotFound) if name == b"." || name == b".." => Err(Errno(libc::ESTALE)),
             Err(FsError::NotFound) => Ok(Entry { attr: None, ttl: self.ttl }),
             Err(error) => Err(error.into()),
