@@ -95,6 +95,13 @@ impl MountOptions {
                 return Err(why);
             }
         }
+        if options.allow_other == Some(true) && !options.default_permissions {
+            return Err(
+                "options allow_other and nodefault_permissions exclude each other: without the kernel's checks \
+                 other users could list what is not theirs"
+                    .into(),
+            );
+        }
         Ok(options)
     }
 
@@ -327,11 +334,15 @@ mod tests {
             "recover=NaN",
             "recover=1s",
             "recover",
+            "allow_other,nodefault_permissions",
+            "nodefault_permissions,ro,allow_other",
         ];
         for wrong in wrong {
             assert!(MountOptions::parse([wrong], false).is_err(), "{wrong}");
         }
         assert!(MountOptions::parse(["data=journal,ro"], true).unwrap().read_only);
         assert!(MountOptions::parse(["commit=soon"], true).is_err());
+        let alone = MountOptions::parse(["allow_other,nodefault_permissions,noallow_other"], false);
+        assert!(!alone.unwrap().default_permissions, "the last word counts");
     }
 }

@@ -38,6 +38,10 @@ const SPIN: Duration = Duration::from_micros(50);
 /// Fsyncs that take longer get a line in the log, unless somebody wants another limit.
 pub const SLOW_FSYNC: Duration = Duration::from_secs(1);
 
+/// Why other users cannot come in where the kernel does not check permissions.
+const STRANGERS_UNCHECKED: &str = "other users may come in only if the kernel checks permissions: leave out \
+     allow_other, or leave out nodefault_permissions";
+
 /// How a volume is shown to the kernel.
 #[derive(Clone, Debug)]
 pub struct FuseOptions {
@@ -48,7 +52,8 @@ pub struct FuseOptions {
     /// Users other than the one who mounts may come in. Needs `user_allow_other` in /etc/fuse.conf
     /// when that one is not root.
     pub allow_other: bool,
-    /// The kernel checks permissions (and we do not).
+    /// The kernel checks permissions (and we do not). Without that nobody checks who lists a directory, or searches one
+    /// whose names the kernel remembers, so only the user who mounts may come in: `allow_other` is refused.
     pub default_permissions: bool,
     /// Set-id bits have no effect. Always so when mounted by another user than root.
     pub nosuid: bool,
@@ -178,7 +183,7 @@ impl Stopper {
 /// returns, all requests are over and nobody holds `fs` but the caller, who should unmount it then.
 ///
 /// # Errors
-/// The directory cannot be mounted on, or the connection to the kernel broke.
+/// The directory cannot be mounted on, the connection to the kernel broke, or other users were to come in unchecked.
 pub fn serve(
     fs: Arc<FileSystem>,
     dir: &Path,
@@ -186,6 +191,9 @@ pub fn serve(
     ready: impl FnOnce(),
     stop: Stopper,
 ) -> io::Result<()> {
+    if options.allow_other && !options.default_permissions {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, STRANGERS_UNCHECKED));
+    }
     let (fd, mut mounted) = mount::mount(dir, options)?;
     let readers = options.threads.unwrap_or_else(default_threads).max(1);
     let server = Arc::new(Server::new(

@@ -48,7 +48,8 @@ Options for -o, separated by commas; later ones win:
   fsync_wait=HOW      what an fsync awaits behind its data: writeback (default); before: completion
   allow_other         other users may use the mount (default for root)
   noallow_other       they may not (default for everybody else)
-  nodefault_permissions  the kernel does not check permission bits
+  nodefault_permissions  the kernel does not check permission bits; then nobody but the user who
+                      mounts may use the mount
   nodev, nosuid, noexec  as in mount(8)
   nofail              a missing volume is no error
   log=FILE            the daemon's log goes here instead of the system log

@@ -171,7 +171,7 @@ fn serve(
     let fuse = FuseOptions {
         source: path.to_string_lossy().into_owned(),
         read_only: options.read_only,
-        allow_other: options.allow_other.unwrap_or(is_root),
+        allow_other: options.allow_other.unwrap_or(is_root && options.default_permissions),
         default_permissions: options.default_permissions,
         nodev: options.nodev,
         nosuid: options.nosuid,

@@ -5,9 +5,11 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
-use crate::common::{Mount, can_mount};
-use holdfast_fuse::{Kind, Opens};
+use crate::common::{Mount, can_mount, options, volume};
+use holdfast_fuse::{FuseOptions, Opens, Stopper, serve};
+use holdfast_posix::FileSystem;
 use rustix::fs::{
     AtFlags, CWD, Timespec, Timestamps, XattrFlags, getxattr, getxattr_query, listxattr,
     listxattr_query, removexattr, setxattr, utimensat,
@@ -261,23 +263,41 @@ fn access_control_lists_let_in_whom_they_name() {
     assert_eq!(fs::metadata(&plain).unwrap().mode() & 0o777, 0o640);
 }
 
+/// Nobody checks who lists a directory then, nor who searches one whose names the kernel remembers.
 #[test]
-fn without_the_kernels_checks_the_filesystem_checks() {
+fn without_the_kernels_checks_nobody_else_comes_in() {
     if !can_mount() {
         return;
     }
-    let mount = Mount::with(crate::common::volume(64), crate::common::options(), |fuse| {
-        fuse.default_permissions = false;
-    });
-    let path = mount.path("f");
-    fs::write(&path, b"x").unwrap();
-    fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
-    assert!(!as_user("cat \"$1\"", &path));
-    assert!(!as_user("rm -f \"$1\"", &path));
-    assert!(!as_user("test -r \"$1\"", &path));
-    fs::set_permissions(&path, Permissions::from_mode(0o604)).unwrap();
-    assert!(as_user("test -r \"$1\" && cat \"$1\" > /dev/null", &path));
-    assert!(mount.count(Kind::Access) > 0);
+    let alone = |fuse: &mut FuseOptions| {
+        (fuse.default_permissions, fuse.allow_other) = (false, false);
+    };
+    let mount = Mount::with(volume(64), options(), alone);
+    open_to_all(&mount);
+    let dir = mount.path("d");
+    fs::create_dir(&dir).unwrap();
+    fs::write(dir.join("f"), b"x").unwrap();
+    fs::set_permissions(&dir, Permissions::from_mode(0o777)).unwrap();
+    // The kernel remembers all of it.
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
+    assert_eq!(fs::read(dir.join("f")).unwrap(), b"x");
+    for script in ["ls \"$1\"", "cat \"$1/f\"", "stat \"$1/f\"", ": > \"$1/new\"", "rm \"$1/f\""] {
+        assert!(!as_user(script, &dir), "{script}");
+    }
+    let filesystem = Arc::new(FileSystem::mount(volume(64), options()).unwrap());
+    let fuse =
+        FuseOptions { default_permissions: false, allow_other: true, ..FuseOptions::default() };
+    let place = tempfile::tempdir().unwrap();
+    let done = serve(
+        Arc::clone(&filesystem),
+        place.path(),
+        &fuse,
+        || panic!("ready although refused"),
+        Stopper::new(),
+    );
+    let why = done.unwrap_err().to_string();
+    assert!(why.contains("nodefault_permissions"), "{why}");
+    assert_eq!(Arc::strong_count(&filesystem), 1, "it was let go");
 }
 
 #[test]

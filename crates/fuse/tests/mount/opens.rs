@@ -144,6 +144,7 @@ fn a_kernel_that_does_not_check_permissions_has_to_ask() {
     }
     let mount = Mount::with(volume(64), options(), |fuse| {
         (fuse.opens, fuse.default_permissions) = (Opens::Kernel, false);
+        fuse.allow_other = false;
     });
     fs::write(mount.path("f"), b"x").unwrap();
     fs::read(mount.path("f")).unwrap();
