@@ -3,10 +3,14 @@
 //! The kernel tells user and group, but not the other groups. They are needed
 //! only when the kernel does not check permissions itself, and are then read
 //! from the status file of the process.
+//!
+//! Where mounts may have other owners than the volume, it tells user and group only
+//! of those who make inodes. Whether another one is root is needed about never,
+//! and then read there as well.
 
 use holdfast_posix::Caller;
 
-use crate::ops::Request;
+use crate::ops::{NO_ID, Request};
 
 /// The caller. `trusted`: the kernel has checked permissions (`default_permissions`).
 pub(crate) fn caller(request: &Request, trusted: bool) -> Caller {
@@ -19,6 +23,33 @@ pub(crate) fn caller(request: &Request, trusted: bool) -> Caller {
         },
         trusted,
     }
+}
+
+/// What root may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Capability {
+    /// Change a file and leave its set-id bits (CAP_FSETID).
+    KeepSetId = 4,
+    /// See attributes whose names begin with `trusted.`, and what a mount says of itself (CAP_SYS_ADMIN).
+    Administer = 21,
+}
+
+/// Whether who asks has a capability. A process that cannot be seen has none, and one of another user namespace is
+/// root only there.
+pub(crate) fn is_capable(request: &Request, capability: Capability) -> bool {
+    if request.uid != NO_ID {
+        return request.uid == 0;
+    }
+    let namespace = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/user")).ok();
+    let pid = request.pid.to_string();
+    let is_ours = namespace("self").is_some_and(|ours| namespace(&pid) == Some(ours));
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
+    is_ours && status.is_ok_and(|status| parse_effective(&status) & 1 << capability as u32 != 0)
+}
+
+fn parse_effective(status: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    line.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0)
 }
 
 /// Supplementary groups of a thread; none if it is gone or cannot be seen.
@@ -52,6 +83,23 @@ mod tests {
         );
         assert!(parse_groups("Name:\tx\n").is_empty());
         assert!(parse_groups("Groups:\t \n").is_empty());
+    }
+
+    #[test]
+    fn who_is_root_is_found_out_where_the_kernel_does_not_say() {
+        let status =
+            "Groups:\t4\nCapInh:\t0000000000000000\nCapEff:\t0000000000200010\nCapBnd:\t1\n";
+        assert_eq!(parse_effective(status), 1 << 4 | 1 << 21);
+        assert_eq!(parse_effective("Name:\tx\n"), 0);
+        let of = |uid, pid| {
+            let request = Request { uid, gid: NO_ID, pid };
+            [Capability::KeepSetId, Capability::Administer].map(|which| is_capable(&request, which))
+        };
+        assert_eq!((of(0, 0), of(1000, std::process::id())), ([true; 2], [false; 2]));
+        assert_eq!(of(NO_ID, 0), [false; 2], "nobody who can be seen");
+        let mine = parse_effective(&std::fs::read_to_string("/proc/self/status").unwrap());
+        let expected = [mine & 1 << 4 != 0, mine & 1 << 21 != 0];
+        assert_eq!(of(NO_ID, std::process::id()), expected);
     }
 
     #[test]

@@ -36,7 +36,10 @@ pub(crate) fn rename(flags: u32) -> Answer<RenameFlags> {
 
 /// Flags of setxattr.
 pub(crate) fn xattr(flags: i32) -> Answer<XattrFlags> {
-    XattrFlags::from_bits(flags as u32).ok_or(Errno(libc::EINVAL))
+    let known = XattrFlags::CREATE | XattrFlags::REPLACE;
+    XattrFlags::from_bits(flags as u32)
+        .filter(|all| known.contains(*all))
+        .ok_or(Errno(libc::EINVAL))
 }
 
 /// Mode of fallocate. What we do not do is EOPNOTSUPP, as for any filesystem.
@@ -91,6 +94,8 @@ mod tests {
         assert_eq!(rename(8), Err(Errno(libc::EINVAL)));
         assert_eq!(xattr(libc::XATTR_CREATE), Ok(XattrFlags::CREATE));
         assert_eq!(xattr(libc::XATTR_REPLACE), Ok(XattrFlags::REPLACE));
+        let ours = XattrFlags::KILL_SGID.bits() as i32;
+        assert_eq!(xattr(ours), Err(Errno(libc::EINVAL)), "not for callers");
         assert_eq!(
             fallocate(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE),
             Ok(FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE)

@@ -27,12 +27,16 @@ pub trait Told: FnOnce(Answer<()>) + Send + 'static {}
 
 impl<T: FnOnce(Answer<()>) + Send + 'static> Told for T {}
 
+/// In place of a user or a group that the kernel does not tell.
+pub const NO_ID: u32 = holdfast_wire::abi::NO_ID;
+
 /// Who asks.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// User, as the filesystem sees it (fsuid).
+    /// User, as the filesystem sees it (fsuid). [`NO_ID`] in requests that make nothing, where mounts may have other
+    /// owners than the volume: the kernel has checked permissions, then.
     pub uid: u32,
-    /// Group.
+    /// Group, or [`NO_ID`].
     pub gid: u32,
     /// Thread id, 0 if it is in another pid namespace or the kernel asks by itself.
     pub pid: u32,

@@ -1,5 +1,6 @@
 //! Messages of the FUSE protocol as bytes: a request, or an error.
 
+use holdfast_wire::init::Dialect;
 use holdfast_wire::{Op, Request, init, split};
 
 /// Bytes of a message's header.
@@ -7,13 +8,19 @@ const HEADER: usize = 40;
 
 /// A message as it is, and once more with its length put right.
 pub fn message(data: &[u8]) {
-    let _ = Request::decode(data);
+    for long_setxattr in [false, true] {
+        message_in(data, Dialect { long_setxattr });
+    }
+}
+
+fn message_in(data: &[u8], dialect: Dialect) {
+    let _ = Request::decode(data, dialect);
     let mut message = data.to_vec();
     message.resize(data.len().max(HEADER), 0);
     let len = message.len() as u32;
     message[..4].copy_from_slice(&len.to_le_bytes());
-    let _ = split(&message);
-    let Ok(request) = Request::decode(&message) else { return };
+    let _ = split(&message, dialect);
+    let Ok(request) = Request::decode(&message, dialect) else { return };
     let all = message.len();
     // Nothing that it names is longer than the message.
     let most = match request.op {

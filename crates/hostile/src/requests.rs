@@ -320,14 +320,16 @@ impl Client<'_> {
             }
             16 => {
                 let (inode, flags) = (self.inode(), self.flags());
-                let answer = server.open(request, inode, flags);
+                let kill = inode.0.is_multiple_of(2);
+                let answer = server.open(request, inode, flags, kill);
                 let opened = self.answered(format!("open {inode} {flags:#x}"), answer);
                 self.opened(opened);
             }
             17 | 18 => {
                 let (dir, name, mode) = (self.inode(), self.name(), self.mode());
                 let flags = self.flags();
-                let answer = server.create(request, dir, &name, mode, flags);
+                let kill = dir.0.is_multiple_of(2);
+                let answer = server.create(request, dir, &name, mode, flags, kill);
                 let text = format!("create {dir} {name:?} {mode:?} {flags:#x}");
                 if let Some((entry, opened)) = self.answered(text, answer) {
                     self.inodes.extend(entry.attr.map(|attr| attr.inode.0));
@@ -458,7 +460,8 @@ impl Client<'_> {
             _ => {
                 let value = self.value();
                 let flags = [0, 1, 2, 3, -1][self.program.below(5)];
-                let answer = server.setxattr(request, inode, &name, &value, flags);
+                let kill_sgid = flags == 0 && value.len().is_multiple_of(2);
+                let answer = server.setxattr(request, inode, &name, &value, flags, kill_sgid);
                 self.answered(format!("setxattr {inode} {name:?} {} {flags}", value.len()), answer);
             }
         }

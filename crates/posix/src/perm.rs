@@ -90,7 +90,7 @@ pub(crate) fn without_set_id(mode: u32) -> u32 {
 pub(crate) fn chmod_mode(caller: &Caller, item: &InodeItem, perm: u32) -> u32 {
     let mut perm = perm & 0o7777;
     let may_set_gid = caller.trusted || caller.is_root() || caller.is_in_group(item.gid);
-    if !may_set_gid && item.file_type() != FileType::Directory {
+    if !may_set_gid {
         perm &= !SET_GID;
     }
     item.mode & !0o7777 | perm

@@ -149,6 +149,9 @@ bitflags! {
         const CREATE = 1;
         /// The attribute must exist.
         const REPLACE = 2;
+        /// An access control list takes set-gid away: the kernel has found that its owner is not in the group
+        /// (FUSE_SETXATTR_ACL_KILL_SGID). No flag of setxattr(2).
+        const KILL_SGID = 1 << 16;
     }
 
     /// What access asks for.

@@ -20,7 +20,7 @@ macro_rules! structs {
 }
 
 structs! {
-    /// Begins every request.
+    /// Begins every request. Where mounts may have other owners, `uid` and `gid` are [`NO_ID`] in requests that make nothing.
     InHeader {
         len: u32, opcode: u32, unique: u64, nodeid: u64, uid: u32, gid: u32, pid: u32, total_extlen: u16, padding: u16,
     }
@@ -94,8 +94,8 @@ structs! {
     WriteIn { fh: u64, offset: u64, size: u32, write_flags: u32, lock_owner: u64, flags: u32, padding: u32, }
     /// fsync and fsyncdir.
     FsyncIn { fh: u64, fsync_flags: u32, padding: u32, }
-    /// setxattr; name and value follow.
-    SetxattrIn { size: u32, flags: u32, }
+    /// setxattr; name and value follow. Without SETXATTR_EXT only the first half comes.
+    SetxattrIn { size: u32, flags: u32, setxattr_flags: u32, padding: u32, }
     /// getxattr, whose name follows, and listxattr.
     GetxattrIn { size: u32, padding: u32, }
     /// Only the length of an attribute.
@@ -135,6 +135,9 @@ structs! {
     /// What a ring's command carries.
     RingCommand { flags: u64, commit_id: u64, queue: u16, padding: [u8; 6], }
 }
+
+/// In place of a user or a group.
+pub const NO_ID: u32 = u32::MAX;
 
 /// The version that is spoken.
 pub const VERSION: (u32, u32) = (7, 45);
@@ -199,6 +202,7 @@ pub mod fattr {
     pub const FH: u32 = 1 << 6;
     pub const ATIME_NOW: u32 = 1 << 7;
     pub const MTIME_NOW: u32 = 1 << 8;
+    pub const KILL_SUIDGID: u32 = 1 << 11;
 }
 
 /// How the kernel may treat an open file.
@@ -209,6 +213,12 @@ pub mod fopen {
     pub const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }
 
+/// Bytes of a [`SetxattrIn`] without SETXATTR_EXT.
+pub const SETXATTR_SHORT: usize = 8;
+/// An access control list is set, and set-gid must go.
+pub const SETXATTR_ACL_KILL_SGID: u32 = 1;
+/// An opening that truncates must take set-id bits away.
+pub const OPEN_KILL_SUIDGID: u32 = 1;
 /// A write must take set-id bits away.
 pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// fsync is for data only.
@@ -233,6 +243,7 @@ mod tests {
             (size_of::<InitIn>(), 64),
             (size_of::<InitOut>(), 64),
             (size_of::<SetattrIn>(), 88),
+            (size_of::<SetxattrIn>(), 16),
             (size_of::<ReadIn>(), 40),
             (size_of::<WriteIn>(), 40),
             (size_of::<FallocateIn>(), 32),

@@ -13,7 +13,6 @@ pub mod flag {
     pub const HAS_IOCTL_DIR: u64 = 1 << 11;
     pub const DO_READDIRPLUS: u64 = 1 << 13;
     pub const READDIRPLUS_AUTO: u64 = 1 << 14;
-    pub const ASYNC_DIO: u64 = 1 << 15;
     pub const NO_OPEN_SUPPORT: u64 = 1 << 17;
     pub const PARALLEL_DIROPS: u64 = 1 << 18;
     pub const POSIX_ACL: u64 = 1 << 20;
@@ -21,8 +20,10 @@ pub mod flag {
     pub const CACHE_SYMLINKS: u64 = 1 << 23;
     pub const NO_OPENDIR_SUPPORT: u64 = 1 << 24;
     pub const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
+    pub const SETXATTR_EXT: u64 = 1 << 29;
     pub const INIT_EXT: u64 = 1 << 30;
     pub const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
+    pub const ALLOW_IDMAP: u64 = 1 << 40;
     pub const OVER_IO_URING: u64 = 1 << 41;
 }
 
@@ -38,6 +39,20 @@ pub struct Wanted {
     pub max_write: u32,
     /// Readahead and asynchronous direct requests that are sent before answers are waited for.
     pub max_background: u16,
+}
+
+/// What the handshake has settled about the form of requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dialect {
+    /// [`flag::SETXATTR_EXT`] was taken.
+    pub long_setxattr: bool,
+}
+
+impl Dialect {
+    /// What follows from our answer.
+    pub fn of(answer: &InitOut) -> Dialect {
+        Dialect { long_setxattr: u64::from(answer.flags) & flag::SETXATTR_EXT != 0 }
+    }
 }
 
 /// Everything that the kernel offers.

@@ -8,6 +8,7 @@ use std::fmt;
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use crate::abi::{self, opcode};
+use crate::init::Dialect;
 
 /// The request contradicts itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,25 +33,26 @@ pub struct Request<'a> {
 
 impl<'a> Request<'a> {
     /// Decodes a message of /dev/fuse: header, fixed struct and the rest behind one another.
-    pub fn decode(message: &'a [u8]) -> Result<Request<'a>, Malformed> {
-        let (header, fixed, rest) = split(message)?;
+    pub fn decode(message: &'a [u8], dialect: Dialect) -> Result<Request<'a>, Malformed> {
+        let (header, fixed, rest) = split(message, dialect)?;
         Ok(Request { header, op: Op::decode(&header, fixed, rest)? })
     }
 }
 
 /// The header of a message, its fixed struct, and the rest.
-pub fn split(message: &[u8]) -> Result<(abi::InHeader, &[u8], &[u8]), Malformed> {
+pub fn split(message: &[u8], dialect: Dialect) -> Result<(abi::InHeader, &[u8], &[u8]), Malformed> {
     let (header, body) = abi::InHeader::read_from_prefix(message).map_err(|_| Malformed)?;
     if header.len as usize != message.len() {
         return Err(Malformed);
     }
-    let (fixed, rest) = body.split_at_checked(fixed_size(header.opcode)).ok_or(Malformed)?;
+    let (fixed, rest) =
+        body.split_at_checked(fixed_size(header.opcode, dialect)).ok_or(Malformed)?;
     // Behind the arguments there may be extensions that nobody asked for.
     let rest_len = rest.len().checked_sub(usize::from(header.total_extlen) * 8).ok_or(Malformed)?;
     Ok((header, fixed, &rest[..rest_len]))
 }
 
-fn fixed_size(code: u32) -> usize {
+fn fixed_size(code: u32, dialect: Dialect) -> usize {
     use abi::*;
     match code {
         opcode::FORGET => size_of::<ForgetIn>(),
@@ -66,7 +68,8 @@ fn fixed_size(code: u32) -> usize {
         opcode::WRITE => size_of::<WriteIn>(),
         opcode::RELEASE | opcode::RELEASEDIR => size_of::<ReleaseIn>(),
         opcode::FSYNC | opcode::FSYNCDIR => size_of::<FsyncIn>(),
-        opcode::SETXATTR => size_of::<SetxattrIn>(),
+        opcode::SETXATTR if dialect.long_setxattr => size_of::<SetxattrIn>(),
+        opcode::SETXATTR => SETXATTR_SHORT,
         opcode::GETXATTR | opcode::LISTXATTR => size_of::<GetxattrIn>(),
         opcode::FLUSH => size_of::<FlushIn>(),
         opcode::INIT => size_of::<InitIn>(),
@@ -221,7 +224,7 @@ impl<'a> Op<'a> {
             opcode::RELEASE => Op::Release(take(fixed)?),
             opcode::FSYNC => Op::Fsync(take(fixed)?),
             opcode::SETXATTR => {
-                let how: abi::SetxattrIn = take(fixed)?;
+                let how = setxattr(fixed)?;
                 let (name, rest) = name(rest)?;
                 let value = rest.get(..how.size as usize).ok_or(Malformed)?;
                 Op::Setxattr { how, name, value }
@@ -267,6 +270,17 @@ fn rename(how: abi::Rename2In, rest: &[u8]) -> Result<Op<'_>, Malformed> {
     Ok(Op::Rename { how, name: old, new_name: only_name(rest)? })
 }
 
+/// Its second half is zeros for who sends only the first.
+fn setxattr(fixed: &[u8]) -> Result<abi::SetxattrIn, Malformed> {
+    let mut whole = [0; size_of::<abi::SetxattrIn>()];
+    let len = fixed.len().min(whole.len());
+    if len < abi::SETXATTR_SHORT {
+        return Err(Malformed);
+    }
+    whole[..len].copy_from_slice(&fixed[..len]);
+    take(&whole)
+}
+
 /// The fixed struct; a ring's buffer for it is longer.
 fn take<T: FromBytes + KnownLayout + Immutable>(bytes: &[u8]) -> Result<T, Malformed> {
     T::read_from_prefix(bytes).map(|(fixed, _)| fixed).map_err(|_| Malformed)
@@ -299,19 +313,36 @@ mod tests {
     fn names_and_bytes_come_out_as_they_were_sent() {
         let how = abi::Rename2In { newdir: 9, flags: 1, padding: 0 };
         let sent = message(opcode::RENAME2, &[how.as_bytes(), b"old\0new\0"]);
-        let request = Request::decode(&sent).unwrap();
+        let request = Request::decode(&sent, Dialect::default()).unwrap();
         let Op::Rename { how, name, new_name } = request.op else { panic!("{request:?}") };
         assert_eq!((how.newdir, how.flags, name, new_name), (9, 1, &b"old"[..], &b"new"[..]));
 
         let how = abi::WriteIn { fh: 3, offset: 4096, size: 5, ..Default::default() };
         let sent = message(opcode::WRITE, &[how.as_bytes(), b"bytes and more"]);
-        let Op::Write { how, bytes } = Request::decode(&sent).unwrap().op else { panic!() };
+        let Op::Write { how, bytes } = Request::decode(&sent, Dialect::default()).unwrap().op
+        else {
+            panic!()
+        };
         assert_eq!((how.offset, bytes), (4096, &b"bytes"[..]));
+
+        let how = abi::SetxattrIn { size: 5, flags: 1, setxattr_flags: 1, padding: 0 };
+        let (short, name) = (&how.as_bytes()[..abi::SETXATTR_SHORT], b"user.a\0value");
+        for (sent, long_setxattr) in [
+            (message(opcode::SETXATTR, &[how.as_bytes(), name]), true),
+            (message(opcode::SETXATTR, &[short, name]), false),
+        ] {
+            let request = Request::decode(&sent, Dialect { long_setxattr }).unwrap();
+            let Op::Setxattr { how, name, value } = request.op else { panic!("{request:?}") };
+            assert_eq!((name, value, how.flags), (&b"user.a"[..], &b"value"[..], 1));
+            assert_eq!(how.setxattr_flags, u32::from(long_setxattr));
+        }
 
         let ones = [abi::ForgetOne { nodeid: 5, nlookup: 6 }; 2];
         let batch = abi::BatchForgetIn { count: 2, dummy: 0 };
         let sent = message(opcode::BATCH_FORGET, &[batch.as_bytes(), ones.as_bytes()]);
-        let Op::BatchForget(ones) = Request::decode(&sent).unwrap().op else { panic!() };
+        let Op::BatchForget(ones) = Request::decode(&sent, Dialect::default()).unwrap().op else {
+            panic!()
+        };
         assert_eq!(Op::forgotten(ones).map(|one| one.nlookup).collect::<Vec<_>>(), [6, 6]);
     }
 
@@ -329,12 +360,15 @@ mod tests {
             vec![0; 39],
         ];
         for sent in messages {
-            assert_eq!(Request::decode(&sent).map(|request| request.header.unique), Err(Malformed));
+            assert_eq!(
+                Request::decode(&sent, Dialect::default()).map(|request| request.header.unique),
+                Err(Malformed)
+            );
         }
         let mut sent = message(opcode::LOOKUP, &[b"name\0"]);
         // Extensions longer than the message.
         sent[36] = 9;
-        assert!(Request::decode(&sent).is_err());
+        assert!(Request::decode(&sent, Dialect::default()).is_err());
     }
 
     #[test]
@@ -350,7 +384,8 @@ mod tests {
             bytes[..4].copy_from_slice(&(len as u32).to_ne_bytes());
             bytes[4..8].copy_from_slice(&((state >> 50) as u32 % 60).to_ne_bytes());
             bytes[36..38].copy_from_slice(&[0, 0]);
-            let _ = Request::decode(&bytes[..len]);
+            let _ =
+                Request::decode(&bytes[..len], Dialect { long_setxattr: len.is_multiple_of(2) });
         }
     }
 }

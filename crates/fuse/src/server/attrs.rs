@@ -15,8 +15,8 @@ impl Server {
         Ok((self.fs()?.getattr(inode)?, self.ttl))
     }
 
-    /// Changes attributes. Which set-id bits a new owner or a new size takes away is decided here:
-    /// with KILLPRIV_V2 the kernel leaves it to us.
+    /// Changes attributes. With KILLPRIV_V2 the kernel leaves it to us to take set-id bits away, and says when a new
+    /// size does so.
     pub fn setattr(
         &self,
         request: &Request,
@@ -31,8 +31,6 @@ impl Server {
         if change.uid.is_some() || change.gid.is_some() {
             // A new owner takes the bits away from everything but directories, whoever gives it.
             change.kill_suid_sgid = fs.getattr(inode)?.file_type != FileType::Directory;
-        } else if change.size.is_some() {
-            change.kill_suid_sgid = request.uid != 0;
         }
         let attr = fs.setattr(&self.caller(request), inode, file, change)?;
         Ok((attr, self.ttl))

@@ -54,10 +54,7 @@ impl Server {
         let fs = self.fs()?;
         let file = &self.file(&fs, file)?.file;
         fs.fallocate(file, flags::fallocate(mode)?, offset, len)?;
-        if request.uid != 0 {
-            self.drop_privileges(&fs, file.inode())?;
-        }
-        Ok(())
+        self.drop_privileges_for(request, &fs, file.inode())
     }
 
     /// The next data or hole; `whence` as for lseek(2).
@@ -101,8 +98,8 @@ impl Server {
                 Err(error) => return Err(error.into()),
             }
         }
-        if request.uid != 0 && done > 0 {
-            self.drop_privileges(&fs, to.inode())?;
+        if done > 0 {
+            self.drop_privileges_for(request, &fs, to.inode())?;
         }
         u32::try_from(done).map_err(|_| Errno(libc::EIO))
     }

@@ -12,18 +12,24 @@ use crate::fsyncs::What;
 use crate::ops::{Answer, Entry, Errno, FileId, Mode, Opened, Request, Told};
 
 impl Server {
-    /// Opens a regular file.
-    pub fn open(&self, request: &Request, inode: InodeNo, flags: i32) -> Answer<Opened> {
+    /// Opens a regular file. With `kill_set_id` truncating it takes its set-id bits away.
+    pub fn open(
+        &self,
+        request: &Request,
+        inode: InodeNo,
+        flags: i32,
+        kill_set_id: bool,
+    ) -> Answer<Opened> {
         self.expect_to_open()?;
         let fs = self.fs()?;
         let file = fs.open(&self.caller(request), inode, flags::open(flags)?)?;
-        if flags & libc::O_TRUNC != 0 && request.uid != 0 {
+        if flags & libc::O_TRUNC != 0 && kill_set_id {
             self.drop_privileges(&fs, inode)?;
         }
         Ok(self.opened(file, flags))
     }
 
-    /// Makes a regular file and opens it.
+    /// Makes a regular file and opens it, or opens one that was made since the kernel looked, as [`Server::open`] does.
     pub fn create(
         &self,
         request: &Request,
@@ -31,17 +37,19 @@ impl Server {
         name: &[u8],
         mode: Mode,
         flags: i32,
+        kill_set_id: bool,
     ) -> Answer<(Entry, Opened)> {
         self.expect_to_open()?;
         let fs = self.fs()?;
-        let (attr, file) = fs.create(
-            &self.caller(request),
-            parent,
-            name,
-            self.masked(&fs, parent, mode) & 0o7777,
-            flags::open(flags)?,
-            flags & libc::O_EXCL != 0,
-        )?;
+        let perm = self.masked(&fs, parent, mode) & 0o7777;
+        let (caller, exclusive) = (self.caller(request), flags & libc::O_EXCL != 0);
+        let how = flags::open(flags)?;
+        let (mut attr, file) = fs.create(&caller, parent, name, perm, how, exclusive)?;
+        // What was just made keeps the bits that it was made with.
+        if flags & libc::O_TRUNC != 0 && kill_set_id && attr.ctime != attr.btime {
+            self.drop_privileges(&fs, attr.inode)?;
+            attr = fs.getattr(attr.inode)?;
+        }
         Ok((self.entry(&fs, attr), self.opened(file, flags)))
     }
 
@@ -179,7 +187,7 @@ mod tests {
         server.set_kernel_opens();
         let request = Request { uid: 0, gid: 0, pid: 0 };
         let mode = Mode { mode: libc::S_IFREG | 0o644, umask: 0 };
-        assert_eq!(server.open(&request, InodeNo::ROOT, 0), Err(Errno(libc::ENOSYS)));
+        assert_eq!(server.open(&request, InodeNo::ROOT, 0, false), Err(Errno(libc::ENOSYS)));
         let entry = server.mknod(&request, InodeNo::ROOT, b"f", mode, 0).unwrap();
         let inode = entry.attr.unwrap().inode;
         let write = |flags, offset| {
@@ -206,7 +214,7 @@ mod tests {
         let request = Request { uid: 0, gid: 0, pid: 0 };
         let mode = Mode { mode: libc::S_IFREG | 0o644, umask: 0 };
         let (entry, opened) =
-            server.create(&request, InodeNo::ROOT, b"f", mode, libc::O_WRONLY).unwrap();
+            server.create(&request, InodeNo::ROOT, b"f", mode, libc::O_WRONLY, false).unwrap();
         let file = FileId { inode: entry.attr.unwrap().inode, fh: opened.fh, flags: 0 };
         let write = Write { file, offset: 0, bytes: &[7; 100], kill_suid_sgid: false };
         let told = |of: FileId| {

@@ -12,7 +12,8 @@ use holdfast_base::{InodeNo, wait};
 use holdfast_posix::{Caller, FileSystem, FsError, SetAttr};
 
 use super::Server;
-use crate::ops::Answer;
+use crate::caller::{Capability, is_capable};
+use crate::ops::{Answer, Request};
 
 /// Set-user-id and set-group-id.
 const SET_ID: u32 = 0o6000;
@@ -40,6 +41,19 @@ impl Server {
             let change = SetAttr { kill_suid_sgid: true, ..SetAttr::default() };
             fs.setattr(&Caller::root(), inode, None, change)?;
             self.tell_attr_changed(inode);
+        }
+        Ok(())
+    }
+
+    /// The same for a change of which the kernel does not say whether it takes them away: not if root makes it.
+    pub(super) fn drop_privileges_for(
+        &self,
+        request: &Request,
+        fs: &FileSystem,
+        inode: InodeNo,
+    ) -> Answer<()> {
+        if self.has_privileges(fs, inode) && !is_capable(request, Capability::KeepSetId) {
+            self.drop_privileges(fs, inode)?;
         }
         Ok(())
     }

@@ -17,9 +17,10 @@
 use std::fmt::Write as _;
 
 use holdfast_base::InodeNo;
-use holdfast_posix::FileSystem;
+use holdfast_posix::{Caller, FileSystem, XattrFlags};
 
 use super::Server;
+use crate::caller::{Capability, is_capable};
 use crate::flags;
 use crate::fsyncs::What;
 use crate::ops::{Answer, Errno, Request, XattrReply};
@@ -34,6 +35,8 @@ pub const STATS_XATTR: &[u8] = b"holdfast.stats";
 /// The value of this attribute tells what the last fsync of its file or directory cost.
 pub const FSYNC_XATTR: &[u8] = b"holdfast.fsync";
 
+/// Attributes that only root sees begin so.
+const TRUSTED: &[u8] = b"trusted.";
 /// Access control lists begin so. Setting one changes the permission bits.
 const ACL: &[u8] = b"system.posix_acl_";
 /// The list that new files in a directory inherit.
@@ -70,7 +73,12 @@ impl Server {
     /// The names of all attributes; with `size` 0 only their length.
     pub fn listxattr(&self, request: &Request, inode: InodeNo, size: u32) -> Answer<XattrReply> {
         let fs = self.fs()?;
-        let names = fs.listxattr(&self.caller(request), inode)?;
+        let mut names = fs.listxattr(&Caller::root(), inode)?;
+        // The kernel does not filter this list.
+        let is_trusted = |name: &Vec<u8>| name.starts_with(TRUSTED);
+        if names.iter().any(is_trusted) && !is_capable(request, Capability::Administer) {
+            names.retain(|name| !is_trusted(name));
+        }
         let mut list = Vec::new();
         for name in names {
             list.extend_from_slice(&name);
@@ -79,7 +87,8 @@ impl Server {
         fit(list, size)
     }
 
-    /// Sets an attribute; `flags` are those of setxattr(2).
+    /// Sets an attribute; `flags` are those of setxattr(2). With `kill_sgid` an access control list takes set-gid away:
+    /// the kernel knows the groups of who sets it.
     pub fn setxattr(
         &self,
         request: &Request,
@@ -87,12 +96,14 @@ impl Server {
         name: &[u8],
         value: &[u8],
         flags: i32,
+        kill_sgid: bool,
     ) -> Answer<()> {
         let fs = self.fs()?;
         if [SYNC_XATTR, REPORT_XATTR, STATS_XATTR, FSYNC_XATTR].contains(&name) {
             return Err(Errno(libc::EPERM));
         }
-        let flags = flags::xattr(flags)?;
+        let mut flags = flags::xattr(flags)?;
+        flags.set(XattrFlags::KILL_SGID, kill_sgid);
         fs.setxattr(&self.caller(request), inode, name, value, flags)?;
         if self.acl_is_news(name) {
             self.tell_attr_changed(inode);
@@ -126,7 +137,7 @@ impl Server {
 
 /// Whether root asks, or the user who has mounted.
 fn is_owner(request: &Request) -> bool {
-    request.uid == 0 || request.uid == rustix::process::getuid().as_raw()
+    request.uid == rustix::process::getuid().as_raw() || is_capable(request, Capability::Administer)
 }
 
 /// What the caller's buffer of `size` bytes gets.
@@ -182,7 +193,7 @@ mod tests {
         assert_eq!(ask(stranger, SYNC_XATTR), Ok(XattrReply::Bytes(Vec::new())));
         assert!(fs.is_durable(), "as sync(2), for everybody");
         for name in [SYNC_XATTR, REPORT_XATTR, STATS_XATTR, FSYNC_XATTR] {
-            let set = server.setxattr(&root, InodeNo::ROOT, name, b"", 0);
+            let set = server.setxattr(&root, InodeNo::ROOT, name, b"", 0, false);
             assert_eq!(set, Err(Errno(libc::EPERM)));
         }
         server.close();

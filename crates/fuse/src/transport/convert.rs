@@ -141,7 +141,7 @@ pub(super) fn set_attr(set: &abi::SetattrIn) -> (SetAttr, Option<u64>) {
         atime: time(fattr::ATIME, fattr::ATIME_NOW, set.atime, set.atimensec),
         mtime: time(fattr::MTIME, fattr::MTIME_NOW, set.mtime, set.mtimensec),
         btime: None,
-        kill_suid_sgid: false,
+        kill_suid_sgid: has(fattr::KILL_SUIDGID),
     };
     (change, has(fattr::FH).then_some(set.fh))
 }

@@ -5,6 +5,11 @@
 //! of files and directories and symbolic links each have one. Locks stay in the
 //! kernel, and so does no written data: without a writeback cache a write that
 //! returned is in our hands, in order.
+//!
+//! The kernel is not asked for asynchronous direct requests (ASYNC_DIO): when such a write ends, it leaves pages that
+//! others have read meanwhile, for ever. To invalidate them from here before the answer would be a deadlock, as the
+//! kernel waits for pages whose reads wait until as many direct requests as it sends at once are answered. So io_submit
+//! waits for each of its requests; io_uring, which has threads to wait, does not.
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
@@ -14,7 +19,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use holdfast_base::switch::{Opens, Transport};
-use holdfast_wire::init::{self, Wanted, flag};
+use holdfast_wire::init::{self, Dialect, Wanted, flag};
 use holdfast_wire::{Op, Request, reply};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno as Failed;
@@ -50,14 +55,15 @@ pub(crate) fn connect(
     ways: Ways,
 ) -> io::Result<impl FnOnce() -> io::Result<()> + Send + use<>> {
     let fuse = Arc::new(fd);
-    let rings = shake_hands(&fuse, work, readers, ways)?;
+    let (rings, dialect) = shake_hands(&fuse, work, readers, ways)?;
     // From here on a reader that finds nothing decides itself how to wait.
     rustix::io::ioctl_fionbio(&fuse, true)?;
     work.server().set_kernel(Box::new(ToKernel(Arc::clone(&fuse))));
     let (work, readers) = (Arc::clone(work), Arc::clone(readers));
     Ok(move || {
         let (ended, all) = channel();
-        readers.start(ended.clone(), move |reader| read_requests(&fuse, &work, reader))?;
+        let body = move |reader: &Reader| read_requests(&fuse, &work, reader, dialect);
+        readers.start(ended.clone(), body)?;
         if let Some(rings) = rings {
             rings.start(&ended);
         }
@@ -72,7 +78,7 @@ fn shake_hands(
     work: &Arc<Work>,
     readers: &Readers,
     ways: Ways,
-) -> io::Result<Option<Rings>> {
+) -> io::Result<(Option<Rings>, Dialect)> {
     let mut buffer = vec![0; HEADERS + MAX_WRITE as usize];
     let len = loop {
         match rustix::io::read(fuse, &mut buffer[..]) {
@@ -80,7 +86,7 @@ fn shake_hands(
             read => break read?,
         }
     };
-    let request = Request::decode(&buffer[..len]).map_err(io::Error::other)?;
+    let request = Request::decode(&buffer[..len], Dialect::default()).map_err(io::Error::other)?;
     let Op::Init(init) = request.op else {
         return Err(io::Error::other("the kernel did not begin with the handshake"));
     };
@@ -115,13 +121,18 @@ fn shake_hands(
         | flag::HANDLE_KILLPRIV_V2
         | flag::CACHE_SYMLINKS
         | flag::NO_OPENDIR_SUPPORT
-        | flag::ASYNC_DIO
         | flag::DIRECT_IO_ALLOW_MMAP
+        | flag::SETXATTR_EXT
         | flag::HAS_IOCTL_DIR;
     // The kernel obeys access control lists only if it checks permissions at all. Then it must
     // leave the umask to us, as a list of the directory takes its place.
     if work.server().is_trusting() {
         flags |= flag::POSIX_ACL | flag::DONT_MASK;
+        // Then the mount may be mounted again with other owners, and only requests that make inodes tell whose they
+        // are. Whoever else asks is known by looking at the process, which only root may.
+        if rustix::process::geteuid().is_root() {
+            flags |= flag::ALLOW_IDMAP;
+        }
     }
     let opens_by_itself = offered & flag::NO_OPEN_SUPPORT != 0;
     if ways.opens == Opens::Kernel && !opens_by_itself {
@@ -148,7 +159,7 @@ fn shake_hands(
         work.server().set_kernel_needs_opendir();
     }
     send(fuse, request.header.unique, Ok(answer.as_bytes()));
-    Ok(rings)
+    Ok((rings, Dialect::of(&answer)))
 }
 
 /// Ends the handshake: the mount fails.
@@ -157,13 +168,18 @@ fn refuse<T>(fuse: &OwnedFd, unique: u64, error: io::Error) -> io::Result<T> {
     Err(error)
 }
 
-fn read_requests(fuse: &Arc<OwnedFd>, work: &Work, reader: &Reader) -> io::Result<()> {
+fn read_requests(
+    fuse: &Arc<OwnedFd>,
+    work: &Work,
+    reader: &Reader,
+    dialect: Dialect,
+) -> io::Result<()> {
     let mut buffer = vec![0; HEADERS + MAX_WRITE as usize];
     loop {
         match rustix::io::read(fuse, &mut buffer[..]) {
             Ok(len) => {
                 let message = &buffer[..len];
-                let next = match Request::decode(message) {
+                let next = match Request::decode(message, dialect) {
                     Ok(request) => {
                         let (client, is_ahead) = (request.header.pid, is_ahead(&request.op));
                         reader.serve(client, is_ahead, || serve(fuse, work, reader, &request))

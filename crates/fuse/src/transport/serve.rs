@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use holdfast_base::InodeNo;
 use holdfast_posix::{Attr, StatFs};
-use holdfast_wire::abi::{self, FSYNC_FDATASYNC, WRITE_KILL_SUIDGID, opcode};
+use holdfast_wire::abi::{
+    self, FSYNC_FDATASYNC, OPEN_KILL_SUIDGID, SETXATTR_ACL_KILL_SGID, WRITE_KILL_SUIDGID, opcode,
+};
 use holdfast_wire::dirents::Dirents;
 use holdfast_wire::{Op, reply};
 
@@ -197,10 +199,14 @@ fn answer(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out> {
             server.rename(request, (inode, name), to, how.flags).map(done)
         }
         Op::Link { old, name } => server.link(request, InodeNo(old), inode, name).map(Out::Entry),
-        Op::Open(open) => server.open(request, inode, open.flags as i32).map(Out::Opened),
+        Op::Open(open) => {
+            let kill_set_id = open.open_flags & OPEN_KILL_SUIDGID != 0;
+            server.open(request, inode, open.flags as i32, kill_set_id).map(Out::Opened)
+        }
         Op::Create { how, name } => {
             let mode = Mode { mode: how.mode, umask: how.umask };
-            let answer = server.create(request, inode, name, mode, how.flags as i32);
+            let (flags, kill_set_id) = (how.flags as i32, how.open_flags & OPEN_KILL_SUIDGID != 0);
+            let answer = server.create(request, inode, name, mode, flags, kill_set_id);
             answer.map(|(entry, opened)| Out::Created(entry, opened))
         }
         Op::Tmpfile(how) => {
@@ -220,7 +226,8 @@ fn answer(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out> {
         }
         Op::Statfs => server.statfs().map(Out::StatFs),
         Op::Setxattr { how, name, value } => {
-            server.setxattr(request, inode, name, value, how.flags as i32).map(done)
+            let kill_sgid = how.setxattr_flags & SETXATTR_ACL_KILL_SGID != 0;
+            server.setxattr(request, inode, name, value, how.flags as i32, kill_sgid).map(done)
         }
         Op::Getxattr { size, name } => server.getxattr(request, inode, name, size).map(xattr),
         Op::Listxattr { size } => server.listxattr(request, inode, size).map(xattr),

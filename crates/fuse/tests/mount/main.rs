@@ -10,5 +10,6 @@ mod data;
 mod fsync;
 mod names;
 mod opens;
+mod programs;
 mod session;
 mod transports;

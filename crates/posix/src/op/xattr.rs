@@ -177,6 +177,9 @@ impl FileSystem {
                 // As chmod: set-gid goes if the caller is not in the group.
                 let perm = item.mode & 0o7000 | list.mode_bits();
                 item.mode = perm::chmod_mode(caller, item, perm);
+                if flags.contains(XattrFlags::KILL_SGID) {
+                    item.mode &= !perm::SET_GID;
+                }
             }
             if keeps_value {
                 xattrs::plan_set(core, inode.no, item, name, value, flags, batch)
@@ -198,7 +201,9 @@ impl FileSystem {
             |changes| Need::Shrink { changes },
             |item, batch| {
                 space.check_write(core, caller, &inode, item)?;
-                if xattrs::plan_remove(core, inode.no, name, batch)? {
+                // That there is no list is what who removes one wants, and Linux says so.
+                let is_list = matches!(space, Space::AccessAcl | Space::DefaultAcl);
+                if xattrs::plan_remove(core, inode.no, name, batch)? || is_list {
                     Ok(())
                 } else {
                     Err(FsError::NoAttribute)
