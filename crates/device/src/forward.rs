@@ -43,6 +43,11 @@ macro_rules! forward {
             self.$under.physical_sector_size()
         }
     };
+    (@reach $under:ident) => {
+        fn reach(&self) -> $crate::Reach {
+            self.$under.reach()
+        }
+    };
     (@stats $under:ident) => {
         fn stats(&self) -> $crate::DeviceStats {
             self.$under.stats()

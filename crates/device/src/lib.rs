@@ -71,6 +71,18 @@ pub struct DeviceStats {
     pub discards: u64,
 }
 
+/// Who else may write to a device while it is open for writing here. In the order of how much is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reach {
+    /// Nobody: what holds the bytes is locked, and belongs to this machine, or to this process.
+    #[default]
+    Alone,
+    /// No program of this machine, because it is locked here; other machines may have it attached too.
+    Host,
+    /// Any program that has it under another name: not all of what is behind it could be locked.
+    Unknown,
+}
+
 /// A place that keeps bytes. All calls may be made from many threads at once;
 /// concurrent writes to the same sectors leave either content in each sector.
 pub trait Device: Send + Sync + fmt::Debug {
@@ -113,6 +125,11 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// Bytes of a physical sector, a power of two and not below [`Device::sector_size`]: a disk reads the rest of it when
     /// a part is written, and a power cut in that may take all of it, what was durable included.
     fn physical_sector_size(&self) -> u32;
+
+    /// Who else may write to it.
+    fn reach(&self) -> Reach {
+        Reach::Alone
+    }
 
     /// What it has been asked so far.
     fn stats(&self) -> DeviceStats;

@@ -61,7 +61,7 @@ impl Sticky {
 }
 
 impl Device for Sticky {
-    forward!(under: len, sector_size, stats);
+    forward!(under: len, sector_size, reach, stats);
 
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         wait::will_wait();

@@ -6,6 +6,11 @@
 //! Block devices opened for writing are opened with O_EXCL as well, which the
 //! kernel's own mounts respect. [`wait_until_free`] waits for the end.
 //!
+//! A `flock` is of the whole file, and a file may hold several volumes for those who
+//! come through partitions of a loop device. So what was opened, and each file behind it
+//! ([`behind`](super::behind)), is also locked byte by byte (OFD locks), where the host has such locks.
+//! Virtual machines (QEMU) and servers of network filesystems lock the images that they write to in this way too.
+//!
 //! Who holds a lock is looked up in /proc for the message only; nothing is
 //! decided by it.
 
@@ -17,6 +22,9 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use holdfast_base::clock::Stopwatch;
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
 use rustix::fs::{FlockOperation, flock};
 
 use super::{OpenMode, reason, refused};
@@ -28,20 +36,112 @@ const PATIENCE: Duration = Duration::from_millis(300);
 /// Between two looks at a lock.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Locks an open file as `mode` says, or names the holder.
-pub(super) fn take(file: &File, path: &Path, mode: OpenMode) -> Result<(), DeviceError> {
-    let how = match mode {
-        OpenMode::ReadOnly => FlockOperation::NonBlockingLockShared,
-        OpenMode::ReadWrite => FlockOperation::NonBlockingLockExclusive,
+/// Bytes of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    start: u64,
+    /// 0: to the end, wherever that will be.
+    len: u64,
+}
+
+impl Part {
+    pub(super) const WHOLE: Part = Part { start: 0, len: 0 };
+
+    /// Where this part of a device lies in the file or device that the device is `len` bytes of (0: all), from
+    /// `start` on.
+    pub(super) fn within(self, start: u64, len: u64) -> Part {
+        let left = len.saturating_sub(self.start);
+        let len = match (self.len, len) {
+            (own, 0) => own,
+            (0, _) => left,
+            (own, _) => own.min(left),
+        };
+        Part { start: self.start.saturating_add(start), len }
+    }
+}
+
+/// With whom a part of a file is shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Share {
+    /// With nobody.
+    Alone,
+    /// With others who share it.
+    Beside,
+}
+
+/// Locks an open file as `mode` says and gives it back, or names the holder.
+pub(super) fn take(file: File, path: &Path, mode: OpenMode) -> Result<File, DeviceError> {
+    let (how, share) = match mode {
+        OpenMode::ReadOnly => (FlockOperation::NonBlockingLockShared, Share::Beside),
+        OpenMode::ReadWrite => (FlockOperation::NonBlockingLockExclusive, Share::Alone),
     };
-    match patiently(|| flock(file, how).map_err(io::Error::from)) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(in_use(path)),
+    match patiently(|| flock(&file, how).map_err(io::Error::from)) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            drop(file);
+            return Err(in_use(path));
+        }
         Err(error) => {
             let why = format!("cannot be locked: {}", reason(&error));
-            Err(refused(path, why))
+            return Err(refused(path, why));
         }
     }
+    match lock_part(&file, Part::WHOLE, share) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            drop(file);
+            Err(in_use(path))
+        }
+        // The lock of the whole file is one too.
+        Err(error) => {
+            tracing::debug!(path = %path.display(), %error, "the host has no locks of parts");
+            Ok(file)
+        }
+        Ok(()) => Ok(file),
+    }
+}
+
+/// Locks a part of an open file and gives it back, or names the holder; `None` where the host has no such locks.
+/// `named`: the file in messages.
+pub(super) fn take_part(
+    file: File,
+    path: &Path,
+    named: &str,
+    part: Part,
+    share: Share,
+) -> Result<Option<File>, DeviceError> {
+    match lock_part(&file, part, share) {
+        Ok(()) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            // Before the holder is looked for among those who have the file open.
+            drop(file);
+            Err(in_use_as(path, named.into()))
+        }
+        Err(error) => {
+            tracing::debug!(%error, "{named} has no locks of parts");
+            Ok(None)
+        }
+    }
+}
+
+fn lock_part(file: &File, part: Part, share: Share) -> io::Result<()> {
+    let kind = match share {
+        Share::Alone => libc::F_WRLCK,
+        Share::Beside => libc::F_RDLCK,
+    };
+    // Zero but for what is named here: from the start of the file, of this open file.
+    let lock = libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: part.start as libc::off_t,
+        l_len: part.len as libc::off_t,
+        l_pid: 0,
+    };
+    patiently(|| match fcntl(file, FcntlArg::F_OFD_SETLK(&lock)) {
+        Ok(_) => Ok(()),
+        // POSIX leaves it to the host which of the two it says.
+        Err(Errno::EACCES | Errno::EAGAIN) => Err(io::ErrorKind::WouldBlock.into()),
+        Err(error) => Err(error.into()),
+    })
 }
 
 /// Tries again for [`PATIENCE`] while the answer is that somebody else holds it.
@@ -85,11 +185,14 @@ pub fn wait_until_free(path: impl AsRef<Path>, patience: Duration) -> bool {
 
 /// The refusal, with the holder's name if it can be found.
 pub(super) fn in_use(path: &Path) -> DeviceError {
+    in_use_as(path, path.display().to_string())
+}
+
+/// As [`in_use`], with other words for what it is.
+fn in_use_as(path: &Path, named: String) -> DeviceError {
     let holder = fs::metadata(path).ok().and_then(|found| holder(path, &found));
-    DeviceError::InUse {
-        path: path.display().to_string(),
-        holder: holder.unwrap_or_else(|| "another program".into()),
-    }
+    let holder = holder.unwrap_or_else(|| "another program".into());
+    DeviceError::InUse { path: named, holder }
 }
 
 /// Looks for the holder: in the kernel's list of locks, among the mounts, among open descriptors.
@@ -136,24 +239,35 @@ fn mounted(path: &Path) -> Option<String> {
     })
 }
 
-/// Another process that has the same file open.
+/// A process that has the same file open: this one only if no other has. (What it opened to no avail is closed.)
 fn opening_process(found: &Metadata) -> Option<u32> {
+    let has_it = |pid: &u32| {
+        let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        let mut found_there = files.filter_map(|file| fs::metadata(file.path()).ok());
+        found_there.any(|other| {
+            (other.st_dev(), other.st_ino()) == (found.st_dev(), found.st_ino())
+        })
+    };
     let own = std::process::id();
-    fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
-        let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
-        let mut files = fs::read_dir(entry.path().join("fd")).ok()?.flatten();
-        let same = files.any(|file| {
-            fs::metadata(file.path()).is_ok_and(|other| {
-                (other.st_dev(), other.st_ino()) == (found.st_dev(), found.st_ino())
-            })
-        });
-        (same && pid != own).then_some(pid)
-    })
+    let running = fs::read_dir("/proc").ok()?.flatten();
+    let pids = running.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid: &u32| *pid != own).chain([own]).find(has_it)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_of_a_device_lies_inside_what_the_device_is_of_a_file() {
+        let part = |start, len| Part { start, len };
+        assert_eq!(Part::WHOLE.within(0, 0), Part::WHOLE);
+        assert_eq!(Part::WHOLE.within(4096, 0), part(4096, 0));
+        assert_eq!(Part::WHOLE.within(4096, 8192), part(4096, 8192));
+        assert_eq!(part(512, 1024).within(4096, 0), part(4608, 1024));
+        assert_eq!(part(512, 1024).within(4096, 1000), part(4608, 488), "cut by a limit");
+        assert_eq!(part(512, 0).within(4096, 1000), part(4608, 488));
+    }
 
     #[test]
     fn a_line_of_the_kernels_list_is_understood() {

@@ -7,8 +7,9 @@
 //!
 //! Always true: the descriptor holds a lock on the volume (see [`lock`]) from
 //! before the first byte is read until it is closed, exclusive when opened for
-//! writing. The length is fixed when opened and is a multiple of the sector.
+//! writing; so do others on the files behind a block device ([`behind`]). The length is fixed when opened and is a multiple of the sector.
 
+mod behind;
 pub mod lock;
 mod probe;
 mod physical;
@@ -26,7 +27,8 @@ use rustix::fs::{FallocateFlags, fallocate};
 use crate::buffer::BufferPool;
 use crate::range;
 use crate::tally::Tally;
-use crate::{Device, DeviceError, DeviceStats, Flushed};
+use crate::{Device, DeviceError, DeviceStats, Flushed, Reach};
+use behind::Behind;
 
 /// Bytes of a buffer through which unaligned slices are copied.
 const BOUNCE_BYTES: usize = 1 << 20;
@@ -48,6 +50,7 @@ pub enum OpenMode {
 #[derive(Debug)]
 pub struct FileDevice {
     file: File,
+    behind: Behind,
     path: PathBuf,
     mode: OpenMode,
     len: u64,
@@ -101,7 +104,7 @@ impl FileDevice {
             Err(error) => return Err(refused(path, reason(&error))),
         };
         // Whoever was faster than this lock uses the file now, also if it was new: leave it alone.
-        lock::take(&file, path, OpenMode::ReadWrite)?;
+        let file = lock::take(file, path, OpenMode::ReadWrite)?;
         let device = grow(&file, path, bytes)
             .and_then(|()| FileDevice::start(file, path, OpenMode::ReadWrite, true));
         if device.is_err() && new {
@@ -116,7 +119,7 @@ impl FileDevice {
 
     fn open_existing(path: &Path, mode: OpenMode, direct: bool) -> Result<FileDevice, DeviceError> {
         let file = open_host(path, mode)?;
-        lock::take(&file, path, mode)?;
+        let file = lock::take(file, path, mode)?;
         FileDevice::start(file, path, mode, direct)
     }
 
@@ -127,6 +130,7 @@ impl FileDevice {
         mode: OpenMode,
         direct: bool,
     ) -> Result<FileDevice, DeviceError> {
+        let behind = behind::take(&file, path, mode)?;
         let found = probe::probe(&file, direct).map_err(|error| refused(path, reason(&error)))?;
         if found.len < SMALLEST {
             return Err(refused(path, too_small(found.len)));
@@ -140,6 +144,7 @@ impl FileDevice {
         }
         Ok(FileDevice {
             file,
+            behind,
             path: path.to_path_buf(),
             mode,
             len: found.len - found.len % u64::from(found.sector_size),
@@ -265,6 +270,10 @@ impl Device for FileDevice {
         self.physical.bytes
     }
 
+    fn reach(&self) -> Reach {
+        self.behind.reach
+    }
+
     fn stats(&self) -> DeviceStats {
         self.tally.stats()
     }
@@ -346,5 +355,7 @@ fn reason(error: &io::Error) -> String {
     }
 }
 
+#[cfg(test)]
+mod behind_tests;
 #[cfg(test)]
 mod tests;

@@ -183,11 +183,11 @@ fn refusals_say_what_is_wrong_and_write_nothing() {
 }
 
 /// A loop device that is detached however the test ends.
-struct Loop(String);
+pub(super) struct Loop(pub(super) String);
 
 impl Loop {
     /// Attaches `image`, or says why not: it needs root and loop devices.
-    fn attach(image: &Path, sector: u32) -> Result<Loop, String> {
+    pub(super) fn attach(image: &Path, sector: u32) -> Result<Loop, String> {
         let ran = Command::new("losetup")
             .args(["--find", "--show", "--sector-size", &sector.to_string()])
             .arg(image)

@@ -1,0 +1,271 @@
+//! What a block device stands on, as far as the host tells: the file behind a loop device, the device of a
+//! partition, the devices below a mapper. A volume is one place under several names, so each writer locks
+//! the file behind as well, in the same bytes that a program locks that opens the file itself.
+//!
+//! Loop devices name their file by path, and by device and inode number, which mean the same in every mount
+//! namespace: a path that leads elsewhere is not taken. What cannot be locked is said in a log line and in
+//! [`Reach`]; then the guard in the volume is what tells two programs apart.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::linux::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{OFlags, fstatfs, major, makedev, minor};
+use rustix::ioctl::{Getter, Opcode, ioctl};
+
+use super::OpenMode;
+use super::lock::{self, Part, Share};
+use crate::{DeviceError, Reach};
+
+/// Devices upon devices are followed so far; nobody stacks more, and a ring of them cannot be built.
+const DEPTH_MAX: u32 = 16;
+/// `LOOP_GET_STATUS64` from linux/loop.h.
+const LOOP_GET_STATUS64: Opcode = 0x4c05;
+/// Filesystems that several machines, or the host of a virtual one, may have mounted: NFS, SMB in three versions,
+/// Ceph, GFS2, OCFS2, Lustre, 9p, AFS twice, FUSE, and that of VirtualBox.
+const NETWORK_FILESYSTEMS: [u64; 13] = [
+    0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x00c3_6400, 0x0116_1970, 0x7461_636f, 0x0bd0_0bd0,
+    0x0102_1997, 0x5346_414f, 0x6b41_4653, 0x6573_5546, 0x786f_4256,
+];
+
+/// `struct loop_info64` from linux/loop.h, as far as it is of use.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct LoopStatus {
+    device: u64,
+    inode: u64,
+    _rdevice: u64,
+    offset: u64,
+    size_limit: u64,
+    _number_encryption_and_flags: [u32; 4],
+    file_name: [u8; 64],
+    _crypt_name_key_and_init: [u64; 14],
+}
+
+/// Locks on what is behind a device, for as long as this lives.
+#[derive(Debug)]
+pub(super) struct Behind {
+    /// Kept open for their locks.
+    _held: Vec<File>,
+    pub(super) reach: Reach,
+}
+
+/// Locks what is behind `file`, which was opened as `path` and is itself locked.
+///
+/// # Errors
+/// [`DeviceError::InUse`] when another program has it. What is merely out of reach is no error.
+pub(super) fn take(file: &File, path: &Path, mode: OpenMode) -> Result<Behind, DeviceError> {
+    let mut walk = Walk { mode, path, held: Vec::new(), reach: Reach::Alone };
+    match file.metadata() {
+        Ok(found) if found.file_type().is_block_device() => {
+            let share = match mode {
+                OpenMode::ReadOnly => Share::Beside,
+                OpenMode::ReadWrite => Share::Alone,
+            };
+            walk.device(found.st_rdev(), Some(file), Part::WHOLE, share, 0)?;
+        }
+        _ => walk.on_filesystem(file),
+    }
+    Ok(Behind { _held: walk.held, reach: walk.reach })
+}
+
+struct Walk<'p> {
+    mode: OpenMode,
+    /// What was opened.
+    path: &'p Path,
+    held: Vec<File>,
+    reach: Reach,
+}
+
+impl Walk<'_> {
+    /// Follows one block device down. `share`: how those that come this way share what is behind.
+    fn device(
+        &mut self,
+        number: u64,
+        open: Option<&File>,
+        part: Part,
+        share: Share,
+        depth: u32,
+    ) -> Result<(), DeviceError> {
+        let place = format!("/sys/dev/block/{}:{}", major(number), minor(number));
+        let place = fs::canonicalize(&place).unwrap_or_default();
+        if depth > DEPTH_MAX {
+            self.out_of_reach("too many devices lie upon each other");
+            return Ok(());
+        }
+        // Asked first, because it needs no /sys.
+        if let Some(status) = open.and_then(status_of).or_else(|| status_by_name(&place, number)) {
+            return self.loop_device(&place, &status, part, share, depth);
+        }
+        if place.join("loop/backing_file").exists() {
+            self.out_of_reach("a loop device below it cannot be asked for its file");
+            return Ok(());
+        }
+        let sectors = |name: &str| read_number(&place.join(name)).map(|sectors| sectors * 512);
+        if let (Some(start), Some(len)) = (sectors("start"), sectors("size"))
+            && place.join("partition").exists()
+            && let Some(whole) = place.parent().and_then(device_at)
+        {
+            return self.device(whole, None, part.within(start, len), share, depth + 1);
+        }
+        let mut is_leaf = true;
+        for below in fs::read_dir(place.join("slaves")).into_iter().flatten().flatten() {
+            if let Some(number) = device_at(&below.path()) {
+                is_leaf = false;
+                // Which of its parts a mapper uses is not told here, and others may have the rest: those who
+                // come through mappers share it, and keep out who would have it alone.
+                self.device(number, None, Part::WHOLE, Share::Beside, depth + 1)?;
+            }
+        }
+        if is_leaf {
+            self.reach = self.reach.max(Reach::Host);
+        }
+        Ok(())
+    }
+
+    fn loop_device(
+        &mut self,
+        place: &Path,
+        status: &LoopStatus,
+        part: Part,
+        share: Share,
+        depth: u32,
+    ) -> Result<(), DeviceError> {
+        let Some(behind) = path_behind(place, status) else {
+            self.out_of_reach("the file behind a loop device has no path here");
+            return Ok(());
+        };
+        let file = match self.open_same(&behind, status) {
+            Ok(file) => file,
+            Err(error) => {
+                self.out_of_reach(&format!("{}: {error}", behind.display()));
+                return Ok(());
+            }
+        };
+        let part = part.within(status.offset, status.size_limit);
+        let named = format!("{}, which is behind {},", behind.display(), self.path.display());
+        let Some(file) = lock::take_part(file, &behind, &named, part, share)? else {
+            self.out_of_reach(&format!("{} cannot be locked in parts", behind.display()));
+            return Ok(());
+        };
+        let below = file.metadata().ok().filter(|found| found.file_type().is_block_device());
+        match below {
+            Some(found) => self.device(found.st_rdev(), Some(&file), part, share, depth + 1)?,
+            None => self.on_filesystem(&file),
+        }
+        self.held.push(file);
+        Ok(())
+    }
+
+    /// Opens the file that the loop device means, not another one that has its path in this namespace.
+    fn open_same(&self, path: &Path, status: &LoopStatus) -> io::Result<File> {
+        let is_same = |found: &fs::Metadata| {
+            let device = makedev(loop_major(status.device), loop_minor(status.device));
+            (found.st_dev(), found.st_ino()) == (device, status.inode)
+        };
+        let other = || io::Error::other("it is not the file that the loop device has open");
+        // Looked at before: opening a pipe would wait.
+        if !is_same(&fs::metadata(path)?) {
+            return Err(other());
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).write(self.mode == OpenMode::ReadWrite);
+        let file = options.custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
+        if is_same(&file.metadata()?) { Ok(file) } else { Err(other()) }
+    }
+
+    /// The end of the walk is a file: who else may have it depends on its filesystem.
+    fn on_filesystem(&mut self, file: &File) {
+        let is_shared =
+            fstatfs(file).map_or(true, |fs| NETWORK_FILESYSTEMS.contains(&(fs.f_type as u32).into()));
+        if is_shared {
+            self.reach = self.reach.max(Reach::Host);
+        }
+    }
+
+    fn out_of_reach(&mut self, why: &str) {
+        self.reach = Reach::Unknown;
+        if self.mode == OpenMode::ReadWrite {
+            tracing::warn!(
+                "{}: what is behind it is not locked, so only the volume's guard notices another program that writes to it: {why}",
+                self.path.display()
+            );
+        }
+    }
+}
+
+/// What a loop device says of itself; nothing if it is none.
+#[allow(unsafe_code)]
+fn status_of(file: &File) -> Option<LoopStatus> {
+    // SAFETY: LOOP_GET_STATUS64 fills a `struct loop_info64`, 232 bytes of plain numbers, which `LoopStatus`
+    // has the size and layout of (a test holds the size); other descriptors answer an error and fill nothing.
+    let call = unsafe { Getter::<LOOP_GET_STATUS64, LoopStatus>::new() };
+    // The number 0x4c05 means something else to other drivers.
+    let number = file.metadata().ok()?.st_rdev();
+    let place = fs::canonicalize(format!("/sys/dev/block/{}:{}", major(number), minor(number)));
+    if major(number) != LOOP_MAJOR || place.is_ok_and(|place| place.join("partition").exists()) {
+        return None;
+    }
+    // SAFETY: the opcode and the type belong together, see above.
+    unsafe { ioctl(file, call) }.ok()
+}
+
+/// The major number of loop devices, fixed for ever (Documentation/admin-guide/devices.txt).
+const LOOP_MAJOR: u32 = 7;
+
+/// The same for a device that is found in /sys.
+fn status_by_name(place: &Path, number: u64) -> Option<LoopStatus> {
+    if major(number) != LOOP_MAJOR {
+        return None;
+    }
+    let about = fs::read_to_string(place.join("uevent")).ok()?;
+    let name = about.lines().find_map(|line| line.strip_prefix("DEVNAME="))?;
+    let file = File::open(Path::new("/dev").join(name)).ok()?;
+    (file.metadata().ok()?.st_rdev() == number).then(|| status_of(&file))?
+}
+
+/// The path of its file: whole in /sys, cut at 63 bytes in the answer of the device.
+fn path_behind(place: &Path, status: &LoopStatus) -> Option<PathBuf> {
+    if let Ok(path) = fs::read_to_string(place.join("loop/backing_file")) {
+        return Some(path.strip_suffix('\n').unwrap_or(&path).into());
+    }
+    let end = status.file_name.iter().position(|byte| *byte == 0)?;
+    let path = std::str::from_utf8(&status.file_name[..end]).ok()?;
+    (end > 0 && end < status.file_name.len() - 1).then(|| path.into())
+}
+
+/// The kernel's encoding of device numbers in this answer: `huge_encode_dev`.
+fn loop_major(device: u64) -> u32 {
+    (device as u32 & 0xfff00) >> 8
+}
+
+fn loop_minor(device: u64) -> u32 {
+    (device as u32 & 0xff) | ((device as u32 >> 12) & 0xfff00)
+}
+
+/// The number of the device whose folder in /sys this is.
+fn device_at(place: &Path) -> Option<u64> {
+    let text = fs::read_to_string(place.join("dev")).ok()?;
+    let (major, minor) = text.trim_end().split_once(':')?;
+    Some(makedev(major.parse().ok()?, minor.parse().ok()?))
+}
+
+fn read_number(path: &Path) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim_end().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_of_a_loop_device_has_its_size_and_its_numbers() {
+        assert_eq!(size_of::<LoopStatus>(), 232);
+        // 254:0 and 8:1048575, as the kernel writes them.
+        assert_eq!((loop_major(0xfe00), loop_minor(0xfe00)), (254, 0));
+        let large = 0xff | (8 << 8) | (0xfff00 << 12);
+        assert_eq!((loop_major(large), loop_minor(large)), (8, 0xfffff));
+    }
+}
