@@ -5,6 +5,7 @@
 mod common;
 use std::fs;
 use std::os::unix::fs::FileExt;
+use std::process::Command;
 
 use common::{Nobody, Place, can_mount, number, signal, wait_until_ended};
 
@@ -70,6 +71,48 @@ fn a_second_mount_is_refused_and_the_holder_named() {
     place.run(&["cp", place.image(), &place.inside("/x")]).fails(1, &holder);
     // Nothing of that disturbed it.
     fs::write(place.dir.join("file"), "content").unwrap();
+    place.umount();
+    place.fsck();
+}
+
+/// A loop device that is detached however the test ends.
+struct Loop(String);
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let detached = Command::new("losetup").args(["--detach", &self.0]).status();
+        println!("detached {}: {detached:?}", self.0);
+    }
+}
+
+#[test]
+fn a_second_mount_through_a_loop_device_is_refused_and_the_holder_named() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::with_volume();
+    let attach = || {
+        let ran =
+            Command::new("losetup").args(["--find", "--show", place.image()]).output().ok()?;
+        ran.status.success().then(|| Loop(String::from_utf8(ran.stdout).unwrap().trim().into()))
+    };
+    let (Some(one), Some(two)) = (attach(), attach()) else {
+        return println!("skipped: no loop devices");
+    };
+    let other = place.path("other");
+    fs::create_dir(&other).unwrap();
+    place.mount();
+    let holder = format!("process {} (holdfast)", place.daemon());
+    place.run(&["mount", &one.0, &other]).fails(32, &holder);
+    place.run(&["fsck", &two.0]).fails(8, &holder);
+    place.run(&["mkfs", "--force", &one.0]).fails(1, &holder);
+    fs::write(place.dir.join("file"), "content").unwrap();
+    place.umount();
+    place.run(&["mount", &one.0, place.dir()]).fine();
+    let holder = format!("process {} (holdfast)", place.daemon());
+    place.run(&["mount", place.image(), &other]).fails(32, &holder);
+    place.run(&["mount", &two.0, &other]).fails(32, &holder);
+    assert_eq!(fs::read_to_string(place.dir.join("file")).unwrap(), "content");
     place.umount();
     place.fsck();
 }

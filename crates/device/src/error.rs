@@ -35,6 +35,12 @@ pub enum DeviceError {
         /// Why it was not, as a sentence that says what to do.
         why: String,
     },
+    /// Another program has taken the volume since; nothing is asked of the device any more.
+    #[error("{why}; nothing more is written here: unmount it")]
+    TakenOver {
+        /// Which program, and what it did.
+        why: String,
+    },
     /// Somebody else has it open for writing.
     #[error("{path} is in use by {holder}; unmount it or end that program first")]
     InUse {

@@ -12,6 +12,7 @@
 pub mod error;
 pub mod buffer;
 pub mod file;
+pub mod host;
 mod forward;
 pub mod memory;
 pub mod page;

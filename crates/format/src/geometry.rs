@@ -10,6 +10,8 @@ use crate::limits::{
 
 /// Blocks that hold a superblock. They alternate; neither moves in a volume's life.
 pub const SUPERBLOCK_SLOTS: [BlockNo; 2] = [BlockNo(16), BlockNo(48)];
+/// The block that says which program has the volume open, where that may be unknown to others (see [`guard`](crate::guard)).
+pub const GUARD: BlockNo = BlockNo(32);
 /// First block of the log ring.
 pub const LOG_START: BlockNo = BlockNo(64);
 

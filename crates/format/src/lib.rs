@@ -20,6 +20,7 @@ pub mod checksum;
 pub mod codec;
 pub mod error;
 pub mod geometry;
+pub mod guard;
 pub mod item;
 pub mod journal;
 pub mod key;

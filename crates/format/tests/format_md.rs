@@ -8,6 +8,7 @@ use std::path::Path;
 use holdfast_base::{BlockNo, BlockRange, CommitNo, Epoch, InodeNo, Lsn, Timestamp, TreeId};
 use holdfast_format::checksum::crc64;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
+use holdfast_format::guard::GuardFields;
 use holdfast_format::item::dentry::{DentryHead, slot};
 use holdfast_format::item::extent::ExtentHead;
 use holdfast_format::item::xattr::XattrHead;
@@ -30,6 +31,7 @@ fn parts() -> Vec<(&'static str, String)> {
     vec![
         ("table: limits", limits_table()),
         ("table: superblock", fields_table(&Fields::fields())),
+        ("table: guard", fields_table(&GuardFields::fields())),
         ("table: node", fields_table(&NodeHeader::fields())),
         ("table: kinds", kinds_table()),
         ("table: inode", fields_table(&InodeItem::fields())),

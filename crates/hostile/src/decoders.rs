@@ -10,7 +10,8 @@ use holdfast_check::{dump, identify, probe};
 use holdfast_device::MemoryDevice;
 use holdfast_format::checksum::crc64_with_hole;
 use holdfast_format::codec::Reader;
-use holdfast_format::geometry::SUPERBLOCK_SLOTS;
+use holdfast_format::geometry::{GUARD, SUPERBLOCK_SLOTS};
+use holdfast_format::guard::{self as guard_words, Guard};
 use holdfast_format::item::group::{GroupItem, decode_bitmap};
 use holdfast_format::item::{Dentry, Extent, InodeItem, Xattr, orphan};
 use holdfast_format::journal::node::encode_node;
@@ -55,11 +56,12 @@ fn golden_bytes(sort: Sort, first: &[u8]) -> Vec<Vec<u8>> {
     (0..COUNT).flat_map(of).map(|structure| with_first(&structure.bytes)).take(24).collect()
 }
 
-/// A superblock.
+/// A superblock, and the guard between the two.
 pub fn superblock(data: &[u8]) {
     let mut block = [0; BLOCK_SIZE];
     let len = data.len().min(BLOCK_SIZE);
     block[..len].copy_from_slice(&data[..len]);
+    guard(block);
     for slot in SUPERBLOCK_SLOTS {
         let _ = Superblock::decode(&block, slot);
         block[..16].copy_from_slice(&words::MAGIC);
@@ -71,6 +73,18 @@ pub fn superblock(data: &[u8]) {
         let geometry = found.geometry;
         assert!(geometry.data_blocks() <= geometry.volume_blocks && geometry.group_count() > 0);
         assert!(geometry.log().bytes().is_some() && geometry.journal().bytes().is_some());
+    }
+}
+
+/// What stands in its name goes to a terminal.
+fn guard(mut block: [u8; BLOCK_SIZE]) {
+    let _ = Guard::decode(&block);
+    block[..8].copy_from_slice(&guard_words::MAGIC);
+    block[16..24].copy_from_slice(&GUARD.0.to_le_bytes());
+    put_sum(&mut block[..guard_words::GUARD_BYTES], 8, guard_words::GUARD_BYTES);
+    if let Ok(found) = Guard::decode(&block) {
+        assert!(found.name.bytes().all(|byte| byte.is_ascii_graphic()), "{:?}", found.name);
+        assert_eq!(Guard::decode(&found.encode()).as_ref(), Ok(&found));
     }
 }
 

@@ -229,6 +229,10 @@ impl Inner {
         self.checkpoint()?;
         let _one = self.one_checkpoint.lock();
         let epoch = self.superblock.lock().epoch;
-        self.journal.lock().end(&*self.device, epoch)
+        self.journal.lock().end(&*self.device, epoch)?;
+        if let Some(keeper) = &self.guard {
+            keeper.leave(&*self.device);
+        }
+        Ok(())
     }
 }

@@ -17,6 +17,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::apply::Slots;
 use crate::cache::Cache;
 use crate::freezes::Freezes;
+use crate::guard;
 use crate::journal::Journal;
 use crate::load;
 use crate::log::{Logging, Pending, Place, Ring};
@@ -43,6 +44,7 @@ pub(crate) fn create(
     if geometry.volume_blocks > device.len() / BLOCK_BYTES {
         return Err(StoreError::Refused("the device is smaller than the volume".into()));
     }
+    guard::before_mkfs(device)?;
     // First the old superblocks: a mkfs that is cut short leaves no volume, never half of one.
     for slot in SUPERBLOCK_SLOTS {
         let at = slot.byte_offset().expect("the slots lie at the start of the volume");
@@ -79,7 +81,8 @@ pub(crate) fn create(
     inner.first_checkpoint()?;
     let mut journal = inner.journal.lock();
     let epoch = inner.superblock.lock().epoch;
-    journal.end(&*inner.device, epoch)
+    journal.end(&*inner.device, epoch)?;
+    guard::after_mkfs(device, options.uuid)
 }
 
 /// A store in memory whose trees have no root yet.
@@ -141,5 +144,6 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         inode_next: AtomicU64::new(InodeNo::FIRST_FREE.0),
         pace,
         freezes: Mutex::new(Freezes::default()),
+        guard: None,
     }
 }

@@ -25,6 +25,7 @@ mod log;
 mod owed;
 mod pace;
 mod freezes;
+mod guard;
 mod apply;
 mod data;
 mod read;
@@ -37,6 +38,7 @@ pub mod error;
 
 pub use batch::{Batch, LoggedBlock};
 pub use error::StoreError;
+pub use guard::Guarding;
 pub use space::{Placed, Reservation, SpaceUse, Written};
 
 use holdfast_sync::atomic::{AtomicU64, Ordering};
@@ -58,6 +60,7 @@ use parking_lot::{Mutex, RwLock};
 use uuid::Uuid;
 
 use freezes::Freezes;
+use guard::Keeper;
 use journal::Journal;
 pub use journal::replay::{Replayed, replay};
 use log::{Logging, Pending};
@@ -100,6 +103,8 @@ pub struct OpenOptions {
     /// Commits and checkpoints that nobody asked for are made by threads of the store. Without them whoever
     /// wants to change something makes them first: the same calls then send the same to the device.
     pub threads: bool,
+    /// How the guard against another program is kept, on devices that one may reach.
+    pub guard: Guarding,
 }
 
 impl Default for OpenOptions {
@@ -112,6 +117,7 @@ impl Default for OpenOptions {
             recover: holdfast_base::recover::BUDGET_DEFAULT,
             batching: Batching::default(),
             threads: true,
+            guard: Guarding::default(),
         }
     }
 }
@@ -182,6 +188,8 @@ pub(crate) struct Inner {
     inode_next: AtomicU64,
     pace: Pace,
     freezes: Mutex<Freezes>,
+    /// Where another program may reach the device.
+    guard: Option<Keeper>,
 }
 
 /// An open store.
@@ -408,6 +416,12 @@ impl Store {
     /// Why the store stopped writing, if a write or flush failed (P7).
     pub fn stop_reason(&self) -> Option<String> {
         self.inner.stop.reason().map(str::to_owned)
+    }
+
+    /// Whether the volume has a guard against other programs that is not looked at now, because nothing was asked of the
+    /// device for a while: for tests.
+    pub fn is_at_rest(&self) -> bool {
+        self.inner.guard.as_ref().is_some_and(Keeper::is_resting)
     }
 
     /// Judges every node in memory: for tests.

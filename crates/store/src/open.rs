@@ -23,6 +23,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::cache::Cache;
 use crate::freezes::Freezes;
+use crate::guard::{Guarded, Keeper};
 use crate::journal::{Journal, recover};
 use crate::load;
 use crate::log::replay::{Broken, Logged};
@@ -40,8 +41,31 @@ pub(crate) fn open(
     options: &OpenOptions,
     counters: Arc<Counters>,
 ) -> Result<Inner> {
+    let guarded = Guarded::over(&device, options.read_only);
+    let device = guarded.clone().map_or(device, |guarded| guarded as Arc<dyn Device>);
     // A checkpoint and a commit flush side by side: no failure of one may pass the other by (P7).
     let device: Arc<dyn Device> = Arc::new(Sticky::new(device));
+    let Some(guarded) = guarded else {
+        return open_alone(device, options, counters);
+    };
+    // Before anything else is read: what another program writes until it is asked is not to be mixed with it.
+    let uuid = superblock::newest(&*device, false)?.uuid;
+    let mut keeper = Keeper::start(guarded, &device, uuid, &options.guard, options.threads)?;
+    match open_alone(device, options, counters) {
+        Ok(inner) => Ok(Inner { guard: Some(keeper), ..inner }),
+        Err(error) => {
+            keeper.not_opened();
+            Err(error)
+        }
+    }
+}
+
+/// Opens what no other program writes to.
+fn open_alone(
+    device: Arc<dyn Device>,
+    options: &OpenOptions,
+    counters: Arc<Counters>,
+) -> Result<Inner> {
     let superblock = superblock::newest(&*device, options.read_only)?;
     let geometry = superblock.geometry;
     if geometry.volume_blocks > device.len() / BLOCK_BYTES {
@@ -185,6 +209,7 @@ fn at(
         one_checkpoint: Mutex::new(()),
         pace: Pace::new(&geometry, options, counters),
         freezes: Mutex::new(Freezes::default()),
+        guard: None,
     }
 }
 

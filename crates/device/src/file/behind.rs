@@ -26,8 +26,19 @@ const LOOP_GET_STATUS64: Opcode = 0x4c05;
 /// Filesystems that several machines, or the host of a virtual one, may have mounted: NFS, SMB in three versions,
 /// Ceph, GFS2, OCFS2, Lustre, 9p, AFS twice, FUSE, and that of VirtualBox.
 const NETWORK_FILESYSTEMS: [u64; 13] = [
-    0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x00c3_6400, 0x0116_1970, 0x7461_636f, 0x0bd0_0bd0,
-    0x0102_1997, 0x5346_414f, 0x6b41_4653, 0x6573_5546, 0x786f_4256,
+    0x6969,
+    0x517b,
+    0xff53_4d42,
+    0xfe53_4d42,
+    0x00c3_6400,
+    0x0116_1970,
+    0x7461_636f,
+    0x0bd0_0bd0,
+    0x0102_1997,
+    0x5346_414f,
+    0x6b41_4653,
+    0x6573_5546,
+    0x786f_4256,
 ];
 
 /// `struct loop_info64` from linux/loop.h, as far as it is of use.
@@ -178,8 +189,8 @@ impl Walk<'_> {
 
     /// The end of the walk is a file: who else may have it depends on its filesystem.
     fn on_filesystem(&mut self, file: &File) {
-        let is_shared =
-            fstatfs(file).map_or(true, |fs| NETWORK_FILESYSTEMS.contains(&(fs.f_type as u32).into()));
+        let is_shared = fstatfs(file)
+            .map_or(true, |fs| NETWORK_FILESYSTEMS.contains(&(fs.f_type as u32).into()));
         if is_shared {
             self.reach = self.reach.max(Reach::Host);
         }

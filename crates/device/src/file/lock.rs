@@ -244,9 +244,8 @@ fn opening_process(found: &Metadata) -> Option<u32> {
     let has_it = |pid: &u32| {
         let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
         let mut found_there = files.filter_map(|file| fs::metadata(file.path()).ok());
-        found_there.any(|other| {
-            (other.st_dev(), other.st_ino()) == (found.st_dev(), found.st_ino())
-        })
+        found_there
+            .any(|other| (other.st_dev(), other.st_ino()) == (found.st_dev(), found.st_ino()))
     };
     let own = std::process::id();
     let running = fs::read_dir("/proc").ok()?.flatten();

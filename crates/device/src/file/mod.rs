@@ -7,7 +7,8 @@
 //!
 //! Always true: the descriptor holds a lock on the volume (see [`lock`]) from
 //! before the first byte is read until it is closed, exclusive when opened for
-//! writing; so do others on the files behind a block device ([`behind`]). The length is fixed when opened and is a multiple of the sector.
+//! writing; so do others on the files behind a block device ([`behind`]). The
+//! length is fixed when opened and is a multiple of the sector.
 
 mod behind;
 pub mod lock;
@@ -49,8 +50,9 @@ pub enum OpenMode {
 /// A regular file or block device of the host.
 #[derive(Debug)]
 pub struct FileDevice {
-    file: File,
+    /// Let go first: who finds this device free finds what is behind it free as well.
     behind: Behind,
+    file: File,
     path: PathBuf,
     mode: OpenMode,
     len: u64,

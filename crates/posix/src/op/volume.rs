@@ -10,7 +10,9 @@ use holdfast_base::{InodeNo, Timestamp, prng};
 use holdfast_format::item::{FileType, InodeItem};
 use holdfast_format::superblock::LABEL_MAX;
 use holdfast_format::{Geometry, Key};
-use holdfast_store::{Batch, CreateOptions, Device, OpenOptions, Store, StoreError, page};
+use holdfast_store::{
+    Batch, CreateOptions, Device, Guarding, OpenOptions, Store, StoreError, page,
+};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
@@ -61,6 +63,7 @@ impl FileSystem {
             batching: options.batching,
             recover: options.recover,
             threads: options.threads,
+            guard: Guarding::default(),
         };
         let store = Store::open(device, &open, counters.clone())?;
         let usual = usual_log_data(&store.superblock().geometry);

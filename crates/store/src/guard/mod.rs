@@ -1,0 +1,209 @@
+//! Two programs that do not see each other's locks, on two machines or behind two names of a device, must not write
+//! to one volume. The guard is a sector in which the one that writes has its number.
+//!
+//! ```text
+//!  B opens:  reads the guard - A's, not closed -> writes "B asks", waits -> still there? -> writes "B", goes on
+//!  A works:                looks once a second:  "B asks" -> writes "A"         "B" -> writes nothing more, ever
+//!  A rests:  after a minute without a call: no looks; before its next call it looks first
+//! ```
+//!
+//! So a mount that is used keeps its volume, and the other one is refused. One that was not used for a minute
+//! costs the device nothing, and loses its volume to one that asks: it notices before it reads or writes again.
+//! B does not wait if A left in order, if A ran on this machine before it was started again, or if locks prove that
+//! nothing on this machine has the device. Only devices that others can reach have a guard ([`Reach`]).
+
+mod claim;
+mod watch;
+
+pub(crate) use claim::{after_mkfs, before_mkfs};
+pub(crate) use watch::Keeper;
+
+use holdfast_sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use holdfast_base::BLOCK_SIZE;
+use holdfast_device::host::Host;
+use holdfast_device::{Device, DeviceError, Flushed, Reach, forward};
+use holdfast_format::geometry::GUARD;
+use holdfast_format::guard::{Guard, GuardState};
+use parking_lot::{Condvar, Mutex};
+
+/// How the guard of a volume is kept.
+#[derive(Clone, Debug)]
+pub struct Guarding {
+    /// Who opens the volume; `None`: this machine.
+    pub host: Option<Host>,
+    /// Between two looks of a program that has the volume.
+    pub look: Duration,
+    /// A program that finds a guard waits so long for an answer: several looks, so that a slow device is in time.
+    pub wait: Duration,
+    /// After so many looks without any call of the device a program rests.
+    pub rest: u32,
+}
+
+impl Default for Guarding {
+    fn default() -> Guarding {
+        Guarding {
+            host: None,
+            look: Duration::from_secs(1),
+            wait: Duration::from_secs(5),
+            rest: 60,
+        }
+    }
+}
+
+/// The guard is looked at in time.
+const HELD: u8 = 0;
+/// It was not looked at for a while: it is before the next call.
+const RESTING: u8 = 1;
+/// Another program has the volume.
+const LOST: u8 = 2;
+
+/// A device that is asked nothing more once another program has taken the volume.
+#[derive(Debug)]
+pub(crate) struct Guarded {
+    under: Arc<dyn Device>,
+    /// What stands in the guard while this program has the volume; held while it is looked at.
+    own: Mutex<Option<Guard>>,
+    state: AtomicU8,
+    /// A call has come since the last look.
+    used: AtomicBool,
+    /// Another program was answered, and that is not flushed yet.
+    answered: AtomicBool,
+    /// Why nothing more is asked.
+    lost: OnceLock<String>,
+    /// Whether the watch ends.
+    ended: Mutex<bool>,
+    woken: Condvar,
+}
+
+impl Guarded {
+    /// `device` with a guard, if it needs one: others reach it, and it is opened for writing.
+    pub(crate) fn over(device: &Arc<dyn Device>, read_only: bool) -> Option<Arc<Guarded>> {
+        if read_only || device.reach() == Reach::Alone {
+            return None;
+        }
+        Some(Arc::new(Guarded {
+            under: device.clone(),
+            own: Mutex::new(None),
+            state: AtomicU8::new(HELD),
+            used: AtomicBool::new(false),
+            answered: AtomicBool::new(false),
+            lost: OnceLock::new(),
+            ended: Mutex::new(false),
+            woken: Condvar::new(),
+        }))
+    }
+
+    /// Fails if another program has the volume.
+    fn sure(&self) -> Result<(), DeviceError> {
+        if self.state.load(Ordering::Acquire) != HELD {
+            return self.find_out();
+        }
+        // Read first: one cache line for all threads.
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn find_out(&self) -> Result<(), DeviceError> {
+        self.used.store(true, Ordering::Relaxed);
+        self.look();
+        if let Some(why) = self.lost.get() {
+            return Err(DeviceError::TakenOver { why: why.clone() });
+        }
+        let woken = self.state.compare_exchange(RESTING, HELD, Ordering::AcqRel, Ordering::Acquire);
+        if woken.is_ok() {
+            let _ended = self.ended.lock();
+            self.woken.notify_all();
+        }
+        Ok(())
+    }
+
+    /// Reads the guard: answers a program that asks, and stops if another one has the volume.
+    fn look(&self) {
+        let own = self.own.lock();
+        let Some(mine) = own.as_ref().filter(|_| self.lost.get().is_none()) else {
+            return;
+        };
+        let found = match read(&*self.under) {
+            Ok(block) => Guard::decode(&block),
+            Err(error) => {
+                // A sector that cannot be read takes no volume down.
+                tracing::warn!("the guard of the volume cannot be read: {error}");
+                return;
+            }
+        };
+        match found {
+            Ok(guard) if guard.nonce == mine.nonce => return,
+            Ok(guard) if guard.uuid == mine.uuid && guard.state == GuardState::Asking => {
+                tracing::warn!("{} wants to write to this volume and was refused", program(&guard));
+            }
+            Ok(guard) => {
+                self.lose(format!(
+                    "{} has opened the volume for writing meanwhile",
+                    program(&guard)
+                ));
+                return;
+            }
+            // Torn or rotten, and mended.
+            Err(_) => {}
+        }
+        match write(&*self.under, &mine.encode()) {
+            Ok(()) => self.answered.store(true, Ordering::Release),
+            Err(error) => self.lose(format!("the guard of the volume cannot be kept: {error}")),
+        }
+    }
+
+    fn lose(&self, why: String) {
+        tracing::error!("{why}; nothing more is written to it here");
+        let _ = self.lost.set(why);
+        self.state.store(LOST, Ordering::Release);
+    }
+}
+
+impl Device for Guarded {
+    forward!(under: len, sector_size, reach, stats);
+
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        self.sure()?;
+        self.under.read(at, into)
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.sure()?;
+        self.under.write(at, bytes)
+    }
+
+    fn flush(&self) -> Result<Flushed, DeviceError> {
+        self.sure()?;
+        self.under.flush()
+    }
+
+    fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
+        self.sure()?;
+        self.under.discard(at, len)
+    }
+}
+
+/// The program that wrote a guard, in messages.
+fn program(guard: &Guard) -> String {
+    format!("process {} on machine {:?}", guard.process, guard.name)
+}
+
+fn place() -> u64 {
+    GUARD.byte_offset().expect("the guard lies at the start of the volume")
+}
+
+fn read(device: &dyn Device) -> Result<Box<[u8; BLOCK_SIZE]>, DeviceError> {
+    let mut block = Box::new([0; BLOCK_SIZE]);
+    device.read(place(), &mut block[..])?;
+    Ok(block)
+}
+
+fn write(device: &dyn Device, block: &[u8; BLOCK_SIZE]) -> Result<(), DeviceError> {
+    device.write(place(), &block[..])
+}

@@ -1,0 +1,322 @@
+//! Two programs with one device, and no lock between them.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod small;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_base::counters::Counters;
+use holdfast_device::host::Host;
+use holdfast_device::sim::{Call, Faults, Policy};
+use holdfast_device::{Device, DeviceError, Reach, SimDevice, forward};
+use holdfast_format::geometry::GUARD;
+use holdfast_format::guard::{Guard, GuardState};
+use holdfast_store::{Batch, Guarding, Need, OpenOptions, Result, Store, StoreError};
+use small::{first, persist, put};
+
+/// The same bytes under another name, which others may reach.
+#[derive(Debug)]
+struct Shared<D: Device> {
+    device: Arc<D>,
+    reach: Reach,
+}
+
+impl<D: Device> Device for Shared<D> {
+    forward!(device: read, write, flush, discard, len, sector_size, stats);
+
+    fn reach(&self) -> Reach {
+        self.reach
+    }
+}
+
+/// Longer than any test: one that waits for so long hangs, and is seen.
+const FOREVER: Duration = Duration::from_secs(3600);
+const SOON: Duration = Duration::from_millis(20);
+
+fn machine(number: u8, boot: u8) -> Host {
+    Host { boot: [boot; 16], machine: vec![number; 8], name: format!("machine-{number}") }
+}
+
+/// Opens under a name of its own, as a program on `host` that waits so long for an answer.
+fn open_as<D: Device + 'static>(
+    device: &Arc<D>,
+    reach: Reach,
+    host: Host,
+    wait: Duration,
+) -> Result<Store> {
+    let guard = Guarding { host: Some(host), look: Duration::from_millis(2), wait, rest: u32::MAX };
+    open_how(device, reach, OpenOptions { guard, ..OpenOptions::default() })
+}
+
+fn open_how<D: Device + 'static>(
+    device: &Arc<D>,
+    reach: Reach,
+    options: OpenOptions,
+) -> Result<Store> {
+    let name: Arc<dyn Device> = Arc::new(Shared { device: device.clone(), reach });
+    Store::open(name, &options, Arc::new(Counters::default()))
+}
+
+fn guard_on(device: &dyn Device) -> Option<Guard> {
+    let mut block = [0; 4096];
+    device.read(GUARD.byte_offset().unwrap(), &mut block).unwrap();
+    Guard::decode(&block).ok()
+}
+
+fn expect_refusal(opened: Result<Store>, by: &str) {
+    match opened.map(drop) {
+        Err(StoreError::Device(DeviceError::InUse { holder, .. })) => {
+            assert!(holder.contains(by), "{holder}");
+        }
+        other => panic!("it was let in, or refused for something else: {other:?}"),
+    }
+}
+
+#[test]
+fn a_second_machine_is_refused_and_the_first_one_goes_on() {
+    let device = small::formatted();
+    let one = open_as(&device, Reach::Host, machine(1, 1), FOREVER).unwrap();
+    put(&one, 0..5, 1, 9);
+    persist(&one);
+    for _ in 0..3 {
+        expect_refusal(open_as(&device, Reach::Host, machine(2, 2), FOREVER), "machine-1");
+    }
+    put(&one, 5..10, 2, 9);
+    persist(&one);
+    one.close().unwrap();
+    assert_eq!(guard_on(&*device).unwrap().state, GuardState::Closed);
+    // It was left in order: nobody waits.
+    let two = open_as(&device, Reach::Host, machine(2, 2), FOREVER).unwrap();
+    assert_eq!((first(&two, 0), first(&two, 9)), (Some(1), Some(2)));
+}
+
+/// Two names of a device on one machine, and no lock that both take.
+#[test]
+fn a_second_program_of_the_machine_is_refused_where_locks_do_not_tell() {
+    let device = small::formatted();
+    let one = open_as(&device, Reach::Unknown, machine(1, 1), FOREVER).unwrap();
+    expect_refusal(open_as(&device, Reach::Unknown, machine(1, 1), FOREVER), "machine-1");
+    put(&one, 0..5, 1, 9);
+    persist(&one);
+    drop(one);
+    let two = open_as(&device, Reach::Unknown, machine(1, 1), SOON).unwrap();
+    assert_eq!(first(&two, 4), Some(1));
+}
+
+#[test]
+fn after_a_crash_nobody_waits_who_knows_that_the_other_program_has_ended() {
+    let device = small::formatted();
+    let crashed = |reach, host| drop(open_as(&device, reach, host, FOREVER).unwrap());
+    crashed(Reach::Host, machine(1, 1));
+    // The lock proves it.
+    crashed(Reach::Host, machine(1, 1));
+    // The machine was started again.
+    crashed(Reach::Host, machine(1, 2));
+    crashed(Reach::Unknown, machine(1, 3));
+    // Another one asks, and nobody answers.
+    drop(open_as(&device, Reach::Host, machine(2, 4), SOON).unwrap());
+    // A machine that is not known is any machine.
+    let unknown = |boot| Host { machine: Vec::new(), ..machine(3, boot) };
+    drop(open_as(&device, Reach::Host, unknown(5), SOON).unwrap());
+    drop(open_as(&device, Reach::Host, unknown(6), SOON).unwrap());
+}
+
+/// A mount that is not used costs the device nothing, and must not write over one that has taken its volume.
+#[test]
+fn a_mount_at_rest_that_has_lost_its_volume_writes_nothing() {
+    let device = small::formatted();
+    let guard = Guarding {
+        host: Some(machine(1, 1)),
+        look: Duration::from_millis(1),
+        wait: FOREVER,
+        rest: 2,
+    };
+    let one =
+        open_how(&device, Reach::Host, OpenOptions { guard, ..OpenOptions::default() }).unwrap();
+    put(&one, 0..5, 1, 9);
+    persist(&one);
+    let two = loop {
+        while !one.is_at_rest() {
+            std::thread::yield_now();
+        }
+        match open_as(&device, Reach::Host, machine(2, 2), SOON) {
+            Ok(two) => break two,
+            Err(error) => println!("it was not at rest yet: {error}"),
+        }
+    };
+    assert_eq!(first(&two, 4), Some(1), "what it had made durable");
+    put(&two, 5..10, 2, 9);
+    persist(&two);
+    let before = device.snapshot();
+    put(&one, 0..5, 7, 7);
+    let refused = one.persist(one.latest(), holdfast_base::InodeNo(20)).unwrap_err().to_string();
+    assert!(refused.contains("machine-2"), "{refused}");
+    assert!(one.stop_reason().is_some());
+    one.close().unwrap_err();
+    assert!(device.to_image() == before.to_image(), "it wrote to a volume that is another's");
+    put(&two, 10..12, 3, 9);
+    persist(&two);
+    two.close().unwrap();
+    let three = small::open(&device);
+    assert_eq!(
+        (first(&three, 0), first(&three, 9), first(&three, 11)),
+        (Some(1), Some(2), Some(3))
+    );
+}
+
+/// One that is used again before another takes its volume just goes on.
+#[test]
+fn a_mount_at_rest_goes_on_when_nobody_came() {
+    let device = small::formatted();
+    let guard = Guarding { look: Duration::from_millis(1), rest: 1, ..Guarding::default() };
+    let one =
+        open_how(&device, Reach::Host, OpenOptions { guard, ..OpenOptions::default() }).unwrap();
+    for round in 0..5 {
+        while !one.is_at_rest() {
+            std::thread::yield_now();
+        }
+        put(&one, round..round + 1, 1, 9);
+        persist(&one);
+    }
+    one.close().unwrap();
+    assert_eq!(guard_on(&*device).unwrap().state, GuardState::Closed);
+}
+
+/// A mkfs elsewhere takes the volume away, and is refused while it is used.
+#[test]
+fn a_volume_that_is_made_anew_elsewhere_is_not_written_to() {
+    let device = small::formatted();
+    let one = open_as(&device, Reach::Host, machine(1, 1), FOREVER).unwrap();
+    let make = || {
+        let name: Arc<dyn Device> = Arc::new(Shared { device: device.clone(), reach: Reach::Host });
+        let options = holdfast_store::CreateOptions {
+            geometry: small::geometry(),
+            uuid: uuid::Uuid::from_u128(99),
+            label: String::new(),
+            hash_seed: 1,
+        };
+        Store::create(&name, &options)
+    };
+    let refused = make().unwrap_err();
+    assert!(refused.to_string().contains("machine-1"), "{refused}");
+    put(&one, 0..5, 1, 9);
+    persist(&one);
+    one.close().unwrap();
+    make().unwrap();
+    assert_eq!(guard_on(&*device).unwrap().uuid.as_u128(), 99);
+}
+
+/// P9, and the guard is never in the way: power fails at every write and flush of two lives, the guard torn in any way;
+/// another machine opens what is left, and finds what was durable.
+#[test]
+fn power_fails_at_every_call_of_lives_with_a_guard() {
+    let device = small::formatted();
+    let sim = Arc::new(SimDevice::new(&device));
+    let mut durable = Vec::new();
+    for life in 0..2u64 {
+        let guard =
+            Guarding { host: Some(machine(1, 1)), wait: Duration::ZERO, ..Guarding::default() };
+        let options = OpenOptions { threads: false, guard, ..OpenOptions::default() };
+        let store = open_how(&sim, Reach::Host, options).unwrap();
+        for number in life * 3..life * 3 + 3 {
+            put(&store, number..number + 1, 1, 9);
+            persist(&store);
+            durable.push((sim.recording().events.len(), number));
+        }
+        if life == 0 { store.close().unwrap() } else { drop(store) }
+    }
+    let recording = sim.recording();
+    let policy = Policy { exhaustive: 3, each: 4, samples: 2, torn: 9, ..Policy::default() };
+    let mut images = 0;
+    for index in 0..=recording.events.len() {
+        for image in recording.cut_at(index).images(&policy) {
+            let left = Arc::new(image.device());
+            let guard =
+                Guarding { host: Some(machine(2, 2)), wait: Duration::ZERO, ..Guarding::default() };
+            let options = OpenOptions { threads: false, guard, ..OpenOptions::default() };
+            let store = open_how(&left, Reach::Host, options).unwrap();
+            for (since, number) in &durable {
+                assert!(
+                    *since > index || first(&store, *number) == Some(1),
+                    "{}",
+                    image.describe()
+                );
+            }
+            store.close().unwrap();
+            images += 1;
+        }
+    }
+    println!("{images} images of {} events", recording.events.len());
+    assert!(images > recording.events.len());
+}
+
+/// The guard's sector is damaged, or cannot be read: the volume opens. A call that fails is an error or is got over,
+/// and the volume is what it was.
+#[test]
+fn a_guard_that_is_damaged_or_refused_takes_no_volume_down() {
+    let device = small::formatted();
+    let one = open_as(&device, Reach::Host, machine(1, 1), FOREVER).unwrap();
+    put(&one, 0..5, 1, 9);
+    one.close().unwrap();
+    for damage in [vec![0; 4096], vec![0xff; 512], b"hfGuard\n".repeat(64)] {
+        device.write(GUARD.byte_offset().unwrap(), &damage).unwrap();
+        let store = open_as(&device, Reach::Unknown, machine(2, 2), FOREVER).unwrap();
+        store.close().unwrap();
+    }
+    for call in [Call::Read, Call::Write, Call::Flush] {
+        for nth in 1.. {
+            let sim = Arc::new(SimDevice::new(&device));
+            sim.set_faults(Faults::fail_once(call, nth));
+            let guard =
+                Guarding { host: Some(machine(3, 3)), wait: FOREVER, ..Guarding::default() };
+            let options = OpenOptions { threads: false, guard, ..OpenOptions::default() };
+            let done = open_how(&sim, Reach::Host, options).and_then(|store| {
+                let mut room = store.reserve(Need::Grow { changes: 1, blocks: 0 })?;
+                let mut batch = Batch::new();
+                batch.put(small::key(5), vec![1; 900]);
+                store.apply(batch, &mut room)?;
+                store.commit()?;
+                store.close()
+            });
+            let fired = sim.faults_fired();
+            sim.set_faults(Faults::none());
+            let store = open_as(&sim, Reach::Host, machine(3, 3), FOREVER).unwrap();
+            assert!((0..5).all(|number| first(&store, number) == Some(1)));
+            assert!(done.is_err() || first(&store, 5) == Some(1));
+            if fired == 0 {
+                done.unwrap();
+                break;
+            }
+        }
+    }
+}
+
+/// P9: a volume that is refused for its damage is left as it was, its guard too.
+#[test]
+fn a_refused_volume_keeps_its_guard() {
+    let device = small::formatted();
+    let one = open_as(&device, Reach::Host, machine(1, 1), FOREVER).unwrap();
+    put(&one, 0..5, 1, 9);
+    one.checkpoint().unwrap();
+    let root = one.superblock().space.block;
+    drop(one);
+    device.write(root.byte_offset().unwrap(), &[7; 4096]).unwrap();
+    let before = device.to_image();
+    let refused = open_as(&device, Reach::Host, machine(1, 1), FOREVER).map(drop).unwrap_err();
+    assert!(matches!(refused, StoreError::Node { .. }), "{refused}");
+    assert!(device.to_image() == before);
+}
+
+/// A device that nobody else reaches has no guard, and an opening for reading writes none.
+#[test]
+fn no_guard_where_none_is_needed() {
+    let device = small::formatted();
+    let alone = open_as(&device, Reach::Alone, machine(1, 1), FOREVER).unwrap();
+    assert_eq!(guard_on(&*device), None);
+    drop(alone);
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    drop(open_how(&device, Reach::Unknown, options).unwrap());
+    assert_eq!(guard_on(&*device), None);
+}
