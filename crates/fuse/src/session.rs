@@ -191,6 +191,19 @@ pub fn serve(
     ready: impl FnOnce(),
     stop: Stopper,
 ) -> io::Result<()> {
+    let ring_bytes = transport::MAX_WRITE as usize;
+    let ways = Ways { transport: options.transport, opens: options.opens, ring_bytes };
+    serve_on(ways, fs, dir, options, ready, stop)
+}
+
+fn serve_on(
+    ways: Ways,
+    fs: Arc<FileSystem>,
+    dir: &Path,
+    options: &FuseOptions,
+    ready: impl FnOnce(),
+    stop: Stopper,
+) -> io::Result<()> {
     if options.allow_other && !options.default_permissions {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, STRANGERS_UNCHECKED));
     }
@@ -208,7 +221,6 @@ pub fn serve(
     }
     let work = Work::new(Arc::clone(&server));
     let readers = Readers::new(readers, WAITING, options.spin);
-    let ways = Ways { transport: options.transport, opens: options.opens };
     // Whatever happens from here on, the filesystem is let go.
     let outcome = connect_and_serve(fd, &mut mounted, (&work, &readers), ways, ready, &stop);
     server.close();
@@ -291,6 +303,42 @@ fn default_threads() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::fresh;
+
+    /// The kernel offers rings and refuses them only when they are registered, after the handshake.
+    #[test]
+    fn rings_that_are_refused_late_are_done_without_or_missed() {
+        let offered = std::fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
+        let is_offered = offered.is_ok_and(|word| word.trim() == "Y");
+        if !is_offered || !rustix::process::geteuid().is_root() {
+            println!("skipped: needs root, and a kernel that offers rings");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let options = FuseOptions::default();
+        let mount = |transport, ready: &dyn Fn()| {
+            // With less room than for the longest request.
+            let ways = Ways { transport, opens: Opens::Server, ring_bytes: 4096 };
+            let (fs, stop) = (fresh::mount(&fresh::volume()), Stopper::new());
+            let done = serve_on(ways, Arc::clone(&fs), dir.path(), &options, || ready(), {
+                // What `ready` does is all that is wanted.
+                stop.stop();
+                stop
+            });
+            assert_eq!(Arc::strong_count(&fs), 1, "it was let go");
+            done
+        };
+        let file = dir.path().join("f");
+        let ready = || {
+            std::fs::write(&file, b"through the device").unwrap();
+            assert_eq!(std::fs::read(&file).unwrap(), b"through the device");
+        };
+        mount(Transport::Auto, &ready).unwrap();
+        let refused = mount(Transport::Rings, &|| panic!("ready although there are no rings"));
+        let why = refused.unwrap_err().to_string();
+        assert!(why.contains("refuses rings"), "{why}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left mounted");
+    }
 
     #[test]
     fn a_switch_thrown_early_is_not_missed() {

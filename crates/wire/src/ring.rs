@@ -15,6 +15,7 @@
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
@@ -87,6 +88,13 @@ pub struct Ring {
     uring: IoUring<squeue::Entry128, cqueue::Entry>,
     entries: Vec<Entry>,
     fuse: types::Fd,
+    /// Completions that came while entries were registered: which entry, and with which result.
+    early: VecDeque<(usize, i32)>,
+}
+
+/// Whether an error says that the connection has ended.
+fn is_over(error: i32) -> bool {
+    matches!(error, libc::ENOTCONN | libc::ECONNABORTED | libc::ECANCELED | libc::ENODEV)
 }
 
 /// A request in an entry.
@@ -125,10 +133,18 @@ impl Ring {
             });
             Entry { queue: *queue, headers, payload, vectors, held: false }
         });
-        Ok(Ring { uring, entries: entries.collect(), fuse: types::Fd(fuse.as_raw_fd()) })
+        Ok(Ring {
+            uring,
+            entries: entries.collect(),
+            fuse: types::Fd(fuse.as_raw_fd()),
+            early: VecDeque::new(),
+        })
     }
 
     /// Registers all entries with their queues.
+    ///
+    /// # Errors
+    /// The kernel refuses one of them, which it does at once.
     pub fn register(&mut self) -> io::Result<()> {
         for at in 0..self.entries.len() {
             let entry = &self.entries[at];
@@ -142,24 +158,33 @@ impl Ring {
             }
             self.push(&submission)?;
         }
-        self.uring.submit().map(drop)
+        self.uring.submit()?;
+        let came = self.uring.completion().map(|it| (it.user_data() as usize, it.result()));
+        self.early.extend(came);
+        // One that says that the connection is over is for who waits.
+        let refused = self
+            .early
+            .iter()
+            .map(|(_, result)| -result)
+            .find(|error| *error > 0 && !is_over(*error));
+        refused.map_or(Ok(()), |error| Err(io::Error::from_raw_os_error(error)))
     }
 
     /// Hands over what was answered, waits for a request, and says in which entry it is; `None` when the
     /// connection has ended.
     pub fn wait(&mut self) -> io::Result<Option<usize>> {
         loop {
-            let completion = self.uring.completion().next();
-            if let Some(completion) = completion {
-                let at = completion.user_data() as usize;
-                match -completion.result() {
+            let next = self.early.pop_front().or_else(|| {
+                let next = self.uring.completion().next();
+                next.map(|it| (it.user_data() as usize, it.result()))
+            });
+            if let Some((at, result)) = next {
+                match -result {
                     0 => {
                         self.entries[at].held = true;
                         return Ok(Some(at));
                     }
-                    libc::ENOTCONN | libc::ECONNABORTED | libc::ECANCELED | libc::ENODEV => {
-                        return Ok(None);
-                    }
+                    error if is_over(error) => return Ok(None),
                     error => return Err(io::Error::from_raw_os_error(error)),
                 }
             }

@@ -33,7 +33,7 @@ use crate::ops::{Answer, Errno, Kernel};
 use crate::server::Server;
 
 /// Most bytes of one write, and of one answer.
-pub(super) const MAX_WRITE: u32 = 1 << 20;
+pub(crate) const MAX_WRITE: u32 = 1 << 20;
 /// What comes before the bytes of a write.
 const HEADERS: usize = 4096;
 /// Readahead and asynchronous direct requests that the kernel sends before it waits for answers.
@@ -59,14 +59,19 @@ pub(crate) fn connect(
     // From here on a reader that finds nothing decides itself how to wait.
     rustix::io::ioctl_fionbio(&fuse, true)?;
     work.server().set_kernel(Box::new(ToKernel(Arc::clone(&fuse))));
+    let (ended, all) = channel();
+    if let Some(rings) = rings
+        && let Err(error) = rings.start(&ended)
+    {
+        if ways.transport == Transport::Rings {
+            return Err(io::Error::new(error.kind(), format!("the kernel refuses rings: {error}")));
+        }
+        tracing::warn!("the kernel refuses rings ({error}); requests come through /dev/fuse");
+    }
     let (work, readers) = (Arc::clone(work), Arc::clone(readers));
     Ok(move || {
-        let (ended, all) = channel();
         let body = move |reader: &Reader| read_requests(&fuse, &work, reader, dialect);
         readers.start(ended.clone(), body)?;
-        if let Some(rings) = rings {
-            rings.start(&ended);
-        }
         drop(ended);
         // The first failure ends the session; at an unmount all of them end well.
         all.iter().find(Result::is_err).unwrap_or(Ok(()))
@@ -99,12 +104,12 @@ fn shake_hands(
                        echo Y >/sys/module/fuse/parameters/enable_uring";
             return refuse(fuse, request.header.unique, io::Error::other(why));
         }
-        Transport::Rings => match Rings::prepare(fuse, work, readers.together()) {
+        Transport::Rings => match Rings::prepare(fuse, work, readers.together(), ways.ring_bytes) {
             Err(error) => return refuse(fuse, request.header.unique, error),
             rings => Some(rings?),
         },
         Transport::Auto if offered & flag::OVER_IO_URING == 0 => None,
-        Transport::Auto => match Rings::prepare(fuse, work, readers.together()) {
+        Transport::Auto => match Rings::prepare(fuse, work, readers.together(), ways.ring_bytes) {
             Ok(rings) => Some(rings),
             Err(error) => {
                 tracing::info!("no rings ({error}); requests come through /dev/fuse");

@@ -25,11 +25,13 @@ pub(crate) mod work;
 
 use holdfast_base::switch::{Opens, Transport};
 
-pub(crate) use device::connect;
+pub(crate) use device::{MAX_WRITE, connect};
 
 /// What is wanted of the kernel, where there is a choice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ways {
     pub(crate) transport: Transport,
     pub(crate) opens: Opens,
+    /// Bytes of a request that a ring has room for.
+    pub(crate) ring_bytes: usize,
 }

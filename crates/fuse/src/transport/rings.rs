@@ -7,7 +7,8 @@
 //! last are used first, so a single client has one warm thread.
 //!
 //! Always true: the kernel is told of rings only when every thread has made its
-//! own, and asks nothing until every queue has an entry.
+//! own, and asks nothing until every queue has an entry. If it then refuses an entry,
+//! it asks through /dev/fuse, or through those that it has taken; both are served.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,7 +18,6 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use holdfast_wire::Op;
 use holdfast_wire::ring::{Arrived, Ring};
 
-use super::device::MAX_WRITE;
 use super::processors;
 use super::serve;
 use super::together::Together;
@@ -32,15 +32,25 @@ const THREADS_MAX: usize = 16;
 
 /// Threads that have made their rings and wait for the word.
 pub(super) struct Rings {
-    waiting: Vec<Sender<Sender<io::Result<()>>>>,
+    waiting: Vec<Sender<Word>>,
+}
+
+/// To register and serve.
+struct Word {
+    /// Told whether the kernel has taken the entries.
+    registered: Sender<io::Result<()>>,
+    /// Told how it ended, by those that serve.
+    ended: Sender<io::Result<()>>,
 }
 
 impl Rings {
-    /// Starts the threads. When it returns each has its ring, and the kernel knows of none.
+    /// Starts the threads, with room for so many bytes of a request. When it returns each has its ring, and the
+    /// kernel knows of none.
     pub(super) fn prepare(
         fuse: &Arc<OwnedFd>,
         work: &Arc<Work>,
         together: &Arc<Together>,
+        bytes: usize,
     ) -> io::Result<Rings> {
         let (possible, online) = (processors::possible()?, processors::online()?);
         let each = (THREADS / online.len().max(1)).clamp(THREADS_MIN, THREADS_MAX);
@@ -61,7 +71,7 @@ impl Rings {
             let together = Arc::clone(together);
             let name = cpu.map_or("holdfast-ring".into(), |cpu| format!("holdfast-ring-{cpu}"));
             std::thread::Builder::new().name(name).spawn(move || {
-                run(&fuse, (&work, &together), cpu, &queues, &made, &wait);
+                run(&fuse, (&work, &together), cpu, (&queues, bytes), &made, &wait);
             })?;
             waiting.push(word);
         }
@@ -71,12 +81,18 @@ impl Rings {
         Ok(Rings { waiting })
     }
 
-    /// Lets the threads register and serve. Each tells `ended` how it ended.
-    pub(super) fn start(self, ended: &Sender<io::Result<()>>) {
-        for word in self.waiting {
+    /// Lets the threads register and serve. Each that serves tells `ended` how it ended.
+    ///
+    /// # Errors
+    /// The kernel has refused some of them. They have ended; the others serve what it sends them.
+    pub(super) fn start(self, ended: &Sender<io::Result<()>>) -> io::Result<()> {
+        let (registered, all) = channel();
+        for thread in self.waiting {
             // One that has ended has said so.
-            let _ = word.send(ended.clone());
+            let _ = thread.send(Word { registered: registered.clone(), ended: ended.clone() });
         }
+        drop(registered);
+        all.iter().filter(Result::is_err).last().unwrap_or(Ok(()))
     }
 }
 
@@ -84,24 +100,30 @@ fn run(
     fuse: &OwnedFd,
     (work, together): (&Work, &Together),
     cpu: Option<u16>,
-    queues: &[u16],
+    (queues, bytes): (&[u16], usize),
     made: &Sender<io::Result<()>>,
-    wait: &Receiver<Sender<io::Result<()>>>,
+    wait: &Receiver<Word>,
 ) {
     if let Some(cpu) = cpu
         && let Err(error) = processors::stay_on(&[cpu])
     {
         tracing::debug!("a thread cannot be kept on processor {cpu}: {error}");
     }
-    let ring = Ring::new(fuse.as_fd(), queues, MAX_WRITE as usize);
+    let ring = Ring::new(fuse.as_fd(), queues, bytes);
     let (ring, said) = match ring {
         Ok(ring) => (Some(ring), Ok(())),
         Err(error) => (None, Err(error)),
     };
     let _ = made.send(said);
     // Without the word the handshake has failed.
-    if let (Some(mut ring), Ok(ended)) = (ring, wait.recv()) {
-        let _ = ended.send(serve_ring(&mut ring, work, together, cpu));
+    if let (Some(mut ring), Ok(Word { registered, ended })) = (ring, wait.recv()) {
+        let done = ring.register();
+        let is_taken = done.is_ok();
+        let _ = registered.send(done);
+        drop(registered);
+        if is_taken {
+            let _ = ended.send(serve_ring(&mut ring, work, together, cpu));
+        }
     }
 }
 
@@ -111,7 +133,6 @@ fn serve_ring(
     together: &Together,
     cpu: Option<u16>,
 ) -> io::Result<()> {
-    ring.register()?;
     while let Some(at) = ring.wait()? {
         let arrived = ring.arrived(at);
         // It is on the right processor already.
