@@ -3,6 +3,11 @@
 CARGO ?= cargo
 PREFIX ?= /usr/local
 DESTDIR ?=
+# Where systemd looks; with a PREFIX of which it knows nothing, name one that it knows.
+UNITDIR ?= $(PREFIX)/lib/systemd/system
+# The names under which mkfs(8), fsck(8), mount(8), umount(8) and fstab look for the program, always in /sbin. A mounted volume
+# has the type that begins with `fuse.`: umount(8) and `mount -o remount` look for that.
+LINKS := fsck.holdfast mkfs.holdfast mount.fuse.holdfast mount.holdfast umount.fuse.holdfast umount.holdfast
 TARGET_DIR := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 PROFILED_PROGRAM := $(TARGET_DIR)/profiled/holdfast
 PROGRAM := $(if $(filter 1,$(PROFILED)),$(PROFILED_PROGRAM),$(TARGET_DIR)/release/holdfast)
@@ -44,13 +49,11 @@ $(PROFILED_PROGRAM): scripts/profiled.sh Cargo.toml Cargo.lock $(shell find crat
 docs:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 
-# For packagers: DESTDIR and PREFIX as usual. The links let mkfs(8), mount(8), fsck(8) and fstab find the program.
+# For packagers: DESTDIR and PREFIX as usual.
 install: $(if $(filter 1,$(PROFILED)),profiled,build)
 	install -Dm755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/holdfast
 	install -d $(DESTDIR)/sbin $(DESTDIR)$(PREFIX)/share/man/man1
-	for name in mkfs mount umount fsck; do \
-		ln -sf $(PREFIX)/bin/holdfast $(DESTDIR)/sbin/$$name.holdfast; \
-	done
+	for name in $(LINKS); do ln -sf $(PREFIX)/bin/holdfast $(DESTDIR)/sbin/$$name || exit 1; done
 	$(PROGRAM) man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(DESTDIR)$(PREFIX)/share/man/man8
 	$(PROGRAM) man --links $(DESTDIR)$(PREFIX)/share/man/man8
@@ -59,4 +62,5 @@ install: $(if $(filter 1,$(PROFILED)),profiled,build)
 	$(PROGRAM) completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/holdfast
 	$(PROGRAM) completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_holdfast
 	$(PROGRAM) completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/holdfast.fish
-	install -Dm644 packaging/holdfast@.service $(DESTDIR)/lib/systemd/system/holdfast@.service
+	install -d $(DESTDIR)$(UNITDIR)
+	sed 's|@PREFIX@|$(PREFIX)|g' packaging/holdfast@.service.in >$(DESTDIR)$(UNITDIR)/holdfast@.service

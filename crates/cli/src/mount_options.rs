@@ -47,6 +47,19 @@ pub(crate) struct MountOptions {
     pub(crate) spin: Option<Duration>,
     pub(crate) transport: Transport,
     pub(crate) opens: Opens,
+    /// Reading never updates access times of directories.
+    pub(crate) nodiratime: bool,
+    /// Every change is durable before it is answered.
+    pub(crate) sync: bool,
+    /// Changes of names are.
+    pub(crate) dirsync: bool,
+    pub(crate) nosymfollow: bool,
+    /// `context=` and its kin, for SELinux.
+    pub(crate) labels: Vec<String>,
+    /// What is mounted already shall change.
+    pub(crate) remount: bool,
+    /// The lists, as they came.
+    pub(crate) text: String,
 }
 
 impl Default for MountOptions {
@@ -77,6 +90,13 @@ impl Default for MountOptions {
             spin: None,
             transport: Transport::default(),
             opens: Opens::default(),
+            nodiratime: false,
+            sync: false,
+            dirsync: false,
+            nosymfollow: false,
+            labels: Vec::new(),
+            remount: false,
+            text: String::new(),
         }
     }
 }
@@ -88,7 +108,9 @@ impl MountOptions {
         sloppy: bool,
     ) -> Result<MountOptions, String> {
         let mut options = MountOptions::default();
-        for option in lists.into_iter().flat_map(|list| list.split(',')) {
+        let lists: Vec<&str> = lists.into_iter().collect();
+        options.text = lists.join(",");
+        for option in lists.into_iter().flat_map(split) {
             if let Err(why) = options.set(option)
                 && !(sloppy && why.starts_with("unknown"))
             {
@@ -105,7 +127,44 @@ impl MountOptions {
         Ok(options)
     }
 
-    fn set(&mut self, option: &str) -> Result<(), String> {
+    /// Without what a remount can change, or ignores.
+    fn fixed(&self) -> MountOptions {
+        let usual = MountOptions::default();
+        MountOptions {
+            read_only: usual.read_only,
+            atime: usual.atime,
+            nodiratime: usual.nodiratime,
+            sync: usual.sync,
+            nodev: usual.nodev,
+            nosuid: usual.nosuid,
+            noexec: usual.noexec,
+            nosymfollow: usual.nosymfollow,
+            nofail: usual.nofail,
+            fsname: usual.fsname,
+            labels: usual.labels,
+            remount: usual.remount,
+            text: usual.text,
+            ..self.clone()
+        }
+    }
+
+    /// Those of `options` that say something else than these do and that a remount cannot change.
+    pub(crate) fn not_to_be_changed<'a>(
+        &self,
+        options: &[&'a str],
+    ) -> Result<Vec<&'a str>, String> {
+        let mut refused = Vec::new();
+        for option in options {
+            let mut with = self.clone();
+            with.set(option)?;
+            if with.fixed() != self.fixed() {
+                refused.push(*option);
+            }
+        }
+        Ok(refused)
+    }
+
+    pub(crate) fn set(&mut self, option: &str) -> Result<(), String> {
         let (name, value) = match option.split_once('=') {
             Some((name, value)) => (name, Some(value)),
             None => (option, None),
@@ -178,14 +237,30 @@ impl MountOptions {
             "nodev" => self.nodev = true,
             "suid" => self.nosuid = false,
             "nosuid" => self.nosuid = true,
+            "symfollow" => self.nosymfollow = false,
+            "nosymfollow" => self.nosymfollow = true,
+            "diratime" => self.nodiratime = false,
+            "nodiratime" => self.nodiratime = true,
+            "sync" => self.sync = true,
+            "async" => self.sync = false,
+            "dirsync" => self.dirsync = true,
+            "context" | "fscontext" | "defcontext" | "rootcontext" => {
+                self.labels.push(format!("{name}={}", wanted()?));
+            }
+            "remount" => self.remount = true,
             "exec" => self.noexec = false,
             "noexec" => self.noexec = true,
             "nofail" => self.nofail = true,
             "log" => self.log = Some(wanted()?.into()),
             "fsname" => self.fsname = Some(wanted()?.into()),
             // What fstab says to others: mount(8), init, the network.
-            "" | "defaults" | "auto" | "noauto" | "user" | "nouser" | "users" | "owner"
-            | "group" | "_netdev" | "async" | "diratime" | "loop" | "comment" | "subtype" => {}
+            "" | "defaults" | "auto" | "noauto" | "user" | "nouser" | "users" | "nousers"
+            | "owner" | "noowner" | "group" | "nogroup" | "_netdev" | "loop" | "comment"
+            | "subtype" | "helper" | "uhelper" => {}
+            // What is so here anyway, or is about something that is not kept here: access times wait in memory always,
+            // attributes and lists are always there, nothing is said aloud, and no version of an inode is counted.
+            "lazytime" | "nolazytime" | "nostrictatime" | "norelatime" | "silent" | "loud"
+            | "acl" | "user_xattr" | "iversion" | "noiversion" | "nomand" => {}
             _ if name.starts_with("x-") || name.starts_with("X-") => {}
             _ => {
                 return Err(format!(
@@ -223,6 +298,15 @@ impl MountOptions {
             volume.batching(self.batching).rename_log(self.rename_log).fsync_wait(self.fsync_wait);
         volume
     }
+}
+
+/// The options of a list. A comma in double quotes is part of one, as in labels of SELinux.
+pub(crate) fn split(list: &str) -> impl Iterator<Item = &str> {
+    let mut quoted = false;
+    list.split(move |c| {
+        quoted ^= c == '"';
+        c == ',' && !quoted
+    })
 }
 
 /// Seconds with a fraction, more than none.
@@ -296,6 +380,35 @@ mod tests {
         assert_eq!(of("log_data=0").log_data, Some(0));
         assert_eq!(of("log_data=64k").log_data, Some(65536));
         assert_eq!((usual.spin, of("spin=0").spin), (None, Some(Duration::ZERO)));
+    }
+
+    #[test]
+    fn what_mount_8_passes_on_has_its_meaning_or_none_that_is_missed() {
+        let of = |list: &str| MountOptions::parse([list], false).unwrap();
+        let ignored = "lazytime,nolazytime,nostrictatime,norelatime,silent,loud,acl,user_xattr,iversion,\
+            noiversion,nousers,noowner,nogroup,user=me,uhelper=x";
+        assert_eq!(of(ignored).fixed(), MountOptions::default());
+        let options = of("nodiratime,sync,dirsync,nosymfollow,remount");
+        assert!(options.nodiratime && options.sync && options.dirsync && options.nosymfollow);
+        assert!(options.remount && !of("nodiratime,diratime,sync,async").sync);
+        let labels = of("ro,context=\"a:b:c0,c1\",rootcontext=x,noexec");
+        assert_eq!(labels.labels, ["context=\"a:b:c0,c1\"", "rootcontext=x"]);
+        assert!(labels.read_only && labels.noexec);
+        // What would be missed is refused.
+        for wrong in ["noacl", "nouser_xattr", "mand", "usrquota", "context"] {
+            assert!(MountOptions::parse([wrong], false).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_remount_changes_what_it_can_and_names_the_rest() {
+        let options = MountOptions::parse(["commit=30,cache=64M,noatime"], false).unwrap();
+        let refused = |list: &[&'static str]| options.not_to_be_changed(list).unwrap();
+        assert!(
+            refused(&["ro", "relatime", "sync", "noexec", "commit=30", "cache=65536k"]).is_empty()
+        );
+        assert_eq!(refused(&["ro", "commit=5", "dirsync"]), ["commit=5", "dirsync"]);
+        assert!(options.not_to_be_changed(&["odd"]).is_err());
     }
 
     #[test]

@@ -38,6 +38,17 @@ pub(crate) fn find(dir: &Path) -> io::Result<Option<Mount>> {
     Ok(found.cloned())
 }
 
+/// The words that the kernel shows of a mount and of what is mounted.
+pub(crate) fn words(mount: &Mount) -> io::Result<Vec<String>> {
+    let text = std::fs::read("/proc/self/mountinfo")?;
+    let mut lines = text.split(|&b| b == b'\n').rev();
+    let found = lines.find(|it| line(it).as_ref() == Some(mount)).ok_or(io::ErrorKind::NotFound)?;
+    let fields: Vec<&[u8]> = found.split(|&b| b == b' ').collect();
+    let both = [fields.get(5), fields.last()].into_iter().flatten();
+    let words = both.flat_map(|list| list.split(|&b| b == b','));
+    Ok(words.map(|word| String::from_utf8_lossy(word).into_owned()).collect())
+}
+
 /// The newest of `mounts` that is of the volume at `path`. What a stranger says to have mounted proves nothing.
 fn of_volume<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     let may_open = [
@@ -78,7 +89,7 @@ pub(crate) fn real_path(path: &Path) -> PathBuf {
     }
 }
 
-fn parse(mountinfo: &[u8]) -> Vec<Mount> {
+pub(crate) fn parse(mountinfo: &[u8]) -> Vec<Mount> {
     mountinfo.split(|&b| b == b'\n').filter_map(line).collect()
 }
 

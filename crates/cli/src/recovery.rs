@@ -128,7 +128,13 @@ mod tests {
             meaning: String::new(),
         };
         let counters = names.map(counter).to_vec();
-        let report = Report { pid: 1, volume: "/img".into(), read_only: false, counters };
+        let report = Report {
+            pid: 1,
+            volume: "/img".into(),
+            read_only: false,
+            options: String::new(),
+            counters,
+        };
         let said = "about 200.0 ms (budget 1 s), 5.0 MiB of journal, 1.5 KiB of log";
         assert_eq!(now(&report).unwrap(), said);
         assert_eq!(now(&Report { counters: Vec::new(), ..report }), None);

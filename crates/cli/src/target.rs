@@ -1,14 +1,22 @@
 //! Volumes named on the command line, and paths inside them: `IMAGE:/path`.
 
 use std::io;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use holdfast::device::{Device, FileDevice, OpenMode};
+use holdfast::device::{Device, DeviceError, FileDevice, OpenMode};
 use holdfast::{Volume, VolumeOptions};
+use holdfast_base::clock::Stopwatch;
 
+use crate::mounts::{self, Mount};
 use crate::outcome::{Context, Failure};
+
+/// How long a daemon is waited for that is closing the volume.
+const CLOSING_MAX: Duration = Duration::from_secs(120);
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A path, in a volume or on the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,10 +81,38 @@ pub(crate) fn open_device(path: &Path, read_only: bool) -> Result<Arc<dyn Device
         true => OpenMode::ReadOnly,
         false => OpenMode::ReadWrite,
     };
-    match FileDevice::open(path, mode) {
-        Ok(device) => Ok(Arc::new(device)),
-        Err(error) => Err(Failure::plain(error.to_string())),
+    let since = Stopwatch::start();
+    loop {
+        match FileDevice::open(path, mode) {
+            Ok(device) => return Ok(Arc::new(device)),
+            Err(DeviceError::InUse { .. })
+                if since.elapsed() < CLOSING_MAX && is_being_closed(path) =>
+            {
+                std::thread::sleep(PAUSE);
+            }
+            Err(error) => return Err(Failure::plain(error.to_string())),
+        }
     }
+}
+
+/// Whether who has the volume open is a daemon without a mount: umount(8) has returned, and it still writes what it
+/// holds, or it has not mounted yet. Both end soon, and the answer is another one then.
+fn is_being_closed(path: &Path) -> bool {
+    let Some(pid) = holdfast_device::holding_process(path) else { return false };
+    let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let mut words = command.split(|byte| *byte == 0);
+    let is_ours = words.next().is_some_and(|program| program.ends_with(b"holdfast"));
+    if !is_ours || words.next() != Some(b"mount") {
+        return false;
+    }
+    // Where the daemon is, or here if this user may not look there.
+    let text = std::fs::read(format!("/proc/{pid}/mountinfo"))
+        .or_else(|_| std::fs::read("/proc/self/mountinfo"))
+        .unwrap_or_default();
+    let id = |path: &Path| std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+    // A volume that cannot be seen may be this one.
+    let may_be_this = |mount: &Mount| id(&mount.source).is_none_or(|other| Some(other) == id(path));
+    !mounts::parse(&text).iter().any(may_be_this)
 }
 
 /// Opens the volume in a file or block device.

@@ -23,7 +23,7 @@ mod tally;
 
 pub use buffer::AlignedBuf;
 pub use error::DeviceError;
-pub use file::lock::wait_until_free;
+pub use file::lock::{holding_process, wait_until_free};
 pub use file::{FileDevice, OpenMode};
 pub use memory::MemoryDevice;
 pub use page::Page;

@@ -24,6 +24,7 @@ pub mod session;
 pub mod transport;
 
 pub use holdfast_base::switch::{Opens, Transport};
+pub use mount::remount;
 pub use requests::{Kind, Requests};
-pub use server::{FSYNC_XATTR, REPORT_XATTR, STATS_XATTR, SYNC_XATTR};
+pub use server::{FSYNC_XATTR, REMOUNT_XATTR, REPORT_XATTR, STATS_XATTR, SYNC_XATTR};
 pub use session::{FuseOptions, Report, SLOW_FSYNC, Stopper, serve};

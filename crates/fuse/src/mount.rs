@@ -50,6 +50,10 @@ pub(crate) fn mount(dir: &Path, options: &FuseOptions) -> io::Result<(OwnedFd, M
                 io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound
             ) && !rustix::process::geteuid().is_root() =>
         {
+            if !options.labels.is_empty() {
+                let why = "security labels (context= and its kin) are for root";
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+            }
             mount_by_helper(&dir, options)?
         }
         other => other?,
@@ -66,15 +70,37 @@ fn mount_directly(dir: &Path, options: &FuseOptions) -> io::Result<OwnedFd> {
         .write(true)
         .open("/dev/fuse")
         .map_err(|error| io::Error::new(error.kind(), format!("/dev/fuse: {error}")))?;
-    let mut flags = MountFlags::empty();
-    flags.set(MountFlags::RDONLY, options.read_only);
-    flags.set(MountFlags::NOSUID, options.nosuid);
-    flags.set(MountFlags::NODEV, options.nodev);
-    flags.set(MountFlags::NOEXEC, options.noexec);
-    flags.set(MountFlags::NOATIME, options.noatime);
     let data = CString::new(kernel_options(&fuse, options))?;
+    let flags = flags(options);
     rustix::mount::mount(options.source.as_str(), dir, FS_TYPE, flags, Some(data.as_c_str()))?;
     Ok(fuse.into())
+}
+
+/// What mount(2) takes as bits.
+fn flags(options: &FuseOptions) -> MountFlags {
+    let switches = [
+        (options.read_only, MountFlags::RDONLY),
+        (options.nosuid, MountFlags::NOSUID),
+        (options.nodev, MountFlags::NODEV),
+        (options.noexec, MountFlags::NOEXEC),
+        (options.noatime, MountFlags::NOATIME),
+        (options.nodiratime, MountFlags::NODIRATIME),
+        (options.strictatime, MountFlags::STRICTATIME),
+        (options.nosymfollow, MountFlags::NOSYMFOLLOW),
+        (options.sync, MountFlags::SYNCHRONOUS),
+        (options.dirsync, MountFlags::DIRSYNC),
+    ];
+    switches.into_iter().filter(|(on, _)| *on).map(|(_, flag)| flag).collect()
+}
+
+/// Gives the mount at `dir` the bits that are among `options`, all at once. The kernel writes what it holds back first; nothing
+/// else of a mount can be changed. For root.
+///
+/// # Errors
+/// EBUSY: it shall be read-only and files are open for writing.
+pub fn remount(dir: &Path, options: &FuseOptions) -> io::Result<()> {
+    rustix::mount::mount_remount(dir, flags(options), c"")?;
+    Ok(())
 }
 
 fn kernel_options(fuse: &File, options: &FuseOptions) -> String {
@@ -90,6 +116,10 @@ fn kernel_options(fuse: &File, options: &FuseOptions) -> String {
     if options.default_permissions {
         text.push_str(",default_permissions");
     }
+    for label in &options.labels {
+        text.push(',');
+        text.push_str(label);
+    }
     text
 }
 
@@ -101,6 +131,10 @@ fn helper_options(options: &FuseOptions) -> String {
         (options.read_only, "ro"),
         (options.noexec, "noexec"),
         (options.noatime, "noatime"),
+        (options.nodiratime, "nodiratime"),
+        (options.nosymfollow, "nosymfollow"),
+        (options.sync, "sync"),
+        (options.dirsync, "dirsync"),
         (options.allow_other, "allow_other"),
         (options.default_permissions, "default_permissions"),
     ];

@@ -63,6 +63,18 @@ pub struct FuseOptions {
     pub noexec: bool,
     /// Reading does not touch access times.
     pub noatime: bool,
+    /// Reading does not touch those of directories.
+    pub nodiratime: bool,
+    /// Reading always touches them.
+    pub strictatime: bool,
+    /// Symbolic links are not followed.
+    pub nosymfollow: bool,
+    /// Every change is durable before it is answered.
+    pub sync: bool,
+    /// Changes of names are.
+    pub dirsync: bool,
+    /// Security labels for the kernel, each `context=...` or one of its kin, quoted as mount(8) does. For root only.
+    pub labels: Vec<String>,
     /// Threads that read requests at the same time; `None`: as many as CPUs, at least 2 and at most 4.
     pub threads: Option<usize>,
     /// How long a thread that has served a request looks for the next one before it sleeps. Zero saves
@@ -116,6 +128,12 @@ impl Default for FuseOptions {
             nodev: false,
             noexec: false,
             noatime: false,
+            nodiratime: false,
+            strictatime: false,
+            nosymfollow: false,
+            sync: false,
+            dirsync: false,
+            labels: Vec::new(),
             threads: None,
             spin: SPIN,
             ttl: Duration::from_secs(12 * 3600),
@@ -216,6 +234,7 @@ fn serve_on(
         Arc::clone(&options.requests),
         options.slow_fsync,
     ));
+    server.set_synchronous(options.sync, options.dirsync);
     if let Some(report) = &options.report {
         server.set_report(report.clone());
     }

@@ -15,7 +15,7 @@ use holdfast_check::Options;
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_fuse::ops::{Answer, CopyRange, DirSink, Entry, FileId, Mode, Opened, Request, Write};
 use holdfast_fuse::server::Server;
-use holdfast_fuse::{FSYNC_XATTR, REPORT_XATTR, STATS_XATTR, SYNC_XATTR};
+use holdfast_fuse::{FSYNC_XATTR, REMOUNT_XATTR, REPORT_XATTR, STATS_XATTR, SYNC_XATTR};
 use holdfast_posix::{Attr, DirEntry, FileSystem, MountOptions, SetAttr, SetTime};
 
 use crate::golden::{COUNT, golden, pinned};
@@ -188,6 +188,7 @@ impl Client<'_> {
             STATS_XATTR,
             FSYNC_XATTR,
             REPORT_XATTR,
+            REMOUNT_XATTR,
         ];
         match self.program.byte() {
             255 => [b"user.", &vec![b'x'; self.program.u16() % 300][..]].concat(),

@@ -2,18 +2,52 @@
 //! change of the inode, with the background commit, or when the volume is left.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use holdfast_base::Timestamp;
 use holdfast_format::Key;
 use holdfast_store::{Batch, Need};
+use holdfast_sync::atomic::AtomicU64;
 
-use crate::Result;
 use crate::core::Core;
 use crate::inode::Inode;
-use crate::times;
+use crate::{Atime, FileSystem, FileType, Result, times};
 
 /// Inodes whose access time may wait at once. They cannot leave memory while they do.
 const WAITING_MAX: usize = 16384;
+
+/// When reading updates access times. A remount may change it at any time.
+#[derive(Debug)]
+pub(crate) struct Policy(AtomicU64);
+
+/// In a policy beside its [`Atime`]: not those of directories.
+const NOT_OF_DIRECTORIES: u64 = 1 << 2;
+
+impl Policy {
+    pub(crate) fn new(atime: Atime) -> Policy {
+        Policy(AtomicU64::new(atime as u64))
+    }
+
+    fn of(&self, file_type: FileType) -> Atime {
+        let policy = self.0.load(Ordering::Relaxed);
+        match policy & (NOT_OF_DIRECTORIES - 1) {
+            _ if file_type == FileType::Directory && policy & NOT_OF_DIRECTORIES != 0 => {
+                Atime::Never
+            }
+            always if always == Atime::Always as u64 => Atime::Always,
+            relative if relative == Atime::Relative as u64 => Atime::Relative,
+            _ => Atime::Never,
+        }
+    }
+}
+
+impl FileSystem {
+    /// From now on reading updates access times as `atime` says, those of directories only if `directories`.
+    pub fn set_atime(&self, atime: Atime, directories: bool) {
+        let not = if directories { 0 } else { NOT_OF_DIRECTORIES };
+        self.core.atime.0.store(atime as u64 | not, Ordering::Relaxed);
+    }
+}
 
 /// Notes that `inode` was read. Called without any state locked.
 pub(crate) fn touch(core: &Core, inode: &Arc<Inode>) {
@@ -21,7 +55,7 @@ pub(crate) fn touch(core: &Core, inode: &Arc<Inode>) {
         return;
     }
     let now = Timestamp::now();
-    if !times::atime_is_due(core.options.atime, &inode.state.read().attr, now) {
+    if !times::atime_is_due(core.atime.of(inode.file_type), &inode.state.read().attr, now) {
         return;
     }
     let mut state = inode.state.write();

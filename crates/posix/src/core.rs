@@ -48,6 +48,8 @@ pub(crate) struct Core {
     pub(crate) last_move: AtomicU64,
     /// What a rename logs once more, if it was mounted so.
     pub(crate) directory_log: crate::rename_log::DirectoryLog,
+    /// When reading updates access times.
+    pub(crate) atime: crate::atime::Policy,
     /// Inodes whose access time waits to be written.
     pub(crate) atimes: Mutex<Vec<InodeNo>>,
     /// Bits of a name's hash that tests leave, to make names collide.

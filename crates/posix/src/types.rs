@@ -215,7 +215,7 @@ pub struct MountOptions {
     /// Seconds after which the background makes everything durable (P11), by a commit unless fsyncs have done so; 0 turns
     /// that off (for tests).
     pub commit_secs: u32,
-    /// When reading updates access times.
+    /// When reading updates access times, until [`FileSystem::set_atime`](crate::FileSystem::set_atime).
     pub atime: Atime,
     /// Memory for tree nodes, in bytes. For each key four more come on top, and at most sixteen.
     pub cache_bytes: usize,

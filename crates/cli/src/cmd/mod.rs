@@ -15,9 +15,11 @@ mod man;
 mod mkfs;
 mod mount;
 mod mount_helper;
+mod remount;
 mod stats;
 mod sync;
 mod umount;
+mod umount_helper;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -52,6 +54,9 @@ pub(crate) enum Command {
     #[command(skip)]
     MountHelper(mount_helper::Args),
     Umount(umount::Args),
+    /// Only through its link.
+    #[command(skip)]
+    UmountHelper(umount_helper::Args),
     Fsck(fsck::Args),
     Info(info::Args),
     Dump(dump::Args),
@@ -77,6 +82,7 @@ impl Command {
             Command::Mount(args) => mount::run(&args),
             Command::MountHelper(args) => mount_helper::run(args),
             Command::Umount(args) => umount::run(&args),
+            Command::UmountHelper(args) => umount_helper::run(&args),
             Command::Fsck(args) => fsck::run(&args),
             Command::Info(args) => info::run(&args),
             Command::Dump(args) => dump::run(&args),
@@ -107,13 +113,14 @@ pub(crate) struct Link {
     pub(crate) usage_code: u8,
 }
 
-/// All of them; mount(8) uses the longer name for the type that a FUSE mount shows.
-pub(crate) const LINKS: [Link; 5] = [
+/// All of them; mount(8) and umount(8) use the longer names for the type that a FUSE mount shows.
+pub(crate) const LINKS: [Link; 6] = [
     link::<mkfs::Args>("mkfs.holdfast", 1, |m| Ok(Command::Mkfs(read(m)?))),
     link::<fsck::Args>("fsck.holdfast", 16, |m| Ok(Command::Fsck(read(m)?))),
     link::<mount_helper::Args>("mount.holdfast", 1, |m| Ok(Command::MountHelper(read(m)?))),
     link::<mount_helper::Args>("mount.fuse.holdfast", 1, |m| Ok(Command::MountHelper(read(m)?))),
-    link::<umount::Args>("umount.holdfast", 1, |m| Ok(Command::Umount(read(m)?))),
+    link::<umount_helper::Args>("umount.holdfast", 1, |m| Ok(Command::UmountHelper(read(m)?))),
+    link::<umount_helper::Args>("umount.fuse.holdfast", 1, |m| Ok(Command::UmountHelper(read(m)?))),
 ];
 
 const fn link<A: clap::Args>(

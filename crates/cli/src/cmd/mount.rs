@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::cmd::MOUNT_FAILED;
+use crate::cmd::{MOUNT_FAILED, remount};
 use crate::daemon;
 use crate::mount_options::MountOptions;
 use crate::mounts::real_path;
@@ -50,11 +50,17 @@ Options for -o, separated by commas; later ones win:
   noallow_other       they may not (default for everybody else)
   nodefault_permissions  the kernel does not check permission bits; then nobody but the user who
                       mounts may use the mount
-  nodev, nosuid, noexec  as in mount(8)
+  nodiratime          reading never updates access times of directories
+  sync                every change is durable before the call returns
+  dirsync             changes of names are
+  nodev, nosuid, noexec, nosymfollow  as in mount(8)
+  remount             change these of a mount: ro, rw, access times, sync, nodev and the like; what
+                      was opened read-only stays so, and nothing else can change
   nofail              a missing volume is no error
   log=FILE            the daemon's log goes here instead of the system log
-auto, noauto, user, users, owner, group, defaults, _netdev, fsname=, subtype= and x-* are accepted
-and mean nothing here.
+context= and its kin go to SELinux, if there is one. auto, noauto, user, users, owner, group,
+defaults, _netdev, fsname=, subtype= and x-* are accepted and mean nothing here; so do lazytime,
+nostrictatime, norelatime, silent, acl, user_xattr and iversion, since it is so anyway.
 
 A line for /etc/fstab, with mount.holdfast linked to this program in /sbin:
   /srv/data.holdfast  /mnt/data  holdfast  rw,noatime,nofail  0 0")]
@@ -77,6 +83,9 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Outcome {
     let options = MountOptions::parse(args.options.iter().map(String::as_str), false)
         .map_err(|why| Failure::new(USAGE, why))?;
+    if options.remount {
+        return remount::remount(&args.dir, &args.options, false);
+    }
     if args.detached {
         return daemon::detached(&args.target, &args.dir, &options);
     }

@@ -1,9 +1,10 @@
-//! `mount.holdfast`: the call that mount(8) makes for `mount -t holdfast` and for fstab.
+//! `mount.holdfast`: the call that mount(8) makes for `mount -t holdfast` and for fstab, and as
+//! `mount.fuse.holdfast` for `mount -o remount`.
 
 use std::path::PathBuf;
 
-use crate::cmd::mount;
-use crate::mount_options::MountOptions;
+use crate::cmd::{mount, remount};
+use crate::mount_options::{MountOptions, split};
 use crate::outcome::{Failure, Outcome};
 
 /// Mount a volume, called by mount(8).
@@ -38,6 +39,12 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let lists = args.options.iter().map(String::as_str);
+    if lists.clone().flat_map(split).any(|option| option == "remount") {
+        return match args.fake {
+            true => Ok(0),
+            false => remount::remount(&args.dir, &args.options, args.sloppy),
+        };
+    }
     let options = MountOptions::parse(lists, args.sloppy).map_err(|why| Failure::new(1, why))?;
     if args.fake {
         return Ok(0);
@@ -47,7 +54,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     if args.sloppy {
         for list in &mut lists {
             let known = |option: &&str| MountOptions::parse([*option], false).is_ok();
-            *list = list.split(',').filter(known).collect::<Vec<_>>().join(",");
+            *list = split(list).filter(known).collect::<Vec<_>>().join(",");
         }
     }
     match mount::mount(&args.spec, &args.dir, &options, &lists, false) {

@@ -6,7 +6,7 @@
 //! from under programs that still have files open there: nobody answers them.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -20,6 +20,8 @@ use crate::outcome::{Context, Failure, Outcome};
 use crate::target::holds_bytes;
 
 const FAILED: u8 = 32;
+/// Seconds that a daemon gets to write what it holds.
+pub(crate) const TIMEOUT: u64 = 120;
 /// How long a busy mount is tried again.
 const PATIENCE_MS: u64 = 500;
 /// Between two attempts.
@@ -35,33 +37,57 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "lazy")]
     dead: bool,
     /// Seconds to wait for the daemon.
-    #[arg(long, default_value_t = 120)]
+    #[arg(long, default_value_t = TIMEOUT)]
     timeout: u64,
     /// The mounted directory, or the volume.
     dir: PathBuf,
 }
 
+/// Which mounts go, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// Everything is written first; a mount in use stays.
+    Orderly,
+    /// At once, and nobody waits.
+    Lazily,
+    /// As [`How::Orderly`], but the daemon is not asked for anything: whatever waits for it gets an error.
+    ByForce,
+    /// Only if the daemon has ended.
+    IfDead,
+}
+
 pub(crate) fn run(args: &Args) -> Outcome {
-    let found = mounts::find(&args.dir).context("/proc/self/mountinfo")?;
-    let Some(mount) = found else {
-        return match args.dead {
-            true => Ok(0),
-            false => Err(Failure::new(
-                FAILED,
-                format!("{} is not a mounted Holdfast volume", args.dir.display()),
-            )),
-        };
+    let how = match (args.lazy, args.dead) {
+        (true, _) => How::Lazily,
+        (_, true) => How::IfDead,
+        _ => How::Orderly,
     };
-    let limit = Duration::from_secs(args.timeout);
-    if args.lazy {
-        return unmount(&mount, true).map(|()| 0);
-    }
-    let synced = sync(&mount, limit);
-    let dead = synced == Synced::Dead;
-    if args.dead && !dead {
-        return Ok(0);
-    }
-    unmount(&mount, dead)?;
+    take_away(&args.dir, how, Duration::from_secs(args.timeout))
+}
+
+/// Unmounts what is mounted at `dir`, or the volume at `dir`. Waits for the daemon as long as `limit`, each time it has to.
+pub(crate) fn take_away(dir: &Path, how: How, limit: Duration) -> Outcome {
+    let found = mounts::find(dir).context("/proc/self/mountinfo")?;
+    let Some(mount) = found else {
+        if how == How::IfDead {
+            return Ok(0);
+        }
+        let sentence = format!("{} is not a mounted Holdfast volume", dir.display());
+        return Err(Failure::new(FAILED, sentence));
+    };
+    let (detach, force) = (UnmountFlags::DETACH, UnmountFlags::FORCE);
+    let synced = match how {
+        How::Lazily => return unmount(&mount, detach).map(|()| 0),
+        How::ByForce => Synced::Done,
+        How::Orderly | How::IfDead => sync(&mount, limit),
+    };
+    let flags = match (how, &synced) {
+        (_, Synced::Dead) => detach,
+        (How::IfDead, _) => return Ok(0),
+        (How::ByForce, _) => force,
+        _ => UnmountFlags::empty(),
+    };
+    unmount(&mount, flags)?;
     wait(&mount, limit)?;
     match synced {
         Synced::Failed(why) => {
@@ -114,14 +140,11 @@ fn sync(mount: &Mount, limit: Duration) -> Synced {
     }
 }
 
-fn unmount(mount: &Mount, lazy: bool) -> Result<(), Failure> {
-    let flags = match lazy {
-        true => UnmountFlags::DETACH | UnmountFlags::NOFOLLOW,
-        false => UnmountFlags::NOFOLLOW,
-    };
+fn unmount(mount: &Mount, flags: UnmountFlags) -> Result<(), Failure> {
+    let flags = flags | UnmountFlags::NOFOLLOW;
     match patiently(|| rustix::mount::unmount(&mount.dir, flags)) {
         Ok(()) => Ok(()),
-        Err(Errno::PERM) => unmount_as_user(mount, lazy),
+        Err(Errno::PERM) => unmount_as_user(mount, flags.contains(UnmountFlags::DETACH)),
         Err(error) => Err(Failure::new(FAILED, refused(mount, &error.into()))),
     }
 }

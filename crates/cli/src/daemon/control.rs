@@ -18,6 +18,7 @@ use holdfast_base::counters::{Kind, Reading};
 use serde::{Deserialize, Serialize};
 
 use super::ask;
+use crate::mount_options::MountOptions;
 use crate::mounts;
 use crate::outcome::printable;
 
@@ -34,6 +35,9 @@ pub(crate) struct Report {
     /// The volume was opened read-only: nothing can be written, whatever the kernel would let through.
     #[serde(default)]
     pub(crate) read_only: bool,
+    /// The options that it was mounted with.
+    #[serde(default)]
+    pub(crate) options: String,
     /// Every statistic, group after group; the last group is what the device was asked.
     pub(crate) counters: Vec<Counter>,
 }
@@ -99,6 +103,7 @@ impl From<Reading> for Counter {
 pub(crate) struct Answers {
     volume: PathBuf,
     read_only: bool,
+    options: String,
     engine: Weak<FileSystem>,
     device: Weak<dyn Device>,
 }
@@ -106,11 +111,17 @@ pub(crate) struct Answers {
 impl Answers {
     pub(crate) fn new(
         volume: &Path,
-        read_only: bool,
+        options: &MountOptions,
         engine: Weak<FileSystem>,
         device: Weak<dyn Device>,
     ) -> Answers {
-        Answers { volume: volume.into(), read_only, engine, device }
+        Answers {
+            volume: volume.into(),
+            read_only: options.read_only,
+            options: options.text.clone(),
+            engine,
+            device,
+        }
     }
 
     /// The answer; `None` when the volume is closed.
@@ -140,6 +151,7 @@ impl Answers {
             pid: std::process::id(),
             volume: self.volume.clone(),
             read_only: self.read_only,
+            options: self.options.clone(),
             counters: of_engine.into_iter().chain(of_device).map(Counter::from).collect(),
         })
     }

@@ -25,6 +25,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
+use holdfast::Atime;
 use holdfast_fuse::{FuseOptions, Report, Stopper};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
@@ -165,25 +166,13 @@ fn serve(
     if let Some(sentence) = &recovered {
         tracing::info!("{}: {sentence}", path.display());
     }
-    let is_root = rustix::process::geteuid().is_root();
+    // Access times of directories are the only ones that the engine does not know of yet.
+    engine.set_atime(options.atime.unwrap_or(Atime::Relative), !options.nodiratime);
     let (ends, counts) = (Arc::downgrade(&engine), Arc::downgrade(&device));
-    let answers = control::Answers::new(path, options.read_only, ends, counts);
+    let answers = control::Answers::new(path, options, ends, counts);
     let fuse = FuseOptions {
-        source: path.to_string_lossy().into_owned(),
-        read_only: options.read_only,
-        allow_other: options.allow_other.unwrap_or(is_root && options.default_permissions),
-        default_permissions: options.default_permissions,
-        nodev: options.nodev,
-        nosuid: options.nosuid,
-        noexec: options.noexec,
-        noatime: options.atime == Some(holdfast::Atime::Never),
-        threads: options.threads,
-        spin: options.spin.unwrap_or(FuseOptions::default().spin),
-        transport: options.transport,
-        opens: options.opens,
-        slow_fsync: options.slow_fsync,
         report: Some(Report::new(move || answers.report())),
-        ..FuseOptions::default()
+        ..fuse_options(path, options)
     };
     let served = holdfast_fuse::serve(engine, dir, &fuse, || ready(recovered.as_deref()), stopper);
     drop(device);
@@ -200,6 +189,38 @@ fn serve(
     closed.context(format_args!("{} could not be closed", path.display())).map_err(failed)?;
     tracing::info!("{} is closed, everything is written", path.display());
     Ok(0)
+}
+
+/// How the volume at `path` is shown to the kernel.
+pub(crate) fn fuse_options(path: &Path, options: &MountOptions) -> FuseOptions {
+    let is_root = rustix::process::geteuid().is_root();
+    // mount(8) leaves labels out as well where nobody knows them.
+    let labels = match Path::new("/sys/fs/selinux/enforce").exists() {
+        true => options.labels.clone(),
+        false => Vec::new(),
+    };
+    FuseOptions {
+        source: path.to_string_lossy().into_owned(),
+        read_only: options.read_only,
+        allow_other: options.allow_other.unwrap_or(is_root && options.default_permissions),
+        default_permissions: options.default_permissions,
+        nodev: options.nodev,
+        nosuid: options.nosuid,
+        noexec: options.noexec,
+        nosymfollow: options.nosymfollow,
+        noatime: options.atime == Some(Atime::Never),
+        strictatime: options.atime == Some(Atime::Always),
+        nodiratime: options.nodiratime,
+        sync: options.sync,
+        dirsync: options.dirsync,
+        labels,
+        threads: options.threads,
+        spin: options.spin.unwrap_or(FuseOptions::default().spin),
+        transport: options.transport,
+        opens: options.opens,
+        slow_fsync: options.slow_fsync,
+        ..FuseOptions::default()
+    }
 }
 
 /// A program that is started next inherits nothing but its standard streams: whoever reads a pipe of the caller to its

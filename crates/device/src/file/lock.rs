@@ -183,6 +183,11 @@ pub fn wait_until_free(path: impl AsRef<Path>, patience: Duration) -> bool {
     }
 }
 
+/// The process that holds a lock on the file or block device at `path`, as far as the kernel's list tells this user.
+pub fn holding_process(path: impl AsRef<Path>) -> Option<u32> {
+    fs::metadata(path).ok().as_ref().and_then(locking_process)
+}
+
 /// The refusal, with the holder's name if it can be found.
 pub(super) fn in_use(path: &Path) -> DeviceError {
     in_use_as(path, path.display().to_string())

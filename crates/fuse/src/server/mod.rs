@@ -21,8 +21,10 @@ mod files;
 pub(crate) mod fresh;
 mod names;
 mod privileges;
+mod remount;
 mod xattrs;
 
+pub use remount::REMOUNT_XATTR;
 pub use xattrs::{FSYNC_XATTR, REPORT_XATTR, STATS_XATTR, SYNC_XATTR};
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,6 +62,7 @@ pub struct Server {
     fsyncs: Arc<Fsyncs>,
     kernel: OnceLock<Box<dyn Kernel>>,
     report: OnceLock<Report>,
+    synchronous: remount::Synchronous,
     broken: AtomicBool,
     /// The kernel does not know that directories need no handle.
     needs_opendir: AtomicBool,
@@ -93,6 +96,7 @@ impl Server {
             fsyncs: Arc::new(Fsyncs::new(slow_fsync)),
             kernel: OnceLock::new(),
             report: OnceLock::new(),
+            synchronous: Default::default(),
             broken: AtomicBool::new(false),
             needs_opendir: AtomicBool::new(false),
             kernel_opens: AtomicBool::new(false),

@@ -1,4 +1,4 @@
-//! Extended attributes, and four of our own by which a mount is asked about itself.
+//! Extended attributes, and four of our own by which a mount is asked about itself. A fifth is in `remount`.
 //!
 //! `system.holdfast.sync`: reading it makes everything durable that was done
 //! before. The kernel keeps sync(2) and syncfs(2) to itself, so this is how
@@ -19,7 +19,7 @@ use std::fmt::Write as _;
 use holdfast_base::InodeNo;
 use holdfast_posix::{Caller, FileSystem, XattrFlags};
 
-use super::Server;
+use super::{REMOUNT_XATTR, Server};
 use crate::caller::{Capability, is_capable};
 use crate::flags;
 use crate::fsyncs::What;
@@ -99,6 +99,12 @@ impl Server {
         kill_sgid: bool,
     ) -> Answer<()> {
         let fs = self.fs()?;
+        if name == REMOUNT_XATTR {
+            return match is_owner(request) {
+                true => self.remount(value),
+                false => Err(Errno(libc::EACCES)),
+            };
+        }
         if [SYNC_XATTR, REPORT_XATTR, STATS_XATTR, FSYNC_XATTR].contains(&name) {
             return Err(Errno(libc::EPERM));
         }

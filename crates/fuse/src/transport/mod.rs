@@ -20,6 +20,7 @@ pub(crate) mod readers;
 mod rings;
 mod serve;
 mod stations;
+mod synchronous;
 mod together;
 pub(crate) mod work;
 

@@ -16,6 +16,7 @@ use holdfast_wire::dirents::Dirents;
 use holdfast_wire::{Op, reply};
 
 use super::convert::{self, Names, set_attr};
+use super::synchronous;
 use crate::ops::{Answer, CopyRange, Entry, Errno, FileId, Mode, Opened, Told, Write, XattrReply};
 use crate::requests::Kind;
 use crate::server::Server;
@@ -168,6 +169,14 @@ pub(super) fn call(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Opti
 }
 
 fn answer(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out> {
+    let done = act(server, header, op)?;
+    match server.is_synchronous(true) {
+        false => Ok(done),
+        true => synchronous::settle(server, header, op, done),
+    }
+}
+
+fn act(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out> {
     let request = &convert::request(header);
     let inode = InodeNo(header.nodeid);
     let done = |()| Out::Nothing;

@@ -75,6 +75,7 @@ impl FileSystem {
             renames: Mutex::new(()),
             last_move: Default::default(),
             directory_log: DirectoryLog::new(options.rename_log),
+            atime: atime::Policy::new(options.atime),
             atimes: Mutex::new(Vec::new()),
             #[cfg(test)]
             hash_mask: holdfast_sync::atomic::AtomicU64::new(u64::MAX),

@@ -87,7 +87,7 @@ mod tests {
             meaning: String::new(),
         };
         let counters = values.iter().map(counter).collect();
-        Report { pid: 7, volume: "/img".into(), read_only: false, counters }
+        Report { pid: 7, volume: "/img".into(), read_only: false, options: String::new(), counters }
     }
 
     fn value(averages: &[Average], name: &str) -> String {

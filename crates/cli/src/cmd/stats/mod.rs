@@ -128,6 +128,7 @@ mod tests {
             pid: 7,
             volume: "/img".into(),
             read_only: false,
+            options: String::new(),
             counters: vec![
                 counter("commits", commits, "commits", false),
                 counter("frozen_ns", commits * 1_700_000, "commits", false),

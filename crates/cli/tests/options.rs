@@ -1,0 +1,258 @@
+//! Mount options as mount(8) passes them on, remounts, and what comes right after umount(8).
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod common;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use common::{Place, can_mount, number, said, signal, wait_until_ended};
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|found| found.uid() == 0)
+}
+
+/// The words of the mount in the kernel's list.
+fn words(place: &Place) -> Vec<String> {
+    let line = place.mount_line().unwrap();
+    line.split(' ').nth(3).unwrap().split(',').map(String::from).collect()
+}
+
+fn mount(place: &Place, options: &str) {
+    place.run(&["mount", "-o", options, place.image(), place.dir()]).fine();
+}
+
+/// As mount(8) does for `mount -o remount,...`.
+fn remount(place: &Place, options: &str) -> common::Said {
+    place.run_as("mount.fuse.holdfast", &[place.image(), place.dir(), "-o", options])
+}
+
+/// Kills the daemon without a warning and mounts again.
+fn crash(place: &Place) {
+    let daemon = place.daemon();
+    signal(daemon, "KILL");
+    wait_until_ended(daemon);
+    place.umount();
+    place.run(&["mount", place.image(), place.dir()]);
+    assert!(place.is_mounted());
+}
+
+#[test]
+fn what_mount_8_passes_on_is_taken() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::with_volume();
+    let options = "rw,nodiratime,sync,dirsync,lazytime,silent,nostrictatime,acl,user_xattr,iversion,\
+        nosymfollow,context=\"a:b:c0,c1\"";
+    mount(&place, options);
+    let words = words(&place);
+    for word in ["nodiratime", "sync", "dirsync", "nosymfollow"] {
+        assert!(words.iter().any(|it| it == word), "{word} is missing: {words:?}");
+    }
+    fs::write(place.dir.join("file"), "content").unwrap();
+    place.umount();
+    place.fsck();
+}
+
+#[test]
+fn with_sync_every_change_is_durable_when_the_call_returns() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::with_volume();
+    mount(&place, "sync,commit=3600");
+    let path = |name: &str| place.dir.join(name);
+    let mut file = File::create(path("written")).unwrap();
+    file.write_all(&[7; 300_000]).unwrap();
+    fs::create_dir(path("dir")).unwrap();
+    File::create(path("renamed-before")).unwrap();
+    fs::rename(path("renamed-before"), path("dir/renamed")).unwrap();
+    fs::write(path("short"), "0123456789").unwrap();
+    OpenOptions::new().write(true).open(path("short")).unwrap().set_len(4).unwrap();
+    let direct =
+        OpenOptions::new().write(true).create(true).custom_flags(0o40000).open(path("direct"));
+    let page = [9; 8192];
+    let at = page.as_ptr().align_offset(4096);
+    direct.unwrap().write_all(&page[at..][..4096]).unwrap();
+    let stats = place.run(&["stats", "--json", place.dir()]).fine();
+    drop(file);
+    crash(&place);
+    assert_eq!(fs::read(path("written")).unwrap(), vec![7; 300_000]);
+    assert_eq!(fs::read(path("direct")).unwrap(), vec![9; 4096]);
+    assert_eq!(fs::read_to_string(path("short")).unwrap(), "0123");
+    assert!(path("dir/renamed").exists() && !path("renamed-before").exists());
+    assert!(number(&stats, "fsyncs") >= 8, "{stats}");
+    place.umount();
+    place.fsck();
+}
+
+#[test]
+fn with_dirsync_names_are_durable_and_only_they() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::with_volume();
+    mount(&place, "dirsync,commit=3600");
+    let path = |name: &str| place.dir.join(name);
+    let batches = || number(&place.run(&["stats", "--json", place.dir()]).fine(), "log_batches");
+    let count = |what: &str, change: &dyn Fn(), batch: u64| {
+        let before = batches();
+        change();
+        assert_eq!(batches() - before, batch, "{what}");
+    };
+    count("mkdir", &|| fs::create_dir(path("d")).unwrap(), 1);
+    count("create", &|| drop(File::create(path("d/f")).unwrap()), 1);
+    count("link", &|| fs::hard_link(path("d/f"), path("g")).unwrap(), 1);
+    count("symlink", &|| std::os::unix::fs::symlink("x", path("s")).unwrap(), 1);
+    count("rename", &|| fs::rename(path("g"), path("d/h")).unwrap(), 1);
+    count("unlink", &|| fs::remove_file(path("d/f")).unwrap(), 1);
+    count(
+        "write",
+        &|| OpenOptions::new().write(true).open(path("d/h")).unwrap().write_all(b"x").unwrap(),
+        0,
+    );
+    crash(&place);
+    assert!(path("d/h").exists() && !path("d/f").exists() && path("s").symlink_metadata().is_ok());
+    place.umount();
+}
+
+#[test]
+fn a_remount_to_read_only_and_back() {
+    if !can_mount() || !is_root() {
+        return;
+    }
+    let place = Place::with_volume();
+    mount(&place, "strictatime,nosuid,commit=3600,cache=64M");
+    fs::write(place.dir.join("file"), "content").unwrap();
+    let open = OpenOptions::new().append(true).open(place.dir.join("file")).unwrap();
+    remount(&place, "remount,ro").fails(32, "open for writing");
+    drop(open);
+    // A close reaches the daemon a moment later, and only then the kernel lets go.
+    common::wait_for("it stays busy", || remount(&place, "remount,ro").code == 0);
+    assert!(words(&place).contains(&"ro".to_string()));
+    assert!(fs::write(place.dir.join("other"), "x").is_err());
+    // Reading changes nothing, and everything is durable.
+    let read = |name: &str| {
+        let path = place.dir.join(name);
+        let before = fs::metadata(&path).unwrap();
+        match before.is_dir() {
+            true => drop(fs::read_dir(&path).unwrap().count()),
+            false => drop(fs::read(&path).unwrap()),
+        }
+        let mut again = [0; 8];
+        if !before.is_dir() {
+            // Not from the kernel's memory.
+            let file = OpenOptions::new().read(true).custom_flags(0o40000).open(&path).unwrap();
+            let _ = std::os::unix::fs::FileExt::read_at(&file, &mut again, 0);
+        }
+        let _ = rustix_drop_caches();
+        let after = fs::metadata(&path).unwrap();
+        (before.atime(), before.atime_nsec()) != (after.atime(), after.atime_nsec())
+    };
+    assert!(!read("."));
+    // What came from fstab and says the same is no reason to refuse; what says something else is named.
+    remount(&place, "rw,cache=64M,commit=3600,remount,ro,user_id=0,group_id=0").fine();
+    remount(&place, "remount,rw,commit=5").fails(32, "commit=5 cannot change");
+    remount(&place, "remount,rw,dirsync").fails(32, "dirsync cannot change");
+    remount(&place, "remount,rw,noatime,sync").fine();
+    let now = words(&place);
+    for word in ["rw", "noatime", "sync", "nosuid"] {
+        assert!(now.iter().any(|it| it == word), "{word} is missing: {now:?}");
+    }
+    fs::write(place.dir.join("other"), "x").unwrap();
+    crash(&place);
+    assert!(place.dir.join("other").exists(), "sync holds since the remount");
+    assert_eq!(fs::read_to_string(place.dir.join("file")).unwrap(), "content");
+    place.umount();
+    // Opened read-only, it stays so.
+    mount(&place, "ro");
+    remount(&place, "remount,rw").fails(32, "was opened read-only");
+    remount(&place, "remount,noexec").fine();
+    assert!(
+        words(&place).contains(&"noexec".to_string()) && words(&place).contains(&"ro".to_string())
+    );
+    place.umount();
+    place
+        .run(&["mount", "-o", "remount,ro", place.image(), place.dir()])
+        .fails(32, "not a mounted");
+    place.fsck();
+}
+
+/// Attributes that the kernel keeps are asked for anew.
+fn rustix_drop_caches() -> std::io::Result<()> {
+    fs::write("/proc/sys/vm/drop_caches", "2")
+}
+
+#[test]
+fn mount_8_remounts_and_umount_8_waits_through_the_links() {
+    // mount(8) looks for its helpers in /sbin alone, so this needs a namespace with another one.
+    let can = Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|it| it.success());
+    if !can_mount() || !is_root() || !can || fs::metadata("/sbin").is_err() {
+        eprintln!("SKIPPED: needs root and unshare -m");
+        return;
+    }
+    let place = Place::with_volume();
+    let links = place.root.path().join("sbin");
+    fs::create_dir(&links).unwrap();
+    for name in ["mount.holdfast", "mount.fuse.holdfast", "umount.fuse.holdfast"] {
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_holdfast"), links.join(name)).unwrap();
+    }
+    let script = "set -e
+        sbin=$(readlink -f /sbin)
+        mkdir upper work
+        mount -t tmpfs tmpfs work
+        mkdir work/upper work/work
+        mount -t overlay overlay -o lowerdir=$sbin,upperdir=work/upper,workdir=work/work $sbin
+        cp -P sbin/* $sbin/
+        mount -t holdfast -o noatime,nodiratime,lazytime volume.img mnt
+        echo content >mnt/file
+        mount -o remount,ro mnt
+        ! touch mnt/file 2>/dev/null
+        mount -o remount,rw,sync mnt
+        grep -q ' rw,sync' /proc/self/mounts
+        head -c 20000000 /dev/zero >mnt/much
+        umount mnt
+        # Nobody holds it: the lock is free at once.
+        flock -n volume.img true";
+    let mut shell = Command::new("unshare");
+    shell.args(["-m", "sh", "-c", script]).current_dir(place.root.path()).stdin(Stdio::null());
+    let done = said(shell.output().unwrap());
+    assert_eq!(done.code, 0, "{done:?}");
+    place.fsck();
+}
+
+#[test]
+fn who_comes_right_after_umount_8_waits_for_the_daemon() {
+    if !can_mount() || !is_root() {
+        return;
+    }
+    let place = Place::with_volume();
+    for command in [&["mount"][..], &["fsck"], &["ls"]] {
+        place.mount();
+        fs::write(place.dir.join("file"), vec![7; 100_000]).unwrap();
+        place.run(&["sync", place.dir()]).fine();
+        let daemon = place.daemon();
+        // It has no time to notice that it is unmounted.
+        signal(daemon, "STOP");
+        // umount(8) would ask the daemon what the directory is.
+        rustix::mount::unmount(&place.dir, rustix::mount::UnmountFlags::empty()).unwrap();
+        let dir = if command == ["mount"] { Some(place.dir()) } else { None };
+        let args: Vec<&str> = command.iter().copied().chain([place.image()]).chain(dir).collect();
+        let mut waiting = place.command(&args).stdout(Stdio::null()).spawn().unwrap();
+        // Longer than a lock is tried again in any case.
+        std::thread::sleep(Duration::from_millis(1500));
+        let early = waiting.try_wait().unwrap();
+        signal(daemon, "CONT");
+        assert_eq!(early, None, "{command:?} did not wait");
+        assert_eq!(waiting.wait().unwrap().code(), Some(0), "{command:?}");
+        wait_until_ended(daemon);
+        if place.is_mounted() {
+            place.umount();
+        }
+    }
+    place.fsck();
+}
