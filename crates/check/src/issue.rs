@@ -169,6 +169,10 @@ issues! {
         "An inode has no link and is not listed as an orphan, so that it will never be collected."
     604 OrphanKey "orphan-key" Error
         "An orphan item has a malformed key."
+    605 PunchDangling "punch-dangling" Error
+        "A hole is listed as being made in something that is no regular file, or does not exist."
+    606 PunchKey "punch-key" Error
+        "The item of a hole that is being made has a malformed key."
 
     701 DataDamaged "data-damaged" Error
         "Data of a file does not match its checksum."

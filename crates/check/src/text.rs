@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use holdfast_base::Timestamp;
 use holdfast_format::item::xattr::XattrValue;
-use holdfast_format::item::{Dentry, Extent, GroupItem, InodeItem, Xattr, group};
+use holdfast_format::item::{Dentry, Extent, GroupItem, InodeItem, PunchItem, Xattr, group};
 use holdfast_format::{Key, Kind, Malformed};
 
 /// Bytes of inline content that are shown.
@@ -51,6 +51,13 @@ pub(crate) fn item(key: &Key, value: &[u8]) -> String {
         Kind::Xattr => Xattr::decode(value).map(|xattr| xattr_text(&xattr)),
         Kind::Extent => Extent::decode(value).map(|extent| extent_text(&extent)),
         Kind::Orphan => holdfast_format::item::orphan::decode(value).map(|()| String::new()),
+        Kind::Punch => PunchItem::decode(value).map(|punch| {
+            let what = match punch.state {
+                PunchItem::KEEPS_BLOCKS => "stay allocated",
+                _ => "are freed",
+            };
+            format!("blocks {} to {} of the file read as zeros and {what}", punch.first, punch.end)
+        }),
         Kind::Group => GroupItem::decode(value).map(|group| {
             format!("used_blocks={} node_blocks={}", group.used_blocks, group.node_blocks)
         }),

@@ -13,7 +13,7 @@ use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, Epoch, InodeNo};
 use holdfast_check::{Issue, Report};
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::item::xattr::{XattrValue, piece_offset};
-use holdfast_format::item::{Dentry, Extent, FileType, GroupItem, InodeItem};
+use holdfast_format::item::{Dentry, Extent, FileType, GroupItem, InodeItem, PunchItem};
 use holdfast_format::journal::Base;
 use holdfast_format::limits::FILE_SIZE_MAX;
 use holdfast_format::node::SLOTS_AT;
@@ -346,6 +346,16 @@ fn provoke(issue: Issue) -> (Report, &'static [Issue]) {
         Issue::OrphanKey => {
             let key = Key::new(PIPE, Kind::Orphan, PIPE.0);
             (with(|maker| drop(maker.files.insert(key, Vec::new()))), none)
+        }
+
+        Issue::PunchDangling => {
+            let hole = PunchItem { first: 0, end: 1, state: 0, reserved: [0; 4] };
+            (with(|maker| drop(maker.files.insert(Key::punch(PIPE), hole.encode()))), none)
+        }
+        Issue::PunchKey => {
+            let hole = PunchItem { first: 0, end: 1, state: 0, reserved: [0; 4] };
+            let key = Key::new(PIPE, Kind::Punch, PIPE.0);
+            (with(|maker| drop(maker.files.insert(key, hole.encode()))), none)
         }
 
         Issue::DataDamaged => {

@@ -28,6 +28,8 @@ pub enum Kind {
     Extent = 6,
     /// An inode without a name, to be collected. The inode is 0, the offset the number of the orphan.
     Orphan = 7,
+    /// A range of a file that is being made a hole. The inode is 0, the offset the number of the file.
+    Punch = 8,
     /// A block group (space tree). The inode is the group, offset 0.
     Group = 16,
     /// A piece of a group's bitmap (space tree). The inode is the group, the offset the piece.
@@ -38,7 +40,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 10] = [
+    pub const ALL: [Kind; 11] = [
         Kind::Inode,
         Kind::Inline,
         Kind::Dentry,
@@ -46,6 +48,7 @@ impl Kind {
         Kind::XattrPiece,
         Kind::Extent,
         Kind::Orphan,
+        Kind::Punch,
         Kind::Group,
         Kind::Bitmap,
         Kind::Setting,
@@ -112,6 +115,11 @@ impl Key {
     /// The key of an orphan.
     pub const fn orphan(inode: InodeNo) -> Key {
         Key::new(InodeNo(0), Kind::Orphan, inode.0)
+    }
+
+    /// The key of a range of a file that is being made a hole.
+    pub const fn punch(inode: InodeNo) -> Key {
+        Key::new(InodeNo(0), Kind::Punch, inode.0)
     }
 
     /// The smallest and the largest key of one kind of one inode.

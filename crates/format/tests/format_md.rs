@@ -12,7 +12,7 @@ use holdfast_format::guard::GuardFields;
 use holdfast_format::item::dentry::{DentryHead, slot};
 use holdfast_format::item::extent::ExtentHead;
 use holdfast_format::item::xattr::XattrHead;
-use holdfast_format::item::{Dentry, Extent, FileType, GroupItem, InodeItem};
+use holdfast_format::item::{Dentry, Extent, FileType, GroupItem, InodeItem, PunchItem};
 use holdfast_format::journal::node::encode_node;
 use holdfast_format::journal::{
     Base, COMMIT_BYTES_MAX, Commit, CommitHead, DataExtent, FrameHeader, NodeRecord,
@@ -39,6 +39,7 @@ fn parts() -> Vec<(&'static str, String)> {
         ("table: dentry", fields_table(&DentryHead::fields())),
         ("table: xattr", fields_table(&XattrHead::fields())),
         ("table: extent", fields_table(&ExtentHead::fields())),
+        ("table: punch", fields_table(&PunchItem::fields())),
         ("table: group", fields_table(&GroupItem::fields())),
         ("table: journal frame", fields_table(&FrameHeader::fields())),
         ("table: commit", fields_table(&CommitHead::fields())),
@@ -130,6 +131,7 @@ fn kinds_table() -> String {
             Kind::XattrPiece => ("the inode", "value id << 16, index", "a piece of a value"),
             Kind::Extent => ("the inode", "byte in the file", "Extent"),
             Kind::Orphan => ("0", "number of the orphan", "nothing"),
+            Kind::Punch => ("0", "number of the file", "Punch"),
             Kind::Group => ("the group", "0", "Group"),
             Kind::Bitmap => ("the group", "piece, 0 to 7", "Bitmap"),
             Kind::Setting => ("0", "number of the setting", "Setting"),

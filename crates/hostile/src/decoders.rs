@@ -13,7 +13,7 @@ use holdfast_format::codec::Reader;
 use holdfast_format::geometry::{GUARD, SUPERBLOCK_SLOTS};
 use holdfast_format::guard::{self as guard_words, Guard};
 use holdfast_format::item::group::{GroupItem, decode_bitmap};
-use holdfast_format::item::{Dentry, Extent, InodeItem, Xattr, orphan};
+use holdfast_format::item::{Dentry, Extent, InodeItem, PunchItem, Xattr, orphan};
 use holdfast_format::journal::node::encode_node;
 use holdfast_format::journal::{Commit, FrameHeader, frame};
 use holdfast_format::log::{Decoder, Encoder, LogHeader, Record, frame as log_frame};
@@ -152,6 +152,7 @@ fn value(kind: Kind, bytes: &[u8]) {
         Kind::Group => drop(GroupItem::decode(bytes).map(|group| same(group.encode()))),
         Kind::Bitmap => drop(decode_bitmap(bytes).map(|bits| same(bits.to_vec()))),
         Kind::Orphan => drop(orphan::decode(bytes).map(|()| same(Vec::new()))),
+        Kind::Punch => drop(PunchItem::decode(bytes).map(|punch| same(punch.encode()))),
         Kind::Inline | Kind::XattrPiece | Kind::Setting => {}
     }
 }

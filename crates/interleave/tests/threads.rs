@@ -19,7 +19,8 @@ use shuttle::{Config, FailurePersistence, MaxSteps, Runner, thread};
 use steered_device::sim::{Event, Policy};
 use steered_device::{Device, MemoryDevice, SimDevice};
 use steered_posix::{
-    Caller, FileSystem, FsError, MountOptions, OpenFile, OpenFlags, RenameFlags, WriteHow,
+    Caller, FallocateFlags, FileSystem, FsError, MountOptions, OpenFile, OpenFlags, RenameFlags,
+    WriteHow,
 };
 
 const BYTES: u64 = 8 << 20;
@@ -143,6 +144,59 @@ fn has_overwritten(thread: u64, promised: Option<u64>, found: Option<&[u8]>) -> 
         allowed |= promised.is_none_or(|promised| promised <= round) && found == file;
     }
     allowed
+}
+
+/// Extents of a file that is punched: more than one batch removes.
+const EXTENTS: u64 = 80;
+
+/// Every second thread makes holes of a file of many extents, whose edges are not those of blocks; the others fsync files of their own.
+fn punch(fs: &FileSystem, device: &SimDevice, thread: u64) {
+    if thread % 2 == 1 {
+        return overwrite(fs, device, thread);
+    }
+    let root = Caller::root();
+    let flags = OpenFlags::READ | OpenFlags::WRITE;
+    let (_, file) = fs
+        .create(&root, InodeNo::ROOT, &name(thread), 0o644, flags, true)
+        .expect("the volume has room");
+    for extent in 0..EXTENTS {
+        let block = vec![extent as u8 + 1; 4096];
+        fs.write(&root, &file, extent * 8192, &block, WriteHow::default()).expect("there is room");
+    }
+    fs.fsync(&file, false).expect("the device works");
+    device.mark(thread * ROUNDS);
+    let (how, at) = punched(thread);
+    fs.fallocate(&file, how, at.start as u64, at.len() as u64).expect("the volume has room");
+    fs.fsync(&file, false).expect("the device works");
+    device.mark(thread * ROUNDS + 1);
+}
+
+/// How a thread makes a hole, and where.
+fn punched(thread: u64) -> (FallocateFlags, std::ops::Range<usize>) {
+    let keep = FallocateFlags::KEEP_SIZE;
+    match thread {
+        0 => (FallocateFlags::PUNCH_HOLE | keep, 100..EXTENTS as usize * 8192 - 8000),
+        _ => (FallocateFlags::ZERO_RANGE, 5000..EXTENTS as usize * 8192 + 5000),
+    }
+}
+
+/// P3: a hole is there as a whole, or not at all.
+fn has_punched(thread: u64, promised: Option<u64>, found: Option<&[u8]>) -> bool {
+    if thread % 2 == 1 {
+        return has_overwritten(thread, promised, found);
+    }
+    let (Some(promised), Some(found)) = (promised, found) else { return promised.is_none() };
+    let mut file = vec![0; EXTENTS as usize * 8192 - 4096];
+    for (extent, two) in file.chunks_mut(8192).enumerate() {
+        two[..4096].fill(extent as u8 + 1);
+    }
+    let is_whole = promised == 0 && found == file;
+    let (how, at) = punched(thread);
+    if !how.contains(FallocateFlags::KEEP_SIZE) {
+        file.resize(at.end.max(file.len()), 0);
+    }
+    file[at].fill(0);
+    is_whole || found == file
 }
 
 /// A volume without files, made by the engine as it is.
@@ -330,6 +384,21 @@ fn extents_are_handed_over() {
         beside: &[FileSystem::commit],
         fsync_wait: FsyncWait::Completion,
         log_data_bytes: 0,
+    };
+    explore(&SCENE);
+}
+
+/// A hole with many extents is one step of history, whoever makes history durable meanwhile.
+#[test]
+fn holes_beside_fsyncs() {
+    static SCENE: Scene = Scene {
+        name: "holes beside fsyncs",
+        work: punch,
+        allows: has_punched,
+        threads: 4,
+        beside: &[FileSystem::commit],
+        fsync_wait: FsyncWait::Writeback,
+        log_data_bytes: 4096,
     };
     explore(&SCENE);
 }

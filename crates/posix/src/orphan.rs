@@ -60,6 +60,7 @@ pub(crate) fn plan_last_name(
     if !needed
         && items > 0
         && inode.data.is_clean()
+        && core.data.punches.of(inode.no).is_none()
         && plan_removal(core, inode.no, draft, &mut batch, items)?
     {
         batch.delete(Key::inode(inode.no));
@@ -126,6 +127,9 @@ fn remove(core: &Core, inode: &Inode) -> Result<()> {
         if finished {
             batch.delete(Key::inode(inode.no));
             batch.delete(Key::orphan(inode.no));
+            if core.data.punches.of(inode.no).is_some() {
+                batch.delete(Key::punch(inode.no));
+            }
             batch.count_inodes(-1);
         }
         let changes = batch.changes();
@@ -141,6 +145,7 @@ fn remove(core: &Core, inode: &Inode) -> Result<()> {
         };
         core.store.apply(batch, &mut reservation)?;
         if finished {
+            core.data.punches.end(inode.no);
             return Ok(());
         }
     }

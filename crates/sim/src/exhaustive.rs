@@ -20,7 +20,7 @@ pub const BEFORE: &str = "mkdir /A; mkfile /A/a; write /A/a 0 9000 1; setxattr /
                           mkdir /B; mkfile /B/a 600; write /B/a 0 100 2";
 
 /// One operation each, or a few that make sense only together.
-const ALPHABET: [&str; 52] = [
+const ALPHABET: [&str; 54] = [
     // New names.
     "mkfile /A/b",
     "mkfile /A/a",
@@ -43,7 +43,9 @@ const ALPHABET: [&str; 52] = [
     "punch /A/a 0 4096",
     "punch /A/a 4000 2000",
     "zero /A/a 100 9500",
+    "zero /A/a 5000 9000 keep",
     "fallocate /A/a 9000 8000",
+    "fallocate /A/a 4096 16384 keep",
     // Attributes.
     "setxattr /A/a user.x \"new\"",
     "setxattr /A/a user.y 600 8",

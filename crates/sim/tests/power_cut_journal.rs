@@ -7,7 +7,7 @@ mod seeds;
 
 use holdfast_base::switch::{Accounting, Batching, Dirty, RenameLog};
 use holdfast_posix::MountOptions;
-use holdfast_script::{Fallocate, Op, Profile, Script, generate, shrink};
+use holdfast_script::{Profile, Script, generate, shrink};
 use holdfast_sim::{Checkpoints, Policy, Setup, Stats, power_cut};
 use seeds::seeds;
 
@@ -133,20 +133,10 @@ fn the_recovery_of_a_cut_recovery_is_cut() {
     assert!(stats.recoveries.0 >= 3 && stats.recoveries.1 > 300, "{stats:?}");
 }
 
-fn allocates(how: Fallocate) -> bool {
-    matches!(how, Fallocate::Allocate | Fallocate::Keep)
-}
-
 fn random(usual: std::ops::Range<u64>, policy: impl Fn(u64) -> Policy) {
     let profile = Profile { ops: 30, syncs: 25, remounts: 2, evicts: 0, ..Profile::default() };
     for seed in seeds(usual) {
-        let (mut script, policy) = (generate(seed, &profile), policy(seed));
-        if policy.setup.checkpoints.is_beside() {
-            // Zeroed ranges are several steps to the engine (first their edges), between which another
-            // thread may make history durable; to the model they are one.
-            let steps = |op: &&Op| matches!(op, Op::Fallocate { how, .. } if !allocates(*how));
-            script = script.ops().filter(|op| !steps(op)).cloned().collect();
-        }
+        let (script, policy) = (generate(seed, &profile), policy(seed));
         if let Err(first) = power_cut(&script, &policy) {
             let small = shrink(&script, |script| power_cut(script, &policy).is_err());
             let last = power_cut(&small, &policy).err().unwrap_or(first);

@@ -12,9 +12,7 @@ use std::sync::Arc;
 use holdfast_base::switch::{Batching, FsyncWait, RenameLog};
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_posix::MountOptions;
-use holdfast_script::{
-    Fallocate, Model, Op, Profile, Rules, Script, compare, compare_trees, generate, shrink,
-};
+use holdfast_script::{Model, Profile, Rules, Script, compare, compare_trees, generate, shrink};
 use holdfast_sim::{
     Checkpoints, Engine, Policy, Setup, Stats, Verdict, agree_on_log, judge, power_cut,
     power_cut_after,
@@ -229,15 +227,7 @@ fn the_recovery_of_a_cut_recovery_is_cut() {
 
 fn random(usual: std::ops::Range<u64>, profile: &Profile, policy: impl Fn(u64) -> Policy) {
     for seed in seeds(usual) {
-        let (mut script, policy) = (generate(seed, profile), policy(seed));
-        if policy.setup.checkpoints.is_beside() {
-            // As above: zeroed ranges are several steps.
-            let steps = |op: &&Op| match op {
-                Op::Fallocate { how, .. } => !matches!(how, Fallocate::Allocate | Fallocate::Keep),
-                _ => false,
-            };
-            script = script.ops().filter(|op| !steps(op)).cloned().collect();
-        }
+        let (script, policy) = (generate(seed, profile), policy(seed));
         if let Err(first) = power_cut(&script, &policy) {
             let small = shrink(&script, |script| power_cut(script, &policy).is_err());
             let last = power_cut(&small, &policy).err().unwrap_or(first);

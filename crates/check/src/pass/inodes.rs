@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 
 use holdfast_base::units::{BLOCK_BYTES, blocks_for};
 use holdfast_base::{BlockNo, InodeNo, TreeId};
-use holdfast_format::item::{Dentry, Extent, FileType, InodeItem, orphan};
+use holdfast_format::item::{Dentry, Extent, FileType, InodeItem, PunchItem, orphan};
 use holdfast_format::limits::{FILE_SIZE_MAX, SYMLINK_MAX};
 use holdfast_format::{Key, Kind};
 
@@ -56,6 +56,10 @@ pub(super) fn run(context: &mut Context<'_>) {
         }
         if key.kind == Kind::Orphan {
             take_orphan(context, block, &key, value);
+            return ControlFlow::Continue(());
+        }
+        if key.kind == Kind::Punch {
+            take_punch(context, block, &key, value);
             return ControlFlow::Continue(());
         }
         if current.as_ref().is_none_or(|current| current.number != key.inode) {
@@ -127,6 +131,18 @@ fn take_orphan(context: &mut Context<'_>, block: BlockNo, key: &Key, value: &[u8
         damaged(context, block, key, &malformed.why);
     }
     context.orphans.push(InodeNo(key.offset));
+}
+
+fn take_punch(context: &mut Context<'_>, block: BlockNo, key: &Key, value: &[u8]) {
+    if key.inode.0 != 0 {
+        let what = format!("{key:?} should belong to inode 0");
+        context.findings.add(Issue::PunchKey, what).block(block);
+        return;
+    }
+    if let Err(malformed) = PunchItem::decode(value) {
+        damaged(context, block, key, &malformed.why);
+    }
+    context.punches.push(InodeNo(key.offset));
 }
 
 fn damaged(context: &mut Context<'_>, block: BlockNo, key: &Key, why: &str) {

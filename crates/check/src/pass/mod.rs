@@ -159,6 +159,8 @@ pub(crate) struct Context<'a> {
     pub(crate) inodes: Inodes,
     /// Inodes named by orphan items.
     pub(crate) orphans: Vec<InodeNo>,
+    /// Inodes in which holes are being made.
+    pub(crate) punches: Vec<InodeNo>,
     /// The pass that runs.
     pass: &'static str,
 }
@@ -219,6 +221,7 @@ fn run_with(
         uses: Vec::new(),
         inodes: Inodes::default(),
         orphans: Vec::new(),
+        punches: Vec::new(),
         pass: "",
     };
     for pass in PASSES {

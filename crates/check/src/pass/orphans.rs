@@ -1,6 +1,7 @@
-//! Pass 6: the list of orphans against the inodes without links.
+//! Pass 6: the list of orphans against the inodes without links, and that of unfinished holes against the files.
 
 use holdfast_format::Key;
+use holdfast_format::item::FileType;
 
 use super::Context;
 use crate::issue::Issue;
@@ -24,6 +25,17 @@ pub(super) fn run(context: &mut Context<'_>) {
                 }
             }
         }
+    }
+    for number in std::mem::take(&mut context.punches) {
+        let file_type = context.inodes.find(number).map(|at| context.inodes.0[at].file_type);
+        let what = match file_type {
+            None if context.may_be_lost(&Key::inode(number)) => continue,
+            // Its item is damaged, which has been said.
+            Some(None | Some(FileType::Regular)) => continue,
+            None => format!("a hole is being made in inode {number}, which does not exist"),
+            Some(Some(other)) => format!("a hole is being made in inode {number}, a {other:?}"),
+        };
+        context.findings.add(Issue::PunchDangling, what).inode(number);
     }
     if !context.files_lost.is_empty() {
         return;

@@ -5,10 +5,12 @@ pub mod extent;
 pub mod group;
 pub mod inode;
 pub mod orphan;
+pub mod punch;
 pub mod xattr;
 
 pub use dentry::Dentry;
 pub use extent::Extent;
 pub use group::GroupItem;
 pub use inode::{FileType, InodeItem};
+pub use punch::PunchItem;
 pub use xattr::Xattr;

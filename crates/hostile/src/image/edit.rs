@@ -320,7 +320,7 @@ fn value_number(
     touched: &mut Touched,
     story: &mut Vec<String>,
 ) {
-    use holdfast_format::item::{GroupItem, InodeItem, dentry, extent, xattr};
+    use holdfast_format::item::{GroupItem, InodeItem, PunchItem, dentry, extent, xattr};
     let leaf = |structure: &Structure| structure.sort == Sort::Node && structure.bytes[4] == 0;
     let Some(index) = pick(image, program, leaf) else { return };
     let bytes = bytes(image, touched, index);
@@ -338,6 +338,7 @@ fn value_number(
         Kind::Dentry => dentry::DentryHead::fields(),
         Kind::Xattr => xattr::XattrHead::fields(),
         Kind::Extent => extent::ExtentHead::fields(),
+        Kind::Punch => PunchItem::fields(),
         Kind::Group => GroupItem::fields(),
         _ => return,
     };

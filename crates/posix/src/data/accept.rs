@@ -6,7 +6,6 @@
 //! away is prepared again.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 use holdfast_base::Timestamp;
@@ -17,7 +16,7 @@ use holdfast_store::{Need, Reservation};
 
 use super::dirty::WriterGuard;
 use super::grow::{clean_tail, needs_first_page, pages_before_growth};
-use super::view::{clipped, load_block, load_raw_block};
+use super::view::{clipped, load_raw_block};
 use super::writeback::settle;
 use crate::core::Core;
 use crate::inode::Inode;
@@ -153,25 +152,6 @@ pub(crate) fn accept(
         core.data.wake_for(inode);
     }
     Ok(())
-}
-
-/// Makes bytes of one block zeros, unless they are already. Does not touch size or times.
-pub(crate) fn zero_part(
-    core: &Core,
-    inode: &Arc<Inode>,
-    writer: &WriterGuard<'_>,
-    range: Range<u64>,
-    now: Timestamp,
-) -> Result<()> {
-    debug_assert!(range.end - range.start <= BLOCK_BYTES);
-    let size = inode.state.read().attr.size;
-    let end = range.end.min(size);
-    if range.start >= end || load_block(core, inode, range.start / BLOCK_BYTES)?.is_none() {
-        return Ok(());
-    }
-    let zeros = [0; BLOCK_SIZE];
-    let len = (end - range.start) as usize;
-    accept(core, inode, writer, range.start, &zeros[..len], now)
 }
 
 fn parts(offset: u64, bytes: &[u8]) -> impl Iterator<Item = Part<'_>> {

@@ -25,6 +25,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::completion::Completions;
 use super::in_flight::InFlight;
 use super::pages::Pages;
+use super::punch::Punches;
 use super::recent::Recent;
 use crate::MountOptions;
 use crate::inode::Inode;
@@ -206,6 +207,8 @@ pub(crate) struct Shared {
     pub(crate) completions: Completions,
     /// Large writes on their way to the device.
     pub(crate) in_flight: InFlight,
+    /// Holes that are being made.
+    pub(crate) punches: Punches,
     /// What was written last.
     pub(crate) recent: Recent,
     /// Shape of the volume, to judge extents by.
@@ -230,6 +233,7 @@ impl Shared {
         Shared {
             completions: Completions::default(),
             in_flight: InFlight::default(),
+            punches: Punches::default(),
             recent: Recent::new(options.recent_bytes),
             geometry: store.superblock().geometry,
             bytes: AtomicUsize::new(0),

@@ -16,6 +16,7 @@ pub(crate) mod ordered;
 pub(crate) mod view;
 pub(crate) mod dirty;
 pub(crate) mod pages;
+pub(crate) mod punch;
 pub(crate) mod recent;
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE, blocks_for};
 use holdfast_format::checksum::crc64;
 use holdfast_store::page::Page;
 
+use super::punch;
 use crate::core::Core;
 use crate::file::map::Piece;
 use crate::file::{inline, lookup};
@@ -89,7 +90,7 @@ fn look(
         view.inline = inline::load(core, inode.no, disk.size)?;
     }
     if view.inline.is_none() && disk.blocks > 0 {
-        view.pieces = lookup::pieces(core, inode.no, range)?;
+        view.pieces = punch::visible(core, inode.no, lookup::pieces(core, inode.no, range)?);
     }
     Ok(view)
 }

@@ -21,6 +21,7 @@ use super::dirty::MapGuard;
 use super::ordered::{OrderedExtent, publish};
 use super::pages::DirtyPage;
 use super::place::{Item, log_all, write_all};
+use super::punch;
 use crate::core::Core;
 use crate::file::inline;
 use crate::file::lookup::{merge, piece_before, pieces};
@@ -97,6 +98,7 @@ fn settle_range(
     inline_ok: bool,
     log_bytes: usize,
 ) -> Result<DataCost> {
+    punch::finish(core, inode, map)?;
     let Some(mut taken) = take(inode, range) else {
         return Ok(DataCost::default());
     };
@@ -127,7 +129,8 @@ pub(crate) fn settle_group(core: &Core, inodes: &[Arc<Inode>]) -> Result<()> {
     for (index, inode) in inodes.iter().enumerate() {
         // Whoever holds several maps waits for none of them.
         let map = inode.data.try_lock_map();
-        let small = inode.data.pages() <= GROUP_FILE_PAGES;
+        let small = inode.data.pages() <= GROUP_FILE_PAGES
+            && core.data.punches.of(inode.no).is_none();
         let Some(map) = map.filter(|_| small) else {
             alone.push(index);
             continue;

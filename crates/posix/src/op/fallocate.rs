@@ -1,31 +1,35 @@
 //! Space ahead of data, holes, zeros.
 //!
-//! Whole blocks are changed in the map at once, after everything delayed has
-//! been settled; the partly covered blocks at the two ends are ordinary writes
-//! of zeros before that.
+//! Everything delayed is settled first, so that the call stands behind it in
+//! history. Then a range becomes zeros in one step, its partly covered blocks
+//! included: these are written to new places before, like any data.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use holdfast_base::Timestamp;
-use holdfast_base::units::{BLOCK_BYTES, align_down, blocks_for};
+use holdfast_base::units::{BLOCK_BYTES, blocks_for};
+use holdfast_format::Key;
+use holdfast_format::item::PunchItem;
 use holdfast_format::limits::FILE_SIZE_MAX;
+use holdfast_store::page::Page;
 use holdfast_store::{Batch, Need, Reservation, StoreError};
 
 use crate::core::Core;
-use crate::data::accept::zero_part;
 use crate::data::dirty::{MapGuard, WriterGuard};
 use crate::data::grow::{clean_tail_locked, make_dirty, pages_before_growth};
-use crate::data::ordered::publish;
-use crate::data::view::load_block;
+use crate::data::ordered::{OrderedExtent, publish};
+use crate::data::place::{Item, write_all};
+use crate::data::punch;
+use crate::data::view::{clipped, load_block, load_raw_block};
 use crate::data::writeback::settle_locked;
 use crate::file::inline;
-use crate::file::lookup::each_piece;
+use crate::file::lookup::{each_piece, merge, pieces};
 use crate::file::map::{MapEdit, Piece};
 use crate::inode::Inode;
 use crate::*;
 
-/// Extents that one batch changes.
+/// Extents that one batch allocates.
 const BATCH_EXTENTS: usize = 16;
 /// Most blocks of an extent that is allocated and not written: it carries no checksums, so only a
 /// block group limits it.
@@ -65,22 +69,38 @@ impl FileSystem {
         let task = Task {
             core: &self.core,
             inode: &file.inode,
-            writer: file.inode.data.lock_writer(),
+            _writer: file.inode.data.lock_writer(),
             range: offset..end,
             now: Timestamp::now(),
         };
-        match (punch, zero) {
+        self.core.with_room(|| match (punch, zero) {
             (true, _) => task.punch(),
-            (_, true) => task.fill(keep_size, true),
-            _ => task.fill(keep_size, false),
-        }
+            (_, zero) => task.fill(keep_size, zero),
+        })
     }
+}
+
+/// What the last step of a call changes besides the map.
+#[derive(Clone, Copy)]
+struct Last {
+    new_size: Option<u64>,
+    /// The range reads as zeros from now on.
+    punch: Option<PunchItem>,
+}
+
+/// How a range becomes zeros.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Clear {
+    /// A hole.
+    Free,
+    /// Its blocks stay, as if they had never been written.
+    Unwrite,
 }
 
 struct Task<'a> {
     core: &'a Core,
     inode: &'a Arc<Inode>,
-    writer: WriterGuard<'a>,
+    _writer: WriterGuard<'a>,
     range: Range<u64>,
     now: Timestamp,
 }
@@ -100,71 +120,132 @@ impl Task<'_> {
         first..end.max(first)
     }
 
-    /// Writes zeros over the partly covered blocks at both ends.
-    fn zero_edges(&self) -> Result<()> {
+    /// The partly covered blocks at both ends as they will be, unless they are so already. Nothing is dirty.
+    fn edges(&self) -> Result<Vec<(u64, Page)>> {
         let Range { start, end } = self.range;
-        let head_end = end.min(align_down(start) + BLOCK_BYTES);
-        if !start.is_multiple_of(BLOCK_BYTES) {
-            zero_part(self.core, self.inode, &self.writer, start..head_end, self.now)?;
+        let whole = self.whole_blocks();
+        let mut edges = Vec::new();
+        let mut blocks = vec![start / BLOCK_BYTES, end / BLOCK_BYTES];
+        blocks.dedup();
+        for block in blocks.into_iter().filter(|block| !whole.contains(block)) {
+            let begin = block * BLOCK_BYTES;
+            let covered = start.max(begin)..end.min(begin + BLOCK_BYTES);
+            if covered.is_empty() {
+                continue;
+            }
+            let Some((page, size)) = load_raw_block(self.core, self.inode, block)? else {
+                continue;
+            };
+            let mut page = clipped(page, block, size);
+            let part = (covered.start - begin) as usize..(covered.end - begin) as usize;
+            if page[part.clone()].iter().any(|&byte| byte != 0) {
+                page.bytes_mut()[part].fill(0);
+                edges.push((block, page));
+            }
         }
-        let tail_start = align_down(end);
-        if tail_start < end && (tail_start >= head_end || start.is_multiple_of(BLOCK_BYTES)) {
-            zero_part(self.core, self.inode, &self.writer, tail_start..end, self.now)?;
-        }
-        Ok(())
+        Ok(edges)
     }
 
     fn punch(&self) -> Result<()> {
         let (core, inode) = (self.core, self.inode);
-        let size = self.size();
-        if size <= core.store.value_max() as u64 && self.range.start < size {
-            // It may be inline: zeros in its only block do.
-            let end = self.range.end.min(size);
-            zero_part(core, inode, &self.writer, self.range.start..end, self.now)?;
-        } else {
-            self.zero_edges()?;
-        }
-        let blocks = self.whole_blocks();
         let map = inode.data.lock_map();
         settle_locked(core, inode, &map, 0..u64::MAX, true)?;
-        let mut at = blocks.start;
-        loop {
-            let (pieces, end) = self.window(at..blocks.end)?;
-            let mut edit = MapEdit::new(pieces);
-            edit.cut(at..end);
-            let removed = edit.blocks_added();
+        let disk = inode.state.read().disk;
+        if inline::may_exist(core, &disk)
+            && let Some(mut bytes) = inline::load(core, inode.no, disk.size)?
+        {
+            // There is nothing but this item.
+            let end = self.range.end.min(bytes.len() as u64) as usize;
+            let start = end.min(self.range.start as usize);
+            bytes[start..end].fill(0);
             let mut batch = Batch::new();
-            edit.plan(inode.no, &mut batch);
-            let mut reservation =
-                core.reserve_last(Need::Shrink { changes: batch.changes() + 1 })?;
-            self.publish(&map, batch, &mut reservation, removed, None)?;
-            at = end;
-            if at >= blocks.end {
-                return Ok(());
-            }
+            batch.put(inline::key(inode.no), bytes);
+            let mut reservation = core.reserve_last(Need::Settle { changes: 2 })?;
+            let last = Last { new_size: None, punch: None };
+            return self.publish(&map, batch, &mut reservation, 0, Some(last));
         }
+        let edges = self.edges()?;
+        let reserved = core.store.reserve(Need::Grow { changes: 0, blocks: edges.len() as u64 })?;
+        self.clear(&map, Clear::Free, edges, reserved, None)
+    }
+
+    /// Makes zeros of the range as one step of history. `reserved` holds a block for each of the `edges`.
+    ///
+    /// With more extents than one batch changes, the first batch says by a [`PunchItem`] that the
+    /// range reads as zeros; those behind it do the work, see [`crate::data::punch`].
+    fn clear(
+        &self,
+        map: &MapGuard<'_>,
+        how: Clear,
+        edges: Vec<(u64, Page)>,
+        reserved: Reservation,
+        new_size: Option<u64>,
+    ) -> Result<()> {
+        let (core, inode) = (self.core, self.inode);
+        let blocks = self.whole_blocks();
+        let keeps = how == Clear::Unwrite;
+        let edges = self.write(edges, reserved)?;
+        let mut old = Vec::new();
+        for edge in &edges {
+            // With the neighbours, so that pieces can be joined.
+            let around = edge.first.saturating_sub(1)..edge.end() + 1;
+            merge(inode.no, &mut old, pieces(core, inode.no, around)?)?;
+        }
+        let (pieces, end) =
+            punch::window(core, inode.no, blocks.clone(), keeps, punch::BATCH_EXTENTS)?;
+        let at_once = end >= blocks.end;
+        if at_once {
+            merge(inode.no, &mut old, pieces)?;
+        }
+        let mut edit = MapEdit::new(old);
+        match how {
+            _ if !at_once => {}
+            Clear::Free => edit.cut(blocks.clone()),
+            Clear::Unwrite => edit.unwrite(blocks.clone()),
+        }
+        let mut batch = Batch::new();
+        for edge in edges {
+            let piece = Piece { first: edge.first, extent: batch.publish(edge.written) };
+            edit.insert(piece, core.store.extent_blocks_max());
+        }
+        let added = edit.blocks_added();
+        edit.plan(inode.no, &mut batch);
+        let punch = (!at_once).then_some(PunchItem {
+            first: blocks.start,
+            end: blocks.end,
+            state: if keeps { PunchItem::KEEPS_BLOCKS } else { 0 },
+            reserved: [0; 4],
+        });
+        if let Some(punch) = &punch {
+            batch.put(Key::punch(inode.no), punch.encode());
+        }
+        let need = punch::need(keeps, batch.changes() + 1);
+        let mut reservation = core.reserve_last(need)?;
+        self.publish(map, batch, &mut reservation, added, Some(Last { new_size, punch }))?;
+        punch::finish(core, inode, map)
+    }
+
+    /// Writes pages to new blocks.
+    fn write(
+        &self,
+        pages: Vec<(u64, Page)>,
+        mut reserved: Reservation,
+    ) -> Result<Vec<OrderedExtent>> {
+        if pages.is_empty() {
+            return Ok(Vec::new());
+        }
+        let item = |(block, page)| Item { owner: 0, block, page };
+        let items: Vec<Item> = pages.into_iter().map(item).collect();
+        let of = Some(self.inode.no);
+        let (extents, _) = write_all(self.core, &items, &mut reserved, None, of)?;
+        Ok(extents.into_iter().map(|(_, extent)| extent).collect())
     }
 
     /// Allocates what has no blocks; with `zero` it also makes zeros of what has.
+    ///
+    /// What is allocated reads as before, so it may be found in part after a crash; size, times and zeros come
+    /// with the last step, at once.
     fn fill(&self, keep_size: bool, zero: bool) -> Result<()> {
-        if zero {
-            self.core.with_room(|| self.find_room())?;
-            self.zero_edges()?;
-        }
-        self.core.with_room(|| self.fill_blocks(keep_size, zero))
-    }
-
-    /// Fails if the whole range with its two edges does not fit now: before a byte is changed (P8).
-    fn find_room(&self) -> Result<()> {
-        let map = self.inode.data.lock_map();
-        settle_locked(self.core, self.inode, &map, 0..u64::MAX, false)?;
-        let blocks = self.range.start / BLOCK_BYTES..blocks_for(self.range.end);
-        let blocks = self.missing(&blocks)? + 2;
-        drop(self.core.store.reserve(Need::Grow { changes: 2, blocks })?);
-        Ok(())
-    }
-
-    fn fill_blocks(&self, keep_size: bool, zero: bool) -> Result<()> {
         let (core, inode) = (self.core, self.inode);
         let map = inode.data.lock_map();
         let size = self.size();
@@ -183,27 +264,32 @@ impl Task<'_> {
         }
         settle_locked(core, inode, &map, 0..u64::MAX, false)?;
 
-        let unwritten = zero.then(|| self.whole_blocks());
+        let edges = if zero { self.edges()? } else { Vec::new() };
         let blocks = self.range.start / BLOCK_BYTES..blocks_for(self.range.end);
-        let mut reservation =
-            core.store.reserve(Need::Grow { changes: 2, blocks: self.missing(&blocks)? })?;
+        let wanted = self.missing(&blocks)? + edges.len() as u64;
+        let mut reservation = core.store.reserve(Need::Grow { changes: 2, blocks: wanted })?;
+        let for_edges = reservation.split(edges.len() as u64);
         let mut at = blocks.start;
         while at < blocks.end {
-            let (pieces, window_end) = self.window(at..blocks.end)?;
+            let all = at..blocks.end;
+            let (pieces, window_end) = punch::window(core, inode.no, all, false, BATCH_EXTENTS)?;
             let mut edit = MapEdit::new(pieces);
             let mut batch = Batch::new();
             let end = self.allocate(&mut edit, at..window_end, &mut reservation, &mut batch)?;
-            if let Some(unwritten) = &unwritten {
-                edit.unwrite(unwritten.start.max(at)..unwritten.end.min(end));
-            }
+            at = end;
             let added = edit.blocks_added();
             edit.plan(inode.no, &mut batch);
+            let last = (!zero && end >= blocks.end).then_some(Last { new_size, punch: None });
+            if last.is_none() && batch.is_empty() {
+                continue;
+            }
             let mut changes = core.store.reserve(Need::Settle { changes: batch.changes() + 1 })?;
-            let new_size = new_size.filter(|_| end >= blocks.end);
-            self.publish(&map, batch, &mut changes, added, new_size)?;
-            at = end;
+            self.publish(&map, batch, &mut changes, added, last)?;
         }
-        Ok(())
+        match zero {
+            true => self.clear(&map, Clear::Unwrite, edges, for_edges, new_size),
+            false => Ok(()),
+        }
     }
 
     /// Fills gaps from the start of `range` on with unwritten extents; returns how far it came.
@@ -233,27 +319,6 @@ impl Task<'_> {
         Ok(range.end)
     }
 
-    /// Some pieces from the front of `range`, and the end of the part of it that they describe.
-    fn window(&self, range: Range<u64>) -> Result<(Vec<Piece>, u64)> {
-        let mut pieces = Vec::new();
-        let mut end = range.end;
-        if range.is_empty() {
-            return Ok((pieces, end));
-        }
-        each_piece(self.core, self.inode.no, range.start, |piece| {
-            if piece.first >= range.end {
-                return ControlFlow::Break(());
-            }
-            if pieces.len() == BATCH_EXTENTS {
-                end = piece.first;
-                return ControlFlow::Break(());
-            }
-            pieces.push(piece.clone());
-            ControlFlow::Continue(())
-        })?;
-        Ok((pieces, end))
-    }
-
     /// Blocks of `range` that no extent covers.
     fn missing(&self, range: &Range<u64>) -> Result<u64> {
         let mut missing = range.end - range.start;
@@ -267,29 +332,37 @@ impl Task<'_> {
         Ok(missing)
     }
 
+    /// Makes a change of the map visible; with `last` also what belongs to the call as a whole.
     fn publish(
         &self,
         map: &MapGuard<'_>,
         batch: Batch,
         reservation: &mut Reservation,
         blocks_added: i64,
-        new_size: Option<u64>,
+        last: Option<Last>,
     ) -> Result<()> {
-        let now = self.now;
+        let (core, inode, now) = (self.core, self.inode, self.now);
         publish(
-            self.core,
-            self.inode,
+            core,
+            inode,
             map,
             batch,
             reservation,
             |_, item| {
                 item.blocks = item.blocks.saturating_add_signed(blocks_added);
-                item.size = new_size.unwrap_or(item.size);
-                (item.mtime, item.ctime) = (now, now);
+                if let Some(last) = &last {
+                    item.size = last.new_size.unwrap_or(item.size);
+                    (item.mtime, item.ctime) = (now, now);
+                }
             },
             |state, _| {
-                state.attr.size = new_size.unwrap_or(state.attr.size);
-                (state.attr.mtime, state.attr.ctime) = (now, now);
+                if let Some(last) = &last {
+                    state.attr.size = last.new_size.unwrap_or(state.attr.size);
+                    (state.attr.mtime, state.attr.ctime) = (now, now);
+                    if let Some(punch) = last.punch {
+                        core.data.punches.begin(inode.no, punch);
+                    }
+                }
             },
         )?;
         Ok(())

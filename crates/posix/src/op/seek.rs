@@ -8,9 +8,10 @@ use holdfast_base::units::BLOCK_BYTES;
 use holdfast_format::item::InodeItem;
 
 use crate::core::Core;
+use crate::data::punch::each_visible;
 use crate::data::view::LOOKS_MAX;
 use crate::file::inline;
-use crate::file::lookup::{FILE_BLOCKS_MAX, each_piece};
+use crate::file::lookup::FILE_BLOCKS_MAX;
 use crate::inode::Inode;
 use crate::*;
 
@@ -77,7 +78,7 @@ fn next_data(
     if first_is_inline && block == 0 {
         return Ok(Some(0));
     }
-    each_piece(core, inode.no, block, |piece| {
+    each_visible(core, inode.no, block, |piece| {
         if next.is_some_and(|next| next <= piece.first) {
             return ControlFlow::Break(());
         }
@@ -113,7 +114,7 @@ fn next_hole(core: &Core, inode: &Arc<Inode>, block: u64, first_is_inline: bool)
         }
     };
     pass_pages(&mut at);
-    each_piece(core, inode.no, block, |piece| {
+    each_visible(core, inode.no, block, |piece| {
         if !piece.extent.is_written() || piece.end() <= at {
             return ControlFlow::Continue(());
         }

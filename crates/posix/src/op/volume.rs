@@ -52,7 +52,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Opens the store, collects orphans, and starts the background commit.
+    /// Opens the store, carries out what is left of holes, collects orphans, and starts the background commit.
     pub fn mount(device: Arc<dyn Device>, options: MountOptions) -> Result<FileSystem> {
         let counters = Arc::new(Counters::default());
         let open = OpenOptions {
@@ -89,11 +89,14 @@ impl FileSystem {
             Err(error) => return Err(error),
         }
         .map_err(|_| StoreError::Refused("the volume has no root directory; run fsck".into()))?;
+        if !core.options.read_only {
+            check_next_inode(&core)?;
+        }
+        crate::data::punch::recover(&core)?;
         let options = &core.options;
         let committer = if options.read_only {
             None
         } else {
-            check_next_inode(&core)?;
             orphan::collect_all(&core)?;
             match options.commit_secs {
                 0 => None,

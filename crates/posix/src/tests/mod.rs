@@ -3,6 +3,7 @@
 mod attr;
 mod content;
 mod create;
+mod holes;
 mod orphans;
 mod readdir;
 mod rename;

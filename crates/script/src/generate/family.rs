@@ -38,9 +38,11 @@ pub enum Family {
     HardLinks,
     /// Blocks and inodes are freed and taken again at once.
     Reuse,
+    /// Space is allocated, punched and zeroed, in files of more extents than one step changes.
+    Holes,
 }
 
-/// `$f $g` different files, `$d $e` directories, `$p $q` anything that has a name, `$v $w` names that are
+/// `$s` many extents in `$f`, `$f $g` different files, `$d $e` directories, `$p $q` anything that has a name, `$v $w` names that are
 /// probably free, `$n` a length and a seed, `$o` an offset, `$m` a mode.
 const REPLACE: [&str; 8] = [
     "unlink $f; mkfile $f; write $f 0 $n",
@@ -121,9 +123,22 @@ const REUSE: [&str; 6] = [
     "zero $f $o 5000; fallocate $g 0 20k; write $g 4096 $n; fsync $g",
 ];
 
+const HOLES: [&str; 8] = [
+    "$s; fsync $f; punch $f 100 600k; fsync $g",
+    "$s; fsync $f; zero $f 5000 600k; fsync $g; append $f $n; fsync $f",
+    "$s; fsync $g; zero $f 3000 300k keep; fsync $g; punch $f 0 700k; fsync $g",
+    "$s; punch $f 8192 600k; truncate $f 9000; fsync $g",
+    "fallocate $f 0 80k; punch $f 4096 8192; zero $f 20k 9000; fsync $f",
+    "fallocate $f 4096 40k keep; write $f $o $n; fsync $g; punch $f $o 9000; fsync $f",
+    "write $f 0 $n; fsync $f; zero $f $o 9000; write $f $o $n; fsync $g",
+    "write $f $o $n; zero $f 50 30000 keep; fsync $f; rename $f $v; fsync $v",
+];
+/// Extents of `$s`.
+const SCATTERED: u64 = 70;
+
 impl Family {
     /// All of them.
-    pub const ALL: [Family; 9] = [
+    pub const ALL: [Family; 10] = [
         Family::Replace,
         Family::ThirdParty,
         Family::MoveOut,
@@ -133,6 +148,7 @@ impl Family {
         Family::TypeChange,
         Family::HardLinks,
         Family::Reuse,
+        Family::Holes,
     ];
 
     /// Its name on the command line.
@@ -147,6 +163,7 @@ impl Family {
             Family::TypeChange => "type-change",
             Family::HardLinks => "hard-links",
             Family::Reuse => "reuse",
+            Family::Holes => "holes",
         }
     }
 
@@ -161,6 +178,7 @@ impl Family {
             Family::TypeChange => &TYPE_CHANGE,
             Family::HardLinks => &HARD_LINKS,
             Family::Reuse => &REUSE,
+            Family::Holes => &HOLES,
         }
     }
 
@@ -237,7 +255,9 @@ impl Story {
         };
         let script: Script = text.parse().expect("motifs are well formed");
         for op in script.ops() {
-            if self.add(op.clone()) && self.prng.chance(35) {
+            // One byte is one extent of many, and nothing is made durable between these.
+            let is_one_byte = matches!(op, Op::Write { data, .. } if data.len() == 1);
+            if self.add(op.clone()) && !is_one_byte && self.prng.chance(35) {
                 self.make_durable(op);
             }
         }
@@ -246,9 +266,13 @@ impl Story {
     /// A motif without holes; `None` if there is nothing to fill one with.
     fn fill(&mut self, motif: &str) -> Option<String> {
         let paths = self.paths();
+        let motif = match motif.strip_prefix("$s; ") {
+            Some(rest) => self.scattered() + rest,
+            None => motif.to_owned(),
+        };
         let mut filled: Vec<(char, String)> = Vec::new();
         let mut text = String::new();
-        let mut rest = motif;
+        let mut rest = motif.as_str();
         while let Some((before, after)) = rest.split_once('$') {
             text += before;
             let hole = after.chars().next()?;
@@ -286,6 +310,16 @@ impl Story {
             filled.push((hole, word));
         }
         Some(text + rest)
+    }
+
+    /// One byte in every second block.
+    fn scattered(&mut self) -> String {
+        let mut text = String::new();
+        for extent in 0..SCATTERED {
+            self.pattern += 1;
+            text += &format!("write $f {} 1 {}; ", extent * 8192 + 77, self.pattern);
+        }
+        text
     }
 
     fn one(&mut self, paths: Vec<Path>) -> Option<Path> {

@@ -7,8 +7,8 @@ use holdfast_base::switch::{Accounting, Batching, Dirty, RenameLog};
 use holdfast_device::sim::Call;
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_script::{
-    Answer, Data, Errno, Fallocate, Model, Op, Outcome, Profile, Rules, Script, Target,
-    compare_trees, generate,
+    Answer, Data, Errno, Model, Op, Outcome, Profile, Rules, Script, Target, compare_trees,
+    generate,
 };
 use holdfast_sim::{Checkpoints, Engine, Policy, Setup, fail_each, power_cut};
 
@@ -68,15 +68,7 @@ fn power_cuts(seed: u64) -> Result<(), String> {
     let physical_sector = if seed % 5 == 2 { 4096 } else { sector };
     let (volume, recovery) = (8 << 20, 30);
     let policy = Policy { volume, sector, physical_sector, setup, recovery, ..Policy::default() };
-    let mut script = generate(seed, &profile(seed));
-    if checkpoints.is_beside() {
-        // Zeroed ranges are several steps to the engine, between which the other thread may make history durable.
-        let is_one = |op: &&Op| match op {
-            Op::Fallocate { how, .. } => matches!(how, Fallocate::Allocate | Fallocate::Keep),
-            _ => true,
-        };
-        script = script.ops().filter(is_one).cloned().collect();
-    }
+    let script = generate(seed, &profile(seed));
     power_cut(&script, &policy).map(drop).map_err(|failure| failure.to_string())
 }
 

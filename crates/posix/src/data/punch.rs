@@ -1,0 +1,249 @@
+//! A hole with many extents: one step of history, carried out in several.
+//!
+//! The first batch puts a [`PunchItem`] (what other filesystems call an intent):
+//! from then on the range reads as zeros, and that is the whole operation to
+//! everybody who looks, also after a crash. The batches behind it remove or
+//! unwrite the extents, some at a time, and the last one deletes the item.
+//! Whoever makes the hole carries it out at once, with the map locked; what a
+//! crash or an error has left is done by the next mount for writing, or by the
+//! next who changes the map ([`finish`]).
+//!
+//! So what is always true: no extent is put into the range while the item is there.
+
+use std::collections::BTreeMap;
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+
+use holdfast_base::InodeNo;
+use holdfast_format::item::{FileType, PunchItem};
+use holdfast_format::{Key, Kind};
+use holdfast_store::{Batch, Need, StoreError};
+use holdfast_sync::atomic::{AtomicUsize, Ordering};
+use parking_lot::Mutex;
+
+use super::dirty::MapGuard;
+use super::ordered::publish;
+use crate::core::Core;
+use crate::file::lookup::each_piece;
+use crate::file::map::{MapEdit, Piece};
+use crate::inode::Inode;
+use crate::{FsError, Result};
+
+/// Extents that one batch changes.
+pub(crate) const BATCH_EXTENTS: usize = 64;
+/// Items that are read at a time when a volume opens.
+const ITEMS_AT_ONCE: usize = 64;
+
+/// The files that have a [`PunchItem`] now: few, and mostly none.
+#[derive(Debug, Default)]
+pub(crate) struct Punches {
+    count: AtomicUsize,
+    items: Mutex<BTreeMap<InodeNo, PunchItem>>,
+}
+
+impl Punches {
+    /// The item of a file, if it has one. One load if no file has.
+    pub(crate) fn of(&self, inode: InodeNo) -> Option<PunchItem> {
+        match self.count.load(Ordering::Acquire) {
+            0 => None,
+            _ => self.items.lock().get(&inode).copied(),
+        }
+    }
+
+    /// The tree has this item now.
+    pub(crate) fn begin(&self, inode: InodeNo, item: PunchItem) {
+        let mut items = self.items.lock();
+        items.insert(inode, item);
+        self.count.store(items.len(), Ordering::Release);
+    }
+
+    /// The tree has none any more.
+    pub(crate) fn end(&self, inode: InodeNo) {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let mut items = self.items.lock();
+        items.remove(&inode);
+        self.count.store(items.len(), Ordering::Release);
+    }
+}
+
+/// The parts of a piece that do not lie in the range of `punch`.
+fn outside(punch: &PunchItem, piece: &Piece) -> impl Iterator<Item = Piece> + use<> {
+    [piece.part(0..punch.first), piece.part(punch.end..u64::MAX)].into_iter().flatten()
+}
+
+/// What of these pieces of a file is not about to go.
+pub(crate) fn visible(core: &Core, inode: InodeNo, pieces: Vec<Piece>) -> Vec<Piece> {
+    match core.data.punches.of(inode) {
+        None => pieces,
+        Some(punch) => pieces.iter().flat_map(|piece| outside(&punch, piece)).collect(),
+    }
+}
+
+/// As [`each_piece`], for what is not about to go.
+pub(crate) fn each_visible(
+    core: &Core,
+    inode: InodeNo,
+    start: u64,
+    mut visit: impl FnMut(&Piece) -> ControlFlow<()>,
+) -> std::result::Result<(), StoreError> {
+    let punch = core.data.punches.of(inode);
+    each_piece(core, inode, start, |piece| match &punch {
+        None => visit(piece),
+        Some(punch) => outside(punch, piece)
+            .filter(|part| part.end() > start)
+            .try_for_each(|part| visit(&part)),
+    })
+}
+
+/// Some pieces from the front of `range`, or those that are written, and the end of the part of it that they describe.
+pub(crate) fn window(
+    core: &Core,
+    inode: InodeNo,
+    range: Range<u64>,
+    written_only: bool,
+    count_max: usize,
+) -> Result<(Vec<Piece>, u64)> {
+    let mut pieces = Vec::new();
+    let mut end = range.end;
+    if range.is_empty() {
+        return Ok((pieces, end));
+    }
+    each_piece(core, inode, range.start, |piece| {
+        if piece.first >= range.end {
+            return ControlFlow::Break(());
+        }
+        if written_only && !piece.extent.is_written() {
+            return ControlFlow::Continue(());
+        }
+        if pieces.len() == count_max {
+            end = piece.first;
+            return ControlFlow::Break(());
+        }
+        pieces.push(piece.clone());
+        ControlFlow::Continue(())
+    })?;
+    Ok((pieces, end))
+}
+
+/// What clearing extents reserves for.
+pub(crate) fn need(keeps: bool, changes: u32) -> Need {
+    match keeps {
+        // Pieces may be cut in two.
+        true => Need::Settle { changes },
+        false => Need::Shrink { changes },
+    }
+}
+
+/// Carries out what is left of a hole, if the file has one. Called by everybody who changes the map, first.
+pub(crate) fn finish(core: &Core, inode: &Arc<Inode>, map: &MapGuard<'_>) -> Result<()> {
+    let Some(punch) = core.data.punches.of(inode.no) else {
+        return Ok(());
+    };
+    let keeps = punch.state == PunchItem::KEEPS_BLOCKS;
+    let mut range = punch.first..punch.end;
+    let mut count_max = BATCH_EXTENTS;
+    loop {
+        let (pieces, end) = window(core, inode.no, range.clone(), keeps, count_max)?;
+        let (count, rest) = (pieces.len(), end..range.end);
+        let mut edit = MapEdit::new(pieces);
+        match keeps {
+            true => edit.unwrite(range.start..end),
+            false => edit.cut(range.start..end),
+        }
+        let mut batch = Batch::new();
+        let added = edit.blocks_added();
+        edit.plan(inode.no, &mut batch);
+        let is_last = rest.is_empty();
+        if is_last {
+            batch.delete(Key::punch(inode.no));
+        }
+        let need = need(keeps, batch.changes() + 1);
+        let mut reservation = match core.store.reserve(need) {
+            // On a full volume little steps have to make room for greater ones (P8).
+            Err(StoreError::NoSpace) if count > 1 => {
+                count_max = count / 4 + 1;
+                continue;
+            }
+            Err(StoreError::NoSpace) => core.reserve_last(need)?,
+            reserved => reserved?,
+        };
+        publish(
+            core,
+            inode,
+            map,
+            batch,
+            &mut reservation,
+            |_, item| item.blocks = item.blocks.saturating_add_signed(added),
+            |_, _| {
+                if is_last {
+                    core.data.punches.end(inode.no);
+                }
+            },
+        )?;
+        if is_last {
+            return Ok(());
+        }
+        range = rest;
+    }
+}
+
+/// Reads what a crash has left to do, and does it unless the volume is mounted for reading only.
+pub(crate) fn recover(core: &Core) -> Result<()> {
+    let (first, last) = Key::span(InodeNo(0), Kind::Punch);
+    let mut next = Some(first);
+    while let Some(from) = next.take() {
+        let mut found = Vec::new();
+        core.store.scan(&from, &last, |key, value| {
+            found.push((InodeNo(key.offset), PunchItem::decode(value)));
+            match found.len() < ITEMS_AT_ONCE {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        })?;
+        if found.len() == ITEMS_AT_ONCE
+            && let Some((last, _)) = found.last()
+        {
+            next = last.0.checked_add(1).map(|offset| Key { offset, ..first });
+        }
+        for (no, item) in found {
+            let item = item.map_err(|source| StoreError::Item {
+                what: format!("the hole that is made in inode {no}; run fsck"),
+                source,
+            })?;
+            core.data.punches.begin(no, item);
+            if !core.options.read_only {
+                recover_one(core, no)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn recover_one(core: &Core, no: InodeNo) -> Result<()> {
+    let inode = match core.inode(no) {
+        Ok(inode) => inode,
+        Err(FsError::NotFound) => {
+            let mut batch = Batch::new();
+            batch.delete(Key::punch(no));
+            let mut reservation = core.store.reserve(Need::Shrink { changes: 1 })?;
+            core.store.apply(batch, &mut reservation)?;
+            core.data.punches.end(no);
+            return Ok(());
+        }
+        Err(error) => return Err(error),
+    };
+    if inode.file_type != FileType::Regular {
+        // The list is wrong, not the inode.
+        tracing::error!("inode {no} is no file and a hole is made in it; run fsck");
+        return Ok(());
+    }
+    let map = inode.data.lock_map();
+    if let Err(error) = finish(core, &inode, &map) {
+        tracing::warn!(
+            "a hole in inode {no} could not be carried out: {error}; it reads as zeros all the same"
+        );
+    }
+    Ok(())
+}
