@@ -33,7 +33,7 @@ impl Inner {
     }
 
     /// Makes written data durable that somebody else's fsync would have to flush before its own batch: nobody waits
-    /// for a stranger's data. Costs nothing while nobody but `of` fsyncs.
+    /// for a stranger's data. One flush for each [`DATA_BLOCKS_MAX`] blocks; none while nobody but `of` fsyncs.
     pub(crate) fn flush_for_others<'a>(
         &self,
         written: impl Iterator<Item = &'a mut Written>,
@@ -46,12 +46,16 @@ impl Inner {
         let Some(patience) = self.logging.beside(of) else {
             return Ok(());
         };
+        let sent = self.pending.lock().sent();
         let flushed = match teeth::is(Tooth::StrangerDataFlush) {
             true => flush_unless(&*self.device, Tooth::StrangerDataFlush),
             false => self.device.join_flush(patience),
         };
         let flushed = flushed.inspect_err(|error| self.stop.stop(error.to_string()))?;
         written.for_each(|written| written.flushed(&flushed));
+        // What others published before it is durable as well, and leaves room for as much until the next.
+        let durable = self.pending.lock().flushed(&sent, &flushed);
+        self.space.lock().unflushed.flushed(&durable);
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use holdfast_store::{Need, Reservation, StoreError};
 use parking_lot::Mutex;
 
 use crate::core::Core;
-use crate::data::writeback::settle_group;
+use crate::data::writeback::{GROUP_PAGES, settle_group};
 use crate::inode::Inode;
 use crate::{FsError, Result};
 
@@ -17,22 +17,26 @@ use crate::{FsError, Result};
 const LAST_TRIES: u32 = 100;
 const LAST_PAUSE: Duration = Duration::from_millis(2);
 
-/// Pages of the files that are settled together, at least: 8 MiB.
-const GROUP_PAGES: usize = 2048;
-/// Groups that are settled at once.
+/// Groups that are settled at once, but no more than may be on their way to the device: others would only keep files
+/// from their fsyncs.
 const SETTLERS: usize = 3;
 
-/// Files in the order of their numbers, which is the order of their items in the tree, cut into groups.
+/// Files in the order of their numbers, which is the order of their items in the tree, cut into groups of one write each.
 fn groups(inodes: Vec<Arc<Inode>>) -> Vec<Vec<Arc<Inode>>> {
     let mut groups: Vec<Vec<Arc<Inode>>> = Vec::new();
-    let mut pages = GROUP_PAGES;
+    let mut pages = 0;
     for inode in inodes {
-        if pages >= GROUP_PAGES {
-            groups.push(Vec::new());
-            pages = 0;
+        let count = inode.data.pages();
+        match groups.last_mut().filter(|_| pages + count <= GROUP_PAGES) {
+            Some(group) => {
+                group.push(inode);
+                pages += count;
+            }
+            None => {
+                groups.push(vec![inode]);
+                pages = count;
+            }
         }
-        pages += inode.data.pages();
-        groups.last_mut().expect("pushed just now or before").push(inode);
     }
     groups
 }
@@ -77,7 +81,7 @@ impl Core {
         }
         holdfast_sync::thread::scope(|scope| {
             // The caller is one of them.
-            for _ in 1..count.min(SETTLERS) {
+            for _ in 1..count.min(SETTLERS).min(self.data.in_flight.most()) {
                 scope.spawn(work);
             }
             work();

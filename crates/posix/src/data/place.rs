@@ -22,7 +22,7 @@ use crate::file::lookup::pieces;
 use crate::inode::Inode;
 
 /// Blocks of one write: 256 KiB, as many as lie in a row at most.
-const CHUNK_BLOCKS: u64 = RUN_PAGES as u64;
+pub(crate) const CHUNK_BLOCKS: u64 = RUN_PAGES as u64;
 
 /// One page on its way.
 #[derive(Clone, Debug)]

@@ -6,12 +6,13 @@ use std::time::Duration;
 use holdfast_base::clock::Deadline;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, BlockRange, InodeNo};
-use holdfast_device::{Device, MemoryDevice, Page};
+use holdfast_device::{Device, DeviceError, MemoryDevice, Page, forward};
 use holdfast_format::item::Extent;
 use holdfast_format::{Key, Kind};
 use holdfast_store::{Batch, Need, StoreError};
 
 use crate::*;
+use parking_lot::{Condvar, Mutex};
 
 const BOTH: OpenFlags = OpenFlags::READ.union(OpenFlags::WRITE);
 
@@ -355,5 +356,68 @@ fn a_small_write_does_not_wait_for_the_data_of_a_stranger() {
     fs.fsync(&small, false).unwrap();
     drop(held);
     fs.sync().unwrap();
+    assert_eq!(fs.dirty_bytes(), 0);
+}
+
+/// Large writes stay at a gate until it is opened.
+#[derive(Debug)]
+struct Gate {
+    under: Arc<MemoryDevice>,
+    /// Writes that wait, and whether any does.
+    waiting: Mutex<(usize, bool)>,
+    changed: Condvar,
+}
+
+impl Device for Gate {
+    forward!(under: read, flush, discard, len, sector_size, stats);
+
+    fn write(&self, at: u64, bytes: &[u8]) -> std::result::Result<(), DeviceError> {
+        if bytes.len() > 64 << 10 {
+            let mut waiting = self.waiting.lock();
+            waiting.0 += 1;
+            self.changed.notify_all();
+            self.changed.wait_while(&mut waiting, |(_, is_shut)| *is_shut);
+            waiting.0 -= 1;
+        }
+        self.under.write(at, bytes)
+    }
+}
+
+#[test]
+fn an_fsync_waits_for_no_write_of_a_writeback_but_that_of_its_file() {
+    const FILES: usize = 3000;
+    let gate = Arc::new(Gate {
+        under: volume_of(96 << 20),
+        waiting: Mutex::new((0, false)),
+        changed: Condvar::new(),
+    });
+    let options = MountOptions { commit_secs: 0, ..MountOptions::default() };
+    let fs = FileSystem::mount(gate.clone(), options).unwrap();
+    let create = |n: usize| {
+        let name = n.to_string();
+        fs.create(&Caller::root(), InodeNo::ROOT, name.as_bytes(), 0o644, BOTH, false).unwrap().1
+    };
+    let files: Vec<Arc<OpenFile>> = (0..FILES).map(create).collect();
+    files.iter().for_each(|file| write(&fs, file, 0, &[7; 16 << 10]));
+    // What the files are is durable: the batches of the fsyncs are small.
+    fs.fsync_inode(InodeNo::ROOT).unwrap();
+    gate.waiting.lock().1 = true;
+    let settlers = fs.core.data.in_flight.most().min(3);
+    std::thread::scope(|scope| {
+        scope.spawn(|| fs.core.write_back().unwrap());
+        // Each has sent a write that does not return: none of them takes a file more.
+        let mut waiting = gate.waiting.lock();
+        gate.changed.wait_while(&mut waiting, |(count, _)| *count < settlers);
+        drop(waiting);
+        let is_free = |file: &&Arc<OpenFile>| file.inode.data.try_lock_map().is_some();
+        let free: Vec<_> = files.iter().filter(is_free).collect();
+        for file in free.iter().step_by(100).take(20) {
+            fs.fsync(file, false).unwrap();
+        }
+        let held = FILES - free.len();
+        gate.waiting.lock().1 = false;
+        gate.changed.notify_all();
+        assert!(held <= settlers * 16, "{held} files wait for writes that are not theirs");
+    });
     assert_eq!(fs.dirty_bytes(), 0);
 }

@@ -20,7 +20,7 @@ use super::completion::complete;
 use super::dirty::MapGuard;
 use super::ordered::{OrderedExtent, publish};
 use super::pages::DirtyPage;
-use super::place::{Item, log_all, write_all};
+use super::place::{CHUNK_BLOCKS, Item, log_all, write_all};
 use super::punch;
 use crate::core::Core;
 use crate::file::inline;
@@ -39,8 +39,9 @@ const OWED_BYTES_MAX: usize = 64 << 20;
 const BATCH_EXTENTS: usize = 64;
 /// Pieces of the old map that one batch may replace.
 const BATCH_OLD_PIECES: usize = 256;
-/// Files with more pages are settled alone: their writes are large enough.
-const GROUP_FILE_PAGES: usize = 128;
+/// Pages of the files that are settled together, at most: those of one write. An fsync of any of them waits for that
+/// write, and for no more of strangers.
+pub(crate) const GROUP_PAGES: usize = CHUNK_BLOCKS as usize;
 
 /// What a settle makes durable besides the pages: the attributes when they were taken.
 #[derive(Clone, Copy, Debug)]
@@ -114,12 +115,13 @@ fn settle_range(
     Ok(cost)
 }
 
-/// Settles several files at once: the pages of small ones share their writes. Their numbers ascend.
+/// Settles several files at once: the pages of small ones share a write. Their numbers ascend.
 ///
 /// An error of one does not keep the others from being settled; the first is returned.
 pub(crate) fn settle_group(core: &Core, inodes: &[Arc<Inode>]) -> Result<()> {
     let mut alone = Vec::new();
     let mut group = Vec::new();
+    let mut pages = 0;
     let mut first = Ok(());
     let mut note = |done: Result<()>| {
         if first.is_ok() {
@@ -129,8 +131,8 @@ pub(crate) fn settle_group(core: &Core, inodes: &[Arc<Inode>]) -> Result<()> {
     for (index, inode) in inodes.iter().enumerate() {
         // Whoever holds several maps waits for none of them.
         let map = inode.data.try_lock_map();
-        let small = inode.data.pages() <= GROUP_FILE_PAGES
-            && core.data.punches.of(inode.no).is_none();
+        let small =
+            pages + inode.data.pages() <= GROUP_PAGES && core.data.punches.of(inode.no).is_none();
         let Some(map) = map.filter(|_| small) else {
             alone.push(index);
             continue;
@@ -144,7 +146,10 @@ pub(crate) fn settle_group(core: &Core, inodes: &[Arc<Inode>]) -> Result<()> {
             continue;
         }
         match ensure(core, &mut taken) {
-            Ok(()) => group.push((inode, map, taken)),
+            Ok(()) => {
+                pages += taken.pages.len();
+                group.push((inode, map, taken));
+            }
             Err(error) => note(finish(core, inode, Err(error), taken.reservation)),
         }
     }

@@ -9,6 +9,8 @@
 //!
 //! The table is keyed by number, so what leaves an inode cache above loses nothing.
 
+mod sent;
+
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
 
