@@ -245,6 +245,32 @@ fn ranges_are_copied_inside_of_the_server() {
     assert!(copy[..50].iter().all(|byte| *byte == 0) && copy[50..] == bytes[1000..]);
 }
 
+/// DURABILITY says so: the kernel does not load the page that a write begins in the middle of, sends that part as a
+/// request of its own, and the rest behind it. Each request is a step of history.
+#[test]
+fn a_write_that_begins_within_a_page_that_is_not_in_memory_is_two_requests() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::opened_by(Opens::Server);
+    let file = File::options().read(true).write(true).create_new(true).open(mount.path("f"));
+    let file = file.unwrap();
+    file.set_len(100_000).unwrap();
+    let requests = |at: u64, len: usize| {
+        let before = mount.count(Kind::Write);
+        assert_eq!(file.write_at(&vec![1; len], at).unwrap(), len, "one call");
+        mount.count(Kind::Write) - before
+    };
+    assert_eq!(requests(100, 10_000), 2, "its first page is not in memory");
+    assert_eq!(requests(40_960, 10_000), 1, "it begins with a page");
+    assert_eq!(requests(60_000, 50), 1, "it ends in the page");
+    let mut bytes = vec![0; 100_000];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    assert_eq!(requests(80_100, 10_000), 1, "all pages are in memory");
+    assert!(bytes[..100].iter().chain(&bytes[10_100..40_960]).all(|byte| *byte == 0));
+    assert!(bytes[100..10_100].iter().all(|byte| *byte == 1));
+}
+
 #[test]
 fn synchronous_writes_survive_a_crash_and_others_do_not() {
     if !can_mount() {
