@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A moment: seconds since 1970 (negative before it) and nanoseconds below a second.
@@ -78,24 +79,83 @@ impl From<Timestamp> for SystemTime {
     }
 }
 
-/// Measures how long something took.
+/// Measures how long something took, by the machine's clock or the one that the thread has entered
+/// ([`SimulatedClock::enter`]).
 #[derive(Clone, Copy, Debug)]
-pub struct Stopwatch(std::time::Instant);
+pub struct Stopwatch {
+    real: std::time::Instant,
+    simulated: Option<(SimulatedClock, u64)>,
+}
 
 impl Stopwatch {
     /// Starts measuring now.
     pub fn start() -> Stopwatch {
-        Stopwatch(std::time::Instant::now())
+        let simulated = SIMULATED.get().map(|clock| (clock, clock.nanos()));
+        Stopwatch { real: std::time::Instant::now(), simulated }
     }
 
     /// Time since the start.
     pub fn elapsed(self) -> Duration {
-        self.0.elapsed()
+        match self.simulated {
+            None => self.real.elapsed(),
+            Some((clock, start)) => Duration::from_nanos(clock.nanos() - start),
+        }
     }
 
     /// Nanoseconds since the start.
     pub fn nanos(self) -> u64 {
-        u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        u64::try_from(self.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+thread_local! {
+    /// What this thread's stopwatches go by.
+    static SIMULATED: Cell<Option<SimulatedClock>> = const { Cell::new(None) };
+}
+
+/// A clock that stands still until it is told to advance: for devices that only claim to be slow.
+#[derive(Clone, Copy, Debug)]
+pub struct SimulatedClock(&'static AtomicU64);
+
+impl SimulatedClock {
+    /// A clock at 0. Its eight bytes are never given back: tests have few of them.
+    pub fn new() -> SimulatedClock {
+        SimulatedClock(Box::leak(Box::default()))
+    }
+
+    /// Lets so much time pass, for all who go by this clock.
+    pub fn advance(self, time: Duration) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.0.fetch_add(nanos, Ordering::AcqRel);
+    }
+
+    /// Nanoseconds that have passed.
+    pub fn nanos(self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Until the returned value is dropped, stopwatches of this thread go by this clock. Deadlines do not.
+    pub fn enter(self) -> Entered {
+        Entered { before: SIMULATED.replace(Some(self)) }
+    }
+}
+
+impl Default for SimulatedClock {
+    fn default() -> SimulatedClock {
+        SimulatedClock::new()
+    }
+}
+
+/// Keeps a thread on its simulated clock.
+#[derive(Debug)]
+#[must_use = "the machine's clock is back when this is dropped"]
+pub struct Entered {
+    before: Option<SimulatedClock>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        SIMULATED.set(self.before);
     }
 }
 
@@ -187,6 +247,19 @@ mod tests {
         assert_eq!(looks(), ((at(5, 0), at(5, 1)), at(0, 7), at(5, 2)));
         assert_eq!(looks(), looks());
         assert!(Timestamp::now() > at(1_000_000_000, 0));
+    }
+
+    #[test]
+    fn a_simulated_clock_advances_when_it_is_told_to() {
+        let clock = SimulatedClock::new();
+        let simulated = {
+            let _entered = clock.enter();
+            Stopwatch::start()
+        };
+        assert_eq!(simulated.nanos(), 0);
+        std::thread::spawn(move || clock.advance(Duration::from_secs(3))).join().unwrap();
+        assert_eq!(simulated.elapsed(), Duration::from_secs(3));
+        assert!(Stopwatch::start().elapsed() < Duration::from_secs(3), "the machine's clock");
     }
 
     #[test]

@@ -251,6 +251,10 @@ counters! {
         recovery_estimate_ns: gauge,
         /// What it may take: checkpoints keep the estimate below this.
         recovery_budget_ns: gauge,
+        /// What it may take after all: the budget, or more on a device that is too slow for it.
+        recovery_kept_ns: gauge,
+        /// What the device takes for a random place, as measured.
+        device_place_ns: gauge,
         /// What the recovery took that opened this volume, in nanoseconds; 0 if none was needed.
         recovery_ns: gauge,
         /// Commits that it applied.

@@ -4,8 +4,8 @@
 //! A recovery reads the journal and the base of each node that commits changed,
 //! then the log, does its operations once more, and writes the nodes and the
 //! data that only the log held. A mounted volume knows how fast its checkpoints
-//! are written and reckons with half of that; who only looks at a volume takes
-//! the rate of a slow disk.
+//! are written and reckons with half of that, and what a random place costs it; who
+//! only looks at a volume takes the rate of a slow disk, and places of a quick one.
 
 use std::time::Duration;
 
@@ -18,11 +18,41 @@ pub const BUDGET_DEFAULT: Duration = Duration::from_secs(1);
 pub const BYTES_PER_SECOND: u64 = 200 << 20;
 /// Bytes of the log whose operations a slow processor does once more in a second.
 pub const LOG_BYTES_PER_SECOND: u64 = 64 << 20;
-/// To read a node from anywhere, or to write a block of data there, several at a time.
-const PLACE: Duration = Duration::from_micros(40);
+/// To read a node from anywhere, or to write a block of data there, several at a time, on a device where that
+/// costs next to nothing. No device is taken for faster.
+pub const PLACE: Duration = Duration::from_micros(40);
 /// What any recovery takes: 16 MiB behind the journal and 8 MiB behind the log are searched for what is later; then
 /// flushes and a superblock.
 pub const FIXED: Duration = Duration::from_millis(150);
+/// Places that any recovery goes to: superblocks, rings, the space tree, the first nodes, and flushes.
+const FIXED_PLACES: u32 = 16;
+
+/// What a device takes for what a recovery does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// Bytes that it moves in a second, one after the other.
+    pub bytes_per_second: u64,
+    /// What it takes to get to a place.
+    pub place: Duration,
+}
+
+impl Default for Cost {
+    fn default() -> Cost {
+        Cost { bytes_per_second: BYTES_PER_SECOND, place: PLACE }
+    }
+}
+
+impl Cost {
+    /// What any recovery takes, however little it has to do.
+    pub fn fixed(&self) -> Duration {
+        FIXED.saturating_add(self.beyond().saturating_mul(FIXED_PLACES))
+    }
+
+    /// How much dearer a place is than on a device where it costs next to nothing.
+    fn beyond(&self) -> Duration {
+        self.place.saturating_sub(PLACE)
+    }
+}
 
 /// What a recovery would have to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,13 +77,13 @@ impl Work {
         Work { log_bytes: 0, log_data_bytes: 0, log_blocks: 0, ..self }
     }
 
-    /// How long it takes on a slow disk. Nothing to do takes no time.
+    /// How long it takes on a slow disk that is anywhere at once. Nothing to do takes no time.
     pub fn estimate(&self) -> Duration {
-        self.estimate_at(BYTES_PER_SECOND)
+        self.estimate_at(&Cost::default())
     }
 
-    /// How long it takes on a device that moves so many bytes in a second.
-    pub fn estimate_at(&self, bytes_per_second: u64) -> Duration {
+    /// How long it takes on a device.
+    pub fn estimate_at(&self, cost: &Cost) -> Duration {
         if self.journal_bytes == 0 && self.log_bytes == 0 && self.nodes == 0 {
             return Duration::ZERO;
         }
@@ -65,10 +95,13 @@ impl Work {
             .saturating_add(self.log_blocks.saturating_mul(BLOCK_BYTES));
         let records = self.log_bytes.saturating_sub(self.log_data_bytes);
         let places = self.nodes.saturating_add(self.log_blocks);
-        let micros = at_rate(bytes, bytes_per_second)
+        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let time = at_rate(bytes, cost.bytes_per_second)
             .saturating_add(at_rate(records, LOG_BYTES_PER_SECOND))
-            .saturating_add(places.saturating_mul(PLACE.as_micros() as u64));
-        FIXED + Duration::from_micros(micros)
+            .saturating_add(places.saturating_mul(micros(cost.place)))
+            // Where places are cheap, nodes go to their homes in the time of their bytes.
+            .saturating_add(self.nodes.saturating_mul(micros(cost.beyond())));
+        cost.fixed().saturating_add(Duration::from_micros(time))
     }
 }
 
@@ -87,8 +120,14 @@ mod tests {
         let few = Work { journal_bytes: 1 << 20, nodes: 10, node_bytes: 16384, ..Work::default() };
         let many = Work { nodes: 5000, ..few };
         assert!(few.estimate() < many.estimate());
-        assert!(many.estimate_at(20 << 20) > many.estimate());
-        assert!(many.estimate_at(0) > many.estimate());
+        let at_rate = |bytes_per_second| Cost { bytes_per_second, ..Cost::default() };
+        assert!(many.estimate_at(&at_rate(20 << 20)) > many.estimate());
+        assert!(many.estimate_at(&at_rate(0)) > many.estimate());
+        let disk = Cost { place: Duration::from_millis(10), ..Cost::default() };
+        assert!(many.estimate_at(&disk) > Duration::from_secs(99), "each node is read and written");
+        assert!(
+            many.estimate_at(&Cost { place: Duration::MAX, ..disk }) > Duration::from_secs(1 << 20)
+        );
         let endless = Work {
             journal_bytes: u64::MAX,
             log_bytes: u64::MAX,
@@ -107,10 +146,11 @@ mod tests {
         let more = Work { log_bytes: 16 << 20, ..logged };
         assert!(more.estimate() > logged.estimate() + Duration::from_millis(250));
         // Operations are done by the processor, whatever the device can do.
-        assert!(more.estimate_at(u64::MAX) > FIXED + Duration::from_millis(200));
+        let endless = Cost { bytes_per_second: u64::MAX, ..Cost::default() };
+        assert!(more.estimate_at(&endless) > FIXED + Duration::from_millis(200));
         assert!(Work { log_blocks: 1000, ..more }.estimate() > more.estimate());
         let of_data = Work { log_data_bytes: 15 << 20, ..more };
-        assert!(of_data.estimate_at(u64::MAX) < FIXED + Duration::from_millis(20), "it is copied");
+        assert!(of_data.estimate_at(&endless) < FIXED + Duration::from_millis(20), "it is copied");
         assert_eq!(Work { log_blocks: 1000, ..of_data }.without_log().estimate(), Duration::ZERO);
     }
 }

@@ -16,7 +16,7 @@ pub(crate) fn done(value: impl Fn(&str) -> Option<u64>) -> Option<String> {
     if took.is_zero() {
         return None;
     }
-    let budget = Duration::from_nanos(value("recovery_budget_ns"));
+    let promised = promised(value("recovery_budget_ns"), value("recovery_kept_ns"));
     let mut parts = Vec::new();
     if value("recovered_commits") > 0 {
         parts.push(format!(
@@ -31,12 +31,19 @@ pub(crate) fn done(value: impl Fn(&str) -> Option<u64>) -> Option<String> {
         let batches = count(value("recovered_batches"), "batch");
         parts.push(format!("{batches} of fsyncs ({bytes} of log)"));
     }
-    Some(format!(
-        "recovered {} in {}; at most {} is promised",
-        parts.join(" and "),
-        span::show(took),
-        span::seconds(budget)
-    ))
+    Some(format!("recovered {} in {}; {promised}", parts.join(" and "), span::show(took)))
+}
+
+/// The promise, and what stands in its way on a device that is too slow for it.
+fn promised(budget: u64, kept: u64) -> String {
+    let wanted = span::seconds(Duration::from_nanos(budget));
+    match kept > budget {
+        false => format!("at most {wanted} is promised"),
+        true => {
+            let kept = span::show(Duration::from_nanos(kept));
+            format!("this device is too slow for {wanted}, it may take {kept}")
+        }
+    }
 }
 
 /// What a recovery of a mounted volume would take now, as its daemon says.
@@ -45,12 +52,19 @@ pub(crate) fn now(report: &Report) -> Option<String> {
     let budget = Duration::from_nanos(report.value("recovery_budget_ns")?);
     let held = |name: &str| Some(size::show(report.value(name)?));
     let (journal, log) = (held("journal_bytes_used")?, held("log_bytes_used")?);
-    let budget = format!("budget {}", span::seconds(budget));
+    let mut limits = format!("budget {}", span::seconds(budget));
+    let kept = report.value("recovery_kept_ns").map(Duration::from_nanos);
+    if let Some(kept) = kept.filter(|kept| *kept > budget) {
+        limits += &format!(", too little for this device: {} is kept", span::show(kept));
+    }
+    if let Some(place) = report.value("device_place_ns").filter(|place| *place > 0) {
+        limits += &format!(", {} for a random place", span::show(Duration::from_nanos(place)));
+    }
     Some(match estimate.is_zero() {
-        true => format!("nothing to do ({budget})"),
+        true => format!("nothing to do ({limits})"),
         false => {
             let estimate = span::show(estimate);
-            format!("about {estimate} ({budget}), {journal} of journal, {log} of log")
+            format!("about {estimate} ({limits}), {journal} of journal, {log} of log")
         }
     })
 }
@@ -111,6 +125,12 @@ mod tests {
                 .unwrap()
                 .contains(" of journal) and 2 batches of fsyncs (4.0 KiB of log) in ")
         );
+        let slow = |name: &str| match name {
+            "recovery_kept_ns" => Some(3_000_000_000),
+            name => value(name),
+        };
+        let said = done(slow).unwrap();
+        assert!(said.ends_with("; this device is too slow for 1 s, it may take 3.0 s"), "{said}");
         assert_eq!(done(|_| None), None);
         assert_eq!(done(|_| Some(0)), None);
     }
@@ -137,6 +157,15 @@ mod tests {
         };
         let said = "about 200.0 ms (budget 1 s), 5.0 MiB of journal, 1.5 KiB of log";
         assert_eq!(now(&report).unwrap(), said);
+        let mut measured = report.clone();
+        for (name, value) in [("recovery_kept_ns", 3_000_000_000), ("device_place_ns", 10_000_000)]
+        {
+            measured.counters.push(Counter { value, ..counter("recovery_budget_ns") });
+            measured.counters.last_mut().unwrap().name = name.into();
+        }
+        let said = "about 200.0 ms (budget 1 s, too little for this device: 3.0 s is kept, 10.0 ms for a random place), \
+                    5.0 MiB of journal, 1.5 KiB of log";
+        assert_eq!(now(&measured).unwrap(), said);
         assert_eq!(now(&Report { counters: Vec::new(), ..report }), None);
     }
 

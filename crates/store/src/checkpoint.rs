@@ -48,6 +48,8 @@ struct Published {
     homes: Vec<BlockNo>,
     superblock: Superblock,
     journal_head: u64,
+    /// Places that they were written to.
+    runs: u64,
 }
 
 impl Sealed {
@@ -168,7 +170,9 @@ impl Inner {
         }
         let nanos = time.nanos();
         self.counters.checkpoint_ns.add(nanos);
-        self.pace.checkpoint_took(bytes as u64, nanos);
+        if let Ok(published) = &done {
+            self.pace.checkpoint_took(bytes as u64, published.runs, nanos);
+        }
         done
     }
 
@@ -187,7 +191,7 @@ impl Inner {
         for (home, (_, bytes)) in order.iter_mut().zip(&newer) {
             home.1 = bytes;
         }
-        nodes::write(&*self.device, &order)?;
+        let runs = nodes::write(&*self.device, &order)?;
         let count = order.len() as u64;
         // Nobody reads their bytes here any more: whoever changes such a node from now on need not copy it.
         let homes = nodes.into_iter().map(|node| node.block).collect();
@@ -195,7 +199,7 @@ impl Inner {
         self.counters.checkpoint_bytes.add(count * self.geometry.node_size as u64);
         let reached = flush_unless(&*self.device, Tooth::CheckpointFlush)?;
         let _published = superblock::publish(&*self.device, &superblock, reached)?;
-        Ok(Published { homes, superblock, journal_head })
+        Ok(Published { homes, superblock, journal_head, runs })
     }
 
     /// What [`Tooth::SealNotCopied`] writes: each node as its copy is by now.

@@ -115,7 +115,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
     let how = OpenOptions { cache_bytes: CACHE_BYTES, ..OpenOptions::default() };
     let cache = Cache::new(CACHE_BYTES, geometry.node_size, how.dirty, counters.clone());
     let volume = volume_tag(&options.uuid);
-    let pace = Pace::new(&geometry, &how, &counters);
+    let pace = Pace::new(&geometry, &how, &counters, Arc::default());
     let place = Place::at(superblock.log);
     Inner {
         owed: Owed::default(),

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use holdfast_base::clock::Stopwatch;
 use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, TreeId};
 use holdfast_device::buffer::BufferPool;
 use holdfast_format::node::Expected;
@@ -146,7 +147,10 @@ impl Inner {
 
     fn read_blocks(&self, range: BlockRange, into: &mut [u8]) -> Result<()> {
         let at = range.start.byte_offset().expect("the node lies inside the volume");
-        Ok(self.device.read(at, into)?)
+        let time = Stopwatch::start();
+        self.device.read(at, into)?;
+        self.pace.read_took(into.len() as u64, time.nanos());
+        Ok(())
     }
 
     fn judge(&self, expected: &Expected, bytes: Arc<[u8]>) -> Result<Body> {

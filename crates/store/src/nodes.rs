@@ -19,12 +19,14 @@ const ALONE_BYTES: usize = 4 << 20;
 /// A node and its home.
 pub(crate) type Homed<'a> = (BlockNo, &'a [u8]);
 
-/// Writes nodes, which come in the order of their blocks, seals each, and leaves the flush to the caller.
-pub(crate) fn write(device: &dyn Device, nodes: &[Homed<'_>]) -> Result<()> {
+/// Writes nodes, which come in the order of their blocks, seals each, and leaves the flush to the caller. Gives the
+/// number of places that it wrote to.
+pub(crate) fn write(device: &dyn Device, nodes: &[Homed<'_>]) -> Result<u64> {
     let bytes: usize = nodes.iter().map(|(_, bytes)| bytes.len()).sum();
     let threads = if bytes < ALONE_BYTES { 1 } else { WRITERS };
-    side_by_side(&runs(nodes), threads, |run| write_run(device, run))?;
-    Ok(())
+    let runs = runs(nodes);
+    side_by_side(&runs, threads, |run| write_run(device, run))?;
+    Ok(runs.len() as u64)
 }
 
 /// Nodes that follow each other on the device, up to [`WRITE_BYTES`] together.

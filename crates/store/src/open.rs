@@ -30,6 +30,7 @@ use crate::log::replay::{Broken, Logged};
 use crate::log::{self, Logging, Pending, Place, Ring};
 use crate::owed::Owed;
 use crate::pace::Pace;
+use crate::pace::places::Places;
 use crate::space::alloc::Space;
 use crate::space::group::Group;
 use crate::space::record::Record;
@@ -49,7 +50,7 @@ pub(crate) fn open(
         return open_alone(device, options, counters);
     };
     // Before anything else is read: what another program writes until it is asked is not to be mixed with it.
-    let uuid = superblock::newest(&*device, false)?.uuid;
+    let uuid = superblock::newest(&*device, false, &Places::default())?.uuid;
     let mut keeper = Keeper::start(guarded, &device, uuid, &options.guard, options.threads)?;
     match open_alone(device, options, counters) {
         Ok(inner) => Ok(Inner { guard: Some(keeper), ..inner }),
@@ -66,7 +67,8 @@ fn open_alone(
     options: &OpenOptions,
     counters: Arc<Counters>,
 ) -> Result<Inner> {
-    let superblock = superblock::newest(&*device, options.read_only)?;
+    let places = Arc::new(Places::default());
+    let superblock = superblock::newest(&*device, options.read_only, &places)?;
     let geometry = superblock.geometry;
     if geometry.volume_blocks > device.len() / BLOCK_BYTES {
         return Err(StoreError::Refused(format!(
@@ -100,7 +102,7 @@ fn open_alone(
         if let Some(damage) = &logged.damage {
             refuse_to_write(damage, options)?;
         }
-        let mut inner = at(&device, options, &counters, &replayed.superblock, nodes);
+        let mut inner = at(&device, options, &counters, &replayed.superblock, nodes, &places);
         load_groups(&inner)?;
         let time = Stopwatch::start();
         let done = inner.replay_log(&replayed.superblock, &logged);
@@ -127,6 +129,15 @@ fn open_alone(
     }
     if is_recovered {
         inner.counters.recovery_ns.set(took);
+    }
+    let told = inner.pace.tell(&inner.counters);
+    if told.kept > told.budget && !options.read_only {
+        tracing::warn!(
+            "the device takes {} ms for a random place: a recovery may take {:.1} s, and not the {:.1} s that were asked for",
+            told.place.as_millis(),
+            told.kept.as_secs_f64(),
+            told.budget.as_secs_f64()
+        );
     }
     Ok(inner)
 }
@@ -170,6 +181,7 @@ fn at(
     counters: &Arc<Counters>,
     superblock: &Superblock,
     nodes: BTreeMap<BlockNo, Vec<u8>>,
+    places: &Arc<Places>,
 ) -> Inner {
     let geometry = superblock.geometry;
     let roots = [
@@ -207,7 +219,7 @@ fn at(
         regions: load::regions(),
         superblock: Mutex::new(superblock.clone()),
         one_checkpoint: Mutex::new(()),
-        pace: Pace::new(&geometry, options, counters),
+        pace: Pace::new(&geometry, options, counters, places.clone()),
         freezes: Mutex::new(Freezes::default()),
         guard: None,
     }

@@ -4,18 +4,21 @@
 //! all that it reaches (R1): the write takes the proof of that flush (R3).
 
 use holdfast_base::BLOCK_SIZE;
+use holdfast_base::clock::Stopwatch;
 use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_device::{Device, Flushed, flush_unless};
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::{Malformed, Superblock};
 
+use crate::pace::places::Places;
 use crate::{Result, StoreError};
 
 /// The valid superblock with the larger epoch.
 ///
 /// A slot that cannot be read may be read another time, and be the newer one: only a reader may do without.
-pub(crate) fn newest(device: &dyn Device, is_reader: bool) -> Result<Superblock> {
+/// `places` learns how long the reads took.
+pub(crate) fn newest(device: &dyn Device, is_reader: bool, places: &Places) -> Result<Superblock> {
     let mut found = Vec::new();
     let mut broken = Vec::new();
     let mut unread = None;
@@ -23,8 +26,12 @@ pub(crate) fn newest(device: &dyn Device, is_reader: bool) -> Result<Superblock>
         let mut block = [0; BLOCK_SIZE];
         let at = slot.byte_offset().expect("the slots lie at the start of the volume");
         let judged = if at + BLOCK_BYTES <= device.len() {
+            let time = Stopwatch::start();
             match device.read(at, &mut block) {
-                Ok(()) => Superblock::decode(&block, slot),
+                Ok(()) => {
+                    places.read_took(BLOCK_BYTES, time.nanos());
+                    Superblock::decode(&block, slot)
+                }
                 Err(error) if is_reader => {
                     tracing::error!("the superblock at byte {at} cannot be read: {error}");
                     unread = Some(error);

@@ -43,6 +43,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
             let live = [
                 "recovery_estimate_ns",
                 "recovery_budget_ns",
+                "recovery_kept_ns",
+                "device_place_ns",
                 "journal_bytes_used",
                 "log_bytes_used",
             ];

@@ -16,11 +16,13 @@ pub mod event;
 pub mod faults;
 pub mod images;
 pub mod pending;
+mod timed;
 
 pub use event::{Event, Recording};
 pub use faults::{Action, Call, Fault, Faults, When};
 pub use images::{CrashImage, CrashImages, Policy};
 pub use pending::Cut;
+pub use timed::TimedDevice;
 
 use std::fmt;
 use std::io;

@@ -4,13 +4,15 @@
 //! change only asks what the last reading was.
 
 use holdfast_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_base::recover::{BYTES_PER_SECOND, FIXED, Work};
+use holdfast_base::recover::{BYTES_PER_SECOND, Cost, PLACE, Work};
 use holdfast_format::Geometry;
 use holdfast_format::journal::REPLAY_BYTES_MAX;
 
 use super::SLOW;
+use super::places::Places;
 use crate::OpenOptions;
 
 /// A smaller budget would mean nothing but checkpoints.
@@ -21,6 +23,9 @@ const TELLING_BYTES: u64 = 4 << 20;
 const RATE_MIN: u64 = 8 << 20;
 /// No device is taken for faster than this: what was written may be in somebody's cache.
 const RATE_MAX: u64 = 1 << 30;
+/// So many changed nodes are left to a recovery on any device, however slow: with fewer, a checkpoint would follow
+/// each few operations, and each takes as long.
+const NODES_MIN: u64 = 16;
 /// Bytes that wait for a commit are looked at again after so many more of them.
 const STEP_BYTES: u64 = 16 << 10;
 /// Head and four ranges of a node's record.
@@ -42,6 +47,7 @@ pub(super) struct Gauge {
     sealed_nodes: AtomicU64,
     /// Bytes that the device moves in a second, by half of what checkpoints have seen.
     bytes_per_second: AtomicU64,
+    pub(super) places: Arc<Places>,
     /// Whether the last reading makes anybody wait.
     is_calm: AtomicBool,
 }
@@ -55,6 +61,8 @@ pub(super) struct Reading {
     pub(super) recovery: Duration,
     /// Whether that is longer than it may.
     pub(super) is_over_budget: bool,
+    /// How long it may take: the budget, or more on a device that is too slow for that.
+    pub(super) kept: Duration,
 }
 
 impl Reading {
@@ -65,7 +73,7 @@ impl Reading {
 }
 
 impl Gauge {
-    pub(super) fn new(geometry: &Geometry, options: &OpenOptions) -> Gauge {
+    pub(super) fn new(geometry: &Geometry, options: &OpenOptions, places: Arc<Places>) -> Gauge {
         let node_bytes = geometry.node_size as u64;
         let memory = (options.cache_bytes as u64 / 2).clamp(16 * node_bytes, REPLAY_BYTES_MAX / 4);
         Gauge {
@@ -81,6 +89,7 @@ impl Gauge {
             dirty_nodes: AtomicU64::new(0),
             sealed_nodes: AtomicU64::new(0),
             bytes_per_second: AtomicU64::new(BYTES_PER_SECOND),
+            places,
             is_calm: AtomicBool::new(true),
         }
     }
@@ -112,12 +121,17 @@ impl Gauge {
         self.sealed_nodes.store(nodes, Ordering::Relaxed);
     }
 
-    /// A checkpoint wrote so many bytes of nodes, flushes included. Large ones tell how fast a recovery
+    /// A checkpoint wrote so many bytes of nodes to so many places, flushes included. Large ones tell how fast a recovery
     /// will be: half as fast, because nobody knows what else the machine does then.
-    pub(super) fn checkpoint_took(&self, bytes: u64, nanos: u64) {
+    pub(super) fn checkpoint_took(&self, bytes: u64, runs: u64, nanos: u64) {
+        self.places.checkpoint_took(bytes, runs, nanos);
         if bytes < TELLING_BYTES {
             return;
         }
+        // The ways to the places are reckoned by themselves.
+        let beyond =
+            self.places.cost().saturating_sub(PLACE).as_nanos().saturating_mul(runs.into());
+        let nanos = nanos.saturating_sub(u64::try_from(beyond).unwrap_or(u64::MAX)).max(nanos / 16);
         let seen = u128::from(bytes) * 1_000_000_000 / u128::from(nanos.max(1)) / 2;
         let seen = u64::try_from(seen).unwrap_or(u64::MAX).clamp(RATE_MIN, RATE_MAX);
         let before = self.bytes_per_second.load(Ordering::Relaxed);
@@ -136,7 +150,21 @@ impl Gauge {
 
     /// How long a recovery takes that has so much to do.
     pub(super) fn estimate(&self, work: Work) -> Duration {
-        work.estimate_at(self.bytes_per_second.load(Ordering::Relaxed))
+        work.estimate_at(&self.cost())
+    }
+
+    /// What the device takes, as far as it was seen.
+    pub(super) fn cost(&self) -> Cost {
+        let bytes_per_second = self.bytes_per_second.load(Ordering::Relaxed);
+        Cost { bytes_per_second, place: self.places.cost() }
+    }
+
+    /// How much longer a recovery may take than it must.
+    pub(super) fn room(&self) -> Duration {
+        let cost = self.cost();
+        let few = Work { nodes: NODES_MIN, node_bytes: self.node_bytes, ..Work::default() };
+        let least = few.estimate_at(&cost).saturating_sub(cost.fixed());
+        self.budget.saturating_sub(cost.fixed()).max(least)
     }
 
     /// What a recovery would have to do now.
@@ -160,13 +188,15 @@ impl Gauge {
         let work = self.work();
         let uncommitted = self.uncommitted_bytes.load(Ordering::Relaxed);
         // The fixed part cannot be helped by a checkpoint.
-        let time = self.estimate(work.without_log()).saturating_sub(FIXED).as_secs_f64()
-            / (self.budget - FIXED).as_secs_f64();
+        let (fixed, room) = (self.cost().fixed(), self.room());
+        let time = self.estimate(work.without_log()).saturating_sub(fixed).as_secs_f64()
+            / room.as_secs_f64();
         let pressure = share(self.dirty_nodes.load(Ordering::Relaxed), self.dirty_nodes_max)
             .max(share(work.journal_bytes + uncommitted, self.ring_bytes))
             .max(time);
         let recovery = self.estimate(work);
-        let reading = Reading { pressure, recovery, is_over_budget: recovery > self.budget };
+        let kept = self.budget.max(fixed.saturating_add(room));
+        let reading = Reading { pressure, recovery, is_over_budget: recovery > kept, kept };
         self.is_calm.store(reading.is_calm(), Ordering::Relaxed);
         reading
     }
@@ -183,7 +213,8 @@ mod tests {
 
     fn gauge(recover: Duration) -> Gauge {
         let geometry = Geometry::for_device(1 << 30, 16384).unwrap();
-        Gauge::new(&geometry, &OpenOptions { recover, ..OpenOptions::default() })
+        let options = OpenOptions { recover, ..OpenOptions::default() };
+        Gauge::new(&geometry, &options, Arc::default())
     }
 
     #[test]
@@ -204,14 +235,42 @@ mod tests {
         let pressure = || gauge.read().pressure;
         gauge.cache_is(0, 1000);
         let before = pressure();
-        gauge.checkpoint_took(64 << 20, 4_000_000_000);
+        gauge.checkpoint_took(64 << 20, 1, 4_000_000_000);
         assert!(pressure() > 4.0 * before, "16 MiB/s: {} {before}", pressure());
         for _ in 0..20 {
-            gauge.checkpoint_took(64 << 20, 50_000_000);
+            gauge.checkpoint_took(64 << 20, 1, 50_000_000);
         }
         assert!(pressure() < before, "1.2 GiB/s: {} {before}", pressure());
-        gauge.checkpoint_took(4096, 50_000_000);
+        gauge.checkpoint_took(4096, 1, 50_000_000);
         assert!(pressure() < before, "a few nodes tell nothing");
+    }
+
+    /// The promise is kept with fewer changed nodes, down to a few; below that it cannot be, and that is said.
+    #[test]
+    fn dear_places_leave_fewer_nodes_and_never_none() {
+        let gauge = gauge(Duration::from_secs(1));
+        let full_at = |place: Duration| {
+            for _ in 0..16 {
+                gauge.places.read_took(0, place.as_nanos() as u64);
+            }
+            let nodes = (1..20_000).find(|nodes| {
+                gauge.cache_is(0, *nodes);
+                gauge.read().pressure >= 1.0
+            });
+            let reading = gauge.read();
+            let works = (reading.recovery, reading.kept);
+            gauge.cache_is(0, 0);
+            (nodes.unwrap_or(u64::MAX), works.1)
+        };
+        let (cheap, kept) = full_at(Duration::ZERO);
+        assert!(cheap > 1000 && kept == gauge.budget, "{cheap} {kept:?}");
+        let (network, kept) = full_at(Duration::from_millis(1));
+        assert!((200..500).contains(&network) && kept == gauge.budget, "{network} {kept:?}");
+        let (disk, kept) = full_at(Duration::from_millis(10));
+        assert!((25..50).contains(&disk) && kept == gauge.budget, "{disk} {kept:?}");
+        let (tape, kept) = full_at(Duration::from_millis(100));
+        assert_eq!(tape, NODES_MIN);
+        assert!(kept > 4 * gauge.budget, "it cannot be kept: {kept:?}");
     }
 
     #[test]

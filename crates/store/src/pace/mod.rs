@@ -12,6 +12,7 @@
 //! Knows nothing of what commits and checkpoints do.
 
 mod gauge;
+pub(crate) mod places;
 
 use holdfast_sync::atomic::Ordering;
 use holdfast_sync::thread::JoinHandle;
@@ -20,7 +21,7 @@ use std::time::Duration;
 
 use holdfast_base::clock::{Deadline, Stopwatch};
 use holdfast_base::counters::Counters;
-use holdfast_base::recover::{FIXED, Work};
+use holdfast_base::recover::Work;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::wait;
 use holdfast_format::Geometry;
@@ -29,6 +30,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::cache::Cache;
 use crate::{Inner, OpenOptions, Result, StoreError};
 use gauge::{Gauge, Reading};
+use places::Places;
 
 /// A commit is wanted when it would log more than this: so a freeze copies little more, in less
 /// than a millisecond.
@@ -56,8 +58,6 @@ pub(crate) struct Pace {
     gauge: Gauge,
     /// A commit is wanted when so many bytes of the log wait for one.
     log_bytes_max: u64,
-    /// A commit is wanted when they make a recovery so much longer.
-    log_time: Duration,
     commit_bytes: u64,
     pending_bytes: u64,
     /// There are no threads: who changes something does what is wanted.
@@ -91,14 +91,30 @@ enum Job {
     Checkpoint,
 }
 
+/// What a recovery may take on a device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told {
+    /// At most this, as far as it is for us.
+    pub(crate) kept: Duration,
+    /// What was asked for.
+    pub(crate) budget: Duration,
+    /// What a place costs.
+    pub(crate) place: Duration,
+}
+
 impl Pace {
-    pub(crate) fn new(geometry: &Geometry, options: &OpenOptions, counters: &Counters) -> Pace {
-        let gauge = Gauge::new(geometry, options);
+    /// `places`: what was seen of the device until now.
+    pub(crate) fn new(
+        geometry: &Geometry,
+        options: &OpenOptions,
+        counters: &Counters,
+        places: Arc<Places>,
+    ) -> Pace {
+        let gauge = Gauge::new(geometry, options, places);
         counters.recovery_budget_ns.set(nanos(gauge.budget));
         let log_ring = geometry.log().bytes().unwrap_or(u64::MAX);
         Pace {
             log_bytes_max: log_ring / 2,
-            log_time: (gauge.budget - FIXED) / LOG_SHARE,
             commit_bytes: COMMIT_BYTES.min(gauge.ring_bytes / 8),
             pending_bytes: PENDING_BYTES.min(geometry.log_blocks * BLOCK_BYTES / 4),
             alone: !options.threads,
@@ -135,10 +151,29 @@ impl Pace {
         counters.recovery_estimate_ns.set(nanos(self.gauge.read().recovery));
         if fresh.log_bytes > self.log_bytes_max
             || fresh.log_blocks > LOG_BLOCKS_MAX
-            || self.gauge.estimate(fresh).saturating_sub(FIXED) > self.log_time
+            || self.gauge.estimate(fresh).saturating_sub(self.gauge.cost().fixed())
+                > self.log_time()
         {
             self.want(Job::Commit);
         }
+    }
+
+    /// A commit is wanted when the log makes a recovery so much longer.
+    fn log_time(&self) -> Duration {
+        self.gauge.room() / LOG_SHARE
+    }
+
+    /// A node, or as many bytes, were read from one place.
+    pub(crate) fn read_took(&self, bytes: u64, nanos: u64) {
+        self.gauge.places.read_took(bytes, nanos);
+    }
+
+    /// What is known of the device, and what follows from that for a recovery.
+    pub(crate) fn tell(&self, counters: &Counters) -> Told {
+        let (reading, cost) = (self.gauge.read(), self.gauge.cost());
+        counters.recovery_kept_ns.set(nanos(reading.kept));
+        counters.device_place_ns.set(nanos(cost.place));
+        Told { kept: reading.kept, budget: self.gauge.budget, place: cost.place }
     }
 
     /// Bytes of the payload that a commit would have now, about: its ranges, their heads, and some
@@ -157,11 +192,13 @@ impl Pace {
         self.gauge.journal_is(bytes);
         counters.journal_bytes_used.set(bytes);
         counters.recovery_estimate_ns.set(nanos(self.look().recovery));
+        self.tell(counters);
     }
 
     /// A checkpoint wrote so many bytes of nodes in that time, flushes included: it tells how fast a recovery will be.
-    pub(crate) fn checkpoint_took(&self, bytes: u64, nanos: u64) {
-        self.gauge.checkpoint_took(bytes, nanos);
+    /// `runs`: to so many places.
+    pub(crate) fn checkpoint_took(&self, bytes: u64, runs: u64, nanos: u64) {
+        self.gauge.checkpoint_took(bytes, runs, nanos);
     }
 
     /// Reads the gauge; a checkpoint is wanted if it says so.
@@ -330,11 +367,12 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use holdfast_base::recover::FIXED;
 
     fn pace(recover: Duration) -> Pace {
         let geometry = Geometry::for_device(1 << 30, 16384).unwrap();
         let options = OpenOptions { recover, ..OpenOptions::default() };
-        Pace::new(&geometry, &options, &Counters::default())
+        Pace::new(&geometry, &options, &Counters::default(), Arc::default())
     }
 
     #[test]
@@ -394,7 +432,7 @@ mod tests {
         assert!(!pace.state.lock().commit);
         assert_eq!(counters.log_bytes_used.get(), logged(3010).log_bytes);
         assert!(
-            pace.gauge.read().recovery - FIXED > pace.log_time,
+            pace.gauge.read().recovery - FIXED > pace.log_time(),
             "but a crash now would find all of it"
         );
         pace.log_is(logged(6000), logged(3000), &counters);
