@@ -94,6 +94,12 @@ impl BufferPool {
         self.size
     }
 
+    /// Gives the memory of idle buffers back.
+    pub fn give_back(&self) {
+        let idle = std::mem::take(&mut *self.idle.lock());
+        drop(idle);
+    }
+
     /// A buffer with any content, given back when dropped.
     pub fn take(&self) -> PooledBuf<'_> {
         let idle = self.idle.lock().pop();

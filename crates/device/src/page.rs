@@ -8,20 +8,19 @@
 //! Always true: bytes that somebody else can see never change; a run has at
 //! most [`RUN_PAGES`] pages. Memory of runs that nobody needs any more is kept
 //! for the next ones, up to a limit: new memory costs a fault and a page of
-//! zeros for each 4 KiB, which is more than the copy.
+//! zeros for each 4 KiB, which is more than the copy. The limit is what volumes
+//! have leave for ([`Allowance`]), what is in use included.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::buffer::AlignedBuf;
 use holdfast_base::units::BLOCK_SIZE;
 
+use crate::regions::{Chunk, ROW_PAGES};
+
 /// Most pages of a run: 256 KiB.
-pub const RUN_PAGES: usize = 64;
-/// Runs of so many pages are aligned as direct I/O wants. The allocator pays for that with up to a page more, which
-/// would double a single one; a device copies what is not aligned.
-const ALIGNED_PAGES: usize = 16;
+pub const RUN_PAGES: usize = ROW_PAGES;
 /// Most bytes of runs that are kept for the next ones.
 const IDLE_BYTES_MAX: usize = 64 << 20;
 
@@ -34,54 +33,25 @@ pub struct Page {
 
 /// Pages that lie one behind the other.
 struct Run {
-    memory: Memory,
+    /// `None` only while it is being dropped.
+    memory: Option<Chunk>,
 }
 
-enum Memory {
-    Small(Vec<u8>),
-    Large(AlignedBuf),
-}
-
-impl Memory {
-    fn zeroed(pages: usize) -> Memory {
-        let len = pages * BLOCK_SIZE;
-        match pages < ALIGNED_PAGES {
-            true => Memory::Small(vec![0; len]),
-            false => Memory::Large(AlignedBuf::zeroed(len)),
-        }
-    }
-
-    fn copy_of(bytes: &[u8]) -> Memory {
-        match bytes.len() < ALIGNED_PAGES * BLOCK_SIZE {
-            true => Memory::Small(bytes.to_vec()),
-            false => Memory::Large(AlignedBuf::copy_of(bytes)),
-        }
-    }
-
-    fn pages(&self) -> usize {
-        self.len() / BLOCK_SIZE
-    }
-}
-
-impl Deref for Memory {
+impl Deref for Run {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        match self {
-            Memory::Small(bytes) => bytes,
-            Memory::Large(bytes) => bytes,
-        }
+        self.memory.as_ref().expect(GONE)
     }
 }
 
-impl DerefMut for Memory {
+impl DerefMut for Run {
     fn deref_mut(&mut self) -> &mut [u8] {
-        match self {
-            Memory::Small(bytes) => bytes,
-            Memory::Large(bytes) => bytes,
-        }
+        self.memory.as_mut().expect(GONE)
     }
 }
+
+const GONE: &str = "only a run that is being dropped has no memory";
 
 impl Page {
     /// A block of zeros.
@@ -97,9 +67,9 @@ impl Page {
     pub fn with(at: usize, bytes: &[u8]) -> Page {
         let mut run = Run::take(1);
         let end = at + bytes.len();
-        run.memory[..at].fill(0);
-        run.memory[at..end].copy_from_slice(bytes);
-        run.memory[end..].fill(0);
+        run[..at].fill(0);
+        run[at..end].copy_from_slice(bytes);
+        run[end..].fill(0);
         Page { run: Arc::new(run), index: 0 }
     }
 
@@ -109,7 +79,7 @@ impl Page {
             *self = Page::from(&**self);
         }
         let run = Arc::get_mut(&mut self.run).expect("a copy is nobody else's");
-        &mut run.memory.as_chunks_mut().0[self.index]
+        &mut run.as_chunks_mut().0[self.index]
     }
 
     /// The same bytes in memory that holds nothing else.
@@ -123,7 +93,7 @@ impl Page {
 
     /// How many pages stay in memory with this one, itself included.
     pub fn run_pages(&self) -> usize {
-        self.run.memory.pages()
+        self.run.pages()
     }
 
     /// Whether both are the same memory.
@@ -145,7 +115,7 @@ impl Deref for Page {
     type Target = [u8; BLOCK_SIZE];
 
     fn deref(&self) -> &[u8; BLOCK_SIZE] {
-        &self.run.memory.as_chunks().0[self.index]
+        &self.run.as_chunks().0[self.index]
     }
 }
 
@@ -204,10 +174,10 @@ pub fn with_row<'a, T>(
     let mut run = Run::take(RUN_PAGES);
     let mut len = 0;
     for page in pages {
-        run.memory[len..len + BLOCK_SIZE].copy_from_slice(&page[..]);
+        run[len..len + BLOCK_SIZE].copy_from_slice(&page[..]);
         len += BLOCK_SIZE;
     }
-    work(&run.memory[..len])
+    work(&run[..len])
 }
 
 /// The bytes of all `pages`, if they lie one behind the other in memory.
@@ -221,31 +191,30 @@ pub fn in_a_row<'a>(pages: impl Iterator<Item = &'a Page>) -> Option<&'a [u8]> {
         }
         last = page;
     }
-    Some(&first.run.memory[first.index * BLOCK_SIZE..(last.index + 1) * BLOCK_SIZE])
+    Some(&first.run[first.index * BLOCK_SIZE..(last.index + 1) * BLOCK_SIZE])
 }
 
 impl Run {
     /// Copies whole blocks.
     fn copy_of(bytes: &[u8]) -> Run {
-        let used = idle().take(bytes.len() / BLOCK_SIZE);
-        let memory = match used {
-            Some(mut memory) => {
-                memory.copy_from_slice(bytes);
-                memory
-            }
-            None => Memory::copy_of(bytes),
-        };
-        Run { memory }
+        let mut run = Run::take(bytes.len() / BLOCK_SIZE);
+        run.copy_from_slice(bytes);
+        run
     }
 
     /// Memory for `pages`, with any content.
     fn take(pages: usize) -> Run {
-        let used = idle().take(pages);
-        Run { memory: used.unwrap_or_else(|| Memory::zeroed(pages)) }
+        let (used, surplus) = idle().take(pages);
+        drop(surplus);
+        Run { memory: Some(used.unwrap_or_else(|| Chunk::new(pages))) }
+    }
+
+    fn pages(&self) -> usize {
+        self.len() / BLOCK_SIZE
     }
 
     fn into_pages(self) -> impl Iterator<Item = Page> {
-        let pages = self.memory.pages();
+        let pages = self.pages();
         let run = Arc::new(self);
         (0..pages).map(move |index| Page { run: run.clone(), index })
     }
@@ -253,16 +222,20 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        let memory = std::mem::replace(&mut self.memory, Memory::Small(Vec::new()));
+        let memory = self.memory.take().expect(GONE);
         let surplus = idle().keep(memory);
         drop(surplus);
     }
 }
 
-/// Memory of runs that are gone, by their number of pages.
+/// Memory of runs that are gone, by their number of pages, and how much there may be.
 struct Idle {
-    of: [Vec<Memory>; RUN_PAGES],
+    of: [Vec<Chunk>; RUN_PAGES],
     bytes: usize,
+    /// Bytes of runs that are in use.
+    used: usize,
+    /// Bytes that runs may have, idle ones included, as far as idle ones are concerned.
+    allowed: usize,
 }
 
 /// Of the standard library: tests that steer threads see nothing of it, as it is never held across what they steer.
@@ -274,29 +247,43 @@ fn idle() -> MutexGuard<'static, Idle> {
 
 impl Idle {
     const fn new() -> Idle {
-        Idle { of: [const { Vec::new() }; RUN_PAGES], bytes: 0 }
+        Idle { of: [const { Vec::new() }; RUN_PAGES], bytes: 0, used: 0, allowed: 0 }
     }
 
-    fn take(&mut self, pages: usize) -> Option<Memory> {
+    /// Memory for a run, if some is kept, and what is kept of other lengths and must go for it.
+    fn take(&mut self, pages: usize) -> (Option<Chunk>, Vec<Chunk>) {
+        self.used += pages * BLOCK_SIZE;
+        let memory = self.take_out(pages);
+        (memory, self.surplus())
+    }
+
+    fn take_out(&mut self, pages: usize) -> Option<Chunk> {
         let memory = self.of[pages - 1].pop()?;
         self.bytes -= memory.len();
         Some(memory)
     }
 
-    /// Keeps `memory`, and returns what is too much then: of the lengths of which most is kept.
-    fn keep(&mut self, memory: Memory) -> Vec<Memory> {
+    /// Keeps the memory of a run, and returns what is too much then.
+    fn keep(&mut self, memory: Chunk) -> Vec<Chunk> {
+        self.used -= memory.len();
         self.bytes += memory.len();
         self.of[memory.pages() - 1].push(memory);
+        self.surplus()
+    }
+
+    /// Takes out what is too much: of the lengths of which most is kept.
+    fn surplus(&mut self) -> Vec<Chunk> {
+        let most = IDLE_BYTES_MAX.min(self.allowed.saturating_sub(self.used));
         let mut surplus = Vec::new();
-        while self.bytes > IDLE_BYTES_MAX {
+        while self.bytes > most {
             let most = (1..=RUN_PAGES).max_by_key(|pages| self.of[pages - 1].len() * pages);
-            surplus.extend(most.and_then(|pages| self.take(pages)));
+            surplus.extend(most.and_then(|pages| self.take_out(pages)));
         }
         surplus
     }
 
     /// Takes out half of what is kept of each length.
-    fn halve(&mut self) -> Vec<Memory> {
+    fn halve(&mut self) -> Vec<Chunk> {
         let mut surplus = Vec::new();
         for kept in &mut self.of {
             surplus.extend(kept.drain(..kept.len().div_ceil(2)));
@@ -304,6 +291,44 @@ impl Idle {
         self.bytes -= surplus.iter().map(|memory| memory.len()).sum::<usize>();
         surplus
     }
+
+    /// Takes out all of it.
+    fn empty(&mut self) -> Vec<Chunk> {
+        self.bytes = 0;
+        // The lists themselves go as well: one that held a great many stays long.
+        self.of.iter_mut().flat_map(std::mem::take).collect()
+    }
+}
+
+/// A volume's leave to have so many bytes of pages: as long as all that have leave stay below the sum, memory of runs
+/// that are gone is kept for the next ones. More pages than that are made all the same, and nothing is kept beside them.
+#[derive(Debug)]
+pub struct Allowance(usize);
+
+impl Allowance {
+    /// Leave for `bytes`, until it is dropped.
+    pub fn new(bytes: usize) -> Allowance {
+        let mut idle = idle();
+        idle.allowed = idle.allowed.saturating_add(bytes);
+        Allowance(bytes)
+    }
+}
+
+impl Drop for Allowance {
+    fn drop(&mut self) {
+        let surplus = {
+            let mut idle = idle();
+            idle.allowed = idle.allowed.saturating_sub(self.0);
+            idle.surplus()
+        };
+        drop(surplus);
+    }
+}
+
+/// Bytes of memory that pages have in this program: in use, and kept for the next ones.
+pub fn memory_bytes() -> (usize, usize) {
+    let idle = idle();
+    (idle.used, idle.bytes)
 }
 
 /// Gives half of the memory that is kept for pages back to the system. A volume calls it now and then, so that what
@@ -315,7 +340,7 @@ pub fn give_back_half() {
 
 /// Gives back all of it.
 pub fn give_back() {
-    let all = std::mem::replace(&mut *idle(), Idle::new());
+    let all = idle().empty();
     drop(all);
 }
 
@@ -383,36 +408,57 @@ mod tests {
     }
 
     #[test]
-    fn what_is_large_is_aligned_and_what_is_small_is_not_longer_than_it_must_be() {
-        for pages in [1, ALIGNED_PAGES - 1, ALIGNED_PAGES, RUN_PAGES] {
-            let memory = Memory::copy_of(&bytes(pages));
-            assert!(memory.pages() == pages && *memory == bytes(pages)[..]);
-            match &memory {
-                Memory::Small(bytes) => {
-                    assert!(pages < ALIGNED_PAGES && bytes.capacity() == bytes.len())
-                }
-                Memory::Large(bytes) => assert_eq!(bytes.as_ptr() as usize % BLOCK_SIZE, 0),
-            }
+    fn all_of_it_is_aligned_as_direct_io_wants() {
+        for pages in [1, 2, 15, 16, RUN_PAGES] {
+            let wanted = bytes(pages);
+            let made: Vec<Page> = copy_blocks(0, &wanted).collect();
+            assert!(made.iter().all(|page| page.as_ptr().addr().is_multiple_of(BLOCK_SIZE)));
+            assert!(in_a_row(made.iter()) == Some(&wanted[..]));
         }
+    }
+
+    /// A run that was in use before.
+    fn used(idle: &mut Idle, pages: usize) -> Chunk {
+        let (kept, surplus) = idle.take(pages);
+        assert!(surplus.is_empty());
+        kept.unwrap_or_else(|| Chunk::new(pages))
     }
 
     #[test]
     fn no_more_is_kept_than_the_limit_and_half_of_it_goes_each_time() {
-        let mut idle = Idle::new();
+        let mut idle = Idle { allowed: usize::MAX, ..Idle::new() };
         let most = IDLE_BYTES_MAX / (RUN_PAGES * BLOCK_SIZE);
-        let large = || Memory::zeroed(RUN_PAGES);
-        assert!((0..most).all(|_| idle.keep(large()).is_empty()));
+        let large: Vec<Chunk> = (0..most).map(|_| used(&mut idle, RUN_PAGES)).collect();
+        let small = used(&mut idle, 1);
+        assert!(large.into_iter().all(|chunk| idle.keep(chunk).is_empty()));
         // What is used now is kept instead of what was used before.
-        let surplus = idle.keep(Memory::zeroed(1));
+        let surplus = idle.keep(small);
         assert_eq!((surplus.len(), surplus[0].pages(), idle.of[0].len()), (1, RUN_PAGES, 1));
-        assert!(idle.take(2).is_none() && idle.take(1).is_some());
-        let mut full = Idle::new();
-        assert!((0..most * RUN_PAGES).all(|_| full.keep(Memory::zeroed(1)).is_empty()));
-        assert_eq!((full.keep(large()).len(), full.bytes), (RUN_PAGES, IDLE_BYTES_MAX));
-        assert_eq!(idle.bytes, (most - 1) * RUN_PAGES * BLOCK_SIZE);
+        assert!(idle.take_out(2).is_none() && idle.take_out(1).is_some());
+        assert_eq!((idle.bytes, idle.used), ((most - 1) * RUN_PAGES * BLOCK_SIZE, 0));
         assert_eq!(idle.halve().len(), most / 2);
         assert_eq!(idle.bytes, (most - 1) / 2 * RUN_PAGES * BLOCK_SIZE);
         while !idle.halve().is_empty() {}
         assert_eq!(idle.bytes, 0);
+    }
+
+    #[test]
+    fn what_is_used_and_what_is_kept_are_no_more_than_volumes_were_allowed() {
+        let mut idle = Idle { allowed: 10 * BLOCK_SIZE, ..Idle::new() };
+        let held = [4, 4, 2].map(|pages| used(&mut idle, pages));
+        for chunk in held {
+            assert!(idle.keep(chunk).is_empty(), "as much as was allowed");
+        }
+        // A length that is not kept: others go for it.
+        let (none, surplus) = idle.take(5);
+        let gone: usize = surplus.iter().map(Chunk::pages).sum();
+        assert!(none.is_none() && gone >= 5, "{gone} pages went");
+        assert!(idle.used + idle.bytes <= idle.allowed);
+        // More than is allowed is used, and nothing is kept beside it.
+        let over = idle.take(60);
+        assert_eq!((over.0.is_none(), idle.bytes, idle.used), (true, 0, 65 * BLOCK_SIZE));
+        assert_eq!(idle.keep(Chunk::new(5)).len(), 1);
+        idle.keep(Chunk::new(60));
+        assert_eq!((idle.used, idle.empty().len(), idle.bytes), (0, 0, 0));
     }
 }

@@ -27,8 +27,10 @@ use crate::transport::readers::Readers;
 use crate::transport::work::Work;
 use crate::transport::{self, Ways};
 
-/// Most threads that wait for the device at once.
-const WAITING: usize = 64;
+/// Most threads that wait for the device at once: each may have the megabyte of a write in its hands. So there is one for
+/// each of these bytes that written data may have in memory, and no more than the second of these numbers.
+const BYTES_OF_A_WAITING_THREAD: usize = 4 << 20;
+const WAITING: std::ops::RangeInclusive<usize> = 8..=64;
 /// How long files that are just being closed may keep a mount busy before it is torn away.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// How long reader threads get to notice that the connection has ended.
@@ -146,6 +148,13 @@ impl Default for FuseOptions {
     }
 }
 
+impl FuseOptions {
+    /// Threads that read requests at the same time.
+    pub fn readers(&self) -> usize {
+        self.threads.unwrap_or_else(default_threads).max(1)
+    }
+}
+
 /// Ends [`serve`] from another thread. Clones are the same switch.
 #[derive(Clone, Debug, Default)]
 pub struct Stopper(Arc<Switch>);
@@ -226,7 +235,9 @@ fn serve_on(
         return Err(io::Error::new(io::ErrorKind::InvalidInput, STRANGERS_UNCHECKED));
     }
     let (fd, mut mounted) = mount::mount(dir, options)?;
-    let readers = options.threads.unwrap_or_else(default_threads).max(1);
+    let readers = options.readers();
+    let waiting = fs.options().dirty_bytes / BYTES_OF_A_WAITING_THREAD;
+    let waiting = waiting.clamp(*WAITING.start(), *WAITING.end());
     let server = Arc::new(Server::new(
         fs,
         options.default_permissions,
@@ -239,7 +250,7 @@ fn serve_on(
         server.set_report(report.clone());
     }
     let work = Work::new(Arc::clone(&server));
-    let readers = Readers::new(readers, WAITING, options.spin);
+    let readers = Readers::new(readers, waiting, options.spin);
     // Whatever happens from here on, the filesystem is let go.
     let outcome = connect_and_serve(fd, &mut mounted, (&work, &readers), ways, ready, &stop);
     server.close();

@@ -178,6 +178,13 @@ impl VolumeOptions {
         self
     }
 
+    /// What to call when nothing has changed for two times [`commit_secs`](VolumeOptions::commit_secs), after the volume has
+    /// given back all memory that is no cache: a program can have its allocator do the same. Default: nothing.
+    pub fn at_rest(mut self, act: fn()) -> VolumeOptions {
+        self.mount.at_rest = Some(act);
+        self
+    }
+
     /// Inodes kept in memory although nobody holds them. Default 16,384.
     pub fn inode_cache(mut self, inodes: usize) -> VolumeOptions {
         self.mount.inode_cache = inodes;

@@ -3,12 +3,15 @@
 //! What fsyncs have made durable already may stay in the log for a while: data that is written
 //! again or deleted meanwhile never has to be brought to its place.
 //!
+//! When nothing changes any more it gives back the memory that is kept for more to come.
+//!
 //! Owned by the mounted volume; ends when dropped, without a last commit.
 
 use holdfast_sync::thread::JoinHandle;
 use std::sync::Arc;
 use std::time::Duration;
 
+use holdfast_base::Lsn;
 use holdfast_base::clock::Deadline;
 use holdfast_store::page;
 use parking_lot::{Condvar, Mutex};
@@ -19,6 +22,9 @@ use crate::{FsError, Result};
 
 /// So often the commit is left out while only the log needs it: it comes with the sixth tick.
 const LEFT_OUT_MAX: u32 = 5;
+
+/// A volume is at rest when so many ticks have found nothing that changed.
+const REST_TICKS: u32 = 2;
 
 /// When a commit that only the log needs may wait.
 #[derive(Debug, Default)]
@@ -32,6 +38,23 @@ impl Patience {
         let waits = is_logged && self.left_out < LEFT_OUT_MAX;
         self.left_out = if waits { self.left_out + 1 } else { 0 };
         waits
+    }
+}
+
+/// When a volume has come to rest.
+#[derive(Debug, Default)]
+struct Rest {
+    seen: Lsn,
+    ticks: u32,
+}
+
+impl Rest {
+    /// Whether this tick is the second at which history ends with `latest`, and nothing waits.
+    fn has_come(&mut self, latest: Lsn, is_clean: bool) -> bool {
+        let is_same = is_clean && latest == self.seen;
+        self.seen = latest;
+        self.ticks = if is_same { self.ticks.saturating_add(1) } else { 0 };
+        self.ticks == REST_TICKS
     }
 }
 
@@ -62,7 +85,7 @@ impl Committer {
 }
 
 fn run(core: &Core, signal: &Signal, every: Duration) {
-    let mut patience = Patience::default();
+    let (mut patience, mut rest) = (Patience::default(), Rest::default());
     loop {
         let until = Deadline::after(every);
         let mut end = signal.end.lock();
@@ -72,6 +95,11 @@ fn run(core: &Core, signal: &Signal, every: Duration) {
         }
         drop(end);
         page::give_back_half();
+        if rest.has_come(core.store.latest(), core.data.bytes() == 0) {
+            page::give_back();
+            core.store.give_back_memory();
+            core.options.at_rest.into_iter().for_each(|at_rest| at_rest());
+        }
         // Once stopped a volume stays stopped (P7): nothing to try, and said already.
         if core.store.stop_reason().is_some() {
             continue;
@@ -110,5 +138,23 @@ mod tests {
         assert_eq!(waits, [true, true, true, true, true, false, true]);
         assert!(!patience.waits(false), "something is not durable (P11)");
         assert!((0..5).all(|_| patience.waits(true)), "it is counted anew");
+    }
+
+    #[test]
+    fn rest_comes_once_when_nothing_changes_and_nothing_waits() {
+        let mut rest = Rest::default();
+        let ticks = [
+            (5, true),
+            (5, true),
+            (6, true),
+            (6, false),
+            (6, true),
+            (6, true),
+            (6, true),
+            (7, true),
+        ];
+        let came: Vec<bool> = ticks.map(|(lsn, clean)| rest.has_come(Lsn(lsn), clean)).to_vec();
+        assert_eq!(came, [false, false, false, false, false, true, false, false]);
+        assert!(!rest.has_come(Lsn(7), true) && rest.has_come(Lsn(7), true), "it comes again");
     }
 }

@@ -219,8 +219,8 @@ pub struct MountOptions {
     pub atime: Atime,
     /// Memory for tree nodes, in bytes. For each key four more come on top, and at most sixteen.
     pub cache_bytes: usize,
-    /// Memory for written data that is not on the device yet, in bytes. Up to 64 MiB of what was used stay with the
-    /// program for what is written next; half of it goes each `commit_secs`.
+    /// Memory for written data that is not on the device yet, in bytes. Up to 64 MiB of it that are not in use stay with the
+    /// program for what is written next; half of that goes each `commit_secs`, and all of it at rest.
     pub dirty_bytes: usize,
     /// Memory for data that was just written, in bytes; 0: what is read again comes from the device.
     pub recent_bytes: usize,
@@ -241,6 +241,9 @@ pub struct MountOptions {
     /// Bytes of data that an fsync puts into the log; more goes to its place first. `None`: 16 KiB, or a 64th of a log
     /// that has less than 1 MiB.
     pub log_data_bytes: Option<usize>,
+    /// Called when nothing has changed for two times `commit_secs`, after the volume has given back all memory that is no
+    /// cache; once, until something changes again. For a program that can give back more then.
+    pub at_rest: Option<fn()>,
     /// Threads of the volume's own for commits, checkpoints and writing data. Without them callers do that work:
     /// the same calls then send the same to the device.
     pub threads: bool,
@@ -263,6 +266,7 @@ impl Default for MountOptions {
             rename_log: RenameLog::default(),
             fsync_wait: FsyncWait::default(),
             log_data_bytes: None,
+            at_rest: None,
             threads: true,
         }
     }

@@ -275,6 +275,16 @@ impl Inner {
         }
     }
 
+    /// What commits and batches keep for the next ones goes, if none is being made.
+    pub(crate) fn give_back_memory(&self) {
+        if let Some(mut journal) = self.journal.try_lock() {
+            journal.give_back_memory();
+        }
+        let spares = self.pending.lock().take_spares();
+        drop(spares);
+        self.regions.give_back();
+    }
+
     /// Counts a freeze that has just ended.
     pub(crate) fn frozen(&self, time: Stopwatch) {
         let nanos = time.nanos();

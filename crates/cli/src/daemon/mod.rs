@@ -152,9 +152,13 @@ fn serve(
     ready: impl FnOnce(Option<&str>) + Send,
 ) -> Outcome {
     let failed = |failure: Failure| failure.with_code(MOUNT_FAILED);
+    // As many arenas as threads that work: the others wait. Before there are any, since arenas stay.
+    let readers = FuseOptions { threads: options.threads, ..FuseOptions::default() }.readers();
+    holdfast_device::heap::bound_arenas(readers);
     let device = target::open_device(path, options.read_only).map_err(failed)?;
     let volume = options
         .volume()
+        .at_rest(holdfast_device::heap::give_back)
         .open_device(device.clone())
         .map_err(|error| failed(target::not_opened(path, &*device, &error)))?;
     let stopper = Stopper::new();

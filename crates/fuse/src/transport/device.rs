@@ -34,6 +34,8 @@ use crate::server::Server;
 
 /// Most bytes of one write, and of one answer.
 pub(crate) const MAX_WRITE: u32 = 1 << 20;
+/// Most bytes of an answer that holds no data of a file and no names of a directory: an extended attribute.
+const MAX_ANSWER: usize = 128 << 10;
 /// What comes before the bytes of a write.
 const HEADERS: usize = 4096;
 /// Readahead and asynchronous direct requests that the kernel sends before it waits for answers.
@@ -265,7 +267,11 @@ fn serve_one(fuse: &Arc<OwnedFd>, server: &Server, reader: &Reader, request: &Re
     }
     let pending = Pending::new(fuse, header.unique);
     BUFFER.with_borrow_mut(|out| {
-        out.resize(MAX_WRITE as usize, 0);
+        // No longer than any request of this thread wanted: there may be many threads, and it stays.
+        let most = serve::most_filled(&request.op).map_or(MAX_ANSWER, |most| most as usize);
+        if out.len() < most {
+            out.resize(most.min(MAX_WRITE as usize), 0);
+        }
         let answer = if serve::fills(header.opcode) {
             serve::fill(server, header, &request.op, out)
         } else {

@@ -93,6 +93,14 @@ pub(super) fn fills(code: u32) -> bool {
     matches!(code, opcode::READ | opcode::READDIR | opcode::READDIRPLUS)
 }
 
+/// How many bytes a [`fill`] may need; `None` if `op` is none.
+pub(super) fn most_filled(op: &Op<'_>) -> Option<u32> {
+    match op {
+        Op::Read(how) | Op::Readdir(how) | Op::Readdirplus(how) => Some(how.size),
+        _ => None,
+    }
+}
+
 /// Reads into `out` and says how many bytes.
 pub(super) fn fill(
     server: &Server,

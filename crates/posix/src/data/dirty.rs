@@ -19,6 +19,7 @@ use holdfast_base::units::BLOCK_SIZE;
 use holdfast_base::wait;
 use holdfast_base::{BlockNo, InodeNo};
 use holdfast_format::Geometry;
+use holdfast_store::page::Allowance;
 use holdfast_store::{Need, Reservation, Store, StoreError};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
@@ -178,6 +179,10 @@ impl Drop for Changing<'_> {
 /// or more. Settled one by one all over a file, so many blocks make less than 16 KiB of items.
 const SHARE_BLOCKS: u64 = 128;
 
+/// What a file with waiting data has in memory beside its pages, in bytes, about: itself, its place in tables and lists, and
+/// the tree of its pages. Of many small files that is much, so it counts.
+const FILE_BYTES: usize = 2048;
+
 /// A file of which so much waits when it grows is a stream, and the background writes it: 32 MiB. The device has
 /// something to do while the writer goes on, and what he writes next goes into memory that has just become free and
 /// is still in the processor's caches. Small files wait longer, and so does what was as long before and may be
@@ -216,6 +221,10 @@ pub(crate) struct Shared {
     /// Bytes of all pages of all files.
     bytes: AtomicUsize,
     bytes_max: usize,
+    /// Files that have pages.
+    files: AtomicUsize,
+    /// What the pages' memory may be, with that which is kept for the next ones.
+    _allowance: Allowance,
     /// Inodes that have pages, by number. Keeps them in memory.
     waiting: Mutex<BTreeMap<InodeNo, Arc<Inode>>>,
     /// Held by the one who waits for the last space.
@@ -230,6 +239,8 @@ pub(crate) struct Shared {
 impl Shared {
     /// Nothing waits yet.
     pub(crate) fn new(store: &Store, options: &MountOptions) -> Shared {
+        // At least one full write, or nobody could ever go on.
+        let bytes_max = options.dirty_bytes.max(4 << 20);
         Shared {
             completions: Completions::default(),
             in_flight: InFlight::default(),
@@ -237,8 +248,9 @@ impl Shared {
             recent: Recent::new(options.recent_bytes),
             geometry: store.superblock().geometry,
             bytes: AtomicUsize::new(0),
-            // At least one full write, or nobody could ever go on.
-            bytes_max: options.dirty_bytes.max(4 << 20),
+            bytes_max,
+            files: AtomicUsize::new(0),
+            _allowance: Allowance::new(bytes_max.saturating_add(options.recent_bytes)),
             waiting: Mutex::default(),
             last: Mutex::new(()),
             shares: Mutex::default(),
@@ -256,12 +268,20 @@ impl Shared {
         }
         content.listed = wanted;
         if wanted {
-            self.waiting.lock().insert(inode.no, inode.clone());
+            let mut waiting = self.waiting.lock();
+            waiting.insert(inode.no, inode.clone());
+            self.files.store(waiting.len(), Ordering::Relaxed);
         } else {
             // No page is left that could need it.
             content.reserved = None;
-            self.waiting.lock().remove(&inode.no);
+            self.unlist(inode);
         }
+    }
+
+    fn unlist(&self, inode: &Inode) {
+        let mut waiting = self.waiting.lock();
+        waiting.remove(&inode.no);
+        self.files.store(waiting.len(), Ordering::Relaxed);
     }
 
     /// Like [`Shared::account`] for an inode that is going away and whose pages are all dropped.
@@ -270,7 +290,7 @@ impl Shared {
         self.count(&inode.data, 0);
         content.reserved = None;
         if std::mem::take(&mut content.listed) {
-            self.waiting.lock().remove(&inode.no);
+            self.unlist(inode);
         }
     }
 
@@ -321,19 +341,25 @@ impl Shared {
         self.last.lock()
     }
 
-    /// Whether no more may wait: a writer has to settle something first.
+    /// Whether no more may wait: a writer has to settle something first. The last quarter is for those who have hardly
+    /// anything waiting.
     pub(crate) fn is_full(&self) -> bool {
-        self.bytes() >= self.bytes_max
+        self.memory() >= self.bytes_max / 4 * 3
     }
 
     /// Whether that holds even for those who have hardly anything waiting.
     pub(crate) fn is_overfull(&self) -> bool {
-        self.bytes() >= self.bytes_max / 4 * 5
+        self.memory() >= self.bytes_max
     }
 
     /// Whether the background should write everything.
     pub(crate) fn is_half_full(&self) -> bool {
-        self.bytes() >= self.bytes_max / 2
+        self.memory() >= self.bytes_max / 2
+    }
+
+    /// Bytes of memory for what waits: the pages, and what each file has beside them.
+    fn memory(&self) -> usize {
+        self.bytes() + self.files.load(Ordering::Relaxed) * FILE_BYTES
     }
 
     /// Bytes that wait.

@@ -166,6 +166,11 @@ impl FileSystem {
         self.core.store.stop_reason()
     }
 
+    /// How it was mounted.
+    pub fn options(&self) -> &MountOptions {
+        &self.core.options
+    }
+
     /// The present superblock.
     pub fn superblock(&self) -> holdfast_format::Superblock {
         self.core.store.superblock()

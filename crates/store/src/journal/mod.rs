@@ -106,6 +106,13 @@ impl Journal {
         self.payload.clear();
     }
 
+    /// Gives back the memory that is kept for the next commit.
+    pub(crate) fn give_back_memory(&mut self) {
+        self.payload = Vec::new();
+        self.frame = Vec::new();
+        self.frozen = Frozen::default();
+    }
+
     /// Whether a commit of `payload` bytes has room.
     pub(crate) fn fits(&self, payload: usize) -> bool {
         let used = if teeth::is(Tooth::JournalRoom) { 0 } else { self.head - self.tail };

@@ -345,6 +345,11 @@ impl Pending {
         spares
     }
 
+    /// Takes out what is kept for its memory.
+    pub(crate) fn take_spares(&mut self) -> Generations {
+        std::mem::take(&mut self.spares)
+    }
+
     /// An operation became visible: everything that it changed.
     pub(crate) fn add(
         &mut self,
