@@ -17,4 +17,4 @@ mod steps;
 
 pub use breakage::Breakage;
 pub use disk::Rings;
-pub use model::{Action, Bounds, HOLDS, Protocol, State};
+pub use model::{Action, Bounds, HOLDS, Protocol, State, Thread};

@@ -143,6 +143,8 @@ pub(crate) struct Memory {
     pub(crate) checkpointer: Checkpointer,
     /// A recovery still runs: nobody may change anything.
     pub(crate) recovering: bool,
+    /// A thread has died in the middle of a step: nothing reaches the device any more.
+    pub(crate) stopped: bool,
     pub(crate) rings: Rings,
     pub(crate) broken: Option<Breakage>,
 }
@@ -190,6 +192,7 @@ impl Memory {
             committer: Committer::Idle,
             checkpointer: Checkpointer::Idle,
             recovering: false,
+            stopped: false,
             rings,
             broken,
         }

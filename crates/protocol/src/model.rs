@@ -40,6 +40,17 @@ pub struct Protocol {
     pub broken: Option<Breakage>,
 }
 
+/// Who takes steps towards durability.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Thread {
+    /// Of a batch of the log.
+    Leader,
+    /// Of a commit.
+    Committer,
+    /// Of a checkpoint.
+    Checkpointer,
+}
+
 /// One step of somebody.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
@@ -88,6 +99,8 @@ pub enum Action {
     RecoverWrite,
     /// `finish_log`, up to the flush in its checkpoint.
     FinishLog,
+    /// A thread panics between two parts of its step.
+    ThreadDies(Thread),
     /// The program ends; what it wrote can be read, and can still be lost.
     Kill,
     /// A flush fails, and the program ends: what it wrote can be read, and will be lost.
@@ -230,6 +243,19 @@ fn checkpoint(memory: &Memory, actions: &mut Vec<Action>) {
     }
 }
 
+/// Nothing reaches the device any more. What it has flushed is answered, and memory says so.
+fn stopped(memory: &Memory, actions: &mut Vec<Action>) {
+    if matches!(memory.leader, Leader::Flushed { .. }) {
+        actions.push(Action::Answer);
+    }
+    if matches!(memory.committer, Committer::Flushed { .. }) {
+        actions.push(Action::Thaw);
+    }
+    if matches!(memory.checkpointer, Checkpointer::PublishedFlushed(_)) {
+        actions.push(Action::Release);
+    }
+}
+
 impl Model for Protocol {
     type State = State;
     type Action = Action;
@@ -271,10 +297,14 @@ impl Model for Protocol {
             return;
         }
         match &state.phase {
+            Phase::Open(memory) if memory.stopped => stopped(memory, actions),
             Phase::Open(memory) if memory.recovering => checkpoint(memory, actions),
             Phase::Open(memory) => {
                 self.operations(memory, state, actions);
                 self.steps(memory, state, actions);
+                if state.crashes < self.bounds.crashes {
+                    actions.extend(memory.at_work().map(Action::ThreadDies));
+                }
             }
             Phase::Recovering(recovery) if recovery.step == Step::Log => {
                 actions.push(Action::FinishLog);
@@ -366,6 +396,7 @@ impl Model for Protocol {
                     Action::Publish => memory.publish(device),
                     Action::PublishFlush => memory.publish_flush(device),
                     Action::Release => memory.release(),
+                    Action::ThreadDies(whose) => memory.thread_dies(whose),
                     _ => return None,
                 }
                 if memory.lsn > applied {
@@ -405,6 +436,11 @@ impl Model for Protocol {
                 }),
                 Property::sometimes("a recovery replays both", |_, state: &State| {
                     state.seen.replayed_journal && state.seen.replayed_log
+                }),
+                Property::sometimes("a thread dies beside a checkpoint", |_, state: &State| {
+                    state.memory().is_some_and(|memory| {
+                        memory.stopped && memory.checkpointer != Checkpointer::Idle
+                    })
                 }),
                 Property::sometimes("unanswered operations are lost", |_, state: &State| {
                     state.seen.lost

@@ -12,6 +12,7 @@ use crate::disk::{
     sum,
 };
 use crate::memory::{Checkpointer, Committer, Generation, Leader, LogPlace, Memory, Sealed};
+use crate::model::Thread;
 
 /// Blocks of data that a batch or a commit may name: more is flushed before.
 const NAMED_MAX: usize = 1;
@@ -274,6 +275,39 @@ impl Memory {
             self.unseal();
             self.journal_tail = sealed.journal_head;
         }
+    }
+
+    /// A `Step` is dropped: the thread that was in the middle of it is no more, and the volume has stopped.
+    pub(crate) fn thread_dies(&mut self, whose: Thread) {
+        let goes_on = match whose {
+            Thread::Leader => {
+                self.leader = Leader::Idle;
+                Breakage::DeadLeaderStopsNothing
+            }
+            Thread::Committer => {
+                self.committer = Committer::Idle;
+                Breakage::DeadCommitterStopsNothing
+            }
+            Thread::Checkpointer => {
+                self.checkpointer = Checkpointer::Idle;
+                Breakage::DeadCheckpointerStopsNothing
+            }
+        };
+        self.stopped = !self.is(goes_on);
+    }
+
+    /// Which threads are in the middle of a step.
+    pub(crate) fn at_work(&self) -> impl Iterator<Item = Thread> {
+        let checkpoints = self.checkpointer != Checkpointer::Idle;
+        // In a checkpoint at once both are the same thread.
+        let commits = !matches!(self.committer, Committer::Idle | Committer::AtOnce { .. });
+        [
+            (Thread::Leader, self.leader != Leader::Idle),
+            (Thread::Committer, commits),
+            (Thread::Checkpointer, checkpoints),
+        ]
+        .into_iter()
+        .filter_map(|(thread, is_at_work)| is_at_work.then_some(thread))
     }
 
     fn take_checkpointer(&mut self) -> Checkpointer {

@@ -22,6 +22,9 @@ fn bounds(broken: Breakage) -> Bounds {
         | LogDataNotVerified
         | CommitDataNotVerified
         | NotPinned => [1, 1, 1, 1, 2, 2],
+        DeadLeaderStopsNothing | DeadCommitterStopsNothing | DeadCheckpointerStopsNothing => {
+            [2, 2, 1, 1, 2, 2]
+        }
         HomeReusedAtSeal | HomeReusedAtThaw | JournalReleasedAtSeal => [2, 2, 1, 1, 2, 1],
         BatchOverFreeze | FreedDataNamed => [2, 1, 1, 1, 2, 2],
         LogReleasedAtFreeze => [2, 1, 1, 1, 1, 1],
