@@ -10,9 +10,9 @@ use std::sync::OnceLock;
 pub struct Stop(OnceLock<String>);
 
 impl Stop {
-    /// Stops the volume. The first reason is kept.
-    pub fn stop(&self, reason: impl Into<String>) {
-        let _ = self.0.set(reason.into());
+    /// Stops the volume. The first reason is kept; says whether it is this one.
+    pub fn stop(&self, reason: impl Into<String>) -> bool {
+        self.0.set(reason.into()).is_ok()
     }
 
     /// Why the volume was stopped, if it was.

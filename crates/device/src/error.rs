@@ -27,6 +27,9 @@ pub enum DeviceError {
         /// Bytes of the device.
         end: u64,
     },
+    /// The volume on it has stopped (P7): nothing is written any more.
+    #[error("the volume stopped after an error: {0}")]
+    Stopped(String),
     /// The device could not be opened.
     #[error("{path}: {why}")]
     Open {

@@ -9,6 +9,10 @@
 //! after he came: it covers what he wrote, and the device has one flush less to do
 //! beside those that somebody waits for.
 //!
+//! Once the volume has stopped ([`Stop`]) nothing reaches the device any more but reads, whoever asks: this is
+//! the last door before the disk, so no superblock, commit, batch or node that is on its way to it can come behind
+//! the stop.
+//!
 //! Knows nothing of what is written.
 
 use holdfast_sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -17,17 +21,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_base::clock::Deadline;
+use holdfast_base::stop::Stop;
 use holdfast_base::wait;
 use parking_lot::{Condvar, Mutex, RwLock};
 use rustix::io::Errno;
 
 use crate::{Device, DeviceError, Flushed, forward};
 
-/// See the head of this file. Everything but flushes goes straight to the device; who relies on the calling
-/// thread is told before ([`wait`]).
+/// See the head of this file. Everything but flushes goes straight to the device, if the volume has not stopped; who
+/// relies on the calling thread is told before ([`wait`]).
 #[derive(Debug)]
 pub struct Sticky {
     under: Arc<dyn Device>,
+    stop: Arc<Stop>,
     /// Held shared by each flush under way.
     flushing: RwLock<()>,
     failed: AtomicBool,
@@ -39,10 +45,11 @@ pub struct Sticky {
 }
 
 impl Sticky {
-    /// `under`, with flushes as this file says.
-    pub fn new(under: Arc<dyn Device>) -> Sticky {
+    /// `under`, with flushes as this file says, for a volume that `stop` stops.
+    pub fn new(under: Arc<dyn Device>, stop: Arc<Stop>) -> Sticky {
         Sticky {
             under,
+            stop,
             flushing: RwLock::new(()),
             failed: AtomicBool::new(false),
             begun: AtomicU64::new(0),
@@ -51,12 +58,25 @@ impl Sticky {
         }
     }
 
+    fn check_running(&self) -> Result<(), DeviceError> {
+        self.stop.reason().map_or(Ok(()), |reason| Err(DeviceError::Stopped(reason.to_owned())))
+    }
+
     fn check(&self) -> Result<(), DeviceError> {
         if !self.failed.load(Ordering::Acquire) {
             return Ok(());
         }
         let source = io::Error::from_raw_os_error(Errno::IO.raw_os_error());
         Err(DeviceError::Io { call: "flush", at: 0, len: 0, source })
+    }
+}
+
+/// A flush under way. Nobody knows what became of one that panicked: it has failed.
+struct Unknown<'a>(&'a AtomicBool);
+
+impl Drop for Unknown<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
     }
 }
 
@@ -70,11 +90,13 @@ impl Device for Sticky {
 
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         wait::will_wait();
+        self.check_running()?;
         self.under.write(at, bytes)
     }
 
     fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
         wait::will_wait();
+        self.check_running()?;
         self.under.discard(at, len)
     }
 
@@ -82,12 +104,15 @@ impl Device for Sticky {
         wait::will_wait();
         let (number, flushed) = {
             let _flushing = self.flushing.read();
+            self.check_running()?;
             self.check()?;
+            let unknown = Unknown(&self.failed);
             let number = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
             // Whoever does not see this number (see `join_flush`) has his writes seen by this flush.
             fence(Ordering::SeqCst);
             let flushed =
                 self.under.flush().inspect_err(|_| self.failed.store(true, Ordering::Release))?;
+            std::mem::forget(unknown);
             (number, flushed)
         };
         // Those that began before this one ended: what they were told counts for it as well.
@@ -157,7 +182,7 @@ mod tests {
         let memory = MemoryDevice::new(1 << 16);
         let (begun, ended) = (AtomicU64::new(0), AtomicU64::new(0));
         let under = Arc::new(Overlapping { memory, begun, ended });
-        let device = Sticky::new(Arc::clone(&under) as Arc<dyn Device>);
+        let device = Sticky::new(Arc::clone(&under) as Arc<dyn Device>, Arc::default());
         thread::scope(|scope| {
             let first = scope.spawn(|| device.flush());
             while under.begun.load(Ordering::Acquire) == 0 {
@@ -173,7 +198,7 @@ mod tests {
     /// A flush that was begun before somebody came says nothing of what he wrote: the next one does.
     #[test]
     fn who_has_time_shares_a_flush_that_begins_after_him() {
-        let device = Sticky::new(Arc::new(MemoryDevice::new(1 << 16)));
+        let device = Sticky::new(Arc::new(MemoryDevice::new(1 << 16)), Arc::default());
         device.flush().map(drop).expect("the device works");
         thread::scope(|scope| {
             let joined = scope.spawn(|| device.join_flush(Duration::from_secs(600)));
@@ -191,8 +216,48 @@ mod tests {
 
     #[test]
     fn flushes_that_work_are_believed() {
-        let device = Sticky::new(Arc::new(MemoryDevice::new(1 << 16)));
+        let device = Sticky::new(Arc::new(MemoryDevice::new(1 << 16)), Arc::default());
         device.flush().and_then(|_| device.flush()).map(drop).expect("the device works");
         assert_eq!(device.stats().flushes, 2);
+    }
+
+    #[test]
+    fn behind_the_stop_of_the_volume_only_reads_reach_the_device() {
+        let stop = Arc::new(Stop::default());
+        let device = Sticky::new(Arc::new(MemoryDevice::new(1 << 16)), Arc::clone(&stop));
+        device.write(0, &[1; 4096]).expect("it has not stopped");
+        stop.stop("for the test");
+        let is_stopped =
+            |done| matches!(done, Err(DeviceError::Stopped(why)) if why == "for the test");
+        assert!(is_stopped(device.write(0, &[2; 4096])));
+        assert!(is_stopped(device.flush().map(drop)));
+        assert!(is_stopped(device.join_flush(Duration::ZERO).map(drop)));
+        assert!(is_stopped(device.discard(0, 4096)));
+        let mut read = [0; 4096];
+        device.read(0, &mut read).expect("reads go on");
+        assert_eq!((read, device.stats().flushes), ([1; 4096], 0));
+    }
+
+    /// A device whose flush panics.
+    #[derive(Debug)]
+    struct Panicking {
+        memory: MemoryDevice,
+    }
+
+    impl Device for Panicking {
+        forward!(memory: read, write, discard, len, sector_size, stats);
+
+        fn flush(&self) -> Result<Flushed, DeviceError> {
+            panic!("as the test wants")
+        }
+    }
+
+    #[test]
+    fn a_flush_that_panicked_has_failed() {
+        let under = Arc::new(Panicking { memory: MemoryDevice::new(1 << 16) });
+        let device = Sticky::new(under, Arc::default());
+        let flush = std::panic::AssertUnwindSafe(|| device.flush().map(drop));
+        assert!(std::panic::catch_unwind(flush).is_err());
+        device.flush().expect_err("nothing is known any more");
     }
 }

@@ -255,11 +255,7 @@ fn serve_on(
     let outcome = connect_and_serve(fd, &mut mounted, (&work, &readers), ways, ready, &stop);
     server.close();
     readers.settle(FAREWELL);
-    outcome?;
-    match server.is_broken() {
-        true => Err(io::Error::other("a request has panicked")),
-        false => Ok(()),
-    }
+    outcome
 }
 
 fn connect_and_serve(
@@ -273,7 +269,7 @@ fn connect_and_serve(
     let run = transport::connect(fd, work, readers, ways)?;
     mounted.raise_read_ahead();
     let ended = Arc::new(AtomicBool::new(false));
-    let thread = std::thread::Builder::new().name("holdfast-fuse".into()).spawn({
+    let thread = holdfast_sync::start("holdfast-fuse", {
         let (stop, ended) = (stop.clone(), Arc::clone(&ended));
         move || {
             let result = run();

@@ -18,7 +18,10 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::atime;
 use crate::core::Core;
-use crate::{FsError, Result};
+use crate::{FsError, Result, threads};
+
+/// What the thread is for.
+const WORK: &str = "commits every few seconds";
 
 /// So often the commit is left out while only the log needs it: it comes with the sixth tick.
 const LEFT_OUT_MAX: u32 = 5;
@@ -73,13 +76,11 @@ struct Signal {
 
 impl Committer {
     /// Starts the thread.
-    pub(crate) fn start(core: Arc<Core>, every: Duration) -> Result<Committer> {
+    pub(crate) fn start(core: &Arc<Core>, every: Duration) -> Result<Committer> {
         let signal = Arc::new(Signal::default());
         let seen = signal.clone();
-        let thread = holdfast_sync::thread::Builder::new()
-            .name("holdfast-commit".into())
-            .spawn(move || run(&core, &seen, every))
-            .map_err(|error| FsError::Io(format!("the commit thread did not start: {error}")))?;
+        let body = move |core: &Core| run(core, &seen, every);
+        let thread = threads::start(core, "holdfast-commit", WORK, body)?;
         Ok(Committer { signal, thread: Some(thread) })
     }
 }
@@ -119,11 +120,7 @@ impl Drop for Committer {
     fn drop(&mut self) {
         *self.signal.end.lock() = true;
         self.signal.changed.notify_all();
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the commit thread panicked");
-        }
+        threads::join(self.thread.take(), WORK);
     }
 }
 

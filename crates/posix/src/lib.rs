@@ -9,6 +9,7 @@
 
 pub mod op;
 mod committer;
+mod threads;
 mod orphan;
 mod atime;
 mod data;

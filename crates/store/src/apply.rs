@@ -5,7 +5,6 @@
 
 use std::sync::atomic::Ordering;
 
-use holdfast_base::stop::Stop;
 use holdfast_base::{BlockNo, BlockRange, Lsn, TreeId};
 use holdfast_format::Malformed;
 use holdfast_format::limits::value_max;
@@ -14,6 +13,7 @@ use crate::batch::{Change, Taken, TakenContent};
 use crate::load::Failed;
 use crate::space::alloc::{Floors, Space};
 use crate::space::{Placed, Reservation};
+use crate::step::{self, Step};
 use crate::tree::{Forest, Homes, Missing};
 use crate::{Batch, Inner, Need, Result, StoreError};
 
@@ -43,18 +43,6 @@ impl Homes for Slots<'_> {
 
     fn damaged(&mut self, why: &str) {
         self.space.damage = Some(why.into());
-    }
-}
-
-/// Stops the volume when a thread panics while it changes the trees, or makes a batch of the log: half of it
-/// must never become durable. Declared after the locks, so that nobody sees the half before the stop.
-pub(crate) struct StopOnPanic<'a>(pub(crate) &'a Stop);
-
-impl Drop for StopOnPanic<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.stop("a thread panicked in the middle of a change");
-        }
     }
 }
 
@@ -119,8 +107,10 @@ impl Inner {
             let done = {
                 let mut forest = self.forest.write();
                 let mut space = self.space.lock();
-                let _guard = StopOnPanic(&self.stop);
-                work(&mut forest, &mut space)
+                let step = self.step("a freeze");
+                let done = work(&mut forest, &mut space);
+                step.end();
+                done
             };
             match done {
                 Ok(done) => return Ok(done),
@@ -128,6 +118,11 @@ impl Inner {
                 Err(Halt::Failed(error)) => return Err(error),
             }
         }
+    }
+
+    /// A step that others build on begins.
+    pub(crate) fn step(&self, name: &'static str) -> Step<'_> {
+        Step::begin(&self.stop, name)
     }
 
     /// Fails when nothing may be written any more.
@@ -202,7 +197,7 @@ impl Inner {
     /// Stops the volume when two owners of one block were met: an image that fsck must see first.
     pub(crate) fn check_damage(&self, space: &Space) -> Result<()> {
         if let Some(damage) = &space.damage {
-            self.stop.stop(format!("{damage}; run fsck"));
+            step::stop(&self.stop, format!("{damage}; run fsck"));
         }
         self.check_running()
     }
@@ -253,7 +248,8 @@ impl Inner {
                 self.checkpoint()?;
                 continue;
             }
-            let guard = StopOnPanic(&self.stop);
+            // Half of it must never become durable. Begun after the locks, so that nobody sees the half before the stop.
+            let step = self.step("a change");
             // Before the tree shows them.
             for taken in &batch.taken {
                 if let TakenContent::Inside(blocks, _) = &taken.content {
@@ -283,7 +279,7 @@ impl Inner {
                 pending.bytes()
             };
             let intact = self.check_damage(&space);
-            drop(guard);
+            step.end();
             drop(space);
             forest.cache.evict();
             self.pace.cache_is(&forest.cache);

@@ -11,7 +11,8 @@
 //! - release: nodes are clean, the journal before the seal is dead, and the old
 //!   homes may be given away (R2).
 //!
-//! A write or flush that fails stops the volume (P7).
+//! A write or flush that fails stops the volume (P7). So does a thread that dies anywhere between seal and release
+//! ([`Step`]): the next checkpoint would publish an epoch whose nodes reach what was sealed and never written.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,30 +30,32 @@ use crate::commit::{Committed, STEP};
 use crate::journal::Journal;
 use crate::nodes::Homed;
 use crate::space::alloc::Space;
+use crate::step::Step;
 use crate::tree::Forest;
 use crate::{Inner, Result, nodes, superblock};
 
 /// What a checkpoint makes permanent.
 #[derive(Debug)]
-pub(crate) struct Sealed {
+pub(crate) struct Sealed<'a> {
     nodes: Vec<SealedNode>,
     pub(crate) superblock: Superblock,
     /// Where the journal stood: what lies before is dead when the superblock is durable.
     pub(crate) journal_head: u64,
+    /// Until the release.
+    step: Step<'a>,
 }
 
 /// A checkpoint that is durable.
 #[derive(Debug)]
-struct Published {
+struct Published<'a> {
     /// Of its nodes.
     homes: Vec<BlockNo>,
     superblock: Superblock,
     journal_head: u64,
-    /// Places that they were written to.
-    runs: u64,
+    step: Step<'a>,
 }
 
-impl Sealed {
+impl Sealed<'_> {
     /// What was sealed contains every commit of the journal so far, and nothing more.
     pub(crate) fn stands_behind(&mut self, journal: &Journal) {
         self.superblock.journal = journal.mark();
@@ -80,7 +83,7 @@ impl Inner {
         };
         let published = self.write_sealed(*sealed)?;
         let mut journal = self.journal.lock();
-        self.release(&mut journal, &published);
+        self.release(&mut journal, published);
         Ok(())
     }
 
@@ -105,8 +108,10 @@ impl Inner {
         self.checkpoint_at_once(journal)?;
         let epoch = self.superblock.lock().epoch;
         // All of it is durable. But a write that failed is told to everybody, not only to who asked for this one (P7).
-        let said = journal.say_left_out(&*self.device, epoch);
-        said.inspect_err(|error| self.stop.stop(error.to_string()))
+        let step = self.step("a checkpoint");
+        step.check(journal.say_left_out(&*self.device, epoch))?;
+        step.end();
+        Ok(())
     }
 
     /// Makes a checkpoint without the journal, of everything so far: mkfs has none yet.
@@ -122,15 +127,15 @@ impl Inner {
     /// has rotted, notices as soon as anything was written behind it (P6).
     pub(crate) fn checkpoint_at_once(&self, journal: &mut Journal) -> Result<()> {
         self.check_running()?;
-        let (mut sealed, time) = self.stop_changers(|forest, space| {
+        let (mut sealed, step, time) = self.stop_changers(|forest, space| {
             let time = Stopwatch::start();
             self.check_damage(space)?;
             self.carry_all_groups(forest, space)?;
             self.check_damage(space)?;
             let lsn = Lsn(self.lsn.load(Ordering::Acquire));
             let log = self.pending.lock().place();
-            self.freeze_moment(space, log);
-            Ok((self.seal(forest, space, lsn), time))
+            let step = self.freeze_moment(space, log, "a checkpoint");
+            Ok((self.seal(forest, space, lsn), step, time))
         })?;
         self.frozen(time);
         journal.leave_a_number_out();
@@ -139,45 +144,48 @@ impl Inner {
             true => Default::default(),
             false => self.owed.frozen(),
         };
-        if let Err(error) = self.write_owed(&owed) {
-            self.stop.stop(error.to_string());
-            return Err(error);
-        }
+        step.check(self.write_owed(&owed))?;
         let published = self.write_sealed(sealed)?;
         self.thaw(published.superblock.lsn);
-        self.release(journal, &published);
+        step.end();
+        self.release(journal, published);
         Ok(())
     }
 
-    /// Takes the dirty nodes and what the superblock will say; from here on the next epoch changes.
-    pub(crate) fn seal(&self, forest: &mut Forest, space: &mut Space, lsn: Lsn) -> Sealed {
+    /// Takes the dirty nodes and what the superblock will say; from here on the next epoch changes. Nothing that was
+    /// sealed before may still be on its way: nodes of this epoch reach it.
+    pub(crate) fn seal(&self, forest: &mut Forest, space: &mut Space, lsn: Lsn) -> Sealed<'_> {
+        assert_eq!(forest.sealed, None, "an epoch that was sealed has not been published");
+        let step = self.step("a checkpoint");
+        forest.sealed = Some(forest.epoch);
         let superblock = self.superblock_of(forest, space, lsn);
         space.seal();
         let nodes = forest.cache.seal();
         self.pace.sealed_are(nodes.len());
         self.pace.cache_is(&forest.cache);
         forest.epoch = forest.epoch.next();
-        Sealed { nodes, superblock, journal_head: 0 }
+        Sealed { nodes, superblock, journal_head: 0, step }
     }
 
     /// Writes and publishes what was sealed.
-    fn write_sealed(&self, sealed: Sealed) -> Result<Published> {
+    fn write_sealed<'a>(&self, sealed: Sealed<'a>) -> Result<Published<'a>> {
         let time = Stopwatch::start();
-        let bytes = sealed.nodes.len() * self.geometry.node_size;
-        let done = self.try_write_sealed(sealed);
-        if let Err(error) = &done {
-            self.stop.stop(error.to_string());
-        }
+        let Sealed { nodes, superblock, journal_head, step } = sealed;
+        let bytes = nodes.len() * self.geometry.node_size;
+        let done = step.check(self.try_write_sealed(nodes, &superblock));
         let nanos = time.nanos();
         self.counters.checkpoint_ns.add(nanos);
-        if let Ok(published) = &done {
-            self.pace.checkpoint_took(bytes as u64, published.runs, nanos);
-        }
-        done
+        let (homes, runs) = done?;
+        self.pace.checkpoint_took(bytes as u64, runs, nanos);
+        Ok(Published { homes, superblock, journal_head, step })
     }
 
-    fn try_write_sealed(&self, sealed: Sealed) -> Result<Published> {
-        let Sealed { nodes, superblock, journal_head } = sealed;
+    /// Returns the homes of the nodes, and how many places they were written to.
+    fn try_write_sealed(
+        &self,
+        nodes: Vec<SealedNode>,
+        superblock: &Superblock,
+    ) -> Result<(Vec<BlockNo>, u64)> {
         let mut order: Vec<Homed<'_>> =
             nodes.iter().map(|node| (node.block, &node.bytes[..])).collect();
         order.sort_unstable_by_key(|(block, _)| *block);
@@ -191,15 +199,16 @@ impl Inner {
         for (home, (_, bytes)) in order.iter_mut().zip(&newer) {
             home.1 = bytes;
         }
-        let runs = nodes::write(&*self.device, &order)?;
+        let runs = nodes::write(&*self.device, &self.stop, &order)?;
         let count = order.len() as u64;
         // Nobody reads their bytes here any more: whoever changes such a node from now on need not copy it.
         let homes = nodes.into_iter().map(|node| node.block).collect();
         self.counters.checkpoint_nodes.add(count);
         self.counters.checkpoint_bytes.add(count * self.geometry.node_size as u64);
         let reached = flush_unless(&*self.device, Tooth::CheckpointFlush)?;
-        let _published = superblock::publish(&*self.device, &superblock, reached)?;
-        Ok(Published { homes, superblock, journal_head, runs })
+        let present = self.superblock.lock().epoch;
+        let _published = superblock::publish(&*self.device, superblock, present, reached)?;
+        Ok((homes, runs))
     }
 
     /// What [`Tooth::SealNotCopied`] writes: each node as its copy is by now.
@@ -212,11 +221,13 @@ impl Inner {
     }
 
     /// The superblock is durable: nothing before it is needed any more.
-    fn release(&self, journal: &mut Journal, published: &Published) {
+    fn release(&self, journal: &mut Journal, published: Published<'_>) {
         *self.superblock.lock() = published.superblock.clone();
         for part in published.homes.chunks(STEP) {
             self.forest.write().cache.written(part, published.superblock.epoch);
         }
+        let sealed = self.forest.write().sealed.take();
+        assert_eq!(sealed, Some(published.superblock.epoch), "one checkpoint at a time");
         let freed = self.space.lock().unseal();
         for part in freed.chunks(STEP) {
             self.space.lock().give_away(part);
@@ -226,6 +237,7 @@ impl Inner {
         self.counters.checkpoints.increment();
         self.pace.journal_is(journal.used_bytes(), &self.counters);
         self.pace.relieved();
+        published.step.end();
     }
 
     /// The last act of a store: nothing is left to recover, and the journal says so.

@@ -28,6 +28,7 @@ use crate::checkpoint::Sealed;
 use crate::journal::Journal;
 use crate::log::Place;
 use crate::space::alloc::Space;
+use crate::step::Step;
 use crate::tree::Forest;
 use crate::{Inner, Result};
 
@@ -39,15 +40,15 @@ pub(crate) const STEP: usize = 1024;
 
 /// How a commit ended.
 #[derive(Debug)]
-pub(crate) enum Committed {
+pub(crate) enum Committed<'a> {
     /// Everything is durable. Holds what was sealed, if that was wanted and there was something.
-    Done(Option<Box<Sealed>>),
+    Done(Option<Box<Sealed<'a>>>),
     /// The journal has no room; nothing was changed.
     NoRoom,
 }
 
 /// What was taken in the frozen time.
-enum Frozen {
+enum Frozen<'a> {
     /// Nothing changed since the last commit.
     Idle,
     NoRoom,
@@ -56,10 +57,12 @@ enum Frozen {
         lsn: Lsn,
         epoch: Epoch,
         flush_data: bool,
-        sealed: Option<Box<Sealed>>,
+        sealed: Option<Box<Sealed<'a>>>,
+        /// Until the thaw.
+        step: Step<'a>,
     },
     /// All that is in memory is committed already.
-    Sealed(Box<Sealed>),
+    Sealed(Box<Sealed<'a>>),
 }
 
 impl Inner {
@@ -83,7 +86,7 @@ impl Inner {
 
     /// Makes everything so far durable in the journal. With `seal`, the dirty nodes are sealed at the
     /// same moment, for a checkpoint.
-    pub(crate) fn commit(&self, journal: &mut Journal, seal: bool) -> Result<Committed> {
+    pub(crate) fn commit(&self, journal: &mut Journal, seal: bool) -> Result<Committed<'_>> {
         self.check_running()?;
         self.carry_groups_early()?;
         journal.make_room_for(self.pace.payload_estimate());
@@ -94,22 +97,19 @@ impl Inner {
                 sealed.stands_behind(journal);
                 Ok(Committed::Done(Some(sealed)))
             }
-            Frozen::Commit { lsn, epoch, flush_data, mut sealed } => {
-                let written = self.write_commit(journal, epoch, flush_data);
-                if let Err(error) = &written {
-                    self.stop.stop(error.to_string());
-                }
-                written?;
+            Frozen::Commit { lsn, epoch, flush_data, mut sealed, step } => {
+                step.check(self.write_commit(journal, epoch, flush_data))?;
                 self.thaw(lsn);
                 if let Some(sealed) = &mut sealed {
                     sealed.stands_behind(journal);
                 }
+                step.end();
                 Ok(Committed::Done(sealed))
             }
         }
     }
 
-    fn freeze(&self, journal: &mut Journal, seal: bool) -> Result<Frozen> {
+    fn freeze(&self, journal: &mut Journal, seal: bool) -> Result<Frozen<'_>> {
         let (frozen, time) = self.stop_changers(|forest, space| {
             let time = Stopwatch::start();
             Ok((self.take(journal, seal, forest, space)?, time))
@@ -127,7 +127,7 @@ impl Inner {
         seal: bool,
         forest: &mut Forest,
         space: &mut Space,
-    ) -> std::result::Result<Frozen, Halt> {
+    ) -> std::result::Result<Frozen<'_>, Halt> {
         let lsn = Lsn(self.lsn.load(Ordering::Acquire));
         let is_committed = lsn.0 == self.committed.load(Ordering::Acquire);
         if is_committed && space.dirty_groups() == 0 && forest.cache.is_committed() {
@@ -148,21 +148,28 @@ impl Inner {
             return Ok(Frozen::NoRoom);
         }
         let flush_data = space.unflushed.is_flushed_first();
-        self.freeze_moment(space, log);
+        let step = self.freeze_moment(space, log, "a commit");
         self.pace.cache_is(&forest.cache);
         let epoch = forest.epoch;
         let sealed = seal.then(|| Box::new(self.seal(forest, space, lsn)));
-        Ok(Frozen::Commit { lsn, epoch, flush_data, sealed })
+        Ok(Frozen::Commit { lsn, epoch, flush_data, sealed, step })
     }
 
     /// The present moment becomes durable next: what waits for that is set apart from what comes after. The log
-    /// stood at `log`, or further.
-    pub(crate) fn freeze_moment(&self, space: &mut Space, log: Place) {
+    /// stood at `log`, or further. Ends with the thaw of what `name` says.
+    pub(crate) fn freeze_moment(
+        &self,
+        space: &mut Space,
+        log: Place,
+        name: &'static str,
+    ) -> Step<'_> {
+        let step = self.step(name);
         space.unflushed.clear();
         space.freeze();
         self.owed.freeze();
         self.pending.lock().freeze(log);
         self.pace.commit_begins();
+        step
     }
 
     /// Carries the dirty groups into the space tree until none is left.

@@ -8,7 +8,7 @@ use holdfast_base::counters::Counters;
 use holdfast_base::stop::Stop;
 use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE};
 use holdfast_base::{BlockNo, CommitNo, Epoch, InodeNo, Lsn, TreeId, prng};
-use holdfast_device::Device;
+use holdfast_device::{Device, Sticky};
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::node::volume_tag;
 use holdfast_format::{JournalMark, LogMark, NodePointer, Superblock};
@@ -88,6 +88,8 @@ pub(crate) fn create(
 /// A store in memory whose trees have no root yet.
 fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
     let geometry = options.geometry;
+    let stop: Arc<Stop> = Arc::default();
+    let device: Arc<dyn Device> = Arc::new(Sticky::new(device, stop.clone()));
     let counters = Arc::new(Counters::default());
     let nowhere = NodePointer { block: BlockNo(0), epoch: Epoch(0) };
     let superblock = Superblock {
@@ -124,7 +126,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         committed: AtomicU64::new(0),
         device,
         counters,
-        stop: Stop::default(),
+        stop,
         read_only: false,
         geometry,
         accounting: how.accounting,

@@ -10,7 +10,7 @@ use holdfast_format::log::DATA_BLOCKS_MAX;
 use crate::batch::LoggedBlock;
 use crate::owed::Pages;
 use crate::space::{Placed, Written};
-use crate::{Inner, Result, StoreError};
+use crate::{Inner, Result, StoreError, step};
 
 /// Blocks of one write: 1 MiB.
 const RUN_BLOCKS: usize = 256;
@@ -51,7 +51,7 @@ impl Inner {
             true => flush_unless(&*self.device, Tooth::StrangerDataFlush),
             false => self.device.join_flush(patience),
         };
-        let flushed = flushed.inspect_err(|error| self.stop.stop(error.to_string()))?;
+        let flushed = flushed.inspect_err(|error| step::stop(&self.stop, error.to_string()))?;
         written.for_each(|written| written.flushed(&flushed));
         // What others published before it is durable as well, and leaves room for as much until the next.
         let durable = self.pending.lock().flushed(&sent, &flushed);

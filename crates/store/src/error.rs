@@ -9,7 +9,7 @@ use holdfast_format::Malformed;
 pub enum StoreError {
     /// The device refused.
     #[error(transparent)]
-    Device(#[from] DeviceError),
+    Device(DeviceError),
     /// The device refuses the place of data that an fsync made durable in the log. The log keeps it.
     #[error("block {block} cannot be written, and only the log holds its data: {source}")]
     NoPlace {
@@ -56,4 +56,14 @@ pub enum StoreError {
     /// An earlier write or flush failed; nothing is written any more.
     #[error("the volume stopped after an error: {0}")]
     Stopped(String),
+}
+
+impl From<DeviceError> for StoreError {
+    fn from(error: DeviceError) -> StoreError {
+        match error {
+            // It was not asked.
+            DeviceError::Stopped(reason) => StoreError::Stopped(reason),
+            error => StoreError::Device(error),
+        }
+    }
 }

@@ -19,6 +19,7 @@ mod groups;
 mod checkpoint;
 mod nodes;
 mod side_by_side;
+mod step;
 mod superblock;
 mod journal;
 mod log;
@@ -40,6 +41,7 @@ pub use batch::{Batch, LoggedBlock};
 pub use error::StoreError;
 pub use guard::Guarding;
 pub use space::{Placed, Reservation, SpaceUse, Written};
+pub use step::Step;
 
 use holdfast_sync::atomic::{AtomicU64, Ordering};
 use holdfast_sync::thread::JoinHandle;
@@ -162,7 +164,7 @@ pub enum Need {
 pub(crate) struct Inner {
     device: Arc<dyn Device>,
     counters: Arc<Counters>,
-    stop: Stop,
+    stop: Arc<Stop>,
     read_only: bool,
     geometry: Geometry,
     accounting: Accounting,
@@ -222,11 +224,12 @@ impl Store {
         counters: Arc<Counters>,
     ) -> Result<Store> {
         let inner = Arc::new(open::open(device, options, counters)?);
-        let threads = match options.read_only || !options.threads {
-            true => Vec::new(),
-            false => pace::spawn(&inner)?,
-        };
-        Ok(Store { inner, threads })
+        let mut store = Store { inner, threads: Vec::new() };
+        if !options.read_only && options.threads {
+            // Those that were started end with the store, should another one be refused.
+            pace::start(&store.inner, &mut store.threads)?;
+        }
+        Ok(store)
     }
 
     /// The superblock that the store was opened from or last wrote.
@@ -422,6 +425,16 @@ impl Store {
     /// device for a while: for tests.
     pub fn is_at_rest(&self) -> bool {
         self.inner.guard.as_ref().is_some_and(Keeper::is_resting)
+    }
+
+    /// Stops the store: nothing is written any more (P7). For a caller who has found that memory cannot be trusted.
+    pub fn stop(&self, reason: impl Into<String>) {
+        step::stop(&self.inner.stop, reason.into());
+    }
+
+    /// A step of the caller's, that others build on, has begun: the store stops if it does not come to its end.
+    pub fn step(&self, name: &'static str) -> Step<'_> {
+        self.inner.step(name)
     }
 
     /// Judges every node in memory: for tests.

@@ -94,10 +94,12 @@ impl Inner {
         };
         let body = self.judge(expected, bytes)?;
         let mut forest = self.forest.write();
-        let parent = self.take_in(&mut forest, missing, body)?;
+        let step = self.step("a change of the nodes in memory");
+        let parent = self.take_in(&mut forest, missing, body);
         // Marked as used, or it may go before it is looked at.
         let _ = forest.cache.get(expected.pointer);
-        Ok(parent)
+        step.end();
+        parent
     }
 
     /// Reads the part of the device where the missing node and others of its parent lie, takes those in, and
@@ -139,9 +141,11 @@ impl Inner {
             })
             .collect();
         let mut forest = self.forest.write();
+        let step = self.step("a change of the nodes in memory");
         for (body, near) in judged {
             let _ = self.take_in(&mut forest, &near, body);
         }
+        step.end();
         Some(node(wanted))
     }
 

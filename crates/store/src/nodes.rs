@@ -1,12 +1,14 @@
 //! Nodes on their way to their homes: sorted, neighbours in one write, large amounts side by side.
 
 use holdfast_base::BlockNo;
+use holdfast_base::stop::Stop;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_device::Device;
 use holdfast_format::node;
 
 use crate::Result;
 use crate::side_by_side::side_by_side;
+use crate::step::Step;
 
 /// Largest write of neighbouring nodes, in bytes.
 const WRITE_BYTES: usize = 1 << 20;
@@ -20,12 +22,18 @@ const ALONE_BYTES: usize = 4 << 20;
 pub(crate) type Homed<'a> = (BlockNo, &'a [u8]);
 
 /// Writes nodes, which come in the order of their blocks, seals each, and leaves the flush to the caller. Gives the
-/// number of places that it wrote to.
-pub(crate) fn write(device: &dyn Device, nodes: &[Homed<'_>]) -> Result<u64> {
+/// number of places that it wrote to. A thread that dies at it stops the volume by `stop`, before the caller hears of it.
+pub(crate) fn write(device: &dyn Device, stop: &Stop, nodes: &[Homed<'_>]) -> Result<u64> {
     let bytes: usize = nodes.iter().map(|(_, bytes)| bytes.len()).sum();
     let threads = if bytes < ALONE_BYTES { 1 } else { WRITERS };
     let runs = runs(nodes);
-    side_by_side(&runs, threads, |run| write_run(device, run))?;
+    side_by_side(&runs, threads, |run| {
+        let step = Step::begin(stop, "writing nodes");
+        let done = write_run(device, run);
+        // An error is the caller's to tell.
+        step.end();
+        done
+    })?;
     Ok(runs.len() as u64)
 }
 
@@ -63,7 +71,7 @@ mod tests {
             .map(|at| (BlockNo(4 * at), vec![at as u8; 16384]))
             .collect();
         let nodes: Vec<Homed<'_>> = content.iter().map(|(at, node)| (*at, &node[..])).collect();
-        write(&device, &nodes).unwrap();
+        write(&device, &Stop::default(), &nodes).unwrap();
         assert_eq!(device.stats().writes, 200);
         for (at, node) in &content {
             let mut sealed = node.clone();

@@ -45,14 +45,16 @@ pub(crate) fn open(
     let guarded = Guarded::over(&device, options.read_only);
     let device = guarded.clone().map_or(device, |guarded| guarded as Arc<dyn Device>);
     // A checkpoint and a commit flush side by side: no failure of one may pass the other by (P7).
-    let device: Arc<dyn Device> = Arc::new(Sticky::new(device));
+    let stop: Arc<Stop> = Arc::default();
+    let device: Arc<dyn Device> = Arc::new(Sticky::new(device, stop.clone()));
     let Some(guarded) = guarded else {
-        return open_alone(device, options, counters);
+        return open_alone(device, stop, options, counters);
     };
     // Before anything else is read: what another program writes until it is asked is not to be mixed with it.
     let uuid = superblock::newest(&*device, false, &Places::default())?.uuid;
-    let mut keeper = Keeper::start(guarded, &device, uuid, &options.guard, options.threads)?;
-    match open_alone(device, options, counters) {
+    let mut keeper =
+        Keeper::start(guarded, (&device, &stop), uuid, &options.guard, options.threads)?;
+    match open_alone(device, stop, options, counters) {
         Ok(inner) => Ok(Inner { guard: Some(keeper), ..inner }),
         Err(error) => {
             keeper.not_opened();
@@ -64,6 +66,7 @@ pub(crate) fn open(
 /// Opens what no other program writes to.
 fn open_alone(
     device: Arc<dyn Device>,
+    stop: Arc<Stop>,
     options: &OpenOptions,
     counters: Arc<Counters>,
 ) -> Result<Inner> {
@@ -102,7 +105,8 @@ fn open_alone(
         if let Some(damage) = &logged.damage {
             refuse_to_write(damage, options)?;
         }
-        let mut inner = at(&device, options, &counters, &replayed.superblock, nodes, &places);
+        let mut inner =
+            at((&device, &stop), options, &counters, &replayed.superblock, nodes, &places);
         load_groups(&inner)?;
         let time = Stopwatch::start();
         let done = inner.replay_log(&replayed.superblock, &logged);
@@ -122,7 +126,7 @@ fn open_alone(
     let is_recovered = replayed.commits > 0 || !logged.batches.is_empty();
     if !options.read_only {
         let time = Stopwatch::start();
-        recover::write(&*inner.device, &superblock, &replayed, &inner.overlay)?;
+        recover::write(&*inner.device, &stop, &superblock, &replayed, &inner.overlay)?;
         inner.overlay = BTreeMap::new();
         inner.finish_log(logged)?;
         took += time.nanos();
@@ -174,9 +178,9 @@ fn refuse_to_write(why: &str, options: &OpenOptions) -> Result<()> {
     Err(StoreError::Refused(format!("{why}; mount it read-only to copy what is left")))
 }
 
-/// A volume that stands at `superblock`, with `nodes` in front of the device.
+/// A volume that stands at `superblock`, with `nodes` in front of the device, which `stop` keeps from being written.
 fn at(
-    device: &Arc<dyn Device>,
+    (device, stop): (&Arc<dyn Device>, &Arc<Stop>),
     options: &OpenOptions,
     counters: &Arc<Counters>,
     superblock: &Superblock,
@@ -201,7 +205,7 @@ fn at(
         committed: AtomicU64::new(superblock.lsn.0),
         device: device.clone(),
         counters: counters.clone(),
-        stop: Stop::default(),
+        stop: stop.clone(),
         read_only: options.read_only,
         geometry,
         accounting: options.accounting,

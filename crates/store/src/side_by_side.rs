@@ -6,11 +6,13 @@
 use holdfast_sync::atomic::{AtomicUsize, Ordering};
 
 use holdfast_base::wait;
+use holdfast_sync::on_threads;
+use parking_lot::Mutex;
 
 use crate::Result;
 
-/// Carries out `work` for each of `items` on `threads` threads, this one among them; on one, in their
-/// order. The results are in no order. After an error no further item is begun.
+/// Carries out `work` for each of `items` on `threads` threads, this one among them, or on fewer if the system gives
+/// no more; on one, in their order. The results are in no order. After an error no further item is begun.
 pub(crate) fn side_by_side<T: Sync, R: Send>(
     items: &[T],
     threads: usize,
@@ -27,17 +29,13 @@ pub(crate) fn side_by_side<T: Sync, R: Send>(
     if threads.min(items.len()) > 1 {
         wait::will_share();
     }
-    let parts: Vec<Result<Vec<R>>> =
-        holdfast_sync::thread::scope(|scope| {
-            let others: Vec<_> = (1..threads.min(items.len())).map(|_| scope.spawn(run)).collect();
-            let mut parts = vec![run()];
-            parts.extend(others.into_iter().map(|thread| {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            }));
-            parts
-        });
+    let parts: Mutex<Vec<Result<Vec<R>>>> = Mutex::default();
+    on_threads(threads.min(items.len()), || {
+        let part = run();
+        parts.lock().push(part);
+    });
     let mut all = Vec::with_capacity(items.len());
-    for part in parts {
+    for part in parts.into_inner() {
         all.append(&mut part?);
     }
     Ok(all)

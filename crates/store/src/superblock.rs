@@ -3,10 +3,10 @@
 //! The slots alternate, and a superblock is written only after a flush covers
 //! all that it reaches (R1): the write takes the proof of that flush (R3).
 
-use holdfast_base::BLOCK_SIZE;
 use holdfast_base::clock::Stopwatch;
 use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::units::BLOCK_BYTES;
+use holdfast_base::{BLOCK_SIZE, Epoch};
 use holdfast_device::{Device, Flushed, flush_unless};
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::{Malformed, Superblock};
@@ -58,12 +58,23 @@ pub(crate) fn newest(device: &dyn Device, is_reader: bool, places: &Places) -> R
     }
 }
 
-/// Writes a superblock into its slot and flushes. `_reached` proves that all it reaches is durable (R1).
+/// Writes a superblock into its slot and flushes. `present` is that of the superblock that counts until then: its slot
+/// is refused, whatever went wrong before (P9). `_reached` proves that all it reaches is durable (R1).
 pub(crate) fn publish(
     device: &dyn Device,
     superblock: &Superblock,
+    present: Epoch,
     _reached: Flushed,
 ) -> Result<Flushed> {
+    assert!(
+        superblock.epoch > present && superblock.epoch.0 % 2 != present.0 % 2,
+        "the superblock of epoch {} would go over that of epoch {present}, which counts",
+        superblock.epoch
+    );
+    put(device, superblock)
+}
+
+fn put(device: &dyn Device, superblock: &Superblock) -> Result<Flushed> {
     let index = if teeth::is(Tooth::SuperblockSlot) { 0 } else { superblock.epoch.0 % 2 };
     let slot = SUPERBLOCK_SLOTS[index as usize];
     let at = slot.byte_offset().expect("the slots lie at the start of the volume");
@@ -82,6 +93,6 @@ pub(crate) fn settle(device: &dyn Device, superblock: &Superblock) -> Result<Flu
     if teeth::is(Tooth::SettleForgotten) {
         return Ok(flush_unless(device, Tooth::SettleForgotten)?);
     }
-    let before = device.flush()?;
-    publish(device, superblock, before)
+    let _before = device.flush()?;
+    put(device, superblock)
 }

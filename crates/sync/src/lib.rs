@@ -1,11 +1,19 @@
 //! Floor 0: atomics, threads and channels, under a name that a test can replace.
 //!
-//! These are those of the standard library, and nothing else. `interleave`
+//! Atomics and channels are those of the standard library. So are threads, but for their start, which may be
+//! refused: see [`start()`]. `interleave`
 //! compiles device, store and posix once more with others in this place (and
 //! with other locks in the place of `parking_lot`), which let a test choose who
 //! runs next. So it is the real code that is tested.
 //!
 //! Knows nothing of who uses them.
 
+mod start;
+
+pub use start::{on_threads, refuse, refused, start};
 pub use std::sync::{atomic, mpsc};
-pub use std::thread;
+
+/// Threads, but for their start: see [`start()`].
+pub mod thread {
+    pub use std::thread::{JoinHandle, sleep, yield_now};
+}

@@ -67,6 +67,9 @@ pub enum Action {
     FlipBit(Option<u64>),
     /// It goes to another byte offset, a multiple of the sector with room for it.
     Misdirect(Option<u64>),
+    /// The call panics, as a bug anywhere above it in that thread would. A write has stored some of its first sectors
+    /// by then, or none; a flush has made nothing durable.
+    Panic,
 }
 
 /// One misfortune.
@@ -106,6 +109,10 @@ pub(super) enum Verdict {
     Misdirect {
         to: u64,
     },
+    /// Panics; a write keeps so many bytes.
+    Panic {
+        kept: u64,
+    },
 }
 
 impl Faults {
@@ -140,6 +147,11 @@ impl Faults {
     /// The `nth` call of a kind and all later ones fail.
     pub fn fail_from(call: Call, nth: u64) -> Faults {
         Faults::none().with(call, When::From(nth), Action::Fail)
+    }
+
+    /// The `nth` call of a kind panics, once.
+    pub fn panic_once(call: Call, nth: u64) -> Faults {
+        Faults::none().with(call, When::Nth(nth), Action::Panic)
     }
 
     /// How many calls were treated badly.
@@ -183,6 +195,7 @@ impl Faults {
         let sector = u64::from(sector);
         match fault.action {
             Action::Fail => Verdict::Fail { kept: prng.below(len / sector + 1) * sector },
+            Action::Panic => Verdict::Panic { kept: prng.below(len / sector + 1) * sector },
             Action::Ignore => Verdict::Ignore,
             Action::FlipBit(bit) => {
                 Verdict::Flip { bit: bit.unwrap_or_else(|| prng.below(u64::max(len * 8, 1))) }

@@ -150,6 +150,10 @@ impl Device for SimDevice {
                 drop(state);
                 return Err(self.failed(Call::Read, at, into.len()));
             }
+            Verdict::Panic { .. } => {
+                drop(state);
+                panics(Call::Read, at);
+            }
             Verdict::Misdirect { to } => state.current.get(to, into),
             _ => state.current.get(at, into),
         }
@@ -177,6 +181,10 @@ impl Device for SimDevice {
                 put(at, &bytes[..kept as usize]);
                 return Err(self.failed(Call::Write, at, bytes.len()));
             }
+            Verdict::Panic { kept } => {
+                put(at, &bytes[..kept as usize]);
+                panics(Call::Write, at);
+            }
             Verdict::Ignore => self.ignored(Call::Write, at, len),
             Verdict::Flip { bit } => {
                 let mut rotten = bytes.to_vec();
@@ -198,6 +206,7 @@ impl Device for SimDevice {
         };
         match verdict {
             Verdict::Fail { .. } => return Err(self.failed(Call::Flush, 0, 0)),
+            Verdict::Panic { .. } => panics(Call::Flush, 0),
             Verdict::Ignore => self.ignored(Call::Flush, 0, 0),
             _ => self.state.lock().events.push(Event::Flush { began }),
         }
@@ -216,6 +225,7 @@ impl Device for SimDevice {
         );
         match verdict {
             Verdict::Fail { .. } => return Err(self.failed(Call::Discard, at, len as usize)),
+            Verdict::Panic { .. } => panics(Call::Discard, at),
             Verdict::Ignore => {
                 self.ignored(Call::Discard, at, len);
                 return Ok(());
@@ -260,6 +270,11 @@ impl SimDevice {
         let event = Event::Ignored { call, at, len };
         self.state.lock().events.push(event);
     }
+}
+
+/// What [`Action::Panic`] does.
+fn panics(call: Call, at: u64) -> ! {
+    panic!("{} at {at} panics, as the test wants", call.name())
 }
 
 impl fmt::Debug for SimDevice {

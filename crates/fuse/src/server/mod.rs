@@ -63,7 +63,6 @@ pub struct Server {
     kernel: OnceLock<Box<dyn Kernel>>,
     report: OnceLock<Report>,
     synchronous: remount::Synchronous,
-    broken: AtomicBool,
     /// The kernel does not know that directories need no handle.
     needs_opendir: AtomicBool,
     /// The kernel opens regular files without asking, and there are no handles.
@@ -97,7 +96,6 @@ impl Server {
             kernel: OnceLock::new(),
             report: OnceLock::new(),
             synchronous: Default::default(),
-            broken: AtomicBool::new(false),
             needs_opendir: AtomicBool::new(false),
             kernel_opens: AtomicBool::new(false),
         }
@@ -156,20 +154,14 @@ impl Server {
         self.fsyncs.end();
     }
 
-    /// A request has panicked: something may be half done, so nothing is done any more.
-    pub(crate) fn set_broken(&self) {
-        self.broken.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether a request has panicked.
-    pub(crate) fn is_broken(&self) -> bool {
-        self.broken.load(Ordering::Relaxed)
+    /// Stops the volume: something may be half done, and none of it shall become durable.
+    pub(crate) fn stop(&self, reason: &str) {
+        if let Some(fs) = &*self.fs.read() {
+            fs.stop(reason);
+        }
     }
 
     fn fs(&self) -> Answer<Held<'_>> {
-        if self.is_broken() {
-            return Err(Errno(libc::EIO));
-        }
         RwLockReadGuard::try_map(self.fs.read(), Option::as_ref).map_err(|_| Errno(libc::EIO))
     }
 

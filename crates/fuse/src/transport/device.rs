@@ -70,11 +70,12 @@ pub(crate) fn connect(
         }
         tracing::warn!("the kernel refuses rings ({error}); requests come through /dev/fuse");
     }
-    let (work, readers) = (Arc::clone(work), Arc::clone(readers));
+    let work = Arc::clone(work);
+    let body = move |reader: &Reader| read_requests(&fuse, &work, reader, dialect);
+    // Before anybody hears that the mount can be used: the system may give no thread.
+    readers.start(ended.clone(), body)?;
+    drop(ended);
     Ok(move || {
-        let body = move |reader: &Reader| read_requests(&fuse, &work, reader, dialect);
-        readers.start(ended.clone(), body)?;
-        drop(ended);
         // The first failure ends the session; at an unmount all of them end well.
         all.iter().find(Result::is_err).unwrap_or(Ok(()))
     })
@@ -247,7 +248,7 @@ fn refuse_malformed(fuse: &OwnedFd, message: &[u8]) {
 }
 
 fn serve(fuse: &Arc<OwnedFd>, work: &Work, reader: &Reader, request: &Request<'_>) {
-    work.guarded(|server| {
+    work.guarded(request.header.opcode, |server| {
         if let Some(kind) = serve::kind(&request.op) {
             work.count(kind);
         }

@@ -25,6 +25,7 @@
 
 use std::cell::Cell;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -100,8 +101,16 @@ pub(crate) struct Readers {
     is_watched: AtomicBool,
     watch: Condvar,
     is_over: AtomicBool,
+    /// The system has refused a thread, and that was said.
+    is_short: AtomicBool,
     together: Arc<Together>,
     stations: Arc<Stations>,
+}
+
+/// What `body` answers; a panic is an error, so that the session ends with it.
+pub(super) fn told(body: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    let done = catch_unwind(AssertUnwindSafe(body));
+    done.unwrap_or_else(|_| Err(io::Error::other("a thread that serves requests has panicked")))
 }
 
 impl Readers {
@@ -124,6 +133,7 @@ impl Readers {
             is_watched: AtomicBool::new(false),
             watch: Condvar::new(),
             is_over: AtomicBool::new(false),
+            is_short: AtomicBool::new(false),
             together,
             stations,
         })
@@ -139,12 +149,24 @@ impl Readers {
         let mut state = self.state.lock();
         state.start = Some(Start { body: Arc::new(body), ended });
         let readers = Arc::clone(self);
-        let watch = std::thread::Builder::new().name("holdfast-watch".into());
-        let started = self.spawn(&mut state).and_then(|()| watch.spawn(move || readers.watch()));
-        if started.is_err() {
+        let watch = move || {
+            // Nothing of the volume is in its hands: it begins anew.
+            while catch_unwind(AssertUnwindSafe(|| readers.watch())).is_err() {
+                tracing::error!("the watch over requests has panicked; it goes on");
+                std::thread::sleep(TICK);
+            }
+        };
+        let started =
+            self.spawn(&mut state).and_then(|()| holdfast_sync::start("holdfast-watch", watch));
+        if let Err(error) = started {
             state.start = None;
+            let why = format!("the system gives no thread for requests ({error})");
+            return Err(io::Error::new(
+                error.kind(),
+                format!("{why}; raise its limit of processes"),
+            ));
         }
-        started?;
+        drop(state);
         if let Err(error) = self.together.start() {
             tracing::debug!("no thread keeps a processor busy: {error}");
         }
@@ -199,7 +221,19 @@ impl Readers {
             return true;
         }
         let threads = state.reading + state.outside;
-        threads < self.threads_max && self.spawn(state).is_ok()
+        if threads >= self.threads_max {
+            return false;
+        }
+        let started = self.spawn(state);
+        if let Err(error) = &started
+            && !self.is_over()
+            && !self.is_short.swap(true, Ordering::Relaxed)
+        {
+            tracing::warn!(
+                "the system gives no more threads ({error}): {threads} serve all requests"
+            );
+        }
+        started.is_ok()
     }
 
     fn spawn(self: &Arc<Self>, state: &mut State) -> io::Result<()> {
@@ -208,9 +242,9 @@ impl Readers {
         };
         let readers = Arc::clone(self);
         let name = format!("holdfast-fuse-{}", state.started);
-        std::thread::Builder::new().name(name).spawn(move || {
+        holdfast_sync::start(name, move || {
             let reader = Reader::new(readers);
-            let outcome = body(&reader);
+            let outcome = told(|| body(&reader));
             drop(reader);
             let _ = ended.send(outcome);
         })?;

@@ -19,6 +19,7 @@ use holdfast_wire::Op;
 use holdfast_wire::ring::{Arrived, Ring};
 
 use super::processors;
+use super::readers::told;
 use super::serve;
 use super::together::Together;
 use super::work::Work;
@@ -70,7 +71,7 @@ impl Rings {
             let (fuse, work, made) = (Arc::clone(fuse), Arc::clone(work), made.clone());
             let together = Arc::clone(together);
             let name = cpu.map_or("holdfast-ring".into(), |cpu| format!("holdfast-ring-{cpu}"));
-            std::thread::Builder::new().name(name).spawn(move || {
+            holdfast_sync::start(name, move || {
                 run(&fuse, (&work, &together), cpu, (&queues, bytes), &made, &wait);
             })?;
             waiting.push(word);
@@ -122,7 +123,7 @@ fn run(
         let _ = registered.send(done);
         drop(registered);
         if is_taken {
-            let _ = ended.send(serve_ring(&mut ring, work, together, cpu));
+            let _ = ended.send(told(|| serve_ring(&mut ring, work, together, cpu)));
         }
     }
 }
@@ -138,7 +139,7 @@ fn serve_ring(
         // It is on the right processor already.
         let client = arrived.header.pid;
         together.place(client, || processors::of_sleeper(client).and(cpu));
-        let answer = work.guarded(|server| serve_one(work, server, arrived));
+        let answer = work.guarded(arrived.header.opcode, |server| serve_one(work, server, arrived));
         together.will_answer();
         together.served();
         match answer.unwrap_or(Err(Errno(libc::EIO))) {

@@ -67,6 +67,15 @@ pub(super) struct Together {
     called: Condvar,
 }
 
+/// Set when it is dropped.
+struct Off<'a>(&'a AtomicBool);
+
+impl Drop for Off<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 impl Together {
     /// Nobody has asked so far. The busy thread goes on for `spin` after an answer; if that is zero there is none.
     pub(super) fn new(spin: Duration) -> Arc<Together> {
@@ -107,8 +116,11 @@ impl Together {
     pub(super) fn start(self: &Arc<Self>) -> io::Result<()> {
         if let Some(pair) = self.pair {
             let together = Arc::clone(self);
-            let busy = std::thread::Builder::new().name("holdfast-busy".into());
-            busy.spawn(move || together.keep_busy(pair))?;
+            holdfast_sync::start("holdfast-busy", move || {
+                // However it ends, nobody counts on it any more.
+                let _off = Off(&together.is_off);
+                together.keep_busy(pair);
+            })?;
         }
         Ok(())
     }

@@ -1,11 +1,14 @@
 //! What all threads that serve requests share.
 //!
-//! A panic ends the request with EIO (its reply is dropped unsent) and all
-//! later ones, too: something may be half done. It does not end the thread,
-//! since without readers the mount would hang.
+//! A panic ends the request with EIO (its reply is dropped unsent). It does not end the thread,
+//! since without readers the mount would hang. If the request was to change something, that may be half done: the
+//! volume stops (P7), so that none of it becomes durable, and what is there can still be read and copied. A
+//! request that only looks leaves nothing half done but what the store and its nodes look after themselves; others go on.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+
+use holdfast_wire::abi::opcode;
 
 use crate::requests::Kind;
 use crate::server::Server;
@@ -30,15 +33,37 @@ impl Work {
         self.server.requests().count(kind);
     }
 
-    /// What `body` answers; `None` if it has panicked.
-    pub(super) fn guarded<T>(&self, body: impl FnOnce(&Server) -> T) -> Option<T> {
+    /// What `body` answers, which serves a request with this opcode; `None` if it has panicked.
+    pub(super) fn guarded<T>(&self, code: u32, body: impl FnOnce(&Server) -> T) -> Option<T> {
         let done = catch_unwind(AssertUnwindSafe(|| body(&self.server)));
         if done.is_err() {
-            self.server.set_broken();
-            tracing::error!("a request has panicked; all further requests fail");
+            match only_looks(code) {
+                true => tracing::error!("a request (opcode {code}) has panicked and failed"),
+                false => self.server.stop(&format!("a request (opcode {code}) has panicked")),
+            }
         }
         done.ok()
     }
+}
+
+/// Whether requests of this kind change nothing that becomes durable. An access time is no more than a note.
+fn only_looks(code: u32) -> bool {
+    matches!(
+        code,
+        opcode::LOOKUP
+            | opcode::GETATTR
+            | opcode::STATX
+            | opcode::READLINK
+            | opcode::READ
+            | opcode::STATFS
+            | opcode::GETXATTR
+            | opcode::LISTXATTR
+            | opcode::READDIR
+            | opcode::READDIRPLUS
+            | opcode::ACCESS
+            | opcode::LSEEK
+            | opcode::IOCTL
+    )
 }
 
 #[cfg(test)]
@@ -46,20 +71,36 @@ mod tests {
     use holdfast_base::InodeNo;
 
     use super::*;
-    use crate::ops::{Errno, FileId};
+    use crate::ops::{Answer, Entry, Errno, FileId, Mode, Request};
     use crate::server::fresh;
 
     fn work() -> Arc<Work> {
         Work::new(Arc::new(fresh::server(&fresh::mount(&fresh::volume()))))
     }
 
+    fn mkdir(server: &Server, name: &[u8]) -> Answer<Entry> {
+        let request = Request { uid: 0, gid: 0, pid: 0 };
+        server.mkdir(&request, InodeNo::ROOT, name, Mode { mode: 0o755, umask: 0 })
+    }
+
     #[test]
-    fn a_panic_ends_all_requests_but_no_thread() {
+    fn a_panic_of_a_request_that_looks_ends_that_one_alone() {
         let work = work();
-        assert!(work.server().getattr(InodeNo::ROOT).is_ok());
-        assert_eq!(work.guarded(|_| panic!("as wanted by the test")), None::<()>);
-        let after = work.guarded(|server| server.getattr(InodeNo::ROOT));
-        assert_eq!(after.unwrap().unwrap_err(), Errno(libc::EIO));
+        assert_eq!(work.guarded(opcode::READ, |_| panic!("as the test wants")), None::<()>);
+        assert!(work.guarded(opcode::GETATTR, |server| server.getattr(InodeNo::ROOT)).is_some());
+        assert!(mkdir(work.server(), b"a").is_ok());
+    }
+
+    #[test]
+    fn a_panic_of_a_request_that_changes_ends_all_changes_but_no_look_and_no_thread() {
+        let fs = fresh::mount(&fresh::volume());
+        let work = Work::new(Arc::new(fresh::server(&fs)));
+        assert!(mkdir(work.server(), b"a").is_ok());
+        assert_eq!(work.guarded(opcode::MKDIR, |_| panic!("as the test wants")), None::<()>);
+        assert!(fs.stop_reason().is_some_and(|why| why.contains("panicked")));
+        assert_eq!(mkdir(work.server(), b"b").unwrap_err(), Errno(libc::EIO));
+        assert_eq!(work.server().fsyncdir(InodeNo::ROOT), Err(Errno(libc::EIO)));
+        assert!(work.server().getattr(InodeNo::ROOT).is_ok(), "what is there can be read");
     }
 
     #[test]

@@ -11,7 +11,10 @@ use std::sync::Arc;
 use super::writeback::settle;
 use crate::core::Core;
 use crate::inode::Inode;
-use crate::{FsError, Result};
+use crate::{Result, threads};
+
+/// What the thread is for.
+const WORK: &str = "writeback";
 
 /// The thread.
 #[derive(Debug)]
@@ -23,11 +26,7 @@ pub(crate) struct Background {
 impl Background {
     /// Starts the thread.
     pub(crate) fn start(core: Arc<Core>) -> Result<Background> {
-        let seen = core.clone();
-        let thread = holdfast_sync::thread::Builder::new()
-            .name("holdfast-writeback".into())
-            .spawn(move || run(&seen))
-            .map_err(|error| FsError::Io(format!("the writeback thread did not start: {error}")))?;
+        let thread = threads::start(&core, "holdfast-writeback", WORK, run)?;
         Ok(Background { core, thread: Some(thread) })
     }
 }
@@ -60,10 +59,6 @@ fn write_streams<'a>(core: &Core, streams: impl Iterator<Item = &'a Arc<Inode>>)
 impl Drop for Background {
     fn drop(&mut self) {
         self.core.data.end();
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the writeback thread panicked");
-        }
+        threads::join(self.thread.take(), WORK);
     }
 }

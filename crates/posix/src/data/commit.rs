@@ -79,13 +79,8 @@ impl Core {
         if count > 1 {
             wait::will_share();
         }
-        holdfast_sync::thread::scope(|scope| {
-            // The caller is one of them.
-            for _ in 1..count.min(SETTLERS).min(self.data.in_flight.most()) {
-                scope.spawn(work);
-            }
-            work();
-        });
+        let threads = count.min(SETTLERS).min(self.data.in_flight.most());
+        holdfast_sync::on_threads(threads, work);
         first.into_inner()
     }
 

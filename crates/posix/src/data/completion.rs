@@ -21,7 +21,10 @@ use super::ordered::OrderedExtent;
 use super::writeback::{Target, insert_extents};
 use crate::core::Core;
 use crate::inode::Inode;
-use crate::{FsError, Result};
+use crate::{FsError, Result, threads};
+
+/// What the thread is for.
+const WORK: &str = "completions";
 
 /// Ordered extents whose writes have returned.
 struct Job {
@@ -72,13 +75,8 @@ impl Completer {
     /// Starts it; from now on everybody queues.
     pub(crate) fn start(core: Arc<Core>) -> Result<Completer> {
         let (queue, jobs) = channel();
-        let seen = core.clone();
-        let thread = holdfast_sync::thread::Builder::new()
-            .name("holdfast-complete".into())
-            .spawn(move || run(&seen, &jobs))
-            .map_err(|error| {
-                FsError::Io(format!("the completion thread did not start: {error}"))
-            })?;
+        let body = move |core: &Core| run(core, &jobs);
+        let thread = threads::start(&core, "holdfast-complete", WORK, body)?;
         *core.data.completions.0.lock() = Some(queue);
         Ok(Completer { core, thread: Some(thread) })
     }
@@ -96,10 +94,6 @@ fn run(core: &Core, jobs: &Receiver<Job>) {
 impl Drop for Completer {
     fn drop(&mut self) {
         *self.core.data.completions.0.lock() = None;
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the completion thread panicked");
-        }
+        threads::join(self.thread.take(), WORK);
     }
 }

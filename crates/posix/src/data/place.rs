@@ -178,13 +178,7 @@ fn write_side_by_side(core: &Core, items: &[Item], jobs: Vec<Job>) -> Vec<Proofs
     if count > 1 {
         wait::will_share();
     }
-    holdfast_sync::thread::scope(|scope| {
-        // The caller is one of the writers.
-        for _ in 1..count.min(core.data.in_flight.most()) {
-            scope.spawn(work);
-        }
-        work();
-    });
+    holdfast_sync::on_threads(count.min(core.data.in_flight.most()), work);
     let done = done.into_inner();
     done.into_iter().map(|proofs| proofs.expect("every job was done")).collect()
 }

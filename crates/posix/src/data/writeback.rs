@@ -103,6 +103,7 @@ fn settle_range(
     let Some(mut taken) = take(inode, range) else {
         return Ok(DataCost::default());
     };
+    let _rescue = Rescue { core, inode };
     let mut cost = DataCost::default();
     let done = if inline_ok && taken.fits_inline(core) {
         settle_inline(core, inode, map, &taken.pages[0], taken.target)
@@ -140,6 +141,7 @@ pub(crate) fn settle_group(core: &Core, inodes: &[Arc<Inode>]) -> Result<()> {
         let Some(mut taken) = take(inode, 0..u64::MAX) else {
             continue;
         };
+        let rescue = Rescue { core, inode };
         if taken.fits_inline(core) {
             let done = settle_inline(core, inode, &map, &taken.pages[0], taken.target);
             note(finish(core, inode, done, taken.reservation));
@@ -148,7 +150,7 @@ pub(crate) fn settle_group(core: &Core, inodes: &[Arc<Inode>]) -> Result<()> {
         match ensure(core, &mut taken) {
             Ok(()) => {
                 pages += taken.pages.len();
-                group.push((inode, map, taken));
+                group.push((inode, (rescue, map), taken));
             }
             Err(error) => note(finish(core, inode, Err(error), taken.reservation)),
         }
@@ -161,7 +163,10 @@ pub(crate) fn settle_group(core: &Core, inodes: &[Arc<Inode>]) -> Result<()> {
     first
 }
 
-fn settle_together(core: &Core, group: Vec<(&Arc<Inode>, MapGuard<'_>, Taken)>) -> Result<()> {
+/// A file of a group. Its pages are given back before its map, should a thread die.
+type Member<'a> = (&'a Arc<Inode>, (Rescue<'a>, MapGuard<'a>), Taken);
+
+fn settle_together(core: &Core, group: Vec<Member<'_>>) -> Result<()> {
     let mut items = Vec::new();
     let mut reservation: Option<Reservation> = None;
     let mut members = Vec::new();
@@ -187,7 +192,7 @@ fn settle_together(core: &Core, group: Vec<(&Arc<Inode>, MapGuard<'_>, Taken)>) 
                 members[owner].4.push_back(extent);
             }
             for (inode, map, target, _, extents) in members {
-                let done = complete(core, inode, &map, extents, target, true);
+                let done = complete(core, inode, &map.1, extents, target, true);
                 let done = finish(core, inode, done, None);
                 first = first.and(done);
             }
@@ -201,11 +206,31 @@ fn settle_together(core: &Core, group: Vec<(&Arc<Inode>, MapGuard<'_>, Taken)>) 
                     content.add_reserved(reservation.split(pages));
                     core.data.account(inode, &mut content);
                 }
-                first = first.and(settle_locked(core, inode, &map, 0..u64::MAX, true));
+                first = first.and(settle_locked(core, inode, &map.1, 0..u64::MAX, true));
             }
         }
     }
     first
+}
+
+/// Pages of a file are in flight. If their thread dies they are dirty again, so that nobody waits for them, and the
+/// volume stops: the operation that they were on their way for is half done.
+struct Rescue<'a> {
+    core: &'a Core,
+    inode: &'a Arc<Inode>,
+}
+
+impl Drop for Rescue<'_> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let Rescue { core, inode } = self;
+        core.store.stop(format!("a thread panicked while it wrote data of inode {}", inode.no));
+        let mut content = inode.data.lock_content();
+        content.pages.give_back();
+        core.data.account(inode, &mut content);
+    }
 }
 
 /// What a settle has taken out of a file.

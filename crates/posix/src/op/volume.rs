@@ -102,7 +102,7 @@ impl FileSystem {
                 0 => None,
                 secs => {
                     let every = Duration::from_secs(secs.into());
-                    Some(Committer::start(core.clone(), every)?)
+                    Some(Committer::start(&core, every)?)
                 }
             }
         };
@@ -169,6 +169,12 @@ impl FileSystem {
     /// How it was mounted.
     pub fn options(&self) -> &MountOptions {
         &self.core.options
+    }
+
+    /// Stops the volume (P7): nothing is written any more, and what is in memory can be read. For a caller who has
+    /// found that memory cannot be trusted, as behind a panic.
+    pub fn stop(&self, reason: &str) {
+        self.core.store.stop(reason);
     }
 
     /// The present superblock.

@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use holdfast_base::BLOCK_SIZE;
 use holdfast_base::clock::Deadline;
+use holdfast_base::stop::Stop;
 use holdfast_device::Device;
 use uuid::Uuid;
 
 use super::{Guarded, Guarding, HELD, LOST, RESTING};
+use crate::step::Step;
 use crate::{Result, StoreError};
 
 /// Keeps the guard of an open volume.
@@ -23,10 +25,10 @@ pub(crate) struct Keeper {
 
 impl Keeper {
     /// Takes the volume `uuid` on `device`, which is `guarded` with flushes that are believed, and looks after the guard
-    /// from then on, unless there are to be no threads.
+    /// from then on, unless there are to be no threads. Should its thread die, it stops the volume by `stop`.
     pub(crate) fn start(
         guarded: Arc<Guarded>,
-        device: &Arc<dyn Device>,
+        (device, stop): (&Arc<dyn Device>, &Arc<Stop>),
         uuid: Uuid,
         how: &Guarding,
         threads: bool,
@@ -35,15 +37,19 @@ impl Keeper {
         let mut keeper = Keeper { guarded, before, thread: None };
         if threads {
             let (guarded, device, how) = (keeper.guarded.clone(), device.clone(), how.clone());
-            let spawned = holdfast_sync::thread::Builder::new()
-                .name("guard".into())
-                .spawn(move || watch(&guarded, &*device, &how));
+            let stop = stop.clone();
+            let spawned = holdfast_sync::start("guard", move || {
+                // Nobody would see another program come.
+                let step = Step::begin(&stop, "the looks at the guard");
+                watch(&guarded, &*device, &how);
+                step.end();
+            });
             match spawned {
                 Ok(thread) => keeper.thread = Some(thread),
                 Err(error) => {
                     keeper.not_opened();
                     return Err(StoreError::Refused(format!(
-                        "the system gives no thread: {error}"
+                        "the system gives no thread for the guard ({error}); raise its limit of processes"
                     )));
                 }
             }

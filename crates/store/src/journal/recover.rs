@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 
 use holdfast_base::counters::Counters;
+use holdfast_base::stop::Stop;
 use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::{BLOCK_SIZE, BlockNo};
 use holdfast_device::{Device, flush_unless};
@@ -84,6 +85,7 @@ pub(crate) fn hole(replayed: &Replayed) -> Option<String> {
 /// says that the volume stands at the end of its journal.
 pub(crate) fn write(
     device: &dyn Device,
+    stop: &Stop,
     before: &Superblock,
     replayed: &Replayed,
     nodes: &BTreeMap<BlockNo, Vec<u8>>,
@@ -105,8 +107,8 @@ pub(crate) fn write(
         device.write(at, bytes)?;
     }
     let homed: Vec<Homed<'_>> = nodes.iter().map(|(block, bytes)| (*block, &bytes[..])).collect();
-    nodes::write(device, &homed)?;
+    nodes::write(device, stop, &homed)?;
     let reached = flush_unless(device, Tooth::RecoveryFlush)?;
-    let _published = superblock::publish(device, &replayed.superblock, reached)?;
+    let _published = superblock::publish(device, &replayed.superblock, before.epoch, reached)?;
     Ok(())
 }

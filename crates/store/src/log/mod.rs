@@ -33,7 +33,6 @@ use holdfast_device::flush_unless;
 use holdfast_format::log::{BATCH_BYTES_MAX, DATA_BLOCKS_MAX};
 use parking_lot::Mutex;
 
-use crate::apply::StopOnPanic;
 use crate::{Inner, Result};
 
 use format::How;
@@ -78,9 +77,7 @@ impl Inner {
     fn make_batch(&self) -> Result<Led> {
         self.check_running()?;
         let mut log = self.logging.log.lock();
-        // What was taken would be lost, and whoever asks next would find nothing to wait for.
-        let _guard = StopOnPanic(&self.stop);
-        let generations = {
+        let (generations, step) = {
             let mut pending = self.pending.lock();
             let mut needed = 0;
             for bound in pending.bounds() {
@@ -95,26 +92,29 @@ impl Inner {
             if teeth::is(Tooth::AnswerBeforeWrite) {
                 self.durable.store(self.lsn.load(Ordering::Acquire), Ordering::Release);
             }
-            pending.take()
+            // What was taken would be lost, and whoever asks next would find nothing to wait for.
+            let step = self.step("a batch of the log");
+            (pending.take(), step)
         };
         let Some(last) = generations.back().map(|generation| generation.last) else {
+            step.end();
             // All of it was logged meanwhile: whoever asked finds it durable.
             return Ok(Led::Logged(Receipt::default(), Generations::new()));
         };
         let mut receipt = Receipt::default();
         if generations.iter().map(|of| of.unflushed_blocks()).sum::<u64>() > DATA_BLOCKS_MAX {
             // No recovery shall have to read so much.
-            let _data = flush_unless(&*self.device, Tooth::LogDataFlush)?;
+            let _data = step.check(flush_unless(&*self.device, Tooth::LogDataFlush))?;
             self.counters.log_data_flushes.increment();
             receipt.flushes += 1;
         }
         let how = How { batching: self.logging.batching, data_is_durable: receipt.flushes > 0 };
         let named = self.format_batches(&mut log, &generations, how, &mut receipt);
         let time = Stopwatch::start();
-        (receipt.log_bytes, receipt.log_writes) = log.write(&*self.device)?;
+        (receipt.log_bytes, receipt.log_writes) = step.check(log.write(&*self.device))?;
         receipt.write_ns = time.nanos();
         let time = Stopwatch::start();
-        let _durable = flush_unless(&*self.device, Tooth::LogFlush)?;
+        let _durable = step.check(flush_unless(&*self.device, Tooth::LogFlush))?;
         teeth::do_late();
         receipt.flushes += 1;
         receipt.flush_ns = time.nanos();
@@ -127,6 +127,7 @@ impl Inner {
         self.durable.fetch_max(last.0, Ordering::AcqRel);
         self.count_batches(generations.len() as u64, &receipt);
         self.log_is_used();
+        step.end();
         Ok(Led::Logged(receipt, generations))
     }
 

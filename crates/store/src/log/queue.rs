@@ -16,7 +16,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::Led;
 use super::rhythm::Rhythm;
-use crate::{Inner, Result, StoreError};
+use crate::{Inner, Result, StoreError, step};
 
 /// What is done when somebody's history is durable, or will not be.
 type Then = Box<dyn FnOnce(Result<Receipt>) + Send>;
@@ -229,7 +229,7 @@ impl Inner {
             }
             Ok(Led::Escape(_)) => {}
             // Nobody may believe what comes after it (P7).
-            Err(error) => self.stop.stop(error.to_string()),
+            Err(error) => step::stop(&self.stop, error.to_string()),
         }
         Ok((led?, wait_ns))
     }

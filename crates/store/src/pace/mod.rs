@@ -276,20 +276,22 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Starts the threads that make commits and checkpoints when they are wanted.
-pub(crate) fn spawn(inner: &Arc<Inner>) -> Result<Vec<JoinHandle<()>>> {
-    [(Job::Commit, "commit"), (Job::Checkpoint, "checkpoint")]
-        .into_iter()
-        .map(|(job, name)| {
-            let inner = inner.clone();
-            holdfast_sync::thread::Builder::new()
-                .name(name.into())
-                .spawn(move || work(&inner, job))
-                .map_err(|error| {
-                    StoreError::Refused(format!("the system gives no thread: {error}"))
-                })
-        })
-        .collect()
+/// Starts the threads that make commits and checkpoints when they are wanted, and adds them to `threads`. One that
+/// panics stops the volume: nobody would do its work.
+pub(crate) fn start(inner: &Arc<Inner>, threads: &mut Vec<JoinHandle<()>>) -> Result<()> {
+    for (job, name) in [(Job::Commit, "commit"), (Job::Checkpoint, "checkpoint")] {
+        let inner = inner.clone();
+        let started = holdfast_sync::start(name, move || {
+            let step = inner.step("the work of a background thread");
+            work(&inner, job);
+            step.end();
+        });
+        threads.push(started.map_err(|error| {
+            let why = format!("the system gives no thread for {name}s ({error})");
+            StoreError::Refused(format!("{why}; raise its limit of processes"))
+        })?);
+    }
+    Ok(())
 }
 
 fn work(inner: &Inner, job: Job) {

@@ -49,6 +49,8 @@ pub(crate) struct Forest {
     pub(crate) cache: Cache,
     /// The checkpoint that will first write what changes now.
     pub(crate) epoch: Epoch,
+    /// What a checkpoint has sealed and not published yet.
+    pub(crate) sealed: Option<Epoch>,
     pub(crate) volume: [u8; 8],
     pub(crate) node_size: usize,
     /// Counts how often a node came, went or moved to another home: while it stands, every leaf covers the same keys.
@@ -81,7 +83,17 @@ impl Forest {
         node_size: usize,
     ) -> Forest {
         let fingers = Mutex::default();
-        Forest { roots, cache, epoch, volume, node_size, shape: 0, fingers, prepared: Vec::new() }
+        Forest {
+            roots,
+            cache,
+            epoch,
+            sealed: None,
+            volume,
+            node_size,
+            shape: 0,
+            fingers,
+            prepared: Vec::new(),
+        }
     }
 
     /// The root of `tree`.
