@@ -5,7 +5,11 @@
 //! panic, and it must not say that a flush succeeded after one has failed (P7).
 //! What the device may hold afterwards is judged like after a power cut: all
 //! that was promised before the failure is there (P9), and the volume is whole.
+//!
+//! A call that panics stands for a bug anywhere in the thread that made it, at that step. A thread that dies in a
+//! write or a flush has begun something that others would build on: the volume must have stopped.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use holdfast_device::sim::{Call, Event, Faults, Recording};
@@ -17,6 +21,40 @@ use crate::power::{apply, line, prepare};
 use crate::visit::{visit, without_panic};
 use crate::{Engine, Failure, Policy};
 
+/// How a call goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum How {
+    /// It fails, and later ones do not.
+    FailsOnce,
+    /// It fails, and all later ones of its kind.
+    FailsForEver,
+    /// It panics, and later ones do not.
+    Panics,
+}
+
+impl How {
+    /// All of them.
+    pub const ALL: [How; 3] = [How::FailsOnce, How::FailsForEver, How::Panics];
+
+    /// The words in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            How::FailsOnce => "fails once",
+            How::FailsForEver => "fails from then on",
+            How::Panics => "panics once",
+        }
+    }
+
+    /// The faults of a device whose `nth` call goes wrong.
+    pub fn at(self, call: Call, nth: u64) -> Faults {
+        match self {
+            How::FailsOnce => Faults::fail_once(call, nth),
+            How::FailsForEver => Faults::fail_from(call, nth),
+            How::Panics => Faults::panic_once(call, nth),
+        }
+    }
+}
+
 /// Runs `script` once for each call of this kind that it makes, and makes that call fail; with
 /// `from_then_on` all later calls of the kind as well. Gives the number of runs that met a failure.
 pub fn fail_each(
@@ -25,7 +63,8 @@ pub fn fail_each(
     from_then_on: bool,
     policy: &Policy,
 ) -> Result<u64, Failure> {
-    count_each(script, call, from_then_on, policy).map(|outcomes| outcomes.sites())
+    let how = if from_then_on { How::FailsForEver } else { How::FailsOnce };
+    count_each(script, call, how, policy).map(|outcomes| outcomes.sites())
 }
 
 /// What became of the calls that failed, one in each run.
@@ -35,6 +74,8 @@ pub struct Outcomes {
     pub reported: u64,
     /// Runs in which everything worked: it was tried again, or its result was of no use to anybody.
     pub survived: u64,
+    /// Of all runs, those in which the volume had stopped at the end.
+    pub stopped: u64,
 }
 
 impl Outcomes {
@@ -48,49 +89,51 @@ impl Outcomes {
 pub fn count_each(
     script: &Script,
     call: Call,
-    from_then_on: bool,
+    how: How,
     policy: &Policy,
 ) -> Result<Outcomes, Failure> {
     let mut nth = 1;
     let mut outcomes = Outcomes::default();
     loop {
-        let faults = match from_then_on {
-            true => Faults::fail_from(call, nth),
-            false => Faults::fail_once(call, nth),
-        };
-        let met = without_panic(|| run(script, faults, policy)).map_err(|what| Failure {
-            script: line(script),
-            place: None,
-            lost: format!("[{} {nth} fails, for ever: {from_then_on}]", call.name()),
-            seed: policy.images.seed,
-            what,
-        })?;
-        match met {
-            Met::Nothing => return Ok(outcomes),
-            Met::Reported => outcomes.reported += 1,
-            Met::Survived => outcomes.survived += 1,
+        let met =
+            without_panic(|| run(script, call, how, nth, policy)).map_err(|what| Failure {
+                script: line(script),
+                place: None,
+                lost: format!("[{} {nth} {}]", call.name(), how.name()),
+                seed: policy.images.seed,
+                what,
+            })?;
+        let Some(met) = met else { return Ok(outcomes) };
+        match met.is_reported {
+            true => outcomes.reported += 1,
+            false => outcomes.survived += 1,
         }
+        outcomes.stopped += u64::from(met.has_stopped);
         nth += 1;
     }
 }
 
-/// What a run has met.
-enum Met {
-    /// No call failed: there are no more.
-    Nothing,
-    Reported,
-    Survived,
+/// What a run has met, if a call went wrong at all.
+struct Met {
+    is_reported: bool,
+    has_stopped: bool,
 }
 
-/// One run. What became of the failure.
-fn run(script: &Script, faults: Faults, policy: &Policy) -> Result<Met, String> {
+/// One run. What became of the failure; `None` if there are no more such calls.
+fn run(
+    script: &Script,
+    call: Call,
+    how: How,
+    nth: u64,
+    policy: &Policy,
+) -> Result<Option<Met>, String> {
     let mut history = History::new();
     let base = prepare(&Script::default(), policy, &mut history)?;
     let device = Arc::new(SimDevice::new(&base));
     let under = Arc::clone(&device) as Arc<dyn Device>;
     let mut engine =
         Engine::open(under, policy.setup.clone()).map_err(|error| format!("mount: {error}"))?;
-    device.set_faults(faults);
+    device.set_faults(how.at(call, nth));
     let failed = script.ops().try_for_each(|op| step(op, &mut engine, &mut history));
     let (returned, started) = match &failed {
         Ok(()) => (history.len(), history.len()),
@@ -99,22 +142,46 @@ fn run(script: &Script, faults: Faults, policy: &Policy) -> Result<Met, String> 
     };
     // What a checkpoint's failure stops may all be durable already: then a sync has nothing to do.
     let durable = engine.is_durable();
-    let synced = engine.apply(&Op::Sync);
-    let unmounted = engine.unmount();
+    // Only what the script did not reach is still left to panic.
+    let synced = wanted_panic(|| engine.apply(&Op::Sync)).unwrap_or(Outcome::Err(Errno::EIO));
+    let has_stopped = engine.filesystem().is_ok_and(|engine| engine.stop_reason().is_some());
+    let is_mounted = engine.filesystem().is_ok();
+    let has_panicked = how == How::Panics && device.faults_fired() > 0;
+    if has_panicked && is_mounted && !has_stopped && matches!(call, Call::Write | Call::Flush) {
+        return Err("a thread has died in a step, and the volume goes on (P7)".into());
+    }
+    let unmounted = wanted_panic(|| engine.unmount());
     let recording = device.recording();
     let flush_failed =
         recording.events.iter().any(|event| matches!(event, Event::FlushFailed { .. }));
     if flush_failed && matches!(synced, Outcome::Ok(_)) && failed.is_err() && !durable {
         return Err("sync succeeded although a flush had failed before (P7)".into());
     }
-    let heard = failed.is_err() || !matches!(synced, Outcome::Ok(_)) || unmounted.is_err();
+    let is_reported = failed.is_err()
+        || !matches!(synced, Outcome::Ok(_))
+        || unmounted.as_ref().is_none_or(Result::is_err);
     drop((engine, unmounted));
     judge(&recording, &history, returned, started, policy)?;
-    Ok(match device.faults_fired() > 0 {
-        false => Met::Nothing,
-        true if heard => Met::Reported,
-        true => Met::Survived,
-    })
+    Ok((device.faults_fired() > 0).then_some(Met { is_reported, has_stopped }))
+}
+
+/// What `act` answers; `None` if it has met the panic that the device was told of. Any other one goes on.
+fn wanted_panic<T>(act: impl FnOnce() -> T) -> Option<T> {
+    let done = catch_unwind(AssertUnwindSafe(act));
+    done.map_or_else(
+        |panic| {
+            // A thread of a scope that has panicked is told of in these words by the standard library.
+            let is_wanted = panic
+                .downcast_ref::<String>()
+                .is_some_and(|text| text.ends_with("as the test wants"))
+                || panic.downcast_ref::<&str>() == Some(&"a scoped thread panicked");
+            if !is_wanted {
+                resume_unwind(panic);
+            }
+            None
+        },
+        Some,
+    )
 }
 
 /// Why a run stopped.
@@ -127,7 +194,11 @@ enum Step {
 
 fn step(op: &Op, engine: &mut Engine, history: &mut History) -> Result<(), Step> {
     // A remount unmounts first; what its failure leaves mounted nobody has promised.
-    match apply(op, engine, history) {
+    let Some(done) = wanted_panic(|| apply(op, engine, history)) else {
+        history.push_failed(op);
+        return Err(Step::Failed);
+    };
+    match done {
         Ok(()) => Ok(()),
         Err((Outcome::Err(Errno::EIO | Errno::EROFS | Errno::ENOTCONN), _)) => {
             history.push_failed(op);
