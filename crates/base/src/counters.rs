@@ -141,7 +141,7 @@ counters! {
         no_space,
     }
     "log" {
-        /// Batches of the fsync log made durable.
+        /// Batches written into the fsync log.
         log_batches,
         /// Records in them.
         log_records,
@@ -153,6 +153,8 @@ counters! {
         log_writes,
         /// Flushes that made batches durable.
         log_flushes,
+        /// Times that the last batch or commit was confirmed while the volume rested, with a flush each.
+        confirmations,
         /// Batches that flushed large data before they were written.
         log_data_flushes,
         /// Fsyncs that another one's batch made durable.

@@ -99,6 +99,7 @@ teeth! {
     LogHole "P3" "a batch that was durable and is gone is not missed";
     ChainUnchecked "P3" "batches need not follow one another's sums";
     SharedSector "P9" "a batch begins inside a sector of the one before";
+    AppendedIsDurable "P1 P3" "a batch that was appended without a flush is called durable by the next one";
     BaseForgotten "P1" "patches in the log forget what they lie over";
     InodeNextForgotten "P3" "a recovery forgets which inode numbers were given away";
     LogPlaceForgotten "P9" "a recovery leaves the log where it was";

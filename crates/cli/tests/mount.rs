@@ -152,6 +152,32 @@ fn what_was_synced_survives_a_killed_daemon() {
     place.fsck();
 }
 
+/// No kernel's filesystem loses what was written when a process dies: nor does a daemon that had a moment's rest.
+#[test]
+fn what_was_written_before_a_rest_survives_a_killed_daemon() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::with_volume();
+    // Nothing but the rest: the timer comes later than this test ends.
+    place.run(&["mount", "-o", "commit=3600", place.image(), place.dir()]).fine();
+    fs::create_dir(place.dir.join("a")).unwrap();
+    let content = vec![7; 300_000];
+    fs::write(place.dir.join("a/large"), &content).unwrap();
+    fs::write(place.dir.join("a/small"), "small").unwrap();
+    fs::rename(place.dir.join("a"), place.dir.join("b")).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let daemon = place.daemon();
+    signal(daemon, "KILL");
+    wait_until_ended(daemon);
+    place.umount();
+    place.mount();
+    assert!(fs::read(place.dir.join("b/large")).unwrap() == content);
+    assert_eq!(fs::read_to_string(place.dir.join("b/small")).unwrap(), "small");
+    place.umount();
+    place.fsck();
+}
+
 #[test]
 fn sigterm_unmounts_and_writes_everything() {
     if !can_mount() {

@@ -147,7 +147,8 @@ impl VolumeOptions {
     }
 
     /// After so many seconds the background makes everything durable: with no fsync at all, at most this much is lost
-    /// (P11). Default 5, as users of other filesystems expect; 0 turns that off, for tests.
+    /// (P11). Default 5, as users of other filesystems expect; 0 turns that off, for tests, and
+    /// what is written when the volume has been at rest for a moment, so that a killed program loses nothing of it.
     pub fn commit_secs(mut self, seconds: u32) -> VolumeOptions {
         self.mount.commit_secs = seconds;
         self

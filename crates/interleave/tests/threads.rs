@@ -358,6 +358,21 @@ fn fsyncs_beside_commits() {
     explore(&SCENE);
 }
 
+/// What waits is appended between fsyncs, and the next flush is one for that as well.
+#[test]
+fn fsyncs_beside_rests() {
+    static SCENE: Scene = Scene {
+        name: "fsyncs beside rests",
+        work: overwrite,
+        allows: has_overwritten,
+        threads: 2,
+        beside: &[FileSystem::rest, FileSystem::commit],
+        fsync_wait: FsyncWait::Writeback,
+        log_data_bytes: 4096,
+    };
+    explore(&SCENE);
+}
+
 /// A sealed node is immutable; changers go on, on copies.
 #[test]
 fn changers_beside_checkpoints_and_commits() {

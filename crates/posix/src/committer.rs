@@ -1,9 +1,14 @@
-//! The thread that makes history durable every few seconds (P11).
+//! The thread that makes history durable every few seconds (P11), and writes what waits when the volume rests.
 //!
 //! What fsyncs have made durable already may stay in the log for a while: data that is written
 //! again or deleted meanwhile never has to be brought to its place.
 //!
-//! When nothing changes any more it gives back the memory that is kept for more to come.
+//! When nothing has changed for [`REST`], delayed data goes to its place and what waits for the log is appended to
+//! it, without a flush: a daemon that is killed then loses nothing. When nothing has changed for [`CONFIRM`] of
+//! those, the last batch and the last commit are confirmed, so that they are missed should they rot. Then the
+//! thread sleeps until something changes or its time has come: a volume at rest is not written to.
+//!
+//! When nothing has changed for some ticks it gives back the memory that is kept for more to come.
 //!
 //! Owned by the mounted volume; ends when dropped, without a last commit.
 
@@ -13,8 +18,7 @@ use std::time::Duration;
 
 use holdfast_base::Lsn;
 use holdfast_base::clock::Deadline;
-use holdfast_store::page;
-use parking_lot::{Condvar, Mutex};
+use holdfast_store::{Calm, page};
 
 use crate::atime;
 use crate::core::Core;
@@ -25,8 +29,11 @@ const WORK: &str = "commits every few seconds";
 
 /// So often the commit is left out while only the log needs it: it comes with the sixth tick.
 const LEFT_OUT_MAX: u32 = 5;
-
-/// A volume is at rest when so many ticks have found nothing that changed.
+/// A volume that has not changed for so long rests.
+const REST: Duration = Duration::from_millis(200);
+/// After so many of these what is durable is confirmed.
+const CONFIRM: u32 = 5;
+/// A volume needs no memory for more to come when so many ticks have found nothing that changed.
 const REST_TICKS: u32 = 2;
 
 /// When a commit that only the log needs may wait.
@@ -41,6 +48,53 @@ impl Patience {
         let waits = is_logged && self.left_out < LEFT_OUT_MAX;
         self.left_out = if waits { self.left_out + 1 } else { 0 };
         waits
+    }
+}
+
+/// What changes when anything does: history, what of it is durable and committed, bytes of delayed data.
+type Stamp = (Lsn, Lsn, Lsn, usize);
+
+fn stamp(core: &Core) -> Stamp {
+    let store = &core.store;
+    (store.latest(), store.durable(), store.committed(), core.data.bytes())
+}
+
+/// How long the volume has been quiet.
+#[derive(Debug, Default)]
+struct Quiet {
+    seen: Option<Stamp>,
+    looks: u32,
+}
+
+/// What is due at a look at the volume.
+#[derive(Debug, PartialEq, Eq)]
+enum Due {
+    Nothing,
+    Append,
+    Confirm,
+}
+
+impl Quiet {
+    /// Nothing more is due until something changes.
+    fn is_over(&self) -> bool {
+        self.looks >= CONFIRM
+    }
+
+    fn is_still(&self, now: Stamp) -> bool {
+        self.seen == Some(now)
+    }
+
+    fn look(&mut self, now: Stamp) -> Due {
+        if !self.is_still(now) {
+            *self = Quiet { seen: Some(now), looks: 0 };
+            return Due::Nothing;
+        }
+        self.looks += 1;
+        match self.looks {
+            1 => Due::Append,
+            CONFIRM => Due::Confirm,
+            _ => Due::Nothing,
+        }
     }
 }
 
@@ -64,62 +118,81 @@ impl Rest {
 /// The thread of the background commit.
 #[derive(Debug)]
 pub(crate) struct Committer {
-    signal: Arc<Signal>,
+    calm: Arc<Calm>,
     thread: Option<JoinHandle<()>>,
-}
-
-#[derive(Debug, Default)]
-struct Signal {
-    end: Mutex<bool>,
-    changed: Condvar,
 }
 
 impl Committer {
     /// Starts the thread.
     pub(crate) fn start(core: &Arc<Core>, every: Duration) -> Result<Committer> {
-        let signal = Arc::new(Signal::default());
-        let seen = signal.clone();
-        let body = move |core: &Core| run(core, &seen, every);
+        let calm = core.store.calm().clone();
+        let body = move |core: &Core| run(core, every);
         let thread = threads::start(core, "holdfast-commit", WORK, body)?;
-        Ok(Committer { signal, thread: Some(thread) })
+        Ok(Committer { calm, thread: Some(thread) })
     }
 }
 
-fn run(core: &Core, signal: &Signal, every: Duration) {
-    let (mut patience, mut rest) = (Patience::default(), Rest::default());
+fn run(core: &Core, every: Duration) {
+    let calm = core.store.calm();
+    let (mut patience, mut rest, mut quiet) =
+        (Patience::default(), Rest::default(), Quiet::default());
+    let mut until = Deadline::after(every);
     loop {
-        let until = Deadline::after(every);
-        let mut end = signal.end.lock();
-        while !*end && !signal.changed.wait_for(&mut end, until.left()).timed_out() {}
-        if *end {
+        let ended = match quiet.is_over() {
+            true => calm.sleep(until.left(), || quiet.is_still(stamp(core))),
+            false => calm.pause(REST.min(until.left())),
+        };
+        if ended {
             return;
         }
-        drop(end);
-        page::give_back_half();
-        if rest.has_come(core.store.latest(), core.data.bytes() == 0) {
-            page::give_back();
-            core.store.give_back_memory();
-            core.options.at_rest.into_iter().for_each(|at_rest| at_rest());
+        let is_tick = until.is_over();
+        if is_tick {
+            until = Deadline::after(every);
+            page::give_back_half();
+            if rest.has_come(core.store.latest(), core.data.bytes() == 0) {
+                page::give_back();
+                core.store.give_back_memory();
+                core.options.at_rest.into_iter().for_each(|at_rest| at_rest());
+            }
         }
         // Once stopped a volume stays stopped (P7): nothing to try, and said already.
         if core.store.stop_reason().is_some() {
-            continue;
-        }
-        // Whatever fails, what can be made durable is.
-        let settled = atime::write_all(core).and(core.write_back());
-        if settled.is_ok() && patience.waits(core.is_logged()) {
-            continue;
-        }
-        if let Err(error) = settled.and(core.store.commit().map_err(FsError::from)) {
-            tracing::warn!("the background commit failed: {error}");
+            quiet = Quiet { seen: Some(stamp(core)), looks: CONFIRM };
+        } else if is_tick {
+            tick(core, &mut patience);
+        } else {
+            look(core, &mut quiet);
         }
     }
+}
+
+fn tick(core: &Core, patience: &mut Patience) {
+    // Whatever fails, what can be made durable is.
+    let settled = atime::write_all(core).and(core.write_back());
+    if settled.is_ok() && patience.waits(core.is_logged()) {
+        return;
+    }
+    if let Err(error) = settled.and(core.store.commit().map_err(FsError::from)) {
+        tracing::warn!("the background commit failed: {error}");
+    }
+}
+
+fn look(core: &Core, quiet: &mut Quiet) {
+    let done = match quiet.look(stamp(core)) {
+        Due::Nothing => return,
+        Due::Append => core.append(),
+        Due::Confirm => core.store.confirm().map(drop).map_err(FsError::from),
+    };
+    if let Err(error) = done {
+        tracing::warn!("the volume rests, and what waits could not be written: {error}");
+    }
+    // What this changed itself is no change.
+    quiet.seen = Some(stamp(core));
 }
 
 impl Drop for Committer {
     fn drop(&mut self) {
-        *self.signal.end.lock() = true;
-        self.signal.changed.notify_all();
+        self.calm.end();
         threads::join(self.thread.take(), WORK);
     }
 }
@@ -135,6 +208,26 @@ mod tests {
         assert_eq!(waits, [true, true, true, true, true, false, true]);
         assert!(!patience.waits(false), "something is not durable (P11)");
         assert!((0..5).all(|_| patience.waits(true)), "it is counted anew");
+    }
+
+    #[test]
+    fn each_is_due_once_for_each_rest() {
+        let at = |bytes| (Lsn(3), Lsn(2), Lsn(1), bytes);
+        let mut quiet = Quiet::default();
+        let mut due = |bytes| {
+            let due = quiet.look(at(bytes));
+            (due, quiet.is_over())
+        };
+        assert_eq!(due(0), (Due::Nothing, false));
+        assert_eq!(due(1), (Due::Nothing, false), "it changes");
+        assert_eq!(due(1), (Due::Append, false));
+        for _ in 0..3 {
+            assert_eq!(due(1), (Due::Nothing, false));
+        }
+        assert_eq!(due(1), (Due::Confirm, true));
+        assert_eq!(due(1), (Due::Nothing, true));
+        assert_eq!(due(2), (Due::Nothing, false));
+        assert_eq!(due(2), (Due::Append, false));
     }
 
     #[test]

@@ -213,7 +213,7 @@ pub struct MountOptions {
     /// Nothing is written.
     pub read_only: bool,
     /// Seconds after which the background makes everything durable (P11), by a commit unless fsyncs have done so; 0 turns
-    /// that off (for tests).
+    /// that off (for tests), and what is written when the volume rests.
     pub commit_secs: u32,
     /// When reading updates access times, until [`FileSystem::set_atime`](crate::FileSystem::set_atime).
     pub atime: Atime,

@@ -30,6 +30,9 @@ macro_rules! breakages {
 
 breakages! {
     LogFlushDropped "P1" "A leader answers without the flush behind his batch."
+    AppendedAnswered "P1" "A batch that was appended without a flush counts as durable."
+    AppendedCalledDurable "P1" "A header names a batch that was appended and not flushed as durable."
+    ConfirmedAsHistory "P3" "What confirms a batch follows it."
     CommitFlushDropped "P1" "A commit thaws without the flush behind its frames."
     NodesFlushDropped "R1" "A superblock is published before the nodes that it reaches are flushed."
     PublishFlushDropped "R2" "A checkpoint releases what was before it without the flush behind its superblock."

@@ -131,6 +131,12 @@ pub(crate) struct Memory {
     /// Of those, so many belong to the commit being made.
     pub(crate) frozen: Option<usize>,
     pub(crate) place: LogPlace,
+    /// The last batch that is durable: what headers name.
+    pub(crate) before: u8,
+    /// The last batch that something on the device calls durable.
+    pub(crate) confirmed: u8,
+    /// The last operation in batches that wait for somebody's flush, and how many blocks of data they name.
+    pub(crate) appended: Option<(Lsn, u8)>,
     pub(crate) log_tail: u8,
     pub(crate) journal: JournalMark,
     pub(crate) journal_head: u8,
@@ -181,6 +187,9 @@ impl Memory {
             pending: vec![Generation::new(superblock.lsn)],
             frozen: None,
             place: LogPlace { mark: superblock.log, head: 0 },
+            before: superblock.log.batch,
+            confirmed: superblock.log.batch,
+            appended: None,
             log_tail: 0,
             journal: superblock.journal,
             journal_head: 0,

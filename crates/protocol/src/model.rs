@@ -66,6 +66,10 @@ pub enum Action {
     Lead,
     /// `Log::write`.
     LogWrite,
+    /// `append`: there is no flush.
+    Append,
+    /// `confirm`.
+    Confirm,
     /// `lead`: the one flush.
     LogFlush,
     /// `lead`: who waits is answered.
@@ -209,8 +213,16 @@ impl Protocol {
             Leader::Idle if memory.may_lead() => actions.push(Action::Lead),
             Leader::Idle => {}
             Leader::Taken(_) => actions.push(Action::LogWrite),
-            Leader::Written { .. } => actions.push(Action::LogFlush),
+            Leader::Written { ref place, .. } => {
+                actions.push(Action::LogFlush);
+                if place.head > memory.place.head {
+                    actions.push(Action::Append);
+                }
+            }
             Leader::Flushed { .. } => actions.push(Action::Answer),
+        }
+        if memory.may_confirm() {
+            actions.push(Action::Confirm);
         }
         match memory.committer {
             Committer::Idle if state.commits < self.bounds.commits => {
@@ -378,6 +390,8 @@ impl Model for Protocol {
                     }
                     Action::Lead => memory.lead(),
                     Action::LogWrite => memory.log_write(device),
+                    Action::Append => memory.append(),
+                    Action::Confirm => memory.confirm(device),
                     Action::LogFlush => memory.log_flush(device),
                     Action::Answer => memory.answer(),
                     Action::Freeze { seal } => {
@@ -444,6 +458,15 @@ impl Model for Protocol {
                 }),
                 Property::sometimes("unanswered operations are lost", |_, state: &State| {
                     state.seen.lost
+                }),
+                Property::sometimes("batches wait for a flush", |_, state: &State| {
+                    state.memory().is_some_and(|memory| memory.appended.is_some())
+                }),
+                Property::sometimes("a batch is confirmed", |_, state: &State| {
+                    let is_said = |memory: &Memory| {
+                        memory.confirmed == memory.place.mark.batch && memory.confirmed > 0
+                    };
+                    state.memory().is_some_and(is_said)
                 }),
                 Property::sometimes("a batch is written beside a commit", |_, state: &State| {
                     state.memory().is_some_and(|memory| {

@@ -242,6 +242,7 @@ fn read_log(
         }
     }
     memory.place = LogPlace { mark, head: logged.walked };
+    (memory.before, memory.confirmed) = (mark.batch, mark.batch);
     if is(Breakage::FoundDataNotWritten) {
         found.clear();
     }

@@ -23,7 +23,7 @@ impl Memory {
         let batches = self.pending.iter().filter(|one| one.after != one.last).count();
         let used = self.place.head - self.log_tail;
         self.leader == Leader::Idle
-            && batches > 0
+            && (batches > 0 || self.appended.is_some_and(|(last, _)| last > self.durable))
             && used as usize + batches <= self.rings.log as usize
     }
 
@@ -41,25 +41,33 @@ impl Memory {
         let Leader::Taken(generations) = std::mem::replace(&mut self.leader, Leader::Idle) else {
             return;
         };
-        let flush_data = generations.iter().map(Generation::unflushed).sum::<usize>() > NAMED_MAX;
+        let own = generations.iter().map(Generation::unflushed).sum::<usize>();
+        let before = self.appended.map_or(0, |(_, named)| named as usize);
+        let waiting = self.appended.map(|(last, _)| last);
+        let flush_data = own + before > NAMED_MAX;
         if flush_data {
             device.flush();
+            self.before = self.place.mark.batch;
+            self.appended = None;
         }
         let mut place = self.place;
         let mut named = Vec::new();
-        let last = generations.last().expect("something was pending").last;
+        let last = generations.last().map(|generation| generation.last).or(waiting);
+        let last = last.expect("something was pending, or waited for a flush");
         for generation in generations {
             let mut takes = generation.takes;
             for take in takes.iter_mut().filter(|take| take.content == Content::Summed) {
                 named.push(take.extent);
                 if flush_data {
                     take.content = Content::Durable;
+                    named.clear();
                 }
             }
+            self.confirmed = self.before;
             let batch = Batch {
                 number: place.mark.batch + 1,
                 prior: place.mark.sum,
-                durable: self.place.mark.batch,
+                durable: self.before,
                 after: generation.after,
                 last: generation.last,
                 puts: generation.puts,
@@ -75,6 +83,49 @@ impl Memory {
             place = LogPlace { mark, head: place.head + 1 };
         }
         self.leader = Leader::Written { place, last, named };
+    }
+
+    /// The rest of `append`: nobody waits, and there is no flush.
+    pub(crate) fn append(&mut self) {
+        if let Leader::Written { place, last, named } =
+            std::mem::replace(&mut self.leader, Leader::Idle)
+        {
+            let before = self.appended.map_or(0, |(_, named)| named);
+            self.appended = Some((last, before + named.len() as u8));
+            self.place = place;
+            if self.is(Breakage::AppendedCalledDurable) {
+                self.before = place.mark.batch;
+            }
+            if self.is(Breakage::AppendedAnswered) {
+                self.durable = self.durable.max(last);
+            }
+        }
+    }
+
+    /// Whether `confirm` would find something to say, and room.
+    pub(crate) fn may_confirm(&self) -> bool {
+        self.leader == Leader::Idle
+            && self.appended.is_none()
+            && self.confirmed != self.before
+            && self.durable > self.committed
+            && self.place.head - self.log_tail < self.rings.log
+    }
+
+    /// `confirm`: a batch that follows nothing says that the last one was durable. Its flush is one like others.
+    pub(crate) fn confirm(&mut self, device: &mut Device) {
+        let mark = self.place.mark;
+        let batch = Batch {
+            number: mark.batch + 1,
+            prior: if self.is(Breakage::ConfirmedAsHistory) { mark.sum } else { !mark.sum },
+            durable: self.before,
+            after: self.durable,
+            last: self.durable + 1,
+            puts: Vec::new(),
+            takes: Vec::new(),
+            frees: Vec::new(),
+        };
+        device.write(Place::Log(mark.next), Held::Batch(Arc::new(batch)));
+        self.confirmed = self.before;
     }
 
     /// The one flush behind the batches.
@@ -96,6 +147,7 @@ impl Memory {
         {
             self.unflushed.retain(|extent| !named.contains(extent));
             self.place = place;
+            (self.before, self.appended) = (place.mark.batch, None);
             self.durable = self.durable.max(last);
         }
     }

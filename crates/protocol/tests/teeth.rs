@@ -12,6 +12,8 @@ fn bounds(broken: Breakage) -> Bounds {
     use Breakage::*;
     let [operations, commits, crashes, files, log, journal] = match broken {
         LogFlushDropped
+        | AppendedAnswered
+        | ConfirmedAsHistory
         | CommitFlushDropped
         | NodesFlushDropped
         | PublishFlushDropped
@@ -26,7 +28,7 @@ fn bounds(broken: Breakage) -> Bounds {
             [2, 2, 1, 1, 2, 2]
         }
         HomeReusedAtSeal | HomeReusedAtThaw | JournalReleasedAtSeal => [2, 2, 1, 1, 2, 1],
-        BatchOverFreeze | FreedDataNamed => [2, 1, 1, 1, 2, 2],
+        BatchOverFreeze | FreedDataNamed | AppendedCalledDurable => [2, 1, 1, 1, 2, 2],
         LogReleasedAtFreeze => [2, 1, 1, 1, 1, 1],
         DataReusedAtOnce | DataReusedAtFreeze | PendingForgotten => [3, 1, 1, 1, 2, 2],
         NotSettled | FoundDataNotWritten => [2, 1, 2, 1, 2, 2],

@@ -31,7 +31,8 @@ pub struct Terms {
     pub recent_bytes: usize,
     /// Most bytes of data that an fsync puts into the log, if it is not what volumes of this size have.
     pub log_data_bytes: Option<usize>,
-    /// `never`, `checkpoint N`, `commit N` (behind every N-th operation), `checkpoints beside`, `commits beside`.
+    /// `never`, `checkpoint N`, `commit N` (behind every N-th operation), `checkpoints beside`, `commits beside`,
+    /// `rest N`, `rests beside`.
     pub checkpoints: String,
     /// Position of the switch of M3.
     pub dirty: String,
@@ -147,6 +148,8 @@ fn words(checkpoints: Checkpoints) -> String {
         Checkpoints::CommitsAfter(n) => format!("commit {n}"),
         Checkpoints::Beside => "checkpoints beside".into(),
         Checkpoints::CommitsBeside => "commits beside".into(),
+        Checkpoints::RestsAfter(n) => format!("rest {n}"),
+        Checkpoints::RestsBeside => "rests beside".into(),
     }
 }
 
@@ -157,6 +160,8 @@ fn checkpoints(words: &str) -> Result<Checkpoints, String> {
         Some(("checkpoint", n)) => count(n).map(Checkpoints::After),
         Some(("commit", n)) => count(n).map(Checkpoints::CommitsAfter),
         Some(("checkpoints", "beside")) => Some(Checkpoints::Beside),
+        Some(("rest", n)) => count(n).map(Checkpoints::RestsAfter),
+        Some(("rests", "beside")) => Some(Checkpoints::RestsBeside),
         Some(("commits", "beside")) => Some(Checkpoints::CommitsBeside),
         _ => None,
     };
@@ -175,6 +180,8 @@ mod tests {
             Checkpoints::Beside,
             Checkpoints::CommitsAfter(1),
             Checkpoints::CommitsBeside,
+            Checkpoints::RestsAfter(2),
+            Checkpoints::RestsBeside,
         ]) {
             let setup = Setup { checkpoints, ..Setup::new(16384, 3) };
             let policy = Policy { setup, physical_sector, unmount: false, ..Policy::default() };

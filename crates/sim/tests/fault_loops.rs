@@ -74,6 +74,7 @@ fn every_call_of_operations_commits_and_checkpoints() {
         ("fsyncs", Checkpoints::Never),
         ("fsyncs and commits", Checkpoints::CommitsAfter(2)),
         ("fsyncs and checkpoints", Checkpoints::After(3)),
+        ("fsyncs and rests", Checkpoints::RestsAfter(2)),
     ] {
         let images = Images { exhaustive: 2, each: 3, samples: 2, torn: 2, ..Images::default() };
         let policy = Policy {

@@ -96,6 +96,15 @@ fn on_sectors_of_4096_and_large_nodes() {
     all_survive(&Policy { sector: 4096, setup, ..policy });
 }
 
+/// What waits is appended without a flush, and what is durable confirmed, behind any operation and beside all.
+#[test]
+fn on_volumes_that_rest() {
+    for rests in [Checkpoints::RestsAfter(1), Checkpoints::RestsAfter(3), Checkpoints::RestsBeside]
+    {
+        all_survive(&policy(rests));
+    }
+}
+
 /// A torn write takes what lies in its physical sector, flushed or not.
 #[test]
 fn on_sectors_of_512_in_physical_ones_of_4096() {

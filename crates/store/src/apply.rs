@@ -286,6 +286,7 @@ impl Inner {
             self.pace.pending_is(waits);
             intact?;
             self.counters.operations.increment();
+            self.calm.stir();
             return Ok(lsn);
         }
     }

@@ -120,6 +120,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
     let pace = Pace::new(&geometry, &how, &counters, Arc::default());
     let place = Place::at(superblock.log);
     Inner {
+        calm: Default::default(),
         owed: Owed::default(),
         pending: Mutex::new(Pending::new(Lsn(0), superblock.log)),
         logging: Logging::new(Ring::new(&superblock, &*device), place, how.batching),

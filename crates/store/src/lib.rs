@@ -28,6 +28,7 @@ mod pace;
 mod freezes;
 mod guard;
 mod apply;
+mod calm;
 mod data;
 mod read;
 mod load;
@@ -38,6 +39,7 @@ pub mod space;
 pub mod error;
 
 pub use batch::{Batch, LoggedBlock};
+pub use calm::Calm;
 pub use error::StoreError;
 pub use guard::Guarding;
 pub use space::{Placed, Reservation, SpaceUse, Written};
@@ -189,6 +191,7 @@ pub(crate) struct Inner {
     committed: AtomicU64,
     inode_next: AtomicU64,
     pace: Pace,
+    calm: Arc<Calm>,
     freezes: Mutex<Freezes>,
     /// Where another program may reach the device.
     guard: Option<Keeper>,
@@ -245,6 +248,11 @@ impl Store {
     /// The device.
     pub fn device(&self) -> &Arc<dyn Device> {
         &self.inner.device
+    }
+
+    /// What is stirred by each change.
+    pub fn calm(&self) -> &Arc<Calm> {
+        &self.inner.calm
     }
 
     /// The statistics of this store.
@@ -377,6 +385,19 @@ impl Store {
         then: impl FnOnce(Result<Receipt>) + Send + 'static,
     ) {
         self.inner.persist_then(upto, about, then);
+    }
+
+    /// Writes what waits for the log behind it, without a flush: when this program is killed, it is there; when power fails, it may not
+    /// be. Later calls of [`Store::persist`] make it durable. For when the volume rests: nobody waits for it.
+    pub fn append(&self) -> Result<()> {
+        self.inner.append()
+    }
+
+    /// Says on the device, once and durably, that what is durable is: should the last batch of the log or the last
+    /// commit rot from now on, an opening misses it, instead of taking it for one that a power cut tore. For when the volume
+    /// rests. Costs nothing where it was said; returns whether it was not.
+    pub fn confirm(&self) -> Result<bool> {
+        self.inner.confirm()
     }
 
     /// Makes everything so far durable in the journal: then the log is empty, and blocks that were freed

@@ -224,6 +224,7 @@ fn at(
         superblock: Mutex::new(superblock.clone()),
         one_checkpoint: Mutex::new(()),
         pace: Pace::new(&geometry, options, counters, places.clone()),
+        calm: Arc::default(),
         freezes: Mutex::new(Freezes::default()),
         guard: None,
     }

@@ -31,6 +31,17 @@ fn sectors_of_4096() {
     survive(70, 2, 50, &how);
 }
 
+/// Batches that nobody waits for, before those that somebody does, and confirmations.
+#[test]
+fn volumes_that_rest() {
+    let rests = Conditions { rests: 2, ..Conditions::fsyncs() };
+    survive(600, 2, 50, &Conditions { lives: 2, steps: 30, ..rests.clone() });
+    survive(610, 2, 50, &Conditions { generations: 8, steps: 10, log_data: 1, ..rests.clone() });
+    survive(620, 2, 50, &Conditions { lives: 6, steps: 12, ..rests.clone() });
+    survive(630, 2, 50, &Conditions { commits_beside: true, background: true, ..rests.clone() });
+    survive(640, 2, 50, &Conditions { physical_sector: 4096, persists: 3, ..rests });
+}
+
 /// A torn write takes what lies in its physical sector, flushed or not.
 #[test]
 fn sectors_of_512_in_physical_ones_of_4096() {

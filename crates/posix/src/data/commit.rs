@@ -51,6 +51,14 @@ impl Core {
         settled
     }
 
+    /// Writes all dirty data, then appends what waits for the log, without a flush: whoever ends this program takes none
+    /// of it away.
+    pub(crate) fn append(&self) -> Result<()> {
+        let settled = self.write_back();
+        self.store.append()?;
+        settled
+    }
+
     /// Whether something is not committed, but fsyncs have made all of it durable.
     pub(crate) fn is_logged(&self) -> bool {
         let durable = self.store.durable();

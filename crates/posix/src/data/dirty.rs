@@ -20,7 +20,7 @@ use holdfast_base::wait;
 use holdfast_base::{BlockNo, InodeNo};
 use holdfast_format::Geometry;
 use holdfast_store::page::Allowance;
-use holdfast_store::{Need, Reservation, Store, StoreError};
+use holdfast_store::{Calm, Need, Reservation, Store, StoreError};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::completion::Completions;
@@ -216,6 +216,8 @@ pub(crate) struct Shared {
     pub(crate) punches: Punches,
     /// What was written last.
     pub(crate) recent: Recent,
+    /// Whoever writes what waits while the volume rests.
+    calm: Arc<Calm>,
     /// Shape of the volume, to judge extents by.
     pub(crate) geometry: Geometry,
     /// Bytes of all pages of all files.
@@ -246,6 +248,7 @@ impl Shared {
             in_flight: InFlight::default(),
             punches: Punches::default(),
             recent: Recent::new(options.recent_bytes),
+            calm: store.calm().clone(),
             geometry: store.superblock().geometry,
             bytes: AtomicUsize::new(0),
             bytes_max,
@@ -271,6 +274,8 @@ impl Shared {
             let mut waiting = self.waiting.lock();
             waiting.insert(inode.no, inode.clone());
             self.files.store(waiting.len(), Ordering::Relaxed);
+            drop(waiting);
+            self.calm.stir();
         } else {
             // No page is left that could need it.
             content.reserved = None;

@@ -88,6 +88,14 @@ impl FileSystem {
         self.core.commit()
     }
 
+    /// What the background does when the volume rests: delayed data goes to its place, what waits for the log is appended
+    /// to it without a flush, and what is durable already is confirmed (see [`holdfast_store::Store::confirm`]).
+    /// Makes nothing durable.
+    pub fn rest(&self) -> Result<()> {
+        self.core.append()?;
+        Ok(self.core.store.confirm().map(drop)?)
+    }
+
     /// Makes a checkpoint of everything that has reached the trees; writes that wait in memory go on
     /// waiting. Nobody needs to ask for one: it only leaves less to recover.
     pub fn checkpoint(&self) -> Result<()> {

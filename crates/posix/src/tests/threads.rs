@@ -174,6 +174,54 @@ fn the_background_commit_makes_history_durable() {
     fs.lookup(&root(), ROOT, b"a").unwrap();
 }
 
+/// What a program leaves that is killed now.
+fn killed(v: &Volume) -> MemoryDevice {
+    let mut bytes = vec![0; v.device.len() as usize];
+    v.device.read(0, &mut bytes).unwrap();
+    MemoryDevice::from_image(&bytes)
+}
+
+/// A program that is killed while its volume rests loses nothing, and the device has no flush to do for that.
+#[test]
+fn what_waits_is_appended_when_the_volume_rests() {
+    // The timer has no part in it.
+    let set = MountOptions { commit_secs: 3600, ..options() };
+    let v = Volume::with(16 << 20, 4096, set);
+    let appended = || v.fs.counters().log_batches.get();
+    for (round, name) in (1..).zip(["a", "b"]) {
+        let (flushes, batches) = (v.device.stats().flushes, appended());
+        let flags = OpenFlags::READ.union(OpenFlags::WRITE);
+        let (_, file) = v.fs.create(&root(), ROOT, name.as_bytes(), 0o644, flags, false).unwrap();
+        v.fs.write(&root(), &file, 0, &[round; 100_000], WriteHow::default()).unwrap();
+        drop(file);
+        wait_until("appended", || appended() > batches && v.fs.dirty_bytes() == 0);
+        assert_eq!(v.device.stats().flushes, flushes, "nobody asked for durability");
+        assert!(!v.fs.is_durable(), "power may take it");
+        // What lies on the device by now is what a killed program leaves.
+        wait_until("all there", || {
+            let left = Arc::new(killed(&v));
+            let fs = FileSystem::mount(left, options()).unwrap();
+            fs.lookup(&root(), ROOT, name.as_bytes()).is_ok_and(|found| found.size == 100_000)
+        });
+    }
+}
+
+/// What is durable is confirmed once, and then a volume that rests is left alone.
+#[test]
+fn what_is_durable_is_confirmed_when_the_volume_rests() {
+    let set = MountOptions { commit_secs: 3600, ..options() };
+    let v = Volume::with(16 << 20, 4096, set);
+    let confirmed = || v.fs.counters().confirmations.get();
+    for round in 1..3 {
+        v.file(ROOT, &format!("f{round}"));
+        v.fs.fsync_inode(ROOT).unwrap();
+        wait_until("confirmed", || confirmed() == round);
+    }
+    let before = v.device.stats();
+    thread::sleep(std::time::Duration::from_secs(2));
+    assert_eq!((v.device.stats(), confirmed()), (before, 2), "nothing changed");
+}
+
 #[test]
 fn what_only_the_log_holds_is_known() {
     let v = Volume::new();

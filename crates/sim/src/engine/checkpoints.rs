@@ -26,6 +26,10 @@ pub enum Checkpoints {
     CommitsAfter(u64),
     /// As `Beside`, with commits.
     CommitsBeside,
+    /// As `After`, with what is written when a volume rests.
+    RestsAfter(u64),
+    /// As `Beside`, with that.
+    RestsBeside,
 }
 
 impl Checkpoints {
@@ -34,6 +38,7 @@ impl Checkpoints {
         match self {
             Checkpoints::Beside => Some(FileSystem::checkpoint),
             Checkpoints::CommitsBeside => Some(FileSystem::commit),
+            Checkpoints::RestsBeside => Some(FileSystem::rest),
             _ => None,
         }
     }

@@ -316,6 +316,9 @@ impl Target for Engine {
                 Checkpoints::CommitsAfter(n) if self.operations.is_multiple_of(n) => {
                     filesystem.commit()
                 }
+                Checkpoints::RestsAfter(n) if self.operations.is_multiple_of(n) => {
+                    filesystem.rest()
+                }
                 _ => Ok(()),
             };
         }

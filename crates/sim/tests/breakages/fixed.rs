@@ -56,6 +56,7 @@ pub(crate) const HUNTS: &[Hunt] = &[
     Hunt { name: "lost batches", run: |_| damage::lost_batches(0) },
     Hunt { name: "lost commits", run: |_| damage::lost_commits(0) },
     Hunt { name: "sectors of 4096", run: |_| cut("", APPENDS, sectors()) },
+    Hunt { name: "rests", run: |_| cut("", APPENDS, policy(Checkpoints::RestsAfter(2))) },
     Hunt {
         name: "physical sectors of 4096",
         run: |_| cut("", APPENDS, Policy { physical_sector: 4096, ..policy(Checkpoints::Never) }),
@@ -155,6 +156,7 @@ pub(crate) const KNOWN: &[(&str, &[Tooth])] = &[
         ],
     ),
     ("physical sectors of 4096", &[Tooth::SharedSector]),
+    ("rests", &[Tooth::AppendedIsDurable]),
     ("names", &[Tooth::XattrsForgotten, Tooth::OrphanForgotten, Tooth::AncestorsForgotten]),
     (
         "appends and commits",

@@ -75,7 +75,8 @@ fn power_cuts(seed: u64) -> Result<(), String> {
 /// Lives of the store, on what the one before could read and may lose.
 fn lives(seed: u64) -> Result<(), String> {
     let (fsyncs, commits) = (Conditions::fsyncs(), Conditions::default());
-    let how = match seed % 10 {
+    let how = match seed % 11 {
+        10 => Conditions { rests: 2, lives: 2, steps: 30, ..fsyncs },
         9 => Conditions { physical_sector: 4096, generations: 3, steps: 12, ..fsyncs },
         0 => Conditions { lives: 8, steps: 10, checkpoints: 1, neither: 2, ..fsyncs },
         1 => Conditions { lives: 6, steps: 12, log_data: 0, checkpoints: 4, ..commits },

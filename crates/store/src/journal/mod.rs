@@ -11,7 +11,7 @@ pub(crate) mod recover;
 
 use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_base::{BlockRange, Epoch};
+use holdfast_base::{BlockRange, CommitNo, Epoch};
 use holdfast_device::{Device, Flushed, flush_unless};
 use holdfast_format::journal::frame::{FRAME_BYTES_MAX, KIND_COMMIT, KIND_END, MAGIC};
 use holdfast_format::journal::{COMMIT_BYTES_MAX, FrameHeader, JournalMark, next_block};
@@ -37,6 +37,8 @@ pub(crate) struct Journal {
     tail: u64,
     /// Whether a frame at the mark says that no commit follows.
     ended: bool,
+    /// The last commit that a frame behind it calls durable, or that needs none.
+    confirmed: CommitNo,
     /// The ranges of the commit being made.
     pub(crate) frozen: Frozen,
     /// Its payload.
@@ -54,6 +56,7 @@ impl Journal {
             head: 0,
             tail: 0,
             ended: false,
+            confirmed: mark.commit,
             frozen: Frozen::default(),
             payload: Vec::new(),
             frame: Vec::new(),
@@ -195,6 +198,18 @@ impl Journal {
             return Ok(());
         }
         self.write_end(device, epoch, !self.mark.sum)
+    }
+
+    /// As [`Journal::say_left_out`], behind a commit: should it rot, it is missed. Returns whether anything was written: not if it was said
+    /// before, no recovery would read the commit, or there is no room.
+    pub(crate) fn confirm(&mut self, device: &dyn Device, epoch: Epoch) -> Result<bool> {
+        let used = self.head - self.tail;
+        if self.confirmed == self.mark.commit || used == 0 || used >= self.ring.count {
+            return Ok(false);
+        }
+        self.write_end(device, epoch, !self.mark.sum)?;
+        self.confirmed = self.mark.commit;
+        Ok(true)
     }
 
     fn write_end(&mut self, device: &dyn Device, epoch: Epoch, prior: u64) -> Result<()> {

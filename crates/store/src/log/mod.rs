@@ -16,6 +16,7 @@ mod format;
 mod judge;
 mod pending;
 mod queue;
+mod rest;
 mod values;
 pub(crate) mod recover;
 pub(crate) mod replay;
@@ -30,9 +31,11 @@ use holdfast_base::switch::Batching;
 use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::{Escape, InodeNo, Lsn, Receipt};
 use holdfast_device::flush_unless;
+use holdfast_format::journal::DataExtent;
 use holdfast_format::log::{BATCH_BYTES_MAX, DATA_BLOCKS_MAX};
 use parking_lot::Mutex;
 
+use crate::step::Step;
 use crate::{Inner, Result};
 
 use format::How;
@@ -73,46 +76,23 @@ impl Inner {
         self.durable.load(Ordering::Acquire) >= lsn.0
     }
 
-    /// Makes everything durable that is pending now.
+    /// Makes everything durable that is pending now, or was appended before.
     fn make_batch(&self) -> Result<Led> {
         self.check_running()?;
         let mut log = self.logging.log.lock();
-        let (generations, step) = {
-            let mut pending = self.pending.lock();
-            let mut needed = 0;
-            for bound in pending.bounds() {
-                if bound > BATCH_BYTES_MAX {
-                    return Ok(Led::Escape(Escape::TooLarge));
-                }
-                needed += bound;
-            }
-            if needed as u64 > log.room(pending.tail()) {
-                return Ok(Led::Escape(Escape::LogFull));
-            }
-            if teeth::is(Tooth::AnswerBeforeWrite) {
-                self.durable.store(self.lsn.load(Ordering::Acquire), Ordering::Release);
-            }
-            // What was taken would be lost, and whoever asks next would find nothing to wait for.
-            let step = self.step("a batch of the log");
-            (pending.take(), step)
+        // What was taken would be lost, and whoever asks next would find nothing to wait for.
+        let (generations, step) = match self.take_pending(&log) {
+            Ok(taken) => taken,
+            Err(escape) => return Ok(Led::Escape(escape)),
         };
-        let Some(last) = generations.back().map(|generation| generation.last) else {
+        let waiting = log.waiting().map(|appended| appended.last);
+        let Some(last) = generations.back().map(|generation| generation.last).or(waiting) else {
             step.end();
             // All of it was logged meanwhile: whoever asked finds it durable.
             return Ok(Led::Logged(Receipt::default(), Generations::new()));
         };
         let mut receipt = Receipt::default();
-        if generations.iter().map(|of| of.unflushed_blocks()).sum::<u64>() > DATA_BLOCKS_MAX {
-            // No recovery shall have to read so much.
-            let _data = step.check(flush_unless(&*self.device, Tooth::LogDataFlush))?;
-            self.counters.log_data_flushes.increment();
-            receipt.flushes += 1;
-        }
-        let how = How { batching: self.logging.batching, data_is_durable: receipt.flushes > 0 };
-        let named = self.format_batches(&mut log, &generations, how, &mut receipt);
-        let time = Stopwatch::start();
-        (receipt.log_bytes, receipt.log_writes) = step.check(log.write(&*self.device))?;
-        receipt.write_ns = time.nanos();
+        let named = step.check(self.write_batches(&mut log, &generations, &mut receipt))?;
         let time = Stopwatch::start();
         let _durable = step.check(flush_unless(&*self.device, Tooth::LogFlush))?;
         teeth::do_late();
@@ -126,9 +106,55 @@ impl Inner {
         self.logging.queue.made(receipt);
         self.durable.fetch_max(last.0, Ordering::AcqRel);
         self.count_batches(generations.len() as u64, &receipt);
+        self.counters.log_flushes.increment();
+        self.counters.log_flush_ns.add(receipt.flush_ns);
         self.log_is_used();
         step.end();
         Ok(Led::Logged(receipt, generations))
+    }
+
+    /// Takes what is pending, if the log has room for all of it. The step ends when a batch of it is durable, or appended.
+    fn take_pending(&self, log: &Log) -> std::result::Result<(Generations, Step<'_>), Escape> {
+        let mut pending = self.pending.lock();
+        let mut needed = 0;
+        for bound in pending.bounds() {
+            if bound > BATCH_BYTES_MAX {
+                return Err(Escape::TooLarge);
+            }
+            needed += bound;
+        }
+        if needed as u64 > log.room(pending.tail()) {
+            return Err(Escape::LogFull);
+        }
+        if teeth::is(Tooth::AnswerBeforeWrite) {
+            self.durable.store(self.lsn.load(Ordering::Acquire), Ordering::Release);
+        }
+        let step = self.step("a batch of the log");
+        Ok((pending.take(), step))
+    }
+
+    /// Writes batches of what was taken; much data is flushed before. Returns the data that waits for their flush.
+    fn write_batches(
+        &self,
+        log: &mut Log,
+        generations: &Generations,
+        receipt: &mut Receipt,
+    ) -> Result<Vec<DataExtent>> {
+        let own = generations.iter().map(|of| of.unflushed_blocks()).sum::<u64>();
+        let data_is_durable = own + log.waiting().map_or(0, |of| of.blocks) > DATA_BLOCKS_MAX;
+        if data_is_durable {
+            // No recovery shall have to read so much.
+            let _data = flush_unless(&*self.device, Tooth::LogDataFlush)?;
+            self.counters.log_data_flushes.increment();
+            receipt.flushes += 1;
+            log.appended_are_durable();
+        }
+        let how = How { batching: self.logging.batching, data_is_durable };
+        let named = self.format_batches(log, generations, how, receipt);
+        let time = Stopwatch::start();
+        (receipt.log_bytes, receipt.log_writes) = log.write(&*self.device)?;
+        receipt.write_ns = time.nanos();
+        Ok(named)
     }
 
     /// Nobody needs these changes any more: some of the memory is used again.
@@ -152,7 +178,7 @@ impl Inner {
         generations: &Generations,
         how: How,
         receipt: &mut Receipt,
-    ) -> Vec<holdfast_format::journal::DataExtent> {
+    ) -> Vec<DataExtent> {
         let time = Stopwatch::start();
         let mut named = Vec::new();
         for generation in generations {
@@ -179,9 +205,7 @@ impl Inner {
         counters.log_records.add(receipt.other_records);
         counters.log_bytes_written.add(receipt.log_bytes);
         counters.log_writes.add(receipt.log_writes);
-        counters.log_flushes.increment();
         counters.log_format_ns.add(receipt.format_ns);
         counters.log_write_ns.add(receipt.write_ns);
-        counters.log_flush_ns.add(receipt.flush_ns);
     }
 }

@@ -1,7 +1,7 @@
 //! The log ring: where the next batch goes, and the writing of it.
 //!
-//! Always true: batches are written after the flush of those before returned, so
-//! only those of the last flush can be incomplete. No physical sector of a batch
+//! Always true: each header names the last batch whose flush had returned, so only
+//! those behind the latest that one names can be incomplete. No physical sector of a batch
 //! that a recovery reads is ever written again.
 //!
 //! Knows nothing of what a batch says.
@@ -80,12 +80,25 @@ pub(crate) struct Log {
     ring: Ring,
     /// Behind the batches in `buffer`.
     place: Place,
-    /// Behind the last durable batch.
+    /// The last batch that is durable.
     before: BatchNo,
+    /// The last batch that something on the device calls durable.
+    confirmed: BatchNo,
+    /// Batches that no flush has followed yet.
+    appended: Option<Appended>,
     buffer: Vec<u8>,
     /// Where the batches begin in `buffer`; what lies before is never written.
     start: usize,
     batch_start: usize,
+}
+
+/// Batches that were written and wait for somebody's flush.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Appended {
+    /// The last operation in them.
+    pub(super) last: Lsn,
+    /// Blocks of data that they name.
+    pub(super) blocks: u64,
 }
 
 /// Room for the batches of a flush, mostly; more is made as it is needed.
@@ -94,7 +107,10 @@ const BUFFER_BYTES: usize = 32 << 10;
 impl Log {
     pub(crate) fn new(ring: Ring, place: Place) -> Log {
         let before = place.mark.batch;
-        let mut log = Log { ring, place, before, buffer: Vec::new(), start: 0, batch_start: 0 };
+        let (buffer, start, batch_start) = (Vec::new(), 0, 0);
+        // What an opening found, it has made a part of a checkpoint: nothing need be said of it.
+        let (confirmed, appended) = (before, None);
+        let mut log = Log { ring, place, before, confirmed, appended, buffer, start, batch_start };
         log.restart();
         log
     }
@@ -143,6 +159,7 @@ impl Log {
             len: 0,
             records: span.records,
         };
+        self.confirmed = self.before;
         let sector = if teeth::is(Tooth::SharedSector) { 512 } else { self.ring.sector as usize };
         let sum = header.finish(&mut self.buffer, self.batch_start, sector);
         let bytes = (self.buffer.len() - self.batch_start) as u64;
@@ -170,7 +187,72 @@ impl Log {
     pub(super) fn flushed(&mut self) -> Place {
         self.restart();
         self.before = self.place.mark.batch;
+        self.appended = None;
         self.place
+    }
+
+    /// What was written, up to operation `last`, waits for a flush. It names so many blocks of data. Returns where the
+    /// next batch goes.
+    pub(super) fn appended(&mut self, last: Lsn, blocks: u64) -> Place {
+        self.restart();
+        let before = self.appended.map_or(0, |appended| appended.blocks);
+        self.appended = Some(Appended { last, blocks: before + blocks });
+        if teeth::is(Tooth::AppendedIsDurable) {
+            self.before = self.place.mark.batch;
+        }
+        self.place
+    }
+
+    /// A flush has returned that began behind the batches that waited for one.
+    pub(super) fn appended_are_durable(&mut self) {
+        if self.appended.take().is_some() {
+            self.before = self.place.mark.batch;
+        }
+    }
+
+    /// Batches that wait for a flush.
+    pub(super) fn waiting(&self) -> Option<Appended> {
+        self.appended
+    }
+
+    /// A batch in front of nothing: it only says that the last one was durable, which is operation `last`. It
+    /// follows no batch, so nobody takes it for history; the next one is written over it. Returns the bytes written; `None` if this was said already,
+    /// or there is no room.
+    pub(super) fn confirm(
+        &mut self,
+        device: &dyn Device,
+        tail: &Place,
+        last: Lsn,
+    ) -> Result<Option<u64>> {
+        let is_said = self.confirmed == self.before || self.appended.is_some();
+        if is_said || self.room(tail) < self.ring.sector {
+            return Ok(None);
+        }
+        let mark = self.place.mark;
+        self.begin();
+        let header = LogHeader {
+            magic: MAGIC,
+            bytes: 0,
+            sum: 0,
+            address: mark.next,
+            volume: self.ring.volume,
+            number: mark.batch.next().0,
+            durable: self.before.0,
+            prior: !mark.sum,
+            after: last.0,
+            last: last.next().0,
+            inode_next: 0,
+            inode_count: 0,
+            len: 0,
+            records: 0,
+        };
+        header.finish(&mut self.buffer, self.batch_start, self.ring.sector as usize);
+        let bytes = (self.buffer.len() - self.start) as u64;
+        // A header never goes on at the ring's start, and this is no more than a sector.
+        device.write(self.ring.start + mark.next, &self.buffer[self.start..])?;
+        self.restart();
+        self.confirmed = self.before;
+        Ok(Some(bytes))
     }
 }
 

@@ -55,6 +55,9 @@ pub(crate) struct Conditions {
     pub persists: u64,
     pub commits: u64,
     pub neither: u64,
+    /// After one step in so many that nothing else follows, the volume rests: what waits is appended to the log, or what is durable
+    /// confirmed; 0 for never.
+    pub rests: u64,
     /// One write of data in so many travels inside the log; 0 for none.
     pub log_data: u64,
     /// Memory for nodes: the less, the more checkpoints.
@@ -85,6 +88,7 @@ impl Default for Conditions {
             persists: 0,
             commits: 1,
             neither: 3,
+            rests: 0,
             log_data: 0,
             cache_bytes: 1 << 20,
             dirty: Dirty::default(),
@@ -423,6 +427,13 @@ fn live(
                     && prng.one_in(how.checkpoints.div_ceil(4))
                 {
                     store.checkpoint()
+                } else if how.rests != 0 && prng.one_in(how.rests) {
+                    let rested = match prng.one_in(2) {
+                        true => store.append(),
+                        false => store.confirm().map(drop),
+                    };
+                    assert!(rested.is_ok() || sim.faults_fired() > 0, "{what}: {rested:?}");
+                    continue;
                 } else {
                     continue;
                 };

@@ -1,0 +1,78 @@
+//! What is written while the volume rests, and nobody waits.
+//!
+//! What is pending is appended to the log without a flush: a program that is killed loses none of it, power may
+//! take it. To a recovery such batches are some of those that the next flush was to make durable: each
+//! header names the last batch whose flush had returned, whoever wrote it when.
+//!
+//! And the last batch and the last commit are confirmed: something behind each says that it was durable. Until then
+//! one that has rotted looks like one that never arrived.
+
+use std::sync::atomic::Ordering;
+
+use holdfast_base::{Lsn, Receipt};
+
+use crate::{Inner, Result};
+
+impl Inner {
+    /// Writes what is pending behind the log, without a flush. Does nothing if the log has no room for it, or one operation is too
+    /// large: a commit will hold it. A recovery shall not have to read much data to judge it: above that a flush
+    /// comes first.
+    pub(crate) fn append(&self) -> Result<()> {
+        self.check_running()?;
+        let mut log = self.logging.log.lock();
+        let Ok((generations, step)) = self.take_pending(&log) else { return Ok(()) };
+        let Some(last) = generations.back().map(|generation| generation.last) else {
+            step.end();
+            return Ok(());
+        };
+        let mut receipt = Receipt::default();
+        let named = step.check(self.write_batches(&mut log, &generations, &mut receipt))?;
+        // Commits go on naming this data: no flush has made it durable.
+        let blocks = named.iter().map(|extent| extent.count).sum();
+        let place = log.appended(last, blocks);
+        self.pending.lock().set_place(place);
+        self.count_batches(generations.len() as u64, &receipt);
+        self.log_is_used();
+        step.end();
+        drop(log);
+        self.give_back(generations);
+        Ok(())
+    }
+
+    /// Says behind the last batch and behind the last commit that they were durable, and makes that durable with one flush.
+    /// Costs nothing if it was said, or nothing of either would be missed. Returns whether anything was written. No fsync waits for the flush.
+    pub(crate) fn confirm(&self) -> Result<bool> {
+        self.check_running()?;
+        let step = self.step("a confirmation");
+        let confirmed = step.check(self.try_confirm())?;
+        step.end();
+        Ok(confirmed)
+    }
+
+    fn try_confirm(&self) -> Result<bool> {
+        let commit = {
+            let mut journal = self.journal.lock();
+            let epoch = self.superblock.lock().epoch;
+            journal.confirm(&*self.device, epoch)?
+        };
+        let batch = self.confirm_batch()?;
+        if !commit && !batch {
+            return Ok(false);
+        }
+        let _durable = self.device.flush()?;
+        self.counters.confirmations.increment();
+        Ok(true)
+    }
+
+    fn confirm_batch(&self) -> Result<bool> {
+        let mut log = self.logging.log.lock();
+        let durable = self.durable.load(Ordering::Acquire);
+        if durable <= self.committed.load(Ordering::Acquire) {
+            // A commit holds all that the log does.
+            return Ok(false);
+        }
+        let tail = *self.pending.lock().tail();
+        let written = log.confirm(&*self.device, &tail, Lsn(durable))?;
+        Ok(written.inspect(|bytes| self.counters.log_bytes_written.add(*bytes)).is_some())
+    }
+}
