@@ -39,7 +39,7 @@ impl CutDevice {
 }
 
 impl Device for CutDevice {
-    forward!(below: read, len, sector_size, stats);
+    forward!(below: read, room, len, sector_size, stats);
 
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         self.check("write", at, bytes.len() as u64)?;

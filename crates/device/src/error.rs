@@ -1,5 +1,7 @@
 //! What a device says when it refuses.
 
+use rustix::io::Errno;
+
 /// A call that a device did not carry out.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
@@ -52,4 +54,15 @@ pub enum DeviceError {
         /// The holder: `process 123 (holdfast)`, or `another program`.
         holder: String,
     },
+}
+
+impl DeviceError {
+    /// Whether the host had no room (or allowed no more of it): the same call may work when it has.
+    pub fn is_no_space(&self) -> bool {
+        let DeviceError::Io { source, .. } = self else {
+            return false;
+        };
+        let full = [Errno::NOSPC, Errno::DQUOT].map(|errno| Some(errno.raw_os_error()));
+        full.contains(&source.raw_os_error())
+    }
 }

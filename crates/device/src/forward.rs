@@ -34,6 +34,14 @@ macro_rules! forward {
             self.$under.len()
         }
     };
+    (@room $under:ident) => {
+        fn room(&self) -> ::std::option::Option<u64> {
+            self.$under.room()
+        }
+        fn take_room(&self, at: u64, len: u64) -> ::std::result::Result<(), $crate::DeviceError> {
+            self.$under.take_room(at, len)
+        }
+    };
     (@sector_size $under:ident) => {
         fn sector_size(&self) -> u32 {
             self.$under.sector_size()

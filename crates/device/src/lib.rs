@@ -114,6 +114,20 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// anything until written again. Devices without discard do nothing.
     fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError>;
 
+    /// Bytes that a host can still give to an image of which it has not given all yet. `None`: it has given all, as for
+    /// a block device, or it cannot give ahead of need, so that nothing can be promised.
+    fn room(&self) -> Option<u64> {
+        None
+    }
+
+    /// Takes space from the host for `len` bytes at `at`, so that no later write there is refused for lack of it. Keeps
+    /// the bytes, is not durable, and costs little where the host has given it already. After an error
+    /// ([`DeviceError::is_no_space`]) the host may have given a part.
+    fn take_room(&self, at: u64, len: u64) -> Result<(), DeviceError> {
+        let _ = (at, len);
+        Ok(())
+    }
+
     /// Bytes of the device.
     fn len(&self) -> u64;
 

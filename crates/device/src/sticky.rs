@@ -81,7 +81,7 @@ impl Drop for Unknown<'_> {
 }
 
 impl Device for Sticky {
-    forward!(under: len, sector_size, reach, stats);
+    forward!(under: room, len, sector_size, reach, stats);
 
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         wait::will_wait();

@@ -150,8 +150,17 @@ impl Inner {
         // Freed data becomes usable with a commit, homes of nodes with a checkpoint; a second one
         // frees what the first replaced.
         for attempt in 0..3 {
-            if let Some(reservation) = Reservation::take(&self.space, need.blocks(), promise) {
-                return Ok(reservation);
+            loop {
+                if let Some(reservation) = Reservation::take(&self.space, need.blocks(), promise) {
+                    return Ok(reservation);
+                }
+                let lacking = |space: &Space| {
+                    let slots = need.slots(levels, space.nodes());
+                    space.lacking_bytes(slots, need.blocks(), need.floor(&space.floors))
+                };
+                if !self.take_from_host(lacking) {
+                    break;
+                }
             }
             if !self.space.lock().has_pending() {
                 break;
@@ -216,6 +225,16 @@ impl Inner {
         left >= kept + most || left >= kept + forest.homes_needed(TreeId::Files, &batch.changes)
     }
 
+    /// As [`Inner::has_homes`], for a batch of so many changes whose keys are not known yet: no only if it is not sure.
+    pub(crate) fn has_homes_for(&self, changes: u32, own: u64) -> bool {
+        let forest = self.forest.read();
+        let levels = u64::from(forest.root(TreeId::Files).level) + 1;
+        let again = forest.cache.uncommitted_nodes() as u64;
+        let space = self.space.lock();
+        let kept = space.slots_promised + space.floors.checkpoint.div_ceil(2) + again;
+        space.free_slots + own >= kept + u64::from(changes) * (3 * levels + 2)
+    }
+
     pub(crate) fn apply(&self, batch: Batch, reservation: &mut Reservation) -> Result<Lsn> {
         self.check_running()?;
         let longest = value_max(self.geometry.node_size);
@@ -240,8 +259,13 @@ impl Inner {
                 let pending = space.has_pending();
                 drop(space);
                 drop(forest);
+                if self.take_from_host(|_| 0) {
+                    continue;
+                }
                 if waited || !pending {
                     self.counters.no_space.increment();
+                    // Or those who try it again with less might find that others have them.
+                    batch.placed.into_iter().for_each(|placed| reservation.take_back(placed));
                     return Err(StoreError::NoSpace);
                 }
                 waited = true;

@@ -27,6 +27,7 @@ mod owed;
 mod pace;
 mod freezes;
 mod guard;
+mod host;
 mod apply;
 mod calm;
 mod data;
@@ -363,7 +364,14 @@ impl Store {
         self.inner.read_data(blocks, into)
     }
 
-    /// Makes a batch visible as one step and returns its place in history.
+    /// Whether [`Store::apply`] surely finds room for the nodes of a batch of so many changes: on a volume that is nearly
+    /// full a smaller batch may be a better one.
+    pub fn has_room_for(&self, changes: u32, reservation: &Reservation) -> bool {
+        self.inner.has_homes_for(changes, reservation.slots)
+    }
+
+    /// Makes a batch visible as one step and returns its place in history. One that is refused for lack of space has
+    /// changed nothing, and the reservation has the blocks again that were placed for it.
     pub fn apply(&self, batch: Batch, reservation: &mut Reservation) -> Result<Lsn> {
         self.inner.apply(batch, reservation)
     }
@@ -426,15 +434,22 @@ impl Store {
         InodeNo(self.inner.inode_next.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// How full the volume is.
+    /// How full the volume is. Of an image that the host has not given all of its space, no more is available than the
+    /// host has.
     pub fn space_use(&self) -> SpaceUse {
-        self.inner.space.lock().space_use()
+        let room = self.inner.device.room();
+        self.inner.space.lock().space_use(room)
     }
 
     /// Bytes of tree nodes in memory, and of those the dirty ones.
     pub fn cache_use(&self) -> (usize, usize) {
         let forest = self.inner.forest.read();
         (forest.cache.bytes(), forest.cache.dirty_bytes())
+    }
+
+    /// Whether the store stopped writing, see [`Store::stop_reason`].
+    pub fn is_stopped(&self) -> bool {
+        self.inner.stop.is_stopped()
     }
 
     /// Why the store stopped writing, if a write or flush failed (P7).

@@ -125,11 +125,13 @@ fn open_alone(
     check_counters(&inner, &replayed.superblock, &logged, options)?;
     let is_recovered = replayed.commits > 0 || !logged.batches.is_empty();
     if !options.read_only {
+        inner.take_rings_from_host()?;
         let time = Stopwatch::start();
         recover::write(&*inner.device, &stop, &superblock, &replayed, &inner.overlay)?;
         inner.overlay = BTreeMap::new();
         inner.finish_log(logged)?;
         took += time.nanos();
+        inner.hide_from_host();
     }
     if is_recovered {
         inner.counters.recovery_ns.set(took);

@@ -246,3 +246,33 @@ fn many_threads_empty_a_full_volume() {
         store.close().unwrap();
     }
 }
+
+/// Data that was accepted is promised its blocks until it is published: a batch that is too large for what is left
+/// can be tried again with less (P8).
+#[test]
+fn a_batch_that_is_refused_leaves_its_blocks_promised() {
+    let store = store(16 << 20, 4096);
+    let mut own = store.reserve(Need::Grow { changes: 0, blocks: 4 }).unwrap();
+    let mut held = Vec::new();
+    for changes in [1000, 100, 10, 1] {
+        while let Ok(taken) = store.reserve(Need::Settle { changes }) {
+            held.push(taken);
+        }
+    }
+    let publish = |changes: u64, own: &mut holdfast_store::Reservation| {
+        let placed = store.allocate(own, 4, None).expect("it was promised");
+        let mut batch = Batch::new();
+        batch.publish_unwritten(placed);
+        (0..changes).for_each(|n| batch.put(file(20 + n, 0), vec![3; 900]));
+        store.apply(batch, own).map(drop)
+    };
+    for _ in 0..3 {
+        assert!(!store.has_room_for(2000, &own), "so many changes");
+        assert!(matches!(publish(2000, &mut own), Err(StoreError::NoSpace)));
+        assert_eq!(own.blocks(), 4, "promised as before");
+        assert!(store.reserve(Need::Grow { changes: 0, blocks: 1 }).is_err(), "to nobody else");
+    }
+    drop(held);
+    publish(1, &mut own).unwrap();
+    store.close().unwrap();
+}

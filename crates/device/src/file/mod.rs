@@ -23,7 +23,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use physical::{PhysicalSector, Source};
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{FallocateFlags, fallocate, fstat, fstatvfs};
+use rustix::io::Errno;
 
 use crate::buffer::BufferPool;
 use crate::range;
@@ -62,6 +63,8 @@ pub struct FileDevice {
     block_device: bool,
     /// Set when the host said that it cannot discard; nobody asks again.
     cannot_discard: AtomicBool,
+    /// The same of space ahead of need.
+    cannot_take_room: AtomicBool,
     pool: BufferPool,
     tally: Tally,
 }
@@ -155,6 +158,7 @@ impl FileDevice {
             direct: found.direct,
             block_device: found.block_device,
             cannot_discard: AtomicBool::new(false),
+            cannot_take_room: AtomicBool::new(false),
             pool: BufferPool::new(BOUNCE_BYTES, BOUNCE_BUFFERS),
             tally: Tally::default(),
         })
@@ -258,6 +262,39 @@ impl Device for FileDevice {
             self.cannot_discard.store(true, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    fn room(&self) -> Option<u64> {
+        if self.block_device || self.mode == OpenMode::ReadOnly {
+            return None;
+        }
+        let given = fstat(&self.file).ok()?.st_blocks as u64 * 512;
+        if given >= self.len || self.cannot_take_room.load(Ordering::Relaxed) {
+            return None;
+        }
+        let host = fstatvfs(&self.file).ok()?;
+        Some(host.f_bavail.saturating_mul(host.f_frsize))
+    }
+
+    fn take_room(&self, at: u64, len: u64) -> Result<(), DeviceError> {
+        let call = "reservation";
+        self.check_mode(call, at, len)?;
+        range::inside(call, at, len, self.len)?;
+        if self.block_device || len == 0 || self.cannot_take_room.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        loop {
+            return match fallocate(&self.file, FallocateFlags::KEEP_SIZE, at, len) {
+                Ok(()) => Ok(()),
+                Err(Errno::INTR) => continue,
+                // Then it gives space with each write, or refuses it.
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                    self.cannot_take_room.store(true, Ordering::Relaxed);
+                    Ok(())
+                }
+                Err(error) => Err(failed(call, at, len as usize, error.into())),
+            };
+        }
     }
 
     fn len(&self) -> u64 {

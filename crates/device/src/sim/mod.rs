@@ -14,12 +14,14 @@
 
 pub mod event;
 pub mod faults;
+pub mod host;
 pub mod images;
 pub mod pending;
 mod timed;
 
 pub use event::{Event, Recording};
 pub use faults::{Action, Call, Fault, Faults, When};
+pub use host::HostedDevice;
 pub use images::{CrashImage, CrashImages, Policy};
 pub use pending::Cut;
 pub use timed::TimedDevice;

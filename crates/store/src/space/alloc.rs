@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 
 use holdfast_base::teeth::{self, Tooth};
+use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, BlockRange};
 use holdfast_format::Geometry;
 use holdfast_format::limits::{BITMAP_BLOCKS, BITMAP_BYTES, GROUP_BLOCKS};
@@ -17,6 +18,7 @@ use holdfast_format::limits::{BITMAP_BLOCKS, BITMAP_BYTES, GROUP_BLOCKS};
 use super::SpaceUse;
 use super::freed::{Freed, Unflushed};
 use super::group::{Group, Run};
+use super::hidden::Hidden;
 use super::record::Record;
 
 /// Slots that only some may use.
@@ -55,6 +57,8 @@ pub(crate) struct Space {
     pub(crate) damage: Option<String>,
     /// Nodes of a damaged volume that found no slot.
     homeless: u64,
+    /// What the host has not given yet, if it has to be asked.
+    pub(super) hidden: Option<Hidden>,
 }
 
 impl Space {
@@ -83,6 +87,7 @@ impl Space {
             loaded: false,
             damage: None,
             homeless: 0,
+            hidden: None,
         };
         space.free_slots = (0..geometry.group_count()).map(|index| space.empty_slots(index)).sum();
         space.floors = space.choose_floors();
@@ -113,15 +118,43 @@ impl Space {
 
     fn group_mut(&mut self, index: u64) -> &mut Group {
         let (geometry, slot_blocks) = (self.geometry, self.slot_blocks);
+        let is_hidden = self.hidden.is_some();
         self.groups[index as usize].get_or_insert_with(|| {
-            Box::new(Group::new(index, geometry.group_blocks(index), slot_blocks))
+            let mut group = Group::new(index, geometry.group_blocks(index), slot_blocks);
+            if is_hidden {
+                group.hide();
+            }
+            Box::new(group)
         })
+    }
+
+    /// The shape of the volume.
+    pub(super) fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// The groups in memory; the others are empty.
+    pub(super) fn groups_mut(&mut self) -> impl Iterator<Item = &mut Group> {
+        self.groups.iter_mut().flatten().map(|group| &mut **group)
+    }
+
+    /// Free blocks of a piece are hidden no more. Returns how many.
+    pub(super) fn show(&mut self, range: BlockRange) -> u64 {
+        let before = self.free_blocks;
+        for (index, part) in Space::by_group(range) {
+            self.change_group(index, |group| group.show(part));
+            if self.group_free(index).1 > 0 {
+                self.node_group = self.node_group.min(index);
+            }
+        }
+        self.free_blocks - before
     }
 
     /// Free blocks and slots of a group, also of one that is not in memory because it is empty.
     fn group_free(&self, index: u64) -> (u64, u64) {
         match &self.groups[index as usize] {
             Some(group) => (group.free_blocks, group.free_slots),
+            None if self.hidden.is_some() => (0, 0),
             None => (self.geometry.group_blocks(index).count, self.empty_slots(index)),
         }
     }
@@ -288,6 +321,30 @@ impl Space {
 
     /// Gives blocks back that were taken and never used.
     pub(crate) fn release(&mut self, range: BlockRange) {
+        if self.hidden.is_none() {
+            return self.make_free(range);
+        }
+        for part in Space::by_piece(range) {
+            if !self.is_hidden(part.start) {
+                self.make_free(part);
+                continue;
+            }
+            for (index, part) in Space::by_group(part) {
+                self.group_mut(index).hide_again(part);
+            }
+            if let Some(hidden) = &mut self.hidden {
+                hidden.blocks += part.count;
+            }
+        }
+    }
+
+    /// Gives blocks back that were taken for data, and promises them once more.
+    pub(crate) fn take_back(&mut self, range: BlockRange) {
+        self.release(range);
+        self.blocks_promised += range.count;
+    }
+
+    fn make_free(&mut self, range: BlockRange) {
         for (index, part) in Space::by_group(range) {
             self.change_group(index, |group| group.release(part));
             if self.group_free(index).1 > 0 {
@@ -489,14 +546,22 @@ impl Space {
         self.used_blocks
     }
 
-    /// How full the volume is.
-    pub(crate) fn space_use(&self) -> SpaceUse {
+    /// How full the volume is. `room`: what the host can still give, in bytes.
+    pub(crate) fn space_use(&self, room: Option<u64>) -> SpaceUse {
         let total = self.geometry.data_blocks();
         let free = total - self.used_blocks;
+        let available = match &self.hidden {
+            None => self.data_available(),
+            Some(hidden) => {
+                let given = room.map_or(hidden.blocks, |room| (room / BLOCK_BYTES).min(hidden.blocks));
+                let kept = (self.slots_promised + self.floors.grow) * self.slot_blocks;
+                (self.free_blocks + given).saturating_sub(kept + self.blocks_promised)
+            }
+        };
         SpaceUse {
             total,
             free,
-            available: (self.data_available() + self.freed.blocks()).min(free),
+            available: (available + self.freed.blocks()).min(free),
             inodes: self.inodes,
         }
     }

@@ -23,6 +23,8 @@ pub(crate) struct Group {
     start: u64,
     slot_blocks: u64,
     used: Box<[u64; WORDS]>,
+    /// Of `busy`: what nobody has, but the host has not given it yet.
+    hidden: Option<Box<[u64; WORDS]>>,
     busy: Box<[u64; WORDS]>,
     pub(crate) used_blocks: u64,
     pub(crate) node_blocks: u64,
@@ -55,6 +57,7 @@ impl Group {
             start: index * GROUP_BLOCKS,
             slot_blocks,
             used: Box::new([0; WORDS]),
+            hidden: None,
             busy: Box::new([u64::MAX; WORDS]),
             used_blocks: 0,
             node_blocks: 0,
@@ -136,6 +139,44 @@ impl Group {
     /// Gives busy blocks back that nobody uses.
     pub(crate) fn release(&mut self, range: BlockRange) {
         self.make_free(self.run(range));
+    }
+
+    /// Hides every free block.
+    pub(super) fn hide(&mut self) {
+        let mut hidden = Box::new([0; WORDS]);
+        for (hidden, busy) in hidden.iter_mut().zip(self.busy.iter_mut()) {
+            *hidden = !*busy;
+            *busy = u64::MAX;
+        }
+        self.hidden = Some(hidden);
+        (self.free_blocks, self.free_slots) = (0, 0);
+    }
+
+    /// Hides blocks that become free.
+    pub(super) fn hide_again(&mut self, range: BlockRange) {
+        let run = self.run(range);
+        if let Some(hidden) = &mut self.hidden {
+            Group::words(run).for_each(|(word, mask)| hidden[word] |= mask);
+        }
+    }
+
+    /// What is hidden of `range` is free from now on.
+    pub(super) fn show(&mut self, range: BlockRange) {
+        let run = self.run(range);
+        let Some(mut hidden) = self.hidden.take() else {
+            return;
+        };
+        for (word, mask) in Group::words(run) {
+            let shown = hidden[word] & mask;
+            hidden[word] &= !mask;
+            let old = self.busy[word];
+            self.busy[word] = old & !shown;
+            self.free_blocks += u64::from(shown.count_ones());
+            self.free_slots = self.free_slots + self.slots_in(old & !shown) - self.slots_in(old);
+            self.slot_hint = self.slot_hint.min(word);
+        }
+        self.run_max = GROUP_BLOCKS;
+        self.hidden = Some(hidden);
     }
 
     /// Whether every block of `range` may be given away.

@@ -6,6 +6,7 @@
 pub(crate) mod alloc;
 pub(crate) mod freed;
 pub(crate) mod group;
+pub(crate) mod hidden;
 pub(crate) mod record;
 
 use std::sync::Arc;
@@ -54,6 +55,13 @@ impl Reservation {
     pub fn merge(&mut self, mut other: Reservation) {
         self.slots += std::mem::take(&mut other.slots);
         self.blocks += std::mem::take(&mut other.blocks);
+    }
+
+    /// Takes blocks back that were placed and are not needed: they are free, and promised as before.
+    pub(crate) fn take_back(&mut self, mut placed: Placed) {
+        placed.published = true;
+        self.blocks += placed.blocks.count;
+        self.space.lock().take_back(placed.blocks);
     }
 
     pub(crate) fn place(&mut self, want: u64, goal: Option<BlockNo>) -> Option<Placed> {

@@ -1,0 +1,79 @@
+//! Space is taken from the host ahead of need, where the volume is a sparse image: what was accepted is never refused
+//! by a full host afterwards, and what the host has no room for is refused when it is asked for (P8).
+//!
+//! ```text
+//!  open: both rings, or nothing is written at all
+//!  a promise that finds no room -> 4 MiB from the host -> the free blocks among them are shown -> again
+//! ```
+//!
+//! A host that cannot give ahead of need is not asked. Then data that it refuses stays in memory, and is
+//! tried again; a refused write of the log, of a commit or of a checkpoint stops the volume, as any other.
+
+use holdfast_base::units::BLOCK_BYTES;
+
+use crate::space::alloc::Space;
+use crate::space::hidden::Next;
+use crate::{Inner, Result, StoreError};
+
+/// Pieces that the host may refuse before nothing more is asked for this time: parts of it may be given already.
+const REFUSED_MAX: u32 = 8;
+/// As much is taken whatever the host has, since some of it may be given already.
+const LITTLE: u64 = 16 << 20;
+
+impl Inner {
+    /// Before the first write: takes both rings from the host, and hides what it has not given of the rest.
+    pub(crate) fn take_rings_from_host(&self) -> Result<()> {
+        if self.device.room().is_none() {
+            return Ok(());
+        }
+        let bytes = self.geometry.first_data_block().0 * BLOCK_BYTES;
+        self.device.take_room(0, bytes).map_err(|error| match error.is_no_space() {
+            true => StoreError::Refused(format!(
+                "the host has no room for the log and the journal of this volume ({} MiB); make room there, or mount it read-only",
+                bytes >> 20
+            )),
+            false => error.into(),
+        })
+    }
+
+    /// From here on nothing is promised that the host has not given.
+    pub(crate) fn hide_from_host(&self) {
+        if self.device.room().is_some() {
+            self.space.lock().hide();
+        }
+    }
+
+    /// Takes some more from the host, unless that has less than is `lacking`, in bytes. Says whether it is worth trying
+    /// again. No lock is held.
+    pub(crate) fn take_from_host(&self, lacking: impl Fn(&Space) -> u64) -> bool {
+        let lacking = {
+            let space = self.space.lock();
+            if space.hidden_blocks() == 0 {
+                return false;
+            }
+            lacking(&space)
+        };
+        if lacking > LITTLE && self.device.room().is_some_and(|room| room < lacking) {
+            return false;
+        }
+        for _ in 0..REFUSED_MAX {
+            let next = self.space.lock().next_hidden();
+            let range = match next {
+                Next::Ask(range) => range,
+                Next::Nothing => return false,
+                Next::Wait => {
+                    holdfast_sync::thread::yield_now();
+                    return true;
+                }
+            };
+            let at = range.start.0 * BLOCK_BYTES;
+            let given = self.device.take_room(at, range.count * BLOCK_BYTES);
+            self.space.lock().answered(range, given.is_ok());
+            match given {
+                Ok(()) => return true,
+                Err(error) => tracing::debug!("the host gives nothing: {error}"),
+            }
+        }
+        false
+    }
+}
