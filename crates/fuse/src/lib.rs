@@ -17,6 +17,7 @@ mod fsyncs;
 mod handles;
 mod mount;
 mod mountinfo;
+mod notices;
 pub mod ops;
 pub mod requests;
 pub mod server;

@@ -130,4 +130,7 @@ pub trait Kernel: Send + Sync {
     /// The attributes of `inode` have changed behind the kernel's back.
     /// Never called on a thread that the kernel counts on to read requests.
     fn attr_changed(&self, inode: u64);
+    /// So has its content: the attributes and all pages that the kernel holds are not true any more.
+    /// Waits for pages that are being read. Never called on a thread that serves a request.
+    fn content_changed(&self, inode: u64);
 }

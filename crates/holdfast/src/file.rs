@@ -2,8 +2,8 @@
 //!
 //! Reads and writes go to and come from the volume's own buffer; `sync_all`
 //! and `sync_data` make them durable. A write that was accepted and could not
-//! be put on the device later is reported once to each handle that was open
-//! (P7). The file lives as long as the handle, whatever happens to its names.
+//! be put on the device later is reported to each handle that was open, and
+//! to all of them until its bytes were written again (P7). The file lives as long as the handle, whatever happens to its names.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::Arc;

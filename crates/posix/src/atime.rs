@@ -1,10 +1,13 @@
 //! Access times are lazy: reading changes only what callers see; the tree learns of it with the next
 //! change of the inode, with the background commit, or when the volume is left.
+//!
+//! No more wait than inodes are kept in memory anyway, because one that waits cannot leave it. What finds no room
+//! among them, on a volume that is full or has stopped, is not noted at all.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use holdfast_base::Timestamp;
+use holdfast_base::{InodeNo, Lsn, Timestamp};
 use holdfast_format::Key;
 use holdfast_store::{Batch, Need};
 use holdfast_sync::atomic::AtomicU64;
@@ -13,8 +16,24 @@ use crate::core::Core;
 use crate::inode::Inode;
 use crate::{Atime, FileSystem, FileType, Result, times};
 
-/// Inodes whose access time may wait at once. They cannot leave memory while they do.
-const WAITING_MAX: usize = 16384;
+/// As many may wait at least.
+const FEWEST: usize = 64;
+
+/// The access times that wait to be written.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    inodes: Vec<InodeNo>,
+    /// They could not be written, and this was the newest commit: not tried again by readers before the next one.
+    stuck_at: Option<Lsn>,
+}
+
+impl Waiting {
+    /// How many.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.inodes.len()
+    }
+}
 
 /// When reading updates access times. A remount may change it at any time.
 #[derive(Debug)]
@@ -58,6 +77,10 @@ pub(crate) fn touch(core: &Core, inode: &Arc<Inode>) {
     if !times::atime_is_due(core.atime.of(inode.file_type), &inode.state.read().attr, now) {
         return;
     }
+    // Once stopped a volume stays stopped (P7): nothing would ever be written.
+    if core.store.is_stopped() || !inode.state.read().atime_waits && !has_room(core) {
+        return;
+    }
     let mut state = inode.state.write();
     if state.gone {
         return;
@@ -65,26 +88,40 @@ pub(crate) fn touch(core: &Core, inode: &Arc<Inode>) {
     state.attr.atime = now;
     if !std::mem::replace(&mut state.atime_waits, true) {
         drop(state);
-        let mut waiting = core.atimes.lock();
-        waiting.push(inode.no);
-        if waiting.len() >= WAITING_MAX {
-            drop(waiting);
-            // The next commit tries again, and says so if it cannot.
-            let _ = write_all(core);
+        core.atimes.lock().inodes.push(inode.no);
+    }
+}
+
+/// Whether one more may wait; writes those that do if need be.
+fn has_room(core: &Core) -> bool {
+    let most = core.options.inode_cache.max(FEWEST);
+    {
+        let waiting = core.atimes.lock();
+        if waiting.inodes.len() < most {
+            return true;
+        }
+        if waiting.stuck_at == Some(core.store.committed()) {
+            return false;
         }
     }
+    // The next commit tries again, and says so if it cannot.
+    let _ = write_all(core);
+    core.atimes.lock().inodes.len() < most
 }
 
 /// Puts every access time that waits.
 pub(crate) fn write_all(core: &Core) -> Result<()> {
-    let waiting = std::mem::take(&mut *core.atimes.lock());
+    let waiting = std::mem::take(&mut core.atimes.lock().inodes);
     for (index, no) in waiting.iter().enumerate() {
         if let Err(error) = core.inodes.peek(*no).map_or(Ok(()), |inode| write(core, &inode)) {
             // Those that were not written wait on.
-            core.atimes.lock().extend_from_slice(&waiting[index..]);
+            let mut now = core.atimes.lock();
+            now.inodes.extend_from_slice(&waiting[index..]);
+            now.stuck_at = Some(core.store.committed());
             return Err(error);
         }
     }
+    core.atimes.lock().stuck_at = None;
     Ok(())
 }
 

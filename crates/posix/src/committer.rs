@@ -136,6 +136,7 @@ fn run(core: &Core, every: Duration) {
     let calm = core.store.calm();
     let (mut patience, mut rest, mut quiet) =
         (Patience::default(), Rest::default(), Quiet::default());
+    let mut said = String::new();
     let mut until = Deadline::after(every);
     loop {
         let ended = match quiet.is_over() {
@@ -159,35 +160,42 @@ fn run(core: &Core, every: Duration) {
         if core.store.stop_reason().is_some() {
             quiet = Quiet { seen: Some(stamp(core)), looks: CONFIRM };
         } else if is_tick {
-            tick(core, &mut patience);
+            told_once(&mut said, "the background commit failed", tick(core, &mut patience));
         } else {
-            look(core, &mut quiet);
+            let what = "the volume rests, and what waits could not be written";
+            told_once(&mut said, what, look(core, &mut quiet));
         }
     }
 }
 
-fn tick(core: &Core, patience: &mut Patience) {
+fn tick(core: &Core, patience: &mut Patience) -> Result<()> {
     // Whatever fails, what can be made durable is.
     let settled = atime::write_all(core).and(core.write_back());
     if settled.is_ok() && patience.waits(core.is_logged()) {
-        return;
+        return Ok(());
     }
-    if let Err(error) = settled.and(core.store.commit().map_err(FsError::from)) {
-        tracing::warn!("the background commit failed: {error}");
-    }
+    settled.and(core.store.commit().map_err(FsError::from))
 }
 
-fn look(core: &Core, quiet: &mut Quiet) {
+fn look(core: &Core, quiet: &mut Quiet) -> Result<()> {
     let done = match quiet.look(stamp(core)) {
-        Due::Nothing => return,
+        Due::Nothing => return Ok(()),
         Due::Append => core.append(),
         Due::Confirm => core.store.confirm().map(drop).map_err(FsError::from),
     };
-    if let Err(error) = done {
-        tracing::warn!("the volume rests, and what waits could not be written: {error}");
-    }
     // What this changed itself is no change.
     quiet.seen = Some(stamp(core));
+    done
+}
+
+/// Says that something failed, unless it was said last: a host without room may be so for hours, and it is tried each time.
+fn told_once(said: &mut String, what: &str, done: Result<()>) {
+    let Err(error) = done else { return };
+    let why = format!("{what}: {error}");
+    if *said != why {
+        tracing::warn!("{why}");
+        *said = why;
+    }
 }
 
 impl Drop for Committer {

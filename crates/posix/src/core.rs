@@ -14,7 +14,7 @@
 
 use holdfast_sync::atomic::AtomicU64;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use holdfast_base::counters::Counters;
 use holdfast_base::{BlockNo, InodeNo};
@@ -24,6 +24,9 @@ use parking_lot::Mutex;
 
 use crate::inode::{Inode, InodeTable};
 use crate::{MountOptions, Result};
+
+/// See [`crate::FileSystem::watch`].
+pub(crate) type Watcher = Box<dyn Fn(InodeNo) + Send + Sync>;
 
 /// A mounted volume without its threads.
 pub(crate) struct Core {
@@ -50,8 +53,10 @@ pub(crate) struct Core {
     pub(crate) directory_log: crate::rename_log::DirectoryLog,
     /// When reading updates access times.
     pub(crate) atime: crate::atime::Policy,
+    /// Who is told of inodes that changed although nobody asked for it.
+    pub(crate) watcher: OnceLock<Watcher>,
     /// Inodes whose access time waits to be written.
-    pub(crate) atimes: Mutex<Vec<InodeNo>>,
+    pub(crate) atimes: Mutex<crate::atime::Waiting>,
     /// Bits of a name's hash that tests leave, to make names collide.
     #[cfg(test)]
     pub(crate) hash_mask: AtomicU64,

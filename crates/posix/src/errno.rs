@@ -29,6 +29,7 @@ impl FsError {
             FsError::Busy => libc::EBUSY,
             FsError::Io(_) => libc::EIO,
             FsError::Store(StoreError::NoSpace) => libc::ENOSPC,
+            FsError::Store(StoreError::Device(error)) if error.is_no_space() => libc::ENOSPC,
             FsError::Store(StoreError::ReadOnly) => libc::EROFS,
             FsError::Store(_) => libc::EIO,
         }

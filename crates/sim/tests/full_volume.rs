@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use holdfast_device::sim::HostedDevice;
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_script::{
     Data, Errno, Model, Op, Outcome, Profile, Rules, Script, Target, compare_trees, generate,
@@ -191,4 +192,125 @@ fn a_full_volume_with_large_nodes() {
 fn a_full_volume_of_small_files() {
     let profile = Profile { ops: 3000, names: 26, depth: 4, write_max: 100_000, ..profile() };
     fill(2_000_000, &Setup::new(16384, 100).checked(), &profile);
+}
+
+/// A sparse image: an empty volume of so many bytes, and hardly anything given by its host.
+fn sparse(bytes: u64, setup: &Setup) -> MemoryDevice {
+    let device = Arc::new(MemoryDevice::new(bytes));
+    let mut engine = Engine::create(device.clone(), setup.clone()).expect("it is large enough");
+    engine.unmount().expect("an empty volume can be left");
+    device.snapshot()
+}
+
+fn fine(engine: &mut Engine, model: &mut Model, script: &str, when: &str) {
+    for op in script.parse::<Script>().expect("it is well formed").ops() {
+        let (found, expected) = (engine.apply(op), model.apply(op));
+        assert!(expected.agrees(&found, op, Rules::LENIENT), "{when}: {op}: {found}");
+    }
+}
+
+/// The host of a sparse image is full sooner or later: what is refused has changed nothing, nothing that was accepted
+/// is refused later, and as soon as the host has room the same mount goes on.
+#[test]
+fn a_full_host_is_a_full_volume_that_goes_on_when_there_is_room() {
+    let setup = Setup::new(4096, 16).checked();
+    let base = sparse(64 << 20, &setup);
+    let profile = Profile { ops: 300, remounts: 0, ..profile() };
+    let (mut closed, mut refused, mut whole) = (0, 0, 0);
+    for (seed, left) in (0..).zip((0..48u64).step_by(3)) {
+        let when = format!("seed {seed}, {left} MiB left");
+        let device = Arc::new(HostedDevice::new(&base, left << 20));
+        let mut engine = match Engine::open(device.clone(), setup.clone()) {
+            Ok(engine) => engine,
+            Err(error) => {
+                assert!(error.to_string().contains("the host has no room"), "{when}: {error}");
+                closed += 1;
+                continue;
+            }
+        };
+        let mut model = Model::new();
+        let script = generate(seed, &profile);
+        let here =
+            run_on(&script, &mut engine, &mut model).unwrap_or_else(|why| panic!("{when}: {why}"));
+        refused += here;
+        whole += u32::from(here == 0);
+        let space = engine.filesystem().expect("it is mounted").statfs();
+        let room = device.room().expect("the image is sparse");
+        let taken = device.image().allocated_bytes();
+        assert!(space.blocks_available * 4096 <= room + (64 << 20) - taken, "{when}: {space:?}");
+        fine(&mut engine, &mut model, "sync", &when);
+        assert_eq!(device.refused(), 0, "{when}: a write was refused that had been accepted");
+        compare_trees(&script, &mut model, &mut engine)
+            .unwrap_or_else(|mismatch| panic!("{when}: {mismatch}"));
+        device.give(64 << 20);
+        fine(&mut engine, &mut model, "mkfile /now; write /now 0 9M 3; fsync /now; sync", &when);
+        assert_eq!(engine.filesystem().expect("it is mounted").stop_reason(), None, "{when}");
+        fine(&mut engine, &mut model, "remount; sum /now", &when);
+        compare_trees(&script, &mut model, &mut engine)
+            .unwrap_or_else(|mismatch| panic!("{when}: {mismatch}"));
+        engine.unmount().unwrap_or_else(|error| panic!("{when}: {error}"));
+    }
+    println!("{closed} not opened, {refused} operations refused, {whole} scripts to the end");
+    assert!(closed > 0 && refused > 20 && whole > 0, "{closed} {refused} {whole}");
+}
+
+/// A host that gives nothing ahead of need refuses writes of data that was accepted. That is kept, and tried again.
+#[test]
+fn what_a_silent_host_refuses_is_kept_and_tried_again() {
+    let setup = Setup::new(4096, 16).checked();
+    let base = sparse(64 << 20, &setup);
+    let (mut kept, mut stopped, mut fine_at_once) = (0, 0, 0);
+    for left in (0..6000u64).step_by(96) {
+        let device = Arc::new(HostedDevice::new(&base, left << 10).silent());
+        let Ok(mut engine) = Engine::open(device.clone(), setup.clone()) else { continue };
+        let (mut model, mut durable) = (Model::new(), Model::new());
+        let when = format!("{left} KiB left");
+        let mut is_kept = false;
+        // A new version of the file each time, and what fsync says to it.
+        for version in 1..4 {
+            let made = format!("write /f 0 1500k {version}");
+            let made = if version == 1 { format!("mkfile /f; {made}") } else { made };
+            for op in made.parse::<Script>().expect("it is well formed").ops() {
+                let found = engine.apply(op);
+                if matches!(found, Outcome::Ok(_)) {
+                    model.apply(op);
+                }
+            }
+            let fsync: Script = "fsync /f; fsync /f".parse().expect("it is well formed");
+            for op in fsync.ops() {
+                match engine.apply(op) {
+                    Outcome::Ok(_) => durable = model.clone(),
+                    Outcome::Err(Errno::ENOSPC) => is_kept = true,
+                    Outcome::Err(errno) => {
+                        let reason = engine.filesystem().expect("mounted").stop_reason();
+                        assert!(reason.is_some(), "{when}: {op}: {errno}");
+                    }
+                }
+            }
+            // Read is what was written, whatever became of it.
+            fine(&mut engine, &mut model, "sum /f", &when);
+        }
+        let is_stopped = engine.filesystem().expect("mounted").stop_reason().is_some();
+        device.give(64 << 20);
+        if is_stopped {
+            stopped += 1;
+            engine.kill();
+            engine = Engine::open(device.clone(), setup.clone()).expect("there is room");
+            let seen = engine.walk().expect("it can be read");
+            let (told, last) = (durable.walk().expect("a model"), model.walk().expect("a model"));
+            // The stop may have come behind an fsync, whose answer was not heard.
+            assert!(
+                told.differences(&seen).is_empty() || last.differences(&seen).is_empty(),
+                "{when}: {:?}",
+                told.differences(&seen)
+            );
+        } else {
+            kept += u32::from(is_kept);
+            fine_at_once += u32::from(!is_kept);
+            fine(&mut engine, &mut model, "fsync /f; remount; sum /f", &when);
+        }
+        engine.unmount().unwrap_or_else(|error| panic!("{when}: {error}"));
+    }
+    println!("{kept} kept and written later, {stopped} stopped, {fine_at_once} fine at once");
+    assert!(kept > 3 && fine_at_once > 3, "{kept} {stopped} {fine_at_once}");
 }

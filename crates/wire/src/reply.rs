@@ -25,7 +25,16 @@ pub fn put<T: IntoBytes + Immutable>(out: &mut [u8], value: &T) -> usize {
 /// A message that the attributes of an inode are not true any more; its pages stay.
 pub fn attributes_changed(inode: u64) -> Vec<u8> {
     // A negative offset: no pages.
-    let body = NotifyInvalInode { ino: inode, off: -1, len: 0 };
+    inode_changed(NotifyInvalInode { ino: inode, off: -1, len: 0 })
+}
+
+/// A message that neither the attributes nor any page of an inode are true any more.
+pub fn content_changed(inode: u64) -> Vec<u8> {
+    // No length: up to the end.
+    inode_changed(NotifyInvalInode { ino: inode, off: 0, len: 0 })
+}
+
+fn inode_changed(body: NotifyInvalInode) -> Vec<u8> {
     let mut header = OutHeader::new_zeroed();
     header.len = (HEADER + size_of::<NotifyInvalInode>()) as u32;
     header.error = NOTIFY_INVAL_INODE;
@@ -40,7 +49,7 @@ mod tests {
     fn headers_count_themselves_and_errors_are_negative() {
         let header = header(7, 2, 0);
         assert_eq!((header.len, header.error, header.unique), (16, -2, 7));
-        assert_eq!(attributes_changed(5).len(), 40);
+        assert_eq!((attributes_changed(5).len(), content_changed(5).len()), (40, 40));
         let mut out = [0xff; 32];
         assert_eq!(put(&mut out, &header), 16);
         assert_eq!((&out[..4], out[16]), (&16u32.to_ne_bytes()[..], 0xff));

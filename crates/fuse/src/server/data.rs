@@ -72,6 +72,7 @@ impl Server {
         let from = &self.file(&fs, copy.from)?.file;
         let to = &self.file(&fs, copy.to)?.file;
         let caller = self.caller(request);
+        let read_before = fs.getattr(copy.from.inode)?.atime;
         let most = copy.len.min(COPY_MOST);
         let mut piece = vec![0; COPY_PIECE.min(most as usize)];
         let mut done = 0;
@@ -97,6 +98,10 @@ impl Server {
                 Err(_) if done > 0 => break,
                 Err(error) => return Err(error.into()),
             }
+        }
+        if fs.getattr(copy.from.inode)?.atime != read_before {
+            // Of a copy the kernel believes that it changes nothing about its source.
+            self.tell_attr_changed(copy.from.inode);
         }
         if done > 0 {
             self.drop_privileges_for(request, &fs, to.inode())?;

@@ -142,10 +142,15 @@ impl Server {
         what: What,
     ) -> impl FnOnce(holdfast_posix::Result<Receipt>) -> Answer<()> + Send + use<> {
         let (fsyncs, counters) = (Arc::clone(&self.fsyncs), Arc::clone(fs.counters()));
+        let notices = Arc::clone(&self.notices);
         let time = Stopwatch::start();
         move |done| {
             if fsyncs.note(inode, what, time, &done) {
                 counters.slow_fsyncs.increment();
+            }
+            if done.is_err() {
+                // Whoever hears of it and reads finds what is there.
+                notices.settle();
             }
             Ok(done.map(drop)?)
         }

@@ -11,7 +11,8 @@
 //! What the kernel caches stays true without a word from us, as every change
 //! goes through it: after each call it forgets or updates what that call
 //! changed (names, both inodes of a rename, parents, link counts). The one
-//! exception are set-id bits that a write takes away; see `privileges`.
+//! exceptions are set-id bits that a write takes away, see `privileges`, and what data
+//! that is lost takes with it, see `notices`.
 
 mod attrs;
 mod data;
@@ -37,6 +38,7 @@ use parking_lot::{MappedRwLockReadGuard, RwLock, RwLockReadGuard};
 use crate::caller::caller;
 use crate::fsyncs::Fsyncs;
 use crate::handles::Handles;
+use crate::notices::Notices;
 use crate::ops::{Answer, Entry, Errno, Kernel, Request};
 use crate::requests::Requests;
 use crate::session::Report;
@@ -60,7 +62,9 @@ pub struct Server {
     ttl: Duration,
     requests: Arc<Requests>,
     fsyncs: Arc<Fsyncs>,
-    kernel: OnceLock<Box<dyn Kernel>>,
+    kernel: OnceLock<Arc<dyn Kernel>>,
+    /// What the kernel is told that asked for nothing.
+    notices: Arc<Notices>,
     report: OnceLock<Report>,
     synchronous: remount::Synchronous,
     /// The kernel does not know that directories need no handle.
@@ -94,6 +98,7 @@ impl Server {
             requests,
             fsyncs: Arc::new(Fsyncs::new(slow_fsync)),
             kernel: OnceLock::new(),
+            notices: Arc::default(),
             report: OnceLock::new(),
             synchronous: Default::default(),
             needs_opendir: AtomicBool::new(false),
@@ -101,9 +106,20 @@ impl Server {
         }
     }
 
-    /// Sets whom to tell about changes behind the kernel's back. The first one stays.
-    pub fn set_kernel(&self, kernel: Box<dyn Kernel>) {
-        let _ = self.kernel.set(kernel);
+    /// Sets whom to tell about changes behind the kernel's back, and starts the thread that does it. The first one stays.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn set_kernel(&self, kernel: Arc<dyn Kernel>) -> std::io::Result<()> {
+        if self.kernel.set(Arc::clone(&kernel)).is_err() {
+            return Ok(());
+        }
+        self.notices.start(move |inode| kernel.content_changed(inode))?;
+        if let Ok(fs) = self.fs() {
+            let notices = Arc::clone(&self.notices);
+            fs.watch(move |inode| notices.note(inode.0));
+        }
+        Ok(())
     }
 
     /// Sets what this mount says of itself. The first one stays.
@@ -152,6 +168,7 @@ impl Server {
         drop(self.handles.drain());
         drop(fs);
         self.fsyncs.end();
+        self.notices.end();
     }
 
     /// Stops the volume: something may be half done, and none of it shall become durable.

@@ -60,7 +60,7 @@ pub(crate) fn connect(
     let (rings, dialect) = shake_hands(&fuse, work, readers, ways)?;
     // From here on a reader that finds nothing decides itself how to wait.
     rustix::io::ioctl_fionbio(&fuse, true)?;
-    work.server().set_kernel(Box::new(ToKernel(Arc::clone(&fuse))));
+    work.server().set_kernel(Arc::new(ToKernel(Arc::clone(&fuse))))?;
     let (ended, all) = channel();
     if let Some(rings) = rings
         && let Err(error) = rings.start(&ended)
@@ -331,12 +331,22 @@ fn send(fuse: &impl AsFd, unique: u64, answer: Answer<&[u8]>) {
 
 struct ToKernel(Arc<OwnedFd>);
 
-impl Kernel for ToKernel {
-    fn attr_changed(&self, inode: u64) {
-        match rustix::io::write(&self.0, &reply::attributes_changed(inode)) {
+impl ToKernel {
+    fn tell(&self, inode: u64, message: &[u8]) {
+        match rustix::io::write(&self.0, message) {
             // The kernel does not know the inode, or is gone.
             Ok(_) | Err(Failed::NOENT | Failed::NODEV | Failed::CONNABORTED) => {}
             Err(error) => tracing::warn!("telling the kernel about inode {inode} failed: {error}"),
         }
+    }
+}
+
+impl Kernel for ToKernel {
+    fn attr_changed(&self, inode: u64) {
+        self.tell(inode, &reply::attributes_changed(inode));
+    }
+
+    fn content_changed(&self, inode: u64) {
+        self.tell(inode, &reply::content_changed(inode));
     }
 }

@@ -14,6 +14,7 @@ use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE, blocks_for};
 use holdfast_store::page::{Page, copy_blocks};
 use holdfast_store::{Need, Reservation};
 
+use super::counted::counted;
 use super::dirty::WriterGuard;
 use super::grow::{clean_tail, needs_first_page, pages_before_growth};
 use super::view::{clipped, load_raw_block};
@@ -55,13 +56,17 @@ pub(crate) fn accept(
     let mut whole = whole_blocks(offset, bytes);
     let mut held: Option<Reservation> = None;
     let grows = loop {
-        let size = inode.state.read().attr.size;
+        let version = inode.data.version();
+        let (size, disk) = {
+            let state = inode.state.read();
+            (state.attr.size, state.disk)
+        };
         let mut before = Vec::new();
         if end > size {
             clean_tail(core, inode)?;
             before = pages_before_growth(core, inode, size, end, blocks.start)?;
         }
-        let version = inode.data.version();
+        let counted = counted(core, inode, &disk, blocks.clone());
         let bases = load_bases(core, inode, parts(offset, bytes), size)?;
 
         let mut state = inode.state.write();
@@ -76,7 +81,13 @@ pub(crate) fn accept(
         let first_page_gone = before.is_empty()
             && needs_first_page(core, size, end, blocks.start)
             && !content.pages.is_dirty(0);
-        if state.attr.size != size || first_page_gone || parts(offset, bytes).any(unready) {
+        // What the tree holds of these blocks was looked at, and is looked at again if a settle has changed it since.
+        let is_tree = version.is_some_and(|version| inode.data.is_version(version));
+        if state.attr.size != size
+            || first_page_gone
+            || !is_tree
+            || parts(offset, bytes).any(unready)
+        {
             continue;
         }
         let clean = |block: &u64| !content.pages.is_dirty(*block);
@@ -103,31 +114,28 @@ pub(crate) fn accept(
         }
 
         // From here on nothing fails.
-        // A page that was in flight when it was read, and that the device refused since, is not in the tree.
-        let is_tree = version.is_some_and(|version| inode.data.is_version(version));
-        let disk_blocks = blocks_for(state.disk.size);
+        let has_blocks = state.disk.blocks > 0;
         for (block, page) in before {
-            content.pages.put(block, page, false);
+            // The last block, or the content that was inline until now.
+            content.pages.put(block, page, !has_blocks);
             content.pages.dissolve_runs(block..block + 1);
         }
         for part in parts(offset, bytes) {
             if part.bytes.len() == BLOCK_SIZE {
                 let page = whole.next().expect("there is one for each whole part");
-                content.pages.put(part.block, page, part.block >= disk_blocks);
+                content.pages.put(part.block, page, !counted.has(part.block));
                 continue;
             }
             if !content.pages.is_dirty(part.block) {
+                let fresh = !counted.has(part.block);
                 match bases.get(&part.block).cloned().flatten() {
-                    Some(Base { page, is_clipped: false }) if is_tree => {
-                        content.pages.put_unchanged(part.block, page);
+                    Some(Base { page, is_clipped: false }) => {
+                        content.pages.put_unchanged(part.block, page, fresh);
                     }
                     Some(Base { page, .. }) => {
-                        content.pages.put(part.block, page, false);
+                        content.pages.put(part.block, page, fresh);
                     }
-                    None => {
-                        let fresh = part.block >= disk_blocks;
-                        content.pages.put_zeros(part.block, fresh);
-                    }
+                    None => content.pages.put_zeros(part.block, fresh),
                 }
             }
             content.pages.change(part.block, part.at, part.bytes);
@@ -139,6 +147,7 @@ pub(crate) fn accept(
             drop(held.split(surplus));
             content.add_reserved(held);
         }
+        inode.lost.forget(offset..end);
         state.attr.size = size.max(end);
         state.attr.mtime = now;
         state.attr.ctime = now;

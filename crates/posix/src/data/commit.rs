@@ -125,6 +125,14 @@ impl Core {
         Err(StoreError::NoSpace.into())
     }
 
+    /// Gives back what is kept for waiting data, and makes a commit: what was freed is usable then. For a settle whose
+    /// accepted data was refused.
+    pub(crate) fn wait_for_last_room(&self) -> Result<()> {
+        let _one = self.data.lock_last();
+        self.data.use_nodes();
+        Ok(self.store.commit()?)
+    }
+
     /// Whether a commit could make blocks free: something was changed since the last one.
     pub(crate) fn may_make_room(&self) -> bool {
         self.store.stop_reason().is_none()

@@ -42,6 +42,8 @@ pub(crate) struct FileData {
     count: AtomicUsize,
     /// The tree is known to hold nothing written beyond the size.
     tail_is_clean: AtomicBool,
+    /// The tree is known to hold nothing at all beyond the size, not even blocks that were never written.
+    ends_with_size: AtomicBool,
     /// The block of the file behind the last one that got a place of its own settle, and the block behind that place:
     /// where the next one goes on. A hint, good as long as nobody else took the place.
     ended: (AtomicU64, AtomicU64),
@@ -166,6 +168,16 @@ impl FileData {
     /// Says whether the tree holds nothing written beyond the file's size.
     pub(crate) fn set_tail_is_clean(&self, clean: bool) {
         self.tail_is_clean.store(clean, Ordering::Release);
+    }
+
+    /// Whether the tree is known to hold no block beyond the file's size, written or not.
+    pub(crate) fn ends_with_size(&self) -> bool {
+        self.ends_with_size.load(Ordering::Acquire)
+    }
+
+    /// Says whether it is known. Said before such blocks are made, by the one who has the writer's lock.
+    pub(crate) fn set_ends_with_size(&self, known: bool) {
+        self.ends_with_size.store(known, Ordering::Release);
     }
 }
 

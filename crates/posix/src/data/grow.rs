@@ -119,8 +119,10 @@ pub(crate) fn make_dirty(core: &Core, inode: &Arc<Inode>, pages: Vec<(u64, Page)
     // Nobody would ever settle or drop the pages of an inode that was removed meanwhile.
     state.expect_alive()?;
     let mut content = inode.data.lock_content();
+    let has_blocks = state.disk.blocks > 0;
     for (block, page) in pages {
-        content.pages.put(block, page.alone(), false);
+        // A file without blocks has its content inline: the tree counts none for it.
+        content.pages.put(block, page.alone(), !has_blocks);
         content.pages.dissolve_runs(block..block + 1);
     }
     content.add_reserved(reservation);

@@ -6,6 +6,7 @@
 
 pub(crate) mod background;
 pub(crate) mod commit;
+pub(crate) mod counted;
 pub(crate) mod accept;
 pub(crate) mod grow;
 pub(crate) mod writeback;

@@ -105,9 +105,13 @@ impl Pages {
         }
     }
 
-    /// Makes `block` dirty, which is not: `page` holds what the tree holds, or what is in flight to there.
-    pub(crate) fn put_unchanged(&mut self, block: u64, page: Page) {
-        let slot = Slot { page, fresh: false, over_tree: true, changed: 0..0 };
+    /// Makes `block` dirty, which is not: `page` holds what the tree holds, or what is in flight to there. `fresh`: what the
+    /// tree holds there is no block (inline content).
+    pub(crate) fn put_unchanged(&mut self, block: u64, page: Page, fresh: bool) {
+        // What is in flight is counted there.
+        let fresh = fresh && !self.flight.contains_key(&block);
+        self.fresh += u64::from(fresh);
+        let slot = Slot { page, fresh, over_tree: true, changed: 0..0 };
         let old = self.dirty.insert(block, slot);
         debug_assert!(old.is_none(), "block {block} was dirty");
     }
@@ -214,6 +218,14 @@ impl Pages {
         self.fresh -= taken.values().filter(|slot| slot.fresh).count() as u64;
         self.dissolve_around(range);
         taken.len()
+    }
+
+    /// The bytes that were written and are dirty, as ranges of the file, upwards.
+    pub(crate) fn changed_bytes(&self) -> impl Iterator<Item = Range<u64>> {
+        self.dirty.iter().map(|(&block, slot)| {
+            let at = block * BLOCK_SIZE as u64;
+            at + slot.changed.start as u64..at + slot.changed.end as u64
+        })
     }
 
     /// Number of blocks that the tree does not count yet.

@@ -33,7 +33,7 @@ fn random_writes_flights_and_drops_show_the_newest_bytes() {
                         if random.one_in(2) {
                             assert!(pages.put(block, Page::from(&old), true));
                         } else {
-                            pages.put_unchanged(block, Page::from(&old));
+                            pages.put_unchanged(block, Page::from(&old), false);
                         }
                         assert!(pages.change(block, at, &bytes));
                     }

@@ -4,8 +4,8 @@
 //! size, and each round is published by one batch. The size in the tree grows
 //! with the rounds and never covers what is not published (P5). Pages that the
 //! device refuses are dropped after a second try, and the error waits for
-//! every open handle (P7); pages that could not be settled for another reason
-//! are dirty again.
+//! every open handle (P7); pages that could not be settled for another reason,
+//! as a host without room, are dirty again.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -42,6 +42,8 @@ const BATCH_OLD_PIECES: usize = 256;
 /// Pages of the files that are settled together, at most: those of one write. An fsync of any of them waits for that
 /// write, and for no more of strangers.
 pub(crate) const GROUP_PAGES: usize = CHUNK_BLOCKS as usize;
+/// How often a settle that was refused for lack of space is tried again, each time behind a commit.
+const LAST_TRIES: u32 = 3;
 
 /// What a settle makes durable besides the pages: the attributes when they were taken.
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +94,28 @@ pub(crate) fn settle_locked(
 
 /// As [`settle_locked`]. If no more than `log_bytes` have changed, they travel inside the log.
 fn settle_range(
+    core: &Core,
+    inode: &Arc<Inode>,
+    map: &MapGuard<'_>,
+    range: Range<u64>,
+    inline_ok: bool,
+    log_bytes: usize,
+) -> Result<DataCost> {
+    let mut tries = 0;
+    loop {
+        let done = settle_once(core, inode, map, range.clone(), inline_ok, log_bytes);
+        match done {
+            // Of accepted data nobody is told that there is no space (P8): others hold it for a moment.
+            Err(FsError::Store(StoreError::NoSpace)) if tries < LAST_TRIES => {
+                tries += 1;
+                core.wait_for_last_room()?;
+            }
+            done => return done,
+        }
+    }
+}
+
+fn settle_once(
     core: &Core,
     inode: &Arc<Inode>,
     map: &MapGuard<'_>,
@@ -422,13 +446,24 @@ pub(crate) fn insert_extents(
             Err(StoreError::NoSpace) => core.reserve_last(Need::Settle { changes })?,
             reserved => reserved?,
         };
+        // What is promised may still be too little for all of it at once: fewer extents need fewer nodes.
+        if count > 1 && !core.store.has_room_for(changes, &reservation) {
+            extents_max = count / 4 + 1;
+            continue;
+        }
         let done = Round {
             blocks_added: 0,
             end: round[count - 1].end(),
             last: last && round.len() == count,
         };
         let part = round.drain(..count);
-        publish_part(core, inode, map, part, old, &mut reservation, target, done)?;
+        if let Err(error) =
+            publish_part(core, inode, map, part, old, &mut reservation, target, done)
+        {
+            // The blocks of a refused batch are promised to these pages as before.
+            inode.data.lock_content().add_reserved(reservation);
+            return Err(error);
+        }
     }
     Ok(())
 }
@@ -517,10 +552,13 @@ fn give_up(
     error: FsError,
     reservation: Option<Reservation>,
 ) -> FsError {
-    let hopeless = matches!(
-        &error,
-        FsError::Store(StoreError::Device(_) | StoreError::Item { .. } | StoreError::Node { .. })
-    );
+    let hopeless = match &error {
+        // What the host has no room for is kept: there may be some when it is tried again.
+        FsError::Store(StoreError::Device(error)) => !error.is_no_space(),
+        FsError::Store(StoreError::Item { .. } | StoreError::Node { .. }) => true,
+        _ => false,
+    };
+    let mut is_lost = false;
     let mut state = inode.state.write();
     let mut content = inode.data.lock_content();
     content.pages.give_back();
@@ -530,10 +568,15 @@ fn give_up(
     let error = if hopeless {
         let why = format!("data of inode {} could not be written: {error}", inode.no);
         tracing::error!("{why}");
+        let size = state.attr.size;
+        inode.lost.add(content.pages.changed_bytes().map(|lost| lost.start..lost.end.min(size)));
         let _changing = inode.data.begin_change();
         content.pages.drop_dirty(0..u64::MAX);
+        // The file is again what the tree holds, and looks so.
         state.attr.size = state.disk.size;
+        (state.attr.mtime, state.attr.ctime) = (state.disk.mtime, state.disk.ctime);
         inode.errors.record_error(&why);
+        is_lost = true;
         FsError::Io(why)
     } else {
         error
@@ -541,6 +584,10 @@ fn give_up(
     state.attr.blocks = state.disk.blocks.saturating_add(content.pages.fresh());
     core.data.account(inode, &mut content);
     core.data.release_nodes();
+    drop((state, content));
+    if is_lost && let Some(watcher) = core.watcher.get() {
+        watcher(inode.no);
+    }
     error
 }
 

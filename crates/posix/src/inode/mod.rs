@@ -7,6 +7,7 @@
 
 pub(crate) mod errors;
 pub(crate) mod locked;
+pub(crate) mod lost;
 pub(crate) mod table;
 
 #[cfg(test)]
@@ -14,8 +15,10 @@ mod tests;
 
 pub(crate) use errors::{ErrorCursor, ErrorSequence};
 pub(crate) use locked::Locked;
+pub(crate) use lost::Lost;
 pub(crate) use table::InodeTable;
 
+use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{InodeNo, Lsn, Receipt, Timestamp};
 use holdfast_format::item::{FileType, InodeItem};
 use parking_lot::{Mutex, RwLock};
@@ -35,6 +38,8 @@ pub(crate) struct Inode {
     pub(crate) data: crate::data::FileData,
     /// Write errors that handles have not seen yet (P7).
     pub(crate) errors: ErrorSequence,
+    /// Bytes that could not be written and that somebody may still count on.
+    pub(crate) lost: Lost,
     /// What its last fsync cost.
     pub(crate) receipt: Mutex<Option<Box<Receipt>>>,
 }
@@ -78,6 +83,7 @@ impl Inode {
             }),
             data: crate::data::FileData::default(),
             errors: ErrorSequence::default(),
+            lost: Lost::default(),
             receipt: Mutex::default(),
         }
     }
@@ -109,14 +115,24 @@ impl InodeState {
             uid: item.uid,
             gid: item.gid,
             size: item.size,
-            // A damaged inode may claim anything.
-            blocks: item.blocks.saturating_mul(8),
+            blocks: self.sectors(),
             rdev: item.rdev,
             atime: item.atime,
             mtime: item.mtime,
             ctime: item.ctime,
             btime: item.btime,
         }
+    }
+
+    /// What stat shows as blocks, in units of 512 bytes. Content that is or may be inline counts as one block of the
+    /// volume, as it does before it is settled: a file with data never has 0 blocks (see [`crate::data::counted`]).
+    fn sectors(&self) -> u64 {
+        let item = &self.attr;
+        let is_inline = item.blocks == 0
+            && (1..=BLOCK_BYTES).contains(&item.size)
+            && item.file_type() == FileType::Regular;
+        // A damaged inode may claim anything.
+        item.blocks.max(u64::from(is_inline)).saturating_mul(BLOCK_BYTES / 512)
     }
 
     /// Fails if the inode is removed, or for a directory, if it has lost its name: nothing can be added to it.

@@ -76,7 +76,11 @@ impl FileSystem {
         self.core.with_room(|| match (punch, zero) {
             (true, _) => task.punch(),
             (_, zero) => task.fill(keep_size, zero),
-        })
+        })?;
+        if punch || zero {
+            file.inode.lost.forget(offset..end);
+        }
+        Ok(())
     }
 }
 
@@ -247,6 +251,7 @@ impl Task<'_> {
     /// with the last step, at once.
     fn fill(&self, keep_size: bool, zero: bool) -> Result<()> {
         let (core, inode) = (self.core, self.inode);
+        inode.data.set_ends_with_size(false);
         let map = inode.data.lock_map();
         let size = self.size();
         let new_size = (!keep_size && self.range.end > size).then_some(self.range.end);

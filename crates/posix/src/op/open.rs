@@ -18,6 +18,8 @@ pub struct OpenFile {
     pub(crate) flags: OpenFlags,
     /// Which write errors this handle has reported (P7).
     pub(crate) errors: ErrorCursor,
+    /// It lives for one call of somebody above, who keeps the file open.
+    is_lent: bool,
 }
 
 impl OpenFile {
@@ -28,6 +30,7 @@ impl OpenFile {
             errors: inode.errors.sample(),
             inode,
             flags,
+            is_lent: false,
         })
     }
 
@@ -47,6 +50,10 @@ impl Drop for OpenFile {
         let core = self.core.upgrade();
         let mut state = self.inode.state.write();
         state.handles -= 1;
+        if state.handles == 0 && !self.is_lent {
+            // Nobody is left who wrote what was lost.
+            self.inode.lost.forget_all();
+        }
         if let Some(core) = core
             && state.is_unreachable()
             && !state.gone
@@ -79,7 +86,14 @@ impl FileSystem {
             state.expect_alive()?;
             state.handles += 1;
         }
-        Ok(OpenFile::counted(&self.core, inode, flags))
+        let errors = inode.errors.sample();
+        Ok(Arc::new(OpenFile {
+            core: Arc::downgrade(&self.core),
+            errors,
+            inode,
+            flags,
+            is_lent: true,
+        }))
     }
 
     pub(crate) fn open_inode(
@@ -105,6 +119,10 @@ impl FileSystem {
             }
             if changes && core.options.read_only {
                 return Err(StoreError::ReadOnly.into());
+            }
+            if state.handles == 0 {
+                // Those who wrote what was lost have closed it: only the error waits for the next one (P7).
+                inode.lost.forget_all();
             }
             state.handles += 1;
             perm::without_set_id(state.attr.mode) != state.attr.mode

@@ -117,6 +117,9 @@ impl FileSystem {
             {
                 return Err(error);
             }
+            if let Some(moved) = settling[0].filter(|_| !step.exchanges()) {
+                crate::op::sync::expect_nothing_lost(moved)?;
+            }
             let replaces = seen.target.is_some() && !step.exchanges();
             let changes = CHANGES + if replaces { last_name_changes(ITEMS_AT_ONCE) } else { 0 };
             let reserved = core.store.reserve(Need::Grow { changes, blocks: 0 });

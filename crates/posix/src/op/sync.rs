@@ -122,6 +122,18 @@ fn report(file: &OpenFile, done: Result<Receipt>) -> Result<Receipt> {
     }
 }
 
+/// Fails while bytes of the file are lost that somebody may still count on: see [`crate::inode::lost`].
+pub(crate) fn expect_nothing_lost(inode: &Inode) -> Result<()> {
+    let is_told = !teeth::is(Tooth::ErrorSwallowed) && !teeth::is(Tooth::ErrorToldOnce);
+    let Some(lost) = inode.lost.first().filter(|_| is_told) else {
+        return Ok(());
+    };
+    Err(FsError::Io(format!(
+        "bytes {} to {} of inode {} could not be written and are lost; write them again, or close the file",
+        lost.start, lost.end, inode.no
+    )))
+}
+
 /// Returns when the data of `inode` and every operation that changed it are durable (P1). Costs nothing if they are.
 pub(crate) fn make_durable(core: &Core, inode: &Arc<Inode>) -> Result<Receipt> {
     let Some(settled) = settle(core, inode)? else {
@@ -175,6 +187,7 @@ fn settle(core: &Core, inode: &Arc<Inode>) -> Result<Option<Settled>> {
         true => Default::default(),
         false => settle_for_log(core, inode)?,
     };
+    expect_nothing_lost(inode)?;
     // The names above it count as well: all its names are reachable afterwards (P1).
     let last_move = Lsn(core.last_move.load(Ordering::Acquire));
     let above = if teeth::is(Tooth::AncestorsForgotten) { Lsn(0) } else { last_move };

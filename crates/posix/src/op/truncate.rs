@@ -60,6 +60,8 @@ fn shrink(
     now: Timestamp,
 ) -> Result<()> {
     let keep = blocks_for(new_size);
+    // Until all of it is removed.
+    inode.data.set_ends_with_size(false);
     settle_locked(core, inode, map, 0..keep, true)?;
     let disk = inode.state.read().disk;
     let mut batch = Batch::new();
@@ -114,6 +116,7 @@ fn shrink(
                     if !teeth::is(Tooth::TruncateKeepsPages) {
                         content.pages.drop_dirty(keep..u64::MAX);
                     }
+                    inode.lost.forget(new_size..u64::MAX);
                     state.attr.size = new_size;
                     (state.attr.mtime, state.attr.ctime) = (now, now);
                 }
@@ -125,6 +128,7 @@ fn shrink(
         }
     }
     inode.data.set_tail_is_clean(true);
+    inode.data.set_ends_with_size(true);
     Ok(())
 }
 

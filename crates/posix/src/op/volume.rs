@@ -1,7 +1,7 @@
 //! Making, mounting and leaving a volume.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use holdfast_base::counters::Counters;
@@ -76,7 +76,8 @@ impl FileSystem {
             last_move: Default::default(),
             directory_log: DirectoryLog::new(options.rename_log),
             atime: atime::Policy::new(options.atime),
-            atimes: Mutex::new(Vec::new()),
+            watcher: OnceLock::new(),
+            atimes: Mutex::default(),
             #[cfg(test)]
             hash_mask: holdfast_sync::atomic::AtomicU64::new(u64::MAX),
             store,
@@ -159,6 +160,13 @@ impl FileSystem {
     /// Bytes of written data that are not on the device yet.
     pub fn dirty_bytes(&self) -> usize {
         self.core.data.bytes()
+    }
+
+    /// Has `tell` called for each inode whose content and attributes have changed although no call asked for that:
+    /// written data was lost, and the file is what it was before. Whoever caches either must forget it. `tell` runs on
+    /// any thread, under locks of the file: it must not wait, nor call this filesystem. The first one stays.
+    pub fn watch(&self, tell: impl Fn(InodeNo) + Send + Sync + 'static) {
+        let _ = self.core.watcher.set(Box::new(tell));
     }
 
     /// Why the volume turned read-only after an error (P7), if it did.

@@ -1,5 +1,6 @@
 //! Every call against POSIX's rules, on a volume in memory.
 
+mod atime;
 mod attr;
 mod content;
 mod create;

@@ -203,7 +203,12 @@ impl Engine {
             }
         }
         let file = self.opened(place, OpenFlags::READ)?;
-        self.filesystem()?.fsync(&file, data_only).map_err(errno)?;
+        let filesystem = self.filesystem()?;
+        let shown = filesystem.getattr(file.inode()).map_err(errno)?;
+        filesystem.fsync(&file, data_only).map_err(errno)?;
+        // Who caches attributes does not hear of it.
+        let now = filesystem.getattr(file.inode()).map_err(errno)?;
+        assert_eq!(now, shown, "fsync {place} changed what stat shows");
         Ok(Answer::Done)
     }
 }

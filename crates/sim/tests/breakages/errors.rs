@@ -84,9 +84,12 @@ pub(crate) fn handles(seed: u64) -> Result<(), String> {
         Err(FsError::Io(_)) => Ok(true),
         Err(error) => Err(format!("fsync answers {error}")),
     };
+    // It is lost until it is written again.
     let seen = [heard(&first)?, heard(&second)?, heard(&first)?, heard(&second)?];
-    match seen {
-        [true, true, false, false] => Ok(()),
-        other => Err(format!("who heard of the lost data (P7): {other:?}")),
+    fs.write(&root, &first, at, &vec![8; len], WriteHow::default()).unwrap();
+    let again = [heard(&first)?, heard(&second)?];
+    match (seen, again) {
+        ([true, true, true, true], [false, false]) => Ok(()),
+        other => Err(format!("who heard of the lost data (P1, P7): {other:?}")),
     }
 }

@@ -553,7 +553,8 @@ impl Space {
         let available = match &self.hidden {
             None => self.data_available(),
             Some(hidden) => {
-                let given = room.map_or(hidden.blocks, |room| (room / BLOCK_BYTES).min(hidden.blocks));
+                let given =
+                    room.map_or(hidden.blocks, |room| (room / BLOCK_BYTES).min(hidden.blocks));
                 let kept = (self.slots_promised + self.floors.grow) * self.slot_blocks;
                 (self.free_blocks + given).saturating_sub(kept + self.blocks_promised)
             }

@@ -1,0 +1,125 @@
+//! The kernel is told of inodes that changed although it asked for nothing.
+//!
+//! That is rare: written data was lost, and the file is what it was before. The
+//! kernel waits for pages that are being read before it forgets them, and those who
+//! read wait for us. So a thread tells it that serves no request and holds no lock.
+//!
+//! Whoever answers a call that has failed waits a moment for that, so that a read after
+//! it shows what is there. Never longer: of requests that wait for the kernel while it
+//! waits for requests no ring may come to stay.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_base::clock::Deadline;
+use holdfast_base::wait;
+use parking_lot::{Condvar, Mutex};
+
+/// How long an answer waits for what the kernel is being told.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Default)]
+struct State {
+    /// To be told.
+    inodes: Vec<u64>,
+    /// How many were noted, and how many of these told, so far.
+    noted: u64,
+    told: u64,
+    ended: bool,
+}
+
+/// What the kernel is to be told.
+#[derive(Debug, Default)]
+pub(crate) struct Notices {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Notices {
+    /// Starts the thread; it ends with [`Notices::end`].
+    pub(crate) fn start(
+        self: &Arc<Notices>,
+        tell: impl Fn(u64) + Send + 'static,
+    ) -> io::Result<()> {
+        let notices = Arc::clone(self);
+        let run = move || {
+            while let Some(inodes) = notices.wait_for_some() {
+                for &inode in &inodes {
+                    tell(inode);
+                }
+                notices.state.lock().told += inodes.len() as u64;
+                notices.changed.notify_all();
+            }
+        };
+        std::thread::Builder::new().name("holdfast-notices".into()).spawn(run).map(drop)
+    }
+
+    fn wait_for_some(&self) -> Option<Vec<u64>> {
+        let mut state = self.state.lock();
+        self.changed.wait_while(&mut state, |state| state.inodes.is_empty() && !state.ended);
+        let inodes = std::mem::take(&mut state.inodes);
+        (!inodes.is_empty()).then_some(inodes)
+    }
+
+    /// The kernel must forget what it knows of `inode`. Never waits.
+    pub(crate) fn note(&self, inode: u64) {
+        let mut state = self.state.lock();
+        if state.ended {
+            return;
+        }
+        state.noted += 1;
+        state.inodes.push(inode);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Waits until the kernel has heard all that was noted so far, but not long.
+    pub(crate) fn settle(&self) {
+        let mut state = self.state.lock();
+        let noted = state.noted;
+        if state.told >= noted {
+            return;
+        }
+        // Pages that are being read want another thread.
+        wait::will_wait();
+        let until = Deadline::after(PATIENCE);
+        while state.told < noted && !state.ended && !until.is_over() {
+            let _ = self.changed.wait_for(&mut state, until.left());
+        }
+    }
+
+    /// Nothing is told any more: the kernel is leaving.
+    pub(crate) fn end(&self) {
+        self.state.lock().ended = true;
+        self.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn all_that_is_noted_is_told_and_who_waits_does_not_wait_for_ever() {
+        let notices = Arc::new(Notices::default());
+        let (tell, heard) = channel();
+        notices.start(move |inode| tell.send(inode).unwrap()).unwrap();
+        notices.settle();
+        notices.note(5);
+        notices.note(7);
+        notices.settle();
+        assert_eq!([heard.recv(), heard.recv()], [Ok(5), Ok(7)]);
+        notices.end();
+        assert!(heard.recv().is_err(), "the thread ends");
+        notices.note(9);
+        notices.settle();
+        // A kernel that never comes to an end.
+        let stuck = Notices::default();
+        stuck.note(1);
+        stuck.settle();
+        assert_eq!(stuck.state.lock().told, 0);
+    }
+}

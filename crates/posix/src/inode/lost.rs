@@ -1,0 +1,123 @@
+//! Which bytes of a file were accepted, could not be written, and are gone (P1, P7).
+//!
+//! While any are, every fsync of the file fails: a program that did not look at the first error, or opened the
+//! file before another one did, is not told that its bytes are safe. They are wanted no more when they are
+//! written again, cut off or made zeros, or when nobody has the file open any more.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use holdfast_sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+
+/// Ranges that are kept apart; more are taken together with what lies between them.
+const RANGES_MAX: usize = 256;
+
+/// The lost bytes of one file.
+#[derive(Debug, Default)]
+pub(crate) struct Lost {
+    /// For those who do not want to lock: nothing is lost, mostly.
+    any: AtomicBool,
+    /// Ends by starts; they neither touch nor overlap.
+    ranges: Mutex<BTreeMap<u64, u64>>,
+}
+
+impl Lost {
+    /// These bytes are lost.
+    pub(crate) fn add(&self, ranges: impl IntoIterator<Item = Range<u64>>) {
+        let mut known = self.ranges.lock();
+        for range in ranges.into_iter().filter(|range| !range.is_empty()) {
+            let (mut start, mut end) = (range.start, range.end);
+            while let Some((&from, &to)) = known.range(..=end).next_back() {
+                if to < start {
+                    break;
+                }
+                known.remove(&from);
+                (start, end) = (start.min(from), end.max(to));
+            }
+            known.insert(start, end);
+            if known.len() > RANGES_MAX {
+                let ends: Vec<(u64, u64)> = known.iter().map(|(&from, &to)| (from, to)).collect();
+                let near = ends.windows(2).min_by_key(|pair| pair[1].0 - pair[0].1);
+                if let Some(&[(first, _), (second, end)]) = near {
+                    known.remove(&second);
+                    known.insert(first, end);
+                }
+            }
+        }
+        self.any.store(!known.is_empty(), Ordering::Release);
+    }
+
+    /// Nobody wants the lost bytes of `range` any more: they were written again, or are to be zeros.
+    pub(crate) fn forget(&self, range: Range<u64>) {
+        if !self.any.load(Ordering::Acquire) || range.is_empty() {
+            return;
+        }
+        let mut known = self.ranges.lock();
+        while let Some((&from, &to)) = known.range(..range.end).next_back() {
+            if to <= range.start {
+                break;
+            }
+            known.remove(&from);
+            if from < range.start {
+                known.insert(from, range.start);
+            }
+            if to > range.end {
+                known.insert(range.end, to);
+            }
+        }
+        self.any.store(!known.is_empty(), Ordering::Release);
+    }
+
+    /// Nobody has the file open any more.
+    pub(crate) fn forget_all(&self) {
+        self.forget(0..u64::MAX);
+    }
+
+    /// The first range that is lost.
+    pub(crate) fn first(&self) -> Option<Range<u64>> {
+        if !self.any.load(Ordering::Acquire) {
+            return None;
+        }
+        self.ranges.lock().first_key_value().map(|(&from, &to)| from..to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranges(lost: &Lost) -> Vec<Range<u64>> {
+        lost.ranges.lock().iter().map(|(&from, &to)| from..to).collect()
+    }
+
+    #[test]
+    fn lost_bytes_are_wanted_until_all_of_them_were_written_again() {
+        let lost = Lost::default();
+        lost.forget(0..10);
+        assert_eq!(lost.first(), None);
+        lost.add([10..20, 30..40, 20..25, 24..32, 5..5]);
+        assert_eq!(ranges(&lost), [10..40]);
+        lost.forget(0..12);
+        lost.forget(20..22);
+        lost.forget(39..50);
+        assert_eq!(ranges(&lost), [12..20, 22..39]);
+        lost.forget(12..20);
+        assert_eq!(lost.first(), Some(22..39));
+        lost.forget(22..39);
+        assert_eq!(lost.first(), None);
+        lost.add([7..8]);
+        lost.forget_all();
+        assert_eq!(lost.first(), None);
+    }
+
+    #[test]
+    fn of_many_ranges_the_nearest_are_taken_together() {
+        let lost = Lost::default();
+        lost.add((0..RANGES_MAX as u64).map(|n| n * 100..n * 100 + 10));
+        lost.add([15..20]);
+        let all = ranges(&lost);
+        assert_eq!((all.len(), all[0].clone(), all[1].clone()), (RANGES_MAX, 0..20, 100..110));
+    }
+}
