@@ -155,7 +155,7 @@ fn a_mount_on_a_full_host_says_what_it_lacks() {
     assert!(cp.status().unwrap().success());
     place.image = copy;
     let ballast = host.fill();
-    place.run(&["mount", place.image(), place.dir()]).fails(1, "the host has no room");
+    place.run(&["mount", place.image(), place.dir()]).fails(32, "the host has no room");
     place.run(&["mount", "-o", "ro", place.image(), place.dir()]).fine();
     place.umount();
     fs::remove_file(ballast).unwrap();

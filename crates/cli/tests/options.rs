@@ -74,7 +74,7 @@ fn with_sync_every_change_is_durable_when_the_call_returns() {
     fs::write(path("short"), "0123456789").unwrap();
     OpenOptions::new().write(true).open(path("short")).unwrap().set_len(4).unwrap();
     let direct =
-        OpenOptions::new().write(true).create(true).custom_flags(0o40000).open(path("direct"));
+        OpenOptions::new().write(true).create_new(true).custom_flags(0o40000).open(path("direct"));
     let page = [9; 8192];
     let at = page.as_ptr().align_offset(4096);
     direct.unwrap().write_all(&page[at..][..4096]).unwrap();

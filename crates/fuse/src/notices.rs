@@ -52,7 +52,7 @@ impl Notices {
                 notices.changed.notify_all();
             }
         };
-        std::thread::Builder::new().name("holdfast-notices".into()).spawn(run).map(drop)
+        holdfast_sync::start("holdfast-notices", run).map(drop)
     }
 
     fn wait_for_some(&self) -> Option<Vec<u64>> {
