@@ -346,7 +346,7 @@ mod tests {
             // With less room than for the longest request.
             let ways = Ways { transport, opens: Opens::Server, ring_bytes: 4096 };
             let (fs, stop) = (fresh::mount(&fresh::volume()), Stopper::new());
-            let done = serve_on(ways, Arc::clone(&fs), dir.path(), &options, || ready(), {
+            let done = serve_on(ways, Arc::clone(&fs), dir.path(), &options, ready, {
                 // What `ready` does is all that is wanted.
                 stop.stop();
                 stop

@@ -8,7 +8,7 @@
 //!
 //! A `flock` is of the whole file, and a file may hold several volumes for those who
 //! come through partitions of a loop device. So what was opened, and each file behind it
-//! ([`behind`](super::behind)), is also locked byte by byte (OFD locks), where the host has such locks.
+//! (`behind`), is also locked byte by byte (OFD locks), where the host has such locks.
 //! Virtual machines (QEMU) and servers of network filesystems lock the images that they write to in this way too.
 //!
 //! Who holds a lock is looked up in /proc for the message only; nothing is

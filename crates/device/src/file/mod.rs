@@ -7,7 +7,7 @@
 //!
 //! Always true: the descriptor holds a lock on the volume (see [`lock`]) from
 //! before the first byte is read until it is closed, exclusive when opened for
-//! writing; so do others on the files behind a block device ([`behind`]). The
+//! writing; so do others on the files behind a block device (`behind`). The
 //! length is fixed when opened and is a multiple of the sector.
 
 mod behind;
