@@ -38,6 +38,12 @@ macro_rules! forward {
         fn room(&self) -> ::std::option::Option<u64> {
             self.$under.room()
         }
+
+        fn given(&self) -> u64 {
+            self.$under.given()
+        }
+    };
+    (@take_room $under:ident) => {
         fn take_room(&self, at: u64, len: u64) -> ::std::result::Result<(), $crate::DeviceError> {
             self.$under.take_room(at, len)
         }

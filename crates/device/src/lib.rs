@@ -120,6 +120,11 @@ pub trait Device: Send + Sync + fmt::Debug {
         None
     }
 
+    /// Bytes that the host has given to an image so far, about; 0 where [`Device::room`] is `None`.
+    fn given(&self) -> u64 {
+        0
+    }
+
     /// Takes space from the host for `len` bytes at `at`, so that no later write there is refused for lack of it. Keeps
     /// the bytes, is not durable, and costs little where the host has given it already. After an error
     /// ([`DeviceError::is_no_space`]) the host may have given a part.

@@ -94,6 +94,12 @@ impl Device for Sticky {
         self.under.write(at, bytes)
     }
 
+    fn take_room(&self, at: u64, len: u64) -> Result<(), DeviceError> {
+        wait::will_wait();
+        self.check_running()?;
+        self.under.take_room(at, len)
+    }
+
     fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
         wait::will_wait();
         self.check_running()?;

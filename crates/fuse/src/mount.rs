@@ -86,6 +86,8 @@ fn flags(options: &FuseOptions) -> MountFlags {
         (options.noatime, MountFlags::NOATIME),
         (options.nodiratime, MountFlags::NODIRATIME),
         (options.strictatime, MountFlags::STRICTATIME),
+        // Said, or a remount would keep what was there before.
+        (!options.noatime && !options.strictatime, MountFlags::RELATIME),
         (options.nosymfollow, MountFlags::NOSYMFOLLOW),
         (options.sync, MountFlags::SYNCHRONOUS),
         (options.dirsync, MountFlags::DIRSYNC),

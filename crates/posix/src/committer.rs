@@ -190,7 +190,12 @@ fn look(core: &Core, quiet: &mut Quiet) -> Result<()> {
 
 /// Says that something failed, unless it was said last: a host without room may be so for hours, and it is tried each time.
 fn told_once(said: &mut String, what: &str, done: Result<()>) {
-    let Err(error) = done else { return };
+    let Err(error) = done else {
+        if said.starts_with(what) {
+            said.clear();
+        }
+        return;
+    };
     let why = format!("{what}: {error}");
     if *said != why {
         tracing::warn!("{why}");

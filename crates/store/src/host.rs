@@ -17,6 +17,8 @@ use crate::{Inner, Result, StoreError};
 
 /// Pieces that the host may refuse before nothing more is asked for this time: parts of it may be given already.
 const REFUSED_MAX: u32 = 8;
+/// The same while the image holds more than is known to be given: what an earlier mount was given costs the host nothing.
+const REFUSED_MAX_IDLE: u32 = 4096;
 /// As much is taken whatever the host has, since some of it may be given already.
 const LITTLE: u64 = 16 << 20;
 
@@ -46,17 +48,19 @@ impl Inner {
     /// Takes some more from the host, unless that has less than is `lacking`, in bytes. Says whether it is worth trying
     /// again. No lock is held.
     pub(crate) fn take_from_host(&self, lacking: impl Fn(&Space) -> u64) -> bool {
-        let lacking = {
+        let (lacking, known) = {
             let space = self.space.lock();
             if space.hidden_blocks() == 0 {
                 return false;
             }
-            lacking(&space)
+            (lacking(&space), space.known_bytes())
         };
-        if lacking > LITTLE && self.device.room().is_some_and(|room| room < lacking) {
+        let idle = self.device.given().saturating_sub(known);
+        let room = self.device.room().map(|room| room.saturating_add(idle));
+        if lacking > LITTLE && room.is_some_and(|room| room < lacking) {
             return false;
         }
-        for _ in 0..REFUSED_MAX {
+        for _ in 0..if idle < LITTLE { REFUSED_MAX } else { REFUSED_MAX_IDLE } {
             let next = self.space.lock().next_hidden();
             let range = match next {
                 Next::Ask(range) => range,

@@ -437,8 +437,8 @@ impl Store {
     /// How full the volume is. Of an image that the host has not given all of its space, no more is available than the
     /// host has.
     pub fn space_use(&self) -> SpaceUse {
-        let room = self.inner.device.room();
-        self.inner.space.lock().space_use(room)
+        let (room, given) = (self.inner.device.room(), self.inner.device.given());
+        self.inner.space.lock().space_use(room, given)
     }
 
     /// Bytes of tree nodes in memory, and of those the dirty ones.

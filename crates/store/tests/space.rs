@@ -9,6 +9,7 @@ use holdfast_base::prng::Prng;
 use holdfast_base::{BlockRange, InodeNo};
 use holdfast_device::Device;
 use holdfast_device::memory::MemoryDevice;
+use holdfast_device::sim::HostedDevice;
 use holdfast_format::{Geometry, Key, Kind};
 use holdfast_store::{Batch, CreateOptions, Need, OpenOptions, Store, StoreError};
 
@@ -274,5 +275,39 @@ fn a_batch_that_is_refused_leaves_its_blocks_promised() {
     }
     drop(held);
     publish(1, &mut own).unwrap();
+    store.close().unwrap();
+}
+
+/// What the host has given to an image stays usable when it has no more, also behind a new opening, which knows
+/// nothing of what is given and not in use (P8).
+#[test]
+fn what_a_full_host_has_given_before_is_promised_again() {
+    const BLOCKS: u64 = 6000;
+    let bytes = 128 << 20;
+    let memory = MemoryDevice::new(bytes);
+    let device = Arc::new(HostedDevice::new(&memory, 64 << 20));
+    let shared: Arc<dyn Device> = device.clone();
+    let options = CreateOptions {
+        geometry: Geometry::for_device(bytes, 4096).unwrap(),
+        uuid: uuid::Uuid::from_u128(7),
+        label: "test".into(),
+        hash_seed: 1,
+    };
+    Store::create(&shared, &options).unwrap();
+    let open = || {
+        let options = OpenOptions { read_only: false, ..OpenOptions::default() };
+        Store::open(shared.clone(), &options, Arc::new(Counters::default())).unwrap()
+    };
+    let need = Need::Grow { changes: 1, blocks: BLOCKS };
+    let store = open();
+    drop(store.reserve(need).unwrap());
+    store.close().unwrap();
+    device.exhaust();
+    let store = open();
+    assert!(store.space_use().available >= BLOCKS, "{:?}", store.space_use());
+    drop(store.reserve(need).unwrap());
+    put(&store, &[(file(3, 0), 100)]).unwrap();
+    let too_much = Need::Grow { changes: 1, blocks: 4 * BLOCKS };
+    assert!(matches!(store.reserve(too_much), Err(StoreError::NoSpace)));
     store.close().unwrap();
 }

@@ -4,11 +4,10 @@
 //! one file or directory. So the server takes a question for the attribute
 //! `system.holdfast.sync` for all of the volume. As with sync(2), everybody may.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::daemon::ask::SYNC;
+use crate::daemon::ask::{SYNC, write_pages};
 use crate::mounts;
 use crate::outcome::{Context, Failure, Outcome};
 
@@ -40,13 +39,4 @@ fn sync_mount(dir: &Path) -> io::Result<()> {
     }
     rustix::fs::getxattr(dir, SYNC, &mut [0; 0][..])?;
     Ok(())
-}
-
-/// Makes the kernel write what it holds of files that are mapped into memory; false if this user may not open `dir`.
-pub(crate) fn write_pages(dir: &Path) -> io::Result<bool> {
-    match File::open(dir) {
-        Ok(root) => rustix::fs::syncfs(&root).map(|()| true).map_err(io::Error::from),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(false),
-        Err(error) => Err(error),
-    }
 }

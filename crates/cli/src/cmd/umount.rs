@@ -13,7 +13,6 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
-use crate::cmd::sync::write_pages;
 use crate::daemon::ask::{self, SYNC};
 use crate::mounts::{self, Mount};
 use crate::outcome::{Context, Failure, Outcome};
@@ -127,9 +126,7 @@ enum Synced {
 
 /// Makes everything durable while a failure can still be told.
 fn sync(mount: &Mount, limit: Duration) -> Synced {
-    // What this user may not have written now the kernel writes when it unmounts.
-    let answer = write_pages(&mount.dir).and_then(|_| ask::attribute(&mount.dir, SYNC, limit));
-    match answer {
+    match ask::attribute(&mount.dir, SYNC, limit) {
         Ok(_) => Synced::Done,
         Err(error) if mounts::is_dead(&error) => Synced::Dead,
         Err(error) => match Errno::from_io_error(&error) {

@@ -6,7 +6,9 @@
 //! ever. The process that asks in its place is left behind then; it ends when the
 //! daemon does.
 
+use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
@@ -18,7 +20,7 @@ use crate::outcome::{Failure, Outcome};
 
 /// What the daemon says of itself.
 pub(crate) const REPORT: &str = "system.holdfast.report";
-/// Reading it makes everything durable.
+/// Reading it makes everything durable, pages of memory maps included.
 pub(crate) const SYNC: &str = "system.holdfast.sync";
 /// No value of an attribute is longer.
 pub(crate) const VALUE_MAX: usize = 65536;
@@ -29,7 +31,8 @@ pub(crate) const VALUE_MAX: usize = 65536;
 /// What the mount answered; `TimedOut` if nothing in `patience`.
 pub(crate) fn attribute(dir: &Path, name: &str, patience: Duration) -> io::Result<Vec<u8>> {
     super::keep_descriptors();
-    let mut child = Command::new(std::env::current_exe()?)
+    let mut child = Command::new("/proc/self/exe")
+        .arg0("holdfast")
         .args(["ask", name, "--"])
         .arg(dir)
         .stdin(Stdio::null())
@@ -68,12 +71,27 @@ fn answer(said: &[u8]) -> io::Result<Vec<u8>> {
 /// The life of the process that asks.
 pub(crate) fn run(dir: &Path, name: &str) -> Outcome {
     let mut value = vec![0; VALUE_MAX];
-    let said = match rustix::fs::getxattr(dir, name, &mut value[..]) {
+    // Pages of memory maps first: what this user may not have written now the kernel writes when it unmounts.
+    let written = if name == SYNC { write_pages(dir).map(drop) } else { Ok(()) };
+    let asked = written.and_then(|()| Ok(rustix::fs::getxattr(dir, name, &mut value[..])?));
+    let said = match asked {
         Ok(length) => [b"0\n", &value[..length]].concat(),
-        Err(error) => format!("{}\n", Errno::raw_os_error(error)).into_bytes(),
+        Err(error) => {
+            let number = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
+            format!("{number}\n").into_bytes()
+        }
     };
     let told = std::io::stdout().write_all(&said);
     told.map(|()| 0).map_err(|_| Failure::plain(""))
+}
+
+/// Makes the kernel write what it holds of files that are mapped into memory; false if this user may not open `dir`.
+pub(crate) fn write_pages(dir: &Path) -> io::Result<bool> {
+    match File::open(dir) {
+        Ok(root) => rustix::fs::syncfs(&root).map(|()| true).map_err(io::Error::from),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use physical::{PhysicalSector, Source};
-use rustix::fs::{FallocateFlags, fallocate, fstat, fstatvfs};
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fstat, fstatvfs, seek};
 use rustix::io::Errno;
 
 use crate::buffer::BufferPool;
@@ -189,6 +189,11 @@ impl FileDevice {
         self.block_device
     }
 
+    /// Whether the host holds written data for all of a range. Allocated and never written counts as a hole, too.
+    fn has_no_hole(&self, at: u64, len: u64) -> bool {
+        seek(&self.file, SeekFrom::Hole(at)).is_ok_and(|hole| hole >= at + len)
+    }
+
     fn check_mode(&self, call: &'static str, at: u64, len: u64) -> Result<(), DeviceError> {
         match self.mode {
             OpenMode::ReadWrite => Ok(()),
@@ -268,12 +273,15 @@ impl Device for FileDevice {
         if self.block_device || self.mode == OpenMode::ReadOnly {
             return None;
         }
-        let given = fstat(&self.file).ok()?.st_blocks as u64 * 512;
-        if given >= self.len || self.cannot_take_room.load(Ordering::Relaxed) {
+        if self.given() >= self.len || self.cannot_take_room.load(Ordering::Relaxed) {
             return None;
         }
         let host = fstatvfs(&self.file).ok()?;
         Some(host.f_bavail.saturating_mul(host.f_frsize))
+    }
+
+    fn given(&self) -> u64 {
+        fstat(&self.file).map_or(0, |found| u64::try_from(found.st_blocks).unwrap_or(0) * 512)
     }
 
     fn take_room(&self, at: u64, len: u64) -> Result<(), DeviceError> {
@@ -284,7 +292,8 @@ impl Device for FileDevice {
             return Ok(());
         }
         loop {
-            return match fallocate(&self.file, FallocateFlags::KEEP_SIZE, at, len) {
+            // Not beyond the end, and NFS knows only this mode.
+            return match fallocate(&self.file, FallocateFlags::empty(), at, len) {
                 Ok(()) => Ok(()),
                 Err(Errno::INTR) => continue,
                 // Then it gives space with each write, or refuses it.
@@ -292,6 +301,8 @@ impl Device for FileDevice {
                     self.cannot_take_room.store(true, Ordering::Relaxed);
                     Ok(())
                 }
+                // XFS wants the room once more, also where all of it was written.
+                Err(Errno::NOSPC | Errno::DQUOT) if self.has_no_hole(at, len) => Ok(()),
                 Err(error) => Err(failed(call, at, len as usize, error.into())),
             };
         }

@@ -50,10 +50,11 @@ impl PhysicalSector {
             true => ioctl_blkpbszget(file).ok().map(|bytes| (bytes, Source::Device)),
             false => number
                 .and_then(|number| attribute(number, "queue/physical_block_size"))
-                .map(|bytes| (bytes, Source::DeviceBelow)),
+                .and_then(|bytes| Some((u32::try_from(bytes).ok()?, Source::DeviceBelow))),
         };
         let (bytes, source) =
             said.filter(|(bytes, _)| bytes.is_power_of_two()).unwrap_or((ASSUMED, Source::Assumed));
+        // The kernel says -1 of devices that are stacked out of step.
         let offset = number.and_then(|number| attribute(number, "alignment_offset"));
         PhysicalSector {
             bytes: bytes.max(sector_size),
@@ -82,7 +83,7 @@ impl PhysicalSector {
 }
 
 /// A number that the kernel gives for a block device; a partition has some of those of its disk.
-fn attribute(device: u64, name: &str) -> Option<u32> {
+fn attribute(device: u64, name: &str) -> Option<i64> {
     let place = format!("/sys/dev/block/{}:{}", major(device), minor(device));
     let found = fs::read_to_string(format!("{place}/{name}"))
         .or_else(|_| fs::read_to_string(format!("{place}/../{name}")));

@@ -53,6 +53,11 @@ impl HostedDevice {
         self
     }
 
+    /// Something else has taken all that the host had.
+    pub fn exhaust(&self) {
+        self.host.lock().left = 0;
+    }
+
     /// The host has so many more bytes.
     pub fn give(&self, bytes: u64) {
         self.host.lock().left += bytes;
@@ -95,6 +100,10 @@ impl Device for HostedDevice {
     fn room(&self) -> Option<u64> {
         let host = self.host.lock();
         (!host.is_silent).then_some(host.left)
+    }
+
+    fn given(&self) -> u64 {
+        self.host.lock().given.len() as u64 * BLOCK
     }
 
     fn take_room(&self, at: u64, len: u64) -> Result<(), DeviceError> {

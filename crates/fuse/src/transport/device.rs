@@ -9,7 +9,7 @@
 //! The kernel is not asked for asynchronous direct requests (ASYNC_DIO): when such a write ends, it leaves pages that
 //! others have read meanwhile, for ever. To invalidate them from here before the answer would be a deadlock, as the
 //! kernel waits for pages whose reads wait until as many direct requests as it sends at once are answered. So io_submit
-//! waits for each of its requests; io_uring, which has threads to wait, does not.
+//! waits for each of its requests, and so do writes of io_uring to one file.
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};

@@ -123,7 +123,11 @@ fn settle_once(
     inline_ok: bool,
     log_bytes: usize,
 ) -> Result<DataCost> {
-    punch::finish(core, inode, map)?;
+    if let Err(error) = punch::finish(core, inode, map) {
+        // As of the data itself: what can never be written must not keep its memory, others wait for that.
+        finish(core, inode, Err(error), None)?;
+        return Ok(DataCost::default());
+    }
     let Some(mut taken) = take(inode, range) else {
         return Ok(DataCost::default());
     };
@@ -176,7 +180,12 @@ pub(crate) fn settle_group(core: &Core, inodes: &[Arc<Inode>]) -> Result<()> {
                 pages += taken.pages.len();
                 group.push((inode, (rescue, map), taken));
             }
-            Err(error) => note(finish(core, inode, Err(error), taken.reservation)),
+            Err(error) => {
+                let is_full = matches!(error, FsError::Store(StoreError::NoSpace));
+                let done = finish(core, inode, Err(error), taken.reservation);
+                // Alone it may wait for a commit, which may make room (P8).
+                if is_full { alone.push(index) } else { note(done) }
+            }
         }
     }
     let settled = settle_together(core, group);
@@ -217,7 +226,10 @@ fn settle_together(core: &Core, group: Vec<Member<'_>>) -> Result<()> {
             }
             for (inode, map, target, _, extents) in members {
                 let done = complete(core, inode, &map.1, extents, target, true);
-                let done = finish(core, inode, done, None);
+                let mut done = finish(core, inode, done, None);
+                if matches!(done, Err(FsError::Store(StoreError::NoSpace))) {
+                    done = settle_locked(core, inode, &map.1, 0..u64::MAX, true);
+                }
                 first = first.and(done);
             }
         }

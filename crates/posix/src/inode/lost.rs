@@ -13,6 +13,8 @@ use parking_lot::Mutex;
 
 /// Ranges that are kept apart; more are taken together with what lies between them.
 const RANGES_MAX: usize = 256;
+/// Ranges that what is written again may leave; a hole inside one more is not noted.
+const FORGET_MAX: usize = 4096;
 
 /// The lost bytes of one file.
 #[derive(Debug, Default)]
@@ -57,6 +59,10 @@ impl Lost {
         let mut known = self.ranges.lock();
         while let Some((&from, &to)) = known.range(..range.end).next_back() {
             if to <= range.start {
+                break;
+            }
+            if from < range.start && to > range.end && known.len() >= FORGET_MAX {
+                // All of it stays lost until more of it is written again: memory has a bound.
                 break;
             }
             known.remove(&from);
@@ -109,6 +115,19 @@ mod tests {
         assert_eq!(lost.first(), None);
         lost.add(std::iter::once(7..8));
         lost.forget_all();
+        assert_eq!(lost.first(), None);
+    }
+
+    #[test]
+    fn what_is_written_again_in_small_parts_takes_no_memory_without_a_bound() {
+        let lost = Lost::default();
+        lost.add(std::iter::once(0..1 << 20));
+        for at in 0..2 * FORGET_MAX as u64 {
+            lost.forget(2 * at..2 * at + 1);
+        }
+        let all = ranges(&lost);
+        assert_eq!((all.len(), all[0], all[FORGET_MAX - 1].1), (FORGET_MAX, (1, 2), 1 << 20));
+        lost.forget(0..1 << 20);
         assert_eq!(lost.first(), None);
     }
 

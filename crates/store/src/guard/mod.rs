@@ -166,7 +166,7 @@ impl Guarded {
 }
 
 impl Device for Guarded {
-    forward!(under: len, sector_size, reach, stats);
+    forward!(under: room, len, sector_size, reach, stats);
 
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         self.sure()?;
@@ -186,6 +186,11 @@ impl Device for Guarded {
     fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {
         self.sure()?;
         self.under.discard(at, len)
+    }
+
+    fn take_room(&self, at: u64, len: u64) -> Result<(), DeviceError> {
+        self.sure()?;
+        self.under.take_room(at, len)
     }
 }
 

@@ -546,10 +546,12 @@ impl Space {
         self.used_blocks
     }
 
-    /// How full the volume is. `room`: what the host can still give, in bytes.
-    pub(crate) fn space_use(&self, room: Option<u64>) -> SpaceUse {
+    /// How full the volume is. `room`: what the host can still give, and `given` what it has, in bytes.
+    pub(crate) fn space_use(&self, room: Option<u64>, given: u64) -> SpaceUse {
         let total = self.geometry.data_blocks();
         let free = total - self.used_blocks;
+        let idle = given.saturating_sub(self.known_bytes());
+        let room = room.map(|room| room.saturating_add(idle));
         let available = match &self.hidden {
             None => self.data_available(),
             Some(hidden) => {

@@ -103,6 +103,12 @@ impl Space {
         self.hidden.as_ref().map_or(0, |hidden| hidden.blocks)
     }
 
+    /// Bytes of the volume that the host is known to have given: the rings, what is in use, and what is free and shown.
+    pub(crate) fn known_bytes(&self) -> u64 {
+        let blocks = self.geometry().first_data_block().0 + self.used_blocks() + self.free_blocks;
+        blocks.saturating_mul(BLOCK_BYTES)
+    }
+
     /// The next piece that the host is to be asked for.
     pub(crate) fn next_hidden(&mut self) -> Next {
         let geometry = *self.geometry();
