@@ -174,9 +174,10 @@ impl ProcessorTime {
             // Both count up from zero.
             time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
         };
+        // In this order, or what the thread works between the two would be more than its process has.
         ProcessorTime {
-            thread: now(rustix::time::ClockId::ThreadCPUTime),
             process: now(rustix::time::ClockId::ProcessCPUTime),
+            thread: now(rustix::time::ClockId::ThreadCPUTime),
         }
     }
 
