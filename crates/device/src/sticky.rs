@@ -9,7 +9,7 @@
 //! after he came: it covers what he wrote, and the device has one flush less to do
 //! beside those that somebody waits for.
 //!
-//! Once the volume has stopped ([`Stop`]) nothing reaches the device any more but reads, whoever asks: this is
+//! Once the volume has stopped ([`Stop`]) nothing reaches the device any more but reads: this is
 //! the last door before the disk, so no superblock, commit, batch or node that is on its way to it can come behind
 //! the stop.
 //!

@@ -4,7 +4,7 @@
 //! kernel waits for pages that are being read before it forgets them, and those who
 //! read wait for us. So a thread tells it that serves no request and holds no lock.
 //!
-//! Whoever answers a call that has failed waits a moment for that, so that a read after
+//! The thread that answers a failed call waits a moment for that, so that a read after
 //! it shows what is there. Never longer: of requests that wait for the kernel while it
 //! waits for requests no ring may come to stay.
 

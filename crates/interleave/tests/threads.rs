@@ -403,7 +403,7 @@ fn extents_are_handed_over() {
     explore(&SCENE);
 }
 
-/// A hole with many extents is one step of history, whoever makes history durable meanwhile.
+/// A hole with many extents is one step of history, also when another thread makes history durable meanwhile.
 #[test]
 fn holes_beside_fsyncs() {
     static SCENE: Scene = Scene {

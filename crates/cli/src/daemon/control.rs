@@ -66,7 +66,7 @@ fn is_false(value: &bool) -> bool {
 }
 
 impl Report {
-    /// Reads what somebody says.
+    /// Reads what a peer says.
     fn read(value: &[u8]) -> io::Result<Report> {
         let mut report: Report = serde_json::from_slice(value)?;
         report.volume = printable(&report.volume.to_string_lossy()).into_owned().into();

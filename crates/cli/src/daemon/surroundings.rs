@@ -32,7 +32,7 @@ pub(super) fn leave() {
     }
     let score = fs::read_to_string(OOM).ok().and_then(|text| text.trim().parse::<i32>().ok());
     let above = |least: i32| score.is_some_and(|score| score > least);
-    // Less than that was somebody's decision who may make it.
+    // Less than that is a decision of an administrator.
     let refused = above(-900) && fs::write(OOM, SPARED).is_err();
     if refused && above(0) {
         let _ = fs::write(OOM, ORDINARY);

@@ -53,7 +53,7 @@ enum Kept {
     Whole,
     /// These sectors.
     Sectors(Vec<bool>),
-    /// These sectors, and what lies in this physical one is lost, whoever wrote it.
+    /// These sectors, and what lies in this physical one is lost, whichever write put it there.
     Destroyed(Vec<bool>, u64),
 }
 

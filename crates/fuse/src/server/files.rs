@@ -149,7 +149,7 @@ impl Server {
                 counters.slow_fsyncs.increment();
             }
             if done.is_err() {
-                // Whoever hears of it and reads finds what is there.
+                // A program that hears of it and reads finds what is there.
                 notices.settle();
             }
             Ok(done.map(drop)?)

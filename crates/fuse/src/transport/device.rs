@@ -137,7 +137,7 @@ fn shake_hands(
     if work.server().is_trusting() {
         flags |= flag::POSIX_ACL | flag::DONT_MASK;
         // Then the mount may be mounted again with other owners, and only requests that make inodes tell whose they
-        // are. Whoever else asks is known by looking at the process, which only root may.
+        // are. Any other caller is known by looking at the process, which only root may.
         if rustix::process::geteuid().is_root() {
             flags |= flag::ALLOW_IDMAP;
         }

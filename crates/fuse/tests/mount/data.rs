@@ -59,7 +59,7 @@ fn an_opening_that_truncates_truncates() {
     fs::write(mount.path("f"), b"short").unwrap();
     assert_eq!(fs::read(mount.path("f")).unwrap(), b"short");
     assert_eq!(fs::metadata(mount.path("f")).unwrap().len(), 5);
-    // Also when it opens for reading only, and whoever reads sees it.
+    // Also when it opens for reading only, and every reader sees it.
     let open = || OpenOptions::new().read(true).custom_flags(libc::O_TRUNC).open(mount.path("f"));
     let mut file = open().unwrap();
     assert_eq!(file.read_to_end(&mut Vec::new()).unwrap(), 0);

@@ -97,7 +97,7 @@ fn handles_of_files_and_directories_outlive_the_kernels_memory() {
     let keep = on_the_host();
     let keep = keep.path().join("handles");
     let program = include_str!("handles.py");
-    // Files first: whoever lists a directory brings what is in it into the kernel's memory.
+    // Files first: listing a directory brings what is in it into the kernel's memory.
     let names = ["f", "d/g", "d/e/h", "gone/i", "away", "d", "d/e", "gone", ""];
     let paths: Vec<_> = names.iter().map(|name| mount.path(name)).collect();
     let mut arguments = vec!["keep", text(&keep)];

@@ -2,7 +2,7 @@
 //!
 //! What is pending is appended to the log without a flush: a program that is killed loses none of it, power may
 //! take it. To a recovery such batches are some of those that the next flush was to make durable: each
-//! header names the last batch whose flush had returned, whoever wrote it when.
+//! header names the last batch whose flush had returned, whichever thread wrote it.
 //!
 //! And the last batch and the last commit are confirmed: something behind each says that it was durable. Until then
 //! one that has rotted looks like one that never arrived.
