@@ -9,7 +9,7 @@ use holdfast_store::{Need, Reservation, StoreError};
 use parking_lot::Mutex;
 
 use crate::core::Core;
-use crate::data::writeback::{GROUP_PAGES, settle_group};
+use crate::data::group::{GROUP_PAGES, settle_group};
 use crate::inode::Inode;
 use crate::{FsError, Result};
 

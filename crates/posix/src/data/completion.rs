@@ -17,8 +17,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::dirty::MapGuard;
+use super::insert::{Target, insert_extents};
 use super::ordered::OrderedExtent;
-use super::writeback::{Target, insert_extents};
 use crate::core::Core;
 use crate::inode::Inode;
 use crate::{FsError, Result, threads};

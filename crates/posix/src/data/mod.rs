@@ -1,15 +1,18 @@
 //! File data in memory, on its way to the device.
 //!
-//! A write ([`accept`]) puts pages into [`FileData`]; a settle ([`writeback`])
-//! gives them places ([`place`]), writes them, and makes their extents visible
-//! ([`ordered`]). Readers see pages first and the tree after ([`view`]).
+//! A write ([`accept`]) puts pages into [`FileData`]; a settle ([`writeback`] of
+//! one file, [`group`] of several) gives them places ([`place`]), writes them, and
+//! makes their extents visible ([`insert`], [`ordered`]). Readers see pages first
+//! and the tree after ([`view`]).
 
 pub(crate) mod background;
 pub(crate) mod commit;
 pub(crate) mod counted;
 pub(crate) mod accept;
 pub(crate) mod grow;
+pub(crate) mod group;
 pub(crate) mod writeback;
+pub(crate) mod insert;
 pub(crate) mod completion;
 pub(crate) mod place;
 pub(crate) mod in_flight;

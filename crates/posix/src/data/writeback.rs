@@ -11,21 +11,20 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use holdfast_base::teeth::{self, Tooth};
+use holdfast_base::BlockNo;
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_base::{BlockNo, Timestamp};
 use holdfast_store::{Batch, Need, Reservation, StoreError};
 
 use super::completion::complete;
 use super::dirty::MapGuard;
-use super::ordered::{OrderedExtent, publish};
+use super::insert::{Round, Target, publish_round};
+use super::ordered::OrderedExtent;
 use super::pages::DirtyPage;
-use super::place::{CHUNK_BLOCKS, Item, log_all, write_all};
+use super::place::{Item, log_all, write_all};
 use super::punch;
 use crate::core::Core;
 use crate::file::inline;
-use crate::file::lookup::{merge, piece_before, pieces};
-use crate::file::map::{MapEdit, Piece};
+use crate::file::lookup::piece_before;
 use crate::inode::Inode;
 use crate::{FsError, Result};
 
@@ -35,25 +34,8 @@ const ROUND_BLOCKS: usize = 2048;
 /// Data that travels in the log and waits for its place, in bytes: above this it is written at once. Commits are
 /// wanted at a quarter of it at the latest; only one that does not come to its end lets so much gather.
 const OWED_BYTES_MAX: usize = 64 << 20;
-/// Extents of one batch.
-const BATCH_EXTENTS: usize = 64;
-/// Pieces of the old map that one batch may replace.
-const BATCH_OLD_PIECES: usize = 256;
-/// Pages of the files that are settled together, at most: those of one write. An fsync of any of them waits for that
-/// write, and for no more of strangers.
-pub(crate) const GROUP_PAGES: usize = CHUNK_BLOCKS as usize;
 /// How often a settle that was refused for lack of space is tried again, each time behind a commit.
 const LAST_TRIES: u32 = 3;
-
-/// What a settle makes durable besides the pages: the attributes when they were taken.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Target {
-    size: u64,
-    mtime: Timestamp,
-    ctime: Timestamp,
-    /// All dirty pages were taken, so the attributes belong to them.
-    whole: bool,
-}
 
 /// What a settle has written to the device.
 #[derive(Clone, Copy, Debug, Default)]
@@ -144,116 +126,11 @@ fn settle_once(
     Ok(cost)
 }
 
-/// Settles several files at once: the pages of small ones share a write. Their numbers ascend.
-///
-/// An error of one does not keep the others from being settled; the first is returned.
-pub(crate) fn settle_group(core: &Core, inodes: &[Arc<Inode>]) -> Result<()> {
-    let mut alone = Vec::new();
-    let mut group = Vec::new();
-    let mut pages = 0;
-    let mut first = Ok(());
-    let mut note = |done: Result<()>| {
-        if first.is_ok() {
-            first = done;
-        }
-    };
-    for (index, inode) in inodes.iter().enumerate() {
-        // Whoever holds several maps waits for none of them.
-        let map = inode.data.try_lock_map();
-        let small =
-            pages + inode.data.pages() <= GROUP_PAGES && core.data.punches.of(inode.no).is_none();
-        let Some(map) = map.filter(|_| small) else {
-            alone.push(index);
-            continue;
-        };
-        let Some(mut taken) = take(inode, 0..u64::MAX) else {
-            continue;
-        };
-        let rescue = Rescue { core, inode };
-        if taken.fits_inline(core) {
-            let done = settle_inline(core, inode, &map, &taken.pages[0], taken.target);
-            note(finish(core, inode, done, taken.reservation));
-            continue;
-        }
-        match ensure(core, &mut taken) {
-            Ok(()) => {
-                pages += taken.pages.len();
-                group.push((inode, (rescue, map), taken));
-            }
-            Err(error) => {
-                let is_full = matches!(error, FsError::Store(StoreError::NoSpace));
-                let done = finish(core, inode, Err(error), taken.reservation);
-                // Alone it may wait for a commit, which may make room (P8).
-                if is_full { alone.push(index) } else { note(done) }
-            }
-        }
-    }
-    let settled = settle_together(core, group);
-    note(settled);
-    for index in alone {
-        note(settle(core, &inodes[index]));
-    }
-    first
-}
-
-/// A file of a group. Its pages are given back before its map, should a thread die.
-type Member<'a> = (&'a Arc<Inode>, (Rescue<'a>, MapGuard<'a>), Taken);
-
-fn settle_together(core: &Core, group: Vec<Member<'_>>) -> Result<()> {
-    let mut items = Vec::new();
-    let mut reservation: Option<Reservation> = None;
-    let mut members = Vec::new();
-    for (owner, (inode, map, taken)) in group.into_iter().enumerate() {
-        let Taken { pages, reservation: promised, target, .. } = taken;
-        let count = pages.len() as u64;
-        items.extend(pages.into_iter().map(|dirty| item(owner, dirty)));
-        if let Some(promised) = promised {
-            match &mut reservation {
-                Some(all) => all.merge(promised),
-                None => reservation = Some(promised),
-            }
-        }
-        members.push((inode, map, target, count, VecDeque::new()));
-    }
-    let Some(mut reservation) = reservation else {
-        return Ok(());
-    };
-    let mut first = Ok(());
-    match write_all(core, &items, &mut reservation, None, None) {
-        Ok((extents, _)) => {
-            for (owner, extent) in extents {
-                members[owner].4.push_back(extent);
-            }
-            for (inode, map, target, _, extents) in members {
-                let done = complete(core, inode, &map.1, extents, target, true);
-                let mut done = finish(core, inode, done, None);
-                if matches!(done, Err(FsError::Store(StoreError::NoSpace))) {
-                    done = settle_locked(core, inode, &map.1, 0..u64::MAX, true);
-                }
-                first = first.and(done);
-            }
-        }
-        Err(_) => {
-            // Each alone, so that the error finds the files that it belongs to.
-            for (inode, map, _, pages, _) in members {
-                {
-                    let mut content = inode.data.lock_content();
-                    content.pages.give_back();
-                    content.add_reserved(reservation.split(pages));
-                    core.data.account(inode, &mut content);
-                }
-                first = first.and(settle_locked(core, inode, &map.1, 0..u64::MAX, true));
-            }
-        }
-    }
-    first
-}
-
 /// Pages of a file are in flight. If their thread dies they are dirty again, so that nobody waits for them, and the
 /// volume stops: the operation that they were on their way for is half done.
-struct Rescue<'a> {
-    core: &'a Core,
-    inode: &'a Arc<Inode>,
+pub(super) struct Rescue<'a> {
+    pub(super) core: &'a Core,
+    pub(super) inode: &'a Arc<Inode>,
 }
 
 impl Drop for Rescue<'_> {
@@ -270,16 +147,16 @@ impl Drop for Rescue<'_> {
 }
 
 /// What a settle has taken out of a file.
-struct Taken {
-    pages: Vec<DirtyPage>,
-    reservation: Option<Reservation>,
-    target: Target,
+pub(super) struct Taken {
+    pub(super) pages: Vec<DirtyPage>,
+    pub(super) reservation: Option<Reservation>,
+    pub(super) target: Target,
     /// The inode in the tree has blocks.
     has_blocks: bool,
 }
 
 impl Taken {
-    fn fits_inline(&self, core: &Core) -> bool {
+    pub(super) fn fits_inline(&self, core: &Core) -> bool {
         self.target.whole
             && self.target.size <= inline::size_max(core)
             && !self.has_blocks
@@ -294,7 +171,7 @@ impl Taken {
 }
 
 /// Takes the dirty pages of `range` into flight. The caller has the map locked.
-fn take(inode: &Arc<Inode>, range: Range<u64>) -> Option<Taken> {
+pub(super) fn take(inode: &Arc<Inode>, range: Range<u64>) -> Option<Taken> {
     let state = inode.state.read();
     let mut content = inode.data.lock_content();
     let pages = content.pages.take(range);
@@ -312,12 +189,13 @@ fn take(inode: &Arc<Inode>, range: Range<u64>) -> Option<Taken> {
     Some(Taken { pages, reservation, target, has_blocks: state.disk.blocks > 0 })
 }
 
-fn item(owner: usize, dirty: DirtyPage) -> Item {
+/// A page on its way to the device, for the file that the caller counts as `owner`.
+pub(super) fn item(owner: usize, dirty: DirtyPage) -> Item {
     Item { owner, block: dirty.block, page: dirty.page }
 }
 
 /// Ends a settle: what failed is dealt with, and what is left of the space returns.
-fn finish(
+pub(super) fn finish(
     core: &Core,
     inode: &Arc<Inode>,
     done: Result<()>,
@@ -334,7 +212,7 @@ fn finish(
 }
 
 /// After a settle that failed before has used it up, the reservation may be too small.
-fn ensure(core: &Core, taken: &mut Taken) -> Result<()> {
+pub(super) fn ensure(core: &Core, taken: &mut Taken) -> Result<()> {
     let wanted = taken.pages.len() as u64;
     let have = taken.reservation.as_ref().map_or(0, Reservation::blocks);
     if have < wanted {
@@ -347,7 +225,8 @@ fn ensure(core: &Core, taken: &mut Taken) -> Result<()> {
     Ok(())
 }
 
-fn settle_inline(
+/// Publishes a small content as an item of the tree.
+pub(super) fn settle_inline(
     core: &Core,
     inode: &Arc<Inode>,
     map: &MapGuard<'_>,
@@ -420,140 +299,6 @@ fn settle_blocks(
         let last = pages.peek().is_none();
         complete(core, inode, map, round, taken.target, last)?;
     }
-    Ok(())
-}
-
-/// Publishes a round, all of whose data writes have returned: as one batch, or in the order of the file
-/// as several, if the map is too torn or space for nodes too short.
-pub(crate) fn insert_extents(
-    core: &Core,
-    inode: &Arc<Inode>,
-    map: &MapGuard<'_>,
-    mut round: VecDeque<OrderedExtent>,
-    target: Target,
-    last: bool,
-) -> Result<()> {
-    let mut extents_max = BATCH_EXTENTS;
-    while !round.is_empty() {
-        let mut old: Vec<Piece> = Vec::new();
-        let mut count = 0;
-        for ordered in round.iter().take(extents_max) {
-            // With the neighbours, so that pieces can be joined.
-            let around = ordered.first.saturating_sub(1)..ordered.end() + 1;
-            let pieces = pieces(core, inode.no, around)?;
-            if count > 0 && old.len() + pieces.len() > BATCH_OLD_PIECES {
-                break;
-            }
-            merge(inode.no, &mut old, pieces)?;
-            count += 1;
-        }
-        // Each old piece may be deleted and put anew, each extent is put and may cut a piece in two, and the inode
-        // and the inline item follow.
-        let changes = (2 * count + 2 * old.len() + 2) as u32;
-        let mut reservation = match core.store.reserve(Need::Settle { changes }) {
-            Err(StoreError::NoSpace) if count > 1 => {
-                extents_max = count / 4 + 1;
-                continue;
-            }
-            Err(StoreError::NoSpace) => core.reserve_last(Need::Settle { changes })?,
-            reserved => reserved?,
-        };
-        // What is promised may still be too little for all of it at once: fewer extents need fewer nodes.
-        if count > 1 && !core.store.has_room_for(changes, &reservation) {
-            extents_max = count / 4 + 1;
-            continue;
-        }
-        let done = Round {
-            blocks_added: 0,
-            end: round[count - 1].end(),
-            last: last && round.len() == count,
-        };
-        let part = round.drain(..count);
-        if let Err(error) =
-            publish_part(core, inode, map, part, old, &mut reservation, target, done)
-        {
-            // The blocks of a refused batch are promised to these pages as before.
-            inode.data.lock_content().add_reserved(reservation);
-            return Err(error);
-        }
-    }
-    Ok(())
-}
-
-#[allow(clippy::too_many_arguments)]
-fn publish_part(
-    core: &Core,
-    inode: &Arc<Inode>,
-    map: &MapGuard<'_>,
-    part: impl Iterator<Item = OrderedExtent>,
-    old: Vec<Piece>,
-    reservation: &mut Reservation,
-    target: Target,
-    round: Round,
-) -> Result<()> {
-    let mut batch = Batch::new();
-    let mut edit = MapEdit::new(old);
-    let blocks_max = core.store.extent_blocks_max();
-    for ordered in part {
-        let first = ordered.first;
-        let extent = batch.publish(ordered.written);
-        edit.insert(Piece { first, extent }, blocks_max);
-    }
-    let round = Round { blocks_added: edit.blocks_added(), ..round };
-    edit.plan(inode.no, &mut batch);
-    if inline::may_exist(core, &inode.state.read().disk) {
-        // Whoever made the file larger has put its content into these pages.
-        batch.delete(inline::key(inode.no));
-    }
-    publish_round(core, inode, map, batch, reservation, target, round)
-}
-
-/// What a round changes besides the map.
-#[derive(Clone, Copy, Debug)]
-struct Round {
-    blocks_added: i64,
-    /// Every page taken from blocks before this one is published by it, or was before.
-    end: u64,
-    /// It is the last of its settle.
-    last: bool,
-}
-
-/// Publishes a round, and with the last one the attributes.
-fn publish_round(
-    core: &Core,
-    inode: &Arc<Inode>,
-    map: &MapGuard<'_>,
-    batch: Batch,
-    reservation: &mut Reservation,
-    target: Target,
-    round: Round,
-) -> Result<()> {
-    publish(
-        core,
-        inode,
-        map,
-        batch,
-        reservation,
-        |state, item| {
-            item.blocks = item.blocks.saturating_add_signed(round.blocks_added);
-            if round.last && target.whole {
-                item.size = target.size;
-                // If callers see the time of the tree, but not the one that came with the pages, somebody
-                // has set it since (utimens): his is the later word.
-                if state.attr.mtime == target.mtime || state.attr.mtime != state.disk.mtime {
-                    item.mtime = target.mtime;
-                }
-                item.ctime = item.ctime.max(target.ctime);
-            } else {
-                let covered = round.end.saturating_mul(BLOCK_BYTES).min(target.size);
-                let ahead = teeth::is(Tooth::SizeAhead) && target.whole;
-                item.size = item.size.max(if ahead { target.size } else { covered });
-            }
-        },
-        |_, content| {
-            content.pages.land(round.end);
-        },
-    )?;
     Ok(())
 }
 

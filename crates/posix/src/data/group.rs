@@ -1,0 +1,129 @@
+//! A settle of several files at once: the pages of small ones share a write.
+//!
+//! A file whose extents others are changing, or that has many pages, is settled
+//! alone, behind the others. If the write of all fails each is settled alone too,
+//! so that the error finds the files that it belongs to.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use holdfast_store::{Reservation, StoreError};
+
+use super::completion::complete;
+use super::dirty::MapGuard;
+use super::place::{CHUNK_BLOCKS, write_all};
+use super::writeback::{
+    Rescue, Taken, ensure, finish, item, settle, settle_inline, settle_locked, take,
+};
+use crate::core::Core;
+use crate::inode::Inode;
+use crate::{FsError, Result};
+
+/// Pages of the files that are settled together, at most: those of one write. An fsync of any of them waits for that
+/// write, and for no more of strangers.
+pub(crate) const GROUP_PAGES: usize = CHUNK_BLOCKS as usize;
+
+/// Settles several files at once: the pages of small ones share a write. Their numbers ascend.
+///
+/// An error of one does not keep the others from being settled; the first is returned.
+pub(crate) fn settle_group(core: &Core, inodes: &[Arc<Inode>]) -> Result<()> {
+    let mut alone = Vec::new();
+    let mut group = Vec::new();
+    let mut pages = 0;
+    let mut first = Ok(());
+    let mut note = |done: Result<()>| {
+        if first.is_ok() {
+            first = done;
+        }
+    };
+    for (index, inode) in inodes.iter().enumerate() {
+        // Whoever holds several maps waits for none of them.
+        let map = inode.data.try_lock_map();
+        let small =
+            pages + inode.data.pages() <= GROUP_PAGES && core.data.punches.of(inode.no).is_none();
+        let Some(map) = map.filter(|_| small) else {
+            alone.push(index);
+            continue;
+        };
+        let Some(mut taken) = take(inode, 0..u64::MAX) else {
+            continue;
+        };
+        let rescue = Rescue { core, inode };
+        if taken.fits_inline(core) {
+            let done = settle_inline(core, inode, &map, &taken.pages[0], taken.target);
+            note(finish(core, inode, done, taken.reservation));
+            continue;
+        }
+        match ensure(core, &mut taken) {
+            Ok(()) => {
+                pages += taken.pages.len();
+                group.push((inode, (rescue, map), taken));
+            }
+            Err(error) => {
+                let is_full = matches!(error, FsError::Store(StoreError::NoSpace));
+                let done = finish(core, inode, Err(error), taken.reservation);
+                // Alone it may wait for a commit, which may make room (P8).
+                if is_full { alone.push(index) } else { note(done) }
+            }
+        }
+    }
+    let settled = settle_together(core, group);
+    note(settled);
+    for index in alone {
+        note(settle(core, &inodes[index]));
+    }
+    first
+}
+
+/// A file of a group. Its pages are given back before its map, should a thread die.
+type Member<'a> = (&'a Arc<Inode>, (Rescue<'a>, MapGuard<'a>), Taken);
+
+fn settle_together(core: &Core, group: Vec<Member<'_>>) -> Result<()> {
+    let mut items = Vec::new();
+    let mut reservation: Option<Reservation> = None;
+    let mut members = Vec::new();
+    for (owner, (inode, map, taken)) in group.into_iter().enumerate() {
+        let Taken { pages, reservation: promised, target, .. } = taken;
+        let count = pages.len() as u64;
+        items.extend(pages.into_iter().map(|dirty| item(owner, dirty)));
+        if let Some(promised) = promised {
+            match &mut reservation {
+                Some(all) => all.merge(promised),
+                None => reservation = Some(promised),
+            }
+        }
+        members.push((inode, map, target, count, VecDeque::new()));
+    }
+    let Some(mut reservation) = reservation else {
+        return Ok(());
+    };
+    let mut first = Ok(());
+    match write_all(core, &items, &mut reservation, None, None) {
+        Ok((extents, _)) => {
+            for (owner, extent) in extents {
+                members[owner].4.push_back(extent);
+            }
+            for (inode, map, target, _, extents) in members {
+                let done = complete(core, inode, &map.1, extents, target, true);
+                let mut done = finish(core, inode, done, None);
+                if matches!(done, Err(FsError::Store(StoreError::NoSpace))) {
+                    done = settle_locked(core, inode, &map.1, 0..u64::MAX, true);
+                }
+                first = first.and(done);
+            }
+        }
+        Err(_) => {
+            // Each alone, so that the error finds the files that it belongs to.
+            for (inode, map, _, pages, _) in members {
+                {
+                    let mut content = inode.data.lock_content();
+                    content.pages.give_back();
+                    content.add_reserved(reservation.split(pages));
+                    core.data.account(inode, &mut content);
+                }
+                first = first.and(settle_locked(core, inode, &map.1, 0..u64::MAX, true));
+            }
+        }
+    }
+    first
+}

@@ -1,0 +1,172 @@
+//! Extents whose data is written go into the tree, a batch at a time.
+//!
+//! A round is published in the order of the file. If it is too torn for one
+//! batch, or space for nodes too short, by several: the size in the tree grows
+//! with them and never covers what is not published (P5). Pages land in the step
+//! that makes their extents visible.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use holdfast_base::Timestamp;
+use holdfast_base::teeth::{self, Tooth};
+use holdfast_base::units::BLOCK_BYTES;
+use holdfast_store::{Batch, Need, Reservation, StoreError};
+
+use super::dirty::MapGuard;
+use super::ordered::{OrderedExtent, publish};
+use crate::Result;
+use crate::core::Core;
+use crate::file::inline;
+use crate::file::lookup::{merge, pieces};
+use crate::file::map::{MapEdit, Piece};
+use crate::inode::Inode;
+
+/// Extents of one batch.
+const BATCH_EXTENTS: usize = 64;
+/// Pieces of the old map that one batch may replace.
+const BATCH_OLD_PIECES: usize = 256;
+
+/// What a settle makes durable besides the pages: the attributes when they were taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    pub(super) size: u64,
+    pub(super) mtime: Timestamp,
+    pub(super) ctime: Timestamp,
+    /// All dirty pages were taken, so the attributes belong to them.
+    pub(super) whole: bool,
+}
+
+/// Publishes a round, all of whose data writes have returned: as one batch, or in the order of the file
+/// as several, if the map is too torn or space for nodes too short.
+pub(crate) fn insert_extents(
+    core: &Core,
+    inode: &Arc<Inode>,
+    map: &MapGuard<'_>,
+    mut round: VecDeque<OrderedExtent>,
+    target: Target,
+    last: bool,
+) -> Result<()> {
+    let mut extents_max = BATCH_EXTENTS;
+    while !round.is_empty() {
+        let mut old: Vec<Piece> = Vec::new();
+        let mut count = 0;
+        for ordered in round.iter().take(extents_max) {
+            // With the neighbours, so that pieces can be joined.
+            let around = ordered.first.saturating_sub(1)..ordered.end() + 1;
+            let pieces = pieces(core, inode.no, around)?;
+            if count > 0 && old.len() + pieces.len() > BATCH_OLD_PIECES {
+                break;
+            }
+            merge(inode.no, &mut old, pieces)?;
+            count += 1;
+        }
+        // Each old piece may be deleted and put anew, each extent is put and may cut a piece in two, and the inode
+        // and the inline item follow.
+        let changes = (2 * count + 2 * old.len() + 2) as u32;
+        let mut reservation = match core.store.reserve(Need::Settle { changes }) {
+            Err(StoreError::NoSpace) if count > 1 => {
+                extents_max = count / 4 + 1;
+                continue;
+            }
+            Err(StoreError::NoSpace) => core.reserve_last(Need::Settle { changes })?,
+            reserved => reserved?,
+        };
+        // What is promised may still be too little for all of it at once: fewer extents need fewer nodes.
+        if count > 1 && !core.store.has_room_for(changes, &reservation) {
+            extents_max = count / 4 + 1;
+            continue;
+        }
+        let done = Round {
+            blocks_added: 0,
+            end: round[count - 1].end(),
+            last: last && round.len() == count,
+        };
+        let part = round.drain(..count);
+        if let Err(error) =
+            publish_part(core, inode, map, part, old, &mut reservation, target, done)
+        {
+            // The blocks of a refused batch are promised to these pages as before.
+            inode.data.lock_content().add_reserved(reservation);
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+#[allow(clippy::too_many_arguments)]
+fn publish_part(
+    core: &Core,
+    inode: &Arc<Inode>,
+    map: &MapGuard<'_>,
+    part: impl Iterator<Item = OrderedExtent>,
+    old: Vec<Piece>,
+    reservation: &mut Reservation,
+    target: Target,
+    round: Round,
+) -> Result<()> {
+    let mut batch = Batch::new();
+    let mut edit = MapEdit::new(old);
+    let blocks_max = core.store.extent_blocks_max();
+    for ordered in part {
+        let first = ordered.first;
+        let extent = batch.publish(ordered.written);
+        edit.insert(Piece { first, extent }, blocks_max);
+    }
+    let round = Round { blocks_added: edit.blocks_added(), ..round };
+    edit.plan(inode.no, &mut batch);
+    if inline::may_exist(core, &inode.state.read().disk) {
+        // Whoever made the file larger has put its content into these pages.
+        batch.delete(inline::key(inode.no));
+    }
+    publish_round(core, inode, map, batch, reservation, target, round)
+}
+
+/// What a round changes besides the map.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Round {
+    pub(super) blocks_added: i64,
+    /// Every page taken from blocks before this one is published by it, or was before.
+    pub(super) end: u64,
+    /// It is the last of its settle.
+    pub(super) last: bool,
+}
+
+/// Publishes a round, and with the last one the attributes.
+pub(super) fn publish_round(
+    core: &Core,
+    inode: &Arc<Inode>,
+    map: &MapGuard<'_>,
+    batch: Batch,
+    reservation: &mut Reservation,
+    target: Target,
+    round: Round,
+) -> Result<()> {
+    publish(
+        core,
+        inode,
+        map,
+        batch,
+        reservation,
+        |state, item| {
+            item.blocks = item.blocks.saturating_add_signed(round.blocks_added);
+            if round.last && target.whole {
+                item.size = target.size;
+                // If callers see the time of the tree, but not the one that came with the pages, somebody
+                // has set it since (utimens): his is the later word.
+                if state.attr.mtime == target.mtime || state.attr.mtime != state.disk.mtime {
+                    item.mtime = target.mtime;
+                }
+                item.ctime = item.ctime.max(target.ctime);
+            } else {
+                let covered = round.end.saturating_mul(BLOCK_BYTES).min(target.size);
+                let ahead = teeth::is(Tooth::SizeAhead) && target.whole;
+                item.size = item.size.max(if ahead { target.size } else { covered });
+            }
+        },
+        |_, content| {
+            content.pages.land(round.end);
+        },
+    )?;
+    Ok(())
+}
