@@ -12,7 +12,7 @@ TARGET_DIR := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 PROFILED_PROGRAM := $(TARGET_DIR)/profiled/holdfast
 PROGRAM := $(if $(filter 1,$(PROFILED)),$(PROFILED_PROGRAM),$(TARGET_DIR)/release/holdfast)
 
-.PHONY: run stop test prove build profiled docs install
+.PHONY: run stop test prove build dev profiled docs install
 
 # Builds, makes a volume, mounts it, and shows on real content what it does. Leaves it mounted.
 run:
@@ -29,17 +29,22 @@ test:
 # Real programs on a real mount: a kernel's source tree, git, a build, SQLite and seven more under SIGKILL, a million
 # files, a full disk.
 # Then what commits and fsyncs cost: instructions, frozen time, group records, recovery; renames, pending files, fio.
-prove: build
+prove: build dev
 	bash scripts/need.sh sqlite3=sqlite3 git=git cc=gcc bc=bc python3=python3 xz=xz-utils
 	[ -r /usr/src/linux-source-6.1.tar.xz ] || apt-get install -y --no-install-recommends linux-source-6.1
 	for proof in tree git build sqlite killed million full callgrind frozen accounting recovery renames pending fio memory latency; do HOLDFAST=$(abspath $(TARGET_DIR))/release/holdfast bash scripts/prove/$$proof.sh || exit 1; done
 	[ "$$(id -u)" -ne 0 ] || HOLDFAST=$(abspath $(TARGET_DIR))/release/holdfast bash scripts/prove/killed.sh --limits --minutes 10
 	[ "$$(id -u)" -ne 0 ] || bash scripts/need.sh losetup=mount mkfs.ext4=e2fsprogs mkfs.xfs=xfsprogs mkfs.btrfs=btrfs-progs
-	[ "$$(id -u)" -ne 0 ] || $(abspath $(TARGET_DIR))/release/holdfast bench ops
-	[ "$$(id -u)" -ne 0 ] || $(abspath $(TARGET_DIR))/release/holdfast bench peers --workloads create-fsync,append
+	[ "$$(id -u)" -ne 0 ] || $(abspath $(TARGET_DIR))/release/holdfast-dev bench ops
+	[ "$$(id -u)" -ne 0 ] || $(abspath $(TARGET_DIR))/release/holdfast-dev bench peers --workloads create-fsync,append
 
 build:
 	$(CARGO) build --release --locked -p holdfast-cli
+
+# For those who work on it: the same commands, and bench, crashtest and dump. Not in one call of cargo with the other,
+# which would then have what only this one needs.
+dev:
+	$(CARGO) build --release --locked -p holdfast-dev
 
 # The same program, laid out for what people do with files: a quarter of an hour. `make install PROFILED=1` installs it.
 profiled: $(PROFILED_PROGRAM)

@@ -4,6 +4,9 @@
 # fallocate, commits by timer) and one of creates and unlinks. Prints counters; asserts nothing about time.
 # usage: accounting.sh [SECONDS] [ROUNDS] [COMMIT_SECONDS]
 . "$(dirname "$0")/lib.sh"
+# What was done before is in this program only.
+need_dev
+HOLDFAST=$HOLDFAST_DEV
 HERE=$(cd "$(dirname "$0")" && pwd)
 TIME=${1:-30}
 ROUNDS=${2:-3}

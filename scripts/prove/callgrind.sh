@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Instructions that tracking changes and formatting commits cost (M3): `holdfast bench tracking` under callgrind
+# Instructions that tracking changes and formatting commits cost (M3): `holdfast-dev bench tracking` under callgrind
 # with each position of the switch, for sparse changes and several commit rhythms. Needs no mount. Asserts nothing:
 # prints what was counted, and ratios. Only what lies between the prepared volume and the last commit is counted.
 # Instructions are told apart by address with the inlined functions at each (addr2line), so inlining hides nothing.
@@ -19,6 +19,7 @@ RUNS='creates:1000:1 creates:1000:10 creates:1000:1000 overwrites:10000:100 over
 MEASURED='*holdfast_bench::journal::measured*'
 
 . "$(dirname "$0")/lib.sh"
+need_dev
 bash "$(dirname "$0")/../need.sh" valgrind=valgrind addr2line=binutils python3=python3
 RUNS=${CALLGRIND_RUNS:-$RUNS}
 for run in $RUNS; do
@@ -28,7 +29,7 @@ for run in $RUNS; do
         # A fair scheduler keeps the background threads from being starved: only one thread runs at a time.
         valgrind --tool=callgrind --dump-instr=yes --dump-line=no --compress-pos=no --compress-strings=no --fair-sched=try \
             --collect-atstart=no --toggle-collect="$MEASURED" --callgrind-out-file="$out.out" \
-            "$HOLDFAST" bench tracking --workload "$workload" --items "$items" --per-commit "$per_commit" --dirty "$switch" --json "$@" \
+            "$HOLDFAST_DEV" bench tracking --workload "$workload" --items "$items" --per-commit "$per_commit" --dirty "$switch" --json "$@" \
             >"$out.json" 2>"$out.log" || { tail -n 20 "$out.log"; fail "callgrind of $run with dirty=$switch"; }
         say "  counted: $run dirty=$switch"
     done
@@ -153,5 +154,5 @@ for run in runs.split():
 print(f"\n{'workload:items:commit':24} {'dirty':7} {'tracking':>13} {'formatting':>13} {'both':>13} {'copying':>13} {'all of the work':>15} {'both':>7} {'+copy':>7}")
 print("\n".join(lines))
 P
-python3 "$WORK/sum.py" "$WORK" "$(readlink -f "$HOLDFAST")" "$RUNS" "$TRACKING" "$FORMATTING" "$COPYING"
+python3 "$WORK/sum.py" "$WORK" "$(readlink -f "$HOLDFAST_DEV")" "$RUNS" "$TRACKING" "$FORMATTING" "$COPYING"
 say "callgrind: done"

@@ -6,6 +6,7 @@
 # on a file and on a device with simulated latencies, where the waiting shows without noise. Asserts nothing about time.
 # usage: latency.sh [ROUNDS] [SECONDS of a phase] [SIZE of a large file, e.g. 1G] [SIZE of a renamed one]
 . "$(dirname "$0")/lib.sh"
+need_dev
 HERE=$(cd "$(dirname "$0")" && pwd)
 ROUNDS=${1:-3}
 TIME=${2:-6}
@@ -47,5 +48,5 @@ rm -f "$WORK/volume.img" "$WORK/other.img"
 
 say
 say "in the library, on a file and on a device with delays"
-"$HOLDFAST" bench latency --on delays,file --rounds "$ROUNDS" --seconds "$TIME" --large "$LARGE" --renamed "$RENAMED" --dir "$WORK"
+"$HOLDFAST_DEV" bench latency --on delays,file --rounds "$ROUNDS" --seconds "$TIME" --large "$LARGE" --renamed "$RENAMED" --dir "$WORK"
 say "latency: done"

@@ -1,9 +1,12 @@
 # Shared by the proofs: a volume that is made, mounted, checked, and always cleaned up.
-# Each proof sources this file, which needs: bash, root or fusermount3, and $HOLDFAST (the program).
+# Each proof sources this file, which needs: bash, root or fusermount3, and $HOLDFAST (the program). $HOLDFAST_DEV is the one
+# with benchmarks and with what was done before the mechanisms: proofs that need it say so with `need_dev`.
 set -euo pipefail
 
 HOLDFAST=${HOLDFAST:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/target/release/holdfast}
-[ -x "$HOLDFAST" ] || { echo "build first: cargo build --release (looked for $HOLDFAST)" >&2; exit 2; }
+[ -x "$HOLDFAST" ] || { echo "run: make build (looked for $HOLDFAST)" >&2; exit 2; }
+HOLDFAST_DEV=${HOLDFAST_DEV:-$HOLDFAST-dev}
+need_dev() { [ -x "$HOLDFAST_DEV" ] || { echo "run: make dev (looked for $HOLDFAST_DEV)" >&2; exit 2; }; }
 WORK=${WORK:-$(mktemp -d "${TMPDIR:-/tmp}/holdfast-prove.XXXXXX")}
 IMAGE=$WORK/volume.img
 DIR=$WORK/mnt

@@ -4,6 +4,9 @@
 # pending; `records/batch` tells what the batches really held. Asserts nothing about time.
 # usage: pending.sh [ROUNDS] ["DIRECTORIES..."] ["FILES IN EACH..."]        environment: EACH=1 fsyncs every file
 . "$(dirname "$0")/lib.sh"
+# What was done before is in this program only.
+need_dev
+HOLDFAST=$HOLDFAST_DEV
 HERE=$(cd "$(dirname "$0")" && pwd)
 ROUNDS=${1:-3}
 DIRS=${2:-1 8 64}

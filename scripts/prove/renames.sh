@@ -5,6 +5,9 @@
 # going by the last ones, are left out and named. Asserts nothing about time.
 # usage: renames.sh [ROUNDS] [FILES...]        environment: LONGEST=60
 . "$(dirname "$0")/lib.sh"
+# What was done before is in this program only.
+need_dev
+HOLDFAST=$HOLDFAST_DEV
 HERE=$(cd "$(dirname "$0")" && pwd)
 ROUNDS=${1:-3}
 shift || true

@@ -128,13 +128,13 @@ fn judge(name: &str, line: &str) -> Option<&'static str> {
     }
     let starts = ["thread::spawn(", "thread::Builder", "scope.spawn("];
     // Tools that measure may fail for it, and so may a daemon that is just starting.
-    let may_start = ["sync", "bench", "cli", "sim", "interleave"].contains(&part);
+    let may_start = ["sync", "bench", "cli", "dev", "sim", "interleave"].contains(&part);
     if starts.iter().any(|start| line.contains(start)) && !may_start {
         return Some("the system may give no thread: `holdfast_sync::start` or `on_threads`");
     }
     // Whoever speaks with the host or the user may; floors 0 to 3 may not.
     let may_name_errno =
-        ["device", "script", "wire", "holdfast", "fuse", "cli", "sim", "bench", "hostile"]
+        ["device", "script", "wire", "holdfast", "fuse", "cli", "dev", "sim", "bench", "hostile"]
             .contains(&part)
             || name == "posix/errno.rs";
     if names_errno(line) && !may_name_errno {

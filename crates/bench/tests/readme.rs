@@ -13,6 +13,6 @@ fn the_tables_of_the_documents_are_those_of_the_kept_results() {
     for document in ["README.md", "docs/MEASURED.md"] {
         let text = std::fs::read_to_string(root.join(document)).unwrap();
         let rendered = render(&text, &stored).expect("every table was kept");
-        assert!(rendered == text, "run: holdfast bench render {document}");
+        assert!(rendered == text, "run: holdfast-dev bench render {document}");
     }
 }

@@ -9,34 +9,36 @@ use crate::mounts;
 
 /// A failed command: what to say and the exit code.
 #[derive(Debug)]
-pub(crate) struct Failure {
-    pub(crate) code: u8,
-    pub(crate) sentence: String,
+pub struct Failure {
+    /// The exit code.
+    pub code: u8,
+    /// What is said on stderr; nothing if it is empty.
+    pub sentence: String,
 }
 
 /// The result of a command: its exit code.
-pub(crate) type Outcome = Result<u8, Failure>;
+pub type Outcome = Result<u8, Failure>;
 
 impl Failure {
     /// Ends with `code` and says `sentence`.
-    pub(crate) fn new(code: u8, sentence: impl Into<String>) -> Failure {
+    pub fn new(code: u8, sentence: impl Into<String>) -> Failure {
         Failure { code, sentence: sentence.into() }
     }
 
     /// The ordinary failure of commands without codes of their own.
-    pub(crate) fn plain(sentence: impl Into<String>) -> Failure {
+    pub fn plain(sentence: impl Into<String>) -> Failure {
         Failure::new(1, sentence)
     }
 
     /// Same sentence, another code.
-    pub(crate) fn with_code(mut self, code: u8) -> Failure {
+    pub fn with_code(mut self, code: u8) -> Failure {
         self.code = code;
         self
     }
 }
 
 /// Puts what was being done in front of an error.
-pub(crate) trait Context<T> {
+pub trait Context<T> {
     /// `what: error`, with code 1.
     fn context(self, what: impl Display) -> Result<T, Failure>;
 }
@@ -48,7 +50,7 @@ impl<T> Context<T> for io::Result<T> {
 }
 
 /// `what: error`, and what helps if `what` is a path in a mount whose daemon is dead.
-pub(crate) fn sentence(what: impl Display, error: &io::Error) -> String {
+pub fn sentence(what: impl Display, error: &io::Error) -> String {
     let (what, words) = (what.to_string(), plain_words(error));
     let around = || mounts::around(Path::new(&what)).ok().flatten();
     let dead = if mounts::is_dead(error) { around() } else { None };
@@ -62,7 +64,7 @@ pub(crate) fn sentence(what: impl Display, error: &io::Error) -> String {
 }
 
 /// An error without the number that Rust appends, which people cannot use.
-pub(crate) fn plain_words(error: &io::Error) -> String {
+pub fn plain_words(error: &io::Error) -> String {
     let words = error.to_string();
     match words.find(" (os error ") {
         Some(at) => words[..at].to_string(),
@@ -72,7 +74,7 @@ pub(crate) fn plain_words(error: &io::Error) -> String {
 
 /// Text from outside, as a terminal may see it: characters that it would obey, or that only change how others look
 /// (controls, marks of direction, line separators), are written as Rust and JSON write them. Quotes and backslashes stay.
-pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(is_unseen) {
         return Cow::Borrowed(text);
     }
@@ -95,12 +97,12 @@ fn is_unseen(c: char) -> bool {
 }
 
 /// Says `sentence` to the person, on stderr.
-pub(crate) fn complain(sentence: &str) {
+pub fn complain(sentence: &str) {
     eprintln!("holdfast: {}", printable(sentence));
 }
 
 /// Printing may fail because the reader has gone (`| head`): that is no failure of ours.
-pub(crate) fn printed(result: io::Result<()>) -> Result<(), Failure> {
+pub fn printed(result: io::Result<()>) -> Result<(), Failure> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::new(0, "")),
         other => other.context("standard output"),

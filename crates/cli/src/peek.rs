@@ -16,14 +16,14 @@ use crate::outcome::{Context, Failure};
 
 /// A file or block device that is only looked at.
 #[derive(Debug)]
-pub(crate) struct Peek {
+pub struct Peek {
     file: File,
     len: u64,
 }
 
 impl Peek {
     /// Opens it for reading, whoever has it.
-    pub(crate) fn open(path: &Path) -> Result<Peek, Failure> {
+    pub fn open(path: &Path) -> Result<Peek, Failure> {
         let found = std::fs::metadata(path).context(path.display())?;
         if !crate::target::holds_bytes(path) {
             let what = match found.is_dir() {

@@ -1,9 +1,9 @@
 //! Sizes as people write and read them: `4k`, `8G`, `1.5 GiB`.
 
-pub(crate) use holdfast_base::show::bytes as show;
+pub use holdfast_base::show::bytes as show;
 
 /// Bytes of a size like `512`, `4k`, `8G`, `1T`; units are powers of 1024, `KiB` and `KB` mean the same.
-pub(crate) fn parse(text: &str) -> Result<u64, String> {
+pub fn parse(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let number: u64 = text[..digits]
         .parse()

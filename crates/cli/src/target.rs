@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// A path, in a volume or on the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+pub enum Target {
     /// A path on the host.
     Host(PathBuf),
     /// A path inside the volume in a file or block device.
@@ -35,7 +35,7 @@ pub(crate) enum Target {
 impl Target {
     /// Reads `IMAGE:/path`, where IMAGE is a file or block device that exists; everything else is a host path.
     /// A host path with a colon after an existing file can be written as an existing path or with `./`.
-    pub(crate) fn parse(text: &str) -> Target {
+    pub fn parse(text: &str) -> Target {
         if !text.contains(':') || Path::new(text).symlink_metadata().is_ok() {
             return Target::Host(text.into());
         }
@@ -48,8 +48,8 @@ impl Target {
         Target::Host(text.into())
     }
 
-    /// Like [`Target::parse`], and an image alone means its root.
-    pub(crate) fn inside(text: &str) -> Result<(PathBuf, PathBuf), Failure> {
+    /// Image and path. Like [`Target::parse`], and an image alone means its root.
+    pub fn inside(text: &str) -> Result<(PathBuf, PathBuf), Failure> {
         match Target::parse(text) {
             Target::Inside { image, path } => Ok((image, path)),
             Target::Host(image) if holds_bytes(&image) => Ok((image, "/".into())),
@@ -101,7 +101,8 @@ fn is_being_closed(path: &Path) -> bool {
     let Some(pid) = holdfast_device::holding_process(path) else { return false };
     let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let mut words = command.split(|byte| *byte == 0);
-    let is_ours = words.next().is_some_and(|program| program.ends_with(b"holdfast"));
+    let is_program = |path: &[u8]| path.ends_with(b"holdfast") || path.ends_with(b"holdfast-dev");
+    let is_ours = words.next().is_some_and(is_program);
     if !is_ours || words.next() != Some(b"mount") {
         return false;
     }

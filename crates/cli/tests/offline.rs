@@ -1,4 +1,4 @@
-//! Commands that work without a mount: ls, cat, cp, fsck, dump, and the program's own help.
+//! Commands that work without a mount: ls, cat, cp, fsck, and the program's own help.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -252,28 +252,12 @@ fn fsck_has_the_exit_bits_of_its_manual_page() {
 }
 
 #[test]
-fn dump_prints_superblocks_trees_and_files() {
-    let place = Place::with_volume();
-    fs::write(place.path("file"), "content").unwrap();
-    place.run(&["cp", &place.path("file"), &place.inside("/file")]).fine();
-    assert!(!place.run(&["dump", place.image()]).fine().is_empty());
-    assert!(place.run(&["dump", "--tree", "files", place.image()]).fine().contains("file"));
-    assert!(place.run(&["dump", "--journal", place.image()]).fine().contains("end commit="));
-    assert!(place.run(&["dump", "--log", place.image()]).fine().contains("end batch="));
-    assert!(!place.run(&["dump", &place.inside("/file")]).fine().is_empty());
-    place.run(&["dump", &place.inside("/none")]).fails(1, "none");
-    place.run(&["dump", "--tree", "oak", place.image()]).fails(2, "--help");
-}
-
-#[test]
 fn the_program_explains_itself() {
     let place = Place::new();
     let version = place.run(&["--version"]).fine();
     let format = format!("(on-disk format {})", holdfast::FORMAT_VERSION);
     assert!(version.starts_with("holdfast ") && version.contains(&format), "{version}");
-    for command in
-        ["mkfs", "mount", "umount", "fsck", "info", "dump", "ls", "cat", "cp", "sync", "stats"]
-    {
+    for command in ["mkfs", "mount", "umount", "fsck", "info", "ls", "cat", "cp", "sync", "stats"] {
         let help = place.run(&[command, "--help"]).fine();
         assert!(help.contains("Usage:"), "{help}");
     }
@@ -283,6 +267,19 @@ fn the_program_explains_itself() {
     }
     place.run(&["man", place.root.path().to_str().unwrap()]).fine();
     assert!(place.root.path().join("holdfast-mount.1").exists());
+}
+
+#[test]
+fn what_only_those_need_who_work_on_it_is_elsewhere_and_it_says_where() {
+    let place = Place::new();
+    let help = place.run(&["--help"]).fine();
+    for command in ["bench", "crashtest", "dump"] {
+        for words in [&[command][..], &[command, "--help"], &[command, "mechanisms", "--json", "x"]]
+        {
+            place.run(words).fails(2, "holdfast-dev; `make dev`");
+        }
+        assert!(!help.contains(command), "{help}");
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The quick share of `holdfast crashtest`: all sequences of length 1, some of length 2, a few scripts of each
+//! The quick share of `holdfast-dev crashtest`: all sequences of length 1, some of length 2, a few scripts of each
 //! family and of chance, each on every kind of volume (P1 to P5, P9).
 //!
 //! A failure prints the small script, where power was cut, and which generator with which seed found it.

@@ -95,7 +95,7 @@ impl Owed {
 impl Drop for Owed {
     fn drop(&mut self) {
         if let Err(error) = self.settle(true) {
-            eprintln!("holdfast: cleaning up: {error}");
+            eprintln!("holdfast-dev: cleaning up: {error}");
         }
     }
 }
@@ -247,7 +247,7 @@ pub fn watch() -> io::Result<()> {
         let debts = DEBTS.lock();
         for (_, debt) in debts.iter().rev() {
             if let Err(error) = debt.pay(false) {
-                eprintln!("holdfast: cleaning up: {error}");
+                eprintln!("holdfast-dev: cleaning up: {error}");
             }
         }
         std::process::exit(128 + signal);

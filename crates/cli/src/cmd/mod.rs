@@ -1,12 +1,10 @@
 //! One file for each command, and the list of them.
 
 mod ask;
-mod bench;
 mod cat;
 mod completions;
 mod cp;
-mod crashtest;
-mod dump;
+mod elsewhere;
 mod explain;
 pub(crate) mod fsck;
 mod info;
@@ -59,20 +57,23 @@ pub(crate) enum Command {
     UmountHelper(umount_helper::Args),
     Fsck(fsck::Args),
     Info(info::Args),
-    Dump(dump::Args),
     Ls(ls::Args),
     Cat(cat::Args),
     Cp(cp::Args),
     Sync(sync::Args),
     Stats(stats::Args),
     Explain(explain::Args),
-    Bench(bench::Args),
-    Crashtest(crashtest::Args),
     Completions(completions::Args),
     #[command(hide = true)]
     Ask(ask::Args),
     #[command(hide = true)]
     Man(man::Args),
+    #[command(hide = true)]
+    Bench(elsewhere::Args),
+    #[command(hide = true)]
+    Crashtest(elsewhere::Args),
+    #[command(hide = true)]
+    Dump(elsewhere::Args),
 }
 
 impl Command {
@@ -85,18 +86,18 @@ impl Command {
             Command::UmountHelper(args) => umount_helper::run(&args),
             Command::Fsck(args) => fsck::run(&args),
             Command::Info(args) => info::run(&args),
-            Command::Dump(args) => dump::run(&args),
             Command::Ls(args) => ls::run(&args),
             Command::Cat(args) => cat::run(&args),
             Command::Cp(args) => cp::run(&args),
             Command::Sync(args) => sync::run(&args),
             Command::Stats(args) => stats::run(&args),
             Command::Explain(args) => explain::run(&args),
-            Command::Bench(args) => bench::run(&args),
-            Command::Crashtest(args) => crashtest::run(&args),
             Command::Completions(args) => completions::run(&args),
             Command::Ask(args) => ask::run(&args),
             Command::Man(args) => man::run(&args),
+            Command::Bench(_) => elsewhere::run("bench"),
+            Command::Crashtest(_) => elsewhere::run("crashtest"),
+            Command::Dump(_) => elsewhere::run("dump"),
         }
     }
 }

@@ -9,6 +9,13 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+/// The program that is tested: that of the crate whose test this is, `holdfast` or `holdfast-dev`.
+pub const PROGRAM: &str =
+    match (option_env!("CARGO_BIN_EXE_holdfast"), option_env!("CARGO_BIN_EXE_holdfast-dev")) {
+        (Some(program), _) | (None, Some(program)) => program,
+        (None, None) => panic!("this is a test of a crate with a program"),
+    };
+
 pub struct Place {
     pub root: TempDir,
     pub image: PathBuf,
@@ -45,7 +52,8 @@ impl Said {
     #[track_caller]
     pub fn fails(self, code: i32, words: &str) {
         assert_eq!(self.code, code, "{self:?}");
-        assert!(self.err.starts_with("holdfast: "), "{self:?}");
+        let is_named = |name: &str| self.err.starts_with(name);
+        assert!(is_named("holdfast: ") || is_named("holdfast-dev: "), "{self:?}");
         assert_eq!(self.err.trim_end().lines().count(), 1, "{self:?}");
         assert!(self.err.contains(words), "{words:?} is missing: {self:?}");
         assert!(!self.err.contains("os error"), "{self:?}");
@@ -83,7 +91,7 @@ impl Place {
     }
 
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
+        let mut command = Command::new(PROGRAM);
         command.args(args).current_dir(self.root.path()).stdin(Stdio::null());
         command
     }
@@ -96,7 +104,7 @@ impl Place {
     pub fn run_as(&self, name: &str, args: &[&str]) -> Said {
         let link = self.root.path().join(name);
         if !link.exists() {
-            std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_holdfast"), &link).unwrap();
+            std::os::unix::fs::symlink(PROGRAM, &link).unwrap();
         }
         said(Command::new(link).args(args).stdin(Stdio::null()).output().unwrap())
     }
@@ -211,7 +219,7 @@ impl Nobody {
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(place.root.path(), open).unwrap();
         let program = place.path("holdfast");
-        std::fs::copy(env!("CARGO_BIN_EXE_holdfast"), &program).unwrap();
+        std::fs::copy(PROGRAM, &program).unwrap();
         let nobody = Nobody { program };
         if nobody.run(&["--version"]).code != 0 {
             eprintln!("SKIPPED: nobody cannot reach {}", nobody.program);

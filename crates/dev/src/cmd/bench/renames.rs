@@ -1,4 +1,4 @@
-//! `holdfast bench renames`: what a rename costs in a directory that was just fsynced.
+//! `holdfast-dev bench renames`: what a rename costs in a directory that was just fsynced.
 
 use std::path::PathBuf;
 use std::time::Duration;

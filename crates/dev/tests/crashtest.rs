@@ -1,4 +1,4 @@
-//! `holdfast crashtest`: what it counts, that a seed means the same again, and cases from their folders.
+//! `holdfast-dev crashtest`: what it counts, that a seed means the same again, and cases from their folders.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 fn crashtest(args: &[&str], folder: &Path) -> Output {
-    let program = env!("CARGO_BIN_EXE_holdfast");
+    let program = env!("CARGO_BIN_EXE_holdfast-dev");
     Command::new(program).arg("crashtest").args(args).current_dir(folder).output().unwrap()
 }
 

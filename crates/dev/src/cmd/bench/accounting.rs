@@ -1,4 +1,4 @@
-//! `holdfast bench accounting`: which group records commits skip, and what they save by that.
+//! `holdfast-dev bench accounting`: which group records commits skip, and what they save by that.
 
 use std::path::PathBuf;
 use std::time::Duration;

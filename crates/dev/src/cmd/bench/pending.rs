@@ -1,4 +1,4 @@
-//! `holdfast bench pending`: what a batch of the log costs that holds many new files.
+//! `holdfast-dev bench pending`: what a batch of the log costs that holds many new files.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `holdfast bench latency`: how long an fsync takes, alone and beside others.
+//! `holdfast-dev bench latency`: how long an fsync takes, alone and beside others.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! `holdfast bench tracking`: one run of `bench journal`, to be run under an instruction counter.
+//! `holdfast-dev bench tracking`: one run of `bench journal`, to be run under an instruction counter.
 
 use clap::ValueEnum;
 use holdfast::Dirty;

@@ -1,4 +1,4 @@
-//! `holdfast bench journal`: bytes in the journal for each item that changed.
+//! `holdfast-dev bench journal`: bytes in the journal for each item that changed.
 
 use holdfast::Dirty;
 use holdfast_bench::journal::{self, Plan};

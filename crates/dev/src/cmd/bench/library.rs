@@ -1,4 +1,4 @@
-//! `holdfast bench` without a subcommand: what the library costs on this machine, as it was measured.
+//! `holdfast-dev bench` without a subcommand: what the library costs on this machine, as it was measured.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `holdfast crashtest`: cuts power in scripts and looks whether the promises are kept.
+//! `holdfast-dev crashtest`: cuts power in scripts and looks whether the promises are kept.
 //!
 //! Everything happens in memory. A failure is made small, printed, and saved as
 //! a case; the exit code is then 1. The same seed and counts do the same again.
@@ -27,9 +27,9 @@ Without --exhaustive, --sample, --families, --random and --beside: length 1, the
 random. Without --minutes, --states and --count, what has no end goes on for a minute.
 Exit code 1: a promise was broken.
 
-  holdfast crashtest --exhaustive 1,2                      all short sequences
-  holdfast crashtest --families --random --minutes 480     a night; failures below crash-cases
-  holdfast crashtest --replay crash-cases/p1-0123abcd      one of them again")]
+  holdfast-dev crashtest --exhaustive 1,2                      all short sequences
+  holdfast-dev crashtest --families --random --minutes 480     a night; failures below crash-cases
+  holdfast-dev crashtest --replay crash-cases/p1-0123abcd      one of them again")]
 pub(crate) struct Args {
     /// Decides everything random.
     #[arg(long, default_value_t = 1)]
@@ -247,7 +247,7 @@ fn progress_bar(campaign: &Campaign) -> ProgressBar {
 fn tell(violation: &Violation) -> String {
     let Violation { first, case, small, saved } = violation;
     let saved = match saved {
-        Some(Ok(folder)) => format!("again: holdfast crashtest --replay {}", folder.display()),
+        Some(Ok(folder)) => format!("again: holdfast-dev crashtest --replay {}", folder.display()),
         Some(Err(error)) => format!("not saved: {error}"),
         None => String::new(),
     };

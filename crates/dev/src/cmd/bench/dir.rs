@@ -1,4 +1,4 @@
-//! `holdfast bench dir`: what people do with files, on any directory of any filesystem.
+//! `holdfast-dev bench dir`: what people do with files, on any directory of any filesystem.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `holdfast bench nodes`: creates per second over node size and switch.
+//! `holdfast-dev bench nodes`: creates per second over node size and switch.
 
 use holdfast::Dirty;
 use holdfast_bench::nodes::{self, Plan};

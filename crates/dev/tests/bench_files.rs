@@ -2,6 +2,7 @@
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
+#[path = "../../cli/tests/common/mod.rs"]
 mod common;
 use std::fs;
 use std::path::Path;
@@ -78,7 +79,7 @@ fn a_failure_inside_a_mount_leaves_nothing_behind() {
         return;
     }
     let root = tempfile::tempdir().unwrap();
-    let program = Path::new(env!("CARGO_BIN_EXE_holdfast")).to_path_buf();
+    let program = Path::new(env!("CARGO_BIN_EXE_holdfast-dev")).to_path_buf();
     let ours = Ours { program, options: "commit=1".into() };
     let failed = std::panic::catch_unwind(|| {
         let bed = Bed::new(root.path(), 64 << 20, 512).unwrap();

@@ -1,4 +1,4 @@
-//! `holdfast bench`: what Holdfast costs on this machine, as it was measured.
+//! `holdfast-dev bench`: what Holdfast costs on this machine, as it was measured.
 //!
 //! Without a subcommand it measures the library; each subcommand measures one
 //! mechanism, its switch in every position side by side in one run. They

@@ -1,4 +1,4 @@
-//! `holdfast bench peers`: Holdfast beside ext4, XFS and btrfs on one loop device, in turn.
+//! `holdfast-dev bench peers`: Holdfast beside ext4, XFS and btrfs on one loop device, in turn.
 
 use holdfast_bench::peers::Plan;
 use holdfast_bench::result::Report;

@@ -1,4 +1,4 @@
-//! `holdfast bench recovery`: what a recovery was promised to take and what it took.
+//! `holdfast-dev bench recovery`: what a recovery was promised to take and what it took.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! `holdfast bench render`: writes tables of kept results into documents.
+//! `holdfast-dev bench render`: writes tables of kept results into documents.
 
 use std::path::PathBuf;
 

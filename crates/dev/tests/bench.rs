@@ -2,6 +2,7 @@
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
+#[path = "../../cli/tests/common/mod.rs"]
 mod common;
 
 use common::{Place, can_mount};
@@ -107,7 +108,7 @@ fn the_library_is_measured_beside_the_bare_device() {
     let report = Report::read(json.as_ref()).unwrap();
     assert_eq!(report.name(), "library");
     assert_eq!(report.command[0], "GLIBC_TUNABLES=glibc.malloc.hugetlb=1");
-    assert_eq!(report.command[1..3], ["holdfast", "bench"]);
+    assert_eq!(report.command[1..3], ["holdfast-dev", "bench"]);
     let fsyncs = &report.section("fsyncs").unwrap().table;
     let bare = fsyncs.cell("write 4 KiB and flush, bare device", "flushes").unwrap();
     assert_eq!(bare.median(), Some(1.0));

@@ -39,6 +39,6 @@ pub(crate) fn system() -> impl TypedValueParser<Value = System> {
 /// One command that installs what is left out otherwise.
 pub(crate) fn say_what_is_missing(systems: &[System]) {
     if let Some(command) = systems::install_command(systems) {
-        eprintln!("holdfast: some systems are left out; to have them, run: {command}");
+        eprintln!("holdfast-dev: some systems are left out; to have them, run: {command}");
     }
 }

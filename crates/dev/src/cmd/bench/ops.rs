@@ -1,4 +1,4 @@
-//! `holdfast bench ops`: bytes, writes and flushes of small operations, beside the kernel's filesystems.
+//! `holdfast-dev bench ops`: bytes, writes and flushes of small operations, beside the kernel's filesystems.
 
 use holdfast_bench::ops::{self, Column, Plan};
 use holdfast_bench::result::Report;
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let on_device = match systems::can_mount() {
         Ok(()) => Some(columns(args, &plan)?),
         Err(why) => {
-            eprintln!("holdfast: {why}; only the library is counted");
+            eprintln!("holdfast-dev: {why}; only the library is counted");
             None
         }
     };

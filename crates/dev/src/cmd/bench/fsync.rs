@@ -1,4 +1,4 @@
-//! `holdfast bench fsync`: writes with fsyncs by many threads, and what small ones put into the log.
+//! `holdfast-dev bench fsync`: writes with fsyncs by many threads, and what small ones put into the log.
 
 use std::path::PathBuf;
 use std::time::Duration;

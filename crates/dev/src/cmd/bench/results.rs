@@ -64,7 +64,7 @@ pub(crate) fn command() -> Vec<String> {
 }
 
 fn without_paths(words: impl Iterator<Item = String>) -> Vec<String> {
-    let mut kept = vec!["holdfast".to_owned()];
+    let mut kept = vec!["holdfast-dev".to_owned()];
     let mut words = words;
     while let Some(word) = words.next() {
         let is = |option: &&&str| word.split('=').next() == Some(**option);
@@ -173,7 +173,7 @@ mod tests {
             "x",
         ];
         let kept = without_paths(words.map(String::from).into_iter());
-        let expected = "holdfast bench ops --quick --file FILE --file FILE x";
+        let expected = "holdfast-dev bench ops --quick --file FILE --file FILE x";
         assert_eq!(kept.join(" "), expected);
     }
 }

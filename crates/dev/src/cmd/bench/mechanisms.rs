@@ -1,4 +1,4 @@
-//! `holdfast bench mechanisms`: the five mechanisms before and after, beside what was published of them.
+//! `holdfast-dev bench mechanisms`: the five mechanisms before and after, beside what was published of them.
 
 use std::io;
 use std::path::PathBuf;

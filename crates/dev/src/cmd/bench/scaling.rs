@@ -1,4 +1,4 @@
-//! `holdfast bench scaling`: what an operation costs as everything around it grows.
+//! `holdfast-dev bench scaling`: what an operation costs as everything around it grows.
 
 use std::sync::Arc;
 

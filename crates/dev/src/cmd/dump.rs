@@ -1,4 +1,4 @@
-//! `holdfast dump`: any structure of a volume as text, for whoever looks for the cause of something.
+//! `holdfast-dev dump`: any structure of a volume as text, for whoever looks for the cause of something.
 
 use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;

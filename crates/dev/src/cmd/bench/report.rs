@@ -1,4 +1,4 @@
-//! `holdfast bench report`: stored results as one HTML page.
+//! `holdfast-dev bench report`: stored results as one HTML page.
 
 use std::path::PathBuf;
 

@@ -1,0 +1,110 @@
+//! The `holdfast` program: one binary, one file per command in `cmd/`.
+//!
+//! Called through a link named `mkfs.holdfast`, `mount.holdfast` or
+//! `fsck.holdfast` it is that command, as mkfs(8), mount(8) and fsck(8) want.
+//! Errors are one sentence on stderr and an exit code that follows those
+//! pages. Commands decode arguments and print; what they do is done below.
+//!
+//! It is a library for `holdfast-dev` alone, which has all these commands and
+//! more, and prints and fails as they do.
+
+mod cmd;
+mod daemon;
+mod mount_options;
+mod mounts;
+pub mod outcome;
+pub mod peek;
+mod recovery;
+pub mod size;
+mod span;
+pub mod target;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use crate::cmd::{Command, Link};
+use crate::outcome::{Failure, Outcome};
+
+/// The program's name, in front of what it says.
+const NAME: &str = "holdfast";
+
+/// Does what `args` say, the first of which is the program's name or that of a link to it.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    end(NAME, run(args.into_iter().collect()))
+}
+
+/// Says why a command of the program `name` failed, if it did; the exit code is the command's.
+pub fn end(name: &str, outcome: Outcome) -> ExitCode {
+    match outcome {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            if !failure.sentence.is_empty() {
+                eprintln!("{name}: {}", outcome::printable(&failure.sentence));
+            }
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+/// Shows help or version if `error` is that, otherwise says what is wrong with the arguments of `command`, the first
+/// word after the program's name.
+pub fn refuse(name: &str, error: &clap::Error, command: Option<&str>) -> ExitCode {
+    let command = command.filter(|word| !word.is_empty() && !word.starts_with('-'));
+    let asked = [Some(name), command].into_iter().flatten().collect::<Vec<_>>().join(" ");
+    end(name, shown(error).unwrap_or_else(|| Err(bad_usage(error, &asked, 2))))
+}
+
+fn run(args: Vec<OsString>) -> Outcome {
+    let link = Link::of(args.first());
+    let is_fsck = match link {
+        Some(link) => link.name == "fsck.holdfast",
+        None => args.get(1).is_some_and(|command| command == "fsck"),
+    };
+    let args = if is_fsck { cmd::fsck::with_one_c(args) } else { args };
+    let parsed = match link {
+        Some(link) => link.parse(&args),
+        None => cmd::Cli::try_parse_from(&args).map(|cli| cli.command),
+    };
+    parsed.map_or_else(
+        |error| shown(&error).unwrap_or_else(|| Err(wrong(&error, link, &args))),
+        Command::run,
+    )
+}
+
+/// Help and version, which clap takes for errors.
+fn shown(error: &clap::Error) -> Option<Outcome> {
+    let code = match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => 0,
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => 2,
+        _ => return None,
+    };
+    let _ = error.print();
+    Some(Ok(code))
+}
+
+/// What is wrong, with the code that the command's manual page names for it.
+fn wrong(error: &clap::Error, link: Option<&Link>, args: &[OsString]) -> Failure {
+    let command = args.get(1).and_then(|a| a.to_str()).unwrap_or_default();
+    let (code, asked) = match (link, command) {
+        (Some(link), _) => (link.usage_code, link.name.to_string()),
+        (None, "mkfs" | "mount" | "umount") => (1, format!("{NAME} {command}")),
+        (None, "fsck") => (16, format!("{NAME} {command}")),
+        (None, "") => (2, NAME.into()),
+        (None, other) if other.starts_with('-') => (2, NAME.into()),
+        (None, other) => (2, format!("{NAME} {other}")),
+    };
+    bad_usage(error, &asked, code)
+}
+
+/// One sentence from clap's paragraphs.
+fn bad_usage(error: &clap::Error, asked: &str, code: u8) -> Failure {
+    let text = error.render().to_string();
+    let paragraph = text.split("\n\n").next().unwrap_or_default();
+    let sentence: Vec<&str> = paragraph.split_whitespace().collect();
+    let sentence = sentence.join(" ");
+    let sentence = sentence.strip_prefix("error: ").unwrap_or(&sentence);
+    Failure::new(code, format!("{sentence}; see `{asked} --help`"))
+}

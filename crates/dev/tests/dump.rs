@@ -1,0 +1,39 @@
+//! `holdfast-dev dump` and the program's own help; and that every command of `holdfast` is there too.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+#[path = "../../cli/tests/common/mod.rs"]
+mod common;
+use std::fs;
+
+use common::Place;
+
+#[test]
+fn dump_prints_superblocks_trees_and_files() {
+    let place = Place::with_volume();
+    fs::write(place.path("file"), "content").unwrap();
+    place.run(&["cp", &place.path("file"), &place.inside("/file")]).fine();
+    assert!(!place.run(&["dump", place.image()]).fine().is_empty());
+    assert!(place.run(&["dump", "--tree", "files", place.image()]).fine().contains("file"));
+    assert!(place.run(&["dump", "--journal", place.image()]).fine().contains("end commit="));
+    assert!(place.run(&["dump", "--log", place.image()]).fine().contains("end batch="));
+    assert!(!place.run(&["dump", &place.inside("/file")]).fine().is_empty());
+    place.run(&["dump", &place.inside("/none")]).fails(1, "none");
+    place.run(&["dump", "--tree", "oak", place.image()]).fails(2, "--help");
+}
+
+#[test]
+fn the_program_explains_itself() {
+    let place = Place::new();
+    let help = place.run(&["--help"]).fine();
+    for command in ["bench", "crashtest", "dump"] {
+        assert!(help.contains(command), "{help}");
+        assert!(
+            place.run(&[command, "--help"]).fine().contains("Usage: holdfast-dev"),
+            "{command}"
+        );
+    }
+    place.run(&["bench", "frobnicate"]).fails(2, "holdfast-dev bench --help");
+    place.run(&["frobnicate"]).fails(2, "frobnicate");
+    assert!(place.run(&["mkfs", "--help"]).fine().contains("Usage: holdfast mkfs"));
+}
