@@ -39,7 +39,7 @@ impl CutDevice {
 }
 
 impl Device for CutDevice {
-    forward!(below: read, room, len, sector_size, stats);
+    forward!(below: read, room, len, sector_size, reach, stats);
 
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         self.check("write", at, bytes.len() as u64)?;
@@ -49,6 +49,11 @@ impl Device for CutDevice {
     fn flush(&self) -> Result<Flushed, DeviceError> {
         self.check("flush", 0, 0)?;
         self.below.flush()
+    }
+
+    fn take_room(&self, at: u64, len: u64) -> Result<(), DeviceError> {
+        self.check("reservation", at, len)?;
+        self.below.take_room(at, len)
     }
 
     fn discard(&self, at: u64, len: u64) -> Result<(), DeviceError> {

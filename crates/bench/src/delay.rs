@@ -59,7 +59,7 @@ impl DelayDevice {
 }
 
 impl Device for DelayDevice {
-    forward!(below: read, discard, room, len, sector_size, stats);
+    forward!(below: read, discard, room, take_room, len, sector_size, reach, stats);
 
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         let blocks = (at + bytes.len() as u64).div_ceil(BLOCK) - at / BLOCK;

@@ -258,7 +258,7 @@ impl Gate {
 }
 
 impl Device for Gate {
-    forward!(inner: read, flush, discard, len, sector_size, stats);
+    forward!(inner: read, flush, discard, room, take_room, len, sector_size, reach, stats);
 
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         let holds = {

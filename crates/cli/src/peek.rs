@@ -46,6 +46,8 @@ impl Peek {
 }
 
 impl Device for Peek {
+    holdfast_device::private!();
+
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         let len = into.len() as u64;
         if at.checked_add(len).is_none_or(|end| end > self.len) {

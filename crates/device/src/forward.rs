@@ -1,6 +1,7 @@
 //! For a device in front of another: the calls that it passes on as they are.
 //!
-//! Such a device writes down only what it does differently. Both sizes of sectors go together.
+//! Such a device writes down only what it does differently. Some calls go together: both sizes of sectors, what the
+//! host has and what it has given, who else writes and the cache in between.
 
 /// Inside of `impl Device`: passes the named calls on to the device in a field.
 /// `forward!(under: read, len, stats);`
@@ -61,10 +62,38 @@ macro_rules! forward {
         fn reach(&self) -> $crate::Reach {
             self.$under.reach()
         }
+
+        fn drop_cache(&self, at: u64, len: u64) {
+            self.$under.drop_cache(at, len);
+        }
     };
     (@stats $under:ident) => {
         fn stats(&self) -> $crate::DeviceStats {
             self.$under.stats()
         }
+    };
+}
+
+/// Inside of `impl Device`, for bytes that belong to this process: no host has to give them, nobody else reaches them.
+#[macro_export]
+macro_rules! private {
+    () => {
+        fn room(&self) -> ::std::option::Option<u64> {
+            ::std::option::Option::None
+        }
+
+        fn given(&self) -> u64 {
+            0
+        }
+
+        fn take_room(&self, _at: u64, _len: u64) -> ::std::result::Result<(), $crate::DeviceError> {
+            ::std::result::Result::Ok(())
+        }
+
+        fn reach(&self) -> $crate::Reach {
+            $crate::Reach::Alone
+        }
+
+        fn drop_cache(&self, _at: u64, _len: u64) {}
     };
 }

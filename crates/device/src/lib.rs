@@ -88,6 +88,9 @@ pub enum Reach {
 
 /// A place that keeps bytes. All calls may be made from many threads at once;
 /// concurrent writes to the same sectors leave either content in each sector.
+///
+/// What a host or another machine means for a device has no default body: a device in front of another that forgot to
+/// pass it on would take a promise back in silence. See [`forward!`] and [`private!`].
 pub trait Device: Send + Sync + fmt::Debug {
     /// Fills `into` from byte `at`. Sees every write that returned before.
     /// Reading beyond the end is an error.
@@ -116,22 +119,15 @@ pub trait Device: Send + Sync + fmt::Debug {
 
     /// Bytes that a host can still give to an image of which it has not given all yet. `None`: it has given all, as for
     /// a block device, or it cannot give ahead of need, so that nothing can be promised.
-    fn room(&self) -> Option<u64> {
-        None
-    }
+    fn room(&self) -> Option<u64>;
 
     /// Bytes that the host has given to an image so far, about; 0 where [`Device::room`] is `None`.
-    fn given(&self) -> u64 {
-        0
-    }
+    fn given(&self) -> u64;
 
     /// Takes space from the host for `len` bytes at `at`, so that no later write there is refused for lack of it. Keeps
     /// the bytes, is not durable, and costs little where the host has given it already. After an error
     /// ([`DeviceError::is_no_space`]) the host may have given a part.
-    fn take_room(&self, at: u64, len: u64) -> Result<(), DeviceError> {
-        let _ = (at, len);
-        Ok(())
-    }
+    fn take_room(&self, at: u64, len: u64) -> Result<(), DeviceError>;
 
     /// Bytes of the device.
     fn len(&self) -> u64;
@@ -149,9 +145,11 @@ pub trait Device: Send + Sync + fmt::Debug {
     fn physical_sector_size(&self) -> u32;
 
     /// Who else may write to it.
-    fn reach(&self) -> Reach {
-        Reach::Alone
-    }
+    fn reach(&self) -> Reach;
+
+    /// Has the next read of `len` bytes at `at` ask what holds them, instead of a cache of this machine that may have kept
+    /// what stood there before another machine wrote. Bytes that were written here and not flushed may stay in the cache.
+    fn drop_cache(&self, at: u64, len: u64);
 
     /// What it has been asked so far.
     fn stats(&self) -> DeviceStats;

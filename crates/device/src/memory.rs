@@ -193,6 +193,8 @@ fn place(at: u64) -> (usize, usize, usize) {
 }
 
 impl Device for MemoryDevice {
+    crate::private!();
+
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         self.tally.read(into.len());
         range::inside("read", at, into.len() as u64, self.len)?;

@@ -168,7 +168,7 @@ mod tests {
     }
 
     impl Device for Overlapping {
-        forward!(memory: read, write, discard, len, sector_size, stats);
+        forward!(memory: read, write, discard, room, take_room, len, sector_size, reach, stats);
 
         fn flush(&self) -> Result<Flushed, DeviceError> {
             if self.begun.fetch_add(1, Ordering::AcqRel) > 0 {
@@ -251,7 +251,7 @@ mod tests {
     }
 
     impl Device for Panicking {
-        forward!(memory: read, write, discard, len, sector_size, stats);
+        forward!(memory: read, write, discard, room, take_room, len, sector_size, reach, stats);
 
         fn flush(&self) -> Result<Flushed, DeviceError> {
             panic!("as the test wants")

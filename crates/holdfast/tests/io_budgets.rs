@@ -365,7 +365,7 @@ struct SlowFlush {
 }
 
 impl Device for SlowFlush {
-    forward!(memory: read, write, discard, len, sector_size, stats);
+    forward!(memory: read, write, discard, room, take_room, len, sector_size, reach, stats);
 
     fn flush(&self) -> Result<Flushed, DeviceError> {
         self.flushes.fetch_add(1, Ordering::SeqCst);

@@ -476,7 +476,7 @@ impl Gate {
 }
 
 impl Device for Gate {
-    forward!(under: read, flush, discard, len, sector_size, stats);
+    forward!(under: read, flush, discard, room, take_room, len, sector_size, reach, stats);
 
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         let zone = self.zone.lock().unwrap();

@@ -63,7 +63,7 @@ impl Watched {
 }
 
 impl Device for Watched {
-    forward!(inner: flush, sector_size, stats);
+    forward!(inner: flush, room, take_room, sector_size, reach, stats);
 
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         let read = self.read.fetch_add(into.len() as u64, Ordering::Relaxed);

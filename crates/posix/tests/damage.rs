@@ -59,7 +59,7 @@ struct Failing {
 }
 
 impl Device for Failing {
-    forward!(inner: read, flush, discard, len, sector_size, stats);
+    forward!(inner: read, flush, discard, room, take_room, len, sector_size, reach, stats);
 
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         let left = self.failures.load(Ordering::Relaxed);

@@ -41,7 +41,7 @@ impl Gate {
 }
 
 impl Device for Gate {
-    forward!(device: read, flush, discard, len, sector_size, stats);
+    forward!(device: read, flush, discard, room, take_room, len, sector_size, reach, stats);
 
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         let mut range = self.range.lock();

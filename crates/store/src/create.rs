@@ -12,7 +12,7 @@ use holdfast_device::{Device, Sticky};
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::node::volume_tag;
 use holdfast_format::{JournalMark, LogMark, NodePointer, Superblock};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::apply::Slots;
 use crate::cache::Cache;
@@ -133,6 +133,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         accounting: how.accounting,
         forest: RwLock::new(Forest::new([root; 2], cache, Epoch(1), volume, geometry.node_size)),
         space: Arc::new(Mutex::new(Space::new(geometry))),
+        host_answered: Condvar::new(),
         journal: Mutex::new(Journal::new(
             geometry.journal(),
             superblock.ring_tag,

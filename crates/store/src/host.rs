@@ -10,6 +10,7 @@
 //! tried again; a refused write of the log, of a commit or of a checkpoint stops the volume, as any other.
 
 use holdfast_base::units::BLOCK_BYTES;
+use holdfast_base::{BlockRange, wait};
 
 use crate::space::alloc::Space;
 use crate::space::hidden::Next;
@@ -61,23 +62,44 @@ impl Inner {
             return false;
         }
         for _ in 0..if idle < LITTLE { REFUSED_MAX } else { REFUSED_MAX_IDLE } {
-            let next = self.space.lock().next_hidden();
-            let range = match next {
+            let mut space = self.space.lock();
+            let range = match space.next_hidden() {
                 Next::Ask(range) => range,
                 Next::Nothing => return false,
-                Next::Wait => {
-                    holdfast_sync::thread::yield_now();
+                Next::Wait(answers) => {
+                    drop(space);
+                    wait::will_wait();
+                    let mut space = self.space.lock();
+                    self.host_answered
+                        .wait_while(&mut space, |space| space.host_answers() == answers);
                     return true;
                 }
             };
-            let at = range.start.0 * BLOCK_BYTES;
-            let given = self.device.take_room(at, range.count * BLOCK_BYTES);
-            self.space.lock().answered(range, given.is_ok());
-            match given {
-                Ok(()) => return true,
+            drop(space);
+            let mut asked = Asked { inner: self, range, is_given: false };
+            match self.device.take_room(range.start.0 * BLOCK_BYTES, range.count * BLOCK_BYTES) {
+                Ok(()) => {
+                    asked.is_given = true;
+                    return true;
+                }
                 Err(error) => tracing::debug!("the host gives nothing: {error}"),
             }
         }
         false
+    }
+}
+
+/// A piece that the host is being asked for. Its end is the answer, and wakes the threads that wait for one: also when the
+/// device panics, which counts as refused.
+struct Asked<'a> {
+    inner: &'a Inner,
+    range: BlockRange,
+    is_given: bool,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.inner.space.lock().answered(self.range, self.is_given);
+        self.inner.host_answered.notify_all();
     }
 }

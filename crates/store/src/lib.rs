@@ -61,7 +61,7 @@ pub use holdfast_device::Device;
 use holdfast_device::buffer::BufferPool;
 pub use holdfast_device::page;
 use holdfast_format::{Geometry, Key, Superblock};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Condvar, Mutex, RwLock};
 use uuid::Uuid;
 
 use freezes::Freezes;
@@ -173,6 +173,8 @@ pub(crate) struct Inner {
     accounting: Accounting,
     forest: RwLock<Forest>,
     space: SharedSpace,
+    /// With the lock of the space: the host has answered one that asked it for more.
+    host_answered: Condvar,
     /// The newest durable superblock.
     superblock: Mutex<Superblock>,
     one_checkpoint: Mutex<()>,

@@ -19,7 +19,7 @@ use holdfast_format::item::group::{GroupItem, decode_bitmap};
 use holdfast_format::node::volume_tag;
 use holdfast_format::superblock::{COUNTER_MAX, RO_COMPAT_KNOWN};
 use holdfast_format::{Key, Kind, Malformed, Superblock};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::cache::Cache;
 use crate::freezes::Freezes;
@@ -213,6 +213,7 @@ fn at(
         accounting: options.accounting,
         forest: RwLock::new(Forest::new(roots, cache, epoch, volume, geometry.node_size)),
         space: Arc::new(Mutex::new(Space::new(geometry))),
+        host_answered: Condvar::new(),
         lsn: AtomicU64::new(superblock.lsn.0),
         durable: AtomicU64::new(superblock.lsn.0),
         inode_next: AtomicU64::new(superblock.inode_next.0),

@@ -183,7 +183,7 @@ impl OneBadFlush {
 }
 
 impl Device for OneBadFlush {
-    forward!(memory: read, discard, len, sector_size, stats);
+    forward!(memory: read, discard, room, take_room, len, sector_size, reach, stats);
 
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         self.writes.fetch_add(1, Ordering::SeqCst);

@@ -9,27 +9,12 @@ use std::time::Duration;
 
 use holdfast_base::counters::Counters;
 use holdfast_device::host::Host;
-use holdfast_device::sim::{Call, Faults, Policy};
-use holdfast_device::{Device, DeviceError, Reach, SimDevice, forward};
+use holdfast_device::sim::{Call, Faults, Policy, SharedDevice};
+use holdfast_device::{Device, DeviceError, Reach, SimDevice};
 use holdfast_format::geometry::GUARD;
 use holdfast_format::guard::{Guard, GuardState};
 use holdfast_store::{Batch, Guarding, Need, OpenOptions, Result, Store, StoreError};
 use small::{first, persist, put};
-
-/// The same bytes under another name, which others may reach.
-#[derive(Debug)]
-struct Shared<D: Device> {
-    device: Arc<D>,
-    reach: Reach,
-}
-
-impl<D: Device> Device for Shared<D> {
-    forward!(device: read, write, flush, discard, len, sector_size, stats);
-
-    fn reach(&self) -> Reach {
-        self.reach
-    }
-}
 
 /// Longer than any test: one that waits for so long hangs, and is seen.
 const FOREVER: Duration = Duration::from_secs(3600);
@@ -55,7 +40,7 @@ fn open_how<D: Device + 'static>(
     reach: Reach,
     options: OpenOptions,
 ) -> Result<Store> {
-    let name: Arc<dyn Device> = Arc::new(Shared { device: device.clone(), reach });
+    let name: Arc<dyn Device> = Arc::new(SharedDevice::new(device.clone(), reach));
     Store::open(name, &options, Arc::new(Counters::default()))
 }
 
@@ -190,7 +175,7 @@ fn a_volume_that_is_made_anew_elsewhere_is_not_written_to() {
     let device = small::formatted();
     let one = open_as(&device, Reach::Host, machine(1, 1), FOREVER).unwrap();
     let make = || {
-        let name: Arc<dyn Device> = Arc::new(Shared { device: device.clone(), reach: Reach::Host });
+        let name: Arc<dyn Device> = Arc::new(SharedDevice::new(device.clone(), Reach::Host));
         let options = holdfast_store::CreateOptions {
             geometry: small::geometry(),
             uuid: uuid::Uuid::from_u128(99),

@@ -423,6 +423,8 @@ fn the_space_tree_is_not_the_files_tree() {
 struct Zeros(AtomicU64);
 
 impl Device for Zeros {
+    holdfast_device::private!();
+
     fn read(&self, _at: u64, into: &mut [u8]) -> std::result::Result<(), DeviceError> {
         self.0.fetch_add(into.len() as u64, Ordering::Relaxed);
         into.fill(0);

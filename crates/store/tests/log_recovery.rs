@@ -161,7 +161,7 @@ impl Gate {
 }
 
 impl Device for Gate {
-    forward!(device: read, discard, len, sector_size, stats);
+    forward!(device: read, discard, room, take_room, len, sector_size, reach, stats);
 
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         if self.range.contains(&at) {

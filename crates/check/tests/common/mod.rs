@@ -454,6 +454,8 @@ impl Made {
 pub(crate) struct Rotten(pub(crate) MemoryDevice, pub(crate) BlockRange);
 
 impl Device for Rotten {
+    holdfast_device::private!();
+
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         let bad = self.1.start.0 * BLOCK_BYTES..(self.1.start.0 + self.1.count) * BLOCK_BYTES;
         if at < bad.end && at + into.len() as u64 > bad.start {

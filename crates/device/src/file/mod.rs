@@ -11,6 +11,7 @@
 //! length is fixed when opened and is a multiple of the sector.
 
 mod behind;
+mod cached;
 pub mod lock;
 mod probe;
 mod physical;
@@ -322,6 +323,12 @@ impl Device for FileDevice {
 
     fn reach(&self) -> Reach {
         self.behind.reach
+    }
+
+    fn drop_cache(&self, at: u64, len: u64) {
+        if !self.direct {
+            self.drop_pages(at, len);
+        }
     }
 
     fn stats(&self) -> DeviceStats {

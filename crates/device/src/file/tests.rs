@@ -233,3 +233,31 @@ fn a_block_device_keeps_bytes_and_is_exclusive() {
         reopen_and_discard(path, false);
     }
 }
+
+/// The page cache of a block device does not see what is written to the file behind it, as that of a network
+/// filesystem does not see what another machine writes.
+#[test]
+fn what_was_written_behind_the_cache_is_read_once_the_cache_is_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("image");
+    drop(FileDevice::create(&image, 8 * MIB).unwrap());
+    let attached = match Loop::attach(&image, 512) {
+        Ok(attached) => attached,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    let device = FileDevice::open_buffered(&attached.0, OpenMode::ReadWrite).unwrap();
+    device.write(8192, &[1; 4096]).unwrap();
+    let _ = device.flush().unwrap();
+    let seen = || {
+        let mut bytes = [0; 4096];
+        device.read(8192, &mut bytes).unwrap();
+        bytes[0]
+    };
+    assert_eq!(seen(), 1);
+    let file = File::options().write(true).open(&image).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[2; 4096], 8192).unwrap();
+    file.sync_all().unwrap();
+    assert_eq!(seen(), 1, "it is cached, or this test shows nothing");
+    device.drop_cache(8192, 4096);
+    assert_eq!(seen(), 2);
+}

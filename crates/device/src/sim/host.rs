@@ -90,7 +90,7 @@ impl HostedDevice {
 }
 
 impl Device for HostedDevice {
-    forward!(image: read, flush, discard, len, sector_size, stats);
+    forward!(image: read, flush, discard, len, sector_size, reach, stats);
 
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         self.take("write", at, bytes.len() as u64)?;

@@ -17,6 +17,7 @@ pub mod faults;
 pub mod host;
 pub mod images;
 pub mod pending;
+mod shared;
 mod timed;
 
 pub use event::{Event, Recording};
@@ -24,6 +25,7 @@ pub use faults::{Action, Call, Fault, Faults, When};
 pub use host::HostedDevice;
 pub use images::{CrashImage, CrashImages, Policy};
 pub use pending::Cut;
+pub use shared::SharedDevice;
 pub use timed::TimedDevice;
 
 use std::fmt;
@@ -139,6 +141,8 @@ impl SimDevice {
 }
 
 impl Device for SimDevice {
+    crate::private!();
+
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         self.tally.read(into.len());
         let len = into.len() as u64;

@@ -45,7 +45,7 @@ impl TimedDevice {
 }
 
 impl Device for TimedDevice {
-    forward!(under: discard, len, sector_size, reach, stats);
+    forward!(under: discard, room, take_room, len, sector_size, reach, stats);
 
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         self.pass(at, into.len());

@@ -210,7 +210,7 @@ pub(crate) struct SlowFlush {
 }
 
 impl Device for SlowFlush {
-    forward!(inner: read, write, discard, len, sector_size, stats);
+    forward!(inner: read, write, discard, room, take_room, len, sector_size, reach, stats);
 
     fn flush(&self) -> Result<Flushed, DeviceError> {
         std::thread::sleep(self.time);

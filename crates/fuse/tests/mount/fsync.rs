@@ -142,7 +142,7 @@ struct Refusing {
 }
 
 impl Device for Refusing {
-    forward!(inner: read, flush, discard, len, sector_size, stats);
+    forward!(inner: read, flush, discard, room, take_room, len, sector_size, reach, stats);
 
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         if bytes.len() >= 65536 && self.refuses.load(Ordering::SeqCst) {

@@ -372,7 +372,7 @@ struct Gate {
 }
 
 impl Device for Gate {
-    forward!(under: read, flush, discard, len, sector_size, stats);
+    forward!(under: read, flush, discard, room, take_room, len, sector_size, reach, stats);
 
     fn write(&self, at: u64, bytes: &[u8]) -> std::result::Result<(), DeviceError> {
         if bytes.len() > 64 << 10 {

@@ -138,6 +138,13 @@ impl Space {
         self.groups.iter_mut().flatten().map(|group| &mut **group)
     }
 
+    /// Whether blocks of `range` are free but for the host. A group that is not in memory is empty.
+    pub(super) fn has_hidden(&self, range: BlockRange) -> bool {
+        Space::by_group(range).any(|(index, part)| {
+            self.groups[index as usize].as_ref().is_none_or(|group| group.has_hidden(part))
+        })
+    }
+
     /// Free blocks of a piece are hidden no more. Returns how many.
     pub(super) fn show(&mut self, range: BlockRange) -> u64 {
         let before = self.free_blocks;
@@ -332,9 +339,7 @@ impl Space {
             for (index, part) in Space::by_group(part) {
                 self.group_mut(index).hide_again(part);
             }
-            if let Some(hidden) = &mut self.hidden {
-                hidden.blocks += part.count;
-            }
+            self.hide_more(part);
         }
     }
 

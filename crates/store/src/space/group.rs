@@ -160,6 +160,13 @@ impl Group {
         }
     }
 
+    /// Whether anything of `range` is hidden.
+    pub(super) fn has_hidden(&self, range: BlockRange) -> bool {
+        self.hidden.as_ref().is_some_and(|hidden| {
+            Group::words(self.run(range)).any(|(word, mask)| hidden[word] & mask != 0)
+        })
+    }
+
     /// What is hidden of `range` is free from now on.
     pub(super) fn show(&mut self, range: BlockRange) {
         let run = self.run(range);

@@ -21,15 +21,53 @@ const _: () = assert!(GROUP_BLOCKS.is_multiple_of(PIECE_BLOCKS) && PIECE_BLOCKS.
 /// Which pieces of a volume are hidden.
 #[derive(Debug)]
 pub(crate) struct Hidden {
-    /// One bit for each piece.
-    pieces: Vec<u64>,
-    count: u64,
+    /// Pieces that the host is not known to have given: what becomes free there is hidden.
+    pieces: Bits,
+    /// Of these, the ones with hidden blocks that nobody is asking for at this moment. A full volume has hardly any, and
+    /// a piece without a free block is not worth a call of the host.
+    wanted: Bits,
     /// Where the search for the next one begins.
     next: u64,
     /// Pieces that the host is being asked for.
     asked: u64,
+    /// Answers of the host so far.
+    answers: u64,
     /// Free blocks of all hidden pieces, and of those that the host is being asked for.
     pub(super) blocks: u64,
+}
+
+/// One bit for each piece.
+#[derive(Debug)]
+struct Bits(Vec<u64>);
+
+impl Bits {
+    fn new(count: u64) -> Bits {
+        Bits(vec![0; count.div_ceil(64) as usize])
+    }
+
+    fn is_set(&self, piece: u64) -> bool {
+        self.0[(piece / 64) as usize] & (1 << (piece % 64)) != 0
+    }
+
+    fn set(&mut self, piece: u64, value: bool) {
+        let word = &mut self.0[(piece / 64) as usize];
+        let bit = 1 << (piece % 64);
+        *word = if value { *word | bit } else { *word & !bit };
+    }
+
+    /// The first that is set from `from` on, around the end.
+    fn next(&self, from: u64) -> Option<u64> {
+        let first = (from / 64) as usize;
+        let after = self.0.get(first)? & (u64::MAX << (from % 64));
+        // By words: most of a large volume may have been given.
+        let words = (first + 1..self.0.len()).chain(0..=first);
+        let mut rest = words.map(|word| (word, self.0[word]));
+        let (word, bits) = match after {
+            0 => rest.find(|(_, bits)| *bits != 0)?,
+            after => (first, after),
+        };
+        Some(word as u64 * 64 + u64::from(bits.trailing_zeros()))
+    }
 }
 
 /// The next piece to ask the host for.
@@ -37,65 +75,35 @@ pub(crate) struct Hidden {
 pub(crate) enum Next {
     /// These blocks; the caller says what came of it.
     Ask(BlockRange),
-    /// Others are asking for the last ones.
-    Wait,
+    /// Others are asking for the last ones: there is something new when this many answers are more.
+    Wait(u64),
     /// All were given.
     Nothing,
-}
-
-impl Hidden {
-    fn new(geometry: &Geometry, blocks: u64) -> Hidden {
-        let count = geometry.volume_blocks.div_ceil(PIECE_BLOCKS);
-        let mut hidden = Hidden {
-            pieces: vec![0; count.div_ceil(64) as usize],
-            count,
-            next: geometry.first_data_block().0 / PIECE_BLOCKS,
-            asked: 0,
-            blocks,
-        };
-        for piece in hidden.next..count {
-            hidden.set(piece, true);
-        }
-        hidden
-    }
-
-    fn is_set(&self, piece: u64) -> bool {
-        self.pieces[(piece / 64) as usize] & (1 << (piece % 64)) != 0
-    }
-
-    fn set(&mut self, piece: u64, hidden: bool) {
-        let word = &mut self.pieces[(piece / 64) as usize];
-        let bit = 1 << (piece % 64);
-        *word = if hidden { *word | bit } else { *word & !bit };
-    }
-
-    /// Takes the next piece off the list.
-    fn take_next(&mut self) -> Option<u64> {
-        let after = self.pieces[(self.next / 64) as usize] & (u64::MAX << (self.next % 64));
-        let first = (self.next / 64) as usize;
-        // By words: most of a large volume may have been given.
-        let words = (first + 1..self.pieces.len()).chain(0..=first);
-        let mut rest = words.map(|word| (word, self.pieces[word]));
-        let (word, bits) = match after {
-            0 => rest.find(|(_, bits)| *bits != 0)?,
-            after => (first, after),
-        };
-        let piece = word as u64 * 64 + u64::from(bits.trailing_zeros());
-        self.set(piece, false);
-        self.next = (piece + 1) % self.count;
-        Some(piece)
-    }
 }
 
 impl Space {
     /// Hides everything that is free: the host has to be asked for it first.
     pub(crate) fn hide(&mut self) {
-        let hidden = Hidden::new(self.geometry(), self.free_blocks);
+        let (geometry, blocks) = (*self.geometry(), self.free_blocks);
         for group in self.groups_mut() {
             group.hide();
         }
         (self.free_blocks, self.free_slots) = (0, 0);
-        self.hidden = Some(hidden);
+        let count = geometry.volume_blocks.div_ceil(PIECE_BLOCKS);
+        let next = geometry.first_data_block().0 / PIECE_BLOCKS;
+        let (mut pieces, mut wanted) = (Bits::new(count), Bits::new(count));
+        for piece in next..count {
+            pieces.set(piece, true);
+            wanted.set(piece, self.has_hidden(Space::piece(&geometry, piece)));
+        }
+        self.hidden = Some(Hidden { pieces, wanted, next, asked: 0, answers: 0, blocks });
+    }
+
+    /// The blocks of a piece that belong to the data zone.
+    fn piece(geometry: &Geometry, piece: u64) -> BlockRange {
+        let start = (piece * PIECE_BLOCKS).max(geometry.first_data_block().0);
+        let end = ((piece + 1) * PIECE_BLOCKS).min(geometry.volume_blocks);
+        BlockRange::new(BlockNo(start), end - start)
     }
 
     /// Free blocks that the host has not given yet.
@@ -115,13 +123,13 @@ impl Space {
         let Some(hidden) = &mut self.hidden else {
             return Next::Nothing;
         };
-        let Some(piece) = hidden.take_next() else {
-            return if hidden.asked > 0 { Next::Wait } else { Next::Nothing };
+        let Some(piece) = hidden.wanted.next(hidden.next) else {
+            return if hidden.asked > 0 { Next::Wait(hidden.answers) } else { Next::Nothing };
         };
+        hidden.wanted.set(piece, false);
+        hidden.next = (piece + 1) % geometry.volume_blocks.div_ceil(PIECE_BLOCKS);
         hidden.asked += 1;
-        let start = (piece * PIECE_BLOCKS).max(geometry.first_data_block().0);
-        let end = ((piece + 1) * PIECE_BLOCKS).min(geometry.volume_blocks);
-        Next::Ask(BlockRange::new(BlockNo(start), end - start))
+        Next::Ask(Space::piece(&geometry, piece))
     }
 
     /// What the host said to that piece: its free blocks may be promised from now on, or it is asked again later.
@@ -130,10 +138,27 @@ impl Space {
         let shown = if is_given { self.show(range) } else { 0 };
         if let Some(hidden) = &mut self.hidden {
             hidden.asked -= 1;
+            hidden.answers += 1;
             hidden.blocks -= shown;
-            if !is_given {
-                hidden.set(piece, true);
+            if is_given {
+                hidden.pieces.set(piece, false);
             }
+            // Two may have asked for it, if more became free there meanwhile, and were answered differently.
+            let is_hidden = hidden.pieces.is_set(piece);
+            hidden.wanted.set(piece, is_hidden);
+        }
+    }
+
+    /// Answers of the host so far, to whichever piece.
+    pub(crate) fn host_answers(&self) -> u64 {
+        self.hidden.as_ref().map_or(0, |hidden| hidden.answers)
+    }
+
+    /// Blocks of a hidden piece became free, and stay hidden.
+    pub(super) fn hide_more(&mut self, range: BlockRange) {
+        if let Some(hidden) = &mut self.hidden {
+            hidden.blocks += range.count;
+            hidden.wanted.set(range.start.0 / PIECE_BLOCKS, true);
         }
     }
 
@@ -146,7 +171,7 @@ impl Space {
 
     /// Whether blocks that become free here stay hidden.
     pub(super) fn is_hidden(&self, block: BlockNo) -> bool {
-        self.hidden.as_ref().is_some_and(|hidden| hidden.is_set(block.0 / PIECE_BLOCKS))
+        self.hidden.as_ref().is_some_and(|hidden| hidden.pieces.is_set(block.0 / PIECE_BLOCKS))
     }
 
     /// Cuts a range at the borders of pieces.

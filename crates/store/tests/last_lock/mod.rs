@@ -138,7 +138,7 @@ impl std::fmt::Debug for Meanwhile {
 }
 
 impl Device for Meanwhile {
-    forward!(device: read, discard, len, sector_size, stats);
+    forward!(device: read, discard, room, take_room, len, sector_size, reach, stats);
 
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         if self.range.contains(&at) {
