@@ -106,3 +106,8 @@ mod tests {
         check::<crate::ReadDir>();
     }
 }
+
+/// The example of the README is compiled with those of this crate.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -8,12 +8,19 @@
 //! <!-- end -->
 //! ```
 //!
-//! The words are the name of the report and the key of the section.
+//! The words are the name of the report and the key of the section. A document may show a part of a
+//! table: behind a colon the keys of the columns, and behind each `|` the label of a row. The
+//! notes of the section, which speak of all rows, are then left out.
+//!
+//! ```text
+//! <!-- bench peers rates: holdfast, ext4 | append 4 KiB + fsync | create 4 KiB, 1 thread -->
+//! <!-- end -->
+//! ```
 
 use std::fmt::Write;
 use std::io;
 
-use super::{Stored, escaped};
+use super::{Section, Stored, escaped};
 
 const BEGIN: &str = "<!-- bench ";
 const END: &str = "<!-- end -->";
@@ -31,15 +38,23 @@ pub fn render(text: &str, stored: &Stored) -> io::Result<String> {
             continue;
         };
         let words = words.trim();
-        let (report, section) = words.split_once(' ').unwrap_or((words, ""));
+        let (name, part) =
+            words.split_once(": ").map_or((words, None), |(name, part)| (name, Some(part)));
+        let (report, section) = name.split_once(' ').unwrap_or((name, ""));
         let found = stored.section(report, section);
         let (report, section) =
-            found.ok_or_else(|| wrong(format!("no kept report has the section {words:?}")))?;
+            found.ok_or_else(|| wrong(format!("no kept report has the section {name:?}")))?;
+        let text = match part {
+            Some(part) => {
+                part_of(section, part).map_err(|what| wrong(format!("{name:?} has {what}")))?
+            }
+            None => section.to_markdown(),
+        };
         let day = report.began.split('T').next().unwrap_or_default();
         let _ = write!(
             out,
             "{}\n{}, commit {}, on {}: `{}`\n",
-            section.to_markdown(),
+            text,
             day,
             report.commit,
             escaped(&report.machine.line()),
@@ -49,6 +64,15 @@ pub fn render(text: &str, stored: &Stored) -> io::Result<String> {
         out.push_str(end.ok_or_else(|| wrong(format!("{words:?} has no {END}")))?);
     }
     Ok(out)
+}
+
+/// The section with the columns and rows that `part` names, as Markdown.
+fn part_of(section: &Section, part: &str) -> Result<String, String> {
+    let mut words = part.split('|').map(str::trim);
+    let columns: Vec<_> = words.next().unwrap_or_default().split(',').map(str::trim).collect();
+    let rows: Vec<_> = words.collect();
+    let table = section.table.only(&columns, &rows)?;
+    Ok(Section::new(&section.name, &section.title, &section.about, table).to_markdown())
 }
 
 #[cfg(test)]
@@ -76,6 +100,16 @@ mod tests {
     }
 
     #[test]
+    fn a_part_has_the_columns_and_rows_that_are_named_and_no_notes() {
+        let text = "<!-- bench ops example: note, rate | create & fsync -->\n<!-- end -->\n";
+        let part = render(text, &stored()).unwrap();
+        let table = "| work \\| load | note | rate |\n| --- | --- | ---: |\n| create &amp; fsync | a\\*b\\|c | 1,100/s ±14% |\n\n";
+        assert!(part.contains(table), "{part}");
+        assert!(!part.contains("It is 5"), "{part}");
+        assert_eq!(render(&part, &stored()).unwrap(), part, "again changes nothing");
+    }
+
+    #[test]
     fn other_text_stays_and_wrong_places_are_errors() {
         for text in ["", "a\n\nb", "<!-- a comment -->\n"] {
             assert_eq!(render(text, &stored()).unwrap(), text);
@@ -83,6 +117,8 @@ mod tests {
         for text in [
             "<!-- bench ops other -->\n<!-- end -->\n",
             "<!-- bench ops example -->\nno end\n",
+            "<!-- bench ops example: other | create & fsync -->\n<!-- end -->\n",
+            "<!-- bench ops example: rate | other -->\n<!-- end -->\n",
             "<!-- bench -->\n<!-- bench x -->",
         ] {
             assert!(render(text, &stored()).is_err(), "{text}");

@@ -48,6 +48,25 @@ impl Table {
         self.rows.iter().find(|row| row.label == label)?.cells.get(at)
     }
 
+    /// The table with these columns and rows only, in this order. The first name that it has not is the error.
+    pub fn only(&self, columns: &[&str], rows: &[&str]) -> Result<Table, String> {
+        let mut table = Table::new(self.label.clone());
+        let mut from = Vec::new();
+        for key in columns {
+            let at = self.columns.iter().position(|column| column.key == *key);
+            let at = at.ok_or_else(|| format!("no column {key:?}"))?;
+            table.columns.push(self.columns[at].clone());
+            from.push(at);
+        }
+        for label in rows {
+            let row = self.rows.iter().find(|row| row.label == *label);
+            let row = row.ok_or_else(|| format!("no row {label:?}"))?;
+            let cells = from.iter().map(|at| row.cells[*at].clone()).collect();
+            table.rows.push(Row { label: row.label.clone(), cells });
+        }
+        Ok(table)
+    }
+
     /// The cells with the columns that they stand under.
     pub fn cells<'a>(&'a self, row: &'a Row) -> impl Iterator<Item = (&'a Column, &'a Cell)> {
         self.columns.iter().zip(&row.cells)
