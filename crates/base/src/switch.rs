@@ -2,7 +2,9 @@
 //! not every machine has.
 //!
 //! A switch is read at the one place that carries its mechanism out; nothing
-//! else in the program asks which position it is in.
+//! else in the program asks which position it is in. What was done before is
+//! there with the feature `before` only, in `holdfast-dev` and in tests; without it such a
+//! switch has one position, and asking costs nothing.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,23 +12,32 @@ use std::str::FromStr;
 macro_rules! switch {
     ($(#[doc = $doc:literal])* $name:ident ($option:literal) {
         $($(#[doc = $position_doc:literal])* $position:ident = $word:literal,)*
-    }) => {
+    } $(before {
+        $($(#[doc = $before_doc:literal])* $before:ident = $before_word:literal,)*
+    })?) => {
         $(#[doc = $doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum $name {
             $($(#[doc = $position_doc])* $position,)*
+            $($($(#[doc = $before_doc])* #[cfg(feature = "before")] $before,)*)?
         }
 
         impl $name {
             /// The option's name.
             pub const OPTION: &'static str = $option;
-            /// Every position, the usual one first.
-            pub const ALL: &'static [$name] = &[$($name::$position,)*];
+            /// Every position that this program has, the usual one first.
+            pub const ALL: &'static [$name] = &[
+                $($name::$position,)*
+                $($(#[cfg(feature = "before")] $name::$before,)*)?
+            ];
+            /// The words of what was done before, whether this program has it or not.
+            const BEFORE: &'static [&'static str] = &[$($($before_word,)*)?];
 
             /// The position as users write it.
             pub fn word(self) -> &'static str {
                 match self {
                     $($name::$position => $word,)*
+                    $($(#[cfg(feature = "before")] $name::$before => $before_word,)*)?
                 }
             }
         }
@@ -47,13 +58,25 @@ macro_rules! switch {
             type Err = String;
 
             fn from_str(word: &str) -> Result<$name, String> {
-                $name::ALL.iter().copied().find(|position| position.word() == word).ok_or_else(|| {
+                let found = $name::ALL.iter().copied().find(|position| position.word() == word);
+                found.ok_or_else(|| {
                     let words: Vec<_> = $name::ALL.iter().map(|position| position.word()).collect();
-                    format!("option {}={word} is not one of {}", $option, words.join(", "))
+                    not_here($option, word, $name::BEFORE, &words)
                 })
             }
         }
     };
+}
+
+/// The sentence for a word that is no position, or none of this program.
+fn not_here(option: &str, word: &str, before: &[&str], words: &[&str]) -> String {
+    match before.contains(&word) {
+        true => format!(
+            "option {option}={word} is what was done before, which only the program holdfast-dev has, to measure it; \
+             `make dev` in Holdfast's source builds it"
+        ),
+        false => format!("option {option}={word} is not one of {}", words.join(", ")),
+    }
 }
 
 switch! {
@@ -83,6 +106,7 @@ switch! {
     Dirty("dirty") {
         /// At most four byte ranges.
         Ranges = "ranges",
+    } before {
         /// Before: a bit for each chunk of 128 bytes, scanned bit by bit when a commit is formatted.
         Bitmap = "bitmap",
         /// Before that: the whole node.
@@ -95,6 +119,7 @@ switch! {
     Accounting("accounting") {
         /// Those that differ from what the tree holds.
         Changed = "changed",
+    } before {
         /// Before: those of every group that was touched.
         Always = "always",
     }
@@ -105,6 +130,7 @@ switch! {
     Batching("batch") {
         /// Through an index from inode number to the inode's record.
         Indexed = "indexed",
+    } before {
         /// Before: by looking at one record after the other, for each name.
         Scan = "scan",
     }
@@ -115,6 +141,7 @@ switch! {
     RenameLog("rename_log") {
         /// The name that is gone and the name that is new.
         Names = "names",
+    } before {
         /// Before: all names of the directory that changed since the last commit, once more, if the
         /// directory was logged since then.
         Directory = "directory",
@@ -126,6 +153,7 @@ switch! {
     FsyncWait("fsync_wait") {
         /// Nothing: it takes extents and checksums from its own ordered extents, into tree and log in one step.
         Writeback = "writeback",
+    } before {
         /// Before: the worker that completes the ordered extents of all files, one after the other.
         Completion = "completion",
     }
@@ -141,6 +169,31 @@ mod tests {
             assert_eq!(position.word().parse(), Ok(*position));
         }
         assert!("Ranges".parse::<Dirty>().is_err());
+        assert_eq!("changed".parse(), Ok(Accounting::Changed));
+        assert_eq!("rings".parse(), Ok(Transport::Rings));
+    }
+
+    #[test]
+    #[cfg(feature = "before")]
+    fn what_was_done_before_is_there_to_be_measured() {
         assert_eq!("always".parse(), Ok(Accounting::Always));
+        let count = |all: usize, before: &[&str]| assert_eq!(all, 1 + before.len());
+        count(Dirty::ALL.len(), Dirty::BEFORE);
+        count(FsyncWait::ALL.len(), FsyncWait::BEFORE);
+    }
+
+    #[test]
+    #[cfg(not(feature = "before"))]
+    fn what_was_done_before_is_elsewhere_and_it_is_said_where() {
+        assert_eq!((Dirty::ALL.len(), FsyncWait::ALL.len()), (1, 1));
+        for why in ["always".parse::<Accounting>().err(), "scan".parse::<Batching>().err()] {
+            assert!(why.is_some_and(|why| why.contains("holdfast-dev")));
+        }
+    }
+
+    #[test]
+    fn what_is_no_word_is_told_the_words() {
+        let why = "sometimes".parse::<Accounting>().err().unwrap_or_default();
+        assert!(why.starts_with("option accounting=sometimes is not one of changed"), "{why}");
     }
 }

@@ -132,6 +132,28 @@ fn the_alarm_rings() {
     assert_eq!(differences(&base, &edges("a > b, c\nb > c\nd > a\n")).len(), 2);
 }
 
+/// `holdfast` serves volumes: what is there to measure and to judge it, and what was done before its mechanisms, comes
+/// into `holdfast-dev`.
+#[test]
+fn the_shipped_program_has_nothing_in_it_that_only_its_makers_need() {
+    let tree = |package: &str| {
+        let output = Command::new(env!("CARGO"))
+            .args(["tree", "--offline", "-p", package, "-e", "normal,features", "--prefix", "none"])
+            .current_dir(workspace())
+            .output()
+            .expect("cargo runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("cargo prints text")
+    };
+    let (shipped, dev) = (tree("holdfast-cli"), tree("holdfast-dev"));
+    let unwanted =
+        ["holdfast-bench ", "holdfast-sim ", "holdfast-script ", "rusqlite ", "feature \"before\""];
+    for what in unwanted {
+        assert!(dev.contains(what), "it would not be seen: {what}");
+        assert!(!shipped.contains(what), "holdfast has {what}");
+    }
+}
+
 /// The breakages of `holdfast_base::teeth` must never come into a program that people use: the feature is off
 /// wherever nobody names it, and only the simulator's tests can.
 #[test]

@@ -50,7 +50,7 @@ pub(crate) struct Core {
     /// what every inode below is reached by, without touching any of them.
     pub(crate) last_move: AtomicU64,
     /// What a rename logs once more, if it was mounted so.
-    pub(crate) directory_log: crate::rename_log::DirectoryLog,
+    pub(crate) directory_log: crate::before::DirectoryLog,
     /// When reading updates access times.
     pub(crate) atime: crate::atime::Policy,
     /// Who is told of inodes that changed although nobody asked for it.

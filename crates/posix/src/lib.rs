@@ -12,11 +12,11 @@ mod committer;
 mod threads;
 mod orphan;
 mod atime;
+mod before;
 mod data;
 mod file;
 mod allow;
 mod names;
-mod rename_log;
 mod xattrs;
 mod slot;
 mod core;
@@ -49,5 +49,5 @@ pub struct FileSystem {
     /// Writes data before memory is full; ends with the volume.
     background: Option<data::background::Background>,
     /// Completes ordered extents, if the switch of M5 says so; ends after all others.
-    completer: Option<data::completion::Completer>,
+    completer: Option<before::Completer>,
 }

@@ -31,6 +31,8 @@ mod host;
 mod apply;
 mod calm;
 mod data;
+#[cfg(feature = "before")]
+mod before;
 mod read;
 mod load;
 mod tree;

@@ -40,12 +40,6 @@ Options for -o, separated by commas; later ones win:
                       less on small volumes)
   slow_fsync=MS       an fsync that takes longer gets a line in the daemon's log (default 1000;
                       0: none does)
-  dirty=HOW           what a commit logs of a changed node: ranges (default); the published
-                      \"before\" to measure against: bitmap, whole
-  accounting=HOW      which group records a commit writes: changed (default); or before: always
-  batch=HOW           how the fsync log finds the inode of a name: indexed (default); before: scan
-  rename_log=HOW      what a rename adds to the fsync log: names (default); or before: directory
-  fsync_wait=HOW      what an fsync awaits behind its data: writeback (default); before: completion
   allow_other         other users may use the mount (default for root)
   noallow_other       they may not (default for everybody else)
   nodefault_permissions  the kernel does not check permission bits; then nobody but the user who

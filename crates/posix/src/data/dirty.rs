@@ -23,12 +23,13 @@ use holdfast_store::page::Allowance;
 use holdfast_store::{Calm, Need, Reservation, Store, StoreError};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::completion::Completions;
 use super::in_flight::InFlight;
 use super::pages::Pages;
 use super::punch::Punches;
 use super::recent::Recent;
 use crate::MountOptions;
+#[cfg(feature = "before")]
+use crate::before::completion::Completions;
 use crate::inode::Inode;
 
 /// The content of one file in memory.
@@ -120,7 +121,8 @@ impl FileData {
         (self.ended.0.load(Ordering::Relaxed) == block && behind.0 > 0).then_some(behind)
     }
 
-    /// For a worker whose customer has the map locked and waits for him.
+    /// For a worker whose customer has the map locked and waits for it.
+    #[cfg(feature = "before")]
     pub(crate) fn map_of_waiter(&self) -> MapGuard<'_> {
         debug_assert!(self.map.is_locked());
         MapGuard(None)
@@ -221,6 +223,7 @@ pub(crate) struct Wanted {
 #[derive(Debug)]
 pub(crate) struct Shared {
     /// Where ordered extents queue, if a worker completes them (M5).
+    #[cfg(feature = "before")]
     pub(crate) completions: Completions,
     /// Large writes on their way to the device.
     pub(crate) in_flight: InFlight,
@@ -256,6 +259,7 @@ impl Shared {
         // At least one full write, or nobody could ever go on.
         let bytes_max = options.dirty_bytes.max(4 << 20);
         Shared {
+            #[cfg(feature = "before")]
             completions: Completions::default(),
             in_flight: InFlight::default(),
             punches: Punches::default(),

@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use holdfast_store::{Reservation, StoreError};
 
-use super::completion::complete;
 use super::dirty::MapGuard;
 use super::place::{CHUNK_BLOCKS, write_all};
 use super::writeback::{
     Rescue, Taken, ensure, finish, item, settle, settle_inline, settle_locked, take,
 };
+use crate::before::complete;
 use crate::core::Core;
 use crate::inode::Inode;
 use crate::{FsError, Result};

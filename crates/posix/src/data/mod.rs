@@ -13,7 +13,6 @@ pub(crate) mod grow;
 pub(crate) mod group;
 pub(crate) mod writeback;
 pub(crate) mod insert;
-pub(crate) mod completion;
 pub(crate) mod place;
 pub(crate) mod in_flight;
 pub(crate) mod ordered;

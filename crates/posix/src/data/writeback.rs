@@ -15,13 +15,13 @@ use holdfast_base::BlockNo;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_store::{Batch, Need, Reservation, StoreError};
 
-use super::completion::complete;
 use super::dirty::MapGuard;
 use super::insert::{Round, Target, publish_round};
 use super::ordered::OrderedExtent;
 use super::pages::DirtyPage;
 use super::place::{Item, log_all, write_all};
 use super::punch;
+use crate::before::complete;
 use crate::core::Core;
 use crate::file::inline;
 use crate::file::lookup::piece_before;

@@ -5,7 +5,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use holdfast_base::counters::Counters;
-use holdfast_base::switch::FsyncWait;
 use holdfast_base::{InodeNo, Timestamp, prng};
 use holdfast_format::item::{FileType, InodeItem};
 use holdfast_format::superblock::LABEL_MAX;
@@ -16,12 +15,11 @@ use holdfast_store::{
 use parking_lot::Mutex;
 use uuid::Uuid;
 
+use crate::before::{Completer, DirectoryLog};
 use crate::committer::Committer;
 use crate::core::Core;
 use crate::data::background::Background;
-use crate::data::completion::Completer;
 use crate::inode::InodeTable;
-use crate::rename_log::DirectoryLog;
 use crate::*;
 
 /// Data that an fsync puts into the log unless the mount says otherwise, in bytes: what databases and mail write at
@@ -111,10 +109,7 @@ impl FileSystem {
             true => None,
             false => Some(Background::start(core.clone())?),
         };
-        let completer = match core.options.fsync_wait {
-            FsyncWait::Writeback => None,
-            FsyncWait::Completion => Some(Completer::start(core.clone())?),
-        };
+        let completer = Completer::start(&core)?;
         Ok(FileSystem { core, committer, background, completer })
     }
 
@@ -131,7 +126,7 @@ impl FileSystem {
                 .and_then(|()| atime::write_all(&core))
                 .and_then(|()| core.commit())
         };
-        drop(completer);
+        Completer::end(completer);
         let mut core = core;
         let core = loop {
             // A handle that is just being dropped holds the volume for a moment.

@@ -5,18 +5,17 @@
 //! a directory operation touches a head, a tail and one or two spots between;
 //! more ranges cost more than the slack they save.
 //!
-//! [`Tracker`] is the switch: the other positions are what filesystems did
-//! before, a bit for each 128 bytes, or nothing at all. Only this file knows
-//! which position it is in.
+//! [`Tracker`] is the switch: its other positions are what filesystems did
+//! before, and are there only to be measured. Only this file knows which
+//! position it is in.
 
 use holdfast_base::switch::Dirty;
 
+#[cfg(feature = "before")]
+use crate::before::dirty::Before;
+
 /// Most ranges that are kept.
 pub(crate) const RANGES_MAX: usize = 4;
-/// Bytes that a bit of [`Bitmap`] stands for.
-const CHUNK: usize = 128;
-/// Bits of the largest node.
-const BITS: usize = holdfast_format::limits::NODE_SIZES[2] / CHUNK;
 
 /// A half-open range of bytes in a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -26,7 +25,7 @@ pub(crate) struct ByteRange {
 }
 
 impl ByteRange {
-    fn new(start: usize, end: usize) -> ByteRange {
+    pub(crate) fn new(start: usize, end: usize) -> ByteRange {
         ByteRange { start: start as u32, end: end as u32 }
     }
 
@@ -59,22 +58,20 @@ impl std::ops::AddAssign for Marked {
 #[derive(Clone, Debug)]
 pub(crate) enum Tracker {
     Ranges(DirtyRanges),
-    Bitmap(Box<Bitmap>),
-    Whole {
-        /// Whether anything changed.
-        changed: bool,
-        /// Bytes of the node.
-        size: u32,
-    },
+    #[cfg(feature = "before")]
+    Before(Before),
 }
 
 impl Tracker {
     /// Nothing changed yet in a node of `size` bytes.
+    #[cfg_attr(not(feature = "before"), expect(unused_variables, reason = "ranges need no size"))]
     pub(crate) fn new(how: Dirty, size: usize) -> Tracker {
         match how {
             Dirty::Ranges => Tracker::Ranges(DirtyRanges::default()),
-            Dirty::Bitmap => Tracker::Bitmap(Box::default()),
-            Dirty::Whole => Tracker::Whole { changed: false, size: size as u32 },
+            #[cfg(feature = "before")]
+            Dirty::Bitmap => Tracker::Before(Before::bitmap(size)),
+            #[cfg(feature = "before")]
+            Dirty::Whole => Tracker::Before(Before::whole(size)),
         }
     }
 
@@ -83,12 +80,8 @@ impl Tracker {
     pub(crate) fn mark(&mut self, start: usize, end: usize) -> Marked {
         match self {
             Tracker::Ranges(ranges) => ranges.mark(start, end),
-            Tracker::Bitmap(bitmap) => bitmap.mark(start, end),
-            Tracker::Whole { changed, size } => {
-                let grown = if *changed { 0 } else { *size };
-                *changed = true;
-                Marked { grown, ..Marked::default() }
-            }
+            #[cfg(feature = "before")]
+            Tracker::Before(before) => before.mark(start, end),
         }
     }
 
@@ -96,31 +89,30 @@ impl Tracker {
     pub(crate) fn takes(&self, start: usize, end: usize) -> bool {
         match self {
             Tracker::Ranges(ranges) => ranges.takes(start, end),
-            Tracker::Bitmap(_) | Tracker::Whole { .. } => true,
+            #[cfg(feature = "before")]
+            Tracker::Before(_) => true,
         }
     }
 
-    /// Number of ranges and bytes that [`Tracker::ranges`] will append for a node of `size` bytes.
-    pub(crate) fn measure(&self, size: usize) -> (usize, usize) {
+    /// Number of ranges and bytes that [`Tracker::ranges`] will append.
+    pub(crate) fn measure(&self) -> (usize, usize) {
         match self {
             Tracker::Ranges(ranges) => ranges.measure(),
-            Tracker::Bitmap(bitmap) => bitmap.measure(size),
-            Tracker::Whole { changed: true, .. } => (1, size),
-            Tracker::Whole { changed: false, .. } => (0, 0),
+            #[cfg(feature = "before")]
+            Tracker::Before(before) => before.measure(),
         }
     }
 
-    /// Appends what to log of a node of `size` bytes.
-    pub(crate) fn ranges(&self, size: usize, out: &mut Vec<ByteRange>) {
+    /// Appends what to log of the node.
+    pub(crate) fn ranges(&self, out: &mut Vec<ByteRange>) {
         match self {
             Tracker::Ranges(ranges) => out.extend_from_slice(ranges.as_slice()),
-            Tracker::Bitmap(bitmap) => bitmap.ranges(size, out),
-            Tracker::Whole { changed: false, .. } => {}
-            Tracker::Whole { changed: true, .. } => out.push(ByteRange::new(0, size)),
+            #[cfg(feature = "before")]
+            Tracker::Before(before) => before.ranges(out),
         }
     }
 
-    /// Appends what to log of a new node whose content ends at `head` and goes on from `heap`.
+    /// Appends what to log of a new node of `size` bytes whose content ends at `head` and goes on from `heap`.
     pub(crate) fn ranges_of_new(
         &self,
         head: usize,
@@ -129,7 +121,8 @@ impl Tracker {
         out: &mut Vec<ByteRange>,
     ) {
         match self {
-            Tracker::Whole { .. } => out.push(ByteRange::new(0, size)),
+            #[cfg(feature = "before")]
+            Tracker::Before(Before::Whole { .. }) => out.push(ByteRange::new(0, size)),
             _ if heap == size => out.push(ByteRange::new(0, head)),
             _ => out.extend([ByteRange::new(0, head), ByteRange::new(heap, size)]),
         }
@@ -139,72 +132,8 @@ impl Tracker {
     pub(crate) fn clear(&mut self) {
         match self {
             Tracker::Ranges(ranges) => *ranges = DirtyRanges::default(),
-            Tracker::Bitmap(bitmap) => bitmap.bits = [0; BITS / 64],
-            Tracker::Whole { changed, .. } => *changed = false,
-        }
-    }
-}
-
-/// Before: a bit for each chunk of 128 bytes. Set on every change, by words; when a commit is formatted
-/// they are walked bit by bit, once for the size and once for the content. (A walk that skips empty
-/// words, as kernels have helpers for, would cost a fifth of this or less.)
-#[derive(Clone, Debug)]
-pub(crate) struct Bitmap {
-    bits: [u64; BITS / 64],
-}
-
-impl Default for Bitmap {
-    fn default() -> Bitmap {
-        Bitmap { bits: [0; BITS / 64] }
-    }
-}
-
-impl Bitmap {
-    fn mark(&mut self, start: usize, end: usize) -> Marked {
-        let mut marked = Marked::default();
-        if start >= end {
-            return marked;
-        }
-        let (first, last) = (start / CHUNK, (end - 1) / CHUNK);
-        for word in first / 64..=last / 64 {
-            let from = first.saturating_sub(word * 64);
-            let to = (last - word * 64).min(63);
-            let mask = (u64::MAX << from) & (u64::MAX >> (63 - to));
-            marked.grown += (mask & !self.bits[word]).count_ones() * CHUNK as u32;
-            self.bits[word] |= mask;
-        }
-        marked
-    }
-
-    fn is_set(&self, bit: usize) -> bool {
-        self.bits[bit / 64] >> (bit % 64) & 1 == 1
-    }
-
-    fn measure(&self, size: usize) -> (usize, usize) {
-        let (mut runs, mut chunks, mut inside) = (0, 0, false);
-        for bit in 0..size / CHUNK {
-            let set = self.is_set(bit);
-            chunks += usize::from(set);
-            runs += usize::from(set && !inside);
-            inside = set;
-        }
-        (runs, chunks * CHUNK)
-    }
-
-    fn ranges(&self, size: usize, out: &mut Vec<ByteRange>) {
-        let mut start = None;
-        for bit in 0..size / CHUNK {
-            match (self.is_set(bit), start) {
-                (true, None) => start = Some(bit),
-                (false, Some(first)) => {
-                    out.push(ByteRange::new(first * CHUNK, bit * CHUNK));
-                    start = None;
-                }
-                _ => {}
-            }
-        }
-        if let Some(first) = start {
-            out.push(ByteRange::new(first * CHUNK, size));
+            #[cfg(feature = "before")]
+            Tracker::Before(before) => before.clear(),
         }
     }
 }
@@ -379,7 +308,7 @@ mod tests {
             let mut tracker = Tracker::new(how, 16384);
             let marks = [(100, 110), (104, 300), (5000, 5001)];
             let grown: u32 = marks.map(|(start, end)| tracker.mark(start, end).grown).iter().sum();
-            assert_eq!(tracker.measure(16384).1, grown as usize, "{how:?}");
+            assert_eq!(tracker.measure().1, grown as usize, "{how:?}");
         }
     }
 
@@ -390,33 +319,5 @@ mod tests {
         dirty.mark(20, 30);
         dirty.mark(5, 5);
         assert_eq!(dirty.as_slice(), [ByteRange { start: 10, end: 30 }]);
-    }
-
-    #[test]
-    fn the_bitmap_covers_what_was_marked_in_whole_chunks() {
-        for seed in 0..200 {
-            let mut prng = Prng::seeded(seed);
-            let mut tracker = Tracker::new(Dirty::Bitmap, 4096);
-            let mut chunks = [false; 32];
-            for _ in 0..prng.below(12) {
-                let start = prng.below(4096) as usize;
-                let end = (start + prng.below(300) as usize).min(4096);
-                tracker.mark(start, end);
-                for at in start..end {
-                    chunks[at / CHUNK] = true;
-                }
-            }
-            let mut ranges = Vec::new();
-            tracker.ranges(4096, &mut ranges);
-            let bytes: u32 = ranges.iter().map(|range| range.end - range.start).sum();
-            assert_eq!(tracker.measure(4096), (ranges.len(), bytes as usize), "seed {seed}");
-            for (chunk, set) in chunks.iter().enumerate() {
-                let at = (chunk * CHUNK) as u32;
-                let covered = ranges.iter().any(|range| range.start <= at && at < range.end);
-                assert_eq!(covered, *set, "seed {seed}: chunk {chunk}");
-            }
-            tracker.clear();
-            assert_eq!(tracker.measure(4096), (0, 0));
-        }
     }
 }

@@ -144,9 +144,9 @@ impl Frame {
             self.tracker.ranges_of_new(head, heap, self.body.bytes.len(), out);
             return;
         }
-        let (count, _) = self.tracker.measure(self.body.bytes.len());
+        let (count, _) = self.tracker.measure();
         let before = out.len();
-        self.tracker.ranges(self.body.bytes.len(), out);
+        self.tracker.ranges(out);
         assert_eq!(out.len() - before, count, "measured as it is formatted");
     }
 

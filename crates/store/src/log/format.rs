@@ -5,7 +5,6 @@
 //! a copy.
 
 use holdfast_base::switch::Batching;
-use holdfast_format::Key;
 use holdfast_format::journal::DataExtent;
 use holdfast_format::log::{Content, Encoder, Patch};
 
@@ -41,7 +40,8 @@ pub(super) fn format(generation: &Generation, how: How, out: &mut Vec<u8>) -> Wr
         // The inode's content before the name that refers to it.
         let inode = generation.change(at).leads_to().and_then(|no| match how.batching {
             Batching::Indexed => generation.inode(no),
-            Batching::Scan => (0..count).find(|at| generation.change(*at).key == Key::inode(no)),
+            #[cfg(feature = "before")]
+            Batching::Scan => crate::before::batching::inode(generation, no),
         });
         for now in inode.filter(|inode| *inode > at).into_iter().chain([at]) {
             if early.get(now) == Some(&true) {
@@ -93,7 +93,7 @@ mod tests {
     use holdfast_base::{InodeNo, Lsn};
     use holdfast_format::item::{Dentry, FileType};
     use holdfast_format::log::{Decoder, LogMark, Record};
-    use holdfast_format::{Geometry, Kind};
+    use holdfast_format::{Geometry, Key, Kind};
 
     /// The keys of the batch that `changes` become.
     fn order(changes: &Changes, batching: Batching) -> Vec<Key> {

@@ -14,7 +14,7 @@
 
 mod format;
 mod judge;
-mod pending;
+pub(crate) mod pending;
 mod queue;
 mod rest;
 mod values;

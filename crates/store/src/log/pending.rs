@@ -169,12 +169,12 @@ impl Generation {
     }
 
     /// Number of keys that changed.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// What a key became.
-    pub(super) fn change(&self, at: usize) -> Change<'_> {
+    pub(crate) fn change(&self, at: usize) -> Change<'_> {
         let entry = &self.entries[at];
         let value = (!entry.is_deleted).then(|| self.values.get(entry.value));
         Change { key: entry.key, value }

@@ -50,9 +50,11 @@ impl Record {
             {
                 Step::Skip
             }
-            Record::InTree(record) if record == now && accounting == Accounting::Changed => {
-                Step::Skip
-            }
+            Record::InTree(record) if record == now => match accounting {
+                Accounting::Changed => Step::Skip,
+                #[cfg(feature = "before")]
+                Accounting::Always => crate::before::accounting::step_of_unchanged(now),
+            },
             _ if is_empty => Step::Delete,
             _ => Step::Put(now),
         }
@@ -92,6 +94,7 @@ mod tests {
         record.finish(step);
         assert_eq!(record, Record::InTree(item(7, 1)));
         assert_eq!(record.step(item(7, 1), Accounting::Changed), Step::Skip);
+        #[cfg(feature = "before")]
         assert_eq!(record.step(item(7, 1), Accounting::Always), Step::Put(item(7, 1)));
         assert_eq!(record.step(item(7, 2), Accounting::Changed), Step::Put(item(7, 2)));
     }
@@ -104,6 +107,8 @@ mod tests {
         record.begin();
         record.finish(step);
         assert_eq!(record, Record::Absent);
-        assert_eq!(record.step(item(0, 0), Accounting::Always), Step::Skip);
+        for &accounting in Accounting::ALL {
+            assert_eq!(record.step(item(0, 0), accounting), Step::Skip);
+        }
     }
 }

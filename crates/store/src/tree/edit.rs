@@ -323,7 +323,7 @@ mod tests {
 
         fn ranges(&self) -> Vec<ByteRange> {
             let mut ranges = Vec::new();
-            self.tracker.ranges(SIZE, &mut ranges);
+            self.tracker.ranges(&mut ranges);
             ranges
         }
     }

@@ -1,4 +1,4 @@
-//! Ordered extents on their way into the tree: by whoever wrote them, or by a worker (M5).
+//! `fsync_wait=completion`: ordered extents on their way into the tree, by a worker (M5).
 //!
 //! As published before, a worker completes the ordered extents of all files, in
 //! the order in which their writes returned, and an fsync waits until it has
@@ -14,12 +14,13 @@ use holdfast_sync::thread::JoinHandle;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use holdfast_base::switch::FsyncWait;
 use parking_lot::Mutex;
 
-use super::dirty::MapGuard;
-use super::insert::{Target, insert_extents};
-use super::ordered::OrderedExtent;
 use crate::core::Core;
+use crate::data::dirty::MapGuard;
+use crate::data::insert::{Target, insert_extents};
+use crate::data::ordered::OrderedExtent;
 use crate::inode::Inode;
 use crate::{FsError, Result, threads};
 
@@ -72,13 +73,22 @@ pub(crate) struct Completer {
 }
 
 impl Completer {
-    /// Starts it; from now on everybody queues.
-    pub(crate) fn start(core: Arc<Core>) -> Result<Completer> {
+    /// Starts it if the volume is mounted so; from now on everybody queues.
+    pub(crate) fn start(core: &Arc<Core>) -> Result<Option<Completer>> {
+        if core.options.fsync_wait == FsyncWait::Writeback {
+            return Ok(None);
+        }
+        let core = core.clone();
         let (queue, jobs) = channel();
         let body = move |core: &Core| run(core, &jobs);
         let thread = threads::start(&core, "holdfast-complete", WORK, body)?;
         *core.data.completions.0.lock() = Some(queue);
-        Ok(Completer { core, thread: Some(thread) })
+        Ok(Some(Completer { core, thread: Some(thread) }))
+    }
+
+    /// Ends it, after everybody who queues.
+    pub(crate) fn end(completer: Option<Completer>) {
+        drop(completer);
     }
 }
 

@@ -1,0 +1,10 @@
+//! `accounting=always`: a group that was touched has its record written, whether it changed or not (M1).
+
+use holdfast_format::item::GroupItem;
+
+use crate::space::record::Step;
+
+/// What is done with a record that the tree holds as it is.
+pub(crate) fn step_of_unchanged(record: GroupItem) -> Step {
+    Step::Put(record)
+}

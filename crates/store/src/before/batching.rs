@@ -1,0 +1,11 @@
+//! `batch=scan`: the inode of a name is found by looking at one record after the other (M4).
+
+use holdfast_base::InodeNo;
+use holdfast_format::Key;
+
+use crate::log::pending::Generation;
+
+/// Where in `generation` the record of the inode is, if it is there.
+pub(crate) fn inode(generation: &Generation, no: InodeNo) -> Option<usize> {
+    (0..generation.len()).find(|at| generation.change(*at).key == Key::inode(no))
+}
