@@ -42,7 +42,7 @@ pub(crate) fn open(
     options: &OpenOptions,
     counters: Arc<Counters>,
 ) -> Result<Inner> {
-    let guarded = Guarded::over(&device, options.read_only);
+    let guarded = Guarded::over(&device, options.read_only, &options.guard);
     let device = guarded.clone().map_or(device, |guarded| guarded as Arc<dyn Device>);
     // A checkpoint and a commit flush side by side: no failure of one may pass the other by (P7).
     let stop: Arc<Stop> = Arc::default();

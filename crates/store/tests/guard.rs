@@ -7,6 +7,8 @@ mod small;
 use std::sync::Arc;
 use std::time::Duration;
 
+use holdfast_base::InodeNo;
+use holdfast_base::clock::SimulatedClock;
 use holdfast_base::counters::Counters;
 use holdfast_device::host::Host;
 use holdfast_device::sim::{Call, Faults, Policy, SharedDevice};
@@ -304,4 +306,44 @@ fn no_guard_where_none_is_needed() {
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
     drop(open_how(&device, Reach::Unknown, options).unwrap());
     assert_eq!(guard_on(&*device), None);
+}
+
+/// Opens without threads, so that nobody looks meanwhile: as on a machine that is asleep.
+fn open_asleep(name: SharedDevice, host: Host) -> Store {
+    let guard = Guarding { host: Some(host), wait: SOON, ..Guarding::default() };
+    let options = OpenOptions { threads: false, guard, ..OpenOptions::default() };
+    Store::open(Arc::new(name), &options, Arc::new(Counters::default())).unwrap()
+}
+
+/// Another machine takes the volume of one that is suspended, and works. The first one wakes up and writes nothing, also
+/// where each of them reads through a cache of its own.
+#[test]
+fn a_machine_that_was_asleep_looks_before_it_writes() {
+    let clock = SimulatedClock::new();
+    let _entered = clock.enter();
+    for name in [SharedDevice::new, SharedDevice::cached] {
+        let device = small::formatted();
+        let one = open_asleep(name(device.clone(), Reach::Host), machine(1, 1));
+        put(&one, 0..5, 1, 9);
+        persist(&one);
+        // Nobody else came: it goes on.
+        clock.advance(Duration::from_secs(60));
+        put(&one, 5..6, 1, 9);
+        persist(&one);
+        clock.advance(Duration::from_secs(60));
+        let two = open_asleep(name(device.clone(), Reach::Host), machine(2, 2));
+        put(&two, 6..9, 2, 9);
+        persist(&two);
+        let before = device.to_image();
+        put(&one, 9..10, 3, 9);
+        let refused = one.persist(one.latest(), InodeNo(20)).map(drop).unwrap_err();
+        assert!(matches!(refused, StoreError::Device(DeviceError::TakenOver { .. })), "{refused}");
+        drop(one);
+        assert!(device.to_image() == before, "it has written into a volume that another one has");
+        put(&two, 9..10, 2, 9);
+        persist(&two);
+        two.close().unwrap();
+        let left = open_asleep(name(device, Reach::Host), machine(2, 2));
+        assert_eq!((first(&left, 5), first(&left, 9)), (Some(1), Some(2)));
+    }
 }

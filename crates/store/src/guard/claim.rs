@@ -68,8 +68,9 @@ impl Guarded {
 
     /// The volume is left in order.
     pub(super) fn leave(&self, device: &dyn Device) {
-        self.look();
-        let Some(mine) = self.own.lock().take().filter(|_| self.lost.get().is_none()) else {
+        let looked = self.look();
+        let own = self.own.lock().take();
+        let Some(mine) = own.filter(|_| looked.is_ok() && self.lost.get().is_none()) else {
             return;
         };
         let closed = Guard { state: GuardState::Closed, time: now(), ..mine };
@@ -83,21 +84,22 @@ impl Guarded {
 
 /// Before a volume is made where another program may have one: refuses if it answers.
 pub(crate) fn before_mkfs(device: &Arc<dyn Device>) -> Result<()> {
-    let Some(guarded) = Guarded::over(device, false) else {
+    let how = Guarding::default();
+    let Some(guarded) = Guarded::over(device, false, &how) else {
         return Ok(());
     };
     if let Ok(found) = read(&**device).map(|block| Guard::decode(&block))
         && let Ok(other) = found
         && other.state != GuardState::Closed
     {
-        guarded.claim(&**device, other.uuid, &Guarding::default())?;
+        guarded.claim(&**device, other.uuid, &how)?;
     }
     Ok(())
 }
 
 /// A volume was made: a program that has had another one there until now is told.
 pub(crate) fn after_mkfs(device: &Arc<dyn Device>, uuid: Uuid) -> Result<()> {
-    if Guarded::over(device, false).is_some() {
+    if device.reach() != Reach::Alone {
         let made = Guard { state: GuardState::Closed, ..guard_of(uuid, &Host::this()) };
         write(&**device, &made.encode())?;
     }

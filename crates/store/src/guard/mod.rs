@@ -5,6 +5,7 @@
 //!  B opens:  reads the guard - A's, not closed -> writes "B asks", waits -> still there? -> writes "B", goes on
 //!  A works:                looks once a second:  "B asks" -> writes "A"         "B" -> writes nothing more, ever
 //!  A rests:  after a minute without a call: no looks; before its next call it looks first
+//!  A sleeps: its last look is older than half of what B waits: before its next call it looks first
 //! ```
 //!
 //! So a mount that is used keeps its volume, and the other one is refused. One that was not used for a minute
@@ -18,11 +19,12 @@ mod watch;
 pub(crate) use claim::{after_mkfs, before_mkfs};
 pub(crate) use watch::Keeper;
 
-use holdfast_sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use holdfast_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use holdfast_base::BLOCK_SIZE;
+use holdfast_base::clock::since_boot;
 use holdfast_device::host::Host;
 use holdfast_device::{Device, DeviceError, Flushed, Reach, forward};
 use holdfast_format::geometry::GUARD;
@@ -53,6 +55,14 @@ impl Default for Guarding {
     }
 }
 
+impl Guarding {
+    /// How long what a look has seen holds. The other half of what a program waits that asks is for the calls of the
+    /// device that began in this time.
+    fn term(&self) -> Duration {
+        self.look.max(self.wait / 2)
+    }
+}
+
 /// The guard is looked at in time.
 const HELD: u8 = 0;
 /// It was not looked at for a while: it is before the next call.
@@ -71,6 +81,10 @@ pub(crate) struct Guarded {
     used: AtomicBool,
     /// Another program was answered, and that is not flushed yet.
     answered: AtomicBool,
+    /// When the last look began, see [`since_boot`].
+    looked: AtomicU64,
+    /// What was seen there holds for so many nanoseconds.
+    term: u64,
     /// Why nothing more is asked.
     lost: OnceLock<String>,
     /// Whether the watch ends.
@@ -80,7 +94,11 @@ pub(crate) struct Guarded {
 
 impl Guarded {
     /// `device` with a guard, if it needs one: others reach it, and it is opened for writing.
-    pub(crate) fn over(device: &Arc<dyn Device>, read_only: bool) -> Option<Arc<Guarded>> {
+    pub(crate) fn over(
+        device: &Arc<dyn Device>,
+        read_only: bool,
+        how: &Guarding,
+    ) -> Option<Arc<Guarded>> {
         if read_only || device.reach() == Reach::Alone {
             return None;
         }
@@ -90,15 +108,24 @@ impl Guarded {
             state: AtomicU8::new(HELD),
             used: AtomicBool::new(false),
             answered: AtomicBool::new(false),
+            looked: AtomicU64::new(since_boot()),
+            term: u64::try_from(how.term().as_nanos()).unwrap_or(u64::MAX),
             lost: OnceLock::new(),
             ended: Mutex::new(false),
             woken: Condvar::new(),
         }))
     }
 
+    /// Whether the last look is in time, and all was well. A machine that was suspended, or a process that was stopped,
+    /// finds here that it was not.
+    fn is_held(&self) -> bool {
+        self.state.load(Ordering::Acquire) == HELD
+            && since_boot().saturating_sub(self.looked.load(Ordering::Relaxed)) <= self.term
+    }
+
     /// Fails if another program has the volume.
     fn sure(&self) -> Result<(), DeviceError> {
-        if self.state.load(Ordering::Acquire) != HELD {
+        if !self.is_held() {
             return self.find_out();
         }
         // Read first: one cache line for all threads.
@@ -111,7 +138,12 @@ impl Guarded {
     #[cold]
     fn find_out(&self) -> Result<(), DeviceError> {
         self.used.store(true, Ordering::Relaxed);
-        self.look();
+        let own = self.own.lock();
+        // Or another thread has looked while this one waited for the lock.
+        if !self.is_held() {
+            self.look_as(own.as_ref())?;
+        }
+        drop(own);
         if let Some(why) = self.lost.get() {
             return Err(DeviceError::TakenOver { why: why.clone() });
         }
@@ -123,22 +155,33 @@ impl Guarded {
         Ok(())
     }
 
-    /// Reads the guard: answers a program that asks, and stops if another one has the volume.
-    fn look(&self) {
-        let own = self.own.lock();
-        let Some(mine) = own.as_ref().filter(|_| self.lost.get().is_none()) else {
-            return;
+    /// Reads the guard: answers a program that asks, and stops if another one has the volume. The error is that of a device
+    /// which does not tell who has the volume, when it is too late to go on without.
+    fn look(&self) -> Result<(), DeviceError> {
+        self.look_as(self.own.lock().as_ref())
+    }
+
+    fn look_as(&self, own: Option<&Guard>) -> Result<(), DeviceError> {
+        let Some(mine) = own.filter(|_| self.lost.get().is_none()) else {
+            return Ok(());
         };
+        // Before the read: what another program writes behind it is seen by the next look.
+        let (now, is_held) = (since_boot(), self.is_held());
         let found = match read(&*self.under) {
             Ok(block) => Guard::decode(&block),
             Err(error) => {
-                // A sector that cannot be read takes no volume down.
                 tracing::warn!("the guard of the volume cannot be read: {error}");
-                return;
+                if !is_held {
+                    return Err(error);
+                }
+                // A rotten sector takes no volume down that was looked after in time.
+                self.looked.store(now, Ordering::Relaxed);
+                return Ok(());
             }
         };
+        self.looked.store(now, Ordering::Relaxed);
         match found {
-            Ok(guard) if guard.nonce == mine.nonce => return,
+            Ok(guard) if guard.nonce == mine.nonce => return Ok(()),
             Ok(guard) if guard.uuid == mine.uuid && guard.state == GuardState::Asking => {
                 tracing::warn!("{} wants to write to this volume and was refused", program(&guard));
             }
@@ -147,7 +190,7 @@ impl Guarded {
                     "{} has opened the volume for writing meanwhile",
                     program(&guard)
                 ));
-                return;
+                return Ok(());
             }
             // Torn or rotten, and mended.
             Err(_) => {}
@@ -156,6 +199,7 @@ impl Guarded {
             Ok(()) => self.answered.store(true, Ordering::Release),
             Err(error) => self.lose(format!("the guard of the volume cannot be kept: {error}")),
         }
+        Ok(())
     }
 
     fn lose(&self, why: String) {
@@ -205,6 +249,8 @@ fn place() -> u64 {
 
 fn read(device: &dyn Device) -> Result<Box<[u8; BLOCK_SIZE]>, DeviceError> {
     let mut block = Box::new([0; BLOCK_SIZE]);
+    // A cache of this machine keeps what stood there before another one wrote.
+    device.drop_cache(place(), BLOCK_SIZE as u64);
     device.read(place(), &mut block[..])?;
     Ok(block)
 }

@@ -98,7 +98,8 @@ fn watch(guarded: &Guarded, device: &dyn Device, how: &Guarding) {
             true => quiet = 0,
             false => quiet += 1,
         }
-        guarded.look();
+        // One that comes too late and is told nothing leaves it to the next call of the device, which is refused then.
+        let _ = guarded.look();
         // Others read it at once where the host has no cache in between. A flush that fails is believed by
         // nobody (P7), and the next one of the volume says so.
         if guarded.answered.swap(false, Ordering::AcqRel)
