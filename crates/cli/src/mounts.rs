@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use holdfast_fuse::connection;
 use rustix::io::Errno;
 
 /// The type that our mounts have.
@@ -65,6 +66,21 @@ fn of_volume<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
 pub(crate) fn is_dead(error: &io::Error) -> bool {
     let dead = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
     Errno::from_io_error(error).is_some_and(|errno| dead.contains(&errno))
+}
+
+/// Aborts the connection of a mount whose daemon was killed and cannot end, because the kernel waits for answers that
+/// it owes. True if that is so: from then on it is a mount whose daemon is dead.
+///
+/// # Errors
+/// It is so, and this user may not.
+pub(crate) fn end_if_dying(mount: &Mount) -> io::Result<bool> {
+    let believed = [0, rustix::process::geteuid().as_raw()].contains(&mount.owner);
+    // What a stranger says to have mounted may be a file whose very name is never found.
+    let daemon = if believed { holdfast_device::holding_process(&mount.source) } else { None };
+    if !daemon.is_some_and(connection::is_dying) {
+        return Ok(false);
+    }
+    connection::abort(&mount.device).map(|()| true)
 }
 
 /// The mount in which `path` is.

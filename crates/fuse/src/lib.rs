@@ -12,6 +12,7 @@
 //! mount point: the kernel would ask the very threads that wait for it.
 
 mod caller;
+pub mod connection;
 mod flags;
 mod fsyncs;
 mod handles;

@@ -209,6 +209,11 @@ impl Mounted {
         }
     }
 
+    /// `major:minor`, if it could be found out.
+    pub(crate) fn device(&self) -> Option<&str> {
+        self.device.as_deref()
+    }
+
     /// Whether what one sees at the place is this mount.
     pub(crate) fn is_there(&self) -> bool {
         let Some(device) = &self.device else {
@@ -224,8 +229,8 @@ impl Mounted {
 
     /// Ends the connection, whatever is still open, and takes the mount out of the tree of names.
     pub(crate) fn abort(&mut self) -> Result<(), Errno> {
-        if let Some(minor) = self.device.as_ref().and_then(|dev| dev.strip_prefix("0:")) {
-            let _ = std::fs::write(format!("/sys/fs/fuse/connections/{minor}/abort"), "1");
+        if let Some(device) = &self.device {
+            let _ = crate::connection::abort(device);
         }
         self.take_away(UnmountFlags::NOFOLLOW | UnmountFlags::FORCE | UnmountFlags::DETACH)
     }

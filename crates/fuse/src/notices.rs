@@ -7,6 +7,9 @@
 //! The thread that answers a failed call waits a moment for that, so that a read after
 //! it shows what is there. Never longer: of requests that wait for the kernel while it
 //! waits for requests no ring may come to stay.
+//!
+//! Killed at that moment this process could not end: see [`connection`](crate::connection), whose watchdog runs
+//! meanwhile.
 
 use std::io;
 use std::sync::Arc;
@@ -40,14 +43,12 @@ impl Notices {
     /// Starts the thread; it ends with [`Notices::end`].
     pub(crate) fn start(
         self: &Arc<Notices>,
-        tell: impl Fn(u64) + Send + 'static,
+        tell: impl Fn(&[u64]) + Send + 'static,
     ) -> io::Result<()> {
         let notices = Arc::clone(self);
         let run = move || {
             while let Some(inodes) = notices.wait_for_some() {
-                for &inode in &inodes {
-                    tell(inode);
-                }
+                tell(&inodes);
                 notices.state.lock().told += inodes.len() as u64;
                 notices.changed.notify_all();
             }
@@ -106,7 +107,7 @@ mod tests {
     fn all_that_is_noted_is_told_and_who_waits_does_not_wait_for_ever() {
         let notices = Arc::new(Notices::default());
         let (tell, heard) = channel();
-        notices.start(move |inode| tell.send(inode).unwrap()).unwrap();
+        notices.start(move |inodes| inodes.iter().for_each(|it| tell.send(*it).unwrap())).unwrap();
         notices.settle();
         notices.note(5);
         notices.note(7);

@@ -20,6 +20,7 @@ use holdfast_base::switch::{Opens, Transport};
 use holdfast_posix::FileSystem;
 use parking_lot::{Condvar, Mutex};
 
+use crate::connection::Watchdog;
 use crate::mount::{self, Mounted};
 use crate::requests::Requests;
 use crate::server::Server;
@@ -95,6 +96,8 @@ pub struct FuseOptions {
     pub requests: Arc<Requests>,
     /// What the mount says of itself, if anything.
     pub report: Option<Report>,
+    /// What ends the connection if this process is killed when it cannot end.
+    pub watchdog: Option<Watchdog>,
 }
 
 /// Makes what root and the user who has mounted read as the attribute [`REPORT_XATTR`](crate::REPORT_XATTR), of at
@@ -144,6 +147,7 @@ impl Default for FuseOptions {
             opens: Opens::default(),
             requests: Arc::default(),
             report: None,
+            watchdog: None,
         }
     }
 }
@@ -248,6 +252,9 @@ fn serve_on(
     server.set_synchronous(options.sync, options.dirsync);
     if let Some(report) = &options.report {
         server.set_report(report.clone());
+    }
+    if let (Some(watchdog), Some(device)) = (&options.watchdog, mounted.device()) {
+        server.set_watchdog(watchdog.clone(), device.to_owned());
     }
     let work = Work::new(Arc::clone(&server));
     let readers = Readers::new(readers, waiting, options.spin);

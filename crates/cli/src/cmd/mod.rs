@@ -18,6 +18,7 @@ mod stats;
 mod sync;
 mod umount;
 mod umount_helper;
+mod watchdog;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -67,6 +68,8 @@ pub(crate) enum Command {
     #[command(hide = true)]
     Ask(ask::Args),
     #[command(hide = true)]
+    Watchdog(watchdog::Args),
+    #[command(hide = true)]
     Man(man::Args),
     #[command(hide = true)]
     Bench(elsewhere::Args),
@@ -94,6 +97,7 @@ impl Command {
             Command::Explain(args) => explain::run(&args),
             Command::Completions(args) => completions::run(&args),
             Command::Ask(args) => ask::run(&args),
+            Command::Watchdog(args) => watchdog::run(&args),
             Command::Man(args) => man::run(&args),
             Command::Bench(_) => elsewhere::run("bench"),
             Command::Crashtest(_) => elsewhere::run("crashtest"),

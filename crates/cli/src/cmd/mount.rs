@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::cmd::{MOUNT_FAILED, remount};
 use crate::daemon;
 use crate::mount_options::MountOptions;
-use crate::mounts::real_path;
+use crate::mounts::{self, real_path};
 use crate::outcome::{Context, Failure, Outcome, complain};
 
 const FAILED: u8 = MOUNT_FAILED;
@@ -100,6 +100,13 @@ pub(crate) fn mount(
     lists: &[String],
     foreground: bool,
 ) -> Outcome {
+    for path in [target, dir] {
+        // A daemon that was killed and cannot end keeps the volume, and makes whoever looks at its mount wait. What
+        // it has left says so below.
+        if let Ok(Some(mount)) = mounts::find(path) {
+            let _ = mounts::end_if_dying(&mount);
+        }
+    }
     let volume = target
         .canonicalize()
         .context(target.display())

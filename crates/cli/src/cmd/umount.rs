@@ -3,7 +3,8 @@
 //! A plain FUSE unmount returns before its daemon is done. Here the volume is
 //! synced first, so that a failure to write is heard, then unmounted, and
 //! then its lock is waited for. A mount whose daemon is dead is taken away also
-//! from under programs that still have files open there: nobody answers them.
+//! from under programs that still have files open there: nobody answers them. So is
+//! one whose daemon was killed and cannot end ([`mounts::end_if_dying`]).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -74,6 +75,17 @@ pub(crate) fn take_away(dir: &Path, how: How, limit: Duration) -> Outcome {
         let sentence = format!("{} is not a mounted Holdfast volume", dir.display());
         return Err(Failure::new(FAILED, sentence));
     };
+    // Root may abort it by force, below.
+    if let Err(error) = mounts::end_if_dying(&mount)
+        && !rustix::process::geteuid().is_root()
+    {
+        let dir = mount.dir.display();
+        let why = crate::outcome::plain_words(&error);
+        let sentence = format!(
+            "{dir}: its daemon was killed and cannot end before the connection is aborted ({why}); as root: umount -f {dir}"
+        );
+        return Err(Failure::new(FAILED, sentence));
+    }
     let (detach, force) = (UnmountFlags::DETACH, UnmountFlags::FORCE);
     let synced = match how {
         How::Lazily => return unmount(&mount, detach).map(|()| 0),
@@ -81,7 +93,8 @@ pub(crate) fn take_away(dir: &Path, how: How, limit: Duration) -> Outcome {
         How::Orderly | How::IfDead => sync(&mount, limit),
     };
     let flags = match (how, &synced) {
-        (_, Synced::Dead) => detach,
+        // By force, as it may be dying where connections cannot be aborted otherwise.
+        (_, Synced::Dead) => detach | force,
         (How::IfDead, _) => return Ok(0),
         (How::ByForce, _) => force,
         _ => UnmountFlags::empty(),
@@ -129,6 +142,13 @@ fn sync(mount: &Mount, limit: Duration) -> Synced {
     match ask::attribute(&mount.dir, SYNC, limit) {
         Ok(_) => Synced::Done,
         Err(error) if mounts::is_dead(&error) => Synced::Dead,
+        // Killed while it was asked.
+        Err(error)
+            if error.kind() == io::ErrorKind::TimedOut
+                && !matches!(mounts::end_if_dying(mount), Ok(false)) =>
+        {
+            Synced::Dead
+        }
         Err(error) => match Errno::from_io_error(&error) {
             // These are about the question, not about what was written.
             Some(Errno::ACCESS | Errno::PERM | Errno::NODATA | Errno::OPNOTSUPP) => Synced::Done,

@@ -21,11 +21,13 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use holdfast::Atime;
+use holdfast_fuse::connection::Watchdog;
 use holdfast_fuse::{FuseOptions, Report, Stopper};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
@@ -176,6 +178,7 @@ fn serve(
     let answers = control::Answers::new(path, options, ends, counts);
     let fuse = FuseOptions {
         report: Some(Report::new(move || answers.report())),
+        watchdog: Some(Watchdog::new(start_watchdog)),
         ..fuse_options(path, options)
     };
     let served = holdfast_fuse::serve(engine, dir, &fuse, || ready(recovered.as_deref()), stopper);
@@ -193,6 +196,20 @@ fn serve(
     closed.context(format_args!("{} could not be closed", path.display())).map_err(failed)?;
     tracing::info!("{} is closed, everything is written", path.display());
     Ok(0)
+}
+
+/// Starts the process that ends the mount on `device` if this one is killed and cannot end.
+fn start_watchdog(device: &str) -> std::io::Result<Child> {
+    Command::new("/proc/self/exe")
+        .arg0("holdfast")
+        .args(["watchdog", &std::process::id().to_string(), device])
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        // What a terminal sends to the daemon is not for it.
+        .process_group(0)
+        .spawn()
 }
 
 /// How the volume at `path` is shown to the kernel.

@@ -36,6 +36,7 @@ use holdfast_posix::{Attr, Caller, FileSystem, OpenFile};
 use parking_lot::{MappedRwLockReadGuard, RwLock, RwLockReadGuard};
 
 use crate::caller::caller;
+use crate::connection::Watchdog;
 use crate::fsyncs::Fsyncs;
 use crate::handles::Handles;
 use crate::notices::Notices;
@@ -65,6 +66,8 @@ pub struct Server {
     kernel: OnceLock<Arc<dyn Kernel>>,
     /// What the kernel is told that asked for nothing.
     notices: Arc<Notices>,
+    /// What watches over this process while the kernel is told of pages, and the device of the mount.
+    watchdog: OnceLock<(Watchdog, String)>,
     report: OnceLock<Report>,
     synchronous: remount::Synchronous,
     /// The kernel does not know that directories need no handle.
@@ -99,6 +102,7 @@ impl Server {
             fsyncs: Arc::new(Fsyncs::new(slow_fsync)),
             kernel: OnceLock::new(),
             notices: Arc::default(),
+            watchdog: OnceLock::new(),
             report: OnceLock::new(),
             synchronous: Default::default(),
             needs_opendir: AtomicBool::new(false),
@@ -114,12 +118,22 @@ impl Server {
         if self.kernel.set(Arc::clone(&kernel)).is_err() {
             return Ok(());
         }
-        self.notices.start(move |inode| kernel.content_changed(inode))?;
+        let watchdog = self.watchdog.get().cloned();
+        self.notices.start(move |inodes| {
+            let _watched = watchdog.as_ref().map(|(watchdog, device)| watchdog.start(device));
+            inodes.iter().for_each(|inode| kernel.content_changed(*inode));
+        })?;
         if let Ok(fs) = self.fs() {
             let notices = Arc::clone(&self.notices);
             fs.watch(move |inode| notices.note(inode.0));
         }
         Ok(())
+    }
+
+    /// Sets what watches over this process while it tells the kernel of pages of the mount on `device`. To be called before
+    /// [`Server::set_kernel`].
+    pub fn set_watchdog(&self, watchdog: Watchdog, device: String) {
+        let _ = self.watchdog.set((watchdog, device));
     }
 
     /// Sets what this mount says of itself. The first one stays.

@@ -1,0 +1,126 @@
+//! The end of a connection whose daemon cannot end it.
+//!
+//! The kernel ends a connection when the daemon's descriptors are closed. A daemon that is killed while the kernel
+//! forgets pages for it (see `notices`) never gets there: that thread waits, and cannot be woken, for pages that wait
+//! for answers of the threads that are dead. So the mount hangs until the connection is aborted, by another process.
+
+use std::fmt;
+use std::fs;
+use std::io::{self, Write};
+use std::process::Child;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags, openat};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
+use rustix::process::{Pid, getppid};
+
+/// Where the kernel usually shows its connections.
+const CONNECTIONS: &str = "/sys/fs/fuse/connections";
+/// Between two looks at a daemon.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Ends the connection of the mount on `device`, `major:minor` as mountinfo shows it: whatever waits for an answer gets an
+/// error. The mount stays, and answers ENOTCONN.
+///
+/// # Errors
+/// The caller is neither root nor, where the system shows connections in their usual place, the user who has mounted.
+pub fn abort(device: &str) -> io::Result<()> {
+    let minor = device.strip_prefix("0:").ok_or(io::ErrorKind::NotFound)?;
+    // To be opened, never made.
+    let shown = fs::OpenOptions::new().write(true).open(format!("{CONNECTIONS}/{minor}/abort"));
+    if let Ok(mut file) = shown {
+        return file.write_all(b"1");
+    }
+    // Not shown, as in most containers. Root may look without a place where it is mounted.
+    let context = rustix::mount::fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    rustix::mount::fsconfig_create(&context)?;
+    let flags = FsMountFlags::FSMOUNT_CLOEXEC;
+    let connections = rustix::mount::fsmount(&context, flags, MountAttrFlags::empty())?;
+    let path = format!("{minor}/abort");
+    let file = openat(&connections, path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    fs::File::from(file).write_all(b"1")
+}
+
+/// Whether process `pid` was killed and has not ended: its first thread has, which ends only with the process, but
+/// another one is still there.
+pub fn is_dying(pid: u32) -> bool {
+    fs::read(format!("/proc/{pid}/stat")).is_ok_and(|stat| state(&stat) == Some(b'Z'))
+}
+
+/// `PID (NAME) STATE ...`, where the name may be anything.
+fn state(stat: &[u8]) -> Option<u8> {
+    let end = stat.iter().rposition(|byte| *byte == b')')?;
+    stat.get(end + 2).copied()
+}
+
+/// The life of a [`Watchdog`]: aborts the connection of `device` if process `pid`, which has started this one, is killed
+/// and cannot end. Returns then, or when it has ended.
+///
+/// # Errors
+/// Those of [`abort`].
+pub fn watch(pid: u32, device: &str) -> io::Result<()> {
+    let daemon = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    // A process whose parent has ended gets another one.
+    while daemon.is_some() && getppid() == daemon {
+        if is_dying(pid) {
+            return abort(device);
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(())
+}
+
+/// How a process is started that [watches](watch) over this one, for the time in which this one may be unable to end.
+#[derive(Clone)]
+pub struct Watchdog(Arc<Start>);
+
+type Start = dyn Fn(&str) -> io::Result<Child> + Send + Sync;
+
+impl Watchdog {
+    /// `start` is given the device of the mount and starts a process that calls [`watch`].
+    pub fn new(start: impl Fn(&str) -> io::Result<Child> + Send + Sync + 'static) -> Watchdog {
+        Watchdog(Arc::new(start))
+    }
+
+    /// Has this process watched over until the answer is dropped. Where no process can be started nobody watches.
+    pub(crate) fn start(&self, device: &str) -> Watched {
+        let started = (self.0)(device);
+        Watched(started.inspect_err(|error| tracing::debug!("no watchdog: {error}")).ok())
+    }
+}
+
+impl fmt::Debug for Watchdog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watchdog")
+    }
+}
+
+/// A watchdog that runs.
+pub(crate) struct Watched(Option<Child>);
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_runs_is_not_dying_whatever_it_is_called() {
+        assert_eq!(state(b"12 (a) Z (b) S 1 12"), Some(b'S'));
+        assert_eq!(state(b"12 (a) Z 1 12"), Some(b'Z'));
+        assert_eq!(state(b"12 (a)"), None);
+        assert!(!is_dying(std::process::id()));
+        assert!(abort("8:1").is_err() && abort("0:no such").is_err());
+        // Not the parent: there is nothing to watch.
+        watch(u32::MAX, "0:1").unwrap();
+        watch(1 << 22, "0:1").unwrap();
+    }
+}
