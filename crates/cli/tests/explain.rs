@@ -6,8 +6,10 @@ mod common;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
+use std::process::Stdio;
+use std::time::Duration;
 
-use common::{Place, can_mount, number};
+use common::{Place, can_mount, number, said, signal};
 
 #[test]
 fn the_last_fsync_is_explained() {
@@ -55,6 +57,28 @@ fn the_last_fsync_is_explained() {
     place.umount();
     place.run(&["explain", place.dir()]).fails(1, "not in a mounted Holdfast volume");
     place.run(&["explain", "/proc/self/status"]).fails(1, "not in a mounted Holdfast volume");
+}
+
+#[test]
+fn a_daemon_that_does_not_answer_is_left_alone() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::with_volume();
+    place.mount();
+    let pid = place.daemon();
+    signal(pid, "STOP");
+    let mut asks = place.command(&["explain", place.dir()]);
+    let asks = asks.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let id = asks.id();
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || tell.send(said(asks.wait_with_output().unwrap())));
+    let answer = told.recv_timeout(Duration::from_secs(60));
+    // Before anything can fail: without the daemon the test itself would wait for ever.
+    signal(pid, "CONT");
+    let answer = answer.unwrap_or_else(|_| panic!("process {id} waits for the daemon"));
+    answer.fails(1, "the daemon does not answer within 5 s");
+    place.umount();
 }
 
 #[test]

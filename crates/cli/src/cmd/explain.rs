@@ -10,9 +10,12 @@ use std::time::Duration;
 use rustix::io::Errno;
 use serde_json::{Map, Value};
 
-use crate::daemon::ask::VALUE_MAX;
+use crate::daemon::ask;
 use crate::outcome::{Context, Failure, Outcome, printable, printed};
 use crate::{mounts, span};
+
+/// How long an answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Say what the last fsync of a file or directory in a mounted volume cost, and why.
 #[derive(Debug, clap::Args)]
@@ -33,7 +36,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let answer = ask(&args.path)?;
+    let answer = ask_about(&args.path)?;
     let mut out = std::io::stdout().lock();
     use std::io::Write;
     if args.json {
@@ -60,20 +63,28 @@ struct Answer {
     says: Vec<String>,
 }
 
-fn ask(path: &Path) -> Result<Answer, Failure> {
-    let mut value = vec![0; VALUE_MAX];
+fn ask_about(path: &Path) -> Result<Answer, Failure> {
     let none = || Failure::plain(format!("{}: no fsync of it is known", path.display()));
     let elsewhere =
         || Failure::plain(format!("{} is not in a mounted Holdfast volume", path.display()));
-    match rustix::fs::getxattr(path, "holdfast.fsync", &mut value[..]) {
-        Ok(length) => Ok(Answer::parse(&String::from_utf8_lossy(&value[..length]))),
-        Err(Errno::OPNOTSUPP) => Err(elsewhere()),
+    let answered = ask::attribute(path, "holdfast.fsync", PATIENCE);
+    let error = match answered {
+        Ok(value) => return Ok(Answer::parse(&String::from_utf8_lossy(&value))),
+        Err(error) => error,
+    };
+    match Errno::from_io_error(&error) {
+        Some(Errno::OPNOTSUPP) => Err(elsewhere()),
         // Others may say so of any name that they do not know.
-        Err(Errno::NODATA) => match mounts::around(path).context("/proc/self/mountinfo")? {
+        Some(Errno::NODATA) => match mounts::around(path).context("/proc/self/mountinfo")? {
             Some(_) => Err(none()),
             None => Err(elsewhere()),
         },
-        Err(error) => Err(std::io::Error::from(error)).context(path.display()),
+        _ if error.kind() == std::io::ErrorKind::TimedOut => {
+            let patience = PATIENCE.as_secs();
+            let path = path.display();
+            Err(Failure::plain(format!("{path}: the daemon does not answer within {patience} s")))
+        }
+        _ => Err(error).context(path.display()),
     }
 }
 
