@@ -1,0 +1,213 @@
+//! What the documents name exists: every path in backticks, every link, every heading that a link goes to.
+//!
+//! A path is checked if it ends like a file of this repository (`.rs`, `.sh`, ...) or begins with one of its folders
+//! or crates. It may be given from the top, from `crates`, or as the end of a path. Blocks of code are not looked at.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Most words of the README: who opens the door reads that much.
+const README_WORDS_MAX: usize = 1500;
+/// How files of the repository end, so that `NAME.rs` is a path wherever it stands.
+const ENDINGS: &[&str] = &[".rs", ".sh", ".py", ".md", ".toml", ".svg", ".in", ".hf"];
+/// What is made by running something, and is no part of the repository.
+const MADE: &[&str] = &["target", "fuzz/artifacts", "fuzz/corpus"];
+/// Files that a case or a volume has, of which documents speak by name.
+const OF_A_CASE: &[&str] = &["case.toml", "script.hf", "before.hf"];
+
+fn top() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Files and folders of the repository, from its top.
+fn paths() -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut left = vec![PathBuf::new()];
+    while let Some(folder) = left.pop() {
+        for entry in std::fs::read_dir(top().join(&folder)).expect("a folder can be listed") {
+            let entry = entry.expect("an entry can be read");
+            let path = folder.join(entry.file_name());
+            let name = path.to_str().expect("names are text").to_string();
+            let made = name == ".git"
+                || MADE.iter().any(|made| name == *made || name.ends_with("/target"));
+            if made || !found.insert(name) {
+                continue;
+            }
+            if entry.file_type().expect("it has a type").is_dir() {
+                left.push(path);
+            }
+        }
+    }
+    found
+}
+
+/// The documents, by their path from the top.
+fn documents() -> Vec<(String, String)> {
+    let names: Vec<_> = paths()
+        .into_iter()
+        .filter(|path| path.ends_with(".md") && (!path.contains('/') || path.starts_with("docs/")))
+        .collect();
+    assert!(names.len() >= 10, "too few documents: {names:?}");
+    let read = |name: String| {
+        let text = std::fs::read_to_string(top().join(&name)).expect("a document is text");
+        (name, text)
+    };
+    names.into_iter().map(read).collect()
+}
+
+/// The lines outside fenced blocks, numbered from 1.
+fn prose(text: &str) -> Vec<(usize, &str)> {
+    let mut fenced = false;
+    let mut lines = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+        } else if !fenced {
+            lines.push((index + 1, line));
+        }
+    }
+    lines
+}
+
+/// Whether a part of a path stands for many: `NAME`, `<thing>.rs`, `volume-N`, `*.rs`.
+fn stands_for_many(part: &str) -> bool {
+    let stem = part.split('.').next().unwrap_or(part);
+    let word =
+        stem.len() > 1 && stem.chars().all(|c| c.is_ascii_uppercase()) && !part.ends_with(".md");
+    word || part.contains(['<', '*']) || part.ends_with("-N")
+}
+
+/// The path that a span of code names, if it names one of the repository. `None` for other words.
+fn named(span: &str, paths: &BTreeSet<String>) -> Option<String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-/@<>*".contains(c);
+    if span.starts_with(['/', '.', '-']) || !span.chars().all(plain) {
+        return None;
+    }
+    let first = span.split('/').next().unwrap_or(span);
+    let is_folder = paths.contains(first) || paths.contains(&format!("crates/{first}"));
+    let ends = ENDINGS.iter().any(|ending| span.ends_with(ending));
+    if !ends && !(span.contains('/') && is_folder) {
+        return None;
+    }
+    if OF_A_CASE.contains(&span) || MADE.iter().any(|made| span.starts_with(made)) {
+        return None;
+    }
+    let known: Vec<_> = span
+        .split('/')
+        .take_while(|part| !stands_for_many(part))
+        .filter(|part| !part.is_empty())
+        .collect();
+    (!known.is_empty()).then(|| known.join("/"))
+}
+
+fn exists(path: &str, paths: &BTreeSet<String>) -> bool {
+    let end = format!("/{path}");
+    paths.contains(path) || paths.iter().any(|known| known.ends_with(&end))
+}
+
+/// Headings as links name them: lower case, words joined by `-`.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let anchor = |line: &str| {
+        let title = line.trim_start_matches('#').trim();
+        let kept = title.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        kept.collect::<String>().to_lowercase().replace(' ', "-")
+    };
+    prose(text)
+        .into_iter()
+        .filter(|(_, line)| line.starts_with('#'))
+        .map(|(_, line)| anchor(line))
+        .collect()
+}
+
+/// What is wrong with `text`, the document `name`. `others` finds the text of a document.
+fn wrong(
+    name: &str,
+    text: &str,
+    paths: &BTreeSet<String>,
+    others: &dyn Fn(&str) -> Option<String>,
+) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (number, line) in prose(text) {
+        for span in line.split('`').skip(1).step_by(2) {
+            if let Some(path) = named(span, paths).filter(|path| !exists(path, paths)) {
+                wrong.push(format!("{name}:{number}: there is no {path} (`{span}`)"));
+            }
+        }
+        let links = line.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+        for (link, _) in links.filter(|(link, _)| !link.contains("://")) {
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let folder = Path::new(name).parent().unwrap_or(Path::new(""));
+            let target = match (file, file.strip_prefix("../")) {
+                ("", _) => name.to_string(),
+                (_, Some(file)) => file.to_string(),
+                (file, None) => folder.join(file).to_str().expect("names are text").to_string(),
+            };
+            if !paths.contains(&target) {
+                wrong.push(format!(
+                    "{name}:{number}: the link goes to {target}, which does not exist"
+                ));
+            } else if !anchor.is_empty()
+                && !others(&target).is_some_and(|text| anchors(&text).contains(anchor))
+            {
+                wrong.push(format!("{name}:{number}: {target} has no heading for #{anchor}"));
+            }
+        }
+    }
+    wrong
+}
+
+#[test]
+fn what_documents_name_exists() {
+    let (paths, documents) = (paths(), documents());
+    let text = |name: &str| {
+        documents.iter().find(|(known, _)| known == name).map(|(_, text)| text.clone())
+    };
+    let found: Vec<_> =
+        documents.iter().flat_map(|(name, own)| wrong(name, own, &paths, &text)).collect();
+    assert!(found.is_empty(), "\n{}\n", found.join("\n"));
+}
+
+#[test]
+fn the_readme_is_short() {
+    let text = std::fs::read_to_string(top().join("README.md")).expect("README.md exists");
+    let words = text.split_whitespace().count();
+    assert!(words <= README_WORDS_MAX, "{words} words: what is not for everybody goes into docs");
+}
+
+#[test]
+fn the_alarms_ring() {
+    let paths: BTreeSet<String> = [
+        "README.md",
+        "crates",
+        "crates/store",
+        "crates/store/src",
+        "crates/store/src/a.rs",
+        "fuzz",
+        "golden",
+    ]
+    .map(String::from)
+    .into();
+    let readme = "# A head\n## Two: words\n";
+    let count = |text: &str| {
+        wrong("docs/X.md", text, &paths, &|name| (name == "README.md").then(|| readme.into())).len()
+    };
+    for fine in [
+        "`store/src/a.rs`, `crates/store`, `a.rs`, `src/a.rs`, `store/src/<thing>.rs`, `golden/volume-N`",
+        "`fuzz/artifacts/NAME` `/dev/fuse` `read/write` `a.b` `store::Step` `-o a=b.rs` `x/y`",
+        "```\n`store/src/b.rs`\n```",
+        "[a](../README.md) [b](../README.md#two-words) [c](https://a.b/c)",
+    ] {
+        assert_eq!(count(fine), 0, "{fine}");
+    }
+    for broken in [
+        "`store/src/b.rs`",
+        "`b.rs`",
+        "`store/c`",
+        "`golden/x/NAME`",
+        "[a](Y.md)",
+        "[a](../README.md#three)",
+        "x `a.rs` `c.sh`",
+    ] {
+        assert_eq!(count(broken), 1, "{broken}");
+    }
+}
