@@ -16,7 +16,7 @@ COPYING='mem(cpy|move|set|cmp)|copy_nonoverlapping|copy_from_slice'
 # One run each: workload, items, items between two commits.
 RUNS='creates:1000:1 creates:1000:10 creates:1000:1000 overwrites:10000:100 overwrites:10000:10000'
 # The function that is counted, with everything it calls on its own thread.
-MEASURED='*holdfast_bench::journal::measured*'
+MEASURED='*holdfast_bench::mechanisms::workloads::logged::measured*'
 
 . "$(dirname "$0")/lib.sh"
 need_dev
@@ -29,7 +29,7 @@ for run in $RUNS; do
         # A fair scheduler keeps the background threads from being starved: only one thread runs at a time.
         valgrind --tool=callgrind --dump-instr=yes --dump-line=no --compress-pos=no --compress-strings=no --fair-sched=try \
             --collect-atstart=no --toggle-collect="$MEASURED" --callgrind-out-file="$out.out" \
-            "$HOLDFAST_DEV" bench tracking --workload "$workload" --items "$items" --per-commit "$per_commit" --dirty "$switch" --json "$@" \
+            "$HOLDFAST_DEV" bench tracking --workload "$workload" --items "$items" --per-commit "$per_commit" --dirty "$switch" "$@" \
             >"$out.json" 2>"$out.log" || { tail -n 20 "$out.log"; fail "callgrind of $run with dirty=$switch"; }
         say "  counted: $run dirty=$switch"
     done
@@ -139,8 +139,7 @@ for run in runs.split():
     for switch in ("ranges", "bitmap", "whole"):
         sums, total, by_name = count(f"{work}/{run}.{switch}")
         result[switch] = (sums, total)
-        row = json.loads(open(f"{work}/{run}.{switch}.json").readline())
-        c = row["counts"]
+        c = json.loads(open(f"{work}/{run}.{switch}.json").readline())
         print(f"\n{run} dirty={switch}: {c['commits']} commits, {c['commit_nodes']} nodes and {c['commit_ranges']} ranges logged, "
               f"{c['commit_range_bytes']} bytes, {c['checkpoints']} checkpoints")
         for (where, name), cost in by_name.most_common(8):

@@ -2,11 +2,9 @@
 # How long an fsync takes beside others: append 4 KiB + fsync alone, while commits and checkpoints run, while a stranger
 # writes and fsyncs large files, and while one renames large unsynced files over old ones; phases take turns.
 # One phase has its stranger on another volume: how much of the waiting is the machine's and not the volume's.
-# First on a mount, over a loop device with direct I/O if we are root, else over the file itself; then in the library
-# on a file and on a device with simulated latencies, where the waiting shows without noise. Asserts nothing about time.
+# On a mount, over a loop device with direct I/O if we are root, else over the file itself. Asserts nothing about time.
 # usage: latency.sh [ROUNDS] [SECONDS of a phase] [SIZE of a large file, e.g. 1G] [SIZE of a renamed one]
 . "$(dirname "$0")/lib.sh"
-need_dev
 HERE=$(cd "$(dirname "$0")" && pwd)
 ROUNDS=${1:-3}
 TIME=${2:-6}
@@ -45,8 +43,4 @@ detach
 clean "after all phases"
 unloop
 rm -f "$WORK/volume.img" "$WORK/other.img"
-
-say
-say "in the library, on a file and on a device with delays"
-"$HOLDFAST_DEV" bench latency --on delays,file --rounds "$ROUNDS" --seconds "$TIME" --large "$LARGE" --renamed "$RENAMED" --dir "$WORK"
 say "latency: done"

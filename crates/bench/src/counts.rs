@@ -7,6 +7,7 @@
 use std::io;
 
 use holdfast::Volume;
+use holdfast_device::DeviceStats;
 use serde::Serialize;
 
 macro_rules! counts {
@@ -34,11 +35,6 @@ macro_rules! counts {
             pub fn since(&self, before: &Counts) -> Counts {
                 Counts { $($name: self.$name.saturating_sub(before.$name),)* }
             }
-
-            /// Both together.
-            pub fn plus(&self, other: &Counts) -> Counts {
-                Counts { $($name: self.$name + other.$name,)* }
-            }
         }
     };
 }
@@ -58,10 +54,6 @@ counts! {
     journal_full = journal_full,
     /// Checkpoints made durable.
     checkpoints = checkpoints,
-    /// Ranges merged because a node had more than it may.
-    merges_forced = range_merges_forced,
-    /// Unchanged bytes that those merges marked.
-    slack_bytes = range_slack_bytes,
     /// Nanoseconds that changers were frozen.
     frozen_ns = frozen_ns,
     /// Of those, nanoseconds for the records of block groups.
@@ -80,30 +72,14 @@ counts! {
     log_records = log_records,
     /// Bytes that they wrote, heads and padding included.
     log_bytes = log_bytes_written,
-    /// Of those, bytes of file data.
-    log_data_bytes = log_data_bytes,
-    /// Fsyncs that another one's batch made durable.
-    log_followers = log_followers,
     /// Batches that became a commit because the log had no room.
     log_full = log_full,
     /// Batches that became a commit because they were too large.
     log_too_large = log_too_large,
     /// Times a rename logged a whole directory.
     log_directories = log_directories,
-    /// Nanoseconds that fsyncs waited for data of their own file.
-    fsync_data_ns = fsync_data_ns,
-    /// Nanoseconds that fsyncs waited for batches of others.
-    fsync_wait_ns = fsync_wait_ns,
     /// Nanoseconds in which batches were formatted.
     log_format_ns = log_format_ns,
-    /// Nanoseconds in which they were written.
-    log_write_ns = log_write_ns,
-    /// Nanoseconds in which they were flushed.
-    log_flush_ns = log_flush_ns,
-    /// Times a changer was slowed down.
-    throttled = throttled,
-    /// Nanoseconds that changers were slowed down.
-    throttled_ns = throttled_ns,
 }
 
 impl Counts {
@@ -127,6 +103,18 @@ impl Counts {
     pub fn skipped_share(&self) -> f64 {
         ratio(self.groups_skipped as f64, (self.groups_skipped + self.groups_written) as f64)
             .unwrap_or(0.0)
+    }
+}
+
+/// What a device was asked between.
+pub(crate) fn asked(after: &DeviceStats, before: &DeviceStats) -> DeviceStats {
+    DeviceStats {
+        reads: after.reads - before.reads,
+        read_bytes: after.read_bytes - before.read_bytes,
+        writes: after.writes - before.writes,
+        written_bytes: after.written_bytes - before.written_bytes,
+        flushes: after.flushes - before.flushes,
+        discards: after.discards - before.discards,
     }
 }
 
@@ -156,7 +144,6 @@ mod tests {
         assert_eq!((between.commits, between.freezes()), (3, 3));
         assert_eq!(between.skipped_share(), 0.75);
         assert_eq!(Counts::default().skipped_share(), 0.0);
-        assert_eq!(between.plus(&between).groups_written, 2);
         let named = Counts::named(|name| u64::from(name == "group_records_written"));
         assert_eq!(named, Counts { groups_written: 1, ..Counts::default() });
     }

@@ -7,27 +7,17 @@
 //!
 //! Knows the public library, and of other filesystems what everybody knows who mounts them.
 
-pub mod accounting;
 pub mod delay;
 pub mod files;
-pub mod fsync;
-pub mod journal;
-pub mod latency;
 pub mod library;
-pub mod log_data;
 pub mod mechanisms;
-pub mod nodes;
 pub mod ops;
 pub mod peers;
-pub mod pending;
-pub mod recovery;
-pub mod renames;
 pub mod result;
 pub mod scaling;
 pub mod systems;
 
 mod counts;
-mod cut;
 mod names;
 mod work;
 

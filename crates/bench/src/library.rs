@@ -15,8 +15,7 @@ use holdfast::{CreateOptions, Volume, VolumeOptions};
 use holdfast_base::clock::Stopwatch;
 use holdfast_device::{AlignedBuf, Device, DeviceStats, MemoryDevice};
 
-use crate::counts::median;
-use crate::fsync::since;
+use crate::counts::{asked, median};
 use crate::names::Names;
 use crate::result::{Cell, Row, Section, Table, Unit};
 use crate::work::pattern;
@@ -228,7 +227,7 @@ impl<'a> Turns<'a> {
         unit: &'static str,
     ) -> Run {
         let per_second = count as f64 / self.seconds.max(1e-9);
-        let asked = since(&self.device.stats(), &self.before);
+        let asked = asked(&self.device.stats(), &self.before);
         Run { workload, node_size, count, unit, per_second, to_bare: None, asked }
     }
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use holdfast::Accounting;
 
+use super::workloads::group_records::{self, Plan, WORKS};
+use super::workloads::in_rounds;
 use super::{Devices, Gain, Measured, Mechanism, Place, Progress, Scale, published};
-use crate::accounting::{self, NAMES, Plan, WRITES};
 use crate::counts::{median, ratio};
 use crate::result::{Axis, Cell, Plot, Row, Section, Series, Table, Unit};
 
@@ -36,7 +37,6 @@ pub(super) fn library(
     seen: &mut Progress<'_>,
 ) -> io::Result<Measured> {
     let plan = Plan {
-        node_size: 16384,
         jobs: 4,
         file_bytes: scale.pick(4, 512, 512) << 20,
         dirs: scale.pick(20, 1000, 1000),
@@ -46,33 +46,28 @@ pub(super) fn library(
             Duration::from_secs(60),
         ),
         commit_secs: scale.pick(1, 1, 5),
-        rounds: scale.rounds(),
         seed: 1,
     };
     let bytes = (1 << 30) + 2 * plan.jobs * plan.file_bytes;
-    let rows = accounting::run(
-        &plan,
-        || devices(bytes),
-        |work, switch, run| seen(format!("M1 library, {work}, {switch}: {:.0}/s", run.per_second)),
-    )?;
-    let runs = |work: &str, switch: Accounting| {
-        let row = rows.iter().find(|row| row.workload == work && row.accounting == switch.word());
-        let rounds = row.map(|row| &row.rounds[..]).unwrap_or_default();
-        Runs {
-            per_second: rounds.iter().map(|run| run.per_second).collect(),
-            frozen_ns: rounds.iter().map(|run| run.frozen_mean_ns).collect(),
-            groups_ns: rounds.iter().map(|run| run.groups_mean_ns).collect(),
-            skipped: rounds.iter().map(|run| run.counts.skipped_share()).collect(),
-            skips: rounds.last().map_or_else(Vec::new, |run| {
-                run.skips.iter().map(|skips| (skips.commits as f64, skips.share)).collect()
-            }),
-        }
+    let runs = |rounds: &[group_records::Run]| Runs {
+        per_second: rounds.iter().map(|run| run.per_second).collect(),
+        frozen_ns: rounds.iter().map(|run| run.frozen_ns).collect(),
+        groups_ns: rounds.iter().map(|run| run.groups_ns).collect(),
+        skipped: rounds.iter().map(|run| run.counts.skipped_share()).collect(),
+        skips: rounds.last().map_or_else(Vec::new, |run| {
+            run.skips.iter().map(|skips| (skips.commits as f64, skips.share)).collect()
+        }),
     };
-    let works = [WRITES, NAMES].map(|name| Work {
-        name,
-        always: runs(name, Accounting::Always),
-        changed: runs(name, Accounting::Changed),
-    });
+    let mut works = Vec::new();
+    for (name, work) in WORKS {
+        let positions = [Accounting::Always, Accounting::Changed];
+        let found = in_rounds(&positions, scale.rounds(), |switch| {
+            let run = group_records::run(&plan, devices(bytes)?, switch, work)?;
+            seen(format!("M1 library, {name}, {switch}: {:.0}/s", run.per_second));
+            Ok(run)
+        })?;
+        works.push(Work { name, always: runs(&found[0]), changed: runs(&found[1]) });
+    }
     let about = format!(
         "{} threads, each writing 4 KiB at random into a file of {} MiB of its own; then creates and unlinks in {} \
          directories; runs of {} s with a commit every {} s, {}. A mean freeze is what changers wait for a \

@@ -6,8 +6,9 @@ use std::time::Duration;
 use holdfast::RenameLog;
 
 use super::beside::{self, Better, Pair, points};
+use super::workloads::{in_rounds, renames};
 use super::{Devices, Gain, Measured, Mechanism, Place, Progress, Scale, published};
-use crate::renames::{self, Plan};
+use crate::counts::median;
 use crate::result::{Axis, Plot, Section, Series, Unit};
 
 /// What rounds with one number of files gave: nanoseconds of all renames.
@@ -17,6 +18,18 @@ pub(super) struct Files {
     pub(super) all_ns: Pair,
     /// Why a side was left out.
     pub(super) why: String,
+    /// Seconds that a run of that side was expected to take.
+    pub(super) expected: Option<f64>,
+}
+
+impl Files {
+    /// Seconds of a run with `files` files as it was done before, which grow with the square of the files.
+    fn expected_before(&self, files: u64) -> Option<f64> {
+        let measured =
+            (!self.all_ns.before.is_empty()).then(|| median(self.all_ns.before.clone()) / 1e9);
+        let more = files as f64 / self.files.max(1) as f64;
+        Some(self.expected.or(measured)? * more.powi(2))
+    }
 }
 
 pub(super) fn sizes(scale: Scale) -> Vec<u64> {
@@ -33,49 +46,38 @@ pub(super) fn library(
     devices: &mut Devices<'_>,
     seen: &mut Progress<'_>,
 ) -> io::Result<Measured> {
-    let files = sizes(scale);
-    let plan = Plan {
-        node_size: 16384,
-        switches: RenameLog::ALL.to_vec(),
-        spread: 0,
-        per_fsync: 0,
-        rounds: scale.rounds(),
-        renames_min: scale.pick(0, 20_000, 20_000),
-        longest: Duration::from_secs(scale.pick(60, 90, 400)),
-        commit_secs: 0,
-        // All of the directory, as a kernel keeps it.
-        inode_cache: files.iter().max().map_or(0, |most| *most as usize + 1000),
-        files,
-    };
-    let bytes = plan.device_bytes();
-    let rows = renames::run(
-        &plan,
-        || devices(bytes),
-        |files, _, switch, run| {
-            seen(format!("M2 library, {files} files, {switch}: {:.0} ns", run.rename_ns));
-        },
-    )?;
-    let of = |files: u64| {
-        let find = |switch: RenameLog| {
-            rows.iter().find(|row| row.files == files && row.rename_log == switch.word())
+    let longest = Duration::from_secs(scale.pick(60, 90, 400));
+    // Small directories get more runs, or chance would decide.
+    let renames_min: u64 = scale.pick(0, 20_000, 20_000);
+    let bytes = renames::device_bytes(sizes(scale).into_iter().max().unwrap_or(0));
+    let mut rows: Vec<Files> = Vec::new();
+    for files in sizes(scale) {
+        let expected = rows.last().and_then(|row| row.expected_before(files));
+        let too_long = expected.filter(|seconds| *seconds > longest.as_secs_f64());
+        let positions: &[RenameLog] = match too_long {
+            None => &[RenameLog::Names, RenameLog::Directory],
+            Some(_) => &[RenameLog::Names],
         };
-        let rounds = |switch| {
-            let rounds = find(switch).map(|row| &row.rounds[..]).unwrap_or_default();
-            rounds.iter().map(|run| run.rename_ns * files as f64).collect()
-        };
-        let seconds = find(RenameLog::Directory).and_then(|row| row.expected_seconds);
-        let all_ns = Pair { before: rounds(RenameLog::Directory), after: rounds(RenameLog::Names) };
-        let why = seconds.map_or_else(String::new, |seconds| format!("about {seconds:.0} s"));
-        Files { files, all_ns, why }
-    };
-    let measured_files: Vec<Files> = plan.files.iter().map(|files| of(*files)).collect();
+        let rounds = scale.rounds().max(renames_min.div_ceil(files));
+        let mut found = in_rounds(positions, rounds, |switch| {
+            let (all_ns, _) = renames::run(devices(bytes)?, switch, files)?;
+            let each = all_ns / files as f64;
+            seen(format!("M2 library, {files} files, {switch}: {each:.0} ns"));
+            Ok(all_ns)
+        })?
+        .into_iter();
+        let mut next = || found.next().unwrap_or_default();
+        let (after, before) = (next(), next());
+        let why = too_long.map_or_else(String::new, |seconds| format!("about {seconds:.0} s"));
+        rows.push(Files { files, all_ns: Pair { before, after }, why, expected: too_long });
+    }
     let about = format!(
         "Empty files in one directory, committed; one more, an fsync of the directory, and all are renamed. The time is \
          that of all renames, {}. Sizes that would take longer than {} s are left out.",
         scale.rounds_text(),
-        plan.longest.as_secs()
+        longest.as_secs()
     );
-    Ok(measured(Place::Library, &about, &measured_files))
+    Ok(measured(Place::Library, &about, &rows))
 }
 
 /// The section and the gains of what was measured.
@@ -144,4 +146,19 @@ pub(super) fn measured(place: Place, about: &str, rows: &[Files]) -> Measured {
 
 fn milliseconds(both: published::Both) -> published::Both {
     published::Both { before: both.before * 1e6, after: both.after * 1e6 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_left_out_is_reckoned_from_what_was_not() {
+        let all_ns = Pair { before: vec![2e9], after: vec![1e9] };
+        let row = Files { files: 10, all_ns, ..Files::default() };
+        assert_eq!(row.expected_before(20), Some(8.0));
+        let none = Files { files: 20, expected: Some(8.0), ..Files::default() };
+        assert_eq!(none.expected_before(40), Some(32.0));
+        assert_eq!(Files::default().expected_before(1), None);
+    }
 }

@@ -5,10 +5,11 @@ use std::io;
 use holdfast::Dirty;
 
 use super::beside::{self, Better, Pair};
+use super::workloads::logged::{Plan, Work};
+use super::workloads::{creates, in_rounds};
 use super::{Gain, Measured, Mechanism, Place, Progress, Scale, published};
 use crate::counts::{median, ratio};
 use crate::result::{Axis, Cell, Column, Plot, Row, Section, Series, Table, Unit};
-use crate::{journal, nodes};
 
 /// Node sizes of the published comparison and the one between.
 pub(super) const NODES: [usize; 3] = [4096, 16384, 65536];
@@ -24,33 +25,32 @@ pub(super) struct Creates {
 }
 
 pub(super) fn library(scale: Scale, seen: &mut Progress<'_>) -> io::Result<Measured> {
-    let plan = nodes::Plan {
-        node_sizes: NODES.to_vec(),
-        switches: Dirty::ALL.to_vec(),
-        files: scale.pick(3_000, 300_000, 1_000_000),
-        dirs: scale.pick(10, 100, 100),
-        rounds: scale.rounds(),
-        commit_secs: 1,
-    };
-    let rows = nodes::run(&plan, |node_size, dirty, rate| {
+    let files = scale.pick(3_000, 300_000, 1_000_000);
+    let dirs = scale.pick(10, 100, 100);
+    let switches = [Dirty::Ranges, Dirty::Bitmap, Dirty::Whole];
+    let kinds: Vec<(usize, Dirty)> =
+        switches.iter().flat_map(|dirty| NODES.map(|node_size| (node_size, *dirty))).collect();
+    let found = in_rounds(&kinds, scale.rounds(), |(node_size, dirty)| {
+        let rate = creates::run(node_size, dirty, files, dirs)?;
         seen(format!("M3 library, nodes of {node_size}, {dirty}: {rate:.0}/s"));
+        Ok(rate)
     })?;
-    let of = |node_size: usize, switch: Dirty| {
-        let row = rows.iter().find(|row| row.node_size == node_size && row.dirty == switch.word());
-        row.map(|row| row.rounds.clone()).unwrap_or_default()
+    let of = |node_size: usize, dirty: Dirty| {
+        let mut runs = kinds.iter().zip(&found).filter(|(kind, _)| **kind == (node_size, dirty));
+        runs.next().map(|(_, rates)| rates.clone()).unwrap_or_default()
     };
-    let creates = NODES.map(|node_size| Creates {
+    let rows = NODES.map(|node_size| Creates {
         node_size,
         rate: Pair { before: of(node_size, Dirty::Bitmap), after: of(node_size, Dirty::Ranges) },
         whole: of(node_size, Dirty::Whole),
     });
     let about = format!(
         "One thread creates {} empty files in {} directories with a commit every second, {}.",
-        Unit::Count.show(plan.files as f64),
-        plan.dirs,
+        Unit::Count.show(files as f64),
+        dirs,
         scale.rounds_text()
     );
-    let mut measured = rates(Place::Library, &about, &creates);
+    let mut measured = rates(Place::Library, &about, &rows);
     measured.sections.push(bytes(scale, seen)?);
     Ok(measured)
 }
@@ -127,24 +127,54 @@ pub(super) fn rates(place: Place, about: &str, rows: &[Creates]) -> Measured {
     Measured { sections: vec![section], gains }
 }
 
+/// Journal bytes of each position, in the order of [`Dirty::ALL`], with one rhythm of one workload.
+struct Logged {
+    work: Work,
+    per_commit: u64,
+    node_size: usize,
+    each: Vec<f64>,
+}
+
+impl Logged {
+    fn of(&self, dirty: Dirty) -> Option<f64> {
+        let mut found = Dirty::ALL.iter().zip(&self.each).filter(|(of, _)| **of == dirty);
+        found.next().map(|(_, bytes)| *bytes)
+    }
+
+    /// Bytes of `dirty` over those of ranges.
+    fn over_ranges(&self, dirty: Dirty) -> Option<f64> {
+        ratio(self.of(dirty)?, self.of(Dirty::Ranges)?).filter(|ratio| *ratio > 0.0)
+    }
+}
+
 /// Bytes that a commit logs, over node size.
 fn bytes(scale: Scale, seen: &mut Progress<'_>) -> io::Result<Section> {
-    let plan = journal::Plan {
-        node_sizes: NODES.to_vec(),
-        switches: Dirty::ALL.to_vec(),
-        file_bytes: scale.pick(8 << 20, 512 << 20, 2 << 30),
-        overwrites: scale.pick(100, 2_000, 10_000),
-        overwrites_per_commit: scale.pick(vec![10], vec![10, 1000], vec![10, 1000]),
-        creates: scale.pick(50, 1_000, 1_000),
-        dir_files: scale.pick(10, 100, 100),
-        creates_per_commit: scale.pick(vec![10], vec![10, 1000], vec![10, 1000]),
-        seed: 1,
-    };
-    let rows = journal::run(&plan, |row| {
-        let (work, each) = (row.workload, row.per_commit);
-        let (dirty, bytes) = (row.dirty, row.journal_per_item);
-        seen(format!("M3 library, {work}, {each} in a commit, {dirty}: {bytes:.0} B each"));
-    })?;
+    let file_bytes = scale.pick(8 << 20, 512 << 20, 2 << 30);
+    let dir_files = scale.pick(10, 100, 100);
+    let rhythms: &[u64] = scale.pick(&[10], &[10, 1000], &[10, 1000]);
+    let works = [
+        (Work::Overwrites, scale.pick(100, 2_000, 10_000)),
+        (Work::Creates, scale.pick(50, 1_000, 1_000)),
+    ];
+    let mut rows: Vec<Logged> = Vec::new();
+    for node_size in NODES {
+        for (work, items) in works {
+            let plan = Plan { work, node_size, items, file_bytes, dir_files, seed: 1 };
+            let base = plan.prepare()?;
+            for &per_commit in rhythms {
+                let mut each = Vec::new();
+                for &dirty in Dirty::ALL {
+                    let bytes = plan.run(&base, dirty, per_commit)?.journal_per_item;
+                    let work = work.name();
+                    seen(format!(
+                        "M3 library, {work}, {per_commit} in a commit, {dirty}: {bytes:.0} B each"
+                    ));
+                    each.push(bytes);
+                }
+                rows.push(Logged { work, per_commit, node_size, each });
+            }
+        }
+    }
     let mut table =
         Table::new("workload, items in a commit").column("node", "nodes of", Unit::Bytes);
     for dirty in Dirty::ALL {
@@ -155,22 +185,12 @@ fn bytes(scale: Scale, seen: &mut Progress<'_>) -> io::Result<Section> {
         "whole over ranges",
         Unit::Ratio,
     );
-    for of in journal::ratios(&rows) {
-        let each = |dirty: Dirty| {
-            let row = rows.iter().find(|row| {
-                (row.workload, row.node_size, row.per_commit)
-                    == (of.workload, of.node_size, of.per_commit)
-                    && row.dirty == dirty.word()
-            });
-            row.map(|row| row.journal_per_item)
-        };
-        let mut line = Row::new(format!("{}, {}", of.workload, of.per_commit))
-            .cell(Cell::one(of.node_size as f64));
-        for dirty in Dirty::ALL {
-            line = line.cell(Cell::maybe(each(*dirty)));
-        }
-        let bitmap = of.ranges_to_bitmap.and_then(|value| ratio(1.0, value));
-        table.push(line.cell(Cell::maybe(bitmap)).cell(Cell::maybe(of.whole_to_ranges)));
+    for row in &rows {
+        let label = format!("{}, {}", row.work.name(), row.per_commit);
+        let line = Row::new(label).cell(Cell::one(row.node_size as f64));
+        let line = row.each.iter().fold(line, |line, bytes| line.cell(Cell::one(*bytes)));
+        let gain = |dirty| Cell::maybe(row.over_ranges(dirty));
+        table.push(line.cell(gain(Dirty::Bitmap)).cell(gain(Dirty::Whole)));
     }
     let about = "Journal bytes, heads and padding included, for each file created in a directory of its own, and for \
                  each overwrite of 4 KiB at a random place of a large file.";
@@ -181,25 +201,24 @@ fn bytes(scale: Scale, seen: &mut Progress<'_>) -> io::Result<Section> {
         table,
     );
     // Runs with the same rhythm of the same workload belong together.
-    let mut kinds: Vec<(&str, u64)> =
-        rows.iter().map(|row| (row.workload, row.per_commit)).collect();
-    kinds.sort_unstable();
-    kinds.dedup();
-    for (workload, per_commit) in kinds {
-        let title =
-            format!("Journal bytes against node size: {workload}, {per_commit} in a commit");
-        let x = Axis::log("bytes of a node", Unit::Bytes);
-        let y = Axis::log("journal bytes each", Unit::Bytes);
-        let line = |dirty: Dirty| {
-            let own = rows.iter().filter(|row| {
-                (row.workload, row.per_commit, row.dirty) == (workload, per_commit, dirty.word())
+    for (work, _) in works {
+        for &per_commit in rhythms {
+            let name = work.name();
+            let title =
+                format!("Journal bytes against node size: {name}, {per_commit} in a commit");
+            let x = Axis::log("bytes of a node", Unit::Bytes);
+            let y = Axis::log("journal bytes each", Unit::Bytes);
+            let line = |dirty: Dirty| {
+                let own =
+                    rows.iter().filter(|row| (row.work, row.per_commit) == (work, per_commit));
+                own.filter_map(|row| Some((row.node_size as f64, row.of(dirty)?)))
+                    .collect::<Vec<_>>()
+            };
+            let plot = Dirty::ALL.iter().fold(Plot::new(title, x, y), |plot, dirty| {
+                plot.series(Series::new(dirty.word(), line(*dirty)).fitted())
             });
-            own.map(|row| (row.node_size as f64, row.journal_per_item)).collect::<Vec<_>>()
-        };
-        let plot = Dirty::ALL.iter().fold(Plot::new(title, x, y), |plot, dirty| {
-            plot.series(Series::new(dirty.word(), line(*dirty)).fitted())
-        });
-        section = section.plot(plot);
+            section = section.plot(plot);
+        }
     }
     Ok(section)
 }

@@ -5,8 +5,9 @@ use std::io;
 use holdfast::Batching;
 
 use super::beside::{self, Better, Pair, points};
+use super::workloads::{in_rounds, pending};
 use super::{Devices, Gain, Measured, Mechanism, Place, Progress, Scale, published};
-use crate::pending::{self, Plan};
+use crate::counts::ratio;
 use crate::result::{Axis, Cell, Column, Plot, Section, Series, Unit};
 
 /// What rounds with one number of files gave.
@@ -43,39 +44,25 @@ pub(super) fn library(
 ) -> io::Result<Measured> {
     let mut rows = Vec::new();
     for (dirs, files) in sizes(scale) {
-        let plan = Plan {
-            node_size: 16384,
-            switches: Batching::ALL.to_vec(),
-            dirs: vec![dirs],
-            files: vec![files],
-            each: false,
-            rounds: rounds(scale, dirs * files),
-            commit_secs: 0,
-        };
-        let bytes = plan.device_bytes();
-        let found = pending::run(
-            &plan,
-            || devices(bytes),
-            |dirs, files, switch, run| {
-                let each = run.total_ns;
-                seen(format!("M4 library, {dirs} x {files} files, {switch}: {each:.0} ns each"));
-            },
-        )?;
-        let of = |switch: Batching, value: fn(&pending::Run) -> f64| -> Vec<f64> {
-            let own = found.iter().filter(|row| row.batch == switch.word());
-            own.flat_map(|row| row.rounds.iter().map(value)).collect()
-        };
-        let pair = |value: fn(&pending::Run) -> f64| Pair {
-            before: of(Batching::Scan, value),
-            after: of(Batching::Indexed, value),
-        };
-        let indexed = found.iter().find(|row| row.batch == Batching::Indexed.word());
+        let bytes = pending::device_bytes(dirs, files);
+        let positions = [Batching::Indexed, Batching::Scan];
+        let found = in_rounds(&positions, rounds(scale, dirs * files), |switch| {
+            let run = pending::run(devices(bytes)?, switch, dirs, files)?;
+            let each = run.total_ns;
+            seen(format!("M4 library, {dirs} x {files} files, {switch}: {each:.0} ns each"));
+            Ok(run)
+        })?;
+        let of = |at: usize, value: fn(&pending::Run) -> f64| found[at].iter().map(value).collect();
+        let pair =
+            |value: fn(&pending::Run) -> f64| Pair { before: of(1, value), after: of(0, value) };
+        let batches: u64 = found[0].iter().map(|run| run.counts.log_batches).sum();
+        let records: u64 = found[0].iter().map(|run| run.counts.log_records).sum();
         rows.push(Files {
             dirs,
             files,
             rate: pair(|run| 1e9 / run.total_ns.max(1e-9)),
             format_ns: pair(|run| run.format_ns),
-            records: indexed.map_or(0.0, |row| row.records_per_batch),
+            records: ratio(records as f64, batches as f64).unwrap_or(0.0),
         });
     }
     let about = format!(

@@ -6,8 +6,9 @@ use holdfast::FsyncWait;
 
 use super::beside::{self, Better, Pair, points};
 use super::published::{self, Both};
+use super::workloads::fsyncs::{self, WORKS};
+use super::workloads::in_rounds;
 use super::{Devices, Gain, Measured, Mechanism, Place, Progress, Scale};
-use crate::fsync::{self, Plan};
 use crate::result::{Axis, Plot, Section, Series, Unit};
 
 /// MiB per second with one number of jobs.
@@ -35,47 +36,40 @@ pub(super) fn library(
     devices: &mut Devices<'_>,
     seen: &mut Progress<'_>,
 ) -> io::Result<Measured> {
-    let plan = Plan {
-        node_size: 16384,
-        jobs: jobs(scale),
-        file_bytes: scale.pick(1, 16, 16) << 20,
-        time: scale.time(),
-        rounds: scale.rounds(),
-        commit_secs: 5,
-        log_data_bytes: None,
-        seed: 1,
-    };
-    let bytes = plan.device_bytes();
-    let rows = fsync::run(
-        &plan,
-        || devices(bytes),
-        |work, jobs, wait, run| {
-            let rate = run.mib_per_second;
-            seen(format!("M5 library, {work}, {jobs} jobs, {wait}: {rate:.1} MiB/s"));
-        },
-    )?;
-    let mut works = Vec::new();
-    for (key, name) in ["sequential", "random"].into_iter().zip(fsync::names()) {
-        let of = |jobs: u64, wait: FsyncWait| {
-            let row = rows
-                .iter()
-                .find(|row| (row.workload, row.jobs, row.fsync_wait) == (name, jobs, wait.word()));
-            let rounds = row.map(|row| &row.rounds[..]).unwrap_or_default();
-            rounds.iter().map(|run| run.mib_per_second).collect()
-        };
-        let row = |&jobs: &u64| {
-            let (before, after) = (of(jobs, FsyncWait::Completion), of(jobs, FsyncWait::Writeback));
-            Jobs { jobs, rate: Pair { before, after } }
-        };
-        works.push(Work { key, name, rows: plan.jobs.iter().map(row).collect() });
+    let file_bytes: u64 = scale.pick(1, 16, 16) << 20;
+    let jobs = jobs(scale);
+    let bytes = fsyncs::device_bytes(jobs.iter().copied().max().unwrap_or(0), file_bytes);
+    // All kinds take turns, positions side by side.
+    let mut kinds = Vec::new();
+    for at in 0..WORKS.len() {
+        for &jobs in &jobs {
+            kinds.extend([(at, jobs, FsyncWait::Writeback), (at, jobs, FsyncWait::Completion)]);
+        }
     }
-    let about = format!(
-        "Each job a thread with a full file of {} MiB of its own; runs of {} s, {}.",
-        plan.file_bytes >> 20,
-        plan.time.as_secs_f64(),
-        scale.rounds_text()
-    );
+    let found = in_rounds(&kinds, scale.rounds(), |(at, jobs, wait)| {
+        let work = &WORKS[at];
+        let rate = fsyncs::run(devices(bytes)?, wait, work, jobs, file_bytes, scale.time())?;
+        seen(format!("M5 library, {}, {jobs} jobs, {wait}: {rate:.1} MiB/s", work.name));
+        Ok(rate)
+    })?;
+    let mut works = WORKS.map(|work| Work { key: work.key, name: work.name, rows: Vec::new() });
+    for (kinds, rates) in kinds.chunks(2).zip(found.chunks(2)) {
+        let (at, jobs, _) = kinds[0];
+        let rate = Pair { before: rates[1].clone(), after: rates[0].clone() };
+        works[at].rows.push(Jobs { jobs, rate });
+    }
+    let about = about(file_bytes, scale);
     Ok(measured(Place::Library, &about, &works))
+}
+
+/// How it was measured, in words.
+pub(super) fn about(file_bytes: u64, scale: Scale) -> String {
+    format!(
+        "Each job a thread with a full file of {} MiB of its own; runs of {} s, {}.",
+        file_bytes >> 20,
+        scale.time().as_secs_f64(),
+        scale.rounds_text()
+    )
 }
 
 /// The sections and the gains of what was measured.

@@ -1,6 +1,6 @@
 //! The five mechanisms, each with its switch in both positions, beside what was published of it.
 //!
-//! The workloads are those of the modules for one mechanism; here they get the
+//! The workloads are in `workloads`, through the library, and in `mounted`; here they get the
 //! published sizes, and their figures one form: a table of befores and afters,
 //! the published ones beside them, curves, and one gain for each claim. Rounds
 //! of both positions are interleaved. What a position cannot do in reasonable
@@ -16,6 +16,7 @@ mod m5;
 mod mounted;
 mod published;
 mod scale;
+pub mod workloads;
 
 use std::io;
 use std::str::FromStr;

@@ -5,8 +5,8 @@ use std::io;
 use holdfast::Batching;
 
 use super::curves::Curves;
+use crate::mechanisms::workloads::pending;
 use crate::mechanisms::{Devices, Progress, Scale};
-use crate::pending::{self, Plan};
 use crate::result::{Section, Unit};
 
 pub(super) fn run(
@@ -22,19 +22,11 @@ pub(super) fn run(
         Unit::Count,
     );
     for files in (0..=most).map(|power| 10u64.pow(power)) {
-        let plan = Plan {
-            node_size: 16384,
-            switches: vec![Batching::Indexed],
-            dirs: vec![1],
-            files: vec![files],
-            each: false,
-            // One file alone says little.
-            rounds: scale.rounds().max(scale.pick(3, 50, 200).min(100_000 / files)),
-            commit_secs: 0,
-        };
-        let bytes = plan.device_bytes();
-        let rows = pending::run(&plan, || devices(bytes), |_, _, _, _| {})?;
-        for run in rows.iter().flat_map(|row| &row.rounds) {
+        let bytes = pending::device_bytes(1, files);
+        // One file alone says little.
+        let rounds = scale.rounds().max(scale.pick(3, 50, 200).min(100_000 / files));
+        for _ in 0..rounds {
+            let run = pending::run(devices(bytes)?, Batching::Indexed, 1, files)?;
             let x = files as f64;
             let fsync = (run.total_ns - run.create_ns).max(0.0);
             let bytes = (run.counts.log_bytes + run.counts.journal_bytes) as f64 / x;

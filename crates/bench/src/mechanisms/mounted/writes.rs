@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::time::Duration;
 
 use holdfast::FsyncWait;
 use holdfast_base::clock::{Deadline, Stopwatch};
@@ -12,13 +11,9 @@ use holdfast_base::prng::Prng;
 
 use super::volume::{Mounts, Volume};
 use super::{NODE, in_turn};
-use crate::fsync;
+use crate::mechanisms::workloads::fsyncs::{WORKS, write};
 use crate::mechanisms::{Measured, Place, Progress, Scale, m5};
 use crate::work::{on_threads, pattern};
-
-/// Key, bytes of a write, writes for each fsync, whether places are chosen.
-const WORKS: [(&str, usize, u64, bool); 2] =
-    [("sequential", 64 << 10, 1, false), ("random", 4 << 10, 16, true)];
 
 pub(super) fn measure(
     scale: Scale,
@@ -28,8 +23,9 @@ pub(super) fn measure(
     let file_bytes = scale.pick(1u64, 16, 16) << 20;
     let jobs: &[u64] = scale.pick(&[1, 4], &[1, 8, 32], &[1, 2, 4, 8, 16, 32, 64]);
     let mut works = Vec::new();
-    for ((key, write, writes, is_random), name) in WORKS.into_iter().zip(fsync::names()) {
-        let mut work = m5::Work { key, name, rows: Vec::new() };
+    for task in &WORKS {
+        let name = task.name;
+        let mut work = m5::Work { key: task.key, name, rows: Vec::new() };
         for &jobs in jobs {
             let mut row = m5::Jobs { jobs, ..m5::Jobs::default() };
             for round in 0..scale.rounds() {
@@ -41,8 +37,7 @@ pub(super) fn measure(
                     let time = Stopwatch::start();
                     let until = Deadline::after(scale.time());
                     let written = on_threads(jobs, |job| {
-                        let task = Task { write, writes, is_random, file_bytes, until };
-                        task.run(&files[job as usize], Prng::seeded(job + 1))
+                        write(&files[job as usize], task, file_bytes, Prng::seeded(1 + job), &until)
                     })?;
                     let seconds = time.elapsed().as_secs_f64();
                     drop(files);
@@ -59,12 +54,7 @@ pub(super) fn measure(
         }
         works.push(work);
     }
-    let about = format!(
-        "Each job a thread with a full file of {} MiB of its own; runs of {} s, {}.",
-        file_bytes >> 20,
-        Duration::as_secs_f64(&scale.time()),
-        scale.rounds_text()
-    );
+    let about = m5::about(file_bytes, scale);
     Ok(m5::measured(Place::Mount, &about, &works))
 }
 
@@ -73,32 +63,4 @@ fn full(dir: &Path, job: u64, bytes: u64) -> io::Result<File> {
     let chunk = pattern(1 << 20);
     (0..bytes >> 20).try_for_each(|number| file.write_all_at(&chunk, number << 20))?;
     Ok(file)
-}
-
-/// What a thread does until it is time.
-struct Task {
-    write: usize,
-    writes: u64,
-    is_random: bool,
-    file_bytes: u64,
-    until: Deadline,
-}
-
-impl Task {
-    /// Bytes written; at least one fsync.
-    fn run(&self, file: &File, mut prng: Prng) -> io::Result<u64> {
-        let mut chunk = pattern(self.write);
-        let places = (self.file_bytes / self.write as u64).max(1);
-        let mut count: u64 = 0;
-        while count == 0 || !self.until.is_over() {
-            for _ in 0..self.writes {
-                chunk[..8].copy_from_slice(&count.to_le_bytes());
-                let place = if self.is_random { prng.below(places) } else { count % places };
-                file.write_all_at(&chunk, place * self.write as u64)?;
-                count += 1;
-            }
-            file.sync_all()?;
-        }
-        Ok(count * self.write as u64)
-    }
 }

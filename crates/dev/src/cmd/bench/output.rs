@@ -5,11 +5,9 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::str::FromStr;
-use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use comfy_table::{CellAlignment, Table};
-use holdfast::Dirty;
 use serde::Serialize;
 
 use crate::outcome::{Failure, printed};
@@ -48,21 +46,6 @@ pub(crate) fn progress(what: impl std::fmt::Display) {
     }
 }
 
-/// `1.23`, or nothing where there is no ratio.
-pub(crate) fn ratio(value: Option<f64>) -> String {
-    value.map_or_else(|| "-".into(), |value| format!("{value:.2}"))
-}
-
-/// Nanoseconds with a unit that suits them.
-pub(crate) fn time(nanos: f64) -> String {
-    match nanos {
-        n if n < 1e3 => format!("{n:.0} ns"),
-        n if n < 1e6 => format!("{:.1} us", n / 1e3),
-        n if n < 1e9 => format!("{:.2} ms", n / 1e6),
-        n => format!("{:.2} s", n / 1e9),
-    }
-}
-
 /// A size that fits memory.
 pub(crate) fn bytes(text: &str) -> Result<usize, String> {
     usize::try_from(size::parse(text)?).map_err(|_| format!("{text} is too large"))
@@ -88,29 +71,13 @@ where
     PossibleValuesParser::new(words).try_map(|word| word.parse())
 }
 
-/// The positions of the switch `dirty`.
-pub(crate) fn dirty() -> impl TypedValueParser<Value = Dirty> {
-    position(Dirty::ALL, Dirty::word)
-}
-
-/// A time in seconds, with a fraction.
-pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    let number = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    number.ok_or_else(|| format!("{text} is not a number of seconds"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn times_have_units_and_node_sizes_are_three() {
-        assert_eq!(time(999.0), "999 ns");
-        assert_eq!(time(1_500_000.0), "1.50 ms");
+    fn node_sizes_are_three() {
         assert_eq!(node_size("16k"), Ok(16384));
         assert!(node_size("8k").is_err());
-        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
-        assert!(seconds("-1").is_err());
-        assert_eq!((ratio(None), ratio(Some(1.0))), ("-".into(), "1.00".into()));
     }
 }

@@ -24,8 +24,6 @@ pub(crate) struct Place {
     bytes: u64,
     /// The file is written before it is used.
     written: bool,
-    /// Bytes of a sector, in memory.
-    sector: u32,
 }
 
 impl Place {
@@ -35,7 +33,7 @@ impl Place {
             let why = format!("{} exists; name a file that does not", path.display());
             return Err(Failure::plain(why));
         }
-        Ok(Place { path: path.cloned(), bytes, written: false, sector: 512 })
+        Ok(Place { path: path.cloned(), bytes, written: false })
     }
 
     /// The file is written from end to end before its first use, and stays for the next.
@@ -44,16 +42,10 @@ impl Place {
         self
     }
 
-    /// Sectors in memory have so many bytes: 512 or 4,096. A file's are what the host says.
-    pub(crate) fn sector(mut self, bytes: u32) -> Place {
-        self.sector = bytes;
-        self
-    }
-
     /// A device for the next volume. Nobody uses the one before any more.
     pub(crate) fn device(&self) -> io::Result<Arc<dyn Device>> {
         let Some(path) = &self.path else {
-            return Ok(Arc::new(MemoryDevice::with_sector_size(self.bytes, self.sector)));
+            return Ok(Arc::new(MemoryDevice::new(self.bytes)));
         };
         if self.written {
             if !path.exists() {
@@ -110,11 +102,5 @@ mod tests {
             drop(place);
             assert!(!path.exists());
         }
-    }
-
-    #[test]
-    fn memory_has_the_sectors_that_were_asked_for() {
-        let place = Place::new(None, 1 << 20).unwrap().sector(4096);
-        assert_eq!(place.device().unwrap().sector_size(), 4096);
     }
 }

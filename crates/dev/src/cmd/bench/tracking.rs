@@ -1,14 +1,14 @@
-//! `holdfast-dev bench tracking`: one run of `bench journal`, to be run under an instruction counter.
+//! `holdfast-dev bench tracking`: one run of what M3 is about, to be run under an instruction counter.
 
 use clap::ValueEnum;
 use holdfast::Dirty;
-use holdfast_bench::journal::{self, Plan};
+use holdfast_bench::mechanisms::workloads::logged::{Plan, Work};
 
-use crate::cmd::bench::output::{dirty, json, line, node_size, table};
+use crate::cmd::bench::output::{json, node_size, position};
 use crate::outcome::{Context, Outcome};
 use crate::size;
 
-/// One run of `bench journal`, for an instruction counter: see scripts/prove/callgrind.sh.
+/// Commits of sparse changes, for an instruction counter: see scripts/prove/callgrind.sh.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// What is done between commits.
@@ -18,7 +18,7 @@ pub(crate) struct Args {
     #[arg(long, value_parser = node_size, default_value = "64k")]
     node: usize,
     /// What a commit logs of a changed node.
-    #[arg(long, value_parser = dirty(), default_value = "ranges")]
+    #[arg(long, value_parser = position(Dirty::ALL, Dirty::word), default_value = "ranges")]
     dirty: Dirty,
     /// Creates, each in a directory of its own, or overwrites.
     #[arg(long, default_value_t = 1000)]
@@ -35,9 +35,6 @@ pub(crate) struct Args {
     /// Decides places and order.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// One JSON object.
-    #[arg(long)]
-    json: bool,
 }
 
 /// What is done between commits.
@@ -49,38 +46,21 @@ enum Workload {
     Overwrites,
 }
 
+/// Prints what was counted, as one line of JSON.
 pub(crate) fn run(args: &Args) -> Outcome {
-    let items_of = |workload| if args.workload == workload { args.items } else { 0 };
     let plan = Plan {
-        node_sizes: vec![args.node],
-        switches: vec![args.dirty],
+        work: match args.workload {
+            Workload::Creates => Work::Creates,
+            Workload::Overwrites => Work::Overwrites,
+        },
+        node_size: args.node,
+        items: args.items,
         file_bytes: args.file_size,
-        overwrites: items_of(Workload::Overwrites),
-        overwrites_per_commit: vec![args.per_commit],
-        creates: items_of(Workload::Creates),
         dir_files: args.dir_files,
-        creates_per_commit: vec![args.per_commit],
         seed: args.seed,
     };
-    let rows = journal::run(&plan, |_| {}).context("the benchmark")?;
-    if args.json {
-        json(&rows)?;
-        return Ok(0);
-    }
-    let mut runs =
-        table(&["workload", "dirty", "node", "seconds", "commits", "nodes", "ranges", "bytes"], 2);
-    for row in &rows {
-        runs.add_row([
-            row.workload.to_owned(),
-            row.dirty.to_owned(),
-            size::show(row.node_size as u64),
-            format!("{:.3}", row.seconds),
-            row.counts.commits.to_string(),
-            row.counts.commit_nodes.to_string(),
-            row.counts.commit_ranges.to_string(),
-            size::show(row.counts.commit_range_bytes),
-        ]);
-    }
-    line(runs)?;
+    let base = plan.prepare().context("the volume")?;
+    let run = plan.run(&base, args.dirty, args.per_commit).context("the benchmark")?;
+    json(&[run.counts])?;
     Ok(0)
 }

@@ -1,10 +1,9 @@
-//! Records of block groups: `changed` beside `always` (M1), round after round in one run.
+//! Records of block groups: which of them commits write, and what that costs (M1).
 //!
 //! Two workloads, each for a fixed time under a commit timer: random writes of
 //! 4 KiB by several threads, each into a file of its own, with so little memory
 //! for waiting data that every write soon goes to the device; and creates and
-//! unlinks over many directories. What a commit costs is a mean over the run;
-//! of several rounds the median counts.
+//! unlinks over many directories. What a commit costs is a mean over the run.
 
 use std::io;
 use std::sync::Arc;
@@ -15,10 +14,9 @@ use holdfast::{Accounting, CreateOptions, Dir, File, Volume, VolumeOptions};
 use holdfast_base::clock::{Deadline, Stopwatch};
 use holdfast_base::prng::Prng;
 use holdfast_device::Device;
-use serde::Serialize;
 
 use crate::Counts;
-use crate::counts::{median, ratio};
+use crate::counts::ratio;
 use crate::work::{fill_dirs, on_threads, open_dirs, pattern};
 
 /// Bytes of a write.
@@ -30,164 +28,66 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Files that a thread of the second workload keeps, so that it creates and unlinks alike.
 const KEPT: usize = 2000;
 
+/// Bytes of a tree node.
+const NODE: usize = 16384;
+
 /// What is measured.
 #[derive(Clone, Debug)]
-pub struct Plan {
-    /// Bytes of a tree node.
-    pub node_size: usize,
+pub(crate) struct Plan {
     /// Threads; of the first workload each has a file.
-    pub jobs: u64,
+    pub(crate) jobs: u64,
     /// Bytes of such a file.
-    pub file_bytes: u64,
+    pub(crate) file_bytes: u64,
     /// Directories of the second workload.
-    pub dirs: u64,
+    pub(crate) dirs: u64,
     /// How long a run takes.
-    pub time: Duration,
+    pub(crate) time: Duration,
     /// Seconds between commits.
-    pub commit_secs: u32,
-    /// Runs of each kind.
-    pub rounds: u64,
+    pub(crate) commit_secs: u32,
     /// Decides places and names.
-    pub seed: u64,
+    pub(crate) seed: u64,
 }
 
 /// One run.
-#[derive(Clone, Debug, Serialize)]
-pub struct Run {
+#[derive(Clone, Debug)]
+pub(crate) struct Run {
     /// Operations per second.
-    pub per_second: f64,
+    pub(crate) per_second: f64,
     /// Nanoseconds of a mean freeze.
-    pub frozen_mean_ns: f64,
+    pub(crate) frozen_ns: f64,
     /// Of those, for the records of block groups.
-    pub groups_mean_ns: f64,
-    /// 99 of 100 freezes were no longer.
-    pub frozen_p99_ns: u64,
-    /// The longest freeze.
-    pub frozen_max_ns: u64,
+    pub(crate) groups_ns: f64,
     /// Commits one after the other, as far as they were seen apart.
-    pub skips: Vec<Skips>,
+    pub(crate) skips: Vec<Skips>,
     /// Everything that was counted.
-    pub counts: Counts,
+    pub(crate) counts: Counts,
 }
 
 /// What happened to group records from one look at the counters to the next that found a commit.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Skips {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Skips {
     /// Commits of the run so far.
-    pub commits: u64,
+    pub(crate) commits: u64,
     /// Share of records that were found unchanged and skipped, of those since the last look.
-    pub share: f64,
+    pub(crate) share: f64,
 }
 
-/// All runs of one kind.
-#[derive(Clone, Debug, Serialize)]
-pub struct Row {
-    /// What was done.
-    pub workload: &'static str,
-    /// Position of the switch.
-    pub accounting: &'static str,
-    /// Median of operations per second.
-    pub per_second: f64,
-    /// Median of the mean freezes, in nanoseconds.
-    pub frozen_mean_ns: f64,
-    /// The same for the records of block groups.
-    pub groups_mean_ns: f64,
-    /// Share of records that were found unchanged and skipped, all runs together.
-    pub skipped_share: f64,
-    /// Everything that was counted, all runs together.
-    pub counts: Counts,
-    /// The runs.
-    pub rounds: Vec<Run>,
-}
-
-/// `changed` over `always` for one workload.
-#[derive(Clone, Debug, Serialize)]
-pub struct Ratio {
-    /// What was done.
-    pub workload: &'static str,
-    /// Of operations per second.
-    pub per_second: Option<f64>,
-    /// Of mean freezes.
-    pub frozen: Option<f64>,
-    /// Of the time in them for the records of block groups.
-    pub groups: Option<f64>,
-}
-
-/// The first workload's name.
-pub const WRITES: &str = "random writes of 4 KiB";
-/// The second workload's name.
-pub const NAMES: &str = "creates and unlinks";
-
-/// Runs everything on devices that `device` makes, each fresh; `seen` is told workload, switch and each run.
-pub fn run(
-    plan: &Plan,
-    mut device: impl FnMut() -> io::Result<Arc<dyn Device>>,
-    mut seen: impl FnMut(&'static str, Accounting, &Run),
-) -> io::Result<Vec<Row>> {
-    let mut rows = Vec::new();
-    let works: [(&'static str, Work); 2] = [(WRITES, random_writes), (NAMES, creates_and_unlinks)];
-    for (workload, work) in works {
-        let mut runs = [Vec::new(), Vec::new()];
-        for round in 0..plan.rounds {
-            for at in 0..2 {
-                let at = if round % 2 == 0 { at } else { 1 - at };
-                let accounting = Accounting::ALL[at];
-                let run = one(plan, device()?, accounting, work)?;
-                seen(workload, accounting, &run);
-                runs[at].push(run);
-            }
-        }
-        for (accounting, rounds) in Accounting::ALL.iter().zip(runs) {
-            rows.push(row(workload, *accounting, rounds));
-        }
-    }
-    Ok(rows)
-}
-
-fn row(workload: &'static str, accounting: Accounting, rounds: Vec<Run>) -> Row {
-    let middle = |value: fn(&Run) -> f64| median(rounds.iter().map(value).collect());
-    let counts = rounds.iter().fold(Counts::default(), |sum, run| sum.plus(&run.counts));
-    Row {
-        workload,
-        accounting: accounting.word(),
-        per_second: middle(|run| run.per_second),
-        frozen_mean_ns: middle(|run| run.frozen_mean_ns),
-        groups_mean_ns: middle(|run| run.groups_mean_ns),
-        skipped_share: counts.skipped_share(),
-        counts,
-        rounds,
-    }
-}
-
-/// Both positions against each other.
-pub fn ratios(rows: &[Row]) -> Vec<Ratio> {
-    let of = |workload: &str, accounting: Accounting| {
-        rows.iter().find(|row| row.workload == workload && row.accounting == accounting.word())
-    };
-    let both = |workload| {
-        let changed = of(workload, Accounting::Changed)?;
-        let always = of(workload, Accounting::Always)?;
-        Some(Ratio {
-            workload,
-            per_second: ratio(changed.per_second, always.per_second),
-            frozen: ratio(changed.frozen_mean_ns, always.frozen_mean_ns),
-            groups: ratio(changed.groups_mean_ns, always.groups_mean_ns),
-        })
-    };
-    [WRITES, NAMES].into_iter().filter_map(both).collect()
-}
+/// The workloads: their names, and what is done.
+pub(crate) const WORKS: [(&str, Work); 2] =
+    [("random writes of 4 KiB", random_writes), ("creates and unlinks", creates_and_unlinks)];
 
 /// Prepares, then works until it is time, and says how many operations that were. The part to be
 /// measured begins when the function calls its last argument.
-type Work = fn(&Volume, &Plan, &mut dyn FnMut() -> io::Result<()>) -> io::Result<u64>;
+pub(crate) type Work = fn(&Volume, &Plan, &mut dyn FnMut() -> io::Result<()>) -> io::Result<u64>;
 
-fn one(
+/// Runs `work` on `device`, which is empty.
+pub(crate) fn run(
     plan: &Plan,
     device: Arc<dyn Device>,
     accounting: Accounting,
     work: Work,
 ) -> io::Result<Run> {
-    CreateOptions::new().node_size(plan.node_size).format(&device)?;
+    CreateOptions::new().node_size(NODE).format(&device)?;
     let volume = VolumeOptions::new()
         .accounting(accounting)
         .commit_secs(plan.commit_secs)
@@ -210,19 +110,14 @@ fn one(
     let never = || io::Error::other("the workload never began");
     let ((before, _), seconds) = before.zip(seconds).ok_or_else(never)?;
     let counts = Counts::of(&volume)?.since(&before);
-    let engine = volume.engine()?;
-    let gauges = engine.counters();
     let mean = |value: u64| ratio(value as f64, counts.freezes() as f64).unwrap_or(0.0);
     let run = Run {
         per_second: done as f64 / seconds.max(1e-9),
-        frozen_mean_ns: mean(counts.frozen_ns),
-        groups_mean_ns: mean(counts.frozen_groups_ns),
-        frozen_p99_ns: gauges.frozen_p99_ns.get(),
-        frozen_max_ns: gauges.frozen_max_ns.get(),
+        frozen_ns: mean(counts.frozen_ns),
+        groups_ns: mean(counts.frozen_groups_ns),
         skips: skips(&before, &looks),
         counts,
     };
-    drop(engine);
     volume.abandon();
     Ok(run)
 }
@@ -342,26 +237,23 @@ mod tests {
     #[test]
     fn both_workloads_run_under_both_positions() {
         let plan = Plan {
-            node_size: 16384,
             jobs: 2,
             file_bytes: 1 << 20,
             dirs: 5,
             time: Duration::from_millis(60),
             commit_secs: 0,
-            rounds: 1,
             seed: 1,
         };
-        let fresh = || Ok(Arc::new(MemoryDevice::new(256 << 20)) as Arc<dyn Device>);
-        let mut runs = 0;
-        let rows = run(&plan, fresh, |_, _, _| runs += 1).expect("the workloads run");
-        assert_eq!((rows.len(), runs), (4, 4));
-        assert!(rows.iter().all(|row| row.per_second > 0.0));
-        for row in rows.iter().filter(|row| row.accounting == "always") {
-            // Only commits carry the switch out.
-            if row.counts.commits > 0 {
-                assert_eq!(row.counts.groups_skipped, 0, "always means always: {row:?}");
+        for (name, work) in WORKS {
+            for &accounting in Accounting::ALL {
+                let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(256 << 20));
+                let run = run(&plan, device, accounting, work).expect("the workload runs");
+                assert!(run.per_second > 0.0, "{name}: {run:?}");
+                // Only commits carry the switch out.
+                if accounting == Accounting::Always && run.counts.commits > 0 {
+                    assert_eq!(run.counts.groups_skipped, 0, "always means always: {run:?}");
+                }
             }
         }
-        assert_eq!(ratios(&rows).len(), 2);
     }
 }
