@@ -86,7 +86,7 @@ fn named(span: &str, paths: &BTreeSet<String>) -> Option<String> {
     let first = span.split('/').next().unwrap_or(span);
     let is_folder = paths.contains(first) || paths.contains(&format!("crates/{first}"));
     let ends = ENDINGS.iter().any(|ending| span.ends_with(ending));
-    if !ends && !(span.contains('/') && is_folder) {
+    if !(ends || span.contains('/') && is_folder) {
         return None;
     }
     if OF_A_CASE.contains(&span) || MADE.iter().any(|made| span.starts_with(made)) {
