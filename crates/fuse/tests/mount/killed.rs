@@ -32,7 +32,7 @@ struct Stuck {
 }
 
 impl Device for Stuck {
-    forward!(inner: write, flush, discard, len, sector_size, stats);
+    forward!(inner: write, flush, discard, len, room, take_room, sector_size, reach, stats);
 
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         if self.armed.swap(false, Ordering::SeqCst) {
