@@ -265,7 +265,7 @@ impl Inner {
                 if waited || !pending {
                     self.counters.no_space.increment();
                     // Or those who try it again with less might find that others have them.
-                    batch.placed.into_iter().for_each(|placed| reservation.take_back(placed));
+                    batch.placed.into_iter().for_each(|placed| reservation.reclaim(placed));
                     return Err(StoreError::NoSpace);
                 }
                 waited = true;

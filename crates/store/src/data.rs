@@ -9,15 +9,21 @@ use holdfast_format::log::DATA_BLOCKS_MAX;
 
 use crate::batch::LoggedBlock;
 use crate::owed::Pages;
-use crate::space::{Placed, Written};
+use crate::space::{Placed, Unwritten, Written};
 use crate::{Inner, Result, StoreError, step};
 
 /// Blocks of one write: 1 MiB.
 const RUN_BLOCKS: usize = 256;
 
 impl Inner {
-    pub(crate) fn write_data(&self, placed: Placed, bytes: &[u8]) -> Result<Written> {
-        self.check_running()?;
+    pub(crate) fn write_data(
+        &self,
+        placed: Placed,
+        bytes: &[u8],
+    ) -> std::result::Result<Written, Unwritten> {
+        if let Err(error) = self.check_running() {
+            return Err(Unwritten { placed, error });
+        }
         let blocks = placed.blocks();
         assert_eq!(blocks.bytes(), Some(bytes.len() as u64), "the bytes fill the blocks exactly");
         let at = blocks.start.byte_offset().expect("allocated blocks lie inside the volume");
@@ -27,7 +33,9 @@ impl Inner {
             teeth::later(move || drop(device.write(at, &bytes)));
             return Ok(Written::new(placed, sums));
         }
-        self.device.write(at, bytes)?;
+        if let Err(error) = self.device.write(at, bytes) {
+            return Err(Unwritten { placed, error: error.into() });
+        }
         self.counters.data_bytes_written.add(bytes.len() as u64);
         Ok(Written::new(placed, sums))
     }

@@ -45,7 +45,7 @@ pub use batch::{Batch, LoggedBlock};
 pub use calm::Calm;
 pub use error::StoreError;
 pub use guard::Guarding;
-pub use space::{Placed, Reservation, SpaceUse, Written};
+pub use space::{Placed, Reservation, SpaceUse, Unwritten, Written};
 pub use step::Step;
 
 use holdfast_sync::atomic::{AtomicU64, Ordering};
@@ -336,8 +336,9 @@ impl Store {
         from.place(want, goal).ok_or(StoreError::NoSpace)
     }
 
-    /// Writes data to blocks that were allocated for it and sums it. `bytes` fill the blocks exactly.
-    pub fn write(&self, placed: Placed, bytes: &[u8]) -> Result<Written> {
+    /// Writes data to blocks that were allocated for it and sums it. `bytes` fill the blocks exactly. The blocks come back
+    /// with the error, so that their promise can be kept.
+    pub fn write(&self, placed: Placed, bytes: &[u8]) -> std::result::Result<Written, Unwritten> {
         self.inner.write_data(placed, bytes)
     }
 

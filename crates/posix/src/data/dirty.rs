@@ -20,7 +20,7 @@ use holdfast_base::wait;
 use holdfast_base::{BlockNo, InodeNo};
 use holdfast_format::Geometry;
 use holdfast_store::page::Allowance;
-use holdfast_store::{Calm, Need, Reservation, Store, StoreError};
+use holdfast_store::{Calm, Need, Placed, Reservation, Store, StoreError};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::in_flight::InFlight;
@@ -55,7 +55,7 @@ pub(crate) struct FileData {
 pub(crate) struct Content {
     /// The pages.
     pub(crate) pages: Pages,
-    /// Holds a block for every dirty page, unless a settle has failed before.
+    /// Holds a block for every dirty page, also after a settle that failed for lack of space.
     pub(crate) reserved: Option<Reservation>,
     /// The inode is in the list of [`Shared`].
     listed: bool,
@@ -68,6 +68,17 @@ impl Content {
             Some(reserved) => reserved.merge(reservation),
             None => self.reserved = Some(reservation),
         }
+    }
+
+    /// Blocks that were placed for pages which are dirty again are promised to them as before.
+    pub(crate) fn reclaim(&mut self, placed: Placed) {
+        let reserved = self.reserved.get_or_insert_with(|| Reservation::empty_for(&placed));
+        reserved.reclaim(placed);
+    }
+
+    /// Whether every page has a block that is promised to it.
+    pub(crate) fn is_promised(&self) -> bool {
+        self.reserved.as_ref().map_or(0, Reservation::blocks) >= self.pages.count() as u64
     }
 }
 

@@ -39,11 +39,32 @@ pub(crate) struct Target {
 
 /// Publishes a round, all of whose data writes have returned: as one batch, or in the order of the file
 /// as several, if the map is too torn or space for nodes too short.
+///
+/// After an error the blocks of what is not in the tree are promised to its pages as before (P8).
 pub(crate) fn insert_extents(
     core: &Core,
     inode: &Arc<Inode>,
     map: &MapGuard<'_>,
     mut round: VecDeque<OrderedExtent>,
+    target: Target,
+    last: bool,
+) -> Result<()> {
+    let done = insert_round(core, inode, map, &mut round, target, last);
+    if done.is_err() {
+        let mut content = inode.data.lock_content();
+        for ordered in round {
+            content.reclaim(ordered.written.into_placed());
+        }
+    }
+    done
+}
+
+/// Takes out of `round` what it puts into the tree.
+fn insert_round(
+    core: &Core,
+    inode: &Arc<Inode>,
+    map: &MapGuard<'_>,
+    round: &mut VecDeque<OrderedExtent>,
     target: Target,
     last: bool,
 ) -> Result<()> {
@@ -86,8 +107,9 @@ pub(crate) fn insert_extents(
         if let Err(error) =
             publish_part(core, inode, map, part, old, &mut reservation, target, done)
         {
-            // The blocks of a refused batch are promised to these pages as before.
-            inode.data.lock_content().add_reserved(reservation);
+            // It has the blocks of a refused batch. Homes for nodes are reserved anew with the next try.
+            let blocks = reservation.blocks();
+            inode.data.lock_content().add_reserved(reservation.split(blocks));
             return Err(error);
         }
     }

@@ -23,6 +23,8 @@ pub(crate) mod punch;
 pub(crate) mod recent;
 
 #[cfg(test)]
+mod promise_tests;
+#[cfg(test)]
 mod tests;
 
 pub(crate) use dirty::{FileData, Shared};

@@ -12,7 +12,7 @@ use std::ops::Range;
 use holdfast_base::units::BLOCK_SIZE;
 use holdfast_base::{BlockNo, InodeNo, wait};
 use holdfast_store::page::{self, Page, RUN_PAGES};
-use holdfast_store::{LoggedBlock, Need, Placed, Reservation, StoreError, Written};
+use holdfast_store::{LoggedBlock, Placed, Reservation, StoreError, Unwritten, Written};
 use parking_lot::Mutex;
 
 use super::ordered::OrderedExtent;
@@ -45,7 +45,7 @@ struct Job {
 /// extents in the order of the items, and how many writes.
 ///
 /// A device that refuses is asked once more, with other blocks. The error after that is final, and
-/// everything written returns to the free space.
+/// the reservation has all blocks again that were taken out of it (P8).
 pub(crate) fn write_all(
     core: &Core,
     items: &[Item],
@@ -53,33 +53,61 @@ pub(crate) fn write_all(
     goal: Option<BlockNo>,
     of: Option<InodeNo>,
 ) -> Result<(Vec<(usize, OrderedExtent)>, u64), StoreError> {
-    let jobs = places(core, items, reservation, goal);
-    let jobs: Vec<Job> = jobs.collect::<Result<_, StoreError>>()?;
+    let mut jobs: Vec<Job> = Vec::new();
+    let mut placed = Ok(());
+    for job in places(core, items, reservation, goal) {
+        match job {
+            Ok(job) => jobs.push(job),
+            Err(error) => {
+                placed = Err(error);
+                break;
+            }
+        }
+    }
+    if let Err(error) = placed {
+        jobs.into_iter().for_each(|job| reservation.reclaim(job.placed));
+        return Err(error);
+    }
     let writes = jobs.len() as u64;
     let written = if jobs.len() == 1 {
         jobs.into_iter().map(|job| write(core, &items[job.items], job.placed)).collect()
     } else {
         write_side_by_side(core, items, jobs)
     };
-    let mut extents = Vec::new();
-    let mut rest = items;
+    let mut all = Vec::new();
+    let mut failed = None;
     for proofs in written {
-        for proof in proofs? {
-            let count = proof.blocks().count as usize;
-            core.data.recent.keep(proof.blocks(), proof.sums(), &rest[..count]);
-            cut_at_extents(core, &rest[..count], proof, |owner, extent| {
-                extents.push((owner, extent));
-            });
-            rest = &rest[count..];
+        match proofs {
+            Ok(proofs) => all.extend(proofs),
+            Err(refused) => {
+                reservation.merge(refused.promised);
+                failed = failed.or(Some(refused.error));
+            }
         }
     }
+    if failed.is_none() {
+        failed = core.store.flush_for_others(all.iter_mut(), items.len() as u64, of).err();
+    }
+    if let Some(error) = failed {
+        all.into_iter().for_each(|proof| reservation.reclaim(proof.into_placed()));
+        return Err(error);
+    }
+    let mut extents = Vec::new();
+    let mut rest = items;
+    for proof in all {
+        let count = proof.blocks().count as usize;
+        core.data.recent.keep(proof.blocks(), proof.sums(), &rest[..count]);
+        cut_at_extents(core, &rest[..count], proof, |owner, extent| {
+            extents.push((owner, extent));
+        });
+        rest = &rest[count..];
+    }
     debug_assert!(rest.is_empty());
-    let written = extents.iter_mut().map(|(_, extent)| &mut extent.written);
-    core.store.flush_for_others(written, items.len() as u64, of)?;
     Ok((extents, writes))
 }
 
-/// Gives the dirty pages of one file places without writing them: their bytes go into the log.
+/// Gives the dirty pages of one file places without writing them: their bytes go into the log. After an error the
+/// reservation has all its blocks again.
 pub(crate) fn log_all(
     core: &Core,
     inode: &Inode,
@@ -92,18 +120,37 @@ pub(crate) fn log_all(
         pages.iter().map(|dirty| Item { owner: 0, block: dirty.block, page: dirty.page.alone() });
     let items: Vec<Item> = items.collect();
     let mut extents = VecDeque::new();
+    let mut failed = None;
     for job in places(core, &items, reservation, goal) {
-        let Job { items: range, placed } = job?;
-        let (pages, items) = (&pages[range.clone()], &items[range]);
-        let mut blocks = Vec::with_capacity(items.len());
-        for (dirty, item) in pages.iter().zip(items) {
-            blocks.push(logged(core, inode, dirty, item.page.clone())?);
+        let written =
+            job.map_err(|error| (error, None)).and_then(|Job { items: range, placed }| {
+                let mut blocks = Vec::with_capacity(range.len());
+                for (dirty, item) in pages[range.clone()].iter().zip(&items[range.clone()]) {
+                    match logged(core, inode, dirty, item.page.clone()) {
+                        Ok(block) => blocks.push(block),
+                        Err(error) => return Err((error, Some(placed))),
+                    }
+                }
+                let written = core.store.log_data(placed, blocks).map_err(|error| (error, None))?;
+                Ok((written, &items[range]))
+            });
+        match written {
+            Ok((written, items)) => {
+                core.data.recent.keep(written.blocks(), written.sums(), items);
+                cut_at_extents(core, items, written, |_, extent| extents.push_back(extent));
+            }
+            Err(why) => {
+                failed = Some(why);
+                break;
+            }
         }
-        let written = core.store.log_data(placed, blocks)?;
-        core.data.recent.keep(written.blocks(), written.sums(), items);
-        cut_at_extents(core, items, written, |_, extent| extents.push_back(extent));
     }
-    Ok(extents)
+    let Some((error, placed)) = failed else {
+        return Ok(extents);
+    };
+    let logged = extents.into_iter().map(|extent| extent.written.into_placed());
+    logged.chain(placed).for_each(|placed| reservation.reclaim(placed));
+    Err(error)
 }
 
 /// What the log has to hold of a page: its changed bytes over the block that the tree has there, or all
@@ -159,7 +206,13 @@ fn chunk_len(items: &[Item]) -> u64 {
     if is_dense { to_border } else { CHUNK_BLOCKS }
 }
 
-type Proofs = Result<Vec<Written>, StoreError>;
+/// Why items could not be written, and the blocks that are promised to them as before.
+struct Refused {
+    error: StoreError,
+    promised: Reservation,
+}
+
+type Proofs = Result<Vec<Written>, Refused>;
 
 fn write_side_by_side(core: &Core, items: &[Item], jobs: Vec<Job>) -> Vec<Proofs> {
     let count = jobs.len();
@@ -189,26 +242,50 @@ fn write(core: &Core, items: &[Item], placed: Placed) -> Proofs {
         let sent = core.data.in_flight.enter(bytes.len());
         let written = core.store.write(placed, bytes);
         drop(sent);
-        match written {
-            Err(StoreError::Device(error)) if core.store.stop_reason().is_none() => {
-                tracing::warn!("data for {blocks:?}: {error}; trying other blocks");
-                write_elsewhere(core, items, bytes, blocks.end())
-            }
-            done => Ok(vec![done?]),
+        let Unwritten { placed, error } = match written {
+            Ok(written) => return Ok(vec![written]),
+            Err(unwritten) => unwritten,
+        };
+        let mut promised = Reservation::empty_for(&placed);
+        promised.reclaim(placed);
+        if matches!(error, StoreError::Device(_)) && core.store.stop_reason().is_none() {
+            tracing::warn!("data for {blocks:?}: {error}; trying other blocks");
+            return write_elsewhere(core, items, bytes, promised, blocks.end());
         }
+        Err(Refused { error, promised })
     })
 }
 
-fn write_elsewhere(core: &Core, items: &[Item], bytes: &[u8], goal: Option<BlockNo>) -> Proofs {
-    let blocks = items.len() as u64;
-    let mut reservation = core.store.reserve(Need::Grow { changes: 0, blocks })?;
+/// Writes them behind `goal`, or where else there is room for them.
+fn write_elsewhere(
+    core: &Core,
+    items: &[Item],
+    bytes: &[u8],
+    mut promised: Reservation,
+    goal: Option<BlockNo>,
+) -> Proofs {
     let mut proofs = Vec::new();
-    for job in places(core, items, &mut reservation, goal) {
-        let job = job?;
-        let part = job.items.start * BLOCK_SIZE..job.items.end * BLOCK_SIZE;
-        proofs.push(core.store.write(job.placed, &bytes[part])?);
+    let mut failed = None;
+    for job in places(core, items, &mut promised, goal) {
+        let written = job.map_err(|error| (error, None)).and_then(|job| {
+            let part = job.items.start * BLOCK_SIZE..job.items.end * BLOCK_SIZE;
+            let written = core.store.write(job.placed, &bytes[part]);
+            written.map_err(|Unwritten { placed, error }| (error, Some(placed)))
+        });
+        match written {
+            Ok(written) => proofs.push(written),
+            Err(why) => {
+                failed = Some(why);
+                break;
+            }
+        }
     }
-    Ok(proofs)
+    let Some((error, placed)) = failed else {
+        return Ok(proofs);
+    };
+    let written = proofs.into_iter().map(Written::into_placed);
+    written.chain(placed).for_each(|placed| promised.reclaim(placed));
+    Err(Refused { error, promised })
 }
 
 /// Cuts a write where one file's neighbours end.

@@ -14,14 +14,14 @@ use holdfast_store::{Batch, Need, StoreError};
 use crate::*;
 use parking_lot::{Condvar, Mutex};
 
-const BOTH: OpenFlags = OpenFlags::READ.union(OpenFlags::WRITE);
+pub(super) const BOTH: OpenFlags = OpenFlags::READ.union(OpenFlags::WRITE);
 
 fn mount(device: &Arc<MemoryDevice>) -> FileSystem {
     let options = MountOptions { commit_secs: 0, ..MountOptions::default() };
     FileSystem::mount(device.clone(), options).unwrap()
 }
 
-fn volume() -> Arc<MemoryDevice> {
+pub(super) fn volume() -> Arc<MemoryDevice> {
     volume_of(16 << 20)
 }
 
@@ -33,12 +33,12 @@ fn volume_of(bytes: u64) -> Arc<MemoryDevice> {
     device
 }
 
-fn write(fs: &FileSystem, file: &OpenFile, at: u64, bytes: &[u8]) {
+pub(super) fn write(fs: &FileSystem, file: &OpenFile, at: u64, bytes: &[u8]) {
     let how = WriteHow::default();
     assert_eq!(fs.write(&Caller::root(), file, at, bytes, how).unwrap(), bytes.len());
 }
 
-fn open(fs: &FileSystem) -> Arc<OpenFile> {
+pub(super) fn open(fs: &FileSystem) -> Arc<OpenFile> {
     fs.create(&Caller::root(), InodeNo::ROOT, b"f", 0o644, BOTH, false).unwrap().1
 }
 

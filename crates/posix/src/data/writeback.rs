@@ -211,7 +211,7 @@ pub(super) fn finish(
     }
 }
 
-/// After a settle that failed before has used it up, the reservation may be too small.
+/// The reservation of a settle has a block for each page. If it has not, that is mended here.
 pub(super) fn ensure(core: &Core, taken: &mut Taken) -> Result<()> {
     let wanted = taken.pages.len() as u64;
     let have = taken.reservation.as_ref().map_or(0, Reservation::blocks);
@@ -302,6 +302,15 @@ fn settle_blocks(
     Ok(())
 }
 
+/// Whether there was no space, on the volume or its host: it is tried again.
+fn is_for_space(error: &FsError) -> bool {
+    match error {
+        FsError::Store(StoreError::NoSpace) => true,
+        FsError::Store(StoreError::Device(error)) => error.is_no_space(),
+        _ => false,
+    }
+}
+
 /// What becomes of the pages in flight after an error.
 fn give_up(
     core: &Core,
@@ -311,7 +320,7 @@ fn give_up(
 ) -> FsError {
     let hopeless = match &error {
         // What the host has no room for is kept: there may be some when it is tried again.
-        FsError::Store(StoreError::Device(error)) => !error.is_no_space(),
+        FsError::Store(StoreError::Device(_)) => !is_for_space(&error),
         FsError::Store(StoreError::Item { .. } | StoreError::Node { .. }) => true,
         _ => false,
     };
@@ -336,6 +345,12 @@ fn give_up(
         is_lost = true;
         FsError::Io(why)
     } else {
+        debug_assert!(
+            !is_for_space(&error) || content.is_promised(),
+            "inode {}: pages without a promise (P8): {:?}",
+            inode.no,
+            content.reserved
+        );
         error
     };
     state.attr.blocks = state.disk.blocks.saturating_add(content.pages.fresh());

@@ -53,7 +53,7 @@ pub(crate) fn store_whole(
         let rest = &bytes[first as usize * BLOCK_SIZE..];
         let len = rest.len().min(padded.len());
         padded[..len].copy_from_slice(&rest[..len]);
-        let written = core.store.write(placed, &padded)?;
+        let written = core.store.write(placed, &padded).map_err(StoreError::from)?;
         let extent = batch.publish(written);
         batch.put_with(extent_key(inode, first), |out| extent.write(out));
         first += count;

@@ -15,6 +15,7 @@ use holdfast_base::{BlockNo, BlockRange};
 use holdfast_device::Flushed;
 use parking_lot::Mutex;
 
+use crate::StoreError;
 use crate::batch::LoggedBlock;
 use alloc::Space;
 
@@ -57,11 +58,17 @@ impl Reservation {
         self.blocks += std::mem::take(&mut other.blocks);
     }
 
-    /// Takes blocks back that were placed and are not needed: they are free, and promised as before.
-    pub(crate) fn take_back(&mut self, mut placed: Placed) {
+    /// Takes blocks back that were placed, and that no batch has published: they are free, and promised as before, in one
+    /// step, so that nobody else is given them in between (P8).
+    pub fn reclaim(&mut self, mut placed: Placed) {
         placed.published = true;
         self.blocks += placed.blocks.count;
         self.space.lock().take_back(placed.blocks);
+    }
+
+    /// One with nothing in it, of the space that `placed` belongs to.
+    pub fn empty_for(placed: &Placed) -> Reservation {
+        Reservation { space: placed.space.clone(), slots: 0, blocks: 0 }
     }
 
     pub(crate) fn place(&mut self, want: u64, goal: Option<BlockNo>) -> Option<Placed> {
@@ -109,6 +116,21 @@ impl Drop for Placed {
         if !self.published {
             self.space.lock().release(self.blocks);
         }
+    }
+}
+
+/// Blocks whose data write has failed. They can be reclaimed; dropped, they return as free.
+#[derive(Debug)]
+pub struct Unwritten {
+    /// The blocks.
+    pub placed: Placed,
+    /// What the device said.
+    pub error: StoreError,
+}
+
+impl From<Unwritten> for StoreError {
+    fn from(unwritten: Unwritten) -> StoreError {
+        unwritten.error
     }
 }
 

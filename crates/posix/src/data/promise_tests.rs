@@ -1,0 +1,127 @@
+//! What was accepted keeps its space, whatever fails on its way (P8): while a settle is refused, others take all that is
+//! left; when it is tried again, it must find its own.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE};
+use holdfast_base::{BlockNo, BlockRange, InodeNo, Timestamp};
+use holdfast_device::{Device, DeviceError, MemoryDevice, Page, forward};
+use holdfast_format::item::Extent;
+use holdfast_format::{Key, Kind};
+use holdfast_store::{Batch, Need, Reservation};
+use holdfast_sync::atomic::{AtomicU64, Ordering};
+
+use super::insert::{Target, insert_extents};
+use super::place::{Item, write_all};
+use super::tests::{BOTH, open, volume, write};
+use crate::*;
+
+/// A host without room for what lies behind this byte of the volume.
+#[derive(Debug)]
+struct Host {
+    under: Arc<MemoryDevice>,
+    refuses_from: AtomicU64,
+}
+
+impl Device for Host {
+    forward!(under: read, flush, discard, room, take_room, len, sector_size, reach, stats);
+
+    fn write(&self, at: u64, bytes: &[u8]) -> std::result::Result<(), DeviceError> {
+        if at >= self.refuses_from.load(Ordering::Relaxed) {
+            let source = std::io::Error::from_raw_os_error(libc::ENOSPC);
+            return Err(DeviceError::Io { call: "write", at, len: bytes.len() as u64, source });
+        }
+        self.under.write(at, bytes)
+    }
+}
+
+fn mount(under: Arc<MemoryDevice>) -> (Arc<Host>, FileSystem) {
+    let host = Arc::new(Host { under, refuses_from: AtomicU64::new(u64::MAX) });
+    let options = MountOptions { commit_secs: 0, ..MountOptions::default() };
+    (host.clone(), FileSystem::mount(host, options).unwrap())
+}
+
+/// All the space that anybody may still be promised.
+fn take_the_rest(fs: &FileSystem, need: impl Fn(u32) -> Need) -> Vec<Reservation> {
+    let mut held = Vec::new();
+    for count in [64, 1] {
+        while let Ok(reservation) = fs.core.store.reserve(need(count)) {
+            held.push(reservation);
+        }
+    }
+    held
+}
+
+fn blocks(count: u32) -> Need {
+    Need::Grow { changes: 0, blocks: count.into() }
+}
+
+/// Dirty pages, each an extent of its own.
+fn write_torn(fs: &FileSystem, file: &OpenFile, count: u64) {
+    (0..count).for_each(|n| write(fs, file, 2 * n * BLOCK_BYTES, &[7; BLOCK_SIZE]));
+}
+
+#[test]
+fn what_the_host_had_no_room_for_finds_its_own_space_on_a_full_volume() {
+    for files in [1, 10] {
+        let (host, fs) = mount(volume());
+        let root = Caller::root();
+        let create = |n: u64| {
+            let name = n.to_string();
+            fs.create(&root, InodeNo::ROOT, name.as_bytes(), 0o644, BOTH, false).unwrap().1
+        };
+        let open: Vec<_> = (0..files).map(create).collect();
+        open.iter().for_each(|file| write_torn(&fs, file, 200 / files));
+        let data = fs.core.data.geometry.first_data_block().byte_offset().unwrap();
+        host.refuses_from.store(data, Ordering::Relaxed);
+        assert_eq!(fs.core.write_back().unwrap_err().errno(), libc::ENOSPC);
+        host.refuses_from.store(u64::MAX, Ordering::Relaxed);
+        let strangers = take_the_rest(&fs, blocks);
+        assert!(strangers.len() > 10);
+        fs.core.write_back().unwrap();
+        assert_eq!(fs.dirty_bytes(), 0, "{files} files");
+    }
+}
+
+#[test]
+fn what_found_no_homes_for_its_extents_finds_its_own_space_on_a_full_volume() {
+    let (_, fs) = mount(volume());
+    let file = open(&fs);
+    write_torn(&fs, &file, 100);
+    let nodes = take_the_rest(&fs, |changes| Need::Shrink { changes });
+    assert_eq!(fs.core.write_back().unwrap_err().errno(), libc::ENOSPC);
+    drop(nodes);
+    let strangers = take_the_rest(&fs, blocks);
+    assert!(strangers.len() > 10);
+    fs.core.write_back().unwrap();
+    assert_eq!(fs.dirty_bytes(), 0);
+}
+
+#[test]
+fn the_rest_of_a_round_that_fails_in_the_middle_keeps_its_promise() {
+    let (_, fs) = mount(volume());
+    let core = &fs.core;
+    let file = open(&fs);
+    let inode = &file.inode;
+    let mut reservation = core.store.reserve(blocks(100)).unwrap();
+    let page = Page::from(&[7; BLOCK_SIZE]);
+    let items: Vec<Item> =
+        (0..100).map(|n| Item { owner: 0, block: 2 * n, page: page.clone() }).collect();
+    let (extents, _) = write_all(core, &items, &mut reservation, None, None).unwrap();
+    assert_eq!((extents.len(), reservation.blocks()), (100, 0));
+    let round: VecDeque<_> = extents.into_iter().map(|(_, extent)| extent).collect();
+    // What the second batch of extents meets makes no sense.
+    let outside = Extent { blocks: BlockRange::new(BlockNo(3), 1), sums: vec![1] };
+    let mut batch = Batch::new();
+    batch.put(Key::new(inode.no, Kind::Extent, 150 * BLOCK_BYTES), outside.encode());
+    let mut room = core.store.reserve(Need::Settle { changes: 1 }).unwrap();
+    core.store.apply(batch, &mut room).unwrap();
+    let now = Timestamp::now();
+    let target = Target { size: 200 * BLOCK_BYTES, mtime: now, ctime: now, whole: true };
+    let map = inode.data.lock_map();
+    assert!(insert_extents(core, inode, &map, round, target, true).is_err());
+    assert_eq!(inode.state.read().disk.blocks, 64, "the first batch is in the tree");
+    let reserved = inode.data.lock_content().reserved.take();
+    assert_eq!(reserved.map_or(0, |reserved| reserved.blocks()), 36);
+}
