@@ -22,6 +22,7 @@ use holdfast_store::{Calm, page};
 
 use crate::atime;
 use crate::core::Core;
+use crate::told::Told;
 use crate::{FsError, Result, threads};
 
 /// What the thread is for.
@@ -51,12 +52,13 @@ impl Patience {
     }
 }
 
-/// What changes when anything does: history, what of it is durable and committed, bytes of delayed data.
-type Stamp = (Lsn, Lsn, Lsn, usize);
+/// What changes when anything does: history, what of it is durable and committed, bytes of delayed data, and changes
+/// of them that left as many.
+type Stamp = (Lsn, Lsn, Lsn, (usize, u64));
 
 fn stamp(core: &Core) -> Stamp {
     let store = &core.store;
-    (store.latest(), store.durable(), store.committed(), core.data.bytes())
+    (store.latest(), store.durable(), store.committed(), core.data.stamp())
 }
 
 /// How long the volume has been quiet.
@@ -136,7 +138,7 @@ fn run(core: &Core, every: Duration) {
     let calm = core.store.calm();
     let (mut patience, mut rest, mut quiet) =
         (Patience::default(), Rest::default(), Quiet::default());
-    let mut said = String::new();
+    let mut told = Told::default();
     let mut until = Deadline::after(every);
     loop {
         let ended = match quiet.is_over() {
@@ -160,10 +162,10 @@ fn run(core: &Core, every: Duration) {
         if core.store.stop_reason().is_some() {
             quiet = Quiet { seen: Some(stamp(core)), looks: CONFIRM };
         } else if is_tick {
-            told_once(&mut said, "the background commit failed", tick(core, &mut patience));
+            told.once("the background commit failed", tick(core, &mut patience));
         } else {
             let what = "the volume rests, and what waits could not be written";
-            told_once(&mut said, what, look(core, &mut quiet));
+            told.once(what, look(core, &mut quiet));
         }
     }
 }
@@ -188,21 +190,6 @@ fn look(core: &Core, quiet: &mut Quiet) -> Result<()> {
     done
 }
 
-/// Says that something failed, unless it was said last: a host without room may be so for hours, and it is tried each time.
-fn told_once(said: &mut String, what: &str, done: Result<()>) {
-    let Err(error) = done else {
-        if said.starts_with(what) {
-            said.clear();
-        }
-        return;
-    };
-    let why = format!("{what}: {error}");
-    if *said != why {
-        tracing::warn!("{why}");
-        *said = why;
-    }
-}
-
 impl Drop for Committer {
     fn drop(&mut self) {
         self.calm.end();
@@ -212,7 +199,10 @@ impl Drop for Committer {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_base::InodeNo;
+
     use super::*;
+    use crate::*;
 
     #[test]
     fn the_sixth_tick_commits_what_only_the_log_holds() {
@@ -224,8 +214,36 @@ mod tests {
     }
 
     #[test]
+    fn a_volume_whose_only_page_is_written_again_and_again_does_not_rest() {
+        let device = Arc::new(holdfast_device::MemoryDevice::new(16 << 20));
+        let shared: Arc<dyn holdfast_store::Device> = device.clone();
+        let mkfs = MkfsOptions { node_size: 4096, label: String::new(), uuid: None, owner: (0, 0) };
+        FileSystem::mkfs(&shared, &mkfs).unwrap();
+        // Without the thread: the test looks at the volume when the thread would.
+        let options = MountOptions { commit_secs: 0, ..MountOptions::default() };
+        let fs = FileSystem::mount(device, options).unwrap();
+        let (root, flags) = (Caller::root(), OpenFlags::WRITE);
+        let file = fs.create(&root, InodeNo::ROOT, b"f", 0o644, flags, true).unwrap().1;
+        let mut quiet = Quiet::default();
+        let mut look_after = |bytes: Option<&[u8]>| {
+            if let Some(bytes) = bytes {
+                fs.write(&root, &file, 0, bytes, WriteHow::default()).unwrap();
+            }
+            look(&fs.core, &mut quiet).unwrap();
+            fs.counters().data_bytes_written.get()
+        };
+        for byte in 0..20 {
+            // All of the page, then a part of it.
+            assert_eq!(look_after(Some(&[byte; 4096])), 0);
+            assert_eq!(look_after(Some(&[byte; 10])), 0);
+        }
+        assert_eq!(look_after(None), 4096, "now nobody writes");
+        assert_eq!(look_after(None), 4096);
+    }
+
+    #[test]
     fn each_is_due_once_for_each_rest() {
-        let at = |bytes| (Lsn(3), Lsn(2), Lsn(1), bytes);
+        let at = |bytes| (Lsn(3), Lsn(2), Lsn(1), (bytes, 0));
         let mut quiet = Quiet::default();
         let mut due = |bytes| {
             let due = quiet.look(at(bytes));

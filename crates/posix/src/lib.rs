@@ -10,6 +10,7 @@
 pub mod op;
 mod committer;
 mod threads;
+mod told;
 mod orphan;
 mod atime;
 mod before;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use super::writeback::settle;
 use crate::core::Core;
 use crate::inode::Inode;
+use crate::told::Told;
 use crate::{Result, threads};
 
 /// What the thread is for.
@@ -32,6 +33,7 @@ impl Background {
 }
 
 fn run(core: &Core) {
+    let mut told = Told::default();
     while let Some(wanted) = core.data.wait_for_pressure() {
         if core.store.stop_reason().is_some() {
             continue;
@@ -40,10 +42,8 @@ fn run(core: &Core) {
             true => core.write_back(),
             false => write_streams(core, wanted.streams.values()),
         };
-        if let Err(error) = written {
-            // Whoever syncs the file is told; nobody waits here.
-            tracing::warn!("background writeback: {error}");
-        }
+        // An fsync of the file tells its program; nobody waits here.
+        told.once("what waits could not be written in the background", written);
     }
 }
 

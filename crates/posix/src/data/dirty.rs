@@ -12,6 +12,7 @@
 //! of extents, size and pages is one step for everybody who checks it.
 
 use holdfast_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::cmp::Ordering as CmpOrdering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -248,6 +249,8 @@ pub(crate) struct Shared {
     pub(crate) geometry: Geometry,
     /// Bytes of all pages of all files.
     bytes: AtomicUsize,
+    /// Changes that left as many pages as before.
+    rewrites: AtomicU64,
     bytes_max: usize,
     /// Files that have pages.
     files: AtomicUsize,
@@ -278,6 +281,7 @@ impl Shared {
             calm: store.calm().clone(),
             geometry: store.superblock().geometry,
             bytes: AtomicUsize::new(0),
+            rewrites: AtomicU64::new(0),
             bytes_max,
             files: AtomicUsize::new(0),
             _allowance: Allowance::new(bytes_max.saturating_add(options.recent_bytes)),
@@ -328,11 +332,22 @@ impl Shared {
 
     fn count(&self, data: &FileData, now: usize) {
         let before = data.count.swap(now, Ordering::AcqRel);
-        if now >= before {
-            self.bytes.fetch_add((now - before) * BLOCK_SIZE, Ordering::AcqRel);
-        } else {
-            self.bytes.fetch_sub((before - now) * BLOCK_SIZE, Ordering::AcqRel);
+        match now.cmp(&before) {
+            CmpOrdering::Greater => {
+                self.bytes.fetch_add((now - before) * BLOCK_SIZE, Ordering::AcqRel);
+            }
+            CmpOrdering::Less => {
+                self.bytes.fetch_sub((before - now) * BLOCK_SIZE, Ordering::AcqRel);
+            }
+            CmpOrdering::Equal => {
+                self.rewrites.fetch_add(1, Ordering::Relaxed);
+            }
         }
+    }
+
+    /// What is another one after each change of a page: bytes that wait, and changes that left as many.
+    pub(crate) fn stamp(&self) -> (usize, u64) {
+        (self.bytes(), self.rewrites.load(Ordering::Relaxed))
     }
 
     /// Keeps space for the nodes that `blocks` more blocks of waiting data may need when they are

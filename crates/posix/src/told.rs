@@ -1,0 +1,55 @@
+//! What the threads of a volume say in the log of work that fails again and again.
+
+use crate::Result;
+
+/// The last thing that was said.
+#[derive(Debug, Default)]
+pub(crate) struct Told(String);
+
+impl Told {
+    /// Says that `what` failed, unless it was said last: a host without room may be so for hours, and it is tried each time.
+    pub(crate) fn once(&mut self, what: &str, done: Result<()>) {
+        if let Some(why) = self.news(what, done) {
+            tracing::warn!("{why}");
+        }
+    }
+
+    /// What is to be said.
+    fn news(&mut self, what: &str, done: Result<()>) -> Option<&str> {
+        let Err(error) = done else {
+            if self.0.starts_with(what) {
+                self.0.clear();
+            }
+            return None;
+        };
+        let why = format!("{what}: {error}");
+        let is_news = self.0 != why;
+        self.0 = why;
+        is_news.then_some(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FsError;
+
+    #[test]
+    fn what_fails_each_time_is_said_once_until_it_works_or_fails_otherwise() {
+        let mut told = Told::default();
+        let mut said = |what: &str, why: Option<&str>| {
+            let done = why.map_or(Ok(()), |why| Err(FsError::Io(why.into())));
+            told.news(what, done).is_some()
+        };
+        assert!(!said("a write", None));
+        assert!(said("a write", Some("full")));
+        for _ in 0..1000 {
+            assert!(!said("a write", Some("full")));
+        }
+        assert!(said("a write", Some("broken")));
+        assert!(!said("a commit", None), "that is another thing");
+        assert!(!said("a write", Some("broken")));
+        assert!(!said("a write", None));
+        assert!(said("a write", Some("broken")), "it worked in between");
+    }
+}
