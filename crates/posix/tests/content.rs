@@ -127,6 +127,15 @@ fn random_run(seed: u64, node_size: usize, steps: usize, options: &MountOptions)
     let mut model = Model::default();
     for step in 0..steps {
         let shown = fs.getattr(file.inode()).expect("getattr");
+        if random.one_in(3) {
+            // What waits becomes extents, or an item.
+            fs.commit().expect("commit");
+            let settled = fs.getattr(file.inode()).expect("getattr");
+            assert_eq!(
+                settled.blocks, shown.blocks,
+                "step {step}: a writeback changes what stat shows"
+            );
+        }
         let has_data = model.data.iter().any(|data| *data);
         assert!(shown.blocks > 0 || !has_data, "step {step}: a file with data has no blocks");
         let at = random_offset(&mut random, &model);
@@ -381,6 +390,27 @@ fn a_write_into_a_hole_counts_its_blocks_at_once_and_once() {
     assert_eq!(blocks(&file), counted);
     write_all(&fs, &file, MIB + 4096, &[7; 4096]);
     assert_eq!(blocks(&file), counted + 8);
+}
+
+#[test]
+fn a_hole_before_allocated_blocks_is_not_counted_when_a_file_grows_out_of_an_item() {
+    let device = new_volume(16 * MIB, 16384);
+    let fs = mount(&device, &quiet());
+    for (grows_by_write, size) in [(true, 100), (true, 2000), (false, 100)] {
+        let file = create(&fs, &format!("{grows_by_write} {size}"));
+        fs.fallocate(&file, FallocateFlags::KEEP_SIZE, 4096, 8192).expect("allocate");
+        set_size(&fs, &file, size).expect("truncate");
+        match grows_by_write {
+            true => write_all(&fs, &file, 4096, &[1; 100]),
+            false => set_size(&fs, &file, 9000).expect("truncate"),
+        }
+        let blocks = || fs.getattr(file.inode()).expect("getattr").blocks;
+        assert_eq!(blocks(), 16, "block 0 is a hole");
+        fs.fsync(&file, false).expect("fsync");
+        assert_eq!(blocks(), 16, "and stays one");
+        let first = read(&fs, &file, 0, 4096).expect("read");
+        assert_eq!(first, [0; 4096]);
+    }
 }
 
 #[test]

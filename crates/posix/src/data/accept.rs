@@ -40,6 +40,21 @@ impl Part<'_> {
     }
 }
 
+/// Looks at what the tree holds beside settles that change it; the next one holds the file's extents still.
+const LOOKS_MAX: u32 = 4;
+
+/// What the file held before, where a write needs it. Settles do not change it, however often they change the
+/// extents: only a loss does, and the size, which this writer alone makes larger.
+#[derive(Default)]
+struct Held {
+    size: u64,
+    losses: u64,
+    /// Pages that have to be dirty before the size moves.
+    before: Option<Vec<(u64, Page)>>,
+    /// Blocks that are written in part.
+    bases: BTreeMap<u64, Option<Base>>,
+}
+
 /// Takes `bytes` for byte `offset` on; at most about a MiB at once. Sets mtime and ctime to `now`.
 pub(crate) fn accept(
     core: &Core,
@@ -54,46 +69,61 @@ pub(crate) fn accept(
     make_room(core, inode, blocks.end - blocks.start)?;
     // Pages that need nothing of what was there before, made outside of all locks.
     let mut whole = whole_blocks(offset, bytes);
-    let mut held: Option<Reservation> = None;
+    let mut promised: Option<Reservation> = None;
+    let mut held = Held::default();
+    let mut looks = 0;
     let grows = loop {
         let version = inode.data.version();
-        let (size, disk) = {
+        let (size, disk, losses) = {
             let state = inode.state.read();
-            (state.attr.size, state.disk)
+            (state.attr.size, state.disk, inode.data.losses())
         };
-        let mut before = Vec::new();
-        if end > size {
-            clean_tail(core, inode)?;
-            before = pages_before_growth(core, inode, size, end, blocks.start)?;
+        if (held.size, held.losses) != (size, losses) {
+            held = Held { size, losses, ..Held::default() };
         }
-        let counted = counted(core, inode, &disk, blocks.clone());
-        let bases = load_bases(core, inode, parts(offset, bytes), size)?;
+        if end > size && held.before.is_none() {
+            clean_tail(core, inode)?;
+            held.before = Some(pages_before_growth(core, inode, size, end, blocks.start)?);
+        }
+        load_bases(core, inode, parts(offset, bytes), size, &mut held.bases)?;
+        looks += 1;
+        let seen = (looks <= LOOKS_MAX).then(|| counted(core, inode, &disk, blocks.clone()));
 
         let mut state = inode.state.write();
         state.expect_alive()?;
+        // Held still by the state's lock, which every change takes. Nodes may be read from the device meanwhile.
+        let is_still = seen.is_none();
+        let counted = seen.unwrap_or_else(|| counted(core, inode, &state.disk, blocks.clone()));
         let mut content = inode.data.lock_content();
+        let Held { before, bases, .. } = &mut held;
         let unready = |part: Part<'_>| {
             part.bytes.len() < BLOCK_SIZE
                 && !bases.contains_key(&part.block)
                 && !content.pages.is_dirty(part.block)
         };
         // Block 0 was dirty when it was looked for, and a settle has taken it since.
-        let first_page_gone = before.is_empty()
-            && needs_first_page(core, size, end, blocks.start)
+        let has_blocks = state.disk.blocks > 0;
+        let first_page_gone = before.as_ref().is_none_or(Vec::is_empty)
+            && needs_first_page(core, size, has_blocks, end, blocks.start)
             && !content.pages.is_dirty(0);
+        if first_page_gone {
+            *before = None;
+        }
         // What the tree holds of these blocks was looked at, and is looked at again if a settle has changed it since.
-        let is_tree = version.is_some_and(|version| inode.data.is_version(version));
+        let is_tree = is_still || version.is_some_and(|version| inode.data.is_version(version));
         if state.attr.size != size
+            || inode.data.losses() != losses
             || first_page_gone
             || !is_tree
             || parts(offset, bytes).any(unready)
         {
             continue;
         }
+        let before = before.get_or_insert_default();
         let clean = |block: &u64| !content.pages.is_dirty(*block);
         let need = blocks.clone().filter(|block| clean(block)).count()
             + before.iter().filter(|(block, _)| clean(block)).count();
-        let have = held.as_ref().map_or(0, Reservation::blocks);
+        let have = promised.as_ref().map_or(0, Reservation::blocks);
         if have < need as u64 {
             drop((state, content));
             let blocks = need as u64 - have;
@@ -106,18 +136,17 @@ pub(crate) fn accept(
                 state.attr.size = state.attr.size.max(end);
             }
             let more = more?;
-            match &mut held {
-                Some(held) => held.merge(more),
-                None => held = Some(more),
+            match &mut promised {
+                Some(promised) => promised.merge(more),
+                None => promised = Some(more),
             }
             continue;
         }
 
         // From here on nothing fails.
-        let has_blocks = state.disk.blocks > 0;
-        for (block, page) in before {
+        for (block, page) in std::mem::take(before) {
             // The last block, or the content that was inline until now.
-            content.pages.put(block, page, !has_blocks);
+            content.pages.put_base(block, page, !has_blocks);
             content.pages.dissolve_runs(block..block + 1);
         }
         for part in parts(offset, bytes) {
@@ -128,24 +157,22 @@ pub(crate) fn accept(
             }
             if !content.pages.is_dirty(part.block) {
                 let fresh = !counted.has(part.block);
-                match bases.get(&part.block).cloned().flatten() {
+                match bases.remove(&part.block).flatten() {
                     Some(Base { page, is_clipped: false }) => {
                         content.pages.put_unchanged(part.block, page, fresh);
                     }
-                    Some(Base { page, .. }) => {
-                        content.pages.put(part.block, page, fresh);
-                    }
+                    Some(Base { page, .. }) => content.pages.put_base(part.block, page, fresh),
                     None => content.pages.put_zeros(part.block, fresh),
                 }
             }
             content.pages.change(part.block, part.at, part.bytes);
         }
         content.pages.dissolve_runs(blocks.clone());
-        if let Some(mut held) = held.take() {
+        if let Some(mut promised) = promised.take() {
             // What a second round did not need any more goes back.
-            let surplus = held.blocks() - need as u64;
-            drop(held.split(surplus));
-            content.add_reserved(held);
+            let surplus = promised.blocks() - need as u64;
+            drop(promised.split(surplus));
+            content.add_reserved(promised);
         }
         inode.lost.forget(offset..end);
         state.attr.size = size.max(end);
@@ -192,16 +219,16 @@ struct Base {
     is_clipped: bool,
 }
 
-/// What partly written blocks hold now; `None` for zeros. Blocks that are dirty need nothing.
+/// Adds what partly written blocks hold now, if it is not known; `None` for zeros. Blocks that are dirty need nothing.
 fn load_bases<'a>(
     core: &Core,
     inode: &Arc<Inode>,
     parts: impl Iterator<Item = Part<'a>>,
     size: u64,
-) -> Result<BTreeMap<u64, Option<Base>>> {
-    let mut bases = BTreeMap::new();
+    bases: &mut BTreeMap<u64, Option<Base>>,
+) -> Result<()> {
     for part in parts.filter(|part| part.bytes.len() < BLOCK_SIZE) {
-        if inode.data.lock_content().pages.is_dirty(part.block) {
+        if bases.contains_key(&part.block) || inode.data.lock_content().pages.is_dirty(part.block) {
             continue;
         }
         let base = match part.is_whole(size) {
@@ -213,7 +240,7 @@ fn load_bases<'a>(
         };
         bases.insert(part.block, base);
     }
-    Ok(bases)
+    Ok(())
 }
 
 /// A write of fewer to a file that has fewer may go beyond what may wait: 1 MiB.
@@ -238,4 +265,60 @@ fn make_room(core: &Core, inode: &Arc<Inode>, blocks: u64) -> Result<()> {
     }
     // Others may have filled it again; only a settle that fails stops a writer.
     failed.map_or(Ok(()), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::OnceLock;
+
+    use holdfast_device::{Device, DeviceError, MemoryDevice, forward};
+    use holdfast_sync::atomic::{AtomicU64, Ordering};
+
+    use super::super::tests::{open, volume, write};
+    use super::*;
+    use crate::*;
+
+    /// While a block is read, the extents of the file change, as they do while rounds of a settle are published.
+    #[derive(Debug)]
+    struct Restless {
+        under: Arc<MemoryDevice>,
+        inode: OnceLock<Arc<Inode>>,
+        reads: AtomicU64,
+    }
+
+    impl Device for Restless {
+        forward!(under: write, flush, discard, room, take_room, len, sector_size, reach, stats);
+
+        fn read(&self, at: u64, into: &mut [u8]) -> std::result::Result<(), DeviceError> {
+            if let Some(inode) = self.inode.get()
+                && self.reads.fetch_add(1, Ordering::Relaxed) < 100
+            {
+                let _state = inode.state.write();
+                drop(inode.data.begin_change());
+            }
+            self.under.read(at, into)
+        }
+    }
+
+    #[test]
+    fn a_write_reads_a_block_that_it_changes_in_part_once_while_a_settle_goes_on() {
+        let under = volume();
+        let device = Arc::new(Restless { under, inode: OnceLock::new(), reads: AtomicU64::new(0) });
+        let options = MountOptions { commit_secs: 0, recent_bytes: 0, ..MountOptions::default() };
+        let fs = FileSystem::mount(device.clone(), options).unwrap();
+        let file = open(&fs);
+        write(&fs, &file, 0, &[7; 20_000]);
+        fs.commit().unwrap();
+        device.inode.set(file.inode.clone()).unwrap();
+        write(&fs, &file, 5000, &[8; 10]);
+        assert_eq!(device.reads.load(Ordering::Relaxed), 1);
+        write(&fs, &file, 9000, &[8; 4000]);
+        assert_eq!(device.reads.load(Ordering::Relaxed), 3, "both blocks at its ends");
+        let mut all = vec![7; 20_000];
+        all[5000..5010].fill(8);
+        all[9000..13_000].fill(8);
+        let mut bytes = vec![0; 20_000];
+        assert_eq!(fs.read(&file, 0, &mut bytes).unwrap(), 20_000);
+        assert!(bytes == all);
+    }
 }

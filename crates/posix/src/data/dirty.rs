@@ -25,6 +25,7 @@ use holdfast_store::{Calm, Need, Placed, Reservation, Store, StoreError};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::in_flight::InFlight;
+use super::losses::Losses;
 use super::pages::Pages;
 use super::punch::Punches;
 use super::recent::Recent;
@@ -49,6 +50,8 @@ pub(crate) struct FileData {
     /// The block of the file behind the last one that got a place of its own settle, and the block behind that place:
     /// where the next one goes on. A hint, good as long as nobody else took the place.
     ended: (AtomicU64, AtomicU64),
+    /// How often data of the file was given up: its bytes changed without a writer.
+    losses: AtomicU64,
 }
 
 /// The pages of a file and the space that was promised to them.
@@ -174,6 +177,16 @@ impl FileData {
         self.version.load(Ordering::Acquire) == version
     }
 
+    /// Data is given up. The caller has the state locked for writing.
+    pub(crate) fn note_loss(&self) {
+        self.losses.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often it was. Read with the state locked.
+    pub(crate) fn losses(&self) -> u64 {
+        self.losses.load(Ordering::Relaxed)
+    }
+
     /// Whether the tree is known to hold nothing written beyond the file's size.
     pub(crate) fn tail_is_clean(&self) -> bool {
         self.tail_is_clean.load(Ordering::Acquire)
@@ -243,6 +256,8 @@ pub(crate) struct Shared {
     pub(crate) punches: Punches,
     /// What was written last.
     pub(crate) recent: Recent,
+    /// Data that was given up.
+    pub(crate) losses: Losses,
     /// Whoever writes what waits while the volume rests.
     calm: Arc<Calm>,
     /// Shape of the volume, to judge extents by.
@@ -278,6 +293,7 @@ impl Shared {
             in_flight: InFlight::default(),
             punches: Punches::default(),
             recent: Recent::new(options.recent_bytes),
+            losses: Losses::default(),
             calm: store.calm().clone(),
             geometry: store.superblock().geometry,
             bytes: AtomicUsize::new(0),

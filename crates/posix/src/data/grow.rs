@@ -38,7 +38,8 @@ pub(crate) fn pages_before_growth(
     if size == 0 || new_size <= size {
         return Ok(pages);
     }
-    if needs_first_page(core, size, new_size, written) {
+    let has_blocks = inode.state.read().disk.blocks > 0;
+    if needs_first_page(core, size, has_blocks, new_size, written) {
         if !inode.data.lock_content().pages.is_dirty(0) {
             let page = load_block(core, inode, 0)?;
             pages.push((0, page.unwrap_or_else(Page::zeroed)));
@@ -57,10 +58,17 @@ pub(crate) fn pages_before_growth(
 }
 
 /// Whether a content that may be inline does not fit any more: block 0 must be dirty before the size moves,
-/// because the next settle deletes the inline item.
-pub(crate) fn needs_first_page(core: &Core, size: u64, new_size: u64, written: u64) -> bool {
+/// because the next settle deletes the inline item. A file that `has_blocks` in the tree has none: there the first
+/// block may be a hole, and stays one.
+pub(crate) fn needs_first_page(
+    core: &Core,
+    size: u64,
+    has_blocks: bool,
+    new_size: u64,
+    written: u64,
+) -> bool {
     let limit = core.store.value_max() as u64;
-    size > 0 && size <= limit && new_size > inline::size_max(core) && written > 0
+    size > 0 && size <= limit && !has_blocks && new_size > inline::size_max(core) && written > 0
 }
 
 /// Removes what an interrupted truncate has left beyond the size. The caller holds the writer's lock.
@@ -122,7 +130,7 @@ pub(crate) fn make_dirty(core: &Core, inode: &Arc<Inode>, pages: Vec<(u64, Page)
     let has_blocks = state.disk.blocks > 0;
     for (block, page) in pages {
         // A file without blocks has its content inline: the tree counts none for it.
-        content.pages.put(block, page.alone(), !has_blocks);
+        content.pages.put_base(block, page.alone(), !has_blocks);
         content.pages.dissolve_runs(block..block + 1);
     }
     content.add_reserved(reservation);

@@ -102,6 +102,7 @@ fn insert_round(
             blocks_added: 0,
             end: round[count - 1].end(),
             last: last && round.len() == count,
+            is_inline: false,
         };
         let part = round.drain(..count);
         if let Err(error) =
@@ -152,6 +153,8 @@ pub(super) struct Round {
     pub(super) end: u64,
     /// It is the last of its settle.
     pub(super) last: bool,
+    /// It puts the whole content as an item, without blocks.
+    pub(super) is_inline: bool,
 }
 
 /// Publishes a round, and with the last one the attributes.
@@ -186,8 +189,9 @@ pub(super) fn publish_round(
                 item.size = item.size.max(if ahead { target.size } else { covered });
             }
         },
-        |_, content| {
-            content.pages.land(round.end);
+        |_, content| match round.is_inline {
+            true => content.pages.land_inline(),
+            false => drop(content.pages.land(round.end)),
         },
     )?;
     Ok(())

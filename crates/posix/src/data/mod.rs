@@ -21,7 +21,11 @@ pub(crate) mod dirty;
 pub(crate) mod pages;
 pub(crate) mod punch;
 pub(crate) mod recent;
+pub(crate) mod losses;
+pub(crate) mod wrote;
 
+#[cfg(test)]
+mod lost_tests;
 #[cfg(test)]
 mod promise_tests;
 #[cfg(test)]

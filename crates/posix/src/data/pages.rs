@@ -18,6 +18,8 @@ use std::ops::Range;
 use holdfast_base::units::BLOCK_SIZE;
 use holdfast_store::page::{Page, RUN_PAGES};
 
+use super::wrote::Wrote;
+
 /// A page and what is known of its block.
 #[derive(Clone, Debug)]
 struct Slot {
@@ -26,12 +28,15 @@ struct Slot {
     fresh: bool,
     /// Outside `changed` it holds what the tree holds here, or what is in flight to there.
     over_tree: bool,
+    /// What the log has to hold of it.
     changed: Range<usize>,
+    /// What is lost with it.
+    wrote: Wrote,
 }
 
 impl Slot {
-    fn whole(page: Page, fresh: bool) -> Slot {
-        Slot { page, fresh, over_tree: false, changed: 0..BLOCK_SIZE }
+    fn whole(page: Page, fresh: bool, wrote: Wrote) -> Slot {
+        Slot { page, fresh, over_tree: false, changed: 0..BLOCK_SIZE, wrote }
     }
 }
 
@@ -83,26 +88,43 @@ impl Pages {
         pages
     }
 
-    /// Replaces the whole of `block`. `fresh`: the tree holds nothing there. Returns whether a page was added.
+    /// All of `block` was written. `fresh`: the tree holds nothing there. Returns whether a page was added.
     pub(crate) fn put(&mut self, block: u64, page: Page, fresh: bool) -> bool {
         if let Some(slot) = self.dirty.get_mut(&block) {
             self.has_cut_runs |= slot.page.run_pages() > 1;
-            *slot = Slot::whole(page, slot.fresh);
+            *slot = Slot::whole(page, slot.fresh, Wrote::ALL);
             return false;
         }
-        // What is in flight is counted there.
-        let fresh = fresh && !self.flight.contains_key(&block);
-        self.fresh += u64::from(fresh);
-        self.dirty.insert(block, Slot::whole(page, fresh));
+        self.insert(block, page, fresh, Wrote::ALL);
         true
+    }
+
+    /// Makes `block` dirty with what it holds already, or zeros where that was cut off. Nothing of it was written:
+    /// if the page is lost, no program misses it.
+    pub(crate) fn put_base(&mut self, block: u64, page: Page, fresh: bool) {
+        match self.dirty.get_mut(&block) {
+            Some(slot) => {
+                self.has_cut_runs |= slot.page.run_pages() > 1;
+                let wrote = std::mem::replace(&mut slot.wrote, Wrote::NOTHING);
+                *slot = Slot::whole(page, slot.fresh, wrote);
+            }
+            None => self.insert(block, page, fresh, Wrote::NOTHING),
+        }
     }
 
     /// Makes `block` dirty, which is not, as zeros.
     pub(crate) fn put_zeros(&mut self, block: u64, fresh: bool) {
-        self.put(block, Page::zeroed(), fresh);
+        self.put_base(block, Page::zeroed(), fresh);
         if let Some(slot) = self.dirty.get_mut(&block) {
             slot.changed = 0..0;
         }
+    }
+
+    fn insert(&mut self, block: u64, page: Page, fresh: bool, wrote: Wrote) {
+        // What is in flight is counted there.
+        let fresh = fresh && !self.flight.contains_key(&block);
+        self.fresh += u64::from(fresh);
+        self.dirty.insert(block, Slot::whole(page, fresh, wrote));
     }
 
     /// Makes `block` dirty, which is not: `page` holds what the tree holds, or what is in flight to there. `fresh`: what the
@@ -111,7 +133,7 @@ impl Pages {
         // What is in flight is counted there.
         let fresh = fresh && !self.flight.contains_key(&block);
         self.fresh += u64::from(fresh);
-        let slot = Slot { page, fresh, over_tree: true, changed: 0..0 };
+        let slot = Slot { page, fresh, over_tree: true, changed: 0..0, wrote: Wrote::NOTHING };
         let old = self.dirty.insert(block, slot);
         debug_assert!(old.is_none(), "block {block} was dirty");
     }
@@ -132,6 +154,7 @@ impl Pages {
             true => at..end,
             false => slot.changed.start.min(at)..slot.changed.end.max(end),
         };
+        slot.wrote.add(at..end);
         true
     }
 
@@ -178,6 +201,17 @@ impl Pages {
         dirty.collect()
     }
 
+    /// Forgets all pages in flight: the tree has their bytes as an item, and counts no blocks for it. So a newer page
+    /// is one that the tree does not count.
+    pub(crate) fn land_inline(&mut self) {
+        for (block, slot) in std::mem::take(&mut self.flight) {
+            match self.dirty.get_mut(&block) {
+                Some(newer) if slot.fresh => newer.fresh = true,
+                _ => self.fresh -= u64::from(slot.fresh),
+            }
+        }
+    }
+
     /// Forgets the pages in flight below `end`: their extents are in the tree. Returns how many.
     pub(crate) fn land(&mut self, end: u64) -> usize {
         // Mostly all of them land, and a split would make two trees of one.
@@ -196,7 +230,9 @@ impl Pages {
             match self.dirty.get_mut(&block) {
                 Some(newer) => {
                     // What it was based on never reached the tree.
-                    *newer = Slot::whole(newer.page.clone(), slot.fresh);
+                    let mut wrote = slot.wrote;
+                    wrote.merge(&newer.wrote);
+                    *newer = Slot::whole(newer.page.clone(), slot.fresh, wrote);
                     dropped += 1;
                 }
                 None => {
@@ -220,11 +256,11 @@ impl Pages {
         taken.len()
     }
 
-    /// The bytes that were written and are dirty, as ranges of the file, upwards.
-    pub(crate) fn changed_bytes(&self) -> impl Iterator<Item = Range<u64>> {
-        self.dirty.iter().map(|(&block, slot)| {
+    /// The bytes that were written and are dirty, and no others, as ranges of the file, upwards.
+    pub(crate) fn written_bytes(&self) -> impl Iterator<Item = Range<u64>> {
+        self.dirty.iter().flat_map(|(&block, slot)| {
             let at = block * BLOCK_SIZE as u64;
-            at + slot.changed.start as u64..at + slot.changed.end as u64
+            slot.wrote.runs().map(move |run| at + run.start as u64..at + run.end as u64)
         })
     }
 

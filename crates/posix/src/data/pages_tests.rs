@@ -18,6 +18,11 @@ fn random_writes_flights_and_drops_show_the_newest_bytes() {
         let mut tree = vec![[0u8; BLOCK_SIZE]; BLOCKS as usize];
         let mut want = tree.clone();
         let mut flying: Vec<(u64, Page)> = Vec::new();
+        // Blocks that the tree counts.
+        let mut counted = [false; BLOCKS as usize];
+        // Bytes that were written and are not in the tree, of both layers.
+        let nothing = vec![[false; BLOCK_SIZE]; BLOCKS as usize];
+        let (mut wrote, mut wrote_flying) = (nothing.clone(), nothing.clone());
         for _ in 0..60 {
             let block = random.below(BLOCKS);
             match random.below(9) {
@@ -25,15 +30,16 @@ fn random_writes_flights_and_drops_show_the_newest_bytes() {
                     let at = random.below(BLOCK_SIZE as u64) as usize;
                     let bytes = vec![random.below(255) as u8 + 1; (BLOCK_SIZE - at).min(100)];
                     want[block as usize][at..at + bytes.len()].copy_from_slice(&bytes);
+                    wrote[block as usize][at..at + bytes.len()].fill(true);
                     if !pages.change(block, at, &bytes) {
                         let old = match pages.get(block) {
                             Some(page) => **page,
                             None => tree[block as usize],
                         };
                         if random.one_in(2) {
-                            assert!(pages.put(block, Page::from(&old), true));
+                            pages.put_base(block, Page::from(&old), !counted[block as usize]);
                         } else {
-                            pages.put_unchanged(block, Page::from(&old), false);
+                            pages.put_unchanged(block, Page::from(&old), !counted[block as usize]);
                         }
                         assert!(pages.change(block, at, &bytes));
                     }
@@ -41,7 +47,8 @@ fn random_writes_flights_and_drops_show_the_newest_bytes() {
                 4 => {
                     let byte = random.below(256) as u8;
                     want[block as usize] = [byte; BLOCK_SIZE];
-                    pages.put(block, Page::from(&[byte; BLOCK_SIZE]), true);
+                    wrote[block as usize] = [true; BLOCK_SIZE];
+                    pages.put(block, Page::from(&[byte; BLOCK_SIZE]), !counted[block as usize]);
                 }
                 8 => {
                     // Several at once, which share their memory.
@@ -51,10 +58,11 @@ fn random_writes_flights_and_drops_show_the_newest_bytes() {
                         .collect();
                     let written = bytes.as_chunks().0;
                     for (block, page) in (block..).zip(copy_blocks(block, &bytes)) {
-                        pages.put(block, page, true);
+                        pages.put(block, page, !counted[block as usize]);
                     }
                     pages.dissolve_runs(block..block + count);
                     want[block as usize..][..written.len()].copy_from_slice(written);
+                    wrote[block as usize..][..written.len()].fill([true; BLOCK_SIZE]);
                 }
                 5 if flying.is_empty() => {
                     let end = if random.one_in(2) { u64::MAX } else { BLOCKS / 2 };
@@ -69,21 +77,35 @@ fn random_writes_flights_and_drops_show_the_newest_bytes() {
                             (0..BLOCK_SIZE).filter(outside).all(|at| old[at] == dirty.page[at]);
                         assert!(is_based, "seed {seed}: block {}", dirty.block);
                         flying.push((dirty.block, dirty.page));
+                        let at = dirty.block as usize;
+                        wrote_flying[at] = std::mem::replace(&mut wrote[at], [false; BLOCK_SIZE]);
                     }
                 }
                 6 => {
                     // The tree gets what was taken, then the pages land.
+                    // As an item, it counts for nothing.
+                    let is_inline = random.one_in(3);
                     for (block, page) in flying.drain(..) {
                         tree[block as usize] = *page;
+                        counted[block as usize] |= !is_inline;
                     }
-                    pages.land(u64::MAX);
+                    match is_inline {
+                        true => pages.land_inline(),
+                        false => drop(pages.land(u64::MAX)),
+                    }
+                    wrote_flying.clone_from(&nothing);
                 }
                 7 => {
                     flying.clear();
                     pages.give_back();
+                    let flown = std::mem::replace(&mut wrote_flying, nothing.clone());
+                    for (bytes, flown) in wrote.iter_mut().zip(&flown) {
+                        bytes.iter_mut().zip(flown).for_each(|(byte, flown)| *byte |= flown);
+                    }
                     let range = block..block + 3;
                     pages.drop_dirty(range.clone());
                     for block in range.filter(|&block| block < BLOCKS) {
+                        wrote[block as usize] = [false; BLOCK_SIZE];
                         want[block as usize] = tree[block as usize];
                     }
                 }
@@ -91,6 +113,16 @@ fn random_writes_flights_and_drops_show_the_newest_bytes() {
             }
             let fresh = |slots: &BTreeMap<u64, Slot>| slots.values().filter(|s| s.fresh).count();
             assert_eq!(pages.fresh() as usize, fresh(&pages.dirty) + fresh(&pages.flight));
+            let waiting = pages.blocks_from(0).into_iter();
+            let uncounted = waiting.filter(|block| !counted[*block as usize]).count();
+            assert_eq!(pages.fresh() as usize, uncounted, "seed {seed}: what stat adds");
+            let mut written = nothing.clone();
+            for bytes in pages.written_bytes() {
+                let (block, at) =
+                    (bytes.start as usize / BLOCK_SIZE, bytes.start as usize % BLOCK_SIZE);
+                written[block][at..at + (bytes.end - bytes.start) as usize].fill(true);
+            }
+            assert!(written == wrote, "seed {seed}: which bytes were written");
             let collected = pages.collect(0..BLOCKS);
             for block in 0..BLOCKS {
                 let seen = match pages.get(block) {

@@ -17,11 +17,12 @@ use super::place::{Item, write_all};
 use super::tests::{BOTH, open, volume, write};
 use crate::*;
 
-/// A host without room for what lies behind this byte of the volume.
+/// A device that refuses writes behind this byte of the volume, with this error.
 #[derive(Debug)]
-struct Host {
+pub(super) struct Host {
     under: Arc<MemoryDevice>,
-    refuses_from: AtomicU64,
+    pub(super) refuses_from: AtomicU64,
+    pub(super) errno: i32,
 }
 
 impl Device for Host {
@@ -29,17 +30,23 @@ impl Device for Host {
 
     fn write(&self, at: u64, bytes: &[u8]) -> std::result::Result<(), DeviceError> {
         if at >= self.refuses_from.load(Ordering::Relaxed) {
-            let source = std::io::Error::from_raw_os_error(libc::ENOSPC);
+            let source = std::io::Error::from_raw_os_error(self.errno);
             return Err(DeviceError::Io { call: "write", at, len: bytes.len() as u64, source });
         }
         self.under.write(at, bytes)
     }
 }
 
-fn mount(under: Arc<MemoryDevice>) -> (Arc<Host>, FileSystem) {
-    let host = Arc::new(Host { under, refuses_from: AtomicU64::new(u64::MAX) });
+pub(super) fn mount(under: Arc<MemoryDevice>, errno: i32) -> (Arc<Host>, FileSystem) {
+    let host = Arc::new(Host { under, refuses_from: AtomicU64::new(u64::MAX), errno });
     let options = MountOptions { commit_secs: 0, ..MountOptions::default() };
     (host.clone(), FileSystem::mount(host, options).unwrap())
+}
+
+/// Whether data is refused from now on, but no log and no commit.
+pub(super) fn refuse(host: &Host, fs: &FileSystem, data: bool) {
+    let from = fs.core.data.geometry.first_data_block().byte_offset().unwrap();
+    host.refuses_from.store(if data { from } else { u64::MAX }, Ordering::Relaxed);
 }
 
 /// All the space that anybody may still be promised.
@@ -65,7 +72,7 @@ fn write_torn(fs: &FileSystem, file: &OpenFile, count: u64) {
 #[test]
 fn what_the_host_had_no_room_for_finds_its_own_space_on_a_full_volume() {
     for files in [1, 10] {
-        let (host, fs) = mount(volume());
+        let (host, fs) = mount(volume(), libc::ENOSPC);
         let root = Caller::root();
         let create = |n: u64| {
             let name = n.to_string();
@@ -73,10 +80,9 @@ fn what_the_host_had_no_room_for_finds_its_own_space_on_a_full_volume() {
         };
         let open: Vec<_> = (0..files).map(create).collect();
         open.iter().for_each(|file| write_torn(&fs, file, 200 / files));
-        let data = fs.core.data.geometry.first_data_block().byte_offset().unwrap();
-        host.refuses_from.store(data, Ordering::Relaxed);
+        refuse(&host, &fs, true);
         assert_eq!(fs.core.write_back().unwrap_err().errno(), libc::ENOSPC);
-        host.refuses_from.store(u64::MAX, Ordering::Relaxed);
+        refuse(&host, &fs, false);
         let strangers = take_the_rest(&fs, blocks);
         assert!(strangers.len() > 10);
         fs.core.write_back().unwrap();
@@ -86,7 +92,7 @@ fn what_the_host_had_no_room_for_finds_its_own_space_on_a_full_volume() {
 
 #[test]
 fn what_found_no_homes_for_its_extents_finds_its_own_space_on_a_full_volume() {
-    let (_, fs) = mount(volume());
+    let (_, fs) = mount(volume(), libc::ENOSPC);
     let file = open(&fs);
     write_torn(&fs, &file, 100);
     let nodes = take_the_rest(&fs, |changes| Need::Shrink { changes });
@@ -100,7 +106,7 @@ fn what_found_no_homes_for_its_extents_finds_its_own_space_on_a_full_volume() {
 
 #[test]
 fn the_rest_of_a_round_that_fails_in_the_middle_keeps_its_promise() {
-    let (_, fs) = mount(volume());
+    let (_, fs) = mount(volume(), libc::ENOSPC);
     let core = &fs.core;
     let file = open(&fs);
     let inode = &file.inode;

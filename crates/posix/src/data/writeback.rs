@@ -236,7 +236,7 @@ pub(super) fn settle_inline(
     let mut reservation = core.reserve_last(Need::Settle { changes: 2 })?;
     let mut batch = Batch::new();
     batch.put(inline::key(inode.no), &dirty.page[..target.size as usize]);
-    let round = Round { blocks_added: 0, end: 1, last: true };
+    let round = Round { blocks_added: 0, end: 1, last: true, is_inline: true };
     publish_round(core, inode, map, batch, &mut reservation, target, round)
 }
 
@@ -335,7 +335,9 @@ fn give_up(
         let why = format!("data of inode {} could not be written: {error}", inode.no);
         tracing::error!("{why}");
         let size = state.attr.size;
-        inode.lost.add(content.pages.changed_bytes().map(|lost| lost.start..lost.end.min(size)));
+        inode.lost.add(content.pages.written_bytes().map(|lost| lost.start..lost.end.min(size)));
+        inode.data.note_loss();
+        core.data.losses.add(&why);
         let _changing = inode.data.begin_change();
         content.pages.drop_dirty(0..u64::MAX);
         // The file is again what the tree holds, and looks so.

@@ -11,10 +11,11 @@ use holdfast_sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-/// Ranges that are kept apart; more are taken together with what lies between them.
-const RANGES_MAX: usize = 256;
+/// Ranges that are kept apart: as many as the default of `dirty_bytes` has blocks, so that a program which wrote here
+/// and there gets rid of them by writing the same again. More are taken together with what lies between them.
+const RANGES_MAX: usize = 1 << 16;
 /// Ranges that what is written again may leave; a hole inside one more is not noted.
-const FORGET_MAX: usize = 4096;
+const FORGET_MAX: usize = 2 * RANGES_MAX;
 
 /// The lost bytes of one file.
 #[derive(Debug, Default)]
@@ -39,14 +40,12 @@ impl Lost {
                 (start, end) = (start.min(from), end.max(to));
             }
             known.insert(start, end);
-            if known.len() > RANGES_MAX {
-                let ends: Vec<(u64, u64)> = known.iter().map(|(&from, &to)| (from, to)).collect();
-                let near = ends.windows(2).min_by_key(|pair| pair[1].0 - pair[0].1);
-                if let Some(&[(first, _), (second, end)]) = near {
-                    known.remove(&second);
-                    known.insert(first, end);
-                }
+            if known.len() > 2 * RANGES_MAX {
+                join_nearest(&mut known);
             }
+        }
+        if known.len() > RANGES_MAX {
+            join_nearest(&mut known);
         }
         self.any.store(!known.is_empty(), Ordering::Release);
     }
@@ -90,6 +89,35 @@ impl Lost {
     }
 }
 
+/// Takes the nearest ranges together, until no more are left than may be.
+fn join_nearest(known: &mut BTreeMap<u64, u64>) {
+    let gap = |pair: &[(u64, u64)]| pair[1].0 - pair[0].1;
+    let ends: Vec<(u64, u64)> = std::mem::take(known).into_iter().collect();
+    let mut gaps: Vec<u64> = ends.windows(2).map(gap).collect();
+    let surplus = ends.len().saturating_sub(RANGES_MAX);
+    if surplus == 0 {
+        return known.extend(ends);
+    }
+    let (_, &mut widest, _) = gaps.select_nth_unstable(surplus - 1);
+    // Of several gaps as wide as the widest one that has to go, the first.
+    let mut as_wide = surplus - gaps.iter().filter(|gap| **gap < widest).count();
+    let mut ends = ends.into_iter();
+    let mut last = ends.next();
+    for (start, end) in ends {
+        let Some((first, before)) = last else { break };
+        let gap = start - before;
+        let joins = gap < widest || gap == widest && as_wide > 0;
+        if joins && gap == widest {
+            as_wide -= 1;
+        }
+        last = Some((if joins { first } else { start }, end));
+        if !joins {
+            known.insert(first, before);
+        }
+    }
+    known.extend(last);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,6 +150,7 @@ mod tests {
     fn what_is_written_again_in_small_parts_takes_no_memory_without_a_bound() {
         let lost = Lost::default();
         lost.add(std::iter::once(0..1 << 20));
+        const { assert!(4 * FORGET_MAX <= 1 << 20) };
         for at in 0..2 * FORGET_MAX as u64 {
             lost.forget(2 * at..2 * at + 1);
         }
@@ -138,5 +167,12 @@ mod tests {
         lost.add(std::iter::once(15..20));
         let all = ranges(&lost);
         assert_eq!((all.len(), all[0], all[1]), (RANGES_MAX, (0, 20), (100, 110)));
+        // Far more at once.
+        lost.add((0..4 * RANGES_MAX as u64).map(|n| (1 << 40) + n * 50..(1 << 40) + n * 50 + 1));
+        let all = ranges(&lost);
+        assert_eq!(all.len(), RANGES_MAX);
+        assert!(all.windows(2).all(|pair| pair[0].1 < pair[1].0));
+        let end = (1 << 40) + (4 * RANGES_MAX as u64 - 1) * 50 + 1;
+        assert_eq!((all[0].0, all[all.len() - 1].1), (0, end));
     }
 }

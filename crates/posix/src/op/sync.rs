@@ -60,17 +60,20 @@ impl FileSystem {
         make_durable(&self.core, &inode)
     }
 
-    /// Everything that was done before this call is durable when it returns.
+    /// Everything that was done before this call is durable when it returns. Fails also if data of any file was given up
+    /// since the last sync that said so, whichever thread was to write it (P7).
     pub fn sync(&self) -> Result<Receipt> {
         self.core.counters.fsyncs.increment();
         if self.core.options.read_only {
             return Ok(Receipt::default());
         }
         let time = Stopwatch::start();
+        let losses = &self.core.data.losses;
+        let told = losses.begin();
         let settled = self.core.write_back();
         let data_ns = time.nanos();
         let receipt = self.core.store.persist(self.core.store.latest(), InodeNo::ROOT)?;
-        settled?;
+        losses.tell(told).and(settled)?;
         if receipt.is_clean() {
             self.core.counters.clean_fsyncs.increment();
         }

@@ -1,0 +1,68 @@
+//! Which losses of data a sync of the whole volume has told of.
+//!
+//! An fsync tells of its file. A sync tells of all files: it fails if accepted data of any file was given up and no sync has
+//! said so before, also when that was in the background, long ago, and the file is closed since. As `syncfs` of Linux
+//! (5.8 and later) does it for an open file that has not seen the error; one call has no open file here, so the next
+//! sync hears of it, whoever calls, and with it each that had begun when the data was lost.
+
+use holdfast_sync::atomic::{AtomicU64, Ordering};
+use parking_lot::Mutex;
+
+use crate::{FsError, Result};
+
+/// The losses of one volume.
+#[derive(Debug, Default)]
+pub(crate) struct Losses {
+    count: AtomicU64,
+    told: AtomicU64,
+    last: Mutex<String>,
+}
+
+/// How many losses had been told of when a sync began.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told(u64);
+
+impl Losses {
+    /// Accepted data is lost.
+    pub(crate) fn add(&self, why: &str) {
+        *self.last.lock() = why.to_owned();
+        self.count.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A sync begins.
+    pub(crate) fn begin(&self) -> Told {
+        Told(self.told.load(Ordering::Acquire))
+    }
+
+    /// It ends: fails if there is a loss that no sync had told of when it began. Now they are told.
+    pub(crate) fn tell(&self, begun: Told) -> Result<()> {
+        let count = self.count.load(Ordering::Acquire);
+        if count <= begun.0 {
+            return Ok(());
+        }
+        self.told.fetch_max(count, Ordering::AcqRel);
+        Err(FsError::Io(self.last.lock().clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loss_is_told_by_the_next_sync_and_by_each_that_had_begun() {
+        let losses = Losses::default();
+        let first = losses.begin();
+        losses.tell(first).expect("nothing is lost");
+        let (one, other) = (losses.begin(), losses.begin());
+        losses.add("a");
+        assert!(losses.tell(one).is_err());
+        assert!(losses.tell(other).is_err(), "what it was to make durable is lost as well");
+        losses.tell(losses.begin()).expect("it was told");
+        losses.add("b");
+        losses.add("c");
+        let told = losses.tell(losses.begin()).expect_err("it was not told");
+        assert!(told.to_string().contains('c'));
+        losses.tell(losses.begin()).expect("both were told");
+    }
+}
