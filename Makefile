@@ -35,7 +35,7 @@ prove: build dev
 	for proof in tree git build sqlite killed million full callgrind frozen recovery fio memory latency; do HOLDFAST=$(abspath $(TARGET_DIR))/release/holdfast bash scripts/prove/$$proof.sh || exit 1; done
 	[ "$$(id -u)" -ne 0 ] || HOLDFAST=$(abspath $(TARGET_DIR))/release/holdfast bash scripts/prove/killed.sh --limits --minutes 10
 	$(abspath $(TARGET_DIR))/release/holdfast-dev bench mechanisms --mount
-	[ "$$(id -u)" -ne 0 ] || bash scripts/need.sh losetup=mount mkfs.ext4=e2fsprogs mkfs.xfs=xfsprogs mkfs.btrfs=btrfs-progs
+	[ "$$(id -u)" -ne 0 ] || bash scripts/need.sh losetup=mount mkfs.ext4=e2fsprogs mkfs.xfs=xfsprogs mkfs.btrfs=btrfs-progs fuse2fs=fuse2fs fuse-overlayfs=fuse-overlayfs bindfs=bindfs
 	[ "$$(id -u)" -ne 0 ] || $(abspath $(TARGET_DIR))/release/holdfast-dev bench ops
 	[ "$$(id -u)" -ne 0 ] || $(abspath $(TARGET_DIR))/release/holdfast-dev bench peers --workloads create-fsync,append
 

@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-bash scripts/need.sh python3=python3 fusermount3=fuse3 setfattr=attr sqlite3=sqlite3 git=git cc=gcc mkfs.ext4=e2fsprogs mkfs.vfat=dosfstools
+bash scripts/need.sh python3=python3 fusermount3=fuse3 setfattr=attr sqlite3=sqlite3 git=git cc=gcc mkfs.ext4=e2fsprogs mkfs.vfat=dosfstools fuse2fs=fuse2fs fuse-overlayfs=fuse-overlayfs bindfs=bindfs
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/holdfast-test.XXXXXX")
 # Tests that act as another user must get to their files.

@@ -1,4 +1,4 @@
-//! Holdfast beside the filesystems of the kernel: all workloads on one loop device, in turn.
+//! Holdfast beside other filesystems, of the kernel and of userspace: all workloads on one loop device, in turn.
 //!
 //! Each workload gets a filesystem that was just made; systems take turns in each round, the
 //! other way round in every second one, so that a machine that slows down slows all of them. A row that

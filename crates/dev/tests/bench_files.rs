@@ -170,6 +170,42 @@ fn peers_take_turns_on_one_device() {
 }
 
 #[test]
+fn servers_of_others_are_mounted_measured_and_gone() {
+    let others = [System::Fuse2fs, System::FuseOverlayfs, System::Bindfs];
+    let others: Vec<&str> = others
+        .into_iter()
+        .filter(|system| match system.missing_package() {
+            None => true,
+            Some(package) => {
+                eprintln!("SKIPPED: package {package} is missing");
+                false
+            }
+        })
+        .map(System::word)
+        .collect();
+    if !has_loop_devices() || others.is_empty() {
+        return;
+    }
+    let place = Place::new();
+    let (report, root) = (place.path("peers.json"), place.root.path().join("work"));
+    fs::create_dir(&root).unwrap();
+    let systems = others.join(",");
+    let args = ["bench", "peers", "--size=192M", "--scale=quick", "--seconds=0.05", "--rounds=2"];
+    let args = [&args[..], &["--workloads=append", "--systems", &systems]].concat();
+    let args = [&args[..], &["--dir", root.to_str().unwrap(), "--json", &report]].concat();
+    place.run(&args).fine();
+    assert!(left(&root).is_empty() && names(&root).is_empty(), "{:?}", left(&root));
+    let report = Report::read(Path::new(&report)).unwrap();
+    for name in others {
+        for section in ["rates", "memory"] {
+            let table = &report.section(section).unwrap().table;
+            let cell = table.cell("append 4 KiB + fsync", name).unwrap();
+            assert!(cell.median().is_some_and(|value| value > 0.0), "{name}, {section}: {cell:?}");
+        }
+    }
+}
+
+#[test]
 fn comparing_needs_root_and_says_so() {
     if has_loop_devices() {
         return;

@@ -129,7 +129,7 @@ impl Runs {
         sections.push(self.numbers(
             "cpu",
             "Processor time of an operation",
-            "Of this process, the programs that it runs and Holdfast's daemon; what threads of the kernel do later is not in it. \
+            "Of this process, the programs that it runs and the daemon that serves the mount; what threads of the kernel do later is not in it. \
              Of phases that move bytes: for each call, or each fsync.",
             Unit::Nanoseconds,
             |phase| each(phase, phase.own_ns + phase.daemon_ns.unwrap_or(0)),

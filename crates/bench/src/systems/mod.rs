@@ -10,6 +10,7 @@ mod bed;
 pub(crate) mod cleanup;
 pub(crate) mod meter;
 pub(crate) mod mounted;
+mod served;
 
 pub use bed::Bed;
 pub use cleanup::watch;
@@ -36,16 +37,22 @@ pub enum System {
     Btrfs,
     /// btrfs with two.
     BtrfsDup,
+    /// ext4 served from userspace: what people use who may not mount it.
+    Fuse2fs,
+    /// An overlay served from userspace, over ext4: what containers without rights use.
+    FuseOverlayfs,
+    /// A directory of ext4 passed on from userspace: what every request costs that goes through a server.
+    Bindfs,
     /// The loop device without a filesystem: the floor.
     Raw,
 }
 
-/// How a filesystem of the kernel is made: the program, its package, and its arguments.
+/// How a filesystem is made: the program, its package, and its arguments.
 struct Recipe {
     program: &'static str,
     package: &'static str,
     args: &'static [&'static str],
-    /// What mount(2) calls it.
+    /// What mount(2) calls it, if the kernel mounts it.
     kind: &'static str,
 }
 
@@ -59,6 +66,9 @@ impl System {
         System::Xfs,
         System::Btrfs,
         System::BtrfsDup,
+        System::Fuse2fs,
+        System::FuseOverlayfs,
+        System::Bindfs,
         System::Raw,
     ];
 
@@ -72,6 +82,9 @@ impl System {
             System::Xfs => "xfs",
             System::Btrfs => "btrfs",
             System::BtrfsDup => "btrfs-dup",
+            System::Fuse2fs => "fuse2fs",
+            System::FuseOverlayfs => "fuse-overlayfs",
+            System::Bindfs => "bindfs",
             System::Raw => "raw",
         }
     }
@@ -86,6 +99,9 @@ impl System {
             System::Xfs => "XFS",
             System::Btrfs => "btrfs, single",
             System::BtrfsDup => "btrfs, dup",
+            System::Fuse2fs => "fuse2fs",
+            System::FuseOverlayfs => "fuse-overlayfs on ext4",
+            System::Bindfs => "bindfs on ext4",
             System::Raw => "bare device",
         }
     }
@@ -95,9 +111,21 @@ impl System {
         matches!(self, System::Holdfast | System::Rings)
     }
 
-    /// Whether it is a filesystem of the kernel.
+    /// Whether it is somebody else's filesystem.
     pub fn is_peer(self) -> bool {
         self.recipe().is_some()
+    }
+
+    /// The server of a filesystem in userspace that is not ours, and its package.
+    fn server(self) -> Option<(&'static str, &'static str)> {
+        let name = match self {
+            System::Fuse2fs => "fuse2fs",
+            System::FuseOverlayfs => "fuse-overlayfs",
+            System::Bindfs => "bindfs",
+            _ => return None,
+        };
+        // Debian's packages are called as the programs.
+        Some((name, name))
     }
 
     /// Nothing is left to be initialised in the background, and nothing is discarded.
@@ -108,7 +136,9 @@ impl System {
         const EAGER: &str = "nodiscard,lazy_itable_init=0,lazy_journal_init=0";
         match self {
             System::Holdfast | System::Rings | System::Raw => None,
-            System::Ext4 => Some(ext4(&["-q", "-F", "-E", EAGER])),
+            System::Ext4 | System::Fuse2fs | System::FuseOverlayfs | System::Bindfs => {
+                Some(ext4(&["-q", "-F", "-E", EAGER]))
+            }
             System::Ext4Fast => Some(ext4(&["-q", "-F", "-O", "fast_commit", "-E", EAGER])),
             System::Xfs => Some(Recipe {
                 program: "mkfs.xfs",
@@ -124,7 +154,9 @@ impl System {
     /// The package that has to be installed before this system can be made, if its program is missing.
     pub fn missing_package(self) -> Option<&'static str> {
         let recipe = self.recipe()?;
-        find_program(recipe.program).is_none().then_some(recipe.package)
+        let needed = std::iter::once((recipe.program, recipe.package)).chain(self.server());
+        let mut missing = needed.filter(|(program, _)| find_program(program).is_none());
+        missing.next().map(|(_, package)| package)
     }
 }
 

@@ -12,6 +12,7 @@ use rustix::mount::MountFlags;
 use super::bed::Bed;
 use super::cleanup::{Debt, Owed, run};
 use super::meter;
+use super::served::Served;
 use super::{System, find_program};
 
 /// Whether the kernel offers rings to those who mount.
@@ -29,13 +30,22 @@ pub struct Ours {
     pub options: String,
 }
 
+/// A mount, until it is ended.
+#[derive(Debug)]
+enum Mount {
+    /// Of the kernel, or ours.
+    Plain(Owed),
+    /// Of a server that is not ours.
+    Served(Served),
+}
+
 /// A mounted filesystem, empty at first.
 #[derive(Debug)]
 pub struct Mounted<'a> {
     system: System,
     bed: &'a Bed,
     ours: Ours,
-    mount: RefCell<Option<Owed>>,
+    mount: RefCell<Option<Mount>>,
     /// The process that serves it.
     daemon: Cell<Option<u32>>,
     dir: PathBuf,
@@ -86,6 +96,13 @@ impl<'a> Mounted<'a> {
 
     fn enter(&self) -> io::Result<()> {
         let device = self.bed.device();
+        if self.system.server().is_some() {
+            let below = self.dir.with_extension("below");
+            let served = Served::start(self.system, device, &self.dir, &below)?;
+            self.daemon.set(Some(served.pid()));
+            self.mount.replace(Some(Mount::Served(served)));
+            return Ok(());
+        }
         let ((), owed) = Owed::make(|| match self.system.recipe() {
             Some(recipe) => {
                 rustix::mount::mount(device, &self.dir, recipe.kind, MountFlags::NOATIME, None)?;
@@ -101,7 +118,7 @@ impl<'a> Mounted<'a> {
                 Ok(((), Debt::OurMount(self.dir.clone(), self.ours.program.clone())))
             }
         })?;
-        self.mount.replace(Some(owed));
+        self.mount.replace(Some(Mount::Plain(owed)));
         if self.system.is_ours() {
             self.daemon.set(self.ask()?.map(|(pid, _)| pid));
         }
@@ -123,7 +140,7 @@ impl<'a> Mounted<'a> {
         self.bed
     }
 
-    /// The process that serves it, for ours.
+    /// The process that serves it, if it is one.
     pub fn daemon(&self) -> Option<u32> {
         self.daemon.get()
     }
@@ -136,7 +153,11 @@ impl<'a> Mounted<'a> {
     /// Unmounts it for a while: everything is at its place then.
     pub fn pause(&self) -> io::Result<()> {
         self.daemon.set(None);
-        self.mount.take().map_or(Ok(()), Owed::pay)
+        match self.mount.take() {
+            None => Ok(()),
+            Some(Mount::Plain(owed)) => owed.pay(),
+            Some(Mount::Served(served)) => served.end(),
+        }
     }
 
     /// Mounts it again after [`Mounted::pause`].

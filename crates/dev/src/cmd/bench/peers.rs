@@ -1,4 +1,4 @@
-//! `holdfast-dev bench peers`: Holdfast beside ext4, XFS and btrfs on one loop device, in turn.
+//! `holdfast-dev bench peers`: Holdfast beside other filesystems on one loop device, in turn.
 
 use holdfast_bench::peers::Plan;
 use holdfast_bench::result::Report;
@@ -11,12 +11,12 @@ use crate::cmd::bench::results::{self, Results};
 use crate::outcome::{Context, Failure, Outcome};
 use crate::size;
 
-/// Holdfast beside the filesystems of the kernel on one loop device, in turn; needs root.
+/// Holdfast beside other filesystems, of the kernel and of userspace, on one loop device; needs root.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 One loop device with direct I/O over a file that is written before; a fresh filesystem for each
 workload; interleaved rounds. Everything is undone at the end, also after a failure and at SIGINT
-and SIGTERM. `rings` is Holdfast with requests through rings, which are allowed meanwhile; `raw` is
+and SIGTERM. fuse2fs, fuse-overlayfs and bindfs are what people use who may not mount: the first has\nthe device for itself, the others pass everything on to an ext4 of the kernel. `rings` is Holdfast with requests through rings, which are allowed meanwhile; `raw` is
 the bare device, the floor.")]
 pub(crate) struct Args {
     /// What is measured.
@@ -24,7 +24,7 @@ pub(crate) struct Args {
         long,
         value_delimiter = ',',
         value_parser = system(),
-        default_value = "holdfast,ext4,ext4-fc,xfs,btrfs,raw"
+        default_value = "holdfast,ext4,ext4-fc,xfs,btrfs,fuse2fs,fuse-overlayfs,bindfs,raw"
     )]
     systems: Vec<System>,
     #[command(flatten)]
