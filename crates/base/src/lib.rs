@@ -11,6 +11,7 @@ pub mod clock;
 pub mod counters;
 pub mod hex;
 pub mod ids;
+pub mod parallel;
 pub mod prng;
 pub mod receipt;
 pub mod recover;

@@ -1,8 +1,8 @@
 //! Nodes on their way to their homes: sorted, neighbours in one write, large amounts side by side.
 
-use holdfast_base::BlockNo;
 use holdfast_base::stop::Stop;
 use holdfast_base::units::BLOCK_BYTES;
+use holdfast_base::{BlockNo, parallel};
 use holdfast_device::Device;
 use holdfast_format::node;
 
@@ -12,8 +12,6 @@ use crate::step::Step;
 
 /// Largest write of neighbouring nodes, in bytes.
 const WRITE_BYTES: usize = 1 << 20;
-/// Writes under way at the same time.
-const WRITERS: usize = 4;
 /// Less than this is written by the caller alone: threads would cost more than they save, and small
 /// volumes under test see their writes in one order.
 const ALONE_BYTES: usize = 4 << 20;
@@ -25,7 +23,8 @@ pub(crate) type Homed<'a> = (BlockNo, &'a [u8]);
 /// number of places that it wrote to. A thread that dies at it stops the volume by `stop`, before the caller hears of it.
 pub(crate) fn write(device: &dyn Device, stop: &Stop, nodes: &[Homed<'_>]) -> Result<u64> {
     let bytes: usize = nodes.iter().map(|(_, bytes)| bytes.len()).sum();
-    let threads = if bytes < ALONE_BYTES { 1 } else { WRITERS };
+    let most = parallel::node_threads(parallel::processors());
+    let threads = if bytes < ALONE_BYTES { 1 } else { most };
     let runs = runs(nodes);
     side_by_side(&runs, threads, |run| {
         let step = Step::begin(stop, "writing nodes");

@@ -17,10 +17,6 @@ use crate::{FsError, Result};
 const LAST_TRIES: u32 = 100;
 const LAST_PAUSE: Duration = Duration::from_millis(2);
 
-/// Groups that are settled at once, but no more than may be on their way to the device: others would only keep files
-/// from their fsyncs.
-const SETTLERS: usize = 3;
-
 /// Files in the order of their numbers, which is the order of their items in the tree, cut into groups of one write each.
 fn groups(inodes: Vec<Arc<Inode>>) -> Vec<Vec<Arc<Inode>>> {
     let mut groups: Vec<Vec<Arc<Inode>>> = Vec::new();
@@ -87,7 +83,8 @@ impl Core {
         if count > 1 {
             wait::will_share();
         }
-        let threads = count.min(SETTLERS).min(self.data.in_flight.most());
+        // No more than may be on their way to the device: others would only keep files from their fsyncs.
+        let threads = count.min(self.data.in_flight.most());
         holdfast_sync::on_threads(threads, work);
         first.into_inner()
     }

@@ -10,7 +10,7 @@
 use parking_lot::{Condvar, Mutex};
 
 use holdfast_base::units::BLOCK_SIZE;
-use holdfast_base::wait;
+use holdfast_base::{parallel, wait};
 
 /// A write of no more bytes is sent at once.
 const SMALL_BYTES: usize = 16 * BLOCK_SIZE;
@@ -25,7 +25,7 @@ pub(crate) struct InFlight {
 
 impl Default for InFlight {
     fn default() -> InFlight {
-        let most = std::thread::available_parallelism().map_or(2, |count| count.get().clamp(2, 4));
+        let most = parallel::large_writes(parallel::processors());
         InFlight { most, left: Mutex::new(most), returned: Condvar::new() }
     }
 }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, CommitNo, Epoch, TreeId};
+use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, CommitNo, Epoch, TreeId, parallel};
 use holdfast_device::Device;
 use holdfast_format::checksum::crc64;
 use holdfast_format::codec::Reader;
@@ -30,8 +30,8 @@ use crate::{Result, StoreError};
 /// usually take. It is part of the time that every recovery takes.
 const QUIET_BLOCKS: u64 = 4096;
 
-/// Bases that are read at the same time.
-const READERS: usize = 4;
+/// Fewer bases are read by the caller alone.
+const ALONE: usize = 16;
 
 /// Blocks of data by their first block.
 type Data = Vec<(BlockNo, Vec<u8>)>;
@@ -315,7 +315,8 @@ impl Replay<'_> {
             return Err(damage(Malformed::new("journal", "it changes too many nodes")));
         }
         // Few are read alone: threads would cost more than they save.
-        let threads = if born.len() < READERS * 4 { 1 } else { READERS };
+        let most = parallel::node_threads(parallel::processors());
+        let threads = if born.len() < ALONE { 1 } else { most };
         let made = side_by_side(&born, threads, |change| {
             let mut node = self.base(change, &damage)?;
             change.apply(&mut node);
