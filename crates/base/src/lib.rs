@@ -16,6 +16,7 @@ pub mod prng;
 pub mod receipt;
 pub mod recover;
 pub mod show;
+pub mod skip;
 pub mod stop;
 pub mod switch;
 pub mod teeth;

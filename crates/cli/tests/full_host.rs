@@ -22,7 +22,7 @@ impl Tmpfs {
         mount.args(["-t", "tmpfs", "-o", &format!("size={mib}m"), "host"]).arg(dir.path());
         let mounted = mount.status().is_ok_and(|status| status.success());
         if !mounted {
-            eprintln!("SKIPPED: no tmpfs can be mounted here");
+            holdfast_base::skip::skipped("no tmpfs can be mounted here");
         }
         mounted.then_some(Tmpfs(dir))
     }

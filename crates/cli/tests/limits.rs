@@ -43,7 +43,9 @@ impl Group {
         match group.make(controller) {
             Ok(()) => Some(group),
             Err(error) => {
-                eprintln!("SKIPPED: no cgroup for {controller} can be made here: {error}");
+                holdfast_base::skip::skipped(format_args!(
+                    "no cgroup for {controller} can be made here: {error}"
+                ));
                 None
             }
         }
@@ -175,7 +177,9 @@ fn a_daemon_that_may_open_no_further_file_loses_nothing_and_goes_on() {
         match prlimit(Some(pid), Resource::Nofile, limit) {
             Ok(_) => Some(()),
             Err(error) => {
-                eprintln!("SKIPPED: the limit of another process cannot be set here: {error}");
+                holdfast_base::skip::skipped(format_args!(
+                    "the limit of another process cannot be set here: {error}"
+                ));
                 None
             }
         }

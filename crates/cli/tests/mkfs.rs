@@ -52,7 +52,7 @@ fn foreign_filesystems_are_named() {
     let made =
         std::process::Command::new("mkfs.ext4").arg("-q").arg(&place.image).arg("16M").output();
     if !made.is_ok_and(|output| output.status.success()) {
-        eprintln!("SKIPPED: no mkfs.ext4 here");
+        holdfast_base::skip::skipped("no mkfs.ext4 here");
         return;
     }
     place.run(&["mkfs", place.image()]).fails(1, "ext");

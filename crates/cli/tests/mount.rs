@@ -97,7 +97,7 @@ fn a_second_mount_through_a_loop_device_is_refused_and_the_holder_named() {
         ran.status.success().then(|| Loop(String::from_utf8(ran.stdout).unwrap().trim().into()))
     };
     let (Some(one), Some(two)) = (attach(), attach()) else {
-        return println!("skipped: no loop devices");
+        return holdfast_base::skip::skipped("no loop devices");
     };
     let other = place.path("other");
     fs::create_dir(&other).unwrap();

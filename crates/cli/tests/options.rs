@@ -192,7 +192,7 @@ fn mount_8_remounts_and_umount_8_waits_through_the_links() {
     // mount(8) looks for its helpers in /sbin alone, so this needs a namespace with another one.
     let can = Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|it| it.success());
     if !can_mount() || !is_root() || !can || fs::metadata("/sbin").is_err() {
-        eprintln!("SKIPPED: needs root and unshare -m");
+        holdfast_base::skip::skipped("needs root and unshare -m");
         return;
     }
     let place = Place::with_volume();

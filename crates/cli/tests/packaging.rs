@@ -35,7 +35,7 @@ fn arguments(unit: &str, key: &str, place: &Place, options: &str) -> Vec<String>
 #[test]
 fn systemd_understands_the_unit_and_boots_with_it() {
     if Command::new("systemd-analyze").arg("--version").output().is_err() {
-        eprintln!("SKIPPED: there is no systemd-analyze here");
+        holdfast_base::skip::skipped("there is no systemd-analyze here");
         return;
     }
     let place = Place::new();

@@ -197,7 +197,7 @@ fn profile() -> Profile {
 /// `HOLDFAST_SEEDS=20` runs twenty times as many scripts.
 fn agree(first: u64, count: u64, node_size: &str, change: fn(Script) -> Script) {
     if let Some(reason) = unable() {
-        println!("skipped: {reason}");
+        holdfast_base::skip::skipped(reason);
         return;
     }
     let times = std::env::var("HOLDFAST_SEEDS").ok().and_then(|times| times.parse().ok());

@@ -57,7 +57,7 @@ fn nobody_can_answer_in_the_place_of_the_daemon() {
 fn another_network_is_no_other_world() {
     let can = Command::new("unshare").args(["-n", "true"]).status().is_ok_and(|s| s.success());
     if !can_mount() || !can {
-        eprintln!("SKIPPED: needs unshare -n");
+        holdfast_base::skip::skipped("needs unshare -n");
         return;
     }
     let place = Place::with_volume();

@@ -17,7 +17,7 @@ fn has_loop_devices() -> bool {
     match can_mount() {
         Ok(()) => true,
         Err(why) => {
-            eprintln!("SKIPPED: {why}");
+            holdfast_base::skip::skipped(why);
             false
         }
     }

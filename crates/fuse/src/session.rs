@@ -344,7 +344,7 @@ mod tests {
         let offered = std::fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
         let is_offered = offered.is_ok_and(|word| word.trim() == "Y");
         if !is_offered || !rustix::process::geteuid().is_root() {
-            println!("skipped: needs root, and a kernel that offers rings");
+            holdfast_base::skip::skipped("needs root, and a kernel that offers rings");
             return;
         }
         let dir = tempfile::tempdir().unwrap();

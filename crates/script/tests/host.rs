@@ -19,7 +19,7 @@ fn run(script: &Script, under: &Path) -> Result<(), holdfast_script::Mismatch> {
 /// `HOLDFAST_SEEDS=20` runs twenty times as many scripts.
 fn agree(under: &Path, first: u64, count: u64, profile: &Profile) {
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: scripts change owners and make devices, which needs root");
+        holdfast_base::skip::skipped("scripts change owners and make devices, which needs root");
         return;
     }
     let times = std::env::var("HOLDFAST_SEEDS").ok().and_then(|times| times.parse().ok());

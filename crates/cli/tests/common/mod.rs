@@ -155,7 +155,7 @@ pub fn said(output: Output) -> Said {
 pub fn can_mount() -> bool {
     let can = Path::new("/dev/fuse").exists();
     if !can {
-        eprintln!("SKIPPED: there is no /dev/fuse here");
+        holdfast_base::skip::skipped("there is no /dev/fuse here");
     }
     can
 }
@@ -213,7 +213,7 @@ impl Nobody {
             .is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);
         let helper = Command::new("fusermount3").arg("--version").output();
         if !can_mount() || helper.is_err() || !root {
-            eprintln!("SKIPPED: needs root to become nobody, and fusermount3");
+            holdfast_base::skip::skipped("needs root to become nobody, and fusermount3");
             return None;
         }
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -222,7 +222,7 @@ impl Nobody {
         std::fs::copy(PROGRAM, &program).unwrap();
         let nobody = Nobody { program };
         if nobody.run(&["--version"]).code != 0 {
-            eprintln!("SKIPPED: nobody cannot reach {}", nobody.program);
+            holdfast_base::skip::skipped(format_args!("nobody cannot reach {}", nobody.program));
             return None;
         }
         Some(nobody)
@@ -253,7 +253,7 @@ impl Nobody {
         self.run(&["mkfs", "-q", "--size", "64M", place.image()]).fine();
         let mounted = self.run(&["mount", place.image(), place.dir()]);
         if mounted.code != 0 {
-            eprintln!("SKIPPED: {}", mounted.err);
+            holdfast_base::skip::skipped(&mounted.err);
             mounted.fails(32, "");
             return false;
         }

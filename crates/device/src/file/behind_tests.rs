@@ -69,7 +69,7 @@ fn expect_in_use(path: &Path, mode: OpenMode, image: &Path) {
 fn a_file_and_the_loop_devices_over_it_are_one_volume() {
     let (_dir, image, first, second) = match two_loops(8 * MIB) {
         Ok(made) => made,
-        Err(why) => return println!("skipped: {why}"),
+        Err(why) => return holdfast_base::skip::skipped(why),
     };
     let names = [image.as_path(), Path::new(&first.0), Path::new(&second.0)];
     for holder in names {
@@ -99,11 +99,11 @@ fn a_file_and_the_loop_devices_over_it_are_one_volume() {
 fn partitions_of_loop_devices_are_locked_part_by_part() {
     let (_dir, image, first, second) = match two_loops(64 * MIB) {
         Ok(made) => made,
-        Err(why) => return println!("skipped: {why}"),
+        Err(why) => return holdfast_base::skip::skipped(why),
     };
     let here = match Partitions::add(&first, 2) {
         Ok(made) => made,
-        Err(why) => return println!("skipped: {why}"),
+        Err(why) => return holdfast_base::skip::skipped(why),
     };
     let there = Partitions::add(&second, 2).unwrap();
     let one = FileDevice::open(here.path(1), OpenMode::ReadWrite).unwrap();
@@ -123,11 +123,11 @@ fn partitions_of_loop_devices_are_locked_part_by_part() {
 fn a_loop_device_over_a_loop_device_leads_to_the_same_file() {
     let (_dir, image, first, second) = match two_loops(8 * MIB) {
         Ok(made) => made,
-        Err(why) => return println!("skipped: {why}"),
+        Err(why) => return holdfast_base::skip::skipped(why),
     };
     let upon = match Loop::attach(Path::new(&first.0), 512) {
         Ok(made) => made,
-        Err(why) => return println!("skipped: {why}"),
+        Err(why) => return holdfast_base::skip::skipped(why),
     };
     let writer = FileDevice::open(&upon.0, OpenMode::ReadWrite).unwrap();
     expect_in_use(Path::new(&second.0), OpenMode::ReadWrite, &image);

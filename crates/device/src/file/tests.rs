@@ -87,7 +87,7 @@ fn a_file_keeps_bytes_directly_and_through_the_cache() {
 #[test]
 fn a_host_without_direct_io_is_used_through_its_cache() {
     if !Path::new("/dev/shm").is_dir() {
-        return println!("skipped: no /dev/shm");
+        return holdfast_base::skip::skipped("no /dev/shm");
     }
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = dir.path().join("image");
@@ -132,7 +132,7 @@ fn another_process_is_named_with_its_command() {
         .args(["sleep", "60"])
         .spawn();
     let Ok(mut child) = started else {
-        return println!("skipped: no flock command");
+        return holdfast_base::skip::skipped("no flock command");
     };
     let mut refusal = None;
     for _ in 0..500 {
@@ -215,7 +215,7 @@ fn a_block_device_keeps_bytes_and_is_exclusive() {
         drop(FileDevice::create(&image, 8 * MIB).unwrap());
         let attached = match Loop::attach(&image, sector) {
             Ok(attached) => attached,
-            Err(why) => return println!("skipped: {why}"),
+            Err(why) => return holdfast_base::skip::skipped(why),
         };
         let path = Path::new(&attached.0);
         let device = FileDevice::open(path, OpenMode::ReadWrite).unwrap();
@@ -243,7 +243,7 @@ fn what_was_written_behind_the_cache_is_read_once_the_cache_is_dropped() {
     drop(FileDevice::create(&image, 8 * MIB).unwrap());
     let attached = match Loop::attach(&image, 512) {
         Ok(attached) => attached,
-        Err(why) => return println!("skipped: {why}"),
+        Err(why) => return holdfast_base::skip::skipped(why),
     };
     let device = FileDevice::open_buffered(&attached.0, OpenMode::ReadWrite).unwrap();
     device.write(8192, &[1; 4096]).unwrap();

@@ -21,7 +21,7 @@ pub(crate) fn can_mount() -> bool {
     let possible = rustix::process::geteuid().is_root()
         && std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok();
     if !possible {
-        println!("skipped: mounting needs root and /dev/fuse");
+        holdfast_base::skip::skipped("mounting needs root and /dev/fuse");
     }
     possible
 }

@@ -161,7 +161,7 @@ fn mapped_pages_reach_the_file() {
         os.close(f)\n";
     let status = match Command::new("python3").args(["-c", program]).arg(&file).status() {
         Ok(status) => status,
-        Err(error) => return println!("skipped: python3: {error}"),
+        Err(error) => return holdfast_base::skip::skipped(format_args!("python3: {error}")),
     };
     assert!(status.success());
     let mount = mount.remount();

@@ -12,7 +12,7 @@ fn python(program: &str, arguments: &[&str]) -> Option<Output> {
     match Command::new("python3").args(["-c", program]).args(arguments).output() {
         Ok(output) => Some(output),
         Err(error) => {
-            println!("skipped: python3: {error}");
+            holdfast_base::skip::skipped(format_args!("python3: {error}"));
             None
         }
     }

@@ -64,7 +64,7 @@ fn both_ways_lead_to_the_same_files() {
         return;
     }
     if !has_rings() {
-        println!("skipped: the kernel offers no rings");
+        holdfast_base::skip::skipped("the kernel offers no rings");
         return;
     }
     let device = volume(64);
