@@ -1,4 +1,5 @@
-//! What the documents name exists: every path in backticks, every link, every heading that a link goes to.
+//! What the documents name exists: every path in backticks, every link, every heading that a link goes to, every type
+//! that the glossary names.
 //!
 //! A path is checked if it ends like a file of this repository (`.rs`, `.sh`, ...) or begins with one of its folders
 //! or crates. It may be given from the top, from `crates`, or as the end of a path. Blocks of code are not looked at.
@@ -167,6 +168,48 @@ fn what_documents_name_exists() {
     assert!(found.is_empty(), "\n{}\n", found.join("\n"));
 }
 
+/// Names in the last column of the glossary's tables: `Type`, or `Type::function`, which counts as two.
+fn names_of_glossary(text: &str) -> BTreeSet<String> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+    let mut names = BTreeSet::new();
+    for (_, line) in prose(text).into_iter().filter(|(_, line)| line.starts_with("| ")) {
+        let column = line.trim_end_matches('|').rsplit(" | ").next().unwrap_or_default();
+        for span in column.split('`').skip(1).step_by(2).filter(|span| span.chars().all(is_name)) {
+            // A name of a crate or folder alone says where, not what.
+            let is_type = span.starts_with(|c: char| c.is_ascii_uppercase());
+            names.extend(is_type.then(|| span.split("::").map(String::from)).into_iter().flatten());
+        }
+    }
+    names
+}
+
+/// The words of the source of all crates.
+fn source_words() -> BTreeSet<String> {
+    let mut words = BTreeSet::new();
+    for path in paths().iter().filter(|path| {
+        path.starts_with("crates/") && path.contains("/src/") && path.ends_with(".rs")
+    }) {
+        let text = std::fs::read_to_string(top().join(path)).expect("a source file is text");
+        let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        for line in code {
+            words.extend(
+                line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).map(String::from),
+            );
+        }
+    }
+    words
+}
+
+#[test]
+fn the_types_of_the_glossary_exist() {
+    let text =
+        std::fs::read_to_string(top().join("docs/GLOSSARY.md")).expect("docs/GLOSSARY.md exists");
+    let (names, words) = (names_of_glossary(&text), source_words());
+    assert!(names.len() > 30 && words.contains("Store"), "too few were found: {names:?}");
+    let missing: Vec<_> = names.difference(&words).collect();
+    assert!(missing.is_empty(), "the glossary names what no code has: {missing:?}");
+}
+
 #[test]
 fn the_readme_is_short() {
     let text = std::fs::read_to_string(top().join("README.md")).expect("README.md exists");
@@ -199,6 +242,8 @@ fn the_alarms_ring() {
     ] {
         assert_eq!(count(fine), 0, "{fine}");
     }
+    let glossary = "| a `No` | `Yes`, `A::b` in `store` |\n| x | `c/d.rs` |\nno `Table`\n";
+    assert_eq!(names_of_glossary(glossary), ["A", "Yes", "b"].map(String::from).into());
     for broken in [
         "`store/src/b.rs`",
         "`b.rs`",
