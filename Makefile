@@ -10,9 +10,11 @@ UNITDIR ?= $(PREFIX)/lib/systemd/system
 LINKS := fsck.holdfast mkfs.holdfast mount.fuse.holdfast mount.holdfast umount.fuse.holdfast umount.holdfast
 TARGET_DIR := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 PROFILED_PROGRAM := $(TARGET_DIR)/profiled/holdfast
-PROGRAM := $(if $(filter 1,$(PROFILED)),$(PROFILED_PROGRAM),$(TARGET_DIR)/release/holdfast)
+STATIC_TARGET := $(shell uname -m)-unknown-linux-musl
+STATIC_PROGRAM := $(TARGET_DIR)/$(STATIC_TARGET)/release/holdfast
+PROGRAM := $(if $(filter 1,$(PROFILED)),$(PROFILED_PROGRAM),$(if $(filter 1,$(STATIC)),$(STATIC_PROGRAM),$(TARGET_DIR)/release/holdfast))
 
-.PHONY: run stop test prove build dev profiled docs install
+.PHONY: run stop test prove build dev static profiled docs install
 
 # Builds, makes a volume, mounts it, and shows on real content what it does. Leaves it mounted.
 run:
@@ -47,6 +49,12 @@ build:
 dev:
 	$(CARGO) build --release --locked -p holdfast-dev
 
+# The program in one file of 5 MB that needs no other, not even a C library: for any Linux of this processor, rescue systems
+# and containers. `make install STATIC=1` installs it.
+static:
+	! command -v rustup >/dev/null || rustup target add $(STATIC_TARGET)
+	CARGO_PROFILE_RELEASE_STRIP=symbols $(CARGO) build --release --locked -p holdfast-cli --target $(STATIC_TARGET)
+
 # The same program, laid out for what people do with files: a quarter of an hour. `make install PROFILED=1` installs it.
 profiled: $(PROFILED_PROGRAM)
 
@@ -57,7 +65,7 @@ docs:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 
 # For packagers: DESTDIR and PREFIX as usual.
-install: $(if $(filter 1,$(PROFILED)),profiled,build)
+install: $(if $(filter 1,$(PROFILED)),profiled,$(if $(filter 1,$(STATIC)),static,build))
 	install -Dm755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/holdfast
 	install -d $(DESTDIR)/sbin $(DESTDIR)$(PREFIX)/share/man/man1
 	for name in $(LINKS); do ln -sf $(PREFIX)/bin/holdfast $(DESTDIR)/sbin/$$name || exit 1; done

@@ -8,6 +8,7 @@ use super::floor::floor_of;
 use super::run::{Phase, Shares, Unit as Counted};
 use crate::counts::median;
 use crate::result::{Cell, Row, Section, Table, Unit};
+use crate::systems::System;
 
 /// What Holdfast should reach beside the best peer: more where an fsync has to be waited for, less where a kernel
 /// filesystem needs no messages. What leaves fsyncs out is a ceiling and has no aim.
@@ -256,7 +257,7 @@ impl Runs {
             .filter_map(|(who, runs)| Some((who, rate(runs)?)))
             .max_by(|one, other| one.1.total_cmp(&other.1));
         let floor =
-            all().find(|(who, _)| !who.is_peer && !who.is_ours).and_then(|(_, runs)| rate(runs));
+            all().find(|(who, _)| who.name == System::Raw.word()).and_then(|(_, runs)| rate(runs));
         let floor = floor.filter(|_| floor_of(phase).is_some());
         [
             Cell::maybe(ours.zip(best).map(|(ours, (_, best))| ours / best)),
@@ -355,10 +356,12 @@ mod tests {
             who("holdfast", false, true),
             who("ext4", true, false),
             Who { missing: Some("mkfs.xfs is missing".into()), ..who("xfs", true, false) },
+            // It is shown, and neither a peer nor the floor.
+            who("bindfs", false, false),
             who("raw", false, false),
         ]);
         let append = "append 4 KiB + fsync";
-        for (name, seconds) in [("holdfast", 2.0), ("ext4", 4.0), ("raw", 1.0)] {
+        for (name, seconds) in [("holdfast", 2.0), ("ext4", 4.0), ("bindfs", 0.1), ("raw", 1.0)] {
             runs.add(
                 name,
                 vec![

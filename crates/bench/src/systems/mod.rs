@@ -111,9 +111,10 @@ impl System {
         matches!(self, System::Holdfast | System::Rings)
     }
 
-    /// Whether it is somebody else's filesystem.
+    /// Whether it is a filesystem of the kernel: what Holdfast is compared with. Servers in userspace are only shown
+    /// beside it, because an fsync of a directory does nothing in some of them (bindfs, fuse2fs), and nothing is fast.
     pub fn is_peer(self) -> bool {
-        self.recipe().is_some()
+        self.recipe().is_some() && self.server().is_none()
     }
 
     /// The server of a filesystem in userspace that is not ours, and its package.
@@ -210,6 +211,7 @@ mod tests {
             assert!(!(system.is_ours() && system.is_peer()));
         }
         assert!("zfs".parse::<System>().is_err());
+        assert!(System::Ext4.is_peer() && !System::Bindfs.is_peer() && !System::Raw.is_peer());
         assert_eq!(System::Holdfast.missing_package(), None);
         assert_eq!(install_command(&[System::Holdfast, System::Raw]), None);
     }

@@ -90,7 +90,7 @@ fn columns(args: &Args, plan: &Plan) -> Result<OnDevice, Failure> {
                 own = if system == System::Holdfast { counted } else { own };
             }
             // What this kernel cannot mount is left out; what is ours must work.
-            Err(error) if system.is_peer() => {
+            Err(error) if !system.is_ours() => {
                 columns.push(Column::missing(system, &error.to_string()));
             }
             Err(error) => return Err(error).context(system.title()),

@@ -16,7 +16,7 @@ use crate::size;
 #[command(after_help = "\
 One loop device with direct I/O over a file that is written before; a fresh filesystem for each
 workload; interleaved rounds. Everything is undone at the end, also after a failure and at SIGINT
-and SIGTERM. fuse2fs, fuse-overlayfs and bindfs are what people use who may not mount: the first has\nthe device for itself, the others pass everything on to an ext4 of the kernel. `rings` is Holdfast with requests through rings, which are allowed meanwhile; `raw` is
+and SIGTERM. fuse2fs, fuse-overlayfs and bindfs are what people use who may not mount: the first has\nthe device for itself, the others pass\nwhat they are asked on to an ext4 of the kernel. They are no peers: with some of them an fsync of a\ndirectory does nothing. `rings` is Holdfast with requests through rings, which are allowed meanwhile; `raw` is
 the bare device, the floor.")]
 pub(crate) struct Args {
     /// What is measured.
