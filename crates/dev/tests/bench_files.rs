@@ -55,7 +55,10 @@ fn operations_are_counted_at_the_device_and_in_the_library() {
         if System::Ext4.missing_package().is_none() { "holdfast,ext4" } else { "holdfast" };
     let args = ["bench", "ops", "--quick", "--operations=4", "--size=192M", "--json", &report];
     let args = [&args[..], &["--systems", systems, "--dir", root.to_str().unwrap()]].concat();
-    let out = place.run(&args).fine();
+    let other = [&args[..], &["--program", "no/such"]].concat();
+    place.run(&other).fails(1, "no/such");
+    let other = [&args[..], &["--program", common::PROGRAM]].concat();
+    let out = place.run(&other).fine();
     assert!(out.contains("append 4 KiB + fsync"), "{out}");
     let report = Report::read(Path::new(&report)).unwrap();
     let bytes = &report.section("ops-bytes").unwrap().table;

@@ -27,7 +27,7 @@ pub(crate) struct Cli {
 /// What can be asked for.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Bench(bench::Args),
+    Bench(Box<bench::Args>),
     Crashtest(crashtest::Args),
     Dump(dump::Args),
     /// Any command of `holdfast`, with its arguments.

@@ -16,6 +16,9 @@ pub(crate) struct BedOptions {
     /// Options of Holdfast's mounts, as of `holdfast mount -o`.
     #[arg(short = 'o', long, value_name = "OPTIONS", default_value = "")]
     options: String,
+    /// The program whose mounts are measured, as one without what was done before [default: this one].
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
     /// Where the device's file and the mount point are made meanwhile.
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     pub(crate) dir: PathBuf,
@@ -24,7 +27,10 @@ pub(crate) struct BedOptions {
 impl BedOptions {
     /// A loop device of so many bytes, and how Holdfast is put on it.
     pub(crate) fn make(&self, bytes: u64) -> Result<(Bed, Ours), Failure> {
-        let program = std::env::current_exe().context("this program")?;
+        let program = match &self.program {
+            Some(program) => program.canonicalize().context(program.display())?,
+            None => std::env::current_exe().context("this program")?,
+        };
         let bed = Bed::new(&self.dir, bytes, self.sector).context("a loop device")?;
         Ok((bed, Ours { program, options: self.options.clone() }))
     }

@@ -68,14 +68,14 @@ fn without_paths(words: impl Iterator<Item = String>) -> Vec<String> {
     let mut words = words;
     while let Some(word) = words.next() {
         let is = |option: &&&str| word.split('=').next() == Some(**option);
-        match ["--json", "--html", "--keep", "--dir", "--file"].iter().find(is) {
+        match ["--json", "--html", "--keep", "--dir", "--file", "--program"].iter().find(is) {
             Some(option) => {
                 // The path is the next word, if it is not in this one.
                 if !word.contains('=') {
                     drop(words.next());
                 }
-                if *option == "--file" {
-                    kept.extend(["--file".to_owned(), "FILE".to_owned()]);
+                if ["--file", "--program"].contains(option) {
+                    kept.extend([(*option).to_owned(), "FILE".to_owned()]);
                 }
             }
             None => kept.push(word),
@@ -170,10 +170,11 @@ mod tests {
             "--file",
             "/f",
             "--file=/g",
+            "--program=/h",
             "x",
         ];
         let kept = without_paths(words.map(String::from).into_iter());
-        let expected = "holdfast-dev bench ops --quick --file FILE --file FILE x";
+        let expected = "holdfast-dev bench ops --quick --file FILE --file FILE --program FILE x";
         assert_eq!(kept.join(" "), expected);
     }
 }
