@@ -1,5 +1,8 @@
 //! File data on its way to and from the device.
 
+// Its numbers come from the disk: each sum says what it does where it does not fit. In a release nothing else would.
+#![deny(clippy::arithmetic_side_effects)]
+
 use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, InodeNo};
 use holdfast_device::flush_unless;
@@ -48,7 +51,8 @@ impl Inner {
         blocks: u64,
         of: Option<InodeNo>,
     ) -> Result<()> {
-        if self.pending.lock().unflushed_blocks() + blocks <= DATA_BLOCKS_MAX {
+        // What saturates is to be flushed.
+        if self.pending.lock().unflushed_blocks().saturating_add(blocks) <= DATA_BLOCKS_MAX {
             return Ok(());
         }
         let Some(patience) = self.logging.beside(of) else {
@@ -92,9 +96,11 @@ impl Inner {
             self.device.read(at, into)?;
             self.counters.data_bytes_read.add(into.len() as u64);
         }
+        let (places, _) = into.as_chunks_mut::<BLOCK_SIZE>();
         for (block, page) in owed {
-            let at = (block.0 - blocks.start.0) as usize * BLOCK_SIZE;
-            into[at..at + BLOCK_SIZE].copy_from_slice(&page[..]);
+            // Those that are owed were looked for from the first block on.
+            let at = block.0.saturating_sub(blocks.start.0);
+            places[at as usize].copy_from_slice(&page[..]);
         }
         Ok(())
     }
@@ -104,7 +110,8 @@ impl Inner {
         let mut run: Vec<u8> = Vec::new();
         let mut start = BlockNo(0);
         for (&block, page) in pages {
-            let follows = block.0 == start.0 + (run.len() / BLOCK_SIZE) as u64;
+            let behind = start.0.checked_add((run.len() / BLOCK_SIZE) as u64);
+            let follows = behind == Some(block.0);
             if !follows || run.len() >= RUN_BLOCKS * BLOCK_SIZE {
                 self.write_run(start, &run)?;
                 run.clear();

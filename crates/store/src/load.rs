@@ -1,6 +1,9 @@
 //! Taking missing nodes into memory: without the lock while the device reads (R4), and with the
 //! nodes that lie beside them.
 
+// Its numbers come from the disk: each sum says what it does where it does not fit. In a release nothing else would.
+#![deny(clippy::arithmetic_side_effects)]
+
 use std::sync::Arc;
 
 use holdfast_base::clock::Stopwatch;
@@ -46,7 +49,8 @@ fn judge_keys(node: &NodeView<'_>, tree: TreeId) -> std::result::Result<(), Malf
 
 /// Buffers for regions. Few threads read at the same time.
 pub(crate) fn regions() -> BufferPool {
-    BufferPool::new(REGION_BLOCKS as usize * BLOCK_SIZE, 2)
+    const BYTES: usize = REGION_BLOCKS as usize * BLOCK_SIZE;
+    BufferPool::new(BYTES, 2)
 }
 
 impl Inner {
@@ -107,9 +111,10 @@ impl Inner {
     fn read_region(&self, missing: &Missing) -> Option<Arc<[u8]>> {
         let wanted = missing.expected.pointer.block;
         let node_blocks = self.geometry.node_blocks();
-        let region = REGION_BLOCKS.min(REGION_NODES * node_blocks);
-        let start = wanted.0 - wanted.0 % region;
-        let is_near = |block: BlockNo| (start..start + region).contains(&block.0);
+        let region = REGION_BLOCKS.min(REGION_NODES.checked_mul(node_blocks)?);
+        let start = wanted.0.checked_sub(wanted.0.checked_rem(region)?)?;
+        let end = start.checked_add(region)?;
+        let is_near = |block: BlockNo| (start..end).contains(&block.0);
         let mut neighbours = self.forest.read().neighbours(missing, is_near);
         neighbours.retain(|near| {
             let block = near.expected.pointer.block;
@@ -120,23 +125,24 @@ impl Inner {
         neighbours.dedup_by_key(|near| near.expected.pointer.block);
         let first = neighbours.first()?.expected.pointer.block.min(wanted);
         let last = neighbours.last()?.expected.pointer.block.max(wanted);
-        let span = BlockRange::new(first, last.0 - first.0 + node_blocks);
-        let nodes = neighbours.len() as u64 + 1;
-        if span.count > nodes * node_blocks * READ_PER_NODE_MAX {
+        let span = BlockRange::new(first, last.0.checked_sub(first.0)?.checked_add(node_blocks)?);
+        let nodes = (neighbours.len() as u64).checked_add(1)?;
+        if span.count > nodes.checked_mul(node_blocks)?.checked_mul(READ_PER_NODE_MAX)? {
             return None;
         }
         // Whatever is wrong with a neighbour is told when somebody wants it.
         let mut buffer = self.regions.take();
-        let bytes = &mut buffer[..span.count as usize * BLOCK_SIZE];
+        let bytes = buffer.get_mut(..usize::try_from(span.bytes()?).ok()?)?;
         self.read_blocks(span, bytes).ok()?;
-        let node = |block: BlockNo| -> Arc<[u8]> {
-            let at = (block.0 - first.0) as usize * BLOCK_SIZE;
-            bytes[at..at + self.geometry.node_size].into()
+        let node = |block: BlockNo| -> Option<Arc<[u8]>> {
+            let at = BlockNo(block.0.checked_sub(first.0)?).byte_offset()?;
+            let bytes = bytes.get(usize::try_from(at).ok()?..)?;
+            Some(bytes.get(..self.geometry.node_size)?.into())
         };
         let judged: Vec<_> = neighbours
             .into_iter()
             .filter_map(|near| {
-                let bytes = node(near.expected.pointer.block);
+                let bytes = node(near.expected.pointer.block)?;
                 Some((self.judge(&near.expected, bytes).ok()?, near))
             })
             .collect();
@@ -146,7 +152,7 @@ impl Inner {
             let _ = self.take_in(&mut forest, &near, body);
         }
         step.end();
-        Some(node(wanted))
+        node(wanted)
     }
 
     fn read_blocks(&self, range: BlockRange, into: &mut [u8]) -> Result<()> {

@@ -8,6 +8,9 @@
 //! A reader looks here first and at the device after: a block leaves this table
 //! only when its bytes are at their place.
 
+// Its numbers come from the disk: each sum says what it does where it does not fit. In a release nothing else would.
+#![deny(clippy::arithmetic_side_effects)]
+
 use holdfast_sync::atomic::{AtomicUsize, Ordering};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,18 +43,19 @@ pub(crate) struct Owed {
 impl Owed {
     /// Bytes owed. Takes no lock.
     pub(crate) fn bytes(&self) -> usize {
-        self.count.load(Ordering::Acquire) * BLOCK_SIZE
+        self.count.load(Ordering::Acquire).saturating_mul(BLOCK_SIZE)
     }
 
     /// Of those, bytes that wait for the next commit to begin. Takes no lock.
     pub(crate) fn fresh_bytes(&self) -> usize {
-        self.fresh.load(Ordering::Acquire) * BLOCK_SIZE
+        self.fresh.load(Ordering::Acquire).saturating_mul(BLOCK_SIZE)
     }
 
     fn change<R>(&self, change: impl FnOnce(&mut Layers) -> R) -> R {
         let mut layers = self.layers.write();
         let result = change(&mut layers);
-        self.count.store(layers.fresh.len() + layers.frozen.len(), Ordering::Release);
+        let count = layers.fresh.len().saturating_add(layers.frozen.len());
+        self.count.store(count, Ordering::Release);
         self.fresh.store(layers.fresh.len(), Ordering::Release);
         result
     }
@@ -68,7 +72,7 @@ impl Owed {
             return;
         }
         self.change(|layers| {
-            let end = BlockNo(range.start.0 + range.count);
+            let end = range.end().unwrap_or(BlockNo(u64::MAX));
             while let Some((&block, _)) = layers.fresh.range(range.start..end).next() {
                 layers.fresh.remove(&block);
             }
@@ -82,7 +86,7 @@ impl Owed {
         }
         let layers = self.layers.read();
         let of = |pages: &Pages| -> Vec<(BlockNo, Page)> {
-            let end = BlockNo(range.start.0 + range.count);
+            let end = range.end().unwrap_or(BlockNo(u64::MAX));
             pages.range(range.start..end).map(|(block, page)| (*block, page.clone())).collect()
         };
         // A block is in one layer: it is not used again before the commit that it waits for.

@@ -3,6 +3,9 @@
 //! The slots alternate, and a superblock is written only after a flush covers
 //! all that it reaches (R1): the write takes the proof of that flush (R3).
 
+// Its numbers come from the disk: each sum says what it does where it does not fit. In a release nothing else would.
+#![deny(clippy::arithmetic_side_effects)]
+
 use holdfast_base::clock::Stopwatch;
 use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::units::BLOCK_BYTES;
@@ -25,7 +28,8 @@ pub(crate) fn newest(device: &dyn Device, is_reader: bool, places: &Places) -> R
     for slot in SUPERBLOCK_SLOTS {
         let mut block = [0; BLOCK_SIZE];
         let at = slot.byte_offset().expect("the slots lie at the start of the volume");
-        let judged = if at + BLOCK_BYTES <= device.len() {
+        let last = device.len().checked_sub(BLOCK_BYTES);
+        let judged = if last.is_some_and(|last| at <= last) {
             let time = Stopwatch::start();
             match device.read(at, &mut block) {
                 Ok(()) => {

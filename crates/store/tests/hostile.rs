@@ -474,3 +474,33 @@ fn a_ring_of_any_size_is_not_searched_without_end() {
     assert_eq!((replayed.commits, replayed.damage), (0, None));
     assert!(zeros.0.load(Ordering::Relaxed) <= most);
 }
+
+/// P10: a ring without an end, and marks beyond any device, are answers. (No sum wraps in a program whose additions are
+/// not checked, and none panics in one where they are.)
+#[test]
+fn a_ring_whose_end_no_number_holds_is_an_answer() {
+    let device: Arc<dyn Device> = Arc::new(volume(1));
+    let good = open(&device).unwrap().superblock();
+    let zeros = Zeros::default();
+    let changes: [fn(&mut Superblock, u64); 3] = [
+        |superblock, most| superblock.geometry.journal_blocks = most,
+        |superblock, most| superblock.journal.next = BlockNo(most),
+        |superblock, most| {
+            superblock.geometry.journal_blocks = most;
+            superblock.journal.next = BlockNo(most);
+        },
+    ];
+    for most in [u64::MAX, u64::MAX - 1, u64::MAX / 2 + 1, u64::MAX >> 12] {
+        for change in changes {
+            let mut superblock = good.clone();
+            superblock.geometry.volume_blocks = u64::MAX;
+            change(&mut superblock, most);
+            let found = replay(&zeros, &superblock);
+            // Nothing was ever written: whatever is said of the ring, there is no commit in it.
+            assert!(
+                found.as_ref().map_or(true, |found| found.commits == 0),
+                "{most:#x}: {found:?}"
+            );
+        }
+    }
+}

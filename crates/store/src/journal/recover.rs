@@ -8,6 +8,9 @@
 //! power may fail at any write of it, any number of times: the old superblock
 //! and the journal are whole until the new superblock is durable (P9).
 
+// Its numbers come from the disk: each sum says what it does where it does not fit. In a release nothing else would.
+#![deny(clippy::arithmetic_side_effects)]
+
 use std::collections::BTreeMap;
 
 use holdfast_base::counters::Counters;

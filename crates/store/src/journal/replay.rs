@@ -6,6 +6,9 @@
 //!
 //! Writes nothing: see [`super::recover`].
 
+// Its numbers come from the disk: each sum says what it does where it does not fit. In a release nothing else would.
+#![deny(clippy::arithmetic_side_effects)]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_base::teeth::{self, Tooth};
@@ -92,9 +95,16 @@ fn try_replay(
     commits_max: u64,
     safe: &mut u64,
 ) -> Result<Replayed> {
+    let ring = superblock.geometry.journal();
+    let Some(ring_end) = ring.end() else {
+        let source = Malformed::new("journal", format!("the ring {ring:?} has no end"));
+        return Err(StoreError::Item { what: "the superblock".into(), source });
+    };
     let mut replay = Replay {
         device,
         superblock,
+        ring,
+        ring_end,
         volume: volume_tag(&superblock.uuid),
         nodes: BTreeMap::new(),
         blocks: 0,
@@ -156,8 +166,9 @@ fn try_replay(
         last_epoch = payload.epoch;
         let epoch = beside(superblock, payload.epoch);
         done.superblock = commit.head.superblock(superblock, epoch, payload.after);
-        done.commits += 1;
-        done.bytes += payload.blocks * BLOCK_BYTES;
+        // Both are told, and no more: [`Replay::read_commit`] has held the blocks against the ring.
+        done.commits = done.commits.saturating_add(1);
+        done.bytes = done.bytes.saturating_add(payload.blocks.saturating_mul(BLOCK_BYTES));
         *safe = done.commits;
         if done.commits == commits_max {
             break;
@@ -187,6 +198,20 @@ enum Found {
     Nothing,
 }
 
+/// A frame that is whole.
+struct Frame {
+    header: FrameHeader,
+    /// All its blocks.
+    bytes: Vec<u8>,
+}
+
+impl Frame {
+    fn payload(&self) -> &[u8] {
+        // [`FrameHeader::open`] has found so much in it.
+        &self.bytes[FrameHeader::SIZE..][..self.header.len as usize]
+    }
+}
+
 /// All frames of a commit.
 struct Payload {
     bytes: Vec<u8>,
@@ -198,6 +223,8 @@ struct Payload {
 struct Replay<'a> {
     device: &'a dyn Device,
     superblock: &'a Superblock,
+    ring: BlockRange,
+    ring_end: BlockNo,
     volume: [u8; 8],
     nodes: BTreeMap<BlockNo, Vec<u8>>,
     /// Blocks of the frames read so far.
@@ -207,32 +234,38 @@ struct Replay<'a> {
 impl Replay<'_> {
     fn read_blocks(&self, range: BlockRange, into: &mut Vec<u8>) -> Result<()> {
         let start = into.len();
-        into.resize(start + (range.count * BLOCK_BYTES) as usize, 0);
-        let at = range.start.byte_offset().expect("the geometry of the volume was judged");
+        let len = range.bytes().and_then(|bytes| usize::try_from(bytes).ok());
+        let end = len.and_then(|len| start.checked_add(len));
+        let (Some(at), Some(end)) = (range.start.byte_offset(), end) else {
+            let source = Malformed::new("journal", "no device has these blocks");
+            return Err(StoreError::Item { what: format!("what lies at {range:?}"), source });
+        };
+        into.resize(end, 0);
         Ok(self.device.read(at, &mut into[start..])?)
     }
 
     /// The frame at `at`, if there is one that lies inside the ring and is whole.
-    fn read_frame(&self, at: BlockNo) -> Result<Option<(FrameHeader, Vec<u8>)>> {
-        let ring = self.superblock.geometry.journal();
-        let mut frame = Vec::with_capacity(BLOCK_SIZE);
-        self.read_blocks(BlockRange::new(at, 1), &mut frame)?;
-        let Ok(header) = FrameHeader::decode(&frame) else {
+    fn read_frame(&self, at: BlockNo) -> Result<Option<Frame>> {
+        let mut bytes = Vec::with_capacity(BLOCK_SIZE);
+        self.read_blocks(BlockRange::new(at, 1), &mut bytes)?;
+        let Ok(header) = FrameHeader::decode(&bytes) else {
             return Ok(None);
         };
         let blocks = header.blocks();
-        if at.0 + blocks > ring.start.0 + ring.count {
+        if !BlockRange::new(at, blocks).fits_below(self.ring_end.0) {
             return Ok(None);
         }
-        if blocks > 1 {
-            self.read_blocks(BlockRange::new(BlockNo(at.0 + 1), blocks - 1), &mut frame)?;
+        // Nothing saturates: it has a first block, and ends inside the ring.
+        let (second, others) = (BlockNo(at.0.saturating_add(1)), blocks.saturating_sub(1));
+        if others > 0 {
+            self.read_blocks(BlockRange::new(second, others), &mut bytes)?;
         }
-        Ok(header.open(&frame, at, &self.superblock.ring_tag).is_ok().then_some((header, frame)))
+        let is_whole = header.open(&bytes, at, &self.superblock.ring_tag).is_ok();
+        Ok(is_whole.then_some(Frame { header, bytes }))
     }
 
     /// The commit behind `mark`. `epoch` is that of the commit before, or of the superblock.
     fn read_commit(&mut self, mark: JournalMark, epoch: Epoch, same_epoch: bool) -> Result<Found> {
-        let ring = self.superblock.geometry.journal();
         let number = mark.commit.next();
         let mut payload = Payload {
             bytes: Vec::new(),
@@ -243,15 +276,19 @@ impl Replay<'_> {
         let mut frames = None;
         for index in 0.. {
             let at = payload.after.next;
-            let Some((header, frame)) = self.read_frame(at)? else {
+            let Some(frame) = self.read_frame(at)? else {
                 return Ok(Found::Nothing);
             };
+            let header = &frame.header;
             if header.commit != number.0 || header.prior != payload.after.sum {
                 return Ok(Found::Nothing);
             }
             let ends = header.kind == KIND_END;
             let right_epoch = match index {
-                0 => header.epoch == epoch.0 + 1 || (same_epoch || ends) && header.epoch == epoch.0,
+                0 => {
+                    let is_same = header.epoch == epoch.0;
+                    header.epoch == epoch.next().0 || (same_epoch || ends) && is_same
+                }
                 _ => header.epoch == payload.epoch.0,
             };
             let same_count = header.frames == *frames.get_or_insert(header.frames);
@@ -261,11 +298,12 @@ impl Replay<'_> {
             if ends {
                 return Ok(if index == 0 { Found::End } else { Found::Nothing });
             }
-            payload.blocks += header.blocks();
-            let part = &frame[FrameHeader::SIZE..FrameHeader::SIZE + header.len as usize];
-            // No crash leaves a journal that overlaps itself.
-            let too_long = self.blocks + payload.blocks > ring.count;
-            if too_long || payload.bytes.len() + part.len() > COMMIT_BYTES_MAX {
+            let part = frame.payload();
+            // No crash leaves a journal that overlaps itself. What saturates is too much as well.
+            payload.blocks = payload.blocks.saturating_add(header.blocks());
+            let blocks = self.blocks.saturating_add(payload.blocks);
+            let bytes = payload.bytes.len().saturating_add(part.len());
+            if blocks > self.ring.count || bytes > COMMIT_BYTES_MAX {
                 let what = format!("commit {number} of the journal");
                 let source = Malformed::new("commit", "it is larger than a journal can be");
                 return Err(StoreError::Item { what, source });
@@ -273,12 +311,13 @@ impl Replay<'_> {
             payload.bytes.extend_from_slice(part);
             payload.epoch = Epoch(header.epoch);
             payload.after.sum = header.sum;
-            payload.after.next = next_block(ring, at, header.blocks());
-            if index + 1 == header.frames {
+            payload.after.next = next_block(self.ring, at, header.blocks());
+            if index.checked_add(1) == Some(header.frames) {
                 break;
             }
         }
-        self.blocks += payload.blocks;
+        // The ring has as many.
+        self.blocks = self.blocks.saturating_add(payload.blocks);
         Ok(Found::Commit(payload))
     }
 
@@ -309,9 +348,10 @@ impl Replay<'_> {
         commit: &Commit<'_>,
         damage: impl Fn(Malformed) -> StoreError + Sync,
     ) -> Result<()> {
-        let nodes_max = REPLAY_BYTES_MAX / self.superblock.geometry.node_size as u64;
+        let node_bytes = self.superblock.geometry.node_size as u64;
+        let nodes_max = REPLAY_BYTES_MAX.checked_div(node_bytes).unwrap_or(0);
         let born: Vec<_> = commit.nodes.iter().filter(|node| node.base != Base::Changed).collect();
-        if (self.nodes.len() + born.len()) as u64 > nodes_max {
+        if self.nodes.len().saturating_add(born.len()) as u64 > nodes_max {
             return Err(damage(Malformed::new("journal", "it changes too many nodes")));
         }
         // Few are read alone: threads would cost more than they save.
@@ -395,18 +435,21 @@ impl Replay<'_> {
     /// Frames of the commit that is missing, or of later ones, lie behind the end, so the search is
     /// over when [`QUIET_BLOCKS`] have none. Fsck searches further.
     fn later_frame(&self, end: JournalMark) -> Result<Option<(CommitNo, BlockNo)>> {
-        let ring = self.superblock.geometry.journal();
         let missing = end.commit.next();
         let step = FRAME_BYTES_MAX as u64 / BLOCK_BYTES;
         let mut blocks = Vec::new();
         let mut start = end.next;
         // A superblock may claim a ring of any size; that must not make a recovery endless (P10).
-        let mut left = ring.count.min(SEARCH_BLOCKS_MAX);
-        let mut quiet = 0;
+        let mut left = self.ring.count.min(SEARCH_BLOCKS_MAX);
+        let mut quiet = 0u64;
         while left > 0 && quiet < QUIET_BLOCKS {
             blocks.clear();
-            let count = step.min(left).min(ring.start.0 + ring.count - start.0);
-            quiet += count;
+            let Some(to_end @ 1..) = self.ring_end.0.checked_sub(start.0) else {
+                let source = Malformed::new("journal", format!("block {start} lies behind it"));
+                return Err(StoreError::Item { what: "its mark".into(), source });
+            };
+            let count = step.min(left).min(to_end);
+            quiet = quiet.saturating_add(count);
             if let Err(error) = self.read_blocks(BlockRange::new(start, count), &mut blocks) {
                 // What cannot be read proves nothing, and nobody needs it.
                 tracing::warn!("the journal was not searched at block {start}: {error}");
@@ -425,8 +468,9 @@ impl Replay<'_> {
                     return Ok(Some((missing, BlockNo(at))));
                 }
             }
-            left -= count;
-            start = next_block(ring, start, count);
+            // It is a part of what was left.
+            left = left.saturating_sub(count);
+            start = next_block(self.ring, start, count);
         }
         Ok(None)
     }

@@ -9,6 +9,9 @@
 //! say; changes nothing, but takes the blocks that batches name out of the free
 //! space (R7). A check judges by the same rules, with code of its own.
 
+// Its numbers come from the disk: each sum says what it does where it does not fit. In a release nothing else would.
+#![deny(clippy::arithmetic_side_effects)]
+
 use std::collections::{BTreeMap, HashSet};
 
 use holdfast_base::teeth::{self, Tooth};
@@ -47,8 +50,9 @@ struct Said {
     named_blocks: u64,
 }
 
-fn span(blocks: BlockRange) -> Span {
-    (blocks.start.0, blocks.start.0 + blocks.count)
+fn span(blocks: BlockRange) -> std::result::Result<Span, String> {
+    let end = blocks.end().ok_or_else(|| format!("the blocks {blocks:?} have no end"))?;
+    Ok((blocks.start.0, end.0))
 }
 
 fn touches(set: &BTreeMap<u64, u64>, (start, end): Span) -> bool {
@@ -98,10 +102,7 @@ impl<'a> Judge<'a> {
                 Record::Inode(no, _) => said.change(Key::inode(no), None),
                 Record::Delete(key) => said.change(key, None),
                 Record::Take(blocks, content) => self.take(&mut said, blocks, &content),
-                Record::Free(blocks) => {
-                    said.freed.push(span(blocks));
-                    Ok(())
-                }
+                Record::Free(blocks) => span(blocks).map(|freed| said.freed.push(freed)),
             };
             if let Err(why) = judged {
                 return refuse(why);
@@ -122,6 +123,7 @@ impl<'a> Judge<'a> {
         blocks: BlockRange,
         content: &Content<'_>,
     ) -> std::result::Result<(), String> {
+        let taken = span(blocks)?;
         // Also those that an earlier batch took, and gave back or not, are not free.
         if !teeth::is(Tooth::NotPinned) && !self.inner.space.lock().claim(blocks) {
             return Err(format!("the blocks {blocks:?} are taken, but are not free"));
@@ -136,11 +138,11 @@ impl<'a> Judge<'a> {
             }
             Content::Inside(patches) => {
                 for (block, patch) in (blocks.start.0..).zip(patches) {
-                    self.patch(block..span(blocks).1, patch)?;
+                    self.patch(block..taken.1, patch)?;
                 }
             }
         }
-        said.taken.push(span(blocks));
+        said.taken.push(taken);
         Ok(())
     }
 
@@ -152,8 +154,9 @@ impl<'a> Judge<'a> {
     ) -> std::result::Result<(), String> {
         let Some(base) = patch.base else { return Ok(()) };
         let range = BlockRange::new(base, 1);
+        let span = span(range)?;
         let is_there = self.inner.space.lock().is_busy(range) && !left.contains(&base.0);
-        if is_there && !touches(&self.freed, span(range)) {
+        if is_there && !touches(&self.freed, span) {
             Ok(())
         } else {
             Err(format!("block {base} is the base of data, but not in use"))
@@ -175,7 +178,8 @@ impl<'a> Judge<'a> {
     /// Why a batch cannot give back what it does.
     fn give_back(&mut self, said: &Said, held: &[Span]) -> Option<String> {
         for &(start, end) in &said.freed {
-            let blocks = BlockRange::new(BlockNo(start), end - start);
+            // No span ends before it begins.
+            let blocks = BlockRange::new(BlockNo(start), end.saturating_sub(start));
             if touches(&self.freed, (start, end)) {
                 return Some(format!("the blocks {blocks:?} are given back twice"));
             }
@@ -216,5 +220,5 @@ impl Said {
 
 /// The blocks of an extent. One that cannot be read holds nothing: a walk of the tree will say so.
 fn extent(value: Option<&[u8]>) -> Option<Span> {
-    Extent::decode(value?).ok().map(|extent| span(extent.blocks))
+    Extent::decode(value?).ok().and_then(|extent| span(extent.blocks).ok())
 }

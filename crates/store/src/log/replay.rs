@@ -7,6 +7,9 @@
 //!
 //! Writes nothing and changes nothing: see [`super::recover`].
 
+// Its numbers come from the disk: each sum says what it does where it does not fit. In a release nothing else would.
+#![deny(clippy::arithmetic_side_effects)]
+
 use std::cell::RefCell;
 
 use holdfast_base::teeth::{self, Tooth};
@@ -184,7 +187,8 @@ impl Reader<'_> {
             let Some(batch) = batch else { return Ok(()) };
             let LogHeader { durable, sum, bytes, after, last, .. } = batch.header;
             *proven = durable.max(*proven);
-            let walked = logged.walked + u64::from(bytes);
+            // What saturates is too long as well.
+            let walked = logged.walked.saturating_add(bytes.into());
             if walked > REPLAY_BYTES_MAX.min(self.ring.len) {
                 return Err(format!("with batch {number} it is longer than it can be"));
             }
@@ -195,12 +199,13 @@ impl Reader<'_> {
                 ));
             }
             logged.walked = walked;
-            let next = (at + u64::from(bytes)) % self.ring.len;
+            let next = self.ring.behind(at, bytes.into());
             logged.mark = LogMark { batch: number, next, sum };
             // Else the newest commit contains it.
             if last > lsn {
                 lsn = last;
-                logged.bytes += u64::from(bytes);
+                // A part of what was walked.
+                logged.bytes = logged.bytes.saturating_add(bytes.into());
                 logged.batches.push(batch);
             }
         }
@@ -212,7 +217,7 @@ impl Reader<'_> {
         if let Some(bytes) = ahead.get(at, len) {
             return Ok(bytes);
         }
-        let most = AHEAD.min(self.ring.len - at);
+        let most = AHEAD.min(self.ring.until_end(at));
         if ahead.failed || len as u64 > most {
             return self.read(at, len);
         }
@@ -297,8 +302,10 @@ impl Reader<'_> {
                 return Err(batch.refuse("it names more data than the batches of one flush may"));
             };
             *left = rest;
-            let mut bytes = vec![0; blocks.count as usize * BLOCK_SIZE];
-            let at = blocks.start.byte_offset().expect("the decoder has judged the blocks");
+            let (Some(at), Some(len)) = (blocks.start.byte_offset(), blocks.bytes()) else {
+                return Err(batch.refuse(format!("no device has the blocks {blocks:?}")));
+            };
+            let mut bytes = vec![0; len as usize];
             if let Err(error) = self.device.read(at, &mut bytes) {
                 tracing::error!("data at {blocks:?} cannot be read: {error}");
                 continue;
@@ -317,10 +324,11 @@ impl Reader<'_> {
     fn search(&self, end: LogMark, proven: u64) -> Option<Proof> {
         let missing = end.batch.next().0;
         let mut best = Proof { at: 0, durable: proven };
-        let (mut at, mut left, mut quiet) = (end.next, self.ring.len.min(SEARCH_BYTES_MAX), 0);
-        let mut judged = 0;
+        let (mut at, mut left) = (end.next, self.ring.len.min(SEARCH_BYTES_MAX));
+        // Both end at a limit: what saturates is above it.
+        let (mut quiet, mut judged) = (0u64, 0u64);
         while left > 0 && quiet < QUIET_BYTES && best.durable < missing {
-            let step = STEP.min(left).min(self.ring.len - at);
+            let step = STEP.min(left).min(self.ring.until_end(at));
             let bytes = match self.read(at, step as usize) {
                 Ok(bytes) => bytes,
                 Err(error) => {
@@ -329,7 +337,7 @@ impl Reader<'_> {
                     Vec::new()
                 }
             };
-            quiet += step;
+            quiet = quiet.saturating_add(step);
             for (place, unit) in (at..).step_by(UNIT as usize).zip(bytes.chunks(UNIT as usize)) {
                 let Ok(header) = LogHeader::decode(unit) else { continue };
                 let own = (header.address, header.volume) == (place, self.ring.volume);
@@ -340,15 +348,16 @@ impl Reader<'_> {
                 if header.durable <= best.durable || judged > JUDGED_BYTES_MAX {
                     continue;
                 }
-                judged += u64::from(header.bytes);
+                judged = judged.saturating_add(header.bytes.into());
                 match self.batch(place) {
                     Ok(Some(_)) => best = Proof { at: place, durable: header.durable },
                     Ok(None) => {}
                     Err(error) => tracing::warn!("no batch was read at byte {place}: {error}"),
                 }
             }
-            left -= step;
-            at = (at + step) % self.ring.len;
+            // It is a part of what was left.
+            left = left.saturating_sub(step);
+            at = self.ring.behind(at, step);
         }
         (best.durable > proven).then_some(best)
     }

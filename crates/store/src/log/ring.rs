@@ -6,13 +6,16 @@
 //!
 //! Knows nothing of what a batch says.
 
+// Its numbers come from the disk: each sum says what it does where it does not fit. In a release nothing else would.
+#![deny(clippy::arithmetic_side_effects)]
+
 use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BatchNo, BlockRange, Lsn};
 use holdfast_device::Device;
 use holdfast_format::Superblock;
 use holdfast_format::log::frame::MAGIC;
-use holdfast_format::log::{LogHeader, LogMark};
+use holdfast_format::log::{LogHeader, LogMark, UNIT};
 
 use super::pending::Place;
 use crate::Result;
@@ -46,17 +49,44 @@ impl Ring {
     pub(crate) fn new(superblock: &Superblock, device: &dyn Device) -> Ring {
         let BlockRange { start, count } = superblock.geometry.log();
         Ring {
-            start: start.0 * BLOCK_BYTES,
-            len: count * BLOCK_BYTES,
+            // What saturates lies behind the end of every device, which says so.
+            start: start.0.saturating_mul(BLOCK_BYTES),
+            len: count.saturating_mul(BLOCK_BYTES),
             // Blocks lie at multiples of their size and no more: what is larger cannot be kept to.
-            sector: u64::from(device.physical_sector_size()).min(BLOCK_BYTES),
+            sector: u64::from(device.physical_sector_size()).clamp(UNIT, BLOCK_BYTES),
             volume: superblock.ring_tag,
         }
     }
 
     /// The place at or behind byte `at` where a batch may begin.
     pub(super) fn align(&self, at: u64) -> u64 {
-        at.next_multiple_of(self.sector) % self.len
+        self.behind(at.next_multiple_of(self.sector), 0)
+    }
+
+    /// The place `len` bytes behind byte `at`, at the start again behind the end.
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "no ring is empty or longer than a volume (Geometry::check), and both lie in it"
+    )]
+    pub(super) fn behind(&self, at: u64, len: u64) -> u64 {
+        debug_assert!(at <= self.len && len <= self.len, "byte {at} and {len} more");
+        (at + len) % self.len
+    }
+
+    /// The place `len` bytes before byte `at`.
+    fn before(&self, at: u64, len: u64) -> u64 {
+        // A batch is no longer than the ring.
+        self.behind(at, self.len.saturating_sub(len))
+    }
+
+    /// Bytes from byte `at` to the end: none behind it.
+    pub(super) fn until_end(&self, at: u64) -> u64 {
+        self.len.saturating_sub(at)
+    }
+
+    /// Where byte `at` lies on the device. What saturates lies behind the end of every one.
+    fn place(&self, at: u64) -> u64 {
+        self.start.saturating_add(at)
     }
 
     /// The parts of the device that `len` bytes from byte `at` of the ring on lie in: one, or two if
@@ -66,9 +96,8 @@ impl Ring {
         at: u64,
         len: usize,
     ) -> impl Iterator<Item = (u64, std::ops::Range<usize>)> {
-        let first = usize::try_from(self.len - at).unwrap_or(usize::MAX).min(len);
-        let start = self.start;
-        [(start + at, 0..first), (start, first..len)]
+        let first = usize::try_from(self.until_end(at)).unwrap_or(usize::MAX).min(len);
+        [(self.place(at), 0..first), (self.start, first..len)]
             .into_iter()
             .filter(|(_, part)| !part.is_empty())
     }
@@ -120,7 +149,10 @@ impl Log {
     fn restart(&mut self) {
         self.buffer.clear();
         self.buffer.reserve(BUFFER_BYTES);
-        self.start = self.buffer.as_ptr().addr().wrapping_neg() % self.ring.sector as usize;
+        let address = self.buffer.as_ptr().addr();
+        #[expect(clippy::arithmetic_side_effects, reason = "a sector has UNIT bytes at least")]
+        let start = address.wrapping_neg() % self.ring.sector as usize;
+        self.start = start;
         self.buffer.resize(self.start, 0);
     }
 
@@ -129,7 +161,9 @@ impl Log {
         if teeth::is(Tooth::LogRoom) {
             return self.ring.len;
         }
-        self.ring.len - (self.place.head - tail.head)
+        // None where that cannot be: nothing is written over then.
+        let used = self.place.head.checked_sub(tail.head);
+        used.and_then(|used| self.ring.len.checked_sub(used)).unwrap_or(0)
     }
 
     /// Begins a batch: its records are appended to what this returns.
@@ -140,6 +174,10 @@ impl Log {
     }
 
     /// Ends the batch: the next one follows it.
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "nothing of the disk: bytes since the opening, and of a buffer behind a place in it"
+    )]
     pub(super) fn end(&mut self, span: Span) {
         let mark = self.place.mark;
         let number = mark.batch.next();
@@ -164,7 +202,7 @@ impl Log {
         let sum = header.finish(&mut self.buffer, self.batch_start, sector);
         let bytes = (self.buffer.len() - self.batch_start) as u64;
         self.place = Place {
-            mark: LogMark { batch: number, next: (mark.next + bytes) % self.ring.len, sum },
+            mark: LogMark { batch: number, next: self.ring.behind(mark.next, bytes), sum },
             head: self.place.head + bytes,
             data: self.place.data + span.data_bytes,
         };
@@ -174,11 +212,11 @@ impl Log {
     pub(super) fn write(&mut self, device: &dyn Device) -> Result<(u64, u64)> {
         let batches = &self.buffer[self.start..];
         let len = batches.len();
-        let at = (self.place.mark.next + self.ring.len - len as u64) % self.ring.len;
+        let at = self.ring.before(self.place.mark.next, len as u64);
         let mut writes = 0;
-        for (place, part) in self.ring.parts(at, len) {
+        for ((place, part), count) in self.ring.parts(at, len).zip(1..) {
             device.write(place, &batches[part])?;
-            writes += 1;
+            writes = count;
         }
         Ok((len as u64, writes))
     }
@@ -196,7 +234,7 @@ impl Log {
     pub(super) fn appended(&mut self, last: Lsn, blocks: u64) -> Place {
         self.restart();
         let before = self.appended.map_or(0, |appended| appended.blocks);
-        self.appended = Some(Appended { last, blocks: before + blocks });
+        self.appended = Some(Appended { last, blocks: before.saturating_add(blocks) });
         if teeth::is(Tooth::AppendedIsDurable) {
             self.before = self.place.mark.batch;
         }
@@ -247,9 +285,10 @@ impl Log {
             records: 0,
         };
         header.finish(&mut self.buffer, self.batch_start, self.ring.sector as usize);
-        let bytes = (self.buffer.len() - self.start) as u64;
+        let batch = &self.buffer[self.start..];
+        let bytes = batch.len() as u64;
         // A header never goes on at the ring's start, and this is no more than a sector.
-        device.write(self.ring.start + mark.next, &self.buffer[self.start..])?;
+        device.write(self.ring.place(mark.next), batch)?;
         self.restart();
         self.confirmed = self.before;
         Ok(Some(bytes))
