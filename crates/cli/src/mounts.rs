@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use holdfast_fuse::connection;
+use holdfast_fuse::connection::{self, Connection};
 use rustix::io::Errno;
 
 /// The type that our mounts have.
@@ -80,7 +80,17 @@ pub(crate) fn end_if_dying(mount: &Mount) -> io::Result<bool> {
     if !daemon.is_some_and(connection::is_dying) {
         return Ok(false);
     }
-    connection::abort(&mount.device).map(|()| true)
+    let connection = Connection::open(&mount.device)?;
+    // The kernel gives numbers of devices away again: only that of a mount that is still there was its own.
+    if !is_there(mount)? {
+        return Ok(false);
+    }
+    connection.abort().map(|()| true)
+}
+
+/// Whether a mount has not gone since it was found.
+pub(crate) fn is_there(mount: &Mount) -> io::Result<bool> {
+    Ok(list()?.iter().any(|other| other.device == mount.device && other.dir == mount.dir))
 }
 
 /// The mount in which `path` is.

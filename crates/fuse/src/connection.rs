@@ -20,26 +20,41 @@ const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 /// Between two looks at a daemon.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Ends the connection of the mount on `device`, `major:minor` as mountinfo shows it: whatever waits for an answer gets an
-/// error. The mount stays, and answers ENOTCONN.
-///
-/// # Errors
-/// The caller is neither root nor, where the system shows connections in their usual place, the user who has mounted.
-pub fn abort(device: &str) -> io::Result<()> {
-    let minor = device.strip_prefix("0:").ok_or(io::ErrorKind::NotFound)?;
-    // To be opened, never made.
-    let shown = fs::OpenOptions::new().write(true).open(format!("{CONNECTIONS}/{minor}/abort"));
-    if let Ok(mut file) = shown {
-        return file.write_all(b"1");
+/// A connection, held open so that it can be ended. The kernel gives the numbers of devices away again; an open
+/// connection stays the one it was, and to end one that has gone does nothing.
+#[derive(Debug)]
+pub struct Connection(fs::File);
+
+impl Connection {
+    /// The connection of the mount on `device`, `major:minor` as mountinfo shows it. It is the right one only if the mount
+    /// is there still when this has returned.
+    ///
+    /// # Errors
+    /// The caller is neither root nor, where the system shows connections in their usual place, the user who has mounted.
+    pub fn open(device: &str) -> io::Result<Connection> {
+        let minor = device.strip_prefix("0:").ok_or(io::ErrorKind::NotFound)?;
+        // To be opened, never made.
+        let shown = fs::OpenOptions::new().write(true).open(format!("{CONNECTIONS}/{minor}/abort"));
+        if let Ok(file) = shown {
+            return Ok(Connection(file));
+        }
+        // Not shown, as in most containers. Root may look without a place where it is mounted.
+        let context = rustix::mount::fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        rustix::mount::fsconfig_create(&context)?;
+        let flags = FsMountFlags::FSMOUNT_CLOEXEC;
+        let connections = rustix::mount::fsmount(&context, flags, MountAttrFlags::empty())?;
+        let path = format!("{minor}/abort");
+        let file = openat(&connections, path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Connection(file.into()))
     }
-    // Not shown, as in most containers. Root may look without a place where it is mounted.
-    let context = rustix::mount::fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    rustix::mount::fsconfig_create(&context)?;
-    let flags = FsMountFlags::FSMOUNT_CLOEXEC;
-    let connections = rustix::mount::fsmount(&context, flags, MountAttrFlags::empty())?;
-    let path = format!("{minor}/abort");
-    let file = openat(&connections, path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
-    fs::File::from(file).write_all(b"1")
+
+    /// Ends it: whatever waits for an answer gets an error. The mount stays, and answers ENOTCONN.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub fn abort(mut self) -> io::Result<()> {
+        self.0.write_all(b"1")
+    }
 }
 
 /// Whether process `pid` was killed and has not ended: its first thread has, which ends only with the process, but
@@ -58,13 +73,21 @@ fn state(stat: &[u8]) -> Option<u8> {
 /// and cannot end. Returns then, or when it has ended.
 ///
 /// # Errors
-/// Those of [`abort`].
+/// Those of [`Connection`].
 pub fn watch(pid: u32, device: &str) -> io::Result<()> {
     let daemon = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    if daemon.is_none() || getppid() != daemon {
+        return Ok(());
+    }
+    // Opened while the daemon serves it: at its end the number may be another mount's.
+    let connection = Connection::open(device)?;
+    if is_dying(pid) {
+        return Ok(());
+    }
     // A process whose parent has ended gets another one.
-    while daemon.is_some() && getppid() == daemon {
+    while getppid() == daemon {
         if is_dying(pid) {
-            return abort(device);
+            return connection.abort();
         }
         std::thread::sleep(PAUSE);
     }
@@ -118,7 +141,7 @@ mod tests {
         assert_eq!(state(b"12 (a) Z 1 12"), Some(b'Z'));
         assert_eq!(state(b"12 (a)"), None);
         assert!(!is_dying(std::process::id()));
-        assert!(abort("8:1").is_err() && abort("0:no such").is_err());
+        assert!(Connection::open("8:1").is_err() && Connection::open("0:no such").is_err());
         // Not the parent: there is nothing to watch.
         watch(u32::MAX, "0:1").unwrap();
         watch(1 << 22, "0:1").unwrap();

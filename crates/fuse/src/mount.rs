@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
+use crate::connection::Connection;
 use crate::mountinfo;
 use crate::session::FuseOptions;
 
@@ -229,8 +230,12 @@ impl Mounted {
 
     /// Ends the connection, whatever is still open, and takes the mount out of the tree of names.
     pub(crate) fn abort(&mut self) -> Result<(), Errno> {
-        if let Some(device) = &self.device {
-            let _ = crate::connection::abort(device);
+        let connection = self.device.as_deref().map(Connection::open);
+        // If it has gone, its device's number may be that of another mount by now.
+        if let Some(Ok(connection)) = connection
+            && self.is_there()
+        {
+            let _ = connection.abort();
         }
         self.take_away(UnmountFlags::NOFOLLOW | UnmountFlags::FORCE | UnmountFlags::DETACH)
     }

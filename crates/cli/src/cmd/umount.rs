@@ -161,6 +161,8 @@ fn unmount(mount: &Mount, flags: UnmountFlags) -> Result<(), Failure> {
     let flags = flags | UnmountFlags::NOFOLLOW;
     match patiently(|| rustix::mount::unmount(&mount.dir, flags)) {
         Ok(()) => Ok(()),
+        // Its daemon was faster.
+        Err(Errno::INVAL) if matches!(mounts::is_there(mount), Ok(false)) => Ok(()),
         Err(Errno::PERM) => unmount_as_user(mount, flags.contains(UnmountFlags::DETACH)),
         Err(error) => Err(Failure::new(FAILED, refused(mount, &error.into()))),
     }
