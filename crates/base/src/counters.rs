@@ -243,6 +243,8 @@ counters! {
     "data" {
         /// Bytes of file data written to the device.
         data_bytes_written,
+        /// Of those, bytes written in place: the first data of blocks that fallocate had reserved, on a full volume.
+        reserved_bytes_written,
         /// Bytes of file data read from the device.
         data_bytes_read,
         /// Blocks whose data failed its checksum; expected to be 0.

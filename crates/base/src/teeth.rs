@@ -65,6 +65,9 @@ teeth! {
     RecordStale "R6" "the remembered record of a group is the one before the last (M1)";
     NoSpaceHalf "P8" "a write that is refused for lack of space has made its file larger";
     // Data.
+    ReservedNotFlushed "P5" "data of reserved blocks is published without the flush before";
+    UnwrittenEarly "R2" "blocks that held data are written in place before the commit that makes them reserved";
+    UnwrittenNamed "P1 P3" "a commit names data that was made unwritten before it";
     LateWrite "P5" "extents are published before the write of their data has returned";
     SizeAhead "P5" "the size in the tree runs ahead of the published rounds";
     TruncateKeepsPages "P5 P3" "a truncate leaves the pages behind the new end waiting to be written";

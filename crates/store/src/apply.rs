@@ -5,6 +5,8 @@
 
 use std::sync::atomic::Ordering;
 
+use holdfast_base::teeth::{self, Tooth};
+use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, BlockRange, Lsn, TreeId};
 use holdfast_format::Malformed;
 use holdfast_format::limits::value_max;
@@ -16,6 +18,9 @@ use crate::space::{Placed, Reservation};
 use crate::step::{self, Step};
 use crate::tree::{Forest, Homes, Missing};
 use crate::{Batch, Inner, Need, Result, StoreError};
+
+/// A host that has no more room than this is not asked before the blocks that a file has reserved are written.
+const HOST_ROOM_MIN: u64 = 64 << 20;
 
 /// Homes for the nodes that one change makes, out of the promise of its reservation.
 pub(crate) struct Slots<'a> {
@@ -71,7 +76,7 @@ impl Need {
     fn blocks(self) -> u64 {
         match self {
             Need::Grow { blocks, .. } => blocks,
-            Need::Settle { .. } | Need::Shrink { .. } => 0,
+            Need::Fill { .. } | Need::Settle { .. } | Need::Shrink { .. } => 0,
         }
     }
 
@@ -79,7 +84,9 @@ impl Need {
     /// splits all of it. No more than twice all `nodes`, because in one epoch a node is copied once.
     fn slots(self, levels: u64, nodes: u64) -> u64 {
         let (changes, each) = match self {
-            Need::Grow { changes, .. } | Need::Settle { changes } => (changes, 2 * levels + 1),
+            Need::Grow { changes, .. } | Need::Fill { changes } | Need::Settle { changes } => {
+                (changes, 2 * levels + 1)
+            }
             Need::Shrink { changes } => (changes, levels),
         };
         let changes = u64::from(changes);
@@ -90,6 +97,7 @@ impl Need {
     fn floor(self, floors: &Floors) -> u64 {
         match self {
             Need::Grow { .. } => floors.grow,
+            Need::Fill { .. } => floors.fill,
             Need::Settle { .. } | Need::Shrink { .. } => floors.checkpoint,
         }
     }
@@ -142,25 +150,12 @@ impl Inner {
             // A settle carries out what was accepted, and slowed down, before; an fsync may wait for it.
             self.throttle()?;
         }
-        let levels = u64::from(self.forest.read().root(TreeId::Files).level) + 1;
-        let promise = |space: &mut Space| {
-            let slots = need.slots(levels, space.nodes());
-            space.promise(slots, need.blocks(), need.floor(&space.floors)).then_some(slots)
-        };
+        let levels = self.levels();
         // Freed data becomes usable with a commit, homes of nodes with a checkpoint; a second one
         // frees what the first replaced.
         for attempt in 0..3 {
-            loop {
-                if let Some(reservation) = Reservation::take(&self.space, need.blocks(), promise) {
-                    return Ok(reservation);
-                }
-                let lacking = |space: &Space| {
-                    let slots = need.slots(levels, space.nodes());
-                    space.lacking_bytes(slots, need.blocks(), need.floor(&space.floors))
-                };
-                if !self.take_from_host(lacking) {
-                    break;
-                }
+            if let Some(reservation) = self.promise(need, levels, true) {
+                return Ok(reservation);
             }
             if !self.space.lock().has_pending() {
                 break;
@@ -170,10 +165,48 @@ impl Inner {
                 _ => self.checkpoint()?,
             }
         }
-        Reservation::take(&self.space, need.blocks(), promise).ok_or_else(|| {
+        self.promise(need, levels, false).ok_or_else(|| {
             self.counters.no_space.increment();
             StoreError::NoSpace
         })
+    }
+
+    /// As [`Inner::reserve`], out of what is free now, or what a host gives that has much.
+    pub(crate) fn reserve_now(&self, need: Need) -> Result<Option<Reservation>> {
+        self.check_running()?;
+        if !matches!(need, Need::Settle { .. }) {
+            self.throttle()?;
+        }
+        let levels = self.levels();
+        if let Some(reservation) = self.promise(need, levels, false) {
+            return Ok(Some(reservation));
+        }
+        let wanted = HOST_ROOM_MIN.saturating_add(need.blocks() * BLOCK_BYTES);
+        let host_has_room = self.device.room().is_some_and(|room| room > wanted);
+        Ok(if host_has_room { self.promise(need, levels, true) } else { None })
+    }
+
+    /// Levels of the files tree.
+    fn levels(&self) -> u64 {
+        u64::from(self.forest.read().root(TreeId::Files).level) + 1
+    }
+
+    /// Promises what `need` needs, if it is free; with `ask_host` also if the host of a sparse image gives it.
+    fn promise(&self, need: Need, levels: u64, ask_host: bool) -> Option<Reservation> {
+        let promise = |space: &mut Space| {
+            let slots = need.slots(levels, space.nodes());
+            space.promise(slots, need.blocks(), need.floor(&space.floors)).then_some(slots)
+        };
+        let lacking = |space: &Space| {
+            let slots = need.slots(levels, space.nodes());
+            space.lacking_bytes(slots, need.blocks(), need.floor(&space.floors))
+        };
+        loop {
+            let promised = Reservation::take(&self.space, need.blocks(), promise);
+            if promised.is_some() || !ask_host || !self.take_from_host(lacking) {
+                return promised;
+            }
+        }
     }
 
     /// Fails if the batch would free blocks that are not in use: its extents came from a damaged disk.
@@ -287,6 +320,12 @@ impl Inner {
                 space.free(*range, false);
                 self.owed.forget(*range);
             }
+            for range in &batch.unwritten {
+                // Written in place later, what is there must not speak against this commit.
+                if !teeth::is(Tooth::UnwrittenNamed) {
+                    space.unflushed.forget(*range);
+                }
+            }
             // First all of them: one that is dropped takes the lock of the space.
             let published: Vec<BlockRange> =
                 batch.placed.into_iter().map(Placed::published).collect();
@@ -297,6 +336,9 @@ impl Inner {
             space.inodes = space.inodes.saturating_add_signed(batch.inodes_added);
             // Under the lock: the order of numbers is the order in which changes became visible.
             let lsn = Lsn(self.lsn.fetch_add(1, Ordering::AcqRel) + 1);
+            if !batch.unwritten.is_empty() {
+                self.unwrote.store(lsn.0, Ordering::Release);
+            }
             let waits = {
                 let mut pending = self.pending.lock();
                 pending.add(lsn, space.inodes, &batch.changes, batch.taken, batch.freed);

@@ -9,7 +9,7 @@ use holdfast_format::item::Extent;
 use holdfast_format::journal::{self, DataExtent};
 use holdfast_format::log;
 
-use crate::space::{Placed, Written, WrittenContent};
+use crate::space::{Home, Placed, Written, WrittenContent};
 
 /// One change of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,6 +136,8 @@ impl Taken {
 pub struct Batch {
     pub(crate) changes: Changes,
     pub(crate) freed: Vec<BlockRange>,
+    /// Blocks that held data and are reserved from now on.
+    pub(crate) unwritten: Vec<BlockRange>,
     pub(crate) placed: Vec<Placed>,
     /// The same blocks, with what is known of their data.
     pub(crate) taken: Vec<Taken>,
@@ -170,10 +172,21 @@ impl Batch {
         }
     }
 
+    /// Says that blocks hold nothing any more but stay with their file. They are written in place only when this batch is
+    /// durable (R2).
+    pub fn unwrite(&mut self, blocks: BlockRange) {
+        if !blocks.is_empty() {
+            self.unwritten.push(blocks);
+        }
+    }
+
     /// Says that written blocks belong to a file from this batch on; returns the extent to put.
     pub fn publish(&mut self, written: Written) -> Extent {
-        let (placed, sums, content) = written.into_parts();
-        let extent = Extent { blocks: placed.blocks(), sums };
+        let blocks = written.blocks();
+        let (home, sums, content) = written.into_parts();
+        let extent = Extent { blocks, sums };
+        // Nothing is taken out of the free space, and the data is durable: neither the log nor a commit says more of it.
+        let Home::New(placed) = home else { return extent };
         let sum = journal::commit::data_sum(&extent.sums);
         let content = match content {
             WrittenContent::Sent => TakenContent::Written(sum),

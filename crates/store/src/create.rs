@@ -125,6 +125,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         pending: Mutex::new(Pending::new(Lsn(0), superblock.log)),
         logging: Logging::new(Ring::new(&superblock, &*device), place, how.batching),
         committed: AtomicU64::new(0),
+        unwrote: AtomicU64::new(0),
         device,
         counters,
         stop,

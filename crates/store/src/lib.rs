@@ -33,6 +33,7 @@ mod calm;
 mod data;
 #[cfg(feature = "before")]
 mod before;
+mod in_place;
 mod read;
 mod load;
 mod tree;
@@ -45,6 +46,7 @@ pub use batch::{Batch, LoggedBlock};
 pub use calm::Calm;
 pub use error::StoreError;
 pub use guard::Guarding;
+pub use in_place::{Reserved, Sent};
 pub use space::{Placed, Reservation, SpaceUse, Unwritten, Written};
 pub use step::Step;
 
@@ -148,6 +150,12 @@ pub enum Need {
         /// Data blocks to allocate.
         blocks: u64,
     },
+    /// Carries out, or will, a write into blocks that are reserved: it needs no other block, and may use the nodes that are
+    /// kept for its items.
+    Fill {
+        /// Puts and deletes of the batches to come.
+        changes: u32,
+    },
     /// Carries out what was promised before (delayed writes). May use the emergency reserve for nodes.
     Settle {
         /// Puts and deletes of the batch to come.
@@ -194,6 +202,8 @@ pub(crate) struct Inner {
     durable: AtomicU64,
     /// What the newest durable commit contains.
     committed: AtomicU64,
+    /// The last batch that made blocks reserved which held data.
+    unwrote: AtomicU64,
     inode_next: AtomicU64,
     pace: Pace,
     calm: Arc<Calm>,
@@ -324,6 +334,28 @@ impl Store {
     /// makes freed blocks usable again.
     pub fn reserve(&self, need: Need) -> Result<Reservation> {
         self.inner.reserve(need)
+    }
+
+    /// As [`Store::reserve`], out of what is free now: no commit and no checkpoint is made for it. `None` if that is not enough.
+    pub fn reserve_now(&self, need: Need) -> Result<Option<Reservation>> {
+        self.inner.reserve_now(need)
+    }
+
+    /// Says that `blocks`, which an extent of the tree reserves and which were never written since, may be written in place
+    /// (R2). The caller keeps the extent as it is until then. Waits for a commit if blocks that held data were
+    /// made reserved lately. An extent of a damaged volume may be refused, as [`StoreError::Item`].
+    pub fn unwritten(&self, blocks: BlockRange) -> Result<Reserved> {
+        self.inner.unwritten(blocks)
+    }
+
+    /// Writes the first data of reserved blocks and sums it. `bytes` fill the blocks exactly.
+    pub fn write_in_place(&self, unwritten: Reserved, bytes: &[u8]) -> Result<Sent> {
+        self.inner.write_in_place(unwritten, bytes)
+    }
+
+    /// Flushes what was sent to reserved blocks: then it may be published.
+    pub fn flush_in_place(&self, sent: Vec<Sent>) -> Result<Vec<Written>> {
+        self.inner.flush_in_place(sent)
     }
 
     /// Takes between 1 and `want` consecutive blocks out of the reservation's blocks, near `goal` if possible.

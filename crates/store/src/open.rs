@@ -208,6 +208,7 @@ fn at(
         pending: Mutex::new(Pending::new(superblock.lsn, superblock.log)),
         logging: Logging::new(ring, place, options.batching),
         committed: AtomicU64::new(superblock.lsn.0),
+        unwrote: AtomicU64::new(0),
         device: device.clone(),
         counters: counters.clone(),
         stop: stop.clone(),

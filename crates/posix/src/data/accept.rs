@@ -1,4 +1,4 @@
-//! A write: bytes become dirty pages, and space is promised to them (P8).
+//! A write: bytes become dirty pages, and space is promised to them (P8), see [`super::in_place`] on a full volume.
 //!
 //! Everything that can wait or fail comes first: old bytes of partly written
 //! blocks, space. Then, under the state's lock and without I/O, the pages and
@@ -11,12 +11,13 @@ use std::sync::Arc;
 use holdfast_base::Timestamp;
 use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE, blocks_for};
+use holdfast_format::item::InodeItem;
 use holdfast_store::page::{Page, copy_blocks};
-use holdfast_store::{Need, Reservation};
 
-use super::counted::counted;
+use super::counted::{Counted, counted};
 use super::dirty::WriterGuard;
 use super::grow::{clean_tail, needs_first_page, pages_before_growth};
+use super::in_place::{Reserved, Room};
 use super::view::{clipped, load_raw_block};
 use super::writeback::settle;
 use crate::core::Core;
@@ -69,7 +70,7 @@ pub(crate) fn accept(
     make_room(core, inode, blocks.end - blocks.start)?;
     // Pages that need nothing of what was there before, made outside of all locks.
     let mut whole = whole_blocks(offset, bytes);
-    let mut promised: Option<Reservation> = None;
+    let mut room = Room::default();
     let mut held = Held::default();
     let mut looks = 0;
     let grows = loop {
@@ -87,13 +88,20 @@ pub(crate) fn accept(
         }
         load_bases(core, inode, parts(offset, bytes), size, &mut held.bases)?;
         looks += 1;
-        let seen = (looks <= LOOKS_MAX).then(|| counted(core, inode, &disk, blocks.clone()));
+        let look = |disk: &InodeItem| -> Result<(Counted, Reserved)> {
+            let reserved = room.reserved(core, inode, disk, blocks.clone())?;
+            Ok((counted(core, inode, disk, blocks.clone()), reserved))
+        };
+        let seen = if looks <= LOOKS_MAX { Some(look(&disk)?) } else { None };
 
         let mut state = inode.state.write();
         state.expect_alive()?;
         // Held still by the state's lock, which every change takes. Nodes may be read from the device meanwhile.
         let is_still = seen.is_none();
-        let counted = seen.unwrap_or_else(|| counted(core, inode, &state.disk, blocks.clone()));
+        let (counted, reserved) = match seen {
+            Some(seen) => seen,
+            None => look(&state.disk)?,
+        };
         let mut content = inode.data.lock_content();
         let Held { before, bases, .. } = &mut held;
         let unready = |part: Part<'_>| {
@@ -121,25 +129,18 @@ pub(crate) fn accept(
         }
         let before = before.get_or_insert_default();
         let clean = |block: &u64| !content.pages.is_dirty(*block);
+        let in_place = reserved.of(&content.pages);
         let need = blocks.clone().filter(|block| clean(block)).count()
-            + before.iter().filter(|(block, _)| clean(block)).count();
-        let have = promised.as_ref().map_or(0, Reservation::blocks);
-        if have < need as u64 {
+            + before.iter().filter(|(block, _)| clean(block)).count()
+            - in_place.len();
+        if !room.is_enough(need as u64, in_place.len() as u64) {
             drop((state, content));
-            let blocks = need as u64 - have;
-            let more = core.with_room(|| {
-                core.data.promise_nodes(&core.store, blocks)?;
-                Ok(core.store.reserve(Need::Grow { changes: 0, blocks })?)
-            });
+            let more = room.take(core, need as u64, in_place.len() as u64);
             if teeth::is(Tooth::NoSpaceHalf) && more.is_err() {
                 let mut state = inode.state.write();
                 state.attr.size = state.attr.size.max(end);
             }
-            let more = more?;
-            match &mut promised {
-                Some(promised) => promised.merge(more),
-                None => promised = Some(more),
-            }
+            more?;
             continue;
         }
 
@@ -168,7 +169,10 @@ pub(crate) fn accept(
             content.pages.change(part.block, part.at, part.bytes);
         }
         content.pages.dissolve_runs(blocks.clone());
-        if let Some(mut promised) = promised.take() {
+        for block in in_place {
+            content.pages.write_in_place(block);
+        }
+        if let Some(mut promised) = room.held.take() {
             // What a second round did not need any more goes back.
             let surplus = promised.blocks() - need as u64;
             drop(promised.split(surplus));

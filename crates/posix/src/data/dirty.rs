@@ -43,6 +43,8 @@ pub(crate) struct FileData {
     content: Mutex<Content>,
     /// Pages in `content`, for those who do not want to lock it.
     count: AtomicUsize,
+    /// Of those, pages that go to reserved blocks, as they were counted in the sum of all files.
+    in_place: AtomicUsize,
     /// The tree is known to hold nothing written beyond the size.
     tail_is_clean: AtomicBool,
     /// The tree is known to hold nothing at all beyond the size, not even blocks that were never written.
@@ -80,9 +82,10 @@ impl Content {
         reserved.reclaim(placed);
     }
 
-    /// Whether every page has a block that is promised to it.
+    /// Whether every page has a block that is promised to it, or goes to one that the file has reserved.
     pub(crate) fn is_promised(&self) -> bool {
-        self.reserved.as_ref().map_or(0, Reservation::blocks) >= self.pages.count() as u64
+        self.reserved.as_ref().map_or(0, Reservation::blocks)
+            >= self.pages.count() as u64 - self.pages.in_place()
     }
 }
 
@@ -267,6 +270,8 @@ pub(crate) struct Shared {
     /// Changes that left as many pages as before.
     rewrites: AtomicU64,
     bytes_max: usize,
+    /// Pages of all files that go to reserved blocks, and those that writers are about to make dirty.
+    pub(super) in_place: AtomicUsize,
     /// Files that have pages.
     files: AtomicUsize,
     /// What the pages' memory may be, with that which is kept for the next ones.
@@ -276,7 +281,7 @@ pub(crate) struct Shared {
     /// Held by the one who waits for the last space.
     last: Mutex<()>,
     /// Space for nodes that is kept from others while data waits, see [`Shared::promise_nodes`].
-    shares: Mutex<Vec<Reservation>>,
+    pub(super) shares: Mutex<Vec<Reservation>>,
     /// More is there than shall wait, of all files or of one.
     pressure: Mutex<Pressure>,
     pressed: Condvar,
@@ -299,6 +304,7 @@ impl Shared {
             bytes: AtomicUsize::new(0),
             rewrites: AtomicU64::new(0),
             bytes_max,
+            in_place: AtomicUsize::new(0),
             files: AtomicUsize::new(0),
             _allowance: Allowance::new(bytes_max.saturating_add(options.recent_bytes)),
             waiting: Mutex::default(),
@@ -311,7 +317,7 @@ impl Shared {
 
     /// Brings the sums up to date with a file whose pages changed, and lists or unlists it.
     pub(crate) fn account(&self, inode: &Arc<Inode>, content: &mut Content) {
-        self.count(&inode.data, content.pages.count());
+        self.count(&inode.data, &content.pages);
         let wanted = !content.pages.is_empty();
         if wanted == content.listed {
             return;
@@ -339,14 +345,15 @@ impl Shared {
     /// Like [`Shared::account`] for an inode that is going away and whose pages are all dropped.
     pub(crate) fn forget(&self, inode: &Inode, content: &mut Content) {
         debug_assert!(content.pages.is_empty());
-        self.count(&inode.data, 0);
+        self.count(&inode.data, &content.pages);
         content.reserved = None;
         if std::mem::take(&mut content.listed) {
             self.unlist(inode);
         }
     }
 
-    fn count(&self, data: &FileData, now: usize) {
+    fn count(&self, data: &FileData, pages: &Pages) {
+        let now = pages.count();
         let before = data.count.swap(now, Ordering::AcqRel);
         match now.cmp(&before) {
             CmpOrdering::Greater => {
@@ -359,6 +366,20 @@ impl Shared {
                 self.rewrites.fetch_add(1, Ordering::Relaxed);
             }
         }
+        // Mostly both are 0. Only one at a time counts a file: the content is locked.
+        let (now, before) = (pages.in_place() as usize, data.in_place.load(Ordering::Relaxed));
+        if now != before {
+            data.in_place.store(now, Ordering::Relaxed);
+            self.in_place.fetch_add(now.wrapping_sub(before), Ordering::AcqRel);
+        }
+    }
+
+    /// Shares of nodes that the waiting data needs, and `blocks` more. Pages for reserved blocks have one from the first on:
+    /// on a full volume nothing else is kept for them.
+    pub(super) fn shares_wanted(&self, blocks: u64) -> usize {
+        let waiting = (self.bytes() / BLOCK_SIZE) as u64 + blocks;
+        let in_place = self.in_place.load(Ordering::Acquire) as u64;
+        (waiting / SHARE_BLOCKS + in_place.div_ceil(SHARE_BLOCKS)) as usize
     }
 
     /// What is another one after each change of a page: bytes that wait, and changes that left as many.
@@ -369,10 +390,7 @@ impl Shared {
     /// Keeps space for the nodes that `blocks` more blocks of waiting data may need when they are
     /// settled, so that nobody else fills the volume before that (P8).
     pub(crate) fn promise_nodes(&self, store: &Store, blocks: u64) -> Result<(), StoreError> {
-        let waiting = (self.bytes() / BLOCK_SIZE) as u64 + blocks;
-        let wanted = (waiting / SHARE_BLOCKS) as usize;
-        let missing = wanted.saturating_sub(self.shares.lock().len());
-        for _ in 0..missing {
+        for _ in 0..self.missing_shares(blocks) {
             // Reserving may wait for a checkpoint: not under the lock.
             let share = store.reserve(Need::Grow { changes: 1, blocks: 0 })?;
             self.shares.lock().push(share);
@@ -380,9 +398,24 @@ impl Shared {
         Ok(())
     }
 
+    /// As [`Shared::promise_nodes`], out of what is free now; says whether that was enough.
+    pub(crate) fn promise_nodes_now(&self, store: &Store, blocks: u64) -> Result<bool, StoreError> {
+        for _ in 0..self.missing_shares(blocks) {
+            match store.reserve_now(Need::Grow { changes: 1, blocks: 0 })? {
+                Some(share) => self.shares.lock().push(share),
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    fn missing_shares(&self, blocks: u64) -> usize {
+        self.shares_wanted(blocks).saturating_sub(self.shares.lock().len())
+    }
+
     /// Gives back what [`Shared::promise_nodes`] keeps beyond what the waiting data needs.
     pub(crate) fn release_nodes(&self) {
-        let wanted = self.bytes() / BLOCK_SIZE / SHARE_BLOCKS as usize;
+        let wanted = self.shares_wanted(0);
         let surplus = {
             let mut shares = self.shares.lock();
             if shares.len() <= wanted {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use holdfast_store::{Reservation, StoreError};
 
 use super::dirty::MapGuard;
+use super::in_place;
 use super::place::{CHUNK_BLOCKS, write_all};
 use super::writeback::{
     Rescue, Taken, ensure, finish, item, settle, settle_inline, settle_locked, take,
@@ -39,8 +40,9 @@ pub(crate) fn settle_group(core: &Core, inodes: &[Arc<Inode>]) -> Result<()> {
     for (index, inode) in inodes.iter().enumerate() {
         // Whoever holds several maps waits for none of them.
         let map = inode.data.try_lock_map();
-        let small =
-            pages + inode.data.pages() <= GROUP_PAGES && core.data.punches.of(inode.no).is_none();
+        let small = pages + inode.data.pages() <= GROUP_PAGES
+            && core.data.punches.of(inode.no).is_none()
+            && !in_place::is_wanted(inode);
         let Some(map) = map.filter(|_| small) else {
             alone.push(index);
             continue;

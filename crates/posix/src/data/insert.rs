@@ -53,7 +53,9 @@ pub(crate) fn insert_extents(
     if done.is_err() {
         let mut content = inode.data.lock_content();
         for ordered in round {
-            content.reclaim(ordered.written.into_placed());
+            if let Some(placed) = ordered.written.into_placed() {
+                content.reclaim(placed);
+            }
         }
     }
     done
@@ -132,9 +134,12 @@ fn publish_part(
     let mut edit = MapEdit::new(old);
     let blocks_max = core.store.extent_blocks_max();
     for ordered in part {
-        let first = ordered.first;
-        let extent = batch.publish(ordered.written);
-        edit.insert(Piece { first, extent }, blocks_max);
+        let (first, is_in_place) = (ordered.first, ordered.written.is_in_place());
+        let piece = Piece { first, extent: batch.publish(ordered.written) };
+        match is_in_place {
+            true => edit.fill(piece, blocks_max),
+            false => edit.insert(piece, blocks_max),
+        }
     }
     let round = Round { blocks_added: edit.blocks_added(), ..round };
     edit.plan(inode.no, &mut batch);

@@ -3,7 +3,8 @@
 //! A write ([`accept`]) puts pages into [`FileData`]; a settle ([`writeback`] of
 //! one file, [`group`] of several) gives them places ([`place`]), writes them, and
 //! makes their extents visible ([`insert`], [`ordered`]). Readers see pages first
-//! and the tree after ([`view`]).
+//! and the tree after ([`view`]). On a full volume what a file has reserved is
+//! written where it is ([`in_place`]).
 
 pub(crate) mod background;
 pub(crate) mod commit;
@@ -14,6 +15,7 @@ pub(crate) mod group;
 pub(crate) mod writeback;
 pub(crate) mod insert;
 pub(crate) mod place;
+pub(crate) mod in_place;
 pub(crate) mod in_flight;
 pub(crate) mod ordered;
 pub(crate) mod view;

@@ -32,11 +32,13 @@ struct Slot {
     changed: Range<usize>,
     /// What is lost with it.
     wrote: Wrote,
+    /// No block is promised to it: it goes to the block that the file has reserved for it.
+    in_place: bool,
 }
 
 impl Slot {
     fn whole(page: Page, fresh: bool, wrote: Wrote) -> Slot {
-        Slot { page, fresh, over_tree: false, changed: 0..BLOCK_SIZE, wrote }
+        Slot { page, fresh, over_tree: false, changed: 0..BLOCK_SIZE, wrote, in_place: false }
     }
 }
 
@@ -51,6 +53,8 @@ pub(crate) struct DirtyPage {
     pub(crate) over_tree: bool,
     /// The bytes that were written.
     pub(crate) changed: Range<usize>,
+    /// It has no promised block, but one that the file has reserved for it.
+    pub(crate) in_place: bool,
 }
 
 /// The pages of one file.
@@ -60,6 +64,8 @@ pub(crate) struct Pages {
     flight: BTreeMap<u64, Slot>,
     /// Fresh slots of both layers.
     fresh: u64,
+    /// Slots of both layers that are written in place.
+    in_place: u64,
     /// Dirty pages left runs that may have others, since [`Pages::dissolve_runs`].
     has_cut_runs: bool,
 }
@@ -92,7 +98,8 @@ impl Pages {
     pub(crate) fn put(&mut self, block: u64, page: Page, fresh: bool) -> bool {
         if let Some(slot) = self.dirty.get_mut(&block) {
             self.has_cut_runs |= slot.page.run_pages() > 1;
-            *slot = Slot::whole(page, slot.fresh, Wrote::ALL);
+            let in_place = slot.in_place;
+            *slot = Slot { in_place, ..Slot::whole(page, slot.fresh, Wrote::ALL) };
             return false;
         }
         self.insert(block, page, fresh, Wrote::ALL);
@@ -133,7 +140,14 @@ impl Pages {
         // What is in flight is counted there.
         let fresh = fresh && !self.flight.contains_key(&block);
         self.fresh += u64::from(fresh);
-        let slot = Slot { page, fresh, over_tree: true, changed: 0..0, wrote: Wrote::NOTHING };
+        let slot = Slot {
+            page,
+            fresh,
+            over_tree: true,
+            changed: 0..0,
+            wrote: Wrote::NOTHING,
+            in_place: false,
+        };
         let old = self.dirty.insert(block, slot);
         debug_assert!(old.is_none(), "block {block} was dirty");
     }
@@ -197,6 +211,7 @@ impl Pages {
             page: slot.page.clone(),
             over_tree: slot.over_tree,
             changed: slot.changed.clone(),
+            in_place: slot.in_place,
         });
         dirty.collect()
     }
@@ -220,6 +235,7 @@ impl Pages {
         let landed = std::mem::replace(&mut self.flight, rest);
         // A dirty page over one in flight was never fresh, so nothing else changes.
         self.fresh -= landed.values().filter(|slot| slot.fresh).count() as u64;
+        self.forget_in_place(landed.values());
         landed.len()
     }
 
@@ -229,10 +245,12 @@ impl Pages {
         for (block, slot) in std::mem::take(&mut self.flight) {
             match self.dirty.get_mut(&block) {
                 Some(newer) => {
-                    // What it was based on never reached the tree.
+                    // What it was based on never reached the tree. A block is promised to it, if not to the older one.
                     let mut wrote = slot.wrote;
                     wrote.merge(&newer.wrote);
-                    *newer = Slot::whole(newer.page.clone(), slot.fresh, wrote);
+                    self.in_place -= u64::from(slot.in_place);
+                    let whole = Slot::whole(newer.page.clone(), slot.fresh, wrote);
+                    *newer = Slot { in_place: newer.in_place, ..whole };
                     dropped += 1;
                 }
                 None => {
@@ -252,8 +270,31 @@ impl Pages {
         let mut rest = taken.split_off(&range.end);
         self.dirty.append(&mut rest);
         self.fresh -= taken.values().filter(|slot| slot.fresh).count() as u64;
+        self.forget_in_place(taken.values());
         self.dissolve_around(range);
         taken.len()
+    }
+
+    /// Whether an older version of `block` is on its way to the device.
+    pub(crate) fn is_in_flight(&self, block: u64) -> bool {
+        self.flight.contains_key(&block)
+    }
+
+    /// No block is promised to `block`, which has just become dirty: its file has reserved one.
+    pub(crate) fn write_in_place(&mut self, block: u64) {
+        let slot = self.dirty.get_mut(&block).expect("it is dirty");
+        self.in_place += u64::from(!std::mem::replace(&mut slot.in_place, true));
+    }
+
+    /// Number of pages of both layers that go to blocks which the file has reserved.
+    pub(crate) fn in_place(&self) -> u64 {
+        self.in_place
+    }
+
+    fn forget_in_place<'a>(&mut self, gone: impl Iterator<Item = &'a Slot>) {
+        if self.in_place > 0 {
+            self.in_place -= gone.filter(|slot| slot.in_place).count() as u64;
+        }
     }
 
     /// The bytes that were written and are dirty, and no others, as ranges of the file, upwards.

@@ -89,7 +89,9 @@ pub(crate) fn write_all(
         failed = core.store.flush_for_others(all.iter_mut(), items.len() as u64, of).err();
     }
     if let Some(error) = failed {
-        all.into_iter().for_each(|proof| reservation.reclaim(proof.into_placed()));
+        all.into_iter()
+            .filter_map(Written::into_placed)
+            .for_each(|placed| reservation.reclaim(placed));
         return Err(error);
     }
     let mut extents = Vec::new();
@@ -148,7 +150,7 @@ pub(crate) fn log_all(
     let Some((error, placed)) = failed else {
         return Ok(extents);
     };
-    let logged = extents.into_iter().map(|extent| extent.written.into_placed());
+    let logged = extents.into_iter().filter_map(|extent| extent.written.into_placed());
     logged.chain(placed).for_each(|placed| reservation.reclaim(placed));
     Err(error)
 }
@@ -283,7 +285,7 @@ fn write_elsewhere(
     let Some((error, placed)) = failed else {
         return Ok(proofs);
     };
-    let written = proofs.into_iter().map(Written::into_placed);
+    let written = proofs.into_iter().filter_map(Written::into_placed);
     written.chain(placed).for_each(|placed| promised.reclaim(placed));
     Err(Refused { error, promised })
 }

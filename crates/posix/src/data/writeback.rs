@@ -16,10 +16,11 @@ use holdfast_base::units::BLOCK_BYTES;
 use holdfast_store::{Batch, Need, Reservation, StoreError};
 
 use super::dirty::MapGuard;
+use super::in_place;
 use super::insert::{Round, Target, publish_round};
 use super::ordered::OrderedExtent;
 use super::pages::DirtyPage;
-use super::place::{Item, log_all, write_all};
+use super::place::{Item, log_all};
 use super::punch;
 use crate::before::complete;
 use crate::core::Core;
@@ -117,7 +118,7 @@ fn settle_once(
     let mut cost = DataCost::default();
     let done = if inline_ok && taken.fits_inline(core) {
         settle_inline(core, inode, map, &taken.pages[0], taken.target)
-    } else if taken.log_bytes() <= log_bytes {
+    } else if taken.log_bytes() <= log_bytes && !taken.has_in_place() {
         settle_in_log(core, inode, map, &mut taken)
     } else {
         settle_blocks(core, inode, map, &mut taken, &mut cost)
@@ -164,10 +165,20 @@ impl Taken {
             && self.pages[0].block == 0
     }
 
+    /// Whether some pages go to blocks that the file has reserved.
+    fn has_in_place(&self) -> bool {
+        promised(&self.pages) < self.pages.len() as u64
+    }
+
     /// Bytes that the log would have to hold.
     fn log_bytes(&self) -> usize {
         self.pages.iter().map(|dirty| dirty.changed.len()).sum()
     }
+}
+
+/// How many of `pages` have a block that was promised to them.
+fn promised(pages: &[DirtyPage]) -> u64 {
+    pages.iter().filter(|dirty| !dirty.in_place).count() as u64
 }
 
 /// Takes the dirty pages of `range` into flight. The caller has the map locked.
@@ -182,7 +193,7 @@ pub(super) fn take(inode: &Arc<Inode>, range: Range<u64>) -> Option<Taken> {
     let reservation = if whole {
         content.reserved.take()
     } else {
-        content.reserved.as_mut().map(|reserved| reserved.split(pages.len() as u64))
+        content.reserved.as_mut().map(|reserved| reserved.split(promised(&pages)))
     };
     let target =
         Target { size: state.attr.size, mtime: state.attr.mtime, ctime: state.attr.ctime, whole };
@@ -213,7 +224,7 @@ pub(super) fn finish(
 
 /// The reservation of a settle has a block for each page. If it has not, that is mended here.
 pub(super) fn ensure(core: &Core, taken: &mut Taken) -> Result<()> {
-    let wanted = taken.pages.len() as u64;
+    let wanted = promised(&taken.pages);
     let have = taken.reservation.as_ref().map_or(0, Reservation::blocks);
     if have < wanted {
         let more = core.store.reserve(Need::Grow { changes: 0, blocks: wanted - have })?;
@@ -281,21 +292,17 @@ fn settle_blocks(
     cost: &mut DataCost,
 ) -> Result<()> {
     ensure(core, taken)?;
-    let Some(reservation) = &mut taken.reservation else {
-        return Ok(());
-    };
     // What has landed is given back with its round, not at the end of all.
     let mut pages = std::mem::take(&mut taken.pages).into_iter().peekable();
     while pages.peek().is_some() {
         let round = pages.by_ref().take(ROUND_BLOCKS);
-        let items: Vec<Item> = round.map(|dirty| item(0, dirty)).collect();
-        let goal = goal(core, inode, items[0].block)?;
-        let (extents, writes) = write_all(core, &items, reservation, goal, Some(inode.no))?;
-        cost.bytes += items.len() as u64 * BLOCK_BYTES;
+        let round: Vec<DirtyPage> = round.collect();
+        cost.bytes += round.len() as u64 * BLOCK_BYTES;
+        let goal = |block| goal(core, inode, block);
+        let (round, writes) =
+            in_place::write_round(core, inode, map, round, &mut taken.reservation, goal)?;
         cost.writes += writes;
-        let round = extents.into_iter().map(|(_, extent)| extent).collect();
         remember_end(inode, &round);
-        drop(items);
         let last = pages.peek().is_none();
         complete(core, inode, map, round, taken.target, last)?;
     }

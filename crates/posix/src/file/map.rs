@@ -100,6 +100,8 @@ pub(crate) struct MapEdit {
     /// Where pieces of the tree began that are not as they were.
     stale: Vec<u64>,
     freed: Vec<BlockRange>,
+    /// Blocks that held data and stay.
+    unwritten: Vec<BlockRange>,
     added: i64,
 }
 
@@ -146,6 +148,7 @@ impl MapEdit {
             }
             for piece in self.take(at..at + 1) {
                 if let Some(blocks) = piece.blocks_in(&range) {
+                    self.unwritten.push(blocks);
                     let first = piece.first.max(range.start);
                     self.put(Piece { first, extent: Extent { blocks, sums: Vec::new() } });
                 }
@@ -155,9 +158,27 @@ impl MapEdit {
     }
 
     /// Puts a piece where whatever was there is cut out. Joins it with its neighbours if that makes a short piece.
-    pub(crate) fn insert(&mut self, mut piece: Piece, blocks_max: u64) {
+    pub(crate) fn insert(&mut self, piece: Piece, blocks_max: u64) {
         self.cut(piece.first..piece.end());
         self.added += piece.count() as i64;
+        self.join(piece, blocks_max);
+    }
+
+    /// Puts a written piece where the same blocks were reserved: none is freed, and the file has as many as before.
+    pub(crate) fn fill(&mut self, piece: Piece, blocks_max: u64) {
+        let range = piece.first..piece.end();
+        let reserved = self.take(self.overlapping(&range));
+        let same = reserved.first().and_then(|old| old.blocks_in(&range));
+        assert_eq!(same, Some(piece.extent.blocks), "what is written in place was reserved there");
+        for old in reserved {
+            assert!(!old.extent.is_written(), "data is not overwritten");
+            self.keep_outside(&old, &range);
+        }
+        self.join(piece, blocks_max);
+    }
+
+    /// Puts a piece where none is, joined with its neighbours if that makes a short piece.
+    fn join(&mut self, mut piece: Piece, blocks_max: u64) {
         let limit = blocks_max.min(JOIN_BLOCKS_MAX);
         let mut at = self.begins(piece.first);
         if let Some(left) = at.checked_sub(1).and_then(|before| self.after.get_mut(before))
@@ -214,6 +235,9 @@ impl MapEdit {
         }
         for blocks in self.freed {
             batch.free(blocks);
+        }
+        for blocks in self.unwritten {
+            batch.unwrite(blocks);
         }
     }
 

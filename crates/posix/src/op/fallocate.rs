@@ -38,8 +38,8 @@ const UNWRITTEN_BLOCKS_MAX: u64 = holdfast_format::limits::GROUP_BLOCKS;
 impl FileSystem {
     /// Allocates, punches or zeroes a range, as `flags` say.
     ///
-    /// Allocation is decided as a whole: without space for all of it nothing is allocated. Data written
-    /// later goes to new blocks and gives these back, so only space for the final file is assured.
+    /// Allocation is decided as a whole: without space for all of it nothing is allocated. What is allocated can be
+    /// written once, also when nothing else is free.
     pub fn fallocate(
         &self,
         file: &OpenFile,

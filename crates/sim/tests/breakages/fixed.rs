@@ -6,7 +6,7 @@ use holdfast_script::Script;
 use holdfast_sim::{Checkpoints, Policy, Setup, power_cut_after};
 
 use crate::lives::{Conditions, run};
-use crate::{Hunt, damage, errors, last_lock, random};
+use crate::{Hunt, damage, errors, full, last_lock, random};
 
 /// The smallest volume there is: its journal has 64 blocks, its log 256 KiB.
 const SMALLEST: u64 = 8 << 20;
@@ -95,6 +95,14 @@ pub(crate) const HUNTS: &[Hunt] = &[
     Hunt { name: "a commit that was given up", run: |_| last_lock::a_commit_that_was_given_up() },
     Hunt { name: "no space", run: |_| random::no_space() },
     Hunt {
+        name: "reserved blocks",
+        run: |_| {
+            full::SCRIPTS
+                .iter()
+                .try_for_each(|text| cut(full::BEFORE, text, policy(Checkpoints::Never)))
+        },
+    },
+    Hunt {
         name: "a block for a node",
         run: |_| {
             (1..=6).try_for_each(|after| {
@@ -177,6 +185,7 @@ pub(crate) const KNOWN: &[(&str, &[Tooth])] = &[
     ("a batch of another history", &[Tooth::ChainUnchecked]),
     ("a commit that was given up", &[Tooth::GivenUpEpochKept]),
     ("no space", &[Tooth::NoSpaceHalf]),
+    ("reserved blocks", &[Tooth::ReservedNotFlushed, Tooth::UnwrittenEarly, Tooth::UnwrittenNamed]),
     ("a block for a node", &[Tooth::RecordOneField]),
 ];
 

@@ -15,6 +15,8 @@
 mod damage;
 mod errors;
 mod fixed;
+#[path = "../full/mod.rs"]
+mod full;
 #[path = "../../../store/tests/last_lock/mod.rs"]
 mod last_lock;
 #[path = "../../../store/tests/lives/mod.rs"]

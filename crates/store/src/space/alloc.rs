@@ -21,12 +21,18 @@ use super::group::{Group, Run};
 use super::hidden::Hidden;
 use super::record::Record;
 
+/// Slots that are kept for what is written into reserved blocks, at most: 512 MiB with nodes of 16 KiB. Written in large
+/// pieces, that is enough for 200 GiB on a volume that is full all the time.
+const RESERVED_SLOTS_MAX: u64 = 32768;
+
 /// Slots that only some may use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Floors {
     /// For commits alone: they copy nodes of the space tree.
     pub(crate) checkpoint: u64,
     /// For commits and for operations that settle or shrink.
+    pub(crate) fill: u64,
+    /// For these, and for the items and checksums of what is written into reserved blocks.
     pub(crate) grow: u64,
 }
 
@@ -75,7 +81,7 @@ impl Space {
             node_blocks: 0,
             slots_promised: 0,
             blocks_promised: 0,
-            floors: Floors { checkpoint: 0, grow: 0 },
+            floors: Floors { checkpoint: 0, fill: 0, grow: 0 },
             freed: Freed::default(),
             unflushed: Unflushed::new(geometry.journal_blocks),
             dirty: Vec::new(),
@@ -113,7 +119,11 @@ impl Space {
         // An unlink reserves for about 40 changes, each with its path to the root: on a small volume
         // that is a larger share.
         let extra = (total / 64).clamp(128, 256).min(total / 4);
-        Floors { checkpoint, grow: checkpoint + extra }
+        // Reserved blocks that are written one by one all over a file leave an item for each run of them and for each gap:
+        // on the way that is a node's bytes for each 60 to 110 of its blocks, and one for each 300 when all is written.
+        let reserved = (total / 64).clamp(16, RESERVED_SLOTS_MAX).min(total / 16);
+        let fill = checkpoint + extra;
+        Floors { checkpoint, fill, grow: fill + reserved }
     }
 
     fn group_mut(&mut self, index: u64) -> &mut Group {

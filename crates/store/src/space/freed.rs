@@ -101,8 +101,8 @@ impl Unflushed {
         }
     }
 
-    /// Data that a batch freed.
-    pub(super) fn forget(&mut self, range: BlockRange) {
+    /// Data that a batch freed, or made unwritten.
+    pub(crate) fn forget(&mut self, range: BlockRange) {
         let end = range.start.0 + range.count;
         while let Some((&start, extent)) = self.extents.range(..end).next_back() {
             let extent_end = start + extent.count;

@@ -138,9 +138,18 @@ impl From<Unwritten> for StoreError {
 /// the log. Returned when dropped.
 #[derive(Debug)]
 pub struct Written {
-    placed: Placed,
+    home: Home,
     sums: Vec<u64>,
     content: WrittenContent,
+}
+
+/// Whose the blocks of written data are.
+#[derive(Debug)]
+pub(crate) enum Home {
+    /// They were allocated for it.
+    New(Placed),
+    /// The file had reserved them.
+    Reserved(BlockRange),
 }
 
 /// Where the data of written blocks is.
@@ -156,12 +165,22 @@ pub(crate) enum WrittenContent {
 
 impl Written {
     pub(crate) fn new(placed: Placed, sums: Vec<u64>) -> Written {
-        Written { placed, sums, content: WrittenContent::Sent }
+        Written { home: Home::New(placed), sums, content: WrittenContent::Sent }
+    }
+
+    /// The first data of reserved blocks, with a flush that began after the write has returned (R3).
+    pub(crate) fn in_place(blocks: BlockRange, sums: Vec<u64>, _flushed: &Flushed) -> Written {
+        Written { home: Home::Reserved(blocks), sums, content: WrittenContent::Durable }
+    }
+
+    /// Whether the file held the blocks before, as reserved ones.
+    pub fn is_in_place(&self) -> bool {
+        matches!(self.home, Home::Reserved(_))
     }
 
     /// The batch that publishes it carries its data into the log.
     pub(crate) fn in_log(placed: Placed, sums: Vec<u64>, blocks: Vec<LoggedBlock>) -> Written {
-        Written { placed, sums, content: WrittenContent::Inside(blocks) }
+        Written { home: Home::New(placed), sums, content: WrittenContent::Inside(blocks) }
     }
 
     /// A flush that began after the write has returned (R3): neither a commit nor the log has to say what it holds.
@@ -173,7 +192,10 @@ impl Written {
 
     /// Which blocks.
     pub fn blocks(&self) -> BlockRange {
-        self.placed.blocks
+        match &self.home {
+            Home::New(placed) => placed.blocks,
+            Home::Reserved(blocks) => *blocks,
+        }
     }
 
     /// One checksum for each block.
@@ -183,7 +205,7 @@ impl Written {
 
     /// Moves the first `count` blocks, fewer than all, into a proof of their own: one write served two extents.
     pub fn split_front(&mut self, count: u64) -> Written {
-        let BlockRange { start, count: all } = self.placed.blocks;
+        let BlockRange { start, count: all } = self.blocks();
         assert!(0 < count && count < all, "{count} of {all} blocks");
         let rest = self.sums.split_off(count as usize);
         let sums = std::mem::replace(&mut self.sums, rest);
@@ -195,22 +217,31 @@ impl Written {
                 WrittenContent::Inside(std::mem::replace(blocks, rest))
             }
         };
-        self.placed.blocks = BlockRange::new(BlockNo(start.0 + count), all - count);
-        let placed = Placed {
-            space: self.placed.space.clone(),
-            blocks: BlockRange::new(start, count),
-            published: false,
+        let front = BlockRange::new(start, count);
+        let rest = BlockRange::new(BlockNo(start.0 + count), all - count);
+        let home = match &mut self.home {
+            Home::New(placed) => {
+                placed.blocks = rest;
+                Home::New(Placed { space: placed.space.clone(), blocks: front, published: false })
+            }
+            Home::Reserved(blocks) => {
+                *blocks = rest;
+                Home::Reserved(front)
+            }
         };
-        Written { placed, sums, content }
+        Written { home, sums, content }
     }
 
-    pub(crate) fn into_parts(self) -> (Placed, Vec<u64>, WrittenContent) {
-        (self.placed, self.sums, self.content)
+    /// The blocks that were allocated for it, if the file had not reserved them.
+    pub fn into_placed(self) -> Option<Placed> {
+        match self.home {
+            Home::New(placed) => Some(placed),
+            Home::Reserved(_) => None,
+        }
     }
 
-    /// Forgets the checksums.
-    pub fn into_placed(self) -> Placed {
-        self.placed
+    pub(crate) fn into_parts(self) -> (Home, Vec<u64>, WrittenContent) {
+        (self.home, self.sums, self.content)
     }
 }
 

@@ -1,0 +1,273 @@
+//! What a file has reserved can be written, however full the volume is: the data goes straight to the reserved blocks.
+//!
+//! Only where there is no room for other blocks. A write that finds room takes some, as any other, and the
+//! reserved ones become free: no flush is needed then before its extents are published, and nothing of the paths below is
+//! asked. Where there is none, [`Room`] promises what such a write needs besides its blocks, space for items and
+//! checksums (P8), and a settle writes the pages in place ([`write_round`]), flushes, and publishes. What
+//! is written a second time is data, and needs other blocks.
+//!
+//! Always true: a page that waits without a promised block has a reserved one. It was reserved, and nothing was on its way
+//! to it, when the page became dirty; a truncate or a hole that takes the block away drops the page with it, or has
+//! settled it before.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use holdfast_base::BlockNo;
+use holdfast_format::item::InodeItem;
+use holdfast_store::page;
+use holdfast_store::{Need, Reservation, Sent, Store, StoreError};
+use holdfast_sync::atomic::Ordering;
+
+use super::dirty::{MapGuard, Shared};
+use super::ordered::OrderedExtent;
+use super::pages::{DirtyPage, Pages};
+use super::place::{CHUNK_BLOCKS, Item, write_all};
+use super::punch;
+use super::writeback::item;
+use crate::FsError;
+use crate::core::Core;
+use crate::file::lookup::pieces;
+use crate::file::map::Piece;
+use crate::inode::Inode;
+
+/// Blocks of a file that are reserved and were never written, at one moment.
+#[derive(Debug, Default)]
+pub(super) struct Reserved(Vec<Range<u64>>);
+
+impl Reserved {
+    /// Those whose pages are about to become dirty, and go there: nothing is dirty, nor on its way to the device.
+    pub(super) fn of(&self, pages: &Pages) -> Vec<u64> {
+        let blocks = self.0.iter().cloned().flatten();
+        blocks.filter(|&block| !pages.is_dirty(block) && !pages.is_in_flight(block)).collect()
+    }
+}
+
+/// Space for a write that is about to be accepted.
+#[derive(Debug, Default)]
+pub(super) struct Room<'a> {
+    /// Blocks.
+    pub(super) held: Option<Reservation>,
+    in_place: Option<Claim<'a>>,
+    /// There were not enough free blocks at once.
+    is_short: bool,
+}
+
+impl<'a> Room<'a> {
+    /// Which of `blocks` need no others. Looked for only where there are not enough. The caller holds the writer's lock.
+    pub(super) fn reserved(
+        &self,
+        core: &Core,
+        inode: &Inode,
+        disk: &InodeItem,
+        blocks: Range<u64>,
+    ) -> Result<Reserved, FsError> {
+        if !self.is_short || disk.blocks == 0 {
+            return Ok(Reserved::default());
+        }
+        let pieces = punch::visible(core, inode.no, pieces(core, inode.no, blocks.clone())?);
+        let reserved = pieces.iter().filter(|piece| !piece.extent.is_written());
+        let within = |piece: &Piece| piece.first.max(blocks.start)..piece.end().min(blocks.end);
+        Ok(Reserved(reserved.map(within).collect()))
+    }
+
+    fn blocks(&self) -> u64 {
+        self.held.as_ref().map_or(0, Reservation::blocks)
+    }
+
+    /// Whether it is enough for `blocks` new blocks, and `in_place` reserved ones.
+    pub(super) fn is_enough(&self, blocks: u64, in_place: u64) -> bool {
+        self.blocks() >= blocks && self.in_place.as_ref().map_or(0, |of| of.pages) >= in_place
+    }
+
+    /// Takes what is missing, or finds out that the volume has it not at once: then the caller looks at what the file
+    /// has reserved. No state is locked.
+    pub(super) fn take(
+        &mut self,
+        core: &'a Core,
+        blocks: u64,
+        in_place: u64,
+    ) -> Result<(), FsError> {
+        let missing = blocks.saturating_sub(self.blocks());
+        if missing > 0 {
+            let grow = Need::Grow { changes: 0, blocks: missing };
+            let more = if self.is_short {
+                Some(core.with_room(|| {
+                    core.data.promise_nodes(&core.store, missing)?;
+                    Ok(core.store.reserve(grow)?)
+                })?)
+            } else if core.data.promise_nodes_now(&core.store, missing)? {
+                core.store.reserve_now(grow)?
+            } else {
+                None
+            };
+            match (&mut self.held, more) {
+                (_, None) => self.is_short = true,
+                (Some(held), Some(more)) => held.merge(more),
+                (held, more) => *held = more,
+            }
+        }
+        if in_place > 0 {
+            // One at a time, so that what it counts is not counted twice.
+            self.in_place = None;
+            self.in_place = Some(core.with_room(|| Ok(core.data.claim(&core.store, in_place)?))?);
+        }
+        Ok(())
+    }
+}
+
+/// Pages that are about to wait for reserved blocks, counted with those that do.
+#[derive(Debug)]
+struct Claim<'a> {
+    shared: &'a Shared,
+    pages: u64,
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.shared.in_place.fetch_sub(self.pages as usize, Ordering::AcqRel);
+    }
+}
+
+impl Shared {
+    /// Keeps space for the nodes that so many more pages for reserved blocks may need when they are settled.
+    fn claim(&self, store: &Store, pages: u64) -> Result<Claim<'_>, StoreError> {
+        self.in_place.fetch_add(pages as usize, Ordering::AcqRel);
+        let claim = Claim { shared: self, pages };
+        while self.shares.lock().len() < self.shares_wanted(0) {
+            // Reserving may wait for a checkpoint: not under the lock.
+            let share = store.reserve(Need::Fill { changes: 1 })?;
+            self.shares.lock().push(share);
+        }
+        Ok(claim)
+    }
+}
+
+/// Whether pages of the file go to reserved blocks: then it is settled alone.
+pub(super) fn is_wanted(inode: &Inode) -> bool {
+    inode.data.lock_content().pages.in_place() > 0
+}
+
+/// Writes the pages of one round, those without a promised block in place, and returns when every write has:
+/// the extents in the order of the file, and how many writes. `reservation` has a block for each of the others.
+pub(super) fn write_round(
+    core: &Core,
+    inode: &Inode,
+    map: &MapGuard<'_>,
+    round: Vec<DirtyPage>,
+    reservation: &mut Option<Reservation>,
+    goal: impl FnOnce(u64) -> Result<Option<BlockNo>, FsError>,
+) -> Result<(VecDeque<OrderedExtent>, u64), FsError> {
+    let (in_place, mut others): (Vec<_>, Vec<_>) = round.into_iter().partition(|of| of.in_place);
+    let mut extents = Vec::new();
+    let mut writes = 0;
+    if !in_place.is_empty() {
+        let filled = fill(core, inode, map, in_place)?;
+        writes += filled.extents.len() as u64;
+        extents = filled.extents;
+        if !filled.refused.is_empty() {
+            let blocks = filled.refused.len() as u64;
+            let more = core.store.reserve(Need::Grow { changes: 0, blocks });
+            let more = match (more, filled.error) {
+                (Err(StoreError::NoSpace), Some(error)) => return Err(error.into()),
+                (more, _) => more?,
+            };
+            match reservation {
+                Some(reservation) => reservation.merge(more),
+                None => *reservation = Some(more),
+            }
+            others.extend(filled.refused);
+            others.sort_unstable_by_key(|dirty| dirty.block);
+        }
+    }
+    if let Some(first) = others.first() {
+        let reservation = reservation.as_mut().expect("a block was promised to each of the others");
+        let goal = goal(first.block)?;
+        let items: Vec<Item> = others.into_iter().map(|dirty| item(0, dirty)).collect();
+        let (placed, more) = write_all(core, &items, reservation, goal, Some(inode.no))?;
+        writes += more;
+        extents.extend(placed.into_iter().map(|(_, extent)| extent));
+        extents.sort_by_key(|extent| extent.first);
+    }
+    Ok((extents.into(), writes))
+}
+
+/// What came of pages for reserved blocks.
+#[derive(Default)]
+struct Filled {
+    extents: Vec<OrderedExtent>,
+    /// They need other blocks: the device refused them where they were to go.
+    refused: Vec<DirtyPage>,
+    error: Option<StoreError>,
+}
+
+/// Writes pages to the blocks that their file has reserved, which stay reserved as long as the map is locked, and flushes.
+fn fill(
+    core: &Core,
+    inode: &Inode,
+    _map: &MapGuard<'_>,
+    pages: Vec<DirtyPage>,
+) -> Result<Filled, StoreError> {
+    let mut filled = Filled::default();
+    let mut sent: Vec<(u64, Sent)> = Vec::new();
+    let longest = core.store.extent_blocks_max().min(CHUNK_BLOCKS) as usize;
+    let mut rest = &pages[..];
+    while let Some(front) = rest.first() {
+        let run = run_len(rest);
+        let reserved = reserved_from(core, inode, front.block..front.block + run as u64)?;
+        let Some(reserved) = reserved else {
+            // Not the only block that it has: nothing is overwritten.
+            debug_assert!(false, "block {} of inode {} is not reserved", front.block, inode.no);
+            filled.refused.push(front.clone());
+            rest = &rest[1..];
+            continue;
+        };
+        let count = (reserved.count() as usize).min(longest);
+        let (now, later) = rest.split_at(count);
+        rest = later;
+        let part = reserved.part(front.block..front.block + count as u64);
+        let Some(part) = part else { continue };
+        match send(core, &part, now) {
+            Ok(done) => sent.push((part.first, done)),
+            Err(StoreError::Device(error)) if core.store.stop_reason().is_none() => {
+                tracing::warn!("data for {:?}: {error}; trying other blocks", part.extent.blocks);
+                filled.refused.extend_from_slice(now);
+                filled.error = Some(StoreError::Device(error));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let (firsts, sent): (Vec<u64>, Vec<Sent>) = sent.into_iter().unzip();
+    let written = core.store.flush_in_place(sent)?;
+    let extents = firsts.into_iter().zip(written);
+    filled.extents = extents.map(|(first, written)| OrderedExtent { first, written }).collect();
+    Ok(filled)
+}
+
+/// How many of `pages` follow one another in the file from the first on.
+fn run_len(pages: &[DirtyPage]) -> usize {
+    let first = pages.first().map_or(0, |page| page.block);
+    (first..).zip(pages).take_while(|(block, page)| *block == page.block).count()
+}
+
+/// What the file has reserved from the first block of `range` on, in one piece.
+fn reserved_from(
+    core: &Core,
+    inode: &Inode,
+    range: Range<u64>,
+) -> Result<Option<Piece>, StoreError> {
+    let pieces = pieces(core, inode.no, range.clone())?;
+    let first = pieces.first().filter(|piece| !piece.extent.is_written());
+    Ok(first.and_then(|piece| piece.part(range.clone())).filter(|part| part.first == range.start))
+}
+
+/// One write.
+fn send(core: &Core, part: &Piece, pages: &[DirtyPage]) -> Result<Sent, StoreError> {
+    let blocks = part.extent.blocks;
+    let unwritten = core.store.unwritten(blocks)?;
+    core.data.recent.forget(blocks);
+    page::with_row(pages.iter().map(|dirty| &dirty.page), |bytes| {
+        let _sent = core.data.in_flight.enter(bytes.len());
+        core.store.write_in_place(unwritten, bytes)
+    })
+}

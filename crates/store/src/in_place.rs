@@ -1,0 +1,98 @@
+//! The first data of blocks that a file has reserved: it goes straight into them, and needs no free block.
+//!
+//! ```text
+//!  Reserved (judged, R2) > write > Sent > one flush for all > Written > Batch::publish
+//! ```
+//!
+//! The tree says of such blocks that they read as zeros, in each state of history that a recovery may come back to. So
+//! a write of them that is lost or torn is harmless. But the log and the commits name by their sums only the data of
+//! blocks that they take out of the free space, so nothing would notice later that this data never arrived: it is durable
+//! before the tree points at it as data.
+//!
+//! A second write of the same blocks is a write over data, and goes to other blocks like any other.
+
+use std::sync::atomic::Ordering;
+
+use holdfast_base::teeth::{self, Tooth};
+use holdfast_base::{BLOCK_SIZE, BlockRange, Lsn};
+use holdfast_device::flush_unless;
+use holdfast_format::Malformed;
+use holdfast_format::checksum::crc64;
+
+use crate::space::Written;
+use crate::{Inner, Result, StoreError, step};
+
+/// Blocks that a file has reserved, and whose bytes no state needs that a recovery may come back to.
+#[derive(Debug)]
+pub struct Reserved {
+    blocks: BlockRange,
+}
+
+/// Reserved blocks whose first data was sent to the device. It may not have arrived.
+#[derive(Debug)]
+pub struct Sent {
+    blocks: BlockRange,
+    sums: Vec<u64>,
+}
+
+impl Sent {
+    /// Which blocks.
+    pub fn blocks(&self) -> BlockRange {
+        self.blocks
+    }
+
+    /// One checksum for each block.
+    pub fn sums(&self) -> &[u64] {
+        &self.sums
+    }
+}
+
+impl Inner {
+    /// See [`crate::Store::unwritten`].
+    ///
+    /// When a volume has snapshots, this is where it is decided which blocks qualify: those of extents that are younger
+    /// than the last one. A snapshot reads the others as zeros for ever.
+    pub(crate) fn unwritten(&self, blocks: BlockRange) -> Result<Reserved> {
+        self.check_running()?;
+        {
+            let space = self.space.lock();
+            if !space.is_used(blocks) || !space.can_be_data(&[blocks]) {
+                return Err(StoreError::Item {
+                    what: format!("the extent {blocks:?}"),
+                    source: Malformed::new("extent", "its blocks are not in use as data"),
+                });
+            }
+        }
+        // Blocks that held data before: a recovery may come back to that until the commit. The log is not enough, whose
+        // batches name the data by its sum and are read again, until a commit contains them.
+        let last = Lsn(self.unwrote.load(Ordering::Acquire));
+        if !teeth::is(Tooth::UnwrittenEarly) {
+            self.commit_upto(last)?;
+        }
+        Ok(Reserved { blocks })
+    }
+
+    /// See [`crate::Store::write_in_place`].
+    pub(crate) fn write_in_place(&self, unwritten: Reserved, bytes: &[u8]) -> Result<Sent> {
+        self.check_running()?;
+        let Reserved { blocks } = unwritten;
+        assert_eq!(blocks.bytes(), Some(bytes.len() as u64), "the bytes fill the blocks exactly");
+        let at = blocks.start.byte_offset().expect("the blocks are in use");
+        let sums = bytes.chunks_exact(BLOCK_SIZE).map(crc64).collect();
+        self.device.write(at, bytes)?;
+        self.counters.data_bytes_written.add(bytes.len() as u64);
+        self.counters.reserved_bytes_written.add(bytes.len() as u64);
+        Ok(Sent { blocks, sums })
+    }
+
+    /// See [`crate::Store::flush_in_place`].
+    pub(crate) fn flush_in_place(&self, sent: Vec<Sent>) -> Result<Vec<Written>> {
+        if sent.is_empty() {
+            return Ok(Vec::new());
+        }
+        let flushed = flush_unless(&*self.device, Tooth::ReservedNotFlushed);
+        let flushed = flushed.inspect_err(|error| step::stop(&self.stop, error.to_string()))?;
+        let durable = |sent: Sent| Written::in_place(sent.blocks, sent.sums, &flushed);
+        Ok(sent.into_iter().map(durable).collect())
+    }
+}
