@@ -41,7 +41,7 @@ step cargo fmt --all --check
 step cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
 # What is shipped has no feature that another crate of the workspace asks for.
 step cargo clippy --locked -p holdfast-cli --quiet -- -D warnings
-step cargo clippy --locked -p holdfast-sim --features teeth --test breakages --quiet -- -D warnings
+step cargo clippy --locked -p holdfast-sim --features mutants --test mutants --quiet -- -D warnings
 RUSTDOCFLAGS="-D warnings" step cargo doc --locked --workspace --no-deps --quiet
 status=0
 step cargo test --locked --workspace --no-fail-fast 2>&1 | tee "$work/tests.log" || status=$?
@@ -57,8 +57,8 @@ if [ -w "$rings" ]; then
     HOLDFAST_TRANSPORT=rings through_the_kernel
     HOLDFAST_TRANSPORT=rings HOLDFAST_OPEN=kernel through_the_kernel
 fi
-# Breakages made on purpose: a feature that no other program may have, so a build of its own.
-step cargo test --locked -p holdfast-sim --features teeth --test breakages 2>&1 | tee -a "$work/tests.log" || status=$?
+# Mutants made on purpose: a feature that no other program may have, so a build of its own.
+step cargo test --locked -p holdfast-sim --features mutants --test mutants 2>&1 | tee -a "$work/tests.log" || status=$?
 # What was not done, and for want of what: such a test counts as passed. Root with /dev/fuse, and CI, should have done it.
 grep -o 'SKIPPED [^ ]*: .*' "$work/tests.log" | sort -u >"$work/skipped" || true
 if [ -s "$work/skipped" ]; then

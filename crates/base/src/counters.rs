@@ -145,7 +145,7 @@ counters! {
         log_batches,
         /// Records in them.
         log_records,
-        /// Bytes that they wrote into the log, heads and padding included.
+        /// Bytes that they wrote into the log, headers and padding included.
         log_bytes_written,
         /// Of those, bytes of file data.
         log_data_bytes,
@@ -193,7 +193,7 @@ counters! {
         range_merges_forced,
         /// Bytes that those merges marked dirty although unchanged.
         range_slack_bytes,
-        /// Bytes that commits wrote into the journal, heads and padding included.
+        /// Bytes that commits wrote into the journal, headers and padding included.
         journal_bytes_written,
         /// Commits that flushed large data before they wrote their frames.
         commit_data_flushes,

@@ -19,7 +19,7 @@ pub mod show;
 pub mod skip;
 pub mod stop;
 pub mod switch;
-pub mod teeth;
+pub mod mutants;
 pub mod units;
 pub mod wait;
 

@@ -49,7 +49,7 @@ pub struct Receipt {
     pub data_bytes: u64,
     /// Write calls for them.
     pub data_writes: u64,
-    /// Bytes of the batch, heads and padding included.
+    /// Bytes of the batch, headers and padding included.
     pub log_bytes: u64,
     /// Write calls for the batch.
     pub log_writes: u64,

@@ -56,7 +56,7 @@ impl Cost {
 
 /// What a recovery would have to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Work {
+pub struct RecoveryWork {
     /// Bytes of commits in the journal.
     pub journal_bytes: u64,
     /// Bytes of batches in the log, behind those commits.
@@ -71,10 +71,10 @@ pub struct Work {
     pub node_bytes: u64,
 }
 
-impl Work {
+impl RecoveryWork {
     /// The same but for the log.
-    pub fn without_log(self) -> Work {
-        Work { log_bytes: 0, log_data_bytes: 0, log_blocks: 0, ..self }
+    pub fn without_log(self) -> RecoveryWork {
+        RecoveryWork { log_bytes: 0, log_data_bytes: 0, log_blocks: 0, ..self }
     }
 
     /// How long it takes on a slow disk that is anywhere at once. Nothing to do takes no time.
@@ -87,7 +87,7 @@ impl Work {
         if self.journal_bytes == 0 && self.log_bytes == 0 && self.nodes == 0 {
             return Duration::ZERO;
         }
-        // Each node is read as a base and written to its home.
+        // Each node is read as a base and written to its location.
         let nodes = self.nodes.saturating_mul(self.node_bytes).saturating_mul(2);
         let bytes = nodes
             .saturating_add(self.journal_bytes)
@@ -99,7 +99,7 @@ impl Work {
         let time = at_rate(bytes, cost.bytes_per_second)
             .saturating_add(at_rate(records, LOG_BYTES_PER_SECOND))
             .saturating_add(places.saturating_mul(micros(cost.place)))
-            // Where places are cheap, nodes go to their homes in the time of their bytes.
+            // Where places are cheap, nodes go to their locations in the time of their bytes.
             .saturating_add(self.nodes.saturating_mul(micros(cost.beyond())));
         cost.fixed().saturating_add(Duration::from_micros(time))
     }
@@ -116,9 +116,14 @@ mod tests {
 
     #[test]
     fn more_work_takes_longer_and_none_takes_none() {
-        assert_eq!(Work::default().estimate(), Duration::ZERO);
-        let few = Work { journal_bytes: 1 << 20, nodes: 10, node_bytes: 16384, ..Work::default() };
-        let many = Work { nodes: 5000, ..few };
+        assert_eq!(RecoveryWork::default().estimate(), Duration::ZERO);
+        let few = RecoveryWork {
+            journal_bytes: 1 << 20,
+            nodes: 10,
+            node_bytes: 16384,
+            ..RecoveryWork::default()
+        };
+        let many = RecoveryWork { nodes: 5000, ..few };
         assert!(few.estimate() < many.estimate());
         let at_rate = |bytes_per_second| Cost { bytes_per_second, ..Cost::default() };
         assert!(many.estimate_at(&at_rate(20 << 20)) > many.estimate());
@@ -128,7 +133,7 @@ mod tests {
         assert!(
             many.estimate_at(&Cost { place: Duration::MAX, ..disk }) > Duration::from_secs(1 << 20)
         );
-        let endless = Work {
+        let endless = RecoveryWork {
             journal_bytes: u64::MAX,
             log_bytes: u64::MAX,
             log_data_bytes: 0,
@@ -141,16 +146,19 @@ mod tests {
 
     #[test]
     fn the_log_takes_its_time_too() {
-        let logged = Work { log_bytes: 512, node_bytes: 16384, ..Work::default() };
+        let logged = RecoveryWork { log_bytes: 512, node_bytes: 16384, ..RecoveryWork::default() };
         assert!(logged.estimate() >= FIXED, "a batch alone is something to recover");
-        let more = Work { log_bytes: 16 << 20, ..logged };
+        let more = RecoveryWork { log_bytes: 16 << 20, ..logged };
         assert!(more.estimate() > logged.estimate() + Duration::from_millis(250));
         // Operations are done by the processor, whatever the device can do.
         let endless = Cost { bytes_per_second: u64::MAX, ..Cost::default() };
         assert!(more.estimate_at(&endless) > FIXED + Duration::from_millis(200));
-        assert!(Work { log_blocks: 1000, ..more }.estimate() > more.estimate());
-        let of_data = Work { log_data_bytes: 15 << 20, ..more };
+        assert!(RecoveryWork { log_blocks: 1000, ..more }.estimate() > more.estimate());
+        let of_data = RecoveryWork { log_data_bytes: 15 << 20, ..more };
         assert!(of_data.estimate_at(&endless) < FIXED + Duration::from_millis(20), "it is copied");
-        assert_eq!(Work { log_blocks: 1000, ..of_data }.without_log().estimate(), Duration::ZERO);
+        assert_eq!(
+            RecoveryWork { log_blocks: 1000, ..of_data }.without_log().estimate(),
+            Duration::ZERO
+        );
     }
 }

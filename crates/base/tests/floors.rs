@@ -154,10 +154,10 @@ fn the_shipped_program_has_nothing_in_it_that_only_its_makers_need() {
     }
 }
 
-/// The breakages of `holdfast_base::teeth` must never come into a program that people use: the feature is off
+/// The mutants of `holdfast_base::mutants` must never come into a program that people use: the feature is off
 /// wherever nobody names it, and only the simulator's tests can.
 #[test]
-fn no_crate_but_the_simulator_can_turn_breakages_on() {
+fn no_crate_but_the_simulator_can_turn_mutants_on() {
     let crates = workspace().join("crates");
     let mut names = Vec::new();
     for folder in std::fs::read_dir(crates).expect("there is a folder of crates") {
@@ -168,16 +168,17 @@ fn no_crate_but_the_simulator_can_turn_breakages_on() {
         let lines = manifest.lines().filter(|line| !line.starts_with('#'));
         let name = folder.file_name().and_then(|name| name.to_str()).expect("it has a name");
         names.extend(
-            lines.filter(|line| line.contains("teeth")).map(|line| format!("{name}: {line}")),
+            lines.filter(|line| line.contains("mutants")).map(|line| format!("{name}: {line}")),
         );
     }
     names.sort();
     let allowed = [
-        "base: teeth = []",
-        "sim: required-features = [\"teeth\"]",
-        "sim: teeth = [\"holdfast-base/teeth\"]",
+        "base: mutants = []",
+        "sim: mutants = [\"holdfast-base/mutants\"]",
+        "sim: name = \"mutants\"",
+        "sim: required-features = [\"mutants\"]",
     ];
     assert_eq!(names, allowed);
     let top = std::fs::read_to_string(workspace().join("Cargo.toml")).expect("it exists");
-    assert!(!top.contains("teeth"), "no feature for all crates");
+    assert!(!top.contains("mutants"), "no feature for all crates");
 }

@@ -48,7 +48,7 @@ counts! {
     commit_ranges = commit_ranges,
     /// Bytes of those ranges.
     commit_range_bytes = commit_range_bytes,
-    /// Bytes written into the journal, heads and padding included.
+    /// Bytes written into the journal, headers and padding included.
     journal_bytes = journal_bytes_written,
     /// Commits that became a checkpoint for want of room.
     journal_full = journal_full,
@@ -70,7 +70,7 @@ counts! {
     log_batches = log_batches,
     /// Records in them.
     log_records = log_records,
-    /// Bytes that they wrote, heads and padding included.
+    /// Bytes that they wrote, headers and padding included.
     log_bytes = log_bytes_written,
     /// Batches that became a commit because the log had no room.
     log_full = log_full,

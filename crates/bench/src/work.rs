@@ -65,7 +65,7 @@ pub(crate) fn shuffled(count: u64, prng: &mut Prng) -> Vec<u64> {
 }
 
 /// Everything so far is part of a commit and at its home: neither log nor journal hold any of it.
-pub(crate) fn settle(volume: &Volume) -> io::Result<()> {
+pub(crate) fn quiesce(volume: &Volume) -> io::Result<()> {
     volume.sync()?;
     volume.engine()?.checkpoint().map_err(io::Error::other)
 }

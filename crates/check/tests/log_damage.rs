@@ -117,14 +117,14 @@ fn batches_of_a_history_that_was_given_up_do_not_count() {
 }
 
 /// Appends records to an honest batch.
-type Spoil = fn(&mut Encoder, &mut Vec<u8>, Places);
+type Spoil = fn(&mut Encoder, &mut Vec<u8>, Blocks);
 
 /// Makes a header dishonest.
 type HeaderChange = fn(&mut LogHeader);
 
 /// Blocks for damage.
 #[derive(Clone, Copy)]
-struct Places {
+struct Blocks {
     /// In use before the log.
     used: BlockNo,
     /// Free, with one behind it.
@@ -231,7 +231,7 @@ fn whole_batches_that_cannot_be_are_findings() {
         let before = log.view();
         let taken = log.block_of(new);
         let used = made.superblock.geometry.first_data_block();
-        let places = Places {
+        let places = Blocks {
             used,
             free: BlockNo(taken.0 + 700),
             taken,

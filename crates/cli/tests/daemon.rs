@@ -7,10 +7,10 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::process::{Command, Stdio};
 
-use common::{Place, can_mount, wait_for};
+use common::{TestMount, can_mount, wait_for};
 
 /// A shell that finds the program in $P, the volume in $I and the directory in $D.
-fn shell(place: &Place, script: &str) -> Command {
+fn shell(place: &TestMount, script: &str) -> Command {
     let mut command = Command::new("sh");
     command
         .args(["-c", script])
@@ -32,7 +32,7 @@ fn a_lock_of_the_caller_ends_with_the_caller() {
     if !can_mount() {
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     let script = "exec 9>lock && flock 9 && $P mount $I $D";
     assert!(shell(&place, script).status().unwrap().success());
     assert!(place.is_mounted());
@@ -46,7 +46,7 @@ fn a_pipe_of_the_caller_ends_with_the_caller() {
     if !can_mount() {
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     // What a shell does for x=$(holdfast mount IMAGE DIR 3>&1): it reads until everybody has closed the pipe.
     let mut shell = shell(&place, "$P mount $I $D 3>&1").stdout(Stdio::piped()).spawn().unwrap();
     let mut pipe = shell.stdout.take().unwrap();
@@ -66,7 +66,7 @@ fn it_has_no_terminal_no_directory_and_no_stream_of_the_caller() {
     if !can_mount() {
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     // On a terminal of its own, which `script` makes, in the middle of a session.
     let mounted = shell(&place, "script -qec \"$P mount volume.img mnt\" /dev/null </dev/null")
         .stdout(Stdio::null())
@@ -99,7 +99,7 @@ fn limits_of_the_caller_and_a_lack_of_memory_spare_it() {
     if !can_mount() {
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     // Files of at most 1 MiB, half a minute of processor time, 64 descriptors: for the caller's own work.
     let script = "echo 500 >/proc/self/oom_score_adj && ulimit -S -f 2048 && ulimit -S -t 30 && ulimit -S -n 64 && $P mount $I $D";
     assert!(shell(&place, script).status().unwrap().success());

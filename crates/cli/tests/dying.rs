@@ -14,7 +14,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use common::{Place, can_mount, wait_for};
+use common::{TestMount, can_mount, wait_for};
 use holdfast_wire::abi::{Attr, AttrOut, EntryOut, OpenOut, OutHeader, opcode};
 use holdfast_wire::init::{self, Dialect, Wanted, flag};
 use holdfast_wire::{Op, Request, reply};
@@ -103,7 +103,7 @@ impl Drop for Stuck {
 
 impl Stuck {
     /// Returns when a thread of the daemon waits for the page.
-    fn at(place: &Place, test: &str) -> Stuck {
+    fn at(place: &TestMount, test: &str) -> Stuck {
         let daemon = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", test, "--nocapture"])
             .env(IMAGE, place.image())
@@ -166,7 +166,7 @@ fn umount_dead_takes_away_what_a_dying_daemon_serves_and_nothing_that_lives() {
     if is_elsewhere() {
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     let test = "umount_dead_takes_away_what_a_dying_daemon_serves_and_nothing_that_lives";
     let mut stuck = Stuck::at(&place, test);
     let umount = ["umount", "--dead", "--timeout", "2", place.dir()];
@@ -183,7 +183,7 @@ fn umount_takes_away_what_a_dying_daemon_serves() {
     if is_elsewhere() {
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     let mut stuck = Stuck::at(&place, "umount_takes_away_what_a_dying_daemon_serves");
     stuck.kill();
     place.run(&["umount", "--timeout", "20", place.dir()]).fine();
@@ -197,7 +197,7 @@ fn the_volume_of_a_dying_daemon_can_be_mounted_elsewhere() {
     if is_elsewhere() {
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     let mut stuck = Stuck::at(&place, "the_volume_of_a_dying_daemon_can_be_mounted_elsewhere");
     stuck.kill();
     let other = place.path("other");

@@ -9,14 +9,14 @@ use std::os::unix::fs::FileExt;
 use std::process::Stdio;
 use std::time::Duration;
 
-use common::{Place, can_mount, number, said, signal};
+use common::{TestMount, can_mount, number, said, signal};
 
 #[test]
 fn the_last_fsync_is_explained() {
     if !can_mount() {
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     place.mount();
     let path = place.dir.join("file");
     let name = path.to_str().unwrap();
@@ -64,7 +64,7 @@ fn a_daemon_that_does_not_answer_is_left_alone() {
     if !can_mount() {
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     place.mount();
     let pid = place.daemon();
     signal(pid, "STOP");
@@ -86,7 +86,7 @@ fn a_slow_fsync_gets_a_line_and_the_next_are_counted() {
     if !can_mount() {
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     let log = place.path("log");
     let mount = |limit: &str| {
         let options = format!("log={log},slow_fsync={limit}");

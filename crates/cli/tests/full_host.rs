@@ -10,7 +10,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Place, can_mount};
+use common::{TestMount, can_mount};
 
 /// A host's filesystem of a few MiB. Unmounted when dropped, also when a test fails.
 struct Tmpfs(tempfile::TempDir);
@@ -87,7 +87,7 @@ fn on_a_full_host_writes_are_refused_in_time_and_what_was_accepted_stays() {
         return;
     }
     let Some(host) = Tmpfs::new(40) else { return };
-    let mut place = Place::new();
+    let mut place = TestMount::new();
     place.image = host.path("volume.img");
     place.run(&["mkfs", "-q", "--size", "256M", place.image()]).fine();
     place.mount();
@@ -145,7 +145,7 @@ fn a_mount_on_a_full_host_says_what_it_lacks() {
         return;
     }
     let Some(host) = Tmpfs::new(40) else { return };
-    let mut place = Place::new();
+    let mut place = TestMount::new();
     place.image = host.path("volume.img");
     place.run(&["mkfs", "-q", "--size", "256M", place.image()]).fine();
     // A copy that left holes where the rings are empty.

@@ -14,7 +14,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use common::{Place, can_mount};
+use common::{TestMount, can_mount};
 use rustix::fs::XattrFlags;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
@@ -81,8 +81,8 @@ impl Drop for Group {
     }
 }
 
-fn place() -> Place {
-    let place = Place::new();
+fn place() -> TestMount {
+    let place = TestMount::new();
     place.run(&["mkfs", "-q", "--size", "256M", place.image()]).fine();
     place.run(&["mount", "-o", CACHE, place.image(), place.dir()]).fine();
     place
@@ -132,7 +132,7 @@ fn look(dir: &Path, rounds: &[u8]) {
     }
 }
 
-/// Lives at the limit that `limit` sets for the daemon; everything works. `None`: it cannot be set here.
+/// CrashGenerations at the limit that `limit` sets for the daemon; everything works. `None`: it cannot be set here.
 fn works_at<L>(limit: impl FnOnce(u32) -> Option<L>) {
     if !can_mount() {
         return;

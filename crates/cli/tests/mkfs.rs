@@ -3,11 +3,11 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod common;
-use common::Place;
+use common::TestMount;
 
 #[test]
 fn a_missing_file_needs_a_size_and_is_made() {
-    let place = Place::new();
+    let place = TestMount::new();
     place.run(&["mkfs", place.image()]).fails(1, "give a --size");
     assert!(!place.image.exists());
     let said = place.run(&["mkfs", "--size", "64M", "-L", "letters", place.image()]).fine();
@@ -21,14 +21,14 @@ fn a_missing_file_needs_a_size_and_is_made() {
 
 #[test]
 fn a_failure_leaves_no_file_behind() {
-    let place = Place::new();
+    let place = TestMount::new();
     place.run(&["mkfs", "--size", "1M", place.image()]).fails(1, "");
     assert!(!place.image.exists());
 }
 
 #[test]
 fn what_is_there_needs_force() {
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     let before = std::fs::read(&place.image).unwrap();
     place.run(&["mkfs", place.image()]).fails(1, "Holdfast volume");
     place.run(&["mkfs", "--size", "32M", place.image()]).fails(1, "--force");
@@ -40,7 +40,7 @@ fn what_is_there_needs_force() {
 
 #[test]
 fn a_letter_is_no_filesystem_and_still_not_overwritten() {
-    let place = Place::new();
+    let place = TestMount::new();
     std::fs::write(&place.image, "Dear reader,").unwrap();
     place.run(&["mkfs", "--size", "64M", place.image()]).fails(1, "not empty");
     assert_eq!(std::fs::read(&place.image).unwrap(), b"Dear reader,");
@@ -48,7 +48,7 @@ fn a_letter_is_no_filesystem_and_still_not_overwritten() {
 
 #[test]
 fn foreign_filesystems_are_named() {
-    let place = Place::new();
+    let place = TestMount::new();
     let made =
         std::process::Command::new("mkfs.ext4").arg("-q").arg(&place.image).arg("16M").output();
     if !made.is_ok_and(|output| output.status.success()) {
@@ -67,7 +67,7 @@ fn foreign_filesystems_are_named() {
 
 #[test]
 fn an_empty_sparse_file_is_taken_without_force() {
-    let place = Place::new();
+    let place = TestMount::new();
     std::fs::File::create(&place.image).unwrap().set_len(64 << 20).unwrap();
     place.run(&["mkfs", "-q", place.image()]).fine();
     place.fsck();
@@ -75,7 +75,7 @@ fn an_empty_sparse_file_is_taken_without_force() {
 
 #[test]
 fn an_empty_file_needs_a_size_and_gets_it() {
-    let place = Place::new();
+    let place = TestMount::new();
     std::fs::write(&place.image, "").unwrap();
     place.run(&["mkfs", place.image()]).fails(1, "--size");
     place.run(&["mkfs", "-q", "-s", "64M", place.image()]).fine();
@@ -86,13 +86,13 @@ fn an_empty_file_needs_a_size_and_gets_it() {
 #[test]
 fn a_new_volume_is_for_its_owner_only() {
     use std::os::unix::fs::PermissionsExt;
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     assert_eq!(place.image.metadata().unwrap().permissions().mode() & 0o777, 0o600);
 }
 
 #[test]
 fn a_dry_run_writes_nothing() {
-    let place = Place::new();
+    let place = TestMount::new();
     let said = place.run(&["mkfs", "-n", "--size", "64M", place.image()]).fine();
     assert!(said.contains("would make"), "{said}");
     assert!(!place.image.exists());
@@ -100,7 +100,7 @@ fn a_dry_run_writes_nothing() {
 
 #[test]
 fn bad_usage_is_one_sentence_and_code_1() {
-    let place = Place::new();
+    let place = TestMount::new();
     place.run(&["mkfs"]).fails(1, "--help");
     place.run(&["mkfs", "--node-size", "5k", place.image()]).fails(1, "--node-size");
     place.run(&["mkfs", "--size", "many", place.image()]).fails(1, "size");
@@ -109,7 +109,7 @@ fn bad_usage_is_one_sentence_and_code_1() {
 
 #[test]
 fn node_sizes_and_uuid_are_what_was_asked() {
-    let place = Place::new();
+    let place = TestMount::new();
     let uuid = "5f6c1e2a-9f5b-4c8e-8f3e-0d2b6a7c9e11";
     for size in ["4k", "16k", "64k"] {
         let args = ["mkfs", "-q", "-f", "--size", "64M", "--node-size", size, "-U", uuid];
@@ -124,14 +124,14 @@ fn node_sizes_and_uuid_are_what_was_asked() {
 
 #[test]
 fn the_link_named_mkfs_holdfast_is_mkfs() {
-    let place = Place::new();
+    let place = TestMount::new();
     let said = place.run_as("mkfs.holdfast", &["--size", "64M", place.image()]);
     assert!(said.fine().contains("made a Holdfast volume"));
 }
 
 #[test]
 fn what_is_refused_stays_as_it_was() {
-    let place = Place::new();
+    let place = TestMount::new();
     place.run(&["mkfs", "-q", "--size", "64M", place.image()]).fine();
     for how in [&["mkfs", "-f"][..], &["mkfs", "-n", "-f"]] {
         let refused = place.run(&[how, &["--size", "1M", place.image()]].concat());

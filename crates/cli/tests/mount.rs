@@ -7,14 +7,14 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 
-use common::{Nobody, Place, can_mount, number, signal, wait_until_ended};
+use common::{Nobody, TestMount, can_mount, number, signal, wait_until_ended};
 
 #[test]
 fn a_mount_works_and_umount_returns_when_the_volume_is_free() {
     if !can_mount() {
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     for round in 0..5 {
         place.mount();
         let line = place.mount_line().unwrap();
@@ -31,7 +31,7 @@ fn a_mount_works_and_umount_returns_when_the_volume_is_free() {
 
 #[test]
 fn why_a_mount_failed_is_said_in_the_foreground() {
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     place.run(&["mount", "missing.img", place.dir()]).fails(32, "missing.img");
     place.run(&["mount", place.image(), "missing"]).fails(32, "missing");
     place.run(&["mount", place.image(), place.image()]).fails(32, "not a directory");
@@ -45,7 +45,7 @@ fn why_a_mount_failed_is_said_in_the_foreground() {
 
 #[test]
 fn nofail_forgives_a_missing_volume_only() {
-    let place = Place::new();
+    let place = TestMount::new();
     let said = place.run(&["mount", "-o", "nofail", "missing.img", place.dir()]);
     assert_eq!(said.code, 0, "{said:?}");
     fs::write(&place.image, vec![b'x'; 100_000]).unwrap();
@@ -59,7 +59,7 @@ fn a_second_mount_is_refused_and_the_holder_named() {
     if !can_mount() {
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     place.mount();
     let other = place.path("other");
     fs::create_dir(&other).unwrap();
@@ -90,7 +90,7 @@ fn a_second_mount_through_a_loop_device_is_refused_and_the_holder_named() {
     if !can_mount() {
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     let attach = || {
         let ran =
             Command::new("losetup").args(["--find", "--show", place.image()]).output().ok()?;
@@ -122,7 +122,7 @@ fn what_was_synced_survives_a_killed_daemon() {
     if !can_mount() {
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     place.mount();
     let synced = place.dir.join("synced");
     let content: Vec<u8> =
@@ -158,7 +158,7 @@ fn what_was_written_before_a_rest_survives_a_killed_daemon() {
     if !can_mount() {
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     // Nothing but the rest: the timer comes later than this test ends.
     place.run(&["mount", "-o", "commit=3600", place.image(), place.dir()]).fine();
     fs::create_dir(place.dir.join("a")).unwrap();
@@ -183,7 +183,7 @@ fn sigterm_unmounts_and_writes_everything() {
     if !can_mount() {
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     place.mount();
     fs::write(place.dir.join("file"), "content").unwrap();
     let daemon = place.daemon();
@@ -199,7 +199,7 @@ fn in_the_foreground_it_serves_until_unmounted_and_exits_with_0() {
     if !can_mount() {
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     let mut server = place
         .command(&["mount", "--foreground", place.image(), place.dir()])
         .stderr(std::process::Stdio::null())
@@ -220,7 +220,7 @@ fn a_read_only_mount_changes_nothing() {
     if !can_mount() {
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     place.mount();
     fs::write(place.dir.join("file"), "content").unwrap();
     place.umount();
@@ -237,7 +237,7 @@ fn the_helper_is_called_as_mount_8_calls_it() {
     if !can_mount() {
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     let (image, dir) = (place.image(), place.dir());
     place.run_as("mount.holdfast", &[image, dir, "-f", "-o", "rw"]).fine();
     assert!(!place.is_mounted());
@@ -253,7 +253,7 @@ fn odd_names_of_image_and_directory_work() {
     if !can_mount() {
         return;
     }
-    let mut place = Place::new();
+    let mut place = TestMount::new();
     place.image = place.root.path().join("my, volume\\1.img");
     place.dir = place.root.path().join("my dir");
     fs::create_dir(&place.dir).unwrap();
@@ -270,7 +270,7 @@ fn a_busy_mount_says_so_and_stays() {
     if !can_mount() {
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     place.mount();
     let open = fs::File::create(place.dir.join("file")).unwrap();
     place.run(&["umount", place.dir()]).fails(32, "busy");
@@ -291,7 +291,7 @@ fn statistics_count_the_work_of_the_daemon() {
     if !can_mount() {
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     place.mount();
     let count = || {
         let json = place.run(&["stats", "--json", place.dir()]).fine();
@@ -316,7 +316,7 @@ fn a_recovery_is_told_to_who_mounts_and_to_the_log() {
     if !can_mount() {
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     place.mount();
     let file = fs::File::create(place.dir.join("file")).unwrap();
     file.write_all_at(b"content", 0).unwrap();
@@ -354,7 +354,7 @@ fn a_recovery_is_told_to_who_mounts_and_to_the_log() {
 #[test]
 fn a_user_without_privilege_can_mount_his_own() {
     // Runs the program as nobody, through the set-uid helper.
-    let place = Place::new();
+    let place = TestMount::new();
     let Some(nobody) = Nobody::at(&place) else { return };
     // /dev/fuse may be closed to users here; then the refusal must be heard.
     if !nobody.mounts(&place) {

@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use common::{Place, can_mount};
+use common::{TestMount, can_mount};
 
 /// A tree with one of everything that a user can make.
 fn tree(at: &Path) {
@@ -63,7 +63,7 @@ fn picture(at: &Path) -> Vec<String> {
 
 #[test]
 fn a_tree_copied_in_and_out_again_is_the_same() {
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     let source = place.root.path().join("source");
     tree(&source);
     place.run(&["cp", "-a", &place.path("source"), &place.inside("/")]).fine();
@@ -89,7 +89,7 @@ fn a_tree_copied_in_and_out_again_is_the_same() {
 
 #[test]
 fn ls_and_cat_show_what_is_there() {
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     tree(&place.root.path().join("source"));
     place.run(&["cp", "-r", &place.path("source"), &place.inside("/top")]).fine();
     assert_eq!(place.run(&["ls", place.image()]).fine(), "top\n");
@@ -112,7 +112,7 @@ fn ls_and_cat_show_what_is_there() {
 
 #[test]
 fn cp_says_what_it_cannot_do_and_does_the_rest() {
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     fs::write(place.path("one"), "1").unwrap();
     fs::create_dir(place.path("folder")).unwrap();
     let said = place.run(&["cp", &place.path("one"), &place.path("folder"), &place.inside("/")]);
@@ -128,7 +128,7 @@ fn cp_says_what_it_cannot_do_and_does_the_rest() {
 
 #[test]
 fn cp_names_what_is_missing_as_the_user_wrote_it() {
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     fs::write(place.path("one"), "1").unwrap();
     // Run where the image is, and called by its relative name.
     place
@@ -143,7 +143,7 @@ fn cp_names_what_is_missing_as_the_user_wrote_it() {
 #[test]
 fn names_that_are_no_text_are_listed_byte_for_byte() {
     use std::os::unix::ffi::OsStrExt;
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     let source = place.root.path().join("source");
     fs::create_dir(&source).unwrap();
     let odd = std::ffi::OsStr::from_bytes(b"caf\xe9");
@@ -161,7 +161,7 @@ fn names_that_are_no_text_are_listed_byte_for_byte() {
 
 #[test]
 fn a_foreign_image_is_called_what_it_is() {
-    let place = Place::new();
+    let place = TestMount::new();
     let mut bytes = vec![0; 1 << 20];
     bytes[..4].copy_from_slice(b"XFSB");
     fs::write(&place.image, bytes).unwrap();
@@ -176,7 +176,7 @@ fn a_foreign_image_is_called_what_it_is() {
 
 #[test]
 fn links_explain_themselves_by_their_own_names() {
-    let place = Place::new();
+    let place = TestMount::new();
     for name in ["mkfs.holdfast", "fsck.holdfast", "mount.holdfast", "umount.holdfast"] {
         let help = place.run_as(name, &["--help"]).fine();
         assert!(help.contains(&format!("Usage: {name} ")), "{help}");
@@ -193,7 +193,7 @@ fn links_explain_themselves_by_their_own_names() {
 
 #[test]
 fn cp_between_and_within_volumes() {
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     let second = place.path("second.img");
     place.run(&["mkfs", "-q", "--size", "64M", &second]).fine();
     fs::write(place.path("one"), "first").unwrap();
@@ -208,7 +208,7 @@ fn cp_between_and_within_volumes() {
 
 #[test]
 fn fsck_has_the_exit_bits_of_its_manual_page() {
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     fs::write(place.path("file"), vec![7; 200_000]).unwrap();
     place.run(&["cp", &place.path("file"), &place.inside("/victim")]).fine();
     place.run(&["fsck", "-p", place.image()]).fine();
@@ -253,7 +253,7 @@ fn fsck_has_the_exit_bits_of_its_manual_page() {
 
 #[test]
 fn the_program_explains_itself() {
-    let place = Place::new();
+    let place = TestMount::new();
     let version = place.run(&["--version"]).fine();
     let format = format!("(on-disk format {})", holdfast::FORMAT_VERSION);
     assert!(version.starts_with("holdfast ") && version.contains(&format), "{version}");
@@ -271,7 +271,7 @@ fn the_program_explains_itself() {
 
 #[test]
 fn what_only_those_need_who_work_on_it_is_elsewhere_and_it_says_where() {
-    let place = Place::new();
+    let place = TestMount::new();
     let help = place.run(&["--help"]).fine();
     for command in ["bench", "crashtest", "dump"] {
         for words in [&[command][..], &[command, "--help"], &[command, "mechanisms", "--json", "x"]]
@@ -284,7 +284,7 @@ fn what_only_those_need_who_work_on_it_is_elsewhere_and_it_says_where() {
 
 #[test]
 fn a_reader_who_leaves_is_no_error() {
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     fs::write(place.path("file"), vec![b'x'; 10_000_000]).unwrap();
     place.run(&["cp", &place.path("file"), &place.inside("/file")]).fine();
     let mut cat = place
@@ -301,7 +301,7 @@ fn a_reader_who_leaves_is_no_error() {
 
 #[test]
 fn fsck_at_boot_does_not_pass_a_volume_that_cannot_be_mounted() {
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     place.run(&["fsck", "-p", place.image()]).fine();
     let mut image = fs::read(place.image()).unwrap();
     let nodes: Vec<usize> =

@@ -9,29 +9,29 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{Place, can_mount, number, said, signal, wait_until_ended};
+use common::{TestMount, can_mount, number, said, signal, wait_until_ended};
 
 fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|found| found.uid() == 0)
 }
 
 /// The words of the mount in the kernel's list.
-fn words(place: &Place) -> Vec<String> {
+fn words(place: &TestMount) -> Vec<String> {
     let line = place.mount_line().unwrap();
     line.split(' ').nth(3).unwrap().split(',').map(String::from).collect()
 }
 
-fn mount(place: &Place, options: &str) {
+fn mount(place: &TestMount, options: &str) {
     place.run(&["mount", "-o", options, place.image(), place.dir()]).fine();
 }
 
 /// As mount(8) does for `mount -o remount,...`.
-fn remount(place: &Place, options: &str) -> common::Said {
+fn remount(place: &TestMount, options: &str) -> common::Said {
     place.run_as("mount.fuse.holdfast", &[place.image(), place.dir(), "-o", options])
 }
 
 /// Kills the daemon without a warning and mounts again.
-fn crash(place: &Place) {
+fn crash(place: &TestMount) {
     let daemon = place.daemon();
     signal(daemon, "KILL");
     wait_until_ended(daemon);
@@ -45,7 +45,7 @@ fn what_mount_8_passes_on_is_taken() {
     if !can_mount() {
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     let options = "rw,nodiratime,sync,dirsync,lazytime,silent,nostrictatime,acl,user_xattr,iversion,\
         nosymfollow,context=\"a:b:c0,c1\"";
     mount(&place, options);
@@ -63,7 +63,7 @@ fn with_sync_every_change_is_durable_when_the_call_returns() {
     if !can_mount() {
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     mount(&place, "sync,commit=3600");
     let path = |name: &str| place.dir.join(name);
     let mut file = File::create(path("written")).unwrap();
@@ -95,7 +95,7 @@ fn with_dirsync_names_are_durable_and_only_they() {
     if !can_mount() {
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     mount(&place, "dirsync,commit=3600");
     let path = |name: &str| place.dir.join(name);
     let batches = || number(&place.run(&["stats", "--json", place.dir()]).fine(), "log_batches");
@@ -125,7 +125,7 @@ fn a_remount_to_read_only_and_back() {
     if !can_mount() || !is_root() {
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     mount(&place, "strictatime,nosuid,commit=3600,cache=64M");
     fs::write(place.dir.join("file"), "content").unwrap();
     let open = OpenOptions::new().append(true).open(place.dir.join("file")).unwrap();
@@ -195,7 +195,7 @@ fn mount_8_remounts_and_umount_8_waits_through_the_links() {
         holdfast_base::skip::skipped("needs root and unshare -m");
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     let links = place.root.path().join("sbin");
     fs::create_dir(&links).unwrap();
     for name in ["mount.holdfast", "mount.fuse.holdfast", "umount.fuse.holdfast"] {
@@ -230,7 +230,7 @@ fn who_comes_right_after_umount_8_waits_for_the_daemon() {
     if !can_mount() || !is_root() {
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     for command in [&["mount"][..], &["fsck"], &["ls"]] {
         place.mount();
         fs::write(place.dir.join("file"), vec![7; 100_000]).unwrap();

@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Place, can_mount, said, signal, wait_until_ended};
+use common::{TestMount, can_mount, said, signal, wait_until_ended};
 
 /// The top of the repository.
 fn top() -> PathBuf {
@@ -25,7 +25,7 @@ fn unit(prefix: &str) -> String {
 }
 
 /// The program's arguments in the unit's line `key`, with the variables of a volume in their places.
-fn arguments(unit: &str, key: &str, place: &Place, options: &str) -> Vec<String> {
+fn arguments(unit: &str, key: &str, place: &TestMount, options: &str) -> Vec<String> {
     let line = unit.lines().find_map(|line| line.strip_prefix(&format!("{key}="))).unwrap();
     let line = line.replace("${VOLUME}", place.image()).replace("${DIR}", place.dir());
     let line = line.replace("${OPTIONS}", options).replace('"', "");
@@ -38,7 +38,7 @@ fn systemd_understands_the_unit_and_boots_with_it() {
         holdfast_base::skip::skipped("there is no systemd-analyze here");
         return;
     }
-    let place = Place::new();
+    let place = TestMount::new();
     let bin = place.root.path().join("bin");
     fs::create_dir(&bin).unwrap();
     symlink(env!("CARGO_BIN_EXE_holdfast"), bin.join("holdfast")).unwrap();
@@ -68,7 +68,7 @@ fn what_the_unit_runs_works_also_after_a_daemon_that_was_killed() {
     if !can_mount() {
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     let unit = unit("/opt/holdfast");
     let run = |key: &str| {
         let args = arguments(&unit, key, &place, "noatime");
@@ -104,7 +104,7 @@ fn what_the_unit_runs_works_also_after_a_daemon_that_was_killed() {
 
 #[test]
 fn every_name_with_a_page_is_linked() {
-    let place = Place::new();
+    let place = TestMount::new();
     let pages = place.root.path().join("man");
     fs::create_dir(&pages).unwrap();
     place.run(&["man", "--links", pages.to_str().unwrap()]).fine();

@@ -6,7 +6,7 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use common::{PROGRAM, Place, can_mount, said};
+use common::{PROGRAM, TestMount, can_mount, said};
 
 /// The first block of shell commands behind the heading.
 fn commands(heading: &str) -> String {
@@ -23,7 +23,7 @@ fn the_first_steps_of_the_readme_work() {
     if !can_mount() {
         return;
     }
-    let place = Place::new();
+    let place = TestMount::new();
     // The commands make it themselves.
     std::fs::remove_dir(&place.dir).unwrap();
     let bin = place.root.path().join("bin");

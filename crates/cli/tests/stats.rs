@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Stdio};
 
-use common::{Place, can_mount, number, signal, wait_for, wait_until_ended};
+use common::{TestMount, can_mount, number, signal, wait_for, wait_until_ended};
 
 /// A running `stats --watch`.
 struct Watch {
@@ -23,7 +23,7 @@ impl Drop for Watch {
 }
 
 impl Watch {
-    fn start(place: &Place, args: &[&str]) -> Watch {
+    fn start(place: &TestMount, args: &[&str]) -> Watch {
         let args: Vec<&str> = ["stats"].iter().chain(args).copied().chain([place.dir()]).collect();
         let mut child =
             place.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -50,7 +50,7 @@ fn statistics_have_groups_units_and_raw_numbers_in_json() {
     if !can_mount() {
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     place.mount();
     fs::write(place.dir.join("file"), vec![1; 300_000]).unwrap();
     fs::File::open(place.dir.join("file")).unwrap().sync_all().unwrap();
@@ -85,7 +85,7 @@ fn watched_samples_are_appended_and_hold_what_is_new() {
     if !can_mount() {
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     place.mount();
     let mut watch = Watch::start(&place, &["--json", "--watch=0.1"]);
     let first = watch.line();
@@ -110,7 +110,7 @@ fn watching_ends_at_a_signal_and_when_nobody_reads() {
     if !can_mount() {
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     place.mount();
     for name in ["INT", "TERM"] {
         let mut watch = Watch::start(&place, &["--watch=1000"]);
@@ -141,7 +141,7 @@ fn an_unmount_wakes_a_watcher_that_sleeps() {
     if !can_mount() {
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     place.mount();
     let mut watch = Watch::start(&place, &["--watch=1000"]);
     watch.line();
@@ -156,7 +156,7 @@ fn a_dead_daemon_is_told_with_what_to_do() {
     if !can_mount() {
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     place.mount();
     let mut watch = Watch::start(&place, &["--watch=0.1"]);
     watch.line();
@@ -180,7 +180,7 @@ fn a_dead_daemon_is_told_with_what_to_do() {
 
 #[test]
 fn info_tells_what_a_recovery_would_take() {
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     let info = || place.run(&["info", place.image()]).fine();
     let json = || place.run(&["info", "--json", place.image()]).fine();
     assert!(info().contains("recovery      none needed"), "{}", info());

@@ -11,10 +11,10 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::process::Command;
 use std::time::Duration;
 
-use common::{Nobody, Place, can_mount, number, said, signal, wait_until_ended};
+use common::{Nobody, TestMount, can_mount, number, said, signal, wait_until_ended};
 
 /// The number of a statistic of a mount, asked by root.
-fn count(place: &Place, name: &str) -> u64 {
+fn count(place: &TestMount, name: &str) -> u64 {
     number(&place.run(&["stats", "--json", place.dir()]).fine(), name)
 }
 
@@ -45,7 +45,7 @@ fn nobody_can_answer_in_the_place_of_the_daemon() {
             std::thread::sleep(Duration::from_millis(1));
         }
     });
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     place.mount();
     let shown = place.run(&["stats", place.dir()]).fine();
     assert!(shown.contains("fsyncs") && !shown.contains("trust me"), "{shown}");
@@ -60,7 +60,7 @@ fn another_network_is_no_other_world() {
         holdfast_base::skip::skipped("needs unshare -n");
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     place.mount();
     let program = env!("CARGO_BIN_EXE_holdfast");
     let there = |args: &[&str]| {
@@ -73,7 +73,7 @@ fn another_network_is_no_other_world() {
 
 #[test]
 fn strangers_may_sync_as_with_sync_2_and_nothing_else() {
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     let Some(nobody) = Nobody::at(&place) else { return };
     place.mount();
     for mode in [0o755, 0o700] {
@@ -95,7 +95,7 @@ fn strangers_may_sync_as_with_sync_2_and_nothing_else() {
 
 #[test]
 fn root_is_answered_by_a_mount_that_lets_only_its_user_in() {
-    let place = Place::new();
+    let place = TestMount::new();
     let Some(nobody) = Nobody::at(&place) else { return };
     if !nobody.mounts(&place) {
         return;
@@ -118,7 +118,7 @@ fn a_daemon_that_does_not_answer_holds_nobody() {
     if !can_mount() {
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     place.mount();
     let daemon = place.daemon();
     signal(daemon, "STOP");
@@ -134,7 +134,7 @@ fn a_terminal_sees_no_name_that_it_would_obey() {
     if !can_mount() {
         return;
     }
-    let mut place = Place::with_volume();
+    let mut place = TestMount::with_volume();
     place.dir = place.root.path().join("m\x1b[2J\u{9b}31m");
     fs::create_dir(&place.dir).unwrap();
     place.mount();
@@ -161,7 +161,7 @@ fn a_dead_mount_is_taken_away_from_under_those_who_use_it() {
     if !can_mount() {
         return;
     }
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     place.run(&["umount", "--dead", place.dir()]).fine();
     place.mount();
     // A living one stays.

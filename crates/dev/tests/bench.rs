@@ -5,12 +5,12 @@
 #[path = "../../cli/tests/common/mod.rs"]
 mod common;
 
-use common::{Place, can_mount};
+use common::{TestMount, can_mount};
 use holdfast_bench::result::{Cell, Report};
 
 #[test]
 fn mechanisms_run_in_both_positions_and_are_stored_printed_and_rendered() {
-    let place = Place::new();
+    let place = TestMount::new();
     let path = |name: &str| place.path(name);
     let (json, html, kept, dir) = (path("m.json"), path("m.html"), path("kept"), path("volumes"));
     std::fs::create_dir(&dir).unwrap();
@@ -69,7 +69,7 @@ fn mechanisms_run_in_both_positions_and_are_stored_printed_and_rendered() {
 
 #[test]
 fn what_is_no_report_or_was_not_kept_is_said() {
-    let place = Place::new();
+    let place = TestMount::new();
     std::fs::write(place.path("other.json"), "{}").unwrap();
     let page = place.path("page.html");
     let report = place.run(&["bench", "report", &place.path("other.json"), "-o", &page]);
@@ -83,7 +83,7 @@ fn what_is_no_report_or_was_not_kept_is_said() {
 
 #[test]
 fn scaling_has_a_table_with_exponents_for_each_dimension() {
-    let place = Place::new();
+    let place = TestMount::new();
     let json = place.path("s.json");
     let words = ["bench", "scaling", "--scale", "quick", "--only", "directory,volume"];
     let said = place.run(&[&words[..], &["--json", &json]].concat()).fine();
@@ -95,7 +95,7 @@ fn scaling_has_a_table_with_exponents_for_each_dimension() {
 
 #[test]
 fn the_library_is_measured_beside_the_bare_device() {
-    let place = Place::new();
+    let place = TestMount::new();
     let (json, file) = (place.path("l.json"), place.path("volume"));
     let words =
         ["bench", "--files=50", "--mebibytes=1", "--appends=3", "--rounds=2", "--node=4k,16k"];

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
-use common::{Place, signal, wait_for};
+use common::{TestMount, signal, wait_for};
 use holdfast_bench::result::Report;
 use holdfast_bench::systems::{Bed, Mounted, Ours, System, can_mount};
 
@@ -47,7 +47,7 @@ fn operations_are_counted_at_the_device_and_in_the_library() {
     if !has_loop_devices() {
         return;
     }
-    let place = Place::new();
+    let place = TestMount::new();
     let report = place.path("ops.json");
     let root = place.root.path().join("work");
     fs::create_dir(&root).unwrap();
@@ -101,7 +101,7 @@ fn a_signal_leaves_nothing_behind() {
     if !has_loop_devices() {
         return;
     }
-    let place = Place::new();
+    let place = TestMount::new();
     let root = place.root.path().join("work");
     fs::create_dir(&root).unwrap();
     let args = ["bench", "ops", "--quick", "--operations=1000000", "--size=64M", "--dir"];
@@ -123,7 +123,7 @@ fn a_signal_leaves_nothing_behind() {
 
 #[test]
 fn any_directory_is_measured_and_as_it_was_afterwards() {
-    let place = Place::new();
+    let place = TestMount::new();
     let (report, root) = (place.path("dir.json"), place.root.path().join("work"));
     fs::create_dir(&root).unwrap();
     let args = ["bench", "dir", root.to_str().unwrap(), "--scale=quick", "--seconds=0.02"];
@@ -147,7 +147,7 @@ fn peers_take_turns_on_one_device() {
     if !has_loop_devices() {
         return;
     }
-    let place = Place::new();
+    let place = TestMount::new();
     let (report, root) = (place.path("peers.json"), place.root.path().join("work"));
     fs::create_dir(&root).unwrap();
     let has_ext4 = System::Ext4.missing_package().is_none();
@@ -189,7 +189,7 @@ fn servers_of_others_are_mounted_measured_and_gone() {
     if !has_loop_devices() || others.is_empty() {
         return;
     }
-    let place = Place::new();
+    let place = TestMount::new();
     let (report, root) = (place.path("peers.json"), place.root.path().join("work"));
     fs::create_dir(&root).unwrap();
     let systems = others.join(",");
@@ -213,6 +213,6 @@ fn comparing_needs_root_and_says_so() {
     if has_loop_devices() {
         return;
     }
-    let place = Place::new();
+    let place = TestMount::new();
     place.run(&["bench", "peers"]).fails(1, "need");
 }

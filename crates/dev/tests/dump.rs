@@ -6,11 +6,11 @@
 mod common;
 use std::fs;
 
-use common::Place;
+use common::TestMount;
 
 #[test]
 fn dump_prints_superblocks_trees_and_files() {
-    let place = Place::with_volume();
+    let place = TestMount::with_volume();
     fs::write(place.path("file"), "content").unwrap();
     place.run(&["cp", &place.path("file"), &place.inside("/file")]).fine();
     assert!(!place.run(&["dump", place.image()]).fine().is_empty());
@@ -24,7 +24,7 @@ fn dump_prints_superblocks_trees_and_files() {
 
 #[test]
 fn the_program_explains_itself() {
-    let place = Place::new();
+    let place = TestMount::new();
     let help = place.run(&["--help"]).fine();
     for command in ["bench", "crashtest", "dump"] {
         assert!(help.contains(command), "{help}");

@@ -35,7 +35,7 @@ pub use sticky::Sticky;
 use std::fmt;
 use std::time::Duration;
 
-use holdfast_base::teeth::{self, Tooth};
+use holdfast_base::mutants::{self, Mutant};
 
 /// Proof that a flush has returned: everything whose write returned before that flush began is durable.
 #[derive(Debug)]
@@ -49,9 +49,9 @@ impl Flushed {
     }
 }
 
-/// [`Device::flush`], but for the breakage that leaves this one out: the only proof of a flush that nobody made.
-pub fn flush_unless(device: &dyn Device, tooth: Tooth) -> Result<Flushed, DeviceError> {
-    if teeth::is(tooth) {
+/// [`Device::flush`], but for the mutant that leaves this one out: the only proof of a flush that nobody made.
+pub fn flush_unless(device: &dyn Device, mutant: Mutant) -> Result<Flushed, DeviceError> {
+    if mutants::is(mutant) {
         return Ok(Flushed::new());
     }
     device.flush()

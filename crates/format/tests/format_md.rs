@@ -399,10 +399,10 @@ fn batch_records() -> (Vec<u8>, Vec<(usize, &'static str)>) {
         ..file
     };
     let name = Dentry { inode: InodeNo(17), file_type: FileType::Regular, name: b"note" };
-    let home = BlockRange::new(BlockNo(superblock.files.block.0 + 2), 1);
+    let location = BlockRange::new(BlockNo(superblock.files.block.0 + 2), 1);
     let mut page = [0; 4096];
     page[..CONTENT.len()].copy_from_slice(CONTENT);
-    let extent = Extent { blocks: home, sums: vec![crc64(&page)] };
+    let extent = Extent { blocks: location, sums: vec![crc64(&page)] };
     let directory = Key::new(InodeNo::ROOT, Kind::Dentry, slot(superblock.hash_seed, name.name));
     let patch = Patch { base: None, at: 0, bytes: CONTENT };
     let mut out = Vec::new();
@@ -417,7 +417,7 @@ fn batch_records() -> (Vec<u8>, Vec<(usize, &'static str)>) {
     parts.push((out.len(), "inode 1"));
     encoder.put(&Key::new(InodeNo(17), Kind::Extent, 0), &extent.encode(), &mut out);
     parts.push((out.len(), "put: the extent of inode 17"));
-    encoder.take(home, &Content::Inside(vec![patch]), &mut out);
+    encoder.take(location, &Content::Inside(vec![patch]), &mut out);
     parts.push((out.len(), "take: block 194, its data inside"));
     let header = LogHeader {
         magic: log::frame::MAGIC,

@@ -76,7 +76,7 @@ impl Notices {
     }
 
     /// Waits until the kernel has heard all that was noted so far, but not long.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn drain(&self) {
         let mut state = self.state.lock();
         let noted = state.noted;
         if state.told >= noted {
@@ -108,19 +108,19 @@ mod tests {
         let notices = Arc::new(Notices::default());
         let (tell, heard) = channel();
         notices.start(move |inodes| inodes.iter().for_each(|it| tell.send(*it).unwrap())).unwrap();
-        notices.settle();
+        notices.drain();
         notices.note(5);
         notices.note(7);
-        notices.settle();
+        notices.drain();
         assert_eq!([heard.recv(), heard.recv()], [Ok(5), Ok(7)]);
         notices.end();
         assert!(heard.recv().is_err(), "the thread ends");
         notices.note(9);
-        notices.settle();
+        notices.drain();
         // A kernel that never comes to an end.
         let stuck = Notices::default();
         stuck.note(1);
-        stuck.settle();
+        stuck.drain();
         assert_eq!(stuck.state.lock().told, 0);
     }
 }

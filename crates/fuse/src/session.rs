@@ -261,7 +261,7 @@ fn serve_on(
     // Whatever happens from here on, the filesystem is let go.
     let outcome = connect_and_serve(fd, &mut mounted, (&work, &readers), ways, ready, &stop);
     server.close();
-    readers.settle(FAREWELL);
+    readers.drain(FAREWELL);
     outcome
 }
 
@@ -321,7 +321,7 @@ fn leave(
     }
     // First every answer, then the end of the connection: what was done is also heard of.
     server.close();
-    readers.settle(FAREWELL);
+    readers.drain(FAREWELL);
     if let Err(error) = mounted.abort() {
         tracing::warn!("the mount could not be torn away: {error}");
     }

@@ -26,7 +26,7 @@ pub(crate) struct Call<'a> {
 
 /// The last name of a path and the directory it is in. Whether it exists was not asked.
 #[derive(Debug)]
-pub(crate) struct Place<'p> {
+pub(crate) struct ParentAndName<'p> {
     pub(crate) parent: InodeNo,
     pub(crate) name: Cow<'p, [u8]>,
     /// The path ended in `/`: only a directory will do.
@@ -36,7 +36,7 @@ pub(crate) struct Place<'p> {
 /// Where a walk that may end at nothing ended.
 pub(crate) enum End<'p> {
     Found(Attr),
-    Missing(Place<'p>),
+    Missing(ParentAndName<'p>),
 }
 
 /// What is done with a symbolic link at the end of a path.
@@ -133,7 +133,7 @@ impl Call<'_> {
         while let Some(step) = walk.next() {
             let attr = match self.fs.lookup(self.caller, walk.at, &step.name) {
                 Err(FsError::NotFound) if step.last => {
-                    return Ok(End::Missing(Place {
+                    return Ok(End::Missing(ParentAndName {
                         parent: walk.at,
                         name: step.name,
                         slash: step.slash,
@@ -165,14 +165,14 @@ impl Call<'_> {
         base: InodeNo,
         path: &'p [u8],
         special: i32,
-    ) -> Result<Place<'p>> {
+    ) -> Result<ParentAndName<'p>> {
         let mut walk = Walk::new(base, path)?;
         while let Some(step) = walk.next() {
             if step.last {
                 if *step.name == *b"." || *step.name == *b".." {
                     return Err(Errno(special));
                 }
-                return Ok(Place { parent: walk.at, name: step.name, slash: step.slash });
+                return Ok(ParentAndName { parent: walk.at, name: step.name, slash: step.slash });
             }
             let attr = self.fs.lookup(self.caller, walk.at, &step.name)?;
             match attr.file_type {

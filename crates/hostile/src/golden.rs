@@ -16,7 +16,7 @@ use holdfast_format::item::{FileType, InodeItem};
 use holdfast_format::{Geometry, Key, Superblock};
 use holdfast_script::{Outcome, Script, Target};
 use holdfast_sim::{Engine, Setup, judge};
-use holdfast_store::{Batch, CreateOptions, Store};
+use holdfast_store::{CreateOptions, Store, Transaction};
 use uuid::Uuid;
 
 use crate::image::Image;
@@ -142,7 +142,7 @@ fn mkfs(device: &Arc<dyn Device>, node_size: usize) {
         xattr_value_next: 0,
         reserved: [0; 16],
     };
-    let mut first = Batch::new();
+    let mut first = Transaction::new();
     first.put(Key::inode(InodeNo::ROOT), root.encode());
     first.count_inodes(1);
     Store::create_with(device, &options, first).expect("memory does not fail");

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use holdfast_base::{InodeNo, Lsn, Timestamp};
 use holdfast_format::Key;
-use holdfast_store::{Batch, Need};
+use holdfast_store::{Need, Transaction};
 use holdfast_sync::atomic::AtomicU64;
 
 use crate::core::Core;
@@ -126,15 +126,15 @@ pub(crate) fn write_all(core: &Core) -> Result<()> {
 }
 
 fn write(core: &Core, inode: &Inode) -> Result<()> {
-    let mut reservation = core.store.reserve(Need::Settle { changes: 1 })?;
+    let mut reservation = core.store.reserve(Need::Writeback { changes: 1 })?;
     let mut state = inode.state.write();
     if state.gone || !state.atime_waits {
         return Ok(());
     }
     let item = state.next_disk();
-    let mut batch = Batch::new();
-    batch.put(Key::inode(inode.no), item.bytes());
-    core.store.apply(batch, &mut reservation)?;
+    let mut transaction = Transaction::new();
+    transaction.put(Key::inode(inode.no), item.bytes());
+    core.store.apply(transaction, &mut reservation)?;
     // `changed` stays: fsync promises nothing of access times, so it need not wait for this.
     state.disk = item;
     state.atime_waits = false;

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use holdfast_base::Lsn;
 use holdfast_base::clock::Deadline;
-use holdfast_store::{Calm, page};
+use holdfast_store::{Idle, page};
 
 use crate::atime;
 use crate::core::Core;
@@ -120,30 +120,30 @@ impl Rest {
 /// The thread of the background commit.
 #[derive(Debug)]
 pub(crate) struct Committer {
-    calm: Arc<Calm>,
+    idle: Arc<Idle>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Committer {
     /// Starts the thread.
     pub(crate) fn start(core: &Arc<Core>, every: Duration) -> Result<Committer> {
-        let calm = core.store.calm().clone();
+        let idle = core.store.idle().clone();
         let body = move |core: &Core| run(core, every);
         let thread = threads::start(core, "holdfast-commit", WORK, body)?;
-        Ok(Committer { calm, thread: Some(thread) })
+        Ok(Committer { idle, thread: Some(thread) })
     }
 }
 
 fn run(core: &Core, every: Duration) {
-    let calm = core.store.calm();
+    let idle = core.store.idle();
     let (mut patience, mut rest, mut quiet) =
         (Patience::default(), Rest::default(), Quiet::default());
     let mut told = Told::default();
     let mut until = Deadline::after(every);
     loop {
         let ended = match quiet.is_over() {
-            true => calm.sleep(until.left(), || quiet.is_still(stamp(core))),
-            false => calm.pause(REST.min(until.left())),
+            true => idle.sleep(until.left(), || quiet.is_still(stamp(core))),
+            false => idle.pause(REST.min(until.left())),
         };
         if ended {
             return;
@@ -172,11 +172,11 @@ fn run(core: &Core, every: Duration) {
 
 fn tick(core: &Core, patience: &mut Patience) -> Result<()> {
     // Whatever fails, what can be made durable is.
-    let settled = atime::write_all(core).and(core.write_back());
-    if settled.is_ok() && patience.waits(core.is_logged()) {
+    let written = atime::write_all(core).and(core.write_back());
+    if written.is_ok() && patience.waits(core.is_logged()) {
         return Ok(());
     }
-    settled.and(core.store.commit().map_err(FsError::from))
+    written.and(core.store.commit().map_err(FsError::from))
 }
 
 fn look(core: &Core, quiet: &mut Quiet) -> Result<()> {
@@ -192,7 +192,7 @@ fn look(core: &Core, quiet: &mut Quiet) -> Result<()> {
 
 impl Drop for Committer {
     fn drop(&mut self) {
-        self.calm.end();
+        self.idle.end();
         threads::join(self.thread.take(), WORK);
     }
 }

@@ -8,7 +8,7 @@
 //! 5. the locks inside the store.
 //!
 //! Space is reserved before a state is locked, because a reservation may wait
-//! for a checkpoint (R4). After a batch was applied nothing may fail.
+//! for a checkpoint (R4). After a transaction was applied nothing may fail.
 //!
 //! Knows nothing of calls and callers.
 
@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock};
 use holdfast_base::counters::Counters;
 use holdfast_base::{BlockNo, InodeNo};
 use holdfast_format::item::dentry;
-use holdfast_store::{Placed, Reservation, Store, StoreError};
+use holdfast_store::{Allocated, Reservation, Store, StoreError};
 use parking_lot::Mutex;
 
 use crate::inode::{Inode, InodeTable};
@@ -75,7 +75,7 @@ impl Core {
         from: &mut Reservation,
         want: u64,
         goal: Option<BlockNo>,
-    ) -> std::result::Result<Placed, StoreError> {
+    ) -> std::result::Result<Allocated, StoreError> {
         let placed = self.store.allocate(from, want, goal)?;
         self.data.recent.forget(placed.blocks());
         Ok(placed)

@@ -1,7 +1,7 @@
 //! Floor 3: files, names and bytes as POSIX promises them.
 //!
 //! Every call of [`FileSystem`] is one operation in the volume's history. It
-//! reads what it needs, reserves space (P8), and applies one batch; what it
+//! reads what it needs, reserves space (P8), and applies one transaction; what it
 //! changed is visible at once and durable after an fsync (P1, P2), a sync, or
 //! the background commit (P11). Calls live in `op/`, one file for each family.
 //!

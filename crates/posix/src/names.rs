@@ -11,7 +11,7 @@ use holdfast_base::InodeNo;
 use holdfast_format::item::{Dentry, FileType, dentry};
 use holdfast_format::limits::NAME_MAX;
 use holdfast_format::{Key, Kind};
-use holdfast_store::{Batch, Purpose, StoreError};
+use holdfast_store::{Purpose, StoreError, Transaction};
 
 use crate::core::Core;
 use crate::slot;
@@ -87,7 +87,7 @@ fn search(core: &Core, dir: InodeNo, name: &[u8], purpose: Purpose) -> Result<Fo
 
 /// Adds or replaces an entry.
 pub(crate) fn put(
-    batch: &mut Batch,
+    transaction: &mut Transaction,
     dir: InodeNo,
     offset: u64,
     name: &[u8],
@@ -95,10 +95,10 @@ pub(crate) fn put(
     file_type: FileType,
 ) {
     let entry = Dentry { inode, file_type, name };
-    batch.put_with(Key::new(dir, Kind::Dentry, offset), |out| entry.write(out));
+    transaction.put_with(Key::new(dir, Kind::Dentry, offset), |out| entry.write(out));
 }
 
 /// Removes an entry.
-pub(crate) fn delete(batch: &mut Batch, dir: InodeNo, offset: u64) {
-    batch.delete(Key::new(dir, Kind::Dentry, offset));
+pub(crate) fn delete(transaction: &mut Transaction, dir: InodeNo, offset: u64) {
+    transaction.delete(Key::new(dir, Kind::Dentry, offset));
 }

@@ -1,14 +1,14 @@
 //! Inodes that lost their last name, and how they are removed.
 //!
 //! ```text
-//!  last name goes ── nobody needs it, small ──────────────▶ removed by the same batch
+//!  last name goes ── nobody needs it, small ──────────────▶ removed by the same transaction
 //!        │
 //!        └─ otherwise: nlink 0 and an orphan item ── last handle and reference go, or mount ──▶ collect
 //! ```
 //!
 //! An inode is marked gone under its lock before it is removed, by exactly one
 //! thread; from then on nobody can open or link it. A large file goes in
-//! bounded batches; the last one removes inode, attributes and orphan item, so
+//! bounded transactions; the last one removes inode, attributes and orphan item, so
 //! that a crash in between leaves an orphan and not a lost piece.
 
 use std::ops::ControlFlow;
@@ -17,16 +17,16 @@ use std::sync::Arc;
 use holdfast_base::InodeNo;
 use holdfast_format::item::{InodeItem, orphan};
 use holdfast_format::{Key, Kind};
-use holdfast_store::{Batch, Need, StoreError};
+use holdfast_store::{Need, StoreError, Transaction};
 
 use crate::core::Core;
 use crate::file::content;
 use crate::inode::{Inode, InodeState};
 use crate::{FsError, Result, xattrs};
 
-/// Content items, and as many of attributes, that one batch of a collection removes.
+/// Content items, and as many of attributes, that one transaction of a collection removes.
 const ITEMS_PER_BATCH: usize = 64;
-/// The same for the batch that takes the last name: enough for what small files have.
+/// The same for the transaction that takes the last name: enough for what small files have.
 pub(crate) const ITEMS_AT_ONCE: usize = 4;
 
 /// Changes to reserve for an inode that may lose its last name, together with up to `items` of content and
@@ -38,7 +38,7 @@ pub(crate) const fn last_name_changes(items: usize) -> u32 {
 /// What becomes of an inode that has lost its last name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// The batch removes it.
+    /// The transaction removes it.
     Removed,
     /// Nobody needs it: it is to be collected as soon as the locks are released.
     Collect,
@@ -46,7 +46,7 @@ pub(crate) enum Fate {
     Waits,
 }
 
-/// A batch with what the loss of the last name means, with at most [`last_name_changes`] of `items`. `draft` has
+/// A transaction with what the loss of the last name means, with at most [`last_name_changes`] of `items`. `draft` has
 /// nlink 0; the caller puts it unless the answer is [`Fate::Removed`].
 pub(crate) fn plan_last_name(
     core: &Core,
@@ -54,27 +54,27 @@ pub(crate) fn plan_last_name(
     state: &InodeState,
     draft: &InodeItem,
     items: usize,
-) -> Result<(Fate, Batch)> {
+) -> Result<(Fate, Transaction)> {
     let needed = state.handles > 0 || state.lookups > 0;
-    let mut batch = Batch::new();
+    let mut transaction = Transaction::new();
     if !needed
         && items > 0
         && inode.data.is_clean()
         && core.data.punches.of(inode.no).is_none()
-        && plan_removal(core, inode.no, draft, &mut batch, items)?
+        && plan_removal(core, inode.no, draft, &mut transaction, items)?
     {
-        batch.delete(Key::inode(inode.no));
-        batch.count_inodes(-1);
-        return Ok((Fate::Removed, batch));
+        transaction.delete(Key::inode(inode.no));
+        transaction.count_inodes(-1);
+        return Ok((Fate::Removed, transaction));
     }
     // Removing a part would save nothing, and needs more space at once.
-    let mut batch = Batch::new();
-    batch.put(Key::orphan(inode.no), orphan::VALUE);
-    Ok((if needed { Fate::Waits } else { Fate::Collect }, batch))
+    let mut transaction = Transaction::new();
+    transaction.put(Key::orphan(inode.no), orphan::VALUE);
+    Ok((if needed { Fate::Waits } else { Fate::Collect }, transaction))
 }
 
 impl Fate {
-    /// After the batch was applied: marks the inode, whose state is still locked.
+    /// After the transaction was applied: marks the inode, whose state is still locked.
     pub(crate) fn mark(self, state: &mut InodeState) {
         state.gone = self != Fate::Waits;
     }
@@ -94,16 +94,16 @@ fn plan_removal(
     core: &Core,
     no: InodeNo,
     item: &InodeItem,
-    batch: &mut Batch,
+    transaction: &mut Transaction,
     items_max: usize,
 ) -> Result<bool> {
     // What has content has a size, or blocks beyond it: nothing to search for otherwise.
     let has_content = item.size > 0 || item.blocks > 0;
-    if has_content && !content::plan_removal(core, no, batch, items_max)? {
+    if has_content && !content::plan_removal(core, no, transaction, items_max)? {
         return Ok(false);
     }
     Ok(item.flags & InodeItem::HAS_XATTRS == 0
-        || xattrs::plan_removal_of_all(core, no, batch, items_max)?)
+        || xattrs::plan_removal_of_all(core, no, transaction, items_max)?)
 }
 
 /// Removes an inode that is marked gone. What fails here is tried again by the next mount.
@@ -122,17 +122,17 @@ fn remove(core: &Core, inode: &Inode) -> Result<()> {
     let item = inode.state.read().disk;
     let mut items = ITEMS_PER_BATCH;
     loop {
-        let mut batch = Batch::new();
-        let finished = plan_removal(core, inode.no, &item, &mut batch, items)?;
+        let mut transaction = Transaction::new();
+        let finished = plan_removal(core, inode.no, &item, &mut transaction, items)?;
         if finished {
-            batch.delete(Key::inode(inode.no));
-            batch.delete(Key::orphan(inode.no));
+            transaction.delete(Key::inode(inode.no));
+            transaction.delete(Key::orphan(inode.no));
             if core.data.punches.of(inode.no).is_some() {
-                batch.delete(Key::punch(inode.no));
+                transaction.delete(Key::punch(inode.no));
             }
-            batch.count_inodes(-1);
+            transaction.count_inodes(-1);
         }
-        let changes = batch.changes();
+        let changes = transaction.changes();
         let mut reservation = match core.store.reserve(Need::Shrink { changes }) {
             // On a full volume little steps have to make room for greater ones (P8).
             Err(StoreError::NoSpace) if items > 1 => {
@@ -143,7 +143,7 @@ fn remove(core: &Core, inode: &Inode) -> Result<()> {
             Err(StoreError::NoSpace) => core.reserve_last(Need::Shrink { changes })?,
             other => other?,
         };
-        core.store.apply(batch, &mut reservation)?;
+        core.store.apply(transaction, &mut reservation)?;
         if finished {
             core.data.punches.end(inode.no);
             return Ok(());
@@ -184,10 +184,10 @@ fn collect_orphan(core: &Core, no: InodeNo) -> Result<()> {
     let inode = match core.inode(no) {
         Ok(inode) => inode,
         Err(FsError::NotFound) => {
-            let mut batch = Batch::new();
-            batch.delete(Key::orphan(no));
+            let mut transaction = Transaction::new();
+            transaction.delete(Key::orphan(no));
             let mut reservation = core.store.reserve(Need::Shrink { changes: 1 })?;
-            core.store.apply(batch, &mut reservation)?;
+            core.store.apply(transaction, &mut reservation)?;
             return Ok(());
         }
         Err(error) => return Err(error),

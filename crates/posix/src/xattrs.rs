@@ -13,7 +13,7 @@ use holdfast_base::InodeNo;
 use holdfast_format::item::xattr::{XattrHead, XattrValue, piece_offset};
 use holdfast_format::item::{InodeItem, Xattr};
 use holdfast_format::{Key, Kind, Malformed};
-use holdfast_store::{Batch, Purpose, StoreError};
+use holdfast_store::{Purpose, StoreError, Transaction};
 
 use crate::acl::Acl;
 use crate::core::Core;
@@ -94,10 +94,10 @@ pub(crate) fn load_acl(
 }
 
 /// Appends the removal of the pieces of a value.
-fn plan_pieces_removal(core: &Core, no: InodeNo, value: &Value, batch: &mut Batch) {
+fn plan_pieces_removal(core: &Core, no: InodeNo, value: &Value, transaction: &mut Transaction) {
     if let Value::Pieces { id, len } = *value {
         for index in 0..pieces(core, len as usize) {
-            batch.delete(Key::new(no, Kind::XattrPiece, piece_offset(id, index)));
+            transaction.delete(Key::new(no, Kind::XattrPiece, piece_offset(id, index)));
         }
     }
 }
@@ -110,14 +110,14 @@ pub(crate) fn plan_set(
     name: &[u8],
     value: &[u8],
     flags: XattrFlags,
-    batch: &mut Batch,
+    transaction: &mut Transaction,
 ) -> Result<()> {
     let slot = find(core, no, name)?;
     let offset = match &slot.found {
         Some(_) if flags.contains(XattrFlags::CREATE) => return Err(FsError::Exists),
         None if flags.contains(XattrFlags::REPLACE) => return Err(FsError::NoAttribute),
         Some((offset, old)) => {
-            plan_pieces_removal(core, no, old, batch);
+            plan_pieces_removal(core, no, old, transaction);
             *offset
         }
         None => slot.free.ok_or(FsError::Store(StoreError::NoSpace))?,
@@ -129,12 +129,12 @@ pub(crate) fn plan_set(
         draft.xattr_value_next = id.checked_add(1).ok_or(FsError::Store(StoreError::NoSpace))?;
         for (index, piece) in value.chunks(core.store.value_max()).enumerate() {
             let key = Key::new(no, Kind::XattrPiece, piece_offset(id, index as u16));
-            batch.put(key, piece);
+            transaction.put(key, piece);
         }
         XattrValue::Pieces { id, len: value.len() as u32 }
     };
     let item = Xattr { name, value: place };
-    batch.put(Key::new(no, Kind::Xattr, offset), item.encode());
+    transaction.put(Key::new(no, Kind::Xattr, offset), item.encode());
     draft.flags |= InodeItem::HAS_XATTRS;
     Ok(())
 }
@@ -144,13 +144,13 @@ pub(crate) fn plan_remove(
     core: &Core,
     no: InodeNo,
     name: &[u8],
-    batch: &mut Batch,
+    transaction: &mut Transaction,
 ) -> Result<bool> {
     let Some((offset, value)) = find(core, no, name)?.found else {
         return Ok(false);
     };
-    plan_pieces_removal(core, no, &value, batch);
-    batch.delete(Key::new(no, Kind::Xattr, offset));
+    plan_pieces_removal(core, no, &value, transaction);
+    transaction.delete(Key::new(no, Kind::Xattr, offset));
     Ok(true)
 }
 
@@ -158,7 +158,7 @@ pub(crate) fn plan_remove(
 pub(crate) fn plan_removal_of_all(
     core: &Core,
     no: InodeNo,
-    batch: &mut Batch,
+    transaction: &mut Transaction,
     items_max: usize,
 ) -> Result<bool> {
     let (from, _) = Key::span(no, Kind::Xattr);
@@ -174,7 +174,7 @@ pub(crate) fn plan_removal_of_all(
         ControlFlow::Continue(())
     })?;
     for key in keys {
-        batch.delete(key);
+        transaction.delete(key);
     }
     Ok(!more)
 }

@@ -130,9 +130,9 @@ fn random_run(seed: u64, node_size: usize, steps: usize, options: &MountOptions)
         if random.one_in(3) {
             // What waits becomes extents, or an item.
             fs.commit().expect("commit");
-            let settled = fs.getattr(file.inode()).expect("getattr");
+            let written = fs.getattr(file.inode()).expect("getattr");
             assert_eq!(
-                settled.blocks, shown.blocks,
+                written.blocks, shown.blocks,
                 "step {step}: a writeback changes what stat shows"
             );
         }
@@ -357,7 +357,7 @@ fn small_files_take_no_block_and_an_fsync_of_nothing_no_flush() {
     assert_eq!(fs.getattr(file.inode()).expect("getattr").blocks, 16);
 }
 
-/// Who caches attributes never hears of a settle: it changes none (tar saves a file of 0 blocks as a hole).
+/// Who caches attributes never hears of a writeback: it changes none (tar saves a file of 0 blocks as a hole).
 #[test]
 fn a_write_into_a_hole_counts_its_blocks_at_once_and_once() {
     let device = new_volume(16 * MIB, 16384);
@@ -367,7 +367,7 @@ fn a_write_into_a_hole_counts_its_blocks_at_once_and_once() {
     set_size(&fs, &file, MIB).expect("truncate");
     assert_eq!(blocks(&file), 0, "all of it is a hole");
     let mut counted = 0;
-    // Whole blocks, parts of blocks, over one another, behind a piece, and behind what was settled.
+    // Whole blocks, parts of blocks, over one another, behind a piece, and behind what was written back.
     for (at, len, more) in
         [(8192, 4096, 1), (8192, 4096, 0), (9000, 10, 0), (12288, 8192, 2), (100, 5, 1)]
     {

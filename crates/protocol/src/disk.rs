@@ -71,7 +71,7 @@ pub struct Superblock {
     /// Its checkpoint; the slot is this modulo two.
     pub epoch: u8,
     /// The node of the tree, and the epoch that it was born in.
-    pub home: (Block, u8),
+    pub location: (Block, u8),
     /// The last operation it contains.
     pub lsn: Lsn,
     /// The journal behind it.
@@ -83,9 +83,9 @@ pub struct Superblock {
 /// What a commit says a node was before.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Base {
-    /// The node at the same home, as commits before left it.
+    /// The node at the same location, as commits before left it.
     Changed,
-    /// The node at another home, born in this epoch.
+    /// The node at another location, born in this epoch.
     Copied(Block, u8),
 }
 
@@ -99,7 +99,7 @@ pub struct Commit {
     /// Of the changers whose work it holds.
     pub epoch: u8,
     /// Its node, and the epoch that it was born in.
-    pub home: (Block, u8),
+    pub location: (Block, u8),
     /// What the node was.
     pub base: Option<Base>,
     /// What became of files.
@@ -172,7 +172,7 @@ pub enum Held {
 
 /// A place of the device.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Place {
+pub enum Location {
     /// A slot.
     Superblock(u8),
     /// Of the log's ring.
@@ -183,13 +183,13 @@ pub enum Place {
     Pool(Block),
 }
 
-impl Place {
+impl Location {
     fn index(self) -> usize {
         match self {
-            Place::Superblock(slot) => slot as usize % 2,
-            Place::Log(at) => 2 + at as usize,
-            Place::Journal(at) => 2 + RING_MAX + at as usize,
-            Place::Pool(block) => 2 + 2 * RING_MAX + block as usize,
+            Location::Superblock(slot) => slot as usize % 2,
+            Location::Log(at) => 2 + at as usize,
+            Location::Journal(at) => 2 + RING_MAX + at as usize,
+            Location::Pool(block) => 2 + 2 * RING_MAX + block as usize,
         }
     }
 }
@@ -205,7 +205,7 @@ struct Cell {
 }
 
 impl Cell {
-    fn is_settled(&self) -> bool {
+    fn is_stable(&self) -> bool {
         self.doomed.is_none() && self.later.is_empty()
     }
 }
@@ -234,13 +234,13 @@ impl Device {
     }
 
     /// What a read sees: the latest write.
-    pub fn read(&self, at: Place) -> &Held {
+    pub fn read(&self, at: Location) -> &Held {
         let cell = &self.0[at.index()];
         cell.later.last().or(cell.doomed.as_ref()).unwrap_or(&cell.durable)
     }
 
     /// Writes; durable with the next flush.
-    pub fn write(&mut self, at: Place, held: Held) {
+    pub fn write(&mut self, at: Location, held: Held) {
         let cell = &mut self.0[at.index()];
         let is_durable = cell.later.is_empty() && cell.doomed.is_none() && cell.durable == held;
         if is_durable || cell.later.last() == Some(&held) {
@@ -269,13 +269,13 @@ impl Device {
 
     /// Whether a power cut would find anything to lose.
     pub fn is_flushed(&self) -> bool {
-        self.0.iter().all(Cell::is_settled)
+        self.0.iter().all(Cell::is_stable)
     }
 
     /// All that a power cut can leave, as choices for the places with unflushed writes, in their order.
     pub fn cuts(&self) -> Vec<Vec<Left>> {
         let mut cuts = vec![Vec::new()];
-        for cell in self.0.iter().filter(|cell| !cell.is_settled()) {
+        for cell in self.0.iter().filter(|cell| !cell.is_stable()) {
             let mut choices = vec![Left::Durable];
             if cell.durable != Held::Torn {
                 choices.push(Left::Torn);
@@ -293,7 +293,7 @@ impl Device {
     /// Power fails and leaves this.
     pub fn cut(&mut self, choices: &[Left]) {
         let mut choices = choices.iter();
-        for cell in self.0.iter_mut().filter(|cell| !cell.is_settled()) {
+        for cell in self.0.iter_mut().filter(|cell| !cell.is_stable()) {
             match choices.next() {
                 Some(Left::Later(number)) => cell.durable = cell.later[*number as usize].clone(),
                 Some(Left::Torn) => cell.durable = Held::Torn,
@@ -307,7 +307,7 @@ impl Device {
 
     /// The version of a block, if it holds data.
     pub fn data(&self, block: Block) -> Option<Version> {
-        match self.read(Place::Pool(block)) {
+        match self.read(Location::Pool(block)) {
             Held::Data(version) => Some(*version),
             _ => None,
         }

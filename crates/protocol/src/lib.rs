@@ -8,13 +8,13 @@
 //! The model stands beside the engine and uses none of it: whoever changes an
 //! order in `store` changes it here, and sees whether it still holds.
 
-pub mod breakage;
+pub mod mutant;
 pub mod disk;
 mod memory;
 pub mod model;
 mod recovery;
 mod steps;
 
-pub use breakage::Breakage;
 pub use disk::Rings;
 pub use model::{Action, Bounds, HOLDS, Protocol, State, Thread};
+pub use mutant::Mutant;

@@ -4,11 +4,11 @@
 //! `freed` is what waits for a commit or a checkpoint, `owed` is data that only
 //! the log holds. An operation becomes visible, and begins to wait, in one step.
 
-use crate::breakage::Breakage;
 use crate::disk::{
-    Block, Commit, Content, Device, Extent, FILES, Held, JournalMark, LogMark, Lsn, POOL, Place,
+    Block, Commit, Content, Device, Extent, FILES, Held, JournalMark, Location, LogMark, Lsn, POOL,
     Rings, Superblock, Take, Tree, Version,
 };
+use crate::mutant::Mutant;
 
 /// The changes between two moments, each file once.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -33,7 +33,7 @@ impl Generation {
 
 /// Where the log stands: the mark, and batches ever written.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub(crate) struct LogPlace {
+pub(crate) struct LogPosition {
     pub(crate) mark: LogMark,
     pub(crate) head: u8,
 }
@@ -46,13 +46,13 @@ pub(crate) enum Leader {
     Taken(Vec<Generation>),
     /// The batches lie behind the last durable one; the flush is to come.
     Written {
-        place: LogPlace,
+        place: LogPosition,
         last: Lsn,
         named: Vec<Extent>,
     },
     /// The flush has returned.
     Flushed {
-        place: LogPlace,
+        place: LogPosition,
         last: Lsn,
         named: Vec<Extent>,
     },
@@ -111,7 +111,7 @@ pub(crate) struct Memory {
     pub(crate) tree: Tree,
     pub(crate) lsn: Lsn,
     /// The tree's node, and the epoch that it was born in.
-    pub(crate) home: (Block, u8),
+    pub(crate) location: (Block, u8),
     /// Where it was copied from, until a commit has said so.
     pub(crate) copied_from: Option<(Block, u8)>,
     pub(crate) epoch: u8,
@@ -123,14 +123,14 @@ pub(crate) struct Memory {
     freed_nodes: Vec<Block>,
     freed_sealed: Vec<Block>,
     pub(crate) unflushed: Vec<Extent>,
-    pub(crate) owed_fresh: Vec<Extent>,
-    pub(crate) owed_frozen: Vec<Extent>,
+    pub(crate) log_resident_fresh: Vec<Extent>,
+    pub(crate) log_resident_frozen: Vec<Extent>,
     /// Written data of a file that no operation has published yet.
     pub(crate) written: Option<(u8, Extent)>,
     pub(crate) pending: Vec<Generation>,
     /// Of those, so many belong to the commit being made.
     pub(crate) frozen: Option<usize>,
-    pub(crate) place: LogPlace,
+    pub(crate) place: LogPosition,
     /// The last batch that is durable: what headers name.
     pub(crate) before: u8,
     /// The last batch that something on the device calls durable.
@@ -152,7 +152,7 @@ pub(crate) struct Memory {
     /// A thread has died in the middle of a step: nothing reaches the device any more.
     pub(crate) stopped: bool,
     pub(crate) rings: Rings,
-    pub(crate) broken: Option<Breakage>,
+    pub(crate) broken: Option<Mutant>,
 }
 
 impl Memory {
@@ -161,17 +161,17 @@ impl Memory {
         superblock: Superblock,
         tree: Tree,
         rings: Rings,
-        broken: Option<Breakage>,
+        broken: Option<Mutant>,
     ) -> Memory {
         let mut free = [true; POOL];
-        free[superblock.home.0 as usize] = false;
+        free[superblock.location.0 as usize] = false;
         for extent in tree.iter().flatten() {
             free[extent.block as usize] = false;
         }
         Memory {
             tree,
             lsn: superblock.lsn,
-            home: superblock.home,
+            location: superblock.location,
             copied_from: None,
             epoch: superblock.epoch + 1,
             frozen_tree: tree,
@@ -181,12 +181,12 @@ impl Memory {
             freed_nodes: Vec::new(),
             freed_sealed: Vec::new(),
             unflushed: Vec::new(),
-            owed_fresh: Vec::new(),
-            owed_frozen: Vec::new(),
+            log_resident_fresh: Vec::new(),
+            log_resident_frozen: Vec::new(),
             written: None,
             pending: vec![Generation::new(superblock.lsn)],
             frozen: None,
-            place: LogPlace { mark: superblock.log, head: 0 },
+            place: LogPosition { mark: superblock.log, head: 0 },
             before: superblock.log.batch,
             confirmed: superblock.log.batch,
             appended: None,
@@ -207,8 +207,8 @@ impl Memory {
         }
     }
 
-    pub(crate) fn is(&self, breakage: Breakage) -> bool {
-        self.broken == Some(breakage)
+    pub(crate) fn is(&self, mutant: Mutant) -> bool {
+        self.broken == Some(mutant)
     }
 
     fn open_generation(&mut self) -> &mut Generation {
@@ -227,7 +227,7 @@ impl Memory {
         std::mem::take(&mut self.free[block as usize])
     }
 
-    /// Whether an operation finds homes: one for data, and one for a copy of the node.
+    /// Whether an operation finds locations: one for data, and one for a copy of the node.
     pub(crate) fn has_room(&self) -> bool {
         self.free.iter().filter(|free| **free).count() >= 2
     }
@@ -235,7 +235,7 @@ impl Memory {
     /// `write_data`: delayed data goes to a free block. Nobody sees it before it is applied.
     pub(crate) fn write_data(&mut self, device: &mut Device, file: u8, version: Version) {
         let block = self.allocate().expect("there was room");
-        device.write(Place::Pool(block), Held::Data(version));
+        device.write(Location::Pool(block), Held::Data(version));
         self.written = Some((file, Extent { block, version }));
     }
 
@@ -256,14 +256,14 @@ impl Memory {
     pub(crate) fn apply(&mut self, file: u8, value: Option<Extent>, content: Content) {
         self.change_node();
         if let (Some(extent), Content::Inside(_)) = (value, content) {
-            self.owed_fresh.push(extent);
+            self.log_resident_fresh.push(extent);
         }
         let old = std::mem::replace(&mut self.tree[file as usize], value);
         if let Some(old) = old {
             self.free_data(old.block);
         }
         // Also what travels in the log: its write comes with the commit, before the same flush.
-        let is_named = content == Content::Summed || !self.is(Breakage::OwedNotNamed);
+        let is_named = content == Content::Summed || !self.is(Mutant::LogResidentNotNamed);
         self.unflushed.extend(value.filter(|_| is_named));
         self.lsn += 1;
         let lsn = self.lsn;
@@ -275,30 +275,30 @@ impl Memory {
         open.frees.extend(old.map(|extent| extent.block));
     }
 
-    /// The first change of an epoch gives the node a new home.
+    /// The first change of an epoch gives the node a new location.
     pub(crate) fn change_node(&mut self) {
-        if self.home.1 == self.epoch {
+        if self.location.1 == self.epoch {
             return;
         }
         let block = self.allocate().expect("there was room");
-        self.free_node(self.home.0);
-        self.copied_from = Some(self.home);
-        self.home = (block, self.epoch);
+        self.free_node(self.location.0);
+        self.copied_from = Some(self.location);
+        self.location = (block, self.epoch);
     }
 
     pub(crate) fn free_data(&mut self, block: Block) {
-        match self.is(Breakage::DataReusedAtOnce) {
+        match self.is(Mutant::DataReusedAtOnce) {
             true => self.free[block as usize] = true,
             false => self.freed_data.push(block),
         }
-        if !self.is(Breakage::FreedDataNamed) {
+        if !self.is(Mutant::FreedDataNamed) {
             self.unflushed.retain(|extent| extent.block != block);
         }
-        self.owed_fresh.retain(|extent| extent.block != block);
+        self.log_resident_fresh.retain(|extent| extent.block != block);
     }
 
     fn free_node(&mut self, block: Block) {
-        match self.is(Breakage::HomeReusedAtThaw) {
+        match self.is(Mutant::NodeReusedAtThaw) {
             true => self.freed_data.push(block),
             false => self.freed_nodes.push(block),
         }
@@ -308,12 +308,12 @@ impl Memory {
     pub(crate) fn freeze_moment(&mut self) {
         self.unflushed.clear();
         self.freed_frozen.append(&mut self.freed_data);
-        if self.is(Breakage::DataReusedAtFreeze) {
+        if self.is(Mutant::DataReusedAtFreeze) {
             self.give_away_frozen();
         }
-        self.owed_frozen = std::mem::take(&mut self.owed_fresh);
+        self.log_resident_frozen = std::mem::take(&mut self.log_resident_fresh);
         self.frozen = Some(self.pending.len());
-        if !self.is(Breakage::BatchOverFreeze) {
+        if !self.is(Mutant::BatchOverFreeze) {
             self.begin();
         }
     }
@@ -332,11 +332,11 @@ impl Memory {
 
     /// `thaw`: the moment that was frozen last is durable, with a log that stood at `log_head`.
     pub(crate) fn thaw(&mut self, lsn: Lsn, log_head: u8) {
-        self.owed_frozen.clear();
+        self.log_resident_frozen.clear();
         self.committed = lsn;
         self.durable = self.durable.max(lsn);
         if let Some(frozen) = self.frozen.take() {
-            let frozen = match self.is(Breakage::BatchOverFreeze) {
+            let frozen = match self.is(Mutant::BatchOverFreeze) {
                 // There is no border: only what the commit holds whole may go.
                 true => self.pending.iter().take_while(|one| one.last <= lsn).count(),
                 false => frozen,
@@ -345,7 +345,7 @@ impl Memory {
             if self.pending.is_empty() {
                 self.pending.push(Generation::new(lsn));
             }
-            if self.is(Breakage::PendingForgotten) {
+            if self.is(Mutant::PendingForgotten) {
                 self.pending = vec![Generation::new(self.lsn)];
             }
         }
@@ -357,16 +357,16 @@ impl Memory {
     pub(crate) fn seal(&mut self) -> Sealed {
         let superblock = self.superblock_of();
         self.freed_sealed.append(&mut self.freed_nodes);
-        if self.is(Breakage::HomeReusedAtSeal) {
+        if self.is(Mutant::NodeReusedAtSeal) {
             self.unseal();
         }
-        let node = (self.home.1 == self.epoch).then_some(self.tree);
+        let node = (self.location.1 == self.epoch).then_some(self.tree);
         self.copied_from = None;
         self.epoch += 1;
         Sealed { node, superblock, journal_head: 0 }
     }
 
-    /// `unseal`: old homes may be given away.
+    /// `unseal`: old locations may be given away.
     pub(crate) fn unseal(&mut self) {
         for block in std::mem::take(&mut self.freed_sealed) {
             self.free[block as usize] = true;
@@ -377,7 +377,7 @@ impl Memory {
     pub(crate) fn superblock_of(&self) -> Superblock {
         Superblock {
             epoch: self.epoch,
-            home: self.home,
+            location: self.location,
             lsn: self.lsn,
             journal: self.journal,
             log: self.place.mark,
@@ -386,8 +386,11 @@ impl Memory {
 
     /// What reading a file gives: data that is owed is found in memory.
     pub(crate) fn read(&self, device: &Device, extent: Extent) -> Option<Version> {
-        let owed = self.owed_frozen.iter().chain(&self.owed_fresh);
-        let here = owed.filter(|owed| owed.block == extent.block).map(|owed| owed.version).next();
+        let resident = self.log_resident_frozen.iter().chain(&self.log_resident_fresh);
+        let here = resident
+            .filter(|resident| resident.block == extent.block)
+            .map(|resident| resident.version)
+            .next();
         here.or_else(|| device.data(extent.block))
     }
 

@@ -9,11 +9,12 @@ use std::fmt::Debug;
 
 use stateright::{Model, Property};
 
-use crate::breakage::Breakage;
 use crate::disk::{
-    Content, Device, Held, JournalMark, Left, LogMark, Lsn, Place, Rings, Superblock, Tree, Version,
+    Content, Device, Held, JournalMark, Left, Location, LogMark, Lsn, Rings, Superblock, Tree,
+    Version,
 };
 use crate::memory::{Checkpointer, Committer, Leader, Memory};
+use crate::mutant::Mutant;
 use crate::recovery::{Recovery, Step, Violation, is_moment};
 
 /// How much is explored.
@@ -37,7 +38,7 @@ pub struct Protocol {
     /// How much is explored.
     pub bounds: Bounds,
     /// What is done wrong.
-    pub broken: Option<Breakage>,
+    pub broken: Option<Mutant>,
 }
 
 /// Who takes steps towards durability.
@@ -276,14 +277,14 @@ impl Model for Protocol {
         let tree = Tree::default();
         let superblock = Superblock {
             epoch: 1,
-            home: (0, 1),
+            location: (0, 1),
             lsn: 0,
             journal: JournalMark::default(),
             log: LogMark::default(),
         };
         let mut device = Device::new();
-        device.write(Place::Pool(0), Held::Node(1, tree));
-        device.write(Place::Superblock(1), Held::Superblock(superblock));
+        device.write(Location::Pool(0), Held::Node(1, tree));
+        device.write(Location::Superblock(1), Held::Superblock(superblock));
         device.flush();
         vec![State {
             device,

@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::breakage::Breakage;
 use crate::disk::{
-    Base, Batch, Block, Commit, Content, Device, Extent, FILES, Held, JournalMark, LogMark, Place,
-    RING_MAX, Rings, Superblock, Tree, Version, sum,
+    Base, Batch, Block, Commit, Content, Device, Extent, FILES, Held, JournalMark, Location,
+    LogMark, RING_MAX, Rings, Superblock, Tree, Version, sum,
 };
-use crate::memory::{Generation, LogPlace, Memory};
+use crate::memory::{Generation, LogPosition, Memory};
+use crate::mutant::Mutant;
 
 /// Data that no extent names: what a change of the wrong bytes makes.
 const GARBAGE: Version = Version::MAX;
@@ -42,7 +42,7 @@ pub(crate) struct Recovery {
     nodes: BTreeMap<Block, (u8, Tree)>,
     data: Vec<Extent>,
     is_needed: bool,
-    is_settled: bool,
+    is_stable: bool,
     memory: Memory,
     /// Came with the last flush of the log.
     log_data: Vec<Extent>,
@@ -50,15 +50,16 @@ pub(crate) struct Recovery {
 
 /// The valid superblock with the larger epoch.
 fn newest(device: &Device) -> Result<Superblock, Violation> {
-    let slots = [0, 1].into_iter().filter_map(|slot| match device.read(Place::Superblock(slot)) {
-        Held::Superblock(superblock) => Some(*superblock),
-        _ => None,
-    });
+    let slots =
+        [0, 1].into_iter().filter_map(|slot| match device.read(Location::Superblock(slot)) {
+            Held::Superblock(superblock) => Some(*superblock),
+            _ => None,
+        });
     slots.max_by_key(|superblock| superblock.epoch).ok_or("no superblock is valid")
 }
 
 fn commit_at(device: &Device, slot: u8) -> Option<&Arc<Commit>> {
-    match device.read(Place::Journal(slot)) {
+    match device.read(Location::Journal(slot)) {
         Held::Commit(commit) => Some(commit),
         _ => None,
     }
@@ -98,9 +99,9 @@ impl Recovery {
     pub(crate) fn read(
         device: &mut Device,
         rings: Rings,
-        broken: Option<Breakage>,
+        broken: Option<Mutant>,
     ) -> Result<Recovery, Violation> {
-        let is = |breakage| broken == Some(breakage);
+        let is = |mutant| broken == Some(mutant);
         let before = newest(device)?;
         let mut nodes = BTreeMap::new();
         let (mut after, mut data) = (before, Vec::new());
@@ -109,7 +110,7 @@ impl Recovery {
         while let Some(commit) = found {
             let mark = JournalMark { commit: commit.number, sum: sum(&*commit) };
             found = read_commit(device, rings, mark, commit.epoch, true);
-            if found.is_none() && !is(Breakage::CommitDataNotVerified) {
+            if found.is_none() && !is(Mutant::CommitDataNotVerified) {
                 if !is_there(device, &commit.extents) {
                     given_up = Some(commit.epoch);
                     break;
@@ -123,7 +124,7 @@ impl Recovery {
             }
             after = Superblock {
                 epoch: beside(&before, commit.epoch),
-                home: commit.home,
+                location: commit.location,
                 lsn: commit.lsn,
                 journal: mark,
                 log: commit.log,
@@ -133,17 +134,17 @@ impl Recovery {
             return Err("a commit is gone although a later one proves that it was durable");
         }
         if let Some(epoch) = given_up
-            && !is(Breakage::GivenUpEpochKept)
+            && !is(Mutant::GivenUpEpochKept)
         {
             after.epoch = beside(&before, epoch.max(after.epoch));
         }
         let (memory, log_data) = read_log(device, after, &nodes, rings, broken)?;
-        if !is(Breakage::NotSettled) {
+        if !is(Mutant::NotMadeDurable) {
             device.flush();
-            device.write(Place::Superblock(before.epoch), Held::Superblock(before));
+            device.write(Location::Superblock(before.epoch), Held::Superblock(before));
         }
-        let is_needed = commits > 0 || given_up.is_some() && !is(Breakage::GivenUpEpochKept);
-        if is(Breakage::FoundDataNotWritten) {
+        let is_needed = commits > 0 || given_up.is_some() && !is(Mutant::GivenUpEpochKept);
+        if is(Mutant::FoundDataNotWritten) {
             data.clear();
         }
         Ok(Recovery {
@@ -153,7 +154,7 @@ impl Recovery {
             nodes,
             data,
             is_needed,
-            is_settled: !is(Breakage::NotSettled),
+            is_stable: !is(Mutant::NotMadeDurable),
             memory,
             log_data,
         })
@@ -163,7 +164,7 @@ impl Recovery {
     pub(crate) fn write(&mut self, device: &mut Device) {
         match self.step {
             Step::Settling => {
-                if self.is_settled {
+                if self.is_stable {
                     device.flush();
                 }
                 if !self.is_needed {
@@ -171,17 +172,17 @@ impl Recovery {
                     return;
                 }
                 for extent in &self.data {
-                    device.write(Place::Pool(extent.block), Held::Data(extent.version));
+                    device.write(Location::Pool(extent.block), Held::Data(extent.version));
                 }
                 for (block, (epoch, tree)) in &self.nodes {
-                    device.write(Place::Pool(*block), Held::Node(*epoch, *tree));
+                    device.write(Location::Pool(*block), Held::Node(*epoch, *tree));
                 }
                 self.step = Step::Writing;
             }
             Step::Writing => {
                 device.flush();
                 let after = self.after;
-                device.write(Place::Superblock(after.epoch), Held::Superblock(after));
+                device.write(Location::Superblock(after.epoch), Held::Superblock(after));
                 self.step = Step::Publishing;
             }
             Step::Publishing => {
@@ -197,7 +198,7 @@ impl Recovery {
         let mut memory = self.memory.clone();
         if memory.place.head > 0 {
             for extent in &self.log_data {
-                device.write(Place::Pool(extent.block), Held::Data(extent.version));
+                device.write(Location::Pool(extent.block), Held::Data(extent.version));
             }
             memory.recovering = true;
             memory.checkpoint_at_once(device);
@@ -212,20 +213,20 @@ fn read_log(
     after: Superblock,
     nodes: &BTreeMap<Block, (u8, Tree)>,
     rings: Rings,
-    broken: Option<Breakage>,
+    broken: Option<Mutant>,
 ) -> Result<(Memory, Vec<Extent>), Violation> {
-    let is = |breakage| broken == Some(breakage);
-    let (block, born) = after.home;
-    let tree = match (nodes.get(&block), device.read(Place::Pool(block))) {
+    let is = |mutant| broken == Some(mutant);
+    let (block, born) = after.location;
+    let tree = match (nodes.get(&block), device.read(Location::Pool(block))) {
         (Some((epoch, tree)), _) if *epoch == born => *tree,
         (None, Held::Node(epoch, tree)) if *epoch == born => *tree,
         _ => return Err("the node that a superblock reaches is not there"),
     };
     let mut logged = Logged::read(device, rings, &after)?;
-    let mut found = logged.verify(device, rings, is(Breakage::LogDataNotVerified));
+    let mut found = logged.verify(device, rings, is(Mutant::LogDataNotVerified));
     let mut memory = Memory::open(after, tree, rings, broken);
     for take in logged.batches.iter().flat_map(|batch| &batch.takes) {
-        let is_free = is(Breakage::NotPinned) || memory.claim(take.extent.block);
+        let is_free = is(Mutant::NotPinned) || memory.claim(take.extent.block);
         if !is_free {
             return Err("a batch of the log takes a block that is in use");
         }
@@ -237,13 +238,13 @@ fn read_log(
     if let Some(given_up) = logged.given_up {
         // Behind it, and behind no sum that is on the device.
         mark.sum = sum(&mark.sum);
-        if is(Breakage::GivenUpBatchKept) {
+        if is(Mutant::GivenUpBatchKept) {
             mark = given_up;
         }
     }
-    memory.place = LogPlace { mark, head: logged.walked };
+    memory.place = LogPosition { mark, head: logged.walked };
     (memory.before, memory.confirmed) = (mark.batch, mark.batch);
-    if is(Breakage::FoundDataNotWritten) {
+    if is(Mutant::FoundDataNotWritten) {
         found.clear();
     }
     Ok((memory, found))
@@ -255,18 +256,19 @@ fn apply(
     commit: &Commit,
     nodes: &mut BTreeMap<Block, (u8, Tree)>,
 ) -> Result<(), Violation> {
-    let (block, born) = commit.home;
+    let (block, born) = commit.location;
     let mut tree = match commit.base {
         None => return Ok(()),
         Some(Base::Changed) => {
             nodes.get(&block).ok_or("no commit made the node that a commit changes")?.1
         }
-        Some(Base::Copied(base, epoch)) => match (nodes.get(&base), device.read(Place::Pool(base)))
-        {
-            (Some((at, tree)), _) if *at == epoch => *tree,
-            (None, Held::Node(at, tree)) if *at == epoch => *tree,
-            _ => return Err("the node that a commit copies is not there"),
-        },
+        Some(Base::Copied(base, epoch)) => {
+            match (nodes.get(&base), device.read(Location::Pool(base))) {
+                (Some((at, tree)), _) if *at == epoch => *tree,
+                (None, Held::Node(at, tree)) if *at == epoch => *tree,
+                _ => return Err("the node that a commit copies is not there"),
+            }
+        }
     };
     for (file, value) in &commit.changes {
         tree[*file as usize] = *value;
@@ -297,7 +299,7 @@ impl Logged {
         let mut logged =
             Logged { batches: Vec::new(), mark: superblock.log, walked: 0, given_up: None };
         let mut lsn = superblock.lsn;
-        let at = |next: u8| match device.read(Place::Log(next)) {
+        let at = |next: u8| match device.read(Location::Log(next)) {
             Held::Batch(batch) => Some(batch),
             _ => None,
         };
@@ -365,7 +367,7 @@ fn replay(memory: &mut Memory, device: &Device, batch: &Batch) {
         if let Content::Inside(base) = take.content {
             let is_right = base.is_none_or(|base| memory.read(device, base) == Some(base.version));
             let version = if is_right { take.extent.version } else { GARBAGE };
-            memory.owed_fresh.push(Extent { version, ..take.extent });
+            memory.log_resident_fresh.push(Extent { version, ..take.extent });
         }
     }
     if !batch.puts.is_empty() {

@@ -6,13 +6,13 @@
 
 use std::sync::Arc;
 
-use crate::breakage::Breakage;
 use crate::disk::{
-    Base, Batch, Commit, Content, Device, Extent, FILES, Held, JournalMark, LogMark, Place, Tree,
-    sum,
+    Base, Batch, Commit, Content, Device, Extent, FILES, Held, JournalMark, Location, LogMark,
+    Tree, sum,
 };
-use crate::memory::{Checkpointer, Committer, Generation, Leader, LogPlace, Memory, Sealed};
+use crate::memory::{Checkpointer, Committer, Generation, Leader, LogPosition, Memory, Sealed};
 use crate::model::Thread;
+use crate::mutant::Mutant;
 
 /// Blocks of data that a batch or a commit may name: more is flushed before.
 const NAMED_MAX: usize = 1;
@@ -79,8 +79,8 @@ impl Memory {
                 next: (place.mark.next + 1) % self.rings.log,
                 sum: sum(&batch),
             };
-            device.write(Place::Log(place.mark.next), Held::Batch(Arc::new(batch)));
-            place = LogPlace { mark, head: place.head + 1 };
+            device.write(Location::Log(place.mark.next), Held::Batch(Arc::new(batch)));
+            place = LogPosition { mark, head: place.head + 1 };
         }
         self.leader = Leader::Written { place, last, named };
     }
@@ -93,10 +93,10 @@ impl Memory {
             let before = self.appended.map_or(0, |(_, named)| named);
             self.appended = Some((last, before + named.len() as u8));
             self.place = place;
-            if self.is(Breakage::AppendedCalledDurable) {
+            if self.is(Mutant::AppendedCalledDurable) {
                 self.before = place.mark.batch;
             }
-            if self.is(Breakage::AppendedAnswered) {
+            if self.is(Mutant::AppendedAnswered) {
                 self.durable = self.durable.max(last);
             }
         }
@@ -116,7 +116,7 @@ impl Memory {
         let mark = self.place.mark;
         let batch = Batch {
             number: mark.batch + 1,
-            prior: if self.is(Breakage::ConfirmedAsHistory) { mark.sum } else { !mark.sum },
+            prior: if self.is(Mutant::ConfirmedAsHistory) { mark.sum } else { !mark.sum },
             durable: self.before,
             after: self.durable,
             last: self.durable + 1,
@@ -124,7 +124,7 @@ impl Memory {
             takes: Vec::new(),
             frees: Vec::new(),
         };
-        device.write(Place::Log(mark.next), Held::Batch(Arc::new(batch)));
+        device.write(Location::Log(mark.next), Held::Batch(Arc::new(batch)));
         self.confirmed = self.before;
     }
 
@@ -133,7 +133,7 @@ impl Memory {
         if let Leader::Written { place, last, named } =
             std::mem::replace(&mut self.leader, Leader::Idle)
         {
-            if !self.is(Breakage::LogFlushDropped) {
+            if !self.is(Mutant::LogFlushDropped) {
                 device.flush();
             }
             self.leader = Leader::Flushed { place, last, named };
@@ -165,13 +165,13 @@ impl Memory {
         let flush_data = self.unflushed.len() > NAMED_MAX;
         let base = match self.copied_from.take() {
             Some((block, epoch)) => Some(Base::Copied(block, epoch)),
-            None => (self.home.1 == self.epoch).then_some(Base::Changed),
+            None => (self.location.1 == self.epoch).then_some(Base::Changed),
         };
         let commit = Commit {
             number: self.journal.commit + 1,
             prior: self.journal.sum,
             epoch: self.epoch,
-            home: self.home,
+            location: self.location,
             base,
             changes: difference(&self.frozen_tree, &self.tree),
             extents: if flush_data { Vec::new() } else { self.unflushed.clone() },
@@ -179,7 +179,7 @@ impl Memory {
             log: self.place.mark,
         };
         let log_head = self.place.head;
-        if self.is(Breakage::LogReleasedAtFreeze) {
+        if self.is(Mutant::LogReleasedAtFreeze) {
             self.log_tail = log_head;
         }
         self.freeze_moment();
@@ -195,8 +195,8 @@ impl Memory {
         else {
             return;
         };
-        if !self.is(Breakage::OwedNotWritten) && !self.is(Breakage::OwedWrittenLate) {
-            self.write_owed(device);
+        if !self.is(Mutant::LogResidentNotWritten) && !self.is(Mutant::LogResidentWrittenLate) {
+            self.write_log_resident(device);
         }
         if flush_data {
             device.flush();
@@ -204,7 +204,7 @@ impl Memory {
         let lsn = commit.lsn;
         self.journal = JournalMark { commit: commit.number, sum: sum(&commit) };
         self.journal_head += 1;
-        let at = Place::Journal(commit.number % self.rings.journal);
+        let at = Location::Journal(commit.number % self.rings.journal);
         device.write(at, Held::Commit(Arc::new(commit)));
         if let Some(sealed) = &mut sealed {
             self.stand_behind(sealed);
@@ -217,11 +217,11 @@ impl Memory {
         if let Committer::Written { lsn, log_head, sealed } =
             std::mem::replace(&mut self.committer, Committer::Idle)
         {
-            if !self.is(Breakage::CommitFlushDropped) {
+            if !self.is(Mutant::CommitFlushDropped) {
                 device.flush();
             }
-            if self.is(Breakage::OwedWrittenLate) {
-                self.write_owed(device);
+            if self.is(Mutant::LogResidentWrittenLate) {
+                self.write_log_resident(device);
             }
             self.committer = Committer::Flushed { lsn, log_head, sealed };
         }
@@ -239,16 +239,16 @@ impl Memory {
 
     fn begin_checkpoint(&mut self, sealed: Option<Sealed>) {
         let Some(sealed) = sealed else { return };
-        if self.is(Breakage::JournalReleasedAtSeal) {
+        if self.is(Mutant::JournalReleasedAtSeal) {
             self.journal_tail = sealed.journal_head;
         }
         self.checkpointer = Checkpointer::Sealed(sealed);
     }
 
-    /// `write_owed`: what only the log holds goes to its place (R5).
-    fn write_owed(&self, device: &mut Device) {
-        for owed in &self.owed_frozen {
-            device.write(Place::Pool(owed.block), Held::Data(owed.version));
+    /// `write_log_resident`: what only the log holds goes to its place (R5).
+    fn write_log_resident(&self, device: &mut Device) {
+        for extent in &self.log_resident_frozen {
+            device.write(Location::Pool(extent.block), Held::Data(extent.version));
         }
     }
 
@@ -265,19 +265,19 @@ impl Memory {
         self.frozen_tree = self.tree;
         let mut sealed = self.seal();
         self.stand_behind(&mut sealed);
-        if !self.is(Breakage::OwedNotWritten) {
-            self.write_owed(device);
+        if !self.is(Mutant::LogResidentNotWritten) {
+            self.write_log_resident(device);
         }
         self.committer = Committer::AtOnce { lsn, log_head };
         self.begin_checkpoint(Some(sealed));
     }
 
-    /// `try_write_sealed`: the node goes to its home.
+    /// `try_write_sealed`: the node goes to its location.
     pub(crate) fn write_nodes(&mut self, device: &mut Device) {
         if let Checkpointer::Sealed(sealed) = self.take_checkpointer() {
             if let Some(tree) = sealed.node {
-                let (block, born) = sealed.superblock.home;
-                device.write(Place::Pool(block), Held::Node(born, tree));
+                let (block, born) = sealed.superblock.location;
+                device.write(Location::Pool(block), Held::Node(born, tree));
             }
             self.checkpointer = Checkpointer::NodesWritten(sealed);
         }
@@ -286,7 +286,7 @@ impl Memory {
     /// The flush that covers all that the superblock reaches (R1).
     pub(crate) fn nodes_flush(&mut self, device: &mut Device) {
         if let Checkpointer::NodesWritten(sealed) = self.take_checkpointer() {
-            if !self.is(Breakage::NodesFlushDropped) {
+            if !self.is(Mutant::NodesFlushDropped) {
                 device.flush();
             }
             self.checkpointer = Checkpointer::NodesFlushed(sealed);
@@ -296,11 +296,11 @@ impl Memory {
     /// `publish`: the superblock goes into the slot of its epoch.
     pub(crate) fn publish(&mut self, device: &mut Device) {
         if let Checkpointer::NodesFlushed(sealed) = self.take_checkpointer() {
-            let slot = match self.is(Breakage::SlotsDoNotAlternate) {
+            let slot = match self.is(Mutant::SlotsDoNotAlternate) {
                 true => self.superblock.epoch,
                 false => sealed.superblock.epoch,
             };
-            device.write(Place::Superblock(slot), Held::Superblock(sealed.superblock));
+            device.write(Location::Superblock(slot), Held::Superblock(sealed.superblock));
             self.checkpointer = Checkpointer::Published(sealed);
         }
     }
@@ -308,7 +308,7 @@ impl Memory {
     /// The flush of `publish`.
     pub(crate) fn publish_flush(&mut self, device: &mut Device) {
         if let Checkpointer::Published(sealed) = self.take_checkpointer() {
-            if !self.is(Breakage::PublishFlushDropped) {
+            if !self.is(Mutant::PublishFlushDropped) {
                 device.flush();
             }
             self.checkpointer = Checkpointer::PublishedFlushed(sealed);
@@ -334,15 +334,15 @@ impl Memory {
         let goes_on = match whose {
             Thread::Leader => {
                 self.leader = Leader::Idle;
-                Breakage::DeadLeaderStopsNothing
+                Mutant::DeadLeaderStopsNothing
             }
             Thread::Committer => {
                 self.committer = Committer::Idle;
-                Breakage::DeadCommitterStopsNothing
+                Mutant::DeadCommitterStopsNothing
             }
             Thread::Checkpointer => {
                 self.checkpointer = Checkpointer::Idle;
-                Breakage::DeadCheckpointerStopsNothing
+                Mutant::DeadCheckpointerStopsNothing
             }
         };
         self.stopped = !self.is(goes_on);

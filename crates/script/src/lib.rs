@@ -32,7 +32,7 @@ pub use generate::{Family, Profile, generate};
 pub use host::{Hooks, Host, NoHooks};
 pub use model::Model;
 pub use op::{
-    Fallocate, Handle, NodeKind, Op, OpenHow, Path, Place, RenameHow, Script, SetTime, Step,
+    Fallocate, FileRef, Handle, NodeKind, Op, OpenHow, Path, RenameHow, Script, SetTime, Step,
     Whence, XattrHow,
 };
 pub use outcome::{Answer, Kind, Mtime, Outcome, Rules, Stat};

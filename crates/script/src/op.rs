@@ -70,7 +70,7 @@ pub struct Handle(pub String);
 
 /// What an operation works on.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum FileRef {
     /// Whatever has this name at that moment.
     Path(Path),
     /// The file that was opened as this, even if it has no name any more.
@@ -200,7 +200,7 @@ pub enum Op {
     /// `readlink /l`
     Readlink { path: Path },
     /// `link /f|@h /g`
-    Link { from: Place, to: Path },
+    Link { from: FileRef, to: Path },
     /// `unlink /f`
     Unlink { path: Path },
     /// `rmdir /d`
@@ -214,41 +214,41 @@ pub enum Op {
     /// `close h`
     Close { handle: Handle },
     /// `write /f|@h OFFSET LEN SEED` or `write /f|@h OFFSET "text"`
-    Write { place: Place, offset: u64, data: Data },
+    Write { place: FileRef, offset: u64, data: Data },
     /// `append /f LEN SEED`
     Append { path: Path, data: Data },
     /// `read /f|@h OFFSET LEN`
-    Read { place: Place, offset: u64, len: u64 },
+    Read { place: FileRef, offset: u64, len: u64 },
     /// `sum /f|@h`: the digest of the whole content.
-    Sum { place: Place },
+    Sum { place: FileRef },
     /// `truncate /f|@h SIZE`
-    Truncate { place: Place, size: u64 },
+    Truncate { place: FileRef, size: u64 },
     /// `fallocate /f|@h OFFSET LEN [keep]`, `punch /f|@h OFFSET LEN`, `zero /f|@h OFFSET LEN [keep]`
-    Fallocate { place: Place, how: Fallocate, offset: u64, len: u64 },
+    Fallocate { place: FileRef, how: Fallocate, offset: u64, len: u64 },
     /// `seek /f|@h data|hole OFFSET`
-    Seek { place: Place, whence: Whence, offset: u64 },
+    Seek { place: FileRef, whence: Whence, offset: u64 },
     /// `stat /f|@h`
-    Stat { place: Place },
+    Stat { place: FileRef },
     /// `chmod /f|@h MODE`
-    Chmod { place: Place, mode: u32 },
+    Chmod { place: FileRef, mode: u32 },
     /// `chown /f|@h UID|- GID|-`
-    Chown { place: Place, uid: Option<u32>, gid: Option<u32> },
+    Chown { place: FileRef, uid: Option<u32>, gid: Option<u32> },
     /// `utimes /f|@h ATIME MTIME`, each `omit`, `now` or seconds with an optional fraction
-    Utimes { place: Place, atime: SetTime, mtime: SetTime },
+    Utimes { place: FileRef, atime: SetTime, mtime: SetTime },
     /// `setxattr /f|@h NAME LEN SEED|"value" [create|replace]`
-    Setxattr { place: Place, name: Vec<u8>, value: Data, how: XattrHow },
+    Setxattr { place: FileRef, name: Vec<u8>, value: Data, how: XattrHow },
     /// `getxattr /f|@h NAME`
-    Getxattr { place: Place, name: Vec<u8> },
+    Getxattr { place: FileRef, name: Vec<u8> },
     /// `removexattr /f|@h NAME`
-    Removexattr { place: Place, name: Vec<u8> },
+    Removexattr { place: FileRef, name: Vec<u8> },
     /// `listxattr /f|@h`: sorted names of the user and trusted families.
-    Listxattr { place: Place },
+    Listxattr { place: FileRef },
     /// `ls /d`: sorted.
     Ls { path: Path },
     /// `fsync /f|/d|@h`
-    Fsync { place: Place },
+    Fsync { place: FileRef },
     /// `fdatasync /f|@h`
-    Fdatasync { place: Place },
+    Fdatasync { place: FileRef },
     /// `fsyncdir /d`
     Fsyncdir { path: Path },
     /// `sync`: all of the filesystem.

@@ -57,11 +57,11 @@ impl fmt::Debug for Path {
     }
 }
 
-impl Display for Place {
+impl Display for FileRef {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Path(path) => path.fmt(f),
-            Place::Handle(handle) => write!(f, "@{}", handle.0),
+            FileRef::Path(path) => path.fmt(f),
+            FileRef::Handle(handle) => write!(f, "@{}", handle.0),
         }
     }
 }

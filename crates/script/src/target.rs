@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::errno::Errno;
-use crate::op::{Handle, Op, Path, Place};
+use crate::op::{FileRef, Handle, Op, Path};
 use crate::outcome::{Answer, Kind, Outcome};
 use crate::tree::{Node, Tree};
 
@@ -54,7 +54,7 @@ fn look(
         Outcome::Ok(answer) => Ok(answer),
         Outcome::Err(errno) => Err(format!("{op}: {errno}")),
     };
-    let place = Place::Path(path.clone());
+    let place = FileRef::Path(path.clone());
     let odd = |op: &str, answer: &Answer| Err(format!("{op} {path} answered {answer}"));
     let stat = match ask(Op::Stat { place: place.clone() })? {
         Answer::Stat(stat) => stat,

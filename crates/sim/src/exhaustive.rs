@@ -13,7 +13,7 @@
 use std::collections::BTreeSet;
 
 use holdfast_script::prng::Prng;
-use holdfast_script::{Answer, Kind, Model, Op, Outcome, Path, Place, Script, Target};
+use holdfast_script::{Answer, FileRef, Kind, Model, Op, Outcome, Path, Script, Target};
 
 /// What the volume holds when a sequence begins. Sizes and numbers tell the files apart.
 pub const BEFORE: &str = "mkdir /A; mkfile /A/a; write /A/a 0 9000 1; setxattr /A/a user.x \"old\"; \
@@ -177,7 +177,7 @@ impl Exhaustive {
         for path in touched {
             match model.kind(&path) {
                 Ok(Kind::File) => {
-                    let place = Place::Path(path);
+                    let place = FileRef::Path(path);
                     if is_bytes {
                         syncs.push(Some(Op::Fdatasync { place: place.clone() }));
                     }
@@ -256,11 +256,11 @@ fn all_paths(model: &mut Model) -> Vec<Path> {
 
 /// Whether two paths name one inode.
 fn same(model: &mut Model, one: &Path, other: &Path) -> bool {
-    let mut inode = |path: &Path| match model.apply(&Op::Stat { place: Place::Path(path.clone()) })
-    {
-        Outcome::Ok(Answer::Stat(stat)) => Some(stat.inode),
-        _ => None,
-    };
+    let mut inode =
+        |path: &Path| match model.apply(&Op::Stat { place: FileRef::Path(path.clone()) }) {
+            Outcome::Ok(Answer::Stat(stat)) => Some(stat.inode),
+            _ => None,
+        };
     inode(one).is_some_and(|number| inode(other) == Some(number))
 }
 

@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::OnceLock;
 
 use holdfast_script::{
-    Answer, Errno, Handle, Kind, Model, Node, Op, Outcome, Path, Place, RenameHow, Rules, Stat,
+    Answer, Errno, FileRef, Handle, Kind, Model, Node, Op, Outcome, Path, RenameHow, Rules, Stat,
     Target, Tree,
 };
 
@@ -156,7 +156,7 @@ impl History {
         let op = self.steps.len() - 1;
         let place = match &self.steps[op].op {
             Op::Fsync { place } | Op::Fdatasync { place } => place.clone(),
-            Op::Fsyncdir { path } => Place::Path(path.clone()),
+            Op::Fsyncdir { path } => FileRef::Path(path.clone()),
             _ => return,
         };
         let Some(found) = stat(&mut self.last().clone(), &place) else {
@@ -189,7 +189,7 @@ impl History {
     fn written(&self, op: &Op) -> Option<u64> {
         let place = match op {
             Op::Write { place, .. } => place.clone(),
-            Op::Append { path, .. } => Place::Path(path.clone()),
+            Op::Append { path, .. } => FileRef::Path(path.clone()),
             _ => return None,
         };
         Some(stat(&mut self.last().clone(), &place)?.inode)
@@ -201,8 +201,8 @@ impl History {
             return None;
         };
         let mut model = self.last().clone();
-        let moved = stat(&mut model, &Place::Path(from.clone()))?;
-        let replaced = stat(&mut model, &Place::Path(to.clone()))?;
+        let moved = stat(&mut model, &FileRef::Path(from.clone()))?;
+        let replaced = stat(&mut model, &FileRef::Path(to.clone()))?;
         (moved.kind == Kind::File && moved.inode != replaced.inode).then_some(moved.inode)
     }
 
@@ -217,7 +217,7 @@ impl History {
                 }
             }
             // Nothing written, nothing promised, as in Linux.
-            Op::Write { place: Place::Handle(handle), data, .. } => match writes {
+            Op::Write { place: FileRef::Handle(handle), data, .. } => match writes {
                 Some(inode) if !data.is_empty() && self.synchronous.get(handle) == Some(&true) => {
                     Barrier::File(inode)
                 }
@@ -232,7 +232,7 @@ impl History {
             let mut model = self.states[k].clone();
             let tree = model.walk().expect("the model refuses nothing that it has listed");
             let number = |path: &Path| {
-                let found = stat(&mut model, &Place::Path(path.clone()));
+                let found = stat(&mut model, &FileRef::Path(path.clone()));
                 (path.clone(), found.expect("the path was just walked").inode)
             };
             let inodes = tree.0.keys().map(number).collect();
@@ -247,7 +247,7 @@ impl History {
     }
 }
 
-fn stat(model: &mut Model, place: &Place) -> Option<Stat> {
+fn stat(model: &mut Model, place: &FileRef) -> Option<Stat> {
     match model.apply(&Op::Stat { place: place.clone() }) {
         Outcome::Ok(Answer::Stat(stat)) => Some(stat),
         _ => None,

@@ -3,7 +3,7 @@
 //!
 //! The story: a machine has crashed. The first one asks, waits and opens; works; sleeps; is asked and answers; works;
 //! sleeps; the second one takes the volume. From then on the first one writes nothing, whatever it was told. What it had
-//! made durable before is there. A breakage in the calls of the second machine is its own affair.
+//! made durable before is there. A mutant in the calls of the second machine is its own affair.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -22,7 +22,7 @@ use holdfast_format::geometry::GUARD;
 use holdfast_format::guard::{Guard, GuardState};
 use holdfast_format::{Geometry, Key, Kind};
 use holdfast_sim::How;
-use holdfast_store::{Batch, CreateOptions, Guarding, Need, OpenOptions, Result, Store};
+use holdfast_store::{CreateOptions, Guarding, Need, OpenOptions, Result, Store, Transaction};
 
 const BYTES: u64 = 8 << 20;
 const SLEEP: Duration = Duration::from_secs(60);
@@ -47,10 +47,10 @@ fn key(number: u64) -> Key {
 /// Puts one value and makes it durable.
 fn put(store: &Store, number: u64) -> Result<()> {
     let mut room = store.reserve(Need::Grow { changes: 1, blocks: 0 })?;
-    let mut batch = Batch::new();
-    batch.put(key(number), vec![7; 100]);
-    let lsn = store.apply(batch, &mut room)?;
-    store.persist(lsn, InodeNo(1000)).map(drop)
+    let mut transaction = Transaction::new();
+    transaction.put(key(number), vec![7; 100]);
+    let lsn = store.apply(transaction, &mut room)?;
+    store.sync(lsn, InodeNo(1000)).map(drop)
 }
 
 /// Another machine writes its guard, if the device lets it. Says whether it did.

@@ -34,7 +34,7 @@ fn mount(device: &Arc<MemoryDevice>) -> (FileSystem, bool) {
     }
 }
 
-/// One life of a volume. Says how many mounts were refused.
+/// One opening of a volume. Says how many mounts were refused.
 fn live(base: &MemoryDevice, place: &str) -> u64 {
     let device = Arc::new(base.snapshot());
     let (fs, first) = mount(&device);
@@ -60,7 +60,7 @@ fn live(base: &MemoryDevice, place: &str) -> u64 {
 }
 
 thread_local! {
-    /// Which places were refused a thread in this life.
+    /// Which places were refused a thread in this opening.
     static PLACES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -78,7 +78,7 @@ fn every_start_of_a_thread_is_refused() {
     let mut table: BTreeMap<(bool, String), (u64, u64)> = BTreeMap::new();
     let mut runs = 0;
     for forever in [false, true] {
-        // The threads of a volume work beside it, so one life starts a few more or fewer than another.
+        // The threads of a volume work beside it, so one opening starts a few more or fewer than another.
         let mut lives_without = 0;
         for nth in 1.. {
             let place = format!("start {nth} is refused, from then on: {forever}");
@@ -106,7 +106,7 @@ fn every_start_of_a_thread_is_refused() {
         let how = if *forever { "from then on" } else { "once" };
         println!("| {how} | {place} | {refusals} | {mounts} | nothing |");
     }
-    println!("{runs} lives");
+    println!("{runs} openings");
     let named = |part: &str| table.keys().any(|(_, place)| place.contains(part));
     for part in [
         "background.rs",
@@ -115,7 +115,7 @@ fn every_start_of_a_thread_is_refused() {
         "side_by_side.rs",
         "place.rs",
         "commit.rs",
-        "pace/mod.rs",
+        "throttle/mod.rs",
         "guard/watch.rs",
     ] {
         assert!(named(part), "no thread was refused in {part}");

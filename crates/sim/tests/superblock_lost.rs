@@ -11,7 +11,7 @@ use holdfast_device::sim::{Action, Call, Faults, When};
 use holdfast_device::{Device, MemoryDevice, SimDevice};
 use holdfast_format::Superblock;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
-use holdfast_script::{Answer, Op, Outcome, Place, Script, Target};
+use holdfast_script::{Answer, FileRef, Op, Outcome, Script, Target};
 use holdfast_sim::{Checkpoints, Engine, Setup};
 
 const VOLUME: u64 = 8 << 20;
@@ -40,7 +40,7 @@ fn shown(engine: &mut Engine, script: &Script) -> Vec<Outcome> {
     let mut told = Vec::new();
     for op in script.ops() {
         let Op::Write { place, .. } = op else { continue };
-        let Place::Path(_) = place else { continue };
+        let FileRef::Path(_) = place else { continue };
         told.push(engine.apply(&Op::Sum { place: place.clone() }));
     }
     told

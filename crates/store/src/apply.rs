@@ -1,34 +1,34 @@
-//! One batch becomes visible: prepare, change, publish and free, all under one hold of the lock.
+//! One transaction becomes visible: prepare, change, publish and free, all under one hold of the lock.
 //!
 //! After the first change nothing can fail: nodes are in memory (prepared),
-//! blocks are judged, and homes for new nodes were reserved.
+//! blocks are judged, and locations for new nodes were reserved.
 
 use std::sync::atomic::Ordering;
 
-use holdfast_base::teeth::{self, Tooth};
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, BlockRange, Lsn, TreeId};
 use holdfast_format::Malformed;
 use holdfast_format::limits::value_max;
 
-use crate::batch::{Change, Taken, TakenContent};
 use crate::load::Failed;
 use crate::space::alloc::{Floors, Space};
-use crate::space::{Placed, Reservation};
+use crate::space::{Allocated, Reservation};
 use crate::step::{self, Step};
-use crate::tree::{Forest, Homes, Missing};
-use crate::{Batch, Inner, Need, Result, StoreError};
+use crate::transaction::{Change, Taken, TakenContent};
+use crate::tree::{Forest, Missing, NodeAllocator};
+use crate::{Inner, Need, Result, StoreError, Transaction};
 
 /// A host that has no more room than this is not asked before the blocks that a file has reserved are written.
 const HOST_ROOM_MIN: u64 = 64 << 20;
 
-/// Homes for the nodes that one change makes, out of the promise of its reservation.
+/// NodeAllocator for the nodes that one change makes, out of the promise of its reservation.
 pub(crate) struct Slots<'a> {
     pub(crate) space: &'a mut Space,
     pub(crate) promised: &'a mut u64,
 }
 
-impl Homes for Slots<'_> {
+impl NodeAllocator for Slots<'_> {
     fn take(&mut self) -> BlockNo {
         if *self.promised > 0 {
             *self.promised -= 1;
@@ -76,15 +76,15 @@ impl Need {
     fn blocks(self) -> u64 {
         match self {
             Need::Grow { blocks, .. } => blocks,
-            Need::Fill { .. } | Need::Settle { .. } | Need::Shrink { .. } => 0,
+            Need::Fill { .. } | Need::Writeback { .. } | Need::Shrink { .. } => 0,
         }
     }
 
-    /// Homes of nodes that its puts and deletes may need in a tree of so many `levels`: each copies its path and
+    /// NodeAllocator of nodes that its puts and deletes may need in a tree of so many `levels`: each copies its path and
     /// splits all of it. No more than twice all `nodes`, because in one epoch a node is copied once.
     fn slots(self, levels: u64, nodes: u64) -> u64 {
         let (changes, each) = match self {
-            Need::Grow { changes, .. } | Need::Fill { changes } | Need::Settle { changes } => {
+            Need::Grow { changes, .. } | Need::Fill { changes } | Need::Writeback { changes } => {
                 (changes, 2 * levels + 1)
             }
             Need::Shrink { changes } => (changes, levels),
@@ -98,7 +98,7 @@ impl Need {
         match self {
             Need::Grow { .. } => floors.grow,
             Need::Fill { .. } => floors.fill,
-            Need::Settle { .. } | Need::Shrink { .. } => floors.checkpoint,
+            Need::Writeback { .. } | Need::Shrink { .. } => floors.checkpoint,
         }
     }
 }
@@ -146,12 +146,12 @@ impl Inner {
 
     pub(crate) fn reserve(&self, need: Need) -> Result<Reservation> {
         self.check_running()?;
-        if !matches!(need, Need::Settle { .. }) {
-            // A settle carries out what was accepted, and slowed down, before; an fsync may wait for it.
+        if !matches!(need, Need::Writeback { .. }) {
+            // A writeback carries out what was accepted, and slowed down, before; an fsync may wait for it.
             self.throttle()?;
         }
         let levels = self.levels();
-        // Freed data becomes usable with a commit, homes of nodes with a checkpoint; a second one
+        // Freed data becomes usable with a commit, locations of nodes with a checkpoint; a second one
         // frees what the first replaced.
         for attempt in 0..3 {
             if let Some(reservation) = self.promise(need, levels, true) {
@@ -174,7 +174,7 @@ impl Inner {
     /// As [`Inner::reserve`], out of what is free now, or what a host gives that has much.
     pub(crate) fn reserve_now(&self, need: Need) -> Result<Option<Reservation>> {
         self.check_running()?;
-        if !matches!(need, Need::Settle { .. }) {
+        if !matches!(need, Need::Writeback { .. }) {
             self.throttle()?;
         }
         let levels = self.levels();
@@ -209,16 +209,16 @@ impl Inner {
         }
     }
 
-    /// Fails if the batch would free blocks that are not in use: its extents came from a damaged disk.
-    fn check_freed(&self, batch: &Batch, space: &Space) -> Result<()> {
-        if batch.freed.is_empty() {
+    /// Fails if the transaction would free blocks that are not in use: its extents came from a damaged disk.
+    fn check_freed(&self, transaction: &Transaction, space: &Space) -> Result<()> {
+        if transaction.freed.is_empty() {
             return Ok(());
         }
         let damage = |range: BlockRange, why: &str| StoreError::Item {
             what: format!("the extent {range:?}"),
             source: Malformed::new("extent", why),
         };
-        let mut freed = batch.freed.clone();
+        let mut freed = transaction.freed.clone();
         freed.sort_unstable();
         for range in &freed {
             if !space.is_used(*range) {
@@ -244,22 +244,29 @@ impl Inner {
         self.check_running()
     }
 
-    /// Whether the batch finds homes for all its nodes without those that were promised to others.
+    /// Whether the transaction finds locations for all its nodes without those that were promised to others.
     /// The estimates of [`Inner::reserve`] know no keys and may be too small; here is the last
     /// moment at which nothing has changed. Half of the floor of commits stays whole: it
     /// is enough for two copies of the space tree.
-    fn has_homes(&self, forest: &Forest, space: &Space, batch: &Batch, own: u64) -> bool {
+    fn has_slots(
+        &self,
+        forest: &Forest,
+        space: &Space,
+        transaction: &Transaction,
+        own: u64,
+    ) -> bool {
         let left = space.free_slots + own;
         // A recovery copies every node that changed since the last commit once more.
         let again = forest.cache.uncommitted_nodes() as u64;
         let kept = space.slots_promised + space.floors.checkpoint.div_ceil(2) + again;
         let levels = u64::from(forest.root(TreeId::Files).level) + 1;
-        let most = batch.changes.len() as u64 * (3 * levels + 2);
-        left >= kept + most || left >= kept + forest.homes_needed(TreeId::Files, &batch.changes)
+        let most = transaction.changes.len() as u64 * (3 * levels + 2);
+        left >= kept + most
+            || left >= kept + forest.slots_needed(TreeId::Files, &transaction.changes)
     }
 
-    /// As [`Inner::has_homes`], for a batch of so many changes whose keys are not known yet: no only if it is not sure.
-    pub(crate) fn has_homes_for(&self, changes: u32, own: u64) -> bool {
+    /// As [`Inner::has_slots`], for a transaction of so many changes whose keys are not known yet: no only if it is not sure.
+    pub(crate) fn has_slots_for(&self, changes: u32, own: u64) -> bool {
         let forest = self.forest.read();
         let levels = u64::from(forest.root(TreeId::Files).level) + 1;
         let again = forest.cache.uncommitted_nodes() as u64;
@@ -268,10 +275,14 @@ impl Inner {
         space.free_slots + own >= kept + u64::from(changes) * (3 * levels + 2)
     }
 
-    pub(crate) fn apply(&self, batch: Batch, reservation: &mut Reservation) -> Result<Lsn> {
+    pub(crate) fn apply(
+        &self,
+        transaction: Transaction,
+        reservation: &mut Reservation,
+    ) -> Result<Lsn> {
         self.check_running()?;
         let longest = value_max(self.geometry.node_size);
-        for Change { key, value } in batch.changes.iter() {
+        for Change { key, value } in transaction.changes.iter() {
             let len = value.map_or(0, <[u8]>::len);
             assert!(len <= longest, "{key:?}: {len} bytes");
         }
@@ -280,15 +291,15 @@ impl Inner {
         let mut waited = false;
         loop {
             let mut forest = self.forest.write();
-            if let Err(missing) = forest.prepare_all(tree, &batch.changes) {
+            if let Err(missing) = forest.prepare_all(tree, &transaction.changes) {
                 drop(forest);
                 self.load(missing, &mut failed)?;
                 continue;
             }
             let mut space = self.space.lock();
-            self.check_freed(&batch, &space)?;
+            self.check_freed(&transaction, &space)?;
             self.check_damage(&space)?;
-            if !self.has_homes(&forest, &space, &batch, reservation.slots) {
+            if !self.has_slots(&forest, &space, &transaction, reservation.slots) {
                 let pending = space.has_pending();
                 drop(space);
                 drop(forest);
@@ -298,7 +309,7 @@ impl Inner {
                 if waited || !pending {
                     self.counters.no_space.increment();
                     // Or those who try it again with less might find that others have them.
-                    batch.placed.into_iter().for_each(|placed| reservation.reclaim(placed));
+                    transaction.placed.into_iter().for_each(|placed| reservation.reclaim(placed));
                     return Err(StoreError::NoSpace);
                 }
                 waited = true;
@@ -308,51 +319,57 @@ impl Inner {
             // Half of it must never become durable. Begun after the locks, so that nobody sees the half before the stop.
             let step = self.step("a change");
             // Before the tree shows them.
-            for taken in &batch.taken {
+            for taken in &transaction.taken {
                 if let TakenContent::Inside(blocks, _) = &taken.content {
-                    self.owed
+                    self.log_resident
                         .add(taken.blocks.start, blocks.iter().map(|block| block.page.clone()));
                 }
             }
-            let homes = &mut Slots { space: &mut space, promised: &mut reservation.slots };
-            forest.carry_out_all(tree, &batch.changes, homes);
-            for range in &batch.freed {
+            let slots = &mut Slots { space: &mut space, promised: &mut reservation.slots };
+            forest.carry_out_all(tree, &transaction.changes, slots);
+            for range in &transaction.freed {
                 space.free(*range, false);
-                self.owed.forget(*range);
+                self.log_resident.forget(*range);
             }
-            for range in &batch.unwritten {
+            for range in &transaction.unwritten {
                 // Written in place later, what is there must not speak against this commit.
-                if !teeth::is(Tooth::UnwrittenNamed) {
+                if !mutants::is(Mutant::UnwrittenNamed) {
                     space.unflushed.forget(*range);
                 }
             }
             // First all of them: one that is dropped takes the lock of the space.
             let published: Vec<BlockRange> =
-                batch.placed.into_iter().map(Placed::published).collect();
+                transaction.placed.into_iter().map(Allocated::published).collect();
             for range in published {
                 space.publish(range);
             }
-            space.unflushed.add(batch.taken.iter().filter_map(Taken::data));
-            space.inodes = space.inodes.saturating_add_signed(batch.inodes_added);
+            space.unflushed.add(transaction.taken.iter().filter_map(Taken::data));
+            space.inodes = space.inodes.saturating_add_signed(transaction.inodes_added);
             // Under the lock: the order of numbers is the order in which changes became visible.
             let lsn = Lsn(self.lsn.fetch_add(1, Ordering::AcqRel) + 1);
-            if !batch.unwritten.is_empty() {
+            if !transaction.unwritten.is_empty() {
                 self.unwrote.store(lsn.0, Ordering::Release);
             }
             let waits = {
                 let mut pending = self.pending.lock();
-                pending.add(lsn, space.inodes, &batch.changes, batch.taken, batch.freed);
+                pending.add(
+                    lsn,
+                    space.inodes,
+                    &transaction.changes,
+                    transaction.taken,
+                    transaction.freed,
+                );
                 pending.bytes()
             };
             let intact = self.check_damage(&space);
             step.end();
             drop(space);
             forest.cache.evict();
-            self.pace.cache_is(&forest.cache);
-            self.pace.pending_is(waits);
+            self.throttle.cache_is(&forest.cache);
+            self.throttle.pending_is(waits);
             intact?;
             self.counters.operations.increment();
-            self.calm.stir();
+            self.idle.stir();
             return Ok(lsn);
         }
     }

@@ -1,15 +1,15 @@
-//! T3, the checkpoint: nodes go to their homes, and the journal before it is dead.
+//! T3, the checkpoint: nodes go to their blocks, and the journal before it is dead.
 //!
 //! ```text
 //!  seal, at a commit -> write nodes -> flush -> superblock -> flush -> release
 //! ```
 //!
 //! - seal: the dirty nodes of a commit are taken; changers and commits go on in
-//!   the next epoch, with new homes.
-//! - write: the sealed nodes go to their new homes, sorted, neighbours in one call.
+//!   the next epoch, with new blocks.
+//! - write: the sealed nodes go to their new blocks, sorted, neighbours in one call.
 //! - publish: the superblock, after the flush that covers all it reaches (R1), then a flush for itself.
 //! - release: nodes are clean, the journal before the seal is dead, and the old
-//!   homes may be given away (R2).
+//!   locations may be given away (R2).
 //!
 //! A write or flush that fails stops the volume (P7). So does a thread that dies anywhere between seal and release
 //! ([`Step`]): the next checkpoint would publish an epoch whose nodes reach what was sealed and never written.
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use holdfast_base::clock::Stopwatch;
-use holdfast_base::teeth::{self, Tooth};
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{BlockNo, Lsn};
 use holdfast_device::flush_unless;
 use holdfast_format::Superblock;
@@ -28,7 +28,7 @@ use parking_lot::MutexGuard;
 use crate::cache::SealedNode;
 use crate::commit::{Committed, STEP};
 use crate::journal::Journal;
-use crate::nodes::Homed;
+use crate::nodes::NodeWrite;
 use crate::space::alloc::Space;
 use crate::step::Step;
 use crate::tree::Forest;
@@ -49,7 +49,7 @@ pub(crate) struct Sealed<'a> {
 #[derive(Debug)]
 struct Published<'a> {
     /// Of its nodes.
-    homes: Vec<BlockNo>,
+    blocks: Vec<BlockNo>,
     superblock: Superblock,
     journal_head: u64,
     step: Step<'a>,
@@ -87,7 +87,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Makes batches up to `upto` durable although a commit found no room for them.
+    /// Makes transactions up to `upto` durable although a commit found no room for them.
     pub(crate) fn checkpoint_for_room(&self, upto: Lsn) -> Result<()> {
         let _one = self.one_checkpoint.lock();
         let mut journal = self.journal.lock();
@@ -140,11 +140,11 @@ impl Inner {
         self.frozen(time);
         journal.leave_a_number_out();
         sealed.stands_behind(journal);
-        let owed = match teeth::is(Tooth::OwedNotRecovered) {
+        let resident = match mutants::is(Mutant::LogResidentNotRecovered) {
             true => Default::default(),
-            false => self.owed.frozen(),
+            false => self.log_resident.frozen(),
         };
-        step.check(self.write_owed(&owed))?;
+        step.check(self.write_log_resident(&resident))?;
         let published = self.write_sealed(sealed)?;
         self.thaw(published.superblock.lsn);
         step.end();
@@ -161,8 +161,8 @@ impl Inner {
         let superblock = self.superblock_of(forest, space, lsn);
         space.seal();
         let nodes = forest.cache.seal();
-        self.pace.sealed_are(nodes.len());
-        self.pace.cache_is(&forest.cache);
+        self.throttle.sealed_are(nodes.len());
+        self.throttle.cache_is(&forest.cache);
         forest.epoch = forest.epoch.next();
         Sealed { nodes, superblock, journal_head: 0, step }
     }
@@ -175,44 +175,44 @@ impl Inner {
         let done = step.check(self.try_write_sealed(nodes, &superblock));
         let nanos = time.nanos();
         self.counters.checkpoint_ns.add(nanos);
-        let (homes, runs) = done?;
-        self.pace.checkpoint_took(bytes as u64, runs, nanos);
-        Ok(Published { homes, superblock, journal_head, step })
+        let (blocks, runs) = done?;
+        self.throttle.checkpoint_took(bytes as u64, runs, nanos);
+        Ok(Published { blocks, superblock, journal_head, step })
     }
 
-    /// Returns the homes of the nodes, and how many places they were written to.
+    /// Returns the locations of the nodes, and how many places they were written to.
     fn try_write_sealed(
         &self,
         nodes: Vec<SealedNode>,
         superblock: &Superblock,
     ) -> Result<(Vec<BlockNo>, u64)> {
-        let mut order: Vec<Homed<'_>> =
+        let mut order: Vec<NodeWrite<'_>> =
             nodes.iter().map(|node| (node.block, &node.bytes[..])).collect();
         order.sort_unstable_by_key(|(block, _)| *block);
-        if teeth::is(Tooth::NodeForgotten) && order.len() > 1 {
+        if mutants::is(Mutant::NodeForgotten) && order.len() > 1 {
             order.remove(order.len() / 2);
         }
         let mut newer = Vec::new();
-        if teeth::is(Tooth::SealNotCopied) {
+        if mutants::is(Mutant::SealNotCopied) {
             newer = self.changed_behind_the_seal(&order);
         }
-        for (home, (_, bytes)) in order.iter_mut().zip(&newer) {
-            home.1 = bytes;
+        for (location, (_, bytes)) in order.iter_mut().zip(&newer) {
+            location.1 = bytes;
         }
         let runs = nodes::write(&*self.device, &self.stop, &order)?;
         let count = order.len() as u64;
         // Nobody reads their bytes here any more: whoever changes such a node from now on need not copy it.
-        let homes = nodes.into_iter().map(|node| node.block).collect();
+        let blocks = nodes.into_iter().map(|node| node.block).collect();
         self.counters.checkpoint_nodes.add(count);
         self.counters.checkpoint_bytes.add(count * self.geometry.node_size as u64);
-        let reached = flush_unless(&*self.device, Tooth::CheckpointFlush)?;
+        let reached = flush_unless(&*self.device, Mutant::CheckpointFlush)?;
         let present = self.superblock.lock().epoch;
         let _published = superblock::publish(&*self.device, superblock, present, reached)?;
-        Ok((homes, runs))
+        Ok((blocks, runs))
     }
 
-    /// What [`Tooth::SealNotCopied`] writes: each node as its copy is by now.
-    fn changed_behind_the_seal(&self, order: &[Homed<'_>]) -> Vec<(BlockNo, Vec<u8>)> {
+    /// What [`Mutant::SealNotCopied`] writes: each node as its copy is by now.
+    fn changed_behind_the_seal(&self, order: &[NodeWrite<'_>]) -> Vec<(BlockNo, Vec<u8>)> {
         let forest = self.forest.read();
         let newer = order.iter().map(|(block, bytes)| {
             (*block, forest.cache.changed_copy_of(*block).unwrap_or_else(|| bytes.to_vec()))
@@ -223,7 +223,7 @@ impl Inner {
     /// The superblock is durable: nothing before it is needed any more.
     fn release(&self, journal: &mut Journal, published: Published<'_>) {
         *self.superblock.lock() = published.superblock.clone();
-        for part in published.homes.chunks(STEP) {
+        for part in published.blocks.chunks(STEP) {
             self.forest.write().cache.written(part, published.superblock.epoch);
         }
         let sealed = self.forest.write().sealed.take();
@@ -232,11 +232,11 @@ impl Inner {
         for part in freed.chunks(STEP) {
             self.space.lock().give_away(part);
         }
-        self.pace.sealed_are(0);
+        self.throttle.sealed_are(0);
         journal.release(published.journal_head);
         self.counters.checkpoints.increment();
-        self.pace.journal_is(journal.used_bytes(), &self.counters);
-        self.pace.relieved();
+        self.throttle.journal_is(journal.used_bytes(), &self.counters);
+        self.throttle.relieved();
         published.step.end();
     }
 

@@ -17,7 +17,7 @@
 use std::sync::atomic::Ordering;
 
 use holdfast_base::clock::Stopwatch;
-use holdfast_base::teeth::{self, Tooth};
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{Epoch, InodeNo, Lsn, TreeId};
 use holdfast_device::flush_unless;
 use holdfast_format::Superblock;
@@ -26,7 +26,7 @@ use holdfast_format::journal::{CommitHead, DataExtent};
 use crate::apply::Halt;
 use crate::checkpoint::Sealed;
 use crate::journal::Journal;
-use crate::log::Place;
+use crate::log::LogPosition;
 use crate::space::alloc::Space;
 use crate::step::Step;
 use crate::tree::Forest;
@@ -66,7 +66,7 @@ enum Frozen<'a> {
 }
 
 impl Inner {
-    /// Returns when every batch up to `upto` is contained in a durable commit.
+    /// Returns when every transaction up to `upto` is contained in a durable commit.
     pub(crate) fn commit_upto(&self, upto: Lsn) -> Result<()> {
         if self.committed.load(Ordering::Acquire) >= upto.0 {
             return Ok(());
@@ -89,7 +89,7 @@ impl Inner {
     pub(crate) fn commit(&self, journal: &mut Journal, seal: bool) -> Result<Committed<'_>> {
         self.check_running()?;
         self.carry_groups_early()?;
-        journal.make_room_for(self.pace.payload_estimate());
+        journal.make_room_for(self.throttle.payload_estimate());
         match self.freeze(journal, seal)? {
             Frozen::Idle => Ok(Committed::Done(None)),
             Frozen::NoRoom => Ok(Committed::NoRoom),
@@ -149,7 +149,7 @@ impl Inner {
         }
         let flush_data = space.unflushed.is_flushed_first();
         let step = self.freeze_moment(space, log, "a commit");
-        self.pace.cache_is(&forest.cache);
+        self.throttle.cache_is(&forest.cache);
         let epoch = forest.epoch;
         let sealed = seal.then(|| Box::new(self.seal(forest, space, lsn)));
         Ok(Frozen::Commit { lsn, epoch, flush_data, sealed, step })
@@ -160,15 +160,15 @@ impl Inner {
     pub(crate) fn freeze_moment(
         &self,
         space: &mut Space,
-        log: Place,
+        log: LogPosition,
         name: &'static str,
     ) -> Step<'_> {
         let step = self.step(name);
         space.unflushed.clear();
         space.freeze();
-        self.owed.freeze();
+        self.log_resident.freeze();
         self.pending.lock().freeze(log);
-        self.pace.commit_begins();
+        self.throttle.commit_begins();
         step
     }
 
@@ -234,7 +234,7 @@ impl Inner {
     /// The moment that was frozen last is durable. Gives data away that was freed before it, in steps: nobody
     /// waits long.
     pub(crate) fn thaw(&self, lsn: Lsn) {
-        self.owed.thaw();
+        self.log_resident.thaw();
         self.committed.store(lsn.0, Ordering::Release);
         self.durable.fetch_max(lsn.0, Ordering::AcqRel);
         // After it is known to be durable: who takes what is pending now needs nothing of before.
@@ -249,18 +249,18 @@ impl Inner {
 
     fn write_commit(&self, journal: &mut Journal, epoch: Epoch, flush_data: bool) -> Result<()> {
         // What only the log holds must be at its place before the log is superseded (R5).
-        if !teeth::is(Tooth::OwedNotCommitted) {
-            self.write_owed(&self.owed.frozen())?;
+        if !mutants::is(Mutant::LogResidentNotCommitted) {
+            self.write_log_resident(&self.log_resident.frozen())?;
         }
         if flush_data {
             self.counters.commit_data_flushes.increment();
-            let _data = flush_unless(&*self.device, Tooth::CommitDataFlush)?;
+            let _data = flush_unless(&*self.device, Mutant::CommitDataFlush)?;
         }
         let (bytes, _durable) = journal.write(&*self.device, epoch)?;
-        teeth::do_late();
+        mutants::do_late();
         self.counters.commits.increment();
         self.counters.journal_bytes_written.add(bytes);
-        self.pace.journal_is(journal.used_bytes(), &self.counters);
+        self.throttle.journal_is(journal.used_bytes(), &self.counters);
         Ok(())
     }
 

@@ -20,24 +20,24 @@ use crate::freezes::Freezes;
 use crate::guard;
 use crate::journal::Journal;
 use crate::load;
-use crate::log::{Logging, Pending, Place, Ring};
-use crate::owed::Owed;
-use crate::pace::Pace;
+use crate::log::{LogPosition, Logging, Pending, Ring};
+use crate::log_resident::LogResident;
 use crate::space::alloc::Space;
+use crate::throttle::Throttle;
 use crate::tree::{Forest, Root};
-use crate::{Batch, CreateOptions, Inner, Need, OpenOptions, Result, StoreError};
+use crate::{CreateOptions, Inner, Need, OpenOptions, Result, StoreError, Transaction};
 
 const ZEROS_BYTES: usize = 1 << 20;
 /// Memory for the nodes of an empty volume.
 const CACHE_BYTES: usize = 8 << 20;
 
-/// Changes that the first batch may make.
+/// Changes that the first transaction may make.
 const FIRST_CHANGES: u32 = 16;
 
 pub(crate) fn create(
     device: &Arc<dyn Device>,
     options: &CreateOptions,
-    first: Batch,
+    first: Transaction,
 ) -> Result<()> {
     let geometry = options.geometry;
     geometry.check().map_err(|malformed| StoreError::Refused(malformed.why))?;
@@ -68,8 +68,8 @@ pub(crate) fn create(
         let mut space = inner.space.lock();
         space.loaded = true;
         for tree in [TreeId::Files, TreeId::Space] {
-            let homes = &mut Slots { space: &mut space, promised: &mut 0 };
-            forest.plant(tree, homes);
+            let slots = &mut Slots { space: &mut space, promised: &mut 0 };
+            forest.plant(tree, slots);
         }
     }
     // Before the first superblock: a volume that can be opened has what its maker wants to find there.
@@ -117,11 +117,11 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
     let how = OpenOptions { cache_bytes: CACHE_BYTES, ..OpenOptions::default() };
     let cache = Cache::new(CACHE_BYTES, geometry.node_size, how.dirty, counters.clone());
     let volume = volume_tag(&options.uuid);
-    let pace = Pace::new(&geometry, &how, &counters, Arc::default());
-    let place = Place::at(superblock.log);
+    let throttle = Throttle::new(&geometry, &how, &counters, Arc::default());
+    let place = LogPosition::at(superblock.log);
     Inner {
-        calm: Default::default(),
-        owed: Owed::default(),
+        idle: Default::default(),
+        log_resident: LogResident::default(),
         pending: Mutex::new(Pending::new(Lsn(0), superblock.log)),
         logging: Logging::new(Ring::new(&superblock, &*device), place, how.batching),
         committed: AtomicU64::new(0),
@@ -147,7 +147,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         lsn: AtomicU64::new(0),
         durable: AtomicU64::new(0),
         inode_next: AtomicU64::new(InodeNo::FIRST_FREE.0),
-        pace,
+        throttle,
         freezes: Mutex::new(Freezes::default()),
         guard: None,
     }

@@ -3,16 +3,16 @@
 // Its numbers come from the disk: each sum says what it does where it does not fit. In a release nothing else would.
 #![deny(clippy::arithmetic_side_effects)]
 
-use holdfast_base::teeth::{self, Tooth};
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, InodeNo};
 use holdfast_device::flush_unless;
 use holdfast_format::Malformed;
 use holdfast_format::checksum::crc64;
 use holdfast_format::log::DATA_BLOCKS_MAX;
 
-use crate::batch::LoggedBlock;
-use crate::owed::Pages;
-use crate::space::{Placed, Unwritten, Written};
+use crate::log_resident::Pages;
+use crate::space::{Allocated, Unwritten, Written};
+use crate::transaction::LoggedBlock;
 use crate::{Inner, Result, StoreError, step};
 
 /// Blocks of one write: 1 MiB.
@@ -21,7 +21,7 @@ const RUN_BLOCKS: usize = 256;
 impl Inner {
     pub(crate) fn write_data(
         &self,
-        placed: Placed,
+        placed: Allocated,
         bytes: &[u8],
     ) -> std::result::Result<Written, Unwritten> {
         if let Err(error) = self.check_running() {
@@ -31,9 +31,9 @@ impl Inner {
         assert_eq!(blocks.bytes(), Some(bytes.len() as u64), "the bytes fill the blocks exactly");
         let at = blocks.start.byte_offset().expect("allocated blocks lie inside the volume");
         let sums = bytes.chunks_exact(BLOCK_SIZE).map(crc64).collect();
-        if teeth::is(Tooth::LateWrite) {
+        if mutants::is(Mutant::LateWrite) {
             let (device, bytes) = (self.device.clone(), bytes.to_vec());
-            teeth::later(move || drop(device.write(at, &bytes)));
+            mutants::later(move || drop(device.write(at, &bytes)));
             return Ok(Written::new(placed, sums));
         }
         if let Err(error) = self.device.write(at, bytes) {
@@ -59,8 +59,8 @@ impl Inner {
             return Ok(());
         };
         let sent = self.pending.lock().sent();
-        let flushed = match teeth::is(Tooth::StrangerDataFlush) {
-            true => flush_unless(&*self.device, Tooth::StrangerDataFlush),
+        let flushed = match mutants::is(Mutant::StrangerDataFlush) {
+            true => flush_unless(&*self.device, Mutant::StrangerDataFlush),
             false => self.device.join_flush(patience),
         };
         let flushed = flushed.inspect_err(|error| step::stop(&self.stop, error.to_string()))?;
@@ -71,7 +71,7 @@ impl Inner {
         Ok(())
     }
 
-    pub(crate) fn log_data(&self, placed: Placed, blocks: Vec<LoggedBlock>) -> Result<Written> {
+    pub(crate) fn log_data(&self, placed: Allocated, blocks: Vec<LoggedBlock>) -> Result<Written> {
         self.check_running()?;
         assert_eq!(placed.blocks().count, blocks.len() as u64, "the pages fill the blocks exactly");
         let sums = blocks.iter().map(|block| crc64(&block.page[..])).collect();
@@ -86,18 +86,18 @@ impl Inner {
             });
         }
         assert_eq!(blocks.bytes(), Some(into.len() as u64), "the buffer fits the blocks exactly");
-        // Before the device is asked: see `owed`.
-        let mut owed = self.owed.collect(blocks);
-        if teeth::is(Tooth::OwedNotRead) {
-            owed.clear();
+        // Before the device is asked: see `log_resident`.
+        let mut resident = self.log_resident.collect(blocks);
+        if mutants::is(Mutant::LogResidentNotRead) {
+            resident.clear();
         }
-        if owed.len() as u64 != blocks.count {
+        if resident.len() as u64 != blocks.count {
             let at = blocks.start.byte_offset().expect("the blocks lie inside the volume");
             self.device.read(at, into)?;
             self.counters.data_bytes_read.add(into.len() as u64);
         }
         let (places, _) = into.as_chunks_mut::<BLOCK_SIZE>();
-        for (block, page) in owed {
+        for (block, page) in resident {
             // Those that are owed were looked for from the first block on.
             let at = block.0.saturating_sub(blocks.start.0);
             places[at as usize].copy_from_slice(&page[..]);
@@ -106,7 +106,7 @@ impl Inner {
     }
 
     /// Writes bytes that are owed to their places, neighbours in one call.
-    pub(crate) fn write_owed(&self, pages: &Pages) -> Result<()> {
+    pub(crate) fn write_log_resident(&self, pages: &Pages) -> Result<()> {
         let mut run: Vec<u8> = Vec::new();
         let mut start = BlockNo(0);
         for (&block, page) in pages {

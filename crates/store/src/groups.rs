@@ -8,7 +8,7 @@
 //! node is copied once in an epoch, so it ends.
 
 use holdfast_base::clock::Stopwatch;
-use holdfast_base::teeth::{self, Tooth};
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{InodeNo, TreeId};
 use holdfast_format::{Key, Kind};
 
@@ -80,23 +80,23 @@ impl Inner {
             self.counters.group_records_written.increment();
             let before = space.group(index).record;
             space.group(index).record.begin();
-            let homes = &mut Slots { space, promised: &mut 0 };
+            let slots = &mut Slots { space, promised: &mut 0 };
             match &step {
-                Step::Put(item) => forest.put(tree, &group_key, &item.bytes(), prepared, homes),
-                Step::Delete | Step::Skip => forest.delete(tree, &group_key, prepared, homes),
+                Step::Put(item) => forest.put(tree, &group_key, &item.bytes(), prepared, slots),
+                Step::Delete | Step::Skip => forest.delete(tree, &group_key, prepared, slots),
             }
             space.group(index).record.finish(step);
-            if teeth::is(Tooth::RecordStale) {
+            if mutants::is(Mutant::RecordStale) {
                 space.group(index).record = before;
             }
         } else {
             self.counters.group_records_skipped.increment();
         }
         for ((piece, bytes), prepared) in pieces.into_iter().zip(of_pieces) {
-            let homes = &mut Slots { space, promised: &mut 0 };
+            let slots = &mut Slots { space, promised: &mut 0 };
             match bytes {
-                Some(bytes) => forest.put(tree, &piece_key(piece), &bytes, prepared, homes),
-                None => forest.delete(tree, &piece_key(piece), prepared, homes),
+                Some(bytes) => forest.put(tree, &piece_key(piece), &bytes, prepared, slots),
+                None => forest.delete(tree, &piece_key(piece), prepared, slots),
             }
         }
         Ok(())

@@ -13,7 +13,7 @@
 
 use std::sync::atomic::Ordering;
 
-use holdfast_base::teeth::{self, Tooth};
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{BLOCK_SIZE, BlockRange, Lsn};
 use holdfast_device::flush_unless;
 use holdfast_format::Malformed;
@@ -66,7 +66,7 @@ impl Inner {
         // Blocks that held data before: a recovery may come back to that until the commit. The log is not enough, whose
         // batches name the data by its sum and are read again, until a commit contains them.
         let last = Lsn(self.unwrote.load(Ordering::Acquire));
-        if !teeth::is(Tooth::UnwrittenEarly) {
+        if !mutants::is(Mutant::UnwrittenEarly) {
             self.commit_upto(last)?;
         }
         Ok(Reserved { blocks })
@@ -90,7 +90,7 @@ impl Inner {
         if sent.is_empty() {
             return Ok(Vec::new());
         }
-        let flushed = flush_unless(&*self.device, Tooth::ReservedNotFlushed);
+        let flushed = flush_unless(&*self.device, Mutant::ReservedNotFlushed);
         let flushed = flushed.inspect_err(|error| step::stop(&self.stop, error.to_string()))?;
         let durable = |sent: Sent| Written::in_place(sent.blocks, sent.sums, &flushed);
         Ok(sent.into_iter().map(durable).collect())

@@ -1,14 +1,14 @@
 //! Floor 2: a transactional, copy-on-write map from keys to values, and the space under it.
 //!
-//! A change is a [`Batch`]: everything that one operation puts, deletes,
+//! A change is a [`Transaction`]: everything that one operation puts, deletes,
 //! frees and publishes. [`Store::apply`] makes it visible as one step and
-//! gives it a place in history, its [`Lsn`]; [`Store::persist`] makes history
-//! durable up to a place. After a crash the store holds all batches up to one
+//! gives it a place in history, its [`Lsn`]; [`Store::sync`] makes history
+//! durable up to a place. After a crash the store holds all transactions up to one
 //! place in history and none after it (P3).
 //!
 //! Space is taken in this order, and each step needs the value that the step
-//! before returned: [`Reservation`], [`Placed`], [`Written`], [`Batch::publish`].
-//! A `Placed` or `Written` that is dropped gives its blocks back.
+//! before returned: [`Reservation`], [`Allocated`], [`Written`], [`Transaction::publish`].
+//! A `Allocated` or `Written` that is dropped gives its blocks back.
 //!
 //! Knows nothing of inodes, names, users, POSIX or FUSE.
 
@@ -23,13 +23,13 @@ mod step;
 mod superblock;
 mod journal;
 mod log;
-mod owed;
-mod pace;
+mod log_resident;
+mod throttle;
 mod freezes;
 mod guard;
 mod host;
 mod apply;
-mod calm;
+mod idle;
 mod data;
 #[cfg(feature = "before")]
 mod before;
@@ -38,17 +38,17 @@ mod read;
 mod load;
 mod tree;
 mod cache;
-pub mod batch;
+pub mod transaction;
 pub mod space;
 pub mod error;
 
-pub use batch::{Batch, LoggedBlock};
-pub use calm::Calm;
 pub use error::StoreError;
 pub use guard::Guarding;
+pub use idle::Idle;
 pub use in_place::{Reserved, Sent};
-pub use space::{Placed, Reservation, SpaceUse, Unwritten, Written};
+pub use space::{Allocated, Reservation, SpaceUse, Unwritten, Written};
 pub use step::Step;
+pub use transaction::{LoggedBlock, Transaction};
 
 use holdfast_sync::atomic::{AtomicU64, Ordering};
 use holdfast_sync::thread::JoinHandle;
@@ -73,9 +73,9 @@ use guard::Keeper;
 use journal::Journal;
 pub use journal::replay::{Replayed, replay};
 use log::{Logging, Pending};
-use owed::Owed;
-use pace::Pace;
+use log_resident::LogResident;
 use space::SharedSpace;
+use throttle::Throttle;
 use tree::Forest;
 
 /// The result of a store's call.
@@ -145,7 +145,7 @@ pub enum Purpose {
 pub enum Need {
     /// Makes the volume fuller: `changes` puts and deletes, `blocks` of data.
     Grow {
-        /// Puts and deletes of the batches to come.
+        /// Puts and deletes of the transactions to come.
         changes: u32,
         /// Data blocks to allocate.
         blocks: u64,
@@ -153,17 +153,17 @@ pub enum Need {
     /// Carries out, or will, a write into blocks that are reserved: it needs no other block, and may use the nodes that are
     /// kept for its items.
     Fill {
-        /// Puts and deletes of the batches to come.
+        /// Puts and deletes of the transactions to come.
         changes: u32,
     },
     /// Carries out what was promised before (delayed writes). May use the emergency reserve for nodes.
-    Settle {
-        /// Puts and deletes of the batch to come.
+    Writeback {
+        /// Puts and deletes of the transactions to come.
         changes: u32,
     },
     /// Makes the volume emptier: unlink, truncate, rmdir. May use the emergency reserve (P8).
     Shrink {
-        /// Puts and deletes of the batch to come.
+        /// Puts and deletes of the transactions to come.
         changes: u32,
     },
 }
@@ -171,7 +171,7 @@ pub enum Need {
 /// What the threads of an open store share.
 ///
 /// Locks, in the order in which they are taken: `one_checkpoint`, `journal`, the log's, `forest`, `space`,
-/// `pending`, the pace's. Only the first three are held across device I/O; no reader takes them, and no fsync the
+/// `pending`, the throttle's. Only the first three are held across device I/O; no reader takes them, and no fsync the
 /// first two (R4).
 #[derive(Debug)]
 pub(crate) struct Inner {
@@ -194,7 +194,7 @@ pub(crate) struct Inner {
     /// Where several nodes are read at once.
     regions: BufferPool,
     /// Data that only the log holds.
-    owed: Owed,
+    log_resident: LogResident,
     /// What the log does not hold yet.
     pending: Mutex<Pending>,
     logging: Logging,
@@ -205,8 +205,8 @@ pub(crate) struct Inner {
     /// The last batch that made blocks reserved which held data.
     unwrote: AtomicU64,
     inode_next: AtomicU64,
-    pace: Pace,
-    calm: Arc<Calm>,
+    throttle: Throttle,
+    idle: Arc<Idle>,
     freezes: Mutex<Freezes>,
     /// Where another program may reach the device.
     guard: Option<Keeper>,
@@ -222,15 +222,15 @@ pub struct Store {
 impl Store {
     /// Writes an empty store: zeroes the rings by writing, then both trees, a flush, and the superblocks.
     pub fn create(device: &Arc<dyn Device>, options: &CreateOptions) -> Result<()> {
-        create::create(device, options, Batch::new())
+        create::create(device, options, Transaction::new())
     }
 
-    /// As [`Store::create`], with a first batch of a few changes that is there as soon as the store
-    /// is: power that fails meanwhile leaves no store, or one that holds the batch.
+    /// As [`Store::create`], with a first transaction of a few changes that is there as soon as the store
+    /// is: power that fails meanwhile leaves no store, or one that holds the transaction.
     pub fn create_with(
         device: &Arc<dyn Device>,
         options: &CreateOptions,
-        first: Batch,
+        first: Transaction,
     ) -> Result<()> {
         create::create(device, options, first)
     }
@@ -245,7 +245,7 @@ impl Store {
         let mut store = Store { inner, threads: Vec::new() };
         if !options.read_only && options.threads {
             // Those that were started end with the store, should another one be refused.
-            pace::start(&store.inner, &mut store.threads)?;
+            throttle::start(&store.inner, &mut store.threads)?;
         }
         Ok(store)
     }
@@ -266,8 +266,8 @@ impl Store {
     }
 
     /// What is stirred by each change.
-    pub fn calm(&self) -> &Arc<Calm> {
-        &self.inner.calm
+    pub fn idle(&self) -> &Arc<Idle> {
+        &self.inner.idle
     }
 
     /// The statistics of this store.
@@ -275,7 +275,7 @@ impl Store {
         &self.inner.counters
     }
 
-    /// Longest value that [`Batch::put`] may be given, in bytes.
+    /// Longest value that [`Transaction::put`] may be given, in bytes.
     pub fn value_max(&self) -> usize {
         holdfast_format::limits::value_max(self.inner.geometry.node_size)
     }
@@ -364,13 +364,17 @@ impl Store {
         from: &mut Reservation,
         want: u64,
         goal: Option<BlockNo>,
-    ) -> Result<Placed> {
+    ) -> Result<Allocated> {
         from.place(want, goal).ok_or(StoreError::NoSpace)
     }
 
     /// Writes data to blocks that were allocated for it and sums it. `bytes` fill the blocks exactly. The blocks come back
     /// with the error, so that their promise can be kept.
-    pub fn write(&self, placed: Placed, bytes: &[u8]) -> std::result::Result<Written, Unwritten> {
+    pub fn write(
+        &self,
+        placed: Allocated,
+        bytes: &[u8],
+    ) -> std::result::Result<Written, Unwritten> {
         self.inner.write_data(placed, bytes)
     }
 
@@ -385,15 +389,15 @@ impl Store {
         self.inner.flush_for_others(written, blocks, of)
     }
 
-    /// Sums data that travels inside the log, with the batch that publishes it; it goes to the blocks that were
+    /// Sums data that travels inside the log, with the transaction that publishes it; it goes to the blocks that were
     /// allocated for it with the next commit. `blocks` fill them exactly.
-    pub fn log_data(&self, placed: Placed, blocks: Vec<LoggedBlock>) -> Result<Written> {
+    pub fn log_data(&self, placed: Allocated, blocks: Vec<LoggedBlock>) -> Result<Written> {
         self.inner.log_data(placed, blocks)
     }
 
     /// Bytes of data that only the log holds.
-    pub fn owed_bytes(&self) -> usize {
-        self.inner.owed.bytes()
+    pub fn log_resident_bytes(&self) -> usize {
+        self.inner.log_resident.bytes()
     }
 
     /// Reads blocks of data. Checksums are the caller's to verify: he has the extent.
@@ -401,39 +405,39 @@ impl Store {
         self.inner.read_data(blocks, into)
     }
 
-    /// Whether [`Store::apply`] surely finds room for the nodes of a batch of so many changes: on a volume that is nearly
-    /// full a smaller batch may be a better one.
+    /// Whether [`Store::apply`] surely finds room for the nodes of a transaction of so many changes: on a volume that is nearly
+    /// full a smaller transaction may be a better one.
     pub fn has_room_for(&self, changes: u32, reservation: &Reservation) -> bool {
-        self.inner.has_homes_for(changes, reservation.slots)
+        self.inner.has_slots_for(changes, reservation.slots)
     }
 
-    /// Makes a batch visible as one step and returns its place in history. One that is refused for lack of space has
+    /// Makes a transaction visible as one step and returns its place in history. One that is refused for lack of space has
     /// changed nothing, and the reservation has the blocks again that were placed for it.
-    pub fn apply(&self, batch: Batch, reservation: &mut Reservation) -> Result<Lsn> {
-        self.inner.apply(batch, reservation)
+    pub fn apply(&self, transaction: Transaction, reservation: &mut Reservation) -> Result<Lsn> {
+        self.inner.apply(transaction, reservation)
     }
 
-    /// Returns when every batch up to `upto` is durable, by the log: one write and one flush. Costs nothing if it
+    /// Returns when every transaction up to `upto` is durable, by the log: one write and one flush. Costs nothing if it
     /// already is. `about`: whose records count as the caller's own in the receipt.
-    pub fn persist(&self, upto: Lsn, about: InodeNo) -> Result<Receipt> {
-        self.inner.persist(upto, about)
+    pub fn sync(&self, upto: Lsn, about: InodeNo) -> Result<Receipt> {
+        self.inner.sync(upto, about)
     }
 
-    /// As [`Store::persist`], but tells `then` what comes of it, before this returns or later: on the thread that
+    /// As [`Store::sync`], but tells `then` what comes of it, before this returns or later: on the thread that
     /// makes the batch, which answers all that share it and goes on with the next one while anybody is to be told. The
-    /// calling thread waits only while somebody makes a batch by [`Store::persist`]. `then` must not wait for the store,
+    /// calling thread waits only while somebody makes a batch by [`Store::sync`]. `then` must not wait for the store,
     /// nor panic: others may hear of that as of a volume that has stopped.
-    pub fn persist_then(
+    pub fn sync_then(
         &self,
         upto: Lsn,
         about: InodeNo,
         then: impl FnOnce(Result<Receipt>) + Send + 'static,
     ) {
-        self.inner.persist_then(upto, about, then);
+        self.inner.sync_then(upto, about, then);
     }
 
     /// Writes what waits for the log behind it, without a flush: when this program is killed, it is there; when power fails, it may not
-    /// be. Later calls of [`Store::persist`] make it durable. For when the volume rests: nobody waits for it.
+    /// be. Later calls of [`Store::sync`] make it durable. For when the volume rests: nobody waits for it.
     pub fn append(&self) -> Result<()> {
         self.inner.append()
     }
@@ -446,22 +450,22 @@ impl Store {
     }
 
     /// Makes everything so far durable in the journal: then the log is empty, and blocks that were freed
-    /// may be reused (R2). Callers who only want to be durable use [`Store::persist`].
+    /// may be reused (R2). Callers who only want to be durable use [`Store::sync`].
     pub fn commit(&self) -> Result<()> {
         self.inner.commit_upto(self.latest())
     }
 
-    /// The last batch that the newest durable commit contains.
+    /// The last transaction that the newest durable commit contains.
     pub fn committed(&self) -> Lsn {
         Lsn(self.inner.committed.load(Ordering::Acquire))
     }
 
-    /// The last batch that is durable.
+    /// The last transaction that is durable.
     pub fn durable(&self) -> Lsn {
         Lsn(self.inner.durable.load(Ordering::Acquire))
     }
 
-    /// The last batch applied.
+    /// The last transaction applied.
     pub fn latest(&self) -> Lsn {
         Lsn(self.inner.lsn.load(Ordering::Acquire))
     }
@@ -537,7 +541,7 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        self.inner.pace.end();
+        self.inner.throttle.end();
         for thread in self.threads.drain(..) {
             // One that panicked has reported it; there is nobody left to tell.
             let _ = thread.join();

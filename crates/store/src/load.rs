@@ -27,7 +27,7 @@ const READ_PER_NODE_MAX: u64 = 4;
 /// The last node that could not be read.
 ///
 /// Between the moment a node was missed and the moment it was read, the tree may have changed and
-/// its home may have been given to others. So it is an error only if the tree still wants it
+/// its location may have been given to others. So it is an error only if the tree still wants it
 /// at the next try.
 #[derive(Debug, Default)]
 pub(crate) struct Failed(Option<(NodePointer, StoreError)>);
@@ -159,7 +159,7 @@ impl Inner {
         let at = range.start.byte_offset().expect("the node lies inside the volume");
         let time = Stopwatch::start();
         self.device.read(at, into)?;
-        self.pace.read_took(into.len() as u64, time.nanos());
+        self.throttle.read_took(into.len() as u64, time.nanos());
         Ok(())
     }
 
@@ -193,7 +193,7 @@ impl Inner {
                 if is_known || forest.cache.insert_clean(pointer, body) {
                     return Ok(None);
                 }
-                "its home has a newer node"
+                "its location has a newer node"
             }
             Ok(true) => "its blocks are not marked as in use",
             Ok(false) => "it is not what its parent says",

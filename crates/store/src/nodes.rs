@@ -1,4 +1,4 @@
-//! Nodes on their way to their homes: sorted, neighbours in one write, large amounts side by side.
+//! Nodes on their way to their locations: sorted, neighbours in one write, large amounts side by side.
 
 use holdfast_base::stop::Stop;
 use holdfast_base::units::BLOCK_BYTES;
@@ -16,12 +16,12 @@ const WRITE_BYTES: usize = 1 << 20;
 /// volumes under test see their writes in one order.
 const ALONE_BYTES: usize = 4 << 20;
 
-/// A node and its home.
-pub(crate) type Homed<'a> = (BlockNo, &'a [u8]);
+/// A node and its location.
+pub(crate) type NodeWrite<'a> = (BlockNo, &'a [u8]);
 
 /// Writes nodes, which come in the order of their blocks, seals each, and leaves the flush to the caller. Gives the
 /// number of places that it wrote to. A thread that dies at it stops the volume by `stop`, before the caller hears of it.
-pub(crate) fn write(device: &dyn Device, stop: &Stop, nodes: &[Homed<'_>]) -> Result<u64> {
+pub(crate) fn write(device: &dyn Device, stop: &Stop, nodes: &[NodeWrite<'_>]) -> Result<u64> {
     let bytes: usize = nodes.iter().map(|(_, bytes)| bytes.len()).sum();
     let most = parallel::node_threads(parallel::processors());
     let threads = if bytes < ALONE_BYTES { 1 } else { most };
@@ -37,15 +37,15 @@ pub(crate) fn write(device: &dyn Device, stop: &Stop, nodes: &[Homed<'_>]) -> Re
 }
 
 /// Nodes that follow each other on the device, up to [`WRITE_BYTES`] together.
-fn runs<'n, 'a>(nodes: &'n [Homed<'a>]) -> Vec<&'n [Homed<'a>]> {
+fn runs<'n, 'a>(nodes: &'n [NodeWrite<'a>]) -> Vec<&'n [NodeWrite<'a>]> {
     let per_run = nodes.first().map_or(1, |(_, bytes)| (WRITE_BYTES / bytes.len()).max(1));
-    let follows = |before: &Homed<'_>, after: &Homed<'_>| {
+    let follows = |before: &NodeWrite<'_>, after: &NodeWrite<'_>| {
         before.0.0 + before.1.len() as u64 / BLOCK_BYTES == after.0.0
     };
     nodes.chunk_by(follows).flat_map(|neighbours| neighbours.chunks(per_run)).collect()
 }
 
-fn write_run(device: &dyn Device, run: &[Homed<'_>]) -> Result<()> {
+fn write_run(device: &dyn Device, run: &[NodeWrite<'_>]) -> Result<()> {
     let mut buffer = Vec::with_capacity(run.iter().map(|(_, bytes)| bytes.len()).sum());
     for (_, bytes) in run {
         let at = buffer.len();
@@ -69,7 +69,7 @@ mod tests {
             .filter(|at| at % 3 != 2)
             .map(|at| (BlockNo(4 * at), vec![at as u8; 16384]))
             .collect();
-        let nodes: Vec<Homed<'_>> = content.iter().map(|(at, node)| (*at, &node[..])).collect();
+        let nodes: Vec<NodeWrite<'_>> = content.iter().map(|(at, node)| (*at, &node[..])).collect();
         write(&device, &Stop::default(), &nodes).unwrap();
         assert_eq!(device.stats().writes, 200);
         for (at, node) in &content {

@@ -30,13 +30,13 @@ use crate::guard::{Guarded, Keeper};
 use crate::journal::{Journal, recover};
 use crate::load;
 use crate::log::replay::{Broken, Logged};
-use crate::log::{self, Logging, Pending, Place, Ring};
-use crate::owed::Owed;
-use crate::pace::Pace;
-use crate::pace::places::Places;
+use crate::log::{self, LogPosition, Logging, Pending, Ring};
+use crate::log_resident::LogResident;
 use crate::space::alloc::Space;
 use crate::space::group::Group;
 use crate::space::record::Record;
+use crate::throttle::Throttle;
+use crate::throttle::access_times::AccessTimes;
 use crate::tree::{Forest, Root};
 use crate::{Inner, OpenOptions, Purpose, Result, StoreError, superblock};
 
@@ -54,7 +54,7 @@ pub(crate) fn open(
         return open_alone(device, stop, options, counters);
     };
     // Before anything else is read: what another program writes until it is asked is not to be mixed with it.
-    let uuid = superblock::newest(&*device, false, &Places::default())?.uuid;
+    let uuid = superblock::newest(&*device, false, &AccessTimes::default())?.uuid;
     let mut keeper =
         Keeper::start(guarded, (&device, &stop), uuid, &options.guard, options.threads)?;
     match open_alone(device, stop, options, counters) {
@@ -73,7 +73,7 @@ fn open_alone(
     options: &OpenOptions,
     counters: Arc<Counters>,
 ) -> Result<Inner> {
-    let places = Arc::new(Places::default());
+    let places = Arc::new(AccessTimes::default());
     let superblock = superblock::newest(&*device, options.read_only, &places)?;
     let geometry = superblock.geometry;
     if geometry.volume_blocks > device.len() / BLOCK_BYTES {
@@ -139,7 +139,7 @@ fn open_alone(
     if is_recovered {
         inner.counters.recovery_ns.set(took);
     }
-    let told = inner.pace.tell(&inner.counters);
+    let told = inner.throttle.tell(&inner.counters);
     if told.kept > told.budget && !options.read_only {
         tracing::warn!(
             "the device takes {} ms for a random place: a recovery may take {:.1} s, and not the {:.1} s that were asked for",
@@ -190,7 +190,7 @@ fn at(
     counters: &Arc<Counters>,
     superblock: &Superblock,
     nodes: BTreeMap<BlockNo, Vec<u8>>,
-    places: &Arc<Places>,
+    places: &Arc<AccessTimes>,
 ) -> Inner {
     let geometry = superblock.geometry;
     let roots = [
@@ -201,10 +201,10 @@ fn at(
         Cache::new(options.cache_bytes, geometry.node_size, options.dirty, counters.clone());
     let volume = volume_tag(&superblock.uuid);
     let epoch = superblock.epoch.next();
-    let place = Place::at(superblock.log);
+    let place = LogPosition::at(superblock.log);
     let ring = Ring::new(superblock, &**device);
     Inner {
-        owed: Owed::default(),
+        log_resident: LogResident::default(),
         pending: Mutex::new(Pending::new(superblock.lsn, superblock.log)),
         logging: Logging::new(ring, place, options.batching),
         committed: AtomicU64::new(superblock.lsn.0),
@@ -230,8 +230,8 @@ fn at(
         regions: load::regions(),
         superblock: Mutex::new(superblock.clone()),
         one_checkpoint: Mutex::new(()),
-        pace: Pace::new(&geometry, options, counters, places.clone()),
-        calm: Arc::default(),
+        throttle: Throttle::new(&geometry, options, counters, places.clone()),
+        idle: Arc::default(),
         freezes: Mutex::new(Freezes::default()),
         guard: None,
     }

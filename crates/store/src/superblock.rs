@@ -7,21 +7,25 @@
 #![deny(clippy::arithmetic_side_effects)]
 
 use holdfast_base::clock::Stopwatch;
-use holdfast_base::teeth::{self, Tooth};
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, Epoch};
 use holdfast_device::{Device, Flushed, flush_unless};
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::{Malformed, Superblock};
 
-use crate::pace::places::Places;
+use crate::throttle::access_times::AccessTimes;
 use crate::{Result, StoreError};
 
 /// The valid superblock with the larger epoch.
 ///
 /// A slot that cannot be read may be read another time, and be the newer one: only a reader may do without.
 /// `places` learns how long the reads took.
-pub(crate) fn newest(device: &dyn Device, is_reader: bool, places: &Places) -> Result<Superblock> {
+pub(crate) fn newest(
+    device: &dyn Device,
+    is_reader: bool,
+    places: &AccessTimes,
+) -> Result<Superblock> {
     let mut found = Vec::new();
     let mut broken = Vec::new();
     let mut unread = None;
@@ -79,11 +83,11 @@ pub(crate) fn publish(
 }
 
 fn put(device: &dyn Device, superblock: &Superblock) -> Result<Flushed> {
-    let index = if teeth::is(Tooth::SuperblockSlot) { 0 } else { superblock.epoch.0 % 2 };
+    let index = if mutants::is(Mutant::SuperblockSlot) { 0 } else { superblock.epoch.0 % 2 };
     let slot = SUPERBLOCK_SLOTS[index as usize];
     let at = slot.byte_offset().expect("the slots lie at the start of the volume");
     device.write(at, &superblock.encode(slot)[..])?;
-    Ok(flush_unless(device, Tooth::SuperblockFlush)?)
+    Ok(flush_unless(device, Mutant::SuperblockFlush)?)
 }
 
 /// Makes the superblock durable that a store was opened from, before anything else is written.
@@ -93,9 +97,9 @@ fn put(device: &dyn Device, superblock: &Superblock) -> Result<Flushed> {
 /// only that one reaches are free from now on (R2), and the recovery of the log takes them for the nodes
 /// of its checkpoint, before there is another superblock. Writing it again is harmless: its slot holds
 /// the same bytes or older ones.
-pub(crate) fn settle(device: &dyn Device, superblock: &Superblock) -> Result<Flushed> {
-    if teeth::is(Tooth::SettleForgotten) {
-        return Ok(flush_unless(device, Tooth::SettleForgotten)?);
+pub(crate) fn make_durable(device: &dyn Device, superblock: &Superblock) -> Result<Flushed> {
+    if mutants::is(Mutant::SuperblockNotMadeDurable) {
+        return Ok(flush_unless(device, Mutant::SuperblockNotMadeDurable)?);
     }
     let _before = device.flush()?;
     put(device, superblock)

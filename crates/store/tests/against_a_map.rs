@@ -12,7 +12,7 @@ use holdfast_base::{InodeNo, Lsn};
 use holdfast_device::Device;
 use holdfast_device::memory::MemoryDevice;
 use holdfast_format::{Geometry, Key, Kind};
-use holdfast_store::{Batch, CreateOptions, Need, OpenOptions, Store, StoreError};
+use holdfast_store::{CreateOptions, Need, OpenOptions, Store, StoreError, Transaction};
 
 type Map = BTreeMap<Key, Vec<u8>>;
 
@@ -68,9 +68,9 @@ fn random_value(prng: &mut Prng, max: usize) -> Vec<u8> {
     value
 }
 
-fn apply(store: &Store, batch: Batch) -> Lsn {
-    let mut room = store.reserve(Need::Grow { changes: batch.changes(), blocks: 0 }).unwrap();
-    store.apply(batch, &mut room).unwrap()
+fn apply(store: &Store, transaction: Transaction) -> Lsn {
+    let mut room = store.reserve(Need::Grow { changes: transaction.changes(), blocks: 0 }).unwrap();
+    store.apply(transaction, &mut room).unwrap()
 }
 
 fn compare_ranges(store: &Store, map: &Map, prng: &mut Prng, seed: u64) {
@@ -123,7 +123,7 @@ fn random_run(seed: u64, node_size: usize, cache_bytes: usize, steps: usize) {
             }
             3..8 => compare_ranges(&store, &map, &mut prng, seed),
             _ => {
-                let mut batch = Batch::new();
+                let mut transaction = Transaction::new();
                 let growing = (step / 300).is_multiple_of(2);
                 for _ in 0..1 + prng.below(6) {
                     let key = match map.range(random_key(&mut prng)..).next() {
@@ -131,15 +131,15 @@ fn random_run(seed: u64, node_size: usize, cache_bytes: usize, steps: usize) {
                         _ => random_key(&mut prng),
                     };
                     if prng.below(4) < if growing { 1 } else { 3 } {
-                        batch.delete(key);
+                        transaction.delete(key);
                         map.remove(&key);
                     } else {
                         let value = random_value(&mut prng, store.value_max());
-                        batch.put(key, value.clone());
+                        transaction.put(key, value.clone());
                         map.insert(key, value);
                     }
                 }
-                apply(&store, batch);
+                apply(&store, transaction);
             }
         }
         if step % 25 == 0 {
@@ -179,17 +179,17 @@ fn emptying_the_map_gives_all_space_back() {
         let mut keys: Vec<Key> =
             (0..20_000).map(|n| Key::new(InodeNo(n / 10), Kind::Dentry, prng.next_u64())).collect();
         for keys in keys.chunks(4) {
-            let mut batch = Batch::new();
-            keys.iter().for_each(|key| batch.put(*key, vec![1; 60]));
-            apply(&store, batch);
+            let mut transaction = Transaction::new();
+            keys.iter().for_each(|key| transaction.put(*key, vec![1; 60]));
+            apply(&store, transaction);
         }
         assert!(store.space_use().free < before);
         prng.shuffle(&mut keys);
         for keys in keys.chunks(4) {
-            let mut batch = Batch::new();
-            keys.iter().for_each(|key| batch.delete(*key));
+            let mut transaction = Transaction::new();
+            keys.iter().for_each(|key| transaction.delete(*key));
             let mut room = store.reserve(Need::Shrink { changes: 4 }).unwrap();
-            store.apply(batch, &mut room).unwrap();
+            store.apply(transaction, &mut room).unwrap();
         }
         invariants(&store);
         store.commit().unwrap();
@@ -213,17 +213,17 @@ fn blocks_come_back_when_tokens_are_dropped_and_only_after_a_checkpoint_when_fre
     let mut room = store.reserve(Need::Grow { changes: 1, blocks: 40 }).unwrap();
     let placed = store.allocate(&mut room, 40, None).unwrap();
     let written = store.write(placed, &[9; 40 * 4096]).unwrap();
-    let mut batch = Batch::new();
-    let extent = batch.publish(written);
-    batch.put(Key::new(InodeNo(20), Kind::Extent, 0), extent.encode());
-    store.apply(batch, &mut room).unwrap();
+    let mut transaction = Transaction::new();
+    let extent = transaction.publish(written);
+    transaction.put(Key::new(InodeNo(20), Kind::Extent, 0), extent.encode());
+    store.apply(transaction, &mut room).unwrap();
     store.commit().unwrap();
 
-    let mut batch = Batch::new();
-    batch.free(extent.blocks);
-    batch.delete(Key::new(InodeNo(20), Kind::Extent, 0));
+    let mut transaction = Transaction::new();
+    transaction.free(extent.blocks);
+    transaction.delete(Key::new(InodeNo(20), Kind::Extent, 0));
     let mut room = store.reserve(Need::Shrink { changes: 1 }).unwrap();
-    store.apply(batch, &mut room).unwrap();
+    store.apply(transaction, &mut room).unwrap();
     let mut room = store.reserve(Need::Grow { changes: 1, blocks: 2000 }).unwrap();
     while room.blocks() > 0 {
         let placed = store.allocate(&mut room, 2000, Some(extent.blocks.start)).unwrap();
@@ -241,11 +241,11 @@ fn freeing_what_is_not_in_use_is_an_answer_and_changes_nothing() {
     let outside = holdfast_base::BlockRange::new(holdfast_base::BlockNo(u64::MAX - 3), 9);
     let unused = holdfast_base::BlockRange::new(holdfast_base::BlockNo(9000), 3);
     for range in [outside, unused] {
-        let mut batch = Batch::new();
-        batch.put(Key::inode(InodeNo(99)), vec![1]);
-        batch.free(range);
+        let mut transaction = Transaction::new();
+        transaction.put(Key::inode(InodeNo(99)), vec![1]);
+        transaction.free(range);
         let mut room = store.reserve(Need::Grow { changes: 1, blocks: 0 }).unwrap();
-        let error = store.apply(batch, &mut room).unwrap_err();
+        let error = store.apply(transaction, &mut room).unwrap_err();
         assert!(matches!(error, StoreError::Item { .. }), "{error}");
         assert_eq!(store.get(&Key::inode(InodeNo(99))).unwrap(), None);
     }
@@ -268,21 +268,21 @@ fn a_full_volume_still_shrinks() {
                 let placed = store.allocate(&mut room, 3, None).unwrap();
                 let bytes = vec![1; placed.blocks().bytes().unwrap() as usize];
                 let written = store.write(placed, &bytes).unwrap();
-                let mut batch = Batch::new();
-                let extent = batch.publish(written);
+                let mut transaction = Transaction::new();
+                let extent = transaction.publish(written);
                 let key = Key { offset: extents.len() as u64, ..key };
-                batch.put(key, extent.encode());
-                store.apply(batch, &mut room).unwrap();
+                transaction.put(key, extent.encode());
+                store.apply(transaction, &mut room).unwrap();
                 extents.push((key, extent));
             }
         }
         assert!(store.space_use().available < 64 * 16, "{:?}", store.space_use());
         for (key, extent) in extents {
-            let mut batch = Batch::new();
-            batch.delete(key);
-            batch.free(extent.blocks);
+            let mut transaction = Transaction::new();
+            transaction.delete(key);
+            transaction.free(extent.blocks);
             let mut room = store.reserve(Need::Shrink { changes: 1 }).unwrap();
-            store.apply(batch, &mut room).unwrap();
+            store.apply(transaction, &mut room).unwrap();
         }
         store.close().unwrap();
         let store = open(&device, 16 << 20);
@@ -302,10 +302,10 @@ fn many_threads_change_and_read_while_checkpoints_run() {
             scope.spawn(move || {
                 for number in 0..3000u64 {
                     let key = Key::new(InodeNo(100 + thread), Kind::Dentry, number * 7919 % 3001);
-                    let mut batch = Batch::new();
-                    batch.put(key, vec![thread as u8; 100]);
-                    batch.put(Key::inode(InodeNo(100 + thread)), number.to_le_bytes());
-                    apply(store, batch);
+                    let mut transaction = Transaction::new();
+                    transaction.put(key, vec![thread as u8; 100]);
+                    transaction.put(Key::inode(InodeNo(100 + thread)), number.to_le_bytes());
+                    apply(store, transaction);
                     assert_eq!(store.get(&key).unwrap(), Some(vec![thread as u8; 100]));
                 }
             });
@@ -328,9 +328,9 @@ fn many_threads_change_and_read_while_checkpoints_run() {
 fn nothing_changed_costs_nothing() {
     let device = device(64 << 20, 4096);
     let store = open(&device, 16 << 20);
-    let mut batch = Batch::new();
-    batch.put(Key::inode(InodeNo(20)), vec![1; 100]);
-    apply(&store, batch);
+    let mut transaction = Transaction::new();
+    transaction.put(Key::inode(InodeNo(20)), vec![1; 100]);
+    apply(&store, transaction);
     store.commit().unwrap();
     let before = device.stats();
     store.commit().unwrap();

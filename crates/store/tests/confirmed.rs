@@ -11,7 +11,7 @@ use holdfast_base::BlockRange;
 use holdfast_device::{Device, MemoryDevice, SimDevice, sim};
 use holdfast_sim::{Verdict, agree, agree_on_log};
 use holdfast_store::Store;
-use small::{first, formatted, geometry, open, persist, put_one_batch, sectors, try_open};
+use small::{first, formatted, geometry, open, put_one_transaction, sectors, sync, try_open};
 
 const SECTOR: u64 = 512;
 
@@ -20,11 +20,11 @@ fn killed(zone: BlockRange, durably: fn(&Store), rests: bool) -> (MemoryDevice, 
     let device = formatted();
     let store = open(&device);
     for number in 0..2 {
-        put_one_batch(&store, number..number + 1, 1 + number as u8, 0);
+        put_one_transaction(&store, number..number + 1, 1 + number as u8, 0);
         durably(&store);
     }
     let before = sectors(&device, zone);
-    put_one_batch(&store, 2..3, 3, 0);
+    put_one_transaction(&store, 2..3, 3, 0);
     durably(&store);
     let after = sectors(&device, zone);
     let start = zone.start.byte_offset().unwrap();
@@ -69,11 +69,11 @@ fn rot(image: &MemoryDevice, written: &[u64]) -> (usize, usize) {
 #[test]
 fn rot_of_the_last_batch_is_missed_once_it_is_confirmed() {
     let zone = geometry().log();
-    let (image, written) = killed(zone, persist, false);
+    let (image, written) = killed(zone, sync, false);
     let (silent, noticed) = rot(&image, &written);
     assert!(silent > 100 && noticed == 0, "nothing follows it: {silent} {noticed}");
 
-    let (image, written) = killed(zone, persist, true);
+    let (image, written) = killed(zone, sync, true);
     assert_eq!(agree_on_log(&image), Ok(Verdict::Whole(3)), "a confirmation is no history");
     assert_eq!(rot(&image, &written), (0, silent));
     let gone = rotten(&image, written[0]);
@@ -108,18 +108,18 @@ fn a_volume_that_rests_is_written_to_once() {
     };
     assert_eq!(cost(false), (0, 0, 0), "nothing was done yet");
     for _ in 0..2 {
-        put_one_batch(&store, 0..1, 1, 0);
+        put_one_transaction(&store, 0..1, 1, 0);
         assert_eq!(cost(false), (0, 0, 0), "nothing of it is durable");
-        persist(&store);
+        sync(&store);
         assert_eq!(cost(true), (1, 1, 512));
         assert_eq!(cost(false), (0, 0, 0), "it was said");
         store.commit().unwrap();
         assert_eq!(cost(true), (1, 1, 4096), "the commit holds what the log does");
         assert_eq!(cost(false), (0, 0, 0));
     }
-    put_one_batch(&store, 0..1, 1, 0);
-    persist(&store);
-    put_one_batch(&store, 0..1, 2, 0);
+    put_one_transaction(&store, 0..1, 1, 0);
+    sync(&store);
+    put_one_transaction(&store, 0..1, 2, 0);
     store.append().unwrap();
     assert_eq!(cost(false), (0, 0, 0), "the batch behind it says so");
     store.checkpoint().unwrap();
@@ -137,7 +137,7 @@ fn what_was_appended_needs_a_flush_alone() {
     let image = formatted();
     let device = Arc::new(SimDevice::new(&image));
     let store = open(&device);
-    put_one_batch(&store, 0..1, 1, 0);
+    put_one_transaction(&store, 0..1, 1, 0);
     let before = device.stats();
     store.append().unwrap();
     store.append().unwrap();
@@ -152,7 +152,7 @@ fn what_was_appended_needs_a_flush_alone() {
     let lost = device.cut().images(&sim::Policy::whole_only()).next().unwrap().device();
     assert_eq!(first(&open(&Arc::new(lost)), 0), None);
 
-    persist(&store);
+    sync(&store);
     let durable = device.stats();
     assert_eq!((durable.writes - appended.writes, durable.flushes - appended.flushes), (0, 1));
     assert_eq!(store.durable(), store.latest());

@@ -14,7 +14,7 @@ use holdfast_device::memory::MemoryDevice;
 use holdfast_device::sim::{Action, Call, Faults, When};
 use holdfast_device::{Device, DeviceError, Flushed, SimDevice, forward};
 use holdfast_format::{Geometry, Key, Kind};
-use holdfast_store::{Batch, CreateOptions, Need, OpenOptions, Store};
+use holdfast_store::{CreateOptions, Need, OpenOptions, Store, Transaction};
 
 fn formatted() -> MemoryDevice {
     let device = Arc::new(MemoryDevice::new(16 << 20));
@@ -39,10 +39,10 @@ fn key(number: u64) -> Key {
 }
 
 fn put(store: &Store, number: u64) {
-    let mut batch = Batch::new();
-    batch.put(key(number), vec![1; 500]);
+    let mut transaction = Transaction::new();
+    transaction.put(key(number), vec![1; 500]);
     let mut room = store.reserve(Need::Grow { changes: 1, blocks: 0 }).unwrap();
-    store.apply(batch, &mut room).unwrap();
+    store.apply(transaction, &mut room).unwrap();
 }
 
 /// P3: a batch that a caller's mistake breaks off is not half there.
@@ -50,16 +50,16 @@ fn put(store: &Store, number: u64) {
 fn a_batch_with_a_value_that_is_too_long_changes_nothing() {
     let device = Arc::new(formatted());
     let store = open(device.clone());
-    let mut batch = Batch::new();
-    batch.put(key(1), vec![1]);
-    batch.put(key(2), vec![1; store.value_max() + 1]);
+    let mut transaction = Transaction::new();
+    transaction.put(key(1), vec![1]);
+    transaction.put(key(2), vec![1; store.value_max() + 1]);
     let mut room = store.reserve(Need::Grow { changes: 2, blocks: 0 }).unwrap();
-    let applied = catch_unwind(AssertUnwindSafe(|| store.apply(batch, &mut room)));
+    let applied = catch_unwind(AssertUnwindSafe(|| store.apply(transaction, &mut room)));
     assert!(applied.is_err());
     put(&store, 3);
     let _ = store.close();
     let store = open(device);
-    assert_eq!(store.get(&key(1)).unwrap(), None, "half a batch became durable");
+    assert_eq!(store.get(&key(1)).unwrap(), None, "half a transaction became durable");
 }
 
 /// P7: a commit without room has become a checkpoint, and the frame that says so to the journal cannot be
@@ -68,7 +68,7 @@ fn a_batch_with_a_value_that_is_too_long_changes_nothing() {
 fn a_journal_that_cannot_be_told_of_a_checkpoint_stops_the_store() {
     let sim = Arc::new(SimDevice::new(&small::formatted().snapshot()));
     let store = small::open(&sim);
-    small::put_one_batch(&store, 0..400, 3, 9);
+    small::put_one_transaction(&store, 0..400, 3, 9);
     let ring = small::geometry().journal();
     let start = ring.start.byte_offset().unwrap();
     let end = start + ring.bytes().unwrap();
@@ -244,29 +244,29 @@ fn everybody_hears_of_a_batch_that_failed() {
     let store = open(device.clone());
     put(&store, 1);
     let about = InodeNo(20);
-    store.persist(store.latest(), about).unwrap();
+    store.sync(store.latest(), about).unwrap();
     let durable = store.latest();
     put(&store, 2);
     device.set(Gate::Armed);
     std::thread::scope(|threads| {
-        let persist = || store.persist(store.latest(), about);
-        let leader = threads.spawn(persist);
+        let sync = || store.sync(store.latest(), about);
+        let leader = threads.spawn(sync);
         device.wait_for(Gate::Waiting);
-        let same = threads.spawn(persist);
+        let same = threads.spawn(sync);
         put(&store, 3);
-        let next = threads.spawn(persist);
+        let next = threads.spawn(sync);
         device.set(Gate::Open);
         for waiter in [leader, same, next] {
             waiter.join().unwrap().unwrap_err();
         }
     });
     let writes = device.writes.load(Ordering::SeqCst);
-    store.persist(store.latest(), about).unwrap_err();
+    store.sync(store.latest(), about).unwrap_err();
     store.commit().unwrap_err();
     store.checkpoint().unwrap_err();
     assert_eq!(device.writes.load(Ordering::SeqCst), writes, "nothing is written any more");
     assert_eq!(store.durable(), durable);
-    assert!(store.persist(durable, about).unwrap().is_clean(), "what is durable is durable");
+    assert!(store.sync(durable, about).unwrap().is_clean(), "what is durable is durable");
     assert!(store.stop_reason().is_some());
 }
 
@@ -275,9 +275,9 @@ fn everybody_hears_of_a_batch_that_failed() {
 fn a_checkpoint_takes_commits_without_nodes() {
     let store = open(Arc::new(formatted()));
     let mut room = store.reserve(Need::Shrink { changes: 1 }).unwrap();
-    let mut batch = Batch::new();
-    batch.delete(key(1));
-    store.apply(batch, &mut room).unwrap();
+    let mut transaction = Transaction::new();
+    transaction.delete(key(1));
+    store.apply(transaction, &mut room).unwrap();
     store.commit().unwrap();
     store.checkpoint().unwrap();
     assert_eq!(store.superblock().lsn, store.latest());

@@ -15,8 +15,8 @@ use holdfast_device::sim::{Call, Faults, Policy, SharedDevice};
 use holdfast_device::{Device, DeviceError, Reach, SimDevice};
 use holdfast_format::geometry::GUARD;
 use holdfast_format::guard::{Guard, GuardState};
-use holdfast_store::{Batch, Guarding, Need, OpenOptions, Result, Store, StoreError};
-use small::{first, persist, put};
+use holdfast_store::{Guarding, Need, OpenOptions, Result, Store, StoreError, Transaction};
+use small::{first, put, sync};
 
 /// Longer than any test: one that waits for so long hangs, and is seen.
 const FOREVER: Duration = Duration::from_secs(3600);
@@ -66,12 +66,12 @@ fn a_second_machine_is_refused_and_the_first_one_goes_on() {
     let device = small::formatted();
     let one = open_as(&device, Reach::Host, machine(1, 1), FOREVER).unwrap();
     put(&one, 0..5, 1, 9);
-    persist(&one);
+    sync(&one);
     for _ in 0..3 {
         expect_refusal(open_as(&device, Reach::Host, machine(2, 2), FOREVER), "machine-1");
     }
     put(&one, 5..10, 2, 9);
-    persist(&one);
+    sync(&one);
     one.close().unwrap();
     assert_eq!(guard_on(&*device).unwrap().state, GuardState::Closed);
     // It was left in order: nobody waits.
@@ -86,7 +86,7 @@ fn a_second_program_of_the_machine_is_refused_where_locks_do_not_tell() {
     let one = open_as(&device, Reach::Unknown, machine(1, 1), FOREVER).unwrap();
     expect_refusal(open_as(&device, Reach::Unknown, machine(1, 1), FOREVER), "machine-1");
     put(&one, 0..5, 1, 9);
-    persist(&one);
+    sync(&one);
     drop(one);
     let two = open_as(&device, Reach::Unknown, machine(1, 1), SOON).unwrap();
     assert_eq!(first(&two, 4), Some(1));
@@ -123,7 +123,7 @@ fn a_mount_at_rest_that_has_lost_its_volume_writes_nothing() {
     let one =
         open_how(&device, Reach::Host, OpenOptions { guard, ..OpenOptions::default() }).unwrap();
     put(&one, 0..5, 1, 9);
-    persist(&one);
+    sync(&one);
     let two = loop {
         while !one.is_at_rest() {
             std::thread::yield_now();
@@ -135,16 +135,16 @@ fn a_mount_at_rest_that_has_lost_its_volume_writes_nothing() {
     };
     assert_eq!(first(&two, 4), Some(1), "what it had made durable");
     put(&two, 5..10, 2, 9);
-    persist(&two);
+    sync(&two);
     let before = device.snapshot();
     put(&one, 0..5, 7, 7);
-    let refused = one.persist(one.latest(), holdfast_base::InodeNo(20)).unwrap_err().to_string();
+    let refused = one.sync(one.latest(), holdfast_base::InodeNo(20)).unwrap_err().to_string();
     assert!(refused.contains("machine-2"), "{refused}");
     assert!(one.stop_reason().is_some());
     one.close().unwrap_err();
     assert!(device.to_image() == before.to_image(), "it wrote to a volume that is another's");
     put(&two, 10..12, 3, 9);
-    persist(&two);
+    sync(&two);
     two.close().unwrap();
     let three = small::open(&device);
     assert_eq!(
@@ -165,7 +165,7 @@ fn a_mount_at_rest_goes_on_when_nobody_came() {
             std::thread::yield_now();
         }
         put(&one, round..round + 1, 1, 9);
-        persist(&one);
+        sync(&one);
     }
     one.close().unwrap();
     assert_eq!(guard_on(&*device).unwrap().state, GuardState::Closed);
@@ -189,30 +189,30 @@ fn a_volume_that_is_made_anew_elsewhere_is_not_written_to() {
     let refused = make().unwrap_err();
     assert!(refused.to_string().contains("machine-1"), "{refused}");
     put(&one, 0..5, 1, 9);
-    persist(&one);
+    sync(&one);
     one.close().unwrap();
     make().unwrap();
     assert_eq!(guard_on(&*device).unwrap().uuid.as_u128(), 99);
 }
 
-/// P9, and the guard is never in the way: power fails at every write and flush of two lives, the guard torn in any way;
+/// P9, and the guard is never in the way: power fails at every write and flush of two openings, the guard torn in any way;
 /// another machine opens what is left, and finds what was durable.
 #[test]
 fn power_fails_at_every_call_of_lives_with_a_guard() {
     let device = small::formatted();
     let sim = Arc::new(SimDevice::new(&device));
     let mut durable = Vec::new();
-    for life in 0..2u64 {
+    for opening in 0..2u64 {
         let guard =
             Guarding { host: Some(machine(1, 1)), wait: Duration::ZERO, ..Guarding::default() };
         let options = OpenOptions { threads: false, guard, ..OpenOptions::default() };
         let store = open_how(&sim, Reach::Host, options).unwrap();
-        for number in life * 3..life * 3 + 3 {
+        for number in opening * 3..opening * 3 + 3 {
             put(&store, number..number + 1, 1, 9);
-            persist(&store);
+            sync(&store);
             durable.push((sim.recording().events.len(), number));
         }
-        if life == 0 { store.close().unwrap() } else { drop(store) }
+        if opening == 0 { store.close().unwrap() } else { drop(store) }
     }
     let recording = sim.recording();
     let policy = Policy { exhaustive: 3, each: 4, samples: 2, torn: 9, ..Policy::default() };
@@ -261,9 +261,9 @@ fn a_guard_that_is_damaged_or_refused_takes_no_volume_down() {
             let options = OpenOptions { threads: false, guard, ..OpenOptions::default() };
             let done = open_how(&sim, Reach::Host, options).and_then(|store| {
                 let mut room = store.reserve(Need::Grow { changes: 1, blocks: 0 })?;
-                let mut batch = Batch::new();
-                batch.put(small::key(5), vec![1; 900]);
-                store.apply(batch, &mut room)?;
+                let mut transaction = Transaction::new();
+                transaction.put(small::key(5), vec![1; 900]);
+                store.apply(transaction, &mut room)?;
                 store.commit()?;
                 store.close()
             });
@@ -325,23 +325,23 @@ fn a_machine_that_was_asleep_looks_before_it_writes() {
         let device = small::formatted();
         let one = open_asleep(name(device.clone(), Reach::Host), machine(1, 1));
         put(&one, 0..5, 1, 9);
-        persist(&one);
+        sync(&one);
         // Nobody else came: it goes on.
         clock.advance(Duration::from_secs(60));
         put(&one, 5..6, 1, 9);
-        persist(&one);
+        sync(&one);
         clock.advance(Duration::from_secs(60));
         let two = open_asleep(name(device.clone(), Reach::Host), machine(2, 2));
         put(&two, 6..9, 2, 9);
-        persist(&two);
+        sync(&two);
         let before = device.to_image();
         put(&one, 9..10, 3, 9);
-        let refused = one.persist(one.latest(), InodeNo(20)).map(drop).unwrap_err();
+        let refused = one.sync(one.latest(), InodeNo(20)).map(drop).unwrap_err();
         assert!(matches!(refused, StoreError::Device(DeviceError::TakenOver { .. })), "{refused}");
         drop(one);
         assert!(device.to_image() == before, "it has written into a volume that another one has");
         put(&two, 9..10, 2, 9);
-        persist(&two);
+        sync(&two);
         two.close().unwrap();
         let left = open_asleep(name(device, Reach::Host), machine(2, 2));
         assert_eq!((first(&left, 5), first(&left, 9)), (Some(1), Some(2)));

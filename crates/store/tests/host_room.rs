@@ -13,7 +13,7 @@ use holdfast_base::{BlockRange, InodeNo};
 use holdfast_device::sim::HostedDevice;
 use holdfast_device::{Device, DeviceError, MemoryDevice, forward};
 use holdfast_format::{Geometry, Key, Kind};
-use holdfast_store::{Batch, CreateOptions, Need, OpenOptions, Store, StoreError};
+use holdfast_store::{CreateOptions, Need, OpenOptions, Store, StoreError, Transaction};
 use parking_lot::{Condvar, Mutex};
 
 /// An image on a host whose answers to a request for space are counted, and can be held back.
@@ -93,11 +93,11 @@ fn fill(store: &Store, want: u64, extents: &mut Vec<BlockRange>) {
             Err(error) => panic!("{error}"),
         };
         let placed = store.allocate(&mut room, want, None).expect("it was reserved");
-        let mut batch = Batch::new();
+        let mut transaction = Transaction::new();
         let key = Key::new(InodeNo(50), Kind::Extent, extents.len() as u64);
-        let extent = batch.publish_unwritten(placed);
-        batch.put(key, extent.encode());
-        store.apply(batch, &mut room).unwrap();
+        let extent = transaction.publish_unwritten(placed);
+        transaction.put(key, extent.encode());
+        store.apply(transaction, &mut room).unwrap();
         extents.push(extent.blocks);
     }
 }
@@ -116,11 +116,11 @@ fn a_full_image_asks_its_host_for_pieces_with_free_blocks_only() {
     // The floor stays, scattered at both ends. One extent goes, far from where a search begins.
     let large = (0..extents.len()).filter(|number| extents[*number].count >= 512);
     let freed = large.max_by_key(|number| extents[*number].start).unwrap();
-    let mut batch = Batch::new();
-    batch.delete(Key::new(InodeNo(50), Kind::Extent, freed as u64));
-    batch.free(extents[freed]);
-    let mut room = store.reserve(Need::Shrink { changes: batch.changes() }).unwrap();
-    store.apply(batch, &mut room).unwrap();
+    let mut transaction = Transaction::new();
+    transaction.delete(Key::new(InodeNo(50), Kind::Extent, freed as u64));
+    transaction.free(extents[freed]);
+    let mut room = store.reserve(Need::Shrink { changes: transaction.changes() }).unwrap();
+    store.apply(transaction, &mut room).unwrap();
     drop(room);
     store.close().unwrap();
 
@@ -160,11 +160,11 @@ fn a_piece_is_asked_for_once_blocks_of_it_are_free() {
         Err(StoreError::NoSpace)
     ));
     for (number, extent) in (0..).zip(&extents).filter(|(_, extent)| extent.count == 512) {
-        let mut batch = Batch::new();
-        batch.delete(Key::new(InodeNo(50), Kind::Extent, number));
-        batch.free(*extent);
-        let mut room = store.reserve(Need::Shrink { changes: batch.changes() }).unwrap();
-        store.apply(batch, &mut room).unwrap();
+        let mut transaction = Transaction::new();
+        transaction.delete(Key::new(InodeNo(50), Kind::Extent, number));
+        transaction.free(*extent);
+        let mut room = store.reserve(Need::Shrink { changes: transaction.changes() }).unwrap();
+        store.apply(transaction, &mut room).unwrap();
         drop(room);
         drop(store.reserve(Need::Grow { changes: 1, blocks: 300 }).unwrap());
         if number == 3 {

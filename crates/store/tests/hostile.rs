@@ -23,7 +23,7 @@ use holdfast_format::item::group::GroupItem;
 use holdfast_format::journal::SEARCH_BLOCKS_MAX;
 use holdfast_format::node::{EPOCH_AT, MAGIC, NodeHeader};
 use holdfast_format::{Geometry, Key, Kind, NodePointer, NodeView, Superblock, node};
-use holdfast_store::{Batch, CreateOptions, Need, OpenOptions, Result, Store, replay};
+use holdfast_store::{CreateOptions, Need, OpenOptions, Result, Store, Transaction, replay};
 
 const NODE: usize = 4096;
 const BYTES: u64 = 32 << 20;
@@ -60,17 +60,17 @@ fn open(device: &Arc<dyn Device>) -> Result<Store> {
 }
 
 fn put(store: &Store, keys: &[Key], len: usize) -> Result<()> {
-    let mut batch = Batch::new();
-    keys.iter().for_each(|key| batch.put(*key, vec![1; len]));
-    let mut room = store.reserve(Need::Grow { changes: batch.changes(), blocks: 0 })?;
-    store.apply(batch, &mut room).map(drop)
+    let mut transaction = Transaction::new();
+    keys.iter().for_each(|key| transaction.put(*key, vec![1; len]));
+    let mut room = store.reserve(Need::Grow { changes: transaction.changes(), blocks: 0 })?;
+    store.apply(transaction, &mut room).map(drop)
 }
 
 fn delete(store: &Store, keys: &[Key]) -> Result<()> {
-    let mut batch = Batch::new();
-    keys.iter().for_each(|key| batch.delete(*key));
-    let mut room = store.reserve(Need::Shrink { changes: batch.changes() })?;
-    store.apply(batch, &mut room).map(drop)
+    let mut transaction = Transaction::new();
+    keys.iter().for_each(|key| transaction.delete(*key));
+    let mut room = store.reserve(Need::Shrink { changes: transaction.changes() })?;
+    store.apply(transaction, &mut room).map(drop)
 }
 
 /// Visits everything both ways. A walk of a tree of this size that sees more than so many items is endless.

@@ -13,7 +13,7 @@ use holdfast_device::{Device, MemoryDevice, SimDevice};
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::journal::{FrameHeader, JournalMark};
 use holdfast_format::{Geometry, Key, Kind};
-use holdfast_store::{Batch, CreateOptions, Need, OpenOptions, Result, Store};
+use holdfast_store::{CreateOptions, Need, OpenOptions, Result, Store, Transaction};
 
 const BYTES: u64 = 32 << 20;
 const BLOCK: u64 = 4096;
@@ -63,10 +63,10 @@ fn crashed() -> (MemoryDevice, Vec<JournalMark>, BlockNo) {
 }
 
 fn put(store: &Store, number: u64, len: usize) {
-    let mut batch = Batch::new();
-    batch.put(key(number), vec![number as u8; len]);
-    let mut room = store.reserve(Need::Grow { changes: batch.changes(), blocks: 0 }).unwrap();
-    store.apply(batch, &mut room).unwrap();
+    let mut transaction = Transaction::new();
+    transaction.put(key(number), vec![number as u8; len]);
+    let mut room = store.reserve(Need::Grow { changes: transaction.changes(), blocks: 0 }).unwrap();
+    store.apply(transaction, &mut room).unwrap();
 }
 
 fn header(image: &MemoryDevice, at: BlockNo) -> FrameHeader {

@@ -13,7 +13,7 @@ use holdfast_device::{Device, SimDevice};
 use holdfast_format::item::Extent;
 use holdfast_format::{Geometry, Key, Kind};
 use holdfast_sim::{Verdict, agree};
-use holdfast_store::{Batch, CreateOptions, Need, OpenOptions, Store};
+use holdfast_store::{CreateOptions, Need, OpenOptions, Store, Transaction};
 
 const BYTES: u64 = 8 << 20;
 
@@ -46,21 +46,21 @@ fn write(store: &Store, at: BlockNo, count: u64, fill: u8, publish: Option<Key>)
     let bytes = vec![fill; placed.blocks().bytes().unwrap() as usize];
     let written = store.write(placed, &bytes).unwrap();
     let Some(key) = publish else { return };
-    let mut batch = Batch::new();
-    let value = batch.publish(written).encode();
-    batch.put(key, value);
-    store.apply(batch, &mut room).unwrap();
+    let mut transaction = Transaction::new();
+    let value = transaction.publish(written).encode();
+    transaction.put(key, value);
+    store.apply(transaction, &mut room).unwrap();
 }
 
 fn free(store: &Store, blocks: BlockRange, put: Option<Vec<u8>>) {
-    let mut batch = Batch::new();
-    batch.free(blocks);
+    let mut transaction = Transaction::new();
+    transaction.free(blocks);
     match put {
-        Some(value) => batch.put(key(1), value),
-        None => batch.delete(key(1)),
+        Some(value) => transaction.put(key(1), value),
+        None => transaction.delete(key(1)),
     }
     let mut room = store.reserve(Need::Shrink { changes: 1 }).unwrap();
-    store.apply(batch, &mut room).unwrap();
+    store.apply(transaction, &mut room).unwrap();
 }
 
 /// A place for data that nothing has used.

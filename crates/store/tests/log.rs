@@ -17,7 +17,7 @@ use holdfast_device::{Device, DeviceError, SimDevice, forward};
 use holdfast_format::checksum::crc64;
 use holdfast_format::log::{DATA_BLOCKS_MAX, LogHeader};
 use holdfast_format::{Geometry, Key, Kind};
-use holdfast_store::{Batch, Need, OpenOptions, Reservation, Store, StoreError, Written};
+use holdfast_store::{Need, OpenOptions, Reservation, Store, StoreError, Transaction, Written};
 use parking_lot::{Condvar, Mutex};
 
 const BYTES: u64 = 8 << 20;
@@ -46,10 +46,10 @@ fn write(store: &Store, number: u64) -> BlockNo {
     let placed = store.allocate(&mut room, 1, None).unwrap();
     let at = placed.blocks().start;
     let written = store.write(placed, &[number as u8 + 1; BLOCK_SIZE]).unwrap();
-    let mut batch = Batch::new();
-    let value = batch.publish(written).encode();
-    batch.put(key(number), value);
-    store.apply(batch, &mut room).unwrap();
+    let mut transaction = Transaction::new();
+    let value = transaction.publish(written).encode();
+    transaction.put(key(number), value);
+    store.apply(transaction, &mut room).unwrap();
     at
 }
 
@@ -116,7 +116,7 @@ fn an_opening_that_writes_nothing_shows_what_the_log_holds() {
     let image = Arc::new(formatted());
     let store = open(image.clone(), false).unwrap();
     write(&store, 1);
-    store.persist(store.latest(), ABOUT).unwrap();
+    store.sync(store.latest(), ABOUT).unwrap();
     let latest = store.latest();
     drop(store);
     let store = open(image, true).unwrap();
@@ -139,7 +139,7 @@ fn batches_of_one_flush_count_only_with_their_data() {
     });
     gate.wait_until_reached();
     write(&store, 2);
-    store.persist(store.latest(), ABOUT).unwrap();
+    store.sync(store.latest(), ABOUT).unwrap();
     let left = Arc::new(gate.device.image());
     gate.close(false);
     committing.join().unwrap().unwrap();
@@ -168,12 +168,12 @@ fn between_commits() -> (Arc<MemoryDevice>, Vec<BlockNo>) {
     let image = Arc::new(formatted());
     let store = open(image.clone(), false).unwrap();
     let mut places = vec![write(&store, 1)];
-    store.persist(store.latest(), ABOUT).unwrap();
+    store.sync(store.latest(), ABOUT).unwrap();
     store.commit().unwrap();
     places.push(write(&store, 2));
     store.commit().unwrap();
     places.push(write(&store, 3));
-    store.persist(store.latest(), ABOUT).unwrap();
+    store.sync(store.latest(), ABOUT).unwrap();
     (image, places)
 }
 
@@ -256,23 +256,23 @@ fn more_than_a_batch_may_hold_becomes_a_commit() {
     let count = 1200;
     let value = |number: u64| vec![number as u8; 4000];
     let put_all = |from: u64| {
-        let mut batch = Batch::new();
+        let mut transaction = Transaction::new();
         for number in from..from + count {
-            batch.put(Key::new(InodeNo(20), Kind::Xattr, number * 4096), value(number));
+            transaction.put(Key::new(InodeNo(20), Kind::Xattr, number * 4096), value(number));
         }
         let need = Need::Grow { changes: count as u32, blocks: 0 };
-        store.apply(batch, &mut store.reserve(need).unwrap()).unwrap();
+        store.apply(transaction, &mut store.reserve(need).unwrap()).unwrap();
     };
     // So much wakes the commits of the background as well: they must not be faster.
     gate.close(true);
     put_all(0);
     let receipt = thread::scope(|scope| {
-        let persist = scope.spawn(|| store.persist(store.latest(), ABOUT).unwrap());
+        let sync = scope.spawn(|| store.sync(store.latest(), ABOUT).unwrap());
         while store.counters().log_too_large.get() == 0 {
             thread::yield_now();
         }
         gate.close(false);
-        persist.join().unwrap()
+        sync.join().unwrap()
     });
     assert_eq!(receipt.escape, Some(Escape::TooLarge));
     assert_eq!(store.counters().log_too_large.get(), 1);
@@ -313,7 +313,7 @@ fn large_data_of_a_stranger_is_flushed_before_it_is_published() {
     let mut fsync = || {
         write(&store, fsynced);
         fsynced += 1;
-        store.persist(store.latest(), ABOUT).unwrap()
+        store.sync(store.latest(), ABOUT).unwrap()
     };
     // Who was stopped for long between the two calls finds that nobody fsyncs lately: he tries again.
     let extents = (1..=100).find_map(|attempt| {
@@ -323,15 +323,16 @@ fn large_data_of_a_stranger_is_flushed_before_it_is_published() {
         let before = device.stats().flushes;
         store.flush_for_others(written.iter_mut(), blocks, None).unwrap();
         let own = device.stats().flushes - before;
-        let mut batch = Batch::new();
-        let extents: Vec<_> = written.into_iter().map(|written| batch.publish(written)).collect();
+        let mut transaction = Transaction::new();
+        let extents: Vec<_> =
+            written.into_iter().map(|written| transaction.publish(written)).collect();
         for (number, extent) in extents.iter().enumerate() {
             let key = Key::new(InodeNo(9_000 + attempt), Kind::Extent, number as u64);
-            batch.put(key, extent.encode());
+            transaction.put(key, extent.encode());
         }
-        store.apply(batch, &mut room).unwrap();
+        store.apply(transaction, &mut room).unwrap();
         let receipt = fsync();
-        assert_eq!(receipt.flushes + own, 2, "the data, and the batch: {receipt}");
+        assert_eq!(receipt.flushes + own, 2, "the data, and the transaction: {receipt}");
         (own == 1).then_some(extents)
     });
     let extents = extents.expect("in one of a hundred attempts it came in time");

@@ -20,7 +20,9 @@ use holdfast_format::node::volume_tag;
 use holdfast_format::superblock::COUNTER_MAX;
 use holdfast_format::{Geometry, Key, Kind, Superblock};
 use holdfast_sim::agree_on_log;
-use holdfast_store::{Batch, CreateOptions, LoggedBlock, Need, OpenOptions, Store, StoreError};
+use holdfast_store::{
+    CreateOptions, LoggedBlock, Need, OpenOptions, Store, StoreError, Transaction,
+};
 use parking_lot::{Condvar, Mutex};
 
 const BYTES: u64 = 8 << 20;
@@ -63,15 +65,15 @@ fn write_page(store: &Store, number: u64, in_log: bool, page: [u8; BLOCK_SIZE]) 
         }
         false => store.write(placed, &page).unwrap(),
     };
-    let mut batch = Batch::new();
-    let value = batch.publish(written).encode();
-    batch.put(key(number), value);
-    store.apply(batch, &mut room).unwrap();
+    let mut transaction = Transaction::new();
+    let value = transaction.publish(written).encode();
+    transaction.put(key(number), value);
+    store.apply(transaction, &mut room).unwrap();
     at
 }
 
-fn persist(store: &Store) {
-    store.persist(store.latest(), ABOUT).unwrap();
+fn sync(store: &Store) {
+    store.sync(store.latest(), ABOUT).unwrap();
 }
 
 /// Every block that is published has its bytes.
@@ -97,7 +99,7 @@ fn a_volume_that_is_refused_is_left_as_it_was() {
     let place = write(&store, 2, false).byte_offset().unwrap();
     store.commit().unwrap();
     write(&store, 3, false);
-    persist(&store);
+    sync(&store);
     let latest = store.latest();
     drop(store);
     // The data of the last commit does not read as it was written, this once.
@@ -186,7 +188,7 @@ fn a_log_whose_batches_are_all_contained_in_a_commit_that_was_not_flushed() {
     let gate = Gate::new(&formatted(512));
     let store = Arc::new(open(gate.clone(), false).unwrap());
     write(&store, 1, true);
-    persist(&store);
+    sync(&store);
     let acknowledged = store.latest();
     write(&store, 2, true);
     gate.close(true);
@@ -196,7 +198,7 @@ fn a_log_whose_batches_are_all_contained_in_a_commit_that_was_not_flushed() {
     });
     gate.wait_until_reached();
     gate.device.set_faults(Faults::fail_from(Call::Flush, 1));
-    store.persist(store.latest(), ABOUT).unwrap_err();
+    store.sync(store.latest(), ABOUT).unwrap_err();
     gate.close(false);
     committing.join().unwrap().unwrap_err();
     drop(store);
@@ -206,7 +208,7 @@ fn a_log_whose_batches_are_all_contained_in_a_commit_that_was_not_flushed() {
     assert_eq!(store.counters().recovered_batches.get(), 0, "the commit contains all of them");
     assert_eq!(store.latest(), acknowledged.next(), "the commit is read");
     write(&store, 3, true);
-    persist(&store);
+    sync(&store);
     let latest = store.latest();
     drop(store);
     let cut = gate.device.cut();
@@ -231,14 +233,14 @@ fn a_recovery_on_other_sectors_is_cut_at_every_call() {
         let image = formatted(sector);
         let store = open(image.clone(), false).unwrap();
         write(&store, 1, true);
-        persist(&store);
+        sync(&store);
         write(&store, 2, false);
-        persist(&store);
-        let mut batch = Batch::new();
-        batch.put(Key::new(ABOUT, Kind::Xattr, 256), vec![7; 100]);
+        sync(&store);
+        let mut transaction = Transaction::new();
+        transaction.put(Key::new(ABOUT, Kind::Xattr, 256), vec![7; 100]);
         let mut room = store.reserve(Need::Grow { changes: 1, blocks: 0 }).unwrap();
-        store.apply(batch, &mut room).unwrap();
-        persist(&store);
+        store.apply(transaction, &mut room).unwrap();
+        sync(&store);
         let latest = store.latest();
         drop(store);
         let copy = MemoryDevice::with_sector_size(BYTES, other);
@@ -248,7 +250,7 @@ fn a_recovery_on_other_sectors_is_cut_at_every_call() {
         assert_eq!((store.latest(), store.counters().recovered_batches.get()), (latest, 3));
         device.mark(1);
         write(&store, 3, true);
-        persist(&store);
+        sync(&store);
         device.mark(2);
         drop(store);
         let recording = device.recording();
@@ -284,18 +286,18 @@ fn who_waits_for_a_leader_that_panics_hears_of_it() {
     let gate = Gate::new(&formatted(512));
     let store = open(gate.clone(), false).unwrap();
     write(&store, 1, true);
-    persist(&store);
+    sync(&store);
     let acknowledged = store.latest();
     write(&store, 2, true);
     gate.close(true);
     gate.panics.store(true, Ordering::SeqCst);
     thread::scope(|scope| {
-        let persist = || store.persist(store.latest(), ABOUT).map(drop);
-        let leader = scope.spawn(persist);
+        let sync = || store.sync(store.latest(), ABOUT).map(drop);
+        let leader = scope.spawn(sync);
         gate.wait_until_reached();
-        let same: Vec<_> = (0..4).map(|_| scope.spawn(persist)).collect();
+        let same: Vec<_> = (0..4).map(|_| scope.spawn(sync)).collect();
         write(&store, 3, true);
-        let next: Vec<_> = (0..4).map(|_| scope.spawn(persist)).collect();
+        let next: Vec<_> = (0..4).map(|_| scope.spawn(sync)).collect();
         gate.close(false);
         leader.join().unwrap_err();
         for waiter in same.into_iter().chain(next) {
@@ -304,9 +306,9 @@ fn who_waits_for_a_leader_that_panics_hears_of_it() {
         }
     });
     assert_eq!(store.durable(), acknowledged);
-    store.persist(store.latest(), ABOUT).map(drop).unwrap_err();
+    store.sync(store.latest(), ABOUT).map(drop).unwrap_err();
     store.commit().unwrap_err();
-    store.persist(acknowledged, ABOUT).map(drop).unwrap();
+    store.sync(acknowledged, ABOUT).map(drop).unwrap();
     assert_whole(&store, 1..4);
     drop(store);
     gate.panics.store(false, Ordering::SeqCst);
@@ -324,7 +326,7 @@ fn data_of_the_log_that_finds_no_place_is_named_and_kept() {
     write(&store, 1, true);
     let bad = write(&store, 2, true);
     write(&store, 3, true);
-    persist(&store);
+    sync(&store);
     let latest = store.latest();
     drop(store);
     let device = Arc::new(SimDevice::new(&base));
@@ -356,7 +358,7 @@ fn a_user_cannot_write_what_is_taken_for_a_batch() {
         let image = Arc::new(base.snapshot());
         let store = open(image.clone(), false).unwrap();
         write_page(&store, 1, true, page);
-        persist(&store);
+        sync(&store);
         image
     };
     let ring = Geometry::for_device(BYTES, 4096).unwrap().log();

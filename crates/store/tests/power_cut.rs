@@ -1,20 +1,20 @@
 //! Power cuts: the store runs random batches on a recording device; after every call, what may be
-//! left must open as one moment of history, not before the last persist that returned (P3, P9), and
+//! left must open as one moment of history, not before the last sync that returned (P3, P9), and
 //! both replays must agree on it.
 //!
 //! A failure prints the conditions and the seed. `HOLDFAST_SEEDS=50` runs fifty seeds of each.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
-#[path = "lives/damage.rs"]
+#[path = "crash_generations/damage.rs"]
 mod damage;
-mod lives;
+mod crash_generations;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crash_generations::{Conditions, run, survive};
 use holdfast_base::switch::{Accounting, Dirty};
 use holdfast_device::sim::Call;
-use lives::{Conditions, run, survive};
 
 #[test]
 fn one_life_and_every_cut() {
@@ -32,10 +32,10 @@ fn a_journal_that_is_never_emptied_replays_all_its_commits() {
 
 #[test]
 fn many_lives_that_end_without_a_flush() {
-    survive(10, 5, 50, &Conditions { lives: 6, steps: 12, ..Conditions::default() });
+    survive(10, 5, 50, &Conditions { openings: 6, steps: 12, ..Conditions::default() });
 }
 
-/// One life after the other, each on what a power cut left of the one before, in every position of the
+/// One opening after the other, each on what a power cut left of the one before, in every position of the
 /// switches.
 #[test]
 fn lives_after_power_cuts() {
@@ -63,7 +63,7 @@ fn whole_nodes_fill_the_ring_and_wrap_around_it() {
             dirty: Dirty::Whole,
             accounting: Accounting::Always,
             checkpoints: 16,
-            lives: 2,
+            openings: 2,
             steps: 20,
             ..Conditions::default()
         };
@@ -77,7 +77,7 @@ fn bitmaps_and_groups_that_are_always_written() {
         node_size: 16384,
         dirty: Dirty::Bitmap,
         accounting: Accounting::Always,
-        lives: 3,
+        openings: 3,
         steps: 15,
         ..Conditions::default()
     };
@@ -86,7 +86,7 @@ fn bitmaps_and_groups_that_are_always_written() {
 
 #[test]
 fn checkpoints_beside_commits() {
-    let how = Conditions { background: true, checkpoints: 0, lives: 2, ..Conditions::default() };
+    let how = Conditions { background: true, checkpoints: 0, openings: 2, ..Conditions::default() };
     survive(300, 2, 50, &how);
 }
 

@@ -5,10 +5,10 @@
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
-mod lives;
+mod crash_generations;
 
+use crash_generations::{Conditions, survive};
 use holdfast_base::switch::{Accounting, Dirty};
-use lives::{Conditions, survive};
 
 #[test]
 fn one_life_and_every_cut() {
@@ -27,7 +27,7 @@ fn a_ring_that_is_hardly_ever_emptied_wraps() {
 
 #[test]
 fn sectors_of_4096() {
-    let how = Conditions { sector: 4096, lives: 2, steps: 25, ..Conditions::fsyncs() };
+    let how = Conditions { sector: 4096, openings: 2, steps: 25, ..Conditions::fsyncs() };
     survive(70, 2, 50, &how);
 }
 
@@ -35,18 +35,18 @@ fn sectors_of_4096() {
 #[test]
 fn volumes_that_rest() {
     let rests = Conditions { rests: 2, ..Conditions::fsyncs() };
-    survive(600, 2, 50, &Conditions { lives: 2, steps: 30, ..rests.clone() });
+    survive(600, 2, 50, &Conditions { openings: 2, steps: 30, ..rests.clone() });
     survive(610, 2, 50, &Conditions { generations: 8, steps: 10, log_data: 1, ..rests.clone() });
-    survive(620, 2, 50, &Conditions { lives: 6, steps: 12, ..rests.clone() });
+    survive(620, 2, 50, &Conditions { openings: 6, steps: 12, ..rests.clone() });
     survive(630, 2, 50, &Conditions { commits_beside: true, background: true, ..rests.clone() });
-    survive(640, 2, 50, &Conditions { physical_sector: 4096, persists: 3, ..rests });
+    survive(640, 2, 50, &Conditions { physical_sector: 4096, syncs: 3, ..rests });
 }
 
 /// A torn write takes what lies in its physical sector, flushed or not.
 #[test]
 fn sectors_of_512_in_physical_ones_of_4096() {
     let physical = Conditions { physical_sector: 4096, ..Conditions::fsyncs() };
-    survive(72, 2, 50, &Conditions { lives: 2, steps: 25, ..physical.clone() });
+    survive(72, 2, 50, &Conditions { openings: 2, steps: 25, ..physical.clone() });
     survive(74, 2, 50, &Conditions { generations: 8, steps: 8, log_data: 1, ..physical });
 }
 
@@ -67,7 +67,7 @@ fn a_journal_that_is_full_again_and_again() {
 
 #[test]
 fn many_lives_that_end_without_a_flush() {
-    survive(100, 4, 50, &Conditions { lives: 6, steps: 12, ..Conditions::fsyncs() });
+    survive(100, 4, 50, &Conditions { openings: 6, steps: 12, ..Conditions::fsyncs() });
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn commits_and_checkpoints_beside_fsyncs() {
             commits_beside,
             commits: 0,
             checkpoints: 0,
-            lives: 2,
+            openings: 2,
             ..Conditions::fsyncs()
         };
         let seen = survive(300, 2, 50, &how);

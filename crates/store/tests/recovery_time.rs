@@ -13,7 +13,7 @@ use holdfast_base::prng::Prng;
 use holdfast_device::sim::TimedDevice;
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_format::{Geometry, Key, Kind};
-use holdfast_store::{Batch, CreateOptions, Need, OpenOptions, Store};
+use holdfast_store::{CreateOptions, Need, OpenOptions, Store, Transaction};
 
 const BYTES: u64 = 256 << 20;
 /// Of a disk with an arm; networks are faster.
@@ -29,9 +29,9 @@ fn open(device: Arc<dyn Device>, recover: Duration) -> Store {
 
 fn put(store: &Store, file: u64, fill: u8) {
     let mut room = store.reserve(Need::Grow { changes: 1, blocks: 0 }).unwrap();
-    let mut batch = Batch::new();
-    batch.put(Key::new(InodeNo(20 + file), Kind::Dentry, 0), vec![fill; 500]);
-    store.apply(batch, &mut room).unwrap();
+    let mut transaction = Transaction::new();
+    transaction.put(Key::new(InodeNo(20 + file), Kind::Dentry, 0), vec![fill; 500]);
+    store.apply(transaction, &mut room).unwrap();
 }
 
 /// A volume whose tree has hundreds of leaves.
@@ -74,7 +74,7 @@ fn work_and_crash(base: &MemoryDevice, place: Duration, budget: Duration) -> See
     for operation in 0..OPERATIONS {
         put(&store, prng.below(FILES), 2);
         if operation % 3 == 0 {
-            let _ = store.persist(store.latest(), InodeNo(20)).unwrap();
+            let _ = store.sync(store.latest(), InodeNo(20)).unwrap();
         }
         if operation % 31 == 30 {
             store.commit().unwrap();

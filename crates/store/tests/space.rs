@@ -11,7 +11,7 @@ use holdfast_device::Device;
 use holdfast_device::memory::MemoryDevice;
 use holdfast_device::sim::HostedDevice;
 use holdfast_format::{Geometry, Key, Kind};
-use holdfast_store::{Batch, CreateOptions, Need, OpenOptions, Store, StoreError};
+use holdfast_store::{CreateOptions, Need, OpenOptions, Store, StoreError, Transaction};
 
 const NODE_SIZES: [usize; 3] = [4096, 16384, 65536];
 
@@ -34,18 +34,18 @@ fn file(inode: u64, offset: u64) -> Key {
 
 /// Puts values with nothing reserved but what the store itself thinks of them.
 fn put(store: &Store, items: &[(Key, usize)]) -> Result<(), StoreError> {
-    let mut batch = Batch::new();
-    items.iter().for_each(|(key, len)| batch.put(*key, vec![3; *len]));
-    let mut room = store.reserve(Need::Grow { changes: batch.changes(), blocks: 0 })?;
-    store.apply(batch, &mut room).map(drop)
+    let mut transaction = Transaction::new();
+    items.iter().for_each(|(key, len)| transaction.put(*key, vec![3; *len]));
+    let mut room = store.reserve(Need::Grow { changes: transaction.changes(), blocks: 0 })?;
+    store.apply(transaction, &mut room).map(drop)
 }
 
 fn shrink(store: &Store, keys: &[Key], freed: &[BlockRange]) -> Result<(), StoreError> {
-    let mut batch = Batch::new();
-    keys.iter().for_each(|key| batch.delete(*key));
-    freed.iter().for_each(|range| batch.free(*range));
-    let mut room = store.reserve(Need::Shrink { changes: batch.changes() })?;
-    store.apply(batch, &mut room).map(drop)
+    let mut transaction = Transaction::new();
+    keys.iter().for_each(|key| transaction.delete(*key));
+    freed.iter().for_each(|range| transaction.free(*range));
+    let mut room = store.reserve(Need::Shrink { changes: transaction.changes() })?;
+    store.apply(transaction, &mut room).map(drop)
 }
 
 /// Fills what is left with data, in pieces of up to 16 blocks, one item each.
@@ -59,11 +59,11 @@ fn fill(store: &Store, inode: u64) -> Vec<(Key, BlockRange)> {
                 Err(error) => panic!("{error}"),
             };
             let placed = store.allocate(&mut room, want, None).expect("it was reserved");
-            let mut batch = Batch::new();
+            let mut transaction = Transaction::new();
             let key = file(inode, extents.len() as u64);
-            let extent = batch.publish_unwritten(placed);
-            batch.put(key, extent.encode());
-            store.apply(batch, &mut room).unwrap();
+            let extent = transaction.publish_unwritten(placed);
+            transaction.put(key, extent.encode());
+            store.apply(transaction, &mut room).unwrap();
             extents.push((key, extent.blocks));
         }
     }
@@ -157,17 +157,17 @@ fn scattered_free_blocks_keep_what_was_promised() {
             let mut held = Vec::new();
             while let Ok(room) = store.reserve(Need::Grow { changes: 1, blocks: 7 }) {
                 held.push(room);
-                let _settling = store.reserve(Need::Settle { changes: 2 });
+                let _settling = store.reserve(Need::Writeback { changes: 2 });
             }
             assert!(!held.is_empty(), "round {round}");
             for (number, mut room) in held.into_iter().enumerate() {
                 while room.blocks() > 0 {
                     let placed = store.allocate(&mut room, 7, None).expect("it was promised");
-                    let mut batch = Batch::new();
+                    let mut transaction = Transaction::new();
                     let key = file(100 + round, (number * 7) as u64 + room.blocks());
-                    let extent = batch.publish_unwritten(placed);
-                    batch.put(key, extent.encode());
-                    store.apply(batch, &mut room).unwrap();
+                    let extent = transaction.publish_unwritten(placed);
+                    transaction.put(key, extent.encode());
+                    store.apply(transaction, &mut room).unwrap();
                     extents.push((key, extent.blocks));
                 }
             }
@@ -184,10 +184,10 @@ fn a_huge_volume_opens_and_works() {
         for number in 0..50 {
             let mut room = store.reserve(Need::Grow { changes: 1, blocks: 100_000 }).unwrap();
             let placed = store.allocate(&mut room, 100_000, None).unwrap();
-            let mut batch = Batch::new();
-            let extent = batch.publish_unwritten(placed);
-            batch.put(file(20, number), extent.encode());
-            store.apply(batch, &mut room).unwrap();
+            let mut transaction = Transaction::new();
+            let extent = transaction.publish_unwritten(placed);
+            transaction.put(file(20, number), extent.encode());
+            store.apply(transaction, &mut room).unwrap();
         }
         store.commit().unwrap();
         assert!(store.reserve(Need::Grow { changes: 1, blocks: u64::MAX }).is_err());
@@ -256,16 +256,16 @@ fn a_batch_that_is_refused_leaves_its_blocks_promised() {
     let mut own = store.reserve(Need::Grow { changes: 0, blocks: 4 }).unwrap();
     let mut held = Vec::new();
     for changes in [1000, 100, 10, 1] {
-        while let Ok(taken) = store.reserve(Need::Settle { changes }) {
+        while let Ok(taken) = store.reserve(Need::Writeback { changes }) {
             held.push(taken);
         }
     }
     let publish = |changes: u64, own: &mut holdfast_store::Reservation| {
         let placed = store.allocate(own, 4, None).expect("it was promised");
-        let mut batch = Batch::new();
-        batch.publish_unwritten(placed);
-        (0..changes).for_each(|n| batch.put(file(20 + n, 0), vec![3; 900]));
-        store.apply(batch, own).map(drop)
+        let mut transaction = Transaction::new();
+        transaction.publish_unwritten(placed);
+        (0..changes).for_each(|n| transaction.put(file(20 + n, 0), vec![3; 900]));
+        store.apply(transaction, own).map(drop)
     };
     for _ in 0..3 {
         assert!(!store.has_room_for(2000, &own), "so many changes");

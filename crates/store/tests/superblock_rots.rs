@@ -15,8 +15,8 @@ use holdfast_format::Superblock;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_store::Store;
 use small::{
-    after_a_commit_without_room, first, formatted, geometry, open, persist, put, put_one_batch,
-    sectors, try_open, write_sectors,
+    after_a_commit_without_room, first, formatted, geometry, open, put, put_one_transaction,
+    sectors, sync, try_open, write_sectors,
 };
 
 fn rot_newest(image: &MemoryDevice) {
@@ -52,12 +52,12 @@ fn no_frame_in_mid_life_hides_a_hole_of_the_log() {
     let zone = geometry().log();
     let before = sectors(&device, zone);
     put(&store, 0..1, 5, 9);
-    persist(&store);
+    sync(&store);
     let after = sectors(&device, zone);
     put(&store, 1..2, 5, 9);
-    persist(&store);
+    sync(&store);
     put(&store, 2..3, 5, 9);
-    persist(&store);
+    sync(&store);
     drop(store);
     let rot = (0..after.len()).find(|at| before[*at] != after[*at]).unwrap();
     write_sectors(&device, zone, &before, &[rot]);
@@ -94,16 +94,16 @@ fn a_checkpoint_that_only_batches_say() {
     let device = formatted();
     let store = open(&device);
     for from in 0..10 {
-        put_one_batch(&store, from * 40..from * 40 + 40, 3, 9);
+        put_one_transaction(&store, from * 40..from * 40 + 40, 3, 9);
         store.checkpoint().unwrap();
     }
     println!("full {}", store.counters().journal_full.get());
     // C1 makes copies of some leaves and stays in the journal.
-    put_one_batch(&store, 0..400, 4, 9);
+    put_one_transaction(&store, 0..400, 4, 9);
     store.commit().unwrap();
     // In the log only.
-    put_one_batch(&store, 0..400, 5, 8);
-    persist(&store);
+    put_one_transaction(&store, 0..400, 5, 8);
+    sync(&store);
     let full = store.counters().journal_full.get();
     let commits = store.counters().commits.get();
     store.checkpoint().unwrap();
@@ -146,7 +146,7 @@ fn after_a_crash(durable: fn(&Store)) {
 
 #[test]
 fn after_a_crash_a_batch() {
-    after_a_crash(persist);
+    after_a_crash(sync);
 }
 
 #[test]

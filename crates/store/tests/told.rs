@@ -15,7 +15,7 @@ use holdfast_base::{Escape, InodeNo, Lsn, Receipt, wait};
 use holdfast_device::memory::MemoryDevice;
 use holdfast_device::{Device, DeviceError, Flushed, forward};
 use holdfast_format::{Geometry, Key, Kind};
-use holdfast_store::{Batch, CreateOptions, Need, OpenOptions, Store, StoreError};
+use holdfast_store::{CreateOptions, Need, OpenOptions, Store, StoreError, Transaction};
 use parking_lot::{Condvar, Mutex};
 
 const BYTES: u64 = 8 << 20;
@@ -118,9 +118,11 @@ fn volume_of(bytes: u64, node_size: usize) -> (Arc<Gate>, Arc<Store>) {
 
 /// An operation. Returns its place in history.
 fn change(store: &Store, number: u64) -> Lsn {
-    let mut batch = Batch::new();
-    batch.put(Key::new(InodeNo(20), Kind::Xattr, number * 4096), vec![1; 100]);
-    store.apply(batch, &mut store.reserve(Need::Grow { changes: 1, blocks: 0 }).unwrap()).unwrap()
+    let mut transaction = Transaction::new();
+    transaction.put(Key::new(InodeNo(20), Kind::Xattr, number * 4096), vec![1; 100]);
+    store
+        .apply(transaction, &mut store.reserve(Need::Grow { changes: 1, blocks: 0 }).unwrap())
+        .unwrap()
 }
 
 /// What somebody was told, and on which thread.
@@ -128,7 +130,7 @@ type Heard = (Result<Receipt, StoreError>, ThreadId);
 
 fn told(store: &Store, upto: Lsn) -> Receiver<Heard> {
     let (tell, hear) = channel();
-    store.persist_then(upto, ABOUT, move |done| {
+    store.sync_then(upto, ABOUT, move |done| {
         tell.send((done, thread::current().id())).unwrap();
     });
     hear
@@ -200,7 +202,7 @@ fn nobody_waits_for_a_leader_who_leads_on() {
     assert_eq!((counters.log_flushes.get(), counters.log_followers.get()), (2, 7));
     // Somebody else may lead.
     let lsn = change(&store, 9);
-    assert!(store.persist(lsn, ABOUT).unwrap().led);
+    assert!(store.sync(lsn, ABOUT).unwrap().led);
 }
 
 /// Who waits on his thread and who left word are in one line, whoever of them leads.
@@ -221,13 +223,13 @@ fn those_who_wait_and_those_who_are_told_share_batches() {
         thread::scope(|scope| {
             let leader = scope.spawn(|| match leads_on {
                 true => told(&store, first).recv().unwrap().0.unwrap(),
-                false => store.persist(first, ABOUT).unwrap(),
+                false => store.sync(first, ABOUT).unwrap(),
             });
             gate.wait_until_reached();
             let waits = scope.spawn(|| {
                 let lsn = change(&store, 1);
                 counts();
-                store.persist(lsn, ABOUT).unwrap()
+                store.sync(lsn, ABOUT).unwrap()
             });
             let told = scope.spawn(|| {
                 let lsn = change(&store, 2);
@@ -268,12 +270,12 @@ fn all_hear_of_an_escape() {
         let leader = scope.spawn(|| told(&store, first).recv().unwrap());
         gate.wait_until_reached();
         let count = 1200;
-        let mut batch = Batch::new();
+        let mut transaction = Transaction::new();
         for number in 1..=count {
-            batch.put(Key::new(InodeNo(20), Kind::Xattr, number * 4096), vec![1; 4000]);
+            transaction.put(Key::new(InodeNo(20), Kind::Xattr, number * 4096), vec![1; 4000]);
         }
         let need = Need::Grow { changes: count as u32, blocks: 0 };
-        let lsn = store.apply(batch, &mut store.reserve(need).unwrap()).unwrap();
+        let lsn = store.apply(transaction, &mut store.reserve(need).unwrap()).unwrap();
         let hears = [told(&store, lsn), told(&store, lsn)];
         gate.close(false);
         until(|| store.counters().log_too_large.get() == 1);
@@ -308,7 +310,7 @@ fn all_hear_of_a_leader_who_panics() {
     });
     leader.unwrap_err();
     assert_stopped(hears);
-    store.persist(store.latest(), ABOUT).unwrap_err();
+    store.sync(store.latest(), ABOUT).unwrap_err();
 }
 
 /// Who panics when he hears takes nobody with him: others of his batch hear that they are durable, and the lead is free.
@@ -318,12 +320,12 @@ fn a_panic_of_who_is_told_is_his_own() {
     let (leader, hears) = behind_a_leader(&gate, &store, || {
         let second = change(&store, 1);
         let before = told(&store, second);
-        store.persist_then(second, ABOUT, |_| panic!("as wanted by the test"));
+        store.sync_then(second, ABOUT, |_| panic!("as wanted by the test"));
         [before, told(&store, second)]
     });
     leader.unwrap_err();
     let receipts = hears.map(|hear| hear.recv_timeout(PATIENCE).unwrap().0.unwrap());
     assert_eq!(receipts.map(|receipt| receipt.led), [true, false]);
     let lsn = change(&store, 2);
-    assert!(store.persist(lsn, ABOUT).unwrap().led);
+    assert!(store.sync(lsn, ABOUT).unwrap().led);
 }

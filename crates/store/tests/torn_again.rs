@@ -15,14 +15,14 @@ use holdfast_device::MemoryDevice;
 use holdfast_format::Geometry;
 use holdfast_store::Store;
 use small::{
-    after_a_commit_without_room, first, formatted, geometry, open, persist, put_one_batch, sectors,
-    write_sectors,
+    after_a_commit_without_room, first, formatted, geometry, open, put_one_transaction, sectors,
+    sync, write_sectors,
 };
 
 /// Values that differ in their beginning alone, if `rest` is the same, made durable.
 fn work(store: &Store, fill: u8, rest: u8, durable: fn(&Store)) {
-    put_one_batch(store, 0..1, fill, rest);
-    put_one_batch(store, 1..8, rest, rest);
+    put_one_transaction(store, 0..1, fill, rest);
+    put_one_transaction(store, 1..8, rest, rest);
     durable(store);
 }
 
@@ -88,7 +88,7 @@ fn committed() -> (Arc<MemoryDevice>, Store) {
 #[test]
 fn a_torn_batch_stays_torn() {
     for begin in [empty, committed, after_a_commit_without_room] {
-        stays_torn(begin, Geometry::log, persist);
+        stays_torn(begin, Geometry::log, sync);
     }
 }
 

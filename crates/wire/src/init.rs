@@ -41,7 +41,7 @@ pub struct Wanted {
     pub max_background: u16,
 }
 
-/// What the handshake has settled about the form of requests.
+/// What the handshake has written back about the form of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dialect {
     /// [`flag::SETXATTR_EXT`] was taken.

@@ -83,8 +83,8 @@ impl Host for Directory {
         &self.dir
     }
 
-    fn settle(&self) -> io::Result<()> {
-        mounted::settle(&self.dir, self.ours.is_some())
+    fn quiesce(&self) -> io::Result<()> {
+        mounted::quiesce(&self.dir, self.ours.is_some())
     }
 
     fn cool(&self) -> io::Result<Result<(), String>> {
@@ -114,8 +114,8 @@ impl Host for Mounted<'_> {
         Mounted::dir(self)
     }
 
-    fn settle(&self) -> io::Result<()> {
-        Mounted::settle(self)
+    fn quiesce(&self) -> io::Result<()> {
+        Mounted::quiesce(self)
     }
 
     fn cool(&self) -> io::Result<Result<(), String>> {

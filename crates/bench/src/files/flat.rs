@@ -67,7 +67,7 @@ pub(super) fn rename(run: &mut Run<'_>) -> io::Result<()> {
     let dir = run.place().join("names");
     let files = run.scale().files;
     fill(&dir, files, b"")?;
-    run.settle()?;
+    run.quiesce()?;
     File::create_new(dir.join("one-more"))?;
     run.syncer().file(&File::open(&dir)?)?;
     let name = format!("rename, after an fsync of a directory of {files}");
@@ -94,7 +94,7 @@ pub(super) fn look(run: &mut Run<'_>) -> io::Result<()> {
             }
         }
     }
-    run.settle()?;
+    run.quiesce()?;
     run.once(&format!("unlink in a directory of {files}"), Unit::Operations, |laps| {
         for number in 0..files {
             let path = dir.join(format!("f{number}"));

@@ -63,7 +63,7 @@ impl Host for Bare<'_> {
         self.0.device()
     }
 
-    fn settle(&self) -> io::Result<()> {
+    fn quiesce(&self) -> io::Result<()> {
         Ok(())
     }
 

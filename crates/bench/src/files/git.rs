@@ -77,7 +77,7 @@ pub(super) fn clone_and_checkout(run: &mut Run<'_>) -> io::Result<()> {
     let host = run.host();
     let synced = |command: &mut Command| {
         run_inside(command)?;
-        host.settle()?;
+        host.quiesce()?;
         Ok(1)
     };
     // As from another machine: every object travels.

@@ -3,7 +3,7 @@
 //! [`Run::repeat`] measures what is done again and again until time is over,
 //! [`Run::once`] what is over by itself. Both read the [`Host`]'s meters just
 //! before and just after; what reaches the device later, until everything is
-//! settled, is told apart.
+//! quiesced, is told apart.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub trait Host {
     fn dir(&self) -> &Path;
 
     /// Makes everything durable.
-    fn settle(&self) -> io::Result<()>;
+    fn quiesce(&self) -> io::Result<()>;
 
     /// Forgets what is cached of it; answers why that cannot be done here, if so.
     fn cool(&self) -> io::Result<Result<(), String>>;
@@ -108,7 +108,7 @@ pub struct Phase {
     pub daemon_peak_bytes: Option<u64>,
     /// What the device was asked for.
     pub blocks: Option<Blocks>,
-    /// What it was asked for afterwards, until everything was settled.
+    /// What it was asked for afterwards, until everything was quiesced.
     pub later: Option<Blocks>,
     /// Where the time went.
     pub shares: Option<Shares>,
@@ -225,13 +225,13 @@ impl<'a> Run<'a> {
     }
 
     /// Makes everything durable, unmeasured.
-    pub(super) fn settle(&self) -> io::Result<()> {
-        self.host.settle()
+    pub(super) fn quiesce(&self) -> io::Result<()> {
+        self.host.quiesce()
     }
 
     /// Forgets what is cached; if that cannot be done, the phase called `name` is skipped.
     pub(super) fn cool(&mut self, name: &str) -> io::Result<bool> {
-        self.host.settle()?;
+        self.host.quiesce()?;
         match self.host.cool()? {
             Ok(()) => Ok(true),
             Err(why) => {
@@ -269,7 +269,7 @@ impl<'a> Run<'a> {
         let workers = (0..jobs)
             .map(|job| make(job).map(|worker| parking_lot::Mutex::new(Some(worker))))
             .collect::<io::Result<Vec<_>>>()?;
-        self.host.settle()?;
+        self.host.quiesce()?;
         let (ready, go) = (Barrier::new(jobs as usize + 1), Barrier::new(jobs as usize + 1));
         let time = self.scale.time;
         let host = self.host;
@@ -335,8 +335,8 @@ impl<'a> Run<'a> {
     ) -> io::Result<()> {
         let ((old, before), (after, new)) = (before, after);
         let stats = old.zip(new);
-        self.host.settle()?;
-        let settled = self.host.reading()?;
+        self.host.quiesce()?;
+        let quiesced = self.host.reading()?;
         let between = |one: &Option<Blocks>, other: &Option<Blocks>| {
             Some(other.as_ref()?.since(one.as_ref()?))
         };
@@ -354,7 +354,7 @@ impl<'a> Run<'a> {
             machine_ns: after.machine_ns - before.machine_ns,
             daemon_peak_bytes: after.daemon_peak_bytes,
             blocks: between(&before.blocks, &after.blocks),
-            later: between(&after.blocks, &settled.blocks),
+            later: between(&after.blocks, &quiesced.blocks),
             shares: stats.and_then(|stats| shares(&before, &after, &stats, jobs, seconds)),
             skipped: None,
         });

@@ -126,7 +126,7 @@ pub(super) fn unpack(run: &mut Run<'_>) -> io::Result<()> {
     run.once("unpack a tree and sync", Unit::Whole, |_| {
         run_inside(Command::new("tar").arg("-xf").arg(&archive.path).arg("-C").arg(&dir))?;
         if syncer.is_durable() {
-            host.settle()?;
+            host.quiesce()?;
         }
         Ok(1)
     })?;
@@ -184,7 +184,7 @@ fn remove(run: &mut Run<'_>, name: &str) -> io::Result<()> {
         for entry in fs::read_dir(&dir)? {
             run_inside(Command::new("rm").arg("-rf").arg(entry?.path()))?;
         }
-        host.settle()?;
+        host.quiesce()?;
         Ok(1)
     })?;
     expect(fs::read_dir(&dir)?.count() as u64, 0, &dir)
@@ -219,7 +219,7 @@ pub(super) fn modules(run: &mut Run<'_>) -> io::Result<()> {
                     laps.lap(|| fs::write(&path, &content[..len]))?;
                 }
             }
-            host.settle()?;
+            host.quiesce()?;
             Ok(files)
         },
     )?;

@@ -192,7 +192,7 @@ fn bytes(scale: Scale, seen: &mut Progress<'_>) -> io::Result<Section> {
         let gain = |dirty| Cell::maybe(row.over_ranges(dirty));
         table.push(line.cell(gain(Dirty::Bitmap)).cell(gain(Dirty::Whole)));
     }
-    let about = "Journal bytes, heads and padding included, for each file created in a directory of its own, and for \
+    let about = "Journal bytes, headers and padding included, for each file created in a directory of its own, and for \
                  each overwrite of 4 KiB at a random place of a large file.";
     let mut section = Section::new(
         "m3-bytes",

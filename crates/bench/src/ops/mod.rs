@@ -74,14 +74,14 @@ pub struct Cost {
 }
 
 impl Cost {
-    fn of(before: &Blocks, after: &Blocks, settled: &Blocks, operations: u64) -> Cost {
+    fn of(before: &Blocks, after: &Blocks, quiesced: &Blocks, operations: u64) -> Cost {
         let each = |count: u64| count as f64 / operations as f64;
         let asked = after.since(before);
         Cost {
             bytes: each(asked.written_bytes),
             writes: each(asked.writes),
             flushes: each(asked.flushes),
-            later_bytes: each(settled.since(after).written_bytes),
+            later_bytes: each(quiesced.since(after).written_bytes),
         }
     }
 }
@@ -133,15 +133,15 @@ pub fn on_bed(
         let place = Place::Host(mounted.dir().to_path_buf());
         let mut work = (row.prepare)(&place, plan)?;
         (0..WARM_UP).try_for_each(&mut work)?;
-        mounted.settle()?;
+        mounted.quiesce()?;
         let operations = plan.operations_of(row);
         let (stats, before) = (mounted.stats()?, bed.blocks()?);
         (WARM_UP..WARM_UP + operations).try_for_each(&mut work)?;
         let (after, new_stats) = (bed.blocks()?, mounted.stats()?);
         drop(work);
         mounted.pause()?;
-        let settled = bed.blocks()?;
-        let cost = Cost::of(&before, &after, &settled, operations);
+        let quiesced = bed.blocks()?;
+        let cost = Cost::of(&before, &after, &quiesced, operations);
         own.push(stats.zip(new_stats).map(|(old, new)| {
             let grew = |name| {
                 let value = |stats: &crate::systems::Stats| stats.get(name).copied().unwrap_or(0);

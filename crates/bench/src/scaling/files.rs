@@ -1,6 +1,6 @@
 //! Operations on names while the directory, the volume or the nodes grow.
 //!
-//! One volume grows from size to size. At each it is settled, and then every
+//! One volume grows from size to size. At each it is quiesced, and then every
 //! operation is done so many times; afterwards there are as many files as
 //! before. Stats choose files at random, so that no cache helps them.
 
@@ -15,7 +15,7 @@ use holdfast_device::Device;
 use super::curves::Curves;
 use crate::mechanisms::{Devices, Progress, Scale};
 use crate::result::{Section, Unit};
-use crate::work::settle;
+use crate::work::quiesce;
 
 /// Files of a directory, where the directory is not what grows.
 const DIR_FILES: u64 = 1000;
@@ -144,7 +144,7 @@ impl Ground {
             drop(self.dirs[dir].create(format!("file-{}", self.files))?);
             self.files += 1;
         }
-        settle(&self.volume)
+        quiesce(&self.volume)
     }
 
     /// Does every operation so often, and leaves as many files as there were.
@@ -177,7 +177,7 @@ impl Ground {
             few().try_for_each(|((dir, _), (name, _))| dir.create(name)?.sync_all())
         })?;
         few().try_for_each(|((dir, _), (name, _))| dir.remove_file(name))?;
-        settle(&self.volume)
+        quiesce(&self.volume)
     }
 
     /// Times `work`, which does `times` operations, and counts what it and a commit behind it write.

@@ -8,7 +8,7 @@ use holdfast_base::clock::{Deadline, Stopwatch};
 use super::curves::Curves;
 use crate::mechanisms::{Devices, Progress, Scale};
 use crate::result::{Section, Unit};
-use crate::work::{fill_dirs, on_threads, open_dirs, pattern, settle};
+use crate::work::{fill_dirs, on_threads, open_dirs, pattern, quiesce};
 
 /// Bytes of an append.
 const APPEND: usize = 4096;
@@ -31,7 +31,7 @@ pub(super) fn run(
                 let volume = VolumeOptions::new().open_device(device.clone())?;
                 fill_dirs(&volume, threads, 1)?;
                 let dirs = open_dirs(&volume, threads)?;
-                settle(&volume)?;
+                quiesce(&volume)?;
                 let before = device.stats().written_bytes;
                 let watch = Stopwatch::start();
                 let until = Deadline::after(time);

@@ -8,7 +8,7 @@ use holdfast_base::clock::Stopwatch;
 use super::curves::Curves;
 use crate::mechanisms::{Devices, Progress, Scale};
 use crate::result::{Section, Unit};
-use crate::work::{fill_dirs, open_dirs, settle};
+use crate::work::{fill_dirs, open_dirs, quiesce};
 
 pub(super) fn run(
     scale: Scale,
@@ -41,7 +41,7 @@ pub(super) fn run(
             let volume = opened.ok_or_else(|| io::Error::other("the volume was not opened"))?;
             fill_dirs(&volume, 1, 100)?;
             let dirs = open_dirs(&volume, 1)?;
-            settle(&volume)?;
+            quiesce(&volume)?;
             add("create, and a commit", files, &mut || {
                 (0..files).try_for_each(|file| dirs[0].create(format!("file-{file}")).map(drop))?;
                 volume.commit()

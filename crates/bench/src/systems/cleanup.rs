@@ -67,7 +67,7 @@ impl Owed {
 
     /// Undoes it now, and says whether that went well.
     pub(crate) fn pay(self) -> io::Result<()> {
-        self.settle(true)
+        self.quiesce(true)
     }
 
     /// It has ended by itself.
@@ -83,7 +83,7 @@ impl Owed {
 
     /// It stays in the list until it is undone, so that a signal meanwhile undoes it as well: nothing here minds
     /// to be undone twice.
-    fn settle(&self, gently: bool) -> io::Result<()> {
+    fn quiesce(&self, gently: bool) -> io::Result<()> {
         let found =
             DEBTS.lock().iter().find(|(number, _)| *number == self.0).map(|(_, debt)| debt.clone());
         let result = found.map_or(Ok(()), |debt| debt.pay(gently));
@@ -94,7 +94,7 @@ impl Owed {
 
 impl Drop for Owed {
     fn drop(&mut self) {
-        if let Err(error) = self.settle(true) {
+        if let Err(error) = self.quiesce(true) {
             eprintln!("holdfast-dev: cleaning up: {error}");
         }
     }

@@ -90,7 +90,7 @@ impl<'a> Mounted<'a> {
             _setting: setting,
         };
         mounted.enter()?;
-        mounted.settle()?;
+        mounted.quiesce()?;
         Ok(mounted)
     }
 
@@ -146,8 +146,8 @@ impl<'a> Mounted<'a> {
     }
 
     /// Everything so far is durable and at its place, as far as the filesystem says.
-    pub fn settle(&self) -> io::Result<()> {
-        settle(&self.dir, self.system.is_ours())
+    pub fn quiesce(&self) -> io::Result<()> {
+        quiesce(&self.dir, self.system.is_ours())
     }
 
     /// Unmounts it for a while: everything is at its place then.
@@ -195,7 +195,7 @@ impl<'a> Mounted<'a> {
 }
 
 /// Makes everything below `dir` durable. The kernel tells a server in userspace nothing of that, so ours is told.
-pub(crate) fn settle(dir: &Path, is_ours: bool) -> io::Result<()> {
+pub(crate) fn quiesce(dir: &Path, is_ours: bool) -> io::Result<()> {
     let root = File::open(dir)?;
     rustix::fs::syncfs(&root)?;
     if is_ours {

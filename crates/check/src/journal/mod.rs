@@ -15,7 +15,7 @@ mod ring;
 
 use std::collections::BTreeMap;
 
-use holdfast_base::recover::Work;
+use holdfast_base::recover::RecoveryWork;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, CommitNo};
 use holdfast_device::Device;
@@ -136,12 +136,12 @@ impl Replay {
     }
 
     /// What a recovery would have to do.
-    pub fn work(&self) -> Work {
-        Work {
+    pub fn work(&self) -> RecoveryWork {
+        RecoveryWork {
             journal_bytes: self.bytes,
             nodes: self.nodes.len() as u64,
             node_bytes: self.superblock.geometry.node_size as u64,
-            ..Work::default()
+            ..RecoveryWork::default()
         }
     }
 }

@@ -28,12 +28,12 @@ pub(crate) struct Ring<'a> {
     /// What nodes of the volume carry.
     pub(super) volume: [u8; 8],
     blocks: BlockRange,
-    start: Place,
+    start: Expected,
 }
 
 /// What must come next.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Expected {
     pub(super) mark: JournalMark,
     /// Epoch of the last commit, or of the superblock.
     epoch: Epoch,
@@ -52,7 +52,7 @@ pub(crate) struct Whole {
     pub(crate) frames: Vec<(BlockNo, FrameHeader)>,
     pub(crate) payload: Vec<u8>,
     /// What comes behind it.
-    pub(crate) after: Place,
+    pub(crate) after: Expected,
 }
 
 /// A frame's header and payload.
@@ -92,7 +92,7 @@ impl<'a> Ring<'a> {
     pub(crate) fn new(device: &'a dyn Device, superblock: &'a Superblock) -> Ring<'a> {
         let geometry = &superblock.geometry;
         let blocks = geometry.journal();
-        let start = Place {
+        let start = Expected {
             mark: superblock.journal,
             epoch: superblock.epoch,
             is_first: true,
@@ -103,12 +103,12 @@ impl<'a> Ring<'a> {
     }
 
     /// Where the superblock says that the journal goes on.
-    pub(crate) fn start(&self) -> Place {
+    pub(crate) fn start(&self) -> Expected {
         self.start
     }
 
     /// Reads the commit that must come at `place`.
-    pub(crate) fn commit(&self, place: &Place) -> Result<Found, DeviceError> {
+    pub(crate) fn commit(&self, place: &Expected) -> Result<Found, DeviceError> {
         let commit = place.mark.commit.next();
         let mut mark = place.mark;
         let mut left = place.left;
@@ -152,7 +152,7 @@ impl<'a> Ring<'a> {
             if header.index + 1 == header.frames {
                 let mark = JournalMark { commit, ..mark };
                 let epoch = Epoch(header.epoch);
-                let after = Place { mark, epoch, is_first: false, left };
+                let after = Expected { mark, epoch, is_first: false, left };
                 return Ok(Found::Whole(Whole { commit, epoch, frames, payload, after }));
             }
         }
@@ -161,7 +161,7 @@ impl<'a> Ring<'a> {
     /// Why a valid frame is not the one that must come next.
     fn misfit(
         &self,
-        place: &Place,
+        place: &Expected,
         mark: &JournalMark,
         first: Option<&FrameHeader>,
         index: usize,

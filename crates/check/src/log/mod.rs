@@ -17,7 +17,7 @@ mod ring;
 
 use std::collections::BTreeMap;
 
-use holdfast_base::recover::Work;
+use holdfast_base::recover::RecoveryWork;
 use holdfast_base::{BatchNo, BlockNo, InodeNo, Lsn};
 use holdfast_device::{Device, DeviceError};
 use holdfast_format::log::{DATA_BLOCKS_MAX, REPLAY_BYTES_MAX};
@@ -148,8 +148,8 @@ impl Replay {
     }
 
     /// What a recovery would have to do.
-    pub fn work(&self, journal: &journal::Replay) -> Work {
-        Work {
+    pub fn work(&self, journal: &journal::Replay) -> RecoveryWork {
+        RecoveryWork {
             log_bytes: self.bytes,
             log_data_bytes: self.data_bytes,
             log_blocks: self.data.len(),

@@ -31,7 +31,7 @@ pub(crate) struct Ring<'a> {
 
 /// What must come next.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Expected {
     pub(super) mark: LogMark,
     /// Bytes of the ring that no batch has taken.
     left: u64,
@@ -45,7 +45,7 @@ pub(crate) struct Whole {
     /// Whether it lies over the first batch of the log, which no writer does.
     pub(crate) overlaps: bool,
     /// What comes behind it.
-    pub(crate) after: Place,
+    pub(crate) after: Expected,
 }
 
 impl Whole {
@@ -73,8 +73,8 @@ impl<'a> Ring<'a> {
     }
 
     /// Where the log goes on.
-    pub(crate) fn start(&self) -> Place {
-        Place { mark: self.mark, left: self.len }
+    pub(crate) fn start(&self) -> Expected {
+        Expected { mark: self.mark, left: self.len }
     }
 
     /// The block of the device in which byte `at` of the ring lies.
@@ -83,7 +83,7 @@ impl<'a> Ring<'a> {
     }
 
     /// The end of a log where the device does not read.
-    pub(super) fn unread(&self, place: &Place) -> End {
+    pub(super) fn unread(&self, place: &Expected) -> End {
         let (batch, at) = (place.mark.batch.next(), place.mark.next);
         End { batch, at, reason: Reason::Broken, why: "it does not read".into() }
     }
@@ -126,7 +126,7 @@ impl<'a> Ring<'a> {
     }
 
     /// Reads the batch that must come at `place`, or says why there is none.
-    pub(crate) fn batch(&self, place: &Place) -> Result<Result<Whole, End>, DeviceError> {
+    pub(crate) fn batch(&self, place: &Expected) -> Result<Result<Whole, End>, DeviceError> {
         let (batch, at) = (place.mark.batch.next(), place.mark.next);
         let end = |reason, why: String| Ok(Err(End { batch, at, reason, why }));
         // A header never goes over the ring's end; most batches are hardly longer.
@@ -150,7 +150,7 @@ impl<'a> Ring<'a> {
         let len = u64::from(header.bytes);
         let mark = LogMark { batch, next: (at + len) % self.len, sum: header.sum };
         let left = place.left.checked_sub(len);
-        let after = Place { mark, left: left.unwrap_or(0) };
+        let after = Expected { mark, left: left.unwrap_or(0) };
         Ok(Ok(Whole { header, records, overlaps: left.is_none(), after }))
     }
 

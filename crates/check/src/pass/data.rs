@@ -42,7 +42,7 @@ pub(super) fn run(context: &mut Context<'_>) {
             if buffer.len() < sums.len() * BLOCK_SIZE {
                 buffer.resize(sums.len() * BLOCK_SIZE, 0);
             }
-            verify(context, &mut buffer, Place { inode: key.inode, offset, start }, sums);
+            verify(context, &mut buffer, DataLocation { inode: key.inode, offset, start }, sums);
             let count = sums.len() as u64;
             start = BlockNo(start.0 + count);
             offset = offset.saturating_add(count * BLOCK_BYTES);
@@ -57,13 +57,13 @@ pub(super) fn run(context: &mut Context<'_>) {
 
 /// Where data is: in the file, and on the device.
 #[derive(Clone, Copy)]
-struct Place {
+struct DataLocation {
     inode: InodeNo,
     offset: u64,
     start: BlockNo,
 }
 
-fn verify(context: &mut Context<'_>, buffer: &mut [u8], place: Place, sums: &[u64]) {
+fn verify(context: &mut Context<'_>, buffer: &mut [u8], place: DataLocation, sums: &[u64]) {
     let bytes = &mut buffer[..sums.len() * BLOCK_SIZE];
     if context.volume.read_data(place.start, bytes).is_ok() {
         compare(context, place, bytes, sums);
@@ -71,7 +71,7 @@ fn verify(context: &mut Context<'_>, buffer: &mut [u8], place: Place, sums: &[u6
     }
     // Some of it does not read: each block for itself.
     for (index, sum) in (0u64..).zip(sums) {
-        let place = Place {
+        let place = DataLocation {
             offset: place.offset.saturating_add(index * BLOCK_BYTES),
             start: BlockNo(place.start.0 + index),
             ..place
@@ -92,7 +92,7 @@ fn verify(context: &mut Context<'_>, buffer: &mut [u8], place: Place, sums: &[u6
 }
 
 /// Reports each run of blocks that do not match their sums.
-fn compare(context: &mut Context<'_>, place: Place, bytes: &[u8], sums: &[u64]) {
+fn compare(context: &mut Context<'_>, place: DataLocation, bytes: &[u8], sums: &[u64]) {
     context.facts.verified_bytes += bytes.len() as u64;
     let (blocks, _) = bytes.as_chunks::<BLOCK_SIZE>();
     let wrong: Vec<_> = blocks.iter().zip(sums).map(|(block, sum)| crc64(block) != *sum).collect();

@@ -130,7 +130,7 @@ impl<'a> Journal<'a> {
     }
 
     /// An honest operation in epoch `epoch`: the owner of every inode of the sample becomes the next
-    /// one. The old homes of leaves that move become free.
+    /// one. The old locations of leaves that move become free.
     pub(crate) fn step(&mut self, epoch: Epoch) -> Parts {
         let (files, files_base, files_before) = self.place(self.now.files, epoch);
         let (space, space_base, space_before) = self.place(self.now.space, epoch);

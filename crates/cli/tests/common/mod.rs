@@ -16,13 +16,13 @@ pub const PROGRAM: &str =
         (None, None) => panic!("this is a test of a crate with a program"),
     };
 
-pub struct Place {
+pub struct TestMount {
     pub root: TempDir,
     pub image: PathBuf,
     pub dir: PathBuf,
 }
 
-impl Drop for Place {
+impl Drop for TestMount {
     fn drop(&mut self) {
         if self.is_mounted() {
             self.run(&["umount", self.dir()]);
@@ -60,16 +60,16 @@ impl Said {
     }
 }
 
-impl Place {
-    pub fn new() -> Place {
+impl TestMount {
+    pub fn new() -> TestMount {
         let root = tempfile::tempdir().unwrap();
         let dir = root.path().join("mnt");
         std::fs::create_dir(&dir).unwrap();
-        Place { image: root.path().join("volume.img"), dir, root }
+        TestMount { image: root.path().join("volume.img"), dir, root }
     }
 
-    pub fn with_volume() -> Place {
-        let place = Place::new();
+    pub fn with_volume() -> TestMount {
+        let place = TestMount::new();
         place.run(&["mkfs", "-q", "--size", "64M", place.image()]).fine();
         place
     }
@@ -208,7 +208,7 @@ pub const NOBODY: u32 = 65534;
 
 impl Nobody {
     /// `None`, said out loud, where tests cannot become nobody.
-    pub fn at(place: &Place) -> Option<Nobody> {
+    pub fn at(place: &TestMount) -> Option<Nobody> {
         let root = std::fs::metadata("/proc/self")
             .is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);
         let helper = Command::new("fusermount3").arg("--version").output();
@@ -246,7 +246,7 @@ impl Nobody {
     }
 
     /// A volume of nobody's own, mounted by nobody; false, said out loud, where that is not allowed.
-    pub fn mounts(&self, place: &Place) -> bool {
+    pub fn mounts(&self, place: &TestMount) -> bool {
         for path in [place.root.path(), place.dir.as_path()] {
             std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
         }

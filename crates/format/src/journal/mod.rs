@@ -12,7 +12,7 @@
 //! those of this one; a commit counts only if all its frames are there.
 //!
 //! A node record is applied to the node's base: zeros for a new node, another
-//! node for one that was copied to a new home, else what earlier commits made of
+//! node for one that was copied to a new location, else what earlier commits made of
 //! it. Records come first; then the cancelled nodes are forgotten.
 //!
 //! The data extents are those that the commit's one flush made durable with it.

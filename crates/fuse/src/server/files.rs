@@ -150,7 +150,7 @@ impl Server {
             }
             if done.is_err() {
                 // A program that hears of it and reads finds what is there.
-                notices.settle();
+                notices.drain();
             }
             Ok(done.map(drop)?)
         }

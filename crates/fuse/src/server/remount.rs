@@ -43,7 +43,7 @@ impl Server {
     }
 
     /// Makes the last change of `inode` durable. One that is gone needs nothing more.
-    pub(crate) fn settle(&self, inode: InodeNo) -> Answer<()> {
+    pub(crate) fn sync_written(&self, inode: InodeNo) -> Answer<()> {
         match self.fsyncdir(inode) {
             Err(Errno(libc::ENOENT | libc::ESTALE)) => Ok(()),
             other => other,

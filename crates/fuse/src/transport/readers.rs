@@ -93,7 +93,7 @@ pub(crate) struct Readers {
     spin: Duration,
     state: Mutex<State>,
     /// Told when nobody is outside any more.
-    settled: Condvar,
+    drained: Condvar,
     /// Requests that have begun, and those of them under way that have not stepped out.
     begun: AtomicU64,
     serving: AtomicUsize,
@@ -127,7 +127,7 @@ impl Readers {
             threads_max: most + waiting,
             spin,
             state: Mutex::default(),
-            settled: Condvar::new(),
+            drained: Condvar::new(),
             begun: AtomicU64::new(0),
             serving: AtomicUsize::new(0),
             is_watched: AtomicBool::new(false),
@@ -180,16 +180,16 @@ impl Readers {
 
     /// Returns when every request that waits is answered, and every other one that has begun, too, unless that
     /// takes longer than `patience`.
-    pub(crate) fn settle(&self, patience: Duration) {
+    pub(crate) fn drain(&self, patience: Duration) {
         let mut state = self.state.lock();
         let mut waiting = Stopwatch::start();
         loop {
             if state.outside > 0 {
-                self.settled.wait(&mut state);
+                self.drained.wait(&mut state);
                 waiting = Stopwatch::start();
             } else if self.serving.load(Ordering::SeqCst) > 0 && waiting.elapsed() < patience {
                 // Some of them may step out.
-                let _ = self.settled.wait_for(&mut state, TICK);
+                let _ = self.drained.wait_for(&mut state, TICK);
             } else {
                 return;
             }
@@ -513,7 +513,7 @@ impl Drop for Serving<'_> {
             state.outside -= 1;
             state.reading += 1;
             if state.outside == 0 {
-                readers.settled.notify_all();
+                readers.drained.notify_all();
             }
         } else {
             readers.serving.fetch_sub(1, Ordering::SeqCst);

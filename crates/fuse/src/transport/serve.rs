@@ -180,7 +180,7 @@ fn answer(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out> {
     let done = act(server, header, op)?;
     match server.is_synchronous(true) {
         false => Ok(done),
-        true => synchronous::settle(server, header, op, done),
+        true => synchronous::sync(server, header, op, done),
     }
 }
 

@@ -11,17 +11,12 @@ use crate::ops::Answer;
 use crate::server::Server;
 
 /// Makes durable what `op` has changed, if it shall be, and answers `done`.
-pub(super) fn settle(
-    server: &Server,
-    header: &abi::InHeader,
-    op: &Op<'_>,
-    done: Out,
-) -> Answer<Out> {
+pub(super) fn sync(server: &Server, header: &abi::InHeader, op: &Op<'_>, done: Out) -> Answer<Out> {
     let Some((inode, of_names)) = changed(header, op) else { return Ok(done) };
     if !server.is_synchronous(of_names) {
         return Ok(done);
     }
-    match server.settle(inode) {
+    match server.sync_written(inode) {
         Ok(()) => Ok(done),
         Err(error) => {
             give_back(server, &done);

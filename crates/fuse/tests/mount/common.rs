@@ -130,7 +130,7 @@ impl Mount {
 
     /// The requests that `action` costs, by name.
     pub(crate) fn messages(&self, action: impl FnOnce()) -> Vec<(&'static str, u64)> {
-        let settle = || {
+        let drain = || {
             // Releases and forgets come when the kernel likes.
             let mut last = self.requests.list();
             loop {
@@ -142,9 +142,9 @@ impl Mount {
                 last = now;
             }
         };
-        let before = settle();
+        let before = drain();
         action();
-        settle()
+        drain()
             .into_iter()
             .zip(before)
             .filter(|(after, before)| after.1 > before.1)

@@ -15,13 +15,13 @@ use std::ops::ControlFlow;
 use holdfast_base::switch::RenameLog;
 use holdfast_base::{InodeNo, Lsn};
 use holdfast_format::{Key, Kind};
-use holdfast_store::{Batch, Need, Reservation};
+use holdfast_store::{Need, Reservation, Transaction};
 use parking_lot::Mutex;
 
 use crate::Result;
 use crate::core::Core;
 
-/// Names of one batch. Logging a name again changes nothing, so that batches need not come as one.
+/// Names of one transaction. Logging a name again changes nothing, so that transactions need not come as one.
 const NAMES_AT_ONCE: usize = 512;
 
 /// The names that changed since the last commit, for each directory.
@@ -150,15 +150,15 @@ fn log_names(
     })?;
     let mut present = present.into_iter().peekable();
     for part in names.chunks(NAMES_AT_ONCE) {
-        let mut batch = Batch::new();
+        let mut transaction = Transaction::new();
         for offset in part {
             let key = Key::new(dir, Kind::Dentry, *offset);
             match present.next_if(|(at, _)| at == offset) {
-                Some((_, value)) => batch.put(key, value),
-                None => batch.delete(key),
+                Some((_, value)) => transaction.put(key, value),
+                None => transaction.delete(key),
             }
         }
-        core.store.apply(batch, reservation)?;
+        core.store.apply(transaction, reservation)?;
     }
     Ok(())
 }

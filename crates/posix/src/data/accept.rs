@@ -2,14 +2,14 @@
 //!
 //! Everything that can wait or fail comes first: old bytes of partly written
 //! blocks, space. Then, under the state's lock and without I/O, the pages and
-//! the attributes change together. If a settle got in between, what it took
+//! the attributes change together. If a writeback got in between, what it took
 //! away is prepared again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use holdfast_base::Timestamp;
-use holdfast_base::teeth::{self, Tooth};
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE, blocks_for};
 use holdfast_format::item::InodeItem;
 use holdfast_store::page::{Page, copy_blocks};
@@ -19,7 +19,7 @@ use super::dirty::WriterGuard;
 use super::grow::{clean_tail, needs_first_page, pages_before_growth};
 use super::in_place::{Reserved, Room};
 use super::view::{clipped, load_raw_block};
-use super::writeback::settle;
+use super::writeback::write_back;
 use crate::core::Core;
 use crate::inode::Inode;
 use crate::{FsError, Result};
@@ -41,7 +41,7 @@ impl Part<'_> {
     }
 }
 
-/// Looks at what the tree holds beside settles that change it; the next one holds the file's extents still.
+/// Looks at what the tree holds beside writes back that change it; the next one holds the file's extents still.
 const LOOKS_MAX: u32 = 4;
 
 /// What the file held before, where a write needs it. Settles do not change it, however often they change the
@@ -109,7 +109,7 @@ pub(crate) fn accept(
                 && !bases.contains_key(&part.block)
                 && !content.pages.is_dirty(part.block)
         };
-        // Block 0 was dirty when it was looked for, and a settle has taken it since.
+        // Block 0 was dirty when it was looked for, and a writeback has taken it since.
         let has_blocks = state.disk.blocks > 0;
         let first_page_gone = before.as_ref().is_none_or(Vec::is_empty)
             && needs_first_page(core, size, has_blocks, end, blocks.start)
@@ -117,7 +117,7 @@ pub(crate) fn accept(
         if first_page_gone {
             *before = None;
         }
-        // What the tree holds of these blocks was looked at, and is looked at again if a settle has changed it since.
+        // What the tree holds of these blocks was looked at, and is looked at again if a writeback has changed it since.
         let is_tree = is_still || version.is_some_and(|version| inode.data.is_version(version));
         if state.attr.size != size
             || inode.data.losses() != losses
@@ -136,7 +136,7 @@ pub(crate) fn accept(
         if !room.is_enough(need as u64, in_place.len() as u64) {
             drop((state, content));
             let more = room.take(core, need as u64, in_place.len() as u64);
-            if teeth::is(Tooth::NoSpaceHalf) && more.is_err() {
+            if mutants::is(Mutant::NoSpaceHalf) && more.is_err() {
                 let mut state = inode.state.write();
                 state.attr.size = state.attr.size.max(end);
             }
@@ -250,7 +250,7 @@ fn load_bases<'a>(
 /// A write of fewer to a file that has fewer may go beyond what may wait: 1 MiB.
 const FEW_PAGES: u64 = 256;
 
-/// Waits while too much is in memory to write `blocks` more: the writer himself settles something. Who has hardly any
+/// Waits while too much is in memory to write `blocks` more: the writer himself writes back something. Who has hardly any
 /// pages did not fill it, and does not wait for the data of strangers while there is some left for him.
 fn make_room(core: &Core, inode: &Arc<Inode>, blocks: u64) -> Result<()> {
     let has_few = blocks.max(inode.data.pages() as u64) < FEW_PAGES;
@@ -260,14 +260,14 @@ fn make_room(core: &Core, inode: &Arc<Inode>, blocks: u64) -> Result<()> {
     let mut failed: Option<FsError> = None;
     let others = core.data.waiting();
     for inode in std::iter::once(inode).chain(&others) {
-        if let Err(error) = settle(core, inode) {
+        if let Err(error) = write_back(core, inode) {
             failed = Some(error);
         }
         if !core.data.is_full() {
             return Ok(());
         }
     }
-    // Others may have filled it again; only a settle that fails stops a writer.
+    // Others may have filled it again; only a writeback that fails stops a writer.
     failed.map_or(Ok(()), Err)
 }
 
@@ -282,7 +282,7 @@ mod tests {
     use super::*;
     use crate::*;
 
-    /// While a block is read, the extents of the file change, as they do while rounds of a settle are published.
+    /// While a block is read, the extents of the file change, as they do while rounds of a writeback are published.
     #[derive(Debug)]
     struct Restless {
         under: Arc<MemoryDevice>,

@@ -1,14 +1,14 @@
 //! The thread that writes data before memory is full of it.
 //!
 //! Woken when half of what may wait is there, so that writers rarely have to
-//! settle something themselves. Woken earlier by a file that grows and of which
+//! write back something themselves. Woken earlier by a file that grows and of which
 //! much waits: then it writes that one only. Owned by the mounted volume;
 //! ends when dropped, without writing what is left.
 
 use holdfast_sync::thread::JoinHandle;
 use std::sync::Arc;
 
-use super::writeback::settle;
+use super::writeback::write_back;
 use crate::core::Core;
 use crate::inode::Inode;
 use crate::told::Told;
@@ -51,7 +51,7 @@ fn run(core: &Core) {
 fn write_streams<'a>(core: &Core, streams: impl Iterator<Item = &'a Arc<Inode>>) -> Result<()> {
     let mut first = Ok(());
     for inode in streams.filter(|inode| inode.data.is_much()) {
-        first = first.and(settle(core, inode));
+        first = first.and(write_back(core, inode));
     }
     first
 }

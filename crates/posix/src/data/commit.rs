@@ -9,11 +9,11 @@ use holdfast_store::{Need, Reservation, StoreError};
 use parking_lot::Mutex;
 
 use crate::core::Core;
-use crate::data::group::{GROUP_PAGES, settle_group};
+use crate::data::group::{GROUP_PAGES, write_back_group};
 use crate::inode::Inode;
 use crate::{FsError, Result};
 
-/// How often the last space is waited for, and how long each time: others hold it while they apply a batch.
+/// How often the last space is waited for, and how long each time: others hold it while they apply a transaction.
 const LAST_TRIES: u32 = 100;
 const LAST_PAUSE: Duration = Duration::from_millis(2);
 
@@ -42,17 +42,17 @@ impl Core {
     /// what was freed may be reused. An error of one file does not keep the others from being written; the
     /// first is returned.
     pub(crate) fn commit(&self) -> Result<()> {
-        let settled = self.write_back();
+        let written = self.write_back();
         self.store.commit()?;
-        settled
+        written
     }
 
     /// Writes all dirty data, then appends what waits for the log, without a flush: whoever ends this program takes none
     /// of it away.
     pub(crate) fn append(&self) -> Result<()> {
-        let settled = self.write_back();
+        let written = self.write_back();
         self.store.append()?;
-        settled
+        written
     }
 
     /// Whether something is not committed, but fsyncs have made all of it durable.
@@ -73,7 +73,7 @@ impl Core {
                 let Some(group) = next else {
                     return;
                 };
-                let done = settle_group(self, &group);
+                let done = write_back_group(self, &group);
                 let mut first = first.lock();
                 if first.is_ok() {
                     *first = done;
@@ -122,7 +122,7 @@ impl Core {
         Err(StoreError::NoSpace.into())
     }
 
-    /// Gives back what is kept for waiting data, and makes a commit: what was freed is usable then. For a settle whose
+    /// Gives back what is kept for waiting data, and makes a commit: what was freed is usable then. For a writeback whose
     /// accepted data was refused.
     pub(crate) fn wait_for_last_room(&self) -> Result<()> {
         let _one = self.data.lock_last();

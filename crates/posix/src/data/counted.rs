@@ -1,6 +1,6 @@
 //! Which blocks of a file the tree counts already: stat counts a delayed page over any other.
 //!
-//! So a settle never changes what stat shows, and whoever caches attributes need not hear of it. And a file with
+//! So a writeback never changes what stat shows, and whoever caches attributes need not hear of it. And a file with
 //! data never has 0 blocks: tar takes one that has for a hole as large as the file.
 
 use std::ops::{ControlFlow, Range};
@@ -34,7 +34,7 @@ impl Counted {
 
 /// What the tree counts of `blocks`. The caller holds the writer's lock, and the answer is good for as long as the
 /// extents stay what they are. Appends, new files and files without holes cost no look at the tree. Of a tree that cannot
-/// be read nothing is known: the settle meets that, too, and says so.
+/// be read nothing is known: the writeback meets that, too, and says so.
 pub(crate) fn counted(core: &Core, inode: &Inode, disk: &InodeItem, blocks: Range<u64>) -> Counted {
     if disk.blocks == 0 {
         return Counted::Before(0);

@@ -2,7 +2,7 @@
 //!
 //! Locks of a file, in the order in which they are taken:
 //! 1. `writer`: who changes the content (write, truncate, fallocate), one at a time;
-//! 2. `map`: who changes the extents (the same and every settle), one at a time. So
+//! 2. `map`: who changes the extents (the same and every writeback), one at a time. So
 //!    whoever holds it knows that nothing is in flight but what he put there;
 //! 3. [`Inode::state`];
 //! 4. `content`: the pages; short, never across I/O.
@@ -21,7 +21,7 @@ use holdfast_base::wait;
 use holdfast_base::{BlockNo, InodeNo};
 use holdfast_format::Geometry;
 use holdfast_store::page::Allowance;
-use holdfast_store::{Calm, Need, Placed, Reservation, Store, StoreError};
+use holdfast_store::{Allocated, Idle, Need, Reservation, Store, StoreError};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::in_flight::InFlight;
@@ -49,7 +49,7 @@ pub(crate) struct FileData {
     tail_is_clean: AtomicBool,
     /// The tree is known to hold nothing at all beyond the size, not even blocks that were never written.
     ends_with_size: AtomicBool,
-    /// The block of the file behind the last one that got a place of its own settle, and the block behind that place:
+    /// The block of the file behind the last one that got a place of its own write back, and the block behind that place:
     /// where the next one goes on. A hint, good as long as nobody else took the place.
     ended: (AtomicU64, AtomicU64),
     /// How often data of the file was given up: its bytes changed without a writer.
@@ -61,7 +61,7 @@ pub(crate) struct FileData {
 pub(crate) struct Content {
     /// The pages.
     pub(crate) pages: Pages,
-    /// Holds a block for every dirty page, also after a settle that failed for lack of space.
+    /// Holds a block for every dirty page, also after a writeback that failed for lack of space.
     pub(crate) reserved: Option<Reservation>,
     /// The inode is in the list of [`Shared`].
     listed: bool,
@@ -77,7 +77,7 @@ impl Content {
     }
 
     /// Blocks that were placed for pages which are dirty again are promised to them as before.
-    pub(crate) fn reclaim(&mut self, placed: Placed) {
+    pub(crate) fn reclaim(&mut self, placed: Allocated) {
         let reserved = self.reserved.get_or_insert_with(|| Reservation::empty_for(&placed));
         reserved.reclaim(placed);
     }
@@ -218,7 +218,7 @@ impl Drop for Changing<'_> {
 }
 
 /// Blocks of waiting data for which a share of nodes is kept: one put with all its splits, some five nodes
-/// or more. Settled one by one all over a file, so many blocks make less than 16 KiB of items.
+/// or more. WrittenBack one by one all over a file, so many blocks make less than 16 KiB of items.
 const SHARE_BLOCKS: u64 = 128;
 
 /// What a file with waiting data has in memory beside its pages, in bytes, about: itself, its place in tables and lists, and
@@ -262,7 +262,7 @@ pub(crate) struct Shared {
     /// Data that was given up.
     pub(crate) losses: Losses,
     /// Whoever writes what waits while the volume rests.
-    calm: Arc<Calm>,
+    idle: Arc<Idle>,
     /// Shape of the volume, to judge extents by.
     pub(crate) geometry: Geometry,
     /// Bytes of all pages of all files.
@@ -299,7 +299,7 @@ impl Shared {
             punches: Punches::default(),
             recent: Recent::new(options.recent_bytes),
             losses: Losses::default(),
-            calm: store.calm().clone(),
+            idle: store.idle().clone(),
             geometry: store.superblock().geometry,
             bytes: AtomicUsize::new(0),
             rewrites: AtomicU64::new(0),
@@ -328,7 +328,7 @@ impl Shared {
             waiting.insert(inode.no, inode.clone());
             self.files.store(waiting.len(), Ordering::Relaxed);
             drop(waiting);
-            self.calm.stir();
+            self.idle.stir();
         } else {
             // No page is left that could need it.
             content.reserved = None;
@@ -388,7 +388,7 @@ impl Shared {
     }
 
     /// Keeps space for the nodes that `blocks` more blocks of waiting data may need when they are
-    /// settled, so that nobody else fills the volume before that (P8).
+    /// written back, so that nobody else fills the volume before that (P8).
     pub(crate) fn promise_nodes(&self, store: &Store, blocks: u64) -> Result<(), StoreError> {
         for _ in 0..self.missing_shares(blocks) {
             // Reserving may wait for a checkpoint: not under the lock.
@@ -426,7 +426,7 @@ impl Shared {
         drop(surplus);
     }
 
-    /// Gives back all of it: a settle needs it now.
+    /// Gives back all of it: a writeback needs it now.
     pub(crate) fn use_nodes(&self) {
         let shares = std::mem::take(&mut *self.shares.lock());
         drop(shares);
@@ -437,7 +437,7 @@ impl Shared {
         self.last.lock()
     }
 
-    /// Whether no more may wait: a writer has to settle something first. The last quarter is for those who have hardly
+    /// Whether no more may wait: a writer has to write back something first. The last quarter is for those who have hardly
     /// anything waiting.
     pub(crate) fn is_full(&self) -> bool {
         self.memory() >= self.bytes_max / 4 * 3

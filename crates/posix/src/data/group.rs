@@ -1,7 +1,7 @@
-//! A settle of several files at once: the pages of small ones share a write.
+//! A writeback of several files at once: the pages of small ones share a write.
 //!
-//! A file whose extents others are changing, or that has many pages, is settled
-//! alone, behind the others. If the write of all fails each is settled alone too,
+//! A file whose extents others are changing, or that has many pages, is written back
+//! alone, behind the others. If the write of all fails each is written back alone too,
 //! so that the error finds the files that it belongs to.
 
 use std::collections::VecDeque;
@@ -13,21 +13,21 @@ use super::dirty::MapGuard;
 use super::in_place;
 use super::place::{CHUNK_BLOCKS, write_all};
 use super::writeback::{
-    Rescue, Taken, ensure, finish, item, settle, settle_inline, settle_locked, take,
+    Rescue, Taken, ensure, finish, item, take, write_back, write_back_inline, write_back_locked,
 };
 use crate::before::complete;
 use crate::core::Core;
 use crate::inode::Inode;
 use crate::{FsError, Result};
 
-/// Pages of the files that are settled together, at most: those of one write. An fsync of any of them waits for that
+/// Pages of the files that are written back together, at most: those of one write. An fsync of any of them waits for that
 /// write, and for no more of strangers.
 pub(crate) const GROUP_PAGES: usize = CHUNK_BLOCKS as usize;
 
 /// Settles several files at once: the pages of small ones share a write. Their numbers ascend.
 ///
-/// An error of one does not keep the others from being settled; the first is returned.
-pub(crate) fn settle_group(core: &Core, inodes: &[Arc<Inode>]) -> Result<()> {
+/// An error of one does not keep the others from being written back; the first is returned.
+pub(crate) fn write_back_group(core: &Core, inodes: &[Arc<Inode>]) -> Result<()> {
     let mut alone = Vec::new();
     let mut group = Vec::new();
     let mut pages = 0;
@@ -52,7 +52,7 @@ pub(crate) fn settle_group(core: &Core, inodes: &[Arc<Inode>]) -> Result<()> {
         };
         let rescue = Rescue { core, inode };
         if taken.fits_inline(core) {
-            let done = settle_inline(core, inode, &map, &taken.pages[0], taken.target);
+            let done = write_back_inline(core, inode, &map, &taken.pages[0], taken.target);
             note(finish(core, inode, done, taken.reservation));
             continue;
         }
@@ -69,10 +69,10 @@ pub(crate) fn settle_group(core: &Core, inodes: &[Arc<Inode>]) -> Result<()> {
             }
         }
     }
-    let settled = settle_together(core, group);
-    note(settled);
+    let written = write_back_together(core, group);
+    note(written);
     for index in alone {
-        note(settle(core, &inodes[index]));
+        note(write_back(core, &inodes[index]));
     }
     first
 }
@@ -80,7 +80,7 @@ pub(crate) fn settle_group(core: &Core, inodes: &[Arc<Inode>]) -> Result<()> {
 /// A file of a group. Its pages are given back before its map, should a thread die.
 type Member<'a> = (&'a Arc<Inode>, (Rescue<'a>, MapGuard<'a>), Taken);
 
-fn settle_together(core: &Core, group: Vec<Member<'_>>) -> Result<()> {
+fn write_back_together(core: &Core, group: Vec<Member<'_>>) -> Result<()> {
     let mut items = Vec::new();
     let mut reservation: Option<Reservation> = None;
     let mut members = Vec::new();
@@ -109,7 +109,7 @@ fn settle_together(core: &Core, group: Vec<Member<'_>>) -> Result<()> {
                 let done = complete(core, inode, &map.1, extents, target, true);
                 let mut done = finish(core, inode, done, None);
                 if matches!(done, Err(FsError::Store(StoreError::NoSpace))) {
-                    done = settle_locked(core, inode, &map.1, 0..u64::MAX, true);
+                    done = write_back_locked(core, inode, &map.1, 0..u64::MAX, true);
                 }
                 first = first.and(done);
             }
@@ -123,7 +123,7 @@ fn settle_together(core: &Core, group: Vec<Member<'_>>) -> Result<()> {
                     content.add_reserved(reservation.split(pages));
                     core.data.account(inode, &mut content);
                 }
-                first = first.and(settle_locked(core, inode, &map.1, 0..u64::MAX, true));
+                first = first.and(write_back_locked(core, inode, &map.1, 0..u64::MAX, true));
             }
         }
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use holdfast_base::units::{BLOCK_BYTES, blocks_for};
 use holdfast_store::page::Page;
-use holdfast_store::{Batch, Need};
+use holdfast_store::{Need, Transaction};
 
 use super::dirty::MapGuard;
 use super::ordered::publish;
@@ -22,7 +22,7 @@ use crate::file::lookup::{FILE_BLOCKS_MAX, each_piece};
 use crate::file::map::{MapEdit, Piece};
 use crate::inode::Inode;
 
-/// Extents removed by one batch.
+/// Extents removed by one transaction.
 const BATCH_EXTENTS: usize = 8;
 
 /// The pages that have to be dirty before the size moves from `size` to `new_size`, besides those of the
@@ -58,7 +58,7 @@ pub(crate) fn pages_before_growth(
 }
 
 /// Whether a content that may be inline does not fit any more: block 0 must be dirty before the size moves,
-/// because the next settle deletes the inline item. A file that `has_blocks` in the tree has none: there the first
+/// because the next writeback deletes the inline item. A file that `has_blocks` in the tree has none: there the first
 /// block may be a hole, and stays one.
 pub(crate) fn needs_first_page(
     core: &Core,
@@ -105,13 +105,22 @@ pub(crate) fn clean_tail_locked(core: &Core, inode: &Arc<Inode>, map: &MapGuard<
         let mut edit = MapEdit::new(stale);
         edit.cut(start..FILE_BLOCKS_MAX);
         let removed = edit.blocks_added();
-        let mut batch = Batch::new();
-        edit.plan(inode.no, &mut batch);
-        let mut reservation = core.reserve_last(Need::Shrink { changes: batch.changes() + 1 })?;
+        let mut transaction = Transaction::new();
+        edit.plan(inode.no, &mut transaction);
+        let mut reservation =
+            core.reserve_last(Need::Shrink { changes: transaction.changes() + 1 })?;
         let change = |item: &mut holdfast_format::item::InodeItem| {
             item.blocks = item.blocks.saturating_add_signed(removed);
         };
-        publish(core, inode, map, batch, &mut reservation, |_, item| change(item), |_, _| {})?;
+        publish(
+            core,
+            inode,
+            map,
+            transaction,
+            &mut reservation,
+            |_, item| change(item),
+            |_, _| {},
+        )?;
     }
     inode.data.set_tail_is_clean(true);
     Ok(())
@@ -124,7 +133,7 @@ pub(crate) fn make_dirty(core: &Core, inode: &Arc<Inode>, pages: Vec<(u64, Page)
     }
     let reservation = core.store.reserve(Need::Grow { changes: 0, blocks: pages.len() as u64 })?;
     let mut state = inode.state.write();
-    // Nobody would ever settle or drop the pages of an inode that was removed meanwhile.
+    // Nobody would ever write back or drop the pages of an inode that was removed meanwhile.
     state.expect_alive()?;
     let mut content = inode.data.lock_content();
     let has_blocks = state.disk.blocks > 0;

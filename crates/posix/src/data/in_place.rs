@@ -3,12 +3,12 @@
 //! Only where there is no room for other blocks. A write that finds room takes some, as any other, and the
 //! reserved ones become free: no flush is needed then before its extents are published, and nothing of the paths below is
 //! asked. Where there is none, [`Room`] promises what such a write needs besides its blocks, space for items and
-//! checksums (P8), and a settle writes the pages in place ([`write_round`]), flushes, and publishes. What
+//! checksums (P8), and a writeback writes the pages in place ([`write_round`]), flushes, and publishes. What
 //! is written a second time is data, and needs other blocks.
 //!
 //! Always true: a page that waits without a promised block has a reserved one. It was reserved, and nothing was on its way
 //! to it, when the page became dirty; a truncate or a hole that takes the block away drops the page with it, or has
-//! settled it before.
+//! written back it before.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -130,7 +130,7 @@ impl Drop for Claim<'_> {
 }
 
 impl Shared {
-    /// Keeps space for the nodes that so many more pages for reserved blocks may need when they are settled.
+    /// Keeps space for the nodes that so many more pages for reserved blocks may need when they are written back.
     fn claim(&self, store: &Store, pages: u64) -> Result<Claim<'_>, StoreError> {
         self.in_place.fetch_add(pages as usize, Ordering::AcqRel);
         let claim = Claim { shared: self, pages };
@@ -143,7 +143,7 @@ impl Shared {
     }
 }
 
-/// Whether pages of the file go to reserved blocks: then it is settled alone.
+/// Whether pages of the file go to reserved blocks: then it is written back alone.
 pub(super) fn is_wanted(inode: &Inode) -> bool {
     inode.data.lock_content().pages.in_place() > 0
 }

@@ -1,7 +1,7 @@
-//! Extents whose data is written go into the tree, a batch at a time.
+//! Extents whose data is written go into the tree, a transaction at a time.
 //!
 //! A round is published in the order of the file. If it is too torn for one
-//! batch, or space for nodes too short, by several: the size in the tree grows
+//! transaction, or space for nodes too short, by several: the size in the tree grows
 //! with them and never covers what is not published (P5). Pages land in the step
 //! that makes their extents visible.
 
@@ -9,9 +9,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use holdfast_base::Timestamp;
-use holdfast_base::teeth::{self, Tooth};
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_store::{Batch, Need, Reservation, StoreError};
+use holdfast_store::{Need, Reservation, StoreError, Transaction};
 
 use super::dirty::MapGuard;
 use super::ordered::{OrderedExtent, publish};
@@ -22,12 +22,12 @@ use crate::file::lookup::{merge, pieces};
 use crate::file::map::{MapEdit, Piece};
 use crate::inode::Inode;
 
-/// Extents of one batch.
+/// Extents of one transaction.
 const BATCH_EXTENTS: usize = 64;
-/// Pieces of the old map that one batch may replace.
+/// Pieces of the old map that one transaction may replace.
 const BATCH_OLD_PIECES: usize = 256;
 
-/// What a settle makes durable besides the pages: the attributes when they were taken.
+/// What a writeback makes durable besides the pages: the attributes when they were taken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
     pub(super) size: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Target {
     pub(super) whole: bool,
 }
 
-/// Publishes a round, all of whose data writes have returned: as one batch, or in the order of the file
+/// Publishes a round, all of whose data writes have returned: as one transaction, or in the order of the file
 /// as several, if the map is too torn or space for nodes too short.
 ///
 /// After an error the blocks of what is not in the tree are promised to its pages as before (P8).
@@ -87,12 +87,12 @@ fn insert_round(
         // Each old piece may be deleted and put anew, each extent is put and may cut a piece in two, and the inode
         // and the inline item follow.
         let changes = (2 * count + 2 * old.len() + 2) as u32;
-        let mut reservation = match core.store.reserve(Need::Settle { changes }) {
+        let mut reservation = match core.store.reserve(Need::Writeback { changes }) {
             Err(StoreError::NoSpace) if count > 1 => {
                 extents_max = count / 4 + 1;
                 continue;
             }
-            Err(StoreError::NoSpace) => core.reserve_last(Need::Settle { changes })?,
+            Err(StoreError::NoSpace) => core.reserve_last(Need::Writeback { changes })?,
             reserved => reserved?,
         };
         // What is promised may still be too little for all of it at once: fewer extents need fewer nodes.
@@ -110,7 +110,7 @@ fn insert_round(
         if let Err(error) =
             publish_part(core, inode, map, part, old, &mut reservation, target, done)
         {
-            // It has the blocks of a refused batch. Homes for nodes are reserved anew with the next try.
+            // It has the blocks of a refused transaction. Homes for nodes are reserved anew with the next try.
             let blocks = reservation.blocks();
             inode.data.lock_content().add_reserved(reservation.split(blocks));
             return Err(error);
@@ -130,24 +130,24 @@ fn publish_part(
     target: Target,
     round: Round,
 ) -> Result<()> {
-    let mut batch = Batch::new();
+    let mut transaction = Transaction::new();
     let mut edit = MapEdit::new(old);
     let blocks_max = core.store.extent_blocks_max();
     for ordered in part {
         let (first, is_in_place) = (ordered.first, ordered.written.is_in_place());
-        let piece = Piece { first, extent: batch.publish(ordered.written) };
+        let piece = Piece { first, extent: transaction.publish(ordered.written) };
         match is_in_place {
             true => edit.fill(piece, blocks_max),
             false => edit.insert(piece, blocks_max),
         }
     }
     let round = Round { blocks_added: edit.blocks_added(), ..round };
-    edit.plan(inode.no, &mut batch);
+    edit.plan(inode.no, &mut transaction);
     if inline::may_exist(core, &inode.state.read().disk) {
         // Whoever made the file larger has put its content into these pages.
-        batch.delete(inline::key(inode.no));
+        transaction.delete(inline::key(inode.no));
     }
-    publish_round(core, inode, map, batch, reservation, target, round)
+    publish_round(core, inode, map, transaction, reservation, target, round)
 }
 
 /// What a round changes besides the map.
@@ -156,7 +156,7 @@ pub(super) struct Round {
     pub(super) blocks_added: i64,
     /// Every page taken from blocks before this one is published by it, or was before.
     pub(super) end: u64,
-    /// It is the last of its settle.
+    /// It is the last of its write back.
     pub(super) last: bool,
     /// It puts the whole content as an item, without blocks.
     pub(super) is_inline: bool,
@@ -167,7 +167,7 @@ pub(super) fn publish_round(
     core: &Core,
     inode: &Arc<Inode>,
     map: &MapGuard<'_>,
-    batch: Batch,
+    transaction: Transaction,
     reservation: &mut Reservation,
     target: Target,
     round: Round,
@@ -176,7 +176,7 @@ pub(super) fn publish_round(
         core,
         inode,
         map,
-        batch,
+        transaction,
         reservation,
         |state, item| {
             item.blocks = item.blocks.saturating_add_signed(round.blocks_added);
@@ -190,7 +190,7 @@ pub(super) fn publish_round(
                 item.ctime = item.ctime.max(target.ctime);
             } else {
                 let covered = round.end.saturating_mul(BLOCK_BYTES).min(target.size);
-                let ahead = teeth::is(Tooth::SizeAhead) && target.whole;
+                let ahead = mutants::is(Mutant::SizeAhead) && target.whole;
                 item.size = item.size.max(if ahead { target.size } else { covered });
             }
         },

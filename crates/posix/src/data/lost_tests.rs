@@ -39,16 +39,16 @@ fn exactly_the_bytes_are_lost_that_were_written() {
         let made = fs.create(&Caller::root(), InodeNo::ROOT, name.as_bytes(), 0o644, BOTH, true);
         let file = made.unwrap().1;
         let mut wrote = vec![false; SPAN as usize];
-        // Some of it small, so that content which was an item becomes a block, and holes; some of it settled before.
-        let settled = random.below(4);
-        let count = settled + 1 + random.below(6);
+        // Some of it small, so that content which was an item becomes a block, and holes; some of it written back before.
+        let written = random.below(4);
+        let count = written + 1 + random.below(6);
         let mut writes = Vec::new();
         for step in 0..count {
             let near = random.one_in(2);
             let at = random.below(if near { 3000 } else { SPAN - 1 });
             let len = (1 + random.below(if near { 300 } else { 9000 })).min(SPAN - at);
             write(&fs, &file, at, &vec![1 + step as u8; len as usize]);
-            if step < settled {
+            if step < written {
                 fs.core.write_back().unwrap();
                 continue;
             }

@@ -1,6 +1,6 @@
 //! File data in memory, on its way to the device.
 //!
-//! A write ([`accept`]) puts pages into [`FileData`]; a settle ([`writeback`] of
+//! A write ([`accept`]) puts pages into [`FileData`]; a writeback ([`writeback`] of
 //! one file, [`group`] of several) gives them places ([`place`]), writes them, and
 //! makes their extents visible ([`insert`], [`ordered`]). Readers see pages first
 //! and the tree after ([`view`]). On a full volume what a file has reserved is

@@ -1,7 +1,7 @@
 //! Bytes first, then the extent: how written data becomes visible.
 //!
 //! An [`OrderedExtent`] holds the proof that its data write has returned. Only
-//! from such proofs is a batch made that points at the blocks, so no extent
+//! from such proofs is a transaction made that points at the blocks, so no extent
 //! that a reader or a crash can find was ever without its data (P5). The pages
 //! land in the same step in which their extents appear.
 
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use holdfast_base::Lsn;
 use holdfast_format::Key;
 use holdfast_format::item::InodeItem;
-use holdfast_store::{Batch, Reservation, Written};
+use holdfast_store::{Reservation, Transaction, Written};
 
 use super::dirty::{Content, MapGuard};
 use crate::Result;
@@ -33,27 +33,27 @@ impl OrderedExtent {
     }
 }
 
-/// Makes `batch` visible, together with the inode as `change` leaves it, as one step for readers.
+/// Makes `transaction` visible, together with the inode as `change` leaves it, as one step for readers.
 /// `land` then does in memory what belongs to it: pages that are in the tree now are dropped,
 /// attributes that callers see are changed.
 pub(crate) fn publish(
     core: &Core,
     inode: &Arc<Inode>,
     _map: &MapGuard<'_>,
-    mut batch: Batch,
+    mut transaction: Transaction,
     reservation: &mut Reservation,
     change: impl FnOnce(&InodeState, &mut InodeItem),
     land: impl FnOnce(&mut InodeState, &mut Content),
 ) -> Result<Lsn> {
-    // The state is locked while the batch goes into the tree, so that inode items follow one another
+    // The state is locked while the transaction goes into the tree, so that inode items follow one another
     // in the order of history. Nothing is written to the device here.
     let mut state = inode.state.write();
     state.expect_alive()?;
     let mut item = state.next_disk();
     change(&state, &mut item);
-    batch.put(Key::inode(inode.no), item.bytes());
+    transaction.put(Key::inode(inode.no), item.bytes());
     let _changing = inode.data.begin_change();
-    let lsn = core.store.apply(batch, reservation)?;
+    let lsn = core.store.apply(transaction, reservation)?;
     state.disk = item;
     state.changed = lsn;
     state.atime_waits = false;

@@ -42,7 +42,7 @@ impl Slot {
     }
 }
 
-/// A page that is taken out to be settled.
+/// A page that is taken out to be written back.
 #[derive(Clone, Debug)]
 pub(crate) struct DirtyPage {
     /// Its block, counted from the start of the file.
@@ -195,7 +195,7 @@ impl Pages {
 
     /// Moves the dirty pages of `range` into flight and returns them, upwards. Nothing may be in flight.
     pub(crate) fn take(&mut self, range: Range<u64>) -> Vec<DirtyPage> {
-        assert!(self.flight.is_empty(), "one settle at a time");
+        assert!(self.flight.is_empty(), "one write_back at a time");
         self.flight = if range == (0..u64::MAX) {
             std::mem::take(&mut self.dirty)
         } else {
@@ -331,7 +331,7 @@ impl Pages {
     }
 
     /// Whether nothing is dirty; something may be in flight.
-    pub(crate) fn is_settled(&self) -> bool {
+    pub(crate) fn is_clean(&self) -> bool {
         self.dirty.is_empty()
     }
 

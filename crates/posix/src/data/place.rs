@@ -12,7 +12,7 @@ use std::ops::Range;
 use holdfast_base::units::BLOCK_SIZE;
 use holdfast_base::{BlockNo, InodeNo, wait};
 use holdfast_store::page::{self, Page, RUN_PAGES};
-use holdfast_store::{LoggedBlock, Placed, Reservation, StoreError, Unwritten, Written};
+use holdfast_store::{Allocated, LoggedBlock, Reservation, StoreError, Unwritten, Written};
 use parking_lot::Mutex;
 
 use super::ordered::OrderedExtent;
@@ -38,7 +38,7 @@ pub(crate) struct Item {
 /// A chunk with its place, and after the write its proofs.
 struct Job {
     items: Range<usize>,
-    placed: Placed,
+    placed: Allocated,
 }
 
 /// Writes all of `items`, which belong to `of` or to several files, and returns when every write has: the
@@ -238,7 +238,7 @@ fn write_side_by_side(core: &Core, items: &[Item], jobs: Vec<Job>) -> Vec<Proofs
     done.into_iter().map(|proofs| proofs.expect("every job was done")).collect()
 }
 
-fn write(core: &Core, items: &[Item], placed: Placed) -> Proofs {
+fn write(core: &Core, items: &[Item], placed: Allocated) -> Proofs {
     let blocks = placed.blocks();
     page::with_row(items.iter().map(|item| &item.page), |bytes| {
         let sent = core.data.in_flight.enter(bytes.len());

@@ -1,4 +1,4 @@
-//! What was accepted keeps its space, whatever fails on its way (P8): while a settle is refused, others take all that is
+//! What was accepted keeps its space, whatever fails on its way (P8): while a writeback is refused, others take all that is
 //! left; when it is tried again, it must find its own.
 
 use std::collections::VecDeque;
@@ -9,7 +9,7 @@ use holdfast_base::{BlockNo, BlockRange, InodeNo, Timestamp};
 use holdfast_device::{Device, DeviceError, MemoryDevice, Page, forward};
 use holdfast_format::item::Extent;
 use holdfast_format::{Key, Kind};
-use holdfast_store::{Batch, Need, Reservation};
+use holdfast_store::{Need, Reservation, Transaction};
 use holdfast_sync::atomic::{AtomicU64, Ordering};
 
 use super::insert::{Target, insert_extents};
@@ -117,17 +117,17 @@ fn the_rest_of_a_round_that_fails_in_the_middle_keeps_its_promise() {
     let (extents, _) = write_all(core, &items, &mut reservation, None, None).unwrap();
     assert_eq!((extents.len(), reservation.blocks()), (100, 0));
     let round: VecDeque<_> = extents.into_iter().map(|(_, extent)| extent).collect();
-    // What the second batch of extents meets makes no sense.
+    // What the second transaction of extents meets makes no sense.
     let outside = Extent { blocks: BlockRange::new(BlockNo(3), 1), sums: vec![1] };
-    let mut batch = Batch::new();
-    batch.put(Key::new(inode.no, Kind::Extent, 150 * BLOCK_BYTES), outside.encode());
-    let mut room = core.store.reserve(Need::Settle { changes: 1 }).unwrap();
-    core.store.apply(batch, &mut room).unwrap();
+    let mut transaction = Transaction::new();
+    transaction.put(Key::new(inode.no, Kind::Extent, 150 * BLOCK_BYTES), outside.encode());
+    let mut room = core.store.reserve(Need::Writeback { changes: 1 }).unwrap();
+    core.store.apply(transaction, &mut room).unwrap();
     let now = Timestamp::now();
     let target = Target { size: 200 * BLOCK_BYTES, mtime: now, ctime: now, whole: true };
     let map = inode.data.lock_map();
     assert!(insert_extents(core, inode, &map, round, target, true).is_err());
-    assert_eq!(inode.state.read().disk.blocks, 64, "the first batch is in the tree");
+    assert_eq!(inode.state.read().disk.blocks, 64, "the first transaction is in the tree");
     let reserved = inode.data.lock_content().reserved.take();
     assert_eq!(reserved.map_or(0, |reserved| reserved.blocks()), 36);
 }

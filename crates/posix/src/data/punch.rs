@@ -1,8 +1,8 @@
 //! A hole with many extents: one step of history, carried out in several.
 //!
-//! The first batch puts a [`PunchItem`] (what other filesystems call an intent):
+//! The first transaction puts a [`PunchItem`] (what other filesystems call an intent):
 //! from then on the range reads as zeros, and that is the whole operation to
-//! everybody who looks, also after a crash. The batches behind it remove or
+//! everybody who looks, also after a crash. The transactions behind it remove or
 //! unwrite the extents, some at a time, and the last one deletes the item.
 //! Whoever makes the hole carries it out at once, with the map locked; what a
 //! crash or an error has left is done by the next mount for writing, or by the
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use holdfast_base::InodeNo;
 use holdfast_format::item::{FileType, PunchItem};
 use holdfast_format::{Key, Kind};
-use holdfast_store::{Batch, Need, StoreError};
+use holdfast_store::{Need, StoreError, Transaction};
 use holdfast_sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
@@ -29,7 +29,7 @@ use crate::file::map::{MapEdit, Piece};
 use crate::inode::Inode;
 use crate::{FsError, Result};
 
-/// Extents that one batch changes.
+/// Extents that one transaction changes.
 pub(crate) const BATCH_EXTENTS: usize = 64;
 /// Items that are read at a time when a volume opens.
 const ITEMS_AT_ONCE: usize = 64;
@@ -131,7 +131,7 @@ pub(crate) fn window(
 pub(crate) fn need(keeps: bool, changes: u32) -> Need {
     match keeps {
         // Pieces may be cut in two.
-        true => Need::Settle { changes },
+        true => Need::Writeback { changes },
         false => Need::Shrink { changes },
     }
 }
@@ -152,14 +152,14 @@ pub(crate) fn finish(core: &Core, inode: &Arc<Inode>, map: &MapGuard<'_>) -> Res
             true => edit.unwrite(range.start..end),
             false => edit.cut(range.start..end),
         }
-        let mut batch = Batch::new();
+        let mut transaction = Transaction::new();
         let added = edit.blocks_added();
-        edit.plan(inode.no, &mut batch);
+        edit.plan(inode.no, &mut transaction);
         let is_last = rest.is_empty();
         if is_last {
-            batch.delete(Key::punch(inode.no));
+            transaction.delete(Key::punch(inode.no));
         }
-        let need = need(keeps, batch.changes() + 1);
+        let need = need(keeps, transaction.changes() + 1);
         let mut reservation = match core.store.reserve(need) {
             // On a full volume little steps have to make room for greater ones (P8).
             Err(StoreError::NoSpace) if count > 1 => {
@@ -173,7 +173,7 @@ pub(crate) fn finish(core: &Core, inode: &Arc<Inode>, map: &MapGuard<'_>) -> Res
             core,
             inode,
             map,
-            batch,
+            transaction,
             &mut reservation,
             |_, item| item.blocks = item.blocks.saturating_add_signed(added),
             |_, _| {
@@ -225,10 +225,10 @@ fn recover_one(core: &Core, no: InodeNo) -> Result<()> {
     let inode = match core.inode(no) {
         Ok(inode) => inode,
         Err(FsError::NotFound) => {
-            let mut batch = Batch::new();
-            batch.delete(Key::punch(no));
+            let mut transaction = Transaction::new();
+            transaction.delete(Key::punch(no));
             let mut reservation = core.store.reserve(Need::Shrink { changes: 1 })?;
-            core.store.apply(batch, &mut reservation)?;
+            core.store.apply(transaction, &mut reservation)?;
             core.data.punches.end(no);
             return Ok(());
         }

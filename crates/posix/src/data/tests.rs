@@ -9,7 +9,7 @@ use holdfast_base::{BlockNo, BlockRange, InodeNo};
 use holdfast_device::{Device, DeviceError, MemoryDevice, Page, forward};
 use holdfast_format::item::Extent;
 use holdfast_format::{Key, Kind};
-use holdfast_store::{Batch, Need, StoreError};
+use holdfast_store::{Need, StoreError, Transaction};
 
 use crate::*;
 use parking_lot::{Condvar, Mutex};
@@ -49,7 +49,7 @@ fn read(fs: &FileSystem, file: &OpenFile, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A file with a piece for every second block, cut down to `size` by a truncate whose further batches
+/// A file with a piece for every second block, cut down to `size` by a truncate whose further transactions
 /// were lost: its inode has the new size, and everything behind it is still there.
 fn interrupted_truncate(size: u64) -> Arc<MemoryDevice> {
     let device = volume();
@@ -64,12 +64,12 @@ fn interrupted_truncate(size: u64) -> Arc<MemoryDevice> {
         item.size = size;
         item
     };
-    let mut batch = Batch::new();
-    batch.put(Key::inode(file.inode()), item.encode());
+    let mut transaction = Transaction::new();
+    transaction.put(Key::inode(file.inode()), item.encode());
     let store = &fs.core.store;
-    let mut reservation = store.reserve(Need::Settle { changes: 1 }).unwrap();
-    let lsn = store.apply(batch, &mut reservation).unwrap();
-    store.persist(lsn, InodeNo::ROOT).unwrap();
+    let mut reservation = store.reserve(Need::Writeback { changes: 1 }).unwrap();
+    let lsn = store.apply(transaction, &mut reservation).unwrap();
+    store.sync(lsn, InodeNo::ROOT).unwrap();
     device
 }
 
@@ -124,11 +124,11 @@ fn extents_that_make_no_sense_are_errors_that_name_the_inode() {
     let put = |offset: u64, start: u64, count: u64| {
         let blocks = BlockRange::new(BlockNo(start), count);
         let extent = Extent { blocks, sums: vec![1; count as usize] };
-        let mut batch = Batch::new();
-        batch.put(Key::new(inode, Kind::Extent, offset), extent.encode());
+        let mut transaction = Transaction::new();
+        transaction.put(Key::new(inode, Kind::Extent, offset), extent.encode());
         let store = &fs.core.store;
-        let mut reservation = store.reserve(Need::Settle { changes: 1 }).unwrap();
-        store.apply(batch, &mut reservation).unwrap();
+        let mut reservation = store.reserve(Need::Writeback { changes: 1 }).unwrap();
+        store.apply(transaction, &mut reservation).unwrap();
     };
     let expect_refusal = |what: &str| {
         let mut bytes = vec![0; 10 * BLOCK_BYTES as usize];
@@ -148,7 +148,7 @@ fn extents_that_make_no_sense_are_errors_that_name_the_inode() {
     expect_refusal("beyond the volume");
     put(2 * BLOCK_BYTES + 1, data, 1);
     expect_refusal("off the grid");
-    // A settle that meets them gives up its pages and says so; it does not stop the volume.
+    // A writeback that meets them gives up its pages and says so; it does not stop the volume.
     write(&fs, &file, 3 * BLOCK_BYTES, &[2; BLOCK_BYTES as usize]);
     assert!(matches!(fs.fsync(&file, false), Err(FsError::Io(_))));
     assert_eq!(fs.dirty_bytes(), 0);
@@ -167,17 +167,17 @@ fn a_synchronous_write_says_that_its_data_was_lost_by_a_settle_of_somebody_else(
     let store = &fs.core.store;
     let good = store.get(&key).unwrap().unwrap();
     let put = |value: Vec<u8>| {
-        let mut batch = Batch::new();
-        batch.put(key, value);
-        let mut reservation = store.reserve(Need::Settle { changes: 1 }).unwrap();
-        store.apply(batch, &mut reservation).unwrap();
+        let mut transaction = Transaction::new();
+        transaction.put(key, value);
+        let mut reservation = store.reserve(Need::Writeback { changes: 1 }).unwrap();
+        store.apply(transaction, &mut reservation).unwrap();
     };
     let outside = Extent { blocks: BlockRange::new(BlockNo(3), 1), sums: vec![1] };
     put(outside.encode());
     write(&fs, &file, BLOCK_BYTES, &[2; BLOCK_BYTES as usize]);
     assert!(fs.core.write_back().is_err());
     put(good);
-    // Nothing is dirty any more that a settle could fail with (P7).
+    // Nothing is dirty any more that a writeback could fail with (P7).
     let again = || fs.write(&Caller::root(), &sync, 0, &[3; 100], WriteHow::default());
     assert!(matches!(again(), Err(FsError::Io(_))));
     let lost = again().unwrap_err().to_string();
@@ -299,13 +299,13 @@ fn an_inode_at_or_above_the_next_number_refuses_the_mount() {
     let fs = mount(&device);
     let item = open(&fs).inode.state.read().disk;
     let no = InodeNo(u64::MAX);
-    let mut batch = Batch::new();
-    batch.put(Key::inode(no), item.encode());
-    batch.put(Key::orphan(no), holdfast_format::item::orphan::VALUE);
+    let mut transaction = Transaction::new();
+    transaction.put(Key::inode(no), item.encode());
+    transaction.put(Key::orphan(no), holdfast_format::item::orphan::VALUE);
     let store = &fs.core.store;
-    let mut reservation = store.reserve(Need::Settle { changes: 2 }).unwrap();
-    let lsn = store.apply(batch, &mut reservation).unwrap();
-    store.persist(lsn, InodeNo::ROOT).unwrap();
+    let mut reservation = store.reserve(Need::Writeback { changes: 2 }).unwrap();
+    let lsn = store.apply(transaction, &mut reservation).unwrap();
+    store.sync(lsn, InodeNo::ROOT).unwrap();
     drop((reservation, fs));
     let options = MountOptions { commit_secs: 0, ..MountOptions::default() };
     let refused = FileSystem::mount(device.clone(), options.clone());
@@ -330,11 +330,11 @@ fn a_circle_of_directories_is_an_error_whatever_the_volume_claims_to_hold() {
         state.disk
     };
     let store = &fs.core.store;
-    let mut batch = Batch::new();
-    batch.put(Key::inode(above), item.encode());
-    batch.count_inodes(i64::MAX / 4);
-    let mut reservation = store.reserve(Need::Settle { changes: 1 }).unwrap();
-    store.apply(batch, &mut reservation).unwrap();
+    let mut transaction = Transaction::new();
+    transaction.put(Key::inode(above), item.encode());
+    transaction.count_inodes(i64::MAX / 4);
+    let mut reservation = store.reserve(Need::Writeback { changes: 1 }).unwrap();
+    store.apply(transaction, &mut reservation).unwrap();
     let done = fs.rename(&root, InodeNo::ROOT, b"moved", below, b"moved", RenameFlags::empty());
     assert!(matches!(done, Err(FsError::Io(_))), "{done:?}");
     assert_eq!(fs.lookup(&root, InodeNo::ROOT, b"moved").unwrap().inode, moved);
@@ -349,7 +349,7 @@ fn a_small_write_does_not_wait_for_the_data_of_a_stranger() {
     let small = fs.create(&Caller::root(), InodeNo::ROOT, b"small", 0o644, BOTH, false).unwrap().1;
     write(&fs, &large, 5 << 20, &[1]);
     fs.fsync(&large, false).unwrap();
-    // Nobody can settle it, neither the background nor the writer of the other file.
+    // Nobody can write back it, neither the background nor the writer of the other file.
     let held = large.inode.data.lock_map();
     for part in 0..3 {
         write(&fs, &large, part << 20, &[1; 1 << 20]);
@@ -402,15 +402,15 @@ fn an_fsync_waits_for_no_write_of_a_writeback_but_that_of_its_file() {
     };
     let files: Vec<Arc<OpenFile>> = (0..FILES).map(create).collect();
     files.iter().for_each(|file| write(&fs, file, 0, &[7; 16 << 10]));
-    // What the files are is durable: the batches of the fsyncs are small.
+    // What the files are is durable: the transactions of the fsyncs are small.
     fs.fsync_inode(InodeNo::ROOT).unwrap();
     gate.waiting.lock().1 = true;
-    let settlers = fs.core.data.in_flight.most().min(3);
+    let writers = fs.core.data.in_flight.most().min(3);
     std::thread::scope(|scope| {
         scope.spawn(|| fs.core.write_back().unwrap());
         // Each has sent a write that does not return: none of them takes a file more.
         let mut waiting = gate.waiting.lock();
-        gate.changed.wait_while(&mut waiting, |(count, _)| *count < settlers);
+        gate.changed.wait_while(&mut waiting, |(count, _)| *count < writers);
         drop(waiting);
         let is_free = |file: &&Arc<OpenFile>| file.inode.data.try_lock_map().is_some();
         let free: Vec<_> = files.iter().filter(is_free).collect();
@@ -420,7 +420,7 @@ fn an_fsync_waits_for_no_write_of_a_writeback_but_that_of_its_file() {
         let held = FILES - free.len();
         gate.waiting.lock().1 = false;
         gate.changed.notify_all();
-        assert!(held <= settlers * 16, "{held} files wait for writes that are not theirs");
+        assert!(held <= writers * 16, "{held} files wait for writes that are not theirs");
     });
     assert_eq!(fs.dirty_bytes(), 0);
 }

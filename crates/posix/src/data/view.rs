@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use holdfast_base::BlockRange;
-use holdfast_base::teeth::{self, Tooth};
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE, blocks_for};
 use holdfast_format::checksum::crc64;
 use holdfast_store::page::Page;
@@ -140,7 +140,7 @@ pub(crate) fn fetch(
         return Ok(());
     }
     core.store.read(blocks, into).map_err(|error| FetchError::Other(error.into()))?;
-    if teeth::is(Tooth::SumUnchecked) {
+    if mutants::is(Mutant::SumUnchecked) {
         return Ok(());
     }
     let (read, _) = into.as_chunks::<BLOCK_SIZE>();

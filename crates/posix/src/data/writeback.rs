@@ -1,10 +1,10 @@
-//! A settle: the dirty pages of one file go to the device and into the tree.
+//! A writeback: the dirty pages of one file go to the device and into the tree.
 //!
 //! Pages are taken in the order of the file, written in rounds of bounded
-//! size, and each round is published by one batch. The size in the tree grows
+//! size, and each round is published by one transaction. The size in the tree grows
 //! with the rounds and never covers what is not published (P5). Pages that the
 //! device refuses are dropped after a second try, and the error waits for
-//! every open handle (P7); pages that could not be settled for another reason,
+//! every open handle (P7); pages that could not be written back for another reason,
 //! as a host without room, are dirty again.
 
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use holdfast_base::BlockNo;
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_store::{Batch, Need, Reservation, StoreError};
+use holdfast_store::{Need, Reservation, StoreError, Transaction};
 
 use super::dirty::MapGuard;
 use super::in_place;
@@ -29,16 +29,16 @@ use crate::file::lookup::piece_before;
 use crate::inode::Inode;
 use crate::{FsError, Result};
 
-/// Pages of one round: 8 MiB. Bounds the memory that a settle holds back until it is published, and the checksums
-/// of it that a stranger's batch may have to carry along: 16 KiB.
+/// Pages of one round: 8 MiB. Bounds the memory that a writeback holds back until it is published, and the checksums
+/// of it that a stranger's transaction may have to carry along: 16 KiB.
 const ROUND_BLOCKS: usize = 2048;
 /// Data that travels in the log and waits for its place, in bytes: above this it is written at once. Commits are
 /// wanted at a quarter of it at the latest; only one that does not come to its end lets so much gather.
-const OWED_BYTES_MAX: usize = 64 << 20;
-/// How often a settle that was refused for lack of space is tried again, each time behind a commit.
+const LOG_RESIDENT_BYTES_MAX: usize = 64 << 20;
+/// How often a writeback that was refused for lack of space is tried again, each time behind a commit.
 const LAST_TRIES: u32 = 3;
 
-/// What a settle has written to the device.
+/// What a writeback has written to the device.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DataCost {
     pub(crate) bytes: u64,
@@ -46,37 +46,37 @@ pub(crate) struct DataCost {
 }
 
 /// Writes all dirty data of an inode and publishes it. Called without any state locked.
-pub(crate) fn settle(core: &Core, inode: &Arc<Inode>) -> Result<()> {
-    settle_whole(core, inode, 0).map(|_| ())
+pub(crate) fn write_back(core: &Core, inode: &Arc<Inode>) -> Result<()> {
+    write_back_whole(core, inode, 0).map(|_| ())
 }
 
-/// As [`settle`], for a caller who persists it next: little data travels inside the log.
-pub(crate) fn settle_for_log(core: &Core, inode: &Arc<Inode>) -> Result<DataCost> {
-    let is_full = core.store.owed_bytes() > OWED_BYTES_MAX;
-    settle_whole(core, inode, if is_full { 0 } else { core.log_data_bytes })
+/// As [`write_back`], for a caller who syncs it next: little data travels inside the log.
+pub(crate) fn write_back_for_log(core: &Core, inode: &Arc<Inode>) -> Result<DataCost> {
+    let is_full = core.store.log_resident_bytes() > LOG_RESIDENT_BYTES_MAX;
+    write_back_whole(core, inode, if is_full { 0 } else { core.log_data_bytes })
 }
 
-fn settle_whole(core: &Core, inode: &Arc<Inode>, log_bytes: usize) -> Result<DataCost> {
+fn write_back_whole(core: &Core, inode: &Arc<Inode>, log_bytes: usize) -> Result<DataCost> {
     if inode.data.is_clean() {
         return Ok(DataCost::default());
     }
     let map = inode.data.lock_map();
-    settle_range(core, inode, &map, 0..u64::MAX, true, log_bytes)
+    write_back_range(core, inode, &map, 0..u64::MAX, true, log_bytes)
 }
 
 /// Settles the pages of `range`. `inline_ok`: a small content may become an inline item.
-pub(crate) fn settle_locked(
+pub(crate) fn write_back_locked(
     core: &Core,
     inode: &Arc<Inode>,
     map: &MapGuard<'_>,
     range: Range<u64>,
     inline_ok: bool,
 ) -> Result<()> {
-    settle_range(core, inode, map, range, inline_ok, 0).map(|_| ())
+    write_back_range(core, inode, map, range, inline_ok, 0).map(|_| ())
 }
 
-/// As [`settle_locked`]. If no more than `log_bytes` have changed, they travel inside the log.
-fn settle_range(
+/// As [`write_back_locked`]. If no more than `log_bytes` have changed, they travel inside the log.
+fn write_back_range(
     core: &Core,
     inode: &Arc<Inode>,
     map: &MapGuard<'_>,
@@ -86,7 +86,7 @@ fn settle_range(
 ) -> Result<DataCost> {
     let mut tries = 0;
     loop {
-        let done = settle_once(core, inode, map, range.clone(), inline_ok, log_bytes);
+        let done = write_back_once(core, inode, map, range.clone(), inline_ok, log_bytes);
         match done {
             // Of accepted data nobody is told that there is no space (P8): others hold it for a moment.
             Err(FsError::Store(StoreError::NoSpace)) if tries < LAST_TRIES => {
@@ -98,7 +98,7 @@ fn settle_range(
     }
 }
 
-fn settle_once(
+fn write_back_once(
     core: &Core,
     inode: &Arc<Inode>,
     map: &MapGuard<'_>,
@@ -117,11 +117,11 @@ fn settle_once(
     let _rescue = Rescue { core, inode };
     let mut cost = DataCost::default();
     let done = if inline_ok && taken.fits_inline(core) {
-        settle_inline(core, inode, map, &taken.pages[0], taken.target)
+        write_back_inline(core, inode, map, &taken.pages[0], taken.target)
     } else if taken.log_bytes() <= log_bytes && !taken.has_in_place() {
-        settle_in_log(core, inode, map, &mut taken)
+        write_back_into_log(core, inode, map, &mut taken)
     } else {
-        settle_blocks(core, inode, map, &mut taken, &mut cost)
+        write_back_blocks(core, inode, map, &mut taken, &mut cost)
     };
     finish(core, inode, done, taken.reservation)?;
     Ok(cost)
@@ -147,7 +147,7 @@ impl Drop for Rescue<'_> {
     }
 }
 
-/// What a settle has taken out of a file.
+/// What a writeback has taken out of a file.
 pub(super) struct Taken {
     pub(super) pages: Vec<DirtyPage>,
     pub(super) reservation: Option<Reservation>,
@@ -189,7 +189,7 @@ pub(super) fn take(inode: &Arc<Inode>, range: Range<u64>) -> Option<Taken> {
     if pages.is_empty() {
         return None;
     }
-    let whole = content.pages.is_settled();
+    let whole = content.pages.is_clean();
     let reservation = if whole {
         content.reserved.take()
     } else {
@@ -205,7 +205,7 @@ pub(super) fn item(owner: usize, dirty: DirtyPage) -> Item {
     Item { owner, block: dirty.block, page: dirty.page }
 }
 
-/// Ends a settle: what failed is dealt with, and what is left of the space returns.
+/// Ends a writeback: what failed is dealt with, and what is left of the space returns.
 pub(super) fn finish(
     core: &Core,
     inode: &Arc<Inode>,
@@ -222,7 +222,7 @@ pub(super) fn finish(
     }
 }
 
-/// The reservation of a settle has a block for each page. If it has not, that is mended here.
+/// The reservation of a writeback has a block for each page. If it has not, that is mended here.
 pub(super) fn ensure(core: &Core, taken: &mut Taken) -> Result<()> {
     let wanted = promised(&taken.pages);
     let have = taken.reservation.as_ref().map_or(0, Reservation::blocks);
@@ -237,18 +237,18 @@ pub(super) fn ensure(core: &Core, taken: &mut Taken) -> Result<()> {
 }
 
 /// Publishes a small content as an item of the tree.
-pub(super) fn settle_inline(
+pub(super) fn write_back_inline(
     core: &Core,
     inode: &Arc<Inode>,
     map: &MapGuard<'_>,
     dirty: &DirtyPage,
     target: Target,
 ) -> Result<()> {
-    let mut reservation = core.reserve_last(Need::Settle { changes: 2 })?;
-    let mut batch = Batch::new();
-    batch.put(inline::key(inode.no), &dirty.page[..target.size as usize]);
+    let mut reservation = core.reserve_last(Need::Writeback { changes: 2 })?;
+    let mut transaction = Transaction::new();
+    transaction.put(inline::key(inode.no), &dirty.page[..target.size as usize]);
     let round = Round { blocks_added: 0, end: 1, last: true, is_inline: true };
-    publish_round(core, inode, map, batch, &mut reservation, target, round)
+    publish_round(core, inode, map, transaction, &mut reservation, target, round)
 }
 
 /// Behind what the file has before `block`.
@@ -267,8 +267,8 @@ fn remember_end(inode: &Inode, extents: &VecDeque<OrderedExtent>) {
     }
 }
 
-/// Publishes the pages without a write: their bytes go into the log with the batch.
-fn settle_in_log(
+/// Publishes the pages without a write: their bytes go into the log with the transaction.
+fn write_back_into_log(
     core: &Core,
     inode: &Arc<Inode>,
     map: &MapGuard<'_>,
@@ -284,7 +284,7 @@ fn settle_in_log(
     complete(core, inode, map, extents, taken.target, true)
 }
 
-fn settle_blocks(
+fn write_back_blocks(
     core: &Core,
     inode: &Arc<Inode>,
     map: &MapGuard<'_>,

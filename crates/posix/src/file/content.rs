@@ -4,7 +4,7 @@ use holdfast_base::InodeNo;
 use holdfast_base::units::{BLOCK_SIZE, blocks_for};
 use holdfast_format::checksum::crc64;
 use holdfast_format::{Key, Malformed};
-use holdfast_store::{Batch, Reservation, StoreError};
+use holdfast_store::{Reservation, StoreError, Transaction};
 
 use super::inline;
 use super::lookup::{last_pieces, pieces};
@@ -17,15 +17,15 @@ use crate::{FsError, Result};
 pub(crate) fn plan_removal(
     core: &Core,
     inode: InodeNo,
-    batch: &mut Batch,
+    transaction: &mut Transaction,
     items_max: usize,
 ) -> Result<bool> {
     let (last, more) = last_pieces(core, inode, 0, items_max)?;
     let mut edit = MapEdit::new(last);
     edit.cut(0..u64::MAX);
-    edit.plan(inode, batch);
+    edit.plan(inode, transaction);
     if !more {
-        batch.delete(inline::key(inode));
+        transaction.delete(inline::key(inode));
     }
     Ok(!more)
 }
@@ -37,10 +37,10 @@ pub(crate) fn store_whole(
     inode: InodeNo,
     bytes: &[u8],
     reservation: &mut Reservation,
-    batch: &mut Batch,
+    transaction: &mut Transaction,
 ) -> Result<u64> {
     if bytes.len() <= core.store.value_max() {
-        batch.put(inline::key(inode), bytes);
+        transaction.put(inline::key(inode), bytes);
         return Ok(0);
     }
     let mut first = 0;
@@ -54,8 +54,8 @@ pub(crate) fn store_whole(
         let len = rest.len().min(padded.len());
         padded[..len].copy_from_slice(&rest[..len]);
         let written = core.store.write(placed, &padded).map_err(StoreError::from)?;
-        let extent = batch.publish(written);
-        batch.put_with(extent_key(inode, first), |out| extent.write(out));
+        let extent = transaction.publish(written);
+        transaction.put_with(extent_key(inode, first), |out| extent.write(out));
         first += count;
     }
     Ok(blocks)

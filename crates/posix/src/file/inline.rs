@@ -3,7 +3,7 @@
 //! What is always true: a file with an inline item has no extents, the item is
 //! as long as the file's size in the tree, and that is at most
 //! [`size_max`]. Whoever makes such a file larger brings its content into the
-//! first page, so that the next settle writes a block and deletes the item.
+//! first page, so that the next writeback writes a block and deletes the item.
 
 use holdfast_base::InodeNo;
 use holdfast_format::item::InodeItem;

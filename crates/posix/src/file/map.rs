@@ -2,7 +2,7 @@
 //!
 //! A [`Piece`] is an extent at its place in the file. A [`MapEdit`] holds the
 //! pieces around a range as the tree has them, is changed in memory, and then
-//! says what a batch must put, delete and free to make the tree agree. What
+//! says what a transaction must put, delete and free to make the tree agree. What
 //! is always true: pieces do not overlap, none is empty, and every block that
 //! leaves the map is freed exactly once.
 //!
@@ -14,7 +14,7 @@ use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, BlockRange, InodeNo};
 use holdfast_format::item::Extent;
 use holdfast_format::{Key, Kind};
-use holdfast_store::Batch;
+use holdfast_store::Transaction;
 
 /// Pieces that lie side by side are joined up to this many blocks: an append of one block and an fsync
 /// would otherwise leave an item for each; joining further would rewrite long lists of checksums.
@@ -225,19 +225,19 @@ impl MapEdit {
         self.added
     }
 
-    /// Adds to `batch` what makes the tree agree.
-    pub(crate) fn plan(self, inode: InodeNo, batch: &mut Batch) {
+    /// Adds to `transaction` what makes the tree agree.
+    pub(crate) fn plan(self, inode: InodeNo, transaction: &mut Transaction) {
         for first in self.gone() {
-            batch.delete(extent_key(inode, first));
+            transaction.delete(extent_key(inode, first));
         }
         for piece in self.new_or_changed() {
-            batch.put_with(piece.key(inode), |out| piece.extent.write(out));
+            transaction.put_with(piece.key(inode), |out| piece.extent.write(out));
         }
         for blocks in self.freed {
-            batch.free(blocks);
+            transaction.free(blocks);
         }
         for blocks in self.unwritten {
-            batch.unwrite(blocks);
+            transaction.unwrite(blocks);
         }
     }
 

@@ -8,7 +8,7 @@
 
 use holdfast_sync::atomic::{AtomicU64, Ordering};
 
-use holdfast_base::teeth::{self, Tooth};
+use holdfast_base::mutants::{self, Mutant};
 use parking_lot::Mutex;
 
 use crate::FsError;
@@ -51,7 +51,7 @@ impl ErrorSequence {
             return None;
         }
         let word = self.word.fetch_or(SEEN, Ordering::AcqRel);
-        if teeth::is(Tooth::ErrorToldOnce) && word & SEEN != 0 {
+        if mutants::is(Mutant::ErrorToldOnce) && word & SEEN != 0 {
             return None;
         }
         let now = word | SEEN;

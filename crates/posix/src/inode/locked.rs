@@ -2,12 +2,12 @@
 //!
 //! Inodes are locked in ascending order of their numbers, and each once, even
 //! if an operation names it twice. An operation changes the drafts, puts them
-//! into its batch, applies it, and then lets the states take the drafts over.
+//! into its transaction, applies it, and then lets the states take the drafts over.
 
 use holdfast_base::{InodeNo, Lsn};
 use holdfast_format::Key;
 use holdfast_format::item::InodeItem;
-use holdfast_store::Batch;
+use holdfast_store::Transaction;
 use parking_lot::RwLockWriteGuard;
 
 use super::{Inode, InodeState};
@@ -68,13 +68,13 @@ impl<'a> Locked<'a> {
     }
 
     /// Puts every draft whose inode stays.
-    pub(crate) fn put_all(&self, batch: &mut Batch) {
+    pub(crate) fn put_all(&self, transaction: &mut Transaction) {
         for held in self.held.iter().flatten().filter(|held| !held.removed) {
-            batch.put(Key::inode(held.no), held.draft.bytes());
+            transaction.put(Key::inode(held.no), held.draft.bytes());
         }
     }
 
-    /// After the batch was applied: the drafts are what is.
+    /// After the transaction was applied: the drafts are what is.
     pub(crate) fn took_all(&mut self, changed: Lsn) {
         for held in self.held.iter_mut().flatten() {
             held.state.took(held.draft, changed);

@@ -125,7 +125,7 @@ impl InodeState {
     }
 
     /// What stat shows as blocks, in units of 512 bytes. Content that is or may be inline counts as one block of the
-    /// volume, as it does before it is settled: a file with data never has 0 blocks (see [`crate::data::counted`]).
+    /// volume, as it does before it is written back: a file with data never has 0 blocks (see [`crate::data::counted`]).
     fn sectors(&self) -> u64 {
         let item = &self.attr;
         let is_inline = item.blocks == 0
@@ -150,7 +150,7 @@ impl InodeState {
         InodeItem { atime: self.attr.atime, ..self.disk }
     }
 
-    /// Takes over what a batch has put at `changed`. Values that delayed writes own stay in `attr`.
+    /// Takes over what a transaction has put at `changed`. Values that delayed writes own stay in `attr`.
     /// For operations that set ctime.
     pub(crate) fn took(&mut self, disk: InodeItem, changed: Lsn) {
         let seen = self.attr;

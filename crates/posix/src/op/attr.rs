@@ -6,7 +6,7 @@ use holdfast_base::{InodeNo, Timestamp};
 use holdfast_format::Key;
 use holdfast_format::item::{FileType, InodeItem};
 use holdfast_format::limits::FILE_SIZE_MAX;
-use holdfast_store::{Batch, Need};
+use holdfast_store::{Need, Transaction};
 
 use crate::core::Core;
 use crate::inode::{Inode, InodeState};
@@ -145,7 +145,7 @@ fn apply(
         let mut state = inode.state.write();
         state.expect_alive()?;
         let mut item = state.next_disk();
-        let mut batch = Batch::new();
+        let mut transaction = Transaction::new();
         change_item(&mut item, caller, change, now);
         if let Some(perm) = change.perm
             && let Some(mut list) = xattrs::load_acl(core, inode.no, &item, acl::ACCESS)?
@@ -153,14 +153,22 @@ fn apply(
             list.set_mode_bits(perm);
             let value = list.encode();
             let flags = XattrFlags::empty();
-            xattrs::plan_set(core, inode.no, &mut item, acl::ACCESS, &value, flags, &mut batch)?;
+            xattrs::plan_set(
+                core,
+                inode.no,
+                &mut item,
+                acl::ACCESS,
+                &value,
+                flags,
+                &mut transaction,
+            )?;
         }
-        batch.put(Key::inode(inode.no), item.bytes());
-        if batch.changes() > changes {
-            changes = batch.changes();
+        transaction.put(Key::inode(inode.no), item.bytes());
+        if transaction.changes() > changes {
+            changes = transaction.changes();
             continue;
         }
-        let lsn = core.store.apply(batch, &mut reservation)?;
+        let lsn = core.store.apply(transaction, &mut reservation)?;
         state.took(item, lsn);
         if let Some(mtime) = change.mtime {
             // Also for delayed writes: who sets a time after a write means it.

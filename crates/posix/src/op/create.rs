@@ -1,6 +1,6 @@
 //! New inodes.
 //!
-//! One search for the name, one batch: the inode, its entry, and the parent.
+//! One search for the name, one transaction: the inode, its entry, and the parent.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use holdfast_base::{InodeNo, Timestamp};
 use holdfast_format::Key;
 use holdfast_format::item::{FileType, InodeItem, orphan};
 use holdfast_format::limits::{LINK_MAX, SYMLINK_MAX};
-use holdfast_store::{Batch, Need};
+use holdfast_store::{Need, Transaction};
 
 use crate::acl::Acl;
 use crate::core::Core;
@@ -158,7 +158,7 @@ impl FileSystem {
         let may_inherit_acl = has_attributes(&dir);
         let mut reservation = core.store.reserve(need(2, may_inherit_acl, 0))?;
         let no = core.store.next_inode();
-        let mut batch = Batch::new();
+        let mut transaction = Transaction::new();
         // Only what is inherited is read of the parent, and that under its lock.
         let item = {
             let state = dir.state.read();
@@ -168,20 +168,20 @@ impl FileSystem {
                 drop(state);
                 return self.tmpfile(caller, parent, perm, flags);
             }
-            let mut item = inherit(core, caller, &dir, &state, no, &new, &mut batch)?;
+            let mut item = inherit(core, caller, &dir, &state, no, &new, &mut transaction)?;
             item.nlink = 0;
             item
         };
-        batch.put(Key::inode(no), item.bytes());
-        batch.put(Key::orphan(no), orphan::VALUE);
-        batch.count_inodes(1);
+        transaction.put(Key::inode(no), item.bytes());
+        transaction.put(Key::orphan(no), orphan::VALUE);
+        transaction.count_inodes(1);
         let inode = Arc::new(Inode::new(no, item, core.store.latest()));
         let attr = {
             let mut state = inode.state.write();
             state.handles = 1;
             state.linkable = true;
             core.inodes.insert(inode.clone());
-            match core.store.apply(batch, &mut reservation) {
+            match core.store.apply(transaction, &mut reservation) {
                 Ok(lsn) => state.changed = lsn,
                 Err(error) => {
                     state.gone = true;
@@ -210,12 +210,12 @@ fn make(
     let blocks_max = u64::from(wanted.target.len() > core.store.value_max());
     let mut reserved = core.store.reserve(need(4, may_inherit_acl, blocks_max));
     let no = core.store.next_inode();
-    let mut batch = Batch::new();
+    let mut transaction = Transaction::new();
     let mut blocks = 0;
     if let Ok(reservation) = &mut reserved
         && !wanted.target.is_empty()
     {
-        blocks = content::store_whole(core, no, wanted.target, reservation, &mut batch)?;
+        blocks = content::store_whole(core, no, wanted.target, reservation, &mut transaction)?;
     }
 
     let mut state = dir.state.write();
@@ -234,7 +234,7 @@ fn make(
         drop(state);
         return make(core, parent, name, wanted);
     }
-    let mut item = inherit(core, wanted.caller, &dir, &state, no, new, &mut batch)?;
+    let mut item = inherit(core, wanted.caller, &dir, &state, no, new, &mut transaction)?;
     item.size = wanted.target.len() as u64;
     item.blocks = blocks;
     if is_dir {
@@ -246,17 +246,17 @@ fn make(
     dir_item.nlink += u32::from(is_dir);
     dir_item.mtime = item.ctime;
     dir_item.ctime = item.ctime;
-    batch.put(Key::inode(no), item.bytes());
-    names::put(&mut batch, parent, offset, name, no, new.file_type);
-    batch.put(Key::inode(parent), dir_item.bytes());
-    batch.count_inodes(1);
+    transaction.put(Key::inode(no), item.bytes());
+    names::put(&mut transaction, parent, offset, name, no, new.file_type);
+    transaction.put(Key::inode(parent), dir_item.bytes());
+    transaction.count_inodes(1);
 
     // In the table, and locked, before others can find it in the tree.
     let inode = Arc::new(Inode::new(no, item, state.changed));
     let mut child = inode.state.write();
     child.handles = wanted.handles;
     core.inodes.insert(inode.clone());
-    match core.store.apply(batch, &mut reservation) {
+    match core.store.apply(transaction, &mut reservation) {
         Ok(lsn) => {
             child.changed = lsn;
             state.took(dir_item, lsn);
@@ -291,7 +291,7 @@ pub(crate) fn inherit(
     dir_state: &InodeState,
     no: InodeNo,
     new: &NewNode,
-    batch: &mut Batch,
+    transaction: &mut Transaction,
 ) -> Result<InodeItem> {
     let dir_item = &dir_state.disk;
     let (gid, mut perm) = perm::inherit(caller, dir_item, new.file_type, new.perm);
@@ -309,7 +309,7 @@ pub(crate) fn inherit(
         perm = perm & !0o777 | access.mode_bits();
         let mut put = |name: &[u8], list: &Acl| {
             let value = list.encode();
-            xattrs::plan_set(core, no, &mut item, name, &value, XattrFlags::empty(), batch)
+            xattrs::plan_set(core, no, &mut item, name, &value, XattrFlags::empty(), transaction)
         };
         if !access.is_only_mode() {
             put(acl::ACCESS, &access)?;

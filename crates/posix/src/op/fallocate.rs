@@ -1,6 +1,6 @@
 //! Space ahead of data, holes, zeros.
 //!
-//! Everything delayed is settled first, so that the call stands behind it in
+//! Everything delayed is written back first, so that the call stands behind it in
 //! history. Then a range becomes zeros in one step, its partly covered blocks
 //! included: these are written to new places before, like any data.
 
@@ -13,7 +13,7 @@ use holdfast_format::Key;
 use holdfast_format::item::PunchItem;
 use holdfast_format::limits::FILE_SIZE_MAX;
 use holdfast_store::page::Page;
-use holdfast_store::{Batch, Need, Reservation, StoreError};
+use holdfast_store::{Need, Reservation, StoreError, Transaction};
 
 use crate::core::Core;
 use crate::data::dirty::{MapGuard, WriterGuard};
@@ -22,14 +22,14 @@ use crate::data::ordered::{OrderedExtent, publish};
 use crate::data::place::{Item, write_all};
 use crate::data::punch;
 use crate::data::view::{clipped, load_block, load_raw_block};
-use crate::data::writeback::settle_locked;
+use crate::data::writeback::write_back_locked;
 use crate::file::inline;
 use crate::file::lookup::{each_piece, merge, pieces};
 use crate::file::map::{MapEdit, Piece};
 use crate::inode::Inode;
 use crate::*;
 
-/// Extents that one batch allocates.
+/// Extents that one transaction allocates.
 const BATCH_EXTENTS: usize = 16;
 /// Most blocks of an extent that is allocated and not written: it carries no checksums, so only a
 /// block group limits it.
@@ -153,7 +153,7 @@ impl Task<'_> {
     fn punch(&self) -> Result<()> {
         let (core, inode) = (self.core, self.inode);
         let map = inode.data.lock_map();
-        settle_locked(core, inode, &map, 0..u64::MAX, true)?;
+        write_back_locked(core, inode, &map, 0..u64::MAX, true)?;
         let disk = inode.state.read().disk;
         if inline::may_exist(core, &disk)
             && let Some(mut bytes) = inline::load(core, inode.no, disk.size)?
@@ -162,11 +162,11 @@ impl Task<'_> {
             let end = self.range.end.min(bytes.len() as u64) as usize;
             let start = end.min(self.range.start as usize);
             bytes[start..end].fill(0);
-            let mut batch = Batch::new();
-            batch.put(inline::key(inode.no), bytes);
-            let mut reservation = core.reserve_last(Need::Settle { changes: 2 })?;
+            let mut transaction = Transaction::new();
+            transaction.put(inline::key(inode.no), bytes);
+            let mut reservation = core.reserve_last(Need::Writeback { changes: 2 })?;
             let last = Last { new_size: None, punch: None };
-            return self.publish(&map, batch, &mut reservation, 0, Some(last));
+            return self.publish(&map, transaction, &mut reservation, 0, Some(last));
         }
         let edges = self.edges()?;
         let reserved = core.store.reserve(Need::Grow { changes: 0, blocks: edges.len() as u64 })?;
@@ -175,7 +175,7 @@ impl Task<'_> {
 
     /// Makes zeros of the range as one step of history. `reserved` holds a block for each of the `edges`.
     ///
-    /// With more extents than one batch changes, the first batch says by a [`PunchItem`] that the
+    /// With more extents than one transaction changes, the first transaction says by a [`PunchItem`] that the
     /// range reads as zeros; those behind it do the work, see [`crate::data::punch`].
     fn clear(
         &self,
@@ -207,13 +207,13 @@ impl Task<'_> {
             Clear::Free => edit.cut(blocks.clone()),
             Clear::Unwrite => edit.unwrite(blocks.clone()),
         }
-        let mut batch = Batch::new();
+        let mut transaction = Transaction::new();
         for edge in edges {
-            let piece = Piece { first: edge.first, extent: batch.publish(edge.written) };
+            let piece = Piece { first: edge.first, extent: transaction.publish(edge.written) };
             edit.insert(piece, core.store.extent_blocks_max());
         }
         let added = edit.blocks_added();
-        edit.plan(inode.no, &mut batch);
+        edit.plan(inode.no, &mut transaction);
         let punch = (!at_once).then_some(PunchItem {
             first: blocks.start,
             end: blocks.end,
@@ -221,11 +221,11 @@ impl Task<'_> {
             reserved: [0; 4],
         });
         if let Some(punch) = &punch {
-            batch.put(Key::punch(inode.no), punch.encode());
+            transaction.put(Key::punch(inode.no), punch.encode());
         }
-        let need = punch::need(keeps, batch.changes() + 1);
+        let need = punch::need(keeps, transaction.changes() + 1);
         let mut reservation = core.reserve_last(need)?;
-        self.publish(map, batch, &mut reservation, added, Some(Last { new_size, punch }))?;
+        self.publish(map, transaction, &mut reservation, added, Some(Last { new_size, punch }))?;
         punch::finish(core, inode, map)
     }
 
@@ -267,7 +267,7 @@ impl Task<'_> {
         {
             make_dirty(core, inode, vec![(0, page)])?;
         }
-        settle_locked(core, inode, &map, 0..u64::MAX, false)?;
+        write_back_locked(core, inode, &map, 0..u64::MAX, false)?;
 
         let edges = if zero { self.edges()? } else { Vec::new() };
         let blocks = self.range.start / BLOCK_BYTES..blocks_for(self.range.end);
@@ -279,17 +279,19 @@ impl Task<'_> {
             let all = at..blocks.end;
             let (pieces, window_end) = punch::window(core, inode.no, all, false, BATCH_EXTENTS)?;
             let mut edit = MapEdit::new(pieces);
-            let mut batch = Batch::new();
-            let end = self.allocate(&mut edit, at..window_end, &mut reservation, &mut batch)?;
+            let mut transaction = Transaction::new();
+            let end =
+                self.allocate(&mut edit, at..window_end, &mut reservation, &mut transaction)?;
             at = end;
             let added = edit.blocks_added();
-            edit.plan(inode.no, &mut batch);
+            edit.plan(inode.no, &mut transaction);
             let last = (!zero && end >= blocks.end).then_some(Last { new_size, punch: None });
-            if last.is_none() && batch.is_empty() {
+            if last.is_none() && transaction.is_empty() {
                 continue;
             }
-            let mut changes = core.store.reserve(Need::Settle { changes: batch.changes() + 1 })?;
-            self.publish(&map, batch, &mut changes, added, last)?;
+            let mut changes =
+                core.store.reserve(Need::Writeback { changes: transaction.changes() + 1 })?;
+            self.publish(&map, transaction, &mut changes, added, last)?;
         }
         match zero {
             true => self.clear(&map, Clear::Unwrite, edges, for_edges, new_size),
@@ -303,7 +305,7 @@ impl Task<'_> {
         edit: &mut MapEdit,
         range: Range<u64>,
         reservation: &mut Reservation,
-        batch: &mut Batch,
+        transaction: &mut Transaction,
     ) -> Result<u64> {
         let mut made = 0;
         for gap in edit.gaps(range.clone()) {
@@ -314,7 +316,7 @@ impl Task<'_> {
                 }
                 let want = (gap.end - first).min(UNWRITTEN_BLOCKS_MAX);
                 let placed = self.core.allocate(reservation, want, edit.goal(first))?;
-                let extent = batch.publish_unwritten(placed);
+                let extent = transaction.publish_unwritten(placed);
                 let piece = Piece { first, extent };
                 first = piece.end();
                 edit.insert(piece, UNWRITTEN_BLOCKS_MAX);
@@ -341,7 +343,7 @@ impl Task<'_> {
     fn publish(
         &self,
         map: &MapGuard<'_>,
-        batch: Batch,
+        transaction: Transaction,
         reservation: &mut Reservation,
         blocks_added: i64,
         last: Option<Last>,
@@ -351,7 +353,7 @@ impl Task<'_> {
             core,
             inode,
             map,
-            batch,
+            transaction,
             reservation,
             |_, item| {
                 item.blocks = item.blocks.saturating_add_signed(blocks_added);

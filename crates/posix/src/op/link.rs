@@ -4,7 +4,7 @@ use holdfast_base::{InodeNo, Timestamp};
 use holdfast_format::Key;
 use holdfast_format::item::FileType;
 use holdfast_format::limits::LINK_MAX;
-use holdfast_store::{Batch, Need};
+use holdfast_store::{Need, Transaction};
 
 use crate::inode::Locked;
 use crate::*;
@@ -55,13 +55,13 @@ impl FileSystem {
         dir_draft.size += 1;
         dir_draft.mtime = now;
         dir_draft.ctime = now;
-        let mut batch = Batch::new();
-        names::put(&mut batch, parent, offset, name, inode, child.file_type);
+        let mut transaction = Transaction::new();
+        names::put(&mut transaction, parent, offset, name, inode, child.file_type);
         if is_first {
-            batch.delete(Key::orphan(inode));
+            transaction.delete(Key::orphan(inode));
         }
-        locked.put_all(&mut batch);
-        let lsn = core.store.apply(batch, &mut reservation)?;
+        locked.put_all(&mut transaction);
+        let lsn = core.store.apply(transaction, &mut reservation)?;
         locked.took_all(lsn);
         core.directory_log.changed(core, parent, offset, lsn);
         let state = &mut locked.get(inode).state;

@@ -10,12 +10,12 @@
 
 use std::sync::Arc;
 
-use holdfast_base::teeth::{self, Tooth};
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{InodeNo, Lsn, Timestamp};
 use holdfast_format::Key;
 use holdfast_format::item::{FileType, InodeItem};
 use holdfast_format::limits::LINK_MAX;
-use holdfast_store::{Batch, Need, Reservation};
+use holdfast_store::{Need, Reservation, Transaction};
 
 use crate::core::Core;
 use crate::inode::{Inode, Locked, blank};
@@ -25,7 +25,7 @@ use crate::orphan::{Fate, ITEMS_AT_ONCE, last_name_changes, plan_last_name};
 use crate::*;
 
 /// How often the data of a file is written while others go on writing. After that they wait.
-const SETTLE_MAX: u32 = 4;
+const WRITEBACKS_MAX: u32 = 4;
 
 /// Changes of a rename: two entries, four inodes, a whiteout. A target that loses its last name comes on top.
 const CHANGES: u32 = 8;
@@ -79,7 +79,7 @@ impl FileSystem {
         let to = core.inode(new_parent)?;
         to.expect_directory()?;
         let step = Move { caller, from: &from, from_name: name, to: &to, to_name: new_name, flags };
-        let mut settled = 0;
+        let mut written = 0;
         loop {
             let seen = step.look(core)?;
             if seen.target.is_some() && flags.contains(RenameFlags::NOREPLACE) {
@@ -89,7 +89,7 @@ impl FileSystem {
                 return Ok(());
             }
             step.check_ancestor(core, &seen)?;
-            // Held until the batch is applied.
+            // Held until the transaction is applied.
             let _no_circles = if step.moves_a_directory(&seen) {
                 let guard = core.renames.lock();
                 step.check_circles(core, &seen)?;
@@ -97,27 +97,27 @@ impl FileSystem {
             } else {
                 None
             };
-            let mut settling = step.to_settle(&seen);
-            if teeth::is(Tooth::ReplaceUnsettled) {
-                settling = [None, None];
+            let mut files = step.to_write_back(&seen);
+            if mutants::is(Mutant::ReplaceNotWrittenBack) {
+                files = [None, None];
             }
-            // Writers may outrun a few settles, but then they wait: the data comes with its name (P4).
+            // Writers may outrun a few writes back, but then they wait: the data comes with its name (P4).
             let mut held: Vec<&Arc<Inode>> = Vec::new();
-            if settled >= SETTLE_MAX {
-                held.extend(settling.iter().flatten());
+            if written >= WRITEBACKS_MAX {
+                held.extend(files.iter().flatten());
                 held.sort_unstable_by_key(|inode| inode.no);
             }
             let _writers: Vec<_> = held.iter().map(|inode| inode.data.lock_writer()).collect();
-            for inode in settling.iter().flatten() {
-                crate::data::writeback::settle_for_log(core, inode)?;
+            for inode in files.iter().flatten() {
+                crate::data::writeback::write_back_for_log(core, inode)?;
             }
             // Data that was lost since anybody asked for it must not take the place of data that is there (P4).
             if let Some(error) =
-                settling[0].filter(|_| !step.exchanges()).and_then(|i| i.errors.unseen())
+                files[0].filter(|_| !step.exchanges()).and_then(|i| i.errors.unseen())
             {
                 return Err(error);
             }
-            if let Some(moved) = settling[0].filter(|_| !step.exchanges()) {
+            if let Some(moved) = files[0].filter(|_| !step.exchanges()) {
                 crate::op::sync::expect_nothing_lost(moved)?;
             }
             let replaces = seen.target.is_some() && !step.exchanges();
@@ -130,8 +130,8 @@ impl FileSystem {
             if !step.still_holds(core, &mut locked, &seen)? {
                 continue;
             }
-            if settling.iter().flatten().any(|inode| !inode.data.is_clean()) {
-                settled += 1;
+            if files.iter().flatten().any(|inode| !inode.data.is_clean()) {
+                written += 1;
                 continue;
             }
             step.check(core, &mut locked, &seen)?;
@@ -217,7 +217,7 @@ impl Move<'_> {
     }
 
     /// The files whose data has to be in the tree before their names move: those that replace another.
-    fn to_settle<'s>(&self, seen: &'s Seen) -> [Option<&'s Arc<Inode>>; 2] {
+    fn to_write_back<'s>(&self, seen: &'s Seen) -> [Option<&'s Arc<Inode>>; 2] {
         let regular =
             |inode: &'s Arc<Inode>| Some(inode).filter(|i| i.file_type == FileType::Regular);
         match &seen.target {
@@ -281,7 +281,7 @@ impl Move<'_> {
         Ok(())
     }
 
-    /// Builds the batch, applies it, and takes it over. Answers what becomes of a replaced inode without a name.
+    /// Builds the transaction, applies it, and takes it over. Answers what becomes of a replaced inode without a name.
     fn carry_out(
         &self,
         core: &Core,
@@ -291,9 +291,9 @@ impl Move<'_> {
     ) -> Result<Option<Fate>> {
         let now = Timestamp::now();
         let (from_entry, source) = &seen.source;
-        let (fate, mut batch) = match &seen.target {
+        let (fate, mut transaction) = match &seen.target {
             Some((_, target)) if !self.exchanges() => self.lose_name(core, locked, target, now)?,
-            _ => (None, Batch::new()),
+            _ => (None, Transaction::new()),
         };
         for dir in [self.from, self.to] {
             let draft = locked.draft(dir.no);
@@ -310,13 +310,20 @@ impl Move<'_> {
             Some((entry, _)) => entry.offset,
         };
         self.move_link(locked, source, self.from, self.to);
-        names::put(&mut batch, self.to.no, to_offset, self.to_name, source.no, source.file_type);
+        names::put(
+            &mut transaction,
+            self.to.no,
+            to_offset,
+            self.to_name,
+            source.no,
+            source.file_type,
+        );
         match &seen.target {
             Some((_, target)) if self.exchanges() => {
                 locked.draft(target.no).ctime = now;
                 self.move_link(locked, target, self.to, self.from);
                 names::put(
-                    &mut batch,
+                    &mut transaction,
                     self.from.no,
                     from_entry.offset,
                     self.from_name,
@@ -327,9 +334,9 @@ impl Move<'_> {
             replaced => {
                 locked.draft(self.to.no).size += u64::from(replaced.is_none());
                 if self.flags.contains(RenameFlags::WHITEOUT) {
-                    let no = self.leave_whiteout(core, locked, now, &mut batch);
+                    let no = self.leave_whiteout(core, locked, now, &mut transaction);
                     names::put(
-                        &mut batch,
+                        &mut transaction,
                         self.from.no,
                         from_entry.offset,
                         self.from_name,
@@ -337,14 +344,14 @@ impl Move<'_> {
                         FileType::CharDevice,
                     );
                 } else {
-                    names::delete(&mut batch, self.from.no, from_entry.offset);
+                    names::delete(&mut transaction, self.from.no, from_entry.offset);
                     let draft = locked.draft(self.from.no);
                     draft.size = draft.size.saturating_sub(1);
                 }
             }
         }
-        locked.put_all(&mut batch);
-        let lsn = core.store.apply(batch, reservation)?;
+        locked.put_all(&mut transaction);
+        let lsn = core.store.apply(transaction, reservation)?;
         locked.took_all(lsn);
         core.directory_log.changed(core, self.from.no, from_entry.offset, lsn);
         core.directory_log.changed(core, self.to.no, to_offset, lsn);
@@ -369,14 +376,14 @@ impl Move<'_> {
         }
     }
 
-    /// The replaced inode loses a name. If it was the last, the answer says what becomes of it, and the batch does it.
+    /// The replaced inode loses a name. If it was the last, the answer says what becomes of it, and the transaction does it.
     fn lose_name(
         &self,
         core: &Core,
         locked: &mut Locked<'_>,
         target: &Inode,
         now: Timestamp,
-    ) -> Result<(Option<Fate>, Batch)> {
+    ) -> Result<(Option<Fate>, Transaction)> {
         if is_dir(target) {
             let parent = locked.draft(self.to.no);
             parent.nlink = parent.nlink.saturating_sub(1);
@@ -385,11 +392,12 @@ impl Move<'_> {
         held.draft.ctime = now;
         held.draft.nlink = if is_dir(target) { 0 } else { held.draft.nlink.saturating_sub(1) };
         if held.draft.nlink > 0 {
-            return Ok((None, Batch::new()));
+            return Ok((None, Transaction::new()));
         }
-        let (fate, batch) = plan_last_name(core, target, &held.state, &held.draft, ITEMS_AT_ONCE)?;
+        let (fate, transaction) =
+            plan_last_name(core, target, &held.state, &held.draft, ITEMS_AT_ONCE)?;
         held.removed = fate == Fate::Removed;
-        Ok((Some(fate), batch))
+        Ok((Some(fate), transaction))
     }
 
     /// Makes a whiteout: a character device 0:0.
@@ -398,15 +406,15 @@ impl Move<'_> {
         core: &Core,
         locked: &mut Locked<'_>,
         now: Timestamp,
-        batch: &mut Batch,
+        transaction: &mut Transaction,
     ) -> InodeNo {
         let no = core.store.next_inode();
         let (gid, _) =
             perm::inherit(self.caller, locked.draft(self.from.no), FileType::CharDevice, 0);
         let item =
             InodeItem { uid: self.caller.uid, gid, nlink: 1, ..blank(FileType::CharDevice, now) };
-        batch.put(Key::inode(no), item.bytes());
-        batch.count_inodes(1);
+        transaction.put(Key::inode(no), item.bytes());
+        transaction.count_inodes(1);
         no
     }
 }

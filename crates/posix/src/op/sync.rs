@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use holdfast_base::clock::Stopwatch;
-use holdfast_base::teeth::{self, Tooth};
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{InodeNo, Lsn, Receipt};
 
 use crate::core::Core;
-use crate::data::writeback::{DataCost, settle_for_log};
+use crate::data::writeback::{DataCost, write_back_for_log};
 use crate::inode::Inode;
 use crate::*;
 
@@ -70,10 +70,10 @@ impl FileSystem {
         let time = Stopwatch::start();
         let losses = &self.core.data.losses;
         let told = losses.begin();
-        let settled = self.core.write_back();
+        let written = self.core.write_back();
         let data_ns = time.nanos();
-        let receipt = self.core.store.persist(self.core.store.latest(), InodeNo::ROOT)?;
-        losses.tell(told).and(settled)?;
+        let receipt = self.core.store.sync(self.core.store.latest(), InodeNo::ROOT)?;
+        losses.tell(told).and(written)?;
         if receipt.is_clean() {
             self.core.counters.clean_fsyncs.increment();
         }
@@ -116,10 +116,10 @@ pub(crate) fn make_handle_durable(core: &Core, file: &OpenFile) -> Result<Receip
     report(file, make_durable(core, &file.inode))
 }
 
-/// A settle that somebody else began, and that failed, leaves nothing dirty: only the recorded error says that the
+/// A writeback that somebody else began, and that failed, leaves nothing dirty: only the recorded error says that the
 /// data is lost (P1, P7). It was recorded for every handle; this one reports it here, once.
 fn report(file: &OpenFile, done: Result<Receipt>) -> Result<Receipt> {
-    match file.inode.errors.check(&file.errors).filter(|_| !teeth::is(Tooth::ErrorSwallowed)) {
+    match file.inode.errors.check(&file.errors).filter(|_| !mutants::is(Mutant::ErrorSwallowed)) {
         Some(error) => Err(error),
         None => done,
     }
@@ -127,7 +127,7 @@ fn report(file: &OpenFile, done: Result<Receipt>) -> Result<Receipt> {
 
 /// Fails while bytes of the file are lost that somebody may still count on: see [`crate::inode::lost`].
 pub(crate) fn expect_nothing_lost(inode: &Inode) -> Result<()> {
-    let is_told = !teeth::is(Tooth::ErrorSwallowed) && !teeth::is(Tooth::ErrorToldOnce);
+    let is_told = !mutants::is(Mutant::ErrorSwallowed) && !mutants::is(Mutant::ErrorToldOnce);
     let Some(lost) = inode.lost.first().filter(|_| is_told) else {
         return Ok(());
     };
@@ -139,11 +139,11 @@ pub(crate) fn expect_nothing_lost(inode: &Inode) -> Result<()> {
 
 /// Returns when the data of `inode` and every operation that changed it are durable (P1). Costs nothing if they are.
 pub(crate) fn make_durable(core: &Core, inode: &Arc<Inode>) -> Result<Receipt> {
-    let Some(settled) = settle(core, inode)? else {
+    let Some(written) = prepare(core, inode)? else {
         return Ok(Receipt::default());
     };
-    let receipt = core.store.persist(settled.upto, inode.no)?;
-    Ok(settled.note(inode, receipt))
+    let receipt = core.store.sync(written.upto, inode.no)?;
+    Ok(written.note(inode, receipt))
 }
 
 /// As [`make_durable`], told as by [`FileSystem::fsync_then`].
@@ -152,30 +152,30 @@ fn make_durable_then(
     inode: Arc<Inode>,
     then: impl FnOnce(Result<Receipt>) + Send + 'static,
 ) {
-    let settled = match settle(core, &inode) {
-        Ok(Some(settled)) => settled,
+    let written = match prepare(core, &inode) {
+        Ok(Some(written)) => written,
         Ok(None) => return then(Ok(Receipt::default())),
         Err(error) => return then(Err(error)),
     };
-    core.store.persist_then(settled.upto, inode.no, move |done| {
-        let done = done.map(|receipt| settled.note(&inode, receipt)).map_err(FsError::from);
+    core.store.sync_then(written.upto, inode.no, move |done| {
+        let done = done.map(|receipt| written.note(&inode, receipt)).map_err(FsError::from);
         drop(inode);
         then(done);
     });
 }
 
 /// The data of an inode is on its way, and everything else that an fsync of it means is part of history.
-struct Settled {
+struct WrittenBack {
     /// Up to where that must be durable.
     upto: Lsn,
     data: DataCost,
     data_ns: u64,
 }
 
-impl Settled {
+impl WrittenBack {
     /// It is durable, which has cost so much.
     fn note(&self, inode: &Inode, receipt: Receipt) -> Receipt {
-        let Settled { data, data_ns, .. } = *self;
+        let WrittenBack { data, data_ns, .. } = *self;
         let receipt =
             Receipt { data_bytes: data.bytes, data_writes: data.writes, data_ns, ..receipt };
         **inode.receipt.lock().get_or_insert_default() = receipt;
@@ -184,16 +184,16 @@ impl Settled {
 }
 
 /// Writes the data of `inode`. `None` if nothing of it has to become durable.
-fn settle(core: &Core, inode: &Arc<Inode>) -> Result<Option<Settled>> {
+fn prepare(core: &Core, inode: &Arc<Inode>) -> Result<Option<WrittenBack>> {
     let time = Stopwatch::start();
-    let data = match teeth::is(Tooth::DataForgotten) {
+    let data = match mutants::is(Mutant::DataForgotten) {
         true => Default::default(),
-        false => settle_for_log(core, inode)?,
+        false => write_back_for_log(core, inode)?,
     };
     expect_nothing_lost(inode)?;
     // The names above it count as well: all its names are reachable afterwards (P1).
     let last_move = Lsn(core.last_move.load(Ordering::Acquire));
-    let above = if teeth::is(Tooth::AncestorsForgotten) { Lsn(0) } else { last_move };
+    let above = if mutants::is(Mutant::AncestorsForgotten) { Lsn(0) } else { last_move };
     let upto = inode.state.read().changed.max(above);
     if core.store.durable() >= upto {
         core.counters.clean_fsyncs.increment();
@@ -202,5 +202,5 @@ fn settle(core: &Core, inode: &Arc<Inode>) -> Result<Option<Settled>> {
     }
     let data_ns = time.nanos();
     core.counters.fsync_data_ns.add(data_ns);
-    Ok(Some(Settled { upto, data, data_ns }))
+    Ok(Some(WrittenBack { upto, data, data_ns }))
 }

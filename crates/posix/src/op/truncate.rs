@@ -2,34 +2,34 @@
 //!
 //! A truncate is immediate: the tree has the new size when it returns, so that
 //! it stands in history where the caller put it. What was written before and
-//! survives it is settled first; what does not survive is never written.
+//! survives it is written back first; what does not survive is never written.
 
 use std::sync::Arc;
 
 use holdfast_base::Timestamp;
-use holdfast_base::teeth::{self, Tooth};
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::units::{BLOCK_BYTES, blocks_for};
 use holdfast_format::limits::FILE_SIZE_MAX;
-use holdfast_store::{Batch, Need, StoreError};
+use holdfast_store::{Need, StoreError, Transaction};
 
 use crate::core::Core;
 use crate::data::dirty::{MapGuard, WriterGuard};
 use crate::data::grow::{clean_tail_locked, make_dirty, pages_before_growth};
 use crate::data::ordered::publish;
-use crate::data::writeback::settle_locked;
+use crate::data::writeback::write_back_locked;
 use crate::file::inline;
 use crate::file::lookup::{FILE_BLOCKS_MAX, last_pieces};
 use crate::file::map::MapEdit;
 use crate::inode::Inode;
 use crate::{FsError, Result};
 
-/// Extents removed by one batch.
+/// Extents removed by one transaction.
 const BATCH_EXTENTS: usize = 64;
 
 /// Gives a regular file a new size, and `now` as its mtime and ctime.
 ///
-/// One step in history, whatever it removes: the first batch sets the size. If very many extents are to
-/// go, further batches remove them from the end; until then they lie beyond the size, where nobody sees them.
+/// One step in history, whatever it removes: the first transaction sets the size. If very many extents are to
+/// go, further transactions remove them from the end; until then they lie beyond the size, where nobody sees them.
 pub(crate) fn set_size(
     core: &Core,
     inode: &Arc<Inode>,
@@ -62,9 +62,9 @@ fn shrink(
     let keep = blocks_for(new_size);
     // Until all of it is removed.
     inode.data.set_ends_with_size(false);
-    settle_locked(core, inode, map, 0..keep, true)?;
+    write_back_locked(core, inode, map, 0..keep, true)?;
     let disk = inode.state.read().disk;
-    let mut batch = Batch::new();
+    let mut transaction = Transaction::new();
     if inline::may_exist(core, &disk)
         && let Some(mut bytes) = inline::load(core, inode.no, disk.size)?
     {
@@ -72,7 +72,7 @@ fn shrink(
         bytes.truncate(len);
         // It may have been shorter than what delayed writes made of it; the rest is a hole.
         bytes.resize(new_size as usize, 0);
-        put_inline(core, inode, &mut batch, bytes);
+        put_inline(core, inode, &mut transaction, bytes);
     }
     let mut first = true;
     let mut extents_max = BATCH_EXTENTS;
@@ -82,7 +82,7 @@ fn shrink(
             break;
         }
         let count = last.len();
-        let need = Need::Shrink { changes: batch.changes() + count as u32 + 1 };
+        let need = Need::Shrink { changes: transaction.changes() + count as u32 + 1 };
         let mut reservation = match core.store.reserve(need) {
             Err(StoreError::NoSpace) if count > 1 => {
                 extents_max = count / 4 + 1;
@@ -94,7 +94,7 @@ fn shrink(
         let mut edit = MapEdit::new(last);
         edit.cut(keep..FILE_BLOCKS_MAX);
         let removed = edit.blocks_added();
-        edit.plan(inode.no, &mut batch);
+        edit.plan(inode.no, &mut transaction);
         if first {
             inode.data.set_tail_is_clean(!more);
         }
@@ -102,7 +102,7 @@ fn shrink(
             core,
             inode,
             map,
-            std::mem::take(&mut batch),
+            std::mem::take(&mut transaction),
             &mut reservation,
             |_, item| {
                 item.blocks = item.blocks.saturating_add_signed(removed);
@@ -113,7 +113,7 @@ fn shrink(
             },
             |state, content| {
                 if first {
-                    if !teeth::is(Tooth::TruncateKeepsPages) {
+                    if !mutants::is(Mutant::TruncateKeepsPages) {
                         content.pages.drop_dirty(keep..u64::MAX);
                     }
                     inode.lost.forget(new_size..u64::MAX);
@@ -148,21 +148,22 @@ fn grow(
     }
     // The size in the tree must not cover what was written but is not there yet.
     let small = new_size <= inline::size_max(core);
-    settle_locked(core, inode, map, 0..u64::MAX, small)?;
+    write_back_locked(core, inode, map, 0..u64::MAX, small)?;
     let disk = inode.state.read().disk;
-    let mut batch = Batch::new();
+    let mut transaction = Transaction::new();
     if inline::may_exist(core, &disk)
         && let Some(mut bytes) = inline::load(core, inode.no, disk.size)?
     {
         bytes.resize(new_size as usize, 0);
-        put_inline(core, inode, &mut batch, bytes);
+        put_inline(core, inode, &mut transaction, bytes);
     }
-    let mut reservation = core.store.reserve(Need::Settle { changes: batch.changes() + 1 })?;
+    let mut reservation =
+        core.store.reserve(Need::Writeback { changes: transaction.changes() + 1 })?;
     publish(
         core,
         inode,
         map,
-        batch,
+        transaction,
         &mut reservation,
         |_, item| {
             item.size = new_size;
@@ -176,11 +177,11 @@ fn grow(
     Ok(())
 }
 
-fn put_inline(core: &Core, inode: &Inode, batch: &mut Batch, bytes: Vec<u8>) {
+fn put_inline(core: &Core, inode: &Inode, transaction: &mut Transaction, bytes: Vec<u8>) {
     debug_assert!(bytes.len() <= core.store.value_max());
     if bytes.is_empty() {
-        batch.delete(inline::key(inode.no));
+        transaction.delete(inline::key(inode.no));
     } else {
-        batch.put(inline::key(inode.no), bytes);
+        transaction.put(inline::key(inode.no), bytes);
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use holdfast_base::{InodeNo, Timestamp};
 use holdfast_format::item::{FileType, InodeItem};
-use holdfast_store::{Batch, Need, Reservation, StoreError};
+use holdfast_store::{Need, Reservation, StoreError, Transaction};
 
 use crate::core::Core;
 use crate::inode::{Inode, Locked};
@@ -73,15 +73,15 @@ fn remove(core: &Core, caller: &Caller, parent: InodeNo, name: &[u8], want: Want
         held.draft.ctime = now;
         held.draft.nlink = if is_dir { 0 } else { held.draft.nlink.saturating_sub(1) };
         let last = held.draft.nlink == 0;
-        let (fate, mut batch) = if last {
+        let (fate, mut transaction) = if last {
             plan_last_name(core, &child, &held.state, &held.draft, items)?
         } else {
-            (Fate::Waits, Batch::new())
+            (Fate::Waits, Transaction::new())
         };
         held.removed = fate == Fate::Removed;
-        names::delete(&mut batch, parent, entry.offset);
-        locked.put_all(&mut batch);
-        let lsn = core.store.apply(batch, &mut reservation)?;
+        names::delete(&mut transaction, parent, entry.offset);
+        locked.put_all(&mut transaction);
+        let lsn = core.store.apply(transaction, &mut reservation)?;
         locked.took_all(lsn);
         core.directory_log.changed(core, parent, entry.offset, lsn);
         if last {

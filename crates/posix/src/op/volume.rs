@@ -10,7 +10,7 @@ use holdfast_format::item::{FileType, InodeItem};
 use holdfast_format::superblock::LABEL_MAX;
 use holdfast_format::{Geometry, Key};
 use holdfast_store::{
-    Batch, CreateOptions, Device, Guarding, OpenOptions, Store, StoreError, page,
+    CreateOptions, Device, Guarding, OpenOptions, Store, StoreError, Transaction, page,
 };
 use parking_lot::Mutex;
 use uuid::Uuid;
@@ -43,7 +43,7 @@ impl FileSystem {
             label: options.label.clone(),
             hash_seed: prng::entropy(),
         };
-        let mut first = Batch::new();
+        let mut first = Transaction::new();
         first.put(Key::inode(InodeNo::ROOT), root(options.owner).encode());
         first.count_inodes(1);
         Store::create_with(device, &create, first)?;
@@ -119,7 +119,7 @@ impl FileSystem {
     pub fn unmount(self) -> Result<()> {
         let FileSystem { core, committer, background, completer } = self;
         drop((committer, background));
-        let settled = if core.options.read_only {
+        let written = if core.options.read_only {
             Ok(())
         } else {
             orphan::collect_all(&core)
@@ -142,7 +142,7 @@ impl FileSystem {
         };
         // Nobody is left who would give it back step by step.
         page::give_back();
-        settled?;
+        written?;
         closed?;
         Ok(())
     }

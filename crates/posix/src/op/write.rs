@@ -6,7 +6,7 @@ use holdfast_base::Timestamp;
 use holdfast_base::units::{BLOCK_BYTES, align_down};
 use holdfast_format::Key;
 use holdfast_format::limits::FILE_SIZE_MAX;
-use holdfast_store::{Batch, Need, StoreError};
+use holdfast_store::{Need, StoreError, Transaction};
 
 use crate::core::Core;
 use crate::data::accept::accept;
@@ -107,14 +107,14 @@ fn clear_set_ids(core: &Core, inode: &Arc<Inode>) -> Result<()> {
     if perm::without_set_id(mode) == mode {
         return Ok(());
     }
-    let mut reservation = core.store.reserve(Need::Settle { changes: 1 })?;
+    let mut reservation = core.store.reserve(Need::Writeback { changes: 1 })?;
     let mut state = inode.state.write();
     let mut item = state.next_disk();
     item.mode = perm::without_set_id(item.mode);
     item.ctime = Timestamp::now();
-    let mut batch = Batch::new();
-    batch.put(Key::inode(inode.no), item.bytes());
-    let lsn = core.store.apply(batch, &mut reservation)?;
+    let mut transaction = Transaction::new();
+    transaction.put(Key::inode(inode.no), item.bytes());
+    let lsn = core.store.apply(transaction, &mut reservation)?;
     state.took(item, lsn);
     Ok(())
 }

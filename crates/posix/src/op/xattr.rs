@@ -4,7 +4,7 @@ use holdfast_base::{InodeNo, Timestamp};
 use holdfast_format::Key;
 use holdfast_format::item::{FileType, InodeItem};
 use holdfast_format::limits::{NAME_MAX, XATTR_VALUE_MAX};
-use holdfast_store::{Batch, Need, Reservation, StoreError};
+use holdfast_store::{Need, Reservation, StoreError, Transaction};
 
 use crate::acl::Acl;
 use crate::core::Core;
@@ -169,7 +169,7 @@ impl FileSystem {
         };
         let changes = 2 + value.len().div_ceil(core.store.value_max()) as u32;
         let grow = |changes| Need::Grow { changes, blocks: 0 };
-        change(core, &inode, changes, grow, |item, batch| {
+        change(core, &inode, changes, grow, |item, transaction| {
             space.check_write(core, caller, &inode, item)?;
             if space == Space::AccessAcl
                 && let Some(list) = &list
@@ -182,9 +182,9 @@ impl FileSystem {
                 }
             }
             if keeps_value {
-                xattrs::plan_set(core, inode.no, item, name, value, flags, batch)
+                xattrs::plan_set(core, inode.no, item, name, value, flags, transaction)
             } else {
-                xattrs::plan_remove(core, inode.no, name, batch).map(drop)
+                xattrs::plan_remove(core, inode.no, name, transaction).map(drop)
             }
         })
     }
@@ -199,11 +199,11 @@ impl FileSystem {
             &inode,
             2,
             |changes| Need::Shrink { changes },
-            |item, batch| {
+            |item, transaction| {
                 space.check_write(core, caller, &inode, item)?;
                 // That there is no list is what who removes one wants, and Linux says so.
                 let is_list = matches!(space, Space::AccessAcl | Space::DefaultAcl);
-                if xattrs::plan_remove(core, inode.no, name, batch)? || is_list {
+                if xattrs::plan_remove(core, inode.no, name, transaction)? || is_list {
                     Ok(())
                 } else {
                     Err(FsError::NoAttribute)
@@ -213,14 +213,14 @@ impl FileSystem {
     }
 }
 
-/// Applies what `plan` adds to a batch and changes in the inode's item, as one step. `changes` is a guess;
+/// Applies what `plan` adds to a transaction and changes in the inode's item, as one step. `changes` is a guess;
 /// if the plan has more, because it removes an old value in pieces, more is reserved and the plan made again.
 fn change(
     core: &Core,
     inode: &Inode,
     mut changes: u32,
     need: impl Fn(u32) -> Need,
-    plan: impl Fn(&mut InodeItem, &mut Batch) -> Result<()>,
+    plan: impl Fn(&mut InodeItem, &mut Transaction) -> Result<()>,
 ) -> Result<()> {
     loop {
         let reserved: std::result::Result<Reservation, StoreError> =
@@ -228,16 +228,16 @@ fn change(
         let mut state = inode.state.write();
         state.expect_alive()?;
         let mut item = state.next_disk();
-        let mut batch = Batch::new();
-        plan(&mut item, &mut batch)?;
+        let mut transaction = Transaction::new();
+        plan(&mut item, &mut transaction)?;
         item.ctime = Timestamp::now();
-        batch.put(Key::inode(inode.no), item.bytes());
+        transaction.put(Key::inode(inode.no), item.bytes());
         let mut reservation = reserved?;
-        if batch.changes() > changes {
-            changes = batch.changes();
+        if transaction.changes() > changes {
+            changes = transaction.changes();
             continue;
         }
-        let lsn = core.store.apply(batch, &mut reservation)?;
+        let lsn = core.store.apply(transaction, &mut reservation)?;
         state.took(item, lsn);
         return Ok(());
     }

@@ -66,7 +66,7 @@ fn on_a_full_volume_access_times_are_bounded_and_tried_once_for_each_commit() {
     let (core, refused) = (&v.fs.core, || v.fs.counters().no_space.get());
     let mut hold = Vec::new();
     for changes in [100_000, 10_000, 1000, 100, 10, 1] {
-        while let Ok(taken) = core.store.reserve(Need::Settle { changes }) {
+        while let Ok(taken) = core.store.reserve(Need::Writeback { changes }) {
             hold.push(taken);
         }
     }

@@ -72,7 +72,7 @@ fn a_rename_to_a_new_name_writes_no_data() {
 #[test]
 fn data_goes_with_the_last_name_and_handle() {
     for len in [100, 5000, 10 << 20] {
-        for settled in [false, true] {
+        for written in [false, true] {
             for held in [false, true] {
                 let v = Volume::new();
                 let before = free(&v);
@@ -80,7 +80,7 @@ fn data_goes_with_the_last_name_and_handle() {
                 for at in (0..len).step_by(1 << 20) {
                     write(&v, &file, at, &vec![5; (len - at).min(1 << 20) as usize]);
                 }
-                if settled {
+                if written {
                     v.fs.fsync(&file, false).unwrap();
                 }
                 let held = held.then_some(file);
@@ -91,9 +91,9 @@ fn data_goes_with_the_last_name_and_handle() {
                     assert_eq!(byte, [5], "still there while open");
                     write(&v, &file, len, b"more");
                 }
-                assert_eq!(v.in_tree(), (1, 0), "{len} {settled}");
+                assert_eq!(v.in_tree(), (1, 0), "{len} {written}");
                 assert!(v.fs.core.data.bytes() == 0, "nothing dirty stays");
-                assert!(free(&v) + NODES >= before, "{len} {settled}: blocks are lost");
+                assert!(free(&v) + NODES >= before, "{len} {written}: blocks are lost");
                 v.check();
                 v.remount().check();
             }
@@ -114,11 +114,11 @@ fn a_large_file_is_removed_in_bounded_steps_and_a_mount_goes_on() {
     v.unlink(ROOT, "a").unwrap();
     let inode = file.inode.clone();
     // The first step of a collection, and then the power is gone.
-    let mut batch = holdfast_store::Batch::new();
-    assert!(!content::plan_removal(&v.fs.core, inode.no, &mut batch, 64).unwrap());
-    let need = holdfast_store::Need::Shrink { changes: batch.changes() };
+    let mut transaction = holdfast_store::Transaction::new();
+    assert!(!content::plan_removal(&v.fs.core, inode.no, &mut transaction, 64).unwrap());
+    let need = holdfast_store::Need::Shrink { changes: transaction.changes() };
     let mut reservation = v.fs.core.store.reserve(need).unwrap();
-    v.fs.core.store.apply(batch, &mut reservation).unwrap();
+    v.fs.core.store.apply(transaction, &mut reservation).unwrap();
     drop(reservation);
     assert_eq!(v.in_tree(), (2, 1));
     let v = v.crash_after_sync();

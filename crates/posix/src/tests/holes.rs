@@ -1,8 +1,8 @@
-//! Holes with more extents than one batch changes: one step of history, also when it is cut in the middle.
+//! Holes with more extents than one transaction changes: one step of history, also when it is cut in the middle.
 
 use holdfast_format::Key;
 use holdfast_format::item::PunchItem;
-use holdfast_store::{Batch, Need};
+use holdfast_store::{Need, Transaction};
 
 use super::*;
 
@@ -44,10 +44,10 @@ fn data_blocks(v: &Volume, inode: InodeNo) -> u64 {
 fn begin(v: &Volume, inode: InodeNo, state: u32) {
     let core = &v.fs.core;
     let punch = PunchItem { first: 10, end: 390, state, reserved: [0; 4] };
-    let mut batch = Batch::new();
-    batch.put(Key::punch(inode), punch.encode());
-    let mut reservation = core.store.reserve(Need::Settle { changes: 1 }).unwrap();
-    core.store.apply(batch, &mut reservation).unwrap();
+    let mut transaction = Transaction::new();
+    transaction.put(Key::punch(inode), punch.encode());
+    let mut reservation = core.store.reserve(Need::Writeback { changes: 1 }).unwrap();
+    core.store.apply(transaction, &mut reservation).unwrap();
 }
 
 fn with_hole(mut bytes: Vec<u8>) -> Vec<u8> {
@@ -79,7 +79,7 @@ fn a_hole_that_a_crash_has_cut_reads_as_zeros_on_a_mount_for_reading() {
     let expected = with_hole(bytes(&v, inode));
     begin(&v, inode, 0);
     let core = &v.fs.core;
-    core.store.persist(core.store.latest(), InodeNo::ROOT).unwrap();
+    core.store.sync(core.store.latest(), InodeNo::ROOT).unwrap();
     let Volume { device, fs } = v;
     drop(fs);
     let v = Volume {

@@ -74,7 +74,7 @@ impl Volume {
     /// Makes everything durable, forgets what is in memory, and mounts again.
     pub(crate) fn crash_after_sync(self) -> Volume {
         let core = &self.fs.core;
-        core.store.persist(core.store.latest(), InodeNo::ROOT).unwrap();
+        core.store.sync(core.store.latest(), InodeNo::ROOT).unwrap();
         drop(self.fs);
         Volume {
             fs: FileSystem::mount(self.device.clone(), options()).unwrap(),

@@ -96,13 +96,13 @@ fn a_named_inode_listed_as_an_orphan_is_not_removed() {
     use holdfast_format::Key;
     let v = Volume::new();
     let a = v.file(ROOT, "a");
-    let mut batch = holdfast_store::Batch::new();
-    batch.put(Key::orphan(a), Vec::new());
-    batch.put(Key::orphan(InodeNo(5000)), Vec::new());
+    let mut transaction = holdfast_store::Transaction::new();
+    transaction.put(Key::orphan(a), Vec::new());
+    transaction.put(Key::orphan(InodeNo(5000)), Vec::new());
     let need = holdfast_store::Need::Grow { changes: 2, blocks: 0 };
     let store = &v.fs.core.store;
     let mut reservation = store.reserve(need).unwrap();
-    store.apply(batch, &mut reservation).unwrap();
+    store.apply(transaction, &mut reservation).unwrap();
     drop(reservation);
     let v = v.crash_after_sync();
     assert_eq!(v.find(ROOT, "a").unwrap(), a);

@@ -189,12 +189,12 @@ fn what_waits_is_appended_when_the_volume_rests() {
     let v = Volume::with(16 << 20, 4096, set);
     let appended = || v.fs.counters().log_batches.get();
     for (round, name) in (1..).zip(["a", "b"]) {
-        let (flushes, batches) = (v.device.stats().flushes, appended());
+        let (flushes, transactions) = (v.device.stats().flushes, appended());
         let flags = OpenFlags::READ.union(OpenFlags::WRITE);
         let (_, file) = v.fs.create(&root(), ROOT, name.as_bytes(), 0o644, flags, false).unwrap();
         v.fs.write(&root(), &file, 0, &[round; 100_000], WriteHow::default()).unwrap();
         drop(file);
-        wait_until("appended", || appended() > batches && v.fs.dirty_bytes() == 0);
+        wait_until("appended", || appended() > transactions && v.fs.dirty_bytes() == 0);
         assert_eq!(v.device.stats().flushes, flushes, "nobody asked for durability");
         assert!(!v.fs.is_durable(), "power may take it");
         // What lies on the device by now is what a killed program leaves.

@@ -17,18 +17,22 @@ impl Generator<'_> {
     }
 
     /// Something with bytes: a file by name, or a handle.
-    pub(super) fn bytes(&mut self) -> Option<Place> {
+    pub(super) fn bytes(&mut self) -> Option<FileRef> {
         self.place_or(30, |kind| kind == Kind::File)
     }
 
     /// A handle with this chance, if one is open; otherwise a path.
-    pub(super) fn place_or(&mut self, percent: u64, fits: impl Fn(Kind) -> bool) -> Option<Place> {
+    pub(super) fn place_or(
+        &mut self,
+        percent: u64,
+        fits: impl Fn(Kind) -> bool,
+    ) -> Option<FileRef> {
         if self.prng.chance(percent)
             && let Some(handle) = self.handle()
         {
-            return Some(Place::Handle(handle));
+            return Some(FileRef::Handle(handle));
         }
-        self.existing(fits).map(Place::Path)
+        self.existing(fits).map(FileRef::Path)
     }
 
     /// All paths of the model, in order, with their types.

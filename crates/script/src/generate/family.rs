@@ -370,7 +370,7 @@ impl Story {
         let Some((path, kind)) = (!paths.is_empty()).then(|| self.prng.pick(&paths).clone()) else {
             return;
         };
-        let place = Place::Path(path.clone());
+        let place = FileRef::Path(path.clone());
         let op = match (kind, self.prng.below(10)) {
             (_, 0) => Op::Sync,
             (Kind::Dir, _) => Op::Fsyncdir { path },

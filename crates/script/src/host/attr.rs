@@ -8,14 +8,14 @@ use rustix::fs::{self, AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags
 use super::{Answered, Hooks, Host, kind_at};
 use crate::bytes::Data;
 use crate::errno::Errno;
-use crate::op::{Place, SetTime, XattrHow};
+use crate::op::{FileRef, SetTime, XattrHow};
 use crate::outcome::{Answer, Kind, Mtime, Stat};
 
 impl<H: Hooks> Host<H> {
-    pub(super) fn stat(&self, place: &Place) -> Answered {
+    pub(super) fn stat(&self, place: &FileRef) -> Answered {
         let stat = match place {
-            Place::Handle(handle) => fs::fstat(self.handles.get(handle)?)?,
-            Place::Path(path) => {
+            FileRef::Handle(handle) => fs::fstat(self.handles.get(handle)?)?,
+            FileRef::Path(path) => {
                 let (dir, name) = self.locate(path)?;
                 fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?
             }
@@ -38,11 +38,11 @@ impl<H: Hooks> Host<H> {
         }))
     }
 
-    pub(super) fn chmod(&self, place: &Place, mode: u32) -> Answered {
+    pub(super) fn chmod(&self, place: &FileRef, mode: u32) -> Answered {
         let mode = Mode::from_raw_mode(mode);
         match place {
-            Place::Handle(handle) => fs::fchmod(self.handles.get(handle)?, mode)?,
-            Place::Path(path) => {
+            FileRef::Handle(handle) => fs::fchmod(self.handles.get(handle)?, mode)?,
+            FileRef::Path(path) => {
                 let (dir, name) = self.locate(path)?;
                 if kind_at(&dir, name)? == Kind::Symlink {
                     return Err(Errno::EOPNOTSUPP);
@@ -53,11 +53,11 @@ impl<H: Hooks> Host<H> {
         Ok(Answer::Done)
     }
 
-    pub(super) fn chown(&self, place: &Place, uid: Option<u32>, gid: Option<u32>) -> Answered {
+    pub(super) fn chown(&self, place: &FileRef, uid: Option<u32>, gid: Option<u32>) -> Answered {
         let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
         match place {
-            Place::Handle(handle) => fs::fchown(self.handles.get(handle)?, uid, gid)?,
-            Place::Path(path) => {
+            FileRef::Handle(handle) => fs::fchown(self.handles.get(handle)?, uid, gid)?,
+            FileRef::Path(path) => {
                 let (dir, name) = self.locate(path)?;
                 fs::chownat(&dir, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
             }
@@ -65,7 +65,7 @@ impl<H: Hooks> Host<H> {
         Ok(Answer::Done)
     }
 
-    pub(super) fn utimes(&self, place: &Place, atime: SetTime, mtime: SetTime) -> Answered {
+    pub(super) fn utimes(&self, place: &FileRef, atime: SetTime, mtime: SetTime) -> Answered {
         let time = |time| match time {
             SetTime::Omit => Timespec { tv_sec: 0, tv_nsec: fs::UTIME_OMIT },
             SetTime::Now => Timespec { tv_sec: 0, tv_nsec: fs::UTIME_NOW },
@@ -73,8 +73,8 @@ impl<H: Hooks> Host<H> {
         };
         let times = Timestamps { last_access: time(atime), last_modification: time(mtime) };
         match place {
-            Place::Handle(handle) => fs::futimens(self.handles.get(handle)?, &times)?,
-            Place::Path(path) => {
+            FileRef::Handle(handle) => fs::futimens(self.handles.get(handle)?, &times)?,
+            FileRef::Path(path) => {
                 let (dir, name) = self.locate(path)?;
                 // Linux does not even look for the file if no time is to change.
                 kind_at(&dir, name)?;
@@ -85,13 +85,13 @@ impl<H: Hooks> Host<H> {
     }
 
     /// A path for the attribute calls, which take no directory: through the parent, kept open by the first value.
-    pub(super) fn xattr_path(&self, place: &Place) -> Result<(Option<OwnedFd>, CString), Errno> {
+    pub(super) fn xattr_path(&self, place: &FileRef) -> Result<(Option<OwnedFd>, CString), Errno> {
         let (dir, path) = match place {
-            Place::Handle(handle) => {
+            FileRef::Handle(handle) => {
                 let path = format!("/proc/self/fd/{}", self.handles.get(handle)?.as_raw_fd());
                 (None, path.into_bytes())
             }
-            Place::Path(path) => {
+            FileRef::Path(path) => {
                 let (dir, name) = self.locate(path)?;
                 let path = format!("/proc/self/fd/{}/", dir.as_raw_fd());
                 (Some(dir), [path.as_bytes(), name].concat())
@@ -103,20 +103,20 @@ impl<H: Hooks> Host<H> {
     /// Calls `follow` for a handle (its entry in /proc is a link) and `nofollow` for a path.
     pub(super) fn xattr<T>(
         &self,
-        place: &Place,
+        place: &FileRef,
         follow: impl FnOnce(&CString) -> rustix::io::Result<T>,
         nofollow: impl FnOnce(&CString) -> rustix::io::Result<T>,
     ) -> Result<T, Errno> {
         let (_dir, path) = self.xattr_path(place)?;
         Ok(match place {
-            Place::Handle(_) => follow(&path)?,
-            Place::Path(_) => nofollow(&path)?,
+            FileRef::Handle(_) => follow(&path)?,
+            FileRef::Path(_) => nofollow(&path)?,
         })
     }
 
     pub(super) fn setxattr(
         &self,
-        place: &Place,
+        place: &FileRef,
         name: &[u8],
         value: &Data,
         how: XattrHow,
@@ -135,7 +135,7 @@ impl<H: Hooks> Host<H> {
         Ok(Answer::Done)
     }
 
-    pub(super) fn getxattr(&self, place: &Place, name: &[u8]) -> Answered {
+    pub(super) fn getxattr(&self, place: &FileRef, name: &[u8]) -> Answered {
         let mut follow = vec![0; 65536];
         let mut nofollow = vec![0; 65536];
         let count = self.xattr(
@@ -143,11 +143,11 @@ impl<H: Hooks> Host<H> {
             |path| fs::getxattr(path, name, &mut follow[..]),
             |path| fs::lgetxattr(path, name, &mut nofollow[..]),
         )?;
-        let value = if matches!(place, Place::Handle(_)) { follow } else { nofollow };
+        let value = if matches!(place, FileRef::Handle(_)) { follow } else { nofollow };
         Ok(Answer::Bytes(value[..count].to_vec()))
     }
 
-    pub(super) fn listxattr(&self, place: &Place) -> Answered {
+    pub(super) fn listxattr(&self, place: &FileRef) -> Answered {
         let mut follow = vec![0; 65536];
         let mut nofollow = vec![0; 65536];
         let count = self.xattr(
@@ -155,7 +155,7 @@ impl<H: Hooks> Host<H> {
             |path| fs::listxattr(path, &mut follow[..]),
             |path| fs::llistxattr(path, &mut nofollow[..]),
         )?;
-        let list = if matches!(place, Place::Handle(_)) { follow } else { nofollow };
+        let list = if matches!(place, FileRef::Handle(_)) { follow } else { nofollow };
         // Other families belong to the host: labels, capabilities, access lists.
         let ours = |name: &&[u8]| name.starts_with(b"user.") || name.starts_with(b"trusted.");
         let mut names: Vec<Vec<u8>> =

@@ -116,13 +116,13 @@ impl<H: Hooks> Host<H> {
     /// Runs `act` with the open file that `place` means.
     fn with_file(
         &self,
-        place: &Place,
+        place: &FileRef,
         flags: OFlags,
         act: impl FnOnce(BorrowedFd<'_>) -> Answered,
     ) -> Answered {
         match place {
-            Place::Handle(handle) => act(self.handles.get(handle)?.as_fd()),
-            Place::Path(path) => act(self.open_file(path, flags)?.as_fd()),
+            FileRef::Handle(handle) => act(self.handles.get(handle)?.as_fd()),
+            FileRef::Path(path) => act(self.open_file(path, flags)?.as_fd()),
         }
     }
 
@@ -156,14 +156,14 @@ impl<H: Hooks> Host<H> {
         Ok(Answer::Done)
     }
 
-    fn link(&self, from: &Place, to: &Path) -> Answered {
+    fn link(&self, from: &FileRef, to: &Path) -> Answered {
         match from {
-            Place::Handle(handle) => {
+            FileRef::Handle(handle) => {
                 let file = self.handles.get(handle)?;
                 let (dir, name) = self.parent(to)?;
                 fs::linkat(file, c"", &dir, name, AtFlags::EMPTY_PATH)?;
             }
-            Place::Path(path) => {
+            FileRef::Path(path) => {
                 let (old_dir, old_name) = self.locate(path)?;
                 // Linux resolves the old path to the end before it looks at the new one.
                 kind_at(&old_dir, old_name)?;
@@ -199,11 +199,11 @@ impl<H: Hooks> Host<H> {
         Ok(Answer::Names(names))
     }
 
-    fn fsync(&self, place: &Place, data_only: bool) -> Answered {
+    fn fsync(&self, place: &FileRef, data_only: bool) -> Answered {
         let sync = |file: BorrowedFd<'_>| {
             if data_only { fs::fdatasync(file) } else { fs::fsync(file) }
         };
-        if let Place::Path(path) = place {
+        if let FileRef::Path(path) = place {
             let (dir, name) = self.locate(path)?;
             if kind_at(&dir, name)? == Kind::Dir {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -3,11 +3,11 @@
 use super::{Answered, Model, Number, XATTR_NAME_MAX, XATTR_VALUE_MAX};
 use crate::bytes::Data;
 use crate::errno::Errno;
-use crate::op::{Place, SetTime, XattrHow};
+use crate::op::{FileRef, SetTime, XattrHow};
 use crate::outcome::{Answer, Kind, Mtime};
 
 impl Model {
-    pub(super) fn chmod(&mut self, place: &Place, mode: u32) -> Answered {
+    pub(super) fn chmod(&mut self, place: &FileRef, mode: u32) -> Answered {
         let number = self.place(place)?;
         let inode = self.inode_mut(number);
         if inode.kind() == Kind::Symlink {
@@ -17,7 +17,12 @@ impl Model {
         Ok(Answer::Done)
     }
 
-    pub(super) fn chown(&mut self, place: &Place, uid: Option<u32>, gid: Option<u32>) -> Answered {
+    pub(super) fn chown(
+        &mut self,
+        place: &FileRef,
+        uid: Option<u32>,
+        gid: Option<u32>,
+    ) -> Answered {
         let number = self.place(place)?;
         let inode = self.inode_mut(number);
         inode.uid = uid.unwrap_or(inode.uid);
@@ -30,7 +35,7 @@ impl Model {
         Ok(Answer::Done)
     }
 
-    pub(super) fn utimes(&mut self, place: &Place, mtime: SetTime) -> Answered {
+    pub(super) fn utimes(&mut self, place: &FileRef, mtime: SetTime) -> Answered {
         let number = self.place(place)?;
         let inode = self.inode_mut(number);
         inode.mtime = match mtime {
@@ -42,7 +47,12 @@ impl Model {
     }
 
     /// Checks what Linux checks of an attribute's name. `absent` is said where the file cannot have user attributes.
-    pub(super) fn xattr(&self, place: &Place, name: &[u8], absent: Errno) -> Result<Number, Errno> {
+    pub(super) fn xattr(
+        &self,
+        place: &FileRef,
+        name: &[u8],
+        absent: Errno,
+    ) -> Result<Number, Errno> {
         if name.is_empty() || name.len() > XATTR_NAME_MAX {
             return Err(Errno::ERANGE);
         }
@@ -59,7 +69,7 @@ impl Model {
 
     pub(super) fn setxattr(
         &mut self,
-        place: &Place,
+        place: &FileRef,
         name: &[u8],
         value: &Data,
         how: XattrHow,
@@ -77,12 +87,12 @@ impl Model {
         Ok(Answer::Done)
     }
 
-    pub(super) fn getxattr(&mut self, place: &Place, name: &[u8]) -> Answered {
+    pub(super) fn getxattr(&mut self, place: &FileRef, name: &[u8]) -> Answered {
         let number = self.xattr(place, name, Errno::ENODATA)?;
         self.inode(number).xattrs.get(name).cloned().map(Answer::Bytes).ok_or(Errno::ENODATA)
     }
 
-    pub(super) fn removexattr(&mut self, place: &Place, name: &[u8]) -> Answered {
+    pub(super) fn removexattr(&mut self, place: &FileRef, name: &[u8]) -> Answered {
         let number = self.xattr(place, name, Errno::EPERM)?;
         self.inode_mut(number).xattrs.remove(name).map(|_| Answer::Done).ok_or(Errno::ENODATA)
     }

@@ -4,7 +4,7 @@ use super::{Answered, Body, Model, Number, Open, ROOT};
 use crate::bytes::Data;
 use crate::content::Content;
 use crate::errno::Errno;
-use crate::op::{Fallocate, Handle, OpenHow, Path, Place, Whence};
+use crate::op::{Fallocate, FileRef, Handle, OpenHow, Path, Whence};
 use crate::outcome::{Answer, Kind, Mtime};
 
 impl Model {
@@ -72,18 +72,18 @@ impl Model {
     }
 
     /// The inode that an operation on attributes means.
-    pub(super) fn place(&self, place: &Place) -> Result<Number, Errno> {
+    pub(super) fn place(&self, place: &FileRef) -> Result<Number, Errno> {
         match place {
-            Place::Path(path) => self.find(path),
-            Place::Handle(handle) => Ok(self.handles.get(handle)?.inode),
+            FileRef::Path(path) => self.find(path),
+            FileRef::Handle(handle) => Ok(self.handles.get(handle)?.inode),
         }
     }
 
     /// The regular file that an operation on bytes means, opened as if for everything.
-    pub(super) fn opened(&self, place: &Place) -> Result<Open, Errno> {
+    pub(super) fn opened(&self, place: &FileRef) -> Result<Open, Errno> {
         match place {
-            Place::Handle(handle) => Ok(*self.handles.get(handle)?),
-            Place::Path(path) => {
+            FileRef::Handle(handle) => Ok(*self.handles.get(handle)?),
+            FileRef::Path(path) => {
                 let inode = self.find(path)?;
                 self.inode(inode).kind().refuses_bytes()?;
                 let how = OpenHow { read: true, write: true, ..OpenHow::default() };
@@ -110,7 +110,7 @@ impl Model {
         Ok(Answer::Done)
     }
 
-    pub(super) fn read(&mut self, place: &Place, offset: u64, len: u64) -> Answered {
+    pub(super) fn read(&mut self, place: &FileRef, offset: u64, len: u64) -> Answered {
         let open = self.opened(place)?;
         if !open.how.read {
             return Err(Errno::EBADF);
@@ -118,7 +118,7 @@ impl Model {
         Ok(Answer::Bytes(self.file(open.inode).read(offset, len)))
     }
 
-    pub(super) fn sum(&mut self, place: &Place) -> Answered {
+    pub(super) fn sum(&mut self, place: &FileRef) -> Answered {
         let open = self.opened(place)?;
         if !open.how.read {
             return Err(Errno::EBADF);
@@ -127,7 +127,7 @@ impl Model {
         Ok(Answer::Sum(content.size(), content.digest()))
     }
 
-    pub(super) fn truncate(&mut self, place: &Place, size: u64) -> Answered {
+    pub(super) fn truncate(&mut self, place: &FileRef, size: u64) -> Answered {
         let open = self.opened(place)?;
         if !open.how.write {
             return Err(Errno::EINVAL);
@@ -142,7 +142,7 @@ impl Model {
 
     pub(super) fn fallocate(
         &mut self,
-        place: &Place,
+        place: &FileRef,
         how: Fallocate,
         offset: u64,
         len: u64,
@@ -169,7 +169,7 @@ impl Model {
         Ok(Answer::Done)
     }
 
-    pub(super) fn seek(&mut self, place: &Place, whence: Whence, offset: u64) -> Answered {
+    pub(super) fn seek(&mut self, place: &FileRef, whence: Whence, offset: u64) -> Answered {
         let open = self.opened(place)?;
         let content = self.file(open.inode);
         if offset >= content.size() {

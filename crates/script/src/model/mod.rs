@@ -182,7 +182,7 @@ impl Model {
     }
 
     /// Files, directories and handles can be made durable.
-    fn fsync(&self, place: &Place) -> Answered {
+    fn fsync(&self, place: &FileRef) -> Answered {
         match self.inode(self.place(place)?).kind() {
             Kind::Dir => Ok(Answer::Done),
             kind => kind.refuses_bytes().map(|()| Answer::Done),
@@ -228,7 +228,7 @@ impl Model {
             }
             Op::Write { place, offset, data } => self.write(self.opened(place)?, *offset, data),
             Op::Append { path, data } => {
-                let mut open = self.opened(&Place::Path(path.clone()))?;
+                let mut open = self.opened(&FileRef::Path(path.clone()))?;
                 open.how.append = true;
                 self.write(open, 0, data)
             }

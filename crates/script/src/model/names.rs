@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Answered, Body, Inode, Model, NAME_MAX, Number, ROOT};
 use crate::errno::Errno;
-use crate::op::{Path, Place, RenameHow};
+use crate::op::{FileRef, Path, RenameHow};
 use crate::outcome::{Answer, Kind, Mtime};
 
 impl Model {
@@ -129,7 +129,7 @@ impl Model {
         Ok(Answer::Done)
     }
 
-    pub(super) fn link(&mut self, from: &Place, to: &Path) -> Answered {
+    pub(super) fn link(&mut self, from: &FileRef, to: &Path) -> Answered {
         let number = self.place(from)?;
         let (dir, name) = self.vacancy(to)?;
         let inode = self.inode(number);

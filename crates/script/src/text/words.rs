@@ -110,12 +110,12 @@ impl<'a> Words<'a> {
         }
     }
 
-    pub(super) fn place(&mut self) -> Parsed<Place> {
+    pub(super) fn place(&mut self) -> Parsed<FileRef> {
         if !self.ended() && self.text[self.at] == b'@' {
             let (word, start) = self.raw("a handle")?;
-            return Ok(Place::Handle(self.handle_from(&word[1..], start + 1)?));
+            return Ok(FileRef::Handle(self.handle_from(&word[1..], start + 1)?));
         }
-        self.path().map(Place::Path)
+        self.path().map(FileRef::Path)
     }
 
     pub(super) fn number<T: FromStr>(&mut self, what: &str) -> Parsed<T> {

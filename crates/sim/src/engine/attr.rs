@@ -2,7 +2,7 @@
 
 use holdfast_base::Timestamp;
 use holdfast_posix::{FileType, SetAttr, SetTime as EngineTime, XattrFlags};
-use holdfast_script::{Answer, Errno, Mtime, Op, Place, SetTime, Stat, XattrHow};
+use holdfast_script::{Answer, Errno, FileRef, Mtime, Op, SetTime, Stat, XattrHow};
 
 use super::names::unpack;
 use super::{Answered, Engine, errno, kind};
@@ -65,13 +65,13 @@ impl Engine {
         }
     }
 
-    fn set(&self, place: &Place, change: SetAttr) -> Answered {
+    fn set(&self, place: &FileRef, change: SetAttr) -> Answered {
         let inode = self.place(place)?.inode;
         self.filesystem()?.setattr(&self.caller, inode, None, change).map_err(errno)?;
         Ok(Answer::Done)
     }
 
-    fn stat(&self, place: &Place) -> Answered {
+    fn stat(&self, place: &FileRef) -> Answered {
         let attr = self.place(place)?;
         let is_device = matches!(attr.file_type, FileType::CharDevice | FileType::BlockDevice);
         Ok(Answer::Stat(Stat {

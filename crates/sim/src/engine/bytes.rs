@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use holdfast_posix::{FallocateFlags, FileType, OpenFile, OpenFlags, Seek, SetAttr, WriteHow};
 use holdfast_script::{
-    Answer, Data, Digest, Errno, Fallocate, Handle, Op, OpenHow, Path, Place, Whence,
+    Answer, Data, Digest, Errno, Fallocate, FileRef, Handle, Op, OpenHow, Path, Whence,
 };
 
 use super::{Answered, Engine, errno, kind};
@@ -122,10 +122,10 @@ impl Engine {
     }
 
     /// The open file that an operation on bytes means.
-    fn opened(&self, place: &Place, flags: OpenFlags) -> Result<Arc<OpenFile>, Errno> {
+    fn opened(&self, place: &FileRef, flags: OpenFlags) -> Result<Arc<OpenFile>, Errno> {
         match place {
-            Place::Handle(handle) => Ok(Arc::clone(self.handles.get(handle)?)),
-            Place::Path(path) => self.open_path(path, flags),
+            FileRef::Handle(handle) => Ok(Arc::clone(self.handles.get(handle)?)),
+            FileRef::Path(path) => self.open_path(path, flags),
         }
     }
 
@@ -155,7 +155,7 @@ impl Engine {
         }
     }
 
-    fn read(&self, place: &Place, offset: u64, len: u64) -> Answered {
+    fn read(&self, place: &FileRef, offset: u64, len: u64) -> Answered {
         let file = self.opened(place, OpenFlags::READ)?;
         // What the buffer held before must not be taken for content.
         let mut bytes = vec![0xee; len as usize];
@@ -164,7 +164,7 @@ impl Engine {
         Ok(Answer::Bytes(bytes))
     }
 
-    fn sum(&self, place: &Place) -> Answered {
+    fn sum(&self, place: &FileRef) -> Answered {
         let file = self.opened(place, OpenFlags::READ)?;
         let filesystem = self.filesystem()?;
         let size = filesystem.getattr(file.inode()).map_err(errno)?.size;
@@ -182,7 +182,7 @@ impl Engine {
         Ok(Answer::Sum(size, digest))
     }
 
-    fn truncate(&self, place: &Place, size: u64) -> Answered {
+    fn truncate(&self, place: &FileRef, size: u64) -> Answered {
         let file = self.opened(place, OpenFlags::WRITE)?;
         if !file.flags().contains(OpenFlags::WRITE) {
             return Err(Errno::EINVAL);
@@ -194,8 +194,8 @@ impl Engine {
         Ok(Answer::Done)
     }
 
-    fn fsync(&self, place: &Place, data_only: bool) -> Answered {
-        if let Place::Path(path) = place {
+    fn fsync(&self, place: &FileRef, data_only: bool) -> Answered {
+        if let FileRef::Path(path) = place {
             let found = self.find(path)?;
             if found.file_type == FileType::Directory {
                 self.filesystem()?.fsync_inode(found.inode).map_err(errno)?;

@@ -24,7 +24,7 @@ use holdfast_posix::{
     Attr, Caller, FileSystem, FileType, FsError, MkfsOptions, MountOptions, OpenFile,
 };
 use holdfast_script::target::Handles;
-use holdfast_script::{Answer, Errno, Kind, Op, Outcome, Path, Place, Target};
+use holdfast_script::{Answer, Errno, FileRef, Kind, Op, Outcome, Path, Target};
 
 use checkpoints::Beside;
 pub use checkpoints::Checkpoints;
@@ -231,10 +231,10 @@ impl Engine {
     }
 
     /// The attributes of what an operation on attributes means.
-    fn place(&self, place: &Place) -> Result<Attr, Errno> {
+    fn place(&self, place: &FileRef) -> Result<Attr, Errno> {
         match place {
-            Place::Path(path) => self.find(path),
-            Place::Handle(handle) => {
+            FileRef::Path(path) => self.find(path),
+            FileRef::Handle(handle) => {
                 let inode = self.handles.get(handle)?.inode();
                 self.filesystem()?.getattr(inode).map_err(errno)
             }

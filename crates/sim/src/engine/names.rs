@@ -1,7 +1,7 @@
 //! Operations on names.
 
 use holdfast_posix::{FileType, NewNode, RenameFlags};
-use holdfast_script::{Answer, Errno, NodeKind, Op, Path, Place, RenameHow};
+use holdfast_script::{Answer, Errno, FileRef, NodeKind, Op, Path, RenameHow};
 
 use super::{Answered, Engine, errno, kind};
 
@@ -53,8 +53,8 @@ impl Engine {
             }
             Op::Link { from, to } => {
                 let inode = match from {
-                    Place::Path(path) => self.find(path)?.inode,
-                    Place::Handle(handle) => self.handles.get(handle)?.inode(),
+                    FileRef::Path(path) => self.find(path)?.inode,
+                    FileRef::Handle(handle) => self.handles.get(handle)?.inode(),
                 };
                 let (dir, name) = self.parent(to)?;
                 self.filesystem()?.link(&caller, inode, dir.inode, name).map_err(errno)?;

@@ -4,7 +4,7 @@
 //! makes of it. The rules stand at the head of [`super`].
 
 use holdfast_script::{
-    Answer, Data, Digest, Fallocate, Kind, Model, Mtime, Node, Op, Outcome, Path, Place, Target,
+    Answer, Data, Digest, Fallocate, FileRef, Kind, Model, Mtime, Node, Op, Outcome, Path, Target,
     Tree,
 };
 
@@ -136,7 +136,7 @@ impl History {
     fn part_up_to(&self, op: usize, size: u64) -> Option<Op> {
         let (place, data) = match &self.steps[op].op {
             Op::Write { place, data, .. } => (place.clone(), data),
-            Op::Append { path, data } => (Place::Path(path.clone()), data),
+            Op::Append { path, data } => (FileRef::Path(path.clone()), data),
             _ => return None,
         };
         let offset = match &self.steps[op].op {
@@ -174,7 +174,7 @@ impl History {
                 }
             }
         }
-        match model.apply(&Op::Sum { place: Place::Path(path.clone()) }) {
+        match model.apply(&Op::Sum { place: FileRef::Path(path.clone()) }) {
             Outcome::Ok(Answer::Sum(size, digest)) => (size, digest),
             other => unreachable!("{path} is a file in state {k}, yet its sum is {other}"),
         }

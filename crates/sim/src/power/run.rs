@@ -9,7 +9,7 @@ use std::sync::Arc;
 use holdfast_base::clock::{Pinned, pin};
 use holdfast_device::sim::{Faults, Recording};
 use holdfast_device::{Device, MemoryDevice, SimDevice};
-use holdfast_script::{Answer, Data, Errno, Op, Outcome, Place, Script, Target};
+use holdfast_script::{Answer, Data, Errno, FileRef, Op, Outcome, Script, Target};
 
 use super::Policy;
 use crate::Engine;
@@ -98,7 +98,7 @@ pub(crate) fn apply(
 ) -> Result<(), (Outcome, String)> {
     let place = match op {
         Op::Write { place, .. } => Some(place.clone()),
-        Op::Append { path, .. } => Some(Place::Path(path.clone())),
+        Op::Append { path, .. } => Some(FileRef::Path(path.clone())),
         _ => None,
     };
     let size = |engine: &mut Engine| match engine.apply(&Op::Stat { place: place.clone()? }) {

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use holdfast_check::Options;
 use holdfast_device::sim::{Action, Call, Faults, When};
 use holdfast_device::{Device, SimDevice};
-use holdfast_script::{Answer, Errno, Op, Outcome, Place, Target, Tree};
+use holdfast_script::{Answer, Errno, FileRef, Op, Outcome, Target, Tree};
 use holdfast_sim::Engine;
 use volume::{Block, Kind, Volume, setup};
 
@@ -108,7 +108,7 @@ fn look(device: Arc<dyn Device>, told: &Tree, read_only: bool) -> (Seen, Option<
         return (seen, Some(engine));
     }
     for (path, node) in &told.0 {
-        let place = Place::Path(path.clone());
+        let place = FileRef::Path(path.clone());
         let op = match node.digest {
             Some(_) => Op::Sum { place },
             None => Op::Stat { place },

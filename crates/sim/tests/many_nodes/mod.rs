@@ -15,7 +15,7 @@ const VOLUME: u64 = 96 << 20;
 /// Files whose attributes make more nodes than one thread of a checkpoint writes alone: 4 MiB.
 const SMALL: u64 = 1800;
 const VALUE: usize = 3000;
-/// Files with more data than one thread settles alone: 8 MiB each.
+/// Files with more data than one thread writes back alone: 8 MiB each.
 const LARGE: u64 = 2;
 const LARGE_BYTES: usize = 9 << 20;
 

@@ -16,12 +16,12 @@ use holdfast_format::key::RawKey;
 use holdfast_format::node::{SLOT_SIZE, SLOTS_AT, covering};
 
 use super::dirty::{ByteRange, Tracker};
-use super::heads::Heads;
+use super::key_prefixes::KeyPrefixes;
 
 /// Where a node is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Equal to what is durable at its home.
+    /// Equal to what is durable at its location.
     Clean,
     /// Born in this epoch: changed, and not yet part of a checkpoint.
     Dirty,
@@ -29,25 +29,25 @@ pub(crate) enum State {
     Sealed,
 }
 
-/// The bytes of a node and the heads of its keys: of one that was read they are made before a lock is taken, since
+/// The bytes of a node and the prefixes of its keys: of one that was read they are made before a lock is taken, since
 /// that looks at every record.
 #[derive(Debug)]
 pub(crate) struct Body {
     bytes: Arc<[u8]>,
-    heads: Heads,
+    prefixes: KeyPrefixes,
 }
 
 impl Body {
     /// That of a valid node.
     pub(crate) fn of(bytes: impl Into<Arc<[u8]>>) -> Body {
         let bytes = bytes.into();
-        Body { heads: Heads::of(&NodeView::trusted(&bytes)), bytes }
+        Body { prefixes: KeyPrefixes::of(&NodeView::trusted(&bytes)), bytes }
     }
 
     /// The node, to be searched.
     #[inline]
     pub(crate) fn node(&self) -> Node<'_> {
-        Node { view: NodeView::trusted(&self.bytes), heads: &self.heads }
+        Node { view: NodeView::trusted(&self.bytes), prefixes: &self.prefixes }
     }
 }
 
@@ -103,14 +103,14 @@ impl Frame {
         }
     }
 
-    /// Bytes and heads, for a node that takes the place of this one. They are copied if a writer still has
+    /// Bytes and prefixes, for a node that takes the place of this one. They are copied if a writer still has
     /// the bytes.
     pub(super) fn into_body(self) -> Body {
-        let Body { mut bytes, heads } = self.body;
+        let Body { mut bytes, prefixes } = self.body;
         if Arc::get_mut(&mut bytes).is_none() {
             bytes = Arc::from(&bytes[..]);
         }
-        Body { bytes, heads }
+        Body { bytes, prefixes }
     }
 
     /// The node, to be searched.
@@ -119,13 +119,13 @@ impl Frame {
         self.body.node()
     }
 
-    /// The bytes, the heads of their keys and the memory of their changes, to be changed. The node must be dirty.
+    /// The bytes, the prefixes of their keys and the memory of their changes, to be changed. The node must be dirty.
     #[inline]
-    pub(crate) fn edit(&mut self) -> (&mut [u8], &mut Heads, &mut Tracker) {
+    pub(crate) fn edit(&mut self) -> (&mut [u8], &mut KeyPrefixes, &mut Tracker) {
         assert_eq!(self.state, State::Dirty, "only dirty nodes are changed in place");
-        let Body { bytes, heads } = &mut self.body;
+        let Body { bytes, prefixes } = &mut self.body;
         let bytes = Arc::get_mut(bytes).expect("a dirty node is not shared with a writer");
-        (bytes, heads, &mut self.tracker)
+        (bytes, prefixes, &mut self.tracker)
     }
 
     /// Whether a commit has a record of this node, which must be forgotten when the node goes.
@@ -184,11 +184,11 @@ impl Frame {
     }
 }
 
-/// The view of a node in memory, with searches that look at the heads of its keys first.
+/// The view of a node in memory, with searches that look at the prefixes of its keys first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node<'a> {
     view: NodeView<'a>,
-    heads: &'a Heads,
+    prefixes: &'a KeyPrefixes,
 }
 
 impl<'a> Deref for Node<'a> {
@@ -203,22 +203,22 @@ impl Node<'_> {
     /// As [`NodeView::search`].
     #[inline]
     pub(crate) fn search(&self, key: &RawKey) -> Result<usize, usize> {
-        self.heads.search(&self.view, key)
+        self.prefixes.search(&self.view, key)
     }
 
     /// The same for one who knows that `key` is not before record `first`, and probably right there.
     #[inline]
     pub(crate) fn search_from(&self, first: usize, key: &RawKey) -> Result<usize, usize> {
-        match self.heads.is_behind(first, key) {
+        match self.prefixes.is_behind(first, key) {
             true => Err(first),
             false => self.search(key),
         }
     }
 
-    /// Whether the heads are those of its keys.
+    /// Whether the prefixes are those of its keys.
     #[cfg(any(test, debug_assertions))]
-    pub(crate) fn has_its_heads(&self) -> bool {
-        self.heads.fit(&self.view)
+    pub(crate) fn has_its_prefixes(&self) -> bool {
+        self.prefixes.fit(&self.view)
     }
 
     /// As [`NodeView::child_index`].

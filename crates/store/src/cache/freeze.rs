@@ -6,7 +6,7 @@
 //! starts the next time of change.
 
 use holdfast_base::BlockNo;
-use holdfast_base::teeth::{self, Tooth};
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_format::journal::{Base, node};
 
 use super::Cache;
@@ -16,7 +16,7 @@ use super::frame::State;
 /// The ranges of all nodes of a commit. Kept from one commit to the next, so that the frozen time
 /// allocates nothing.
 #[derive(Debug, Default)]
-pub(crate) struct Frozen {
+pub(crate) struct FrozenNodes {
     nodes: Vec<FrozenNode>,
     ranges: Vec<ByteRange>,
     size: usize,
@@ -30,7 +30,7 @@ struct FrozenNode {
     first: usize,
 }
 
-impl Frozen {
+impl FrozenNodes {
     /// Nodes.
     pub(crate) fn nodes(&self) -> usize {
         self.nodes.len()
@@ -54,7 +54,7 @@ impl Frozen {
 
 impl Cache {
     /// Takes the ranges of every node that changed since the last commit.
-    pub(crate) fn freeze(&self, frozen: &mut Frozen) {
+    pub(crate) fn freeze(&self, frozen: &mut FrozenNodes) {
         frozen.nodes.clear();
         frozen.ranges.clear();
         frozen.size = 0;
@@ -66,7 +66,7 @@ impl Cache {
             debug_assert_eq!(frame.state, State::Dirty);
             let first = frozen.ranges.len();
             frame.ranges(&mut frozen.ranges);
-            if teeth::is(Tooth::RangeShort)
+            if mutants::is(Mutant::RangeShort)
                 && let Some(last) = frozen.ranges[first..].last_mut()
                 && last.end - last.start > 1
             {
@@ -80,7 +80,7 @@ impl Cache {
     }
 
     /// Appends the records of the frozen nodes to `out`; from now on they count as logged.
-    pub(crate) fn format(&mut self, frozen: &Frozen, out: &mut Vec<u8>) {
+    pub(crate) fn format(&mut self, frozen: &FrozenNodes, out: &mut Vec<u8>) {
         let before = out.len();
         let ends = frozen.nodes.iter().skip(1).map(|node| node.first);
         let ends = ends.chain([frozen.ranges.len()]);

@@ -1,7 +1,7 @@
 //! Tree nodes in memory.
 //!
 //! ```text
-//!            load                      change (a new home)
+//!            load                      change (a new location)
 //!   (absent) ----> Clean ------------------------------------> Dirty
 //!       ^           | ^                                          |
 //!       |  evict    | | written                                  | seal
@@ -10,15 +10,15 @@
 //!
 //! A node is changed in place only in the epoch it was born in, and each commit
 //! logs what changed since the one before ([`freeze`]); after the seal of a checkpoint its bytes are shared with the
-//! writer. The next change gives the node a new home; it takes the bytes along if the writer is done with them, and
+//! writer. The next change gives the node a new location; it takes the bytes along if the writer is done with them, and
 //! copies them if not. Dirty and sealed nodes are never evicted.
 //!
-//! Knows nothing of items, and of keys only what a search looks at first ([`heads`]).
+//! Knows nothing of items, and of keys only what a search looks at first ([`prefixes`]).
 
 pub(crate) mod dirty;
 mod frame;
 mod freeze;
-pub(crate) mod heads;
+pub(crate) mod key_prefixes;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -35,13 +35,13 @@ use rustc_hash::FxHashMap;
 use dirty::{Marked, Tracker};
 use frame::State;
 pub(crate) use frame::{Body, Frame, Node};
-pub(crate) use freeze::Frozen;
-use heads::Heads;
+pub(crate) use freeze::FrozenNodes;
+use key_prefixes::KeyPrefixes;
 
 /// Nodes above the budget from which on nothing is taken in that nobody has asked for.
 const CROWD: usize = 64;
 
-/// A sealed node on its way to its home.
+/// A sealed node on its way to its location.
 #[derive(Debug)]
 pub(crate) struct SealedNode {
     pub(crate) block: BlockNo,
@@ -120,12 +120,12 @@ impl Cache {
     pub(crate) fn edit<R>(
         &mut self,
         block: BlockNo,
-        change: impl FnOnce(&mut [u8], &mut Heads, &mut Tracker) -> (R, Marked),
+        change: impl FnOnce(&mut [u8], &mut KeyPrefixes, &mut Tracker) -> (R, Marked),
     ) -> R {
         let frame =
             self.frames.get_mut(&block).expect("a dirty node stays in memory until it is sealed");
-        let (bytes, heads, tracker) = frame.edit();
-        let (result, marked) = change(bytes, heads, tracker);
+        let (bytes, prefixes, tracker) = frame.edit();
+        let (result, marked) = change(bytes, prefixes, tracker);
         if !frame.listed {
             frame.listed = true;
             self.uncommitted.push(block);
@@ -170,7 +170,7 @@ impl Cache {
         }
     }
 
-    /// Takes in a node that was read, unless its home has a newer owner in memory: then false.
+    /// Takes in a node that was read, unless its location has a newer owner in memory: then false.
     pub(crate) fn insert_clean(&mut self, pointer: NodePointer, body: Body) -> bool {
         let NodePointer { block, epoch } = pointer;
         let is_newest = self.frames.get(&block).is_none_or(|old| old.epoch < epoch);
@@ -190,7 +190,7 @@ impl Cache {
         drop(self.take_out(block));
     }
 
-    /// Takes out the node at `block`, which must be in memory, for one with the same content and a home of its own.
+    /// Takes out the node at `block`, which must be in memory, for one with the same content and a location of its own.
     pub(crate) fn succeed(&mut self, block: BlockNo) -> Body {
         self.take_out(block).expect("whoever copies a node has seen it here").into_body()
     }
@@ -255,8 +255,8 @@ impl Cache {
     }
 
     /// Turns the sealed nodes of `epoch` at these `homes` clean: they are durable there.
-    pub(crate) fn written(&mut self, homes: &[BlockNo], epoch: Epoch) {
-        for block in homes {
+    pub(crate) fn written(&mut self, blocks: &[BlockNo], epoch: Epoch) {
+        for block in blocks {
             if let Some(frame) = self.frames.get_mut(block)
                 && frame.state == State::Sealed
                 && frame.epoch <= epoch

@@ -9,7 +9,7 @@
 pub(crate) mod replay;
 pub(crate) mod recover;
 
-use holdfast_base::teeth::{self, Tooth};
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockRange, CommitNo, Epoch};
 use holdfast_device::{Device, Flushed, flush_unless};
@@ -17,7 +17,7 @@ use holdfast_format::journal::frame::{FRAME_BYTES_MAX, KIND_COMMIT, KIND_END, MA
 use holdfast_format::journal::{COMMIT_BYTES_MAX, FrameHeader, JournalMark, next_block};
 
 use crate::Result;
-use crate::cache::Frozen;
+use crate::cache::FrozenNodes;
 
 /// The buffer of the payload grows in steps of this.
 const ROOM_BYTES: usize = 1 << 20;
@@ -40,7 +40,7 @@ pub(crate) struct Journal {
     /// The last commit that a frame behind it calls durable, or that needs none.
     confirmed: CommitNo,
     /// The ranges of the commit being made.
-    pub(crate) frozen: Frozen,
+    pub(crate) frozen: FrozenNodes,
     /// Its payload.
     pub(crate) payload: Vec<u8>,
     frame: Vec<u8>,
@@ -57,7 +57,7 @@ impl Journal {
             tail: 0,
             ended: false,
             confirmed: mark.commit,
-            frozen: Frozen::default(),
+            frozen: FrozenNodes::default(),
             payload: Vec::new(),
             frame: Vec::new(),
         }
@@ -113,12 +113,12 @@ impl Journal {
     pub(crate) fn give_back_memory(&mut self) {
         self.payload = Vec::new();
         self.frame = Vec::new();
-        self.frozen = Frozen::default();
+        self.frozen = FrozenNodes::default();
     }
 
     /// Whether a commit of `payload` bytes has room.
     pub(crate) fn fits(&self, payload: usize) -> bool {
-        let used = if teeth::is(Tooth::JournalRoom) { 0 } else { self.head - self.tail };
+        let used = if mutants::is(Mutant::JournalRoom) { 0 } else { self.head - self.tail };
         payload <= COMMIT_BYTES_MAX && used + self.plan(payload).1 <= self.ring.count
     }
 
@@ -157,7 +157,7 @@ impl Journal {
             done += part;
             at += frame_blocks;
         }
-        let flushed = flush_unless(device, Tooth::CommitFlush)?;
+        let flushed = flush_unless(device, Mutant::CommitFlush)?;
         self.mark = mark;
         self.head += blocks;
         self.ended = false;

@@ -4,7 +4,7 @@
 //! log, is left as it was found.
 //!
 //! Nothing is decided here that was not decided before the crash: every node
-//! goes to the home that its commit names, which no superblock reaches. So
+//! goes to the location that its commit names, which no superblock reaches. So
 //! power may fail at any write of it, any number of times: the old superblock
 //! and the journal are whole until the new superblock is durable (P9).
 
@@ -14,14 +14,14 @@
 use std::collections::BTreeMap;
 
 use holdfast_base::counters::Counters;
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::stop::Stop;
-use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::{BLOCK_SIZE, BlockNo};
 use holdfast_device::{Device, flush_unless};
 use holdfast_format::Superblock;
 
 use super::replay::{Replayed, Stopped, beside, replay_some};
-use crate::nodes::Homed;
+use crate::nodes::NodeWrite;
 use crate::{Result, StoreError, nodes, superblock};
 
 /// What the journal makes of the volume, in memory. Writes nothing: whether the volume may be opened is
@@ -39,7 +39,7 @@ pub(crate) fn read(
         }
         done => done.map_err(|stopped| stopped.error)?,
     };
-    if teeth::is(Tooth::GivenUpEpochKept) {
+    if mutants::is(Mutant::GivenUpEpochKept) {
         replayed.given_up = None;
     }
     if let Some(epoch) = replayed.given_up {
@@ -84,7 +84,7 @@ pub(crate) fn hole(replayed: &Replayed) -> Option<String> {
     ))
 }
 
-/// Makes what was read durable: `nodes`, which came out of `replayed`, go to their homes, and the superblock
+/// Makes what was read durable: `nodes`, which came out of `replayed`, go to their locations, and the superblock
 /// says that the volume stands at the end of its journal.
 pub(crate) fn write(
     device: &dyn Device,
@@ -98,20 +98,21 @@ pub(crate) fn write(
         let at = replayed.superblock.journal.next.byte_offset();
         device.write(at.expect("the superblock was judged"), &[0; BLOCK_SIZE])?;
     }
-    let settled = superblock::settle(device, before)?;
-    drop(settled);
+    let durable = superblock::make_durable(device, before)?;
+    drop(durable);
     if replayed.commits == 0 && replayed.given_up.is_none() {
         return Ok(());
     }
     // Data that came with the last commit was read, and is not known to be durable: a flush may have failed.
-    let data = if teeth::is(Tooth::JournalDataNotAgain) { &[] } else { &replayed.data[..] };
+    let data = if mutants::is(Mutant::JournalDataNotAgain) { &[] } else { &replayed.data[..] };
     for (block, bytes) in data {
         let at = block.byte_offset().expect("the extent was judged");
         device.write(at, bytes)?;
     }
-    let homed: Vec<Homed<'_>> = nodes.iter().map(|(block, bytes)| (*block, &bytes[..])).collect();
+    let homed: Vec<NodeWrite<'_>> =
+        nodes.iter().map(|(block, bytes)| (*block, &bytes[..])).collect();
     nodes::write(device, stop, &homed)?;
-    let reached = flush_unless(device, Tooth::RecoveryFlush)?;
+    let reached = flush_unless(device, Mutant::RecoveryFlush)?;
     let _published = superblock::publish(device, &replayed.superblock, before.epoch, reached)?;
     Ok(())
 }

@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holdfast_base::teeth::{self, Tooth};
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, CommitNo, Epoch, TreeId, parallel};
 use holdfast_device::Device;
@@ -153,7 +153,7 @@ fn try_replay(
             let why = "its last operation or next inode is from before what it follows";
             return Err(damage(Malformed::new("commit", why)));
         }
-        if is_last && !teeth::is(Tooth::JournalUnverified) {
+        if is_last && !mutants::is(Mutant::JournalUnverified) {
             match replay.read_data(&commit.extents) {
                 Some(data) => done.data = data,
                 None => {
@@ -178,7 +178,7 @@ fn try_replay(
     // A node may be wrong since any of them.
     *safe = 0;
     done.nodes = replay.finish(last_epoch)?;
-    if !done.ended && !teeth::is(Tooth::JournalHole) {
+    if !done.ended && !mutants::is(Mutant::JournalHole) {
         done.damage = replay.later_frame(done.superblock.journal)?;
     }
     Ok(done)
@@ -395,7 +395,7 @@ impl Replay<'_> {
         }
     }
 
-    /// A node that is durable at its home.
+    /// A node that is durable at its location.
     fn read_base(&self, pointer: NodePointer) -> Result<Vec<u8>> {
         let mut node = Vec::new();
         let blocks = BlockRange::new(pointer.block, self.superblock.geometry.node_blocks());

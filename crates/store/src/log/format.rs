@@ -9,7 +9,7 @@ use holdfast_format::journal::DataExtent;
 use holdfast_format::log::{Content, Encoder, Patch};
 
 use super::pending::Generation;
-use crate::batch::{Change, TakenContent};
+use crate::transaction::{Change, TakenContent};
 
 /// How a generation is written down.
 #[derive(Clone, Copy, Debug)]
@@ -88,8 +88,8 @@ pub(super) fn format(generation: &Generation, how: How, out: &mut Vec<u8>) -> Wr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::batch::Changes;
     use crate::log::pending::Pending;
+    use crate::transaction::Changes;
     use holdfast_base::{InodeNo, Lsn};
     use holdfast_format::item::{Dentry, FileType};
     use holdfast_format::log::{Decoder, LogMark, Record};

@@ -14,7 +14,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use holdfast_base::teeth::{self, Tooth};
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{BlockNo, BlockRange, InodeNo, TreeId};
 use holdfast_format::item::Extent;
 use holdfast_format::log::record::leads_to;
@@ -125,7 +125,7 @@ impl<'a> Judge<'a> {
     ) -> std::result::Result<(), String> {
         let taken = span(blocks)?;
         // Also those that an earlier batch took, and gave back or not, are not free.
-        if !teeth::is(Tooth::NotPinned) && !self.inner.space.lock().claim(blocks) {
+        if !mutants::is(Mutant::NotPinned) && !self.inner.space.lock().claim(blocks) {
             return Err(format!("the blocks {blocks:?} are taken, but are not free"));
         }
         match content {

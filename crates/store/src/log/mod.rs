@@ -27,8 +27,8 @@ use holdfast_sync::atomic::Ordering;
 use std::time::Duration;
 
 use holdfast_base::clock::Stopwatch;
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::switch::Batching;
-use holdfast_base::teeth::{self, Tooth};
 use holdfast_base::{Escape, InodeNo, Lsn, Receipt};
 use holdfast_device::flush_unless;
 use holdfast_format::journal::DataExtent;
@@ -40,7 +40,7 @@ use crate::{Inner, Result};
 
 use format::How;
 use pending::{Generation, Generations, SPARES};
-pub(crate) use pending::{Pending, Place};
+pub(crate) use pending::{LogPosition, Pending};
 use queue::Queue;
 use ring::Span;
 pub(crate) use ring::{Log, Ring};
@@ -54,7 +54,7 @@ pub(crate) struct Logging {
 }
 
 impl Logging {
-    pub(crate) fn new(ring: Ring, place: Place, batching: Batching) -> Logging {
+    pub(crate) fn new(ring: Ring, place: LogPosition, batching: Batching) -> Logging {
         Logging { queue: Queue::default(), log: Mutex::new(Log::new(ring, place)), batching }
     }
 
@@ -94,8 +94,8 @@ impl Inner {
         let mut receipt = Receipt::default();
         let named = step.check(self.write_batches(&mut log, &generations, &mut receipt))?;
         let time = Stopwatch::start();
-        let _durable = step.check(flush_unless(&*self.device, Tooth::LogFlush))?;
-        teeth::do_late();
+        let _durable = step.check(flush_unless(&*self.device, Mutant::LogFlush))?;
+        mutants::do_late();
         receipt.flushes += 1;
         receipt.flush_ns = time.nanos();
         let place = log.flushed();
@@ -126,7 +126,7 @@ impl Inner {
         if needed as u64 > log.room(pending.tail()) {
             return Err(Escape::LogFull);
         }
-        if teeth::is(Tooth::AnswerBeforeWrite) {
+        if mutants::is(Mutant::AnswerBeforeWrite) {
             self.durable.store(self.lsn.load(Ordering::Acquire), Ordering::Release);
         }
         let step = self.step("a batch of the log");
@@ -144,7 +144,7 @@ impl Inner {
         let data_is_durable = own + log.waiting().map_or(0, |of| of.blocks) > DATA_BLOCKS_MAX;
         if data_is_durable {
             // No recovery shall have to read so much.
-            let _data = flush_unless(&*self.device, Tooth::LogDataFlush)?;
+            let _data = flush_unless(&*self.device, Mutant::LogDataFlush)?;
             self.counters.log_data_flushes.increment();
             receipt.flushes += 1;
             log.appended_are_durable();
@@ -163,12 +163,12 @@ impl Inner {
         let _surplus = self.pending.lock().give_back(spares);
     }
 
-    /// Tells the pace what the log holds.
+    /// Tells the throttle what the log holds.
     pub(crate) fn log_is_used(&self) {
         // Told under the lock, or what is older could be told later.
         let pending = self.pending.lock();
-        let (all, fresh) = pending.work(&self.owed);
-        self.pace.log_is(all, fresh, &self.counters);
+        let (all, fresh) = pending.work(&self.log_resident);
+        self.throttle.log_is(all, fresh, &self.counters);
     }
 
     /// Puts the batches into the log's buffer. Returns the data that their flush makes durable.

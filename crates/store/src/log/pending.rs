@@ -15,8 +15,8 @@ use std::collections::VecDeque;
 use std::hash::BuildHasher;
 
 use hashbrown::{HashTable, hash_table};
-use holdfast_base::recover::Work;
-use holdfast_base::teeth::{self, Tooth};
+use holdfast_base::mutants::{self, Mutant};
+use holdfast_base::recover::RecoveryWork;
 use holdfast_base::units::BLOCK_SIZE;
 use holdfast_base::{BlockRange, InodeNo, Lsn};
 use holdfast_format::log::{BATCH_BYTES_MAX, LogHeader, LogMark};
@@ -24,8 +24,8 @@ use holdfast_format::{Key, Kind};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::values::{Value, Values};
-use crate::batch::{Change, Changes, Taken, TakenContent};
-use crate::owed::Owed;
+use crate::log_resident::LogResident;
+use crate::transaction::{Change, Changes, Taken, TakenContent};
 
 /// No record is longer than this without its value, data and patches.
 const RECORD_BYTES: usize = 32;
@@ -203,8 +203,8 @@ impl Generation {
         };
         match known {
             Some(at) => {
-                let weaker = teeth::is(Tooth::FirstValue)
-                    || teeth::is(Tooth::WeakerInode) && is_inode && value.is_some();
+                let weaker = mutants::is(Mutant::FirstValue)
+                    || mutants::is(Mutant::WeakerInode) && is_inode && value.is_some();
                 let entry = &mut self.entries[at as usize];
                 self.bound -= entry.bound();
                 if !weaker {
@@ -249,12 +249,12 @@ impl Generation {
 /// batch and back.
 pub(super) type Generations = VecDeque<Box<Generation>>;
 
-/// The breakages by which the log forgets something.
+/// The mutants by which the log forgets something.
 fn is_forgotten(change: &Change<'_>) -> bool {
     match change.key.kind {
-        Kind::Dentry => teeth::is(Tooth::RenameHalf) && change.value.is_none(),
-        Kind::Xattr | Kind::XattrPiece => teeth::is(Tooth::XattrsForgotten),
-        Kind::Orphan => teeth::is(Tooth::OrphanForgotten) && change.value.is_some(),
+        Kind::Dentry => mutants::is(Mutant::RenameHalf) && change.value.is_none(),
+        Kind::Xattr | Kind::XattrPiece => mutants::is(Mutant::XattrsForgotten),
+        Kind::Orphan => mutants::is(Mutant::OrphanForgotten) && change.value.is_some(),
         _ => false,
     }
 }
@@ -265,26 +265,26 @@ pub(crate) struct Pending {
     /// One after the other; operations go to the last one. No other is empty.
     generations: Generations,
     /// The commit that is being made.
-    frozen: Option<Frozen>,
+    frozen: Option<FrozenGenerations>,
     /// Some that went, for their memory. Each comes to use in turn, and is judged by that.
     spares: Generations,
-    place: Place,
+    place: LogPosition,
     /// No recovery reads what lies before.
-    tail: Place,
+    tail: LogPosition,
 }
 
 /// What a commit takes that is being made.
 #[derive(Debug)]
-struct Frozen {
+struct FrozenGenerations {
     /// The generations that it contains, from the first on.
     generations: usize,
     /// What lies in the log before is dead when it is durable.
-    log: Place,
+    log: LogPosition,
 }
 
 /// Where the next batch goes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct LogPosition {
     pub(crate) mark: LogMark,
     /// Bytes that were ever written, counted from the opening.
     pub(crate) head: u64,
@@ -292,19 +292,19 @@ pub(crate) struct Place {
     pub(crate) data: u64,
 }
 
-impl Place {
+impl LogPosition {
     /// Where an opened log goes on.
-    pub(crate) fn at(mark: LogMark) -> Place {
-        Place { mark, head: 0, data: 0 }
+    pub(crate) fn at(mark: LogMark) -> LogPosition {
+        LogPosition { mark, head: 0, data: 0 }
     }
 
     /// What a recovery has to do with the log between an earlier place and this one, if that owes so many bytes of data.
-    fn since(&self, earlier: &Place, owed_bytes: usize) -> Work {
-        Work {
+    fn since(&self, earlier: &LogPosition, log_resident_bytes: usize) -> RecoveryWork {
+        RecoveryWork {
             log_bytes: self.head - earlier.head,
             log_data_bytes: self.data - earlier.data,
-            log_blocks: (owed_bytes / BLOCK_SIZE) as u64,
-            ..Work::default()
+            log_blocks: (log_resident_bytes / BLOCK_SIZE) as u64,
+            ..RecoveryWork::default()
         }
     }
 }
@@ -313,7 +313,7 @@ impl Pending {
     /// Nothing is pending; everything up to `lsn` is durable.
     pub(crate) fn new(lsn: Lsn, mark: LogMark) -> Pending {
         let generations = Generations::from([Generation::new(lsn)]);
-        let place = Place::at(mark);
+        let place = LogPosition::at(mark);
         Pending { generations, frozen: None, spares: VecDeque::new(), place, tail: place }
     }
 
@@ -380,24 +380,24 @@ impl Pending {
     }
 
     /// Where the log stands. What a batch on its way to the device holds may lie behind it.
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> LogPosition {
         self.place
     }
 
     /// Where the log begins that a recovery would read.
-    pub(super) fn tail(&self) -> &Place {
+    pub(super) fn tail(&self) -> &LogPosition {
         &self.tail
     }
 
     /// What a recovery would have to do with the log, and what of that once the commit is durable that is being made.
-    pub(super) fn work(&self, owed: &Owed) -> (Work, Work) {
+    pub(super) fn work(&self, resident: &LogResident) -> (RecoveryWork, RecoveryWork) {
         let dead_soon = self.frozen.as_ref().map_or(&self.tail, |frozen| &frozen.log);
-        let all = self.place.since(&self.tail, owed.bytes());
-        (all, self.place.since(dead_soon, owed.fresh_bytes()))
+        let all = self.place.since(&self.tail, resident.bytes());
+        (all, self.place.since(dead_soon, resident.fresh_bytes()))
     }
 
     /// A batch is durable, or a recovery has found where the log goes on.
-    pub(super) fn set_place(&mut self, place: Place) {
+    pub(super) fn set_place(&mut self, place: LogPosition) {
         self.place = place;
     }
 
@@ -411,12 +411,12 @@ impl Pending {
     }
 
     /// The present moment becomes a commit, which needs nothing of the log before `log`.
-    pub(crate) fn freeze(&mut self, log: Place) {
+    pub(crate) fn freeze(&mut self, log: LogPosition) {
         assert!(self.frozen.is_none(), "one commit at a time");
-        if !teeth::is(Tooth::BatchOverFreeze) {
+        if !mutants::is(Mutant::BatchOverFreeze) {
             self.end();
         }
-        self.frozen = Some(Frozen { generations: self.generations.len() - 1, log });
+        self.frozen = Some(FrozenGenerations { generations: self.generations.len() - 1, log });
     }
 
     /// That commit is durable: the log before it is dead. Returns what it contains, which nobody needs any more.
@@ -426,8 +426,8 @@ impl Pending {
         };
         self.tail = frozen.log;
         let dropped = match frozen.generations {
-            _ if teeth::is(Tooth::LoggedAgain) => 0,
-            _ if teeth::is(Tooth::DroppedWithCommit) => {
+            _ if mutants::is(Mutant::LoggedAgain) => 0,
+            _ if mutants::is(Mutant::DroppedWithCommit) => {
                 self.begin();
                 self.generations.len() - 1
             }
@@ -460,7 +460,7 @@ impl Pending {
     /// Takes what is pending: it is on its way into the log.
     pub(super) fn take(&mut self) -> Generations {
         self.end();
-        if teeth::is(Tooth::FrozenNotLogged) {
+        if mutants::is(Mutant::FrozenNotLogged) {
             self.generations.drain(..self.frozen_generations());
         }
         let taken = self.generations.len() - 1;
@@ -538,15 +538,16 @@ mod tests {
 
     #[test]
     fn the_log_before_a_commit_is_dead_when_it_is_durable() {
-        let (mut pending, owed) = (Pending::new(Lsn(0), LogMark::START), Owed::default());
+        let (mut pending, resident) =
+            (Pending::new(Lsn(0), LogMark::START), LogResident::default());
         let bytes = |pending: &mut Pending, head: u64, data: u64| {
-            pending.set_place(Place { head, data, ..Place::at(LogMark::START) });
-            let (all, fresh) = pending.work(&owed);
+            pending.set_place(LogPosition { head, data, ..LogPosition::at(LogMark::START) });
+            let (all, fresh) = pending.work(&resident);
             [all.log_bytes, all.log_data_bytes, fresh.log_bytes, fresh.log_data_bytes]
         };
         assert_eq!(bytes(&mut pending, 5000, 4000), [5000, 4000, 5000, 4000]);
         // The place was read before the last batch.
-        pending.freeze(Place { head: 4000, data: 3000, ..pending.place() });
+        pending.freeze(LogPosition { head: 4000, data: 3000, ..pending.place() });
         assert_eq!(bytes(&mut pending, 6000, 4500), [6000, 4500, 2000, 1500]);
         assert_eq!(pending.tail().head, 0, "it may be read yet");
         pending.thaw();

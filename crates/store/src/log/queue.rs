@@ -113,7 +113,7 @@ impl Drop for Lead<'_> {
 
 impl Inner {
     /// Returns when every batch up to `upto` is durable. `about` is who asks.
-    pub(crate) fn persist(&self, upto: Lsn, about: InodeNo) -> Result<Receipt> {
+    pub(crate) fn sync(&self, upto: Lsn, about: InodeNo) -> Result<Receipt> {
         if self.is_durable(upto) {
             return Ok(Receipt::default());
         }
@@ -140,9 +140,9 @@ impl Inner {
         }
     }
 
-    /// As [`Inner::persist`], but `then` is told: before this returns, or by another thread that makes the batch.
+    /// As [`Inner::sync`], but `then` is told: before this returns, or by another thread that makes the batch.
     /// May make batches for others meanwhile.
-    pub(crate) fn persist_then(
+    pub(crate) fn sync_then(
         &self,
         upto: Lsn,
         about: InodeNo,

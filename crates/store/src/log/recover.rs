@@ -11,7 +11,7 @@
 
 use std::sync::atomic::Ordering;
 
-use holdfast_base::teeth::{self, Tooth};
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{BlockNo, BlockRange, InodeNo, Lsn, TreeId};
 use holdfast_device::Page;
 use holdfast_format::checksum::crc64;
@@ -21,10 +21,10 @@ use holdfast_format::{Key, Kind, Superblock};
 
 use super::judge::Judge;
 use super::replay::{Broken, Logged, LoggedBatch};
-use super::{Log, Place, Ring};
+use super::{Log, LogPosition, Ring};
 use crate::apply::Slots;
-use crate::batch::Changes;
 use crate::load::Failed;
+use crate::transaction::Changes;
 use crate::{Inner, Result, StoreError};
 
 /// Most bytes of data that lie in a log: a patch of no byte makes a block, and memory must not follow what a
@@ -58,9 +58,9 @@ impl Inner {
         let ring = Ring::new(self.superblock.get_mut(), &*self.device);
         let mark = follow(&logged, &ring);
         // The superblock's mark is where the ring is still read from, until the next commit.
-        let place = Place { head: logged.walked, ..Place::at(mark) };
+        let place = LogPosition { head: logged.walked, ..LogPosition::at(mark) };
         *self.logging.log.get_mut() = Log::new(ring, place);
-        if !teeth::is(Tooth::LogPlaceForgotten) {
+        if !mutants::is(Mutant::LogPlaceForgotten) {
             self.pending.get_mut().set_place(place);
         }
         let is_moved = mark.next != logged.mark.next;
@@ -69,7 +69,7 @@ impl Inner {
             return Ok(());
         }
         // It was read, and is not known to be durable: a flush may have failed.
-        let data = if teeth::is(Tooth::LogDataNotAgain) { &[] } else { &logged.data[..] };
+        let data = if mutants::is(Mutant::LogDataNotAgain) { &[] } else { &logged.data[..] };
         for (block, bytes) in data {
             let at = block.byte_offset().expect("the decoder has judged the blocks");
             self.device.write(at, bytes)?;
@@ -102,7 +102,7 @@ impl Inner {
                 Record::Take(blocks, content) => {
                     self.space.lock().publish(blocks);
                     if let Content::Inside(patches) = content {
-                        if self.owed.bytes() as u64 > DATA_BYTES_MAX {
+                        if self.log_resident.bytes() as u64 > DATA_BYTES_MAX {
                             return Err(batch.refuse("the log holds too much data"));
                         }
                         self.patch(blocks, &patches)?;
@@ -120,17 +120,17 @@ impl Inner {
             return Err(batch.refuse("it gives back blocks that are counted as blocks of nodes"));
         }
         for blocks in freed {
-            if !teeth::is(Tooth::FreedStaysUsed) {
+            if !mutants::is(Mutant::FreedStaysUsed) {
                 self.space.lock().free(blocks, false);
             }
-            if teeth::is(Tooth::FreedInRecovery) {
+            if mutants::is(Mutant::FreedInRecovery) {
                 self.space.lock().release(blocks);
             }
-            self.owed.forget(blocks);
+            self.log_resident.forget(blocks);
         }
         let header = &batch.header;
         self.lsn.store(header.last, Ordering::Release);
-        if !teeth::is(Tooth::InodeNextForgotten) {
+        if !mutants::is(Mutant::InodeNextForgotten) {
             self.inode_next.fetch_max(header.inode_next, Ordering::AcqRel);
         }
         self.space.lock().inodes = header.inode_count;
@@ -154,8 +154,8 @@ impl Inner {
                 }
             };
             let mut space = self.space.lock();
-            let homes = &mut Slots { space: &mut space, promised: &mut 0 };
-            forest.carry_out(TreeId::Files, change, prepared, homes);
+            let slots = &mut Slots { space: &mut space, promised: &mut 0 };
+            forest.carry_out(TreeId::Files, change, prepared, slots);
             if let Some(damage) = &space.damage {
                 return Err(StoreError::Refused(format!("{damage}; run fsck")));
             }
@@ -177,7 +177,7 @@ impl Inner {
         for patch in patches {
             let mut page = Page::zeroed();
             let bytes = page.bytes_mut();
-            if let Some(base) = patch.base.filter(|_| !teeth::is(Tooth::BaseForgotten))
+            if let Some(base) = patch.base.filter(|_| !mutants::is(Mutant::BaseForgotten))
                 && let Err(error) = self.read_data(BlockRange::new(base, 1), &mut bytes[..])
             {
                 tracing::error!(
@@ -191,7 +191,7 @@ impl Inner {
             patch.apply(bytes);
             pages.push(page);
         }
-        self.owed.add(blocks.start, pages.into_iter());
+        self.log_resident.add(blocks.start, pages.into_iter());
         Ok(())
     }
 }
@@ -213,7 +213,7 @@ fn owner(logged: &Logged, superblock: &Superblock, block: BlockNo) -> Option<Ino
 fn follow(logged: &Logged, ring: &Ring) -> LogMark {
     let mut mark = logged.mark;
     mark.next = ring.align(mark.next);
-    if !logged.is_clean && !teeth::is(Tooth::TornReturns) {
+    if !logged.is_clean && !mutants::is(Mutant::TornReturns) {
         // Behind the mark may lie a batch that was given up, or a torn one. What is written next goes to the
         // same place, may be torn as well, and complete the old one where both are equal (P3): so nothing of
         // before may follow from here. The epoch of the checkpoint does that for commits.

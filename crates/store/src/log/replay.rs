@@ -12,7 +12,7 @@
 
 use std::cell::RefCell;
 
-use holdfast_base::teeth::{self, Tooth};
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{BLOCK_SIZE, BlockNo};
 use holdfast_device::{Device, DeviceError};
 use holdfast_format::checksum::crc64;
@@ -127,7 +127,7 @@ pub(crate) fn read(device: &dyn Device, superblock: &Superblock, ended: bool) ->
     let mut proven = 0;
     let collected = reader.collect(&mut logged, &mut proven);
     logged.damage = collected.err().map(|why| format!("the log is damaged: {why}"));
-    if logged.damage.is_none() && !ended && !teeth::is(Tooth::LogHole) {
+    if logged.damage.is_none() && !ended && !mutants::is(Mutant::LogHole) {
         let missing = logged.mark.batch.next();
         let proof = reader.search(logged.mark, proven);
         // Who says so need not be a part of the chain.
@@ -138,7 +138,7 @@ pub(crate) fn read(device: &dyn Device, superblock: &Superblock, ended: bool) ->
             ));
         }
     }
-    if !teeth::is(Tooth::LogUnverified) {
+    if !mutants::is(Mutant::LogUnverified) {
         reader.verify(&mut logged, proven);
     }
     logged
@@ -262,7 +262,7 @@ impl Reader<'_> {
     fn next(&self, mark: LogMark) -> Result<Option<LoggedBatch>, DeviceError> {
         let batch = self.batch(mark.next)?;
         Ok(batch.filter(|batch| {
-            let follows = batch.header.prior == mark.sum || teeth::is(Tooth::ChainUnchecked);
+            let follows = batch.header.prior == mark.sum || mutants::is(Mutant::ChainUnchecked);
             batch.header.number == mark.batch.next().0 && follows
         }))
     }

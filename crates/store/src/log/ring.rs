@@ -9,7 +9,7 @@
 // Its numbers come from the disk: each sum says what it does where it does not fit. In a release nothing else would.
 #![deny(clippy::arithmetic_side_effects)]
 
-use holdfast_base::teeth::{self, Tooth};
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BatchNo, BlockRange, Lsn};
 use holdfast_device::Device;
@@ -17,7 +17,7 @@ use holdfast_format::Superblock;
 use holdfast_format::log::frame::MAGIC;
 use holdfast_format::log::{LogHeader, LogMark, UNIT};
 
-use super::pending::Place;
+use super::pending::LogPosition;
 use crate::Result;
 
 /// What a header says of its batch.
@@ -108,7 +108,7 @@ impl Ring {
 pub(crate) struct Log {
     ring: Ring,
     /// Behind the batches in `buffer`.
-    place: Place,
+    place: LogPosition,
     /// The last batch that is durable.
     before: BatchNo,
     /// The last batch that something on the device calls durable.
@@ -134,7 +134,7 @@ pub(super) struct Appended {
 const BUFFER_BYTES: usize = 32 << 10;
 
 impl Log {
-    pub(crate) fn new(ring: Ring, place: Place) -> Log {
+    pub(crate) fn new(ring: Ring, place: LogPosition) -> Log {
         let before = place.mark.batch;
         let (buffer, start, batch_start) = (Vec::new(), 0, 0);
         // What an opening found, it has made a part of a checkpoint: nothing need be said of it.
@@ -157,8 +157,8 @@ impl Log {
     }
 
     /// Bytes that may be written without touching what a recovery reads, from `tail` on.
-    pub(super) fn room(&self, tail: &Place) -> u64 {
-        if teeth::is(Tooth::LogRoom) {
+    pub(super) fn room(&self, tail: &LogPosition) -> u64 {
+        if mutants::is(Mutant::LogRoom) {
             return self.ring.len;
         }
         // None where that cannot be: nothing is written over then.
@@ -198,10 +198,11 @@ impl Log {
             records: span.records,
         };
         self.confirmed = self.before;
-        let sector = if teeth::is(Tooth::SharedSector) { 512 } else { self.ring.sector as usize };
+        let sector =
+            if mutants::is(Mutant::SharedSector) { 512 } else { self.ring.sector as usize };
         let sum = header.finish(&mut self.buffer, self.batch_start, sector);
         let bytes = (self.buffer.len() - self.batch_start) as u64;
-        self.place = Place {
+        self.place = LogPosition {
             mark: LogMark { batch: number, next: self.ring.behind(mark.next, bytes), sum },
             head: self.place.head + bytes,
             data: self.place.data + span.data_bytes,
@@ -222,7 +223,7 @@ impl Log {
     }
 
     /// What was written is durable. Returns where the next batch goes.
-    pub(super) fn flushed(&mut self) -> Place {
+    pub(super) fn flushed(&mut self) -> LogPosition {
         self.restart();
         self.before = self.place.mark.batch;
         self.appended = None;
@@ -231,11 +232,11 @@ impl Log {
 
     /// What was written, up to operation `last`, waits for a flush. It names so many blocks of data. Returns where the
     /// next batch goes.
-    pub(super) fn appended(&mut self, last: Lsn, blocks: u64) -> Place {
+    pub(super) fn appended(&mut self, last: Lsn, blocks: u64) -> LogPosition {
         self.restart();
         let before = self.appended.map_or(0, |appended| appended.blocks);
         self.appended = Some(Appended { last, blocks: before.saturating_add(blocks) });
-        if teeth::is(Tooth::AppendedIsDurable) {
+        if mutants::is(Mutant::AppendedIsDurable) {
             self.before = self.place.mark.batch;
         }
         self.place
@@ -259,7 +260,7 @@ impl Log {
     pub(super) fn confirm(
         &mut self,
         device: &dyn Device,
-        tail: &Place,
+        tail: &LogPosition,
         last: Lsn,
     ) -> Result<Option<u64>> {
         let is_said = self.confirmed == self.before || self.appended.is_some();
@@ -303,7 +304,7 @@ mod tests {
     fn batches_lie_where_direct_io_takes_them() {
         for sector in [512, 4096] {
             let ring = Ring { start: 0, len: 1 << 20, sector, volume: [0; 8] };
-            let mut log = Log::new(ring, Place::at(LogMark::START));
+            let mut log = Log::new(ring, LogPosition::at(LogMark::START));
             for bytes in [10, 5000, 100_000, 10] {
                 for _ in 0..2 {
                     let out = log.begin();

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use holdfast_base::teeth::{self, Tooth};
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, BlockRange};
 use holdfast_format::Geometry;
@@ -30,7 +30,7 @@ const RESERVED_SLOTS_MAX: u64 = 32768;
 pub(crate) struct Floors {
     /// For commits alone: they copy nodes of the space tree.
     pub(crate) checkpoint: u64,
-    /// For commits and for operations that settle or shrink.
+    /// For commits and for operations that write back or shrink.
     pub(crate) fill: u64,
     /// For these, and for the items and checksums of what is written into reserved blocks.
     pub(crate) grow: u64,
@@ -62,7 +62,7 @@ pub(crate) struct Space {
     /// Two owners of one block were met.
     pub(crate) damage: Option<String>,
     /// Nodes of a damaged volume that found no slot.
-    homeless: u64,
+    beyond_the_end: u64,
     /// What the host has not given yet, if it has to be asked.
     pub(super) hidden: Option<Hidden>,
 }
@@ -92,7 +92,7 @@ impl Space {
             inodes: 0,
             loaded: false,
             damage: None,
-            homeless: 0,
+            beyond_the_end: 0,
             hidden: None,
         };
         space.free_slots = (0..geometry.group_count()).map(|index| space.empty_slots(index)).sum();
@@ -107,7 +107,7 @@ impl Space {
         (end / self.slot_blocks).saturating_sub(inside.start.0.div_ceil(self.slot_blocks))
     }
 
-    /// Commits may copy the whole space tree while the homes of its copies of the epoch before still
+    /// Commits may copy the whole space tree while the locations of its copies of the epoch before still
     /// wait for their checkpoint, and split some of it; operations that make room need a few nodes
     /// beyond that.
     fn choose_floors(&self) -> Floors {
@@ -301,7 +301,7 @@ impl Space {
     }
 
     /// Takes a slot for a node, used from now on. Slots for nodes are kept free; should a damaged
-    /// volume have none, the node gets a home behind the end, and the volume stops.
+    /// volume have none, the node gets a location behind the end, and the volume stops.
     pub(crate) fn take_node(&mut self) -> BlockNo {
         let count = self.groups.len() as u64;
         let found = (0..count)
@@ -309,8 +309,8 @@ impl Space {
             .find(|&index| self.group_free(index).1 > 0);
         let Some(index) = found else {
             self.damage = Some("no room is left for nodes".into());
-            self.homeless += 1;
-            return BlockNo(self.geometry.volume_blocks + self.homeless * self.slot_blocks);
+            self.beyond_the_end += 1;
+            return BlockNo(self.geometry.volume_blocks + self.beyond_the_end * self.slot_blocks);
         };
         self.node_group = index;
         let range = self.change_group(index, |group| {
@@ -432,11 +432,11 @@ impl Space {
         })
     }
 
-    /// Frees blocks in use. Data is reusable when the next commit is durable, the home of a node
+    /// Frees blocks in use. Data is reusable when the next commit is durable, the location of a node
     /// when the next checkpoint is (R2).
     pub(crate) fn free(&mut self, range: BlockRange, node: bool) {
         self.set_used(range, false, node);
-        if teeth::is(Tooth::DataReusedEarly) && !node {
+        if mutants::is(Mutant::DataReusedEarly) && !node {
             self.unflushed.forget(range);
             return self.release(range);
         }
@@ -469,7 +469,7 @@ impl Space {
         }
     }
 
-    /// The homes of nodes freed so far wait for the checkpoint that begins now.
+    /// The locations of nodes freed so far wait for the checkpoint that begins now.
     pub(crate) fn seal(&mut self) {
         self.freed.seal();
     }

@@ -1,7 +1,7 @@
 //! Blocks on their way: freed ones until they may be reused, and data until a flush covers it.
 //!
 //! Freed data is reusable when the commit that contains its end is durable: from
-//! then on no recovery comes back to before it. The home of a node serves
+//! then on no recovery comes back to before it. The location of a node serves
 //! longer, as the base of what the journal says of its copy, until the next
 //! checkpoint is durable (R2).
 //!
@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use holdfast_base::BlockRange;
-use holdfast_base::teeth::{self, Tooth};
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_format::journal::commit::{DATA_BLOCKS_MAX, DataExtent};
 
 /// What was freed and may not be given away yet.
@@ -20,16 +20,16 @@ pub(crate) struct Freed {
     data: Vec<BlockRange>,
     /// Data freed before the commit that is being written.
     frozen: Vec<BlockRange>,
-    /// Homes of nodes freed since the last checkpoint began.
+    /// NodeAllocator of nodes freed since the last checkpoint began.
     nodes: Vec<BlockRange>,
-    /// Homes of nodes freed before the checkpoint that is being written.
+    /// NodeAllocator of nodes freed before the checkpoint that is being written.
     sealed: Vec<BlockRange>,
     blocks: u64,
 }
 
 impl Freed {
     pub(super) fn add(&mut self, range: BlockRange, node: bool) {
-        if node && !teeth::is(Tooth::HomeReusedEarly) {
+        if node && !mutants::is(Mutant::NodeReusedEarly) {
             self.nodes.push(range)
         } else {
             self.data.push(range)
@@ -90,7 +90,7 @@ impl Unflushed {
         }
     }
 
-    /// Data that a batch published.
+    /// Data that a transaction published.
     pub(crate) fn add(&mut self, extents: impl IntoIterator<Item = DataExtent>) {
         for extent in extents {
             self.blocks += extent.count;
@@ -101,7 +101,7 @@ impl Unflushed {
         }
     }
 
-    /// Data that a batch freed, or made unwritten.
+    /// Data that a transaction freed, or made unwritten.
     pub(crate) fn forget(&mut self, range: BlockRange) {
         let end = range.start.0 + range.count;
         while let Some((&start, extent)) = self.extents.range(..end).next_back() {

@@ -1,6 +1,6 @@
 //! Which blocks are free, and the tokens for space on its way into a file.
 //!
-//! `Reservation`, `Placed` and `Written` cannot be copied or made elsewhere:
+//! `Reservation`, `Allocated` and `Written` cannot be copied or made elsewhere:
 //! holding one is the proof that the step before has happened (R3).
 
 pub(crate) mod alloc;
@@ -16,7 +16,7 @@ use holdfast_device::Flushed;
 use parking_lot::Mutex;
 
 use crate::StoreError;
-use crate::batch::LoggedBlock;
+use crate::transaction::LoggedBlock;
 use alloc::Space;
 
 pub(crate) type SharedSpace = Arc<Mutex<Space>>;
@@ -58,27 +58,27 @@ impl Reservation {
         self.blocks += std::mem::take(&mut other.blocks);
     }
 
-    /// Takes blocks back that were placed, and that no batch has published: they are free, and promised as before, in one
+    /// Takes blocks back that were placed, and that no transaction has published: they are free, and promised as before, in one
     /// step, so that nobody else is given them in between (P8).
-    pub fn reclaim(&mut self, mut placed: Placed) {
+    pub fn reclaim(&mut self, mut placed: Allocated) {
         placed.published = true;
         self.blocks += placed.blocks.count;
         self.space.lock().take_back(placed.blocks);
     }
 
     /// One with nothing in it, of the space that `placed` belongs to.
-    pub fn empty_for(placed: &Placed) -> Reservation {
+    pub fn empty_for(placed: &Allocated) -> Reservation {
         Reservation { space: placed.space.clone(), slots: 0, blocks: 0 }
     }
 
-    pub(crate) fn place(&mut self, want: u64, goal: Option<BlockNo>) -> Option<Placed> {
+    pub(crate) fn place(&mut self, want: u64, goal: Option<BlockNo>) -> Option<Allocated> {
         let want = want.min(self.blocks);
         if want == 0 {
             return None;
         }
         let blocks = self.space.lock().take_data(want, goal)?;
         self.blocks -= blocks.count;
-        Some(Placed { space: self.space.clone(), blocks, published: false })
+        Some(Allocated { space: self.space.clone(), blocks, published: false })
     }
 }
 
@@ -92,13 +92,13 @@ impl Drop for Reservation {
 
 /// Blocks that were allocated and belong to nobody yet. Returned when dropped.
 #[derive(Debug)]
-pub struct Placed {
+pub struct Allocated {
     space: SharedSpace,
     blocks: BlockRange,
     published: bool,
 }
 
-impl Placed {
+impl Allocated {
     /// Which blocks.
     pub fn blocks(&self) -> BlockRange {
         self.blocks
@@ -111,7 +111,7 @@ impl Placed {
     }
 }
 
-impl Drop for Placed {
+impl Drop for Allocated {
     fn drop(&mut self) {
         if !self.published {
             self.space.lock().release(self.blocks);
@@ -123,7 +123,7 @@ impl Drop for Placed {
 #[derive(Debug)]
 pub struct Unwritten {
     /// The blocks.
-    pub placed: Placed,
+    pub placed: Allocated,
     /// What the device said.
     pub error: StoreError,
 }
@@ -138,16 +138,16 @@ impl From<Unwritten> for StoreError {
 /// the log. Returned when dropped.
 #[derive(Debug)]
 pub struct Written {
-    home: Home,
+    location: Destination,
     sums: Vec<u64>,
     content: WrittenContent,
 }
 
 /// Whose the blocks of written data are.
 #[derive(Debug)]
-pub(crate) enum Home {
+pub(crate) enum Destination {
     /// They were allocated for it.
-    New(Placed),
+    New(Allocated),
     /// The file had reserved them.
     Reserved(BlockRange),
 }
@@ -164,23 +164,27 @@ pub(crate) enum WrittenContent {
 }
 
 impl Written {
-    pub(crate) fn new(placed: Placed, sums: Vec<u64>) -> Written {
-        Written { home: Home::New(placed), sums, content: WrittenContent::Sent }
+    pub(crate) fn new(placed: Allocated, sums: Vec<u64>) -> Written {
+        Written { location: Destination::New(placed), sums, content: WrittenContent::Sent }
     }
 
     /// The first data of reserved blocks, with a flush that began after the write has returned (R3).
     pub(crate) fn in_place(blocks: BlockRange, sums: Vec<u64>, _flushed: &Flushed) -> Written {
-        Written { home: Home::Reserved(blocks), sums, content: WrittenContent::Durable }
+        Written { location: Destination::Reserved(blocks), sums, content: WrittenContent::Durable }
     }
 
     /// Whether the file held the blocks before, as reserved ones.
     pub fn is_in_place(&self) -> bool {
-        matches!(self.home, Home::Reserved(_))
+        matches!(self.location, Destination::Reserved(_))
     }
 
-    /// The batch that publishes it carries its data into the log.
-    pub(crate) fn in_log(placed: Placed, sums: Vec<u64>, blocks: Vec<LoggedBlock>) -> Written {
-        Written { home: Home::New(placed), sums, content: WrittenContent::Inside(blocks) }
+    /// The transaction that publishes it carries its data into the log.
+    pub(crate) fn in_log(placed: Allocated, sums: Vec<u64>, blocks: Vec<LoggedBlock>) -> Written {
+        Written {
+            location: Destination::New(placed),
+            sums,
+            content: WrittenContent::Inside(blocks),
+        }
     }
 
     /// A flush that began after the write has returned (R3): neither a commit nor the log has to say what it holds.
@@ -192,9 +196,9 @@ impl Written {
 
     /// Which blocks.
     pub fn blocks(&self) -> BlockRange {
-        match &self.home {
-            Home::New(placed) => placed.blocks,
-            Home::Reserved(blocks) => *blocks,
+        match &self.location {
+            Destination::New(placed) => placed.blocks,
+            Destination::Reserved(blocks) => *blocks,
         }
     }
 
@@ -219,29 +223,33 @@ impl Written {
         };
         let front = BlockRange::new(start, count);
         let rest = BlockRange::new(BlockNo(start.0 + count), all - count);
-        let home = match &mut self.home {
-            Home::New(placed) => {
+        let location = match &mut self.location {
+            Destination::New(placed) => {
                 placed.blocks = rest;
-                Home::New(Placed { space: placed.space.clone(), blocks: front, published: false })
+                Destination::New(Allocated {
+                    space: placed.space.clone(),
+                    blocks: front,
+                    published: false,
+                })
             }
-            Home::Reserved(blocks) => {
+            Destination::Reserved(blocks) => {
                 *blocks = rest;
-                Home::Reserved(front)
+                Destination::Reserved(front)
             }
         };
-        Written { home, sums, content }
+        Written { location, sums, content }
     }
 
     /// The blocks that were allocated for it, if the file had not reserved them.
-    pub fn into_placed(self) -> Option<Placed> {
-        match self.home {
-            Home::New(placed) => Some(placed),
-            Home::Reserved(_) => None,
+    pub fn into_placed(self) -> Option<Allocated> {
+        match self.location {
+            Destination::New(placed) => Some(placed),
+            Destination::Reserved(_) => None,
         }
     }
 
-    pub(crate) fn into_parts(self) -> (Home, Vec<u64>, WrittenContent) {
-        (self.home, self.sums, self.content)
+    pub(crate) fn into_parts(self) -> (Destination, Vec<u64>, WrittenContent) {
+        (self.location, self.sums, self.content)
     }
 }
 

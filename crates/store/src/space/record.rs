@@ -10,8 +10,8 @@
 //! it to `Writing` resolves it, with what he wrote; nothing restores an older
 //! value, not a failure and not a record that was not found.
 
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::switch::Accounting;
-use holdfast_base::teeth::{self, Tooth};
 use holdfast_format::item::GroupItem;
 
 /// What the space tree holds for a group.
@@ -44,7 +44,7 @@ impl Record {
             Record::Writing => unreachable!("a record is written under one lock"),
             Record::Absent if is_empty => Step::Skip,
             Record::InTree(record)
-                if teeth::is(Tooth::RecordOneField)
+                if mutants::is(Mutant::RecordOneField)
                     && record.used_blocks == now.used_blocks
                     && !is_empty =>
             {

@@ -4,7 +4,7 @@
 //! are in memory that a change may touch; after it, and under the same hold of
 //! the lock, [`Forest::put`] and [`Forest::delete`] cannot fail.
 
-use holdfast_base::teeth::{self, Tooth};
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{BlockNo, TreeId};
 use holdfast_format::key::RawKey;
 use holdfast_format::limits::TREE_LEVELS_MAX;
@@ -12,10 +12,10 @@ use holdfast_format::node;
 use holdfast_format::{Key, NodePointer, NodeView};
 
 use super::edit::{Full, NodeEdit, Records};
-use super::finger::Finger;
-use super::{Forest, Homes, Missing, Path, Root, lies_between};
-use crate::batch::{Change, Changes};
+use super::leaf_hint::LeafHint;
+use super::{Forest, Missing, NodeAllocator, Path, Root, lies_between};
 use crate::cache::{Body, Node};
+use crate::transaction::{Change, Changes};
 use rustc_hash::FxHashMap;
 
 /// A node below this share of its size (1/4) tries to join a neighbour.
@@ -31,7 +31,7 @@ pub(crate) struct Prepared {
 
 impl Forest {
     /// Fails unless every node is in memory that a change of `key` must touch, each at its place; and for a delete
-    /// the neighbours that it may join. Where only other changes of the batch make the leaf thin, those may be
+    /// the neighbours that it may join. Where only other changes of the transaction make the leaf thin, those may be
     /// missing: then nothing is joined.
     #[inline]
     pub(crate) fn prepare(
@@ -43,21 +43,21 @@ impl Forest {
         let key = key.raw();
         let moment = (self.shape, self.epoch);
         // What is deleted from a thin leaf may need its neighbours.
-        let leaf = self.fingers.get_mut().leaf(moment, tree, &key);
+        let leaf = self.leaf_hints.get_mut().leaf(moment, tree, &key);
         if let Some(leaf) = leaf.filter(|leaf| !delete || !self.may_get_thin(&self.view(*leaf))) {
             return Ok(Prepared { leaf, shape: self.shape });
         }
         self.prepare_from_root(tree, &key, delete, leaf.is_some())
     }
 
-    /// [`Forest::prepare`] for the leaves that no finger is on, and for those that may have to join others.
+    /// [`Forest::prepare`] for the leaves that no leaf hint is on, and for those that may have to join others.
     #[inline(never)]
     fn prepare_from_root(
         &mut self,
         tree: TreeId,
         key: &RawKey,
         delete: bool,
-        has_finger: bool,
+        has_leaf_hint: bool,
     ) -> Result<Prepared, Missing> {
         let root = self.root(tree);
         let mut pointer = root.pointer;
@@ -95,14 +95,14 @@ impl Forest {
                 parent = Some((node, index));
             }
         }
-        if pointer.epoch == self.epoch && !has_finger {
+        if pointer.epoch == self.epoch && !has_leaf_hint {
             let moment = (self.shape, self.epoch);
-            self.fingers.get_mut().lay(moment, Finger { tree, low, high, leaf: pointer });
+            self.leaf_hints.get_mut().lay(moment, LeafHint { tree, low, high, leaf: pointer });
         }
         Ok(Prepared { leaf: pointer, shape: self.shape })
     }
 
-    /// Whether a node may be thin after one of the changes of a batch.
+    /// Whether a node may be thin after one of the changes of a transaction.
     fn may_get_thin(&self, node: &NodeView<'_>) -> bool {
         is_thin(node, self.node_size / THIN + self.node_size / 8)
     }
@@ -116,7 +116,7 @@ impl Forest {
         self.prepare(tree, &change.key, change.value.is_none())
     }
 
-    /// [`Forest::prepare_change`] for all of a batch.
+    /// [`Forest::prepare_change`] for all of a transaction.
     pub(crate) fn prepare_all(&mut self, tree: TreeId, changes: &Changes) -> Result<(), Missing> {
         let mut prepared = std::mem::take(&mut self.prepared);
         prepared.clear();
@@ -128,11 +128,16 @@ impl Forest {
         done
     }
 
-    /// Carries all of a batch out whose changes were prepared last, and under the same lock.
-    pub(crate) fn carry_out_all(&mut self, tree: TreeId, changes: &Changes, homes: &mut dyn Homes) {
+    /// Carries all of a transaction out whose changes were prepared last, and under the same lock.
+    pub(crate) fn carry_out_all(
+        &mut self,
+        tree: TreeId,
+        changes: &Changes,
+        slots: &mut dyn NodeAllocator,
+    ) {
         assert_eq!(self.prepared.len(), changes.len(), "each change was prepared");
         for (at, change) in changes.iter().enumerate() {
-            self.carry_out(tree, change, self.prepared[at], homes);
+            self.carry_out(tree, change, self.prepared[at], slots);
         }
     }
 
@@ -142,11 +147,11 @@ impl Forest {
         tree: TreeId,
         change: Change<'_>,
         prepared: Prepared,
-        homes: &mut dyn Homes,
+        slots: &mut dyn NodeAllocator,
     ) {
         match change.value {
-            Some(value) => self.put(tree, &change.key, value, prepared, homes),
-            None => self.delete(tree, &change.key, prepared, homes),
+            Some(value) => self.put(tree, &change.key, value, prepared, slots),
+            None => self.delete(tree, &change.key, prepared, slots),
         }
     }
 
@@ -158,8 +163,8 @@ impl Forest {
     }
 
     fn edit<R>(&mut self, pointer: NodePointer, change: impl FnOnce(&mut NodeEdit<'_>) -> R) -> R {
-        self.cache.edit(pointer.block, |bytes, heads, tracker| {
-            let mut edit = NodeEdit::new(bytes, heads, tracker);
+        self.cache.edit(pointer.block, |bytes, prefixes, tracker| {
+            let mut edit = NodeEdit::new(bytes, prefixes, tracker);
             let result = change(&mut edit);
             (result, edit.marked)
         })
@@ -171,10 +176,10 @@ impl Forest {
         &mut self,
         tree: TreeId,
         key: &Key,
-        homes: &mut dyn Homes,
+        slots: &mut dyn NodeAllocator,
     ) -> Option<(Path, NodePointer)> {
         let Ok((mut path, mut leaf)) = self.path(tree, &key.raw()) else {
-            homes.damaged(SHARED);
+            slots.damaged(SHARED);
             return None;
         };
         if leaf.epoch == self.epoch {
@@ -185,7 +190,7 @@ impl Forest {
             if pointer.epoch == self.epoch {
                 continue;
             }
-            let own = self.copy_node(pointer, homes)?;
+            let own = self.copy_node(pointer, slots)?;
             match depth.checked_sub(1) {
                 None => {
                     let root = self.root(tree);
@@ -204,22 +209,26 @@ impl Forest {
         Some((path, leaf))
     }
 
-    fn copy_node(&mut self, pointer: NodePointer, homes: &mut dyn Homes) -> Option<NodePointer> {
+    fn copy_node(
+        &mut self,
+        pointer: NodePointer,
+        slots: &mut dyn NodeAllocator,
+    ) -> Option<NodePointer> {
         if !self.cache.holds(pointer) {
-            homes.damaged(SHARED);
+            slots.damaged(SHARED);
             return None;
         }
         self.shape += 1;
-        let in_place = teeth::is(Tooth::NodeInPlace);
+        let in_place = mutants::is(Mutant::NodeInPlace);
         // Before the node is taken out: its bytes are nowhere else, perhaps.
-        let home = if in_place { pointer.block } else { homes.take() };
+        let location = if in_place { pointer.block } else { slots.take() };
         let body = self.cache.succeed(pointer.block);
-        let own = NodePointer { block: home, epoch: self.epoch };
+        let own = NodePointer { block: location, epoch: self.epoch };
         if !in_place {
-            homes.give_back(pointer.block);
+            slots.give_back(pointer.block);
         }
         self.cache.insert_copy(own, pointer, body);
-        self.edit(own, |node| node.set_home(own));
+        self.edit(own, |node| node.set_location(own));
         Some(own)
     }
 
@@ -228,23 +237,23 @@ impl Forest {
             .expect("a pointer replaces one of the same length");
     }
 
-    fn new_node(&mut self, tree: TreeId, level: u8, homes: &mut dyn Homes) -> NodePointer {
+    fn new_node(&mut self, tree: TreeId, level: u8, slots: &mut dyn NodeAllocator) -> NodePointer {
         self.shape += 1;
-        let pointer = NodePointer { block: homes.take(), epoch: self.epoch };
+        let pointer = NodePointer { block: slots.take(), epoch: self.epoch };
         let bytes = node::empty(self.node_size, &self.expected(tree, pointer, level));
         self.cache.insert_new(pointer, Body::of(bytes));
         pointer
     }
 
     /// Makes the first node of an empty tree.
-    pub(crate) fn plant(&mut self, tree: TreeId, homes: &mut dyn Homes) {
-        let pointer = self.new_node(tree, 0, homes);
+    pub(crate) fn plant(&mut self, tree: TreeId, slots: &mut dyn NodeAllocator) {
+        let pointer = self.new_node(tree, 0, slots);
         self.set_root(tree, Root { pointer, level: 0 });
     }
 
-    /// An upper bound for the homes that prepared `changes` take: nodes to copy, neighbours to
+    /// An upper bound for the locations that prepared `changes` take: nodes to copy, neighbours to
     /// join, halves of what may overflow.
-    pub(crate) fn homes_needed(&self, tree: TreeId, changes: &Changes) -> u64 {
+    pub(crate) fn slots_needed(&self, tree: TreeId, changes: &Changes) -> u64 {
         // Bytes left in each node that the changes reach.
         let mut room: FxHashMap<BlockNo, usize> = FxHashMap::default();
         let mut needed = 0;
@@ -293,18 +302,18 @@ impl Forest {
         key: &Key,
         value: &[u8],
         prepared: Prepared,
-        homes: &mut dyn Homes,
+        slots: &mut dyn NodeAllocator,
     ) {
         if let Some(leaf) = self.ready_leaf(prepared)
             && self.put_into(leaf, key, value).is_ok()
         {
             return;
         }
-        let Some((path, leaf)) = self.own_path(tree, key, homes) else {
+        let Some((path, leaf)) = self.own_path(tree, key, slots) else {
             return;
         };
         if self.put_into(leaf, key, value).is_err() {
-            self.split_and_put(tree, path, leaf, 0, key, value, homes);
+            self.split_and_put(tree, path, leaf, 0, key, value, slots);
         }
     }
 
@@ -325,7 +334,7 @@ impl Forest {
         level: u8,
         key: &Key,
         value: &[u8],
-        homes: &mut dyn Homes,
+        slots: &mut dyn NodeAllocator,
     ) {
         self.cache.count_split();
         let (at, found) = match self.view(full).search(&key.raw()) {
@@ -335,7 +344,7 @@ impl Forest {
         let split = split_index(&self.view(full), at, found);
         let first = (split < self.view(full).count()).then(|| self.view(full).key(split));
         let moved = self.edit(full, |node| node.split_off(split));
-        let right = self.new_node(tree, level, homes);
+        let right = self.new_node(tree, level, slots);
         // The separator is the first key of the right half. If nothing moved, and above the leaves,
         // that is the key that arrives; a new leaf takes all that comes behind the full one, or
         // else keys that arrive downwards would make a leaf each.
@@ -349,12 +358,12 @@ impl Forest {
             }),
         };
         self.edit(right, |node| node.append(&moved)).expect("half of a node fits a node");
-        let home = if *key < separator { full } else { right };
-        self.put_separator(tree, &mut path, full, level, &separator, right, homes);
-        if self.put_into(home, key, value).is_err() {
+        let location = if *key < separator { full } else { right };
+        self.put_separator(tree, &mut path, full, level, &separator, right, slots);
+        if self.put_into(location, key, value).is_err() {
             // Long values: one cut was not enough. The path may have changed by the separator.
             let path = self.path_to(tree, key, level);
-            self.split_and_put(tree, path, home, level, key, value, homes);
+            self.split_and_put(tree, path, location, level, key, value, slots);
         }
     }
 
@@ -382,14 +391,14 @@ impl Forest {
         level: u8,
         separator: &Key,
         right: NodePointer,
-        homes: &mut dyn Homes,
+        slots: &mut dyn NodeAllocator,
     ) {
         match path.pop() {
             None => {
                 if level + 1 >= TREE_LEVELS_MAX {
-                    homes.damaged("a tree has too many levels");
+                    slots.damaged("a tree has too many levels");
                 }
-                let root = self.new_node(tree, level + 1, homes);
+                let root = self.new_node(tree, level + 1, slots);
                 self.edit(root, |node| {
                     node.insert(0, &Key::MIN, &left.encode())?;
                     node.insert(1, separator, &right.encode())
@@ -403,7 +412,7 @@ impl Forest {
                 if done == Err(Full) {
                     let path = std::mem::take(path);
                     let value = right.encode();
-                    self.split_and_put(tree, path, parent, level + 1, separator, &value, homes);
+                    self.split_and_put(tree, path, parent, level + 1, separator, &value, slots);
                 }
             }
         }
@@ -415,7 +424,7 @@ impl Forest {
         tree: TreeId,
         key: &Key,
         prepared: Prepared,
-        homes: &mut dyn Homes,
+        slots: &mut dyn NodeAllocator,
     ) {
         if let Some(leaf) = self.ready_leaf(prepared) {
             if !self.take_out(leaf, key) || !is_thin(&self.view(leaf), self.node_size / THIN) {
@@ -425,10 +434,10 @@ impl Forest {
             match self.get(tree, key) {
                 Ok(Some(_)) => {}
                 Ok(None) => return,
-                Err(_) => return homes.damaged(SHARED),
+                Err(_) => return slots.damaged(SHARED),
             }
         }
-        let Some((mut path, mut node)) = self.own_path(tree, key, homes) else {
+        let Some((mut path, mut node)) = self.own_path(tree, key, slots) else {
             return;
         };
         self.take_out(node, key);
@@ -436,14 +445,14 @@ impl Forest {
         let mut level = 0;
         while let Some((parent, index)) = path.pop() {
             if !is_thin(&self.view(node), self.node_size / THIN)
-                || !self.join(tree, parent, index, level, homes)
+                || !self.join(tree, parent, index, level, slots)
             {
                 break;
             }
             node = parent;
             level += 1;
         }
-        self.lower_root(tree, homes);
+        self.lower_root(tree, slots);
     }
 
     /// Takes `key` out of a leaf. Says whether it was there: if not, the leaf has not changed.
@@ -459,7 +468,7 @@ impl Forest {
         parent: NodePointer,
         index: usize,
         level: u8,
-        homes: &mut dyn Homes,
+        slots: &mut dyn NodeAllocator,
     ) -> bool {
         let count = self.view(parent).count();
         let pairs = [index.checked_sub(1), (index + 1 < count).then_some(index)];
@@ -489,7 +498,7 @@ impl Forest {
             let left = if left.epoch == self.epoch {
                 left
             } else {
-                let Some(own) = self.copy_node(left, homes) else {
+                let Some(own) = self.copy_node(left, slots) else {
                     return false;
                 };
                 self.set_child(parent, left_index, own);
@@ -498,7 +507,7 @@ impl Forest {
             self.edit(left, |node| node.append(&moved)).expect("the sum of both was checked");
             self.shape += 1;
             self.cache.remove(right.block);
-            homes.give_back(right.block);
+            slots.give_back(right.block);
             self.edit(parent, |node| node.remove(left_index + 1));
             self.cache.count_merge();
             return true;
@@ -507,7 +516,7 @@ impl Forest {
     }
 
     /// Removes roots with a single child.
-    fn lower_root(&mut self, tree: TreeId, homes: &mut dyn Homes) {
+    fn lower_root(&mut self, tree: TreeId, slots: &mut dyn NodeAllocator) {
         loop {
             let root = self.root(tree);
             if root.level == 0 {
@@ -522,7 +531,7 @@ impl Forest {
             let child = view.child(0);
             self.shape += 1;
             self.cache.remove(root.pointer.block);
-            homes.give_back(root.pointer.block);
+            slots.give_back(root.pointer.block);
             self.set_root(tree, Root { pointer: child, level: root.level - 1 });
         }
     }

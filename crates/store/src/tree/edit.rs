@@ -11,12 +11,12 @@ use holdfast_format::node::{
 };
 
 use crate::cache::dirty::{Marked, Tracker};
-use crate::cache::heads::Heads;
+use crate::cache::key_prefixes::KeyPrefixes;
 
 /// A node that is being changed.
 pub(crate) struct NodeEdit<'a> {
     bytes: &'a mut [u8],
-    heads: &'a mut Heads,
+    prefixes: &'a mut KeyPrefixes,
     tracker: &'a mut Tracker,
     /// What the marks of this edit did.
     pub(crate) marked: Marked,
@@ -27,13 +27,13 @@ pub(crate) struct NodeEdit<'a> {
 pub(crate) struct Full;
 
 impl<'a> NodeEdit<'a> {
-    /// Changes `bytes`, a valid node with these `heads`, and marks changes in `tracker`.
+    /// Changes `bytes`, a valid node with these `prefixes`, and marks changes in `tracker`.
     pub(crate) fn new(
         bytes: &'a mut [u8],
-        heads: &'a mut Heads,
+        prefixes: &'a mut KeyPrefixes,
         tracker: &'a mut Tracker,
     ) -> NodeEdit<'a> {
-        NodeEdit { bytes, heads, tracker, marked: Marked::default() }
+        NodeEdit { bytes, prefixes, tracker, marked: Marked::default() }
     }
 
     /// The node as it is now.
@@ -43,7 +43,7 @@ impl<'a> NodeEdit<'a> {
 
     /// The place of `key`: `Ok` where it is, `Err` where it belongs.
     pub(crate) fn search(&self, key: &RawKey) -> Result<usize, usize> {
-        self.heads.search(&self.view(), key)
+        self.prefixes.search(&self.view(), key)
     }
 
     fn mark(&mut self, start: usize, end: usize) {
@@ -54,7 +54,7 @@ impl<'a> NodeEdit<'a> {
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    fn set_head(&mut self, count: usize, heap_start: usize, garbage: usize) {
+    fn set_prefix(&mut self, count: usize, heap_start: usize, garbage: usize) {
         self.put(COUNT_AT, &(count as u16).to_le_bytes());
         self.put(HEAP_START_AT, &(heap_start as u32).to_le_bytes());
         self.put(GARBAGE_AT, &(garbage as u32).to_le_bytes());
@@ -67,10 +67,10 @@ impl<'a> NodeEdit<'a> {
         self.put(at + 2, &(len as u16).to_le_bytes());
     }
 
-    /// Gives the node a new home.
-    pub(crate) fn set_home(&mut self, home: NodePointer) {
-        self.put(ADDRESS_AT, &home.block.0.to_le_bytes());
-        self.put(EPOCH_AT, &home.epoch.0.to_le_bytes());
+    /// Gives the node a new location.
+    pub(crate) fn set_location(&mut self, location: NodePointer) {
+        self.put(ADDRESS_AT, &location.block.0.to_le_bytes());
+        self.put(EPOCH_AT, &location.epoch.0.to_le_bytes());
         self.mark(ADDRESS_AT, EPOCH_AT + 8);
     }
 
@@ -87,8 +87,8 @@ impl<'a> NodeEdit<'a> {
         self.bytes.copy_within(slot..end, slot + SLOT_SIZE);
         self.set_slot(index, offset, len);
         self.mark(slot, end + SLOT_SIZE);
-        self.set_head(count + 1, offset, garbage);
-        self.heads.insert(index, &key.raw(), &NodeView::trusted(self.bytes));
+        self.set_prefix(count + 1, offset, garbage);
+        self.prefixes.insert(index, &key.raw(), &NodeView::trusted(self.bytes));
         Ok(())
     }
 
@@ -126,7 +126,7 @@ impl<'a> NodeEdit<'a> {
         self.set_slot(index, offset, new_len);
         let slot = SLOTS_AT + index * SLOT_SIZE;
         self.mark(slot, slot + SLOT_SIZE);
-        self.set_head(count, offset, garbage);
+        self.set_prefix(count, offset, garbage);
         Ok(())
     }
 
@@ -137,7 +137,7 @@ impl<'a> NodeEdit<'a> {
         self.mark(slot, slot + SLOT_SIZE);
         let view = self.view();
         let (count, heap_start, garbage) = (view.count(), view.heap_start(), view.garbage());
-        self.set_head(count, heap_start, garbage + less);
+        self.set_prefix(count, heap_start, garbage + less);
     }
 
     /// Overwrites bytes and marks only those that differ, from the first to the last.
@@ -154,9 +154,9 @@ impl<'a> NodeEdit<'a> {
         let view = self.view();
         let (count, heap_start, garbage) = (view.count(), view.heap_start(), view.garbage());
         if offset == heap_start {
-            self.set_head(count, heap_start + len, garbage);
+            self.set_prefix(count, heap_start + len, garbage);
         } else {
-            self.set_head(count, heap_start, garbage + len);
+            self.set_prefix(count, heap_start, garbage + len);
         }
     }
 
@@ -166,15 +166,15 @@ impl<'a> NodeEdit<'a> {
         let count = self.view().count();
         let (slot, end) = (SLOTS_AT + index * SLOT_SIZE, SLOTS_AT + count * SLOT_SIZE);
         self.bytes.copy_within(slot + SLOT_SIZE..end, slot);
-        self.heads.remove(index);
+        self.prefixes.remove(index);
         self.mark(slot, end - SLOT_SIZE);
         self.give_back(offset, len);
         let view = self.view();
         let (heap_start, garbage) = (view.heap_start(), view.garbage());
         if count == 1 {
-            self.set_head(0, self.bytes.len(), 0);
+            self.set_prefix(0, self.bytes.len(), 0);
         } else {
-            self.set_head(count - 1, heap_start, garbage);
+            self.set_prefix(count - 1, heap_start, garbage);
         }
     }
 
@@ -195,7 +195,7 @@ impl<'a> NodeEdit<'a> {
         let count = view.count();
         let records = Records::of(&view, 0..count);
         let heap_start = self.lay(&records, 0, self.bytes.len());
-        self.set_head(count, heap_start, 0);
+        self.set_prefix(count, heap_start, 0);
     }
 
     /// Writes `records` into the slots from `first` on, and downwards from `end`. Returns where the last one begins.
@@ -224,8 +224,8 @@ impl<'a> NodeEdit<'a> {
         let view = self.view();
         let (count, heap_start, garbage) = (view.count(), view.heap_start(), view.garbage());
         let heap_start = self.lay(records, count, heap_start);
-        self.set_head(count + records.lengths.len(), heap_start, garbage);
-        self.heads.make(&NodeView::trusted(self.bytes));
+        self.set_prefix(count + records.lengths.len(), heap_start, garbage);
+        self.prefixes.make(&NodeView::trusted(self.bytes));
         Ok(())
     }
 
@@ -235,9 +235,9 @@ impl<'a> NodeEdit<'a> {
         let moved = Records::of(&view, index..view.count());
         if !moved.lengths.is_empty() {
             // Packing moves every record that stays: the others need only leave the count.
-            self.set_head(index, view.heap_start(), 0);
+            self.set_prefix(index, view.heap_start(), 0);
             self.pack();
-            self.heads.make(&NodeView::trusted(self.bytes));
+            self.prefixes.make(&NodeView::trusted(self.bytes));
         }
         moved
     }
@@ -295,7 +295,7 @@ mod tests {
     /// A node, and what is kept beside it.
     struct Leaf {
         bytes: Vec<u8>,
-        heads: Heads,
+        prefixes: KeyPrefixes,
         tracker: Tracker,
     }
 
@@ -304,11 +304,15 @@ mod tests {
             let pointer = NodePointer { block: BlockNo(8), epoch: Epoch(3) };
             let expected = Expected { pointer, tree: TreeId::Files, level: 0, volume: [7; 8] };
             let bytes = empty(SIZE, &expected);
-            Leaf { bytes, heads: Heads::default(), tracker: Tracker::new(Dirty::Ranges, SIZE) }
+            Leaf {
+                bytes,
+                prefixes: KeyPrefixes::default(),
+                tracker: Tracker::new(Dirty::Ranges, SIZE),
+            }
         }
 
         fn edit(&mut self) -> NodeEdit<'_> {
-            NodeEdit::new(&mut self.bytes, &mut self.heads, &mut self.tracker)
+            NodeEdit::new(&mut self.bytes, &mut self.prefixes, &mut self.tracker)
         }
 
         /// The inodes of its keys, after everything about it was judged.
@@ -317,7 +321,7 @@ mod tests {
             let mut reader = holdfast_format::codec::Reader::new("node", &self.bytes);
             let header = NodeHeader::read(&mut reader).expect("a node has a head");
             view.check_body(&header).expect("it is valid");
-            assert!(self.heads.fit(&view), "its heads are those of its keys");
+            assert!(self.prefixes.fit(&view), "its prefixes are those of its keys");
             (0..view.count()).map(|index| view.key(index).inode.0).collect()
         }
 

@@ -10,7 +10,7 @@
 
 pub(crate) mod edit;
 mod change;
-mod finger;
+mod leaf_hint;
 
 use std::ops::ControlFlow;
 
@@ -24,7 +24,7 @@ use crate::Purpose;
 use crate::cache::{Cache, Node};
 
 pub(crate) use change::Prepared;
-use finger::{Finger, Fingers};
+use leaf_hint::{LeafHint, LeafHints};
 
 /// A node that must be read before the call can be carried out, or be judged again because it is
 /// not what its parent says.
@@ -53,17 +53,17 @@ pub(crate) struct Forest {
     pub(crate) sealed: Option<Epoch>,
     pub(crate) volume: [u8; 8],
     pub(crate) node_size: usize,
-    /// Counts how often a node came, went or moved to another home: while it stands, every leaf covers the same keys.
+    /// Counts how often a node came, went or moved to another location: while it stands, every leaf covers the same keys.
     shape: u64,
     /// A search lays one under the shared lock.
-    fingers: Mutex<Fingers>,
-    /// Of the batch that is being applied; of no use after the lock was let go. Kept for its memory.
+    leaf_hints: Mutex<LeafHints>,
+    /// Of the transaction that is being applied; of no use after the lock was let go. Kept for its memory.
     prepared: Vec<Prepared>,
 }
 
 /// Where new nodes come from and old ones go: space, as the tree sees it.
-pub(crate) trait Homes {
-    /// A home for a node. The reserve makes sure that there is one.
+pub(crate) trait NodeAllocator {
+    /// A location for a node. The reserve makes sure that there is one.
     fn take(&mut self) -> BlockNo;
     /// The node at `block` left the tree.
     fn give_back(&mut self, block: BlockNo);
@@ -82,7 +82,7 @@ impl Forest {
         volume: [u8; 8],
         node_size: usize,
     ) -> Forest {
-        let fingers = Mutex::default();
+        let leaf_hints = Mutex::default();
         Forest {
             roots,
             cache,
@@ -91,7 +91,7 @@ impl Forest {
             volume,
             node_size,
             shape: 0,
-            fingers,
+            leaf_hints,
             prepared: Vec::new(),
         }
     }
@@ -200,7 +200,7 @@ impl Forest {
         Ok(here && !young && expected.pointer.epoch < self.epoch && lies_between(read, low, high))
     }
 
-    /// The other children of a missing node's parent that are not in memory and whose homes are near. None while
+    /// The other children of a missing node's parent that are not in memory and whose locations are near. None while
     /// a long change has more nodes in memory than the budget allows.
     pub(crate) fn neighbours(
         &self,
@@ -234,7 +234,7 @@ impl Forest {
     }
 
     /// Visits the items of one leaf from `from` to `to` upwards, and says where to go on. For a `change` of one of
-    /// these keys that follows, it lays a finger on the leaf if it can be changed as it is.
+    /// these keys that follows, it lays a leaf hint on the leaf if it can be changed as it is.
     pub(crate) fn scan_leaf(
         &self,
         tree: TreeId,
@@ -260,7 +260,7 @@ impl Forest {
             && let Some((parent, index)) = parent
         {
             let high = next.map(|(node, index)| node.raw_key(index));
-            self.lay_finger(tree, parent.child(index), parent.raw_key(index), high);
+            self.set_leaf_hint(tree, parent.child(index), parent.raw_key(index), high);
         }
         let first = leaf.search(&start).unwrap_or_else(|index| index);
         // By another search: who wants a single key that is not there looks at no record at all.
@@ -276,15 +276,15 @@ impl Forest {
         Ok(next.map(|(node, index)| node.key(index)).filter(|next| next <= to))
     }
 
-    /// Lays a finger on a leaf, if it is one that may be changed at its place.
-    fn lay_finger(&self, tree: TreeId, leaf: NodePointer, low: RawKey, high: Option<RawKey>) {
-        // Somebody else who lays one is not waited for: without a finger there is the way down.
+    /// Lays a leaf hint on a leaf, if it is one that may be changed at its place.
+    fn set_leaf_hint(&self, tree: TreeId, leaf: NodePointer, low: RawKey, high: Option<RawKey>) {
+        // Somebody else who lays one is not waited for: without a leaf hint there is the way down.
         if leaf.epoch == self.epoch
-            && let Some(mut fingers) = self.fingers.try_lock()
+            && let Some(mut leaf_hints) = self.leaf_hints.try_lock()
         {
             let moment = (self.shape, self.epoch);
-            if fingers.leaf(moment, tree, &low).is_none() {
-                fingers.lay(moment, Finger { tree, low, high, leaf });
+            if leaf_hints.leaf(moment, tree, &low).is_none() {
+                leaf_hints.lay(moment, LeafHint { tree, low, high, leaf });
             }
         }
     }
@@ -330,16 +330,17 @@ impl Forest {
     pub(crate) fn invariants(&self, tree: TreeId) {
         let root = self.root(tree);
         self.node_invariants(tree, root.pointer, root.level, Key::MIN, None);
-        for finger in self.fingers.lock().at((self.shape, self.epoch)).filter(|of| of.tree == tree)
+        for leaf_hint in
+            self.leaf_hints.lock().at((self.shape, self.epoch)).filter(|of| of.tree == tree)
         {
             let (path, leaf) =
-                self.path(tree, &finger.low).expect("the way to a finger is in memory");
-            assert_eq!(leaf, finger.leaf, "a finger is on the leaf that covers its keys");
+                self.path(tree, &leaf_hint.low).expect("the way to a leaf_hint is in memory");
+            assert_eq!(leaf, leaf_hint.leaf, "a leaf_hint is on the leaf that covers its keys");
             let behind = path.iter().rev().find_map(|(above, index)| {
                 let above = self.cache.get(*above)?.node();
                 (index + 1 < above.count()).then(|| above.raw_key(index + 1))
             });
-            assert_eq!(behind, finger.high, "a finger ends where its leaf does");
+            assert_eq!(behind, leaf_hint.high, "a leaf_hint ends where its leaf does");
         }
     }
 
@@ -359,7 +360,7 @@ impl Forest {
         let header =
             holdfast_format::node::NodeHeader::read(&mut reader).expect("a node has a head");
         node.check_body(&header).expect("the program keeps its nodes valid");
-        assert!(node.has_its_heads(), "the heads of {pointer:?} are those of its keys");
+        assert!(node.has_its_prefixes(), "the prefixes of {pointer:?} are those of its keys");
         assert_eq!((header.address, header.epoch), (pointer.block.0, pointer.epoch.0));
         assert_eq!((header.level, header.tree), (level, tree as u8));
         for index in 0..node.count() {

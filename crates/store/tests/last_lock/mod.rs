@@ -15,9 +15,9 @@ use holdfast_device::{Device, DeviceError, Flushed, MemoryDevice, Page, SimDevic
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::log::LogHeader;
 use holdfast_format::{Geometry, Superblock};
-use holdfast_store::{Batch, LoggedBlock, Need, Store};
+use holdfast_store::{LoggedBlock, Need, Store, Transaction};
 
-use crate::small::{self, first, formatted_as, key, open, persist, prepared, put_one_batch};
+use crate::small::{self, first, formatted_as, key, open, prepared, put_one_transaction, sync};
 
 /// Rings in which nothing becomes urgent.
 fn large_rings() -> Geometry {
@@ -38,10 +38,10 @@ pub(crate) fn a_superblock_that_was_not_flushed() -> Result<(), String> {
     let device = formatted_as(large_rings());
     let store = open(&device);
     let all = || (0..VALUES).step_by(AT_ONCE as usize).map(|at| at..at + AT_ONCE);
-    all().for_each(|keys| put_one_batch(&store, keys, 1, 9));
+    all().for_each(|keys| put_one_transaction(&store, keys, 1, 9));
     fill_up(&store);
     store.checkpoint().map_err(|error| error.to_string())?;
-    all().for_each(|keys| put_one_batch(&store, keys, 2, 9));
+    all().for_each(|keys| put_one_transaction(&store, keys, 2, 9));
     store.commit().map_err(|error| error.to_string())?;
     let before = newest(&device);
     store.checkpoint().map_err(|error| error.to_string())?;
@@ -54,13 +54,13 @@ pub(crate) fn a_superblock_that_was_not_flushed() -> Result<(), String> {
     // Batches that were durable before the superblock was written: a checkpoint works beside them.
     // They are small, and change most leaves.
     for keys in all() {
-        let mut batch = Batch::new();
-        keys.step_by(5).for_each(|number| batch.put(key(number), vec![3; 30]));
-        let need = Need::Grow { changes: batch.changes(), blocks: 0 };
+        let mut transaction = Transaction::new();
+        keys.step_by(5).for_each(|number| transaction.put(key(number), vec![3; 30]));
+        let need = Need::Grow { changes: transaction.changes(), blocks: 0 };
         let mut room = store.reserve(need).map_err(|error| error.to_string())?;
-        store.apply(batch, &mut room).map_err(|error| error.to_string())?;
+        store.apply(transaction, &mut room).map_err(|error| error.to_string())?;
     }
-    persist(&store);
+    sync(&store);
     let latest = store.latest();
     drop(store);
     assert_eq!(newest(&device), superblock, "nothing was written to the trees behind it");
@@ -108,10 +108,10 @@ fn fill_up(store: &Store) {
         let placed = store.allocate(&mut room, blocks, None).expect("it was reserved");
         let bytes = vec![number as u8; placed.blocks().count as usize * BLOCK_SIZE];
         let written = store.write(placed, &bytes).expect("memory writes");
-        let mut batch = Batch::new();
-        let value = batch.publish(written).encode();
-        batch.put(key(10_000 + number), value);
-        store.apply(batch, &mut room).expect("there is room");
+        let mut transaction = Transaction::new();
+        let value = transaction.publish(written).encode();
+        transaction.put(key(10_000 + number), value);
+        store.apply(transaction, &mut room).expect("there is room");
     }
 }
 
@@ -191,7 +191,7 @@ pub(crate) fn a_batch_of_another_history() -> Result<(), String> {
         store.apply(small, &mut small_room).expect("there is room");
         store.apply(many, &mut room).expect("there is room");
         let latest = store.latest();
-        let receipt = store.persist(latest, InodeNo(20)).map_err(|error| error.to_string())?;
+        let receipt = store.sync(latest, InodeNo(20)).map_err(|error| error.to_string())?;
         drop(store);
         if receipt.log_bytes == both {
             let store = small::try_open(&image).map_err(|error| format!("P9: {error}"))?;
@@ -224,7 +224,7 @@ fn torn(geometry: Geometry) -> MemoryDevice {
         move || {
             let store = store.upgrade().expect("it commits");
             store.apply(batch, &mut room).expect("there is room");
-            persist(&store);
+            sync(&store);
             *left.lock().unwrap() = Some(base.snapshot());
         }
     }));
@@ -246,13 +246,13 @@ pub(crate) fn a_commit_that_was_given_up() -> Result<(), String> {
     let page = Page::from(&[7; BLOCK_SIZE]);
     let block = LoggedBlock { page, base: None, changed: 0..BLOCK_SIZE };
     let written = store.log_data(placed, vec![block]).expect("the store works");
-    let mut batch = Batch::new();
-    let value = batch.publish(written).encode();
-    batch.put(key(1), value);
-    store.apply(batch, &mut room).expect("there is room");
-    persist(&store);
+    let mut transaction = Transaction::new();
+    let value = transaction.publish(written).encode();
+    transaction.put(key(1), value);
+    store.apply(transaction, &mut room).expect("there is room");
+    sync(&store);
     let logged = store.latest();
-    put_one_batch(&store, 2..3, 1, 9);
+    put_one_transaction(&store, 2..3, 1, 9);
     store.commit().expect("memory writes");
     drop(store);
     // The frame arrived, the data of the log did not reach its place: the flush had not returned.

@@ -12,7 +12,7 @@ use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockRange, InodeNo};
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_format::{Geometry, Key, Kind};
-use holdfast_store::{Batch, CreateOptions, Need, OpenOptions, Reservation, Result, Store};
+use holdfast_store::{CreateOptions, Need, OpenOptions, Reservation, Result, Store, Transaction};
 
 const BYTES: u64 = 16 << 20;
 const SECTOR: usize = 512;
@@ -56,11 +56,11 @@ pub(crate) fn open(device: &Arc<impl Device + 'static>) -> Store {
 
 /// Each value in a batch of its own.
 pub(crate) fn put(store: &Store, keys: std::ops::Range<u64>, fill: u8, rest: u8) {
-    keys.for_each(|number| put_one_batch(store, number..number + 1, fill, rest));
+    keys.for_each(|number| put_one_transaction(store, number..number + 1, fill, rest));
 }
 
 /// Values whose first bytes are `fill` and the other ones `rest`.
-pub(crate) fn put_one_batch(store: &Store, keys: std::ops::Range<u64>, fill: u8, rest: u8) {
+pub(crate) fn put_one_transaction(store: &Store, keys: std::ops::Range<u64>, fill: u8, rest: u8) {
     let (batch, mut room) = prepared(store, keys, fill, rest);
     store.apply(batch, &mut room).unwrap();
 }
@@ -71,19 +71,19 @@ pub(crate) fn prepared(
     keys: std::ops::Range<u64>,
     fill: u8,
     rest: u8,
-) -> (Batch, Reservation) {
-    let mut batch = Batch::new();
+) -> (Transaction, Reservation) {
+    let mut transaction = Transaction::new();
     for number in keys {
         let mut value = vec![rest; 900];
         value[..40].fill(fill);
-        batch.put(key(number), value);
+        transaction.put(key(number), value);
     }
-    let room = store.reserve(Need::Grow { changes: batch.changes(), blocks: 0 }).unwrap();
-    (batch, room)
+    let room = store.reserve(Need::Grow { changes: transaction.changes(), blocks: 0 }).unwrap();
+    (transaction, room)
 }
 
-pub(crate) fn persist(store: &Store) {
-    let receipt = store.persist(store.latest(), InodeNo(20)).unwrap();
+pub(crate) fn sync(store: &Store) {
+    let receipt = store.sync(store.latest(), InodeNo(20)).unwrap();
     assert!(receipt.escape.is_none());
 }
 
@@ -115,7 +115,7 @@ pub(crate) fn write_sectors(
 pub(crate) fn after_a_commit_without_room() -> (Arc<MemoryDevice>, Store) {
     let device = formatted();
     let store = open(&device);
-    put_one_batch(&store, 0..400, 3, 9);
+    put_one_transaction(&store, 0..400, 3, 9);
     store.commit().unwrap();
     assert_eq!(store.counters().journal_full.get(), 1);
     (device, store)

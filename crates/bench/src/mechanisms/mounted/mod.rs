@@ -72,7 +72,7 @@ fn group_records(scale: Scale, mounts: &Mounts, seen: &mut Progress<'_>) -> io::
             let options = format!("commit={commit},accounting={switch}");
             let volume = Volume::new(mounts, NODE, &options)?;
             let dir = volume.dir();
-            volume.settle()?;
+            volume.quiesce()?;
             let before = volume.counts()?;
             let time = Stopwatch::start();
             let until = Deadline::after(scale.time() * 4);
@@ -252,7 +252,7 @@ fn create_pending(
     let root = volume.dir();
     let dir = |number: u64| root.join(format!("d{number}"));
     (0..dirs).try_for_each(|number| std::fs::create_dir(dir(number)))?;
-    volume.settle()?;
+    volume.quiesce()?;
     let before = volume.counts()?;
     let time = Stopwatch::start();
     for number in 0..dirs {

@@ -12,7 +12,7 @@ use std::process::Command;
 use crate::Counts;
 use crate::mechanisms::Scale;
 use crate::systems::cleanup::{Debt, Owed, interrupted, run};
-use crate::systems::mounted::{ask, settle};
+use crate::systems::mounted::{ask, quiesce};
 
 /// Bytes of zeros that are written at once.
 const CHUNK: usize = 4 << 20;
@@ -109,8 +109,8 @@ impl<'a> Volume<'a> {
     }
 
     /// Everything so far is durable and at its place.
-    pub(super) fn settle(&self) -> io::Result<()> {
-        settle(&self.dir(), true)
+    pub(super) fn quiesce(&self) -> io::Result<()> {
+        quiesce(&self.dir(), true)
     }
 
     /// What its daemon has counted.

@@ -33,7 +33,7 @@ pub(super) fn measure(
                     let volume = Volume::new(mounts, NODE, &format!("fsync_wait={switch}"))?;
                     let dir = volume.dir();
                     let files = on_threads(jobs, |job| full(&dir, job, file_bytes))?;
-                    volume.settle()?;
+                    volume.quiesce()?;
                     let time = Stopwatch::start();
                     let until = Deadline::after(scale.time());
                     let written = on_threads(jobs, |job| {

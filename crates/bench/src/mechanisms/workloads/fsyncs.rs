@@ -13,7 +13,7 @@ use holdfast_base::clock::{Deadline, Stopwatch};
 use holdfast_base::prng::Prng;
 use holdfast_device::Device;
 
-use crate::work::{on_threads, pattern, settle};
+use crate::work::{on_threads, pattern, quiesce};
 
 /// Bytes of a tree node.
 const NODE: usize = 16384;
@@ -72,7 +72,7 @@ pub(crate) fn run(
     let volume = options.open_device(device)?;
     let files =
         (0..jobs).map(|job| full(&volume, job, file_bytes)).collect::<io::Result<Vec<_>>>()?;
-    settle(&volume)?;
+    quiesce(&volume)?;
     let (watch, until) = (Stopwatch::start(), Deadline::after(time));
     let written = on_threads(jobs, |job| {
         write(&files[job as usize], work, file_bytes, Prng::seeded(1 + job), &until)

@@ -66,7 +66,7 @@ pub struct Plan {
 /// One run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// Bytes in the journal, heads and padding included, for each item.
+    /// Bytes in the journal, headers and padding included, for each item.
     pub journal_per_item: f64,
     /// Everything that was counted.
     pub counts: Counts,

@@ -14,7 +14,7 @@ use holdfast_device::Device;
 
 use crate::Counts;
 use crate::counts::ratio;
-use crate::work::{fill_dirs, open_dirs, settle};
+use crate::work::{fill_dirs, open_dirs, quiesce};
 
 /// Bytes of a tree node.
 const NODE: usize = 16384;
@@ -49,7 +49,7 @@ pub(crate) fn run(
     fill_dirs(&volume, dirs, 0)?;
     let dirs = open_dirs(&volume, dirs)?;
     let names: Vec<String> = (0..files).map(|file| format!("file-{file}")).collect();
-    settle(&volume)?;
+    quiesce(&volume)?;
     let before = Counts::of(&volume)?;
     let time = Stopwatch::start();
     for dir in &dirs {

@@ -12,7 +12,7 @@ use holdfast_base::clock::Stopwatch;
 use holdfast_device::Device;
 
 use crate::Counts;
-use crate::work::settle;
+use crate::work::quiesce;
 
 /// Bytes of a tree node.
 const NODE: usize = 16384;
@@ -42,7 +42,7 @@ pub(crate) fn run(
     let names: Vec<(String, String)> =
         (0..files).map(|file| (format!("file-{file}"), format!("renamed-{file}"))).collect();
     names.iter().try_for_each(|(name, _)| dir.create(name).map(drop))?;
-    settle(&volume)?;
+    quiesce(&volume)?;
     drop(dir.create("one more")?);
     dir.sync_all()?;
     let before = Counts::of(&volume)?;

@@ -50,7 +50,7 @@ fn waits_at(barrier: &Arc<Barrier>) -> Box<dyn FnOnce() + Send> {
 
 /// Every request has come back, and nothing comes any more: all readers end well.
 fn all_come_back(readers: &Readers, queue: Sender<Request>, ends: &Receiver<io::Result<()>>) {
-    readers.settle(Duration::from_secs(60));
+    readers.drain(Duration::from_secs(60));
     assert_eq!(readers.state.lock().outside, 0);
     drop(queue);
     assert!(is_all_over(ends));
@@ -112,7 +112,7 @@ fn who_came_back_reads_and_the_rest_rest() {
     let (done, is_done) = channel();
     queue.send((0, Box::new(move || done.send(()).unwrap()))).unwrap();
     is_done.recv().unwrap();
-    readers.settle(Duration::from_secs(60));
+    readers.drain(Duration::from_secs(60));
     let counts = loop {
         let state = readers.state.lock();
         if state.reading == 1 {
@@ -138,7 +138,7 @@ fn what_takes_long_without_a_word_keeps_nobody_from_being_read() {
         assert_eq!(is_done.recv_timeout(Duration::from_secs(60)), Ok(round));
         go_on.send(()).unwrap();
     }
-    readers.settle(Duration::from_secs(60));
+    readers.drain(Duration::from_secs(60));
     assert_eq!(readers.serving.load(Ordering::SeqCst), 0);
     drop(queue);
     assert!(is_all_over(&ends));
@@ -205,7 +205,7 @@ fn a_panic_in_a_reader_ends_them_all() {
         panic!("as wanted by the test");
     };
     queue.send((0, Box::new(request))).unwrap();
-    readers.settle(Duration::from_secs(60));
+    readers.drain(Duration::from_secs(60));
     // It says so, so that the session ends with an error; the others have nothing to say, and nobody is waited for.
     assert_eq!(ends.iter().filter(|end| end.is_err()).count(), 1);
     assert_eq!(readers.state.lock().outside, 0);

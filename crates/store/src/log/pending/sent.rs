@@ -5,7 +5,7 @@ use holdfast_device::Flushed;
 use holdfast_format::journal::DataExtent;
 
 use super::Pending;
-use crate::batch::TakenContent;
+use crate::transaction::TakenContent;
 
 /// Data that was pending at a moment: how much of each generation, which its first operation names.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ mod tests {
     use holdfast_format::log::LogMark;
 
     use super::*;
-    use crate::batch::{Changes, Taken};
+    use crate::transaction::{Changes, Taken};
 
     fn publish(pending: &mut Pending, lsn: u64, content: TakenContent) {
         let taken = vec![Taken { blocks: BlockRange::new(BlockNo(lsn * 10), 4), content }];

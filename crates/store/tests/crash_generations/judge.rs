@@ -117,26 +117,26 @@ pub(crate) fn judge_all(
     let mut cut = recording.start();
     let mut judged = HashSet::new();
     let mut left = Vec::new();
-    let (mut life, mut acked) = (0, 0);
+    let (mut opening, mut acked) = (0, 0);
     for (index, event) in recording.events.iter().enumerate() {
         cut.advance(event);
         if let Event::Mark(mark) = event {
-            (life, acked) = ((mark >> 32) as usize, mark & 0xffff_ffff);
+            (opening, acked) = ((mark >> 32) as usize, mark & 0xffff_ffff);
         }
         if !event.changes_images() && index != at {
             continue;
         }
         for image in cut.images(&policy) {
-            if !judged.insert((image.fingerprint(), life, acked)) && index != at {
+            if !judged.insert((image.fingerprint(), opening, acked)) && index != at {
                 continue;
             }
-            let what = format!("{what} life {life} cut {index}: {}", image.describe());
+            let what = format!("{what} opening {opening} cut {index}: {}", image.describe());
             let device = image.device();
             match agree(&device).unwrap_or_else(|why| panic!("{what}: {why}")) {
                 Verdict::Whole(commits) => seen.commits = seen.commits.max(commits),
                 other => panic!("{what}: {other:?}"),
             }
-            let (lsn, batches) = judge(how, device.snapshot(), &told[life], acked, &what);
+            let (lsn, batches) = judge(how, device.snapshot(), &told[opening], acked, &what);
             seen.batches = seen.batches.max(batches);
             if judged.len().is_multiple_of(AGREE) {
                 let verdict = agree_on_log(&device).unwrap_or_else(|why| panic!("{what}: {why}"));
@@ -147,10 +147,10 @@ pub(crate) fn judge_all(
                 // Now and then also inside the recovery of what a cut recovery left.
                 let deep = if judged.len().is_multiple_of(8 * again) { 2 } else { 1 };
                 let policy = (deep, &few);
-                seen.again += recover_again(how, &device, &told[life], lsn, policy, &what);
+                seen.again += recover_again(how, &device, &told[opening], lsn, policy, &what);
             }
             if index == at {
-                left.push((device, told[life][..=lsn as usize].to_vec()));
+                left.push((device, told[opening][..=lsn as usize].to_vec()));
             }
         }
     }

@@ -21,7 +21,7 @@ use holdfast_format::journal::frame::KIND_END;
 use holdfast_format::journal::{FrameHeader, next_block};
 use holdfast_sim::{Verdict, agree};
 
-use super::lives::{Conditions, Map, contents, step};
+use super::crash_generations::{Conditions, Map, contents, step};
 
 /// A frame of the ring.
 #[derive(Clone)]
@@ -139,7 +139,7 @@ fn a_lost_frame_of_a_durable_commit_is_missed() {
     assert!(spanning > 3 && holes > 20, "{spanning} {holes}");
 }
 
-/// The first write of a life goes where the life before has said that no commit follows.
+/// The first write of a opening goes where the opening before has said that no commit follows.
 #[test]
 fn a_lost_first_commit_is_missed_although_the_journal_had_an_end() {
     for seed in 0..4 {

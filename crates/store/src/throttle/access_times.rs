@@ -28,14 +28,14 @@ const PLACE_MAX: Duration = Duration::from_millis(200);
 
 /// What was seen of a device.
 #[derive(Debug, Default)]
-pub(crate) struct Places {
+pub(crate) struct AccessTimes {
     reads: Mutex<Seen>,
     checkpoints: Mutex<Seen>,
     read_nanos: AtomicU64,
     checkpoint_nanos: AtomicU64,
 }
 
-impl Places {
+impl AccessTimes {
     /// So many bytes were read, from one place.
     pub(crate) fn read_took(&self, bytes: u64, nanos: u64) {
         if bytes <= READ_BYTES_MAX {
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_disk_is_known_after_a_few_reads_and_a_cache_does_not_hide_it() {
-        let places = Places::default();
+        let places = AccessTimes::default();
         assert_eq!(places.cost(), PLACE, "nothing was seen");
         for _ in 0..3 {
             places.read_took(4096, 10 * MILLI);
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn one_slow_answer_says_nothing_and_no_answer_makes_it_free() {
-        let places = Places::default();
+        let places = AccessTimes::default();
         for at in 0..100 {
             places.read_took(4096, if at % 8 == 0 { 500 * MILLI } else { 1000 });
         }
@@ -124,14 +124,14 @@ mod tests {
 
     #[test]
     fn checkpoints_tell_of_a_disk_behind_a_cache() {
-        let places = Places::default();
+        let places = AccessTimes::default();
         for _ in 0..SEEN {
             places.read_took(4096, 1000);
             places.checkpoint_took(40 * 16384, 40, 44 * 10 * MILLI);
         }
         let cost = places.cost();
         assert!((9..=10).contains(&cost.as_millis()), "{cost:?}");
-        let quick = Places::default();
+        let quick = AccessTimes::default();
         for _ in 0..SEEN {
             // An SSD: a flush of a millisecond, twice.
             quick.checkpoint_took(40 * 16384, 40, 4 * MILLI);

@@ -1,34 +1,34 @@
-//! Deliberate breakages of the protocol: with each of them the checker must find a counterexample.
+//! Deliberate mutants of the protocol: with each of them the checker must find a counterexample.
 //!
 //! A rule that can be broken without a counterexample is either not needed or
 //! not modelled; both are worth knowing.
 
-macro_rules! breakages {
+macro_rules! mutants {
     ($($name:ident $rule:literal $sentence:literal)*) => {
         /// What is done wrong on purpose.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-        pub enum Breakage {
+        pub enum Mutant {
             $(#[doc = $sentence] $name,)*
         }
 
-        impl Breakage {
+        impl Mutant {
             /// All of them.
-            pub const ALL: &[Breakage] = &[$(Breakage::$name,)*];
+            pub const ALL: &[Mutant] = &[$(Mutant::$name,)*];
 
             /// The promise or rule that it breaks.
             pub fn rule(self) -> &'static str {
-                match self { $(Breakage::$name => $rule,)* }
+                match self { $(Mutant::$name => $rule,)* }
             }
 
             /// What is done wrong.
             pub fn sentence(self) -> &'static str {
-                match self { $(Breakage::$name => $sentence,)* }
+                match self { $(Mutant::$name => $sentence,)* }
             }
         }
     };
 }
 
-breakages! {
+mutants! {
     LogFlushDropped "P1" "A leader answers without the flush behind his batch."
     AppendedAnswered "P1" "A batch that was appended without a flush counts as durable."
     AppendedCalledDurable "P1" "A header names a batch that was appended and not flushed as durable."
@@ -42,20 +42,20 @@ breakages! {
     SlotsDoNotAlternate "R1" "A superblock is written over the one that counts."
     DataReusedAtOnce "R2" "A block of data that an operation freed may be given away at once."
     DataReusedAtFreeze "R2" "A block of data is given away when the commit begins, not when it is durable."
-    HomeReusedAtSeal "R2" "The old home of a node is given away when a checkpoint begins, not when it is durable."
-    HomeReusedAtThaw "R2" "The old home of a node is given away with a commit, like data."
+    NodeReusedAtSeal "R2" "The old location of a node is given away when a checkpoint begins, not when it is durable."
+    NodeReusedAtThaw "R2" "The old location of a node is given away with a commit, like data."
     BatchOverFreeze "P3" "A batch of the log reaches over the freeze of a commit."
     LogReleasedAtFreeze "R5" "The log is dead when the commit begins, not when it is durable."
     JournalReleasedAtSeal "R1" "The journal is dead when a checkpoint begins, not when it is durable."
-    OwedNotWritten "R5" "A commit does not write the data that only the log holds."
-    OwedWrittenLate "R5" "A commit writes the data that only the log holds behind its flush."
-    OwedNotNamed "R5" "A commit does not name the data that it writes because only the log holds it."
+    LogResidentNotWritten "R5" "A commit does not write the data that only the log holds."
+    LogResidentWrittenLate "R5" "A commit writes the data that only the log holds behind its flush."
+    LogResidentNotNamed "R5" "A commit does not name the data that it writes because only the log holds it."
     PendingForgotten "R5" "An operation after the freeze is dropped from what waits when the commit is durable."
     LogDataNotVerified "P3" "A recovery believes the last batch without looking for its data."
     CommitDataNotVerified "P3" "A recovery believes the last commit without looking for its data."
     FreedDataNamed "P1" "A commit names data that was freed before it."
     NotPinned "R7" "A replay copies nodes to blocks that the log names."
-    NotSettled "R1" "A recovery does not make the superblock durable that it was opened from."
+    NotMadeDurable "R1" "A recovery does not make the superblock durable that it was opened from."
     FoundDataNotWritten "P1" "A recovery does not write the data again that it found and believed."
     GivenUpBatchKept "P3" "The log goes on in front of a batch that was given up."
     GivenUpEpochKept "P3" "The journal goes on in the epoch of a commit that was given up."

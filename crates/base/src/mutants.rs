@@ -1,47 +1,47 @@
-//! Breakages made on purpose, one at a time, so that the alarm can be tested.
+//! Mutants made on purpose, one at a time, so that the alarm can be tested.
 //!
-//! A [`Tooth`] is a mistake that somebody could make: a flush that is left out,
+//! A [`Mutant`] is a mistake that somebody could make: a flush that is left out,
 //! a block that is reused too early. The one place that would make it asks
-//! [`is`]. The simulator chooses a tooth and must find it out.
+//! [`is`]. The simulator chooses a mutant and must find it out.
 //!
-//! Always true: without the feature `teeth` the answer is the constant `false`,
+//! Always true: without the feature `mutants` the answer is the constant `false`,
 //! so a normal build holds no trace of any of this; with it, and nothing
 //! chosen, everything works as usual.
 
-#[cfg(feature = "teeth")]
+#[cfg(feature = "mutants")]
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-macro_rules! teeth {
+macro_rules! mutants {
     ($($name:ident $breaks:literal $what:literal;)*) => {
-        /// One breakage.
+        /// One mutant.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Tooth {
+        pub enum Mutant {
             $(#[doc = $what] $name,)*
         }
 
-        impl Tooth {
+        impl Mutant {
             /// All of them.
-            pub const ALL: &'static [Tooth] = &[$(Tooth::$name,)*];
+            pub const ALL: &'static [Mutant] = &[$(Mutant::$name,)*];
 
             /// Its name.
             pub fn name(self) -> &'static str {
-                match self { $(Tooth::$name => stringify!($name),)* }
+                match self { $(Mutant::$name => stringify!($name),)* }
             }
 
             /// What is wrong, in one sentence.
             pub fn what(self) -> &'static str {
-                match self { $(Tooth::$name => $what,)* }
+                match self { $(Mutant::$name => $what,)* }
             }
 
             /// The rules and promises of DURABILITY that it breaks.
             pub fn breaks(self) -> &'static str {
-                match self { $(Tooth::$name => $breaks,)* }
+                match self { $(Mutant::$name => $breaks,)* }
             }
         }
     };
 }
 
-teeth! {
+mutants! {
     // Flushes and their order.
     LogFlush "P1 P3" "an fsync answers without its flush";
     AnswerBeforeWrite "P1 P3" "an fsync answers others before its batch is written";
@@ -52,11 +52,11 @@ teeth! {
     CheckpointFlush "R1" "the superblock is written before the flush of what it reaches";
     SuperblockFlush "R2" "what only the old superblock reaches is given away before the new one is flushed";
     SuperblockSlot "R1 P9" "the superblock always goes to the same slot";
-    SettleForgotten "R2 P9" "an opening does not make durable the superblock that it found";
+    SuperblockNotMadeDurable "R2 P9" "an opening does not make durable the superblock that it found";
     RecoveryFlush "R1 P9" "a recovery of the journal publishes its superblock before the flush";
     // Space.
     DataReusedEarly "R2" "freed data is given away before the commit";
-    HomeReusedEarly "R2" "the old home of a node is given away before the checkpoint";
+    NodeReusedEarly "R2" "the old location of a node is given away before the checkpoint";
     NodeInPlace "R2 P9" "the copy of a node is written over the node it copies";
     NotPinned "R7" "blocks that the log names are not taken out of the free space in a recovery";
     FreedInRecovery "R2 R7" "blocks that the log gives back may be used in the recovery";
@@ -72,10 +72,10 @@ teeth! {
     SizeAhead "P5" "the size in the tree runs ahead of the published rounds";
     TruncateKeepsPages "P5 P3" "a truncate leaves the pages behind the new end waiting to be written";
     SumUnchecked "P6" "a read does not verify the checksum of data";
-    OwedNotRead "P3" "data in the log is not shown to readers";
-    OwedNotCommitted "R5" "data of the log does not go to its place with a commit";
-    OwedNotRecovered "R5" "data of the log does not go to its place in a recovery";
-    ReplaceUnsettled "P4" "a rename over another file leaves its data behind";
+    LogResidentNotRead "P3" "data in the log is not shown to readers";
+    LogResidentNotCommitted "R5" "data of the log does not go to its place with a commit";
+    LogResidentNotRecovered "R5" "data of the log does not go to its place in a recovery";
+    ReplaceNotWrittenBack "P4" "a rename over another file leaves its data behind";
     // Nodes, commits and checkpoints.
     RangeShort "M3 P3" "the last range of a changed node is logged one byte short";
     SealNotCopied "P3 R2" "a checkpoint writes a sealed node with what was changed behind the seal";
@@ -113,36 +113,36 @@ teeth! {
     ErrorToldOnce "P7" "a write error is reported to one handle only";
 }
 
-#[cfg(feature = "teeth")]
+#[cfg(feature = "mutants")]
 static CHOSEN: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// Whether this breakage is to be made.
-#[cfg(feature = "teeth")]
+/// Whether this mutant is to be made.
+#[cfg(feature = "mutants")]
 #[inline]
-pub fn is(tooth: Tooth) -> bool {
-    CHOSEN.load(Ordering::Relaxed) == tooth as usize
+pub fn is(mutant: Mutant) -> bool {
+    CHOSEN.load(Ordering::Relaxed) == mutant as usize
 }
 
-/// Whether this breakage is to be made: never in a normal build.
-#[cfg(not(feature = "teeth"))]
+/// Whether this mutant is to be made: never in a normal build.
+#[cfg(not(feature = "mutants"))]
 #[inline(always)]
-pub const fn is(tooth: Tooth) -> bool {
-    let _ = tooth;
+pub const fn is(mutant: Mutant) -> bool {
+    let _ = mutant;
     false
 }
 
 // Evaluated by the compiler: what asks is compiled as if it did not.
-#[cfg(not(feature = "teeth"))]
-const _: () = assert!(!is(Tooth::LogFlush) && !is(Tooth::ErrorToldOnce));
+#[cfg(not(feature = "mutants"))]
+const _: () = assert!(!is(Mutant::LogFlush) && !is(Mutant::ErrorToldOnce));
 
-/// From now on this breakage is made, in the whole program, and no other.
-#[cfg(feature = "teeth")]
-pub fn choose(tooth: Option<Tooth>) {
-    CHOSEN.store(tooth.map_or(usize::MAX, |tooth| tooth as usize), Ordering::Relaxed);
+/// From now on this mutant is made, in the whole program, and no other.
+#[cfg(feature = "mutants")]
+pub fn choose(mutant: Option<Mutant>) {
+    CHOSEN.store(mutant.map_or(usize::MAX, |mutant| mutant as usize), Ordering::Relaxed);
 }
 
-/// What is done too late ([`Tooth::LateWrite`]).
-#[cfg(feature = "teeth")]
+/// What is done too late ([`Mutant::LateWrite`]).
+#[cfg(feature = "mutants")]
 mod late {
     use std::sync::Mutex;
 
@@ -162,16 +162,16 @@ mod late {
     }
 }
 
-#[cfg(feature = "teeth")]
+#[cfg(feature = "mutants")]
 pub use late::{do_late, later};
 
 /// Does `act`: nothing is put off in a normal build.
-#[cfg(not(feature = "teeth"))]
+#[cfg(not(feature = "mutants"))]
 pub fn later(act: impl FnOnce() + Send + 'static) {
     act();
 }
 
 /// Does nothing: nothing was put off.
-#[cfg(not(feature = "teeth"))]
+#[cfg(not(feature = "mutants"))]
 #[inline(always)]
 pub fn do_late() {}

@@ -4,12 +4,12 @@
 
 use std::thread::available_parallelism;
 
-use holdfast_protocol::{Bounds, Breakage, HOLDS, Protocol, Rings};
+use holdfast_protocol::{Bounds, HOLDS, Mutant, Protocol, Rings};
 use stateright::{Checker, Model};
 
 /// Small bounds within which it is found: operations, commits, crashes, files, and the sizes of the rings.
-fn bounds(broken: Breakage) -> Bounds {
-    use Breakage::*;
+fn bounds(broken: Mutant) -> Bounds {
+    use Mutant::*;
     let [operations, commits, crashes, files, log, journal] = match broken {
         LogFlushDropped
         | AppendedAnswered
@@ -18,27 +18,27 @@ fn bounds(broken: Breakage) -> Bounds {
         | NodesFlushDropped
         | PublishFlushDropped
         | SlotsDoNotAlternate
-        | OwedNotWritten
-        | OwedWrittenLate
-        | OwedNotNamed
+        | LogResidentNotWritten
+        | LogResidentWrittenLate
+        | LogResidentNotNamed
         | LogDataNotVerified
         | CommitDataNotVerified
         | NotPinned => [1, 1, 1, 1, 2, 2],
         DeadLeaderStopsNothing | DeadCommitterStopsNothing | DeadCheckpointerStopsNothing => {
             [2, 2, 1, 1, 2, 2]
         }
-        HomeReusedAtSeal | HomeReusedAtThaw | JournalReleasedAtSeal => [2, 2, 1, 1, 2, 1],
+        NodeReusedAtSeal | NodeReusedAtThaw | JournalReleasedAtSeal => [2, 2, 1, 1, 2, 1],
         BatchOverFreeze | FreedDataNamed | AppendedCalledDurable => [2, 1, 1, 1, 2, 2],
         LogReleasedAtFreeze => [2, 1, 1, 1, 1, 1],
         DataReusedAtOnce | DataReusedAtFreeze | PendingForgotten => [3, 1, 1, 1, 2, 2],
-        NotSettled | FoundDataNotWritten => [2, 1, 2, 1, 2, 2],
+        NotMadeDurable | FoundDataNotWritten => [2, 1, 2, 1, 2, 2],
         GivenUpBatchKept | GivenUpEpochKept => [2, 1, 2, 2, 2, 2],
     };
     Bounds { operations, commits, crashes, files, rings: Rings { log, journal } }
 }
 
 /// What was found, with the number of states that it took.
-fn find(broken: Breakage) -> (usize, Option<Vec<String>>) {
+fn find(broken: Mutant) -> (usize, Option<Vec<String>>) {
     let threads = available_parallelism().map_or(1, |threads| threads.get());
     let protocol = Protocol { bounds: bounds(broken), broken: Some(broken) };
     let checker = protocol.checker().threads(threads).spawn_bfs().join();
@@ -53,9 +53,9 @@ fn find(broken: Breakage) -> (usize, Option<Vec<String>>) {
 }
 
 #[test]
-fn every_breakage_is_found() {
+fn every_mutant_is_found() {
     let mut missed = Vec::new();
-    for broken in Breakage::ALL {
+    for broken in Mutant::ALL {
         let (states, found) = find(*broken);
         println!("{broken:?} ({}): {}", broken.rule(), broken.sentence());
         match found {

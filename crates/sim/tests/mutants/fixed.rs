@@ -1,11 +1,11 @@
 //! Hunts that are always the same: short scripts under conditions that hurt.
 
+use holdfast_base::mutants::Mutant;
 use holdfast_base::switch::Dirty;
-use holdfast_base::teeth::Tooth;
 use holdfast_script::Script;
 use holdfast_sim::{Checkpoints, Policy, Setup, power_cut_after};
 
-use crate::lives::{Conditions, run};
+use crate::crash_generations::{Conditions, run};
 use crate::{Hunt, damage, errors, full, last_lock, random};
 
 /// The smallest volume there is: its journal has 64 blocks, its log 256 KiB.
@@ -34,7 +34,7 @@ pub(crate) const HUNTS: &[Hunt] = &[
         name: "superblocks that never arrive",
         run: |_| {
             let commits = Conditions::default();
-            lead(24, &Conditions { lives: 10, steps: 6, checkpoints: 1, ..commits })
+            lead(24, &Conditions { openings: 10, steps: 6, checkpoints: 1, ..commits })
         },
     },
     Hunt {
@@ -133,60 +133,63 @@ pub(crate) const HUNTS: &[Hunt] = &[
 ];
 
 /// Fast hunts and what they find: a usual run tries these.
-pub(crate) const KNOWN: &[(&str, &[Tooth])] = &[
+pub(crate) const KNOWN: &[(&str, &[Mutant])] = &[
     (
         "appends",
         &[
-            Tooth::LogFlush,
-            Tooth::CheckpointFlush,
-            Tooth::SuperblockFlush,
-            Tooth::SuperblockSlot,
-            Tooth::NodeInPlace,
-            Tooth::NotPinned,
-            Tooth::FreedInRecovery,
-            Tooth::FreedStaysUsed,
-            Tooth::RecordStale,
-            Tooth::LateWrite,
-            Tooth::TruncateKeepsPages,
-            Tooth::OwedNotRead,
-            Tooth::OwedNotRecovered,
-            Tooth::ReplaceUnsettled,
-            Tooth::RangeShort,
-            Tooth::NodeForgotten,
-            Tooth::FirstValue,
-            Tooth::WeakerInode,
-            Tooth::RenameHalf,
-            Tooth::LogUnverified,
-            Tooth::BaseForgotten,
-            Tooth::InodeNextForgotten,
-            Tooth::LogPlaceForgotten,
-            Tooth::DataForgotten,
+            Mutant::LogFlush,
+            Mutant::CheckpointFlush,
+            Mutant::SuperblockFlush,
+            Mutant::SuperblockSlot,
+            Mutant::NodeInPlace,
+            Mutant::NotPinned,
+            Mutant::FreedInRecovery,
+            Mutant::FreedStaysUsed,
+            Mutant::RecordStale,
+            Mutant::LateWrite,
+            Mutant::TruncateKeepsPages,
+            Mutant::LogResidentNotRead,
+            Mutant::LogResidentNotRecovered,
+            Mutant::ReplaceNotWrittenBack,
+            Mutant::RangeShort,
+            Mutant::NodeForgotten,
+            Mutant::FirstValue,
+            Mutant::WeakerInode,
+            Mutant::RenameHalf,
+            Mutant::LogUnverified,
+            Mutant::BaseForgotten,
+            Mutant::InodeNextForgotten,
+            Mutant::LogPlaceForgotten,
+            Mutant::DataForgotten,
         ],
     ),
-    ("physical sectors of 4096", &[Tooth::SharedSector]),
-    ("rests", &[Tooth::AppendedIsDurable]),
-    ("names", &[Tooth::XattrsForgotten, Tooth::OrphanForgotten, Tooth::AncestorsForgotten]),
+    ("physical sectors of 4096", &[Mutant::SharedSector]),
+    ("rests", &[Mutant::AppendedIsDurable]),
+    ("names", &[Mutant::XattrsForgotten, Mutant::OrphanForgotten, Mutant::AncestorsForgotten]),
     (
         "appends and commits",
         &[
-            Tooth::CommitFlush,
-            Tooth::RecoveryFlush,
-            Tooth::JournalUnverified,
-            Tooth::BatchOverFreeze,
+            Mutant::CommitFlush,
+            Mutant::RecoveryFlush,
+            Mutant::JournalUnverified,
+            Mutant::BatchOverFreeze,
         ],
     ),
-    ("unsynced and commits", &[Tooth::CommitDataFlush]),
-    ("handles", &[Tooth::ErrorSwallowed, Tooth::ErrorToldOnce]),
-    ("half written", &[Tooth::SizeAhead]),
-    ("rot", &[Tooth::SumUnchecked]),
-    ("lost batches", &[Tooth::LogHole]),
-    ("lost commits", &[Tooth::JournalHole]),
-    ("a superblock that was not flushed", &[Tooth::SettleForgotten]),
-    ("a batch of another history", &[Tooth::ChainUnchecked]),
-    ("a commit that was given up", &[Tooth::GivenUpEpochKept]),
-    ("no space", &[Tooth::NoSpaceHalf]),
-    ("reserved blocks", &[Tooth::ReservedNotFlushed, Tooth::UnwrittenEarly, Tooth::UnwrittenNamed]),
-    ("a block for a node", &[Tooth::RecordOneField]),
+    ("unsynced and commits", &[Mutant::CommitDataFlush]),
+    ("handles", &[Mutant::ErrorSwallowed, Mutant::ErrorToldOnce]),
+    ("half written", &[Mutant::SizeAhead]),
+    ("rot", &[Mutant::SumUnchecked]),
+    ("lost batches", &[Mutant::LogHole]),
+    ("lost commits", &[Mutant::JournalHole]),
+    ("a superblock that was not flushed", &[Mutant::SuperblockNotMadeDurable]),
+    ("a batch of another history", &[Mutant::ChainUnchecked]),
+    ("a commit that was given up", &[Mutant::GivenUpEpochKept]),
+    ("no space", &[Mutant::NoSpaceHalf]),
+    (
+        "reserved blocks",
+        &[Mutant::ReservedNotFlushed, Mutant::UnwrittenEarly, Mutant::UnwrittenNamed],
+    ),
+    ("a block for a node", &[Mutant::RecordOneField]),
 ];
 
 /// Small data in the log, over data in the log and data at its place; freed, truncated, replaced.
@@ -217,7 +220,7 @@ const WRAP: &str = "mkfile /a; setxattr /a user.a 60000 1; fsync /a; setxattr /a
     setxattr /b user.a 60000 3; fsync /b; setxattr /b user.b 60000 4; fsync /b; mkfile /c; setxattr /c user.a 60000 5; fsync /c; \
     append /c 100 6; fsync /c; rename /c /w; fsyncdir /";
 
-/// Lives of so many seeds.
+/// Crash generations of so many seeds.
 fn lead(seeds: u64, how: &Conditions) -> Result<(), String> {
     for seed in 7000..7000 + seeds {
         run(seed, how, 50);
@@ -272,7 +275,7 @@ fn wrap() -> String {
     format!("mkfile /w; write /w 0 4096 1; fsync /w; {again}chmod /w 600")
 }
 
-/// A file whose settle takes many batches, so that others fall between them.
+/// A file whose write back takes many batches, so that others fall between them.
 fn torn() -> String {
     let writes: Vec<_> = (0..140).map(|at| format!("write /a {}k 4k {at}", at * 8)).collect();
     format!(

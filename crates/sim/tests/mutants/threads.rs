@@ -17,7 +17,7 @@ use holdfast_sim::{Setup, Verdict, agree_on_log};
 
 const THREADS: u64 = 4;
 const ROUNDS: u64 = 8;
-/// Bytes of the file of the thread that writes much: more than one round of a settle.
+/// Bytes of the file of the thread that writes much: more than one round of a writeback.
 const MUCH: u64 = 10 << 20;
 
 /// What the file of a thread holds when it has done all its rounds.

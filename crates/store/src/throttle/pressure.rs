@@ -1,18 +1,18 @@
 //! How full it is: memory with dirty nodes, the ring with commits, and by both the time that a recovery would take.
 //!
-//! Every change asks whether it must wait, and hardly any must. So who changes a quantity reads the gauge, and a
+//! Every change asks whether it must wait, and hardly any must. So who changes a quantity reads the levels, and a
 //! change only asks what the last reading was.
 
 use holdfast_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_base::recover::{BYTES_PER_SECOND, Cost, PLACE, Work};
+use holdfast_base::recover::{BYTES_PER_SECOND, Cost, PLACE, RecoveryWork};
 use holdfast_format::Geometry;
 use holdfast_format::journal::REPLAY_BYTES_MAX;
 
 use super::SLOW;
-use super::places::Places;
+use super::access_times::AccessTimes;
 use crate::OpenOptions;
 
 /// A smaller budget would mean nothing but checkpoints.
@@ -33,7 +33,7 @@ const HEAD_BYTES: u64 = 48;
 
 /// The quantities that fill, and their bounds.
 #[derive(Debug)]
-pub(super) struct Gauge {
+pub(super) struct Levels {
     pub(super) ring_bytes: u64,
     pub(super) dirty_nodes_max: u64,
     pub(super) budget: Duration,
@@ -47,14 +47,14 @@ pub(super) struct Gauge {
     sealed_nodes: AtomicU64,
     /// Bytes that the device moves in a second, by half of what checkpoints have seen.
     bytes_per_second: AtomicU64,
-    pub(super) places: Arc<Places>,
+    pub(super) places: Arc<AccessTimes>,
     /// Whether the last reading makes anybody wait.
-    is_calm: AtomicBool,
+    is_low: AtomicBool,
 }
 
-/// What the gauge says at one moment.
+/// What the levels says at one moment.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reading {
+pub(super) struct Pressure {
     /// How full the fullest is, the log not counted: 1 is full.
     pub(super) pressure: f64,
     /// How long a recovery would take, the log included.
@@ -65,18 +65,22 @@ pub(super) struct Reading {
     pub(super) kept: Duration,
 }
 
-impl Reading {
+impl Pressure {
     /// Whether nobody has to wait.
-    pub(super) fn is_calm(&self) -> bool {
+    pub(super) fn is_low(&self) -> bool {
         self.pressure < SLOW && !self.is_over_budget
     }
 }
 
-impl Gauge {
-    pub(super) fn new(geometry: &Geometry, options: &OpenOptions, places: Arc<Places>) -> Gauge {
+impl Levels {
+    pub(super) fn new(
+        geometry: &Geometry,
+        options: &OpenOptions,
+        places: Arc<AccessTimes>,
+    ) -> Levels {
         let node_bytes = geometry.node_size as u64;
         let memory = (options.cache_bytes as u64 / 2).clamp(16 * node_bytes, REPLAY_BYTES_MAX / 4);
-        Gauge {
+        Levels {
             ring_bytes: geometry.journal().bytes().unwrap_or(u64::MAX),
             dirty_nodes_max: memory / node_bytes,
             budget: options.recover.max(BUDGET_MIN),
@@ -90,7 +94,7 @@ impl Gauge {
             sealed_nodes: AtomicU64::new(0),
             bytes_per_second: AtomicU64::new(BYTES_PER_SECOND),
             places,
-            is_calm: AtomicBool::new(true),
+            is_low: AtomicBool::new(true),
         }
     }
 
@@ -105,7 +109,7 @@ impl Gauge {
     }
 
     /// What a recovery would have to do with the log.
-    pub(super) fn log_is(&self, log: Work) {
+    pub(super) fn log_is(&self, log: RecoveryWork) {
         self.log_bytes.store(log.log_bytes, Ordering::Relaxed);
         self.log_data_bytes.store(log.log_data_bytes, Ordering::Relaxed);
         self.log_blocks.store(log.log_blocks, Ordering::Relaxed);
@@ -116,7 +120,7 @@ impl Gauge {
         self.journal_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// So many nodes are on their way to their homes.
+    /// So many nodes are on their way to their locations.
     pub(super) fn sealed_are(&self, nodes: u64) {
         self.sealed_nodes.store(nodes, Ordering::Relaxed);
     }
@@ -140,16 +144,16 @@ impl Gauge {
         self.bytes_per_second.store(now, Ordering::Relaxed);
     }
 
-    /// Bytes of the payload that a commit would have now, about: its ranges, their heads, and some
+    /// Bytes of the payload that a commit would have now, about: its ranges, their prefixes, and some
     /// more for what changers add until they are frozen.
     pub(super) fn payload_estimate(&self) -> u64 {
         let ranges = self.uncommitted_bytes.load(Ordering::Relaxed);
-        let heads = self.dirty_nodes.load(Ordering::Relaxed) * HEAD_BYTES;
-        ranges + ranges / 4 + heads
+        let prefixes = self.dirty_nodes.load(Ordering::Relaxed) * HEAD_BYTES;
+        ranges + ranges / 4 + prefixes
     }
 
     /// How long a recovery takes that has so much to do.
-    pub(super) fn estimate(&self, work: Work) -> Duration {
+    pub(super) fn estimate(&self, work: RecoveryWork) -> Duration {
         work.estimate_at(&self.cost())
     }
 
@@ -162,15 +166,19 @@ impl Gauge {
     /// How much longer a recovery may take than it must.
     pub(super) fn room(&self) -> Duration {
         let cost = self.cost();
-        let few = Work { nodes: NODES_MIN, node_bytes: self.node_bytes, ..Work::default() };
+        let few = RecoveryWork {
+            nodes: NODES_MIN,
+            node_bytes: self.node_bytes,
+            ..RecoveryWork::default()
+        };
         let least = few.estimate_at(&cost).saturating_sub(cost.fixed());
         self.budget.saturating_sub(cost.fixed()).max(least)
     }
 
     /// What a recovery would have to do now.
-    fn work(&self) -> Work {
+    fn work(&self) -> RecoveryWork {
         let dirty = self.dirty_nodes.load(Ordering::Relaxed);
-        Work {
+        RecoveryWork {
             journal_bytes: self.journal_bytes.load(Ordering::Relaxed),
             log_bytes: self.log_bytes.load(Ordering::Relaxed),
             log_data_bytes: self.log_data_bytes.load(Ordering::Relaxed),
@@ -180,10 +188,10 @@ impl Gauge {
         }
     }
 
-    /// Reads the gauge, and remembers whether anybody must wait. Two who read at the same time may leave the older
+    /// Reads the levels, and remembers whether anybody must wait. Two who read at the same time may leave the older
     /// answer, until the next reading: at most 16 KiB of bytes that wait for a commit later, or a node, a commit or a
     /// batch of the log.
-    pub(super) fn read(&self) -> Reading {
+    pub(super) fn read(&self) -> Pressure {
         let share = |part: u64, whole: u64| part as f64 / whole as f64;
         let work = self.work();
         let uncommitted = self.uncommitted_bytes.load(Ordering::Relaxed);
@@ -196,14 +204,14 @@ impl Gauge {
             .max(time);
         let recovery = self.estimate(work);
         let kept = self.budget.max(fixed.saturating_add(room));
-        let reading = Reading { pressure, recovery, is_over_budget: recovery > kept, kept };
-        self.is_calm.store(reading.is_calm(), Ordering::Relaxed);
+        let reading = Pressure { pressure, recovery, is_over_budget: recovery > kept, kept };
+        self.is_low.store(reading.is_low(), Ordering::Relaxed);
         reading
     }
 
     /// Whether nobody has to wait, by the last reading.
-    pub(super) fn is_calm(&self) -> bool {
-        self.is_calm.load(Ordering::Relaxed)
+    pub(super) fn is_low(&self) -> bool {
+        self.is_low.load(Ordering::Relaxed)
     }
 }
 
@@ -211,89 +219,89 @@ impl Gauge {
 mod tests {
     use super::*;
 
-    fn gauge(recover: Duration) -> Gauge {
+    fn levels(recover: Duration) -> Levels {
         let geometry = Geometry::for_device(1 << 30, 16384).unwrap();
         let options = OpenOptions { recover, ..OpenOptions::default() };
-        Gauge::new(&geometry, &options, Arc::default())
+        Levels::new(&geometry, &options, Arc::default())
     }
 
     #[test]
     fn the_fullest_of_three_is_the_pressure() {
-        let gauge = gauge(Duration::from_secs(1000));
-        let pressure = || gauge.read().pressure;
+        let levels = levels(Duration::from_secs(1000));
+        let pressure = || levels.read().pressure;
         assert!(pressure() < 0.01);
-        gauge.cache_is(0, gauge.dirty_nodes_max / 2);
+        levels.cache_is(0, levels.dirty_nodes_max / 2);
         assert!((0.45..0.55).contains(&pressure()), "memory: {}", pressure());
-        gauge.journal_is(gauge.ring_bytes / 2);
-        gauge.cache_is(gauge.ring_bytes / 4, 1);
+        levels.journal_is(levels.ring_bytes / 2);
+        levels.cache_is(levels.ring_bytes / 4, 1);
         assert!((0.7..0.8).contains(&pressure()), "ring: {}", pressure());
     }
 
     #[test]
     fn a_slow_device_leaves_less_for_its_budget() {
-        let gauge = gauge(Duration::from_secs(1));
-        let pressure = || gauge.read().pressure;
-        gauge.cache_is(0, 1000);
+        let levels = levels(Duration::from_secs(1));
+        let pressure = || levels.read().pressure;
+        levels.cache_is(0, 1000);
         let before = pressure();
-        gauge.checkpoint_took(64 << 20, 1, 4_000_000_000);
+        levels.checkpoint_took(64 << 20, 1, 4_000_000_000);
         assert!(pressure() > 4.0 * before, "16 MiB/s: {} {before}", pressure());
         for _ in 0..20 {
-            gauge.checkpoint_took(64 << 20, 1, 50_000_000);
+            levels.checkpoint_took(64 << 20, 1, 50_000_000);
         }
         assert!(pressure() < before, "1.2 GiB/s: {} {before}", pressure());
-        gauge.checkpoint_took(4096, 1, 50_000_000);
+        levels.checkpoint_took(4096, 1, 50_000_000);
         assert!(pressure() < before, "a few nodes tell nothing");
     }
 
     /// The promise is kept with fewer changed nodes, down to a few; below that it cannot be, and that is said.
     #[test]
     fn dear_places_leave_fewer_nodes_and_never_none() {
-        let gauge = gauge(Duration::from_secs(1));
+        let levels = levels(Duration::from_secs(1));
         let full_at = |place: Duration| {
             for _ in 0..16 {
-                gauge.places.read_took(0, place.as_nanos() as u64);
+                levels.places.read_took(0, place.as_nanos() as u64);
             }
             let nodes = (1..20_000).find(|nodes| {
-                gauge.cache_is(0, *nodes);
-                gauge.read().pressure >= 1.0
+                levels.cache_is(0, *nodes);
+                levels.read().pressure >= 1.0
             });
-            let reading = gauge.read();
+            let reading = levels.read();
             let works = (reading.recovery, reading.kept);
-            gauge.cache_is(0, 0);
+            levels.cache_is(0, 0);
             (nodes.unwrap_or(u64::MAX), works.1)
         };
         let (cheap, kept) = full_at(Duration::ZERO);
-        assert!(cheap > 1000 && kept == gauge.budget, "{cheap} {kept:?}");
+        assert!(cheap > 1000 && kept == levels.budget, "{cheap} {kept:?}");
         let (network, kept) = full_at(Duration::from_millis(1));
-        assert!((200..500).contains(&network) && kept == gauge.budget, "{network} {kept:?}");
+        assert!((200..500).contains(&network) && kept == levels.budget, "{network} {kept:?}");
         let (disk, kept) = full_at(Duration::from_millis(10));
-        assert!((25..50).contains(&disk) && kept == gauge.budget, "{disk} {kept:?}");
+        assert!((25..50).contains(&disk) && kept == levels.budget, "{disk} {kept:?}");
         let (tape, kept) = full_at(Duration::from_millis(100));
         assert_eq!(tape, NODES_MIN);
-        assert!(kept > 4 * gauge.budget, "it cannot be kept: {kept:?}");
+        assert!(kept > 4 * levels.budget, "it cannot be kept: {kept:?}");
     }
 
     #[test]
     fn a_reading_is_asked_for_in_steps_and_makes_changers_wait_or_go_on() {
-        let gauge = gauge(Duration::from_secs(1));
-        assert!(gauge.is_calm());
-        assert!(!gauge.cache_is(STEP_BYTES - 1, 0), "as before");
-        assert!(gauge.cache_is(STEP_BYTES, 0), "a step");
-        assert!(gauge.cache_is(STEP_BYTES, 1), "a node");
-        assert!(!gauge.cache_is(STEP_BYTES + 1, 1));
-        assert!(gauge.cache_is(0, 1), "a commit took them");
+        let levels = levels(Duration::from_secs(1));
+        assert!(levels.is_low());
+        assert!(!levels.cache_is(STEP_BYTES - 1, 0), "as before");
+        assert!(levels.cache_is(STEP_BYTES, 0), "a step");
+        assert!(levels.cache_is(STEP_BYTES, 1), "a node");
+        assert!(!levels.cache_is(STEP_BYTES + 1, 1));
+        assert!(levels.cache_is(0, 1), "a commit took them");
 
-        gauge.journal_is(gauge.ring_bytes);
-        assert!(gauge.is_calm(), "nobody has looked");
-        gauge.read();
-        assert!(!gauge.is_calm());
-        gauge.journal_is(0);
-        let log = |log_bytes| Work { log_bytes, ..Work::default() };
-        gauge.log_is(log(1 << 30));
-        let reading = gauge.read();
-        assert!(reading.is_over_budget && reading.pressure < SLOW && !gauge.is_calm());
-        gauge.log_is(log(0));
-        gauge.read();
-        assert!(gauge.is_calm());
+        levels.journal_is(levels.ring_bytes);
+        assert!(levels.is_low(), "nobody has looked");
+        levels.read();
+        assert!(!levels.is_low());
+        levels.journal_is(0);
+        let log = |log_bytes| RecoveryWork { log_bytes, ..RecoveryWork::default() };
+        levels.log_is(log(1 << 30));
+        let reading = levels.read();
+        assert!(reading.is_over_budget && reading.pressure < SLOW && !levels.is_low());
+        levels.log_is(log(0));
+        levels.read();
+        assert!(levels.is_low());
     }
 }

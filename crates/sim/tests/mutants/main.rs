@@ -1,13 +1,13 @@
-//! The teeth: each breakage of `holdfast_base::teeth` is made, and the simulator must find it out.
+//! The mutants: each mutant of `holdfast_base::mutants` is made, and the simulator must find it out.
 //!
-//! Every breakage has a process of its own, because it may hang or abort. There
-//! the fixed hunts are tried first, then seeds: one round of all random hunts for each. A breakage
-//! that nothing finds is a bug of the simulator. Without a breakage the same
+//! Every mutant has a process of its own, because it may hang or abort. There
+//! the fixed hunts are tried first, then seeds: one round of all random hunts for each. A mutant
+//! that nothing finds is a bug of the simulator. Without a mutant the same
 //! hunts find nothing.
 //!
-//! Usually the fast hunts are tried on the breakages that they are known to find.
-//! `HOLDFAST_TEETH=all` tries all hunts on all breakages, and then seeds alone, up to
-//! [`SEEDS_MAX`]; `HOLDFAST_TEETH=LogFlush,NotPinned` does that for these. `HOLDFAST_HUNTS=lives`
+//! Usually the fast hunts are tried on the mutants that they are known to find.
+//! `HOLDFAST_MUTANTS=all` tries all hunts on all mutants, and then seeds alone, up to
+//! [`SEEDS_MAX`]; `HOLDFAST_MUTANTS=LogFlush,NotPinned` does that for these. `HOLDFAST_HUNTS="crash generations"`
 //! tries only the hunts with these names, and `HOLDFAST_SEEDS=500` so many seeds.
 
 #![allow(missing_docs, clippy::unwrap_used)]
@@ -19,8 +19,8 @@ mod fixed;
 mod full;
 #[path = "../../../store/tests/last_lock/mod.rs"]
 mod last_lock;
-#[path = "../../../store/tests/lives/mod.rs"]
-mod lives;
+#[path = "../../../store/tests/crash_generations/mod.rs"]
+mod crash_generations;
 mod random;
 #[path = "../../../store/tests/small/mod.rs"]
 mod small;
@@ -33,14 +33,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use holdfast_base::teeth::{self, Tooth};
+use holdfast_base::mutants::{self, Mutant};
 
-/// A breakage must be found within so many seeds.
+/// A mutant must be found within so many seeds.
 const SEEDS_MAX: u64 = 40;
 /// A broken program may wait for ever: when no hunt has ended for so long, that is how it is found out.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// One way to look for a breakage, with a seed. The error says what was found.
+/// One way to look for a mutant, with a seed. The error says what was found.
 struct Hunt {
     name: &'static str,
     run: fn(u64) -> Result<(), String>,
@@ -75,7 +75,7 @@ fn by_fixed(names: impl Fn(&str) -> bool) -> Option<(&'static str, String)> {
 
 /// Whether everything is to be tried, and not only what is fast.
 fn is_whole() -> bool {
-    std::env::var_os("HOLDFAST_TEETH").is_some()
+    std::env::var_os("HOLDFAST_MUTANTS").is_some()
 }
 
 /// The first seed of `seeds` with which something is found.
@@ -86,18 +86,18 @@ fn by_seeds(seeds: std::ops::Range<u64>) -> Option<(u64, &'static str, String)> 
     })
 }
 
-/// What is done to one breakage, in a process that has no other work.
+/// What is done to one mutant, in a process that has no other work.
 #[test]
-fn one_breakage() {
-    let Ok(name) = std::env::var("HOLDFAST_TOOTH") else {
-        println!("nothing to do: the table starts this for each breakage");
+fn one_mutant() {
+    let Ok(name) = std::env::var("HOLDFAST_MUTANT") else {
+        println!("nothing to do: the table starts this for each mutant");
         return;
     };
-    let tooth = Tooth::ALL.iter().copied().find(|tooth| tooth.name() == name);
-    teeth::choose(Some(tooth.unwrap_or_else(|| panic!("there is no breakage {name}"))));
-    let tooth = tooth.expect("it was found");
+    let mutant = Mutant::ALL.iter().copied().find(|mutant| mutant.name() == name);
+    mutants::choose(Some(mutant.unwrap_or_else(|| panic!("there is no mutant {name}"))));
+    let mutant = mutant.expect("it was found");
     let knows = |name: &str| {
-        fixed::KNOWN.iter().any(|(known, teeth)| *known == name && teeth.contains(&tooth))
+        fixed::KNOWN.iter().any(|(known, mutants)| *known == name && mutants.contains(&mutant))
     };
     if let Some((by, found)) = by_fixed(|name| is_whole() || knows(name)) {
         println!("\nfixed\t{by}\t{}", found.replace('\n', " | "));
@@ -109,18 +109,18 @@ fn one_breakage() {
     }
 }
 
-/// What was found of one breakage.
+/// What was found of one mutant.
 struct Row {
-    tooth: Tooth,
+    mutant: Mutant,
     fixed: Option<String>,
     seeds: Option<String>,
     found: String,
 }
 
-fn row(tooth: Tooth) -> Row {
+fn row(mutant: Mutant) -> Row {
     let mut child = Command::new(std::env::current_exe().expect("a test knows its program"))
-        .args(["--exact", "one_breakage", "--nocapture", "--test-threads=1"])
-        .env("HOLDFAST_TOOTH", tooth.name())
+        .args(["--exact", "one_mutant", "--nocapture", "--test-threads=1"])
+        .env("HOLDFAST_MUTANT", mutant.name())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -159,7 +159,7 @@ fn row(tooth: Tooth) -> Row {
         waited += step;
     };
     let out = reader.join().expect("reading does not panic");
-    let mut row = Row { tooth, fixed: None, seeds: None, found: String::new() };
+    let mut row = Row { mutant, fixed: None, seeds: None, found: String::new() };
     let mut last = "";
     let mut is_over = false;
     for line in out.lines() {
@@ -187,64 +187,64 @@ fn row(tooth: Tooth) -> Row {
     row
 }
 
-/// The breakages that are wanted.
-fn wanted() -> Vec<Tooth> {
-    let words = std::env::var("HOLDFAST_TEETH").unwrap_or_default();
-    let is_wanted = |tooth: &Tooth| match &words[..] {
-        "" => fixed::KNOWN.iter().any(|(_, teeth)| teeth.contains(tooth)),
+/// The mutants that are wanted.
+fn wanted() -> Vec<Mutant> {
+    let words = std::env::var("HOLDFAST_MUTANTS").unwrap_or_default();
+    let is_wanted = |mutant: &Mutant| match &words[..] {
+        "" => fixed::KNOWN.iter().any(|(_, mutants)| mutants.contains(mutant)),
         "all" => true,
-        words => words.split(',').any(|word| word == tooth.name()),
+        words => words.split(',').any(|word| word == mutant.name()),
     };
-    Tooth::ALL.iter().copied().filter(is_wanted).collect()
+    Mutant::ALL.iter().copied().filter(is_wanted).collect()
 }
 
 #[test]
-fn every_breakage_is_found_out() {
-    if std::env::var_os("HOLDFAST_TOOTH").is_some() {
+fn every_mutant_is_found_out() {
+    if std::env::var_os("HOLDFAST_MUTANT").is_some() {
         return;
     }
-    let teeth = wanted();
+    let mutants = wanted();
     let (next, rows) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let workers = std::thread::available_parallelism().map_or(2, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
-                while let Some(&tooth) = teeth.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let row = row(tooth);
+                while let Some(&mutant) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let row = row(mutant);
                     let (fixed, seeds) = (row.fixed.as_deref(), row.seeds.as_deref());
-                    eprintln!("{}: {fixed:?} {seeds:?}", tooth.name());
+                    eprintln!("{}: {fixed:?} {seeds:?}", mutant.name());
                     rows.lock().unwrap().push(row);
                 }
             });
         }
     });
     let mut rows = rows.into_inner().unwrap();
-    rows.sort_by_key(|row| row.tooth as usize);
+    rows.sort_by_key(|row| row.mutant as usize);
     println!(
-        "| breakage | breaks | fixed hunt | seeds | what is wrong |\n| --- | --- | --- | --- | --- |"
+        "| mutant | breaks | fixed hunt | seeds | what is wrong |\n| --- | --- | --- | --- | --- |"
     );
-    for Row { tooth, fixed, seeds, .. } in &rows {
+    for Row { mutant, fixed, seeds, .. } in &rows {
         let or_none = |by: &Option<String>| by.clone().unwrap_or_else(|| "-".into());
-        let (name, breaks, what) = (tooth.name(), tooth.breaks(), tooth.what());
+        let (name, breaks, what) = (mutant.name(), mutant.breaks(), mutant.what());
         println!("| {name} | {breaks} | {} | {} | {what} |", or_none(fixed), or_none(seeds));
     }
     println!();
     for row in &rows {
-        println!("{}: {}", row.tooth.name(), row.found.chars().take(400).collect::<String>());
+        println!("{}: {}", row.mutant.name(), row.found.chars().take(400).collect::<String>());
     }
     let missed: Vec<_> = rows
         .iter()
         .filter(|row| row.fixed.is_none() && row.seeds.is_none())
-        .map(|row| row.tooth.name())
+        .map(|row| row.mutant.name())
         .collect();
     assert!(missed.is_empty(), "nothing finds {missed:?}: the simulator has a hole there");
     assert!(rows.len() >= 25 || is_whole(), "{}", rows.len());
 }
 
-/// What finds breakages must find nothing where none is.
+/// What finds mutants must find nothing where none is.
 #[test]
-fn without_a_breakage_nothing_is_found() {
-    if std::env::var_os("HOLDFAST_TOOTH").is_some() {
+fn without_a_mutant_nothing_is_found() {
+    if std::env::var_os("HOLDFAST_MUTANT").is_some() {
         return;
     }
     let knows = |name: &str| fixed::KNOWN.iter().any(|(known, _)| *known == name);

@@ -36,8 +36,8 @@ fn flushes_that_do_nothing_are_found_out_and_the_failure_repeats() {
 
 #[test]
 fn any_single_flush_that_does_nothing_is_found_out() {
-    // A mount makes two, for what an earlier life may have left behind: here there was none, and the
-    // store's own power cuts over several lives hold them. Then each fsync makes one, for its commit.
+    // A mount makes two, for what an earlier opening may have left behind: here there was none, and the
+    // store's own power cuts over several openings hold them. Then each fsync makes one, for its commit.
     // The unmount makes three, and only the middle one must be there: it covers the commit before
     // it, and the nodes that the superblock behind it reaches (R1). A superblock that is lost at the
     // very end leaves the one before it and the journal, where everything is as well.

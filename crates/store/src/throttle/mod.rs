@@ -11,8 +11,8 @@
 //!
 //! Knows nothing of what commits and checkpoints do.
 
-mod gauge;
-pub(crate) mod places;
+mod pressure;
+pub(crate) mod access_times;
 
 use holdfast_sync::atomic::Ordering;
 use holdfast_sync::thread::JoinHandle;
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use holdfast_base::clock::{Deadline, Stopwatch};
 use holdfast_base::counters::Counters;
-use holdfast_base::recover::Work;
+use holdfast_base::recover::RecoveryWork;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::wait;
 use holdfast_format::Geometry;
@@ -29,8 +29,8 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::cache::Cache;
 use crate::{Inner, OpenOptions, Result, StoreError};
-use gauge::{Gauge, Reading};
-use places::Places;
+use access_times::AccessTimes;
+use pressure::{Levels, Pressure};
 
 /// A commit is wanted when it would log more than this: so a freeze copies little more, in less
 /// than a millisecond.
@@ -54,8 +54,8 @@ const LOG_SHARE: u32 = 4;
 
 /// What fills, and who waits for whom.
 #[derive(Debug)]
-pub(crate) struct Pace {
-    gauge: Gauge,
+pub(crate) struct Throttle {
+    levels: Levels,
     /// A commit is wanted when so many bytes of the log wait for one.
     log_bytes_max: u64,
     commit_bytes: u64,
@@ -102,26 +102,26 @@ pub(crate) struct Told {
     pub(crate) place: Duration,
 }
 
-impl Pace {
+impl Throttle {
     /// `places`: what was seen of the device until now.
     pub(crate) fn new(
         geometry: &Geometry,
         options: &OpenOptions,
         counters: &Counters,
-        places: Arc<Places>,
-    ) -> Pace {
-        let gauge = Gauge::new(geometry, options, places);
-        counters.recovery_budget_ns.set(nanos(gauge.budget));
+        places: Arc<AccessTimes>,
+    ) -> Throttle {
+        let levels = Levels::new(geometry, options, places);
+        counters.recovery_budget_ns.set(nanos(levels.budget));
         let log_ring = geometry.log().bytes().unwrap_or(u64::MAX);
-        Pace {
+        Throttle {
             log_bytes_max: log_ring / 2,
-            commit_bytes: COMMIT_BYTES.min(gauge.ring_bytes / 8),
+            commit_bytes: COMMIT_BYTES.min(levels.ring_bytes / 8),
             pending_bytes: PENDING_BYTES.min(geometry.log_blocks * BLOCK_BYTES / 4),
             alone: !options.threads,
             state: Mutex::default(),
             wanted: Condvar::new(),
             relief: Condvar::new(),
-            gauge,
+            levels,
         }
     }
 
@@ -131,7 +131,7 @@ impl Pace {
         if uncommitted > self.commit_bytes {
             self.want(Job::Commit);
         }
-        if self.gauge.cache_is(uncommitted, cache.dirty_nodes() as u64) {
+        if self.levels.cache_is(uncommitted, cache.dirty_nodes() as u64) {
             self.look();
         }
     }
@@ -145,13 +145,13 @@ impl Pace {
 
     /// The log after a batch, or after a commit that made some of it dead: what a recovery would have to do with it now,
     /// and of that what is not dead as soon as the commit is durable that is being made.
-    pub(crate) fn log_is(&self, all: Work, fresh: Work, counters: &Counters) {
-        self.gauge.log_is(all);
+    pub(crate) fn log_is(&self, all: RecoveryWork, fresh: RecoveryWork, counters: &Counters) {
+        self.levels.log_is(all);
         counters.log_bytes_used.set(all.log_bytes);
-        counters.recovery_estimate_ns.set(nanos(self.gauge.read().recovery));
+        counters.recovery_estimate_ns.set(nanos(self.levels.read().recovery));
         if fresh.log_bytes > self.log_bytes_max
             || fresh.log_blocks > LOG_BLOCKS_MAX
-            || self.gauge.estimate(fresh).saturating_sub(self.gauge.cost().fixed())
+            || self.levels.estimate(fresh).saturating_sub(self.levels.cost().fixed())
                 > self.log_time()
         {
             self.want(Job::Commit);
@@ -160,36 +160,36 @@ impl Pace {
 
     /// A commit is wanted when the log makes a recovery so much longer.
     fn log_time(&self) -> Duration {
-        self.gauge.room() / LOG_SHARE
+        self.levels.room() / LOG_SHARE
     }
 
     /// A node, or as many bytes, were read from one place.
     pub(crate) fn read_took(&self, bytes: u64, nanos: u64) {
-        self.gauge.places.read_took(bytes, nanos);
+        self.levels.places.read_took(bytes, nanos);
     }
 
     /// What is known of the device, and what follows from that for a recovery.
     pub(crate) fn tell(&self, counters: &Counters) -> Told {
-        let (reading, cost) = (self.gauge.read(), self.gauge.cost());
+        let (reading, cost) = (self.levels.read(), self.levels.cost());
         counters.recovery_kept_ns.set(nanos(reading.kept));
         counters.device_place_ns.set(nanos(cost.place));
-        Told { kept: reading.kept, budget: self.gauge.budget, place: cost.place }
+        Told { kept: reading.kept, budget: self.levels.budget, place: cost.place }
     }
 
-    /// Bytes of the payload that a commit would have now, about: its ranges, their heads, and some
+    /// Bytes of the payload that a commit would have now, about: its ranges, their prefixes, and some
     /// more for what changers add until they are frozen.
     pub(crate) fn payload_estimate(&self) -> usize {
-        usize::try_from(self.gauge.payload_estimate()).unwrap_or(usize::MAX)
+        usize::try_from(self.levels.payload_estimate()).unwrap_or(usize::MAX)
     }
 
-    /// So many nodes are on their way to their homes; none when they have arrived.
+    /// So many nodes are on their way to their locations; none when they have arrived.
     pub(crate) fn sealed_are(&self, nodes: usize) {
-        self.gauge.sealed_are(nodes as u64);
+        self.levels.sealed_are(nodes as u64);
     }
 
     /// The journal after a commit or a checkpoint.
     pub(crate) fn journal_is(&self, bytes: u64, counters: &Counters) {
-        self.gauge.journal_is(bytes);
+        self.levels.journal_is(bytes);
         counters.journal_bytes_used.set(bytes);
         counters.recovery_estimate_ns.set(nanos(self.look().recovery));
         self.tell(counters);
@@ -198,12 +198,12 @@ impl Pace {
     /// A checkpoint wrote so many bytes of nodes in that time, flushes included: it tells how fast a recovery will be.
     /// `runs`: to so many places.
     pub(crate) fn checkpoint_took(&self, bytes: u64, runs: u64, nanos: u64) {
-        self.gauge.checkpoint_took(bytes, runs, nanos);
+        self.levels.checkpoint_took(bytes, runs, nanos);
     }
 
-    /// Reads the gauge; a checkpoint is wanted if it says so.
-    fn look(&self) -> Reading {
-        let reading = self.gauge.read();
+    /// Reads the levels; a checkpoint is wanted if it says so.
+    fn look(&self) -> Pressure {
+        let reading = self.levels.read();
         if reading.pressure >= WORK {
             self.want(Job::Checkpoint);
         }
@@ -296,7 +296,7 @@ pub(crate) fn start(inner: &Arc<Inner>, threads: &mut Vec<JoinHandle<()>>) -> Re
 
 fn work(inner: &Inner, job: Job) {
     let mut said = String::new();
-    while inner.pace.wait_for(job) {
+    while inner.throttle.wait_for(job) {
         let done = inner.perform(job);
         // A node that could not be read stops nothing: the next call tries again.
         let Err(error) = done else {
@@ -309,7 +309,7 @@ fn work(inner: &Inner, job: Job) {
             tracing::error!("{job:?} failed: {why}");
             said = why;
         }
-        if inner.stop.is_stopped() || !inner.pace.rest() {
+        if inner.stop.is_stopped() || !inner.throttle.rest() {
             return;
         }
     }
@@ -319,29 +319,29 @@ impl Inner {
     /// Makes a changer wait as long as the pressure asks for. No lock is held meanwhile.
     pub(crate) fn throttle(&self) -> Result<()> {
         for job in [Job::Commit, Job::Checkpoint] {
-            if self.pace.is_mine(job)
+            if self.throttle.is_mine(job)
                 && let Err(error) = self.perform(job)
             {
                 // As in a thread: a failed device stops the volume, and the caller hears of that.
                 tracing::error!("{job:?} failed: {error}");
             }
         }
-        if self.pace.gauge.is_calm() {
+        if self.throttle.levels.is_low() {
             return Ok(());
         }
-        let reading = self.pace.gauge.read();
-        if reading.is_calm() {
+        let reading = self.throttle.levels.read();
+        if reading.is_low() {
             return Ok(());
         }
-        let Reading { pressure, is_over_budget, .. } = reading;
+        let Pressure { pressure, is_over_budget, .. } = reading;
         let time = Stopwatch::start();
         let done = if pressure >= 1.0 {
             self.checkpoint_above(1.0)
         } else if is_over_budget {
             self.perform(Job::Commit)
         } else {
-            self.pace.want(Job::Checkpoint);
-            self.pace.slow_down(pressure);
+            self.throttle.want(Job::Checkpoint);
+            self.throttle.slow_down(pressure);
             Ok(())
         };
         self.counters.throttled.increment();
@@ -359,7 +359,7 @@ impl Inner {
     /// Makes a checkpoint unless one that was waited for has brought the pressure below `limit`.
     fn checkpoint_above(&self, limit: f64) -> Result<()> {
         let one = self.one_checkpoint.lock();
-        if self.pace.gauge.read().pressure < limit {
+        if self.throttle.levels.read().pressure < limit {
             return Ok(());
         }
         self.run_checkpoint(one)
@@ -371,29 +371,29 @@ mod tests {
     use super::*;
     use holdfast_base::recover::FIXED;
 
-    fn pace(recover: Duration) -> Pace {
+    fn throttle(recover: Duration) -> Throttle {
         let geometry = Geometry::for_device(1 << 30, 16384).unwrap();
         let options = OpenOptions { recover, ..OpenOptions::default() };
-        Pace::new(&geometry, &options, &Counters::default(), Arc::default())
+        Throttle::new(&geometry, &options, &Counters::default(), Arc::default())
     }
 
     #[test]
     fn the_log_is_a_part_of_the_estimate_and_never_most_of_it() {
-        let (pace, counters) = (pace(Duration::from_secs(1)), Counters::default());
+        let (throttle, counters) = (throttle(Duration::from_secs(1)), Counters::default());
         let log_is = |log_bytes, log_blocks| {
-            let logged = Work { log_bytes, log_blocks, ..Work::default() };
-            pace.log_is(logged, logged, &counters);
+            let logged = RecoveryWork { log_bytes, log_blocks, ..RecoveryWork::default() };
+            throttle.log_is(logged, logged, &counters);
         };
-        assert_eq!(pace.gauge.read().recovery, Duration::ZERO);
+        assert_eq!(throttle.levels.read().recovery, Duration::ZERO);
         log_is(512, 0);
         assert!(counters.recovery_estimate_ns.get() >= nanos(FIXED));
-        assert!(!pace.state.lock().commit);
-        log_is(pace.log_bytes_max + 512, 0);
-        assert!(pace.state.lock().commit, "a commit makes it dead");
-        assert_eq!(pace.gauge.read().pressure, 0.0, "no checkpoint is needed");
-        let before = pace.gauge.read().recovery;
-        log_is(pace.log_bytes_max + 512, 256);
-        assert!(pace.gauge.read().recovery > before, "data in the log goes to its place");
+        assert!(!throttle.state.lock().commit);
+        log_is(throttle.log_bytes_max + 512, 0);
+        assert!(throttle.state.lock().commit, "a commit makes it dead");
+        assert_eq!(throttle.levels.read().pressure, 0.0, "no checkpoint is needed");
+        let before = throttle.levels.read().recovery;
+        log_is(throttle.log_bytes_max + 512, 256);
+        assert!(throttle.levels.read().recovery > before, "data in the log goes to its place");
         log_is(0, 0);
         assert_eq!((counters.log_bytes_used.get(), counters.recovery_estimate_ns.get()), (0, 0));
     }
@@ -401,51 +401,59 @@ mod tests {
     #[test]
     fn data_in_the_log_stays_there_while_a_recovery_has_time_for_it() {
         let counters = Counters::default();
-        let log_is = |pace: &Pace, batches: u64, of_data: u64, blocks: u64| {
+        let log_is = |throttle: &Throttle, batches: u64, of_data: u64, blocks: u64| {
             let log_data_bytes = batches * of_data;
             let log_bytes = batches * 512 + log_data_bytes;
-            let logged = Work { log_bytes, log_data_bytes, log_blocks: blocks, ..Work::default() };
-            pace.log_is(logged, logged, &counters);
-            std::mem::take(&mut pace.state.lock().commit)
+            let logged = RecoveryWork {
+                log_bytes,
+                log_data_bytes,
+                log_blocks: blocks,
+                ..RecoveryWork::default()
+            };
+            throttle.log_is(logged, logged, &counters);
+            std::mem::take(&mut throttle.state.lock().commit)
         };
-        let of_a_second = pace(Duration::from_secs(1));
+        let of_a_second = throttle(Duration::from_secs(1));
         assert!(!log_is(&of_a_second, 1500, 4096, 1500), "6 MiB of blocks");
         assert!(log_is(&of_a_second, 3000, 4096, 3000));
-        assert!(!of_a_second.gauge.read().is_over_budget);
+        assert!(!of_a_second.levels.read().is_over_budget);
         // The same blocks again and again have few places to go to.
         assert!(!log_is(&of_a_second, 1800, 4096, 1));
         // A few bytes of many blocks make a short log, and much to do.
         assert!(log_is(&of_a_second, 4000, 100, 4000));
-        assert!(log_is(&pace(Duration::from_millis(300)), 1500, 4096, 1500), "a smaller budget");
-        let of_an_hour = pace(Duration::from_secs(3600));
+        assert!(
+            log_is(&throttle(Duration::from_millis(300)), 1500, 4096, 1500),
+            "a smaller budget"
+        );
+        let of_an_hour = throttle(Duration::from_secs(3600));
         assert!(!log_is(&of_an_hour, 4000, 100, 4000));
         assert!(log_is(&of_an_hour, 4100, 100, 4100), "they are in memory, too");
     }
 
     #[test]
     fn a_commit_that_is_being_made_is_not_wanted_again() {
-        let (pace, counters) = (pace(Duration::from_secs(1)), Counters::default());
+        let (throttle, counters) = (throttle(Duration::from_secs(1)), Counters::default());
         let logged = |log_blocks: u64| {
             let log_data_bytes = log_blocks * 4096;
             let log_bytes = log_data_bytes + log_blocks * 512;
-            Work { log_bytes, log_data_bytes, log_blocks, ..Work::default() }
+            RecoveryWork { log_bytes, log_data_bytes, log_blocks, ..RecoveryWork::default() }
         };
-        pace.log_is(logged(3010), logged(10), &counters);
-        assert!(!pace.state.lock().commit);
+        throttle.log_is(logged(3010), logged(10), &counters);
+        assert!(!throttle.state.lock().commit);
         assert_eq!(counters.log_bytes_used.get(), logged(3010).log_bytes);
         assert!(
-            pace.gauge.read().recovery - FIXED > pace.log_time(),
+            throttle.levels.read().recovery - FIXED > throttle.log_time(),
             "but a crash now would find all of it"
         );
-        pace.log_is(logged(6000), logged(3000), &counters);
-        assert!(pace.state.lock().commit);
-        pace.commit_begins();
-        assert!(!pace.state.lock().commit);
+        throttle.log_is(logged(6000), logged(3000), &counters);
+        assert!(throttle.state.lock().commit);
+        throttle.commit_begins();
+        assert!(!throttle.state.lock().commit);
         // Commits that do not come to their end.
-        assert!(!pace.gauge.read().is_over_budget);
-        pace.log_is(logged(12_000), logged(10), &counters);
+        assert!(!throttle.levels.read().is_over_budget);
+        throttle.log_is(logged(12_000), logged(10), &counters);
         assert!(
-            pace.gauge.read().is_over_budget && pace.gauge.read().pressure == 0.0,
+            throttle.levels.read().is_over_budget && throttle.levels.read().pressure == 0.0,
             "changers wait for a commit"
         );
     }

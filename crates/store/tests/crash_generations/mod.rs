@@ -1,14 +1,14 @@
-//! Random lives of a store on a recording device.
+//! Random crash generations of a store on a recording device.
 //!
-//! A *life* is the time from one opening to the end or to a crash of the
-//! program alone: what it wrote can be read by the next life, and may still be
-//! lost with the power. Lives end by dropping the store, also in the middle of
+//! A *opening* is the time from one opening to the end or to a crash of the
+//! program alone: what it wrote can be read by the next opening, and may still be
+//! lost with the power. Crash generations end by dropping the store, also in the middle of
 //! a commit or checkpoint whose flush or write fails.
 //!
 //! Data goes where data was freed a moment ago, so that what is reused too early
 //! (R2) is seen at once. Knows nothing of files.
 
-// Each test that leads lives uses a part of it.
+// Each test that leads openings uses a part of it.
 #![allow(dead_code)]
 
 mod judge;
@@ -32,7 +32,8 @@ use holdfast_format::journal::FrameHeader;
 use holdfast_format::log::LogHeader;
 use holdfast_format::{Geometry, Key, Kind};
 use holdfast_store::{
-    Batch, CreateOptions, LoggedBlock, Need, OpenOptions, Reservation, Store, StoreError, Written,
+    CreateOptions, LoggedBlock, Need, OpenOptions, Reservation, Store, StoreError, Transaction,
+    Written,
 };
 
 use judge::judge_all;
@@ -41,7 +42,7 @@ const BYTES: u64 = 8 << 20;
 
 pub(crate) type Map = BTreeMap<Key, Vec<u8>>;
 
-/// How lives are led.
+/// How openings are led.
 #[derive(Clone, Debug)]
 pub(crate) struct Conditions {
     pub node_size: usize,
@@ -51,8 +52,8 @@ pub(crate) struct Conditions {
     pub physical_sector: u32,
     /// Blocks of the ring: the fewer, the more commits become checkpoints, and the more wrap around.
     pub journal_blocks: u64,
-    /// What follows a step: by persist, by commit, by neither, in shares.
-    pub persists: u64,
+    /// What follows a step: by sync, by commit, by neither, in shares.
+    pub syncs: u64,
     pub commits: u64,
     pub neither: u64,
     /// After one step in so many that nothing else follows, the volume rests: what waits is appended to the log, or what is durable
@@ -72,9 +73,9 @@ pub(crate) struct Conditions {
     pub commits_beside: bool,
     /// One call of this kind in so many is answered well and not done.
     pub lies: Option<(Call, u64)>,
-    /// After these lives, power is cut at one place, and as many lives go on from there.
+    /// After these openings, power is cut at one place, and as many openings go on from there.
     pub generations: u64,
-    pub lives: u64,
+    pub openings: u64,
     pub steps: u64,
 }
 
@@ -85,7 +86,7 @@ impl Default for Conditions {
             sector: 512,
             physical_sector: 512,
             journal_blocks: 64,
-            persists: 0,
+            syncs: 0,
             commits: 1,
             neither: 3,
             rests: 0,
@@ -98,7 +99,7 @@ impl Default for Conditions {
             commits_beside: false,
             lies: None,
             generations: 1,
-            lives: 1,
+            openings: 1,
             steps: 40,
         }
     }
@@ -130,7 +131,7 @@ pub(crate) struct Seen {
 impl Conditions {
     /// Fsyncs, and now and then a commit.
     pub(crate) fn fsyncs() -> Conditions {
-        Conditions { persists: 6, commits: 1, neither: 5, log_data: 2, ..Conditions::default() }
+        Conditions { syncs: 6, commits: 1, neither: 5, log_data: 2, ..Conditions::default() }
     }
 }
 
@@ -166,9 +167,9 @@ impl Conditions {
             }
         }
         let near = (8 + prng.below(40)) << 10;
-        while self.persists > 0 && store.superblock().log.next + near < log.count * BLOCK_BYTES {
+        while self.syncs > 0 && store.superblock().log.next + near < log.count * BLOCK_BYTES {
             map = self.step(&store, &map, prng).unwrap();
-            store.persist(store.latest(), InodeNo(1)).unwrap();
+            store.sync(store.latest(), InodeNo(1)).unwrap();
             store.checkpoint().unwrap();
         }
         let lsn = store.latest().0;
@@ -263,7 +264,7 @@ pub(crate) fn step(
     log_data: u64,
 ) -> Result<Map, StoreError> {
     let mut map = map.clone();
-    let mut batch = Batch::new();
+    let mut transaction = Transaction::new();
     let key = Key::new(InodeNo(20 + prng.below(3)), Kind::Extent, prng.below(4) * 4096);
     let old = map.get(&key).map(|old| Extent::decode(old).unwrap());
     let in_log = log_data != 0 && prng.one_in(log_data);
@@ -276,26 +277,26 @@ pub(crate) fn step(
             drop(written);
             let kept = 1 + prng.below(old.blocks.count - 1);
             let rest = BlockNo(old.blocks.start.0 + kept);
-            batch.free(BlockRange::new(rest, old.blocks.count - kept));
+            transaction.free(BlockRange::new(rest, old.blocks.count - kept));
             let kept = Extent {
                 blocks: BlockRange::new(old.blocks.start, kept),
                 sums: old.sums[..kept as usize].to_vec(),
             };
-            batch.put(key, kept.encode());
+            transaction.put(key, kept.encode());
             map.insert(key, kept.encode());
         }
         (Some(old), 1 | 2) => {
             drop(written);
-            batch.free(old.blocks);
-            batch.delete(key);
+            transaction.free(old.blocks);
+            transaction.delete(key);
             map.remove(&key);
         }
         (old, _) => {
             if let Some(old) = old {
-                batch.free(old.blocks);
+                transaction.free(old.blocks);
             }
-            let value = batch.publish(written).encode();
-            batch.put(key, value.clone());
+            let value = transaction.publish(written).encode();
+            transaction.put(key, value.clone());
             map.insert(key, value);
         }
     }
@@ -303,26 +304,26 @@ pub(crate) fn step(
     if prng.one_in(12) {
         let all: Vec<Key> = map.keys().copied().filter(|key| key.kind == Kind::Dentry).collect();
         for key in all.into_iter().take(8) {
-            batch.delete(key);
+            transaction.delete(key);
             map.remove(&key);
         }
     }
     for _ in 0..prng.below(3) {
         let key = Key::new(InodeNo(20 + prng.below(9)), Kind::Dentry, prng.below(30));
         if prng.one_in(3) {
-            batch.delete(key);
+            transaction.delete(key);
             map.remove(&key);
         } else {
             let value = vec![prng.below(256) as u8; prng.below(700) as usize];
-            batch.put(key, value.clone());
+            transaction.put(key, value.clone());
             map.insert(key, value);
         }
     }
-    store.apply(batch, &mut room)?;
+    store.apply(transaction, &mut room)?;
     Ok(map)
 }
 
-/// Lives on one device, every cut of which is judged; then lives on what one of the cuts left.
+/// Crash generations on one device, every cut of which is judged; then openings on what one of the cuts left.
 /// `again` says in how many images recovery is cut as well: in one of so many.
 pub(crate) fn run(seed: u64, how: &Conditions, again: usize) -> Seen {
     let mut prng = Prng::seeded(seed);
@@ -356,7 +357,7 @@ fn count_frames(recording: &Recording, seen: &mut Seen) {
     }
 }
 
-/// Lives one after the other; gives what may be found in each.
+/// Crash generations one after the other; gives what may be found in each.
 fn live(
     what: &str,
     how: &Conditions,
@@ -367,14 +368,14 @@ fn live(
 ) -> Vec<Vec<Arc<Map>>> {
     let mut told: Vec<Vec<Arc<Map>>> = Vec::new();
     let mut acked = 0;
-    for life in 0..how.lives {
-        sim.mark(life << 32 | acked);
+    for opening in 0..how.openings {
+        sim.mark(opening << 32 | acked);
         let store = how.open(sim.clone(), false).unwrap();
         let lsn = store.latest().0;
         assert!(lsn >= acked, "{what}: {lsn} came back, {acked} was durable");
         history.truncate(lsn as usize + 1);
-        assert_eq!(contents(&store), *history[lsn as usize], "{what}: life {life}");
-        if life > 0 && prng.one_in(2) {
+        assert_eq!(contents(&store), *history[lsn as usize], "{what}: opening {opening}");
+        if opening > 0 && prng.one_in(2) {
             // One of the next commits or checkpoints fails half way.
             let call = *prng.pick(&[Call::Flush, Call::Write]);
             sim.set_faults(Faults::fail_once(call, 1 + prng.below(12)));
@@ -417,12 +418,12 @@ fn live(
                 };
                 history.push(Arc::new(after));
                 assert_eq!(store.latest().0 as usize, history.len() - 1);
-                let ticket = prng.below(how.commits + how.persists + how.neither);
+                let ticket = prng.below(how.commits + how.syncs + how.neither);
                 let durable = if ticket < how.commits {
                     store.commit()
-                } else if ticket < how.commits + how.persists {
-                    store.persist(store.latest(), InodeNo(20)).map(drop)
-                } else if ticket == how.commits + how.persists
+                } else if ticket < how.commits + how.syncs {
+                    store.sync(store.latest(), InodeNo(20)).map(drop)
+                } else if ticket == how.commits + how.syncs
                     && how.checkpoints != 0
                     && prng.one_in(how.checkpoints.div_ceil(4))
                 {
@@ -440,7 +441,7 @@ fn live(
                 if durable.is_ok() {
                     acked = store.durable().0;
                     assert_eq!(acked, store.latest().0, "{what}: `durable` says too little");
-                    sim.mark(life << 32 | acked);
+                    sim.mark(opening << 32 | acked);
                 }
             }
         });

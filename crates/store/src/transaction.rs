@@ -9,7 +9,7 @@ use holdfast_format::item::Extent;
 use holdfast_format::journal::{self, DataExtent};
 use holdfast_format::log;
 
-use crate::space::{Home, Placed, Written, WrittenContent};
+use crate::space::{Allocated, Destination, Written, WrittenContent};
 
 /// One change of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ pub struct LoggedBlock {
     pub changed: Range<usize>,
 }
 
-/// Blocks that a batch takes out of the free space.
+/// Blocks that a transaction takes out of the free space.
 #[derive(Debug)]
 pub(crate) struct Taken {
     pub(crate) blocks: BlockRange,
@@ -117,7 +117,7 @@ pub(crate) enum TakenContent {
 }
 
 impl Taken {
-    /// What a commit or a batch of the log says of data whose checksums have this sum.
+    /// What a commit or a transaction of the log says of data whose checksums have this sum.
     pub(crate) fn extent(&self, sum: u64) -> DataExtent {
         DataExtent { block: self.blocks.start.0, count: self.blocks.count, sum }
     }
@@ -133,21 +133,21 @@ impl Taken {
 
 /// Everything that one operation changes.
 #[derive(Debug, Default)]
-pub struct Batch {
+pub struct Transaction {
     pub(crate) changes: Changes,
     pub(crate) freed: Vec<BlockRange>,
     /// Blocks that held data and are reserved from now on.
     pub(crate) unwritten: Vec<BlockRange>,
-    pub(crate) placed: Vec<Placed>,
+    pub(crate) placed: Vec<Allocated>,
     /// The same blocks, with what is known of their data.
     pub(crate) taken: Vec<Taken>,
     pub(crate) inodes_added: i64,
 }
 
-impl Batch {
-    /// An empty batch.
-    pub fn new() -> Batch {
-        Batch::default()
+impl Transaction {
+    /// An empty transaction.
+    pub fn new() -> Transaction {
+        Transaction::default()
     }
 
     /// Gives `key` a value of at most [`crate::Store::value_max`] bytes. A later change of the same key wins.
@@ -155,7 +155,7 @@ impl Batch {
         self.changes.put(key, value.as_ref());
     }
 
-    /// As [`Batch::put`], with what `write` appends as value.
+    /// As [`Transaction::put`], with what `write` appends as value.
     pub fn put_with(&mut self, key: Key, write: impl FnOnce(&mut Vec<u8>)) {
         self.changes.put_with(key, write);
     }
@@ -165,14 +165,14 @@ impl Batch {
         self.changes.delete(key);
     }
 
-    /// Gives blocks back. They are reusable only when this batch is durable (R2).
+    /// Gives blocks back. They are reusable only when this transaction is durable (R2).
     pub fn free(&mut self, blocks: BlockRange) {
         if !blocks.is_empty() {
             self.freed.push(blocks);
         }
     }
 
-    /// Says that blocks hold nothing any more but stay with their file. They are written in place only when this batch is
+    /// Says that blocks hold nothing any more but stay with their file. They are written in place only when this transaction is
     /// durable (R2).
     pub fn unwrite(&mut self, blocks: BlockRange) {
         if !blocks.is_empty() {
@@ -180,13 +180,13 @@ impl Batch {
         }
     }
 
-    /// Says that written blocks belong to a file from this batch on; returns the extent to put.
+    /// Says that written blocks belong to a file from this transaction on; returns the extent to put.
     pub fn publish(&mut self, written: Written) -> Extent {
         let blocks = written.blocks();
-        let (home, sums, content) = written.into_parts();
+        let (location, sums, content) = written.into_parts();
         let extent = Extent { blocks, sums };
         // Nothing is taken out of the free space, and the data is durable: neither the log nor a commit says more of it.
-        let Home::New(placed) = home else { return extent };
+        let Destination::New(placed) = location else { return extent };
         let sum = journal::commit::data_sum(&extent.sums);
         let content = match content {
             WrittenContent::Sent => TakenContent::Written(sum),
@@ -198,15 +198,15 @@ impl Batch {
         extent
     }
 
-    /// Says that allocated blocks belong to a file from this batch on although never written.
-    pub fn publish_unwritten(&mut self, placed: Placed) -> Extent {
+    /// Says that allocated blocks belong to a file from this transaction on although never written.
+    pub fn publish_unwritten(&mut self, placed: Allocated) -> Extent {
         let extent = Extent { blocks: placed.blocks(), sums: Vec::new() };
         self.taken.push(Taken { blocks: extent.blocks, content: TakenContent::Unwritten });
         self.placed.push(placed);
         extent
     }
 
-    /// Counts inodes that this batch adds (or, below zero, removes) for statfs.
+    /// Counts inodes that this transaction adds (or, below zero, removes) for statfs.
     pub fn count_inodes(&mut self, added: i64) {
         self.inodes_added += added;
     }
@@ -216,7 +216,7 @@ impl Batch {
         u32::try_from(self.changes.len()).unwrap_or(u32::MAX)
     }
 
-    /// Whether the batch changes nothing.
+    /// Whether the transaction changes nothing.
     pub fn is_empty(&self) -> bool {
         self.changes.len() == 0 && self.freed.is_empty() && self.placed.is_empty()
     }

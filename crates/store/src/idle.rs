@@ -11,13 +11,13 @@ use parking_lot::{Condvar, Mutex};
 
 /// See the head of this file.
 #[derive(Debug, Default)]
-pub struct Calm {
+pub struct Idle {
     asleep: AtomicBool,
     ended: Mutex<bool>,
     changed: Condvar,
 }
 
-impl Calm {
+impl Idle {
     /// Something has changed.
     #[inline]
     pub fn stir(&self) {

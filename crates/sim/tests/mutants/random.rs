@@ -12,7 +12,7 @@ use holdfast_script::{
 };
 use holdfast_sim::{Checkpoints, Engine, Policy, Setup, fail_each, power_cut};
 
-use crate::lives::{Conditions, run};
+use crate::crash_generations::{Conditions, run};
 use crate::{Hunt, damage, errors, fixed, threads};
 
 pub(crate) const HUNTS: &[Hunt] = &[
@@ -22,7 +22,7 @@ pub(crate) const HUNTS: &[Hunt] = &[
     Hunt { name: "lost batches", run: |seed| damage::lost_batches(seed + 1) },
     Hunt { name: "lost commits", run: |seed| damage::lost_commits(seed + 1) },
     Hunt { name: "much data", run: much_data },
-    Hunt { name: "lives", run: lives },
+    Hunt { name: "crash generations", run: crash_generations },
     Hunt { name: "device errors", run: device_errors },
     Hunt { name: "a full volume", run: full_volume },
     Hunt { name: "threads", run: threads::threads },
@@ -72,18 +72,18 @@ fn power_cuts(seed: u64) -> Result<(), String> {
     power_cut(&script, &policy).map(drop).map_err(|failure| failure.to_string())
 }
 
-/// Lives of the store, on what the one before could read and may lose.
-fn lives(seed: u64) -> Result<(), String> {
+/// Crash generations of the store, on what the one before could read and may lose.
+fn crash_generations(seed: u64) -> Result<(), String> {
     let (fsyncs, commits) = (Conditions::fsyncs(), Conditions::default());
     let how = match seed % 11 {
-        10 => Conditions { rests: 2, lives: 2, steps: 30, ..fsyncs },
+        10 => Conditions { rests: 2, openings: 2, steps: 30, ..fsyncs },
         9 => Conditions { physical_sector: 4096, generations: 3, steps: 12, ..fsyncs },
-        0 => Conditions { lives: 8, steps: 10, checkpoints: 1, neither: 2, ..fsyncs },
-        1 => Conditions { lives: 6, steps: 12, log_data: 0, checkpoints: 4, ..commits },
+        0 => Conditions { openings: 8, steps: 10, checkpoints: 1, neither: 2, ..fsyncs },
+        1 => Conditions { openings: 6, steps: 12, log_data: 0, checkpoints: 4, ..commits },
         2 => Conditions { generations: 6, steps: 8, ..fsyncs },
-        3 => Conditions { commits_beside: true, commits: 0, checkpoints: 0, lives: 2, ..fsyncs },
-        4 => Conditions { sector: 4096, lives: 3, steps: 20, log_data: 1, ..fsyncs },
-        5 => Conditions { lives: 10, steps: 5, log_data: 0, checkpoints: 0, ..fsyncs },
+        3 => Conditions { commits_beside: true, commits: 0, checkpoints: 0, openings: 2, ..fsyncs },
+        4 => Conditions { sector: 4096, openings: 3, steps: 20, log_data: 1, ..fsyncs },
+        5 => Conditions { openings: 10, steps: 5, log_data: 0, checkpoints: 0, ..fsyncs },
         6 => Conditions { commits: 0, checkpoints: 0, steps: 120, log_data: 1, ..fsyncs },
         7 => Conditions { generations: 6, steps: 8, ..commits },
         _ => Conditions {

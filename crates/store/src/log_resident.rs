@@ -32,7 +32,7 @@ struct Layers {
 
 /// The blocks whose bytes are owed to the device.
 #[derive(Debug, Default)]
-pub(crate) struct Owed {
+pub(crate) struct LogResident {
     layers: RwLock<Layers>,
     /// Blocks of both layers, for those who do not want to lock.
     count: AtomicUsize,
@@ -40,8 +40,8 @@ pub(crate) struct Owed {
     fresh: AtomicUsize,
 }
 
-impl Owed {
-    /// Bytes owed. Takes no lock.
+impl LogResident {
+    /// Bytes resident. Takes no lock.
     pub(crate) fn bytes(&self) -> usize {
         self.count.load(Ordering::Acquire).saturating_mul(BLOCK_SIZE)
     }
@@ -120,20 +120,20 @@ mod tests {
 
     #[test]
     fn what_a_commit_pays_is_found_until_it_is_paid() {
-        let owed = Owed::default();
+        let resident = LogResident::default();
         let page = |byte| -> Page { Page::from(&[byte; BLOCK_SIZE]) };
-        owed.add(BlockNo(10), [page(1), page(2)].into_iter());
-        owed.freeze();
-        owed.add(BlockNo(20), [page(3)].into_iter());
-        owed.forget(BlockRange::new(BlockNo(10), 11));
-        let found = |start, count| owed.collect(BlockRange::new(BlockNo(start), count)).len();
+        resident.add(BlockNo(10), [page(1), page(2)].into_iter());
+        resident.freeze();
+        resident.add(BlockNo(20), [page(3)].into_iter());
+        resident.forget(BlockRange::new(BlockNo(10), 11));
+        let found = |start, count| resident.collect(BlockRange::new(BlockNo(start), count)).len();
         assert_eq!(
             (found(10, 2), found(20, 1)),
             (2, 0),
             "the commit needs what is freed behind it"
         );
-        assert_eq!(owed.frozen().len(), 2);
-        owed.thaw();
-        assert_eq!((found(0, 100), owed.bytes()), (0, 0));
+        assert_eq!(resident.frozen().len(), 2);
+        resident.thaw();
+        assert_eq!((found(0, 100), resident.bytes()), (0, 0));
     }
 }
