@@ -41,7 +41,7 @@ impl Part<'_> {
     }
 }
 
-/// Looks at what the tree holds beside writes back that change it; the next one holds the file's extents still.
+/// Looks at what the tree holds beside writebacks that change it; the next one holds the file's extents still.
 const LOOKS_MAX: u32 = 4;
 
 /// What the file held before, where a write needs it. Settles do not change it, however often they change the

@@ -1,7 +1,7 @@
 //! The thread that writes data before memory is full of it.
 //!
 //! Woken when half of what may wait is there, so that writers rarely have to
-//! write back something themselves. Woken earlier by a file that grows and of which
+//! write something back themselves. Woken earlier by a file that grows and of which
 //! much waits: then it writes that one only. Owned by the mounted volume;
 //! ends when dropped, without writing what is left.
 

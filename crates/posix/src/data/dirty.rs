@@ -49,7 +49,7 @@ pub(crate) struct FileData {
     tail_is_clean: AtomicBool,
     /// The tree is known to hold nothing at all beyond the size, not even blocks that were never written.
     ends_with_size: AtomicBool,
-    /// The block of the file behind the last one that got a place of its own write back, and the block behind that place:
+    /// Allocation hint: the block of the file behind the last one that was written back, and the block of the volume behind it:
     /// where the next one goes on. A hint, good as long as nobody else took the place.
     ended: (AtomicU64, AtomicU64),
     /// How often data of the file was given up: its bytes changed without a writer.

@@ -8,7 +8,7 @@
 //!
 //! Always true: a page that waits without a promised block has a reserved one. It was reserved, and nothing was on its way
 //! to it, when the page became dirty; a truncate or a hole that takes the block away drops the page with it, or has
-//! written back it before.
+//! written it back before.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -156,7 +156,7 @@ pub(super) struct Round {
     pub(super) blocks_added: i64,
     /// Every page taken from blocks before this one is published by it, or was before.
     pub(super) end: u64,
-    /// It is the last of its write back.
+    /// It is the last of its writeback.
     pub(super) last: bool,
     /// It puts the whole content as an item, without blocks.
     pub(super) is_inline: bool,

@@ -349,7 +349,7 @@ fn a_small_write_does_not_wait_for_the_data_of_a_stranger() {
     let small = fs.create(&Caller::root(), InodeNo::ROOT, b"small", 0o644, BOTH, false).unwrap().1;
     write(&fs, &large, 5 << 20, &[1]);
     fs.fsync(&large, false).unwrap();
-    // Nobody can write back it, neither the background nor the writer of the other file.
+    // Nothing can write it back, neither the background nor the writer of the other file.
     let held = large.inode.data.lock_map();
     for part in 0..3 {
         write(&fs, &large, part << 20, &[1; 1 << 20]);

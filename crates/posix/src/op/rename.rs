@@ -101,7 +101,7 @@ impl FileSystem {
             if mutants::is(Mutant::ReplaceNotWrittenBack) {
                 files = [None, None];
             }
-            // Writers may outrun a few writes back, but then they wait: the data comes with its name (P4).
+            // Writers may outrun a few writebacks, but then they wait: the data comes with its name (P4).
             let mut held: Vec<&Arc<Inode>> = Vec::new();
             if written >= WRITEBACKS_MAX {
                 held.extend(files.iter().flatten());

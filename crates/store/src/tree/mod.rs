@@ -234,7 +234,7 @@ impl Forest {
     }
 
     /// Visits the items of one leaf from `from` to `to` upwards, and says where to go on. For a `change` of one of
-    /// these keys that follows, it lays a leaf hint on the leaf if it can be changed as it is.
+    /// these keys that follows, it sets a leaf hint to the leaf if it can be changed as it is.
     pub(crate) fn scan_leaf(
         &self,
         tree: TreeId,
@@ -334,8 +334,8 @@ impl Forest {
             self.leaf_hints.lock().at((self.shape, self.epoch)).filter(|of| of.tree == tree)
         {
             let (path, leaf) =
-                self.path(tree, &leaf_hint.low).expect("the way to a leaf_hint is in memory");
-            assert_eq!(leaf, leaf_hint.leaf, "a leaf_hint is on the leaf that covers its keys");
+                self.path(tree, &leaf_hint.low).expect("the way to a leaf hint is in memory");
+            assert_eq!(leaf, leaf_hint.leaf, "a leaf hint is on the leaf that covers its keys");
             let behind = path.iter().rev().find_map(|(above, index)| {
                 let above = self.cache.get(*above)?.node();
                 (index + 1 < above.count()).then(|| above.raw_key(index + 1))
