@@ -134,7 +134,7 @@ impl SimulatedClock {
         SimulatedClock(Box::leak(Box::default()))
     }
 
-    /// Lets so much time pass, for all who go by this clock.
+    /// Lets so much time pass, for everything that uses this clock.
     pub fn advance(self, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.0.fetch_add(nanos, Ordering::AcqRel);

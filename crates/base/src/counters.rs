@@ -4,7 +4,7 @@
 //! so in the list below and nowhere else.
 //! All are read without locks, one after the other, so that two of them may be
 //! a moment apart. One [`Counters`] belongs to one open volume. What is shown,
-//! and how, is for whoever asks for [`Counters::list`].
+//! and how, is up to the caller of [`Counters::list`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

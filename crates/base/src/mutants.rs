@@ -1,6 +1,6 @@
 //! Mutants made on purpose, one at a time, so that the alarm can be tested.
 //!
-//! A [`Mutant`] is a mistake that somebody could make: a flush that is left out,
+//! A [`Mutant`] is a mistake that a change could make: a flush that is left out,
 //! a block that is reused too early. The one place that would make it asks
 //! [`is`]. The simulator chooses a mutant and must find it out.
 //!

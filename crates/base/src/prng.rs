@@ -1,5 +1,5 @@
-//! The only door to chance: a seeded generator for tests, simulation and sampling, and numbers that nobody
-//! can guess for what a new volume draws.
+//! The only door to chance: a seeded generator for tests, simulation and sampling, and unpredictable
+//! numbers for what a new volume draws.
 
 use std::cell::RefCell;
 
@@ -49,7 +49,7 @@ thread_local! {
     static PINNED: RefCell<Option<Prng>> = const { RefCell::new(None) };
 }
 
-/// A number that nobody can guess, different at each call, from the system; or the next one of what [`pin`]
+/// An unpredictable number, different at each call, from the system; or the next one of what [`pin`]
 /// made of it in this thread.
 ///
 /// # Panics

@@ -2,8 +2,8 @@
 //!
 //! Receipts are answers, not measurements of a moment: bytes, writes and
 //! flushes are those of the calls that made this fsync's history durable,
-//! counted where they were made. A receipt is told in the same words wherever
-//! it is told: in a log line, by `holdfast explain`, and by who prints it.
+//! counted where they were made. A receipt reads the same wherever
+//! it is shown: in a log line, by `holdfast explain`, and by a program that prints it.
 
 use std::fmt;
 

@@ -4,8 +4,8 @@
 //! A recovery reads the journal and the base of each node that commits changed,
 //! then the log, does its operations once more, and writes the nodes and the
 //! data that only the log held. A mounted volume knows how fast its checkpoints
-//! are written and reckons with half of that, and what a random place costs it; who
-//! only looks at a volume takes the rate of a slow disk, and places of a quick one.
+//! are written and reckons with half of that, and its random access time. A tool that
+//! only reads a volume assumes the rate of a slow disk, and the access time of a quick one.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub const PLACE: Duration = Duration::from_micros(40);
 /// What any recovery takes: 16 MiB behind the journal and 8 MiB behind the log are searched for what is later; then
 /// flushes and a superblock.
 pub const FIXED: Duration = Duration::from_millis(150);
-/// Places that any recovery goes to: superblocks, rings, the space tree, the first nodes, and flushes.
+/// Random accesses of any recovery: superblocks, rings, the space tree, the first nodes, and flushes.
 const FIXED_PLACES: u32 = 16;
 
 /// What a device takes for what a recovery does.
@@ -32,7 +32,7 @@ const FIXED_PLACES: u32 = 16;
 pub struct Cost {
     /// Bytes that it moves in a second, one after the other.
     pub bytes_per_second: u64,
-    /// What it takes to get to a place.
+    /// Its random access time.
     pub place: Duration,
 }
 
@@ -48,7 +48,7 @@ impl Cost {
         FIXED.saturating_add(self.beyond().saturating_mul(FIXED_PLACES))
     }
 
-    /// How much dearer a place is than on a device where it costs next to nothing.
+    /// How much longer a random access takes than on a device where it costs next to nothing.
     fn beyond(&self) -> Duration {
         self.place.saturating_sub(PLACE)
     }

@@ -5,7 +5,7 @@
 
 use std::sync::OnceLock;
 
-/// Shared by everything that writes to one volume. Anybody may stop it, nobody may start it again.
+/// Shared by everything that writes to one volume. Any of it may stop the volume; nothing starts it again.
 #[derive(Debug, Default)]
 pub struct Stop(OnceLock<String>);
 

@@ -1,11 +1,11 @@
 //! A thread that others rely on learns that it is about to wait, to have others help it, or to help others.
 //!
-//! Whoever serves requests must not wait while nobody else would take the next
-//! one. But whether a request waits is known only far below, when a block is not
-//! in memory or another fsync is under way. So what waits long, for a device or
-//! for another thread that does, says so first; and a thread that cares has said
-//! what it wants to do then. In the same way who starts threads that do a part of
-//! his work says so: they begin where he may run.
+//! A thread that serves requests must not wait while no other thread would take
+//! the next one. But whether a request waits is known only far below, when a block
+//! is not in memory or another fsync is under way. So code that waits long, for a
+//! device or for another thread that does, says so first. A thread that cares has
+//! registered what to do then. Code that starts threads for a part of its work says
+//! so too: they begin where the calling thread may run.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,7 +17,7 @@ pub enum Next {
     Wait,
     /// To start threads and wait for them.
     Share,
-    /// To go on with what others want: whoever asked has his answer.
+    /// To go on with what others want: the caller has its answer.
     Help,
 }
 
@@ -43,13 +43,13 @@ pub fn will_share() {
     tell(Next::Share);
 }
 
-/// The calling thread is about to do what others want who do not wait for it here.
+/// The calling thread is about to do work for others that do not wait for it here.
 pub fn will_help() {
     tell(Next::Help);
 }
 
 fn tell(next: Next) {
-    // At the end of a thread there is nobody left to tell.
+    // At the end of a thread its registration is gone already.
     let cares = CARES.try_with(|cares| cares.borrow().clone());
     if let Ok(Some(this)) = cares {
         this(next);

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Most words of the README: who opens the door reads that much.
+/// Most words of the README: a new reader reads that much.
 const README_WORDS_MAX: usize = 1500;
 /// How files of the repository end, so that `NAME.rs` is a path wherever it stands.
 const ENDINGS: &[&str] = &[".rs", ".sh", ".py", ".md", ".toml", ".svg", ".in", ".hf"];

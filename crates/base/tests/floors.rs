@@ -154,8 +154,8 @@ fn the_shipped_program_has_nothing_in_it_that_only_its_makers_need() {
     }
 }
 
-/// The mutants of `holdfast_base::mutants` must never come into a program that people use: the feature is off
-/// wherever nobody names it, and only the simulator's tests can.
+/// The mutants of `holdfast_base::mutants` must never come into a program for users: the feature is off
+/// wherever it is not named, and only the simulator's tests can.
 #[test]
 fn no_crate_but_the_simulator_can_turn_mutants_on() {
     let crates = workspace().join("crates");

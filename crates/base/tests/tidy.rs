@@ -132,7 +132,7 @@ fn judge(name: &str, line: &str) -> Option<&'static str> {
     if starts.iter().any(|start| line.contains(start)) && !may_start {
         return Some("the system may give no thread: `holdfast_sync::start` or `on_threads`");
     }
-    // Whoever speaks with the host or the user may; floors 0 to 3 may not.
+    // Crates that speak with the host or the user may; floors 0 to 3 may not.
     let may_name_errno =
         ["device", "script", "wire", "holdfast", "fuse", "cli", "dev", "sim", "bench", "hostile"]
             .contains(&part)

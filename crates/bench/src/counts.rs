@@ -26,7 +26,7 @@ macro_rules! counts {
                 Ok(Counts { $($name: counters.$counter.get(),)* })
             }
 
-            /// The same of a volume that somebody else has opened: `value` knows statistics by name.
+            /// The same of a volume that another process has opened: `value` knows statistics by name.
             pub fn named(value: impl Fn(&str) -> u64) -> Counts {
                 Counts { $($name: value(stringify!($counter)),)* }
             }

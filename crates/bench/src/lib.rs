@@ -5,7 +5,7 @@
 //! nothing is left out because it looks bad. Every workload does the same
 //! things for the same seed; only the clock and the timers differ.
 //!
-//! Knows the public library, and of other filesystems what everybody knows who mounts them.
+//! Knows the public library, and of other filesystems what their users know.
 
 pub mod delay;
 pub mod files;

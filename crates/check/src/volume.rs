@@ -5,7 +5,7 @@
 //! second walk leaves out the same subtrees. Nothing is cached.
 //!
 //! Nodes are those that the journal leaves; items and data are as the log
-//! leaves them, and nobody who asks for them can tell from where they come.
+//! leaves them, and callers cannot tell where they come from.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::{Bound, ControlFlow};

@@ -27,7 +27,7 @@ fn mounted(sector: u32) -> (Arc<MemoryDevice>, FileSystem) {
     let options =
         MkfsOptions { node_size: 4096, label: "log".into(), uuid: Some([9; 16]), owner: (0, 0) };
     FileSystem::mkfs(&target, &options).expect("the device is large enough");
-    // Nobody commits but the test.
+    // Only the test commits.
     let options = MountOptions { commit_secs: 0, ..MountOptions::default() };
     let fs = FileSystem::mount(device.clone(), options).expect("a new volume mounts");
     (device, fs)

@@ -128,7 +128,7 @@ fn damaged_logs_are_survived() {
     assert!(faults > rounds / 10, "{faults} faults in {rounds} logs");
 }
 
-/// Records that nobody ever wrote, in batches that are whole.
+/// Records that no engine ever wrote, in batches that are whole.
 #[test]
 fn made_up_records_are_survived() {
     let made = Maker::sample().make();

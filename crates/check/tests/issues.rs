@@ -531,7 +531,7 @@ fn an_orphan_in_the_middle_of_its_removal_is_no_damage() {
     assert_eq!(report.findings, []);
 }
 
-/// Also what journal and log have counted: whoever writes would begin there.
+/// Also what journal and log have counted: a writer would begin there.
 #[test]
 fn high_counters_of_journal_and_log_are_found() {
     let far = COUNTER_MAX / 2 + 1;

@@ -351,7 +351,7 @@ fn what_commits_make_must_be_valid_nodes() {
     let mut leaf = new_leaf(&mut journal, Epoch(NEXT));
     leaf.after[40] = 3;
     parts.changes.push(leaf);
-    // As old as the superblock: a node that nobody may change in place.
+    // As old as the superblock: a node that must not change in place.
     parts.changes.push(new_leaf(&mut journal, Epoch(4)));
     journal.commit(&parts, 1);
     let report = check_all(&made.device);

@@ -1,4 +1,4 @@
-//! The `holdfast-dev` program: everything that `holdfast` does, and what those need who work on it.
+//! The `holdfast-dev` program: everything that `holdfast` does, and what its developers need.
 //!
 //! `bench`, `crashtest` and `dump` are its own, one file for each in `cmd/`;
 //! they bring SQLite and the simulator along, which a program that serves a

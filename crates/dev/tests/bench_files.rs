@@ -12,7 +12,7 @@ use common::{TestMount, signal, wait_for};
 use holdfast_bench::result::Report;
 use holdfast_bench::systems::{Bed, Mounted, Ours, System, can_mount};
 
-/// Whether loop devices can be made. Said out loud, so that nobody takes a skipped test for a passed one.
+/// Whether loop devices can be made. Printed, so that a skipped test is not taken for a passed one.
 fn has_loop_devices() -> bool {
     match can_mount() {
         Ok(()) => true,

@@ -1,8 +1,8 @@
 //! The guard: which program has the volume open for writing, for devices that another machine may have attached too.
 //!
 //! It has a block of its own between the slots of the superblock, so no write of it, whole or torn, touches anything
-//! that a volume consists of. One sector holds all of it. What is not valid counts as a guard that nobody wrote:
-//! volumes of before have none, and none keeps a volume from being opened.
+//! that a volume consists of. One sector holds all of it. What is not valid counts as a guard that was never
+//! written: older volumes have none, and a missing guard keeps no volume from being opened.
 
 use holdfast_base::BLOCK_SIZE;
 use uuid::Uuid;

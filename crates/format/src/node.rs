@@ -315,7 +315,7 @@ impl<'a> NodeView<'a> {
         self.search_within(0..self.count(), key)
     }
 
-    /// The same for one who knows that all records before `range` have smaller keys, and all behind it greater ones.
+    /// The same for a caller that knows that all records before `range` have smaller keys, and all behind it greater.
     #[inline]
     pub fn search_within(&self, range: Range<usize>, key: &RawKey) -> Result<usize, usize> {
         let (mut low, mut high) = (range.start, range.end);

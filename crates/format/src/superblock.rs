@@ -145,7 +145,7 @@ pub struct Superblock {
     /// Where the log goes on. The first batches there may be contained in the trees.
     pub log: LogMark,
     /// What frames of the journal and batches of the log carry, so that nothing that a user writes is taken
-    /// for one: the rings are searched, and files' bytes travel inside them. Told to nobody who cannot read the device.
+    /// for one: the rings are searched, and files' bytes travel inside them. Shown only to readers of the device.
     pub ring_tag: [u8; 8],
 }
 

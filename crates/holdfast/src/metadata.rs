@@ -116,7 +116,7 @@ impl Permissions {
         self.mode
     }
 
-    /// Whether nobody may write.
+    /// Whether no permission bit allows a write.
     pub fn readonly(&self) -> bool {
         self.mode & 0o222 == 0
     }

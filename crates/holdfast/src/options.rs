@@ -96,7 +96,7 @@ impl CreateOptions {
         let size = self.size.ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidInput, "a new volume needs a size")
         })?;
-        // Whoever may read this file can read every file in it.
+        // A user who may read this file can read every file in it.
         let options = std::fs::File::options().write(true).create_new(true).mode(0o600).clone();
         let host = options.open(path)?;
         let made = host.set_len(size).and_then(|()| open_device(path, false)).and_then(|device| {
@@ -104,7 +104,7 @@ impl CreateOptions {
             VolumeOptions::new().open_device(device)
         });
         if made.is_err() {
-            // The file was ours from the first moment, so nobody else can miss it.
+            // The file was ours from the first moment, so no other process can miss it.
             let _ = std::fs::remove_file(path);
         } else {
             // The name becomes as durable as the content; a host that cannot is no reason to fail.
@@ -186,7 +186,7 @@ impl VolumeOptions {
         self
     }
 
-    /// Inodes kept in memory although nobody holds them. Default 16,384.
+    /// Inodes kept in memory although no handle holds them. Default 16,384.
     pub fn inode_cache(mut self, inodes: usize) -> VolumeOptions {
         self.mount.inode_cache = inodes;
         self
@@ -241,9 +241,9 @@ impl VolumeOptions {
         self
     }
 
-    /// Who the calls are made as: new files belong to him, and permission bits are checked against him.
-    /// Default: the owner of everything, for whom nothing is checked, because who can open the device
-    /// can read it all anyway.
+    /// The user as which calls are made: new files belong to this user, and permission bits are checked for it.
+    /// Default: the owner of everything, for which nothing is checked, because a program that can open the
+    /// device can read it all anyway.
     pub fn caller(mut self, uid: u32, gid: u32, groups: &[u32]) -> VolumeOptions {
         self.caller = Caller { uid, gid, groups: groups.to_vec(), trusted: false };
         self
@@ -316,7 +316,7 @@ impl OpenOptions {
         self.set(OpenFlags::WRITE, yes)
     }
 
-    /// For writing, and every write goes to the end as it is at that moment, whoever else appends.
+    /// For writing, and every write goes to the end as it is at that moment, even if others append.
     pub fn append(self, yes: bool) -> OpenOptions {
         self.set(OpenFlags::APPEND, yes)
     }

@@ -17,7 +17,7 @@ use crate::error::{Errno, Result};
 /// Symbolic links followed in one walk before it is called a loop; the kernel's number.
 pub(crate) const LINKS_MAX: u32 = 40;
 
-/// A filesystem and who asks it.
+/// A filesystem and the caller.
 #[derive(Clone, Copy)]
 pub(crate) struct Call<'a> {
     pub(crate) fs: &'a FileSystem,

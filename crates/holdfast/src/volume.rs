@@ -3,7 +3,7 @@
 //! A [`Volume`] is its root directory (it derefs to [`Dir`]) and its life:
 //! `close` makes everything durable and says whether that worked, `abandon`
 //! forgets it the way a power cut would, and dropping is a `close` whose
-//! answer nobody hears. Files and directories that are still held afterwards
+//! result is lost. Files and directories that are still held afterwards
 //! answer EBADF; they never keep a volume open by accident.
 
 use std::io;
@@ -24,7 +24,7 @@ use crate::error::{Errno, Result, volume_error};
 use crate::options::{CreateOptions, VolumeOptions};
 use crate::path::Call;
 
-/// How long `close` waits for others who borrowed the engine (a FUSE server's last threads).
+/// How long `close` waits for others that borrowed the engine (a FUSE server's last threads).
 const BORROWERS_WAIT: Duration = Duration::from_secs(10);
 
 /// What every handle of a volume shares. `None` once closed.
@@ -74,7 +74,7 @@ impl Drop for Held {
 /// An open volume: the root directory, and the engine behind it. `Send` and `Sync`; every call may be made
 /// from many threads at once.
 ///
-/// Nobody else can open the volume meanwhile: the device is locked, and who tries is told who holds it.
+/// No other opening is possible meanwhile: the device is locked, and the error names the process that holds it.
 #[derive(Debug)]
 pub struct Volume {
     root: Dir,
@@ -122,7 +122,7 @@ impl Volume {
         Ok(Volume { root: Dir::new(Held::new(shared, InodeNo::ROOT)?) })
     }
 
-    /// Everything that was done before this call, by anybody, is durable when it returns (P1 to P3).
+    /// Everything that any caller did before this call is durable when it returns (P1 to P3).
     pub fn sync(&self) -> io::Result<()> {
         self.shared().with(|call| Ok(call.fs.sync().map(drop)?))
     }
@@ -173,7 +173,7 @@ impl Volume {
     ///
     /// # Errors
     /// What could not be made durable is lost if this fails; what was fsynced before is not (P1).
-    /// `ResourceBusy` if somebody still holds [`Volume::engine`] after some seconds: everything is durable
+    /// `ResourceBusy` if [`Volume::engine`] is still held after ten seconds: everything is durable
     /// then, but the device stays locked.
     pub fn close(self) -> io::Result<()> {
         self.root.held().shared.close()

@@ -387,7 +387,7 @@ fn threads_that_fsync_at_once_share_flushes() {
     volume.commit().unwrap();
     let before = device.flushes.load(Ordering::SeqCst);
     let at_once = Barrier::new(THREADS as usize);
-    // Judged afterwards: whoever failed between two rounds would keep the others waiting.
+    // Judged afterwards: a thread that failed between two rounds would keep the others waiting.
     let receipts = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for (thread, file) in files.iter().enumerate() {
@@ -404,7 +404,7 @@ fn threads_that_fsync_at_once_share_flushes() {
     });
     for receipt in receipts.into_inner().unwrap() {
         let receipt = receipt.unwrap();
-        // Or another's batch had taken his records along before he asked.
+        // Or another thread's batch had taken its records along before it asked.
         assert!(receipt.flushes == 1 || receipt.is_clean(), "its batch had one: {receipt:?}");
     }
     let flushes = device.flushes.load(Ordering::SeqCst) - before;

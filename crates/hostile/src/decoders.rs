@@ -1,7 +1,7 @@
 //! Every decoder of the format: an error, or a value that encodes to what was decoded (P10, R8).
 //!
 //! Each gets the bytes as they are, and once more with magic, sum and address
-//! put right, as nobody guesses a checksum. What comes out is used as the engine
+//! put right, as random bytes never match a checksum. What comes out is used as the engine
 //! uses it: searched, applied, measured.
 
 use holdfast_base::units::BLOCK_BYTES;

@@ -72,7 +72,7 @@ pub fn requests(data: &[u8]) {
         Arc::new(FileSystem::mount(device, options).expect("a golden volume is honest"));
     let server =
         Server::new(Arc::clone(&filesystem), how & 1 == 0, Duration::ZERO, Arc::default(), None);
-    // Half of those who trust the kernel's checks have it open files, too.
+    // Half of the servers that trust the kernel's checks have it open files, too.
     if how & 9 == 8 {
         server.set_kernel_opens();
     }

@@ -1,7 +1,7 @@
 //! A device in memory that watches what is done to it.
 //!
-//! It counts the bytes that were read, and panics above a limit: whoever reads an
-//! image of some MiB for GiBs does not end (P10). One that nobody may write to
+//! It counts the bytes that were read, and panics above a limit: a reader that reads
+//! GiBs from an image of some MiB does not end (P10). A read-only one
 //! panics on a write. And it may be much longer than its content: then zeros
 //! follow, so that a superblock can claim a volume of a PiB and be believed.
 //!

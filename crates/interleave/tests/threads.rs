@@ -28,7 +28,7 @@ const ROUNDS: u64 = 2;
 /// Cuts of each schedule whose images are looked at.
 const CUTS: usize = 3;
 
-/// What somebody does beside those who write.
+/// What another thread does beside the writers.
 type Beside = fn(&FileSystem) -> Result<(), FsError>;
 
 /// What is done.
@@ -90,7 +90,7 @@ fn overwrite(fs: &FileSystem, device: &SimDevice, thread: u64) {
     overwrite_and(fs, device, thread, |file, data_only| fs.fsync(file, data_only).map(drop));
 }
 
-/// As [`overwrite`], but every second thread is told when it is durable, by whoever makes the batch.
+/// As [`overwrite`], but every second thread registers a completion callback, which the leader runs.
 fn overwrite_told(fs: &FileSystem, device: &SimDevice, thread: u64) {
     if thread % 2 == 1 {
         return overwrite(fs, device, thread);
@@ -305,7 +305,7 @@ fn explore(scene: &'static Scene) {
         config.max_steps = MaxSteps::FailAfter(20_000_000);
         let base = Arc::clone(&base);
         let run = move || play(scene, &base, seed);
-        // By turns: anybody goes on at any time, or few changes at the worst places.
+        // By turns: any thread goes on at any time, or few changes at the worst points.
         match seed % 2 {
             0 => Runner::new(RandomScheduler::new_from_seed(seed, 1), config).run(run),
             _ => Runner::new(PctScheduler::new_from_seed(seed, 3, 1), config).run(run),
@@ -313,7 +313,7 @@ fn explore(scene: &'static Scene) {
     }
 }
 
-/// The group-commit queue: who leads, who follows, who is answered.
+/// The group-commit queue: which thread leads, which follow, which are answered.
 #[test]
 fn fsyncs_beside_fsyncs() {
     static SCENE: Scene = Scene {
@@ -328,7 +328,7 @@ fn fsyncs_beside_fsyncs() {
     explore(&SCENE);
 }
 
-/// The same where some leave word with who leads, beside a commit: nobody is forgotten when he gives up the lead.
+/// The same where some register completion callbacks, beside a commit: a leader that gives up forgets none.
 #[test]
 fn fsyncs_that_are_told() {
     static SCENE: Scene = Scene {

@@ -135,7 +135,7 @@ pub(crate) struct Memory {
     pub(crate) before: u8,
     /// The last batch that something on the device calls durable.
     pub(crate) confirmed: u8,
-    /// The last operation in batches that wait for somebody's flush, and how many blocks of data they name.
+    /// The last operation in batches that wait for any flush, and how many blocks of data they name.
     pub(crate) appended: Option<(Lsn, u8)>,
     pub(crate) log_tail: u8,
     pub(crate) journal: JournalMark,
@@ -147,7 +147,7 @@ pub(crate) struct Memory {
     pub(crate) leader: Leader,
     pub(crate) committer: Committer,
     pub(crate) checkpointer: Checkpointer,
-    /// A recovery still runs: nobody may change anything.
+    /// A recovery still runs: nothing else may change anything.
     pub(crate) recovering: bool,
     /// A thread has died in the middle of a step: nothing reaches the device any more.
     pub(crate) stopped: bool,
@@ -232,7 +232,7 @@ impl Memory {
         self.free.iter().filter(|free| **free).count() >= 2
     }
 
-    /// `write_data`: delayed data goes to a free block. Nobody sees it before it is applied.
+    /// `write_data`: delayed data goes to a free block. It is not visible before it is applied.
     pub(crate) fn write_data(&mut self, device: &mut Device, file: u8, version: Version) {
         let block = self.allocate().expect("there was room");
         device.write(Location::Pool(block), Held::Data(version));

@@ -1,4 +1,4 @@
-//! The protocol as a transition system: who may take which step, and what must hold in every state.
+//! The protocol as a transition system: which thread may take which step, and what must hold in every state.
 //!
 //! The actions carry the names of the functions in `store`. Any order of them is
 //! explored that the locks allow; after any of them the power may fail, and leave
@@ -41,7 +41,7 @@ pub struct Protocol {
     pub broken: Option<Mutant>,
 }
 
-/// Who takes steps towards durability.
+/// The threads that take steps towards durability.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Thread {
     /// Of a batch of the log.
@@ -52,7 +52,7 @@ pub enum Thread {
     Checkpointer,
 }
 
-/// One step of somebody.
+/// One step of a program, a thread or the power.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
     /// `write_data` for a file: its new data is on its way to its place.
@@ -73,7 +73,7 @@ pub enum Action {
     Confirm,
     /// `lead`: the one flush.
     LogFlush,
-    /// `lead`: who waits is answered.
+    /// `lead`: the waiting callers are answered.
     Answer,
     /// `freeze`, with `seal` if a checkpoint is wanted.
     Freeze {
@@ -128,7 +128,7 @@ pub struct State {
     phase: Phase,
     /// What the files were after each operation.
     history: Vec<Tree>,
-    /// The last operation that somebody was told to be durable.
+    /// The last operation that was acknowledged as durable.
     answered: Lsn,
     operations: u8,
     /// What is written next. What a recovery lost is written again, as programs do.

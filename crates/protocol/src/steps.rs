@@ -85,7 +85,7 @@ impl Memory {
         self.leader = Leader::Written { place, last, named };
     }
 
-    /// The rest of `append`: nobody waits, and there is no flush.
+    /// The rest of `append`: no caller waits, and there is no flush.
     pub(crate) fn append(&mut self) {
         if let Leader::Written { place, last, named } =
             std::mem::replace(&mut self.leader, Leader::Idle)
@@ -140,7 +140,7 @@ impl Memory {
         }
     }
 
-    /// The rest of `lead`: who waits is answered.
+    /// The rest of `lead`: the waiting callers are answered.
     pub(crate) fn answer(&mut self) {
         if let Leader::Flushed { place, last, named } =
             std::mem::replace(&mut self.leader, Leader::Idle)
@@ -258,7 +258,7 @@ impl Memory {
         sealed.journal_head = self.journal_head;
     }
 
-    /// `checkpoint_at_once`: seals without a commit; nobody commits until it is durable.
+    /// `checkpoint_at_once`: seals without a commit; no commit begins until it is durable.
     pub(crate) fn checkpoint_at_once(&mut self, device: &mut Device) {
         let (lsn, log_head) = (self.lsn, self.place.head);
         self.freeze_moment();

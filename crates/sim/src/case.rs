@@ -34,7 +34,7 @@ pub struct Facts {
     pub promise: String,
     /// What is to come out: `holds`.
     pub expect: String,
-    /// Who found it: a generator and its seed.
+    /// What found it: a generator and its seed.
     #[serde(default)]
     pub found_by: String,
     /// The call behind which power was cut, and what was lost, when it was found.

@@ -72,7 +72,7 @@ pub fn fail_each(
 pub struct Outcomes {
     /// Runs in which an operation answered with an error.
     pub reported: u64,
-    /// Runs in which everything worked: it was tried again, or its result was of no use to anybody.
+    /// Runs in which everything worked: the call was tried again, or its result was not used.
     pub survived: u64,
     /// Of all runs, those in which the volume had stopped at the end.
     pub stopped: u64,
@@ -193,7 +193,7 @@ enum Step {
 }
 
 fn step(op: &Op, engine: &mut Engine, history: &mut History) -> Result<(), Step> {
-    // A remount unmounts first; what its failure leaves mounted nobody has promised.
+    // A remount unmounts first; no promise says what stays mounted after a failure.
     let Some(done) = wanted_panic(|| apply(op, engine, history)) else {
         history.push_failed(op);
         return Err(Step::Failed);

@@ -21,7 +21,7 @@ pub struct Terms {
     pub physical_sector: u32,
     /// Bytes of a tree node.
     pub node_size: usize,
-    /// Inodes kept in memory although nobody holds them.
+    /// Inodes kept in memory although no handle holds them.
     pub inode_cache: usize,
     /// Bytes for tree nodes.
     pub cache_bytes: usize,

@@ -6,8 +6,8 @@
 //! and a second mount shows the same tree. Now and then the volume is used on
 //! and emptied, and must be whole then too. A panic is a finding like others.
 //!
-//! What is wrong begins with the promise that it breaks: P9, because somebody
-//! cannot reach a state that was acknowledged; P10 for a panic.
+//! What is wrong begins with the promise that it breaks: P9, because a state
+//! that was acknowledged cannot be reached; P10 for a panic.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -123,7 +123,7 @@ fn unwritten(image: &MemoryDevice, setup: &Setup) -> Result<Tree, String> {
     }
 }
 
-/// The first things that somebody does with a volume after a crash; what they leave is killed again. Then
+/// The first things that a user does with a volume after a crash; what they leave is killed again. Then
 /// everything is removed.
 fn use_on(image: &MemoryDevice, setup: &Setup) -> Result<(), String> {
     const WORK: &str = "mkdir /used-on 700; mkfile /used-on/a; write /used-on/a 0 5000 1; fsync /used-on/a; mkfile /used-on/b; \

@@ -1,8 +1,8 @@
 //! The first call of the device fails, then the second, until a run has none left to fail: reads, writes,
 //! flushes and discards, once or from then on, in everything that a volume lives through (P6 to P9).
 //!
-//! What an fsync has promised is there when the device is healed, whoever was told of the failure; nothing
-//! panics; nobody gets other data; fsck is never content with what it could not read. The table says how many calls
+//! What an fsync has promised is there when the device is healed, whichever call failed; nothing
+//! panics; no reader gets other data; fsck is never content with what it could not read. The table says how many calls
 //! failed, and what became of that.
 //!
 //! Then each call panics once, as a bug in its thread would: nothing that was acknowledged is lost, nothing panics a

@@ -1,6 +1,6 @@
 //! The device refuses around the fsync log (P7, P9): a batch or its flush fails, file data fails, the
-//! way of data from the log to its place fails, recoveries fail. What was acknowledged is there when the
-//! device is healed, and nobody is told that something worked that did not.
+//! writes of log-resident data to its location fail, recoveries fail. What was acknowledged is there when the
+//! device is healed, and no caller gets success for what did not work.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -276,9 +276,9 @@ fn all_told(fs: &FileSystem, told: &BTreeMap<String, Vec<u8>>) -> Result<(), Str
     Ok(())
 }
 
-/// The device refuses the places of data that travelled in the log, and goes on doing so: a commit cannot
-/// be made, and the log must be kept. So nothing is written any more; all of it can be read, also by
-/// somebody who opens the volume without writing on the device as it is, and comes back on one that is healed.
+/// The device refuses the locations of log-resident data, and goes on doing so: a commit cannot
+/// be made, and the log must be kept. So nothing is written any more. All of it can be read, also by a
+/// read-only opening on the device as it is, and is there again on one that is healed.
 #[test]
 fn logged_data_whose_place_is_refused_stays_in_the_log() {
     for way in ["commit", "checkpoint", "unmount"] {
@@ -313,7 +313,7 @@ fn mount_read_only(device: &Arc<SimDevice>) -> FileSystem {
     FileSystem::mount(device.clone(), options).unwrap()
 }
 
-/// One refusal is not the end: the bytes are in memory, and nobody relies on what is at their place.
+/// One refusal is not the end: the bytes are in memory, and nothing relies on what is at their location.
 #[test]
 fn logged_data_whose_place_is_refused_once_is_written_again() {
     for skip in 0..3 {

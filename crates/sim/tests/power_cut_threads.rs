@@ -111,7 +111,7 @@ impl Work {
             Work::Replace => (first..ROUNDS).any(|round| content(thread, round) == found),
             // The file has its name before its data.
             Work::Overwrite if promised.is_none() && found.is_empty() => true,
-            // Nobody begins a round before he was told of the last.
+            // No thread begins a round before its last one was acknowledged.
             Work::Overwrite => {
                 (first..ROUNDS.min(first + 2)).any(|round| overwritten(thread, round) == found)
             }

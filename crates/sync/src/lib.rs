@@ -3,10 +3,10 @@
 //! Atomics and channels are those of the standard library. So are threads, but for their start, which may be
 //! refused: see [`start()`]. `interleave`
 //! compiles device, store and posix once more with others in this place (and
-//! with other locks in the place of `parking_lot`), which let a test choose who
-//! runs next. So it is the real code that is tested.
+//! with other locks in the place of `parking_lot`), which let a test choose the
+//! thread that runs next. So it is the real code that is tested.
 //!
-//! Knows nothing of who uses them.
+//! Knows nothing of its users.
 
 mod start;
 

@@ -1,7 +1,7 @@
 //! The one door through which threads start.
 //!
 //! A system may give no thread at any moment: a limit of processes, no memory for a stack. The standard library's
-//! `spawn` panics then; here that is an answer, and whoever asks does the work with fewer threads, or
+//! `spawn` panics then; here that is an answer, and the caller does the work with fewer threads, or
 //! refuses to begin. A test can make it the answer of any start, see [`refuse`].
 
 use std::io;

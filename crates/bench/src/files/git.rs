@@ -12,7 +12,7 @@ use crate::systems::cleanup::{Debt, Owed, run_inside};
 /// The branch that is checked out after the clone.
 const OTHER: &str = "holdfast-bench-other";
 
-/// git without anybody's settings, on repositories of anybody.
+/// git without a user's settings, on repositories of any owner.
 fn git(dir: &Path) -> Command {
     let mut command = Command::new("git");
     command.arg("-C").arg(dir);

@@ -1,4 +1,4 @@
-//! One run of a workload: threads, time, latencies, and what everybody was asked for meanwhile.
+//! One run of a workload: threads, time, latencies, and what daemon and device did meanwhile.
 //!
 //! [`Run::repeat`] measures what is done again and again until time is over,
 //! [`Run::once`] what is over by itself. Both read the [`Host`]'s meters just
@@ -20,7 +20,7 @@ use crate::systems::cleanup::interrupted;
 use crate::systems::{Blocks, Stats};
 use crate::work::on_threads;
 
-/// Operations of a worker that nobody measures: the first ones find nothing warm.
+/// Operations of a worker that are not measured: the first ones find nothing warm.
 const WARM_UP: u64 = 3;
 
 /// A directory and what can be told about it.
@@ -68,14 +68,14 @@ pub enum Unit {
     Whole,
 }
 
-/// Where the time of those who called went, as shares of it, for Holdfast.
+/// Where the time of the callers went, as shares of it, for Holdfast.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Shares {
     /// Waiting for the device inside fsyncs: data, the log's writes and flushes, one's own or others'.
     pub device: f64,
     /// The daemon's processor time.
     pub daemon: f64,
-    /// Processor time of those who called, the kernel's work for them included.
+    /// Processor time of the callers, the kernel's work for them included.
     pub callers: f64,
     /// What is left: requests on their way to the daemon and back, and waiting for a processor.
     pub round_trips: f64,
@@ -279,7 +279,7 @@ impl<'a> Run<'a> {
                 on_threads(jobs, |job| {
                     let worker = workers[job as usize].lock().take();
                     let mut worker = worker.expect("each thread takes its own worker");
-                    // Whoever fails here tells it behind both barriers, where others wait for him.
+                    // A worker that fails here returns its error after both barriers, where the others wait for it.
                     let warm = (0..WARM_UP).try_for_each(|_| worker().map(drop));
                     ready.wait();
                     go.wait();

@@ -35,7 +35,7 @@ fn aim_of(phase: &str) -> Option<f64> {
 /// Key and title of a share, and which it is.
 type Part = (&'static str, &'static str, fn(&Shares) -> f64);
 
-/// Somebody who was measured.
+/// A filesystem that was measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Who {
     /// A word for keys.

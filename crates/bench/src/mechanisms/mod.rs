@@ -99,7 +99,7 @@ pub struct Measured {
     pub gains: Vec<Gain>,
 }
 
-/// Makes an empty device of so many bytes; nobody uses the one before any more.
+/// Makes an empty device of so many bytes; the one before is no longer used.
 pub type Devices<'a> = dyn FnMut(u64) -> io::Result<Arc<dyn Device>> + 'a;
 
 /// Is told what was done so far.

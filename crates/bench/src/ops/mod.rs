@@ -23,7 +23,7 @@ use crate::systems::{Bed, Blocks, Mounted, Ours, System};
 use place::Place;
 pub(crate) use rows::{ROWS, Row};
 
-/// Operations of a row that nobody counts: the first one may make what later ones find.
+/// Operations of a row that are not counted: the first one may make what later ones find.
 const WARM_UP: u64 = 2;
 
 /// How much is there before, and how much is done.
@@ -69,7 +69,7 @@ pub struct Cost {
     pub writes: f64,
     /// Flushes.
     pub flushes: f64,
-    /// Bytes that the background wrote for it afterwards; no number if nobody can tell.
+    /// Bytes that the background wrote for it afterwards; no number if that cannot be known.
     pub later_bytes: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Sections as Markdown tables, for the README and for whoever reports what he measured.
+//! Sections as Markdown tables, for the README and for reports of measurements.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! The form of results: what every measurement gives, whoever prints it.
+//! The form of results: what every measurement gives, however it is printed.
 //!
 //! A [`Report`] is one run of one command: the machine, the commit, and
 //! sections. A [`Section`] has one table, plots and notes. Values are plain

@@ -36,7 +36,7 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
     /// The fitted exponent, if it was asked for and there is one.
     pub exponent: Option<f64>,
-    /// Drawn with a dashed line: somebody else's figures.
+    /// Drawn with a dashed line: published figures of others.
     #[serde(default)]
     pub dashed: bool,
 }

@@ -58,8 +58,8 @@ impl Bed {
             is_direct: false,
         };
         bed.is_direct = std::fs::read_to_string(bed.sys("loop/dio"))?.trim() == "1";
-        // A discard would make holes in the file, which the host fills again under somebody's fsync. Where there
-        // are none anyway the file cannot be written.
+        // A discard would make holes in the file, which the host fills again during an fsync. If this
+        // fails, the device has no discards anyway.
         let _ = std::fs::write(bed.sys("queue/discard_max_bytes"), "0");
         Ok(bed)
     }

@@ -5,7 +5,7 @@
 //! all debts, because a signal does not unwind: [`watch`] then pays all of them,
 //! the newest first, and ends the process with the code of the signal.
 //!
-//! Always true: a debt is in the list before anybody else can see the thing.
+//! Always true: a debt is in the list before any other process can see the thing.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// How long a busy mount, and a device that somebody still looks at, is tried again.
+/// How long a busy mount, and a device that is still in use, is tried again.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -136,7 +136,7 @@ fn missing(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Patiently, and in the end whether or not somebody uses it.
+/// Patiently, and in the end even if it is in use.
 fn unmount(dir: &Path, gently: bool) -> io::Result<()> {
     let until = Deadline::after(if gently { PATIENCE } else { Duration::ZERO });
     loop {
@@ -179,7 +179,7 @@ fn detach(device: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Again while somebody still adds to it.
+/// Tries again while another process still adds to it.
 fn remove_dir(path: &Path) -> io::Result<()> {
     let until = Deadline::after(PATIENCE);
     loop {
@@ -229,7 +229,7 @@ fn said(command: &Command, output: Output) -> io::Result<String> {
     Err(io::Error::other(format!("{name}: {} ({})", said.join("; "), output.status)))
 }
 
-/// An error when a signal has come: for loops that go on until somebody stops them.
+/// An error when a signal has come: for loops that go on until they are stopped.
 pub(crate) fn interrupted() -> io::Result<()> {
     match INTERRUPTED.load(Ordering::Relaxed) {
         true => Err(io::ErrorKind::Interrupted.into()),
@@ -243,7 +243,7 @@ pub fn watch() -> io::Result<()> {
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         let Some(signal) = signals.forever().next() else { return };
         INTERRUPTED.store(true, Ordering::Relaxed);
-        // Nobody makes anything any more.
+        // While the lock is held, no new debt is made.
         let debts = DEBTS.lock();
         for (_, debt) in debts.iter().rev() {
             if let Err(error) = debt.pay(false) {

@@ -1,8 +1,8 @@
 //! The filesystems under test, one after the other on one loop device.
 //!
 //! A [`Bed`] is a file that was written from end to end, with a loop device
-//! over it that uses direct I/O and discards nothing: no host allocates under
-//! somebody's fsync. A [`System`] says how a filesystem is made on it, a
+//! over it that uses direct I/O and discards nothing: no host allocates
+//! during an fsync. A [`System`] says how a filesystem is made on it, a
 //! [`Mounted`] is one that is in use. All of them need root, and undo
 //! themselves when they are dropped, see `cleanup`.
 
@@ -37,7 +37,7 @@ pub enum System {
     Btrfs,
     /// btrfs with two.
     BtrfsDup,
-    /// ext4 served from userspace: what people use who may not mount it.
+    /// ext4 served from userspace: for users who may not mount it.
     Fuse2fs,
     /// An overlay served from userspace, over ext4: what containers without rights use.
     FuseOverlayfs,
@@ -180,7 +180,7 @@ pub fn install_command(systems: &[System]) -> Option<String> {
         .then(|| format!("apt-get install -y --no-install-recommends {}", packages.join(" ")))
 }
 
-/// Where a program is. Tools for the superuser are not in everybody's search path.
+/// Where a program is. Tools for the superuser are not in every user's search path.
 fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);

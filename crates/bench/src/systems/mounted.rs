@@ -15,7 +15,7 @@ use super::meter;
 use super::served::Served;
 use super::{System, find_program};
 
-/// Whether the kernel offers rings to those who mount.
+/// Whether the kernel offers rings to FUSE servers.
 const RINGS: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// What Holdfast's daemon has counted, by name; the device's counts begin with `device.`.

@@ -231,7 +231,7 @@ impl<'a> Ring<'a> {
                 let at = BlockNo(at.0 + index);
                 let Ok(header) = FrameHeader::decode(block) else { continue };
                 let proves = header.commit >= missing && header.durable >= missing;
-                // Before its sum is made: nobody pays for frames of elsewhere.
+                // Before the checksum is computed: foreign frames cost nothing.
                 if proves
                     && (header.address, header.volume) == (at.0, self.tag)
                     && let Ok((header, _)) = self.frame(at)?

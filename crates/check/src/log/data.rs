@@ -99,7 +99,7 @@ impl Patched {
         self.0.append(&mut later.0);
     }
 
-    /// Forgets blocks that belong to nobody any more.
+    /// Forgets blocks that were freed.
     pub(super) fn forget(&mut self, start: u64, end: u64) {
         let range = BlockNo(start)..BlockNo(end);
         let gone: Vec<BlockNo> = self.0.range(range).map(|(block, _)| *block).collect();

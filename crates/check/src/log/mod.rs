@@ -60,7 +60,7 @@ pub struct Replay {
     pub unsearched: Option<(BlockNo, String)>,
     /// Blocks that belong to a file and were free before the log.
     pub(crate) taken: Runs,
-    /// Blocks that belong to nobody any more, some of them taken before by the log.
+    /// Blocks that were freed, some of them taken before by the log.
     pub(crate) freed: Runs,
     /// Blocks whose data lies in the log.
     pub(crate) data: Patched,
@@ -131,10 +131,10 @@ impl Replay {
         }
     }
 
-    /// A counter so near its end that nobody writes to the volume any more, with its name.
+    /// A counter so near its end that no writer opens the volume any more, with its name.
     pub fn high_counter(&self) -> Option<(&'static str, u64)> {
-        // A writer refuses half of what can be. Before he asks, a recovery may have counted on by a number for
-        // each batch that it gives up.
+        // A writer refuses a counter beyond half of the maximum. Before that check, a recovery may have raised it
+        // by a number for each batch that it gives up.
         let high = COUNTER_MAX / 2 - (1 << 20);
         let counters = [
             ("epoch", self.superblock.epoch.0),

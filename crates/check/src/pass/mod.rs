@@ -118,7 +118,7 @@ pub const PASSES: [Pass; 9] = [
 /// Names looked up for the paths of all findings: many findings far below the root would take hours.
 const NAMES_MAX: usize = 100_000;
 
-/// Who uses blocks.
+/// What uses blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Owner {
     Node(TreeId),

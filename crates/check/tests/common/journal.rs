@@ -104,7 +104,7 @@ impl<'a> Journal<'a> {
         }
     }
 
-    /// A block that nobody uses.
+    /// An unused block.
     pub(crate) fn free(&mut self) -> BlockNo {
         self.free += 1;
         BlockNo(self.free)

@@ -99,7 +99,7 @@ impl<'a> Log<'a> {
         }
     }
 
-    /// A block that nobody uses.
+    /// Unused blocks.
     pub(crate) fn free_blocks(&mut self, count: u64) -> BlockRange {
         let start = BlockNo(self.free);
         self.free += count;

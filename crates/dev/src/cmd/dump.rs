@@ -1,4 +1,4 @@
-//! `holdfast-dev dump`: any structure of a volume as text, for whoever looks for the cause of something.
+//! `holdfast-dev dump`: any structure of a volume as text, to find the cause of a problem.
 
 use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;

@@ -29,7 +29,7 @@ const TAKE: u8 = 3;
 const TAKE_SUMMED: u8 = 4;
 /// The same, with data inside the batch: a patch for each block follows.
 const TAKE_INSIDE: u8 = 5;
-/// Blocks belong to nobody now.
+/// Blocks are freed.
 const FREE: u8 = 6;
 
 /// What is known of the data of blocks that a batch takes.

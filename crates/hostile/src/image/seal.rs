@@ -1,8 +1,8 @@
 //! Checksums after edits: each structure's own, and those by which others name it.
 //!
 //! Frames and batches carry the sum of the one before them, superblocks and
-//! commits that of a frame or batch. When a sum changes, whoever names it follows,
-//! and so on, until nobody does. Nothing else of a structure is put right.
+//! commits that of a frame or batch. When a sum changes, every structure that
+//! names it follows, and so on, until none does. Nothing else of a structure is put right.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -101,7 +101,7 @@ mod tests {
                 let mut touched = BTreeMap::from([(index, bytes.clone())]);
                 repair(image, &mut touched);
                 assert_eq!(touched[&index], *bytes, "{sort:?} at {at}");
-                // A time that nobody judges, or the label: all others follow.
+                // A time that is never checked, or the label: all others follow.
                 let mut edited = bytes.clone();
                 match sort {
                     Sort::Superblock => edited[88] ^= 1,

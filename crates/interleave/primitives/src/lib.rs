@@ -2,7 +2,7 @@
 //!
 //! They have the shape of `parking_lot`, as far as the engine uses it, and stand
 //! in its place when `interleave` compiles it.
-//! They work only inside of a run of shuttle, which chooses who goes on.
+//! They work only inside a run of shuttle, which chooses the thread that goes on.
 //!
 //! A wait with a time ends by chance, as soon as others had their turn: no test
 //! waits for a clock.
@@ -48,7 +48,7 @@ impl<T> Mutex<T> {
         Some(MutexGuard { mutex: self, held: Some(held) })
     }
 
-    /// Whether somebody has it.
+    /// Whether it is held.
     pub fn is_locked(&self) -> bool {
         self.try_lock().is_none()
     }
@@ -105,12 +105,12 @@ impl<T> RwLock<T> {
         RwLock(shuttle::sync::RwLock::new(value))
     }
 
-    /// Waits until nobody writes.
+    /// Waits until no thread writes.
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The lock, if nobody writes.
+    /// The lock, if no thread writes.
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
         match self.0.try_read() {
             Ok(held) => Some(held),
@@ -119,7 +119,7 @@ impl<T> RwLock<T> {
         }
     }
 
-    /// Waits until nobody else has it.
+    /// Waits until no other thread has it.
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
@@ -157,12 +157,12 @@ impl WaitTimeoutResult {
 }
 
 impl Condvar {
-    /// Nobody waits yet.
+    /// No thread waits yet.
     pub fn new() -> Condvar {
         Condvar::default()
     }
 
-    /// Gives the lock back until somebody notifies.
+    /// Releases the lock until it is notified.
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         let held = guard.held.take().expect("it is away only while it waits");
         guard.held = Some(self.0.wait(held).unwrap_or_else(PoisonError::into_inner));

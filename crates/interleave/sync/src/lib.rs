@@ -1,7 +1,7 @@
 //! What stands in the place of `holdfast-sync`: atomics, threads and channels whose every use is a place
 //! where another thread may go on.
 //!
-//! They work only inside of a run of shuttle, which chooses who goes on.
+//! They work only inside a run of shuttle, which chooses the thread that goes on.
 
 pub use shuttle::sync::{atomic, mpsc};
 pub use shuttle::thread;

@@ -22,7 +22,7 @@ use crate::target::Target;
 pub enum Family {
     /// A name is taken away from one file and given to another.
     Replace,
-    /// Somebody else is made durable: a neighbour, a former name, a directory.
+    /// Something else is made durable: a neighbour, a former name, a directory.
     ThirdParty,
     /// Files and directories leave their directory, which is then made durable.
     MoveOut,

@@ -18,7 +18,7 @@ pub trait Hooks {
     }
 }
 
-/// For directories that nobody can unmount.
+/// For directories that cannot be unmounted.
 #[derive(Clone, Copy, Debug)]
 pub struct NoHooks;
 

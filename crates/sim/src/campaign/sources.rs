@@ -42,7 +42,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// A script that somebody has to torture.
+/// A script that a thread has to torture.
 pub(super) struct Job {
     pub(super) source: usize,
     pub(super) ground: Arc<Ground>,
@@ -59,7 +59,7 @@ enum Work {
 }
 
 impl Job {
-    /// The script; made by whoever runs it.
+    /// The script; made by the thread that runs it.
     pub(super) fn script(&self) -> Script {
         match &self.work {
             Work::Ready(script) => script.clone(),
@@ -195,7 +195,7 @@ fn policies(source: &Source, campaign: &Campaign) -> Vec<Policy> {
     let images = sim::Policy { seed: campaign.seed, exhaustive: 6, each: 6, samples: 6, torn: 8 };
     let policy = |checkpoints, change: fn(&mut Setup)| {
         let mut setup = Setup { checkpoints, ..Setup::new(4096, 16) };
-        // What a seed means does not depend on who runs when.
+        // What a seed means does not depend on which thread runs when.
         setup.mount.threads = setup.checkpoints.is_beside();
         change(&mut setup);
         let (sector, physical_sector) = (campaign.sector, campaign.physical_sector);

@@ -206,7 +206,7 @@ impl Engine {
         let filesystem = self.filesystem()?;
         let shown = filesystem.getattr(file.inode()).map_err(errno)?;
         filesystem.fsync(&file, data_only).map_err(errno)?;
-        // Who caches attributes does not hear of it.
+        // A cache of attributes does not hear of it.
         let now = filesystem.getattr(file.inode()).map_err(errno)?;
         assert_eq!(now, shown, "fsync {place} changed what stat shows");
         Ok(Answer::Done)

@@ -55,7 +55,7 @@ impl Setup {
     }
 
     /// Nodes of `node_size` bytes, no background commit (so that the same script writes the same), and room
-    /// for `inode_cache` inodes that nobody holds.
+    /// for `inode_cache` inodes that no handle holds.
     pub fn new(node_size: usize, inode_cache: usize) -> Setup {
         Setup {
             mkfs: MkfsOptions {

@@ -24,7 +24,7 @@ pub(crate) fn run_time() -> Pinned {
     pin((MADE + DAY) * 1_000_000_000)
 }
 
-/// The clock of somebody who opens what a power cut left.
+/// The clock of an opening after a power cut.
 pub(crate) fn visit_time() -> Pinned {
     pin((MADE + 7 * DAY) * 1_000_000_000)
 }
@@ -82,7 +82,7 @@ pub(super) fn record(
         return Ok(device.recording());
     }
     let recording = device.recording();
-    // What the end of the engine still writes is nobody's concern.
+    // What the end of the engine still writes does not matter.
     device.set_faults(Faults::none());
     drop(engine);
     Ok(recording)
@@ -108,7 +108,7 @@ pub(crate) fn apply(
     let before = size(engine);
     let flushes = engine.device().stats().flushes;
     let answer = engine.apply(op);
-    // Or somebody else made durable what an fsync was to, and no more than that.
+    // Or another thread made durable what an fsync should, and no more than that.
     let quiet = engine.device().stats().flushes == flushes || !engine.is_durable();
     let mut add = |op: &Op, answer: Outcome| {
         history.push(op, &answer).map_err(|why| (answer, why))?;

@@ -142,7 +142,7 @@ impl<'a> Judge<'a> {
         self.history.judge(&*tree?, self.acked, self.started).map(drop)
     }
 
-    /// Opens an image that nobody has seen yet. What is done to it depends on nothing but its bytes, so
+    /// Opens an image that was not seen yet. What is done to it depends on nothing but its bytes, so
     /// that the order in which scripts run does not matter.
     fn open(&mut self, image: &CrashImage<'_>) -> Found {
         self.stats.opened += 1;

@@ -81,7 +81,7 @@ fn damaged(volume: &Volume, block: &Block, damage: Damage) -> Option<Vec<u8>> {
     (bytes != now).then_some(bytes)
 }
 
-/// What somebody saw who opened the volume.
+/// What an opening of the volume saw.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Seen {
     Refused,
@@ -178,7 +178,7 @@ fn outcome(volume: &Volume, block: &Block, damage: Damage, bytes: &[u8]) -> Resu
         (_, Seen::Other(_)) => "; shows the moment before",
     };
     let is_silent = match (&writes, &reads) {
-        // Nobody can tell it from a power cut before the flush.
+        // This looks like a power cut before the flush.
         (Seen::Other(_), _) => !block.kind.is_last(),
         (_, Seen::Other(_)) => findings.is_empty(),
         // Something that counts has changed, and everything is there: the other copy served, or what

@@ -71,7 +71,7 @@ impl Kind {
         }
     }
 
-    /// Nobody can tell its loss from a power cut before it was flushed.
+    /// Its loss looks like a power cut before it was flushed.
     pub(crate) fn is_last(self) -> bool {
         matches!(self, Kind::LastCommit | Kind::LastBatch)
     }

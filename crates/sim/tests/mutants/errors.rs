@@ -1,4 +1,4 @@
-//! Who hears of a write that failed (P7), and what is left of the file (P5).
+//! Which callers hear of a write that failed (P7), and what is left of the file (P5).
 
 use std::sync::Arc;
 

@@ -202,7 +202,7 @@ const NAMES: &str = "mkdir /d; mkfile /d/f; write /d/f 0 100 1; fsync /d/f; rena
     chmod /e/f 600; fsync /e/f; mkfile /g; fsync /g; open h /g read,write; unlink /g; fsyncdir /; write @h 0 5000 3; fsync @h; \
     mkdir /x; rename /e/f /x/f; fsyncdir /x; link /x/f /x/k; unlink /x/f; fsyncdir /x; close h; rmdir /e; mkfile /e; fsync /e";
 
-/// Data that nobody fsyncs: commits bring it.
+/// Data that is never fsynced: commits make it durable.
 const UNSYNCED: &str = "mkfile /a; write /a 0 9000 1; mkfile /b; write /b 0 60k 2; append /a 5000 3; write /b 3000 5000 4; \
     mkfile /c; rename /c /a; truncate /b 5000; append /b 9000 5; unlink /a; mkfile /a; write /a 0 30k 6; fsync /a; sync";
 

@@ -56,7 +56,7 @@ fn hunt(hunt: &Hunt, seed: u64) -> Result<(), String> {
     })
 }
 
-/// Whether somebody asked for this hunt, or for none.
+/// Whether this hunt was asked for, or none was.
 fn is_asked_for(hunt: &Hunt) -> bool {
     let asked = std::env::var("HOLDFAST_HUNTS");
     asked.is_err() || asked.is_ok_and(|names| names.split(',').any(|name| name == hunt.name))

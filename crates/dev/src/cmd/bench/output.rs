@@ -1,6 +1,6 @@
 //! How measurements are printed: tables for people, JSON lines for programs.
 //!
-//! Progress goes to stderr, and only when somebody looks, so that the output
+//! Progress goes to stderr, and only to a terminal, so that the output
 //! is the same wherever it goes.
 
 use std::io::{self, IsTerminal, Write};

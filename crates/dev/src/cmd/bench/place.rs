@@ -42,7 +42,7 @@ impl Place {
         self
     }
 
-    /// A device for the next volume. Nobody uses the one before any more.
+    /// A device for the next volume. The one before is no longer used.
     pub(crate) fn device(&self) -> io::Result<Arc<dyn Device>> {
         let Some(path) = &self.path else {
             return Ok(Arc::new(MemoryDevice::new(self.bytes)));
