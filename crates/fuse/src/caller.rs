@@ -1,12 +1,10 @@
 //! From the sender of a request to the caller of the filesystem.
 //!
-//! The kernel tells user and group, but not the other groups. They are needed
-//! only when the kernel does not check permissions itself, and are then read
-//! from the status file of the process.
+//! The kernel tells user and group, but not the other groups. They are needed only when the kernel does not check
+//! permissions itself, and are then read from the status file of the process.
 //!
-//! Where mounts may have other owners than the volume, it tells user and group only
-//! of those who make inodes. Whether another one is root is needed about never,
-//! and then read there as well.
+//! Where mounts may have other owners than the volume, the kernel tells user and group only for requests that make
+//! inodes. Whether another caller is root is hardly ever needed, and then read there as well.
 
 use holdfast_posix::Caller;
 
@@ -34,7 +32,7 @@ pub(crate) enum Capability {
     Administer = 21,
 }
 
-/// Whether who asks has a capability. A process that cannot be seen has none, and one of another user namespace is
+/// Whether the caller has a capability. A process that cannot be seen has none, and one of another user namespace is
 /// root only there.
 pub(crate) fn is_capable(request: &Request, capability: Capability) -> bool {
     if request.uid != NO_ID {

@@ -26,11 +26,11 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct Connection(fs::File);
 
 impl Connection {
-    /// The connection of the mount on `device`, `major:minor` as mountinfo shows it. It is the right one only if the mount
-    /// is there still when this has returned.
+    /// The connection of the mount on `device`, `major:minor` as mountinfo shows it. It is the right one only if the
+    /// mount is there still when this has returned.
     ///
     /// # Errors
-    /// The caller is neither root nor, where the system shows connections in their usual place, the user who has mounted.
+    /// The caller is neither root nor, where the system shows connections in their usual place, the user of the mount.
     pub fn open(device: &str) -> io::Result<Connection> {
         let minor = device.strip_prefix("0:").ok_or(io::ErrorKind::NotFound)?;
         // To be opened, never made.
@@ -106,7 +106,8 @@ impl Watchdog {
         Watchdog(Arc::new(start))
     }
 
-    /// Has this process watched over until the answer is dropped. Where no process can be started nobody watches.
+    /// Has a process watch over this one until the answer is dropped. Where no process can be started there is no
+    /// watchdog.
     pub(crate) fn start(&self, device: &str) -> Watched {
         let started = (self.0)(device);
         Watched(started.inspect_err(|error| tracing::debug!("no watchdog: {error}")).ok())

@@ -1,12 +1,11 @@
 //! What fsyncs of this mount cost: the last one of each file, and a line in the log for slow ones.
 //!
-//! Time is measured here, from the moment a request is served: a receipt
-//! tells only what the engine did. Memory is bounded: of files that nobody has
-//! fsynced for long nothing is known any more. Inode numbers are never used
-//! twice, so nothing here can be taken for another file's.
+//! Time is measured here, from the moment a request is served: a receipt tells only what the engine did. Memory is
+//! bounded: files without an fsync for long are forgotten. Inode numbers are never used twice, so nothing here can be
+//! taken for another file's.
 //!
-//! Knows numbers of inodes, not names: which name a file was opened by is the
-//! kernel's secret. `find DIR -inum N` finds it.
+//! Knows numbers of inodes, not names: only the kernel knows by which name a file was opened. `find DIR -inum N` finds
+//! it.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -132,7 +131,7 @@ impl Fsyncs {
         Some(text)
     }
 
-    /// The end: whoever reads the log learns how many lines it lacks.
+    /// The end: readers of the log learn how many lines it lacks.
     pub(crate) fn end(&self) {
         let left = std::mem::take(&mut self.lines.lock().left_out);
         if left > 0 {

@@ -1,9 +1,8 @@
 //! Mounting, unmounting, and what root may tune.
 //!
-//! Root mounts with mount(2), others with the set-uid helper fusermount3, which
-//! hands over the descriptor of the connection. Unmounting first looks whether
-//! what is mounted at the place is still ours: somebody may have unmounted us
-//! and mounted something else, or mounted over us.
+//! Root mounts with mount(2), others with the set-uid helper fusermount3, which hands over the descriptor of the
+//! connection. Unmounting first checks whether what is mounted at the directory is still ours: another program may have
+//! unmounted us and mounted something else, or mounted over us.
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
@@ -223,7 +222,7 @@ impl Mounted {
         mountinfo::topmost(&self.dir).is_some_and(|mount| mount.device == *device)
     }
 
-    /// Unmounts. EBUSY while files are open or somebody is inside.
+    /// Unmounts. EBUSY while files are open or a program has its working directory inside.
     pub(crate) fn unmount(&mut self) -> Result<(), Errno> {
         self.take_away(UnmountFlags::NOFOLLOW)
     }

@@ -1,15 +1,14 @@
-//! The kernel is told of inodes that changed although it asked for nothing.
+//! Tells the kernel of inodes that changed without a request of the kernel.
 //!
-//! That is rare: written data was lost, and the file is what it was before. The
-//! kernel waits for pages that are being read before it forgets them, and those who
-//! read wait for us. So a thread tells it that serves no request and holds no lock.
+//! That is rare: written data was lost, and the file is again what it was before. The kernel waits for pages that are
+//! being read before it drops them, and those readers wait for us. So a thread tells it that serves no request and
+//! holds no lock.
 //!
-//! The thread that answers a failed call waits a moment for that, so that a read after
-//! it shows what is there. Never longer: of requests that wait for the kernel while it
-//! waits for requests no ring may come to stay.
+//! The thread that answers a failed call waits a moment for that, so that a read after it shows what is there. It waits
+//! no longer, because requests that wait for the kernel while the kernel waits for requests would be a deadlock.
 //!
-//! Killed at that moment this process could not end: see [`connection`](crate::connection), whose watchdog runs
-//! meanwhile.
+//! If this process were killed at that moment it could not end: see [`connection`](crate::connection), whose watchdog
+//! runs meanwhile.
 
 use std::io;
 use std::sync::Arc;

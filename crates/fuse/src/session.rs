@@ -38,7 +38,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const FAREWELL: Duration = Duration::from_secs(1);
 /// How long a reader looks for the next request before it sleeps.
 const SPIN: Duration = Duration::from_micros(50);
-/// Fsyncs that take longer get a line in the log, unless somebody wants another limit.
+/// Fsyncs that take longer get a line in the log, unless another limit is set.
 pub const SLOW_FSYNC: Duration = Duration::from_secs(1);
 
 /// Why other users cannot come in where the kernel does not check permissions.
@@ -52,11 +52,11 @@ pub struct FuseOptions {
     pub source: String,
     /// The kernel refuses every change.
     pub read_only: bool,
-    /// Users other than the one who mounts may come in. Needs `user_allow_other` in /etc/fuse.conf
-    /// when that one is not root.
+    /// Users other than the one that mounts may come in. Needs `user_allow_other` in /etc/fuse.conf when the mounting
+    /// user is not root.
     pub allow_other: bool,
-    /// The kernel checks permissions (and we do not). Without that nobody checks who lists a directory, or searches one
-    /// whose names the kernel remembers, so only the user who mounts may come in: `allow_other` is refused.
+    /// The kernel checks permissions (and we do not). Without that nothing checks which user lists a directory, or
+    /// searches one whose names the kernel remembers. So only the mounting user may come in: `allow_other` is refused.
     pub default_permissions: bool,
     /// Set-id bits have no effect. Always so when mounted by another user than root.
     pub nosuid: bool,
@@ -100,8 +100,8 @@ pub struct FuseOptions {
     pub watchdog: Option<Watchdog>,
 }
 
-/// Makes what root and the user who has mounted read as the attribute [`REPORT_XATTR`](crate::REPORT_XATTR), of at
-/// most 64 KiB: the kernel knows no longer value. `None` while there is nothing to say.
+/// Makes what root and the user of the mount read as the attribute [`REPORT_XATTR`](crate::REPORT_XATTR), of at most 64
+/// KiB: the kernel knows no longer value. `None` while there is nothing to say.
 #[derive(Clone)]
 pub struct Report(Arc<dyn Fn() -> Option<Vec<u8>> + Send + Sync>);
 
@@ -209,9 +209,9 @@ impl Stopper {
     }
 }
 
-/// Mounts `fs` at `dir`, calls `ready` once it can be used, and serves the kernel until it is
-/// unmounted or `stop` is thrown; then unmounts, by force if files are still open. When it
-/// returns, all requests are over and nobody holds `fs` but the caller, who should unmount it then.
+/// Mounts `fs` at `dir`, calls `ready` once it can be used, and serves the kernel until it is unmounted or `stop` is
+/// thrown; then unmounts, by force if files are still open. When it returns, all requests are over and only the caller
+/// holds `fs`, and should unmount it then.
 ///
 /// # Errors
 /// The directory cannot be mounted on, the connection to the kernel broke, or other users were to come in unchecked.

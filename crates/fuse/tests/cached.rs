@@ -106,7 +106,7 @@ fn the_kernel_believes_what_the_server_says() {
     }
 }
 
-/// Reading and copying set a time, and the kernel is not asked who reads.
+/// Reading and copying set a time, and the kernel is not asked which user reads.
 #[test]
 fn the_kernel_hears_of_access_times() {
     if !can_mount() {

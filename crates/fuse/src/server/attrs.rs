@@ -29,7 +29,7 @@ impl Server {
         let handle = fh.map(file).transpose()?;
         let file = handle.as_ref().map(|handle| &*handle.file);
         if change.uid.is_some() || change.gid.is_some() {
-            // A new owner takes the bits away from everything but directories, whoever gives it.
+            // A new owner clears the bits of everything but directories, whichever user sets it.
             change.kill_suid_sgid = fs.getattr(inode)?.file_type != FileType::Directory;
         }
         let attr = fs.setattr(&self.caller(request), inode, file, change)?;

@@ -46,7 +46,7 @@ impl Server {
                 Ok(attr) => (attr, self.ttl),
                 // Removed a moment ago.
                 Err(FsError::NotFound) => return true,
-                // Unreadable: the name is shown all the same; who needs more gets the error.
+                // Unreadable: the name is shown all the same; a caller that needs more gets the error.
                 Err(_) => (type_only(&entry), Duration::ZERO),
             };
             // Counted first: once the entry is in the answer, the kernel may use it.
@@ -110,7 +110,7 @@ mod tests {
         }
     }
 
-    /// A directory of `count` names in a volume that nobody has looked at yet.
+    /// A directory of `count` names in a volume of which nothing has been read yet.
     fn cold(count: usize) -> (Arc<FileSystem>, Server, InodeNo) {
         let device = fresh::volume();
         let fs = fresh::mount(&device);

@@ -93,7 +93,8 @@ impl Server {
 
     /// As [`Server::fsync`], but tells `then`: now, or from another thread. This one may make others durable meanwhile.
     pub(crate) fn fsync_then(&self, file: FileId, data_only: bool, then: impl Told) {
-        // Of the handle only the file is kept, and no longer than until the answer: who closes it then frees its blocks.
+        // Keeps only the file of the handle, and only until the answer, so that a close after the answer frees its
+        // blocks.
         let asked = self.fs().and_then(|fs| {
             let file = Arc::clone(&self.file(&fs, file)?.file);
             Ok((fs, file))
@@ -116,7 +117,7 @@ impl Server {
         fs.fsync_inode_then(inode, |done| then(noted(done)));
     }
 
-    /// fsync of a directory (P2), the root as any other: nobody waits for a stranger's data. Waits for the device.
+    /// fsync of a directory (P2), the root as any other: no caller waits for a stranger's data. Waits for the device.
     pub fn fsyncdir(&self, inode: InodeNo) -> Answer<()> {
         let fs = self.fs()?;
         self.durable(&fs, inode, What::Fsync, || fs.fsync_inode(inode))
@@ -184,7 +185,7 @@ mod tests {
     use crate::ops::Write;
     use crate::server::fresh;
 
-    /// P1: nobody sends an fsync after an asynchronous write, whoever has opened the file.
+    /// P1: no fsync follows an asynchronous write, whether the kernel or the server has opened the file.
     #[test]
     fn a_direct_synchronous_write_is_durable_when_it_is_answered() {
         let fs = fresh::mount(&fresh::volume());
@@ -211,7 +212,7 @@ mod tests {
         server.close();
     }
 
-    /// P1, P2: also who is told instead of answered. Whoever is refused hears why.
+    /// P1, P2: the same for a caller with a completion callback. A refused caller gets the error.
     #[test]
     fn who_is_told_of_an_fsync_hears_the_same() {
         let fs = fresh::mount(&fresh::volume());

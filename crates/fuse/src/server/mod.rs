@@ -110,7 +110,7 @@ impl Server {
         }
     }
 
-    /// Sets whom to tell about changes behind the kernel's back, and starts the thread that does it. The first one stays.
+    /// Sets the kernel to tell about changes behind its back, and starts the thread that does it. The first one stays.
     ///
     /// # Errors
     /// The system gives no thread.
@@ -173,9 +173,9 @@ impl Server {
         &self.requests
     }
 
-    /// Waits for requests under way and lets go of the filesystem and all open files. An fsync that left word is over
-    /// as well: who leads on does so under his own request, and no new word comes while this waits.
-    /// Requests that come later are answered with EIO.
+    /// Waits for requests under way and drops the filesystem and all open files. Fsyncs with a completion callback are
+    /// over by then as well: a leader goes on under its own request, and no new callback is registered while this
+    /// waits. Requests that come later are answered with EIO.
     pub fn close(&self) {
         let fs = self.fs.write().take();
         // Files before the filesystem: the last handle of an unlinked file frees its blocks.

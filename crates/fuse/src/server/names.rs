@@ -13,8 +13,8 @@ impl Server {
     pub fn lookup(&self, request: &Request, parent: InodeNo, name: &[u8]) -> Answer<Entry> {
         let fs = self.fs()?;
         let found = match name {
-            // Whatever has this number, as file handles (name_to_handle_at, servers of network filesystems) name it.
-            // No path asks for `.`, so nobody has searched a directory.
+            // Whatever has this number, as file handles (name_to_handle_at, servers of network filesystems) name it. No
+            // path asks for `.`, so the caller has not searched a directory.
             b"." => fs.getattr(parent),
             _ => fs.lookup(&self.caller(request), parent, name),
         };

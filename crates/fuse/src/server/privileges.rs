@@ -17,7 +17,7 @@ use crate::ops::{Answer, Request};
 
 /// Set-user-id and set-group-id.
 const SET_ID: u32 = 0o6000;
-/// The attribute with the rights that a program gives to whoever runs it.
+/// The attribute with the rights that a program gives to the users that run it.
 const CAPABILITIES: &[u8] = b"security.capability";
 
 impl Server {
@@ -26,7 +26,7 @@ impl Server {
         fs.getattr(inode).is_ok_and(|attr| attr.perm & SET_ID != 0)
     }
 
-    /// Takes away the capabilities of a file, as every write does, whoever makes it.
+    /// Removes the capabilities of a file, as every write does, whichever user writes.
     pub(super) fn drop_capabilities(&self, fs: &FileSystem, inode: InodeNo) -> Answer<()> {
         match fs.getxattr(&Caller::root(), inode, CAPABILITIES) {
             Ok(_) => Ok(fs.removexattr(&Caller::root(), inode, CAPABILITIES)?),

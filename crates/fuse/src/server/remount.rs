@@ -1,9 +1,8 @@
 //! What `mount -o remount` changes without an unmount, as far as the kernel leaves it to us.
 //!
-//! The kernel refuses changes by itself after `ro`, but it knows neither that
-//! we keep access times, nor that a change of names shall be durable at once
-//! (`sync`, `dirsync`): other filesystems look that up, and we are not asked.
-//! So the one who remounts writes the attribute `system.holdfast.remount`.
+//! The kernel by itself refuses changes after `ro`. But it does not know that we keep access times, nor that a change
+//! of names shall be durable at once (`sync`, `dirsync`): other filesystems look that up, and we are not asked. So the
+//! program that remounts writes the attribute `system.holdfast.remount`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

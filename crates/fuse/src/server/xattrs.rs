@@ -1,18 +1,15 @@
-//! Extended attributes, and four of our own by which a mount is asked about itself. A fifth is in `remount`.
+//! Extended attributes, and four of our own that answer questions about a mount. A fifth is in `remount`.
 //!
-//! `system.holdfast.sync`: reading it makes everything durable that was done
-//! before. The kernel keeps sync(2) and syncfs(2) to itself, so this is how
-//! `holdfast sync` reaches us, and as with those everybody may.
-//! `system.holdfast.report`: what the program that serves says of itself, and
-//! `holdfast.stats`: the counters, one `name value` a line; for root and the user
-//! who has mounted. `holdfast.fsync`: what the last fsync of this file or
-//! directory cost, in such lines and in `says` lines for people; ENODATA if none
-//! is known. Who may read the file may read it. None of them is listed or stored.
+//! `system.holdfast.sync`: reading it makes everything durable that was done before. The kernel does not forward
+//! sync(2) and syncfs(2), so this is how `holdfast sync` reaches us. As with those, every user may call it.
+//! `system.holdfast.report`: what the serving program says of itself, and `holdfast.stats`: the counters, one `name
+//! value` a line. Both are for root and the user of the mount. `holdfast.fsync`: what the last fsync of this file or
+//! directory cost, in such lines and in `says` lines for people; ENODATA if none is known. Every user with permission
+//! to read the file may read it. None of them is listed or stored.
 //!
-//! The kernel checks no permission for names in `system.`, on purpose: that is
-//! left to the filesystem. For all others it wants permission to read the file, and
-//! it lets nobody but the user who has mounted in, not even root, unless
-//! `allow_other` says so.
+//! The kernel checks no permission for names in `system.`, on purpose: that is left to the filesystem. For all others
+//! it wants permission to read the file. It lets only the user of the mount in, not even root, unless `allow_other`
+//! says so.
 
 use std::fmt::Write as _;
 
@@ -87,8 +84,8 @@ impl Server {
         fit(list, size)
     }
 
-    /// Sets an attribute; `flags` are those of setxattr(2). With `kill_sgid` an access control list takes set-gid away:
-    /// the kernel knows the groups of who sets it.
+    /// Sets an attribute; `flags` are those of setxattr(2). With `kill_sgid` an access control list clears set-gid: the
+    /// kernel knows the groups of the caller.
     pub fn setxattr(
         &self,
         request: &Request,
@@ -141,7 +138,7 @@ impl Server {
     }
 }
 
-/// Whether root asks, or the user who has mounted.
+/// Whether the caller is root or the user of the mount.
 fn is_owner(request: &Request) -> bool {
     request.uid == rustix::process::getuid().as_raw() || is_capable(request, Capability::Administer)
 }

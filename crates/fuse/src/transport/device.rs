@@ -72,7 +72,7 @@ pub(crate) fn connect(
     }
     let work = Arc::clone(work);
     let body = move |reader: &Reader| read_requests(&fuse, &work, reader, dialect);
-    // Before anybody hears that the mount can be used: the system may give no thread.
+    // Before the mount is announced as usable: the system may give no thread.
     readers.start(ended.clone(), body)?;
     drop(ended);
     Ok(move || {
@@ -286,7 +286,7 @@ fn serve_one(fuse: &Arc<OwnedFd>, server: &Server, reader: &Reader, request: &Re
     });
 }
 
-/// An answer that is owed: whoever asked hears of it, also after a panic.
+/// An answer that is still to be sent: the caller gets one also after a panic.
 struct Pending<F: AsFd> {
     fuse: F,
     unique: u64,

@@ -72,7 +72,8 @@ impl Looking {
         }
     }
 
-    /// A request of somebody known has come. `is_here` tells whether its client sleeps on this processor, if that is known.
+    /// A request of a known client has come. `is_here` tells whether the client sleeps on this processor, if that is
+    /// known.
     pub(super) fn serves(&self, is_here: impl FnOnce() -> Option<bool>) {
         self.served.set(self.served.get() + 1);
         if self.served.get() < OFTEN {

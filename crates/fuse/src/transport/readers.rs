@@ -1,27 +1,24 @@
 //! Which threads read requests, and how they wait for them.
 //!
-//! /dev/fuse wakes the thread that has slept longest, so with two of them every
-//! request of a single client would wake another one, on another processor. Here
-//! as many read as there is work for: who finds nothing rests, unless no other
-//! reads; who finds one request behind the other calls the one that came to rest
-//! last. The last one looks again for a while before it sleeps, because a client that
-//! got its answer mostly asks again at once, and to be woken takes longer than that.
+//! /dev/fuse wakes the thread that has slept longest, so with two of them every request of a single client would wake
+//! another one, on another processor. Here as many threads read as there is work for. A thread that finds no request
+//! rests, unless no other reads. A thread that finds one request right after another wakes the one that came to rest
+//! last. The last reader polls for a while before it sleeps, because a client that got its answer mostly asks again at
+//! once, and a wake takes longer than that.
 //!
-//! A request is served by the thread that read it, but for an fsync's end (below). When that is about to wait
-//! ([`holdfast_base::wait`]) it steps out, and sees to it that another one
-//! reads; threads for that are started when they are needed, up to a bound, and
-//! end when they have rested for long. What takes long and has not said so is
-//! noticed by a watch, which calls another one, too.
+//! The thread that read a request serves it, but for the end of an fsync (below). A thread that is about to wait
+//! ([`holdfast_base::wait`]) steps out, and makes sure that another one reads. Threads for that are started when they
+//! are needed, up to a bound, and end when they have rested for long. A watch notices a request that takes long and has
+//! not said so, and wakes another thread, too.
 //!
-//! Of the fsyncs that wait for the log only one keeps its thread: that makes the batch, answers for all who share it, and
-//! goes on with the next one while anybody wants it ([`holdfast_posix::FileSystem::fsync_then`]).
+//! Of the fsyncs that wait for the log only one keeps its thread, the leader. It makes the batch, answers for all that
+//! share it, and goes on with the next one while any fsync waits ([`holdfast_posix::FileSystem::fsync_then`]).
 //!
-//! A client that asks alone is served on its own processor ([`super::together`]); then the last reader does not
-//! look, but sleeps at once, so that the client can go on, and no other one is called when it waits. While two
-//! clients ask, two readers look, each on a processor of its own ([`super::stations`]), unless others use these
-//! processors, too.
+//! A client that asks alone is served on its own processor ([`super::together`]). Then the last reader does not poll
+//! but sleeps at once, so that the client can go on, and no other one is woken when it waits. While two clients ask,
+//! two readers poll, each on a processor of its own ([`super::stations`]), unless others use these processors, too.
 //!
-//! Always true: somebody reads, or will within two ticks of the watch, or as many wait as may.
+//! Always true: a thread reads, or will within two ticks of the watch, or as many wait as may.
 
 use std::cell::Cell;
 use std::io;
@@ -77,7 +74,7 @@ struct State {
     reading: usize,
     /// Threads that wait for something in the midst of a request.
     outside: usize,
-    /// Those that rest, who came last at the end.
+    /// Those that rest, the latest at the end.
     resting: Vec<Arc<Seat>>,
     /// Threads that were started so far.
     started: usize,
@@ -92,7 +89,7 @@ pub(crate) struct Readers {
     threads_max: usize,
     spin: Duration,
     state: Mutex<State>,
-    /// Told when nobody is outside any more.
+    /// Notified when no thread is outside any more.
     drained: Condvar,
     /// Requests that have begun, and those of them under way that have not stepped out.
     begun: AtomicU64,
@@ -272,7 +269,7 @@ impl Readers {
             }
             if serving == 0 && state.reading > 0 {
                 self.is_watched.store(false, Ordering::SeqCst);
-                // One that began meanwhile may have seen that somebody watches.
+                // A request that began meanwhile may have seen that the watch is awake.
                 if self.serving.load(Ordering::SeqCst) > 0 {
                     self.is_watched.store(true, Ordering::SeqCst);
                 }
@@ -295,8 +292,8 @@ impl Readers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doing {
     Reading,
-    /// Serving a lone client, on its processor. While it waits nobody else asks, most likely; if somebody does,
-    /// the watch sees to it.
+    /// Serving a lone client, on its processor. While it waits no other client asks, most likely; if one does, the
+    /// watch sees to it.
     ServingAlone,
     Serving,
     /// Serving, and others know that it waits.
@@ -448,7 +445,7 @@ impl Reader {
         self.looking.gave_way(giving.elapsed());
     }
 
-    /// Leaves the processor where it has napped: nobody has asked for a while.
+    /// Leaves the processor where it has napped: no request has come for a while.
     pub(crate) fn leave(&self) {
         self.place.go_anywhere();
     }

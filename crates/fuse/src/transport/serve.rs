@@ -162,7 +162,7 @@ impl Fsync {
     }
 }
 
-/// Does what is asked. `None`: nobody waits for an answer.
+/// Does what is asked. `None`: the request gets no answer.
 pub(super) fn call(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Option<Answer<Out>> {
     match op {
         Op::Forget(forget) => server.forget(InodeNo(header.nodeid), forget.nlookup),

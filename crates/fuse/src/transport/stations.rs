@@ -1,10 +1,10 @@
 //! A processor of its own for each of two readers, while two clients ask.
 //!
-//! The kernel spreads clients over the processors. With a reader on each that looks for requests whenever nobody
-//! else wants to run there, a client's request is mostly found by the one on its own processor, as soon
-//! as the client waits: nobody has to be woken on another one. Of more clients some run while others wait, and a
-//! reader that serves what has gathered meanwhile does better; the same goes for two readers where each request
-//! comes from somebody new.
+//! The kernel spreads clients over the processors. Each has a reader that polls for requests whenever no other thread
+//! wants to run there. So the reader on a client's own processor mostly finds its request, as soon as the client waits,
+//! and needs no wake on another processor. Of more than two clients some run while others wait, and a reader that
+//! serves what has gathered meanwhile does better. The same goes for two readers where each request comes from a new
+//! client.
 //!
 //! Only where there are two processors ([`super::together`]).
 
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 /// Turns that two clients take before there are two, and requests of one of them behind which there is one.
 const ROW: u32 = 32;
 
-/// The processors, which of them have a reader, and who asks.
+/// The processors, which of them have a reader, and which clients ask.
 pub(super) struct Stations {
     processors: Option<[u16; 2]>,
     manned: [AtomicBool; 2],
@@ -24,7 +24,7 @@ pub(super) struct Stations {
     row: AtomicU32,
     /// How often the two took turns.
     turns: AtomicU32,
-    /// Requests of nobody knows whom since.
+    /// Requests of unknown clients since.
     unknown: AtomicU32,
 }
 
@@ -47,7 +47,7 @@ impl Stations {
     /// A request of `client` (a thread; 0 if unknown) has come.
     pub(super) fn asks(&self, client: u32) {
         if client == 0 {
-            // The kernel by itself, after something that a client did; or somebody in another PID namespace.
+            // The kernel by itself, after something that a client did; or a client in another PID namespace.
             if self.unknown.fetch_add(1, Ordering::Relaxed) >= ROW {
                 self.turns.store(0, Ordering::Relaxed);
             }
@@ -77,7 +77,7 @@ impl Stations {
         if are_two { 2 } else { 1 }
     }
 
-    /// A station that nobody has, and its processor; the one at `preferred` if that is free.
+    /// A free station and its processor; the one at `preferred` if that is free.
     pub(super) fn take(&self, preferred: Option<u16>) -> Option<(Station, u16)> {
         let processors = self.processors?;
         let first = usize::from(preferred == Some(processors[1]));

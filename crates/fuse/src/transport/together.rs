@@ -1,17 +1,15 @@
 //! Keeps a lone client and the thread that serves it on one processor.
 //!
-//! A client waits for its answer, so it and its server hardly ever run at the same time. But the kernel
-//! wakes a thread on an idle processor where it finds one, and to wake that takes longer than to serve most
-//! requests: 10 to 20 us on a virtual machine, for every answer. On one processor each goes on where the
-//! other stops.
+//! A client waits for its answer, so it and its server hardly ever run at the same time. But the kernel wakes a thread
+//! on an idle processor where it finds one, and that wake takes longer than serving most requests: 10 to 20 us on a
+//! virtual machine, for every answer. On one processor each goes on where the other stops.
 //!
-//! So when one client has asked for a while and nobody else has, the thread that serves it goes to its
-//! processor, and a busy thread of the lowest priority, which gives way all the time, keeps the other one from
-//! being idle: the kernel then leaves both where they are. (A thread of the idle class would not do: a processor
-//! that has only such is idle for the kernel.) The busy thread goes first, or the client would be gone when the
-//! server comes. It sleeps when nothing was asked for a moment, or a request takes longer than most flushes,
-//! and is woken before the next answer. The first request of anybody else ends all that, and so does a client
-//! that does not stay.
+//! So when only one client has asked for a while, the thread that serves it moves to its processor. A busy thread of
+//! the lowest priority, which yields all the time, keeps the other processor from being idle: the kernel then leaves
+//! both where they are. (A thread of the idle class would not do: a processor that has only such threads is idle for
+//! the kernel.) The busy thread goes first, or the client would be gone when the server comes. It sleeps when nothing
+//! was asked for a moment, or when a request takes longer than most flushes, and is woken before the next answer. The
+//! first request of another client ends all that, and so does a client that does not stay.
 //!
 //! Only where there are two processors and both may be used in full, as in many sandboxes: with more, all the others
 //! would have to be kept busy.
@@ -47,7 +45,7 @@ pub(super) struct Together {
     client: AtomicU32,
     /// Its requests so far. May wrap.
     asked: AtomicU32,
-    /// Requests of nobody knows whom since its last one.
+    /// Requests of unknown clients since its last one.
     unknown: AtomicU32,
     /// Requests and answers so far. May wrap.
     beats: AtomicU32,
@@ -117,7 +115,7 @@ impl Together {
         if let Some(pair) = self.pair {
             let together = Arc::clone(self);
             holdfast_sync::start("holdfast-busy", move || {
-                // However it ends, nobody counts on it any more.
+                // However it ends, no thread counts on it any more.
                 let _off = Off(&together.is_off);
                 together.keep_busy(pair);
             })?;
@@ -137,7 +135,7 @@ impl Together {
     pub(super) fn place(&self, client: u32, find: impl FnOnce() -> Option<u16>) -> Option<u16> {
         self.pair?;
         if client == 0 {
-            // The kernel by itself, after something that the client did; or somebody in another PID namespace.
+            // The kernel by itself, after something that the client did; or a client in another PID namespace.
             if self.unknown.fetch_add(1, Ordering::Relaxed) >= ROW {
                 self.part();
             }
@@ -252,8 +250,8 @@ impl Together {
                 processors::stay_on(&[other])?;
                 self.busy.store(u32::from(other), Ordering::Relaxed);
             }
-            // A system call, too: when it returns the kernel looks whether anybody else wants to run,
-            // which it may put off for milliseconds where a thread only computes.
+            // A system call, too: when it returns the kernel looks for other threads that want to run, which it may put
+            // off for milliseconds where a thread only computes.
             std::thread::yield_now();
             let beats = self.beats.load(Ordering::Relaxed);
             if seen != beats {
@@ -305,7 +303,7 @@ mod tests {
         let together = busy_on_0();
         assert_eq!(asks(&together, 7, ROW - 1, 3), None);
         assert_eq!(asks(&together, 7, 1, 3), Some(3));
-        // Nobody knows who it is. It may be the same one, but hardly for long.
+        // The client is unknown. It may be the same one, but hardly for long.
         assert_eq!(asks(&together, 0, ROW, 0), Some(3));
         assert_eq!(asks(&together, 7, 1, 3), Some(3));
         assert_eq!(asks(&together, 0, ROW + 1, 0), None);

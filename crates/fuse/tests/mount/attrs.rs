@@ -144,7 +144,7 @@ fn a_write_by_a_stranger_takes_set_id_bits_away_and_the_kernel_hears_of_it() {
     assert_eq!(bits(), 0o6777);
 }
 
-/// Or whoever may write into a program would get the rights that it was given.
+/// Otherwise any user that may write into a program would get the rights that it was given.
 #[test]
 fn every_write_takes_file_capabilities_away() {
     if !can_mount() {
@@ -263,7 +263,7 @@ fn access_control_lists_let_in_whom_they_name() {
     assert_eq!(fs::metadata(&plain).unwrap().mode() & 0o777, 0o640);
 }
 
-/// Nobody checks who lists a directory then, nor who searches one whose names the kernel remembers.
+/// Nothing then checks which user lists a directory, or searches one whose names the kernel remembers.
 #[test]
 fn without_the_kernels_checks_nobody_else_comes_in() {
     if !can_mount() {

@@ -76,12 +76,12 @@ struct Served {
 }
 
 impl Mount {
-    /// A fresh volume of 256 MiB, mounted for everybody.
+    /// A fresh volume of 256 MiB, mounted for all users.
     pub(crate) fn fresh() -> Mount {
         Mount::of(volume(256))
     }
 
-    /// As [`Mount::fresh`], with files opened by whom the test is about.
+    /// As [`Mount::fresh`], with files opened by the side that the test is about.
     pub(crate) fn opened_by(opens: Opens) -> Mount {
         Mount::with(volume(256), options(), |fuse| fuse.opens = opens)
     }
@@ -165,7 +165,7 @@ impl Mount {
         served.fs
     }
 
-    /// Waits until somebody else has unmounted.
+    /// Waits until another program has unmounted.
     pub(crate) fn wait(&mut self) -> Arc<FileSystem> {
         let served = self.server.take().expect("not stopped twice");
         served.thread.join().unwrap().unwrap();

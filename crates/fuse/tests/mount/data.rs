@@ -330,7 +330,7 @@ fn what_fsync_promised_survives_a_crash() {
     File::open(mount.path("d")).unwrap().sync_all().unwrap();
     fs::remove_file(mount.path("d/f")).unwrap();
     let mount = mount.crash();
-    // P1, P2; the removal was promised by nobody.
+    // P1, P2; the removal was not promised.
     assert_eq!(fs::read(mount.path("d/f")).unwrap(), b"promised");
     assert_eq!(fs::read(mount.path("d/h")).unwrap(), b"renamed");
     assert!(!mount.path("d/g").exists());

@@ -201,7 +201,7 @@ fn a_failed_fsync_is_reported_to_each_handle_until_it_is_made_good() {
         assert!(text.contains("\nerror 5\nsays it failed: "), "{text}");
     }
     refuses.store(false, Ordering::SeqCst);
-    // Heard by both. But the bytes are still gone, also for one who came later.
+    // Both got the error. But the bytes are still gone, also for a handle that was opened later.
     for handle in handles.iter().chain([&open_to_write(&mount.path("f"), 0)]) {
         assert_eq!(handle.sync_all().unwrap_err().raw_os_error(), Some(libc::EIO));
     }

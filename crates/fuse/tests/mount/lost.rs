@@ -1,4 +1,5 @@
-//! Written data that the device refuses for good: nobody is told that it is safe, and nobody is shown what is not there.
+//! Written data that the device refuses for good: no caller is told that it is safe, and none is shown what is not
+//! there.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -35,7 +36,7 @@ fn after_a_lost_write_no_fsync_works_and_the_kernel_shows_what_is_there() {
     let mut image = vec![0; 32 << 20];
     empty.read(0, &mut image).unwrap();
     let device = Arc::new(SimDevice::new(&MemoryDevice::from_image(&image)));
-    // Where the kernel opens files, nobody knows when all have closed one.
+    // Where the kernel opens files, the last close of one is not known.
     let mount = Mount::with(device.clone(), options(), |fuse| fuse.opens = Opens::Server);
     let geometry = mount.fs().superblock().geometry;
     let refuse = || {

@@ -129,7 +129,7 @@ fn renames_replace_refuse_exchange_and_whiteout() {
     assert_eq!(fs::read(at("a/sub")).unwrap(), b"1");
     assert!(at("b/two").is_dir());
 
-    // Replacing drops a link of what was there, also for those who still look at it.
+    // Replacing drops a link of what was there, also for handles still open on it.
     fs::hard_link(at("a/one"), at("kept")).unwrap();
     let open = File::open(at("a/one")).unwrap();
     fs::rename(at("a/sub"), at("a/one")).unwrap();

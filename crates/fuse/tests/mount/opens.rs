@@ -1,4 +1,4 @@
-//! Files that the kernel opens and closes without a word to anybody.
+//! Files that the kernel opens and closes without a message.
 //!
 //! The other tests run this way, too, with `HOLDFAST_OPEN=kernel`, but for those that count messages or handles.
 
@@ -19,7 +19,7 @@ fn mount() -> Option<Mount> {
 #[test]
 fn open_and_close_cost_no_message() {
     let Some(mount) = mount() else { return };
-    // The kernel hears once that nobody wants to be asked.
+    // The kernel learns once that it need not ask.
     fs::write(mount.path("warm"), b"warm").unwrap();
     assert_eq!((mount.count(Kind::Open), mount.count(Kind::Create)), (1, 1));
     fs::write(mount.path("f"), vec![1; 10_000]).unwrap();

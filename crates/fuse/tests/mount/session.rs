@@ -199,7 +199,7 @@ fn operations_cost_no_message_too_many() {
         return;
     }
     let mount = Mount::opened_by(Opens::Server);
-    // The first close hears that nobody wants to hear of closes; the first opendir likewise.
+    // The first close is answered with "no closes wanted"; the first opendir likewise.
     drop(File::create(mount.path("warm")).unwrap());
     assert_eq!(fs::read_dir(mount.dir.path()).unwrap().count(), 1);
     assert_eq!(mount.count(Kind::Flush), 1);

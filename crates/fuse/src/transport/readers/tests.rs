@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use super::*;
 
-/// What requests are in these tests: who asks, and for what.
+/// What requests are in these tests: the client, and what it asks for.
 type Request = (u32, Box<dyn FnOnce() + Send>);
 
 /// Readers of a queue, a way to put something into it, and how they end.
@@ -206,7 +206,7 @@ fn a_panic_in_a_reader_ends_them_all() {
     };
     queue.send((0, Box::new(request))).unwrap();
     readers.drain(Duration::from_secs(60));
-    // It says so, so that the session ends with an error; the others have nothing to say, and nobody is waited for.
+    // It says so, so that the session ends with an error; the others say nothing, and none is waited for.
     assert_eq!(ends.iter().filter(|end| end.is_err()).count(), 1);
     assert_eq!(readers.state.lock().outside, 0);
 }
@@ -241,7 +241,7 @@ fn served(reader: &Reader, clients: &[u32], turns: usize) {
     }
 }
 
-/// How many stations nobody has.
+/// How many stations are free.
 fn free(readers: &Readers) -> usize {
     let taken = [readers.stations.take(None), readers.stations.take(None)];
     let taken: Vec<_> = taken.into_iter().flatten().collect();
