@@ -31,7 +31,7 @@ pub(crate) struct MountOptions {
     pub(crate) slow_fsync: Option<Duration>,
     /// How long a recovery may take.
     pub(crate) recover: Option<Duration>,
-    /// `None`: on for root, so that a mount by root serves everybody as any filesystem does.
+    /// `None`: on for root, so that a mount by root serves all users as any filesystem does.
     pub(crate) allow_other: Option<bool>,
     pub(crate) default_permissions: bool,
     pub(crate) nodev: bool,

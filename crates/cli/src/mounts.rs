@@ -19,9 +19,9 @@ pub(crate) struct Mount {
     pub(crate) device: String,
     /// Where it is mounted.
     pub(crate) dir: PathBuf,
-    /// The file or block device that holds the volume, as the user who has mounted says.
+    /// The file or block device that holds the volume, as the user of the mount says.
     pub(crate) source: PathBuf,
-    /// The user who has mounted, as the kernel says.
+    /// The user of the mount, as the kernel says.
     pub(crate) owner: u32,
 }
 
@@ -61,8 +61,8 @@ fn of_volume<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     newest_first.find(|mount| mount.source == path && may_open.contains(&Some(mount.owner)))
 }
 
-/// Whether an error of a call inside a mount says that nobody serves it any more. Requests that were on their way
-/// through a ring when the daemon died are cancelled or aborted; later ones find nobody.
+/// Whether an error of a call inside a mount says that it has no daemon any more. Requests that were on their way
+/// through a ring when the daemon died are cancelled or aborted; later ones are not served.
 pub(crate) fn is_dead(error: &io::Error) -> bool {
     let dead = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
     Errno::from_io_error(error).is_some_and(|errno| dead.contains(&errno))

@@ -1,7 +1,7 @@
 //! A look at a volume without its lock, for commands that must work while it is mounted.
 //!
-//! It can only read, and what it reads may be half new and half old if
-//! somebody writes meanwhile; who uses it says so.
+//! It can only read. What it reads may be half new and half old if the volume is written meanwhile; commands that use
+//! it say so.
 
 use std::fs::File;
 use std::io;
@@ -22,7 +22,7 @@ pub struct Peek {
 }
 
 impl Peek {
-    /// Opens it for reading, whoever has it.
+    /// Opens it for reading, whichever process holds it.
     pub fn open(path: &Path) -> Result<Peek, Failure> {
         let found = std::fs::metadata(path).context(path.display())?;
         if !crate::target::holds_bytes(path) {

@@ -69,7 +69,7 @@ pub(crate) fn now(report: &Report) -> Option<String> {
     })
 }
 
-/// What the next mount has to recover of a volume that nobody has open.
+/// What the next mount has to recover of a volume that is not open.
 pub(crate) fn needed(summary: &Summary) -> String {
     let mut parts = Vec::new();
     if summary.journal_commits > 0 {

@@ -95,8 +95,8 @@ pub(crate) fn open_device(path: &Path, read_only: bool) -> Result<Arc<dyn Device
     }
 }
 
-/// Whether who has the volume open is a daemon without a mount: umount(8) has returned, and it still writes what it
-/// holds, or it has not mounted yet. Both end soon, and the answer is another one then.
+/// Whether the volume is held by a daemon without a mount: umount(8) has returned, and the daemon still writes what it
+/// holds, or it has not mounted yet. Both end soon, and then the answer is another one.
 fn is_being_closed(path: &Path) -> bool {
     let Some(pid) = holdfast_device::holding_process(path) else { return false };
     let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();

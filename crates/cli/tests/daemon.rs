@@ -47,7 +47,7 @@ fn a_pipe_of_the_caller_ends_with_the_caller() {
         return;
     }
     let place = TestMount::with_volume();
-    // What a shell does for x=$(holdfast mount IMAGE DIR 3>&1): it reads until everybody has closed the pipe.
+    // What a shell does for x=$(holdfast mount IMAGE DIR 3>&1): it reads until all processes have closed the pipe.
     let mut shell = shell(&place, "$P mount $I $D 3>&1").stdout(Stdio::piped()).spawn().unwrap();
     let mut pipe = shell.stdout.take().unwrap();
     let reader = std::thread::spawn(move || {
@@ -112,7 +112,7 @@ fn limits_of_the_caller_and_a_lack_of_memory_spare_it() {
     }
     fs::write(place.dir.join("large"), vec![7; 8 << 20]).unwrap();
     place.run(&["sync", place.dir()]).fine();
-    // Who may protects it from being killed for memory; who may not at least leaves the caller's wish behind.
+    // With the right, it protects the daemon from being killed for memory; without, it leaves the caller's setting.
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let caps = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
     const SYS_RESOURCE: u64 = 1 << 24;

@@ -1,7 +1,7 @@
 //! A daemon at the limits of its system: no further thread, no further file, hardly any memory (P7, P11).
 //!
-//! Without threads and files everything works, slower: nobody hears of an error. Without memory the system kills
-//! the daemon. Whatever happens, what was synced is there and the volume is whole.
+//! Without threads and files everything works, slower, and no caller gets an error. Without memory the system kills the
+//! daemon. Whatever happens, what was synced is there and the volume is whole.
 //!
 //! Threads and memory are limited by cgroups, version 1 or 2; where this test may make none it says so.
 

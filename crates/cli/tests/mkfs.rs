@@ -1,4 +1,4 @@
-//! mkfs overwrites nothing that could be somebody's.
+//! mkfs overwrites nothing that could be in use.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

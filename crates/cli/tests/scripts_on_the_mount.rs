@@ -24,7 +24,8 @@ fn unable() -> Option<&'static str> {
     None
 }
 
-/// The way of requests that `HOLDFAST_TRANSPORT` names and who opens files, as `HOLDFAST_OPEN` says: as mount options.
+/// The transport that `HOLDFAST_TRANSPORT` names and the side that opens files, as `HOLDFAST_OPEN` says: as mount
+/// options.
 fn way() -> String {
     let word = |name, usual: &str| std::env::var(name).unwrap_or_else(|_| usual.into());
     let (transport, open) = (word("HOLDFAST_TRANSPORT", "auto"), word("HOLDFAST_OPEN", "server"));

@@ -1,4 +1,4 @@
-//! Other users and namespaces: who may ask a mount for what, whom one believes, and what a terminal gets to see.
+//! Other users and namespaces: which user may ask a mount for what, which answers are believed, what a terminal shows.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -149,7 +149,7 @@ fn a_terminal_sees_no_name_that_it_would_obey() {
         assert!(said.code != 0 && said.err.contains("m\\u{1b}[2J\\u{9b}31m"), "{said:?}");
         assert!(!said.err.trim_end().contains(char::is_control), "{said:?}");
     }
-    // What an image says of itself may be anybody's.
+    // What an image says of itself is not to be trusted.
     let image = place.path("other.img");
     place.run(&["mkfs", "-q", "--size", "64M", "--label", "a\x1b[2Jb", &image]).fine();
     let info = place.run(&["info", &image]).fine();

@@ -63,8 +63,8 @@ impl Deref for AlignedBuf {
 impl DerefMut for AlignedBuf {
     #[allow(unsafe_code)]
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `deref`; any byte value is valid in a `Page`, and the exclusive borrow of
-        // `self` means that nobody else sees the bytes meanwhile.
+        // SAFETY: as in `deref`; any byte value is valid in a `Page`, and the exclusive borrow of `self` means that no
+        // other reference reaches the bytes meanwhile.
         unsafe { std::slice::from_raw_parts_mut(self.pages.as_mut_ptr().cast::<u8>(), self.len) }
     }
 }

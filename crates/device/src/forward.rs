@@ -1,7 +1,7 @@
 //! For a device in front of another: the calls that it passes on as they are.
 //!
-//! Such a device writes down only what it does differently. Some calls go together: both sizes of sectors, what the
-//! host has and what it has given, who else writes and the cache in between.
+//! Such a device implements only what it does differently. Some calls go together: both sizes of sectors, what the host
+//! has and what it has given, other writers and the cache in between.
 
 /// Inside of `impl Device`: passes the named calls on to the device in a field.
 /// `forward!(under: read, len, stats);`
@@ -74,7 +74,8 @@ macro_rules! forward {
     };
 }
 
-/// Inside of `impl Device`, for bytes that belong to this process: no host has to give them, nobody else reaches them.
+/// Inside of `impl Device`, for bytes that belong to this process: no host has to give them, no other process reaches
+/// them.
 #[macro_export]
 macro_rules! private {
     () => {

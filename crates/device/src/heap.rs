@@ -12,7 +12,7 @@ pub fn bound_arenas(arenas: usize) {
     glibc::bound_arenas(arenas);
 }
 
-/// Gives memory back to the system that was freed. Takes some milliseconds for each 100 MiB of it, during which nobody
+/// Gives freed memory back to the system. Takes some milliseconds for each 100 MiB of it, during which no thread
 /// allocates: for moments at which nothing is done.
 pub fn give_back() {
     glibc::give_back();

@@ -49,7 +49,7 @@ impl Flushed {
     }
 }
 
-/// [`Device::flush`], but for the mutant that leaves this one out: the only proof of a flush that nobody made.
+/// [`Device::flush`], but for the mutant that leaves this one out: the only proof of a flush that did not happen.
 pub fn flush_unless(device: &dyn Device, mutant: Mutant) -> Result<Flushed, DeviceError> {
     if mutants::is(mutant) {
         return Ok(Flushed::new());
@@ -106,8 +106,8 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// trying again proves nothing.
     fn flush(&self) -> Result<Flushed, DeviceError>;
 
-    /// As [`Device::flush`], for a caller without haste: a device that can share flushes lets it wait up to
-    /// `patience` for one that somebody else begins from now on, and makes one of its own only after that.
+    /// As [`Device::flush`], for a caller without haste: a device that can share flushes lets it wait up to `patience`
+    /// for one that another caller begins from now on, and makes one of its own only after that.
     fn join_flush(&self, patience: Duration) -> Result<Flushed, DeviceError> {
         let _ = patience;
         self.flush()

@@ -1,15 +1,12 @@
-//! The bytes of one block, shared by all who read them.
+//! The bytes of one block, shared by all that read them.
 //!
-//! Pages that were made together lie one behind the other in one run of
-//! memory: a device takes them in one write ([`with_row`]), and where there are
-//! many, as they are. A run stays in memory as long as one of its pages does, so
-//! whoever keeps single pages keeps them [`alone`](Page::alone).
+//! Pages that were made together are contiguous in one run of memory. A device takes them in one write ([`with_row`]),
+//! and where there are many, without a copy. A run stays in memory as long as one of its pages does, so a caller that
+//! keeps single pages keeps them [`alone`](Page::alone).
 //!
-//! Always true: bytes that somebody else can see never change; a run has at
-//! most [`RUN_PAGES`] pages. Memory of runs that nobody needs any more is kept
-//! for the next ones, up to a limit: new memory costs a fault and a page of
-//! zeros for each 4 KiB, which is more than the copy. The limit is what volumes
-//! have leave for ([`Allowance`]), what is in use included.
+//! Always true: bytes with another owner never change; a run has at most [`RUN_PAGES`] pages. Memory of unused runs is
+//! kept for the next ones, up to a limit: new memory costs a fault and a page of zeros for each 4 KiB, which is more
+//! than the copy. The limit is what volumes have leave for ([`Allowance`]), what is in use included.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -73,7 +70,7 @@ impl Page {
         Page { run: Arc::new(run), index: 0 }
     }
 
-    /// The bytes, to be changed. They are copied before if somebody else can see them.
+    /// The bytes, to be changed. They are copied first if they have another owner.
     pub fn bytes_mut(&mut self) -> &mut [u8; BLOCK_SIZE] {
         if Arc::get_mut(&mut self.run).is_none() {
             *self = Page::from(&**self);
@@ -331,8 +328,8 @@ pub fn memory_bytes() -> (usize, usize) {
     (idle.used, idle.bytes)
 }
 
-/// Gives half of the memory that is kept for pages back to the system. A volume calls it now and then, so that what
-/// nobody has needed for a while is soon gone.
+/// Gives half of the memory that is kept for pages back to the system. A volume calls it now and then, so that memory
+/// unused for a while is soon returned.
 pub fn give_back_half() {
     let surplus = idle().halve();
     drop(surplus);

@@ -1,8 +1,8 @@
 //! Memory for runs of pages, straight from the system and back to it.
 //!
-//! An allocator that serves everything else as well gives back what lies at its ends: when 99 writers had their data
-//! written, three quarters of what the daemon held were holes between nodes that live long. Here what nobody
-//! uses is given back page by page, wherever it lies.
+//! A general allocator gives back only what lies at its ends: when the data of 99 writers had been written, three
+//! quarters of the daemon's memory were holes between nodes that live long. Here unused memory is given back page by
+//! page, wherever it lies.
 //!
 //! ```text
 //! region: 4 MiB of addresses = 16 rows of 64 pages     row: a bit for each free page
@@ -70,7 +70,7 @@ impl Deref for Chunk {
 impl DerefMut for Chunk {
     #[allow(unsafe_code)]
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `deref`; the exclusive borrow of `self` means that nobody else sees the bytes.
+        // SAFETY: as in `deref`; the exclusive borrow of `self` means that no other reference reaches the bytes.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.pages * BLOCK_SIZE) }
     }
 }
@@ -87,7 +87,7 @@ impl Drop for Chunk {
 /// Takes the memory from behind these addresses; they read zeros then.
 #[allow(unsafe_code)]
 fn give_back(start: NonNull<u8>, bytes: usize) {
-    // SAFETY: the range is that of a chunk which is being dropped: mapped, private, anonymous, and nobody refers to it.
+    // SAFETY: the range is that of a chunk which is being dropped: mapped, private, anonymous, and without references.
     let given = unsafe { mm::madvise(start.as_ptr().cast(), bytes, Advice::LinuxDontNeed) };
     if let Err(error) = given {
         tracing::debug!("{bytes} bytes were not given back: {error}");

@@ -1,17 +1,14 @@
 //! A device whose flushes are shared, and that does not trust one again once one has failed (P7).
 //!
-//! A host tells of data that it could not keep once, to one caller: others whose
-//! flush ran at the same time, or comes later, hear that all is well. So a flush
-//! is believed only when all flushes that overlapped it have returned and none
-//! failed; after the first failure every flush fails.
+//! A host reports data that it could not keep once, to one caller: others whose flush ran at the same time, or comes
+//! later, get success. So a flush is believed only when all flushes that overlapped it have returned and none failed;
+//! after the first failure every flush fails.
 //!
-//! Flushes are numbered as they begin. Whoever has time waits for one that begins
-//! after he came: it covers what he wrote, and the device has one flush less to do
-//! beside those that somebody waits for.
+//! Flushes are numbered as they begin. A caller without haste waits for a flush that begins after its call. That one
+//! covers what the caller wrote, and the device does one flush less beside those that other callers wait for.
 //!
-//! Once the volume has stopped ([`Stop`]) nothing reaches the device any more but reads: this is
-//! the last door before the disk, so no superblock, commit, batch or node that is on its way to it can come behind
-//! the stop.
+//! Once the volume has stopped ([`Stop`]) only reads reach the device: this is the last check before the disk, so no
+//! superblock, commit, batch or node that is on its way to it can come behind the stop.
 //!
 //! Knows nothing of what is written.
 
@@ -28,8 +25,8 @@ use rustix::io::Errno;
 
 use crate::{Device, DeviceError, Flushed, forward};
 
-/// See the head of this file. Everything but flushes goes straight to the device, if the volume has not stopped; who
-/// relies on the calling thread is told before ([`wait`]).
+/// See the head of this file. Everything but flushes goes straight to the device, if the volume has not stopped. Code
+/// that relies on the calling thread is told before a call waits ([`wait`]).
 #[derive(Debug)]
 pub struct Sticky {
     under: Arc<dyn Device>,
@@ -114,7 +111,7 @@ impl Device for Sticky {
             self.check()?;
             let unknown = Unknown(&self.failed);
             let number = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
-            // Whoever does not see this number (see `join_flush`) has his writes seen by this flush.
+            // This flush covers the writes of every caller that does not see this number (see `join_flush`).
             fence(Ordering::SeqCst);
             let flushed =
                 self.under.flush().inspect_err(|_| self.failed.store(true, Ordering::Release))?;
@@ -201,14 +198,14 @@ mod tests {
         assert_eq!(under.begun.load(Ordering::Acquire), 2, "the device was not asked again");
     }
 
-    /// A flush that was begun before somebody came says nothing of what he wrote: the next one does.
+    /// A flush that began before the call says nothing of the caller's writes: the next one does.
     #[test]
     fn who_has_time_shares_a_flush_that_begins_after_him() {
         let device = Sticky::new(Arc::new(MemoryDevice::new(1 << 16)), Arc::default());
         device.flush().map(drop).expect("the device works");
         thread::scope(|scope| {
             let joined = scope.spawn(|| device.join_flush(Duration::from_secs(600)));
-            // However late he comes, a flush comes after him.
+            // However late the call comes, a flush comes after it.
             while !joined.is_finished() {
                 device.flush().map(drop).expect("the device works");
                 thread::yield_now();

@@ -22,7 +22,7 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// A request: who asks, about which inode, and what.
+/// A request: the caller, the inode, and what is asked.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// Its header.
@@ -47,7 +47,7 @@ pub fn split(message: &[u8], dialect: Dialect) -> Result<(abi::InHeader, &[u8], 
     }
     let (fixed, rest) =
         body.split_at_checked(fixed_size(header.opcode, dialect)).ok_or(Malformed)?;
-    // Behind the arguments there may be extensions that nobody asked for.
+    // Behind the arguments there may be extensions that were not asked for.
     let rest_len = rest.len().checked_sub(usize::from(header.total_extlen) * 8).ok_or(Malformed)?;
     Ok((header, fixed, &rest[..rest_len]))
 }
@@ -270,7 +270,7 @@ fn rename(how: abi::Rename2In, rest: &[u8]) -> Result<Op<'_>, Malformed> {
     Ok(Op::Rename { how, name: old, new_name: only_name(rest)? })
 }
 
-/// Its second half is zeros for who sends only the first.
+/// The second half is zeros if only the first was sent.
 fn setxattr(fixed: &[u8]) -> Result<abi::SetxattrIn, Malformed> {
     let mut whole = [0; size_of::<abi::SetxattrIn>()];
     let len = fixed.len().min(whole.len());

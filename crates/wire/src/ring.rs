@@ -161,7 +161,7 @@ impl Ring {
         self.uring.submit()?;
         let came = self.uring.completion().map(|it| (it.user_data() as usize, it.result()));
         self.early.extend(came);
-        // One that says that the connection is over is for who waits.
+        // An error that says that the connection is over is left to the waiting thread.
         let refused = self
             .early
             .iter()

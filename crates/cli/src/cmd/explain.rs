@@ -1,8 +1,7 @@
 //! `holdfast explain`: what the last fsync of a file or directory cost, and why.
 //!
-//! The daemon keeps it and tells it by the attribute `holdfast.fsync` of the
-//! file: who may read the file may ask, and the file is found by the kernel,
-//! through links, bind mounts and `/proc/PID/fd`. Asking changes nothing.
+//! The daemon keeps it and tells it by the attribute `holdfast.fsync` of the file. Permission to read the file is
+//! enough to ask, and the kernel finds the file through links, bind mounts and `/proc/PID/fd`. Asking changes nothing.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,8 +1,7 @@
 //! `holdfast mkfs`: an empty volume in a file or on a block device.
 //!
-//! Nothing is overwritten that could be somebody's: a filesystem of any known
-//! kind, or a file with content, needs `--force`. A mounted volume is refused
-//! in any case.
+//! Nothing is overwritten that could be in use: a filesystem of any known kind, or a file with content, needs
+//! `--force`. A mounted volume is refused in any case.
 
 use std::fs::File;
 use std::io;

@@ -101,8 +101,8 @@ pub(crate) fn mount(
     foreground: bool,
 ) -> Outcome {
     for path in [target, dir] {
-        // A daemon that was killed and cannot end keeps the volume, and makes whoever looks at its mount wait. What
-        // it has left says so below.
+        // A daemon that was killed and cannot end keeps the volume, and makes every process that looks at its mount
+        // wait. What it has left says so below.
         if let Ok(Some(mount)) = mounts::find(path) {
             let _ = mounts::end_if_dying(&mount);
         }

@@ -1,8 +1,7 @@
 //! `holdfast sync`: everything done in a mount so far is durable when this returns.
 //!
-//! The kernel does not forward sync(2) to FUSE servers, and an fsync is for
-//! one file or directory. So the server takes a question for the attribute
-//! `system.holdfast.sync` for all of the volume. As with sync(2), everybody may.
+//! The kernel does not forward sync(2) to FUSE servers, and an fsync is for one file or directory. So for the server a
+//! read of the attribute `system.holdfast.sync` asks for a sync of the whole volume. As with sync(2), every user may.
 
 use std::io;
 use std::path::{Path, PathBuf};

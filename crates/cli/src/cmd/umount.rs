@@ -1,10 +1,9 @@
 //! `holdfast umount`: the mount is gone, everything is written, and the volume is free when this returns.
 //!
-//! A plain FUSE unmount returns before its daemon is done. Here the volume is
-//! synced first, so that a failure to write is heard, then unmounted, and
-//! then its lock is waited for. A mount whose daemon is dead is taken away also
-//! from under programs that still have files open there: nobody answers them. So is
-//! one whose daemon was killed and cannot end ([`mounts::end_if_dying`]).
+//! A plain FUSE unmount returns before its daemon is done. Here the volume is synced first, so that a failure to write
+//! is reported, then unmounted, and then its lock is waited for. A mount whose daemon is dead is taken away also from
+//! under programs that still have files open there: no daemon answers them. So is one whose daemon was killed and
+//! cannot end ([`mounts::end_if_dying`]).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -48,7 +47,7 @@ pub(crate) struct Args {
 pub(crate) enum How {
     /// Everything is written first; a mount in use stays.
     Orderly,
-    /// At once, and nobody waits.
+    /// At once, without waiting.
     Lazily,
     /// As [`How::Orderly`], but the daemon is not asked for anything: whatever waits for it gets an error.
     ByForce,
@@ -113,7 +112,7 @@ pub(crate) fn take_away(dir: &Path, how: How, limit: Duration) -> Outcome {
 
 /// Returns when the daemon has let go of the volume.
 fn wait(mount: &Mount, limit: Duration) -> Result<(), Failure> {
-    // The user who has mounted says what the volume is. To open what is none may have effects.
+    // Which volume it is, the user of the mount says. Opening anything but a volume may have effects.
     if !holds_bytes(&mount.source) || holdfast_device::wait_until_free(&mount.source, limit) {
         return Ok(());
     }
@@ -129,7 +128,7 @@ fn wait(mount: &Mount, limit: Duration) -> Result<(), Failure> {
 /// What is known of everything that was done in the mount.
 #[derive(Debug, PartialEq)]
 enum Synced {
-    /// It is durable, or will be when the volume is free: nobody has said otherwise.
+    /// It is durable, or will be when the volume is free: no error has come.
     Done,
     /// Nobody serves the mount any more: what had been made durable is in the volume.
     Dead,
@@ -168,8 +167,8 @@ fn unmount(mount: &Mount, flags: UnmountFlags) -> Result<(), Failure> {
     }
 }
 
-/// Tries a busy mount again for a moment: a program that is just being started holds a copy of its
-/// parent's open files until it runs its own code, and nobody can see that coming.
+/// Tries a busy mount again for a moment: a program that is just being started holds a copy of its parent's open files
+/// until it runs its own code, and that cannot be foreseen.
 fn patiently(attempt: impl Fn() -> rustix::io::Result<()>) -> rustix::io::Result<()> {
     for _ in 0..PATIENCE_MS / PAUSE_MS {
         match attempt() {

@@ -1,11 +1,9 @@
 //! What a daemon says of itself: one JSON object, asked for through the mount.
 //!
-//! The question is the attribute `system.holdfast.report` of the mounted
-//! directory ([`ask`](super::ask)). So it needs no socket and no name of its own that
-//! others could take first: the kernel leads it to the daemon that serves what is
-//! mounted there, from any namespace that sees the mount, and tells the daemon
-//! which user asks. Who mounts may be anybody, though, and may answer anything:
-//! what comes from outside is bounded, and made printable before it is used.
+//! The question is the attribute `system.holdfast.report` of the mounted directory ([`ask`](super::ask)). So it needs
+//! no socket and no name of its own that others could take first. The kernel leads it to the daemon that serves what is
+//! mounted there, from any namespace that sees the mount, and tells the daemon which user asks. But any user may mount,
+//! and may answer anything: what comes from outside is bounded, and made printable before it is used.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -160,8 +158,8 @@ impl Answers {
 /// Asks the daemon of a mount.
 ///
 /// # Errors
-/// Nobody serves the mount any more ([`mounts::is_dead`]), the caller is neither root nor the user who has
-/// mounted (`PermissionDenied`), no answer within five seconds (`TimedOut`), or none that makes sense.
+/// The mount has no daemon any more ([`mounts::is_dead`]), the caller is neither root nor the user of the mount
+/// (`PermissionDenied`), no answer within five seconds (`TimedOut`), or none that makes sense.
 pub(crate) fn ask(mount: &mounts::Mount) -> io::Result<Report> {
     let value = ask::attribute(&mount.dir, ask::REPORT, PATIENCE)?;
     Report::read(&value)

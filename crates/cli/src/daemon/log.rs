@@ -22,7 +22,7 @@ pub(crate) fn to_stderr(file: Option<&Path>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// For a process that nobody watches; panics are logged as well.
+/// For a process in the background; panics are logged as well.
 pub(crate) fn to_file_or_system(file: Option<&Path>) -> Result<(), Failure> {
     match file {
         Some(file) => to_file(file)?,

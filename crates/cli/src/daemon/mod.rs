@@ -215,7 +215,7 @@ fn start_watchdog(device: &str) -> std::io::Result<Child> {
 /// How the volume at `path` is shown to the kernel.
 pub(crate) fn fuse_options(path: &Path, options: &MountOptions) -> FuseOptions {
     let is_root = rustix::process::geteuid().is_root();
-    // mount(8) leaves labels out as well where nobody knows them.
+    // mount(8) leaves labels out as well where the system does not know them.
     let labels = match Path::new("/sys/fs/selinux/enforce").exists() {
         true => options.labels.clone(),
         false => Vec::new(),
@@ -244,8 +244,8 @@ pub(crate) fn fuse_options(path: &Path, options: &MountOptions) -> FuseOptions {
     }
 }
 
-/// A program that is started next inherits nothing but its standard streams: whoever reads a pipe of the caller to its
-/// end, or waits for a lock, would wait for the daemon.
+/// A program that is started next inherits only its standard streams. Otherwise a reader of a pipe of the caller, up to
+/// its end, or a process waiting for a lock, would wait for the daemon.
 pub(crate) fn keep_descriptors() {
     close_fds::set_fds_cloexec(3, &[]);
 }

@@ -4,7 +4,7 @@ use std::fs;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Limits that a caller sets for its own work. The daemon works for all who use the mount.
+/// Limits that a caller sets for its own work. The daemon works for all that use the mount.
 const LIMITS: [Resource; 6] = [
     Resource::Cpu,
     Resource::Fsize,
@@ -13,10 +13,10 @@ const LIMITS: [Resource; 6] = [
     Resource::As,
     Resource::Data,
 ];
-/// Where the kernel is told whom to kill first when memory runs out.
+/// Where a process tells the kernel how soon to kill it when memory runs out.
 const OOM: &str = "/proc/self/oom_score_adj";
-/// Whom it may take as one of the last. Without the daemon nobody gets to the files, and what was written in the last
-/// seconds without fsync is lost; but the daemon is not spared if nothing else is left to kill (-1000).
+/// One of the last. Without the daemon the files cannot be reached, and what was written in the last seconds without
+/// fsync is lost; but the daemon is not spared if nothing else is left to kill (-1000).
 const SPARED: &str = "-900";
 /// As any other program: what may be asked for without privilege, if the caller is to be killed before others.
 const ORDINARY: &str = "0";

@@ -151,7 +151,7 @@ pub fn said(output: Output) -> Said {
     }
 }
 
-/// Whether mounting can work here at all. Said out loud, so that nobody takes a skipped test for a passed one.
+/// Whether mounting can work here at all. Printed, so that a skipped test is not taken for a passed one.
 pub fn can_mount() -> bool {
     let can = Path::new("/dev/fuse").exists();
     if !can {
@@ -199,7 +199,7 @@ pub fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// The user nobody, and a copy of the program that nobody can reach.
+/// The user `nobody`, and a copy of the program that this user can reach.
 pub struct Nobody {
     program: String,
 }
@@ -207,7 +207,7 @@ pub struct Nobody {
 pub const NOBODY: u32 = 65534;
 
 impl Nobody {
-    /// `None`, said out loud, where tests cannot become nobody.
+    /// `None`, and a message, where tests cannot become `nobody`.
     pub fn at(place: &TestMount) -> Option<Nobody> {
         let root = std::fs::metadata("/proc/self")
             .is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);
@@ -245,7 +245,7 @@ impl Nobody {
         said(self.command("sh").args(["-c", script]).output().unwrap())
     }
 
-    /// A volume of nobody's own, mounted by nobody; false, said out loud, where that is not allowed.
+    /// A volume of `nobody`, mounted by `nobody`; false, and a message, where that is not allowed.
     pub fn mounts(&self, place: &TestMount) -> bool {
         for path in [place.root.path(), place.dir.as_path()] {
             std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();

@@ -19,7 +19,7 @@ use super::OpenMode;
 use super::lock::{self, Part, Share};
 use crate::{DeviceError, Reach};
 
-/// Devices upon devices are followed so far; nobody stacks more, and a ring of them cannot be built.
+/// How deep devices upon devices are followed; no real stack is deeper, and a ring of them cannot be built.
 const DEPTH_MAX: u32 = 16;
 /// `LOOP_GET_STATUS64` from linux/loop.h.
 const LOOP_GET_STATUS64: Opcode = 0x4c05;
@@ -125,8 +125,8 @@ impl Walk<'_> {
         for below in fs::read_dir(place.join("slaves")).into_iter().flatten().flatten() {
             if let Some(number) = device_at(&below.path()) {
                 is_leaf = false;
-                // Which of its parts a mapper uses is not told here, and others may have the rest: those who
-                // come through mappers share it, and keep out who would have it alone.
+                // Which of its parts a mapper uses is not known here, and others may have the rest. Volumes reached
+                // through mappers share it, and keep out an opener that wants it alone.
                 self.device(number, None, Part::WHOLE, Share::Beside, depth + 1)?;
             }
         }
@@ -187,7 +187,7 @@ impl Walk<'_> {
         if is_same(&file.metadata()?) { Ok(file) } else { Err(other()) }
     }
 
-    /// The end of the walk is a file: who else may have it depends on its filesystem.
+    /// The end of the walk is a file: its filesystem decides which other machines may have it.
     fn on_filesystem(&mut self, file: &File) {
         let is_shared = fstatfs(file)
             .map_or(true, |fs| NETWORK_FILESYSTEMS.contains(&(fs.f_type as u32).into()));

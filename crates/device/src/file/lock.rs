@@ -1,18 +1,16 @@
 //! One writer or many readers for each volume, across programs.
 //!
-//! A device holds a `flock` on what it opened: exclusive for writing, shared
-//! for reading. The lock belongs to the open file description and ends with
-//! it, however the program ends; nothing is left behind that could be stale.
-//! Block devices opened for writing are opened with O_EXCL as well, which the
-//! kernel's own mounts respect. [`wait_until_free`] waits for the end.
+//! A device holds a `flock` on what it opened: exclusive for writing, shared for reading. The lock belongs to the open
+//! file description and ends with it, however the program ends; nothing is left behind that could be stale. Block
+//! devices opened for writing are opened with O_EXCL as well, which the kernel's own mounts respect.
+//! [`wait_until_free`] waits for the end.
 //!
-//! A `flock` is of the whole file, and a file may hold several volumes for those who
-//! come through partitions of a loop device. So what was opened, and each file behind it
-//! (`behind`), is also locked byte by byte (OFD locks), where the host has such locks.
-//! Virtual machines (QEMU) and servers of network filesystems lock the images that they write to in this way too.
+//! A `flock` is of the whole file, and a file may hold several volumes, which are reached through partitions of a loop
+//! device. So what was opened, and each file behind it (`behind`), is also locked byte by byte (OFD locks), where the
+//! host has such locks. Virtual machines (QEMU) and servers of network filesystems lock the images that they write to
+//! in this way too.
 //!
-//! Who holds a lock is looked up in /proc for the message only; nothing is
-//! decided by it.
+//! The holder of a lock is looked up in /proc for the message only; nothing is decided by it.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -60,12 +58,12 @@ impl Part {
     }
 }
 
-/// With whom a part of a file is shared.
+/// Whether other openers may share a part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Share {
-    /// With nobody.
+    /// No other.
     Alone,
-    /// With others who share it.
+    /// Others that share it, too.
     Beside,
 }
 
@@ -112,7 +110,7 @@ pub(super) fn take_part(
     match lock_part(&file, part, share) {
         Ok(()) => Ok(Some(file)),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            // Before the holder is looked for among those who have the file open.
+            // First of all: the holder is looked for among the processes that have the file open.
             drop(file);
             Err(in_use_as(path, named.into()))
         }
@@ -144,7 +142,7 @@ fn lock_part(file: &File, part: Part, share: Share) -> io::Result<()> {
     })
 }
 
-/// Tries again for [`PATIENCE`] while the answer is that somebody else holds it.
+/// Tries again for [`PATIENCE`] while the answer is that another process holds it.
 pub(super) fn patiently<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let since = Stopwatch::start();
     loop {
@@ -164,8 +162,8 @@ pub(super) fn patiently<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Re
     }
 }
 
-/// Waits until nobody has the volume at `path` open for writing; false after `patience`.
-/// A path that does not exist is free. One that cannot be opened for reading counts as held.
+/// Waits until no process has the volume at `path` open for writing; false after `patience`. A path that does not exist
+/// is free. One that cannot be opened for reading counts as held.
 pub fn wait_until_free(path: impl AsRef<Path>, patience: Duration) -> bool {
     let path = path.as_ref();
     let since = Stopwatch::start();

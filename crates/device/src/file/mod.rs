@@ -43,7 +43,7 @@ const SMALLEST: u64 = 4096;
 /// What a device is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
-    /// Reading, beside other readers; refused while somebody has it open for writing.
+    /// Reading, beside other readers; refused while another process has it open for writing.
     ReadOnly,
     /// Reading and writing, alone.
     ReadWrite,
@@ -52,7 +52,7 @@ pub enum OpenMode {
 /// A regular file or block device of the host.
 #[derive(Debug)]
 pub struct FileDevice {
-    /// Let go first: who finds this device free finds what is behind it free as well.
+    /// Dropped first: a process that finds this device free finds what is behind it free as well.
     behind: Behind,
     file: File,
     path: PathBuf,
@@ -62,7 +62,7 @@ pub struct FileDevice {
     physical: PhysicalSector,
     direct: bool,
     block_device: bool,
-    /// Set when the host said that it cannot discard; nobody asks again.
+    /// Set when the host said that it cannot discard; it is not asked again.
     cannot_discard: AtomicBool,
     /// The same of space ahead of need.
     cannot_take_room: AtomicBool,
@@ -74,8 +74,8 @@ impl FileDevice {
     /// Opens an existing file or block device and locks it.
     ///
     /// # Errors
-    /// [`DeviceError::InUse`] when somebody else holds it, [`DeviceError::Open`] when it is
-    /// missing, not allowed, neither file nor block device, or below 4 KiB. Nothing is written.
+    /// [`DeviceError::InUse`] when another process holds it, [`DeviceError::Open`] when it is missing, not allowed,
+    /// neither file nor block device, or below 4 KiB. Nothing is written.
     pub fn open(path: impl AsRef<Path>, mode: OpenMode) -> Result<FileDevice, DeviceError> {
         FileDevice::open_existing(path.as_ref(), mode, true)
     }
@@ -114,7 +114,7 @@ impl FileDevice {
         let device = grow(&file, path, bytes)
             .and_then(|()| FileDevice::start(file, path, OpenMode::ReadWrite, true));
         if device.is_err() && new {
-            // Ours, empty, and of no use to anybody; the first error matters more than this one.
+            // Ours, empty, and of no use; the first error matters more than this one.
             let _ = std::fs::remove_file(path);
         }
         if new {

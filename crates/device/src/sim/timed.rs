@@ -1,5 +1,5 @@
-//! A device with an arm, or at the end of a wire: each call that does not go on where the last one ended takes a
-//! while, and all bytes take theirs. Only a simulated clock advances; nobody waits.
+//! A device with an arm, or at the end of a wire: each call that does not go on where the last one ended takes its
+//! access time, and all bytes take theirs. Only a simulated clock advances; no thread waits.
 //!
 //! It does one thing at a time, so calls side by side take the sum.
 

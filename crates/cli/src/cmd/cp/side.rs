@@ -255,7 +255,7 @@ impl Side {
         }
     }
 
-    /// Owner; who may not give files away keeps them, as with cp(1).
+    /// Owner; a user without the right to give files away keeps them, as with cp(1).
     pub(super) fn set_owner(&self, found: &Found) -> io::Result<()> {
         let set = match self {
             Side::Host(path) => rustix::fs::chownat(

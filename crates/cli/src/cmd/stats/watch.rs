@@ -1,8 +1,7 @@
-//! `holdfast stats --watch`: a sample every so often, until somebody or something ends it.
+//! `holdfast stats --watch`: a sample every so often, until something ends it.
 //!
-//! Between samples it sleeps on everything that can end it: a signal, a
-//! reader of our output who goes away, a change of the mount table. Ending is
-//! never an error, except that the daemon dies and leaves its mount behind.
+//! Between samples it sleeps on everything that can end it: a signal, a reader that closes our output, a change of the
+//! mount table. Ending is never an error, except that the daemon dies and leaves its mount behind.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
@@ -149,7 +148,7 @@ fn json(now: &Report, at: Timestamp, then: Option<Before<'_>>) -> Value {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Woken {
     Time,
-    /// By a signal, or because nobody reads what we print.
+    /// By a signal, or because the reader of our output is gone.
     Ended,
     /// Something was mounted or unmounted.
     Mounts,
