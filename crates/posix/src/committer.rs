@@ -138,7 +138,7 @@ fn run(core: &Core, every: Duration) {
     let idle = core.store.idle();
     let (mut patience, mut rest, mut quiet) =
         (Patience::default(), Rest::default(), Quiet::default());
-    let mut told = Told::default();
+    let (mut told, mut told_at_rest) = (Told::default(), Told::default());
     let mut until = Deadline::after(every);
     loop {
         let ended = match quiet.is_over() {
@@ -165,7 +165,7 @@ fn run(core: &Core, every: Duration) {
             told.once("the background commit failed", tick(core, &mut patience));
         } else {
             let what = "the volume rests, and what waits could not be written";
-            told.once(what, look(core, &mut quiet));
+            told_at_rest.once(what, look(core, &mut quiet));
         }
     }
 }

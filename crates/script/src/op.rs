@@ -3,7 +3,7 @@
 //! Paths begin at the root of the target and never contain `.` or `..`; no
 //! operation follows a symbolic link, because that is the caller's (the
 //! kernel's, the library's) work and not the filesystem's. Operations on bytes
-//! and attributes take a [`Place`]: a path, or a handle that an earlier `open`
+//! and attributes take a [`FileRef`]: a path, or a handle that an earlier `open`
 //! or `tmpfile` named, so that files without a name can be spoken of.
 
 use crate::bytes::Data;

@@ -183,7 +183,7 @@ pub(crate) fn accept(
         state.attr.mtime = now;
         state.attr.ctime = now;
         state.attr.blocks = state.disk.blocks.saturating_add(content.pages.fresh());
-        core.data.account(inode, &mut content);
+        core.data.account_write(inode, &mut content);
         break end > size;
     };
     if core.data.is_half_full() {

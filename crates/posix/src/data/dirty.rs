@@ -315,6 +315,16 @@ impl Shared {
         }
     }
 
+    /// As [`Shared::account`], after a write: one that changes no sum is counted, too. Pages that are given back are
+    /// not written, so a volume rests although its data is tried again and again.
+    pub(super) fn account_write(&self, inode: &Arc<Inode>, content: &mut Content) {
+        let before = inode.data.count.load(Ordering::Relaxed);
+        self.account(inode, content);
+        if content.pages.count() == before {
+            self.rewrites.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// Brings the sums up to date with a file whose pages changed, and lists or unlists it.
     pub(crate) fn account(&self, inode: &Arc<Inode>, content: &mut Content) {
         self.count(&inode.data, &content.pages);
@@ -362,9 +372,7 @@ impl Shared {
             CmpOrdering::Less => {
                 self.bytes.fetch_sub((before - now) * BLOCK_SIZE, Ordering::AcqRel);
             }
-            CmpOrdering::Equal => {
-                self.rewrites.fetch_add(1, Ordering::Relaxed);
-            }
+            CmpOrdering::Equal => {}
         }
         // Mostly both are 0. Only one at a time counts a file: the content is locked.
         let (now, before) = (pages.in_place() as usize, data.in_place.load(Ordering::Relaxed));

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use holdfast_store::{Reservation, StoreError};
 
 use super::dirty::MapGuard;
-use super::in_place;
 use super::place::{CHUNK_BLOCKS, write_all};
 use super::writeback::{
-    Rescue, Taken, ensure, finish, item, take, write_back, write_back_inline, write_back_locked,
+    Rescue, Taken, ensure, finish, give_back, item, take, write_back, write_back_inline,
+    write_back_locked,
 };
 use crate::before::complete;
 use crate::core::Core;
@@ -40,9 +40,8 @@ pub(crate) fn write_back_group(core: &Core, inodes: &[Arc<Inode>]) -> Result<()>
     for (index, inode) in inodes.iter().enumerate() {
         // Whoever holds several maps waits for none of them.
         let map = inode.data.try_lock_map();
-        let small = pages + inode.data.pages() <= GROUP_PAGES
-            && core.data.punches.of(inode.no).is_none()
-            && !in_place::is_wanted(inode);
+        let small =
+            pages + inode.data.pages() <= GROUP_PAGES && core.data.punches.of(inode.no).is_none();
         let Some(map) = map.filter(|_| small) else {
             alone.push(index);
             continue;
@@ -51,6 +50,12 @@ pub(crate) fn write_back_group(core: &Core, inodes: &[Arc<Inode>]) -> Result<()>
             continue;
         };
         let rescue = Rescue { core, inode };
+        // Judged by what was taken: a write may be accepted for reserved blocks at any moment. Those wait for a flush.
+        if taken.has_in_place() {
+            give_back(core, inode, taken.reservation);
+            alone.push(index);
+            continue;
+        }
         if taken.fits_inline(core) {
             let done = write_back_inline(core, inode, &map, &taken.pages[0], taken.target);
             note(finish(core, inode, done, taken.reservation));
@@ -97,6 +102,7 @@ fn write_back_together(core: &Core, group: Vec<Member<'_>>) -> Result<()> {
         members.push((inode, map, target, count, VecDeque::new()));
     }
     let Some(mut reservation) = reservation else {
+        assert!(members.is_empty(), "files are in flight, and nothing is promised to them");
         return Ok(());
     };
     let mut first = Ok(());

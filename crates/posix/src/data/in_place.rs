@@ -143,11 +143,6 @@ impl Shared {
     }
 }
 
-/// Whether pages of the file go to reserved blocks: then it is written back alone.
-pub(super) fn is_wanted(inode: &Inode) -> bool {
-    inode.data.lock_content().pages.in_place() > 0
-}
-
 /// Writes the pages of one round, those without a promised block in place, and returns when every write has:
 /// the extents in the order of the file, and how many writes. `reservation` has a block for each of the others.
 pub(super) fn write_round(

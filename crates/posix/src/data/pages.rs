@@ -113,7 +113,8 @@ impl Pages {
             Some(slot) => {
                 self.has_cut_runs |= slot.page.run_pages() > 1;
                 let wrote = std::mem::replace(&mut slot.wrote, Wrote::NOTHING);
-                *slot = Slot::whole(page, slot.fresh, wrote);
+                let in_place = slot.in_place;
+                *slot = Slot { in_place, ..Slot::whole(page, slot.fresh, wrote) };
             }
             None => self.insert(block, page, fresh, Wrote::NOTHING),
         }

@@ -166,7 +166,7 @@ impl Taken {
     }
 
     /// Whether some pages go to blocks that the file has reserved.
-    fn has_in_place(&self) -> bool {
+    pub(super) fn has_in_place(&self) -> bool {
         promised(&self.pages) < self.pages.len() as u64
     }
 
@@ -198,6 +198,16 @@ pub(super) fn take(inode: &Arc<Inode>, range: Range<u64>) -> Option<Taken> {
     let target =
         Target { size: state.attr.size, mtime: state.attr.mtime, ctime: state.attr.ctime, whole };
     Some(Taken { pages, reservation, target, has_blocks: state.disk.blocks > 0 })
+}
+
+/// Gives back what was taken, as if it had not been.
+pub(super) fn give_back(core: &Core, inode: &Arc<Inode>, reservation: Option<Reservation>) {
+    let mut content = inode.data.lock_content();
+    content.pages.give_back();
+    if let Some(reservation) = reservation {
+        content.add_reserved(reservation);
+    }
+    core.data.account(inode, &mut content);
 }
 
 /// A page on its way to the device, for the file that the caller counts as `owner`.
@@ -338,7 +348,8 @@ fn give_up(
     if let Some(reservation) = reservation {
         content.add_reserved(reservation);
     }
-    let error = if hopeless {
+    // Without pages nothing that was accepted is lost: the caller alone hears of it.
+    let error = if hopeless && !content.pages.is_empty() {
         let why = format!("data of inode {} could not be written: {error}", inode.no);
         tracing::error!("{why}");
         let size = state.attr.size;
