@@ -73,7 +73,7 @@ pub fn plain_words(error: &io::Error) -> String {
 }
 
 /// Text from outside, as a terminal may see it: characters that it would obey, or that only change how others look
-/// (controls, marks of direction, line separators), are written as Rust and JSON write them. Quotes and backslashes stay.
+/// (controls, marks of direction, line separators), are written as in Rust and JSON. Quotes and backslashes stay.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(is_unseen) {
         return Cow::Borrowed(text);

@@ -1,4 +1,4 @@
-//! What a recovery took, or would take, as sentences: `mount` tells the first, `info` the second.
+//! What a recovery took, or would take, as sentences: `mount` prints the first, `info` the second.
 
 use std::time::Duration;
 

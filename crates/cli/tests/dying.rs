@@ -21,7 +21,7 @@ use holdfast_wire::{Op, Request, reply};
 use rustix::mount::MountFlags;
 use zerocopy::IntoBytes;
 
-/// Whoever finds the name of an image and of a directory in these is the daemon.
+/// The process that finds the name of an image and of a directory in these is the daemon.
 const IMAGE: &str = "HOLDFAST_TEST_IMAGE";
 const DIR: &str = "HOLDFAST_TEST_DIR";
 const FILE: u64 = 2;

@@ -18,7 +18,7 @@ use common::{TestMount, can_mount};
 use rustix::fs::XattrFlags;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
-/// Files whose attributes make more nodes than one thread brings home alone: 4 MiB.
+/// Files whose attributes make more nodes than one thread writes alone: 4 MiB.
 const FILES: usize = 1800;
 const VALUE: usize = 3000;
 /// So little memory for nodes that checkpoints are made meanwhile, and not only at the end.

@@ -1,4 +1,4 @@
-//! Mounting: errors are heard in the foreground, umount waits, a killed daemon loses nothing that was synced.
+//! Mounting: errors are reported in the foreground, umount waits, a killed daemon loses nothing that was synced.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -331,8 +331,8 @@ fn a_recovery_is_told_to_who_mounts_and_to_the_log() {
     let said = place.run(&["mount", "-o", &options, place.image(), place.dir()]).fine();
     let stats = place.run(&["stats", "--json", place.dir()]).fine();
     let logged = fs::read_to_string(&log).unwrap();
-    // What the engine counted is what is told. The background may have made a commit of the fsync's
-    // batch; a commit that was a checkpoint needs no recovery.
+    // The daemon reports what the engine counted. The background may have made a commit of the fsync's batch; a commit
+    // that was a checkpoint needs no recovery.
     if number(&stats, "recovery_ns") > 0 {
         assert!(said.starts_with("holdfast: recovered "), "{said}");
         for (counter, what) in [("recovered_commits", "commit"), ("recovered_batches", "batch")] {
@@ -356,7 +356,7 @@ fn a_user_without_privilege_can_mount_his_own() {
     // Runs the program as nobody, through the set-uid helper.
     let place = TestMount::new();
     let Some(nobody) = Nobody::at(&place) else { return };
-    // /dev/fuse may be closed to users here; then the refusal must be heard.
+    // /dev/fuse may be closed to users here; then the refusal must be reported.
     if !nobody.mounts(&place) {
         return;
     }

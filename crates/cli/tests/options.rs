@@ -131,7 +131,7 @@ fn a_remount_to_read_only_and_back() {
     let open = OpenOptions::new().append(true).open(place.dir.join("file")).unwrap();
     remount(&place, "remount,ro").fails(32, "open for writing");
     drop(open);
-    // A close reaches the daemon a moment later, and only then the kernel lets go.
+    // A close reaches the daemon a moment later, and only then the kernel drops the file.
     common::wait_for("it stays busy", || remount(&place, "remount,ro").code == 0);
     assert!(words(&place).contains(&"ro".to_string()));
     assert!(fs::write(place.dir.join("other"), "x").is_err());

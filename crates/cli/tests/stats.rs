@@ -205,7 +205,7 @@ fn info_tells_what_a_recovery_would_take() {
     wait_until_ended(daemon);
     assert!(info().contains("the daemon does not answer"), "{}", info());
     place.umount();
-    // What crashed is told by the volume alone, and told again by the mount that recovers it.
+    // What the crash left is shown from the volume alone, and again by the mount that recovers it.
     let crashed = json();
     let held = [("journal_commits", "commit"), ("log_batches", "batch")]
         .map(|(name, thing)| (number(&crashed, name), thing));

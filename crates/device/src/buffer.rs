@@ -1,12 +1,10 @@
 //! Memory that direct I/O accepts: whole pages at page-aligned addresses.
 //!
-//! [`AlignedBuf`] is a zeroed, fixed-length slice of bytes whose address is a
-//! multiple of 4 KiB. [`BufferPool`] keeps a few of them, so that a device
-//! which must copy into aligned memory does not ask the allocator each time.
+//! [`AlignedBuf`] is a zeroed, fixed-length slice of bytes whose address is a multiple of 4 KiB. [`BufferPool`] keeps a
+//! few of them, so that a device that must copy into aligned memory does not ask the allocator each time.
 //!
-//! Always true: a pool keeps at most as many idle buffers as it was told; a
-//! taker never waits, it gets a new buffer when the pool is empty.
-//! Knows nothing of devices.
+//! Always true: a pool keeps at most as many idle buffers as its limit says; a taker never waits, it gets a new buffer
+//! when the pool is empty. Knows nothing of devices.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};

@@ -46,7 +46,7 @@ pub enum DeviceError {
         /// Which program, and what it did.
         why: String,
     },
-    /// Somebody else has it open for writing.
+    /// Another process has it open for writing.
     #[error("{path} is in use by {holder}; unmount it or end that program first")]
     InUse {
         /// What was to be opened.

@@ -20,8 +20,9 @@ pub fn give_back() {
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod glibc {
-    /// What is at least as long has a mapping of its own, and is the system's again when it is freed: buffers of requests
-    /// are. Said once, it stays so; otherwise glibc would take the first of them for a reason to keep all others.
+    /// A block of at least this length has a mapping of its own, and goes back to the system when it is freed: buffers
+    /// of requests are such blocks. Once set, it stays so; otherwise glibc would take the first of them for a reason to
+    /// keep all others.
     const MAPPED_BYTES: libc::c_int = 512 << 10;
     /// As much may stay free at the end of the heap.
     const KEPT_BYTES: libc::c_int = 4 << 20;

@@ -74,10 +74,10 @@ pub struct DeviceStats {
     pub discards: u64,
 }
 
-/// Who else may write to a device while it is open for writing here. In the order of how much is known.
+/// Which others may write to a device while it is open for writing here. In the order of how much is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reach {
-    /// Nobody: what holds the bytes is locked, and belongs to this machine, or to this process.
+    /// No other: what holds the bytes is locked, and belongs to this machine, or to this process.
     #[default]
     Alone,
     /// No program of this machine, because it is locked here; other machines may have it attached too.
@@ -86,11 +86,11 @@ pub enum Reach {
     Unknown,
 }
 
-/// A place that keeps bytes. All calls may be made from many threads at once;
-/// concurrent writes to the same sectors leave either content in each sector.
+/// A place that keeps bytes. All calls may be made from many threads at once; concurrent writes to the same sectors
+/// leave either content in each sector.
 ///
 /// What a host or another machine means for a device has no default body: a device in front of another that forgot to
-/// pass it on would take a promise back in silence. See [`forward!`] and [`private!`].
+/// pass it on would silently take a promise back. See [`forward!`] and [`private!`].
 pub trait Device: Send + Sync + fmt::Debug {
     /// Fills `into` from byte `at`. Sees every write that returned before.
     /// Reading beyond the end is an error.
@@ -144,11 +144,11 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// a part is written, and a power cut in that may take all of it, what was durable included.
     fn physical_sector_size(&self) -> u32;
 
-    /// Who else may write to it.
+    /// Which others may write to it.
     fn reach(&self) -> Reach;
 
-    /// Has the next read of `len` bytes at `at` ask what holds them, instead of a cache of this machine that may have kept
-    /// what stood there before another machine wrote. Bytes that were written here and not flushed may stay in the cache.
+    /// Has the next read of `len` bytes at `at` ask what holds them, not a cache of this machine, which may have kept
+    /// what was there before another machine wrote. Bytes that were written here and not flushed may stay in the cache.
     fn drop_cache(&self, at: u64, len: u64);
 
     /// What it has been asked so far.

@@ -28,7 +28,7 @@ pub struct Page {
     index: usize,
 }
 
-/// Pages that lie one behind the other.
+/// Pages that are contiguous in memory.
 struct Run {
     /// `None` only while it is being dropped.
     memory: Option<Chunk>,
@@ -155,8 +155,8 @@ pub fn copy_blocks(first: u64, bytes: &[u8]) -> impl Iterator<Item = Page> {
     runs.flatten()
 }
 
-/// Does `work` with the bytes of all `pages`, one behind the other: where they are, if they lie so, or else a copy,
-/// aligned as direct I/O wants.
+/// Does `work` with the bytes of all `pages` in a row: where they are, if they are contiguous, or else a copy, aligned
+/// as direct I/O wants.
 ///
 /// # Panics
 ///
@@ -177,7 +177,7 @@ pub fn with_row<'a, T>(
     work(&run[..len])
 }
 
-/// The bytes of all `pages`, if they lie one behind the other in memory.
+/// The bytes of all `pages`, if they are contiguous in memory.
 pub fn in_a_row<'a>(pages: impl Iterator<Item = &'a Page>) -> Option<&'a [u8]> {
     let mut pages = pages;
     let first = pages.next()?;

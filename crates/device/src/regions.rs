@@ -26,7 +26,7 @@ const ROWS: usize = 16;
 const ROW_BYTES: usize = ROW_PAGES * BLOCK_SIZE;
 const REGION_BYTES: usize = ROWS * ROW_BYTES;
 
-/// Pages, one behind the other, at an address that is a multiple of their size. Dropped, they are the system's.
+/// Contiguous pages, at an address that is a multiple of their size. Dropped, they are the system's.
 #[derive(Debug)]
 pub(crate) struct Chunk {
     start: NonNull<u8>,
@@ -147,7 +147,7 @@ struct Regions {
     regions: Vec<Option<Region>>,
     /// Of all regions, [`ROWS`] of each.
     rows: Vec<Row>,
-    /// Rows by the most pages that are free in them one behind the other.
+    /// Rows by the length of their longest run of free pages.
     by_longest: [Vec<usize>; ROW_PAGES + 1],
 }
 
@@ -158,7 +158,7 @@ fn regions() -> MutexGuard<'static, Regions> {
     REGIONS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The most bits that are set one behind the other.
+/// The length of the longest run of bits that are set.
 fn longest(free: u64) -> usize {
     let (mut rest, mut count) = (free, 0);
     while rest != 0 {
@@ -168,7 +168,7 @@ fn longest(free: u64) -> usize {
     count
 }
 
-/// The first of `pages` bits that are set one behind the other.
+/// The first of `pages` contiguous bits that are set.
 fn find(free: u64, pages: usize) -> Option<usize> {
     let mut starts = free;
     for _ in 1..pages {

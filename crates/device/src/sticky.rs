@@ -68,7 +68,7 @@ impl Sticky {
     }
 }
 
-/// A flush under way. Nobody knows what became of one that panicked: it has failed.
+/// A flush under way. The outcome of one that panicked is unknown: it has failed.
 struct Unknown<'a>(&'a AtomicBool);
 
 impl Drop for Unknown<'_> {
@@ -118,7 +118,7 @@ impl Device for Sticky {
             std::mem::forget(unknown);
             (number, flushed)
         };
-        // Those that began before this one ended: what they were told counts for it as well.
+        // After the end of those that began before this one: their outcome counts for it as well.
         drop(self.flushing.write());
         self.check()?;
         let mut believed = self.believed.lock();

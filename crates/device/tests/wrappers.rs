@@ -1,5 +1,5 @@
-//! A device in front of another hides nothing of what a host or another machine means for it: a wrapper that forgets one
-//! of these calls would lose P8 in a sparse image, or the guard on a shared disk, without a word.
+//! A device in front of another hides nothing of what a host or another machine means for it. A wrapper that forgets
+//! one of these calls would silently lose P8 in a sparse image, or the guard on a shared disk.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

@@ -20,8 +20,8 @@ const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 /// Between two looks at a daemon.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A connection, held open so that it can be ended. The kernel gives the numbers of devices away again; an open
-/// connection stays the one it was, and to end one that has gone does nothing.
+/// A connection, held open so that it can be ended. The kernel gives the numbers of devices away again. An open
+/// connection stays the one it was, and ending one that is gone does nothing.
 #[derive(Debug)]
 pub struct Connection(fs::File);
 

@@ -22,7 +22,7 @@ impl From<FsError> for Errno {
 /// What every request is answered with.
 pub type Answer<T> = Result<T, Errno>;
 
-/// Who is told of an end, on whatever thread that comes.
+/// A completion callback: it gets the answer, on any thread.
 pub trait Told: FnOnce(Answer<()>) + Send + 'static {}
 
 impl<T: FnOnce(Answer<()>) + Send + 'static> Told for T {}
@@ -30,7 +30,7 @@ impl<T: FnOnce(Answer<()>) + Send + 'static> Told for T {}
 /// In place of a user or a group that the kernel does not tell.
 pub const NO_ID: u32 = holdfast_wire::abi::NO_ID;
 
-/// Who asks.
+/// The caller.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     /// User, as the filesystem sees it (fsuid). [`NO_ID`] in requests that make nothing, where mounts may have other

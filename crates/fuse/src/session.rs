@@ -28,15 +28,15 @@ use crate::transport::readers::Readers;
 use crate::transport::work::Work;
 use crate::transport::{self, Ways};
 
-/// Most threads that wait for the device at once: each may have the megabyte of a write in its hands. So there is one for
-/// each of these bytes that written data may have in memory, and no more than the second of these numbers.
+/// Most threads that wait for the device at once: each may hold the megabyte of a write. So there is one for each of
+/// these bytes that written data may have in memory, and no more than the second of these numbers.
 const BYTES_OF_A_WAITING_THREAD: usize = 4 << 20;
 const WAITING: std::ops::RangeInclusive<usize> = 8..=64;
 /// How long files that are just being closed may keep a mount busy before it is torn away.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// How long reader threads get to notice that the connection has ended.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// How long a reader looks for the next request before it sleeps.
+/// How long a reader polls for the next request before it sleeps.
 const SPIN: Duration = Duration::from_micros(50);
 /// Fsyncs that take longer get a line in the log, unless another limit is set.
 pub const SLOW_FSYNC: Duration = Duration::from_secs(1);
@@ -80,17 +80,17 @@ pub struct FuseOptions {
     pub labels: Vec<String>,
     /// Threads that read requests at the same time; `None`: as many as CPUs, at least 2 and at most 4.
     pub threads: Option<usize>,
-    /// How long a thread that has served a request looks for the next one before it sleeps. Zero saves
-    /// processor time; more saves a wake-up when clients ask one request after the other.
+    /// How long a thread that has served a request polls for the next one before it sleeps. Zero saves processor time;
+    /// more saves a wake-up when clients ask one request right after another.
     pub spin: Duration,
     /// How long the kernel may believe names and attributes. As every change goes through the
     /// kernel, this bounds nothing but surprise.
     pub ttl: Duration,
     /// Fsyncs that take longer get a line in the log; `None`: none of them.
     pub slow_fsync: Option<Duration>,
-    /// Which way requests come.
+    /// The transport of requests.
     pub transport: Transport,
-    /// Who opens regular files.
+    /// Which side opens regular files.
     pub opens: Opens,
     /// Where requests are counted.
     pub requests: Arc<Requests>,
@@ -258,7 +258,7 @@ fn serve_on(
     }
     let work = Work::new(Arc::clone(&server));
     let readers = Readers::new(readers, waiting, options.spin);
-    // Whatever happens from here on, the filesystem is let go.
+    // Whatever happens from here on, the filesystem is dropped.
     let outcome = connect_and_serve(fd, &mut mounted, (&work, &readers), ways, ready, &stop);
     server.close();
     readers.drain(FAREWELL);
@@ -319,7 +319,7 @@ fn leave(
             }
         }
     }
-    // First every answer, then the end of the connection: what was done is also heard of.
+    // First every answer, then the end of the connection: callers hear of what was done.
     server.close();
     readers.drain(FAREWELL);
     if let Err(error) = mounted.abort() {

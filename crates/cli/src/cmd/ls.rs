@@ -144,7 +144,7 @@ fn show(
     ))
 }
 
-/// The bytes of a path, two digits each, if it is no UTF-8 and so cannot be told as text.
+/// The bytes of a path, two digits each, if it is no UTF-8 and so cannot be shown as text.
 fn hex_unless_text(path: &Path) -> Option<String> {
     match path.to_str() {
         Some(_) => None,

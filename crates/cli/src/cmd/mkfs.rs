@@ -161,7 +161,7 @@ fn options(args: &Args, uuid: Uuid) -> CreateOptions {
 
 fn make_new(args: &Args, bytes: u64) -> Result<Made, Failure> {
     let target = &args.target;
-    // Whoever may read this file can read every file in it.
+    // Every user that may read this file can read every file in it.
     let options = File::options().write(true).create_new(true).mode(0o600).clone();
     let file = options.open(target).context(target.display())?;
     let made = file.set_len(bytes).context(target.display()).and_then(|()| format(args));

@@ -1,9 +1,8 @@
 //! `mount -o remount`: what a mount can change while it is used.
 //!
-//! The kernel has bits for it: `ro`, access times, `sync`, and what programs may
-//! do with files. The daemon is told of those that it keeps itself. Everything
-//! else was decided when the volume was opened; fstab's options come along with each
-//! remount, so what says the same as then is no reason to refuse.
+//! The kernel has bits for it: `ro`, access times, `sync`, and what programs may do with files. The daemon gets those
+//! that it keeps itself. Everything else was decided when the volume was opened. fstab's options come along with each
+//! remount, so an option that says the same as then is not refused.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,11 +17,11 @@ use crate::mount_options::{MountOptions, split};
 use crate::mounts::{self, Mount};
 use crate::outcome::{Context, Failure, Outcome, plain_words};
 
-/// How the daemon is told.
+/// The attribute by which the daemon gets them.
 const REMOUNT: &str = "system.holdfast.remount";
 /// How long it gets to write everything when nothing may be written any more.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// What the kernel shows of a mount of this kind, and its own helper passes on. Nobody can ask for it.
+/// What the kernel shows of a mount of this kind, and its own helper passes on. These cannot be asked for.
 const SHOWN: [&str; 6] = ["user_id", "group_id", "rootmode", "fd", "max_read", "blksize"];
 
 /// Changes the mount at `dir` as the lists say; with `sloppy` unknown options are ignored.
@@ -94,7 +93,7 @@ fn change(mount: &Mount, now: &MountOptions, wanted: &MountOptions) -> Result<()
     let dir = mount.dir.display();
     let told =
         |error: Errno| Failure::new(MOUNT_FAILED, format!("{dir}: {}", plain_words(&error.into())));
-    // A mount that is read-only takes no word.
+    // A mount that is read-only takes no request to change.
     if !now.read_only && wanted.read_only {
         tell(mount, wanted).map_err(told)?;
     }
@@ -112,7 +111,7 @@ fn change(mount: &Mount, now: &MountOptions, wanted: &MountOptions) -> Result<()
     if !wanted.read_only {
         return tell(mount, wanted).map_err(told);
     }
-    // Who sees a read-only mount may take the volume to be at rest.
+    // A program that sees a read-only mount may take the volume to be at rest.
     ask::attribute(&mount.dir, ask::SYNC, PATIENCE).map(drop).map_err(|error| {
         let what = "is read-only now, but not everything could be written";
         Failure::new(MOUNT_FAILED, format!("{dir} {what}: {}", plain_words(&error)))

@@ -110,7 +110,7 @@ pub(crate) fn take_away(dir: &Path, how: How, limit: Duration) -> Outcome {
     }
 }
 
-/// Returns when the daemon has let go of the volume.
+/// Returns when the daemon has released the volume.
 fn wait(mount: &Mount, limit: Duration) -> Result<(), Failure> {
     // Which volume it is, the user of the mount says. Opening anything but a volume may have effects.
     if !holds_bytes(&mount.source) || holdfast_device::wait_until_free(&mount.source, limit) {
@@ -130,13 +130,13 @@ fn wait(mount: &Mount, limit: Duration) -> Result<(), Failure> {
 enum Synced {
     /// It is durable, or will be when the volume is free: no error has come.
     Done,
-    /// Nobody serves the mount any more: what had been made durable is in the volume.
+    /// The mount has no daemon any more: what had been made durable is in the volume.
     Dead,
     /// The daemon could not write, and said why.
     Failed(String),
 }
 
-/// Makes everything durable while a failure can still be told.
+/// Makes everything durable while a failure can still be reported.
 fn sync(mount: &Mount, limit: Duration) -> Synced {
     match ask::attribute(&mount.dir, SYNC, limit) {
         Ok(_) => Synced::Done,

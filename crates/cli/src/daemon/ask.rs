@@ -1,10 +1,8 @@
 //! Attributes by which a mount is asked, read by a process of its own.
 //!
-//! A thread that waits for the answer of a FUSE server cannot be interrupted, not even by
-//! SIGKILL, and a process does not end before its threads. So a daemon that is
-//! stuck, or a stranger's that never answers, would hold `holdfast stats` for
-//! ever. The process that asks in its place is left behind then; it ends when the
-//! daemon does.
+//! A thread that waits for the answer of a FUSE server cannot be interrupted, not even by SIGKILL, and a process does
+//! not end before its threads. So a daemon that is stuck, or a stranger's that never answers, would hold `holdfast
+//! stats` for ever. Instead a second process asks, and is left behind if no answer comes; it ends when the daemon does.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

@@ -65,7 +65,7 @@ pub(crate) fn start(volume: &Path, dir: &Path, option_lists: &[String]) -> Outco
         let Ok(line) = line else { break };
         match line.split_once(' ') {
             None if line == READY => return Ok(0),
-            // Nobody has to read it.
+            // It need not be read, so errors are ignored.
             Some((NOTE, sentence)) => {
                 drop(writeln!(std::io::stdout(), "holdfast: {}", printable(sentence)));
             }
@@ -137,7 +137,7 @@ fn tell_supervisor() {
     }
 }
 
-/// Who waits sees the end of the pipe; whatever is printed from now on goes nowhere.
+/// A waiting reader sees the end of the pipe; whatever is printed from now on goes nowhere.
 fn leave_stdout() {
     let _ = std::io::stdout().flush();
     if let Ok(null) = std::fs::File::options().write(true).open("/dev/null") {

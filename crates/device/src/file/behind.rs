@@ -1,10 +1,10 @@
-//! What a block device stands on, as far as the host tells: the file behind a loop device, the device of a
-//! partition, the devices below a mapper. A volume is one place under several names, so each writer locks
-//! the file behind as well, in the same bytes that a program locks that opens the file itself.
+//! What a block device stands on, as far as the host tells: the file behind a loop device, the device of a partition,
+//! the devices below a mapper. A volume is one location under several names. So each writer also locks the file behind,
+//! in the same bytes that a program locks that opens the file itself.
 //!
-//! Loop devices name their file by path, and by device and inode number, which mean the same in every mount
-//! namespace: a path that leads elsewhere is not taken. What cannot be locked is said in a log line and in
-//! [`Reach`]; then the guard in the volume is what tells two programs apart.
+//! Loop devices name their file by path, and by device and inode number, which mean the same in every mount namespace:
+//! a path that leads elsewhere is not taken. What cannot be locked is named in a log line and in [`Reach`]; then the
+//! guard in the volume is what keeps two programs apart.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

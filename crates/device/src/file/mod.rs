@@ -109,7 +109,7 @@ impl FileDevice {
             }
             Err(error) => return Err(refused(path, reason(&error))),
         };
-        // Whoever was faster than this lock uses the file now, also if it was new: leave it alone.
+        // A process that was faster than this lock uses the file now, even if it was new: leave it alone.
         let file = lock::take(file, path, OpenMode::ReadWrite)?;
         let device = grow(&file, path, bytes)
             .and_then(|()| FileDevice::start(file, path, OpenMode::ReadWrite, true));

@@ -43,7 +43,7 @@ use crate::{Device, DeviceError, DeviceStats, Flushed};
 /// Longer discards leave the bytes as they are, so that images stay small.
 const LONGEST_JUNK: u64 = 1 << 20;
 
-/// A device in memory that records what it is asked and fails when told.
+/// A device in memory that records its calls and fails on demand.
 pub struct SimDevice {
     base: MemoryDevice,
     state: Mutex<State>,

@@ -91,7 +91,8 @@ impl Server {
         self.durable(&fs, file.inode(), What::Fsync, || fs.fsync(file, data_only))
     }
 
-    /// As [`Server::fsync`], but tells `then`: now, or from another thread. This one may make others durable meanwhile.
+    /// As [`Server::fsync`], with the completion callback `then`, run now or on another thread. This thread may make
+    /// batches for others meanwhile.
     pub(crate) fn fsync_then(&self, file: FileId, data_only: bool, then: impl Told) {
         // Keeps only the file of the handle, and only until the answer, so that a close after the answer frees its
         // blocks.
@@ -107,7 +108,7 @@ impl Server {
         fs.fsync_then(file, data_only, |done| then(noted(done)));
     }
 
-    /// As [`Server::fsyncdir`], told as by [`Server::fsync_then`].
+    /// As [`Server::fsyncdir`], with a completion callback as in [`Server::fsync_then`].
     pub(crate) fn fsyncdir_then(&self, inode: InodeNo, then: impl Told) {
         let fs = match self.fs() {
             Ok(fs) => fs,
@@ -135,7 +136,7 @@ impl Server {
         noted(call())
     }
 
-    /// To be given the outcome of what begins now.
+    /// What is to get the outcome of a call that begins now.
     fn noted(
         &self,
         fs: &FileSystem,
@@ -150,7 +151,7 @@ impl Server {
                 counters.slow_fsyncs.increment();
             }
             if done.is_err() {
-                // A program that hears of it and reads finds what is there.
+                // A program that gets the error and reads finds what is there.
                 notices.drain();
             }
             Ok(done.map(drop)?)

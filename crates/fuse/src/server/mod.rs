@@ -1,18 +1,15 @@
 //! Every request, as a call of the filesystem. One file per family.
 //!
-//! Always true: each [`Entry`] with an inode has been counted as one more
-//! reference (`remember`), and each forget gives back what it says. No lock of
-//! ours is held while the filesystem or the kernel is called, but the one that
-//! keeps the filesystem from being taken away under a request.
+//! Always true: each [`Entry`] with an inode has been counted as one more reference (`remember`), and each forget gives
+//! back the number that it names. No lock of ours is held while the filesystem or the kernel is called, but the one
+//! that keeps the filesystem from being dropped during a request.
 //!
-//! After [`Server::close`] no request touches the filesystem any more; it is
-//! the only way to get it back whole while the kernel may still ask.
+//! After [`Server::close`] no request touches the filesystem any more; that is the only way to get it back whole while
+//! the kernel may still ask.
 //!
-//! What the kernel caches stays true without a word from us, as every change
-//! goes through it: after each call it forgets or updates what that call
-//! changed (names, both inodes of a rename, parents, link counts). The one
-//! exceptions are set-id bits that a write takes away, see `privileges`, and what data
-//! that is lost takes with it, see `notices`.
+//! What the kernel caches stays true without a message from us, as every change goes through it: after each call it
+//! forgets or updates what that call changed (names, both inodes of a rename, parents, link counts). The only
+//! exceptions are set-id bits that a write clears, see `privileges`, and what lost data takes with it, see `notices`.
 
 mod attrs;
 mod data;
@@ -64,7 +61,7 @@ pub struct Server {
     requests: Arc<Requests>,
     fsyncs: Arc<Fsyncs>,
     kernel: OnceLock<Arc<dyn Kernel>>,
-    /// What the kernel is told that asked for nothing.
+    /// What tells the kernel of changes that it did not ask for.
     notices: Arc<Notices>,
     /// What watches over this process while the kernel is told of pages, and the device of the mount.
     watchdog: OnceLock<(Watchdog, String)>,

@@ -48,8 +48,8 @@ thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Shakes hands with the kernel at the other end of `fd` and returns what then serves requests
-/// until the filesystem is unmounted: reading threads, and rings if they are wanted and offered.
+/// Shakes hands with the kernel at the other end of `fd` and returns what then serves requests until the filesystem is
+/// unmounted: reading threads, and rings if they are wanted and offered.
 pub(crate) fn connect(
     fd: OwnedFd,
     work: &Arc<Work>,
@@ -240,7 +240,7 @@ fn sleep(fuse: &OwnedFd, most: Option<Duration>) -> io::Result<bool> {
     }
 }
 
-/// Of a message that contradicts itself only the number is believed, if there is one.
+/// Of a malformed message only the number is believed, if there is one.
 fn refuse_malformed(fuse: &OwnedFd, message: &[u8]) {
     if let Some(unique) = message.get(8..16).and_then(|bytes| bytes.try_into().ok()) {
         send(fuse, u64::from_ne_bytes(unique), Err(Errno(libc::EIO)));
@@ -323,7 +323,7 @@ fn send(fuse: &impl AsFd, unique: u64, answer: Answer<&[u8]>) {
     };
     let header = reply::header(unique, error, bytes.len());
     match rustix::io::writev(fuse, &[IoSlice::new(header.as_bytes()), IoSlice::new(bytes)]) {
-        // Nobody waits any more: given up, or unmounted.
+        // The answer is not wanted any more: interrupted, or unmounted.
         Ok(_) | Err(Failed::NOENT | Failed::NODEV | Failed::CONNABORTED) => {}
         Err(error) => tracing::warn!("an answer to the kernel was refused: {error}"),
     }

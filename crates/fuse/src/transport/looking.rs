@@ -1,23 +1,23 @@
-//! Whether two readers that look for requests, each on its own processor, are of use there.
+//! Whether two readers that poll for requests, each on its own processor, are of use there.
 //!
-//! Each always gives way. So where others use the processors for longer than a request, each waits for their turns
-//! to end; and if both clients are on one processor, they stay there, as the other one is never idle.
+//! Each always yields. So where others use the processors for longer than a request, each waits for their turns to end.
+//! And if both clients are on one processor, they stay there, as the other one is never idle.
 
 use std::cell::Cell;
 use std::time::Duration;
 
 use holdfast_base::clock::{Deadline, Stopwatch};
 
-/// Giving way takes longer than this if others, or the client, compute.
+/// Yielding takes longer than this if others, or the client, compute.
 const LONG: Duration = Duration::from_micros(500);
 /// No more of it counts: the whole machine may have stood still.
 const TURN: Duration = Duration::from_millis(4);
-/// Who has given way for more than [`LOST`] of such a time shares its processor with them,
+/// A reader that has yielded for more than [`LOST`] of such a time shares its processor with others,
 const WINDOW: Duration = Duration::from_millis(50);
 const LOST: Duration = Duration::from_millis(10);
-/// and does without for so long.
+/// and stops polling for so long.
 const SHARED: Duration = Duration::from_secs(1);
-/// After each so many requests the client is looked for: a prime, or it could be the same one of two each time.
+/// The client is looked for once in so many requests: a prime, or it could be the same one of two each time.
 const OFTEN: u32 = 31;
 /// If it is somewhere else so often in a row, the processor is left alone
 const STRAYS: u32 = 4;
@@ -57,7 +57,7 @@ impl Looking {
         is_of_use
     }
 
-    /// So long others ran.
+    /// Others ran for `time` while this thread yielded.
     pub(super) fn gave_way(&self, time: Duration) {
         if time < LONG {
             return;

@@ -39,10 +39,10 @@ use super::processors;
 use super::stations::Stations;
 use super::together::Together;
 
-/// Requests that a thread finds one behind the other before it calls another one. A single client makes two: its
-/// next one, and what the kernel sends by itself, as for a file that was closed.
+/// A thread that finds this many requests in a row wakes another one. A single client makes two: its next one, and what
+/// the kernel sends by itself, as for a file that was closed.
 const BACKLOG: u32 = 3;
-/// As many, of the kinds that it need not wait for, where it shares a processor with the one that serves it.
+/// The same where the client shares a processor with the thread that serves it, for requests that it need not wait for.
 const BACKLOG_ALONE: u32 = 12;
 /// How long a thread that has nothing to do stays on the processor where it was kept: what runs there later is not
 /// known.
@@ -72,7 +72,7 @@ struct Seat {
 struct State {
     /// Threads that read, or serve what has not waited so far.
     reading: usize,
-    /// Threads that wait for something in the midst of a request.
+    /// Threads that wait during a request.
     outside: usize,
     /// Those that rest, the latest at the end.
     resting: Vec<Arc<Seat>>,
@@ -98,7 +98,7 @@ pub(crate) struct Readers {
     is_watched: AtomicBool,
     watch: Condvar,
     is_over: AtomicBool,
-    /// The system has refused a thread, and that was said.
+    /// The system has refused a thread, and that was logged.
     is_short: AtomicBool,
     together: Arc<Together>,
     stations: Arc<Stations>,
@@ -112,7 +112,7 @@ pub(super) fn told(body: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
 
 impl Readers {
     /// At most `most` that read at the same time, while up to `waiting` others wait. The last one, or the last two,
-    /// look for `spin` before they sleep.
+    /// poll for `spin` before they sleep.
     pub(crate) fn new(most: usize, waiting: usize, spin: Duration) -> Arc<Readers> {
         Readers::with(most, waiting, spin, Together::new(spin))
     }
@@ -147,7 +147,7 @@ impl Readers {
         state.start = Some(Start { body: Arc::new(body), ended });
         let readers = Arc::clone(self);
         let watch = move || {
-            // Nothing of the volume is in its hands: it begins anew.
+            // It holds nothing of the volume: it begins anew.
             while catch_unwind(AssertUnwindSafe(|| readers.watch())).is_err() {
                 tracing::error!("the watch over requests has panicked; it goes on");
                 std::thread::sleep(TICK);
@@ -209,7 +209,7 @@ impl Readers {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// Has one more read. Says whether there is one.
+    /// Has one more thread read. Says whether there is one.
     fn wake(self: &Arc<Self>, state: &mut State) -> bool {
         if let Some(seat) = state.resting.pop() {
             state.reading += 1;
@@ -300,7 +300,7 @@ enum Doing {
     Outside,
 }
 
-/// One of them, on its thread.
+/// One of the threads that read.
 pub(crate) struct Reader {
     readers: Arc<Readers>,
     doing: Rc<Cell<Doing>>,
@@ -380,7 +380,7 @@ impl Reader {
         let was_outside = self.doing.get() == Doing::Outside;
         drop(serving);
         self.served.set(Stopwatch::start());
-        // Of those that come back there may be too many.
+        // Too many threads may have come back.
         if was_outside { self.rest(self.readers.most) } else { Next::Look }
     }
 
@@ -393,7 +393,7 @@ impl Reader {
         }
     }
 
-    /// How many are to look for requests at the same time, as far as this one knows.
+    /// How many are to poll for requests at the same time, as far as this one knows.
     fn wanted(&self) -> usize {
         let wanted = self.readers.stations.wanted().min(self.readers.most);
         if self.looking.is_of_use() { wanted } else { 1 }
@@ -409,7 +409,7 @@ impl Reader {
         self.readers.together.will_answer();
     }
 
-    /// To be asked when there was nothing to read. Rests if another one reads.
+    /// To be called when there was nothing to read. Rests if another one reads.
     pub(crate) fn found_nothing(&self) -> Next {
         self.in_a_row.set(0);
         let wanted = self.wanted();
@@ -427,18 +427,18 @@ impl Reader {
         }
     }
 
-    /// Whether it looks for requests, as one of so many.
+    /// Whether it polls for requests, as one of so many.
     fn is_looking(&self, wanted: usize) -> bool {
         let begun = self.readers.begun.load(Ordering::SeqCst);
         if self.begun.replace(begun) != begun && wanted > 1 {
-            // What the other one serves counts, too: each looks for its own client.
+            // What the other one serves counts, too: each polls for its own client.
             self.served.set(Stopwatch::start());
         }
         // A lone client wants to go on where this thread is.
         !self.place.is_beside_client() && self.served.get().elapsed() < self.readers.spin
     }
 
-    /// Whoever else wants this processor goes first.
+    /// Other threads that want this processor go first.
     fn give_way(&self) {
         let giving = Stopwatch::start();
         std::thread::yield_now();
@@ -466,7 +466,7 @@ impl Reader {
         state.resting.push(Arc::clone(&seat));
         let mut is_late = false;
         loop {
-            // Who called has counted this one among those that read.
+            // The thread that called has counted this one among those that read.
             if seat.called.load(Ordering::Relaxed) {
                 return Next::Look;
             }
@@ -489,7 +489,7 @@ impl Reader {
     }
 }
 
-/// A thread that ends, be it by a panic, ends all of them, unless it was dismissed.
+/// A thread that ends, even by a panic, ends all of them, unless it was dismissed.
 impl Drop for Reader {
     fn drop(&mut self) {
         self.place.step_down();
@@ -499,7 +499,7 @@ impl Drop for Reader {
     }
 }
 
-/// A request under way. Its end brings the thread back, be it by a panic.
+/// A request under way. Its end, even by a panic, brings the thread back.
 struct Serving<'a>(&'a Reader);
 
 impl Drop for Serving<'_> {
@@ -518,14 +518,14 @@ impl Drop for Serving<'_> {
     }
 }
 
-/// For a reader that is about to wait in the midst of a request.
+/// For a reader that is about to wait during a request.
 fn step_out(readers: &Arc<Readers>, doing: &Cell<Doing>, place: &Place) {
     let is_alone = doing.get() == Doing::ServingAlone;
     if doing.get() != Doing::Serving && !is_alone {
         return;
     }
     let mut state = readers.state.lock();
-    // Without another one it must not count as away; requests wait, then.
+    // Without another one it must not count as away; then requests wait.
     if is_alone || state.reading > 1 || readers.wake(&mut state) {
         state.reading -= 1;
         state.outside += 1;

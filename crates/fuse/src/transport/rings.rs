@@ -31,16 +31,16 @@ const THREADS: usize = 128;
 const THREADS_MIN: usize = 4;
 const THREADS_MAX: usize = 16;
 
-/// Threads that have made their rings and wait for the word.
+/// Threads that have made their rings and wait for a `Word`.
 pub(super) struct Rings {
     waiting: Vec<Sender<Word>>,
 }
 
-/// To register and serve.
+/// The command to register and serve.
 struct Word {
-    /// Told whether the kernel has taken the entries.
+    /// Gets whether the kernel has taken the entries.
     registered: Sender<io::Result<()>>,
-    /// Told how it ended, by those that serve.
+    /// Gets the outcome of each thread that serves.
     ended: Sender<io::Result<()>>,
 }
 
@@ -59,7 +59,7 @@ impl Rings {
         for &cpu in &online {
             threads.extend((0..each).map(|_| (Some(cpu), vec![cpu])));
         }
-        // Nobody asks from a processor that is away, but the kernel wants an entry in its queue, too.
+        // No request comes from a processor that is offline, but the kernel wants an entry in its queue, too.
         let away: Vec<u16> = possible.into_iter().filter(|cpu| !online.contains(cpu)).collect();
         if !away.is_empty() {
             threads.push((None, away));

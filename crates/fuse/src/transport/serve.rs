@@ -153,7 +153,7 @@ impl Fsync {
         }
     }
 
-    /// Tells `then` when it is durable: now, or on another thread.
+    /// Runs the completion callback `then` when it is durable: now, or on another thread.
     pub(super) fn call_then(self, server: &Server, then: impl Told) {
         match self {
             Fsync::File(file, data_only) => server.fsync_then(file, data_only, then),
@@ -169,7 +169,7 @@ pub(super) fn call(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Opti
         Op::BatchForget(ones) => {
             Op::forgotten(ones).for_each(|one| server.forget(InodeNo(one.nodeid), one.nlookup));
         }
-        // Nothing that waits can be given up half-way; the answer comes by itself.
+        // A request that waits cannot be given up half-way; its answer comes by itself.
         Op::Interrupt => {}
         op => return Some(answer(server, header, op)),
     }

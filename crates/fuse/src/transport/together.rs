@@ -29,13 +29,13 @@ const ROW: u32 = 32;
 /// How often in a row it may be found elsewhere; then it is left alone for [`TRUCE`] requests, a multiple of [`ROW`].
 const STRAYS: u32 = 8;
 const TRUCE: u32 = 1024;
-/// How much longer the busy thread goes on during a request: until a flush of a fast device is over. Who serves it
-/// is woken for that, too, and sooner if no processor sleeps.
+/// How much longer the busy thread goes on during a request: until a flush of a fast device is over. The thread that
+/// serves it is woken for that, too, and sooner if no processor sleeps.
 const SPINS: u32 = 8;
 /// No processor.
 const APART: u32 = u32::MAX;
 
-/// Who asks, and where that is served.
+/// The client that asks, and where it is served.
 pub(super) struct Together {
     /// The two processors of this machine, if it has two.
     pair: Option<[u16; 2]>,
@@ -75,7 +75,7 @@ impl Drop for Off<'_> {
 }
 
 impl Together {
-    /// Nobody has asked so far. The busy thread goes on for `spin` after an answer; if that is zero there is none.
+    /// No request has come so far. The busy thread goes on for `spin` after an answer; if that is zero there is none.
     pub(super) fn new(spin: Duration) -> Arc<Together> {
         let pair = processors::online().ok().and_then(|all| <[u16; 2]>::try_from(all).ok());
         // This number knows of quotas as well, which a busy thread would use up.
@@ -166,7 +166,7 @@ impl Together {
         }
         if asked.is_multiple_of(ROW) && self.strays.load(Ordering::Relaxed) < STRAYS {
             let found = find();
-            // Somebody else may have asked meanwhile.
+            // Another client may have asked meanwhile.
             if self.client.load(Ordering::Relaxed) == client {
                 self.look(found);
             }
@@ -180,8 +180,8 @@ impl Together {
         }
         self.is_waiting.store(false, Ordering::Relaxed);
         self.beats.fetch_add(1, Ordering::Relaxed);
-        // A processor that is about to wake is idle no more. Without the lock, for which one would wait for the
-        // lowest priority: a call that is lost is made up for by the next.
+        // A processor that is about to wake is not idle any more. No lock is taken, as that could mean waiting for a
+        // thread of the lowest priority. The next call makes up for a lost one.
         if self.is_asleep.load(Ordering::Relaxed) {
             self.called.notify_one();
         }
@@ -199,7 +199,7 @@ impl Together {
         self.place.store(APART, Ordering::Relaxed);
     }
 
-    /// Keeps the calling thread at a place, or at none.
+    /// Keeps the calling thread on a processor, or on none.
     pub(super) fn stay(&self, place: Option<u16>) -> io::Result<()> {
         match (place, &self.pair) {
             (Some(place), _) => processors::stay_on(&[place]),

@@ -32,7 +32,7 @@ pub(crate) fn transport() -> Transport {
     word.parse().unwrap()
 }
 
-/// Who opens files, as `HOLDFAST_OPEN` says; tests of one way say so themselves.
+/// Which side opens files, as `HOLDFAST_OPEN` says; tests of one way say so themselves.
 fn opens() -> Opens {
     std::env::var("HOLDFAST_OPEN").map_or(Opens::default(), |word| word.parse().unwrap())
 }

@@ -162,7 +162,7 @@ fn refusing(opens: Opens) -> (Mount, Arc<AtomicBool>) {
     (Mount::with(device, options(), |fuse| fuse.opens = opens), refuses)
 }
 
-/// Who opens files itself has no handles that could each remember what they have heard.
+/// A kernel that opens files itself has no handles that could each remember which errors they have got.
 #[test]
 fn where_the_kernel_opens_files_fsyncs_report_what_failed_until_it_is_written_again() {
     if !can_mount() {

@@ -90,7 +90,7 @@ fn what_open_does_beside_opening() {
     fs::write(mount.path("d/g"), b"").unwrap();
     end.write_all(b"!").unwrap();
     assert_eq!(fs::read(&f).unwrap(), b"shorter!", "O_APPEND");
-    // Whoever makes a file may write into it, whatever its mode says.
+    // The process that makes a file may write into it, whatever its mode says.
     let nobody = |script: &str| {
         let mut shell = Command::new("sh");
         let done = shell.args(["-c", script]).current_dir(mount.path("d")).uid(65534).gid(65534);
@@ -136,7 +136,7 @@ fn synchronous_writes_survive_a_crash() {
     }
 }
 
-/// Nobody else would check what may be opened.
+/// Nothing else would check what may be opened.
 #[test]
 fn a_kernel_that_does_not_check_permissions_has_to_ask() {
     if !can_mount() {

@@ -53,7 +53,7 @@ fn differences(ours: &str, theirs: &str) -> String {
     report
 }
 
-/// Who may do what, and with which outcome, is as on the host's own filesystem: some thirteen thousand calls.
+/// Which user may do what, and the outcome, is as on the host's own filesystem: some thirteen thousand calls.
 #[test]
 fn every_call_is_allowed_to_whom_linux_allows_it() {
     if !can_mount() {

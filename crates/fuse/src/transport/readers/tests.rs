@@ -255,7 +255,7 @@ fn while_two_ask_two_look_and_each_has_a_station() {
     served(&reader, &[SOME, OTHER], 100);
     assert!(reader.place.has_station());
     assert_eq!(free(&readers), 1);
-    // Where one is to look it would rest.
+    // Where only one is to poll it would rest.
     assert_eq!((reader.wanted(), reader.found_nothing()), (2, Next::Look));
     served(&reader, &[THIRD], 1);
     assert_eq!((reader.place.is_kept(), free(&readers)), (false, 2));
