@@ -80,8 +80,8 @@ impl Need {
         }
     }
 
-    /// NodeAllocator of nodes that its puts and deletes may need in a tree of so many `levels`: each copies its path and
-    /// splits all of it. No more than twice all `nodes`, because in one epoch a node is copied once.
+    /// Slots of nodes that its puts and deletes may need in a tree of so many `levels`: each copies its path and splits
+    /// all of it. No more than twice all `nodes`, because in one epoch a node is copied once.
     fn slots(self, levels: u64, nodes: u64) -> u64 {
         let (changes, each) = match self {
             Need::Grow { changes, .. } | Need::Fill { changes } | Need::Writeback { changes } => {
@@ -265,7 +265,8 @@ impl Inner {
             || left >= kept + forest.slots_needed(TreeId::Files, &transaction.changes)
     }
 
-    /// As [`Inner::has_slots`], for a transaction of so many changes whose keys are not known yet: no only if it is not sure.
+    /// As [`Inner::has_slots`], for a transaction of so many changes whose keys are not known yet: false if room is not
+    /// certain.
     pub(crate) fn has_slots_for(&self, changes: u32, own: u64) -> bool {
         let forest = self.forest.read();
         let levels = u64::from(forest.root(TreeId::Files).level) + 1;
@@ -308,7 +309,7 @@ impl Inner {
                 }
                 if waited || !pending {
                     self.counters.no_space.increment();
-                    // Or those who try it again with less might find that others have them.
+                    // Otherwise a retry with less might find that others have them.
                     transaction.placed.into_iter().for_each(|placed| reservation.reclaim(placed));
                     return Err(StoreError::NoSpace);
                 }
@@ -316,7 +317,8 @@ impl Inner {
                 self.checkpoint()?;
                 continue;
             }
-            // Half of it must never become durable. Begun after the locks, so that nobody sees the half before the stop.
+            // Half of it must never become durable. Begun after the locks, so that no caller sees half of it before the
+            // stop.
             let step = self.step("a change");
             // Before the tree shows them.
             for taken in &transaction.taken {

@@ -101,13 +101,13 @@ impl Inner {
         }
     }
 
-    /// Makes the checkpoint that a commit without room becomes. The journal says where it stands, for those
-    /// who have no superblock of it.
+    /// Makes the checkpoint that a commit without room becomes. The journal says where it stands, for readers
+    /// that have no superblock of it.
     fn checkpoint_instead(&self, journal: &mut Journal) -> Result<()> {
         self.counters.journal_full.increment();
         self.checkpoint_at_once(journal)?;
         let epoch = self.superblock.lock().epoch;
-        // All of it is durable. But a write that failed is told to everybody, not only to who asked for this one (P7).
+        // All of it is durable. But a failed write is reported to every caller, not only to this one (P7).
         let step = self.step("a checkpoint");
         step.check(journal.say_left_out(&*self.device, epoch))?;
         step.end();
@@ -123,8 +123,8 @@ impl Inner {
     /// Seals without a commit. Commits wait until it is durable, because what they would log is based
     /// on nodes that nothing durable holds yet.
     ///
-    /// The journal lacks a number from here on, so that whoever has no superblock of this checkpoint, because it
-    /// has rotted, notices as soon as anything was written behind it (P6).
+    /// The journal lacks a number from here on: a reader without this checkpoint's superblock, because it rotted,
+    /// notices as soon as anything was written behind it (P6).
     pub(crate) fn checkpoint_at_once(&self, journal: &mut Journal) -> Result<()> {
         self.check_running()?;
         let (mut sealed, step, time) = self.stop_changers(|forest, space| {
@@ -201,7 +201,7 @@ impl Inner {
         }
         let runs = nodes::write(&*self.device, &self.stop, &order)?;
         let count = order.len() as u64;
-        // Nobody reads their bytes here any more: whoever changes such a node from now on need not copy it.
+        // Their bytes are not read here any more: a change of such a node need not copy it from now on.
         let blocks = nodes.into_iter().map(|node| node.block).collect();
         self.counters.checkpoint_nodes.add(count);
         self.counters.checkpoint_bytes.add(count * self.geometry.node_size as u64);

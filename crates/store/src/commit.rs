@@ -72,7 +72,7 @@ impl Inner {
             return Ok(());
         }
         {
-            // Whoever waited here while a commit was made may find that it covered him.
+            // The commit for which this caller waited may have covered it.
             let mut journal = self.journal.lock();
             if self.committed.load(Ordering::Acquire) >= upto.0 {
                 return Ok(());
@@ -231,13 +231,13 @@ impl Inner {
         fits
     }
 
-    /// The moment that was frozen last is durable. Gives data away that was freed before it, in steps: nobody
-    /// waits long.
+    /// The moment that was frozen last is durable. Makes blocks reusable that were freed before it, in steps, so that
+    /// no caller waits long.
     pub(crate) fn thaw(&self, lsn: Lsn) {
         self.log_resident.thaw();
         self.committed.store(lsn.0, Ordering::Release);
         self.durable.fetch_max(lsn.0, Ordering::AcqRel);
-        // After it is known to be durable: who takes what is pending now needs nothing of before.
+        // After it is known to be durable: a leader that takes what is pending now needs nothing of before.
         let gone = self.pending.lock().thaw();
         self.give_back(gone);
         self.log_is_used();

@@ -110,7 +110,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         used_blocks: 0,
         journal: JournalMark { commit: CommitNo(0), next: geometry.journal().start, sum: 0 },
         log: LogMark::START,
-        // Nobody who writes data can guess it.
+        // A user that writes data cannot guess it.
         ring_tag: prng::entropy().to_le_bytes(),
     };
     let root = Root { pointer: nowhere, level: 0 };

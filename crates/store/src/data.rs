@@ -43,8 +43,8 @@ impl Inner {
         Ok(Written::new(placed, sums))
     }
 
-    /// Makes written data durable that somebody else's fsync would have to flush before its own batch: nobody waits
-    /// for a stranger's data. One flush for each [`DATA_BLOCKS_MAX`] blocks; none while nobody but `of` fsyncs.
+    /// Makes written data durable that another inode's fsync would have to flush before its own batch, so that no fsync
+    /// waits for another inode's data. One flush for each [`DATA_BLOCKS_MAX`] blocks; none while only `of` is fsynced.
     pub(crate) fn flush_for_others<'a>(
         &self,
         written: impl Iterator<Item = &'a mut Written>,

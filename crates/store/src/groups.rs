@@ -18,7 +18,7 @@ use crate::space::record::Step;
 use crate::tree::{Forest, Missing};
 use crate::{Inner, Result};
 
-/// Groups carried under one hold of the lock before a commit freezes everybody.
+/// Groups carried under one hold of the lock, before commit begin stops all operations.
 const AT_ONCE: usize = 16;
 
 impl Inner {

@@ -18,7 +18,8 @@ use crate::{Inner, Result, StoreError};
 
 /// Pieces that the host may refuse before nothing more is asked for this time: parts of it may be given already.
 const REFUSED_MAX: u32 = 8;
-/// The same while the image holds more than is known to be given: what an earlier mount was given costs the host nothing.
+/// The same while the image holds more than is known to be given: what an earlier mount was given costs the host
+/// nothing.
 const REFUSED_MAX_IDLE: u32 = 4096;
 /// As much is taken whatever the host has, since some of it may be given already.
 const LITTLE: u64 = 16 << 20;
@@ -89,8 +90,8 @@ impl Inner {
     }
 }
 
-/// A piece that the host is being asked for. Its end is the answer, and wakes the threads that wait for one: also when the
-/// device panics, which counts as refused.
+/// A piece that the host is being asked for. Dropping it is the answer, and wakes the threads that wait for one. A
+/// panic of the device counts as refused.
 struct Asked<'a> {
     inner: &'a Inner,
     range: BlockRange,

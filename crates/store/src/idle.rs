@@ -1,4 +1,4 @@
-//! Whether the volume rests: what works while nobody else does sleeps here, and the first change wakes it.
+//! Whether the volume rests: work for idle times sleeps here, and the first change wakes it.
 //!
 //! A change costs a look at a flag. One that is missed (it comes while the sleeper lies down) is seen when the
 //! sleeper's time is over.

@@ -6,8 +6,8 @@
 //!
 //! The tree says of such blocks that they read as zeros, in each state of history that a recovery may come back to. So
 //! a write of them that is lost or torn is harmless. But the log and the commits name by their sums only the data of
-//! blocks that they take out of the free space, so nothing would notice later that this data never arrived: it is durable
-//! before the tree points at it as data.
+//! blocks that they take out of the free space, so nothing would notice later that this data never arrived: it is
+//! durable before the tree points at it as data.
 //!
 //! A second write of the same blocks is a write over data, and goes to other blocks like any other.
 

@@ -109,8 +109,8 @@ pub struct OpenOptions {
     pub recover: Duration,
     /// How a batch of the fsync log finds the inode of a name (M4).
     pub batching: Batching,
-    /// Commits and checkpoints that nobody asked for are made by threads of the store. Without them whoever
-    /// wants to change something makes them first: the same calls then send the same to the device.
+    /// Threads of the store make background commits and checkpoints. Without them, the next caller that changes
+    /// something makes them first: the same calls then send the same to the device.
     pub threads: bool,
     /// How the guard against another program is kept, on devices that one may reach.
     pub guard: Guarding,
@@ -150,8 +150,8 @@ pub enum Need {
         /// Data blocks to allocate.
         blocks: u64,
     },
-    /// Carries out, or will, a write into blocks that are reserved: it needs no other block, and may use the nodes that are
-    /// kept for its items.
+    /// A write into reserved blocks, now or later: it needs no other block, and may use the nodes that are kept for its
+    /// items.
     Fill {
         /// Puts and deletes of the transactions to come.
         changes: u32,
@@ -307,8 +307,8 @@ impl Store {
         self.scan_for(Purpose::Look, from, to, visit)
     }
 
-    /// Like [`Store::scan`], by somebody who says what it is for: a change of one of these keys right after it mostly
-    /// needs no search of its own then.
+    /// Like [`Store::scan`], with its purpose: a change of one of these keys right after it then mostly needs no
+    /// search of its own.
     pub fn scan_for(
         &self,
         purpose: Purpose,
@@ -336,14 +336,14 @@ impl Store {
         self.inner.reserve(need)
     }
 
-    /// As [`Store::reserve`], out of what is free now: no commit and no checkpoint is made for it. `None` if that is not enough.
+    /// As [`Store::reserve`], out of what is free now, without a commit or checkpoint. `None` if that is not enough.
     pub fn reserve_now(&self, need: Need) -> Result<Option<Reservation>> {
         self.inner.reserve_now(need)
     }
 
-    /// Says that `blocks`, which an extent of the tree reserves and which were never written since, may be written in place
-    /// (R2). The caller keeps the extent as it is until then. Waits for a commit if blocks that held data were
-    /// made reserved lately. An extent of a damaged volume may be refused, as [`StoreError::Item`].
+    /// Allows writing `blocks` in place (R2), which an extent of the tree reserves and which were not written since.
+    /// The caller keeps the extent as it is until then. Waits for a commit if blocks that held data were made reserved
+    /// lately. An extent of a damaged volume may be refused, as [`StoreError::Item`].
     pub fn unwritten(&self, blocks: BlockRange) -> Result<Reserved> {
         self.inner.unwritten(blocks)
     }
@@ -368,8 +368,8 @@ impl Store {
         from.place(want, goal).ok_or(StoreError::NoSpace)
     }
 
-    /// Writes data to blocks that were allocated for it and sums it. `bytes` fill the blocks exactly. The blocks come back
-    /// with the error, so that their promise can be kept.
+    /// Writes data to blocks that were allocated for it and sums it. `bytes` fill the blocks exactly. An error returns
+    /// the blocks, so that their promise can be kept.
     pub fn write(
         &self,
         placed: Allocated,
@@ -400,19 +400,19 @@ impl Store {
         self.inner.log_resident.bytes()
     }
 
-    /// Reads blocks of data. Checksums are the caller's to verify: he has the extent.
+    /// Reads blocks of data. The caller verifies the checksums: it has the extent.
     pub fn read(&self, blocks: BlockRange, into: &mut [u8]) -> Result<()> {
         self.inner.read_data(blocks, into)
     }
 
-    /// Whether [`Store::apply`] surely finds room for the nodes of a transaction of so many changes: on a volume that is nearly
-    /// full a smaller transaction may be a better one.
+    /// Whether [`Store::apply`] surely finds room for the nodes of a transaction of so many changes: on a volume that
+    /// is nearly full, a smaller transaction may be better.
     pub fn has_room_for(&self, changes: u32, reservation: &Reservation) -> bool {
         self.inner.has_slots_for(changes, reservation.slots)
     }
 
-    /// Makes a transaction visible as one step and returns its place in history. One that is refused for lack of space has
-    /// changed nothing, and the reservation has the blocks again that were placed for it.
+    /// Makes a transaction visible as one step and returns its place in history. One refused for lack of space has
+    /// changed nothing, and its placed blocks are back in the reservation.
     pub fn apply(&self, transaction: Transaction, reservation: &mut Reservation) -> Result<Lsn> {
         self.inner.apply(transaction, reservation)
     }
@@ -423,10 +423,10 @@ impl Store {
         self.inner.sync(upto, about)
     }
 
-    /// As [`Store::sync`], but tells `then` what comes of it, before this returns or later: on the thread that
-    /// makes the batch, which answers all that share it and goes on with the next one while anybody is to be told. The
-    /// calling thread waits only while somebody makes a batch by [`Store::sync`]. `then` must not wait for the store,
-    /// nor panic: others may hear of that as of a volume that has stopped.
+    /// As [`Store::sync`], but passes the result to `then`, before this returns or later: on the thread that makes the
+    /// batch, which answers all callers that share it and makes the next one while a callback is left. The calling
+    /// thread waits only while another thread makes a batch by [`Store::sync`]. `then` must not wait for the store, nor
+    /// panic: other callers may see a panic as a volume that has stopped.
     pub fn sync_then(
         &self,
         upto: Lsn,
@@ -436,21 +436,21 @@ impl Store {
         self.inner.sync_then(upto, about, then);
     }
 
-    /// Writes what waits for the log behind it, without a flush: when this program is killed, it is there; when power fails, it may not
-    /// be. Later calls of [`Store::sync`] make it durable. For when the volume rests: nobody waits for it.
+    /// Appends what is pending to the log, without a flush: it survives a kill of this program, but perhaps not a power
+    /// cut. Later calls of [`Store::sync`] make it durable. For when the volume rests: no caller waits for it.
     pub fn append(&self) -> Result<()> {
         self.inner.append()
     }
 
-    /// Says on the device, once and durably, that what is durable is: should the last batch of the log or the last
-    /// commit rot from now on, an opening misses it, instead of taking it for one that a power cut tore. For when the volume
-    /// rests. Costs nothing where it was said; returns whether it was not.
+    /// Confirms on the device, once and durably, what is durable: should the last batch of the log or the last commit
+    /// rot from now on, an opening misses it, instead of taking it for one that a power cut tore. For when the volume
+    /// rests. Costs nothing if it was written already. Returns whether anything was written.
     pub fn confirm(&self) -> Result<bool> {
         self.inner.confirm()
     }
 
     /// Makes everything so far durable in the journal: then the log is empty, and blocks that were freed
-    /// may be reused (R2). Callers who only want to be durable use [`Store::sync`].
+    /// may be reused (R2). Callers that only want durability use [`Store::sync`].
     pub fn commit(&self) -> Result<()> {
         self.inner.commit_upto(self.latest())
     }
@@ -498,13 +498,13 @@ impl Store {
         self.inner.stop.reason().map(str::to_owned)
     }
 
-    /// Whether the volume has a guard against other programs that is not looked at now, because nothing was asked of the
-    /// device for a while: for tests.
+    /// Whether the volume has a guard against other programs that is not read now, because the device was idle for a
+    /// while. For tests.
     pub fn is_at_rest(&self) -> bool {
         self.inner.guard.as_ref().is_some_and(Keeper::is_resting)
     }
 
-    /// Stops the store: nothing is written any more (P7). For a caller who has found that memory cannot be trusted.
+    /// Stops the store: nothing is written any more (P7). For a caller that found its memory corrupt.
     pub fn stop(&self, reason: impl Into<String>) {
         step::stop(&self.inner.stop, reason.into());
     }
@@ -533,7 +533,7 @@ impl Store {
         self.inner.give_back_memory();
     }
 
-    /// Makes everything durable in its place and ends the store's threads. Dropping a store without this is like a crash.
+    /// Makes everything durable at its location and ends the store's threads. Dropping a store without this is a crash.
     pub fn close(self) -> Result<()> {
         if self.inner.read_only { Ok(()) } else { self.inner.close() }
     }
@@ -543,7 +543,7 @@ impl Drop for Store {
     fn drop(&mut self) {
         self.inner.throttle.end();
         for thread in self.threads.drain(..) {
-            // One that panicked has reported it; there is nobody left to tell.
+            // One that panicked has reported it; nothing is left to tell.
             let _ = thread.join();
         }
     }

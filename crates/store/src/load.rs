@@ -16,8 +16,8 @@ use crate::cache::Body;
 use crate::tree::{Forest, Missing};
 use crate::{Inner, Result, StoreError};
 
-/// The device is read in regions of this many blocks, where that brings more than one node that is missing. A
-/// directory's leaves lie near each other, but not in the order of its names: whoever needs one soon needs the others.
+/// The device is read in regions of this many blocks, where that brings more than one missing node. A directory's
+/// leaves lie near each other, but not in the order of its names: a reader of one soon needs the others.
 const REGION_BLOCKS: u64 = 64;
 /// A region holds no more nodes than these: the smallest cache has room for twice as many.
 const REGION_NODES: u64 = 16;
@@ -36,8 +36,8 @@ fn damage(expected: &Expected, source: Malformed) -> StoreError {
     StoreError::Node { block: expected.pointer.block, tree: expected.tree, source }
 }
 
-/// Fails if a leaf has an item of the other tree, or of a snapshot: whoever lists and removes what is there
-/// would hand keys to the log that it has no words for (P10).
+/// Fails if a leaf has an item of the other tree, or of a snapshot: code that lists and removes what is there
+/// would hand keys to the log that the log cannot express (P10).
 fn judge_keys(node: &NodeView<'_>, tree: TreeId) -> std::result::Result<(), Malformed> {
     let count = if node.level() == 0 { node.count() } else { 0 };
     let wrong = |key: &Key| key.kind.tree() != tree || key.snapshot.0 != 0;
@@ -130,7 +130,7 @@ impl Inner {
         if span.count > nodes.checked_mul(node_blocks)?.checked_mul(READ_PER_NODE_MAX)? {
             return None;
         }
-        // Whatever is wrong with a neighbour is told when somebody wants it.
+        // Damage of a neighbour is reported when a caller needs that node.
         let mut buffer = self.regions.take();
         let bytes = buffer.get_mut(..usize::try_from(span.bytes()?).ok()?)?;
         self.read_blocks(span, bytes).ok()?;

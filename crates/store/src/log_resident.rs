@@ -34,7 +34,7 @@ struct Layers {
 #[derive(Debug, Default)]
 pub(crate) struct LogResident {
     layers: RwLock<Layers>,
-    /// Blocks of both layers, for those who do not want to lock.
+    /// Blocks of both layers, for callers that do not want to lock.
     count: AtomicUsize,
     /// Of those, the ones that no commit is writing.
     fresh: AtomicUsize,

@@ -19,8 +19,8 @@ const ALONE_BYTES: usize = 4 << 20;
 /// A node and its location.
 pub(crate) type NodeWrite<'a> = (BlockNo, &'a [u8]);
 
-/// Writes nodes, which come in the order of their blocks, seals each, and leaves the flush to the caller. Gives the
-/// number of places that it wrote to. A thread that dies at it stops the volume by `stop`, before the caller hears of it.
+/// Writes nodes, which come in the order of their blocks, seals each, and leaves the flush to the caller. Returns the
+/// number of locations written. A thread that panics here stops the volume by `stop`, before the caller hears of it.
 pub(crate) fn write(device: &dyn Device, stop: &Stop, nodes: &[NodeWrite<'_>]) -> Result<u64> {
     let bytes: usize = nodes.iter().map(|(_, bytes)| bytes.len()).sum();
     let most = parallel::node_threads(parallel::processors());

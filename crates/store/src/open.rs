@@ -101,8 +101,8 @@ fn open_alone(
         None => log::replay::read(&*device, &replayed.superblock, replayed.ended),
     };
     let mut took = time.nanos();
-    // Until the whole log is in memory the nodes of the journal stand in front of the device, and nothing is
-    // written: who is refused for his log leaves the volume as it was (P9).
+    // Until the whole log is in memory, the nodes of the journal stand in front of the device, and nothing is
+    // written: an opening refused for its log leaves the volume as it was (P9).
     let mut nodes = std::mem::take(&mut replayed.nodes);
     let mut inner = loop {
         if let Some(damage) = &logged.damage {

@@ -48,7 +48,7 @@ impl Drop for Step<'_> {
     }
 }
 
-/// Stops a volume, and says so in the log if nobody has before.
+/// Stops a volume, and says so in the log unless it had stopped before.
 pub(crate) fn stop(stop: &Stop, reason: String) {
     if !stop.is_stopped() && stop.stop(reason.as_str()) {
         tracing::error!("the volume stops, nothing is written any more: {reason}");

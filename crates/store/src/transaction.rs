@@ -172,8 +172,8 @@ impl Transaction {
         }
     }
 
-    /// Says that blocks hold nothing any more but stay with their file. They are written in place only when this transaction is
-    /// durable (R2).
+    /// Says that blocks hold nothing any more but stay with their file. They are written in place only when this
+    /// transaction is durable (R2).
     pub fn unwrite(&mut self, blocks: BlockRange) {
         if !blocks.is_empty() {
             self.unwritten.push(blocks);
@@ -185,7 +185,7 @@ impl Transaction {
         let blocks = written.blocks();
         let (location, sums, content) = written.into_parts();
         let extent = Extent { blocks, sums };
-        // Nothing is taken out of the free space, and the data is durable: neither the log nor a commit says more of it.
+        // Takes nothing out of the free space, and the data is durable: neither the log nor a commit says more of it.
         let Destination::New(placed) = location else { return extent };
         let sum = journal::commit::data_sum(&extent.sums);
         let content = match content {

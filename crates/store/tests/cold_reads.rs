@@ -1,4 +1,4 @@
-//! Nodes are read with those that lie beside them: fewer reads, and nobody is refused for a neighbour's damage.
+//! Nodes are read together with their neighbours: fewer reads, and no read fails for a neighbour's damage.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -86,7 +86,7 @@ fn a_cold_scan_reads_several_nodes_at_once() {
     assert_eq!(device.stats().reads, before, "what was read stays in memory");
 }
 
-/// R5: what is wrong with a node is told to those who ask for it, and to nobody else.
+/// R5: damage of a node is reported to the callers that ask for it, and to no other.
 #[test]
 fn damage_of_a_neighbour_is_told_to_those_who_want_it() {
     let image = image();

@@ -15,7 +15,8 @@ use small::{first, formatted, geometry, open, put_one_transaction, sectors, sync
 
 const SECTOR: u64 = 512;
 
-/// A volume after three steps that `durably` made durable, the program killed; and which sectors of `zone` the last one wrote.
+/// A volume after three steps that `durably` made durable, the program killed; and which sectors of `zone` the last
+/// step wrote.
 fn killed(zone: BlockRange, durably: fn(&Store), rests: bool) -> (MemoryDevice, Vec<u64>) {
     let device = formatted();
     let store = open(&device);

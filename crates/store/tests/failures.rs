@@ -63,7 +63,7 @@ fn a_batch_with_a_value_that_is_too_long_changes_nothing() {
 }
 
 /// P7: a commit without room has become a checkpoint, and the frame that says so to the journal cannot be
-/// written. Everything is durable; but a write has failed, so nobody writes on as if the device were well.
+/// written. Everything is durable; but a write has failed, so the store does not write on as if the device were fine.
 #[test]
 fn a_journal_that_cannot_be_told_of_a_checkpoint_stops_the_store() {
     let sim = Arc::new(SimDevice::new(&small::formatted().snapshot()));
@@ -231,7 +231,7 @@ fn a_flush_beside_one_that_fails_proves_nothing() {
     assert!(store.durable() < store.latest());
 }
 
-/// P7: the flush of a batch fails. Who wrote it, who waits for it, and who comes later hear of it, and
+/// P7: the flush of a batch fails. The leader, the callers that wait for it and all later callers get the error, and
 /// nothing is flushed again.
 #[test]
 fn everybody_hears_of_a_batch_that_failed() {

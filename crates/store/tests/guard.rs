@@ -74,7 +74,7 @@ fn a_second_machine_is_refused_and_the_first_one_goes_on() {
     sync(&one);
     one.close().unwrap();
     assert_eq!(guard_on(&*device).unwrap().state, GuardState::Closed);
-    // It was left in order: nobody waits.
+    // It was left in order: the opening does not wait.
     let two = open_as(&device, Reach::Host, machine(2, 2), FOREVER).unwrap();
     assert_eq!((first(&two, 0), first(&two, 9)), (Some(1), Some(2)));
 }
@@ -102,7 +102,7 @@ fn after_a_crash_nobody_waits_who_knows_that_the_other_program_has_ended() {
     // The machine was started again.
     crashed(Reach::Host, machine(1, 2));
     crashed(Reach::Unknown, machine(1, 3));
-    // Another one asks, and nobody answers.
+    // Another one asks, and gets no answer.
     drop(open_as(&device, Reach::Host, machine(2, 4), SOON).unwrap());
     // A machine that is not known is any machine.
     let unknown = |boot| Host { machine: Vec::new(), ..machine(3, boot) };
@@ -195,8 +195,8 @@ fn a_volume_that_is_made_anew_elsewhere_is_not_written_to() {
     assert_eq!(guard_on(&*device).unwrap().uuid.as_u128(), 99);
 }
 
-/// P9, and the guard is never in the way: power fails at every write and flush of two openings, the guard torn in any way;
-/// another machine opens what is left, and finds what was durable.
+/// P9, and the guard is never in the way: power fails at every write and flush of two openings, the guard torn in any
+/// way. Another machine opens what is left, and finds what was durable.
 #[test]
 fn power_fails_at_every_call_of_lives_with_a_guard() {
     let device = small::formatted();
@@ -296,7 +296,7 @@ fn a_refused_volume_keeps_its_guard() {
     assert!(device.to_image() == before);
 }
 
-/// A device that nobody else reaches has no guard, and an opening for reading writes none.
+/// A device that no other machine reaches has no guard, and an opening for reading writes none.
 #[test]
 fn no_guard_where_none_is_needed() {
     let device = small::formatted();
@@ -308,15 +308,15 @@ fn no_guard_where_none_is_needed() {
     assert_eq!(guard_on(&*device), None);
 }
 
-/// Opens without threads, so that nobody looks meanwhile: as on a machine that is asleep.
+/// Opens without threads, so that no watcher looks meanwhile: as on a machine that is asleep.
 fn open_asleep(name: SharedDevice, host: Host) -> Store {
     let guard = Guarding { host: Some(host), wait: SOON, ..Guarding::default() };
     let options = OpenOptions { threads: false, guard, ..OpenOptions::default() };
     Store::open(Arc::new(name), &options, Arc::new(Counters::default())).unwrap()
 }
 
-/// Another machine takes the volume of one that is suspended, and works. The first one wakes up and writes nothing, also
-/// where each of them reads through a cache of its own.
+/// Another machine takes the volume of one that is suspended, and works. The first one wakes up and writes nothing,
+/// also where each of them reads through a cache of its own.
 #[test]
 fn a_machine_that_was_asleep_looks_before_it_writes() {
     let clock = SimulatedClock::new();

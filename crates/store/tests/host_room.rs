@@ -185,8 +185,8 @@ fn state_of(thread: u64) -> char {
     stat.rsplit(')').next().unwrap().trim_start().chars().next().unwrap()
 }
 
-/// Threads that each want a block, as many as there are pieces, and one more: that one sleeps until the host has answered
-/// another, also when that other one dies of it.
+/// Threads that each want a block, as many as there are pieces, and one more: that one sleeps until the host has
+/// answered another, also when that other one dies of it.
 #[test]
 fn a_thread_that_finds_all_pieces_asked_for_sleeps_until_there_is_an_answer() {
     for panics in [false, true] {

@@ -1,5 +1,6 @@
-//! A journal that makes no sense at some commit (P10): nobody writes to the volume, and who only reads gets
-//! everything before it. One that cannot be read is nobody's: it may be read another time. A checkpoint that no commit says is missed when it is gone (P6).
+//! A journal that makes no sense at some commit (P10): the volume is not written, and an opening for reading gets
+//! everything before it. A journal that cannot be read is not opened at all: it may be read another time. A checkpoint
+//! that no commit says is missed when it is gone (P6).
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

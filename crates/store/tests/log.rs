@@ -85,7 +85,7 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Returns when somebody waits.
+    /// Returns when a thread waits.
     fn wait_until_reached(&self) {
         let mut state = self.state.lock();
         while !state.waiting {
@@ -301,8 +301,8 @@ fn write_many(store: &Store, room: &mut Reservation, blocks: u64) -> Vec<Written
     written
 }
 
-/// A stranger publishes more data than one flush may bring in while an inode is fsynced again and again: he has
-/// flushed it before, and the next fsync needs one flush for itself (P1, rule R3).
+/// Another inode publishes more data than one flush may bring in, while one inode is fsynced again and again: the data
+/// was flushed before, and the next fsync needs one flush for itself (P1, rule R3).
 #[test]
 fn large_data_of_a_stranger_is_flushed_before_it_is_published() {
     let blocks = DATA_BLOCKS_MAX + 1;
@@ -315,7 +315,7 @@ fn large_data_of_a_stranger_is_flushed_before_it_is_published() {
         fsynced += 1;
         store.sync(store.latest(), ABOUT).unwrap()
     };
-    // Who was stopped for long between the two calls finds that nobody fsyncs lately: he tries again.
+    // A thread that was paused for long between the two calls finds no recent fsync, and tries again.
     let extents = (1..=100).find_map(|attempt| {
         let mut room = store.reserve(Need::Grow { changes: 100, blocks }).unwrap();
         let mut written = write_many(&store, &mut room, blocks);

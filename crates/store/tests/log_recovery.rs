@@ -1,5 +1,5 @@
 //! Recoveries of the log in unlucky places: refused ones, ones behind a flush that failed, ones on another
-//! device than the one that crashed, cut at every write (P9); and a leader who panics (P7).
+//! device than the one that crashed, cut at every write (P9); and a leader that panics (P7).
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -88,7 +88,7 @@ fn assert_whole(store: &Store, keys: std::ops::Range<u64>) {
 }
 
 /// What the log says of a commit decides whether a volume may be opened. So nothing is written before the log is
-/// read: whoever is refused finds the volume as it was, and when the data of the last commit reads again,
+/// read: a refused opening leaves the volume as it was, and when the data of the last commit reads again,
 /// all of it is there.
 #[test]
 fn a_volume_that_is_refused_is_left_as_it_was() {
@@ -120,7 +120,7 @@ struct Gate {
     device: Arc<SimDevice>,
     /// Writes there wait while it is closed.
     range: std::ops::Range<u64>,
-    /// Whether it is closed, and whether somebody waits.
+    /// Whether it is closed, and whether a thread waits.
     state: Mutex<(bool, bool)>,
     changed: Condvar,
     panics: AtomicBool,
@@ -279,7 +279,7 @@ fn a_recovery_on_other_sectors_is_cut_at_every_call() {
     assert!(images > 60, "{images}");
 }
 
-/// A leader who panics takes nobody with him: all who wait for his batch or the next hear that the volume stopped,
+/// A leader that panics leaves no caller waiting: all callers of its batch or the next hear that the volume stopped,
 /// and what was acknowledged before is there afterwards.
 #[test]
 fn who_waits_for_a_leader_that_panics_hears_of_it() {
@@ -348,9 +348,9 @@ fn data_of_the_log_that_finds_no_place_is_named_and_kept() {
     assert_whole(&store, 1..4);
 }
 
-/// Bytes of files travel inside batches, and the ring is searched for batches. A user who writes what a batch would
-/// be, for the place at which it will lie, must not make a volume that lost one (P10): he does not know what
-/// every batch of this volume carries, unless he can read the device.
+/// Bytes of files travel inside batches, and the ring is searched for batches. A user that writes a forged batch, made
+/// for its future location, must not make a volume that lost one (P10): without reading the device, the user does not
+/// know what every batch of this volume carries.
 #[test]
 fn a_user_cannot_write_what_is_taken_for_a_batch() {
     let base = formatted(512);

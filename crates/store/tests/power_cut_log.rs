@@ -31,7 +31,7 @@ fn sectors_of_4096() {
     survive(70, 2, 50, &how);
 }
 
-/// Batches that nobody waits for, before those that somebody does, and confirmations.
+/// Batches that no caller waits for, then batches that callers wait for, and confirmations.
 #[test]
 fn volumes_that_rest() {
     let rests = Conditions { rests: 2, ..Conditions::fsyncs() };

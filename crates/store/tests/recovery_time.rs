@@ -1,5 +1,5 @@
-//! What `-o recover=` promises is kept on devices where a random place is dear: a disk with an arm, a network. Time is
-//! that of the simulated device; nobody sleeps.
+//! What `-o recover=` promises is kept on devices with expensive random access: a disk with an arm, a network. Time is
+//! that of the simulated device; no thread sleeps.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

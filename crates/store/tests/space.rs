@@ -219,7 +219,7 @@ fn items_that_arrive_downwards_do_not_take_a_node_each() {
     }
 }
 
-/// P8 for several at once: those who come while others hold their share wait for it.
+/// P8 for several threads at once: a thread that comes while others hold their share waits for it.
 #[test]
 fn many_threads_empty_a_full_volume() {
     for node_size in NODE_SIZES {

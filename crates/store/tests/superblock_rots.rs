@@ -129,8 +129,8 @@ fn a_checkpoint_that_only_batches_say() {
     }
 }
 
-/// The superblock that an opening after a crash writes rots; what was fsynced behind it is not found from the
-/// one before, and nobody misses it.
+/// The superblock that an opening after a crash writes rots. What was fsynced behind it must be found from the one
+/// before, or be noticed as missing.
 fn after_a_crash(durable: fn(&Store)) {
     let device = formatted();
     let store = open(&device);

@@ -1,5 +1,5 @@
-//! Those who are told that they are durable instead of waiting for it: by whom, in which order, and also when
-//! that cannot be (P1, P7).
+//! Completion callbacks instead of waiting for durability: which thread runs them, in which order, and what they get
+//! when durability cannot be reached (P1, P7).
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -125,7 +125,7 @@ fn change(store: &Store, number: u64) -> Lsn {
         .unwrap()
 }
 
-/// What somebody was told, and on which thread.
+/// What a callback got, and on which thread.
 type Heard = (Result<Receipt, StoreError>, ThreadId);
 
 fn told(store: &Store, upto: Lsn) -> Receiver<Heard> {
@@ -136,7 +136,8 @@ fn told(store: &Store, upto: Lsn) -> Receiver<Heard> {
     hear
 }
 
-/// While somebody who is told makes a batch, does `body`; then lets him go on. Answers how his thread ended, too.
+/// Does `body` while a leader with a callback makes a batch, then lets the leader go on. Also returns how its thread
+/// ended.
 fn behind_a_leader<T>(
     gate: &Gate,
     store: &Store,
@@ -153,7 +154,7 @@ fn behind_a_leader<T>(
     })
 }
 
-/// So many operations, each with somebody to be told.
+/// So many operations, each with a callback.
 fn changes_told(store: &Store, count: u64) -> Vec<Receiver<Heard>> {
     (1..=count).map(|number| told(store, change(store, number))).collect()
 }
@@ -205,14 +206,14 @@ fn nobody_waits_for_a_leader_who_leads_on() {
     assert!(store.sync(lsn, ABOUT).unwrap().led);
 }
 
-/// Who waits on his thread and who left word are in one line, whoever of them leads.
+/// Blocked callers and callbacks share one queue, whichever of them leads.
 #[test]
 fn those_who_wait_and_those_who_are_told_share_batches() {
     for leads_on in [false, true] {
         let (gate, store) = volume();
         gate.close(true);
         let first = change(&store, 0);
-        // A thread says that it waits under the lock of those who wait.
+        // A thread says that it waits while it holds the lock of the queue.
         let queued = Arc::new(AtomicUsize::new(0));
         let counts = || {
             let queued = Arc::clone(&queued);
@@ -259,7 +260,7 @@ fn until(is_so: impl Fn() -> bool) {
     }
 }
 
-/// What no batch holds is made durable by a commit: all who waited for that hear so, and each why.
+/// A commit makes durable what no batch can hold: all callers that waited for it get the escape and its reason.
 #[test]
 fn all_hear_of_an_escape() {
     let (gate, store) = volume_of(256 << 20, 16384);
@@ -313,7 +314,8 @@ fn all_hear_of_a_leader_who_panics() {
     store.sync(store.latest(), ABOUT).unwrap_err();
 }
 
-/// Who panics when he hears takes nobody with him: others of his batch hear that they are durable, and the lead is free.
+/// A callback that panics takes no other with it: the others of its batch hear that they are durable, and the lead is
+/// free.
 #[test]
 fn a_panic_of_who_is_told_is_his_own() {
     let (gate, store) = volume();

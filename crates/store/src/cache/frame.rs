@@ -68,7 +68,8 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// A node that was read and judged. Whoever wanted it marks it by using it; who came along goes first.
+    /// A node that was read and judged. Its reader marks it by using it; a node that was only read along is evicted
+    /// first.
     pub(crate) fn clean(body: Body, epoch: Epoch, tracker: Tracker) -> Frame {
         Frame {
             #[cfg(debug_assertions)]
@@ -206,7 +207,7 @@ impl Node<'_> {
         self.prefixes.search(&self.view, key)
     }
 
-    /// The same for one who knows that `key` is not before record `first`, and probably right there.
+    /// The same when `key` is known not to be before record `first`, and is probably right there.
     #[inline]
     pub(crate) fn search_from(&self, first: usize, key: &RawKey) -> Result<usize, usize> {
         match self.prefixes.is_behind(first, key) {

@@ -67,7 +67,7 @@ impl KeyPrefixes {
         node.search_within(self.narrow(key), key)
     }
 
-    /// Whether record `index` is known to have a greater key, by its prefix alone, or is none: then it is behind the last.
+    /// Whether record `index` has a greater key, by its prefix alone, or lies behind the last record.
     #[inline]
     pub(crate) fn is_behind(&self, index: usize, key: &RawKey) -> bool {
         let front = key.front();

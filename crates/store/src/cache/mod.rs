@@ -38,7 +38,7 @@ pub(crate) use frame::{Body, Frame, Node};
 pub(crate) use freeze::FrozenNodes;
 use key_prefixes::KeyPrefixes;
 
-/// Nodes above the budget from which on nothing is taken in that nobody has asked for.
+/// So many nodes above the budget, only nodes that a caller asked for are taken in.
 const CROWD: usize = 64;
 
 /// A sealed node on its way to its location.
@@ -57,7 +57,7 @@ pub(crate) struct Cache {
     /// Nodes born since the last seal.
     dirty: Vec<BlockNo>,
     dirty_count: usize,
-    /// Nodes that changed since the last commit: nobody searches the whole cache for them.
+    /// Nodes that changed since the last commit, so that a commit need not search the whole cache.
     uncommitted: Vec<BlockNo>,
     uncommitted_bytes: usize,
     /// Nodes gone since the last commit that earlier commits know.

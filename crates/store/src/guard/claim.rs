@@ -107,7 +107,7 @@ pub(crate) fn after_mkfs(device: &Arc<dyn Device>, uuid: Uuid) -> Result<()> {
 }
 
 fn guard_of(uuid: Uuid, host: &Host) -> Guard {
-    // Keyed with the volume: ids of machines are not told to those who read a disk.
+    // Keyed with the volume: a reader of the disk does not learn ids of machines.
     let machine = [&host.machine[..], uuid.as_bytes()].concat();
     Guard {
         uuid,

@@ -155,8 +155,8 @@ impl Guarded {
         Ok(())
     }
 
-    /// Reads the guard: answers a program that asks, and stops if another one has the volume. The error is that of a device
-    /// which does not tell who has the volume, when it is too late to go on without.
+    /// Reads the guard: answers a program that asks, and stops if another one has the volume. Fails if the device does
+    /// not tell which program has the volume, once it is too late to go on without knowing.
     fn look(&self) -> Result<(), DeviceError> {
         self.look_as(self.own.lock().as_ref())
     }

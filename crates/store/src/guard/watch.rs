@@ -24,8 +24,8 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// Takes the volume `uuid` on `device`, which is `guarded` with flushes that are believed, and looks after the guard
-    /// from then on, unless there are to be no threads. Should its thread die, it stops the volume by `stop`.
+    /// Takes the volume `uuid` on `device`, which is `guarded` with flushes that are believed, and looks after the
+    /// guard from then on, unless there are to be no threads. Should its thread die, it stops the volume by `stop`.
     pub(crate) fn start(
         guarded: Arc<Guarded>,
         (device, stop): (&Arc<dyn Device>, &Arc<Stop>),
@@ -100,8 +100,8 @@ fn watch(guarded: &Guarded, device: &dyn Device, how: &Guarding) {
         }
         // One that comes too late and is told nothing leaves it to the next call of the device, which is refused then.
         let _ = guarded.look();
-        // Others read it at once where the host has no cache in between. A flush that fails is believed by
-        // nobody (P7), and the next one of the volume says so.
+        // Others read it at once where the host has no cache in between. Nothing relies on a flush that
+        // failed (P7), and the volume's next flush reports it.
         if guarded.answered.swap(false, Ordering::AcqRel)
             && let Err(error) = device.flush()
         {

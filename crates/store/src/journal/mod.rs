@@ -167,8 +167,8 @@ impl Journal {
         Ok((blocks * BLOCK_BYTES, flushed))
     }
 
-    /// A number that no commit has: a checkpoint holds what no commit says. Should its superblock rot, whoever
-    /// reads the journal from the one before misses a commit, instead of taking an older state for the whole (P6).
+    /// A number that no commit has: a checkpoint holds what no commit says. Should its superblock rot, a replay from
+    /// the superblock before it misses a commit, instead of taking an older state for the whole (P6).
     pub(crate) fn leave_a_number_out(&mut self) {
         self.mark.commit = self.mark.commit.next();
         // What says so at the mark has the number of before.
@@ -182,7 +182,7 @@ impl Journal {
     }
 
     /// Says at the mark that no commit follows, so that the next opening need not look for one. Needs no flush:
-    /// where it is missing, somebody looks. `epoch` is that of the superblock.
+    /// where it is missing, the opening looks. `epoch` is that of the superblock.
     pub(crate) fn end(&mut self, device: &dyn Device, epoch: Epoch) -> Result<()> {
         if self.ended || self.head != self.tail {
             return Ok(());
@@ -200,8 +200,8 @@ impl Journal {
         self.write_end(device, epoch, !self.mark.sum)
     }
 
-    /// As [`Journal::say_left_out`], behind a commit: should it rot, it is missed. Returns whether anything was written: not if it was said
-    /// before, no recovery would read the commit, or there is no room.
+    /// As [`Journal::say_left_out`], behind a commit: should the commit rot, it is missed. Returns whether anything was
+    /// written: not if it was said before, no recovery would read the commit, or there is no room.
     pub(crate) fn confirm(&mut self, device: &dyn Device, epoch: Epoch) -> Result<bool> {
         let used = self.head - self.tail;
         if self.confirmed == self.mark.commit || used == 0 || used >= self.ring.count {

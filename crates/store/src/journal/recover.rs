@@ -1,4 +1,4 @@
-//! Recovery: what the journal says becomes a checkpoint, before anybody sees the volume.
+//! Recovery: what the journal says becomes a checkpoint, before any caller sees the volume.
 //!
 //! First all of it is read, then all of it is written: a volume that is refused, for its journal or for its
 //! log, is left as it was found.

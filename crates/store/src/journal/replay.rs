@@ -451,7 +451,7 @@ impl Replay<'_> {
             let count = step.min(left).min(to_end);
             quiet = quiet.saturating_add(count);
             if let Err(error) = self.read_blocks(BlockRange::new(start, count), &mut blocks) {
-                // What cannot be read proves nothing, and nobody needs it.
+                // What cannot be read proves nothing and is not needed.
                 tracing::warn!("the journal was not searched at block {start}: {error}");
                 blocks.clear();
             }

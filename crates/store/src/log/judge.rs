@@ -2,7 +2,7 @@
 //!
 //! A batch takes blocks that are free, once each, and gives back blocks that are
 //! in use. What it gives back, its own records show: the extents of keys that it
-//! changes held it before, or it took it itself. So no batch, whoever made it, frees the
+//! changes held it before, or it took it itself. So no batch, forged or not, frees the
 //! block of a node, or one of a file that it does not change (P10).
 //!
 //! Judges against the volume as it stood before the log and what earlier batches

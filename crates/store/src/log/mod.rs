@@ -1,13 +1,12 @@
 //! T1, the fsync log: what is pending becomes durable with one write and one flush.
 //!
 //! ```text
-//!  take what is pending -> format -> write -> FLUSH -> answer all who wait
+//!  take what is pending -> format -> write -> FLUSH -> answer all waiting callers
 //! ```
 //!
-//! One batch is made at a time, by the first who needs it (the leader); the
-//! others wait or leave word ([`queue`]), and most find that his batch or the next
-//! contains their operations. So answers come in the order of LSNs, all of a batch get the
-//! same one, and a batch is written after the flush of the one before it.
+//! One batch is made at a time, by the first caller that needs it (the leader). The others block or register a
+//! completion callback ([`queue`]); most find their operations in this batch or the next. So answers come in the order
+//! of LSNs, all callers of a batch get the same one, and a batch is written after the flush of the one before it.
 //!
 //! No lock that operations take is held across I/O (R4), and nothing here waits
 //! for a commit or a checkpoint, unless the ring is truly full.
@@ -45,7 +44,7 @@ use queue::Queue;
 use ring::Span;
 pub(crate) use ring::{Log, Ring};
 
-/// The log of an open store and those who wait for it.
+/// The log of an open store and the callers that wait for it.
 #[derive(Debug)]
 pub(crate) struct Logging {
     queue: Queue,
@@ -66,7 +65,7 @@ impl Logging {
 
 /// How a leader's work ended.
 enum Led {
-    /// What it cost, and what is durable now: nobody needs it in memory any more.
+    /// What it cost, and what is durable now and no longer needed in memory.
     Logged(Receipt, Generations),
     Escape(Escape),
 }
@@ -80,7 +79,7 @@ impl Inner {
     fn make_batch(&self) -> Result<Led> {
         self.check_running()?;
         let mut log = self.logging.log.lock();
-        // What was taken would be lost, and whoever asks next would find nothing to wait for.
+        // What was taken would be lost, and the next caller would find nothing to wait for.
         let (generations, step) = match self.take_pending(&log) {
             Ok(taken) => taken,
             Err(escape) => return Ok(Led::Escape(escape)),
@@ -88,7 +87,7 @@ impl Inner {
         let waiting = log.waiting().map(|appended| appended.last);
         let Some(last) = generations.back().map(|generation| generation.last).or(waiting) else {
             step.end();
-            // All of it was logged meanwhile: whoever asked finds it durable.
+            // All of it was logged meanwhile: the caller finds it durable.
             return Ok(Led::Logged(Receipt::default(), Generations::new()));
         };
         let mut receipt = Receipt::default();
@@ -113,7 +112,8 @@ impl Inner {
         Ok(Led::Logged(receipt, generations))
     }
 
-    /// Takes what is pending, if the log has room for all of it. The step ends when a batch of it is durable, or appended.
+    /// Takes what is pending, if the log has room for all of it. The step ends when a batch of it is durable or
+    /// appended.
     fn take_pending(&self, log: &Log) -> std::result::Result<(Generations, Step<'_>), Escape> {
         let mut pending = self.pending.lock();
         let mut needed = 0;

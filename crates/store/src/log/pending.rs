@@ -245,8 +245,7 @@ impl Generation {
     }
 }
 
-/// Generations, the oldest first. Each in a piece of memory of its own: they go from hand to hand, here, to who makes the
-/// batch and back.
+/// Generations, the oldest first. Each has its own allocation: they move from here to the leader and back.
 pub(super) type Generations = VecDeque<Box<Generation>>;
 
 /// The mutants by which the log forgets something.
@@ -298,7 +297,8 @@ impl LogPosition {
         LogPosition { mark, head: 0, data: 0 }
     }
 
-    /// What a recovery has to do with the log between an earlier place and this one, if that owes so many bytes of data.
+    /// What a recovery has to do with the log between an earlier position and this one, with so many bytes of
+    /// log-resident data.
     fn since(&self, earlier: &LogPosition, log_resident_bytes: usize) -> RecoveryWork {
         RecoveryWork {
             log_bytes: self.head - earlier.head,
@@ -419,7 +419,7 @@ impl Pending {
         self.frozen = Some(FrozenGenerations { generations: self.generations.len() - 1, log });
     }
 
-    /// That commit is durable: the log before it is dead. Returns what it contains, which nobody needs any more.
+    /// That commit is durable: the log before it is dead. Returns what it contains, which is no longer needed.
     pub(crate) fn thaw(&mut self) -> Generations {
         let Some(frozen) = self.frozen.take() else {
             return Generations::new();

@@ -1,12 +1,10 @@
-//! Who asks for durability, who makes the batch, and how the others hear of it.
+//! Which callers ask for durability, which one makes the batch, and how the others get their results.
 //!
-//! One leads at a time, the first who needs a batch. Whoever asks meanwhile waits
-//! on his thread, or leaves word what to do when he is durable: then his thread
-//! does other things, and no thread has to be woken for him. Who may have word left
-//! with him leads on, batch after batch, until nobody has; who only wants to know
-//! of his own history leads once, and the next one takes his place.
+//! One caller leads at a time: the first that needs a batch. Callers that ask meanwhile block, or register a
+//! completion callback; a callback needs no thread to be woken. A leader that accepts callbacks leads on, batch
+//! after batch, until no callback is left. A leader of [`Inner::sync`] leads once; a waiting caller leads next.
 //!
-//! Always true: somebody leads on while word is left, and no word is lost, also when he panics.
+//! Always true: while a callback is registered, some thread leads on. No callback is lost, even if the leader panics.
 
 use std::time::Duration;
 
@@ -18,30 +16,30 @@ use super::Led;
 use super::rhythm::Rhythm;
 use crate::{Inner, Result, StoreError, step};
 
-/// What is done when somebody's history is durable, or will not be.
+/// Completion callback: runs when the caller's history is durable, or never will be.
 type Then = Box<dyn FnOnce(Result<Receipt>) + Send>;
 
-/// Who leads.
+/// Whether a thread leads, and for how long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Leads {
     #[default]
     Nobody,
     Once,
-    /// Until no word is left.
+    /// Until no callback is left.
     On,
 }
 
 #[derive(Default)]
 struct State {
     leads: Leads,
-    /// What those hear who share the last batch.
+    /// The receipt for all callers that share the last batch.
     last: Receipt,
     rhythm: Rhythm,
-    /// Words that were left, the oldest first; none but while somebody leads on. Only he takes them out.
+    /// Registered callbacks, the oldest first. Empty unless a thread leads on; only that thread removes them.
     left: Vec<Left>,
 }
 
-/// Those who want batches.
+/// Callers that want batches.
 #[derive(Default)]
 pub(super) struct Queue {
     state: Mutex<State>,
@@ -60,13 +58,13 @@ impl Queue {
         self.state.lock().rhythm.beside(of)
     }
 
-    /// A batch is about to be called durable, which has cost so much.
+    /// Remembers what a batch has cost, before it is called durable.
     pub(super) fn made(&self, receipt: Receipt) {
         self.state.lock().last = receipt;
     }
 }
 
-/// Who asked for what, and since when he waits.
+/// What a caller asked for, and how long it has waited.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     upto: Lsn,
@@ -76,15 +74,15 @@ struct Asked {
     waiting: Stopwatch,
 }
 
-/// A word that was left.
+/// A registered callback.
 struct Left {
     asked: Asked,
     then: Then,
-    /// What came of the batch that was made for it.
+    /// The result of the batch that was made for it.
     outcome: Option<Result<Receipt>>,
 }
 
-/// The lead. Given up when it is dropped, also by a panic: then nobody is left without an answer.
+/// The lead. Dropping it gives it up, also in a panic, and answers every registered callback.
 struct Lead<'a> {
     inner: &'a Inner,
     is_given_up: bool,
@@ -99,7 +97,7 @@ impl Drop for Lead<'_> {
         let (left, last) = {
             let mut state = queue.state.lock();
             state.leads = Leads::Nobody;
-            // Not empty only if who led on has panicked.
+            // Not empty only if the leader panicked while it led on.
             (std::mem::take(&mut state.left), state.last)
         };
         queue.answered.notify_all();
@@ -112,7 +110,7 @@ impl Drop for Lead<'_> {
 }
 
 impl Inner {
-    /// Returns when every batch up to `upto` is durable. `about` is who asks.
+    /// Returns when every batch up to `upto` is durable. `about` is the inode that asks.
     pub(crate) fn sync(&self, upto: Lsn, about: InodeNo) -> Result<Receipt> {
         if self.is_durable(upto) {
             return Ok(Receipt::default());
@@ -131,8 +129,7 @@ impl Inner {
             };
             drop(state);
             let led = self.lead(&asked)?;
-            // Those who waited have their answer before anything else is done; after an escape they wait for its
-            // commit.
+            // Waiting callers get their answer before anything else is done; after an escape they wait for its commit.
             let _lead = matches!(led.0, Led::Escape(_)).then_some(lead);
             if let Some(receipt) = self.outcome(&asked, led)? {
                 return Ok(receipt);
@@ -140,8 +137,8 @@ impl Inner {
         }
     }
 
-    /// As [`Inner::sync`], but `then` is told: before this returns, or by another thread that makes the batch.
-    /// May make batches for others meanwhile.
+    /// As [`Inner::sync`], but calls `then`: before this returns, or later on another thread that makes the batch.
+    /// May make batches for other callers meanwhile.
     pub(crate) fn sync_then(
         &self,
         upto: Lsn,
@@ -172,7 +169,7 @@ impl Inner {
             let outcome = led.transpose();
             let again = outcome.is_none().then(|| self.ask(asked.upto, asked.about));
             {
-                // The first is still the one for whom this was: others push behind it.
+                // The first is still the one this batch was made for: others push behind it.
                 let first = &mut self.logging.queue.state.lock().left[0];
                 first.outcome = outcome;
                 first.asked = again.unwrap_or(asked);
@@ -190,8 +187,8 @@ impl Inner {
         Asked { upto, about, own_records, all_records, waiting: Stopwatch::start() }
     }
 
-    /// What somebody hears who need not lead: another one has made his batch, or the volume has stopped. To be asked
-    /// until there is something, and counted then.
+    /// The answer for a caller that need not lead: another leader made its batch, or the volume stopped. `None` if
+    /// there is none yet. A durable answer is counted here, so ask only until there is one.
     fn hears(&self, asked: &Asked, last: Receipt) -> Option<Result<Receipt>> {
         if !self.is_durable(asked.upto) {
             return self.check_running().err().map(Err);
@@ -218,7 +215,7 @@ impl Inner {
         Lead { inner: self, is_given_up: false }
     }
 
-    /// Makes a batch. Returns what came of it, and how long it had to wait for the lead.
+    /// Makes a batch. Returns its outcome, and how long `asked` waited for the lead.
     fn lead(&self, asked: &Asked) -> Result<(Led, u64)> {
         let wait_ns = asked.waiting.nanos();
         self.counters.fsync_wait_ns.add(wait_ns);
@@ -228,13 +225,13 @@ impl Inner {
                 self.logging.queue.state.lock().rhythm.batch(asked.about, receipt);
             }
             Ok(Led::Escape(_)) => {}
-            // Nobody may believe what comes after it (P7).
+            // Nothing after it can be trusted (P7).
             Err(error) => step::stop(&self.stop, error.to_string()),
         }
         Ok((led?, wait_ns))
     }
 
-    /// What a leader hears; `None` if he was just becoming visible, and has to make another batch.
+    /// The leader's answer; `None` if its operation was just becoming visible and it has to make another batch.
     fn outcome(&self, asked: &Asked, (led, wait_ns): (Led, u64)) -> Result<Option<Receipt>> {
         let own_records = asked.own_records;
         match led {
@@ -257,9 +254,9 @@ impl Inner {
         }
     }
 
-    /// Tells all who left word and need not wait any more, one by one: whoever panics when he hears takes no other word
-    /// with him (the second to do so ends the program). Returns for whom the next batch is made, the first that is
-    /// left; if there is none the lead is over.
+    /// Runs all callbacks that need not wait any more, one by one: a callback that panics takes no other with it (a
+    /// second panic ends the program). Returns the first callback left, for which the next batch is made; `None` ends
+    /// the lead.
     fn tell(&self, lead: &mut Lead<'_>) -> Option<Asked> {
         let queue = &self.logging.queue;
         loop {

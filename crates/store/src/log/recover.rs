@@ -1,4 +1,4 @@
-//! Recovery of the log: its batches become visible again, in order, before anybody sees the volume.
+//! Recovery of the log: its batches become visible again, in order, before any caller sees the volume.
 //!
 //! First every batch is judged, and every block that one names is pinned, so that
 //! no node that the replay copies lands on it (R7). Then the records are applied as the

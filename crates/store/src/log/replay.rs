@@ -332,7 +332,7 @@ impl Reader<'_> {
             let bytes = match self.read(at, step as usize) {
                 Ok(bytes) => bytes,
                 Err(error) => {
-                    // What cannot be read proves nothing, and nobody needs it.
+                    // What cannot be read proves nothing and is not needed.
                     tracing::warn!("the log was not searched at its byte {at}: {error}");
                     Vec::new()
                 }

@@ -1,4 +1,4 @@
-//! What is written while the volume rests, and nobody waits.
+//! What is written while the volume rests and no caller waits.
 //!
 //! What is pending is appended to the log without a flush: a program that is killed loses none of it, power may
 //! take it. To a recovery such batches are some of those that the next flush was to make durable: each
@@ -14,9 +14,9 @@ use holdfast_base::{Lsn, Receipt};
 use crate::{Inner, Result};
 
 impl Inner {
-    /// Writes what is pending behind the log, without a flush. Does nothing if the log has no room for it, or one operation is too
-    /// large: a commit will hold it. A recovery shall not have to read much data to judge it: above that a flush
-    /// comes first.
+    /// Appends what is pending to the log, without a flush. Does nothing if the log has no room for it, or one
+    /// operation is too large: a commit will hold it. A recovery must not have to read much data to judge it: above
+    /// that a flush comes first.
     pub(crate) fn append(&self) -> Result<()> {
         self.check_running()?;
         let mut log = self.logging.log.lock();
@@ -39,8 +39,9 @@ impl Inner {
         Ok(())
     }
 
-    /// Says behind the last batch and behind the last commit that they were durable, and makes that durable with one flush.
-    /// Costs nothing if it was said, or nothing of either would be missed. Returns whether anything was written. No fsync waits for the flush.
+    /// Confirms behind the last batch and behind the last commit that they were durable, with one flush. Costs nothing
+    /// if that was written already, or nothing of either would be missed. Returns whether anything was written. No
+    /// fsync waits for the flush.
     pub(crate) fn confirm(&self) -> Result<bool> {
         self.check_running()?;
         let step = self.step("a confirmation");

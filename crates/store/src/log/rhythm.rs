@@ -1,4 +1,4 @@
-//! Who fsyncs lately, and how long a batch takes: what those who write much data go by.
+//! Which inodes were fsynced lately, and how long a batch takes: guides callers that write much data.
 
 use std::time::Duration;
 

@@ -121,7 +121,7 @@ pub(crate) struct Log {
     batch_start: usize,
 }
 
-/// Batches that were written and wait for somebody's flush.
+/// Batches that were written and wait for a later flush.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Appended {
     /// The last operation in them.
@@ -144,7 +144,7 @@ impl Log {
         log
     }
 
-    /// Empties the buffer. What comes next begins where direct I/O takes it as it is; else a device has to copy it, as it
+    /// Empties the buffer. The next content begins aligned for direct I/O; otherwise a device has to copy it, as it
     /// does when the buffer had to move while it grew.
     fn restart(&mut self) {
         self.buffer.clear();
@@ -254,9 +254,9 @@ impl Log {
         self.appended
     }
 
-    /// A batch in front of nothing: it only says that the last one was durable, which is operation `last`. It
-    /// follows no batch, so nobody takes it for history; the next one is written over it. Returns the bytes written; `None` if this was said already,
-    /// or there is no room.
+    /// Writes a batch without content: it only says that the last one was durable, up to operation `last`. It follows
+    /// no batch, so replay does not take it for history; the next one is written over it. Returns the bytes written;
+    /// `None` if this was said already, or there is no room.
     pub(super) fn confirm(
         &mut self,
         device: &dyn Device,

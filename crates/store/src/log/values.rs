@@ -1,7 +1,7 @@
 //! The values of pending changes, in one piece of memory: it grows with few allocations, and goes as a whole.
 //!
 //! A value that is replaced by a longer one moves to the end, with room for twice as much: so one that grows step by
-//! step takes no more than four times its greatest length. Nothing ever shrinks: whoever counts memory counts
+//! step takes no more than four times its greatest length. Nothing ever shrinks: memory is counted by
 //! [`Values::bytes`].
 
 use std::ops::Range;

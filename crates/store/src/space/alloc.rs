@@ -1,4 +1,4 @@
-//! All groups, what is promised to whom, and what waits to become free.
+//! All groups, what is promised to nodes and to data, and what waits to become free.
 //!
 //! Nodes need whole slots, data takes any block. What is promised to nodes is
 //! counted in slots and kept whole: data may break a slot only while
@@ -21,8 +21,8 @@ use super::group::{Group, Run};
 use super::hidden::Hidden;
 use super::record::Record;
 
-/// Slots that are kept for what is written into reserved blocks, at most: 512 MiB with nodes of 16 KiB. Written in large
-/// pieces, that is enough for 200 GiB on a volume that is full all the time.
+/// Slots that are kept for what is written into reserved blocks, at most: 512 MiB with nodes of 16 KiB. Written in
+/// large pieces, that is enough for 200 GiB on a volume that is full all the time.
 const RESERVED_SLOTS_MAX: u64 = 32768;
 
 /// Slots that only some may use.
@@ -119,8 +119,9 @@ impl Space {
         // An unlink reserves for about 40 changes, each with its path to the root: on a small volume
         // that is a larger share.
         let extra = (total / 64).clamp(128, 256).min(total / 4);
-        // Reserved blocks that are written one by one all over a file leave an item for each run of them and for each gap:
-        // on the way that is a node's bytes for each 60 to 110 of its blocks, and one for each 300 when all is written.
+        // Reserved blocks that are written one by one all over a file leave an item for each run of them and for each
+        // gap: on the way that is a node's bytes for each 60 to 110 of its blocks, and one for each 300 when all is
+        // written.
         let reserved = (total / 64).clamp(16, RESERVED_SLOTS_MAX).min(total / 16);
         let fill = checkpoint + extra;
         Floors { checkpoint, fill, grow: fill + reserved }

@@ -23,7 +23,7 @@ pub(crate) struct Group {
     start: u64,
     slot_blocks: u64,
     used: Box<[u64; WORDS]>,
-    /// Of `busy`: what nobody has, but the host has not given it yet.
+    /// Of `busy`: blocks that are not allocated, but that the host has not given yet.
     hidden: Option<Box<[u64; WORDS]>>,
     busy: Box<[u64; WORDS]>,
     pub(crate) used_blocks: u64,
@@ -131,12 +131,12 @@ impl Group {
         self.change_busy(run, false);
     }
 
-    /// Takes free blocks: they are busy, and belong to nobody yet.
+    /// Takes free blocks: they are busy, but have no owner yet.
     pub(crate) fn take(&mut self, run: Run) {
         self.change_busy(run, true);
     }
 
-    /// Gives busy blocks back that nobody uses.
+    /// Gives back busy blocks that are not in use.
     pub(crate) fn release(&mut self, range: BlockRange) {
         self.make_free(self.run(range));
     }

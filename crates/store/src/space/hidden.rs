@@ -1,6 +1,6 @@
 //! Free blocks of a sparse image that the host has not been asked for yet.
 //!
-//! They cannot be promised to anybody, because a host that is full would refuse
+//! They cannot be promised, because a host that is full would refuse
 //! them when it is too late (P8). So they are hidden from the free space, piece by piece, until the
 //! host has given their piece. Blocks that are freed in such a piece are hidden with it.
 //!
@@ -23,7 +23,7 @@ const _: () = assert!(GROUP_BLOCKS.is_multiple_of(PIECE_BLOCKS) && PIECE_BLOCKS.
 pub(crate) struct Hidden {
     /// Pieces that the host is not known to have given: what becomes free there is hidden.
     pieces: Bits,
-    /// Of these, the ones with hidden blocks that nobody is asking for at this moment. A full volume has hardly any, and
+    /// Of these, the ones with hidden blocks that no thread asks for at this moment. A full volume has hardly any, and
     /// a piece without a free block is not worth a call of the host.
     wanted: Bits,
     /// Where the search for the next one begins.

@@ -58,8 +58,8 @@ impl Reservation {
         self.blocks += std::mem::take(&mut other.blocks);
     }
 
-    /// Takes blocks back that were placed, and that no transaction has published: they are free, and promised as before, in one
-    /// step, so that nobody else is given them in between (P8).
+    /// Takes back blocks that were placed and that no transaction has published: they become free, and promised as
+    /// before, in one step, so that no other reservation gets them in between (P8).
     pub fn reclaim(&mut self, mut placed: Allocated) {
         placed.published = true;
         self.blocks += placed.blocks.count;
@@ -90,7 +90,7 @@ impl Drop for Reservation {
     }
 }
 
-/// Blocks that were allocated and belong to nobody yet. Returned when dropped.
+/// Blocks that were allocated and have no owner yet. Returned when dropped.
 #[derive(Debug)]
 pub struct Allocated {
     space: SharedSpace,

@@ -6,8 +6,8 @@
 //!     +----finish-------+---------------------------------------------+
 //! ```
 //!
-//! Always true: the remembered record equals the tree's (R6). Only who moved
-//! it to `Writing` resolves it, with what he wrote; nothing restores an older
+//! Always true: the remembered record equals the tree's (R6). Only the writer that moved
+//! it to `Writing` resolves it, with what it wrote; nothing restores an older
 //! value, not a failure and not a record that was not found.
 
 use holdfast_base::mutants::{self, Mutant};

@@ -1,7 +1,7 @@
 //! What a random place costs on this device: a seek of a disk, the way to a network, next to nothing.
 //!
 //! It is measured and never assumed: by reads of nodes, of the superblocks when a volume opens, and by
-//! checkpoints, whose writes and flush reach the device also where reads are answered by a cache of the host. The dearer
+//! checkpoints, whose writes and flush reach the device even where a cache of the host answers reads. The slower
 //! of the two counts, since a recovery starts cold.
 //!
 //! A reading is the dear quarter of the last sixteen: one slow answer in many says nothing, and a few quick ones out

@@ -2,9 +2,8 @@
 //!
 //! Three things fill: memory with dirty nodes, the ring with commits, and the
 //! time that a recovery would take, by both. The fullest of them is the pressure. From
-//! half of it on the checkpointer works; from three quarters on changers wait
-//! a little, more the fuller it is, so that nobody is stopped late and long;
-//! at the whole they wait for the checkpoint.
+//! half of it on the checkpointer works. From three quarters on changes wait a little, longer
+//! the fuller it is, so that none is stopped late and for long. At the whole they wait for the checkpoint.
 //!
 //! The log makes a recovery longer, too, but a commit is enough to end that. One is wanted when
 //! the log has its part of the time, and changers wait for one if all of the time is used. All waits are counted.
@@ -52,7 +51,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// never written to a place.
 const LOG_SHARE: u32 = 4;
 
-/// What fills, and who waits for whom.
+/// What fills, and which threads wait for which.
 #[derive(Debug)]
 pub(crate) struct Throttle {
     levels: Levels,
@@ -60,7 +59,7 @@ pub(crate) struct Throttle {
     log_bytes_max: u64,
     commit_bytes: u64,
     pending_bytes: u64,
-    /// There are no threads: who changes something does what is wanted.
+    /// There are no threads: the caller that changes something does the wanted job itself.
     alone: bool,
     state: Mutex<State>,
     wanted: Condvar,
@@ -143,8 +142,8 @@ impl Throttle {
         }
     }
 
-    /// The log after a batch, or after a commit that made some of it dead: what a recovery would have to do with it now,
-    /// and of that what is not dead as soon as the commit is durable that is being made.
+    /// The log after a batch, or after a commit that made some of it dead: what a recovery would have to do with it
+    /// now, and of that what is not dead as soon as the commit is durable that is being made.
     pub(crate) fn log_is(&self, all: RecoveryWork, fresh: RecoveryWork, counters: &Counters) {
         self.levels.log_is(all);
         counters.log_bytes_used.set(all.log_bytes);
@@ -222,7 +221,7 @@ impl Throttle {
         }
     }
 
-    /// Whether the job is wanted, and nobody but the caller will do it; then it is wanted no more.
+    /// Whether the job is wanted and only the caller can do it. Then it is wanted no more.
     fn is_mine(&self, job: Job) -> bool {
         self.alone && std::mem::take(self.state.lock().wanted(job))
     }
@@ -277,7 +276,7 @@ fn nanos(time: Duration) -> u64 {
 }
 
 /// Starts the threads that make commits and checkpoints when they are wanted, and adds them to `threads`. One that
-/// panics stops the volume: nobody would do its work.
+/// panics stops the volume: its work would not be done.
 pub(crate) fn start(inner: &Arc<Inner>, threads: &mut Vec<JoinHandle<()>>) -> Result<()> {
     for (job, name) in [(Job::Commit, "commit"), (Job::Checkpoint, "checkpoint")] {
         let inner = inner.clone();

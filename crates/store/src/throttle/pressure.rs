@@ -1,7 +1,7 @@
 //! How full it is: memory with dirty nodes, the ring with commits, and by both the time that a recovery would take.
 //!
-//! Every change asks whether it must wait, and hardly any must. So who changes a quantity reads the levels, and a
-//! change only asks what the last reading was.
+//! Every change asks whether it must wait, and hardly any must. So code that changes a quantity reads the levels, and
+//! a change only checks the last reading.
 
 use holdfast_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const BUDGET_MIN: Duration = Duration::from_millis(250);
 const TELLING_BYTES: u64 = 4 << 20;
 /// No device is taken for slower than this, in bytes a second.
 const RATE_MIN: u64 = 8 << 20;
-/// No device is taken for faster than this: what was written may be in somebody's cache.
+/// No device is taken for faster than this: what was written may be in a cache.
 const RATE_MAX: u64 = 1 << 30;
 /// So many changed nodes are left to a recovery on any device, however slow: with fewer, a checkpoint would follow
 /// each few operations, and each takes as long.
@@ -48,7 +48,7 @@ pub(super) struct Levels {
     /// Bytes that the device moves in a second, by half of what checkpoints have seen.
     bytes_per_second: AtomicU64,
     pub(super) places: Arc<AccessTimes>,
-    /// Whether the last reading makes anybody wait.
+    /// Whether the last reading makes no change wait.
     is_low: AtomicBool,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct Pressure {
 }
 
 impl Pressure {
-    /// Whether nobody has to wait.
+    /// Whether no change has to wait.
     pub(super) fn is_low(&self) -> bool {
         self.pressure < SLOW && !self.is_over_budget
     }
@@ -125,8 +125,8 @@ impl Levels {
         self.sealed_nodes.store(nodes, Ordering::Relaxed);
     }
 
-    /// A checkpoint wrote so many bytes of nodes to so many places, flushes included. Large ones tell how fast a recovery
-    /// will be: half as fast, because nobody knows what else the machine does then.
+    /// A checkpoint wrote so many bytes of nodes to so many places, flushes included. Large ones tell how fast a
+    /// recovery will be: half as fast, because what else the machine does then is unknown.
     pub(super) fn checkpoint_took(&self, bytes: u64, runs: u64, nanos: u64) {
         self.places.checkpoint_took(bytes, runs, nanos);
         if bytes < TELLING_BYTES {
@@ -188,7 +188,7 @@ impl Levels {
         }
     }
 
-    /// Reads the levels, and remembers whether anybody must wait. Two who read at the same time may leave the older
+    /// Reads the levels, and remembers whether changes must wait. Two readings at the same time may leave the older
     /// answer, until the next reading: at most 16 KiB of bytes that wait for a commit later, or a node, a commit or a
     /// batch of the log.
     pub(super) fn read(&self) -> Pressure {
@@ -209,7 +209,7 @@ impl Levels {
         reading
     }
 
-    /// Whether nobody has to wait, by the last reading.
+    /// Whether no change has to wait, by the last reading.
     pub(super) fn is_low(&self) -> bool {
         self.is_low.load(Ordering::Relaxed)
     }

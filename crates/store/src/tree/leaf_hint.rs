@@ -1,8 +1,8 @@
-//! LeafHints: the leaves that changed lately, or are about to, with the keys that each covers. A change that goes to one
-//! of them needs no way down from the root ("leaf hint search", after Guibas, McCreight, Plass and Roberts, 1977).
+//! Leaf hints: the leaves that changed lately, or are about to, with the keys that each covers. A change of one of
+//! them needs no search from the root ("leaf hint search", after Guibas, McCreight, Plass and Roberts, 1977).
 //!
-//! Always true of the leaf hints of the present moment (others count for nothing): the leaf is of this epoch, so it stays
-//! in memory with all nodes above it, and no node came, went or moved since the leaf hint was laid.
+//! Always true of the leaf hints of the present moment (others count for nothing): the leaf is of this epoch, so it
+//! stays in memory with all nodes above it, and no node came, went or moved since the leaf hint was laid.
 
 use holdfast_base::{Epoch, TreeId};
 use holdfast_format::NodePointer;

@@ -53,7 +53,8 @@ pub(crate) struct Forest {
     pub(crate) sealed: Option<Epoch>,
     pub(crate) volume: [u8; 8],
     pub(crate) node_size: usize,
-    /// Counts how often a node came, went or moved to another location: while it stands, every leaf covers the same keys.
+    /// Counts how often a node came, went or moved to another location: while it is unchanged, every leaf covers the
+    /// same keys.
     shape: u64,
     /// A search lays one under the shared lock.
     leaf_hints: Mutex<LeafHints>,
@@ -263,7 +264,7 @@ impl Forest {
             self.set_leaf_hint(tree, parent.child(index), parent.raw_key(index), high);
         }
         let first = leaf.search(&start).unwrap_or_else(|index| index);
-        // By another search: who wants a single key that is not there looks at no record at all.
+        // By another search: a scan for a single missing key looks at no record at all.
         let end = leaf.search_from(first, &to.raw()).map_or_else(|index| index, |index| index + 1);
         for index in first..end {
             if visit(leaf.key(index), leaf.value(index)).is_break() {
@@ -278,7 +279,7 @@ impl Forest {
 
     /// Lays a leaf hint on a leaf, if it is one that may be changed at its place.
     fn set_leaf_hint(&self, tree: TreeId, leaf: NodePointer, low: RawKey, high: Option<RawKey>) {
-        // Somebody else who lays one is not waited for: without a leaf hint there is the way down.
+        // Does not wait for another thread that lays one: without a leaf hint there is the way down.
         if leaf.epoch == self.epoch
             && let Some(mut leaf_hints) = self.leaf_hints.try_lock()
         {

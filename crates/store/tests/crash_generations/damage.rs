@@ -1,9 +1,8 @@
-//! A ring that a device has damaged, or that somebody has made up: both replays say the same of it.
+//! A ring that a device damaged, or a forged one: both replays say the same of it.
 //!
-//! What a crash cannot do is told from what it can: a frame of a commit that was
-//! durable is missed and the volume is not written any more; the last commit may
-//! go without a word, because nobody can know. Made-up frames carry right sums
-//! and a right chain (P10).
+//! Replay tells damage from what a crash can do. A missing frame of a durable commit is
+//! noticed, and the volume is not written any more. The last commit may vanish unnoticed, because
+//! nothing shows that it was there. Forged frames carry right sums and a right chain (P10).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

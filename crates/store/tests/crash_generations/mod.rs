@@ -56,8 +56,8 @@ pub(crate) struct Conditions {
     pub syncs: u64,
     pub commits: u64,
     pub neither: u64,
-    /// After one step in so many that nothing else follows, the volume rests: what waits is appended to the log, or what is durable
-    /// confirmed; 0 for never.
+    /// After one in so many steps that nothing else follows, the volume rests: what is pending is appended to the log,
+    /// or what is durable is confirmed; 0 for never.
     pub rests: u64,
     /// One write of data in so many travels inside the log; 0 for none.
     pub log_data: u64,
@@ -174,7 +174,7 @@ impl Conditions {
         }
         let lsn = store.latest().0;
         store.close().unwrap();
-        // Nothing before it can come back, so nobody asks what it was.
+        // Nothing before it can come back, so it need not be known.
         let map = Arc::new(map);
         (device.snapshot(), vec![map; lsn as usize + 1])
     }

@@ -65,7 +65,7 @@ pub(crate) fn put_one_transaction(store: &Store, keys: std::ops::Range<u64>, fil
     store.apply(batch, &mut room).unwrap();
 }
 
-/// The same, not applied: a store that works alone does what is due when somebody asks for room.
+/// The same, not applied: a store without threads does what is due when a caller asks for room.
 pub(crate) fn prepared(
     store: &Store,
     keys: std::ops::Range<u64>,
