@@ -1,4 +1,4 @@
-//! The only door to time.
+//! The only source of time.
 
 use std::cell::Cell;
 use std::io;
@@ -124,7 +124,7 @@ thread_local! {
     static SIMULATED: Cell<Option<SimulatedClock>> = const { Cell::new(None) };
 }
 
-/// A clock that stands still until it is told to advance: for devices that only claim to be slow.
+/// A clock that stands still until [`SimulatedClock::advance`]: for devices that simulate slowness.
 #[derive(Clone, Copy, Debug)]
 pub struct SimulatedClock(&'static AtomicU64);
 
@@ -208,7 +208,7 @@ impl ProcessorTime {
 ///
 /// [`io::ErrorKind::NotFound`] when there is no such process.
 pub fn process_nanos_of(pid: u32) -> io::Result<u64> {
-    // 0 would be the caller himself.
+    // 0 means the calling process.
     let pid = i32::try_from(pid).ok().filter(|pid| *pid > 0).ok_or(io::ErrorKind::NotFound)?;
     let clock = nix::time::clock_getcpuclockid(nix::unistd::Pid::from_raw(pid));
     let time = clock.and_then(nix::time::ClockId::now).map_err(|error| match error {

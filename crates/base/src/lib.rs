@@ -2,7 +2,7 @@
 //!
 //! Units and ids are distinct types, so that a block number cannot be handed
 //! where an inode number is wanted. Statistics are named here once, so that no
-//! part imports a neighbour in order to count. Time and chance enter the
+//! part imports a neighbour in order to count. Time and randomness enter the
 //! program through [`clock`] and [`prng`] and nowhere else.
 //!
 //! Knows nothing of disks, files or formats.

@@ -1,4 +1,4 @@
-//! The only door to chance: a seeded generator for tests, simulation and sampling, and unpredictable
+//! The only source of randomness: a seeded generator for tests, simulation and sampling, and unpredictable
 //! numbers for what a new volume draws.
 
 use std::cell::RefCell;
@@ -66,7 +66,7 @@ pub fn pin(seed: u64) -> Pinned {
     Pinned { before: PINNED.replace(Some(Prng::seeded(seed))) }
 }
 
-/// Keeps this thread's chance pinned.
+/// Keeps this thread's randomness pinned.
 #[derive(Debug)]
 #[must_use = "chance is back when this is dropped"]
 pub struct Pinned {

@@ -41,11 +41,11 @@ impl Escape {
 pub struct Receipt {
     /// The batch that made it durable; `None` when nothing was undurable, or after an escape.
     pub batch: Option<BatchNo>,
-    /// Whether this fsync wrote the batch; otherwise it waited for one that another wrote.
+    /// Whether this fsync wrote the batch; otherwise it waited for the batch of another thread.
     pub led: bool,
     /// Why a commit was needed.
     pub escape: Option<Escape>,
-    /// Bytes of file data that this fsync wrote to their place.
+    /// Bytes of file data that this fsync wrote to its location.
     pub data_bytes: u64,
     /// Write calls for them.
     pub data_writes: u64,
@@ -55,7 +55,7 @@ pub struct Receipt {
     pub log_writes: u64,
     /// Flushes.
     pub flushes: u64,
-    /// Records of the batch that tell of the file or directory itself, and of its names.
+    /// Records of the batch that describe the file or directory itself, and of its names.
     pub own_records: u64,
     /// Records of space, and those that the batch carried along: history is one sequence.
     pub other_records: u64,

@@ -4,7 +4,7 @@
 //! A recovery reads the journal and the base of each node that commits changed,
 //! then the log, does its operations once more, and writes the nodes and the
 //! data that only the log held. A mounted volume knows how fast its checkpoints
-//! are written and reckons with half of that, and its random access time. A tool that
+//! are written and assumes half of that rate, and its random access time. A tool that
 //! only reads a volume assumes the rate of a slow disk, and the access time of a quick one.
 
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub const FIXED: Duration = Duration::from_millis(150);
 /// Random accesses of any recovery: superblocks, rings, the space tree, the first nodes, and flushes.
 const FIXED_PLACES: u32 = 16;
 
-/// What a device takes for what a recovery does.
+/// What the steps of a recovery cost on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
     /// Bytes that it moves in a second, one after the other.
@@ -77,7 +77,7 @@ impl RecoveryWork {
         RecoveryWork { log_bytes: 0, log_data_bytes: 0, log_blocks: 0, ..self }
     }
 
-    /// How long it takes on a slow disk that is anywhere at once. Nothing to do takes no time.
+    /// How long it takes on a slow disk without access time. Nothing to do takes no time.
     pub fn estimate(&self) -> Duration {
         self.estimate_at(&Cost::default())
     }
@@ -99,7 +99,7 @@ impl RecoveryWork {
         let time = at_rate(bytes, cost.bytes_per_second)
             .saturating_add(at_rate(records, LOG_BYTES_PER_SECOND))
             .saturating_add(places.saturating_mul(micros(cost.place)))
-            // Where places are cheap, nodes go to their locations in the time of their bytes.
+            // Where random accesses are cheap, nodes are written at the rate of their bytes.
             .saturating_add(self.nodes.saturating_mul(micros(cost.beyond())));
         cost.fixed().saturating_add(Duration::from_micros(time))
     }

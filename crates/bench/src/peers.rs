@@ -25,7 +25,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Measures everything on `bed`. `seen` is told what comes next. Besides what was
+    /// Measures everything on `bed`. `seen` receives what comes next. Besides what was
     /// measured it answers with a sentence for each failure of ours, which make a run worth little.
     pub fn run(
         &self,

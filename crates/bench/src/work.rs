@@ -1,7 +1,7 @@
 //! What several workloads need: content, volumes that are prepared once, directories full of files.
 //!
 //! A prepared volume is closed before it is measured, so that a measurement
-//! starts with an empty journal and with every node clean at its home; each
+//! starts with an empty journal and with every node clean at its location; each
 //! run gets a copy of its own.
 
 use std::io;
@@ -64,7 +64,7 @@ pub(crate) fn shuffled(count: u64, prng: &mut Prng) -> Vec<u64> {
     numbers
 }
 
-/// Everything so far is part of a commit and at its home: neither log nor journal hold any of it.
+/// Everything so far is part of a commit and at its location: neither log nor journal hold any of it.
 pub(crate) fn quiesce(volume: &Volume) -> io::Result<()> {
     volume.sync()?;
     volume.engine()?.checkpoint().map_err(io::Error::other)

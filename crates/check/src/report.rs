@@ -93,7 +93,7 @@ pub(crate) struct Findings {
     pub(crate) list: Vec<Finding>,
     counts: BTreeMap<Issue, u64>,
     omitted: u64,
-    /// Takes the place of a finding that is not kept.
+    /// Stands for a finding that is not kept.
     spare: Option<Finding>,
 }
 

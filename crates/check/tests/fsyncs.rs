@@ -328,7 +328,7 @@ fn crash_before_a_commit(log_data_bytes: usize) -> MemoryDevice {
     crashed
 }
 
-/// The data of the fsync lies in the log, that of the commit is at its place.
+/// The data of the fsync lies in the log, that of the commit is at its location.
 #[test]
 fn an_fsync_with_its_data_in_a_commit() {
     crash_before_a_commit(16 << 10);

@@ -4,7 +4,7 @@ use holdfast_base::units::BLOCK_SIZE;
 
 /// Node sizes that mkfs offers, in bytes.
 pub const NODE_SIZES: [usize; 3] = [4096, 16384, 65536];
-/// Node size unless mkfs is told otherwise.
+/// Node size unless the options of mkfs say otherwise.
 pub const NODE_SIZE_DEFAULT: usize = 16384;
 /// Longest name of a directory entry, in bytes.
 pub const NAME_MAX: usize = 255;

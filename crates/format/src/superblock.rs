@@ -250,7 +250,7 @@ impl Superblock {
         if fields.inode_next < InodeNo::FIRST_FREE.0 || counters.iter().any(|n| *n > COUNTER_MAX) {
             return fail("its counters are out of range".into());
         }
-        // The slots alternate (R1): an epoch has its place.
+        // The slots alternate (R1): an epoch has its slot.
         if SUPERBLOCK_SLOTS[(fields.epoch % 2) as usize] != address {
             return fail(format!("epoch {} does not belong into this slot", fields.epoch));
         }

@@ -71,7 +71,7 @@ impl Dir {
         let open = self.with(|call| {
             let flags = options.checked_flags()?;
             if options.create || options.create_new {
-                // First as if it were new: that is one call, and mostly true.
+                // First as a new file: that is one call, and the usual case.
                 let place = call.place(self.base(), path, libc::EISDIR)?;
                 if place.slash {
                     return Err(Errno(libc::EISDIR));
@@ -342,7 +342,7 @@ impl Dir {
         self.with(|call| Ok(call.fs.fsync_inode(self.base())?))
     }
 
-    /// What the last sync of this directory cost, by whomever; `None` if there was none since it came into memory.
+    /// What the last sync of this directory cost, by any caller; `None` if there was none since it came into memory.
     pub fn last_receipt(&self) -> io::Result<Option<Receipt>> {
         self.with(|call| Ok(call.fs.last_receipt(self.base())?))
     }

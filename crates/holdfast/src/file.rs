@@ -78,7 +78,7 @@ impl File {
         self.sync(false)
     }
 
-    /// What the last sync of this file cost, by whomever; `None` if there was none since the file came
+    /// What the last sync of this file cost, by any caller; `None` if there was none since the file came
     /// into memory. A receipt prints as sentences.
     pub fn last_receipt(&self) -> io::Result<Option<Receipt>> {
         self.shared.with(|call| Ok(call.fs.last_receipt(self.open.inode())?))

@@ -227,8 +227,8 @@ impl VolumeOptions {
         self
     }
 
-    /// How much data of a file an fsync puts into the log, in bytes; more goes to its place first.
-    /// 0: all of it goes to its place. Default 16 KiB, less on volumes below 64 MiB.
+    /// How much data of a file an fsync puts into the log, in bytes; more goes to its location first.
+    /// 0: all of it goes to its location. Default 16 KiB, less on volumes below 64 MiB.
     pub fn log_data_bytes(mut self, bytes: usize) -> VolumeOptions {
         self.mount.log_data_bytes = Some(bytes);
         self

@@ -39,7 +39,7 @@ struct Cost {
     kib: f64,
     writes: f64,
     flushes: f64,
-    /// Added by the commit that follows: data at its place, and bytes of the journal.
+    /// Added by the commit that follows: data at its location, and bytes of the journal.
     home_kib: f64,
     journal_kib: f64,
 }
@@ -333,7 +333,7 @@ fn a_small_volume_puts_less_data_into_its_log() {
 }
 
 /// Files that are fsynced and soon gone, as an editor's, a compiler's and a database's are, stay in the log: nothing of them
-/// is brought to a place.
+/// is written to a location.
 #[test]
 fn what_is_deleted_soon_is_written_once() {
     let device = Arc::new(prepared(512, 512).snapshot());

@@ -40,7 +40,7 @@ fn many_fsyncs_are_recovered_with_few_reads_and_as_estimated() {
     assert_eq!(value(&volume, "recovered_log_bytes"), used);
     assert!(reads < 150, "{reads} reads");
     assert_eq!(volume.read_to_string("/file").unwrap().lines().count(), 500);
-    // It is at its place now: nothing is left to recover.
+    // It is at its location now: nothing is left to recover.
     assert_eq!(value(&volume, "log_bytes_used"), 0);
     volume.close().unwrap();
 }

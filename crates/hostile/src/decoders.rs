@@ -295,8 +295,8 @@ pub fn batch_seeds() -> Vec<Vec<u8>> {
     golden_bytes(Sort::Batch, &[])
 }
 
-/// A device that holds something else, or a superblock and nothing: pieces of 64 bytes, each with the
-/// number of the place where they lie in front.
+/// A device that holds something else, or a superblock and nothing: pieces of 64 bytes, each behind the
+/// number of its sector.
 pub fn foreign(data: &[u8]) {
     let memory = MemoryDevice::new(8 << 20);
     for piece in data.chunks(66) {
@@ -315,7 +315,7 @@ pub fn foreign(data: &[u8]) {
     let _ = dump(&device, &holdfast_check::What::Superblocks, &mut std::io::sink());
 }
 
-/// Something at the places of the magics.
+/// Something where the magics lie.
 pub fn foreign_seeds() -> Vec<Vec<u8>> {
     let piece =
         |sector: u16, bytes: &[u8]| [sector.to_le_bytes().to_vec(), sized(bytes, 64)].concat();

@@ -41,7 +41,7 @@ struct Scene {
     threads: u64,
     beside: &'static [Beside],
     fsync_wait: FsyncWait,
-    /// Data of so many bytes travels in the log.
+    /// Data of up to so many bytes goes into the log.
     log_data_bytes: usize,
 }
 
@@ -85,7 +85,7 @@ fn replaced(thread: u64, promised: Option<u64>, found: Option<&[u8]>) -> bool {
     }
 }
 
-/// Changes a file in place: the log holds the change, over data at its place or in the log.
+/// Changes a file in place: the log holds the change, over data at its location or in the log.
 fn overwrite(fs: &FileSystem, device: &SimDevice, thread: u64) {
     overwrite_and(fs, device, thread, |file, data_only| fs.fsync(file, data_only).map(drop));
 }
@@ -343,7 +343,7 @@ fn fsyncs_that_are_told() {
     explore(&SCENE);
 }
 
-/// No batch of the log reaches over the freeze of a commit, and what travels in the log is paid.
+/// No batch of the log reaches over the freeze of a commit, and log-resident data is written with the commit.
 #[test]
 fn fsyncs_beside_commits() {
     static SCENE: Scene = Scene {
@@ -388,7 +388,7 @@ fn changers_beside_checkpoints_and_commits() {
     explore(&SCENE);
 }
 
-/// Ordered extents go into the tree by a worker's hand, and all data goes to its place.
+/// A worker puts ordered extents into the tree, and all data goes to its location.
 #[test]
 fn extents_are_handed_over() {
     static SCENE: Scene = Scene {

@@ -1,7 +1,7 @@
-//! The device of the model: what each place holds for certain, and what was written since.
+//! The device of the model: what each location holds for certain, and what was written since.
 //!
 //! A write that has returned may be lost, torn, or overtaken until a flush. So a
-//! power cut leaves at each place what was durable there, any one of the later
+//! power cut leaves at each location what was durable there, any one of the later
 //! writes, or a torn one. A flush is one step: what other threads write while a
 //! real one runs may or may not be covered by it, and both orders are explored.
 //!
@@ -30,7 +30,7 @@ pub struct Rings {
 pub type Version = u8;
 /// A block of the pool.
 pub type Block = u8;
-/// A place in history.
+/// A moment of history.
 pub type Lsn = u8;
 
 /// Where the content of a file lies, and what its checksum says it is.
@@ -115,7 +115,7 @@ pub struct Commit {
 /// Data of a block that a batch takes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Content {
-    /// Written to its place, and durable with the batch's flush: recovery looks whether it is there.
+    /// Written to its location, and durable with the batch's flush: recovery looks whether it is there.
     Summed,
     /// Durable before the batch was written.
     Durable,
@@ -153,7 +153,7 @@ pub struct Batch {
     pub frees: Vec<Block>,
 }
 
-/// What one place holds.
+/// What one location holds.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Held {
     /// Zeros, or half of something.
@@ -170,7 +170,7 @@ pub enum Held {
     Superblock(Superblock),
 }
 
-/// A place of the device.
+/// A location on the device.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Location {
     /// A slot.
@@ -210,7 +210,7 @@ impl Cell {
     }
 }
 
-/// What a power cut leaves of a place with unflushed writes.
+/// What a power cut leaves of a location with unflushed writes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Left {
     /// What was durable.
@@ -272,7 +272,7 @@ impl Device {
         self.0.iter().all(Cell::is_stable)
     }
 
-    /// All that a power cut can leave, as choices for the places with unflushed writes, in their order.
+    /// All that a power cut can leave, as choices for the locations with unflushed writes, in their order.
     pub fn cuts(&self) -> Vec<Vec<Left>> {
         let mut cuts = vec![Vec::new()];
         for cell in self.0.iter().filter(|cell| !cell.is_stable()) {
@@ -320,7 +320,7 @@ impl Default for Device {
     }
 }
 
-/// A sum that tells contents apart.
+/// A sum that distinguishes contents.
 pub fn sum(of: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     of.hash(&mut hasher);

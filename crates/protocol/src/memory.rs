@@ -1,8 +1,8 @@
 //! What an open volume knows in memory, and how operations change it.
 //!
-//! The names are those of `store`: a [`Generation`] is what waits for the log,
-//! `freed` is what waits for a commit or a checkpoint, `owed` is data that only
-//! the log holds. An operation becomes visible, and begins to wait, in one step.
+//! The names are those of `store`: a [`Generation`] is what is pending for the log,
+//! `freed` is what waits for a commit or a checkpoint, `log_resident` is data that
+//! only the log holds. An operation becomes visible and pending in one step.
 
 use crate::disk::{
     Block, Commit, Content, Device, Extent, FILES, Held, JournalMark, Location, LogMark, Lsn, POOL,
@@ -42,7 +42,7 @@ pub(crate) struct LogPosition {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Leader {
     Idle,
-    /// What waited was taken.
+    /// What was pending is taken.
     Taken(Vec<Generation>),
     /// The batches lie behind the last durable one; the flush is to come.
     Written {
@@ -245,14 +245,14 @@ impl Memory {
         self.apply(file, Some(extent), Content::Summed);
     }
 
-    /// `log_data` and `apply`: data becomes visible that travels in the log, as a change of what was there.
+    /// `log_data` and `apply`: log-resident data becomes visible, as a change of what was there.
     pub(crate) fn log_data(&mut self, file: u8, version: Version) {
         let block = self.allocate().expect("there was room");
         let base = self.tree[file as usize];
         self.apply(file, Some(Extent { block, version }), Content::Inside(base));
     }
 
-    /// `apply`: one operation becomes visible, and begins to wait for the log.
+    /// `apply`: one operation becomes visible and pending.
     pub(crate) fn apply(&mut self, file: u8, value: Option<Extent>, content: Content) {
         self.change_node();
         if let (Some(extent), Content::Inside(_)) = (value, content) {
@@ -262,7 +262,7 @@ impl Memory {
         if let Some(old) = old {
             self.free_data(old.block);
         }
-        // Also what travels in the log: its write comes with the commit, before the same flush.
+        // Also log-resident data: its write comes with the commit, before the same flush.
         let is_named = content == Content::Summed || !self.is(Mutant::LogResidentNotNamed);
         self.unflushed.extend(value.filter(|_| is_named));
         self.lsn += 1;
@@ -304,7 +304,7 @@ impl Memory {
         }
     }
 
-    /// `freeze_moment`: what waits for durability is set apart from what comes after.
+    /// `freeze_moment`: what is pending is set apart from what comes after.
     pub(crate) fn freeze_moment(&mut self) {
         self.unflushed.clear();
         self.freed_frozen.append(&mut self.freed_data);
@@ -337,7 +337,7 @@ impl Memory {
         self.durable = self.durable.max(lsn);
         if let Some(frozen) = self.frozen.take() {
             let frozen = match self.is(Mutant::BatchOverFreeze) {
-                // There is no border: only what the commit holds whole may go.
+                // There is no boundary: only what the commit holds whole may go.
                 true => self.pending.iter().take_while(|one| one.last <= lsn).count(),
                 false => frozen,
             };
@@ -366,7 +366,7 @@ impl Memory {
         Sealed { node, superblock, journal_head: 0 }
     }
 
-    /// `unseal`: old locations may be given away.
+    /// `unseal`: old locations may be reused.
     pub(crate) fn unseal(&mut self) {
         for block in std::mem::take(&mut self.freed_sealed) {
             self.free[block as usize] = true;
@@ -384,7 +384,7 @@ impl Memory {
         }
     }
 
-    /// What reading a file gives: data that is owed is found in memory.
+    /// What reading a file gives: log-resident data is found in memory.
     pub(crate) fn read(&self, device: &Device, extent: Extent) -> Option<Version> {
         let resident = self.log_resident_frozen.iter().chain(&self.log_resident_fresh);
         let here = resident

@@ -28,7 +28,7 @@ pub struct Bounds {
     pub crashes: u8,
     /// Files, two at most.
     pub files: u8,
-    /// How soon places in the rings are used again.
+    /// How soon blocks of the rings are used again.
     pub rings: Rings,
 }
 
@@ -55,11 +55,11 @@ pub enum Thread {
 /// One step of a program, a thread or the power.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// `write_data` for a file: its new data is on its way to its place.
+    /// `write_data` for a file: its new data is on its way to its location.
     WriteData(u8),
     /// `apply` of that data.
     ApplyWritten,
-    /// `log_data` and `apply`: data that travels in the log, over what the file had.
+    /// `log_data` and `apply`: log-resident data, over what the file had.
     LogData(u8),
     /// `apply` of an operation that removes the file.
     Remove(u8),
@@ -110,7 +110,7 @@ pub enum Action {
     Kill,
     /// A flush fails, and the program ends: what it wrote can be read, and will be lost.
     FlushFails,
-    /// Power fails, and leaves this of the places with unflushed writes.
+    /// Power fails, and leaves this of the locations with unflushed writes.
     PowerCut(Vec<Left>),
 }
 

@@ -1,6 +1,6 @@
 //! Opening after a crash: the journal, then the log, as `store` recovers them.
 //!
-//! What is read is judged as the code judges it: by place, number and chain, and
+//! What is read is judged as the code judges it: by location, number and chain, and
 //! the data of what may not be durable by its sum. Whatever a recovery meets that
 //! no crash should leave is a violation, and says which.
 

@@ -1,8 +1,8 @@
 //! The steps of the log, of commits and of checkpoints, as `store` takes them.
 //!
-//! Each function is a part of the function of the same name, up to the next place
-//! where another thread or a power cut can tell the difference: a lock that is
-//! given back, or a flush. Nothing here decides when: see [`crate::model`].
+//! Each function is a part of the function of the same name, up to the next point
+//! where another thread or a power cut can see the difference: a lock that is
+//! released, or a flush. Nothing here decides when: see [`crate::model`].
 
 use std::sync::Arc;
 
@@ -188,7 +188,7 @@ impl Memory {
         self.committer = Committer::Frozen { commit, flush_data, log_head, sealed };
     }
 
-    /// `write_commit`, up to its flush: what is owed, data that is flushed before, frames.
+    /// `write_commit`, up to its flush: log-resident data, data that is flushed before, frames.
     pub(crate) fn write_commit(&mut self, device: &mut Device) {
         let Committer::Frozen { commit, flush_data, log_head, mut sealed } =
             std::mem::replace(&mut self.committer, Committer::Idle)
@@ -245,7 +245,7 @@ impl Memory {
         self.checkpointer = Checkpointer::Sealed(sealed);
     }
 
-    /// `write_log_resident`: what only the log holds goes to its place (R5).
+    /// `write_log_resident`: what only the log holds goes to its location (R5).
     fn write_log_resident(&self, device: &mut Device) {
         for extent in &self.log_resident_frozen {
             device.write(Location::Pool(extent.block), Held::Data(extent.version));
@@ -329,7 +329,7 @@ impl Memory {
         }
     }
 
-    /// A `Step` is dropped: the thread that was in the middle of it is no more, and the volume has stopped.
+    /// A `Step` is dropped: its thread has died in the middle of it, and the volume has stopped.
     pub(crate) fn thread_dies(&mut self, whose: Thread) {
         let goes_on = match whose {
             Thread::Leader => {

@@ -1,4 +1,4 @@
-//! Power cuts over scripts from several sources, by several threads, for as long as it is let.
+//! Power cuts over scripts from several sources, by several threads, up to its limits.
 //!
 //! One seed decides everything: the same campaign with the same limits in
 //! workloads judges the same states. Limits in time or states only end it

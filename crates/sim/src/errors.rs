@@ -165,12 +165,12 @@ fn run(
     Ok((device.faults_fired() > 0).then_some(Met { is_reported, has_stopped }))
 }
 
-/// What `act` answers; `None` if it has met the panic that the device was told of. Any other one goes on.
+/// What `act` answers; `None` if it has met the panic that the device was asked for. Any other one goes on.
 fn wanted_panic<T>(act: impl FnOnce() -> T) -> Option<T> {
     let done = catch_unwind(AssertUnwindSafe(act));
     done.map_or_else(
         |panic| {
-            // A thread of a scope that has panicked is told of in these words by the standard library.
+            // A thread of a scope that has panicked is reported in these words by the standard library.
             let is_wanted = panic
                 .downcast_ref::<String>()
                 .is_some_and(|text| text.ends_with("as the test wants"))

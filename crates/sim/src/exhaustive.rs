@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use holdfast_script::prng::Prng;
 use holdfast_script::{Answer, FileRef, Kind, Model, Op, Outcome, Path, Script, Target};
 
-/// What the volume holds when a sequence begins. Sizes and numbers tell the files apart.
+/// What the volume holds when a sequence begins. Sizes and numbers distinguish the files.
 pub const BEFORE: &str = "mkdir /A; mkfile /A/a; write /A/a 0 9000 1; setxattr /A/a user.x \"old\"; \
                           mkdir /B; mkfile /B/a 600; write /B/a 0 100 2";
 
@@ -121,7 +121,7 @@ impl Exhaustive {
         all
     }
 
-    /// One sequence by chance: the same for the same seed.
+    /// One random sequence: the same for the same seed.
     pub fn sample(&self, seed: u64) -> Script {
         let mut prng = Prng::seeded(seed);
         let mut model = Model::new();

@@ -7,8 +7,8 @@
 //! compares what it finds with what the promises allow ([`History`]). The judge
 //! shares nothing with the engine: it stands on the model and on `check`, whose
 //! replay of journal and log must be the engine's ([`agree()`], [`agree_on_log`]).
-//! [`Campaign`] does that with all short sequences and with random scripts for
-//! as long as it is let, and saves what it finds as a [`Case`].
+//! [`Campaign`] does that with all short sequences and with random scripts, up
+//! to its limits, and saves what it finds as a [`Case`].
 //! [`fail_each`] makes every single call of the device fail, one run each.
 
 pub mod agree;

@@ -1,4 +1,4 @@
-//! A thread dies while several of them bring a checkpoint's nodes location, at any of its writes and flushes; then the
+//! A thread dies while several of them write a checkpoint's nodes, at any of its writes and flushes. Then the
 //! volume is closed, as a daemon does whatever happened before.
 //!
 //! The volume has stopped as soon as the panic is heard of, and nothing is written behind it: neither a superblock over

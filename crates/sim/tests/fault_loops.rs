@@ -95,7 +95,7 @@ fn every_call_of_operations_commits_and_checkpoints() {
         match call {
             // The engine gives nothing back to the device.
             "discard" => assert_eq!(outcomes.sites(), 0, "{what}"),
-            // A write of data may be tried elsewhere; one that fails for ever has no such place.
+            // A write of data may be tried elsewhere; one that fails for ever has nowhere to go.
             "write" => assert!(
                 outcomes.reported > 8 && (!forever || outcomes.survived < 3),
                 "{what}: {outcomes:?}"

@@ -30,7 +30,7 @@ fn apply(engine: &mut Engine, op: &Op) {
     assert!(matches!(outcome, Outcome::Ok(_)), "{op}: {outcome}");
 }
 
-/// Runs the script and takes the device away without a word.
+/// Runs the script and takes the device away without an unmount.
 fn make(folder: &Path) {
     let script = fs::read_to_string(folder.join("script")).expect("the script is there");
     let script: Script = script.parse().expect("the script is one");

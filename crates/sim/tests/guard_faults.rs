@@ -2,8 +2,8 @@
 //! or panics. So do the calls that read, write and flush its guard.
 //!
 //! The story: a machine has crashed. The first one asks, waits and opens; works; sleeps; is asked and answers; works;
-//! sleeps; the second one takes the volume. From then on the first one writes nothing, whatever it was told. What it had
-//! made durable before is there. A mutant in the calls of the second machine is its own affair.
+//! sleeps; the second one takes the volume. From then on the first one writes nothing, whatever its callers ask. What
+//! it made durable before is there. A fault in the calls of the second machine is its own affair.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

@@ -53,7 +53,7 @@ fn every_call_of_a_checkpoint() {
     }
 }
 
-/// Of those that write data to its place which the log holds, too.
+/// The calls that write log-resident data to its location are included.
 #[test]
 fn every_call_of_a_commit() {
     for call in [Call::Write, Call::Flush] {

@@ -95,7 +95,7 @@ fn all_hold(device: &SimDevice, holds: impl Fn(&FileSystem) -> Result<(), String
 }
 
 /// Eight threads append to their files and fsync, until one of the calls of the log fails: all of
-/// them hear of it, and what each was told is there.
+/// them hear of it, and what was acknowledged to each is there.
 fn threads_until(faults: impl FnOnce(&FileSystem) -> Faults, what: &str) {
     const THREADS: u64 = 8;
     let device = formatted();
@@ -244,7 +244,7 @@ fn data_that_is_refused_once_goes_elsewhere() {
 }
 
 /// A volume with data that only the log holds: small writes with fsyncs, over one another and over data at
-/// its place.
+/// its location.
 fn with_logged_data() -> (Arc<SimDevice>, FileSystem, BTreeMap<String, Vec<u8>>) {
     let device = formatted();
     let fs = mount(device.clone()).unwrap();

@@ -42,7 +42,7 @@ fn any_single_flush_that_does_nothing_is_found_out() {
     // it, and the nodes that the superblock behind it reaches (R1). A superblock that is lost at the
     // very end leaves the one before it and the journal, where everything is as well.
     //
-    // Data that lay in the log has a flush more at its place, before the commit that makes the log dead (R5).
+    // Log-resident data has a flush more for its location, before the commit that makes the log dead (R5).
     let (mount, fsyncs) = (2, 4);
     for (log_data_bytes, unmount, needed) in [(0, 3, vec![2]), (16 << 10, 4, vec![1, 3])] {
         let count = fsyncs + unmount;
@@ -115,7 +115,7 @@ fn any_batch_of_the_log_that_is_lost_rotten_or_astray_is_found_out() {
     }
 }
 
-/// A commit makes the log before it dead, so what only the log held must be at its place by then (R5).
+/// A commit makes the log before it dead, so what only the log held must be at its location by then (R5).
 #[test]
 fn data_of_the_log_that_never_reaches_its_place_is_found_out() {
     let commits = Checkpoints::CommitsAfter(3);

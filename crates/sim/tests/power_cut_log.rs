@@ -26,11 +26,11 @@ const SCRIPTS: [&str; 5] = [
     "mkfile /a; append /a 100 1; fsync /a; append /a 4000 2; fsync /a; append /a 4096 3; fdatasync /a; \
      mkfile /t; write /t 0 3000 4; fsync /t; rename /t /a; fsyncdir /; mkfile /t; write /t 0 9000 5; \
      rename /t /a; fsyncdir /; truncate /a 0; fsync /a; write /a 0 50 6; fsync /a",
-    // Data inside the log over data inside the log, over data at its place; freed, and taken again.
+    // Data inside the log over data inside the log, over data at its location; freed, and taken again.
     "mkfile /a; write /a 0 20k 1; fsync /a; write /a 4100 10 2; fsync /a; write /a 4100 20 3; fsync /a; \
      write /a 4000 200 4; mkfile /b; fsync /b; write /a 4090 4 5; fsync /a; punch /a 4096 4096; fsync /a; \
      write /a 4096 100 6; fsync /a; unlink /a; fsyncdir /; write /b 0 4000 7; fsync /b; sync",
-    // Names that come and go, and take one another's place.
+    // Names that come and go, and replace one another.
     "mkdir /d; mkdir /e; mkfile /d/f; fsync /d/f; rename /d /e/d; fsyncdir /e; mkdir /d; mkfile /d/f; \
      fsync /d/f; rename /e/d/f /d/g exchange; rename /d/f /d/g; fsyncdir /d; rename /e/d /d/d; \
      unlink /d/g; fsyncdir /d; rmdir /e; mkfile /e; fsync /e; rename /e /d/f; rename /d /e; fsyncdir /e",
@@ -96,7 +96,7 @@ fn on_sectors_of_4096_and_large_nodes() {
     all_survive(&Policy { sector: 4096, setup, ..policy });
 }
 
-/// What waits is appended without a flush, and what is durable confirmed, behind any operation and beside all.
+/// What is pending is appended without a flush, and what is durable confirmed, behind any operation and beside all.
 #[test]
 fn on_volumes_that_rest() {
     for rests in [Checkpoints::RestsAfter(1), Checkpoints::RestsAfter(3), Checkpoints::RestsBeside]

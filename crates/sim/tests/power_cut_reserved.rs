@@ -50,7 +50,7 @@ fn a_power_cut_leaves_zeros_or_the_new_bytes_in_reserved_space() {
     }
 }
 
-/// A device that refuses reserved blocks is asked for others; there are none, and the file's users are told (P7).
+/// A device that refuses reserved blocks is asked for others; there are none, and the file's handles hear of it (P7).
 #[test]
 fn what_a_device_refuses_of_reserved_blocks_is_told() {
     let policy = Policy { volume: 8 << 20, setup: Setup::new(4096, 16), ..Policy::default() };

@@ -75,7 +75,7 @@ fn change(thread: u64, round: u64) -> (usize, Vec<u8>) {
     (at, Data::Pattern { len, seed: (thread * 1000 + round) as u32 }.bytes())
 }
 
-/// Changes one file in place, as a database does: the log holds what changed, over data at its place or in
+/// Changes one file in place, as a database does: the log holds what changed, over data at its location or in
 /// the log itself. Round 0 makes the file.
 fn overwrite(fs: &FileSystem, device: &SimDevice, thread: u64) {
     let root = Caller::root();

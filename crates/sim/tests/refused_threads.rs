@@ -60,7 +60,7 @@ fn live(base: &MemoryDevice, place: &str) -> u64 {
 }
 
 thread_local! {
-    /// Which places were refused a thread in this opening.
+    /// Which starts of threads were refused in this opening, by their place in the source.
     static PLACES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Atomics and channels are those of the standard library. So are threads, but for their start, which may be
 //! refused: see [`start()`]. `interleave`
-//! compiles device, store and posix once more with others in this place (and
-//! with other locks in the place of `parking_lot`), which let a test choose the
+//! compiles device, store and posix once more with others instead (and
+//! with other locks instead of `parking_lot`), which let a test choose the
 //! thread that runs next. So it is the real code that is tested.
 //!
 //! Knows nothing of its users.

@@ -1,4 +1,4 @@
-//! The one door through which threads start.
+//! The one function through which threads start.
 //!
 //! A system may give no thread at any moment: a limit of processes, no memory for a stack. The standard library's
 //! `spawn` panics then; here that is an answer, and the caller does the work with fewer threads, or
@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, Builder, JoinHandle};
 
-/// Starts a thread with this name. The error is the system's, which gives none.
+/// Starts a thread with this name. The error is that of a system that gives none.
 #[track_caller]
 pub fn start<T: Send + 'static>(
     name: impl Into<String>,
@@ -62,8 +62,8 @@ fn is_given(caller: &'static Location<'static>) -> io::Result<()> {
     Err(io::ErrorKind::WouldBlock.into())
 }
 
-/// For tests: from now on the `first` start of a thread in the whole program, counted from 1, is refused as a system
-/// would that has none left; with `from_then_on` all later ones as well. `None`: the system alone decides.
+/// For tests: from now on the `first` start of a thread in the whole program, counted from 1, is refused, as a system
+/// without any left would; with `from_then_on` all later ones as well. `None`: the system alone decides.
 pub fn refuse(first: Option<u64>, from_then_on: bool) {
     FIRST.store(u64::MAX, Ordering::Relaxed);
     ASKED.store(0, Ordering::Relaxed);

@@ -55,7 +55,7 @@ pub struct Scale {
     pub archive: Option<Archive>,
     /// The repository that is cloned.
     pub repository: Option<PathBuf>,
-    /// Decides contents, sizes and places.
+    /// Decides contents, sizes and offsets.
     pub seed: u64,
 }
 

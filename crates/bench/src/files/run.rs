@@ -3,7 +3,7 @@
 //! [`Run::repeat`] measures what is done again and again until time is over,
 //! [`Run::once`] what is over by itself. Both read the [`Host`]'s meters just
 //! before and just after; what reaches the device later, until everything is
-//! quiesced, is told apart.
+//! quiesced, is counted apart.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use crate::work::on_threads;
 /// Operations of a worker that are not measured: the first ones find nothing warm.
 const WARM_UP: u64 = 3;
 
-/// A directory and what can be told about it.
+/// A directory and what is known about it.
 pub trait Host {
     /// Where to work.
     fn dir(&self) -> &Path;
@@ -51,7 +51,7 @@ pub struct Reading {
     pub daemon_ns: Option<u64>,
     /// The same of the whole machine.
     pub machine_ns: u64,
-    /// Requests of the device below, where that can be told.
+    /// Requests of the device below, where they are known.
     pub blocks: Option<Blocks>,
     /// The most memory that the daemon has had.
     pub daemon_peak_bytes: Option<u64>,

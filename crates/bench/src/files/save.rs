@@ -1,4 +1,4 @@
-//! How programs save: appends with an fsync, and a new file that takes the place of the old one.
+//! How programs save: appends with an fsync, and a new file that replaces the old one.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! One large file: written from end to end, read cold and warm, and read and written at random places.
+//! One large file: written from end to end, read cold and warm, and read and written at random offsets.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -13,9 +13,9 @@ use crate::work::pattern;
 
 /// Bytes of a call, in order.
 const CHUNK: usize = 1 << 20;
-/// Bytes of a call, at random places.
+/// Bytes of a call, at random offsets.
 const BLOCK: usize = 4096;
-/// Calls at random places in each MiB of the file.
+/// Calls at random offsets in each MiB of the file.
 const CALLS_PER_MIB: u64 = 32;
 
 /// All of it.

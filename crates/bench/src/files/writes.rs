@@ -32,7 +32,7 @@ pub(super) fn sequential(run: &mut Run<'_>) -> io::Result<()> {
     JOBS.into_iter().try_for_each(|jobs| writes(run, kind, jobs))
 }
 
-/// 4 KiB at random places, an fsync after sixteen.
+/// 4 KiB at random offsets, an fsync after sixteen.
 pub(super) fn random(run: &mut Run<'_>) -> io::Result<()> {
     let kind = Kind {
         name: "write 4 KiB at random, fsync after 16",

@@ -4,7 +4,7 @@
 //! published sizes, and their figures one form: a table of befores and afters,
 //! the published ones beside them, curves, and one gain for each claim. Rounds
 //! of both positions are interleaved. What a position cannot do in reasonable
-//! time is left out and said.
+//! time is left out, and the report says so.
 
 mod beside;
 mod gain;
@@ -102,7 +102,7 @@ pub struct Measured {
 /// Makes an empty device of so many bytes; the one before is no longer used.
 pub type Devices<'a> = dyn FnMut(u64) -> io::Result<Arc<dyn Device>> + 'a;
 
-/// Is told what was done so far.
+/// Receives what was done so far.
 pub type Progress<'a> = dyn FnMut(String) + 'a;
 
 /// Measures `mechanism` through the library, on devices from `devices`.

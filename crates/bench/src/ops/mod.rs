@@ -151,7 +151,7 @@ pub fn on_bed(
                 bytes: grew("device.written_bytes"),
                 writes: grew("device.writes"),
                 flushes: grew("device.flushes"),
-                // The daemon that could tell is gone by then.
+                // The daemon that has counted them is gone by then.
                 later_bytes: f64::NAN,
             }
         }));
@@ -199,7 +199,7 @@ fn device_bytes(plan: &Plan) -> u64 {
     (256 << 20) + 4 * plan.large_bytes + plan.files * 16_384
 }
 
-/// Nothing commits behind the back of what is counted.
+/// No background commit disturbs the counts.
 fn open(device: Arc<dyn Device>) -> io::Result<Volume> {
     VolumeOptions::new().commit_secs(0).open_device(device)
 }

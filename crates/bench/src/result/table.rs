@@ -203,7 +203,7 @@ pub fn cell_text(cell: &Cell, unit: Unit) -> String {
     }
 }
 
-/// What is told of the distribution of a time.
+/// What is shown of the distribution of a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Percentiles {
     /// How many times were measured.

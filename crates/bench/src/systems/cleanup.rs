@@ -81,8 +81,8 @@ impl Owed {
         Some(debts.remove(at).1)
     }
 
-    /// It stays in the list until it is undone, so that a signal meanwhile undoes it as well: nothing here minds
-    /// to be undone twice.
+    /// It stays in the list until it is undone, so that a signal meanwhile undoes it as well: everything here
+    /// may be undone twice.
     fn quiesce(&self, gently: bool) -> io::Result<()> {
         let found =
             DEBTS.lock().iter().find(|(number, _)| *number == self.0).map(|(_, debt)| debt.clone());
@@ -166,7 +166,7 @@ fn unmount_ours(dir: &Path, program: &Path, gently: bool) -> io::Result<()> {
     }
 }
 
-/// A device that is still used is let go by its last user.
+/// A device that is still used is detached by its last user.
 fn detach(device: &Path) -> io::Result<()> {
     let name = device.file_name().unwrap_or_default();
     let attached = Path::new("/sys/block").join(name).join("loop/backing_file");

@@ -97,7 +97,7 @@ fn parse_process(text: &str, fields: std::ops::Range<usize>) -> Option<u64> {
     Some(ticks?.iter().sum())
 }
 
-/// Nanoseconds that all processors of the machine together have worked so far, for whomever.
+/// Nanoseconds that all processors of the machine together have worked so far, for any process.
 pub(crate) fn machine_ns() -> io::Result<u64> {
     let text = std::fs::read_to_string("/proc/stat")?;
     parse_machine(&text).ok_or_else(|| io::Error::other("/proc/stat has another form"))

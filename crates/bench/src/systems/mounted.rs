@@ -145,12 +145,12 @@ impl<'a> Mounted<'a> {
         self.daemon.get()
     }
 
-    /// Everything so far is durable and at its place, as far as the filesystem says.
+    /// Everything so far is durable and at its location, as far as the filesystem says.
     pub fn quiesce(&self) -> io::Result<()> {
         quiesce(&self.dir, self.system.is_ours())
     }
 
-    /// Unmounts it for a while: everything is at its place then.
+    /// Unmounts it for a while: everything is at its location then.
     pub fn pause(&self) -> io::Result<()> {
         self.daemon.set(None);
         match self.mount.take() {
@@ -194,7 +194,7 @@ impl<'a> Mounted<'a> {
     }
 }
 
-/// Makes everything below `dir` durable. The kernel tells a server in userspace nothing of that, so ours is told.
+/// Makes everything below `dir` durable. The kernel passes no syncfs to a FUSE server, so ours is asked directly.
 pub(crate) fn quiesce(dir: &Path, is_ours: bool) -> io::Result<()> {
     let root = File::open(dir)?;
     rustix::fs::syncfs(&root)?;

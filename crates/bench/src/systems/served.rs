@@ -101,7 +101,7 @@ impl Served {
     }
 }
 
-/// What a server that passes on to `below` is told, without the mount point.
+/// The arguments of a server that passes on to `below`, without the mount point.
 fn arguments(system: System, below: &Path) -> io::Result<Vec<PathBuf>> {
     if system == System::Bindfs {
         return Ok(vec!["-f".into(), below.into()]);

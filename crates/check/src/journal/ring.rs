@@ -1,6 +1,6 @@
 //! Reading the ring: one whole commit, or why there is none; and the search for frames that prove damage.
 //!
-//! A frame counts only in its place: number, index and epoch are those that
+//! A frame counts only at its location: number, index and epoch are those that
 //! must come next, and its `prior` is the sum of the frame before. All frames
 //! of a journal together fit the ring once, so a ring is never read twice.
 
@@ -58,7 +58,7 @@ pub(crate) struct Whole {
 /// A frame's header and payload.
 type Frame = (FrameHeader, Vec<u8>);
 
-/// What was found in the place of a commit.
+/// What was found where a commit should be.
 #[derive(Debug)]
 pub(crate) enum Found {
     Whole(Whole),

@@ -1,7 +1,7 @@
 //! Reading the ring of the log: one whole batch, or why there is none; and the search for batches that
 //! prove damage.
 //!
-//! A batch counts only in its place: its number is the next, its address where it
+//! A batch counts only at its location: its number is the next, its address where it
 //! was read, and its `prior` the sum of the batch before. A batch may go on at
 //! the ring's start. All batches together fit the ring once, so it is never read twice.
 

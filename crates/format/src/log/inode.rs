@@ -1,6 +1,6 @@
 //! An inode inside a batch: the numbers of its item, each as short as it is.
 //!
-//! Times are told by their distance from the time before them, in the order
+//! Times are stored as their distance from the time before them, in the order
 //! birth, access, content, change; most are equal to it.
 
 use holdfast_base::{InodeNo, Timestamp};

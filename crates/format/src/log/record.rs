@@ -1,7 +1,7 @@
 //! The records of a batch.
 //!
 //! A record begins with one byte: what it is in the lower three bits, the kind
-//! of its key above them. Numbers are varints; inode numbers are told by their
+//! of its key above them. Numbers are varints; inode numbers are stored as their
 //! distance from that of the record before. The inode of a new name comes
 //! before the name.
 
@@ -37,10 +37,10 @@ const FREE: u8 = 6;
 pub enum Content<'a> {
     /// Nothing: they were never written, or their data was durable before the batch was written.
     Unwritten,
-    /// It was written to its place before the flush of the batch; this is the sum of its checksums,
+    /// It was written to its location before the flush of the batch; this is the sum of its checksums,
     /// as [`crate::journal::commit::data_sum`] makes it.
     Summed(u64),
-    /// It lies in the batch, one patch for each block. Its way to its place may never have begun.
+    /// It lies in the batch, one patch for each block. Its write to its location may never have begun.
     Inside(Vec<Patch<'a>>),
 }
 

@@ -111,7 +111,7 @@ fn raw(image: &Image, program: &mut Program<'_>, touched: &mut Touched, story: &
     story.push(format!("{sort:?} at {place}: {size} bytes at {at}, {old:#x} becomes {new:#x}"));
 }
 
-/// A structure in the place of another of its sort: misdirected, stale or doubled. Its address is put
+/// A structure where another of its sort was: misdirected, stale or doubled. Its address is put
 /// right if the program says so.
 fn replace(
     image: &Image,

@@ -1,10 +1,10 @@
-//! Locks whose every use is a place where another thread may go on.
+//! Locks whose every use is a point where another thread may go on.
 //!
-//! They have the shape of `parking_lot`, as far as the engine uses it, and stand
-//! in its place when `interleave` compiles it.
+//! They have the shape of `parking_lot`, as far as the engine uses it, and replace
+//! it when `interleave` compiles it.
 //! They work only inside a run of shuttle, which chooses the thread that goes on.
 //!
-//! A wait with a time ends by chance, as soon as others had their turn: no test
+//! A wait with a time ends at random, as soon as others had their turn: no test
 //! waits for a clock.
 
 use std::fmt::{self, Debug, Formatter};
@@ -179,7 +179,7 @@ impl Condvar {
         }
     }
 
-    /// Gives the lock back while others run; whether the time is over is chance.
+    /// Releases the lock while others run; whether the time is over is random.
     pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _time: Duration) -> WaitTimeoutResult {
         drop(guard.held.take());
         thread::yield_now();

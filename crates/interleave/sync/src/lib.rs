@@ -1,5 +1,5 @@
-//! What stands in the place of `holdfast-sync`: atomics, threads and channels whose every use is a place
-//! where another thread may go on.
+//! What replaces `holdfast-sync`: atomics, threads and channels whose every use is a point where another
+//! thread may go on.
 //!
 //! They work only inside a run of shuttle, which chooses the thread that goes on.
 

@@ -19,7 +19,7 @@ const VOLUME: u64 = 8 << 20;
 pub enum Source {
     /// All sequences of so many operations ([`crate::exhaustive`]).
     Exhaustive(usize),
-    /// Sequences of so many operations by chance; so many of them, or for ever.
+    /// Random sequences of so many operations; so many of them, or for ever.
     Sampled(usize, Option<u64>),
     /// Scripts about what hurts, all families in turn; so many, or for ever.
     Families(Vec<Family>, Option<u64>),

@@ -1,4 +1,4 @@
-//! When a script's volume makes commits and checkpoints of its own accord, beside those that it needs.
+//! When a script's volume makes commits and checkpoints besides those that it needs.
 //!
 //! Scripts do not know them: nothing that a caller sees depends on them. But a
 //! power cut does, so the torture puts them where they hurt: behind any
@@ -18,7 +18,7 @@ pub(super) type Work = fn(&FileSystem) -> Result<(), FsError>;
 pub enum Checkpoints {
     /// Never.
     Never,
-    /// Behind every so-many-th operation, the looking ones included. Not 0.
+    /// Behind every n-th operation, those that only read included. Not 0.
     After(u64),
     /// All the time, by another thread.
     Beside,

@@ -6,7 +6,7 @@
 //! caller is root.
 //!
 //! `remount` unmounts cleanly and mounts again; `crash` drops the mounted
-//! filesystem without a word, as SIGKILL would. For a power cut the simulator
+//! filesystem without an unmount, as SIGKILL would. For a power cut the simulator
 //! takes the filesystem away with [`Engine::kill`] and mounts an image of the
 //! device with [`Engine::mount_on`].
 
@@ -29,7 +29,7 @@ use holdfast_script::{Answer, Errno, FileRef, Kind, Op, Outcome, Path, Target};
 use checkpoints::Beside;
 pub use checkpoints::Checkpoints;
 
-/// What volumes are made with that chance decides elsewhere: a script leaves the same bytes each time.
+/// Fixed values for what is random elsewhere: a script leaves the same bytes each time.
 const CHANCE: u64 = 1;
 
 /// What an operation answers before it becomes an outcome.
@@ -166,7 +166,7 @@ impl Engine {
         self.written
     }
 
-    /// Ends the filesystem without a word. Handles are gone.
+    /// Ends the filesystem without an unmount. Handles are gone.
     pub fn kill(&mut self) {
         self.beside = None;
         self.handles.drain().for_each(drop);

@@ -1,7 +1,7 @@
 //! Which promise a found tree breaks, when no state that is allowed explains it.
 //!
 //! A whole state that is too old breaks the promise of the call that had
-//! returned since. A tree that never was is told by its nearest state: if only
+//! returned since. A tree that never existed is described by its nearest state: if only
 //! the bytes of files differ, they were lost or never written; anything else is
 //! a mixture of moments.
 
@@ -45,7 +45,7 @@ impl History {
         if !(0..=k).any(|state| bytes(state) == Some((seen.stat.size, seen.digest))) {
             return "P5";
         }
-        // It had these bytes once: what came after them was to stay, for an fsync or for a rename.
+        // It had these bytes once: what came after them had to stay, for an fsync or for a rename.
         let synced = self.steps[..acked].iter().any(|step| step.barrier == Barrier::File(inode));
         let replaced = self.steps[..k].iter().any(|step| step.replaces == Some(inode));
         match replaced && !synced {

@@ -81,7 +81,7 @@ fn a_file_that_replaced_another_has_its_data() {
     assert!(judge(script, "mkfile /f").is_ok());
     assert!(judge(script, "mkfile /f; mkfile /g").is_ok());
     assert!(judge(script, "mkfile /f; write /f 0 \"new\"").is_ok());
-    // With a mode of its own, the new file is told apart from the empty one that it replaced.
+    // With a mode of its own, the new file differs from the empty one that it replaced.
     let script = "mkfile /f; fsync /f; mkfile /g 600; write /g 0 \"new\"; rename /g /f";
     assert!(judge(script, "mkfile /f 600").is_err());
 }

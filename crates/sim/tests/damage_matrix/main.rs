@@ -1,11 +1,11 @@
 //! The damage matrix (P6, P9, P10): every kind of block, damaged in every way, and what becomes of it.
 //!
 //! Real volumes, one left in order and one that crashed, each with its whole
-//! story of writes, so that lost and stale writes are those that happened.
+//! history of writes, so that lost and stale writes are those that happened.
 //! After each damage fsck speaks, the volume is opened for reading and for
-//! writing, and everything that can be read is compared with what was told.
+//! writing, and everything that can be read is compared with what was acknowledged.
 //!
-//! A row is silent if other data than told is shown without a word, or if fsck finds nothing although a
+//! A row is silent if other data than acknowledged is shown without an error, or if fsck finds nothing although a
 //! block that counts has changed. No row may be.
 
 #![allow(missing_docs, clippy::unwrap_used)]
@@ -85,9 +85,9 @@ fn damaged(volume: &Volume, block: &Block, damage: Damage) -> Option<Vec<u8>> {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Seen {
     Refused,
-    /// All that was told.
+    /// All that was acknowledged.
     Same,
-    /// Errors, and otherwise what was told.
+    /// Errors, and otherwise what was acknowledged.
     Errors,
     /// Something else, without an error: what.
     Other(String),

@@ -1,4 +1,4 @@
-//! The volumes that are damaged: what was told of them, which block is what, and what each block held before.
+//! The volumes that are damaged: what was acknowledged of them, which block is what, and what each block held before.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -84,7 +84,7 @@ impl Kind {
     }
 }
 
-/// A place to be damaged.
+/// A block to be damaged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
     pub(crate) kind: Kind,
@@ -104,7 +104,7 @@ pub(crate) struct Volume {
     /// Everything that was written.
     events: Vec<Event>,
     base: MemoryDevice,
-    /// All places of each kind, also those that are not damaged.
+    /// All blocks of each kind, also those that are not damaged.
     places: BTreeMap<Kind, Vec<Block>>,
 }
 
@@ -265,7 +265,7 @@ impl Volume {
         past(&self.base, &self.events, block)
     }
 
-    /// What was meant for another place of the same kind, or of file data.
+    /// What was meant for another block of the same kind, or of file data.
     pub(crate) fn stray(&self, block: &Block) -> Option<Vec<u8>> {
         let kinds = [block.kind, Kind::Data, Kind::Batch, Kind::NewSuperblock];
         let others = kinds.iter().filter_map(|kind| self.places.get(kind)).flatten();
@@ -278,7 +278,7 @@ fn is_something(bytes: &[u8]) -> bool {
     bytes.iter().any(|&byte| byte != 0)
 }
 
-/// What stood at a place before each write that changed it, the oldest first.
+/// What a block held before each write that changed it, the oldest first.
 fn past(base: &MemoryDevice, events: &[Event], block: &Block) -> Vec<Vec<u8>> {
     let mut now = read(base, block.at, block.len);
     let mut past = Vec::new();

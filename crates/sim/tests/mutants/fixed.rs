@@ -192,7 +192,7 @@ pub(crate) const KNOWN: &[(&str, &[Mutant])] = &[
     ("a block for a node", &[Mutant::RecordOneField]),
 ];
 
-/// Small data in the log, over data in the log and data at its place; freed, truncated, replaced.
+/// Small data in the log, over data in the log and data at its location; freed, truncated, replaced.
 const APPENDS: &str = "mkfile /a; append /a 3000 1; fsync /a; write /a 100 50 2; fsync /a; append /a 9000 3; fsync /a; \
     write /a 4090 20 4; fsync /a; write /a 4095 30 5; fsync /a; mkfile /t; write /t 0 5000 6; rename /t /a; fsyncdir /; \
     append /a 20000 7; truncate /a 100; fsync /a; truncate /a 30k; fdatasync /a; unlink /a; mkfile /a; write /a 0 9000 8; fsync /a";

@@ -1,7 +1,7 @@
 //! A volume of our own that is made, mounted, unmounted, and gone when it is dropped, also after a failure or a signal.
 //!
 //! All volumes of a run stand in one file, which is written from end to end
-//! before, so that the host allocates nothing under an fsync.
+//! before, so that the host allocates nothing during an fsync.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -93,7 +93,7 @@ impl<'a> Volume<'a> {
         Ok(())
     }
 
-    /// Unmounts and mounts again with `options`: nothing is in memory, everything is at its home.
+    /// Unmounts and mounts again with `options`: nothing is in memory, everything is at its location.
     pub(super) fn again(&mut self, options: &str) -> io::Result<()> {
         self.leave()?;
         self.enter(options)
@@ -108,7 +108,7 @@ impl<'a> Volume<'a> {
         self.mounts.dir()
     }
 
-    /// Everything so far is durable and at its place.
+    /// Everything so far is durable and at its location.
     pub(super) fn quiesce(&self) -> io::Result<()> {
         quiesce(&self.dir(), true)
     }

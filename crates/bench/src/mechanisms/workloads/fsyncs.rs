@@ -31,7 +31,7 @@ pub(crate) struct Work {
     pub(crate) write: usize,
     /// Writes before an fsync.
     pub(crate) writes_per_fsync: u64,
-    /// At random places, or one after the other.
+    /// At random offsets, or one after the other.
     pub(crate) random: bool,
 }
 

@@ -44,7 +44,7 @@ pub(crate) struct Plan {
     pub(crate) time: Duration,
     /// Seconds between commits.
     pub(crate) commit_secs: u32,
-    /// Decides places and names.
+    /// Decides offsets and names.
     pub(crate) seed: u64,
 }
 
@@ -202,7 +202,7 @@ fn creates_and_unlinks(
                 drop(dir.create(&name)?);
                 kept.push((dir, name));
             }
-            // One more than half of the time when full, so that the number of files sways.
+            // One more than half of the time when full, so that the number of files varies.
             if kept.len() >= KEPT || prng.one_in(2) && kept.len() > KEPT / 2 {
                 let at = prng.below(kept.len() as u64) as usize;
                 let (dir, name) = kept.swap_remove(at);
@@ -249,7 +249,7 @@ mod tests {
                 let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(256 << 20));
                 let run = run(&plan, device, accounting, work).expect("the workload runs");
                 assert!(run.per_second > 0.0, "{name}: {run:?}");
-                // Only commits carry the switch out.
+                // Only commits use the switch.
                 if accounting == Accounting::Always && run.counts.commits > 0 {
                     assert_eq!(run.counts.groups_skipped, 0, "always means always: {run:?}");
                 }

@@ -1,6 +1,6 @@
 //! Bytes in the journal for each thing that changed (M3).
 //!
-//! Two workloads, both sparse: overwrites of 4 KiB at random places of a large
+//! Two workloads, both sparse: overwrites of 4 KiB at random offsets of a large
 //! file, and creates each in a directory of its own. There is no timer and no
 //! limit on the recovery, so that commits happen where the rhythm says and
 //! checkpoints only where the ring is full. Counted is from the volume as
@@ -30,7 +30,7 @@ const CACHE: usize = 2 << 30;
 /// What changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// 4 KiB at random places of a large file.
+    /// 4 KiB at random offsets of a large file.
     Overwrites,
     /// An empty file, each in a directory of its own.
     Creates,
@@ -59,7 +59,7 @@ pub struct Plan {
     pub file_bytes: u64,
     /// Files that each directory has before.
     pub dir_files: u64,
-    /// Decides places and order.
+    /// Decides offsets and order.
     pub seed: u64,
 }
 
@@ -73,7 +73,7 @@ pub struct Run {
 }
 
 impl Plan {
-    /// A volume with what will change: closed, its nodes clean and at home. Each run gets a copy of its own.
+    /// A volume with what will change: closed, its nodes clean and at their locations. Each run gets a copy of its own.
     pub fn prepare(&self) -> io::Result<Arc<MemoryDevice>> {
         // At least 4 GiB, where the ring has its full size. Memory is taken only for what is written.
         if self.work == Work::Creates {

@@ -2,7 +2,7 @@
 //!
 //! Empty files in several directories, nothing synced until all are there, and
 //! then one fsync, which has to log them all. What background commits have
-//! taken before is no part of its batch, so a run tells how many records the
+//! taken before is no part of its batch, so a run reports how many records the
 //! batches held.
 
 use std::io;

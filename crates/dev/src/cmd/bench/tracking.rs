@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// Bytes of the file that is overwritten at random.
     #[arg(long, value_parser = size::parse, default_value = "2G")]
     file_size: u64,
-    /// Decides places and order.
+    /// Decides offsets and order.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Args {
 enum Workload {
     /// Empty files, each in a directory of its own.
     Creates,
-    /// 4 KiB at random places of a large file.
+    /// 4 KiB at random offsets of a large file.
     Overwrites,
 }
 
