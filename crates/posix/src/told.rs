@@ -1,20 +1,20 @@
-//! What the threads of a volume say in the log of work that fails again and again.
+//! What the threads of a volume log about work that fails again and again.
 
 use crate::Result;
 
-/// The last thing that was said.
+/// The last message that was logged.
 #[derive(Debug, Default)]
 pub(crate) struct Told(String);
 
 impl Told {
-    /// Says that `what` failed, unless it was said last: a host without room may be so for hours, and it is tried each time.
+    /// Logs that `what` failed, unless that was the last message: a host may be full for hours, and every try fails.
     pub(crate) fn once(&mut self, what: &str, done: Result<()>) {
         if let Some(why) = self.news(what, done) {
             tracing::warn!("{why}");
         }
     }
 
-    /// What is to be said.
+    /// The message to log.
     fn news(&mut self, what: &str, done: Result<()>) -> Option<&str> {
         let Err(error) = done else {
             if self.0.starts_with(what) {

@@ -1,9 +1,8 @@
 //! A write: bytes become dirty pages, and space is promised to them (P8), see [`super::in_place`] on a full volume.
 //!
-//! Everything that can wait or fail comes first: old bytes of partly written
-//! blocks, space. Then, under the state's lock and without I/O, the pages and
-//! the attributes change together. If a writeback got in between, what it took
-//! away is prepared again.
+//! Everything that can wait or fail comes first: old bytes of partly written blocks, space. Then, under the state's
+//! lock and without I/O, the pages and the attributes change together. If a writeback ran in between, what it took away
+//! is prepared again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,11 +40,11 @@ impl Part<'_> {
     }
 }
 
-/// Looks at what the tree holds beside writebacks that change it; the next one holds the file's extents still.
+/// Looks at the tree while writebacks change it; the look after these holds the file's extents still.
 const LOOKS_MAX: u32 = 4;
 
-/// What the file held before, where a write needs it. Settles do not change it, however often they change the
-/// extents: only a loss does, and the size, which this writer alone makes larger.
+/// What the file held before, where a write needs it. Writebacks do not change it, however often they change the
+/// extents. Only a loss does, and the size, which this writer alone makes larger.
 #[derive(Default)]
 struct Held {
     size: u64,
@@ -56,7 +55,7 @@ struct Held {
     bases: BTreeMap<u64, Option<Base>>,
 }
 
-/// Takes `bytes` for byte `offset` on; at most about a MiB at once. Sets mtime and ctime to `now`.
+/// Accepts `bytes` from byte `offset` on; at most about a MiB at once. Sets mtime and ctime to `now`.
 pub(crate) fn accept(
     core: &Core,
     inode: &Arc<Inode>,
@@ -68,7 +67,7 @@ pub(crate) fn accept(
     let end = offset + bytes.len() as u64;
     let blocks = offset / BLOCK_BYTES..blocks_for(end);
     make_room(core, inode, blocks.end - blocks.start)?;
-    // Pages that need nothing of what was there before, made outside of all locks.
+    // Pages that need no old bytes, made outside of all locks.
     let mut whole = whole_blocks(offset, bytes);
     let mut room = Room::default();
     let mut held = Held::default();
@@ -96,7 +95,8 @@ pub(crate) fn accept(
 
         let mut state = inode.state.write();
         state.expect_alive()?;
-        // Held still by the state's lock, which every change takes. Nodes may be read from the device meanwhile.
+        // The state's lock, which every change takes, holds the file still. Nodes may be read from the device
+        // meanwhile.
         let is_still = seen.is_none();
         let (counted, reserved) = match seen {
             Some(seen) => seen,
@@ -109,7 +109,7 @@ pub(crate) fn accept(
                 && !bases.contains_key(&part.block)
                 && !content.pages.is_dirty(part.block)
         };
-        // Block 0 was dirty when it was looked for, and a writeback has taken it since.
+        // Block 0 was dirty when it was looked up, and a writeback has taken it since.
         let has_blocks = state.disk.blocks > 0;
         let first_page_gone = before.as_ref().is_none_or(Vec::is_empty)
             && needs_first_page(core, size, has_blocks, end, blocks.start)
@@ -117,7 +117,7 @@ pub(crate) fn accept(
         if first_page_gone {
             *before = None;
         }
-        // What the tree holds of these blocks was looked at, and is looked at again if a writeback has changed it since.
+        // What the tree holds of these blocks is looked up again if a writeback has changed it since.
         let is_tree = is_still || version.is_some_and(|version| inode.data.is_version(version));
         if state.attr.size != size
             || inode.data.losses() != losses
@@ -173,7 +173,7 @@ pub(crate) fn accept(
             content.pages.write_in_place(block);
         }
         if let Some(mut promised) = room.held.take() {
-            // What a second round did not need any more goes back.
+            // Gives back what a second round did not need any more.
             let surplus = promised.blocks() - need as u64;
             drop(promised.split(surplus));
             content.add_reserved(promised);
@@ -206,7 +206,7 @@ fn parts(offset: u64, bytes: &[u8]) -> impl Iterator<Item = Part<'_>> {
     })
 }
 
-/// Pages for the blocks that are written as a whole, which follow one another.
+/// Pages for the consecutive blocks that are written as a whole.
 fn whole_blocks(offset: u64, bytes: &[u8]) -> impl Iterator<Item = Page> {
     let before = (offset.next_multiple_of(BLOCK_BYTES) - offset) as usize;
     let rest = bytes.get(before..).unwrap_or_default();
@@ -223,7 +223,7 @@ struct Base {
     is_clipped: bool,
 }
 
-/// Adds what partly written blocks hold now, if it is not known; `None` for zeros. Blocks that are dirty need nothing.
+/// Adds what partly written blocks hold now, if it is not known; `None` for zeros. Dirty blocks are skipped.
 fn load_bases<'a>(
     core: &Core,
     inode: &Arc<Inode>,
@@ -247,11 +247,11 @@ fn load_bases<'a>(
     Ok(())
 }
 
-/// A write of fewer to a file that has fewer may go beyond what may wait: 1 MiB.
+/// A write of fewer pages to a file that has fewer may exceed the limit: 1 MiB.
 const FEW_PAGES: u64 = 256;
 
-/// Waits while too much is in memory to write `blocks` more: the writer himself writes back something. Who has hardly any
-/// pages did not fill it, and does not wait for the data of strangers while there is some left for him.
+/// Waits while too much is in memory to write `blocks` more: the writer writes something back. Files with few dirty
+/// pages may exceed the limit by a quarter, so that they need not wait for other files' data.
 fn make_room(core: &Core, inode: &Arc<Inode>, blocks: u64) -> Result<()> {
     let has_few = blocks.max(inode.data.pages() as u64) < FEW_PAGES;
     if !core.data.is_full() || has_few && !core.data.is_overfull() {

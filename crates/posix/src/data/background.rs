@@ -1,9 +1,8 @@
 //! The thread that writes data before memory is full of it.
 //!
-//! Woken when half of what may wait is there, so that writers rarely have to
-//! write something back themselves. Woken earlier by a file that grows and of which
-//! much waits: then it writes that one only. Owned by the mounted volume;
-//! ends when dropped, without writing what is left.
+//! Woken when half of the limit is reached, so that writers rarely have to write something back themselves. Woken
+//! earlier by a growing file with much delayed data: then it writes only that file. Owned by the mounted volume; ends
+//! when dropped, without writing what is left.
 
 use holdfast_sync::thread::JoinHandle;
 use std::sync::Arc;
@@ -42,12 +41,13 @@ fn run(core: &Core) {
             true => core.write_back(),
             false => write_streams(core, wanted.streams.values()),
         };
-        // An fsync of the file tells its program; nobody waits here.
+        // An fsync of the file reports it to its program; no caller waits here.
         told.once("what waits could not be written in the background", written);
     }
 }
 
-/// Writes those files of which much still waits. The first error is returned; it keeps no other file from being written.
+/// Writes those files that still have much delayed data. The first error is returned; it keeps no other file from being
+/// written.
 fn write_streams<'a>(core: &Core, streams: impl Iterator<Item = &'a Arc<Inode>>) -> Result<()> {
     let mut first = Ok(());
     for inode in streams.filter(|inode| inode.data.is_much()) {

@@ -1,4 +1,4 @@
-//! Everything goes to the device.
+//! Writes everything to the device.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::data::group::{GROUP_PAGES, write_back_group};
 use crate::inode::Inode;
 use crate::{FsError, Result};
 
-/// How often the last space is waited for, and how long each time: others hold it while they apply a transaction.
+/// How often, and how long each time, a caller waits for the last space: others hold it while they apply a transaction.
 const LAST_TRIES: u32 = 100;
 const LAST_PAUSE: Duration = Duration::from_millis(2);
 
@@ -38,17 +38,17 @@ fn groups(inodes: Vec<Arc<Inode>>) -> Vec<Vec<Arc<Inode>>> {
 }
 
 impl Core {
-    /// Writes all dirty data, then makes a commit of everything up to now (P11): the log is empty then, and
-    /// what was freed may be reused. An error of one file does not keep the others from being written; the
-    /// first is returned.
+    /// Writes all dirty data, then makes a commit of everything up to now (P11): the log is empty then, and freed
+    /// blocks may be reused. An error of one file does not keep the others from being written; the first error is
+    /// returned.
     pub(crate) fn commit(&self) -> Result<()> {
         let written = self.write_back();
         self.store.commit()?;
         written
     }
 
-    /// Writes all dirty data, then appends what waits for the log, without a flush: whoever ends this program takes none
-    /// of it away.
+    /// Writes all dirty data, then appends what is pending for the log, without a flush: if the daemon is killed after
+    /// that, none of it is lost.
     pub(crate) fn append(&self) -> Result<()> {
         let written = self.write_back();
         self.store.append()?;
@@ -83,14 +83,14 @@ impl Core {
         if count > 1 {
             wait::will_share();
         }
-        // No more than may be on their way to the device: others would only keep files from their fsyncs.
+        // At most as many as may be in flight: more threads would only delay other files' fsyncs.
         let threads = count.min(self.data.in_flight.most());
         holdfast_sync::on_threads(threads, work);
         first.into_inner()
     }
 
-    /// Does `attempt`; if there is no space for it, makes everything durable, so that freed blocks become
-    /// usable, and does it once more. Called without any lock of a file's extents.
+    /// Runs `attempt`. If there is no space for it, makes everything durable, so that freed blocks become usable, and
+    /// runs it once more. Called without any lock of a file's extents.
     pub(crate) fn with_room<T>(&self, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
         match attempt() {
             Err(FsError::Store(StoreError::NoSpace)) if self.may_make_room() => {
@@ -103,8 +103,8 @@ impl Core {
 
     /// Reserves for something that must not fail for lack of space and cannot be made smaller (P8).
     ///
-    /// The emergency reserve is enough for any one such operation, and what it takes returns with a
-    /// checkpoint, but many at once may exhaust it for a moment: then they go one by one.
+    /// The emergency reserve is enough for any one such operation, and what it takes returns with a checkpoint. Many at
+    /// once may exhaust it for a moment: then they run one by one.
     pub(crate) fn reserve_last(&self, need: Need) -> Result<Reservation> {
         match self.store.reserve(need) {
             Err(StoreError::NoSpace) => {}
@@ -122,15 +122,15 @@ impl Core {
         Err(StoreError::NoSpace.into())
     }
 
-    /// Gives back what is kept for waiting data, and makes a commit: what was freed is usable then. For a writeback whose
-    /// accepted data was refused.
+    /// Gives back what is kept for delayed data, and makes a commit, so that freed blocks are usable. For a writeback
+    /// whose accepted data was refused.
     pub(crate) fn wait_for_last_room(&self) -> Result<()> {
         let _one = self.data.lock_last();
         self.data.use_nodes();
         Ok(self.store.commit()?)
     }
 
-    /// Whether a commit could make blocks free: something was changed since the last one.
+    /// Whether a commit could free blocks: something has changed since the last one.
     pub(crate) fn may_make_room(&self) -> bool {
         self.store.stop_reason().is_none()
             && (self.data.bytes() > 0 || self.store.committed() < self.store.latest())

@@ -1,7 +1,7 @@
 //! Which blocks of a file the tree counts already: stat counts a delayed page over any other.
 //!
-//! So a writeback never changes what stat shows, and whoever caches attributes need not hear of it. And a file with
-//! data never has 0 blocks: tar takes one that has for a hole as large as the file.
+//! So a writeback never changes what stat shows, and caches of attributes need not be invalidated. And a file with data
+//! never has 0 blocks: tar takes a file of 0 blocks for a hole as large as the file.
 
 use std::ops::{ControlFlow, Range};
 
@@ -23,7 +23,7 @@ pub(crate) enum Counted {
 }
 
 impl Counted {
-    /// Whether the tree counts `block`, which is one of those that were asked for.
+    /// Whether the tree counts `block`, which is one of the blocks that the caller asked for.
     pub(crate) fn has(&self, block: u64) -> bool {
         match self {
             Counted::Before(end) => block < *end,
@@ -33,8 +33,8 @@ impl Counted {
 }
 
 /// What the tree counts of `blocks`. The caller holds the writer's lock, and the answer is good for as long as the
-/// extents stay what they are. Appends, new files and files without holes cost no look at the tree. Of a tree that cannot
-/// be read nothing is known: the writeback meets that, too, and says so.
+/// extents stay what they are. Appends, new files and files without holes cost no lookup in the tree. For a tree that
+/// cannot be read the answer is unknown: the writeback meets the same error and reports it.
 pub(crate) fn counted(core: &Core, inode: &Inode, disk: &InodeItem, blocks: Range<u64>) -> Counted {
     if disk.blocks == 0 {
         return Counted::Before(0);

@@ -1,15 +1,14 @@
-//! What was written and is not in the tree yet: for one file, and for all.
+//! Written data that is not in the tree yet: for one file, and for all.
 //!
 //! Locks of a file, in the order in which they are taken:
-//! 1. `writer`: who changes the content (write, truncate, fallocate), one at a time;
-//! 2. `map`: who changes the extents (the same and every writeback), one at a time. So
-//!    whoever holds it knows that nothing is in flight but what he put there;
+//! 1. `writer`: one thread at a time changes the content (write, truncate, fallocate);
+//! 2. `map`: one thread at a time changes the extents (the same calls and every writeback). So only its
+//!    holder has anything in flight;
 //! 3. [`Inode::state`];
-//! 4. `content`: the pages; short, never across I/O.
+//! 4. `content`: the pages; held briefly, never across I/O.
 //!
-//! Readers take none of the first two. They learn from `version` whether the
-//! extents changed while they looked: it is odd during a change, and a change
-//! of extents, size and pages is one step for everybody who checks it.
+//! Readers take neither of the first two. `version` tells them whether the extents changed while they looked: it is odd
+//! during a change. For every reader that checks it, a change of extents, size and pages is one step.
 
 use holdfast_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::cmp::Ordering as CmpOrdering;
@@ -41,22 +40,22 @@ pub(crate) struct FileData {
     map: Mutex<()>,
     version: AtomicU64,
     content: Mutex<Content>,
-    /// Pages in `content`, for those who do not want to lock it.
+    /// Pages in `content`, readable without its lock.
     count: AtomicUsize,
-    /// Of those, pages that go to reserved blocks, as they were counted in the sum of all files.
+    /// Of those, pages that go to reserved blocks, as last added to the sum of all files.
     in_place: AtomicUsize,
     /// The tree is known to hold nothing written beyond the size.
     tail_is_clean: AtomicBool,
     /// The tree is known to hold nothing at all beyond the size, not even blocks that were never written.
     ends_with_size: AtomicBool,
-    /// Allocation hint: the block of the file behind the last one that was written back, and the block of the volume behind it:
-    /// where the next one goes on. A hint, good as long as nobody else took the place.
+    /// Allocation hint: the block of the file behind the last one that was written back, and the block of the volume
+    /// behind it, where the next one continues. Only a hint: another file may have taken that location.
     ended: (AtomicU64, AtomicU64),
     /// How often data of the file was given up: its bytes changed without a writer.
     losses: AtomicU64,
 }
 
-/// The pages of a file and the space that was promised to them.
+/// The pages of a file and the space that is promised to them.
 #[derive(Debug, Default)]
 pub(crate) struct Content {
     /// The pages.
@@ -76,7 +75,8 @@ impl Content {
         }
     }
 
-    /// Blocks that were placed for pages which are dirty again are promised to them as before.
+    /// Takes back blocks that were allocated for pages which are dirty again: they are promised to those pages as
+    /// before.
     pub(crate) fn reclaim(&mut self, placed: Allocated) {
         let reserved = self.reserved.get_or_insert_with(|| Reservation::empty_for(&placed));
         reserved.reclaim(placed);
@@ -89,16 +89,16 @@ impl Content {
     }
 }
 
-/// Held by the one who changes a file's content.
+/// Held while a thread changes a file's content.
 pub(crate) struct WriterGuard<'a>(#[expect(dead_code, reason = "held")] MutexGuard<'a, ()>);
 
-/// Held by the one who changes a file's extents: nothing is in flight, and nothing else changes them.
+/// Held while a thread changes a file's extents: nothing is in flight, and nothing else changes them.
 pub(crate) struct MapGuard<'a>(#[expect(dead_code, reason = "held")] Option<MutexGuard<'a, ()>>);
 
-/// Extents, size and pages are changing: readers look again.
+/// Extents, size and pages are changing: readers retry.
 pub(crate) struct Changing<'a>(&'a AtomicU64);
 
-/// Locks what may be held across I/O.
+/// Takes a lock that may be held across I/O.
 fn patiently(lock: &Mutex<()>) -> MutexGuard<'_, ()> {
     lock.try_lock().unwrap_or_else(|| {
         wait::will_wait();
@@ -112,34 +112,34 @@ impl FileData {
         self.pages() == 0
     }
 
-    /// Waits until nobody else changes the content.
+    /// Waits until no other thread changes the content.
     pub(crate) fn lock_writer(&self) -> WriterGuard<'_> {
         WriterGuard(patiently(&self.writer))
     }
 
-    /// Waits until nobody else changes the extents.
+    /// Waits until no other thread changes the extents.
     pub(crate) fn lock_map(&self) -> MapGuard<'_> {
         MapGuard(Some(patiently(&self.map)))
     }
 
-    /// Like [`FileData::lock_map`], unless somebody else has it.
+    /// Like [`FileData::lock_map`], but returns `None` if another thread holds the lock.
     pub(crate) fn try_lock_map(&self) -> Option<MapGuard<'_>> {
         self.map.try_lock().map(|held| MapGuard(Some(held)))
     }
 
-    /// The last place that was given is that before block `next` of the file, and ends before `behind`.
+    /// Records the last location that was allocated: it lies before block `next` of the file and ends before `behind`.
     pub(crate) fn ends_at(&self, next: u64, behind: BlockNo) {
         self.ended.0.store(next, Ordering::Relaxed);
         self.ended.1.store(behind.0, Ordering::Relaxed);
     }
 
-    /// Where that place ends on the device, if it is the one before `block` of the file.
+    /// Where that location ends on the device, if it is the one before `block` of the file.
     pub(crate) fn ended_before(&self, block: u64) -> Option<BlockNo> {
         let behind = BlockNo(self.ended.1.load(Ordering::Relaxed));
         (self.ended.0.load(Ordering::Relaxed) == block && behind.0 > 0).then_some(behind)
     }
 
-    /// For a worker whose customer has the map locked and waits for it.
+    /// For a worker, while the thread that queued the job holds the map and waits.
     #[cfg(feature = "before")]
     pub(crate) fn map_of_waiter(&self) -> MapGuard<'_> {
         debug_assert!(self.map.is_locked());
@@ -151,7 +151,7 @@ impl FileData {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Whether so much waits that the background should write it, if the file grows.
+    /// Whether so much is dirty that the background should write the file if it grows.
     pub(crate) fn is_much(&self) -> bool {
         self.pages() >= STREAM_PAGES
     }
@@ -180,12 +180,12 @@ impl FileData {
         self.version.load(Ordering::Acquire) == version
     }
 
-    /// Data is given up. The caller has the state locked for writing.
+    /// Records that data is given up. The caller has the state locked for writing.
     pub(crate) fn note_loss(&self) {
         self.losses.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often it was. Read with the state locked.
+    /// How often data was given up. Read with the state locked.
     pub(crate) fn losses(&self) -> u64 {
         self.losses.load(Ordering::Relaxed)
     }
@@ -195,7 +195,7 @@ impl FileData {
         self.tail_is_clean.load(Ordering::Acquire)
     }
 
-    /// Says whether the tree holds nothing written beyond the file's size.
+    /// Records whether the tree holds nothing written beyond the file's size.
     pub(crate) fn set_tail_is_clean(&self, clean: bool) {
         self.tail_is_clean.store(clean, Ordering::Release);
     }
@@ -205,7 +205,7 @@ impl FileData {
         self.ends_with_size.load(Ordering::Acquire)
     }
 
-    /// Says whether it is known. Said before such blocks are made, by the one who has the writer's lock.
+    /// Records whether that is known. Called before such blocks are made, by the holder of the writer's lock.
     pub(crate) fn set_ends_with_size(&self, known: bool) {
         self.ends_with_size.store(known, Ordering::Release);
     }
@@ -217,18 +217,18 @@ impl Drop for Changing<'_> {
     }
 }
 
-/// Blocks of waiting data for which a share of nodes is kept: one put with all its splits, some five nodes
-/// or more. WrittenBack one by one all over a file, so many blocks make less than 16 KiB of items.
+/// Blocks of delayed data for which one share of nodes is kept: one put with all its splits, some five nodes or more.
+/// Written back one by one all over a file, so many blocks make less than 16 KiB of items.
 const SHARE_BLOCKS: u64 = 128;
 
-/// What a file with waiting data has in memory beside its pages, in bytes, about: itself, its place in tables and lists, and
-/// the tree of its pages. Of many small files that is much, so it counts.
+/// About how much memory a file with delayed data takes beside its pages, in bytes: the inode, its entries in tables
+/// and lists, and the tree of its pages. For many small files that adds up, so it counts.
 const FILE_BYTES: usize = 2048;
 
-/// A file of which so much waits when it grows is a stream, and the background writes it: 32 MiB. The device has
-/// something to do while the writer goes on, and what he writes next goes into memory that has just become free and
-/// is still in the processor's caches. Small files wait longer, and so does what was as long before and may be
-/// written again and again: some of it will be gone by then.
+/// A growing file with this much delayed data is a stream, and the background writes it: 32 MiB. The device is busy
+/// while the writer continues, and its next writes go into memory that was freed just now and is still in the
+/// processor's caches. Small files wait longer. So does data of files that do not grow, which may be rewritten again
+/// and again: some of it is gone by then.
 const STREAM_PAGES: usize = (32 << 20) / BLOCK_SIZE;
 
 /// What the background waits for.
@@ -238,7 +238,7 @@ struct Pressure {
     end: bool,
 }
 
-/// What the background shall write.
+/// What the background is asked to write.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
     /// Everything.
@@ -261,28 +261,28 @@ pub(crate) struct Shared {
     pub(crate) recent: Recent,
     /// Data that was given up.
     pub(crate) losses: Losses,
-    /// Whoever writes what waits while the volume rests.
+    /// Woken when data becomes dirty: the thread that writes delayed data while the volume rests.
     idle: Arc<Idle>,
     /// Shape of the volume, to judge extents by.
     pub(crate) geometry: Geometry,
     /// Bytes of all pages of all files.
     bytes: AtomicUsize,
-    /// Changes that left as many pages as before.
+    /// Changes that left the number of pages as it was.
     rewrites: AtomicU64,
     bytes_max: usize,
     /// Pages of all files that go to reserved blocks, and those that writers are about to make dirty.
     pub(super) in_place: AtomicUsize,
     /// Files that have pages.
     files: AtomicUsize,
-    /// What the pages' memory may be, with that which is kept for the next ones.
+    /// Limit of the pages' memory, including what is kept for the next ones.
     _allowance: Allowance,
     /// Inodes that have pages, by number. Keeps them in memory.
     waiting: Mutex<BTreeMap<InodeNo, Arc<Inode>>>,
-    /// Held by the one who waits for the last space.
+    /// Held by the thread that waits for the last space.
     last: Mutex<()>,
-    /// Space for nodes that is kept from others while data waits, see [`Shared::promise_nodes`].
+    /// Space for nodes that is reserved while data is delayed, see [`Shared::promise_nodes`].
     pub(super) shares: Mutex<Vec<Reservation>>,
-    /// More is there than shall wait, of all files or of one.
+    /// Set when more is delayed than should be, in all files or in one.
     pressure: Mutex<Pressure>,
     pressed: Condvar,
 }
@@ -290,7 +290,7 @@ pub(crate) struct Shared {
 impl Shared {
     /// Nothing waits yet.
     pub(crate) fn new(store: &Store, options: &MountOptions) -> Shared {
-        // At least one full write, or nobody could ever go on.
+        // Room for at least one full write, or no writer could ever continue.
         let bytes_max = options.dirty_bytes.max(4 << 20);
         Shared {
             #[cfg(feature = "before")]
@@ -325,7 +325,7 @@ impl Shared {
         }
     }
 
-    /// Brings the sums up to date with a file whose pages changed, and lists or unlists it.
+    /// Updates the sums for a file whose pages changed, and lists or unlists it.
     pub(crate) fn account(&self, inode: &Arc<Inode>, content: &mut Content) {
         self.count(&inode.data, &content.pages);
         let wanted = !content.pages.is_empty();
@@ -374,7 +374,7 @@ impl Shared {
             }
             CmpOrdering::Equal => {}
         }
-        // Mostly both are 0. Only one at a time counts a file: the content is locked.
+        // Mostly both are 0. Only one thread at a time counts a file: the content is locked.
         let (now, before) = (pages.in_place() as usize, data.in_place.load(Ordering::Relaxed));
         if now != before {
             data.in_place.store(now, Ordering::Relaxed);
@@ -382,31 +382,31 @@ impl Shared {
         }
     }
 
-    /// Shares of nodes that the waiting data needs, and `blocks` more. Pages for reserved blocks have one from the first on:
-    /// on a full volume nothing else is kept for them.
+    /// Shares of nodes that the delayed data needs, and `blocks` more. Pages for reserved blocks have a share from the
+    /// first page on: on a full volume nothing else is kept for them.
     pub(super) fn shares_wanted(&self, blocks: u64) -> usize {
         let waiting = (self.bytes() / BLOCK_SIZE) as u64 + blocks;
         let in_place = self.in_place.load(Ordering::Acquire) as u64;
         (waiting / SHARE_BLOCKS + in_place.div_ceil(SHARE_BLOCKS)) as usize
     }
 
-    /// What is another one after each change of a page: bytes that wait, and changes that left as many.
+    /// A value that differs after each change of a page: delayed bytes, and changes that left their number as it was.
     pub(crate) fn stamp(&self) -> (usize, u64) {
         (self.bytes(), self.rewrites.load(Ordering::Relaxed))
     }
 
-    /// Keeps space for the nodes that `blocks` more blocks of waiting data may need when they are
-    /// written back, so that nobody else fills the volume before that (P8).
+    /// Keeps space for the nodes that `blocks` more blocks of delayed data may need when they are written back, so that
+    /// other operations cannot fill the volume before (P8).
     pub(crate) fn promise_nodes(&self, store: &Store, blocks: u64) -> Result<(), StoreError> {
         for _ in 0..self.missing_shares(blocks) {
-            // Reserving may wait for a checkpoint: not under the lock.
+            // Reserving may wait for a checkpoint, so not under the lock.
             let share = store.reserve(Need::Grow { changes: 1, blocks: 0 })?;
             self.shares.lock().push(share);
         }
         Ok(())
     }
 
-    /// As [`Shared::promise_nodes`], out of what is free now; says whether that was enough.
+    /// As [`Shared::promise_nodes`], out of what is free now; returns whether that was enough.
     pub(crate) fn promise_nodes_now(&self, store: &Store, blocks: u64) -> Result<bool, StoreError> {
         for _ in 0..self.missing_shares(blocks) {
             match store.reserve_now(Need::Grow { changes: 1, blocks: 0 })? {
@@ -421,7 +421,7 @@ impl Shared {
         self.shares_wanted(blocks).saturating_sub(self.shares.lock().len())
     }
 
-    /// Gives back what [`Shared::promise_nodes`] keeps beyond what the waiting data needs.
+    /// Gives back what [`Shared::promise_nodes`] keeps beyond what the delayed data needs.
     pub(crate) fn release_nodes(&self) {
         let wanted = self.shares_wanted(0);
         let surplus = {
@@ -440,18 +440,18 @@ impl Shared {
         drop(shares);
     }
 
-    /// Waits until nobody else waits for the last space.
+    /// Waits until no other thread waits for the last space.
     pub(crate) fn lock_last(&self) -> MutexGuard<'_, ()> {
         self.last.lock()
     }
 
-    /// Whether no more may wait: a writer has to write back something first. The last quarter is for those who have hardly
-    /// anything waiting.
+    /// Whether the limit is reached: a writer has to write something back first. The last quarter is for files with few
+    /// dirty pages.
     pub(crate) fn is_full(&self) -> bool {
         self.memory() >= self.bytes_max / 4 * 3
     }
 
-    /// Whether that holds even for those who have hardly anything waiting.
+    /// Whether files with few dirty pages have reached the limit, too.
     pub(crate) fn is_overfull(&self) -> bool {
         self.memory() >= self.bytes_max
     }
@@ -461,12 +461,12 @@ impl Shared {
         self.memory() >= self.bytes_max / 2
     }
 
-    /// Bytes of memory for what waits: the pages, and what each file has beside them.
+    /// Bytes of memory for delayed data: the pages, and what each file has beside them.
     fn memory(&self) -> usize {
         self.bytes() + self.files.load(Ordering::Relaxed) * FILE_BYTES
     }
 
-    /// Bytes that wait.
+    /// Bytes of delayed data.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Acquire)
     }
@@ -494,7 +494,7 @@ impl Shared {
         self.pressed.notify_all();
     }
 
-    /// Waits until the background is wanted, and says for what; `None` if it is to end.
+    /// Waits for a request and returns it; `None` if the background is to end.
     pub(crate) fn wait_for_pressure(&self) -> Option<Wanted> {
         let mut pressure = self.pressure.lock();
         loop {

@@ -1,8 +1,7 @@
 //! A writeback of several files at once: the pages of small ones share a write.
 //!
-//! A file whose extents others are changing, or that has many pages, is written back
-//! alone, behind the others. If the write of all fails each is written back alone too,
-//! so that the error finds the files that it belongs to.
+//! A file whose extents another thread is changing, or that has many pages, is written back alone, after the others. If
+//! the shared write fails, each file is written back alone too, so that the error reaches the files that it belongs to.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,13 +19,13 @@ use crate::core::Core;
 use crate::inode::Inode;
 use crate::{FsError, Result};
 
-/// Pages of the files that are written back together, at most: those of one write. An fsync of any of them waits for that
-/// write, and for no more of strangers.
+/// Pages of the files that are written back together, at most: those of one write. An fsync of any of them waits for
+/// that write, and for no more data of other files.
 pub(crate) const GROUP_PAGES: usize = CHUNK_BLOCKS as usize;
 
-/// Settles several files at once: the pages of small ones share a write. Their numbers ascend.
+/// Writes back several files at once: the pages of small ones share a write. Their numbers ascend.
 ///
-/// An error of one does not keep the others from being written back; the first is returned.
+/// An error of one does not keep the others from being written back; the first error is returned.
 pub(crate) fn write_back_group(core: &Core, inodes: &[Arc<Inode>]) -> Result<()> {
     let mut alone = Vec::new();
     let mut group = Vec::new();
@@ -38,7 +37,7 @@ pub(crate) fn write_back_group(core: &Core, inodes: &[Arc<Inode>]) -> Result<()>
         }
     };
     for (index, inode) in inodes.iter().enumerate() {
-        // Whoever holds several maps waits for none of them.
+        // A thread that holds several maps waits for none of them.
         let map = inode.data.try_lock_map();
         let small =
             pages + inode.data.pages() <= GROUP_PAGES && core.data.punches.of(inode.no).is_none();
@@ -69,7 +68,7 @@ pub(crate) fn write_back_group(core: &Core, inodes: &[Arc<Inode>]) -> Result<()>
             Err(error) => {
                 let is_full = matches!(error, FsError::Store(StoreError::NoSpace));
                 let done = finish(core, inode, Err(error), taken.reservation);
-                // Alone it may wait for a commit, which may make room (P8).
+                // Alone it may wait for a commit, which may free space (P8).
                 if is_full { alone.push(index) } else { note(done) }
             }
         }
@@ -82,7 +81,7 @@ pub(crate) fn write_back_group(core: &Core, inodes: &[Arc<Inode>]) -> Result<()>
     first
 }
 
-/// A file of a group. Its pages are given back before its map, should a thread die.
+/// A file of a group. If a thread panics, its pages are given back before its map.
 type Member<'a> = (&'a Arc<Inode>, (Rescue<'a>, MapGuard<'a>), Taken);
 
 fn write_back_together(core: &Core, group: Vec<Member<'_>>) -> Result<()> {
@@ -121,7 +120,7 @@ fn write_back_together(core: &Core, group: Vec<Member<'_>>) -> Result<()> {
             }
         }
         Err(_) => {
-            // Each alone, so that the error finds the files that it belongs to.
+            // Each alone, so that the error reaches the files that it belongs to.
             for (inode, map, _, pages, _) in members {
                 {
                     let mut content = inode.data.lock_content();

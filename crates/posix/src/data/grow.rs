@@ -1,9 +1,8 @@
-//! Before a file becomes larger: nothing old may appear behind its old end.
+//! Before a file grows: no old bytes may appear behind its old end.
 //!
-//! The tree may hold bytes beyond the size: the rest of the last block after a
-//! truncate, and extents that an interrupted truncate has not removed yet.
-//! Nobody sees them while the size is before them. So whoever moves the size
-//! first makes them zeros (P5).
+//! The tree may hold bytes beyond the size: the rest of the last block after a truncate, and extents that an
+//! interrupted truncate has not removed yet. No reader sees them while the size is before them. So the operation that
+//! moves the size makes them zeros first (P5).
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -25,8 +24,8 @@ use crate::inode::Inode;
 /// Extents removed by one transaction.
 const BATCH_EXTENTS: usize = 8;
 
-/// The pages that have to be dirty before the size moves from `size` to `new_size`, besides those of the
-/// blocks from `written` on, which the caller makes dirty anyway. The caller holds the writer's lock.
+/// The pages that have to be dirty before the size moves from `size` to `new_size`, except blocks from `written` on,
+/// which the caller makes dirty anyway. The caller holds the writer's lock.
 pub(crate) fn pages_before_growth(
     core: &Core,
     inode: &Arc<Inode>,
@@ -57,9 +56,9 @@ pub(crate) fn pages_before_growth(
     Ok(pages)
 }
 
-/// Whether a content that may be inline does not fit any more: block 0 must be dirty before the size moves,
-/// because the next writeback deletes the inline item. A file that `has_blocks` in the tree has none: there the first
-/// block may be a hole, and stays one.
+/// Whether a content that may be inline does not fit any more: block 0 must be dirty before the size moves, because the
+/// next writeback deletes the inline item. A file that `has_blocks` in the tree has no such item: its first block may
+/// be a hole, and stays one.
 pub(crate) fn needs_first_page(
     core: &Core,
     size: u64,
@@ -80,7 +79,7 @@ pub(crate) fn clean_tail(core: &Core, inode: &Arc<Inode>) -> Result<()> {
     clean_tail_locked(core, inode, &map)
 }
 
-/// Like [`clean_tail`], for a caller who has the map locked.
+/// Like [`clean_tail`], for a caller that has the map locked.
 pub(crate) fn clean_tail_locked(core: &Core, inode: &Arc<Inode>, map: &MapGuard<'_>) -> Result<()> {
     if inode.data.tail_is_clean() {
         return Ok(());
@@ -126,19 +125,19 @@ pub(crate) fn clean_tail_locked(core: &Core, inode: &Arc<Inode>, map: &MapGuard<
     Ok(())
 }
 
-/// Makes pages dirty that hold what their blocks hold anyway. The caller holds the writer's lock.
+/// Makes pages dirty without changing their content. The caller holds the writer's lock.
 pub(crate) fn make_dirty(core: &Core, inode: &Arc<Inode>, pages: Vec<(u64, Page)>) -> Result<()> {
     if pages.is_empty() {
         return Ok(());
     }
     let reservation = core.store.reserve(Need::Grow { changes: 0, blocks: pages.len() as u64 })?;
     let mut state = inode.state.write();
-    // Nobody would ever write back or drop the pages of an inode that was removed meanwhile.
+    // The pages of an inode that was removed meanwhile would never be written back or dropped.
     state.expect_alive()?;
     let mut content = inode.data.lock_content();
     let has_blocks = state.disk.blocks > 0;
     for (block, page) in pages {
-        // A file without blocks has its content inline: the tree counts none for it.
+        // A file without blocks has its content inline: the tree counts no blocks for it.
         content.pages.put_base(block, page.alone(), !has_blocks);
         content.pages.dissolve_runs(block..block + 1);
     }

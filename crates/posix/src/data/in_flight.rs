@@ -1,18 +1,16 @@
 //! How many large writes are on their way to the device at once.
 //!
-//! A device takes calls in about the order in which they come, so an fsync's
-//! write waits behind whatever was sent before it. All files of a volume
-//! together send one large write per processor, two to four: enough to keep a
-//! disk with a queue busy (four of 256 KiB were as fast as four of 2 MiB), no more
-//! than that for a stranger to wait for, and a processor left for him. Small
-//! writes are not counted.
+//! A device takes calls in about the order in which they come, so an fsync's write waits behind what was sent before
+//! it. All files of a volume together send one large write per processor, two to four. That is enough to keep a disk
+//! with a queue busy (four of 256 KiB were as fast as four of 2 MiB), it bounds how long another caller's fsync waits,
+//! and it leaves that caller a processor. Small writes are not counted.
 
 use parking_lot::{Condvar, Mutex};
 
 use holdfast_base::units::BLOCK_SIZE;
 use holdfast_base::{parallel, wait};
 
-/// A write of no more bytes is sent at once.
+/// A write of at most so many bytes is sent at once.
 const SMALL_BYTES: usize = 16 * BLOCK_SIZE;
 
 /// Large writes that may still be sent.
@@ -36,7 +34,7 @@ impl InFlight {
         self.most
     }
 
-    /// Waits until a write of so many bytes may be sent. It has returned when the answer is dropped.
+    /// Waits until a write of so many bytes may be sent. The returned guard is dropped when the write has returned.
     pub(crate) fn enter(&self, bytes: usize) -> Option<Sent<'_>> {
         if bytes <= SMALL_BYTES {
             return None;

@@ -1,14 +1,14 @@
 //! What a file has reserved can be written, however full the volume is: the data goes straight to the reserved blocks.
 //!
-//! Only where there is no room for other blocks. A write that finds room takes some, as any other, and the
-//! reserved ones become free: no flush is needed then before its extents are published, and nothing of the paths below is
-//! asked. Where there is none, [`Room`] promises what such a write needs besides its blocks, space for items and
-//! checksums (P8), and a writeback writes the pages in place ([`write_round`]), flushes, and publishes. What
-//! is written a second time is data, and needs other blocks.
+//! This happens only where there is no room for other blocks. A write that finds room takes new blocks, and the
+//! reserved ones become free: then no flush is needed before its extents are published, and none of the code below
+//! runs. Where there is no room, [`Room`] promises what such a write needs besides its blocks, space for items and
+//! checksums (P8), and a writeback writes the pages in place ([`write_round`]), flushes, and publishes. A block that is
+//! written a second time holds data, and needs other blocks.
 //!
-//! Always true: a page that waits without a promised block has a reserved one. It was reserved, and nothing was on its way
-//! to it, when the page became dirty; a truncate or a hole that takes the block away drops the page with it, or has
-//! written it back before.
+//! Invariant: a delayed page without a promised block has a reserved one. When the page became dirty, that block was
+//! reserved and nothing was in flight to it. A truncate or a hole that takes the block away drops the page with it, or
+//! has written it back before.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -36,7 +36,7 @@ use crate::inode::Inode;
 pub(super) struct Reserved(Vec<Range<u64>>);
 
 impl Reserved {
-    /// Those whose pages are about to become dirty, and go there: nothing is dirty, nor on its way to the device.
+    /// Those whose pages are about to become dirty, and go there: they are neither dirty nor in flight.
     pub(super) fn of(&self, pages: &Pages) -> Vec<u64> {
         let blocks = self.0.iter().cloned().flatten();
         blocks.filter(|&block| !pages.is_dirty(block) && !pages.is_in_flight(block)).collect()
@@ -54,7 +54,7 @@ pub(super) struct Room<'a> {
 }
 
 impl<'a> Room<'a> {
-    /// Which of `blocks` need no others. Looked for only where there are not enough. The caller holds the writer's lock.
+    /// Which of `blocks` are reserved. Looked up only if free blocks are short. The caller holds the writer's lock.
     pub(super) fn reserved(
         &self,
         core: &Core,
@@ -80,7 +80,7 @@ impl<'a> Room<'a> {
         self.blocks() >= blocks && self.in_place.as_ref().map_or(0, |of| of.pages) >= in_place
     }
 
-    /// Takes what is missing, or finds out that the volume has it not at once: then the caller looks at what the file
+    /// Takes what is missing, or finds that the volume does not have it at once: then the caller looks up what the file
     /// has reserved. No state is locked.
     pub(super) fn take(
         &mut self,
@@ -108,7 +108,7 @@ impl<'a> Room<'a> {
             }
         }
         if in_place > 0 {
-            // One at a time, so that what it counts is not counted twice.
+            // Dropped first, so that its pages are not counted twice.
             self.in_place = None;
             self.in_place = Some(core.with_room(|| Ok(core.data.claim(&core.store, in_place)?))?);
         }
@@ -135,7 +135,7 @@ impl Shared {
         self.in_place.fetch_add(pages as usize, Ordering::AcqRel);
         let claim = Claim { shared: self, pages };
         while self.shares.lock().len() < self.shares_wanted(0) {
-            // Reserving may wait for a checkpoint: not under the lock.
+            // Reserving may wait for a checkpoint, so not under the lock.
             let share = store.reserve(Need::Fill { changes: 1 })?;
             self.shares.lock().push(share);
         }
@@ -187,11 +187,11 @@ pub(super) fn write_round(
     Ok((extents.into(), writes))
 }
 
-/// What came of pages for reserved blocks.
+/// Result for pages that go to reserved blocks.
 #[derive(Default)]
 struct Filled {
     extents: Vec<OrderedExtent>,
-    /// They need other blocks: the device refused them where they were to go.
+    /// Pages that need other blocks: the device refused them where they were to go.
     refused: Vec<DirtyPage>,
     error: Option<StoreError>,
 }
@@ -211,7 +211,7 @@ fn fill(
         let run = run_len(rest);
         let reserved = reserved_from(core, inode, front.block..front.block + run as u64)?;
         let Some(reserved) = reserved else {
-            // Not the only block that it has: nothing is overwritten.
+            // A block that is not reserved is never overwritten.
             debug_assert!(false, "block {} of inode {} is not reserved", front.block, inode.no);
             filled.refused.push(front.clone());
             rest = &rest[1..];
@@ -239,7 +239,7 @@ fn fill(
     Ok(filled)
 }
 
-/// How many of `pages` follow one another in the file from the first on.
+/// How many of `pages` from the first on are consecutive in the file.
 fn run_len(pages: &[DirtyPage]) -> usize {
     let first = pages.first().map_or(0, |page| page.block);
     (first..).zip(pages).take_while(|(block, page)| *block == page.block).count()

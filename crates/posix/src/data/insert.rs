@@ -1,9 +1,8 @@
 //! Extents whose data is written go into the tree, a transaction at a time.
 //!
-//! A round is published in the order of the file. If it is too torn for one
-//! transaction, or space for nodes too short, by several: the size in the tree grows
-//! with them and never covers what is not published (P5). Pages land in the step
-//! that makes their extents visible.
+//! A round is published in the order of the file. If it is too fragmented for one transaction, or space for nodes too
+//! short, several publish it: the size in the tree grows with them and never covers what is not published (P5). Pages
+//! land in the step that makes their extents visible.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -37,8 +36,8 @@ pub(crate) struct Target {
     pub(super) whole: bool,
 }
 
-/// Publishes a round, all of whose data writes have returned: as one transaction, or in the order of the file
-/// as several, if the map is too torn or space for nodes too short.
+/// Publishes a round, all of whose data writes have returned: as one transaction, or in the order of the file as
+/// several, if the map is too fragmented or space for nodes too short.
 ///
 /// After an error the blocks of what is not in the tree are promised to its pages as before (P8).
 pub(crate) fn insert_extents(
@@ -61,7 +60,7 @@ pub(crate) fn insert_extents(
     done
 }
 
-/// Takes out of `round` what it puts into the tree.
+/// Removes from `round` what it puts into the tree.
 fn insert_round(
     core: &Core,
     inode: &Arc<Inode>,
@@ -75,7 +74,7 @@ fn insert_round(
         let mut old: Vec<Piece> = Vec::new();
         let mut count = 0;
         for ordered in round.iter().take(extents_max) {
-            // With the neighbours, so that pieces can be joined.
+            // Includes the neighbours, so that pieces can be joined.
             let around = ordered.first.saturating_sub(1)..ordered.end() + 1;
             let pieces = pieces(core, inode.no, around)?;
             if count > 0 && old.len() + pieces.len() > BATCH_OLD_PIECES {
@@ -84,8 +83,8 @@ fn insert_round(
             merge(inode.no, &mut old, pieces)?;
             count += 1;
         }
-        // Each old piece may be deleted and put anew, each extent is put and may cut a piece in two, and the inode
-        // and the inline item follow.
+        // Each old piece may be deleted and put again, each extent is put and may cut a piece in two, and the inode and
+        // the inline item follow.
         let changes = (2 * count + 2 * old.len() + 2) as u32;
         let mut reservation = match core.store.reserve(Need::Writeback { changes }) {
             Err(StoreError::NoSpace) if count > 1 => {
@@ -95,7 +94,7 @@ fn insert_round(
             Err(StoreError::NoSpace) => core.reserve_last(Need::Writeback { changes })?,
             reserved => reserved?,
         };
-        // What is promised may still be too little for all of it at once: fewer extents need fewer nodes.
+        // The promised space may still be too small for all of it at once: fewer extents need fewer nodes.
         if count > 1 && !core.store.has_room_for(changes, &reservation) {
             extents_max = count / 4 + 1;
             continue;
@@ -110,7 +109,8 @@ fn insert_round(
         if let Err(error) =
             publish_part(core, inode, map, part, old, &mut reservation, target, done)
         {
-            // It has the blocks of a refused transaction. Homes for nodes are reserved anew with the next try.
+            // The reservation has the blocks of a refused transaction. Space for nodes is reserved again with the next
+            // try.
             let blocks = reservation.blocks();
             inode.data.lock_content().add_reserved(reservation.split(blocks));
             return Err(error);
@@ -144,7 +144,7 @@ fn publish_part(
     let round = Round { blocks_added: edit.blocks_added(), ..round };
     edit.plan(inode.no, &mut transaction);
     if inline::may_exist(core, &inode.state.read().disk) {
-        // Whoever made the file larger has put its content into these pages.
+        // The write that made the file larger has put the content into these pages.
         transaction.delete(inline::key(inode.no));
     }
     publish_round(core, inode, map, transaction, reservation, target, round)
@@ -154,11 +154,11 @@ fn publish_part(
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Round {
     pub(super) blocks_added: i64,
-    /// Every page taken from blocks before this one is published by it, or was before.
+    /// Every page taken from blocks before this one is published by this round or an earlier one.
     pub(super) end: u64,
-    /// It is the last of its writeback.
+    /// This is the last round of its writeback.
     pub(super) last: bool,
-    /// It puts the whole content as an item, without blocks.
+    /// The round puts the whole content as an item, without blocks.
     pub(super) is_inline: bool,
 }
 
@@ -182,8 +182,8 @@ pub(super) fn publish_round(
             item.blocks = item.blocks.saturating_add_signed(round.blocks_added);
             if round.last && target.whole {
                 item.size = target.size;
-                // If callers see the time of the tree, but not the one that came with the pages, somebody
-                // has set it since (utimens): his is the later word.
+                // If callers see a time that is in the tree, but not the one that came with the pages, a later call
+                // (utimens) has set it, and it wins.
                 if state.attr.mtime == target.mtime || state.attr.mtime != state.disk.mtime {
                     item.mtime = target.mtime;
                 }

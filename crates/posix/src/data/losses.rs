@@ -1,9 +1,10 @@
-//! Which losses of data a sync of the whole volume has told of.
+//! Which losses of data a sync of the whole volume has reported.
 //!
-//! An fsync tells of its file. A sync tells of all files: it fails if accepted data of any file was given up and no sync has
-//! said so before, also when that was in the background, long ago, and the file is closed since. As `syncfs` of Linux
-//! (5.8 and later) does it for an open file that has not seen the error; one call has no open file here, so the next
-//! sync hears of it, whoever calls, and with it each that had begun when the data was lost.
+//! An fsync reports losses of its file. A sync reports those of all files: it fails if accepted data of any file was
+//! given up and no sync has reported that before, even if that happened in the background, long ago, and the file is
+//! closed since. `syncfs` of Linux (5.8 and later) does the same for an open file that has not seen the error. One call
+//! has no open file here, so the next sync reports it, from any caller, and so does each sync that had begun when the
+//! data was lost.
 
 use holdfast_sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
@@ -18,7 +19,7 @@ pub(crate) struct Losses {
     last: Mutex<String>,
 }
 
-/// How many losses had been told of when a sync began.
+/// How many losses were reported when a sync began.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told(u64);
 
@@ -34,7 +35,7 @@ impl Losses {
         Told(self.told.load(Ordering::Acquire))
     }
 
-    /// It ends: fails if there is a loss that no sync had told of when it began. Now they are told.
+    /// Ends a sync: fails if there is a loss that no sync had reported when it began. Now it is reported.
     pub(crate) fn tell(&self, begun: Told) -> Result<()> {
         let count = self.count.load(Ordering::Acquire);
         if count <= begun.0 {

@@ -1,4 +1,4 @@
-//! Data that the device refuses: which bytes count as lost, and who is told (P7).
+//! Data that the device refuses: which bytes count as lost, and which calls report it (P7).
 
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ fn exactly_the_bytes_are_lost_that_were_written() {
         lose(&host, &fs);
         let last = writes.pop().unwrap();
         for (at, len) in writes {
-            // To its place: what travels in the log would be written while data is refused again.
+            // To its location: log-resident data would be written while data is refused again.
             fs.core.write_back().unwrap();
             // Unless what was written first covers the rest.
             if file.inode.lost.first().is_some() {
@@ -81,7 +81,7 @@ fn exactly_the_bytes_are_lost_that_were_written() {
         write(&fs, &file, last.0, &vec![9; last.1 as usize]);
         assert_eq!(file.inode.lost.first(), None, "seed {seed}, round {round}");
         fs.core.write_back().unwrap();
-        // The handle has told of its error before, or tells now.
+        // The handle has reported its error before, or reports it now.
         let _ = fs.fsync(&file, false);
         fs.fsync(&file, false).unwrap();
     }
@@ -104,7 +104,7 @@ fn a_sync_tells_once_of_what_was_lost_before_it() {
     assert_eq!(fs.sync().unwrap_err().errno(), libc::EIO);
     refuse(&host, &fs, false);
     fs.sync().expect("it was told");
-    // Who fsyncs the file is told of what a sync has told of, and the other way round.
+    // An fsync of the file reports what a sync has reported, and the other way round.
     assert_eq!(fs.fsync(&file, false).unwrap_err().errno(), libc::EIO);
     write(&fs, &file, 0, &[7; 9000]);
     refuse(&host, &fs, true);

@@ -1,9 +1,8 @@
 //! Bytes first, then the extent: how written data becomes visible.
 //!
-//! An [`OrderedExtent`] holds the proof that its data write has returned. Only
-//! from such proofs is a transaction made that points at the blocks, so no extent
-//! that a reader or a crash can find was ever without its data (P5). The pages
-//! land in the same step in which their extents appear.
+//! An [`OrderedExtent`] holds the proof that its data write has returned. A transaction that points at the blocks is
+//! made only from such proofs, so no extent that a reader or a crash can find lacks its data (P5). The pages land in
+//! the step in which their extents appear.
 
 use std::sync::Arc;
 
@@ -33,9 +32,8 @@ impl OrderedExtent {
     }
 }
 
-/// Makes `transaction` visible, together with the inode as `change` leaves it, as one step for readers.
-/// `land` then does in memory what belongs to it: pages that are in the tree now are dropped,
-/// attributes that callers see are changed.
+/// Makes `transaction` visible, together with the inode as `change` leaves it, as one step for readers. Then `land`
+/// updates memory: pages that are in the tree now are dropped, and attributes that callers see are changed.
 pub(crate) fn publish(
     core: &Core,
     inode: &Arc<Inode>,

@@ -1,14 +1,11 @@
 //! Written bytes that the tree does not hold yet, block by block.
 //!
-//! Two layers: what was accepted (`dirty`) and what is being written to the
-//! device (`flight`). A block may be in both: then the dirty page is newer.
-//! A page in flight never changes; a page is dropped from flight only after
-//! its extent is in the tree, so there is no instant at which a reader that
-//! looks here first and into the tree after sees neither.
+//! Two layers: accepted pages (`dirty`) and pages that are being written to the device (`flight`). A block may be in
+//! both: then the dirty page is newer. A page in flight never changes. It is dropped from flight only after its extent
+//! is in the tree, so a reader that looks here first and into the tree after always sees one of them.
 //!
-//! Pages of one write share a run of memory, which stays as long as one of them
-//! does. What is left of a run that lost pages moves out of it
-//! ([`Pages::dissolve_runs`]), or a few pages would keep many in memory that nobody counts.
+//! Pages of one write share a run of memory, which stays as long as one of them does. What is left of a run that lost
+//! pages moves out of it ([`Pages::dissolve_runs`]), or a few pages would keep much memory that is not counted.
 //!
 //! Pure: knows nothing of the device, of extents, or of the file's size.
 
@@ -30,7 +27,7 @@ struct Slot {
     over_tree: bool,
     /// What the log has to hold of it.
     changed: Range<usize>,
-    /// What is lost with it.
+    /// The written bytes that are lost if the page is.
     wrote: Wrote,
     /// No block is promised to it: it goes to the block that the file has reserved for it.
     in_place: bool,
@@ -106,8 +103,8 @@ impl Pages {
         true
     }
 
-    /// Makes `block` dirty with what it holds already, or zeros where that was cut off. Nothing of it was written:
-    /// if the page is lost, no program misses it.
+    /// Makes `block` dirty with what it holds already, or zeros where that was cut off. None of it was written: if the
+    /// page is lost, no program misses it.
     pub(crate) fn put_base(&mut self, block: u64, page: Page, fresh: bool) {
         match self.dirty.get_mut(&block) {
             Some(slot) => {
@@ -120,7 +117,7 @@ impl Pages {
         }
     }
 
-    /// Makes `block` dirty, which is not, as zeros.
+    /// Makes `block`, which is not dirty, dirty as zeros.
     pub(crate) fn put_zeros(&mut self, block: u64, fresh: bool) {
         self.put_base(block, Page::zeroed(), fresh);
         if let Some(slot) = self.dirty.get_mut(&block) {
@@ -135,8 +132,8 @@ impl Pages {
         self.dirty.insert(block, Slot::whole(page, fresh, wrote));
     }
 
-    /// Makes `block` dirty, which is not: `page` holds what the tree holds, or what is in flight to there. `fresh`: what the
-    /// tree holds there is no block (inline content).
+    /// Makes `block`, which is not dirty, dirty: `page` holds what the tree holds, or what is in flight to there.
+    /// `fresh`: the tree holds no block there (inline content).
     pub(crate) fn put_unchanged(&mut self, block: u64, page: Page, fresh: bool) {
         // What is in flight is counted there.
         let fresh = fresh && !self.flight.contains_key(&block);
@@ -173,8 +170,8 @@ impl Pages {
         true
     }
 
-    /// Moves what is left of runs out of them. Called at the end of each change, which gave new pages to all
-    /// blocks of `changed`, or took theirs away: what is left lies before and behind, up to where runs end.
+    /// Moves what is left of runs out of them. Called at the end of each change, which gave new pages to all blocks of
+    /// `changed`, or took theirs away: what is left lies before and behind, up to where runs end.
     pub(crate) fn dissolve_runs(&mut self, changed: Range<u64>) {
         if std::mem::take(&mut self.has_cut_runs) {
             self.dissolve_around(changed);
@@ -240,13 +237,14 @@ impl Pages {
         landed.len()
     }
 
-    /// Makes what is in flight dirty again where nothing newer is. Returns how many pages that dropped.
+    /// Makes what is in flight dirty again where nothing newer is. Returns how many pages were dropped.
     pub(crate) fn give_back(&mut self) -> usize {
         let mut dropped = 0;
         for (block, slot) in std::mem::take(&mut self.flight) {
             match self.dirty.get_mut(&block) {
                 Some(newer) => {
-                    // What it was based on never reached the tree. A block is promised to it, if not to the older one.
+                    // The page it was based on never reached the tree. A block is promised to it, if not to the older
+                    // one.
                     let mut wrote = slot.wrote;
                     wrote.merge(&newer.wrote);
                     self.in_place -= u64::from(slot.in_place);

@@ -1,10 +1,9 @@
 //! Delayed allocation: dirty pages become as few writes and extents as possible.
 //!
-//! Pages arrive in the order in which they are to lie on the device: of one
-//! file, or of many small ones. They are allocated in chunks, as large as the
-//! volume has them in one piece, and each chunk is one write, however many
-//! files or ranges share it. Neighbours in a file become one extent. Chunks are
-//! no larger than a stranger's fsync can wait for, see [`super::in_flight`].
+//! Pages arrive in the order in which they are to lie on the device: of one file, or of many small ones. They are
+//! allocated in chunks, as large as the volume's free runs allow. Each chunk is one write, however many files or ranges
+//! share it. Neighbours in a file become one extent. The size of a chunk bounds how long another caller's fsync waits,
+//! see [`super::in_flight`].
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -27,7 +26,7 @@ pub(crate) const CHUNK_BLOCKS: u64 = RUN_PAGES as u64;
 /// One page on its way.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
-    /// Which file, as the caller counts them.
+    /// Index of its file, as the caller counts them.
     pub(crate) owner: usize,
     /// Its block, counted from the start of the file.
     pub(crate) block: u64,
@@ -35,17 +34,17 @@ pub(crate) struct Item {
     pub(crate) page: Page,
 }
 
-/// A chunk with its place, and after the write its proofs.
+/// A chunk with its location, and after the write its proofs.
 struct Job {
     items: Range<usize>,
     placed: Allocated,
 }
 
-/// Writes all of `items`, which belong to `of` or to several files, and returns when every write has: the
-/// extents in the order of the items, and how many writes.
+/// Writes all of `items`, which belong to `of` or to several files, and returns when every write has: the extents in
+/// the order of the items, and how many writes.
 ///
-/// A device that refuses is asked once more, with other blocks. The error after that is final, and
-/// the reservation has all blocks again that were taken out of it (P8).
+/// A device that refuses is tried once more, with other blocks. The error after that is final, and the reservation has
+/// all blocks again that were taken out of it (P8).
 pub(crate) fn write_all(
     core: &Core,
     items: &[Item],
@@ -108,8 +107,8 @@ pub(crate) fn write_all(
     Ok((extents, writes))
 }
 
-/// Gives the dirty pages of one file places without writing them: their bytes go into the log. After an error the
-/// reservation has all its blocks again.
+/// Allocates locations for the dirty pages of one file without writing them: their bytes go into the log. After an
+/// error the reservation has all its blocks again.
 pub(crate) fn log_all(
     core: &Core,
     inode: &Inode,
@@ -117,7 +116,7 @@ pub(crate) fn log_all(
     reservation: &mut Reservation,
     goal: Option<BlockNo>,
 ) -> Result<VecDeque<OrderedExtent>, StoreError> {
-    // Alone, because they wait for a commit.
+    // Each page alone, because they wait for a commit.
     let items =
         pages.iter().map(|dirty| Item { owner: 0, block: dirty.block, page: dirty.page.alone() });
     let items: Vec<Item> = items.collect();
@@ -155,8 +154,8 @@ pub(crate) fn log_all(
     Err(error)
 }
 
-/// What the log has to hold of a page: its changed bytes over the block that the tree has there, or all
-/// of it that is not zero.
+/// What the log has to hold of a page: its changed bytes over the block that the tree has there, or all of it that is
+/// not zero.
 fn logged(
     core: &Core,
     inode: &Inode,
@@ -176,7 +175,7 @@ fn logged(
     Ok(LoggedBlock { page, base: None, changed: first.min(end)..end })
 }
 
-/// Places for all of `items`, one after the other, up to the first error.
+/// Locations for all of `items`, one after the other, up to the first error.
 fn places<'a>(
     core: &'a Core,
     items: &'a [Item],
@@ -196,8 +195,8 @@ fn places<'a>(
     })
 }
 
-/// Blocks of the next write: all that is left, or up to where runs end, if the file goes on behind that
-/// without a gap. Then this write and those behind it find their pages in a row.
+/// Blocks of the next write: all that is left, or up to where runs end, if the file continues behind that without a
+/// gap. Then this write and those behind it find their pages in a row.
 fn chunk_len(items: &[Item]) -> u64 {
     if items.len() as u64 <= CHUNK_BLOCKS {
         return items.len() as u64;
@@ -208,7 +207,7 @@ fn chunk_len(items: &[Item]) -> u64 {
     if is_dense { to_border } else { CHUNK_BLOCKS }
 }
 
-/// Why items could not be written, and the blocks that are promised to them as before.
+/// Why items could not be written, and their blocks, which are promised to them as before.
 struct Refused {
     error: StoreError,
     promised: Reservation,
@@ -258,7 +257,7 @@ fn write(core: &Core, items: &[Item], placed: Allocated) -> Proofs {
     })
 }
 
-/// Writes them behind `goal`, or where else there is room for them.
+/// Writes them behind `goal`, or wherever there is room for them.
 fn write_elsewhere(
     core: &Core,
     items: &[Item],
@@ -312,7 +311,7 @@ fn cut_at_extents(
     }
 }
 
-/// How many of `items` follow one another in one file from the first on.
+/// How many of `items` from the first on are consecutive in one file.
 fn run_len(items: &[Item]) -> usize {
     let Some(front) = items.first() else {
         return 0;

@@ -1,5 +1,5 @@
-//! What was accepted keeps its space, whatever fails on its way (P8): while a writeback is refused, others take all that is
-//! left; when it is tried again, it must find its own.
+//! Accepted data keeps its space, whatever fails on its way (P8): while a writeback is refused, others take all that is
+//! left; when it is retried, it must find its own.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ pub(super) fn refuse(host: &Host, fs: &FileSystem, data: bool) {
     host.refuses_from.store(if data { from } else { u64::MAX }, Ordering::Relaxed);
 }
 
-/// All the space that anybody may still be promised.
+/// Takes all the space that can still be promised.
 fn take_the_rest(fs: &FileSystem, need: impl Fn(u32) -> Need) -> Vec<Reservation> {
     let mut held = Vec::new();
     for count in [64, 1] {
@@ -117,7 +117,7 @@ fn the_rest_of_a_round_that_fails_in_the_middle_keeps_its_promise() {
     let (extents, _) = write_all(core, &items, &mut reservation, None, None).unwrap();
     assert_eq!((extents.len(), reservation.blocks()), (100, 0));
     let round: VecDeque<_> = extents.into_iter().map(|(_, extent)| extent).collect();
-    // What the second transaction of extents meets makes no sense.
+    // The second transaction of extents meets an invalid extent.
     let outside = Extent { blocks: BlockRange::new(BlockNo(3), 1), sums: vec![1] };
     let mut transaction = Transaction::new();
     transaction.put(Key::new(inode.no, Kind::Extent, 150 * BLOCK_BYTES), outside.encode());

@@ -1,14 +1,12 @@
 //! A hole with many extents: one step of history, carried out in several.
 //!
-//! The first transaction puts a [`PunchItem`] (what other filesystems call an intent):
-//! from then on the range reads as zeros, and that is the whole operation to
-//! everybody who looks, also after a crash. The transactions behind it remove or
-//! unwrite the extents, some at a time, and the last one deletes the item.
-//! Whoever makes the hole carries it out at once, with the map locked; what a
-//! crash or an error has left is done by the next mount for writing, or by the
-//! next who changes the map ([`finish`]).
+//! The first transaction puts a [`PunchItem`] (what other filesystems call an intent). From then on the range reads as
+//! zeros: for every reader, also after a crash, that is the whole operation. The transactions behind it remove or
+//! unwrite the extents, some at a time, and the last one deletes the item. The call that makes the hole does this at
+//! once, with the map locked. What a crash or an error leaves is done by the next mount for writing, or by the next
+//! caller that changes the map ([`finish`]).
 //!
-//! So what is always true: no extent is put into the range while the item is there.
+//! Invariant: no extent is put into the range while the item is there.
 
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
@@ -57,7 +55,7 @@ impl Punches {
         self.count.store(items.len(), Ordering::Release);
     }
 
-    /// The tree has none any more.
+    /// The tree has no item any more.
     pub(crate) fn end(&self, inode: InodeNo) {
         if self.count.load(Ordering::Acquire) == 0 {
             return;
@@ -73,7 +71,7 @@ fn outside(punch: &PunchItem, piece: &Piece) -> impl Iterator<Item = Piece> + us
     [piece.part(0..punch.first), piece.part(punch.end..u64::MAX)].into_iter().flatten()
 }
 
-/// What of these pieces of a file is not about to go.
+/// The parts of these pieces of a file that are not about to be removed.
 pub(crate) fn visible(core: &Core, inode: InodeNo, pieces: Vec<Piece>) -> Vec<Piece> {
     match core.data.punches.of(inode) {
         None => pieces,
@@ -81,7 +79,7 @@ pub(crate) fn visible(core: &Core, inode: InodeNo, pieces: Vec<Piece>) -> Vec<Pi
     }
 }
 
-/// As [`each_piece`], for what is not about to go.
+/// As [`each_piece`], for what is not about to be removed.
 pub(crate) fn each_visible(
     core: &Core,
     inode: InodeNo,
@@ -97,7 +95,7 @@ pub(crate) fn each_visible(
     })
 }
 
-/// Some pieces from the front of `range`, or those that are written, and the end of the part of it that they describe.
+/// Some pieces from the front of `range`, or only written ones, and the end of the part of `range` that they describe.
 pub(crate) fn window(
     core: &Core,
     inode: InodeNo,
@@ -127,7 +125,7 @@ pub(crate) fn window(
     Ok((pieces, end))
 }
 
-/// What clearing extents reserves for.
+/// The reservation that clearing extents needs.
 pub(crate) fn need(keeps: bool, changes: u32) -> Need {
     match keeps {
         // Pieces may be cut in two.
@@ -136,7 +134,7 @@ pub(crate) fn need(keeps: bool, changes: u32) -> Need {
     }
 }
 
-/// Carries out what is left of a hole, if the file has one. Called by everybody who changes the map, first.
+/// Carries out what is left of a hole, if the file has one. Every caller that changes the map calls this first.
 pub(crate) fn finish(core: &Core, inode: &Arc<Inode>, map: &MapGuard<'_>) -> Result<()> {
     let Some(punch) = core.data.punches.of(inode.no) else {
         return Ok(());
@@ -161,7 +159,7 @@ pub(crate) fn finish(core: &Core, inode: &Arc<Inode>, map: &MapGuard<'_>) -> Res
         }
         let need = need(keeps, transaction.changes() + 1);
         let mut reservation = match core.store.reserve(need) {
-            // On a full volume little steps have to make room for greater ones (P8).
+            // On a full volume small steps have to make room for larger ones (P8).
             Err(StoreError::NoSpace) if count > 1 => {
                 count_max = count / 4 + 1;
                 continue;
@@ -189,7 +187,7 @@ pub(crate) fn finish(core: &Core, inode: &Arc<Inode>, map: &MapGuard<'_>) -> Res
     }
 }
 
-/// Reads what a crash has left to do, and does it unless the volume is mounted for reading only.
+/// Reads which holes a crash left unfinished, and finishes them unless the volume is mounted read-only.
 pub(crate) fn recover(core: &Core) -> Result<()> {
     let (first, last) = Key::span(InodeNo(0), Kind::Punch);
     let mut next = Some(first);

@@ -1,15 +1,14 @@
 //! The blocks that were written last, in memory.
 //!
-//! A file that grows by pieces which do not end with a block needs its last one
-//! again with the next piece, and the kernel asks once more for a page that two
-//! writes have filled. Both come soon after the fsync that sent the page to the device.
+//! A file that grows by pieces which do not end with a block needs its last block again with the next piece, and the
+//! kernel asks once more for a page that two writes have filled. Both come soon after the fsync that sent the page to
+//! the device.
 //!
-//! A page is what a reader looks for if it has the place and the checksum that
-//! the tree names. Two pages with one checksum can be made on purpose, so a place
-//! is forgotten before it is given to others: what is found under it is what was
-//! written there last, or nothing (P6).
+//! A page is used only if it has the location and the checksum that the tree names. Two pages with one checksum can be
+//! made on purpose, so a location is forgotten before it is allocated again: a lookup finds what was written there
+//! last, or nothing (P6).
 //!
-//! Large writes pass by: whoever streams does not come back at once.
+//! Large writes are not kept: a stream is not read back at once.
 
 use std::fmt;
 
@@ -20,10 +19,10 @@ use parking_lot::Mutex;
 
 use super::place::Item;
 
-/// Blocks of a write to the device that are kept, and of a read that is looked for, at most: 128 KiB.
+/// Blocks of a write to the device that are kept, and of a read that is looked up, at most: 128 KiB.
 const RUN_BLOCKS_MAX: usize = 32;
-/// Pages that came in one write together are kept, if there are no more, which is 32 KiB. Each is kept alone, so
-/// that no other page stays in memory with it; for more of them the copies would cost more than they save.
+/// Pages of one write are kept together up to this number, which is 32 KiB. Each is kept alone, so that no other page
+/// stays in memory with it; for more of them the copies would cost more than they save.
 const TOGETHER_MAX: usize = 8;
 
 #[derive(Clone)]
@@ -33,14 +32,14 @@ struct Kept {
     page: Page,
 }
 
-/// The pages, each in the slot that its block number says. The allocator goes upwards, so the slots are a ring.
+/// The pages, each in the slot that its block number gives. The allocator goes upwards, so the slots are a ring.
 pub(crate) struct Recent {
     slots: Mutex<Vec<Option<Kept>>>,
     count: usize,
 }
 
 impl Recent {
-    /// Keeps so many bytes; nothing, if that is not a page.
+    /// Keeps up to `bytes`; nothing, if that is less than a page.
     pub(crate) fn new(bytes: usize) -> Recent {
         Recent { slots: Mutex::default(), count: bytes / BLOCK_SIZE }
     }
@@ -136,7 +135,7 @@ mod tests {
         recent.keep(blocks(100, 2), &[1, 2], &items([7, 8]));
         assert!(recent.copy(blocks(100, 2), &[1, 2], &mut into));
         assert!(into[..BLOCK_SIZE] == [7; BLOCK_SIZE] && into[BLOCK_SIZE..] == [8; BLOCK_SIZE]);
-        // The place is the same, and the page is another.
+        // The location is the same, and the page is another.
         assert!(!recent.copy(blocks(100, 2), &[1, 3], &mut into));
         assert!(!recent.copy(blocks(101, 2), &[2, 3], &mut into));
         // The slot of block 100, eight blocks on.

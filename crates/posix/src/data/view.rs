@@ -1,10 +1,9 @@
 //! What a range of a file holds at one moment, and how to read it.
 //!
-//! A [`View`] is taken without holding a lock across I/O: pages are looked at
-//! before the tree, and everything is looked at again if the file's extents
-//! changed meanwhile. The blocks it names are then read without any lock. They
-//! may be freed and used again before the read is done; the checksum notices,
-//! and so a mismatch is damage only if the map is still the same (P6).
+//! A [`View`] is taken without holding a lock across I/O: pages are looked at before the tree, and all of it is looked
+//! at again if the file's extents changed meanwhile. The blocks it names are then read without any lock. They may be
+//! freed and reused before the read is done. The checksum notices that, so a mismatch is damage only if the map is
+//! still the same (P6).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -23,12 +22,12 @@ use crate::file::{inline, lookup};
 use crate::inode::Inode;
 use crate::{FsError, Result};
 
-/// Looks at a file that changes all the time before it is asked to hold still.
+/// Looks at a file that changes all the time before a lock holds it still.
 pub(crate) const LOOKS_MAX: u32 = 8;
-/// Reads of blocks that turn out to be somebody else's by now.
+/// Reads of blocks that another file has taken meanwhile.
 pub(crate) const READS_MAX: u32 = 64;
 
-/// What a range of a file holds. Blocks in none of the three read as zeros.
+/// What a range of a file holds. Blocks in none of `pages`, `inline` and `pieces` read as zeros.
 #[derive(Debug)]
 pub(crate) struct View {
     /// Size of the file.
@@ -39,7 +38,7 @@ pub(crate) struct View {
     pub(crate) inline: Option<Vec<u8>>,
     /// The extents that reach into the range.
     pub(crate) pieces: Vec<Piece>,
-    /// The file had this version.
+    /// Version of the file when it was looked at.
     version: u64,
 }
 
@@ -47,7 +46,7 @@ pub(crate) struct View {
 pub(crate) fn view(core: &Core, inode: &Arc<Inode>, range: Range<u64>) -> Result<View> {
     for _ in 0..LOOKS_MAX {
         let Some(version) = inode.data.version() else {
-            // A change is going on; whoever makes it holds the state.
+            // A change is in progress; its thread holds the state.
             drop(inode.state.read());
             continue;
         };
@@ -60,8 +59,8 @@ pub(crate) fn view(core: &Core, inode: &Arc<Inode>, range: Range<u64>) -> Result
             return seen;
         }
     }
-    // Held still by the state's lock, which every change takes. Nodes may be read from the device
-    // meanwhile; this is the price of an answer for a file that is changed without a pause.
+    // The state's lock, which every change takes, holds the file still. Nodes may be read from the device meanwhile:
+    // the price of an answer for a file that changes without a pause.
     let state = inode.state.read();
     let version = inode.data.version().expect("a change is over before it unlocks the state");
     look(core, inode, &range, state.attr.size, &state.disk, version)
@@ -108,7 +107,7 @@ impl View {
             let Some(part) = piece.part(range.clone()) else {
                 continue;
             };
-            // Where a page is newer, the device is not asked.
+            // Where a page is newer, the device is not read.
             let mut at = part.first;
             for &block in self.pages.range(part.first..part.end()).map(|(b, _)| b) {
                 parts.extend(part.part(at..block));
@@ -162,8 +161,8 @@ pub(crate) fn damaged(core: &Core, inode: &Inode, block: u64, at: u64) -> FsErro
     FsError::Io(why)
 }
 
-/// The bytes of one block as the file has them now, with zeros beyond its end; `None` in a hole.
-/// The caller holds the writer's lock, so that they stay what they are.
+/// The bytes of one block as the file has them now, with zeros beyond its end; `None` in a hole. The caller holds the
+/// writer's lock, so the bytes do not change.
 pub(crate) fn load_block(core: &Core, inode: &Arc<Inode>, block: u64) -> Result<Option<Page>> {
     let raw = load_raw_block(core, inode, block)?;
     Ok(raw.map(|(page, size)| clipped(page, block, size)))

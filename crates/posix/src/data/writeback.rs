@@ -1,11 +1,9 @@
 //! A writeback: the dirty pages of one file go to the device and into the tree.
 //!
-//! Pages are taken in the order of the file, written in rounds of bounded
-//! size, and each round is published by one transaction. The size in the tree grows
-//! with the rounds and never covers what is not published (P5). Pages that the
-//! device refuses are dropped after a second try, and the error waits for
-//! every open handle (P7); pages that could not be written back for another reason,
-//! as a host without room, are dirty again.
+//! Pages are taken in the order of the file and written in rounds of bounded size. One transaction publishes each
+//! round. The size in the tree grows with the rounds and never covers what is not published (P5). Pages that the device
+//! refuses are dropped after a second try, and every open handle reports the error (P7). Pages that could not be
+//! written back for another reason, such as a host without room, become dirty again.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -29,13 +27,13 @@ use crate::file::lookup::piece_before;
 use crate::inode::Inode;
 use crate::{FsError, Result};
 
-/// Pages of one round: 8 MiB. Bounds the memory that a writeback holds back until it is published, and the checksums
-/// of it that a stranger's transaction may have to carry along: 16 KiB.
+/// Pages of one round: 8 MiB. Bounds the memory that a writeback holds until it is published, and the checksums that
+/// another caller's log batch may have to carry: 16 KiB.
 const ROUND_BLOCKS: usize = 2048;
-/// Data that travels in the log and waits for its place, in bytes: above this it is written at once. Commits are
-/// wanted at a quarter of it at the latest; only one that does not come to its end lets so much gather.
+/// Bytes of log-resident data above which an fsync writes its data to its location at once. Commits are wanted at a
+/// quarter of it at the latest; only a commit that does not finish lets so much gather.
 const LOG_RESIDENT_BYTES_MAX: usize = 64 << 20;
-/// How often a writeback that was refused for lack of space is tried again, each time behind a commit.
+/// How often a writeback that was refused for lack of space is retried, each time after a commit.
 const LAST_TRIES: u32 = 3;
 
 /// What a writeback has written to the device.
@@ -50,7 +48,7 @@ pub(crate) fn write_back(core: &Core, inode: &Arc<Inode>) -> Result<()> {
     write_back_whole(core, inode, 0).map(|_| ())
 }
 
-/// As [`write_back`], for a caller who syncs it next: little data travels inside the log.
+/// As [`write_back`], for a caller that syncs it next: little data travels inside the log.
 pub(crate) fn write_back_for_log(core: &Core, inode: &Arc<Inode>) -> Result<DataCost> {
     let is_full = core.store.log_resident_bytes() > LOG_RESIDENT_BYTES_MAX;
     write_back_whole(core, inode, if is_full { 0 } else { core.log_data_bytes })
@@ -64,7 +62,7 @@ fn write_back_whole(core: &Core, inode: &Arc<Inode>, log_bytes: usize) -> Result
     write_back_range(core, inode, &map, 0..u64::MAX, true, log_bytes)
 }
 
-/// Settles the pages of `range`. `inline_ok`: a small content may become an inline item.
+/// Writes back the pages of `range`. `inline_ok`: a small content may become an inline item.
 pub(crate) fn write_back_locked(
     core: &Core,
     inode: &Arc<Inode>,
@@ -88,7 +86,7 @@ fn write_back_range(
     loop {
         let done = write_back_once(core, inode, map, range.clone(), inline_ok, log_bytes);
         match done {
-            // Of accepted data nobody is told that there is no space (P8): others hold it for a moment.
+            // Accepted data never fails for lack of space (P8): other operations hold it for a moment.
             Err(FsError::Store(StoreError::NoSpace)) if tries < LAST_TRIES => {
                 tries += 1;
                 core.wait_for_last_room()?;
@@ -107,7 +105,8 @@ fn write_back_once(
     log_bytes: usize,
 ) -> Result<DataCost> {
     if let Err(error) = punch::finish(core, inode, map) {
-        // As of the data itself: what can never be written must not keep its memory, others wait for that.
+        // Treated as an error of the data itself: data that can never be written must not keep memory that others wait
+        // for.
         finish(core, inode, Err(error), None)?;
         return Ok(DataCost::default());
     }
@@ -127,8 +126,8 @@ fn write_back_once(
     Ok(cost)
 }
 
-/// Pages of a file are in flight. If their thread dies they are dirty again, so that nobody waits for them, and the
-/// volume stops: the operation that they were on their way for is half done.
+/// Pages of a file are in flight. If their thread panics, they become dirty again, so that no thread waits for them,
+/// and the volume stops: the operation that sent them is half done.
 pub(super) struct Rescue<'a> {
     pub(super) core: &'a Core,
     pub(super) inode: &'a Arc<Inode>,
@@ -176,7 +175,7 @@ impl Taken {
     }
 }
 
-/// How many of `pages` have a block that was promised to them.
+/// How many of `pages` have a promised block.
 fn promised(pages: &[DirtyPage]) -> u64 {
     pages.iter().filter(|dirty| !dirty.in_place).count() as u64
 }
@@ -215,7 +214,7 @@ pub(super) fn item(owner: usize, dirty: DirtyPage) -> Item {
     Item { owner, block: dirty.block, page: dirty.page }
 }
 
-/// Ends a writeback: what failed is dealt with, and what is left of the space returns.
+/// Ends a writeback: handles its error, and returns the space that is left.
 pub(super) fn finish(
     core: &Core,
     inode: &Arc<Inode>,
@@ -225,14 +224,14 @@ pub(super) fn finish(
     match done {
         Ok(()) => Ok(()),
         Err(error) => match give_up(core, inode, error, reservation) {
-            // It is being removed: nobody can want its data any more.
+            // The inode is being removed: its data is unreachable.
             FsError::NotFound => Ok(()),
             error => Err(error),
         },
     }
 }
 
-/// The reservation of a writeback has a block for each page. If it has not, that is mended here.
+/// Ensures that the reservation of a writeback has a block for each page.
 pub(super) fn ensure(core: &Core, taken: &mut Taken) -> Result<()> {
     let wanted = promised(&taken.pages);
     let have = taken.reservation.as_ref().map_or(0, Reservation::blocks);
@@ -261,7 +260,7 @@ pub(super) fn write_back_inline(
     publish_round(core, inode, map, transaction, &mut reservation, target, round)
 }
 
-/// Behind what the file has before `block`.
+/// The location behind the block that precedes `block` in the file.
 fn goal(core: &Core, inode: &Inode, block: u64) -> Result<Option<BlockNo>> {
     if let Some(goal) = inode.data.ended_before(block) {
         return Ok(Some(goal));
@@ -302,7 +301,7 @@ fn write_back_blocks(
     cost: &mut DataCost,
 ) -> Result<()> {
     ensure(core, taken)?;
-    // What has landed is given back with its round, not at the end of all.
+    // Each round frees its pages as it lands, not at the end of all.
     let mut pages = std::mem::take(&mut taken.pages).into_iter().peekable();
     while pages.peek().is_some() {
         let round = pages.by_ref().take(ROUND_BLOCKS);
@@ -319,7 +318,7 @@ fn write_back_blocks(
     Ok(())
 }
 
-/// Whether there was no space, on the volume or its host: it is tried again.
+/// Whether space was missing, on the volume or its host: then the writeback is retried.
 fn is_for_space(error: &FsError) -> bool {
     match error {
         FsError::Store(StoreError::NoSpace) => true,
@@ -328,7 +327,7 @@ fn is_for_space(error: &FsError) -> bool {
     }
 }
 
-/// What becomes of the pages in flight after an error.
+/// Decides what becomes of the pages in flight after an error.
 fn give_up(
     core: &Core,
     inode: &Arc<Inode>,
@@ -336,7 +335,7 @@ fn give_up(
     reservation: Option<Reservation>,
 ) -> FsError {
     let hopeless = match &error {
-        // What the host has no room for is kept: there may be some when it is tried again.
+        // Pages that the host has no room for are kept: a later try may find room.
         FsError::Store(StoreError::Device(_)) => !is_for_space(&error),
         FsError::Store(StoreError::Item { .. } | StoreError::Node { .. }) => true,
         _ => false,
@@ -358,7 +357,7 @@ fn give_up(
         core.data.losses.add(&why);
         let _changing = inode.data.begin_change();
         content.pages.drop_dirty(0..u64::MAX);
-        // The file is again what the tree holds, and looks so.
+        // Callers see the file as the tree holds it.
         state.attr.size = state.disk.size;
         (state.attr.mtime, state.attr.ctime) = (state.disk.mtime, state.disk.ctime);
         inode.errors.record_error(&why);
@@ -383,8 +382,8 @@ fn give_up(
     error
 }
 
-/// Drops what is dirty of an inode that nobody can reach. When it returns nothing is being written
-/// any more, and nothing of it will be published. Called without any state locked.
+/// Drops the dirty pages of an unreachable inode. When it returns, nothing is being written any more, and none of its
+/// data will be published. Called without any state locked.
 pub(crate) fn discard(core: &Core, inode: &Inode) {
     let _map = inode.data.lock_map();
     let mut content = inode.data.lock_content();

@@ -1,7 +1,7 @@
 //! Which bytes of one block were written, exactly.
 //!
-//! Should they be lost, these are the bytes that a program has to write again, and no others: it cannot know in which
-//! blocks they lay. Mostly they follow one another; only a block that was written with gaps takes memory for each byte.
+//! If they are lost, a program has to write these bytes again, and no others: it cannot know in which blocks they lie.
+//! Mostly they are consecutive; only a block that was written with gaps takes memory for each byte.
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ impl Wrote {
     /// Each byte.
     pub(crate) const ALL: Wrote = Wrote::Run(0, BLOCK_SIZE as u16);
 
-    /// These bytes as well.
+    /// Adds these bytes.
     pub(crate) fn add(&mut self, bytes: Range<usize>) {
         let (start, end) = (bytes.start as u16, bytes.end as u16);
         match self {
@@ -43,7 +43,7 @@ impl Wrote {
         }
     }
 
-    /// What `other` says as well.
+    /// Adds the bytes of `other`.
     pub(crate) fn merge(&mut self, other: &Wrote) {
         other.runs().for_each(|run| self.add(run));
     }
@@ -77,7 +77,7 @@ fn set(bits: &mut [u64; WORDS], bytes: Range<usize>) {
     }
 }
 
-/// The first byte from `at` on whose bit is so.
+/// The first byte from `at` on whose bit is `is_set`.
 fn next(bits: &[u64; WORDS], at: usize, is_set: bool) -> usize {
     for (number, word) in bits.iter().enumerate().skip(at / 64) {
         let wanted = if is_set { *word } else { !*word };
