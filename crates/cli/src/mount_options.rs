@@ -148,7 +148,7 @@ impl MountOptions {
         }
     }
 
-    /// Those of `options` that say something else than these do and that a remount cannot change.
+    /// Those of `options` that differ from these and that a remount cannot change.
     pub(crate) fn not_to_be_changed<'a>(
         &self,
         options: &[&'a str],
@@ -253,12 +253,12 @@ impl MountOptions {
             "nofail" => self.nofail = true,
             "log" => self.log = Some(wanted()?.into()),
             "fsname" => self.fsname = Some(wanted()?.into()),
-            // What fstab says to others: mount(8), init, the network.
+            // What fstab says to other programs: mount(8), init, the network.
             "" | "defaults" | "auto" | "noauto" | "user" | "nouser" | "users" | "nousers"
             | "owner" | "noowner" | "group" | "nogroup" | "_netdev" | "loop" | "comment"
             | "subtype" | "helper" | "uhelper" => {}
-            // What is so here anyway, or is about something that is not kept here: access times wait in memory always,
-            // attributes and lists are always there, nothing is said aloud, and no version of an inode is counted.
+            // What holds here anyway, or is about something that is not kept here: access times always wait in memory,
+            // attributes and lists are always there, nothing is logged aloud, and no version of an inode is counted.
             "lazytime" | "nolazytime" | "nostrictatime" | "norelatime" | "silent" | "loud"
             | "acl" | "user_xattr" | "iversion" | "noiversion" | "nomand" => {}
             _ if name.starts_with("x-") || name.starts_with("X-") => {}
@@ -418,7 +418,7 @@ mod tests {
         let labels = of("ro,context=\"a:b:c0,c1\",rootcontext=x,noexec");
         assert_eq!(labels.labels, ["context=\"a:b:c0,c1\"", "rootcontext=x"]);
         assert!(labels.read_only && labels.noexec);
-        // What would be missed is refused.
+        // Options whose absence would be missed are refused.
         for wrong in ["noacl", "nouser_xattr", "mand", "usrquota", "context"] {
             assert!(MountOptions::parse([wrong], false).is_err(), "{wrong}");
         }

@@ -50,7 +50,7 @@ pub(crate) fn words(mount: &Mount) -> io::Result<Vec<String>> {
     Ok(words.map(|word| String::from_utf8_lossy(word).into_owned()).collect())
 }
 
-/// The newest of `mounts` that is of the volume at `path`. What a stranger says to have mounted proves nothing.
+/// The newest of `mounts` that is of the volume at `path`. The source that a stranger's mount names proves nothing.
 fn of_volume<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     let may_open = [
         Some(0),
@@ -68,20 +68,20 @@ pub(crate) fn is_dead(error: &io::Error) -> bool {
     Errno::from_io_error(error).is_some_and(|errno| dead.contains(&errno))
 }
 
-/// Aborts the connection of a mount whose daemon was killed and cannot end, because the kernel waits for answers that
-/// it owes. True if that is so: from then on it is a mount whose daemon is dead.
+/// Aborts the connection of a mount whose daemon was killed and cannot end, because the kernel waits for the daemon's
+/// answers. True if that is so: from then on it is a mount whose daemon is dead.
 ///
 /// # Errors
-/// It is so, and this user may not.
+/// It is so, and this user may not abort it.
 pub(crate) fn end_if_dying(mount: &Mount) -> io::Result<bool> {
     let believed = [0, rustix::process::geteuid().as_raw()].contains(&mount.owner);
-    // What a stranger says to have mounted may be a file whose very name is never found.
+    // The source that a stranger's mount names may be a file whose very name is never found.
     let daemon = if believed { holdfast_device::holding_process(&mount.source) } else { None };
     if !daemon.is_some_and(connection::is_dying) {
         return Ok(false);
     }
     let connection = Connection::open(&mount.device)?;
-    // The kernel gives numbers of devices away again: only that of a mount that is still there was its own.
+    // The kernel reuses device numbers: only while the mount is still there is the number its own.
     if !is_there(mount)? {
         return Ok(false);
     }

@@ -13,7 +13,7 @@ use holdfast_base::clock::Stopwatch;
 use crate::mounts::{self, Mount};
 use crate::outcome::{Context, Failure};
 
-/// How long a daemon is waited for that is closing the volume.
+/// How long to wait for a daemon that is closing the volume.
 const CLOSING_MAX: Duration = Duration::from_secs(120);
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -106,7 +106,7 @@ fn is_being_closed(path: &Path) -> bool {
     if !is_ours || words.next() != Some(b"mount") {
         return false;
     }
-    // Where the daemon is, or here if this user may not look there.
+    // In the namespace of the daemon, or here if this user may not look there.
     let text = std::fs::read(format!("/proc/{pid}/mountinfo"))
         .or_else(|_| std::fs::read("/proc/self/mountinfo"))
         .unwrap_or_default();

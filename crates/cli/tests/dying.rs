@@ -1,8 +1,8 @@
 //! A daemon that was killed and cannot end: one of its threads waits in the kernel for pages of a file, and those wait
-//! for an answer that the daemon owes.
+//! for an answer of the daemon.
 //!
-//! The daemon here is a few lines that answer what it takes to read a file, then owe the answer to a read, and make
-//! the kernel forget the pages of that file.
+//! The daemon here is a few lines that answer what it takes to read a file, then leave a read without an answer, and
+//! make the kernel forget the pages of that file.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

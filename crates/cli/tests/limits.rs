@@ -132,7 +132,7 @@ fn look(dir: &Path, rounds: &[u8]) {
     }
 }
 
-/// CrashGenerations at the limit that `limit` sets for the daemon; everything works. `None`: it cannot be set here.
+/// Works at the limit that `limit` sets for the daemon; everything works. `None`: it cannot be set here.
 fn works_at<L>(limit: impl FnOnce(u32) -> Option<L>) {
     if !can_mount() {
         return;

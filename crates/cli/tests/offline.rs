@@ -76,7 +76,7 @@ fn a_tree_copied_in_and_out_again_is_the_same() {
     if can_mount() {
         place.mount();
         assert_eq!(picture(&source), picture(&place.dir.join("source")));
-        // Into a new place inside, with the host's own cp.
+        // Into a new directory inside, with the host's own cp.
         let copied = std::process::Command::new("cp")
             .args(["-a", &place.path("source"), &format!("{}/host", place.dir())])
             .status();

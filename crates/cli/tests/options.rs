@@ -154,7 +154,7 @@ fn a_remount_to_read_only_and_back() {
         (before.atime(), before.atime_nsec()) != (after.atime(), after.atime_nsec())
     };
     assert!(!read("."));
-    // What came from fstab and says the same is no reason to refuse; what says something else is named.
+    // What came from fstab and says the same is not refused; what says something else is named.
     remount(&place, "rw,cache=64M,commit=3600,remount,ro,user_id=0,group_id=0").fine();
     remount(&place, "remount,rw,commit=5").fails(32, "commit=5 cannot change");
     remount(&place, "remount,rw,dirsync").fails(32, "dirsync cannot change");

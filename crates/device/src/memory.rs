@@ -27,7 +27,7 @@ const REGION: u64 = (PAGE * REGION_PAGES) as u64;
 
 type Page = [u8; PAGE];
 
-/// Pages that stand together; `None` is a page of zeros.
+/// Contiguous pages; `None` is a page of zeros.
 #[derive(Clone)]
 struct Region {
     pages: Vec<Option<Arc<Page>>>,

@@ -6,7 +6,7 @@
 //!
 //! Always true: bytes with another owner never change; a run has at most [`RUN_PAGES`] pages. Memory of unused runs is
 //! kept for the next ones, up to a limit: new memory costs a fault and a page of zeros for each 4 KiB, which is more
-//! than the copy. The limit is what volumes have leave for ([`Allowance`]), what is in use included.
+//! than the copy. The limit is the sum that volumes allow ([`Allowance`]), memory in use included.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -235,7 +235,7 @@ struct Idle {
     allowed: usize,
 }
 
-/// Of the standard library: tests that steer threads see nothing of it, as it is never held across what they steer.
+/// Of the standard library: tests that steer threads do not see it, as it is never held across what they steer.
 static IDLE: Mutex<Idle> = Mutex::new(Idle::new());
 
 fn idle() -> MutexGuard<'static, Idle> {
@@ -297,13 +297,14 @@ impl Idle {
     }
 }
 
-/// A volume's leave to have so many bytes of pages: as long as all that have leave stay below the sum, memory of runs
-/// that are gone is kept for the next ones. More pages than that are made all the same, and nothing is kept beside them.
+/// A volume's permission to have so many bytes of pages. As long as all pages stay below the sum of all permissions,
+/// memory of dropped runs is kept for the next ones. More pages than that are made all the same, and nothing is kept
+/// beside them.
 #[derive(Debug)]
 pub struct Allowance(usize);
 
 impl Allowance {
-    /// Leave for `bytes`, until it is dropped.
+    /// Permission for `bytes`, until it is dropped.
     pub fn new(bytes: usize) -> Allowance {
         let mut idle = idle();
         idle.allowed = idle.allowed.saturating_add(bytes);

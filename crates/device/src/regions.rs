@@ -44,7 +44,7 @@ unsafe impl Send for Chunk {}
 unsafe impl Sync for Chunk {}
 
 impl Chunk {
-    /// So many pages, 1 to [`ROW_PAGES`], with any content: mostly zeros that no memory was given to yet.
+    /// Memory for `pages` pages, 1 to [`ROW_PAGES`], with any content: mostly zeros that no memory was given to yet.
     ///
     /// Ends the program if the system has no addresses left, as every allocation does.
     pub(crate) fn new(pages: usize) -> Chunk {
@@ -77,7 +77,7 @@ impl DerefMut for Chunk {
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        // The memory first: from the moment its bits are set another thread may have the pages.
+        // The memory first: once its bits are set another thread may get the pages.
         give_back(self.start, self.pages * BLOCK_SIZE);
         let unused = regions().put(self.row, self.first, self.pages);
         drop(unused);
@@ -134,7 +134,7 @@ impl Drop for Region {
     }
 }
 
-/// Free pages of a row, and where it stands among those with as many in a row.
+/// Free pages of a row, and its position in the list of rows with an equally long run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Row {
     free: u64,
@@ -151,7 +151,7 @@ struct Regions {
     by_longest: [Vec<usize>; ROW_PAGES + 1],
 }
 
-/// Of the standard library: tests that steer threads see nothing of it, as it is never held across what they steer.
+/// Of the standard library: tests that steer threads do not see it, as it is never held across what they steer.
 static REGIONS: Mutex<Regions> = Mutex::new(Regions::new());
 
 fn regions() -> MutexGuard<'static, Regions> {
@@ -193,7 +193,7 @@ impl Regions {
 
     fn take(&mut self, pages: usize) -> Chunk {
         assert!((1..=ROW_PAGES).contains(&pages), "{pages} pages do not lie in a row");
-        // The tightest of all places: long ones stay whole for long runs.
+        // The tightest fit: long runs stay whole for long requests.
         let found = (pages..=ROW_PAGES).find_map(|longest| self.by_longest[longest].last());
         let row = found.copied().unwrap_or_else(|| self.grow());
         let free = self.rows[row].free;

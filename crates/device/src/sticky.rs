@@ -42,7 +42,7 @@ pub struct Sticky {
 }
 
 impl Sticky {
-    /// `under`, with flushes as this file says, for a volume that `stop` stops.
+    /// `under`, with flushes as described above, for a volume that `stop` stops.
     pub fn new(under: Arc<dyn Device>, stop: Arc<Stop>) -> Sticky {
         Sticky {
             under,
@@ -143,7 +143,7 @@ impl Device for Sticky {
             wait::will_wait();
             self.returned.wait_for(&mut believed, until.left());
         }
-        // One that began after this call has ended, and all is well.
+        // A flush that began after this call has ended and worked.
         Ok(Flushed::new())
     }
 }

@@ -1,7 +1,7 @@
 //! What a request asks for, decoded without a copy.
 //!
-//! Names end at their zero byte, and lengths that a request states must fit what
-//! it brings. Kinds that are not spoken here come out as [`Op::Other`].
+//! Names end at their zero byte, and lengths that a request states must fit what it brings. Unsupported kinds come out
+//! as [`Op::Other`].
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
 use crate::abi::{self, opcode};
 use crate::init::Dialect;
 
-/// The request contradicts itself.
+/// The request is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -32,7 +32,7 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Decodes a message of /dev/fuse: header, fixed struct and the rest behind one another.
+    /// Decodes a message of /dev/fuse: header, fixed struct and the rest, in this order.
     pub fn decode(message: &'a [u8], dialect: Dialect) -> Result<Request<'a>, Malformed> {
         let (header, fixed, rest) = split(message, dialect)?;
         Ok(Request { header, op: Op::decode(&header, fixed, rest)? })
@@ -175,7 +175,7 @@ pub enum Op<'a> {
     Syncfs,
     Interrupt,
     Destroy,
-    /// A kind that is not spoken here.
+    /// An unsupported kind.
     Other(u32),
 }
 

@@ -52,8 +52,8 @@ pub(crate) struct Args {
     target: PathBuf,
 }
 
-/// fsck(8) and its like write the descriptor of `-C` behind it, `-C0` or `-C 0`, and people leave it away.
-/// The arguments with all of these as the one way that the declaration above takes.
+/// fsck(8) and its like write the descriptor of `-C` behind it, `-C0` or `-C 0`, and people omit it. The arguments with
+/// all of these as the one way that the declaration above takes.
 pub(crate) fn with_one_c(args: Vec<OsString>) -> Vec<OsString> {
     let is_number = |text: &str| text.parse::<i32>().is_ok();
     let mut out: Vec<OsString> = Vec::with_capacity(args.len());

@@ -112,7 +112,7 @@ pub(crate) fn take_away(dir: &Path, how: How, limit: Duration) -> Outcome {
 
 /// Returns when the daemon has released the volume.
 fn wait(mount: &Mount, limit: Duration) -> Result<(), Failure> {
-    // Which volume it is, the user of the mount says. Opening anything but a volume may have effects.
+    // The user of the mount says which volume it is. Opening anything but a volume may have effects.
     if !holds_bytes(&mount.source) || holdfast_device::wait_until_free(&mount.source, limit) {
         return Ok(());
     }

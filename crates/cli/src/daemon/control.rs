@@ -20,7 +20,7 @@ use crate::mount_options::MountOptions;
 use crate::mounts;
 use crate::outcome::printable;
 
-/// How long an answer is waited for.
+/// How long to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a daemon says of itself.

@@ -61,7 +61,7 @@ pub(crate) fn start(volume: &Path, dir: &Path, option_lists: &[String]) -> Outco
         .map_err(|failure| failure.with_code(2))?;
     let stdout = child.stdout.take().expect("it was asked to be piped");
     for line in BufReader::new(stdout).lines() {
-        // What cannot be read is no sentence; how the daemon ended is all there is to say then.
+        // An unreadable line is no sentence; then only the exit status of the daemon is left to report.
         let Ok(line) = line else { break };
         match line.split_once(' ') {
             None if line == READY => return Ok(0),
@@ -104,7 +104,7 @@ pub(crate) fn detached(volume: &Path, dir: &Path, options: &MountOptions) -> Out
         println!("{} {}", failure.code, failure.sentence.replace('\n', " "));
         tracing::error!("{}", failure.sentence);
     }
-    // Said already, and stderr leads nowhere.
+    // Reported already, and stderr leads nowhere.
     match outcome {
         Ok(code) => Ok(code),
         Err(failure) => Ok(failure.code),
@@ -154,7 +154,7 @@ fn serve(
     ready: impl FnOnce(Option<&str>) + Send,
 ) -> Outcome {
     let failed = |failure: Failure| failure.with_code(MOUNT_FAILED);
-    // As many arenas as threads that work: the others wait. Before there are any, since arenas stay.
+    // As many arenas as threads that work: the others wait. Set before there are any, since arenas stay.
     let readers = FuseOptions { threads: options.threads, ..FuseOptions::default() }.readers();
     holdfast_device::heap::bound_arenas(readers);
     let device = target::open_device(path, options.read_only).map_err(failed)?;
@@ -207,7 +207,7 @@ fn start_watchdog(device: &str) -> std::io::Result<Child> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        // What a terminal sends to the daemon is not for it.
+        // Signals that a terminal sends to the daemon must not reach the watchdog.
         .process_group(0)
         .spawn()
 }

@@ -1,4 +1,4 @@
-//! What a daemon that serves others' files leaves behind of the program that started it.
+//! What a daemon that serves others' files drops of the environment of the program that started it.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! A place with the built program, a volume and a directory to mount it at. Unmounted when dropped, also when a test fails.
+//! The built program, a volume and a directory to mount it at. Unmounted when dropped, also when a test fails.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used)]

@@ -91,7 +91,7 @@ struct Walk<'p> {
 }
 
 impl Walk<'_> {
-    /// Follows one block device down. `share`: how those that come this way share what is behind.
+    /// Follows one block device down. `share`: how volumes reached this way share what is behind.
     fn device(
         &mut self,
         number: u64,
@@ -177,7 +177,7 @@ impl Walk<'_> {
             (found.st_dev(), found.st_ino()) == (device, status.inode)
         };
         let other = || io::Error::other("it is not the file that the loop device has open");
-        // Looked at before: opening a pipe would wait.
+        // Checked first: opening a pipe would wait.
         if !is_same(&fs::metadata(path)?) {
             return Err(other());
         }

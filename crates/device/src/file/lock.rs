@@ -28,8 +28,8 @@ use rustix::fs::{FlockOperation, flock};
 use super::{OpenMode, reason, refused};
 use crate::DeviceError;
 
-/// How long a lock is tried again. Device managers hold a block device for moments, and a child that
-/// this program is just starting holds a copy of every descriptor until it runs its own code.
+/// How long a lock is tried again. Device managers hold a block device for moments, and a child that this program is
+/// just starting holds a copy of every descriptor until it runs its own code.
 const PATIENCE: Duration = Duration::from_millis(300);
 /// Between two looks at a lock.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -89,7 +89,7 @@ pub(super) fn take(file: File, path: &Path, mode: OpenMode) -> Result<File, Devi
             drop(file);
             Err(in_use(path))
         }
-        // The lock of the whole file is one too.
+        // The lock of the whole file is enough then.
         Err(error) => {
             tracing::debug!(path = %path.display(), %error, "the host has no locks of parts");
             Ok(file)
@@ -136,7 +136,7 @@ fn lock_part(file: &File, part: Part, share: Share) -> io::Result<()> {
     };
     patiently(|| match fcntl(file, FcntlArg::F_OFD_SETLK(&lock)) {
         Ok(_) => Ok(()),
-        // POSIX leaves it to the host which of the two it says.
+        // POSIX lets the host choose between the two.
         Err(Errno::EACCES | Errno::EAGAIN) => Err(io::ErrorKind::WouldBlock.into()),
         Err(error) => Err(error.into()),
     })
@@ -191,7 +191,7 @@ pub(super) fn in_use(path: &Path) -> DeviceError {
     in_use_as(path, path.display().to_string())
 }
 
-/// As [`in_use`], with other words for what it is.
+/// As [`in_use`], with another name for what is in use.
 fn in_use_as(path: &Path, named: String) -> DeviceError {
     let holder = fs::metadata(path).ok().and_then(|found| holder(path, &found));
     let holder = holder.unwrap_or_else(|| "another program".into());

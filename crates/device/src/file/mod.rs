@@ -64,7 +64,7 @@ pub struct FileDevice {
     block_device: bool,
     /// Set when the host said that it cannot discard; it is not asked again.
     cannot_discard: AtomicBool,
-    /// The same of space ahead of need.
+    /// The same for space that is taken ahead of need.
     cannot_take_room: AtomicBool,
     pool: BufferPool,
     tally: Tally,
@@ -175,7 +175,7 @@ impl FileDevice {
         self.physical
     }
 
-    /// What it was opened for.
+    /// The mode in which it was opened.
     pub fn mode(&self) -> OpenMode {
         self.mode
     }
@@ -207,7 +207,7 @@ impl FileDevice {
         }
     }
 
-    /// Asks the host to forget whole sectors.
+    /// Asks the host to discard whole sectors.
     fn forget(&self, at: u64, len: u64) -> io::Result<()> {
         if self.block_device {
             return probe::block_discard(&self.file, at, len);
@@ -297,7 +297,7 @@ impl Device for FileDevice {
             return match fallocate(&self.file, FallocateFlags::empty(), at, len) {
                 Ok(()) => Ok(()),
                 Err(Errno::INTR) => continue,
-                // Then it gives space with each write, or refuses it.
+                // Then the host gives space with each write, or refuses it.
                 Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
                     self.cannot_take_room.store(true, Ordering::Relaxed);
                     Ok(())

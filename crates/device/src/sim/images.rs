@@ -1,15 +1,13 @@
 //! Chooses among the images that a power cut may leave.
 //!
-//! With few unflushed writes every subset is taken. With many, the telling
-//! ones: none, all, each prefix, each single one dropped, and random subsets.
-//! Besides, single writes are torn: at each sector boundary, or into any subset
-//! of sectors where they have few, with the other writes kept, lost or mixed. Where physical sectors
-//! are larger than logical ones, a torn write also takes one that it touched, all of it, what was flushed included:
-//! but not one that it covers and leaves as it was, for that is what a disk must be able to do.
+//! With few unflushed writes every subset is taken. With many, the telling ones: none, all, each prefix, each single
+//! one dropped, and random subsets. Besides, single writes are torn: at each sector boundary, or into any subset of
+//! sectors where they have few, with the other writes kept, lost or mixed. Where physical sectors are larger than
+//! logical ones, a torn write also destroys a whole physical sector that it touched, flushed bytes included. It does
+//! not destroy one that it covers and leaves as it was, for a disk must be able to do that.
 //!
-//! Always true: the plan depends on the policy, the cut and nothing else, so
-//! the number of an image is enough to see it again; no image comes twice in
-//! one cut; images of different cuts with equal fingerprints are equal.
+//! Always true: the plan depends on the policy, the cut and nothing else, so the number of an image is enough to see it
+//! again; no image comes twice in one cut; images of different cuts with equal fingerprints are equal.
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,7 +19,7 @@ use crate::memory::MemoryDevice;
 /// How many images of a cut are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Seed of everything random; the cut's place is mixed in.
+    /// Seed of everything random; the position of the cut is mixed in.
     pub seed: u64,
     /// Every subset of the unflushed writes, if they are at most so many. At most 16.
     pub exhaustive: usize,
@@ -203,7 +201,7 @@ fn fingerprint(cut: &Cut, kept: &[Kept]) -> u64 {
     })
 }
 
-/// Everything that shall be tried, the plainest first.
+/// Everything to be tried, the plainest first.
 fn plan(cut: &Cut, policy: &Policy) -> Vec<Vec<Kept>> {
     let count = cut.pending.len();
     let mut prng = Prng::seeded(policy.seed ^ (cut.index() as u64).rotate_left(32));

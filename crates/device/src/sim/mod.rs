@@ -72,7 +72,7 @@ impl SimDevice {
         }
     }
 
-    /// From now on misbehaves as `faults` say, which count calls from now on.
+    /// Misbehaves as `faults` say, which count calls from now on.
     pub fn set_faults(&self, faults: Faults) {
         self.state.lock().faults = faults;
     }
@@ -82,7 +82,7 @@ impl SimDevice {
         self.state.lock().faults.fired()
     }
 
-    /// Writes `mark` into the list of calls: says where in the caller's story the device is.
+    /// Writes `mark` into the list of calls: says how far the caller is.
     pub fn mark(&self, mark: u64) {
         self.state.lock().events.push(Event::Mark(mark));
     }
@@ -103,7 +103,7 @@ impl SimDevice {
         recording.cut_at(recording.events.len())
     }
 
-    /// Lets a write or discard take effect; gives its event's place.
+    /// Applies a write or discard; returns the index of its event.
     fn begin(&self, at: u64, bytes: &[u8], event: impl FnOnce(Arc<[u8]>) -> Event) -> usize {
         let mut state = self.state.lock();
         state.current.put(at, bytes);
@@ -302,7 +302,7 @@ fn flip(bytes: &mut [u8], bit: u64) {
     }
 }
 
-/// What a discarded place reads as: neither zeros nor anything that was there.
+/// What a discarded range reads as: neither zeros nor anything that was there.
 fn junk(at: u64, len: usize) -> Vec<u8> {
     let word = (at / 512).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     word.to_le_bytes().into_iter().cycle().take(len).collect()

@@ -21,10 +21,10 @@ use super::images::{CrashImages, Policy};
 use crate::Device;
 use crate::memory::MemoryDevice;
 
-/// A write that power may take away.
+/// A write that a power cut may take away.
 #[derive(Clone, Debug)]
 pub(super) struct Pending {
-    /// Place of its event.
+    /// Index of its event.
     pub(super) event: usize,
     /// Byte offset.
     pub(super) at: u64,
@@ -32,7 +32,7 @@ pub(super) struct Pending {
     pub(super) bytes: Arc<[u8]>,
     /// For each sector, whether it may still appear.
     pub(super) live: Vec<bool>,
-    /// For each sector, the sum of its place and content: thousands of images ask for them.
+    /// For each sector, the sum of its number and content: thousands of images ask for them.
     pub(super) sums: Vec<u64>,
     returned: Option<usize>,
     /// A flush that should have covered it failed.
@@ -178,7 +178,7 @@ impl Cut {
     }
 }
 
-/// The sectors that `newer` writes can not show `older` any more.
+/// Marks the sectors in which `newer` writes hide `older` for good.
 fn bury(older: &mut Pending, newer: &Pending, sector_size: u64) {
     let first = older.at / sector_size;
     for (_, sector, _) in newer.sectors(sector_size) {
@@ -189,7 +189,7 @@ fn bury(older: &mut Pending, newer: &Pending, sector_size: u64) {
     }
 }
 
-/// A sum of one sector's place and content.
+/// A sum of one sector's number and content.
 fn sum(sector: u64, bytes: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     sector.hash(&mut hasher);

@@ -1,7 +1,7 @@
 //! Copies one thing after the other: a tree without recursion, holes as holes, attributes last.
 //!
-//! A failure is said and counted, and the rest goes on. A directory gets its
-//! own attributes after everything in it, so that filling it cannot disturb them.
+//! A failure is reported and counted, and the rest goes on. A directory gets its own attributes after everything in it,
+//! so that filling it cannot disturb them.
 
 use std::collections::HashMap;
 use std::io::{self, IsTerminal};

@@ -24,7 +24,7 @@ const GAP: usize = 3;
 /// The group behind which the averages of fsyncs stand.
 const LOG: &str = "log";
 
-/// What was asked before, and how long ago.
+/// The previous report, and how long ago it was.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Before<'a> {
     pub(super) report: &'a Report,

@@ -95,7 +95,7 @@ impl Output {
         } else if let Some((lines, window)) = &mut self.screen {
             let size = window_size();
             if *window != size {
-                // Lines may have been broken anew: their number says nothing any more.
+                // The terminal may have wrapped lines anew: their number is not valid any more.
                 if *lines > 0 {
                     write!(out, "\x1b[2J\x1b[H")?;
                 }
@@ -178,7 +178,7 @@ impl Sleep {
                 PollFd::new(&self.signals, PollFlags::IN),
                 // The kernel says so by an error of this file, once for each change.
                 PollFd::new(&self.mounts, PollFlags::PRI),
-                // Asked for nothing, it still tells when the other end of a pipe is closed.
+                // With no events asked for, it still reports that the other end of a pipe is closed.
                 PollFd::from_borrowed_fd(stdout.as_fd(), PollFlags::empty()),
             ];
             let left = Timespec::try_from(deadline.left()).map_err(io::Error::other)?;
