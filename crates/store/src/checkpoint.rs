@@ -180,7 +180,7 @@ impl Inner {
         Ok(Published { blocks, superblock, journal_head, step })
     }
 
-    /// Returns the locations of the nodes, and how many places they were written to.
+    /// Returns the blocks of the nodes, and in how many runs they were written.
     fn try_write_sealed(
         &self,
         nodes: Vec<SealedNode>,

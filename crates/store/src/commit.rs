@@ -248,7 +248,7 @@ impl Inner {
     }
 
     fn write_commit(&self, journal: &mut Journal, epoch: Epoch, flush_data: bool) -> Result<()> {
-        // What only the log holds must be at its place before the log is superseded (R5).
+        // Log-resident data must be at its location before the log is superseded (R5).
         if !mutants::is(Mutant::LogResidentNotCommitted) {
             self.write_log_resident(&self.log_resident.frozen())?;
         }

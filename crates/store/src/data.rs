@@ -98,14 +98,14 @@ impl Inner {
         }
         let (places, _) = into.as_chunks_mut::<BLOCK_SIZE>();
         for (block, page) in resident {
-            // Those that are owed were looked for from the first block on.
+            // Log-resident blocks were looked for from the first block on.
             let at = block.0.saturating_sub(blocks.start.0);
             places[at as usize].copy_from_slice(&page[..]);
         }
         Ok(())
     }
 
-    /// Writes bytes that are owed to their places, neighbours in one call.
+    /// Writes log-resident bytes to their locations, neighbours in one call.
     pub(crate) fn write_log_resident(&self, pages: &Pages) -> Result<()> {
         let mut run: Vec<u8> = Vec::new();
         let mut start = BlockNo(0);

@@ -8,7 +8,7 @@
 //!
 //! Space is taken in this order, and each step needs the value that the step
 //! before returned: [`Reservation`], [`Allocated`], [`Written`], [`Transaction::publish`].
-//! A `Allocated` or `Written` that is dropped gives its blocks back.
+//! An `Allocated` or `Written` that is dropped gives its blocks back.
 //!
 //! Knows nothing of inodes, names, users, POSIX or FUSE.
 
@@ -183,7 +183,7 @@ pub(crate) struct Inner {
     accounting: Accounting,
     forest: RwLock<Forest>,
     space: SharedSpace,
-    /// With the lock of the space: the host has answered one that asked it for more.
+    /// With the lock of the space: the host has answered a request for more.
     host_answered: Condvar,
     /// The newest durable superblock.
     superblock: Mutex<Superblock>,
@@ -265,7 +265,7 @@ impl Store {
         &self.inner.device
     }
 
-    /// What is stirred by each change.
+    /// Notified of each change.
     pub fn idle(&self) -> &Arc<Idle> {
         &self.inner.idle
     }
@@ -509,7 +509,7 @@ impl Store {
         step::stop(&self.inner.stop, reason.into());
     }
 
-    /// A step of the caller's, that others build on, has begun: the store stops if it does not come to its end.
+    /// Begins a step of the caller, on which others build: the store stops if the step does not end.
     pub fn step(&self, name: &'static str) -> Step<'_> {
         self.inner.step(name)
     }
@@ -522,7 +522,7 @@ impl Store {
         forest.invariants(TreeId::Space);
     }
 
-    /// Makes everything so far durable in its place, so that an opening has nothing to recover.
+    /// Makes everything so far durable at its location, so that an opening has nothing to recover.
     pub fn checkpoint(&self) -> Result<()> {
         self.inner.checkpoint()
     }

@@ -170,7 +170,7 @@ impl Inner {
         Ok(Body::of(bytes))
     }
 
-    /// Takes a node in that was read and judged, if it still belongs to its place; or says which node above it
+    /// Takes a node in that was read and judged, if it still belongs to its location; or says which node above it
     /// must be in memory to tell.
     fn take_in(
         &self,

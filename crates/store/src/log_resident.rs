@@ -1,12 +1,12 @@
-//! Data that lies in the log and not at its place yet.
+//! Data that lies in the log and not at its location yet.
 //!
 //! Small data travels inside a batch of the log; its extent is in the tree at
-//! once, and its bytes go to their place with the next commit, before the log is
+//! once, and its bytes go to their location with the next commit, before the log is
 //! superseded (R5). Until that commit is durable, readers find them here. Data
-//! that is freed before needs no place any more.
+//! that is freed before is never written to its location.
 //!
 //! A reader looks here first and at the device after: a block leaves this table
-//! only when its bytes are at their place.
+//! only when its bytes are at their location.
 
 // Its numbers come from the disk: each sum says what it does where it does not fit. In a release nothing else would.
 #![deny(clippy::arithmetic_side_effects)]
@@ -26,11 +26,11 @@ pub(crate) type Pages = BTreeMap<BlockNo, Page>;
 struct Layers {
     /// Since the last commit began.
     fresh: Pages,
-    /// On their way to their places, with a commit that is being made.
+    /// On their way to their locations, with a commit that is being made.
     frozen: Arc<Pages>,
 }
 
-/// The blocks whose bytes are owed to the device.
+/// The log-resident blocks and their bytes.
 #[derive(Debug, Default)]
 pub(crate) struct LogResident {
     layers: RwLock<Layers>,
@@ -60,13 +60,13 @@ impl LogResident {
         result
     }
 
-    /// Blocks from `start` on are owed these bytes.
+    /// These bytes of the blocks from `start` on are log-resident.
     pub(crate) fn add(&self, start: BlockNo, pages: impl Iterator<Item = Page>) {
         let blocks = (start.0..).map(BlockNo);
         self.change(|layers| layers.fresh.extend(blocks.zip(pages)));
     }
 
-    /// Nobody needs the bytes of these blocks after the present moment.
+    /// The bytes of these blocks are not needed after the present moment.
     pub(crate) fn forget(&self, range: BlockRange) {
         if self.bytes() == 0 {
             return;
@@ -79,7 +79,7 @@ impl LogResident {
         });
     }
 
-    /// The bytes owed to blocks of `range`.
+    /// The log-resident bytes of the blocks of `range`.
     pub(crate) fn collect(&self, range: BlockRange) -> Vec<(BlockNo, Page)> {
         if self.bytes() == 0 {
             return Vec::new();
@@ -95,7 +95,7 @@ impl LogResident {
         found
     }
 
-    /// The present moment becomes a commit, which pays what is owed until now.
+    /// Commit begin: this commit writes what is log-resident now to its location.
     pub(crate) fn freeze(&self) {
         self.change(|layers| {
             assert!(layers.frozen.is_empty(), "one commit at a time");
@@ -108,7 +108,7 @@ impl LogResident {
         self.layers.read().frozen.clone()
     }
 
-    /// It is durable at its place.
+    /// It is durable at its location.
     pub(crate) fn thaw(&self) {
         self.change(|layers| layers.frozen = Arc::default());
     }

@@ -92,7 +92,7 @@ fn put(device: &dyn Device, superblock: &Superblock) -> Result<Flushed> {
 
 /// Makes the superblock durable that a store was opened from, before anything else is written.
 ///
-/// Whoever wrote it may have ended between the write and its flush, or met an error there; then
+/// Its writer may have ended between the write and its flush, or met an error there; then
 /// it can be read now and still be lost, and the one before it counts again. But blocks that
 /// only that one reaches are free from now on (R2), and the recovery of the log takes them for the nodes
 /// of its checkpoint, before there is another superblock. Writing it again is harmless: its slot holds

@@ -108,9 +108,9 @@ pub(crate) struct Taken {
 #[derive(Debug)]
 pub(crate) enum TakenContent {
     Unwritten,
-    /// It was written to its place, and no flush is known to have come since; the sum of its checksums.
+    /// It was written to its location, and no flush is known to have come since; the sum of its checksums.
     Written(u64),
-    /// It is durable at its place.
+    /// It is durable at its location.
     Durable,
     /// It travels inside the log.
     Inside(Vec<LoggedBlock>, u64),

@@ -49,8 +49,8 @@ fn rotten(image: &MemoryDevice, at: u64) -> Arc<MemoryDevice> {
     Arc::new(image)
 }
 
-/// In how many places of those sectors a bit may rot so that what was durable is gone without a word, and in how many
-/// that is noticed.
+/// In how many positions of those sectors a bit may rot so that durable data is gone unnoticed, and in how many the
+/// loss is noticed.
 fn rot(image: &MemoryDevice, written: &[u64]) -> (usize, usize) {
     let (mut silent, mut noticed) = (0, 0);
     for at in written.iter().flat_map(|&sector| (sector..sector + SECTOR).step_by(3)) {

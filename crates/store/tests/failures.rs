@@ -201,7 +201,7 @@ impl Device for OneBadFlush {
     }
 }
 
-/// P1, P7: a host tells one of two flushes that a write was lost. Nobody takes the other for a proof.
+/// P1, P7: a host tells one of two flushes that a write was lost. The other must not count as a proof.
 #[test]
 fn a_flush_beside_one_that_fails_proves_nothing() {
     let device = Arc::new(OneBadFlush {

@@ -326,7 +326,7 @@ fn a_machine_that_was_asleep_looks_before_it_writes() {
         let one = open_asleep(name(device.clone(), Reach::Host), machine(1, 1));
         put(&one, 0..5, 1, 9);
         sync(&one);
-        // Nobody else came: it goes on.
+        // No other program came: it goes on.
         clock.advance(Duration::from_secs(60));
         put(&one, 5..6, 1, 9);
         sync(&one);

@@ -49,7 +49,7 @@ fn key(number: u64) -> Key {
     Key::new(InodeNo(20 + number), Kind::Extent, 0)
 }
 
-/// Publishes a block under a key; in the log, or written to its place. Answers where it is.
+/// Publishes a block under a key; in the log, or written to its location. Returns its block.
 fn write(store: &Store, number: u64, in_log: bool) -> BlockNo {
     write_page(store, number, in_log, [number as u8 + 1; BLOCK_SIZE])
 }

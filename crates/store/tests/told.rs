@@ -180,7 +180,7 @@ fn who_is_alone_is_told_at_once_and_by_himself() {
     assert_eq!(store.counters().log_flushes.get(), 1);
 }
 
-/// While one batch is on its way, any number of threads leave word and go on; the next batch holds them all.
+/// While one batch is on its way, any number of threads register callbacks and go on; the next batch holds them all.
 #[test]
 fn nobody_waits_for_a_leader_who_leads_on() {
     let (gate, store) = volume();
@@ -201,7 +201,7 @@ fn nobody_waits_for_a_leader_who_leads_on() {
     assert!(receipts.iter().all(|receipt| receipt.wait_ns > 0));
     let counters = store.counters();
     assert_eq!((counters.log_flushes.get(), counters.log_followers.get()), (2, 7));
-    // Somebody else may lead.
+    // Another caller may lead.
     let lsn = change(&store, 9);
     assert!(store.sync(lsn, ABOUT).unwrap().led);
 }

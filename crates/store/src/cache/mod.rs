@@ -105,7 +105,7 @@ impl Cache {
         Some(frame)
     }
 
-    /// Whether the node at `pointer` is in memory. Nobody uses it by asking.
+    /// Whether the node at `pointer` is in memory. Asking does not count as a use.
     pub(crate) fn holds(&self, pointer: NodePointer) -> bool {
         self.frames.get(&pointer.block).is_some_and(|frame| frame.epoch == pointer.epoch)
     }

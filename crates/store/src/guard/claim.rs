@@ -154,7 +154,7 @@ fn expect_own(device: &dyn Device, mine: &Guard) -> Result<()> {
     match Guard::decode(&*read(device)?) {
         Ok(found) if found.nonce == mine.nonce => Ok(()),
         Ok(other) => Err(in_use(program(&other))),
-        // Somebody writes there at this moment, or has written something else.
+        // Another program writes there at this moment, or has written something else.
         Err(_) => Err(in_use("a program that has changed its guard".into())),
     }
 }

@@ -34,7 +34,7 @@ use parking_lot::{Condvar, Mutex};
 /// How the guard of a volume is kept.
 #[derive(Clone, Debug)]
 pub struct Guarding {
-    /// Who opens the volume; `None`: this machine.
+    /// The machine that opens the volume; `None`: this machine.
     pub host: Option<Host>,
     /// Between two looks of a program that has the volume.
     pub look: Duration,

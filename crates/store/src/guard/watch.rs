@@ -39,7 +39,7 @@ impl Keeper {
             let (guarded, device, how) = (keeper.guarded.clone(), device.clone(), how.clone());
             let stop = stop.clone();
             let spawned = holdfast_sync::start("guard", move || {
-                // Nobody would see another program come.
+                // If this thread died, another program's claim would go unseen.
                 let step = Step::begin(&stop, "the looks at the guard");
                 watch(&guarded, &*device, &how);
                 step.end();
@@ -98,7 +98,8 @@ fn watch(guarded: &Guarded, device: &dyn Device, how: &Guarding) {
             true => quiet = 0,
             false => quiet += 1,
         }
-        // One that comes too late and is told nothing leaves it to the next call of the device, which is refused then.
+        // A look that comes too late and learns nothing leaves it to the next call of the device, which is refused
+        // then.
         let _ = guarded.look();
         // Others read it at once where the host has no cache in between. Nothing relies on a flush that
         // failed (P7), and the volume's next flush reports it.

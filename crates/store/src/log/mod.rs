@@ -101,7 +101,7 @@ impl Inner {
         receipt.batch = Some(place.mark.batch);
         self.space.lock().unflushed.flushed(&named);
         self.pending.lock().set_place(place);
-        // Whoever finds himself durable finds what that has cost, too.
+        // A caller that finds its history durable finds the cost, too.
         self.logging.queue.made(receipt);
         self.durable.fetch_max(last.0, Ordering::AcqRel);
         self.count_batches(generations.len() as u64, &receipt);
@@ -157,7 +157,7 @@ impl Inner {
         Ok(named)
     }
 
-    /// Nobody needs these changes any more: some of the memory is used again.
+    /// These changes are not needed any more: some of the memory is used again.
     pub(crate) fn give_back(&self, gone: Generations) {
         let spares = gone.into_iter().filter_map(Generation::emptied).take(SPARES).collect();
         let _surplus = self.pending.lock().give_back(spares);

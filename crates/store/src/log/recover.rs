@@ -168,7 +168,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Makes the bytes of blocks whose data lies inside the log. They are owed to their places.
+    /// Makes the bytes of blocks whose data lies inside the log. They become log-resident.
     ///
     /// A base that cannot be read keeps a volume from being opened for writing: the log that holds the rest of
     /// the block would be given up, and a later try may read it.

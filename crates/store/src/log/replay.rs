@@ -130,7 +130,7 @@ pub(crate) fn read(device: &dyn Device, superblock: &Superblock, ended: bool) ->
     if logged.damage.is_none() && !ended && !mutants::is(Mutant::LogHole) {
         let missing = logged.mark.batch.next();
         let proof = reader.search(logged.mark, proven);
-        // Who says so need not be a part of the chain.
+        // The frame that says so need not be a part of the chain.
         proven = proof.map_or(proven, |proof| proof.durable);
         if let Some(Proof { at, .. }) = proof.filter(|proof| proof.durable >= missing.0) {
             logged.damage = Some(format!(

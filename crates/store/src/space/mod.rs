@@ -143,7 +143,7 @@ pub struct Written {
     content: WrittenContent,
 }
 
-/// Whose the blocks of written data are.
+/// Where the blocks of written data come from.
 #[derive(Debug)]
 pub(crate) enum Destination {
     /// They were allocated for it.

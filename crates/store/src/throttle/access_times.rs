@@ -1,11 +1,11 @@
-//! What a random place costs on this device: a seek of a disk, the way to a network, next to nothing.
+//! What a random access costs on this device: a seek of a disk, a round trip of a network, next to nothing.
 //!
 //! It is measured and never assumed: by reads of nodes, of the superblocks when a volume opens, and by
 //! checkpoints, whose writes and flush reach the device even where a cache of the host answers reads. The slower
 //! of the two counts, since a recovery starts cold.
 //!
-//! A reading is the dear quarter of the last sixteen: one slow answer in many says nothing, and a few quick ones out
-//! of some cache do not hide what the others took.
+//! The estimate is the upper quartile of the last sixteen readings: one slow answer in many says nothing, and a few
+//! quick ones out of some cache do not hide what the others took.
 
 use holdfast_sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,11 +17,11 @@ use parking_lot::Mutex;
 const SEEN: usize = 16;
 /// Fewer say nothing.
 const TELLING: usize = 3;
-/// Longer reads say more about the rate of the device than about its places.
+/// Longer reads say more about the rate of the device than about its access time.
 const READ_BYTES_MAX: u64 = 64 << 10;
 /// A checkpoint of fewer runs of nodes says more about flushes.
 const RUNS_MIN: u64 = 8;
-/// Its flushes, its superblock, and the ways to them, in places.
+/// Its flushes, its superblock, and the way to them, counted as random accesses.
 const CHECKPOINT_PLACES: u64 = 4;
 /// No device is taken for slower than this.
 const PLACE_MAX: Duration = Duration::from_millis(200);
@@ -36,7 +36,7 @@ pub(crate) struct AccessTimes {
 }
 
 impl AccessTimes {
-    /// So many bytes were read, from one place.
+    /// So many bytes were read, in one access.
     pub(crate) fn read_took(&self, bytes: u64, nanos: u64) {
         if bytes <= READ_BYTES_MAX {
             let nanos = nanos.saturating_sub(transfer_nanos(bytes));
@@ -44,10 +44,10 @@ impl AccessTimes {
         }
     }
 
-    /// A checkpoint wrote so many bytes, to so many places, flushes included.
+    /// A checkpoint wrote so many bytes, to so many locations, flushes included.
     pub(crate) fn checkpoint_took(&self, bytes: u64, runs: u64, nanos: u64) {
         let nanos = nanos.saturating_sub(transfer_nanos(bytes)) / (runs + CHECKPOINT_PLACES);
-        // A few runs say only that a place is no dearer than this. Without them a dear reading would stay: it makes
+        // A few runs only bound the access time from above. Without them a slow reading would stay: it makes
         // checkpoints small.
         if runs >= RUNS_MIN || nanos < self.checkpoint_nanos.load(Ordering::Relaxed) {
             self.checkpoint_nanos.store(self.checkpoints.lock().add(nanos), Ordering::Relaxed);
@@ -62,7 +62,7 @@ impl AccessTimes {
     }
 }
 
-/// What the bytes themselves take on a slow disk: so a place never seems cheaper than it is by much.
+/// What the bytes themselves take on a slow disk: so an access never seems much cheaper than it is.
 fn transfer_nanos(bytes: u64) -> u64 {
     bytes.saturating_mul(1_000_000_000) / BYTES_PER_SECOND
 }

@@ -46,9 +46,9 @@ const SLOW: f64 = 0.75;
 const SLOWEST: Duration = Duration::from_millis(8);
 /// Between two attempts of what failed.
 const RETRY: Duration = Duration::from_secs(1);
-/// The log's part of the budget: more of it than a recovery can read, do and bring to its places in that time is
-/// not left to the next checkpoint, a commit makes it dead. Until then data that changes again, or is deleted, is
-/// never written to a place.
+/// The log's part of the budget. What a recovery cannot read, apply and write to its locations in that time is not left
+/// to the next checkpoint: a commit makes it dead. Until then, data that changes again or is deleted is never written
+/// to a location.
 const LOG_SHARE: u32 = 4;
 
 /// What fills, and which threads wait for which.
@@ -97,7 +97,7 @@ pub(crate) struct Told {
     pub(crate) kept: Duration,
     /// What was asked for.
     pub(crate) budget: Duration,
-    /// What a place costs.
+    /// What a random access costs.
     pub(crate) place: Duration,
 }
 
@@ -162,7 +162,7 @@ impl Throttle {
         self.levels.room() / LOG_SHARE
     }
 
-    /// A node, or as many bytes, were read from one place.
+    /// A node, or as many bytes, were read in one access.
     pub(crate) fn read_took(&self, bytes: u64, nanos: u64) {
         self.levels.places.read_took(bytes, nanos);
     }
@@ -195,7 +195,7 @@ impl Throttle {
     }
 
     /// A checkpoint wrote so many bytes of nodes in that time, flushes included: it tells how fast a recovery will be.
-    /// `runs`: to so many places.
+    /// `runs`: to so many locations.
     pub(crate) fn checkpoint_took(&self, bytes: u64, runs: u64, nanos: u64) {
         self.levels.checkpoint_took(bytes, runs, nanos);
     }
@@ -416,7 +416,7 @@ mod tests {
         assert!(!log_is(&of_a_second, 1500, 4096, 1500), "6 MiB of blocks");
         assert!(log_is(&of_a_second, 3000, 4096, 3000));
         assert!(!of_a_second.levels.read().is_over_budget);
-        // The same blocks again and again have few places to go to.
+        // The same blocks again and again go to few locations.
         assert!(!log_is(&of_a_second, 1800, 4096, 1));
         // A few bytes of many blocks make a short log, and much to do.
         assert!(log_is(&of_a_second, 4000, 100, 4000));

@@ -52,7 +52,7 @@ pub(super) struct Levels {
     is_low: AtomicBool,
 }
 
-/// What the levels says at one moment.
+/// What the levels say at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pressure {
     /// How full the fullest is, the log not counted: 1 is full.
@@ -125,14 +125,14 @@ impl Levels {
         self.sealed_nodes.store(nodes, Ordering::Relaxed);
     }
 
-    /// A checkpoint wrote so many bytes of nodes to so many places, flushes included. Large ones tell how fast a
+    /// A checkpoint wrote so many bytes of nodes to so many locations, flushes included. Large ones tell how fast a
     /// recovery will be: half as fast, because what else the machine does then is unknown.
     pub(super) fn checkpoint_took(&self, bytes: u64, runs: u64, nanos: u64) {
         self.places.checkpoint_took(bytes, runs, nanos);
         if bytes < TELLING_BYTES {
             return;
         }
-        // The ways to the places are reckoned by themselves.
+        // Access times are estimated separately.
         let beyond =
             self.places.cost().saturating_sub(PLACE).as_nanos().saturating_mul(runs.into());
         let nanos = nanos.saturating_sub(u64::try_from(beyond).unwrap_or(u64::MAX)).max(nanos / 16);
