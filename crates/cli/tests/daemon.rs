@@ -80,7 +80,7 @@ fn it_has_no_terminal_no_directory_and_no_stream_of_the_caller() {
     assert_eq!((group, session), (pid.to_string().as_str(), pid.to_string().as_str()), "{stat}");
     assert_eq!(terminal, "0", "{stat}");
     assert_eq!(link(pid, "cwd"), "/");
-    // Ready is said before standard output is left.
+    // The daemon reports that it is ready before it leaves standard output.
     wait_for("the daemon keeps a stream of its caller", || {
         (0..3).all(|fd| link(pid, &format!("fd/{fd}")) == "/dev/null")
     });

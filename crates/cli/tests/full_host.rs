@@ -138,7 +138,7 @@ fn on_a_full_host_writes_are_refused_in_time_and_what_was_accepted_stays() {
     assert!(read(&place.dir.join("later")) == vec![4; 4_000_000]);
 }
 
-/// What cannot be written at all is said before anything is.
+/// What cannot be written at all is refused before anything is written.
 #[test]
 fn a_mount_on_a_full_host_says_what_it_lacks() {
     if !can_mount() {

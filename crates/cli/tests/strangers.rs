@@ -23,7 +23,7 @@ fn nobody_can_answer_in_the_place_of_the_daemon() {
     if !can_mount() {
         return;
     }
-    // Everything that a daemon might call itself by is taken already.
+    // Every name that a daemon might take is taken already.
     let names = (1..600).map(|minor| format!("holdfast/0:{minor}"));
     let bound = names.filter_map(|name| {
         let name = SocketAddr::from_abstract_name(name).unwrap();
@@ -108,7 +108,7 @@ fn root_is_answered_by_a_mount_that_lets_only_its_user_in() {
     assert!(nobody.run(&["stats", place.dir()]).fine().contains("fsyncs"));
     place.run(&["sync", place.dir()]).fine();
     assert!(count(&place, "log_batches") >= 1);
-    // Everything is written, and that is what is said.
+    // Everything is written, and the program says so.
     place.umount();
     assert_eq!(nobody.run(&["cat", &place.inside("/file")]).fine(), "mine\n");
 }

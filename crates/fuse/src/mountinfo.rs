@@ -1,6 +1,6 @@
 //! What is mounted where, from /proc/self/mountinfo.
 //!
-//! The one way to look at our own mount that does not ask ourselves.
+//! The one way to look at our own mount that sends no request to ourselves.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;

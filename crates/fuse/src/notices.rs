@@ -23,15 +23,15 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 struct State {
-    /// To be told.
+    /// Still to be sent.
     inodes: Vec<u64>,
-    /// How many were noted, and how many of these told, so far.
+    /// How many were noted, and how many of these were sent, so far.
     noted: u64,
     told: u64,
     ended: bool,
 }
 
-/// What the kernel is to be told.
+/// What is to be sent to the kernel.
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
     state: Mutex<State>,
@@ -74,7 +74,7 @@ impl Notices {
         self.changed.notify_all();
     }
 
-    /// Waits until the kernel has heard all that was noted so far, but not long.
+    /// Waits until the kernel has got all that was noted so far, but not long.
     pub(crate) fn drain(&self) {
         let mut state = self.state.lock();
         let noted = state.noted;
@@ -89,7 +89,7 @@ impl Notices {
         }
     }
 
-    /// Nothing is told any more: the kernel is leaving.
+    /// Nothing is sent any more: the kernel is leaving.
     pub(crate) fn end(&self) {
         self.state.lock().ended = true;
         self.changed.notify_all();

@@ -1,8 +1,7 @@
 //! What a request carries and what an answer carries, in plain structs.
 //!
-//! These are the words between a transport and the [`crate::server`]. Nothing
-//! here is tied to a crate or a protocol version: ids are numbers, names are
-//! bytes, flags are those of the system calls.
+//! Transports and the [`crate::server`] exchange these. Nothing here is tied to a crate or a protocol version: ids are
+//! numbers, names are bytes, flags are those of the system calls.
 
 use std::time::Duration;
 
@@ -127,10 +126,10 @@ pub trait DirSink {
 
 /// What a server tells the kernel without being asked.
 pub trait Kernel: Send + Sync {
-    /// The attributes of `inode` have changed behind the kernel's back.
-    /// Never called on a thread that the kernel counts on to read requests.
+    /// The attributes of `inode` have changed behind the kernel's back. Never called on a thread that the kernel needs
+    /// for reading requests.
     fn attr_changed(&self, inode: u64);
-    /// So has its content: the attributes and all pages that the kernel holds are not true any more.
-    /// Waits for pages that are being read. Never called on a thread that serves a request.
+    /// The content of `inode` has changed, too: the attributes and all pages that the kernel holds are not true any
+    /// more. Waits for pages that are being read. Never called on a thread that serves a request.
     fn content_changed(&self, inode: u64);
 }

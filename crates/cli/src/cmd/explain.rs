@@ -13,7 +13,7 @@ use crate::daemon::ask;
 use crate::outcome::{Context, Failure, Outcome, printable, printed};
 use crate::{mounts, span};
 
-/// How long an answer is waited for.
+/// How long to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Say what the last fsync of a file or directory in a mounted volume cost, and why.
@@ -73,7 +73,7 @@ fn ask_about(path: &Path) -> Result<Answer, Failure> {
     };
     match Errno::from_io_error(&error) {
         Some(Errno::OPNOTSUPP) => Err(elsewhere()),
-        // Others may say so of any name that they do not know.
+        // Other filesystems may answer so for any name that they do not know.
         Some(Errno::NODATA) => match mounts::around(path).context("/proc/self/mountinfo")? {
             Some(_) => Err(none()),
             None => Err(elsewhere()),

@@ -27,7 +27,7 @@ impl Server {
         let handle = self.file(&fs, write.file)?;
         let file = &handle.file;
         let how = WriteHow { kill_suid_sgid: write.kill_suid_sgid, ..WriteHow::default() };
-        // Before those to files that it opened itself the kernel has taken them away.
+        // For files that the kernel opened itself it has cleared them before the write.
         if handle.direct && !self.kernel_opens() {
             self.drop_capabilities(&fs, file.inode())?;
         }
@@ -100,7 +100,7 @@ impl Server {
             }
         }
         if fs.getattr(copy.from.inode)?.atime != read_before {
-            // Of a copy the kernel believes that it changes nothing about its source.
+            // The kernel believes that a copy changes nothing about its source.
             self.tell_attr_changed(copy.from.inode);
         }
         if done > 0 {

@@ -1,12 +1,10 @@
-//! Set-id bits and file capabilities that a write takes away.
+//! Set-id bits and file capabilities that a write clears.
 //!
-//! With KILLPRIV_V2 the kernel leaves this to the server and saves a look at
-//! the attributes for every write. But it goes on believing the old mode, and
-//! would still run the file with the rights of its owner. So the kernel is
-//! told, before the write is answered. This happens about never.
+//! With KILLPRIV_V2 the kernel leaves this to the server and saves a look at the attributes for every write. But it
+//! goes on believing the old mode, and would still run the file with the rights of its owner. So the kernel is told,
+//! before the write is answered. This happens about never.
 //!
-//! Capabilities it takes away itself, but not before writes that bypass its
-//! page cache.
+//! The kernel clears capabilities itself, but not before writes that bypass its page cache.
 
 use holdfast_base::{InodeNo, wait};
 use holdfast_posix::{Caller, FileSystem, FsError, SetAttr};
@@ -35,7 +33,7 @@ impl Server {
         }
     }
 
-    /// Takes away the set-id bits, as a write by an unprivileged user does.
+    /// Clears the set-id bits, as a write by an unprivileged user does.
     pub(super) fn drop_privileges(&self, fs: &FileSystem, inode: InodeNo) -> Answer<()> {
         if self.has_privileges(fs, inode) {
             let change = SetAttr { kill_suid_sgid: true, ..SetAttr::default() };
@@ -45,7 +43,7 @@ impl Server {
         Ok(())
     }
 
-    /// The same for a change of which the kernel does not say whether it takes them away: not if root makes it.
+    /// The same for a change of which the kernel does not say whether it clears them: not if root makes it.
     pub(super) fn drop_privileges_for(
         &self,
         request: &Request,
@@ -61,7 +59,7 @@ impl Server {
     /// Has the kernel read the attributes of `inode` again.
     pub(super) fn tell_attr_changed(&self, inode: InodeNo) {
         if let Some(kernel) = self.kernel.get() {
-            // It may ask for something before it has heard.
+            // The kernel may send a request before it takes the message.
             wait::will_wait();
             kernel.attr_changed(inode.0);
         }

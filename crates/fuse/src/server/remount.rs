@@ -13,8 +13,8 @@ use super::Server;
 use crate::ops::{Answer, Errno};
 
 /// Writing this attribute of anything inside the mount changes how it goes on: words of mount(8) with commas between
-/// them. `noatime`, `relatime` and `strictatime` say when reading updates access times, `nodiratime` behind one of them not
-/// those of directories; `sync` or `dirsync` what is durable before it is answered, `async` nothing.
+/// them. `noatime`, `relatime` and `strictatime` say when reading updates access times; `nodiratime` after one of them
+/// excludes those of directories. `sync` or `dirsync` say what is durable before it is answered, `async` nothing.
 pub const REMOUNT_XATTR: &[u8] = b"system.holdfast.remount";
 
 /// What is durable before it is answered.

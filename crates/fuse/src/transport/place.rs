@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::stations::{Station, Stations};
 use super::together::Together;
 
-/// The place of the calling thread.
+/// Where the calling thread is.
 pub(super) struct Place {
     together: Arc<Together>,
     stations: Arc<Stations>,
@@ -22,12 +22,12 @@ enum Now {
     /// A lone client is there, too.
     Beside(u16),
     At(Station, u16),
-    /// It has no more business there, but may have soon.
+    /// It has nothing to do there any more, but may have soon.
     Still(u16),
 }
 
 impl Place {
-    /// Anywhere, whatever was before: a thread starts where the one that started it has to stay.
+    /// Anywhere, whatever was before: a thread inherits the affinity of the thread that started it.
     pub(super) fn anywhere(together: &Arc<Together>, stations: &Arc<Stations>) -> Place {
         let place = Place {
             together: Arc::clone(together),
@@ -63,7 +63,7 @@ impl Place {
         }
     }
 
-    /// Gives up what there was. If that processor cannot be used, the thread is anywhere.
+    /// Gives up the present one. If that processor cannot be used, the thread is anywhere.
     fn move_to(&self, processor: u16) -> bool {
         self.step_down();
         let is_there = self.processor() == Some(processor) || self.keep(Some(processor));
@@ -90,7 +90,7 @@ impl Place {
         }
     }
 
-    /// What kept the thread where it is is over.
+    /// The reason to stay on a processor is gone.
     pub(super) fn let_go(&self) {
         self.step_down();
         self.now.set(self.processor().map_or(Now::Anywhere, Now::Still));

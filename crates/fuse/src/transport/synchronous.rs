@@ -1,7 +1,7 @@
 //! Mounts with `sync` or `dirsync`: a change is durable before it is answered.
 //!
-//! Data that goes through the page cache the kernel makes durable itself on a
-//! mount with `sync`, by an fsync behind each write; that finds nothing left to do.
+//! On a mount with `sync` the kernel itself makes data durable that goes through the page cache, by an fsync after each
+//! write; that finds nothing left to do.
 
 use holdfast_base::InodeNo;
 use holdfast_wire::{Op, abi};
@@ -10,7 +10,7 @@ use super::serve::Out;
 use crate::ops::Answer;
 use crate::server::Server;
 
-/// Makes durable what `op` has changed, if it shall be, and answers `done`.
+/// Makes durable what `op` has changed, if that is asked for, and answers `done`.
 pub(super) fn sync(server: &Server, header: &abi::InHeader, op: &Op<'_>, done: Out) -> Answer<Out> {
     let Some((inode, of_names)) = changed(header, op) else { return Ok(done) };
     if !server.is_synchronous(of_names) {
@@ -47,7 +47,7 @@ fn changed(header: &abi::InHeader, op: &Op<'_>) -> Option<(InodeNo, bool)> {
     })
 }
 
-/// The kernel hears of an error instead of what it was to get a reference to.
+/// The kernel gets an error instead of what it was to get a reference to.
 fn give_back(server: &Server, done: &Out) {
     let entry = match done {
         Out::Entry(entry) => entry,

@@ -1,9 +1,9 @@
 //! What all threads that serve requests share.
 //!
-//! A panic ends the request with EIO (its reply is dropped unsent). It does not end the thread,
-//! since without readers the mount would hang. If the request was to change something, that may be half done: the
-//! volume stops (P7), so that none of it becomes durable, and what is there can still be read and copied. A
-//! request that only looks leaves nothing half done but what the store and its nodes look after themselves; others go on.
+//! A panic ends the request with EIO (its reply is dropped unsent). It does not end the thread, since without readers
+//! the mount would hang. If the request was to change something, that may be half done: the volume stops (P7), so that
+//! none of it becomes durable, and what is there can still be read and copied. A request that only reads leaves nothing
+//! half done but what the store and its nodes repair themselves; others go on.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl Work {
         self.server.requests().count(kind);
     }
 
-    /// What `body` answers, which serves a request with this opcode; `None` if it has panicked.
+    /// Runs `body`, which serves a request with this opcode, and returns its answer; `None` if it has panicked.
     pub(super) fn guarded<T>(&self, code: u32, body: impl FnOnce(&Server) -> T) -> Option<T> {
         let done = catch_unwind(AssertUnwindSafe(|| body(&self.server)));
         if done.is_err() {

@@ -92,7 +92,7 @@ fn object(report: &Report) -> Map<String, Value> {
     object
 }
 
-/// The engine's and the device's statistics as two objects, without those of which `value` makes nothing.
+/// The engine's and the device's statistics as two objects, without those for which `value` returns nothing.
 fn values(report: &Report, value: impl Fn(&Counter) -> Option<u64>) -> Map<String, Value> {
     let of = |device: bool| -> Map<String, Value> {
         let group = report.counters.iter().filter(|counter| (counter.group == DEVICE) == device);
