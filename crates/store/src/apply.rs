@@ -22,7 +22,7 @@ use crate::{Inner, Need, Result, StoreError, Transaction};
 /// A host that has no more room than this is not asked before the blocks that a file has reserved are written.
 const HOST_ROOM_MIN: u64 = 64 << 20;
 
-/// NodeAllocator for the nodes that one change makes, out of the promise of its reservation.
+/// Allocates the nodes that one change makes, out of the promise of its reservation.
 pub(crate) struct Slots<'a> {
     pub(crate) space: &'a mut Space,
     pub(crate) promised: &'a mut u64,
@@ -104,7 +104,7 @@ impl Need {
 }
 
 impl Inner {
-    /// Does `work` while changers and readers wait. Nodes that it misses are read without the locks (R4),
+    /// Does `work` while writers and readers wait. Nodes that it misses are read without the locks (R4),
     /// and it begins anew.
     pub(crate) fn stop_changers<R>(
         &self,
@@ -246,7 +246,7 @@ impl Inner {
 
     /// Whether the transaction finds locations for all its nodes without those that were promised to others.
     /// The estimates of [`Inner::reserve`] know no keys and may be too small; here is the last
-    /// moment at which nothing has changed. Half of the floor of commits stays whole: it
+    /// moment at which nothing has changed. Half of the reserve watermark of commits stays whole: it
     /// is enough for two copies of the space tree.
     fn has_slots(
         &self,

@@ -4,7 +4,7 @@
 //!  seal, at a commit -> write nodes -> flush -> superblock -> flush -> release
 //! ```
 //!
-//! - seal: the dirty nodes of a commit are taken; changers and commits go on in
+//! - seal: the dirty nodes of a commit are taken; writers and commits go on in
 //!   the next epoch, with new blocks.
 //! - write: the sealed nodes go to their new blocks, sorted, neighbours in one call.
 //! - publish: the superblock, after the flush that covers all it reaches (R1), then a flush for itself.
@@ -64,7 +64,7 @@ impl Sealed<'_> {
 }
 
 impl Inner {
-    /// Makes a checkpoint of everything so far, in the background of changers and commits.
+    /// Makes a checkpoint of everything so far, in the background of writers and commits.
     pub(crate) fn checkpoint(&self) -> Result<()> {
         self.run_checkpoint(self.one_checkpoint.lock())
     }

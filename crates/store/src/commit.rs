@@ -4,7 +4,7 @@
 //!  early groups -> freeze: groups, ranges, bytes -> frames, one flush -> thaw
 //! ```
 //!
-//! - freeze: changers wait while the last dirty groups are carried into the space
+//! - freeze: writers wait while the last dirty groups are carried into the space
 //!   tree and the changed bytes are copied. No I/O, no search of the cache.
 //! - write: frames, and one flush that makes them durable together with the data
 //!   they name. Large data is flushed before, so that no recovery has to read it.
@@ -47,7 +47,7 @@ pub(crate) enum Committed<'a> {
     NoRoom,
 }
 
-/// What was taken in the frozen time.
+/// What was taken while operations were stopped.
 enum Frozen<'a> {
     /// Nothing changed since the last commit.
     Idle,
@@ -120,7 +120,7 @@ impl Inner {
         Ok(frozen)
     }
 
-    /// What a commit takes while changers are stopped.
+    /// What a commit takes while writers are stopped.
     fn take(
         &self,
         journal: &mut Journal,

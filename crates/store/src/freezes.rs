@@ -1,4 +1,4 @@
-//! How long commits stopped changers.
+//! How long commits stopped writers.
 
 use hdrhistogram::Histogram;
 use holdfast_base::counters::Counters;

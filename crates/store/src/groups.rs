@@ -22,11 +22,11 @@ use crate::{Inner, Result};
 const AT_ONCE: usize = 16;
 
 impl Inner {
-    /// Carries most of the dirty groups while changers go on between, so that little is left for the
+    /// Carries most of the dirty groups while writers go on between, so that little is left for the
     /// time in which they are frozen; and reads the nodes that it needs.
     pub(crate) fn carry_groups_early(&self) -> Result<()> {
         let time = Stopwatch::start();
-        // Changers make groups dirty meanwhile; the freeze takes care of those.
+        // Writers make groups dirty meanwhile; the freeze takes care of those.
         let rounds = self.space.lock().dirty_groups() / AT_ONCE + 1;
         for _ in 0..rounds {
             self.stop_changers(|forest, space| {

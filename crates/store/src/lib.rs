@@ -99,7 +99,7 @@ pub struct CreateOptions {
 pub struct OpenOptions {
     /// Nothing is written, not even by a checkpoint.
     pub read_only: bool,
-    /// Memory for tree nodes, in bytes. Dirty nodes may take half of it before changers wait.
+    /// Memory for tree nodes, in bytes. Dirty nodes may take half of it before writers wait.
     pub cache_bytes: usize,
     /// How nodes remember what changed (M3).
     pub dirty: Dirty,

@@ -56,8 +56,8 @@ impl Default for Guarding {
 }
 
 impl Guarding {
-    /// How long what a look has seen holds. The other half of what a program waits that asks is for the calls of the
-    /// device that began in this time.
+    /// How long the result of a look holds. The other half of an asking program's wait is for the calls of the device
+    /// that began in this time.
     fn term(&self) -> Duration {
         self.look.max(self.wait / 2)
     }

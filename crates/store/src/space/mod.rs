@@ -155,9 +155,9 @@ pub(crate) enum Destination {
 /// Where the data of written blocks is.
 #[derive(Debug)]
 pub(crate) enum WrittenContent {
-    /// At its place, once a flush comes.
+    /// At its location, once a flush comes.
     Sent,
-    /// At its place: a flush has come.
+    /// At its location: a flush has come.
     Durable,
     /// It travels inside the log.
     Inside(Vec<LoggedBlock>),

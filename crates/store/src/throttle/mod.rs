@@ -1,4 +1,4 @@
-//! When to commit, when to make a checkpoint, and when to slow changers down.
+//! When to commit, when to make a checkpoint, and when to slow writers down.
 //!
 //! Three things fill: memory with dirty nodes, the ring with commits, and the
 //! time that a recovery would take, by both. The fullest of them is the pressure. From
@@ -6,7 +6,7 @@
 //! the fuller it is, so that none is stopped late and for long. At the whole they wait for the checkpoint.
 //!
 //! The log makes a recovery longer, too, but a commit is enough to end that. One is wanted when
-//! the log has its part of the time, and changers wait for one if all of the time is used. All waits are counted.
+//! the log has its part of the time, and writers wait for one if all of the time is used. All waits are counted.
 //!
 //! Knows nothing of what commits and checkpoints do.
 
@@ -40,11 +40,11 @@ const PENDING_BYTES: u64 = 2 << 20;
 const LOG_BLOCKS_MAX: u64 = (16 << 20) / BLOCK_BYTES;
 /// Pressure from which the checkpointer works.
 const WORK: f64 = 0.5;
-/// Pressure from which changers are slowed down.
+/// Pressure from which writers are slowed down.
 const SLOW: f64 = 0.75;
-/// The longest that one changer is slowed down before the pressure is whole.
+/// The longest that one writer is slowed down before the pressure is whole.
 const SLOWEST: Duration = Duration::from_millis(8);
-/// Between two attempts of what failed.
+/// Between two attempts after a failure.
 const RETRY: Duration = Duration::from_secs(1);
 /// The log's part of the budget. What a recovery cannot read, apply and write to its locations in that time is not left
 /// to the next checkpoint: a commit makes it dead. Until then, data that changes again or is deleted is never written
@@ -176,7 +176,7 @@ impl Throttle {
     }
 
     /// Bytes of the payload that a commit would have now, about: its ranges, their prefixes, and some
-    /// more for what changers add until they are frozen.
+    /// more for what writers add until they are frozen.
     pub(crate) fn payload_estimate(&self) -> usize {
         usize::try_from(self.levels.payload_estimate()).unwrap_or(usize::MAX)
     }
@@ -261,7 +261,7 @@ impl Throttle {
         !state.ended
     }
 
-    /// Slows a changer down by how far the pressure is above [`SLOW`], at most until a checkpoint ends.
+    /// Slows a writer down by how far the pressure is above [`SLOW`], at most until a checkpoint ends.
     fn slow_down(&self, pressure: f64) {
         let share = ((pressure - SLOW) / (1.0 - SLOW)).clamp(0.0, 1.0);
         let until = Deadline::after(SLOWEST.mul_f64(share * share));
@@ -315,7 +315,7 @@ fn work(inner: &Inner, job: Job) {
 }
 
 impl Inner {
-    /// Makes a changer wait as long as the pressure asks for. No lock is held meanwhile.
+    /// Makes a writer wait as long as the pressure asks for. No lock is held meanwhile.
     pub(crate) fn throttle(&self) -> Result<()> {
         for job in [Job::Commit, Job::Checkpoint] {
             if self.throttle.is_mine(job)

@@ -145,7 +145,7 @@ impl Levels {
     }
 
     /// Bytes of the payload that a commit would have now, about: its ranges, their prefixes, and some
-    /// more for what changers add until they are frozen.
+    /// more for what writers add until they are frozen.
     pub(super) fn payload_estimate(&self) -> u64 {
         let ranges = self.uncommitted_bytes.load(Ordering::Relaxed);
         let prefixes = self.dirty_nodes.load(Ordering::Relaxed) * HEAD_BYTES;

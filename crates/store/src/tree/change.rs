@@ -30,7 +30,7 @@ pub(crate) struct Prepared {
 }
 
 impl Forest {
-    /// Fails unless every node is in memory that a change of `key` must touch, each at its place; and for a delete
+    /// Fails unless every node is in memory that a change of `key` must touch, each at its location; and for a delete
     /// the neighbours that it may join. Where only other changes of the transaction make the leaf thin, those may be
     /// missing: then nothing is joined.
     #[inline]

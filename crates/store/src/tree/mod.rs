@@ -176,7 +176,7 @@ impl Forest {
         Ok((path, pointer))
     }
 
-    /// Whether a node that was read is the one that is wanted at its place, holds only keys that
+    /// Whether a node that was read is the one that is wanted at its location, holds only keys that
     /// its parents lead to it, and names no younger node. Fails if a parent is not in memory.
     pub(crate) fn fits(&self, wanted: &Missing, read: &NodeView<'_>) -> Result<bool, Missing> {
         let expected = &wanted.expected;
@@ -277,7 +277,7 @@ impl Forest {
         Ok(next.map(|(node, index)| node.key(index)).filter(|next| next <= to))
     }
 
-    /// Lays a leaf hint on a leaf, if it is one that may be changed at its place.
+    /// Lays a leaf hint on a leaf, if it is one that may be changed in place.
     fn set_leaf_hint(&self, tree: TreeId, leaf: NodePointer, low: RawKey, high: Option<RawKey>) {
         // Does not wait for another thread that lays one: without a leaf hint there is the way down.
         if leaf.epoch == self.epoch
