@@ -22,7 +22,7 @@ pub(crate) fn missing(device: &dyn Device, extents: &[DataExtent]) -> Option<Dat
             let count = (extent.count - done).min(BATCH);
             let part = &mut buffer[..count as usize * BLOCK_SIZE];
             if device.read((extent.block + done) * BLOCK_BYTES, part).is_err() {
-                // Damage and no power cut: it speaks against the file, which another pass reads.
+                // This is damage, not a power cut: the pass that reads the file reports it.
                 continue 'extents;
             }
             sums.extend(part.as_chunks::<BLOCK_SIZE>().0.iter().map(|block| crc64(block)));

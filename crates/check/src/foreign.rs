@@ -82,7 +82,7 @@ const TABLE: &[(u64, &[u8], &str)] = &[
 ];
 
 /// What `device` seems to hold: a name with its article, or `None` if nothing is recognised.
-/// Places that the device does not have or cannot read are passed over.
+/// Offsets that the device does not have or cannot read are passed over.
 pub fn identify(device: &dyn Device) -> Option<&'static str> {
     let holds = |at: u64, bytes: &[u8]| read(device, at, bytes.len()).is_some_and(|b| b == bytes);
     let found = TABLE[..2].iter().find(|(at, magic, _)| holds(*at, magic));
@@ -110,7 +110,7 @@ fn read(device: &dyn Device, at: u64, len: usize) -> Option<Vec<u8>> {
     Some(bytes[skip..skip + len].to_vec())
 }
 
-/// ext2, ext3 and ext4 share a magic; features tell them apart.
+/// ext2, ext3 and ext4 share a magic; features distinguish them.
 fn ext(device: &dyn Device) -> Option<&'static str> {
     let head = read(device, 1024 + 0x38, 0x30)?;
     if head[..2] != [0x53, 0xef] {

@@ -1,4 +1,4 @@
-//! The one place that sums: CRC-64/NVME for every block of data and every structure.
+//! All checksums: CRC-64/NVME for every block of data and every structure.
 //!
 //! Structures carry their own address and epoch inside the summed bytes, so
 //! the sum binds them to both.

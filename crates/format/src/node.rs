@@ -309,7 +309,7 @@ impl<'a> NodeView<'a> {
             .expect("the length of every pointer was checked when the node was opened")
     }
 
-    /// The place of `key`: `Ok` where it is, `Err` where it belongs.
+    /// The index of `key`: `Ok` where it is, `Err` where it belongs.
     #[inline]
     pub fn search(&self, key: &RawKey) -> Result<usize, usize> {
         self.search_within(0..self.count(), key)

@@ -52,7 +52,7 @@ impl CreateOptions {
     }
 
     /// Bytes of a tree node: 4, 16 or 64 KiB. Default 16 KiB: larger nodes make bulk work faster and
-    /// single small commits dearer, and 16 KiB is the middle that loses nowhere by much.
+    /// single small commits more expensive, and 16 KiB is the middle that loses nowhere by much.
     pub fn node_size(mut self, bytes: usize) -> CreateOptions {
         self.mkfs.node_size = bytes;
         self
@@ -107,7 +107,7 @@ impl CreateOptions {
             // The file was ours from the first moment, so no other process can miss it.
             let _ = std::fs::remove_file(path);
         } else {
-            // The name becomes as durable as the content; a host that cannot is no reason to fail.
+            // The name becomes as durable as the content; a host that cannot do this is no reason to fail.
             let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
             let dir = std::fs::File::open(dir.unwrap_or(Path::new(".")));
             let _ = dir.and_then(|dir| dir.sync_all());

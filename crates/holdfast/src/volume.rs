@@ -162,7 +162,7 @@ impl Volume {
         self.shared().with(|call| Ok(call.fs.stop_reason())).ok().flatten()
     }
 
-    /// The engine, for another door to the same house: a FUSE server speaks inodes, not paths.
+    /// The engine, for other users of the same volume: a FUSE server speaks inodes, not paths.
     /// It must be dropped before [`Volume::close`] can finish.
     pub fn engine(&self) -> io::Result<Arc<FileSystem>> {
         let fs = self.shared().fs.read();
@@ -216,7 +216,7 @@ impl Shared {
 }
 
 impl Drop for Volume {
-    /// Closes the volume if that was not done; a failure goes unheard, so call [`Volume::close`] where it matters.
+    /// Closes the volume if that was not done; a failure is lost, so call [`Volume::close`] where it matters.
     fn drop(&mut self) {
         let _ = self.shared().close();
     }

@@ -1,10 +1,10 @@
 //! What an fsync may cost, counted at the device: bytes, writes and flushes per operation, on disks of 512n, of 4Kn,
 //! and of 512e: those have logical sectors of 512 bytes and physical ones of 4,096.
 //!
-//! The volume holds 20,000 files and one of 64 MiB, and nothing commits behind the back of what is
-//! counted. The budgets are maxima of the mean; flushes must be exact. `--nocapture` prints the table,
-//! with what the commit that follows adds to each operation: data that travelled in the log goes to its
-//! place, and the journal gets the nodes.
+//! The volume holds 20,000 files and one of 64 MiB, and no background commit disturbs the
+//! counts. The budgets are maxima of the mean; flushes must be exact. `--nocapture` prints the table,
+//! with what the commit that follows adds to each operation: log-resident data goes to its
+//! location, and the journal gets the nodes.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

@@ -275,7 +275,7 @@ pub fn batch(data: &[u8]) {
         }
     }
     assert_eq!(encoder.records(), header.records);
-    // Times may be told in more than one way, and an inode's item as bytes; the meaning is the same.
+    // Times may be encoded in more than one way, and an inode's item as bytes; the meaning is the same.
     let back: Result<Vec<_>, _> = Decoder::new(&again, encoder.records(), &geometry).collect();
     let back = back.expect("what was encoded is valid");
     let plain = |records: Vec<Record<'_>>| -> Vec<String> {

@@ -146,7 +146,7 @@ fn mkfs(device: &Arc<dyn Device>, node_size: usize) {
     first.put(Key::inode(InodeNo::ROOT), root.encode());
     first.count_inodes(1);
     Store::create_with(device, &options, first).expect("memory does not fail");
-    // The tag of the rings is drawn by chance. Only the frame that says that no commit follows carries it
+    // The tag of the rings is random. Only the frame that says that no commit follows carries it
     // yet; without that frame none follows either.
     let first = geometry.journal().start.0 * BLOCK_BYTES;
     device.write(first, &[0; BLOCK_SIZE]).expect("memory does not fail");

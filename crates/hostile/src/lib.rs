@@ -2,7 +2,7 @@
 //!
 //! A [`Target`] is a function of bytes. It does something with them, and panics if
 //! a promise is broken; so a fuzzer can steer it by coverage (`fuzz/`), and an
-//! ordinary test can call it with what was found before and with seeded chance.
+//! ordinary test can call it with what was found before and with seeded random inputs.
 //! Bytes that are no image are a *program*: edits of a [`golden`] volume, whose
 //! checksums are repaired afterwards, or requests to a server.
 //!

@@ -1,7 +1,7 @@
 //! `hostile`: the targets without a fuzzer.
 //!
 //! `hostile list`; `hostile run TARGET FILE...` repeats what a fuzzer saved;
-//! `hostile random TARGET SECONDS [SEED]` mutates by chance until something breaks;
+//! `hostile random TARGET SECONDS [SEED]` mutates at random until something breaks;
 //! `hostile corpus TARGET FOLDER` writes the inputs to begin with, for a fuzzer;
 //! `hostile image FILE IMAGE` writes the volume that an input of `look` or `recover`
 //! makes, and says how it was made; `hostile hex FILE` prints a line for `corpus/`.

@@ -1,4 +1,4 @@
-//! Seeded chance instead of coverage: mutations of inputs, for where no fuzzer is.
+//! Seeded randomness instead of coverage: mutations of inputs, for where no fuzzer is.
 
 use holdfast_base::prng::Prng;
 

@@ -94,7 +94,7 @@ pub fn requests(data: &[u8]) {
     drop(server);
     let filesystem = Arc::into_inner(filesystem).expect("the server has let go");
     match how & 4 {
-        // Without a word, as SIGKILL: what was not durable is gone.
+        // Without an unmount, as by SIGKILL: what was not durable is gone.
         0 => drop(filesystem),
         _ => filesystem.unmount().unwrap_or_else(|error| fail(&story, &error.to_string())),
     }

@@ -99,7 +99,7 @@ pub(crate) fn visit_recovery(
     Ok((tree, seen.len() as u64 + inside))
 }
 
-/// Commits and checkpoints of the torture's own are no part of a recovery; and thousands of threads for
+/// Commits and checkpoints that the simulator adds are no part of a recovery; and thousands of threads for
 /// thousands of images cost more than all the rest.
 fn quiet(setup: &Setup) -> Setup {
     let mut setup = Setup { checkpoints: Checkpoints::Never, ..setup.clone() };

@@ -1,4 +1,4 @@
-//! Every saved case holds: what was broken once is looked for each time.
+//! Every saved case holds: what was broken once is tested each time.
 //!
 //! A case is a folder below `crates/sim/cases` (docs/TESTING.md says how one is added).
 

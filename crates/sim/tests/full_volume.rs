@@ -298,7 +298,7 @@ fn what_a_silent_host_refuses_is_kept_and_tried_again() {
             engine = Engine::open(device.clone(), setup.clone()).expect("there is room");
             let seen = engine.walk().expect("it can be read");
             let (told, last) = (durable.walk().expect("a model"), model.walk().expect("a model"));
-            // The stop may have come behind an fsync, whose answer was not heard.
+            // The stop may have come after an fsync whose result was lost.
             assert!(
                 told.differences(&seen).is_empty() || last.differences(&seen).is_empty(),
                 "{when}: {:?}",

@@ -2,7 +2,7 @@
 //!
 //! A reading is a total since the machine, the device or the process began;
 //! what happened between two of them is `since`. Processor time of programs
-//! that were run, and of the machine, has the grain of the kernel's ticks,
+//! that were run, and of the machine, has the resolution of the kernel's ticks,
 //! 10 ms: it means something over hundreds of milliseconds.
 
 use std::io;

@@ -4,7 +4,7 @@
 //! changes join those of the batches before. Blocks are taken before blocks are
 //! given back, in whatever order the records come. What a batch gives back was
 //! held by extents of keys that it changes, or taken by itself: nothing else
-//! is its to give.
+//! may it give back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

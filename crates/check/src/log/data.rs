@@ -1,4 +1,4 @@
-//! Data that lies inside batches: blocks whose place on the device may hold anything yet.
+//! Data that lies inside batches: blocks whose location on the device may still hold anything.
 //!
 //! Each is a change of another block, which may be such a change itself. Nothing
 //! is put together before it is asked for, and chains are cut short, so that many

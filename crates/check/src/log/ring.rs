@@ -155,7 +155,7 @@ impl<'a> Ring<'a> {
     }
 
     /// Searches the ring, from where the log ends, for a batch that calls one durable that is younger
-    /// than `floor`. Ends early at one that calls a batch durable which is not there. Tells as well where
+    /// than `floor`. Ends early at one that calls a batch durable which is not there. Also says where
     /// the search found the ring unreadable, and went on behind it.
     pub(super) fn search(
         &self,

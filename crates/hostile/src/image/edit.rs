@@ -1,8 +1,8 @@
 //! One edit of a golden volume, as a program says it.
 //!
 //! Edits know the format: they change fields by name, keys and values of
-//! records, numbers of a batch; make, copy and remove records; put a structure
-//! into another's place; or change any bytes. Most of what they make passes the
+//! records, numbers of a batch; make, copy and remove records; write a structure
+//! over another; or change any bytes. Most of what they make passes the
 //! first judgement and fails, if at all, where two things should fit together.
 
 use std::collections::BTreeMap;
@@ -300,7 +300,7 @@ fn edit_logged(image: &Image, program: &mut Program<'_>, logged: &mut Vec<Logged
             }
         }
     }
-    // The encoder has no words for other keys.
+    // The encoder cannot encode other keys.
     logged.retain(|record| match record {
         Logged::Put(key, _) | Logged::Delete(key) => records::is_loggable(key),
         _ => true,

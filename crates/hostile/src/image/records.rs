@@ -129,7 +129,7 @@ pub fn to_batch(bytes: &[u8], records: &[Logged]) -> Option<Vec<u8>> {
                     Content::Inside(patches) => patches.len() as u64 == *count,
                     _ => true,
                 };
-                // The encoder trusts its caller in this; a raw edit of the bytes can still say it.
+                // The encoder trusts its caller in this; a raw edit of the bytes can still make it.
                 if is_whole {
                     encoder.take(blocks, &content, &mut out);
                 }

@@ -21,7 +21,7 @@ pub enum Source {
     Exhaustive(usize),
     /// Random sequences of so many operations; so many of them, or for ever.
     Sampled(usize, Option<u64>),
-    /// Scripts about what hurts, all families in turn; so many, or for ever.
+    /// Scripts of the difficult cases, all families in turn; so many, or for ever.
     Families(Vec<Family>, Option<u64>),
     /// Anything at all; so many, or for ever.
     Random(Option<u64>),

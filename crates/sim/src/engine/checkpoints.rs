@@ -1,7 +1,7 @@
 //! When a script's volume makes commits and checkpoints besides those that it needs.
 //!
 //! Scripts do not know them: nothing that a caller sees depends on them. But a
-//! power cut does, so the torture puts them where they hurt: behind any
+//! power cut does, so the simulator puts them at the worst moments: behind any
 //! operation, or all the time in another thread, beside the fsyncs of the script.
 
 use std::sync::Arc;

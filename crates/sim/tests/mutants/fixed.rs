@@ -1,4 +1,4 @@
-//! Hunts that are always the same: short scripts under conditions that hurt.
+//! Hunts that are always the same: short scripts under adverse conditions.
 
 use holdfast_base::mutants::Mutant;
 use holdfast_base::switch::Dirty;

@@ -99,7 +99,7 @@ fn crash_generations(seed: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Files of some MiB, which one flush must not wait for, and small ones beside them.
+/// Files of some MiB, for which one flush must not wait, and small ones beside them.
 fn much_data(seed: u64) -> Result<(), String> {
     let mut prng = Prng::seeded(seed);
     let mut text = String::from("mkfile /a; mkfile /b; fsync /b");
