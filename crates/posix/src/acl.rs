@@ -10,7 +10,7 @@
 
 use crate::{Caller, FsError, Result};
 
-/// Name of the list that says who may access.
+/// Name of the list that controls access.
 pub(crate) const ACCESS: &[u8] = b"system.posix_acl_access";
 /// Name of the list that new files in a directory inherit.
 pub(crate) const DEFAULT: &[u8] = b"system.posix_acl_default";
@@ -31,7 +31,7 @@ struct Entry {
     id: u32,
 }
 
-/// An access control list that keeps the rules: owner, group and other once each, and a mask if it names anybody.
+/// A valid access control list: owner, group and other once each, and a mask if it names users or groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Acl {
     entries: Vec<Entry>,
@@ -138,7 +138,7 @@ impl Acl {
         acl
     }
 
-    /// Whether somebody who is not the owner may do all of `wanted` (r 4, w 2, x 1).
+    /// Whether a caller that is not the owner may do all of `wanted` (r 4, w 2, x 1).
     pub(crate) fn allows(&self, caller: &Caller, file_gid: u32, wanted: u32) -> bool {
         let mask = self.find(MASK).map_or(7, |e| u32::from(e.perm));
         let gives = |perm: u16| wanted & !(u32::from(perm) & mask) == 0;

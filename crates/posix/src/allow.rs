@@ -1,4 +1,4 @@
-//! Permission checks of inodes in memory, for callers whom nobody above has checked.
+//! Permission checks of inodes in memory, for callers that the layer above has not checked.
 
 use holdfast_base::InodeNo;
 use holdfast_format::item::InodeItem;
@@ -20,7 +20,7 @@ pub(crate) fn expect(
     check(core, caller, no, item, wanted)
 }
 
-/// Like [`expect`], also for callers who are trusted.
+/// Like [`expect`], also for trusted callers.
 pub(crate) fn check(
     core: &Core,
     caller: &Caller,

@@ -53,7 +53,7 @@ pub(crate) struct Core {
     pub(crate) directory_log: crate::before::DirectoryLog,
     /// When reading updates access times.
     pub(crate) atime: crate::atime::Policy,
-    /// Who is told of inodes that changed although nobody asked for it.
+    /// Called for inodes that changed although no call asked for it.
     pub(crate) watcher: OnceLock<Watcher>,
     /// Inodes whose access time waits to be written.
     pub(crate) atimes: Mutex<crate::atime::Waiting>,

@@ -5,7 +5,7 @@
 //! entry lives, so it is the readdir cookie as well.
 //!
 //! The entries of a directory change only under the write lock of its state.
-//! Whoever searches without that lock sees one moment, but not the present.
+//! A search without that lock sees one moment, but not the present.
 
 use holdfast_base::InodeNo;
 use holdfast_format::item::{Dentry, FileType, dentry};

@@ -6,9 +6,8 @@
 //!        └─ otherwise: nlink 0 and an orphan item ── last handle and reference go, or mount ──▶ collect
 //! ```
 //!
-//! An inode is marked gone under its lock before it is removed, by exactly one
-//! thread; from then on nobody can open or link it. A large file goes in
-//! bounded transactions; the last one removes inode, attributes and orphan item, so
+//! An inode is marked gone under its lock before it is removed, by exactly one thread; from then on it cannot be opened
+//! or linked. A large file goes in bounded transactions. The last one removes inode, attributes and orphan item, so
 //! that a crash in between leaves an orphan and not a lost piece.
 
 use std::ops::ControlFlow;
@@ -40,9 +39,9 @@ pub(crate) const fn last_name_changes(items: usize) -> u32 {
 pub(crate) enum Fate {
     /// The transaction removes it.
     Removed,
-    /// Nobody needs it: it is to be collected as soon as the locks are released.
+    /// It is unreachable: it is to be collected as soon as the locks are released.
     Collect,
-    /// Somebody has it open or remembers it.
+    /// It is open or remembered.
     Waits,
 }
 
@@ -134,12 +133,12 @@ fn remove(core: &Core, inode: &Inode) -> Result<()> {
         }
         let changes = transaction.changes();
         let mut reservation = match core.store.reserve(Need::Shrink { changes }) {
-            // On a full volume little steps have to make room for greater ones (P8).
+            // On a full volume small steps have to make room for larger ones (P8).
             Err(StoreError::NoSpace) if items > 1 => {
                 items /= 4;
                 continue;
             }
-            // Others hold what is left for a moment; nobody would try again before the next mount.
+            // Others hold the remaining space for a moment; the next try would come only with the next mount.
             Err(StoreError::NoSpace) => core.reserve_last(Need::Shrink { changes })?,
             other => other?,
         };

@@ -1,8 +1,7 @@
-//! Who may do what: pure decisions on permission bits.
+//! Permission checks: pure decisions on permission bits.
 //!
-//! Checks are made only for callers whom nobody above has checked. What
-//! changes the outcome rather than forbids it (set-id bits that vanish) is
-//! here as well, so that there is one place for each rule.
+//! Checks are made only for callers that the layer above has not checked. Rules that change the outcome rather than
+//! forbid it (set-id bits that vanish) are here as well, so that each rule has one place.
 //!
 //! Knows nothing of inodes in memory, names or the store.
 
@@ -46,7 +45,7 @@ pub(crate) fn check(
 ) -> Result<()> {
     let bits = wanted.bits();
     let allowed = if caller.is_root() {
-        // Root reads and writes anything, and executes what anybody may execute.
+        // Root reads and writes anything, and executes files that have any execute bit.
         let executable = item.file_type() == FileType::Directory || item.mode & 0o111 != 0;
         if executable { 7 } else { 6 }
     } else if caller.uid == item.uid {
@@ -75,8 +74,8 @@ pub(crate) fn check_sticky(caller: &Caller, dir: &InodeItem, child: &InodeItem) 
     if free { Ok(()) } else { Err(FsError::NotPermitted) }
 }
 
-/// The mode after a write, truncate or change of owner: set-id bits that make a program run with
-/// somebody else's rights are gone. Set-gid without group execution is no such bit, and stays.
+/// The mode after a write, truncate or change of owner: set-id bits that make a program run with another user's rights
+/// are gone. Set-gid without group execution is no such bit, and stays.
 pub(crate) fn without_set_id(mode: u32) -> u32 {
     let mut kept = mode & !SET_UID;
     if mode & GROUP_EXECUTE != 0 {
@@ -86,7 +85,7 @@ pub(crate) fn without_set_id(mode: u32) -> u32 {
 }
 
 /// The mode that chmod by `caller` gives: set-gid only for groups the caller is in.
-/// Callers who were checked above keep it, because their other groups are not known here.
+/// Callers that the layer above has checked keep it, because their other groups are not known here.
 pub(crate) fn chmod_mode(caller: &Caller, item: &InodeItem, perm: u32) -> u32 {
     let mut perm = perm & 0o7777;
     let may_set_gid = caller.trusted || caller.is_root() || caller.is_in_group(item.gid);

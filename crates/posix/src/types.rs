@@ -7,7 +7,7 @@ use holdfast_base::switch::{Accounting, Batching, Dirty, FsyncWait, RenameLog};
 use holdfast_base::{InodeNo, Timestamp};
 pub use holdfast_format::item::FileType;
 
-/// Who calls.
+/// The caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// User.
@@ -16,8 +16,8 @@ pub struct Caller {
     pub gid: u32,
     /// Other groups.
     pub groups: Vec<u32>,
-    /// Whether somebody above (the kernel with `default_permissions`) has already checked permissions.
-    /// Ownership rules that change what is done (set-id bits, sticky) are kept in any case.
+    /// Whether the layer above (the kernel with `default_permissions`) has already checked permissions. Ownership rules
+    /// that change what is done (set-id bits, sticky) apply in any case.
     pub trusted: bool,
 }
 
@@ -224,7 +224,7 @@ pub struct MountOptions {
     pub dirty_bytes: usize,
     /// Memory for data that was just written, in bytes; 0: what is read again comes from the device.
     pub recent_bytes: usize,
-    /// Inodes that are kept in memory although nobody holds them.
+    /// Inodes that are kept in memory although they are not in use.
     pub inode_cache: usize,
     /// How tree nodes remember what changed (M3).
     pub dirty: Dirty,

@@ -357,7 +357,7 @@ fn small_files_take_no_block_and_an_fsync_of_nothing_no_flush() {
     assert_eq!(fs.getattr(file.inode()).expect("getattr").blocks, 16);
 }
 
-/// Who caches attributes never hears of a writeback: it changes none (tar saves a file of 0 blocks as a hole).
+/// Caches of attributes need not be told of a writeback: it changes none (tar saves a file of 0 blocks as a hole).
 #[test]
 fn a_write_into_a_hole_counts_its_blocks_at_once_and_once() {
     let device = new_volume(16 * MIB, 16384);

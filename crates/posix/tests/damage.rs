@@ -114,7 +114,7 @@ fn a_data_write_that_fails_is_reported_by_every_handle_until_it_is_made_good() {
     }
     // What was durable is there, what was not is not, and the size covers nothing that is missing (P5).
     assert!(read(&fs, &late, 0, 60_000).expect("read") == [1; 20_000]);
-    // Those who wrote it have closed it: nobody counts on it any more.
+    // The handles that wrote it are closed: no program relies on it any more.
     drop((first, second, third, late));
     let first = open(&fs, "f", OpenFlags::WRITE);
     fs.fsync(&first, false).expect("opened after it was reported to all");

@@ -1,4 +1,4 @@
-//! Many threads on one file: readers see whole blocks of somebody, never damage or a mixture.
+//! Many threads on one file: readers see whole blocks of one writer, never damage or a mixture.
 #![allow(missing_docs)]
 
 mod common;

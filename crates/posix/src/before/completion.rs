@@ -1,11 +1,9 @@
 //! `fsync_wait=completion`: ordered extents on their way into the tree, by a worker (M5).
 //!
-//! As published before, a worker completes the ordered extents of all files, in
-//! the order in which their writes returned, and an fsync waits until it has
-//! come to those of its file. The other position of the switch needs no worker:
-//! the fsync has extents and checksums in its hands, and puts them into the tree
-//! and into what waits for the log in one step. So nothing that the log promises
-//! is ever missing in the tree (R5), and a commit has nobody to wait for.
+//! As published before, a worker completes the ordered extents of all files, in the order in which their writes
+//! returned, and an fsync waits until the worker has completed those of its file. The other position of the switch
+//! needs no worker: the fsync has extents and checksums at hand, and makes them visible in the tree and pending for the
+//! log in one step. So nothing that the log promises is ever missing in the tree (R5), and a commit waits for no fsync.
 //!
 //! Owned by the mounted volume; ends when dropped.
 
@@ -36,7 +34,7 @@ struct Job {
     done: SyncSender<Result<()>>,
 }
 
-/// Where those who wrote extents queue for the worker; empty unless there is one.
+/// Where ordered extents queue for the worker; empty unless there is one.
 #[derive(Default)]
 pub(crate) struct Completions(Mutex<Option<Sender<Job>>>);
 
@@ -73,7 +71,7 @@ pub(crate) struct Completer {
 }
 
 impl Completer {
-    /// Starts it if the volume is mounted so; from now on everybody queues.
+    /// Starts the worker if the volume is mounted so; from now on all callers queue.
     pub(crate) fn start(core: &Arc<Core>) -> Result<Option<Completer>> {
         if core.options.fsync_wait == FsyncWait::Writeback {
             return Ok(None);
@@ -86,7 +84,7 @@ impl Completer {
         Ok(Some(Completer { core, thread: Some(thread) }))
     }
 
-    /// Ends it, after everybody who queues.
+    /// Ends the worker, after all callers that queue.
     pub(crate) fn end(completer: Option<Completer>) {
         drop(completer);
     }
@@ -94,9 +92,9 @@ impl Completer {
 
 fn run(core: &Core, jobs: &Receiver<Job>) {
     for Job { inode, extents, target, last, done } in jobs {
-        // Whoever queued it holds the map, and waits.
+        // The thread that queued the job holds the map, and waits.
         let map = inode.data.map_of_waiter();
-        // Nobody is left to tell if he has gone.
+        // The result is dropped if that thread has gone.
         let _ = done.send(insert_extents(core, &inode, &map, extents, target, last));
     }
 }

@@ -1,9 +1,8 @@
 //! Files so small that their content is an item of the tree.
 //!
-//! What is always true: a file with an inline item has no extents, the item is
-//! as long as the file's size in the tree, and that is at most
-//! [`size_max`]. Whoever makes such a file larger brings its content into the
-//! first page, so that the next writeback writes a block and deletes the item.
+//! Invariant: a file with an inline item has no extents, the item is as long as the file's size in the tree, and that
+//! is at most [`size_max`]. An operation that makes such a file larger brings its content into the first page, so that
+//! the next writeback writes a block and deletes the item.
 
 use holdfast_base::InodeNo;
 use holdfast_format::item::InodeItem;
@@ -27,7 +26,7 @@ pub(crate) fn key(inode: InodeNo) -> Key {
 
 /// Whether a file with this item in the tree may have an inline item.
 pub(crate) fn may_exist(core: &Core, disk: &InodeItem) -> bool {
-    // Not `size_max`: a volume written by somebody with a larger limit is read as well.
+    // Not `size_max`: a volume written with a larger limit can be read as well.
     disk.blocks == 0 && disk.size > 0 && disk.size <= core.store.value_max() as u64
 }
 

@@ -1,10 +1,8 @@
-//! Extents out of the tree, judged before anybody uses them.
+//! Extents from the tree, validated before use.
 //!
-//! What is always true of pieces from here: they lie inside the volume's data
-//! zone and inside the largest file, do not overlap, and come in ascending
-//! order. Anything else on disk is an error that names the inode (P10). Two
-//! look-ups are two moments: callers either hold the map still
-//! ([`crate::data::FileData`]) or check that it did not change meanwhile.
+//! Invariant of pieces from here: they lie inside the volume's data zone and inside the largest file, do not overlap,
+//! and come in ascending order. Anything else on disk is an error that names the inode (P10). Two look-ups are two
+//! moments: callers either hold the map still ([`crate::data::FileData`]) or check that it did not change meanwhile.
 
 use std::ops::{ControlFlow, Range};
 

@@ -1,10 +1,8 @@
-//! Which write errors which handle has seen (P7).
+//! Which handle has seen which write errors (P7).
 //!
-//! The word of an inode counts its errors; its lowest bit says that somebody
-//! has seen the last one. A handle remembers the word as it was when opened,
-//! and reports an error whenever the word differs. A handle opened while
-//! nobody has seen the last error remembers 0, so it reports that error too;
-//! one opened after it was reported does not.
+//! The word of an inode counts its errors; its lowest bit says that the last one was seen. A handle remembers the word
+//! as it was when opened, and reports an error whenever the word differs. A handle opened while the last error is
+//! unseen remembers 0, so it reports that error too; one opened after the report does not.
 
 use holdfast_sync::atomic::{AtomicU64, Ordering};
 
@@ -31,7 +29,7 @@ impl ErrorSequence {
     /// Says that data which was accepted could not be written, and why.
     pub(crate) fn record_error(&self, why: &str) {
         *self.last.lock() = why.to_owned();
-        // An error that nobody has seen yet stands for this one as well.
+        // An unseen error stands for this one as well.
         let _ = self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| {
             let unseen = word & !SEEN;
             if word == 0 || word & SEEN != 0 { Some(unseen + ONE_ERROR) } else { None }
@@ -60,7 +58,7 @@ impl ErrorSequence {
         Some(FsError::Io(self.last.lock().clone()))
     }
 
-    /// The last error, as long as nobody has reported it. It stays so.
+    /// The last error, if no handle has reported it. It stays unreported.
     pub(crate) fn unseen(&self) -> Option<FsError> {
         let word = self.word.load(Ordering::Acquire);
         (word != 0 && word & SEEN == 0).then(|| FsError::Io(self.last.lock().clone()))

@@ -1,8 +1,8 @@
 //! Which bytes of a file were accepted, could not be written, and are gone (P1, P7).
 //!
-//! While any are, every fsync of the file fails: a program that did not look at the first error, or opened the
-//! file before another one did, is not told that its bytes are safe. They are wanted no more when they are
-//! written again, cut off or made zeros, or when nobody has the file open any more.
+//! While a file has lost bytes, every fsync of it fails: a program that ignored the first error, or opened the file
+//! before another one did, is not told that its bytes are safe. Lost bytes are forgotten when they are written again,
+//! cut off or made zeros, or when the file's last handle is closed.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,7 +20,7 @@ const FORGET_MAX: usize = 2 * RANGES_MAX;
 /// The lost bytes of one file.
 #[derive(Debug, Default)]
 pub(crate) struct Lost {
-    /// For those who do not want to lock: nothing is lost, mostly.
+    /// Read without the lock: mostly nothing is lost.
     any: AtomicBool,
     /// Ends by starts; they neither touch nor overlap.
     ranges: Mutex<BTreeMap<u64, u64>>,
@@ -50,7 +50,7 @@ impl Lost {
         self.any.store(!known.is_empty(), Ordering::Release);
     }
 
-    /// Nobody wants the lost bytes of `range` any more: they were written again, or are to be zeros.
+    /// Forgets the lost bytes of `range`: they were written again, or are to be zeros.
     pub(crate) fn forget(&self, range: Range<u64>) {
         if !self.any.load(Ordering::Acquire) || range.is_empty() {
             return;
@@ -75,7 +75,7 @@ impl Lost {
         self.any.store(!known.is_empty(), Ordering::Release);
     }
 
-    /// Nobody has the file open any more.
+    /// Forgets all: the file's last handle is closed.
     pub(crate) fn forget_all(&self) {
         self.forget(0..u64::MAX);
     }

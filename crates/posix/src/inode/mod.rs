@@ -1,9 +1,8 @@
-//! An inode in memory: what callers see, what the tree holds, and who needs it.
+//! An inode in memory: what callers see, what the tree holds, and what keeps it alive.
 //!
-//! `attr` is what callers see. `disk` is exactly what the tree holds. They
-//! differ only in what delayed writes changed (size, blocks, mtime, ctime) and
-//! in the access time. Whoever puts an inode item starts from `disk`, changes
-//! what his operation changes, and never takes delayed values over.
+//! `attr` is what callers see. `disk` is exactly what the tree holds. They differ only in what delayed writes changed
+//! (size, blocks, mtime, ctime) and in the access time. An operation that puts an inode item starts from `disk`,
+//! applies its own changes, and never takes delayed values over.
 
 pub(crate) mod errors;
 pub(crate) mod locked;
@@ -38,7 +37,7 @@ pub(crate) struct Inode {
     pub(crate) data: crate::data::FileData,
     /// Write errors that handles have not seen yet (P7).
     pub(crate) errors: ErrorSequence,
-    /// Bytes that could not be written and that somebody may still count on.
+    /// Bytes that could not be written and that a program may still rely on.
     pub(crate) lost: Lost,
     /// What its last fsync cost.
     pub(crate) receipt: Mutex<Option<Box<Receipt>>>,
@@ -57,7 +56,7 @@ pub(crate) struct InodeState {
     pub(crate) handles: u32,
     /// References from above, see [`crate::FileSystem::remember`].
     pub(crate) lookups: u64,
-    /// Nobody needs it any more and it has no name: it is being removed, or is removed already.
+    /// It has no name and is not needed any more: it is being removed, or is removed already.
     pub(crate) gone: bool,
     /// It was made without a name and may be given one.
     pub(crate) linkable: bool,
@@ -170,13 +169,13 @@ impl InodeState {
         self.lookups > 0 && (self.disk.nlink == 0 || self.gone)
     }
 
-    /// Whether nobody could reach it any more: no name, no handle, no reference from above.
+    /// Whether the inode is unreachable: no name, no handle, no reference from above.
     pub(crate) fn is_unreachable(&self) -> bool {
         self.disk.nlink == 0 && self.handles == 0 && self.lookups == 0
     }
 }
 
-/// The item of a new inode of nobody, without names and rights.
+/// The item of a new inode without owner, names and rights.
 pub(crate) fn blank(file_type: FileType, now: Timestamp) -> InodeItem {
     InodeItem {
         mode: file_type.mode_bits(),

@@ -1,16 +1,13 @@
 //! Inodes in memory by number.
 //!
-//! An inode stays while anybody holds its `Arc`, has it open, or waits for its
-//! data to be written, and one without a name while anybody remembers it. The
-//! kernel remembers a million names without using them; of those inodes only
-//! the number of references is kept. Others may go once there are more than
-//! the cache may hold: a clock hand passes a few inodes at each insertion and
-//! drops those not used since it came by last. So the work is bounded, and
-//! what is not needed any more goes sooner or later.
+//! An inode stays while its `Arc` is held, it is open, or its data waits to be written; one without a name also while
+//! it is remembered. The kernel remembers a million names without using them; of those inodes only the number of
+//! references is kept. Others may go once there are more than the cache may hold: a clock hand passes a few inodes at
+//! each insertion and drops those not used since it last passed. So the work is bounded, and inodes that are not needed
+//! go sooner or later.
 //!
-//! Nobody reads an item, waits, and then inserts it after the inode was
-//! loaded, changed and dropped by others: each shard counts what left it, and
-//! a loader whose shard lost something in between reads again.
+//! A loader never inserts an item that it read before the inode was loaded, changed and dropped by others: each shard
+//! counts what left it, and a loader whose shard lost something in between reads again.
 
 use holdfast_sync::atomic::{AtomicBool, Ordering};
 use std::collections::{HashMap, VecDeque, hash_map};
@@ -78,7 +75,7 @@ impl Hasher for NumberHasher {
 }
 
 impl InodeTable {
-    /// A table that keeps about `idle_max` inodes which nobody needs.
+    /// A table that keeps about `idle_max` inodes that are not in use.
     pub(crate) fn new(idle_max: usize) -> InodeTable {
         let count = if idle_max < SHARDED_CACHE_MIN { 1 } else { SHARDS };
         let shard = || Mutex::new(Shard { known_max: idle_max / count, ..Shard::default() });
@@ -102,12 +99,12 @@ impl InodeTable {
             };
             let item = InodeItem::decode(&bytes)
                 .map_err(|source| StoreError::Item { what: format!("inode {no}"), source })?;
-            // Who changed it before it was read is not known; nothing after this was.
+            // Its last change before it was read is unknown; nothing has changed it since.
             Ok(Inode::new(no, item, store.latest()))
         })
     }
 
-    /// The inode, or what `read` gives if nobody loads it at the same time.
+    /// The inode, or what `read` gives if no other thread loads it at the same time.
     pub(crate) fn get_or_read(
         &self,
         no: InodeNo,
@@ -229,7 +226,7 @@ impl Shard {
 
 impl Entry {
     fn is_needed(&self) -> bool {
-        // While the shard is locked nobody can get a second Arc, so one Arc means no lock is held either.
+        // While the shard is locked no thread can get a second Arc, so one Arc means no lock is held either.
         Arc::strong_count(&self.inode) > 1
             || !self.inode.data.is_clean()
             || self.inode.errors.unseen().is_some()

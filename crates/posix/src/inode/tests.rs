@@ -1,4 +1,4 @@
-//! Who reports which error, and one inode for each number.
+//! Which handle reports which error, and one inode for each number.
 
 use std::sync::Arc;
 

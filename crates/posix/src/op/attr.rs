@@ -63,7 +63,7 @@ fn touches_item(change: &SetAttr) -> bool {
     change.kill_suid_sgid || SetAttr { size: None, ..*change } != SetAttr::default()
 }
 
-/// Who may change what.
+/// Fails unless `caller` may make the change.
 fn check(
     core: &Core,
     caller: &Caller,
@@ -171,7 +171,7 @@ fn apply(
         let lsn = core.store.apply(transaction, &mut reservation)?;
         state.took(item, lsn);
         if let Some(mtime) = change.mtime {
-            // Also for delayed writes: who sets a time after a write means it.
+            // Also for delayed writes: a time that is set after a write wins.
             state.attr.mtime = times::resolve(mtime, now);
         }
         return Ok(());

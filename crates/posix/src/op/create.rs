@@ -20,7 +20,7 @@ use crate::*;
 /// Most items that an inherited access control list puts, beyond inode, entry and parent.
 const ACL_CHANGES: u32 = 2 * 65;
 
-/// What is made, and for whom.
+/// What to make, and for which caller.
 struct Wanted<'a> {
     caller: &'a Caller,
     new: NewNode,
@@ -46,7 +46,7 @@ impl FileSystem {
         if is_device && !caller.trusted && !caller.is_root() {
             return Err(FsError::NotPermitted);
         }
-        // Whoever makes something else may say any number: it means nothing there.
+        // For other types any number is accepted: it means nothing there.
         let new = NewNode { rdev: if is_device { new.rdev } else { 0 }, ..new };
         let wanted = Wanted { caller, new, target: &[], handles: 0 };
         Ok(make(&self.core, parent, name, &wanted)?.1)

@@ -11,7 +11,7 @@ use crate::inode::Inode;
 use crate::names::{self, Entry};
 use crate::*;
 
-/// An entry that led to no inode this often, although nobody changed it, is damage.
+/// An entry that led to no inode this often, although it did not change, is damage.
 const DANGLING_MAX: u32 = 100;
 
 impl FileSystem {
@@ -63,7 +63,7 @@ impl FileSystem {
         }
     }
 
-    /// Whether `caller` may do all of `access` with `inode`. Checked also for callers who are trusted.
+    /// Whether `caller` may do all of `access` with `inode`. Checked also for trusted callers.
     pub fn access(&self, caller: &Caller, inode: InodeNo, access: Access) -> Result<()> {
         let core = &*self.core;
         let inode = core.inode(inode)?;

@@ -18,12 +18,12 @@ pub struct OpenFile {
     pub(crate) flags: OpenFlags,
     /// Which write errors this handle has reported (P7).
     pub(crate) errors: ErrorCursor,
-    /// It lives for one call of somebody above, who keeps the file open.
+    /// It lives for one call from above, where the file is kept open.
     is_lent: bool,
 }
 
 impl OpenFile {
-    /// Opens `inode`, which the caller has checked to be alive and whose handle he has counted.
+    /// Opens `inode`. The caller has checked that it is alive, and has counted the handle.
     pub(crate) fn counted(core: &Arc<Core>, inode: Arc<Inode>, flags: OpenFlags) -> Arc<OpenFile> {
         Arc::new(OpenFile {
             core: Arc::downgrade(core),
@@ -51,7 +51,7 @@ impl Drop for OpenFile {
         let mut state = self.inode.state.write();
         state.handles -= 1;
         if state.handles == 0 && !self.is_lent {
-            // Nobody is left who wrote what was lost.
+            // No handle is left that wrote the lost bytes.
             self.inode.lost.forget_all();
         }
         if let Some(core) = core
@@ -72,8 +72,8 @@ impl FileSystem {
         self.open_inode(caller, inode, flags)
     }
 
-    /// A handle for one call, of a file that somebody above has opened, who has checked permissions. As it knows nothing
-    /// of earlier calls, a write error is reported by the first fsync after it only, whoever asks (less than P7).
+    /// A handle for one call, of a file that the layer above has opened with checked permissions. It knows nothing of
+    /// earlier calls, so only the first fsync after a write error reports it, through any handle (less than P7).
     pub fn lend(&self, inode: InodeNo, flags: OpenFlags) -> Result<Arc<OpenFile>> {
         let inode = self.core.inode(inode)?;
         inode.expect_regular()?;
@@ -121,7 +121,7 @@ impl FileSystem {
                 return Err(StoreError::ReadOnly.into());
             }
             if state.handles == 0 {
-                // Those who wrote what was lost have closed it: only the error waits for the next one (P7).
+                // The handles that wrote the lost bytes are closed: only the error is kept for the next one (P7).
                 inode.lost.forget_all();
             }
             state.handles += 1;
@@ -131,7 +131,7 @@ impl FileSystem {
         if truncates {
             let change = SetAttr {
                 size: Some(0),
-                // Whom the kernel has checked, it tells to clear them.
+                // For callers that the kernel has checked, the kernel asks for this itself.
                 kill_suid_sgid: set_id && !caller.trusted && !caller.is_root(),
                 ..SetAttr::default()
             };

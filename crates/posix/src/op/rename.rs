@@ -111,7 +111,7 @@ impl FileSystem {
             for inode in files.iter().flatten() {
                 crate::data::writeback::write_back_for_log(core, inode)?;
             }
-            // Data that was lost since anybody asked for it must not take the place of data that is there (P4).
+            // Data that was lost and not yet reported must not replace data that is there (P4).
             if let Some(error) =
                 files[0].filter(|_| !step.exchanges()).and_then(|i| i.errors.unseen())
             {

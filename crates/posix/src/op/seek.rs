@@ -21,7 +21,7 @@ impl FileSystem {
         let (core, inode) = (&*self.core, &file.inode);
         for _ in 0..LOOKS_MAX {
             let Some(version) = inode.data.version() else {
-                // A change is going on; whoever makes it holds the state.
+                // A change is in progress; its thread holds the state.
                 drop(inode.state.read());
                 continue;
             };

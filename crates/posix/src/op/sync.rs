@@ -13,18 +13,18 @@ use crate::inode::Inode;
 use crate::*;
 
 impl FileSystem {
-    /// fsync, or fdatasync with `data_only`. Reports a write error of this file that this handle has not seen yet (P7), also when nothing is dirty.
-    /// Answers what it cost.
+    /// fsync, or fdatasync with `data_only`. Reports a write error of this file that this handle has not seen yet (P7),
+    /// also when nothing is dirty. Returns what it cost.
     pub fn fsync(&self, file: &OpenFile, data_only: bool) -> Result<Receipt> {
-        // Whatever makes the data durable makes everything before it durable, attributes included.
+        // What makes the data durable makes everything before it durable, attributes included.
         let _ = data_only;
         self.core.counters.fsyncs.increment();
         make_handle_durable(&self.core, file)
     }
 
-    /// As [`FileSystem::fsync`], but tells `then` when it is done, on this thread or on another one that makes
-    /// things durable for many: it must not wait for the filesystem. The handle is let go before; if it is the last one of a
-    /// file without a name, that frees its blocks.
+    /// As [`FileSystem::fsync`], but runs the completion callback `then` when it is done, on this thread or on one that
+    /// makes history durable for many callers: it must not wait for the filesystem. The handle is dropped before; if it
+    /// is the last one of a file without a name, that frees its blocks.
     pub fn fsync_then(
         &self,
         file: Arc<OpenFile>,
@@ -40,7 +40,7 @@ impl FileSystem {
         });
     }
 
-    /// As [`FileSystem::fsync_inode`], told as by [`FileSystem::fsync_then`].
+    /// As [`FileSystem::fsync_inode`], with a completion callback as in [`FileSystem::fsync_then`].
     pub fn fsync_inode_then(
         &self,
         inode: InodeNo,
@@ -60,8 +60,8 @@ impl FileSystem {
         make_durable(&self.core, &inode)
     }
 
-    /// Everything that was done before this call is durable when it returns. Fails also if data of any file was given up
-    /// since the last sync that said so, whichever thread was to write it (P7).
+    /// Everything that was done before this call is durable when it returns. Fails also if data of any file was given
+    /// up since the last sync that reported it, whichever thread was to write it (P7).
     pub fn sync(&self) -> Result<Receipt> {
         self.core.counters.fsyncs.increment();
         if self.core.options.read_only {
@@ -85,22 +85,22 @@ impl FileSystem {
         Ok(self.core.inode(inode)?.receipt.lock().as_deref().copied())
     }
 
-    /// As [`FileSystem::sync`], by a commit: what the background does after six times `commit_secs` at the latest.
-    /// Nobody needs to ask for one: it leaves the log empty, and makes freed space usable.
+    /// As [`FileSystem::sync`], by a commit: what the background does after six times `commit_secs` at the latest. It
+    /// is never required: it leaves the log empty, and makes freed space usable.
     pub fn commit(&self) -> Result<()> {
         self.core.commit()
     }
 
-    /// What the background does when the volume rests: delayed data goes to its place, what waits for the log is appended
-    /// to it without a flush, and what is durable already is confirmed (see [`holdfast_store::Store::confirm`]).
+    /// What the background does when the volume rests: delayed data goes to its location, what is pending is appended
+    /// to the log without a flush, and what is durable already is confirmed (see [`holdfast_store::Store::confirm`]).
     /// Makes nothing durable.
     pub fn rest(&self) -> Result<()> {
         self.core.append()?;
         Ok(self.core.store.confirm().map(drop)?)
     }
 
-    /// Makes a checkpoint of everything that has reached the trees; writes that wait in memory go on
-    /// waiting. Nobody needs to ask for one: it only leaves less to recover.
+    /// Makes a checkpoint of everything that has reached the trees; delayed data stays in memory. It is never required:
+    /// it only leaves less to recover.
     pub fn checkpoint(&self) -> Result<()> {
         Ok(self.core.store.checkpoint()?)
     }
@@ -116,7 +116,7 @@ pub(crate) fn make_handle_durable(core: &Core, file: &OpenFile) -> Result<Receip
     report(file, make_durable(core, &file.inode))
 }
 
-/// A writeback that somebody else began, and that failed, leaves nothing dirty: only the recorded error says that the
+/// A writeback that another thread began, and that failed, leaves nothing dirty: only the recorded error says that the
 /// data is lost (P1, P7). It was recorded for every handle; this one reports it here, once.
 fn report(file: &OpenFile, done: Result<Receipt>) -> Result<Receipt> {
     match file.inode.errors.check(&file.errors).filter(|_| !mutants::is(Mutant::ErrorSwallowed)) {
@@ -125,7 +125,7 @@ fn report(file: &OpenFile, done: Result<Receipt>) -> Result<Receipt> {
     }
 }
 
-/// Fails while bytes of the file are lost that somebody may still count on: see [`crate::inode::lost`].
+/// Fails while lost bytes of the file may still be relied on: see [`crate::inode::lost`].
 pub(crate) fn expect_nothing_lost(inode: &Inode) -> Result<()> {
     let is_told = !mutants::is(Mutant::ErrorSwallowed) && !mutants::is(Mutant::ErrorToldOnce);
     let Some(lost) = inode.lost.first().filter(|_| is_told) else {
@@ -146,7 +146,7 @@ pub(crate) fn make_durable(core: &Core, inode: &Arc<Inode>) -> Result<Receipt> {
     Ok(written.note(inode, receipt))
 }
 
-/// As [`make_durable`], told as by [`FileSystem::fsync_then`].
+/// As [`make_durable`], with a completion callback as in [`FileSystem::fsync_then`].
 fn make_durable_then(
     core: &Core,
     inode: Arc<Inode>,

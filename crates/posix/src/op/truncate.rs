@@ -28,8 +28,8 @@ const BATCH_EXTENTS: usize = 64;
 
 /// Gives a regular file a new size, and `now` as its mtime and ctime.
 ///
-/// One step in history, whatever it removes: the first transaction sets the size. If very many extents are to
-/// go, further transactions remove them from the end; until then they lie beyond the size, where nobody sees them.
+/// One step in history, whatever it removes: the first transaction sets the size. If very many extents are to go,
+/// further transactions remove them from the end; until then they lie beyond the size, where no reader sees them.
 pub(crate) fn set_size(
     core: &Core,
     inode: &Arc<Inode>,

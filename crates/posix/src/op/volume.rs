@@ -140,7 +140,7 @@ impl FileSystem {
             let core = core;
             core.store.close()
         };
-        // Nobody is left who would give it back step by step.
+        // After this, no thread is left to give it back step by step.
         page::give_back();
         written?;
         closed?;
@@ -157,9 +157,9 @@ impl FileSystem {
         self.core.data.bytes()
     }
 
-    /// Has `tell` called for each inode whose content and attributes have changed although no call asked for that:
-    /// written data was lost, and the file is what it was before. Whoever caches either must forget it. `tell` runs on
-    /// any thread, under locks of the file: it must not wait, nor call this filesystem. The first one stays.
+    /// Sets the callback for each inode whose content and attributes have changed although no call asked for that:
+    /// written data was lost, and the file is what it was before. Caches of either must drop it. `tell` runs on any
+    /// thread, under locks of the file: it must not wait, nor call this filesystem. The first callback stays.
     pub fn watch(&self, tell: impl Fn(InodeNo) + Send + Sync + 'static) {
         let _ = self.core.watcher.set(Box::new(tell));
     }
@@ -174,8 +174,8 @@ impl FileSystem {
         &self.core.options
     }
 
-    /// Stops the volume (P7): nothing is written any more, and what is in memory can be read. For a caller who has
-    /// found that memory cannot be trusted, as behind a panic.
+    /// Stops the volume (P7): nothing is written any more, and what is in memory can be read. For a caller that has
+    /// found that memory cannot be trusted, as after a panic.
     pub fn stop(&self, reason: &str) {
         self.core.store.stop(reason);
     }

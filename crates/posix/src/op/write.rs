@@ -101,7 +101,7 @@ fn write_steps(
     Ok(done)
 }
 
-/// Clears set-id bits, as a write by somebody without privileges does.
+/// Clears set-id bits, as a write by an unprivileged caller does.
 fn clear_set_ids(core: &Core, inode: &Arc<Inode>) -> Result<()> {
     let mode = inode.state.read().attr.mode;
     if perm::without_set_id(mode) == mode {

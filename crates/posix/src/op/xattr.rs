@@ -1,4 +1,4 @@
-//! Extended attributes: which names there are, and who may see and change them.
+//! Extended attributes: which names exist, and the permissions to see and change them.
 
 use holdfast_base::{InodeNo, Timestamp};
 use holdfast_format::Key;
@@ -201,7 +201,7 @@ impl FileSystem {
             |changes| Need::Shrink { changes },
             |item, transaction| {
                 space.check_write(core, caller, &inode, item)?;
-                // That there is no list is what who removes one wants, and Linux says so.
+                // Removing a list that does not exist succeeds, as on Linux.
                 let is_list = matches!(space, Space::AccessAcl | Space::DefaultAcl);
                 if xattrs::plan_remove(core, inode.no, name, transaction)? || is_list {
                     Ok(())

@@ -1,4 +1,4 @@
-//! Access times that cannot be written: they wait in no number, and nobody tries each time.
+//! Access times that cannot be written: a bounded number waits, and readers do not retry each time.
 
 use holdfast_device::SimDevice;
 use holdfast_device::sim::{Call, Faults};

@@ -53,7 +53,7 @@ fn only_owners_change_attributes() {
     set(&member, SetAttr { gid: Some(9), ..default }).unwrap();
     set(&me, perm(0o666)).unwrap();
     set(&other, SetAttr { mtime: Some(SetTime::Now), ..default }).unwrap();
-    // Owner of a file whose group he is not in: no set-gid.
+    // The owner is not in the file's group: no set-gid.
     assert_eq!(set(&me, perm(0o2755)).unwrap().perm, 0o755);
     assert_eq!(set(&member, perm(0o2755)).unwrap().perm, 0o2755);
     let nonsense = SetTime::At(Timestamp { secs: 0, nanos: 1_000_000_000 });

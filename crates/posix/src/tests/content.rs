@@ -138,7 +138,7 @@ fn truncating_at_open_empties_the_file_and_takes_its_rights() {
     v.fs.open(&user(5, 5), a, BOTH | OpenFlags::TRUNCATE).unwrap();
     let attr = v.stat(a);
     assert_eq!((attr.size, attr.blocks, attr.perm), (0, 0, 0o777));
-    // Who opens for reading only needs the same permission, and cannot write all the same.
+    // Truncating while opening read-only needs the same permission, and still allows no write.
     write(&v, &open(&v, "a"), 0, &[3; 50_000]);
     let change = |perm| SetAttr { perm: Some(perm), ..SetAttr::default() };
     v.fs.setattr(&root(), a, None, change(0o644)).unwrap();

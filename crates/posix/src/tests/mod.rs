@@ -37,7 +37,7 @@ pub(crate) fn root() -> Caller {
     Caller::root()
 }
 
-/// Somebody whom nobody has checked.
+/// A caller that has not been checked.
 pub(crate) fn user(uid: u32, gid: u32) -> Caller {
     Caller { uid, gid, groups: vec![], trusted: false }
 }

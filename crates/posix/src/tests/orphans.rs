@@ -1,4 +1,4 @@
-//! Inodes without a name: as long as somebody needs them, and never longer.
+//! Inodes without a name: they live as long as they are needed, and never longer.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn an_open_file_outlives_its_name() {
     v.check();
 }
 
-/// Whoever is told that his file is durable may close it and have its blocks back: nobody holds it any more.
+/// When an fsync completes, its file may be closed and its blocks freed: no other reference holds it.
 #[test]
 fn an_fsync_that_is_told_has_let_its_file_go() {
     let v = Volume::new();
