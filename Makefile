@@ -32,7 +32,7 @@ test:
 # files, a full disk.
 # Then what commits and fsyncs cost: instructions, frozen time, recovery, fio; the mechanisms with and without each.
 prove: build dev
-	bash scripts/need.sh sqlite3=sqlite3 git=git cc=gcc bc=bc python3=python3 xz=xz-utils
+	bash scripts/need.sh sqlite3=sqlite3 git=git cc=build-essential bc=bc python3=python3 xz=xz-utils
 	[ -r /usr/src/linux-source-6.1.tar.xz ] || apt-get install -y --no-install-recommends linux-source-6.1
 	for proof in tree git build sqlite killed million full callgrind frozen recovery fio memory latency; do HOLDFAST=$(abspath $(TARGET_DIR))/release/holdfast bash scripts/prove/$$proof.sh || exit 1; done
 	[ "$$(id -u)" -ne 0 ] || HOLDFAST=$(abspath $(TARGET_DIR))/release/holdfast bash scripts/prove/killed.sh --limits --minutes 10

@@ -90,7 +90,7 @@ if [ "${1:-}" = stop ]; then
     exit 0
 fi
 
-bash scripts/need.sh fusermount3=fuse3 cc=gcc
+bash scripts/need.sh fusermount3=fuse3 cc=build-essential
 if [ ! -e /dev/fuse ]; then
     say "there is no /dev/fuse here: run 'modprobe fuse', or start the container with --device /dev/fuse --cap-add SYS_ADMIN" >&2
     exit 1

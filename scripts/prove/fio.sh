@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Writes with fsyncs by many jobs (what M5 was published with): fio, sequential 64 KiB with an fsync after each, and random
 # 4 KiB with an fsync after every 16, on a real mount whose file was written before. Mount options to compare are named
-# one after the other, e.g. `batch=indexed batch=scan`; their rounds are interleaved. Asserts nothing about time.
+# one after the other, e.g. `batch=indexed batch=scan` with HOLDFAST=holdfast-dev; their rounds are interleaved. Asserts nothing about time.
 # usage: fio.sh [SECONDS] [ROUNDS] ["JOBS..."] [OPTIONS...]
 . "$(dirname "$0")/lib.sh"
 HERE=$(cd "$(dirname "$0")" && pwd)

@@ -2,7 +2,7 @@
 # How long commits stop everybody: a kernel's source tree is unpacked while a commit runs every second, beside a
 # reader and a creator that each watch for their longest stall. Wanted: frozen p99 under 2 ms. Asserts no time.
 # Several rounds, each beside the trees before, because one untar has only some forty commits.
-# usage: frozen.sh [ROUNDS] [mount options, e.g. dirty=whole] [ARCHIVE.tar.xz]
+# usage: frozen.sh [ROUNDS] [mount options, e.g. dirty=whole with HOLDFAST=holdfast-dev] [ARCHIVE.tar.xz]
 . "$(dirname "$0")/lib.sh"
 HERE=$(cd "$(dirname "$0")" && pwd)
 ROUNDS=${1:-3}

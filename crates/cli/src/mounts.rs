@@ -5,12 +5,18 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use holdfast_fuse::connection::{self, Connection};
 use rustix::io::Errno;
 
+use crate::daemon::ask::{self, REPORT};
+
 /// The type that our mounts have.
 pub(crate) const TYPE: &str = "fuse.holdfast";
+
+/// How long a mount may take to answer before it counts as one that does not.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// One of our mounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +84,12 @@ pub(crate) fn end_if_dying(mount: &Mount) -> io::Result<bool> {
     // The source that a stranger's mount names may be a file whose very name is never found.
     let daemon = if believed { holdfast_device::holding_process(&mount.source) } else { None };
     if !daemon.is_some_and(connection::is_dying) {
+        return Ok(false);
+    }
+    // A lock names a file's number only, and any user can hold one on a file with that number. A mount that answers
+    // is served, whatever has ended.
+    let answer = ask::attribute(&mount.dir, REPORT, PATIENCE);
+    if !answer.is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
         return Ok(false);
     }
     let connection = Connection::open(&mount.device)?;

@@ -154,6 +154,10 @@ fn is_elsewhere() -> bool {
     if let (Some(image), Some(dir)) = (name(IMAGE), name(DIR)) {
         daemon(as_path(&image), as_path(&dir));
     }
+    if !rustix::process::geteuid().is_root() {
+        holdfast_base::skip::skipped("root");
+        return true;
+    }
     !can_mount()
 }
 

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::fs;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::Child;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,15 +53,23 @@ impl Connection {
     ///
     /// # Errors
     /// Those of the kernel.
-    pub fn abort(mut self) -> io::Result<()> {
-        self.0.write_all(b"1")
+    pub fn abort(&self) -> io::Result<()> {
+        (&self.0).write_all(b"1")
     }
 }
 
 /// Whether process `pid` was killed and has not ended: its first thread has, which ends only with the process, but
 /// another one is still there.
 pub fn is_dying(pid: u32) -> bool {
-    fs::read(format!("/proc/{pid}/stat")).is_ok_and(|stat| state(&stat) == Some(b'Z'))
+    let state_of = |path: PathBuf| fs::read(path).ok().and_then(|stat| state(&stat));
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    if state_of(process.join("stat")) != Some(b'Z') {
+        return false;
+    }
+    // A process of which no thread is left has ended, and only waits to be reaped.
+    let Ok(threads) = fs::read_dir(process.join("task")) else { return false };
+    let mut states = threads.flatten().filter_map(|thread| state_of(thread.path().join("stat")));
+    states.any(|state| !matches!(state, b'Z' | b'X'))
 }
 
 /// `PID (NAME) STATE ...`, where the name may be anything.
@@ -110,7 +119,11 @@ impl Watchdog {
     /// watchdog.
     pub(crate) fn start(&self, device: &str) -> Watched {
         let started = (self.0)(device);
-        Watched(started.inspect_err(|error| tracing::debug!("no watchdog: {error}")).ok())
+        Watched(
+            started
+                .inspect_err(|error| tracing::warn!("no process watches over the daemon: {error}"))
+                .ok(),
+        )
     }
 }
 

@@ -34,6 +34,8 @@ pub(crate) struct Mounted {
     dir: PathBuf,
     /// `major:minor`; `None` if it could not be found out.
     device: Option<String>,
+    /// Opened while the mount was surely there; `None` if this user may not.
+    connection: Option<Connection>,
     gone: bool,
 }
 
@@ -60,7 +62,8 @@ pub(crate) fn mount(dir: &Path, options: &FuseOptions) -> io::Result<(OwnedFd, M
     };
     let device =
         mountinfo::topmost(&dir).filter(|mount| mount.fs_type == FS_TYPE).map(|mount| mount.device);
-    let mounted = Mounted { dir, device, gone: false };
+    let connection = device.as_deref().and_then(|device| Connection::open(device).ok());
+    let mounted = Mounted { dir, device, connection, gone: false };
     Ok((fd, mounted))
 }
 
@@ -229,11 +232,8 @@ impl Mounted {
 
     /// Ends the connection, whatever is still open, and takes the mount out of the tree of names.
     pub(crate) fn abort(&mut self) -> Result<(), Errno> {
-        let connection = self.device.as_deref().map(Connection::open);
-        // If it has gone, its device's number may be that of another mount by now.
-        if let Some(Ok(connection)) = connection
-            && self.is_there()
-        {
+        // Also where nothing is seen of the mount any more: another namespace may have a copy.
+        if let Some(connection) = &self.connection {
             let _ = connection.abort();
         }
         self.take_away(UnmountFlags::NOFOLLOW | UnmountFlags::FORCE | UnmountFlags::DETACH)

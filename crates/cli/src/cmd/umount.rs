@@ -75,7 +75,9 @@ pub(crate) fn take_away(dir: &Path, how: How, limit: Duration) -> Outcome {
         return Err(Failure::new(FAILED, sentence));
     };
     // Root may abort it by force, below.
-    if let Err(error) = mounts::end_if_dying(&mount)
+    // What is to go at once waits for nothing, not even for a look at the volume.
+    if matches!(how, How::Orderly | How::IfDead)
+        && let Err(error) = mounts::end_if_dying(&mount)
         && !rustix::process::geteuid().is_root()
     {
         let dir = mount.dir.display();
@@ -98,6 +100,10 @@ pub(crate) fn take_away(dir: &Path, how: How, limit: Duration) -> Outcome {
         (How::ByForce, _) => force,
         _ => UnmountFlags::empty(),
     };
+    if synced == Synced::Dead && matches!(mounts::is_there(&mount), Ok(false)) {
+        // Another process was faster, and may have mounted something else there.
+        return Ok(0);
+    }
     unmount(&mount, flags)?;
     wait(&mount, limit)?;
     match synced {

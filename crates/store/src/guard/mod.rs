@@ -138,10 +138,16 @@ impl Guarded {
     #[cold]
     fn find_out(&self) -> Result<(), DeviceError> {
         self.used.store(true, Ordering::Relaxed);
+        let arrived = since_boot();
         let own = self.own.lock();
-        // Or another thread has looked while this one waited for the lock.
-        if !self.is_held() {
+        // A look that another thread began behind this call is as good, also if it took so long that it is old by now:
+        // otherwise all calls would look in turn where a device is slow.
+        if !self.is_held() && self.looked.load(Ordering::Relaxed) < arrived {
             self.look_as(own.as_ref())?;
+            // Another machine must read the answer before this one writes what that would not know of.
+            if self.answered.swap(false, Ordering::AcqRel) {
+                let _answered = self.under.flush()?;
+            }
         }
         drop(own);
         if let Some(why) = self.lost.get() {
