@@ -41,7 +41,8 @@
 //! - **P4** A rename is atomic, and a file that replaces another has its data.
 //! - **P5** A durable size never covers bytes that were never written.
 //! - **P6** Nothing that fails its checksum is returned.
-//! - **P7** A failed write is reported to every handle, once; the volume turns read-only instead of lying.
+//! - **P7** A failed write of data is reported by each fsync of the file until its bytes are written again; after a failed
+//!   write of anything else the volume turns read-only instead of lying.
 //! - **P8** Lack of space is found when an operation starts; removing works on a full volume.
 //! - **P9** No crash makes an acknowledged state unreachable, wherever power fails.
 //! - **P10** A hostile or damaged image gives an error and nothing worse.
