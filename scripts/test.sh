@@ -48,7 +48,7 @@ step cargo test --locked --workspace --no-fail-fast 2>&1 | tee "$work/tests.log"
 # Once more what goes through the kernel, by the program that is shipped, without what only holdfast-dev has: with files
 # that it opens itself, and on the other way of requests, where root may allow it.
 through_the_kernel() {
-    step cargo test --locked --no-fail-fast -p holdfast-fuse --lib --test mount -p holdfast-cli --lib --test scripts_on_the_mount 2>&1 |
+    step cargo test --locked --no-fail-fast -p holdfast-fuse -p holdfast-cli --lib --test mount --test scripts_on_the_mount 2>&1 |
         tee -a "$work/tests.log" || status=$?
 }
 HOLDFAST_OPEN=kernel through_the_kernel
