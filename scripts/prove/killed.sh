@@ -42,11 +42,14 @@ moment() {
 }
 # In the foreground, so that its process id is known from the first moment.
 start() {
+    served_before=$(times_served)
     ${LIMITS:+limited} "$HOLDFAST" mount --foreground -o "$1" "$IMAGE" "$DIR" >>"$WORK/daemon.log" 2>&1 &
     DAEMON=$!
 }
+# The mount is there a moment before the threads that serve it: under limits from then on, the daemon would refuse to start.
+times_served() { grep -c ' is mounted at ' "$WORK/daemon.log" 2>/dev/null || true; }
 started() {
-    until mounted; do
+    until mounted && [ "$(times_served)" -gt "${served_before:-0}" ]; do
         kill -0 "$DAEMON" 2>/dev/null || { tail -n 5 "$WORK/daemon.log"; fail "round $round: the volume does not mount"; }
         sleep 0.01
     done
