@@ -11,6 +11,7 @@
 //! Large writes are not kept: a stream is not read back at once.
 
 use std::fmt;
+use std::ops::Range;
 
 use holdfast_base::BlockRange;
 use holdfast_base::units::BLOCK_SIZE;
@@ -25,6 +26,10 @@ const RUN_BLOCKS_MAX: usize = 32;
 /// stays in memory with it; for more of them the copies would cost more than they save.
 const TOGETHER_MAX: usize = 8;
 
+/// Locks, so that threads that read different files rarely meet. Neighbours of [`RUN_BLOCKS_MAX`] blocks have the same
+/// one: a read takes one or two.
+const SHARDS: usize = 16;
+
 #[derive(Clone)]
 struct Kept {
     block: u64,
@@ -32,52 +37,84 @@ struct Kept {
     page: Page,
 }
 
-/// The pages, each in the slot that its block number gives. The allocator goes upwards, so the slots are a ring.
+/// Empty until the first page is kept.
+type Shard = Mutex<Vec<Option<Kept>>>;
+
+/// The pages, each in the shard and the slot that its block number gives. The allocator goes upwards, so the slots are a
+/// ring.
 pub(crate) struct Recent {
-    slots: Mutex<Vec<Option<Kept>>>,
-    count: usize,
+    shards: Box<[Shard]>,
+    /// Of each shard.
+    slots: usize,
 }
 
 impl Recent {
     /// Keeps up to `bytes`; nothing, if that is less than a page.
     pub(crate) fn new(bytes: usize) -> Recent {
-        Recent { slots: Mutex::default(), count: bytes / BLOCK_SIZE }
+        let count = bytes / BLOCK_SIZE;
+        let shards = (count / RUN_BLOCKS_MAX).clamp(1, SHARDS);
+        Recent { shards: (0..shards).map(|_| Shard::default()).collect(), slots: count / shards }
+    }
+
+    /// `blocks` in runs that have one shard each.
+    fn runs(&self, blocks: BlockRange) -> impl Iterator<Item = (&Shard, Range<u64>)> {
+        const RUN: u64 = RUN_BLOCKS_MAX as u64;
+        let end = blocks.start.0 + blocks.count;
+        let mut next = blocks.start.0;
+        std::iter::from_fn(move || {
+            let start = next;
+            next = end.min((start / RUN + 1) * RUN);
+            let shard = &self.shards[(start / RUN) as usize % self.shards.len()];
+            (start < end).then_some((shard, start..next))
+        })
+    }
+
+    /// The slot of `block` in its shard. Runs that are neighbours in the shard are neighbours there.
+    fn slot(&self, block: u64) -> usize {
+        let (run, at) = (block as usize / RUN_BLOCKS_MAX, block as usize % RUN_BLOCKS_MAX);
+        (run / self.shards.len() * RUN_BLOCKS_MAX + at) % self.slots
     }
 
     /// These blocks are about to be written.
     pub(crate) fn forget(&self, blocks: BlockRange) {
-        let mut slots = self.slots.lock();
-        if slots.is_empty() {
-            return;
-        }
-        for block in blocks.start.0..blocks.start.0 + blocks.count {
-            let slot = &mut slots[block as usize % self.count];
-            if slot.as_ref().is_some_and(|kept| kept.block == block) {
-                *slot = None;
+        for (shard, run) in self.runs(blocks) {
+            let mut slots = shard.lock();
+            if slots.is_empty() {
+                continue;
+            }
+            for block in run {
+                let slot = &mut slots[self.slot(block)];
+                if slot.as_ref().is_some_and(|kept| kept.block == block) {
+                    *slot = None;
+                }
             }
         }
     }
 
     /// Keeps `items`, which lie in `blocks` and have these checksums, if they are few.
     pub(crate) fn keep(&self, blocks: BlockRange, sums: &[u64], items: &[Item]) {
-        if items.len() > RUN_BLOCKS_MAX.min(self.count) {
+        if items.len() > RUN_BLOCKS_MAX.min(self.slots) {
             return;
         }
         let kept = (blocks.start.0..).zip(sums.iter().zip(items));
         let kept = kept.filter(|(_, (_, item))| item.page.run_pages() <= TOGETHER_MAX);
+        // Copied before a lock is taken.
         let kept: Vec<Kept> = kept
             .map(|(block, (&sum, item))| Kept { block, sum, page: item.page.alone() })
             .collect();
-        if kept.is_empty() {
-            return;
-        }
-        let mut slots = self.slots.lock();
-        if slots.is_empty() {
-            slots.resize(self.count, None);
-        }
-        for kept in kept {
-            let slot = kept.block as usize % self.count;
-            slots[slot] = Some(kept);
+        let mut kept = kept.into_iter().peekable();
+        for (shard, run) in self.runs(blocks) {
+            if kept.peek().is_none_or(|kept| !run.contains(&kept.block)) {
+                continue;
+            }
+            let mut slots = shard.lock();
+            if slots.is_empty() {
+                slots.resize(self.slots, None);
+            }
+            while let Some(kept) = kept.next_if(|kept| run.contains(&kept.block)) {
+                let slot = self.slot(kept.block);
+                slots[slot] = Some(kept);
+            }
         }
     }
 
@@ -86,20 +123,25 @@ impl Recent {
         if sums.len() > RUN_BLOCKS_MAX {
             return false;
         }
-        let slots = self.slots.lock();
-        if slots.is_empty() {
-            return false;
+        // A page never changes, so its bytes are copied when the lock is free again.
+        let mut pages = Vec::new();
+        for (shard, run) in self.runs(blocks) {
+            let slots = shard.lock();
+            if slots.is_empty() {
+                return false;
+            }
+            for block in run {
+                let sum = sums[pages.len()];
+                match &slots[self.slot(block)] {
+                    Some(kept) if kept.block == block && kept.sum == sum => {
+                        pages.push(kept.page.clone());
+                    }
+                    _ => return false,
+                }
+            }
         }
-        let find = |(block, &sum): (u64, &u64)| {
-            let kept = slots[block as usize % self.count].as_ref();
-            kept.filter(|kept| kept.block == block && kept.sum == sum)
-        };
-        let wanted = (blocks.start.0..).zip(sums);
-        if !wanted.clone().all(|one| find(one).is_some()) {
-            return false;
-        }
-        for (to, kept) in into.chunks_exact_mut(BLOCK_SIZE).zip(wanted.filter_map(find)) {
-            to.copy_from_slice(&kept.page[..]);
+        for (to, page) in into.chunks_exact_mut(BLOCK_SIZE).zip(pages) {
+            to.copy_from_slice(&page[..]);
         }
         true
     }
@@ -107,7 +149,10 @@ impl Recent {
 
 impl fmt::Debug for Recent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recent").field("count", &self.count).finish_non_exhaustive()
+        f.debug_struct("Recent")
+            .field("shards", &self.shards.len())
+            .field("slots", &self.slots)
+            .finish_non_exhaustive()
     }
 }
 
@@ -157,8 +202,44 @@ mod tests {
         let kept: Vec<u64> =
             (0..18).filter(|&at| recent.copy(blocks(at, 1), &[1], &mut into)).collect();
         assert_eq!(kept, [0, 1, 2, 3, 4, 5, 6, 7, 17]);
-        let slots = recent.slots.lock();
-        assert!(slots.iter().flatten().all(|kept| kept.page.run_pages() == 1));
+        for shard in &recent.shards {
+            assert!(shard.lock().iter().flatten().all(|kept| kept.page.run_pages() == 1));
+        }
+    }
+
+    #[test]
+    fn what_fits_is_kept_whole_and_the_oldest_makes_room() {
+        // More than one shard, and a number of pages that no number of shards divides.
+        for pages in [32, 64, 100, 16 * 32, 1000] {
+            let recent = Recent::new(pages * BLOCK_SIZE);
+            let held = (recent.shards.len() * recent.slots) as u64;
+            assert!(held <= pages as u64 && held + recent.shards.len() as u64 > pages as u64);
+            let keep = |start: u64, count: u64, byte: u8| {
+                let items = items((0..count).map(|_| byte));
+                recent.keep(blocks(start, count), &vec![u64::from(byte); items.len()], &items);
+            };
+            let kept = |block: u64, byte: u8| {
+                let mut into = [0; BLOCK_SIZE];
+                let found = recent.copy(blocks(block, 1), &[u64::from(byte)], &mut into);
+                assert!(!found || into == [byte; BLOCK_SIZE]);
+                found
+            };
+            // Across the edge of a run, in one write and one read.
+            keep(1000, 30, 7);
+            let mut into = vec![0; 30 * BLOCK_SIZE];
+            assert!(recent.copy(blocks(1000, 30), &[7; 30], &mut into));
+            assert!(into.iter().all(|&byte| byte == 7));
+            assert!(!recent.copy(blocks(1000, 31), &[7; 31], &mut vec![0; 31 * BLOCK_SIZE]));
+            recent.forget(blocks(1010, 20_000));
+            assert_eq!((1000..1030).filter(|&at| kept(at, 7)).count(), 10);
+            // From the start of a turn of all shards.
+            let start = 4096 * (recent.shards.len() * RUN_BLOCKS_MAX) as u64;
+            for at in 0..2 * held {
+                keep(start + at, 1, 8);
+            }
+            let found = (0..2 * held).filter(|&at| kept(start + at, 8)).count() as u64;
+            assert!(found <= held && found * 3 >= held * 2, "{found} of {held}");
+        }
     }
 
     #[test]
