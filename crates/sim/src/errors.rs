@@ -12,7 +12,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use holdfast_device::sim::{Call, Event, Faults, Recording};
+use holdfast_device::sim::{self, Call, Event, Faults, Recording};
 use holdfast_device::{Device, MemoryDevice, SimDevice};
 use holdfast_script::{Errno, Op, Outcome, Script, Target};
 
@@ -165,23 +165,14 @@ fn run(
     Ok((device.faults_fired() > 0).then_some(Met { is_reported, has_stopped }))
 }
 
-/// What `act` answers; `None` if it has met the panic that the device was asked for. Any other one goes on.
+/// What `act` answers; `None` if it has met the panic that the device was asked for, in its own thread or in one that
+/// it has started: a panic goes from thread to thread with its own words. Any other one goes on.
 fn wanted_panic<T>(act: impl FnOnce() -> T) -> Option<T> {
-    let done = catch_unwind(AssertUnwindSafe(act));
-    done.map_or_else(
-        |panic| {
-            // A thread of a scope that has panicked is reported in these words by the standard library.
-            let is_wanted = panic
-                .downcast_ref::<String>()
-                .is_some_and(|text| text.ends_with("as the test wants"))
-                || panic.downcast_ref::<&str>() == Some(&"a scoped thread panicked");
-            if !is_wanted {
-                resume_unwind(panic);
-            }
-            None
-        },
-        Some,
-    )
+    match catch_unwind(AssertUnwindSafe(act)) {
+        Ok(done) => Some(done),
+        Err(panic) if sim::is_injected(&*panic) => None,
+        Err(panic) => resume_unwind(panic),
+    }
 }
 
 /// Why a run stopped.

@@ -104,9 +104,16 @@ mod tests {
         assert_eq!(refused().len(), 2);
         refuse(None, false);
         start("test", || ()).expect("the system has threads").join().expect("it does not panic");
-        let caught = std::panic::catch_unwind(|| {
-            on_threads(2, || panic!("as the test wants"));
-        });
-        assert_eq!(caught.unwrap_err().downcast_ref(), Some(&"as the test wants"));
+        let caller = thread::current().id();
+        for of_caller in [true, false] {
+            let caught = std::panic::catch_unwind(|| {
+                on_threads(3, || {
+                    let is_caller = thread::current().id() == caller;
+                    assert!(is_caller != of_caller, "as the test wants");
+                });
+            });
+            // With its own words: the standard library's scope would say only that some thread has panicked.
+            assert_eq!(caught.unwrap_err().downcast_ref(), Some(&"as the test wants"));
+        }
     }
 }

@@ -28,6 +28,7 @@ pub use pending::Cut;
 pub use shared::SharedDevice;
 pub use timed::TimedDevice;
 
+use std::any::Any;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -278,9 +279,17 @@ impl SimDevice {
     }
 }
 
+/// How the words of [`Action::Panic`] end.
+const INJECTED: &str = "panics: injected by the simulated device";
+
 /// What [`Action::Panic`] does.
 fn panics(call: Call, at: u64) -> ! {
-    panic!("{} at {at} panics, as the test wants", call.name())
+    panic!("{} at {at} {INJECTED}", call.name())
+}
+
+/// Whether this is what `catch_unwind` or a thread's end has given for a panic of [`Action::Panic`], and for no other.
+pub fn is_injected(panic: &(dyn Any + Send)) -> bool {
+    panic.downcast_ref::<String>().is_some_and(|words| words.ends_with(INJECTED))
 }
 
 impl fmt::Debug for SimDevice {
