@@ -7,6 +7,9 @@ use std::path::Path;
 
 use crate::mounts;
 
+/// mount(8)'s exit code for a mount that failed.
+pub(crate) const MOUNT_FAILED: u8 = 32;
+
 /// A failed command: what to say and the exit code.
 #[derive(Debug)]
 pub struct Failure {

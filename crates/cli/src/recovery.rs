@@ -5,7 +5,6 @@ use std::time::Duration;
 pub(crate) use holdfast_base::show::count;
 use holdfast_check::Summary;
 
-use crate::daemon::control::Report;
 use crate::{size, span};
 
 /// What opening the volume recovered: the actual time and the promised one. `None` if there was nothing to recover.
@@ -47,17 +46,18 @@ fn promised(budget: u64, kept: u64) -> String {
 }
 
 /// What a recovery of a mounted volume would take now, as its daemon says.
-pub(crate) fn now(report: &Report) -> Option<String> {
-    let estimate = Duration::from_nanos(report.value("recovery_estimate_ns")?);
-    let budget = Duration::from_nanos(report.value("recovery_budget_ns")?);
-    let held = |name: &str| Some(size::show(report.value(name)?));
+/// `value` gives the volume's statistics by name.
+pub(crate) fn now(value: impl Fn(&str) -> Option<u64>) -> Option<String> {
+    let estimate = Duration::from_nanos(value("recovery_estimate_ns")?);
+    let budget = Duration::from_nanos(value("recovery_budget_ns")?);
+    let held = |name: &str| Some(size::show(value(name)?));
     let (journal, log) = (held("journal_bytes_used")?, held("log_bytes_used")?);
     let mut limits = format!("budget {}", span::seconds(budget));
-    let kept = report.value("recovery_kept_ns").map(Duration::from_nanos);
+    let kept = value("recovery_kept_ns").map(Duration::from_nanos);
     if let Some(kept) = kept.filter(|kept| *kept > budget) {
         limits += &format!(", too little for this device: {} is kept", span::show(kept));
     }
-    if let Some(place) = report.value("device_place_ns").filter(|place| *place > 0) {
+    if let Some(place) = value("device_place_ns").filter(|place| *place > 0) {
         limits += &format!(", {} for a random place", span::show(Duration::from_nanos(place)));
     }
     Some(match estimate.is_zero() {
@@ -93,7 +93,6 @@ pub(crate) fn needed(summary: &Summary) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::daemon::control::Counter;
 
     fn value(name: &str) -> Option<u64> {
         Some(match name {
@@ -137,36 +136,17 @@ mod tests {
 
     #[test]
     fn a_mounted_volume_tells_its_estimate() {
-        let names =
-            ["recovery_estimate_ns", "recovery_budget_ns", "journal_bytes_used", "log_bytes_used"];
-        let counter = |name: &str| Counter {
-            name: name.into(),
-            value: value(name).unwrap(),
-            group: "recovery".into(),
-            gauge: true,
-            alarm: false,
-            meaning: String::new(),
-        };
-        let counters = names.map(counter).to_vec();
-        let report = Report {
-            pid: 1,
-            volume: "/img".into(),
-            read_only: false,
-            options: String::new(),
-            counters,
-        };
         let said = "about 200.0 ms (budget 1 s), 5.0 MiB of journal, 1.5 KiB of log";
-        assert_eq!(now(&report).unwrap(), said);
-        let mut measured = report.clone();
-        for (name, value) in [("recovery_kept_ns", 3_000_000_000), ("device_place_ns", 10_000_000)]
-        {
-            measured.counters.push(Counter { value, ..counter("recovery_budget_ns") });
-            measured.counters.last_mut().unwrap().name = name.into();
-        }
+        assert_eq!(now(value).unwrap(), said);
+        let measured = |name: &str| match name {
+            "recovery_kept_ns" => Some(3_000_000_000),
+            "device_place_ns" => Some(10_000_000),
+            name => value(name),
+        };
         let said = "about 200.0 ms (budget 1 s, too little for this device: 3.0 s is kept, 10.0 ms for a random place), \
                     5.0 MiB of journal, 1.5 KiB of log";
-        assert_eq!(now(&measured).unwrap(), said);
-        assert_eq!(now(&Report { counters: Vec::new(), ..report }), None);
+        assert_eq!(now(measured).unwrap(), said);
+        assert_eq!(now(|_| None), None);
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod mount;
 mod mountinfo;
 mod notices;
 pub mod ops;
+pub mod options;
 pub mod requests;
 pub mod server;
 pub mod session;
@@ -27,6 +28,7 @@ pub mod transport;
 
 pub use holdfast_base::switch::{Opens, Transport};
 pub use mount::remount;
+pub use options::{FuseOptions, Report, SLOW_FSYNC};
 pub use requests::{Kind, Requests};
 pub use server::{FSYNC_XATTR, REMOUNT_XATTR, REPORT_XATTR, STATS_XATTR, SYNC_XATTR};
-pub use session::{FuseOptions, Report, SLOW_FSYNC, Stopper, serve};
+pub use session::{Stopper, serve};

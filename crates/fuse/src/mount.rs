@@ -19,7 +19,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 
 use crate::connection::Connection;
 use crate::mountinfo;
-use crate::session::FuseOptions;
+use crate::options::FuseOptions;
 
 /// The type that /proc/mounts shows.
 const FS_TYPE: &str = "fuse.holdfast";

@@ -17,6 +17,7 @@ pub mod case;
 pub mod engine;
 pub mod history;
 pub mod errors;
+mod moments;
 mod visit;
 pub mod power;
 pub mod terms;

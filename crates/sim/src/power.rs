@@ -24,7 +24,7 @@ use crate::Setup;
 use crate::history::History;
 use crate::visit::without_panic;
 use memo::Memo;
-pub(crate) use run::{apply, line, prepare, visit_time};
+pub(crate) use run::{apply, line, prepare};
 use walk::{Judge, Wrong};
 
 /// How a script is tortured.

@@ -16,7 +16,7 @@ use holdfast_check::Options;
 use holdfast_device::{Device, MemoryDevice, SimDevice, sim};
 use holdfast_script::{Errno, Kind, Op, Outcome, Script, Target, Tree};
 
-use crate::power::visit_time;
+use crate::moments::visit_time;
 use crate::{Checkpoints, Engine, Setup, Verdict, agree, agree_on_log, judge};
 
 /// What is in the image, or what is wrong with it. With `on`, a copy of it is used on and emptied.

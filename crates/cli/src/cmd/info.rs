@@ -57,7 +57,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let used = size::show(summary.used_blocks.saturating_mul(block));
     let all = size::show(summary.data_blocks.saturating_mul(block));
     let recovery = match &live {
-        Ok(Some(report)) => ("recovery now", recovery::now(report).unwrap_or_default()),
+        Ok(Some(report)) => {
+            ("recovery now", recovery::now(|name| report.value(name)).unwrap_or_default())
+        }
         Ok(None) => ("recovery", recovery::needed(&summary)),
         Err(error) => {
             let (needed, why) = (recovery::needed(&summary), crate::outcome::plain_words(error));

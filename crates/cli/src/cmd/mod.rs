@@ -28,9 +28,6 @@ use clap::{ArgMatches, FromArgMatches, Parser, Subcommand};
 
 use crate::outcome::Outcome;
 
-/// mount(8)'s exit code for a mount that failed.
-pub(crate) const MOUNT_FAILED: u8 = 32;
-
 /// A crash-safe, checksummed, copy-on-write filesystem in one file or block device.
 #[derive(Debug, Parser)]
 #[command(name = "holdfast", version = version(), max_term_width = 100)]

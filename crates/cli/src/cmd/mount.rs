@@ -6,10 +6,11 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::cmd::{MOUNT_FAILED, remount};
+use crate::cmd::remount;
 use crate::daemon;
 use crate::mount_options::MountOptions;
 use crate::mounts::{self, real_path};
+use crate::outcome::MOUNT_FAILED;
 use crate::outcome::{Context, Failure, Outcome, complain};
 
 const FAILED: u8 = MOUNT_FAILED;

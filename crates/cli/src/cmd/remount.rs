@@ -11,10 +11,10 @@ use holdfast::Atime;
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
-use crate::cmd::MOUNT_FAILED;
 use crate::daemon::{self, ask, control};
 use crate::mount_options::{MountOptions, split};
 use crate::mounts::{self, Mount};
+use crate::outcome::MOUNT_FAILED;
 use crate::outcome::{Context, Failure, Outcome, plain_words};
 
 /// The attribute by which the daemon gets them.

@@ -31,8 +31,8 @@ use holdfast_fuse::connection::Watchdog;
 use holdfast_fuse::{FuseOptions, Report, Stopper};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
-use crate::cmd::MOUNT_FAILED;
 use crate::mount_options::MountOptions;
+use crate::outcome::MOUNT_FAILED;
 use crate::outcome::{Context, Failure, Outcome, printable};
 use crate::{recovery, target};
 

@@ -44,6 +44,13 @@ impl Policy {
     }
 }
 
+impl Cut {
+    /// The images that may be left here, as many as `policy` wants, each once.
+    pub fn images(&self, policy: &Policy) -> CrashImages<'_> {
+        CrashImages::new(self, policy)
+    }
+}
+
 /// What power left of one write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kept {

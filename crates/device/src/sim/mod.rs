@@ -17,14 +17,16 @@ pub mod faults;
 pub mod host;
 pub mod images;
 pub mod pending;
+pub mod recording;
 mod shared;
 mod timed;
 
-pub use event::{Event, Recording};
+pub use event::Event;
 pub use faults::{Action, Call, Fault, Faults, When};
 pub use host::HostedDevice;
 pub use images::{CrashImage, CrashImages, Policy};
 pub use pending::Cut;
+pub use recording::Recording;
 pub use shared::SharedDevice;
 pub use timed::TimedDevice;
 

@@ -17,7 +17,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use super::event::Event;
-use super::images::{CrashImages, Policy};
 use crate::Device;
 use crate::memory::MemoryDevice;
 
@@ -92,11 +91,6 @@ impl Cut {
     /// How many writes may be lost or torn here.
     pub fn unflushed(&self) -> usize {
         self.pending.len()
-    }
-
-    /// The images that may be left here, as many as `policy` wants, each once.
-    pub fn images(&self, policy: &Policy) -> CrashImages<'_> {
-        CrashImages::new(self, policy)
     }
 
     /// Moves the cut behind the next event.

@@ -38,8 +38,8 @@ use crate::fsyncs::Fsyncs;
 use crate::handles::Handles;
 use crate::notices::Notices;
 use crate::ops::{Answer, Entry, Errno, Kernel, Request};
+use crate::options::Report;
 use crate::requests::Requests;
-use crate::session::Report;
 
 /// The filesystem, held for the time of one request, and of the fsyncs that it makes batches for.
 type Held<'a> = MappedRwLockReadGuard<'a, Arc<FileSystem>>;

@@ -158,8 +158,8 @@ fn fit(bytes: Vec<u8>, size: u32) -> Answer<XattrReply> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::Report;
     use crate::server::fresh;
-    use crate::session::Report;
 
     #[test]
     fn a_value_fits_or_says_how_long_it_is() {

@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use holdfast_base::clock::{Pinned, pin};
 use holdfast_device::sim::{Faults, Recording};
 use holdfast_device::{Device, MemoryDevice, SimDevice};
 use holdfast_script::{Answer, Data, Errno, FileRef, Op, Outcome, Script, Target};
@@ -14,20 +13,7 @@ use holdfast_script::{Answer, Data, Errno, FileRef, Op, Outcome, Script, Target}
 use super::Policy;
 use crate::Engine;
 use crate::history::History;
-
-/// Whole seconds since 1970 at which volumes are made; scripts run a day later, images are opened after a week.
-const MADE: u64 = 1_700_000_000;
-const DAY: u64 = 86_400;
-
-/// The clock of a script that runs.
-pub(crate) fn run_time() -> Pinned {
-    pin((MADE + DAY) * 1_000_000_000)
-}
-
-/// The clock of an opening after a power cut.
-pub(crate) fn visit_time() -> Pinned {
-    pin((MADE + 7 * DAY) * 1_000_000_000)
-}
+use crate::moments::{making_time, run_time};
 
 /// The script on one line.
 pub(crate) fn line(script: &Script) -> String {
@@ -41,7 +27,7 @@ pub(crate) fn prepare(
     policy: &Policy,
     history: &mut History,
 ) -> Result<MemoryDevice, String> {
-    let _pinned = pin(MADE * 1_000_000_000);
+    let _pinned = making_time();
     let physical = policy.physical_sector.max(policy.sector);
     let device = MemoryDevice::with_sector_sizes(policy.volume, policy.sector, physical);
     let device = Arc::new(device);

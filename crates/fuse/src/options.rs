@@ -1,0 +1,133 @@
+//! How a volume is shown to the kernel, as the caller that mounts it says.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_base::switch::{Opens, Transport};
+
+use crate::connection::Watchdog;
+use crate::requests::Requests;
+
+/// How long a reader polls for the next request before it sleeps.
+const SPIN: Duration = Duration::from_micros(50);
+/// Fsyncs that take longer get a line in the log, unless another limit is set.
+pub const SLOW_FSYNC: Duration = Duration::from_secs(1);
+
+/// How a volume is shown to the kernel.
+#[derive(Clone, Debug)]
+pub struct FuseOptions {
+    /// What /proc/mounts shows as the device, usually the path of the image.
+    pub source: String,
+    /// The kernel refuses every change.
+    pub read_only: bool,
+    /// Users other than the one that mounts may come in. Needs `user_allow_other` in /etc/fuse.conf when the mounting
+    /// user is not root.
+    pub allow_other: bool,
+    /// The kernel checks permissions (and we do not). Without that nothing checks which user lists a directory, or
+    /// searches one whose names the kernel remembers. So only the mounting user may come in: `allow_other` is refused.
+    pub default_permissions: bool,
+    /// Set-id bits have no effect. Always so when mounted by another user than root.
+    pub nosuid: bool,
+    /// Device files have no effect. Always so when mounted by another user than root.
+    pub nodev: bool,
+    /// Nothing can be executed.
+    pub noexec: bool,
+    /// Reading does not touch access times.
+    pub noatime: bool,
+    /// Reading does not touch those of directories.
+    pub nodiratime: bool,
+    /// Reading always touches them.
+    pub strictatime: bool,
+    /// Symbolic links are not followed.
+    pub nosymfollow: bool,
+    /// Every change is durable before it is answered.
+    pub sync: bool,
+    /// Changes of names are.
+    pub dirsync: bool,
+    /// Security labels for the kernel, each `context=...` or one of its kin, quoted as mount(8) does. For root only.
+    pub labels: Vec<String>,
+    /// Threads that read requests at the same time; `None`: as many as CPUs, at least 2 and at most 4.
+    pub threads: Option<usize>,
+    /// How long a thread that has served a request polls for the next one before it sleeps. Zero saves processor time;
+    /// more saves a wake-up when clients ask one request right after another.
+    pub spin: Duration,
+    /// How long the kernel may believe names and attributes. As every change goes through the
+    /// kernel, this bounds nothing but surprise.
+    pub ttl: Duration,
+    /// Fsyncs that take longer get a line in the log; `None`: none of them.
+    pub slow_fsync: Option<Duration>,
+    /// The transport of requests.
+    pub transport: Transport,
+    /// Which side opens regular files.
+    pub opens: Opens,
+    /// Where requests are counted.
+    pub requests: Arc<Requests>,
+    /// What the mount says of itself, if anything.
+    pub report: Option<Report>,
+    /// What ends the connection if this process is killed when it cannot end.
+    pub watchdog: Option<Watchdog>,
+}
+
+/// Makes what root and the user of the mount read as the attribute [`REPORT_XATTR`](crate::REPORT_XATTR), of at most 64
+/// KiB: the kernel knows no longer value. `None` while there is nothing to say.
+#[derive(Clone)]
+pub struct Report(Arc<dyn Fn() -> Option<Vec<u8>> + Send + Sync>);
+
+impl Report {
+    /// `make` is called for each question, on a thread that serves requests: it must not wait for the mount.
+    pub fn new(make: impl Fn() -> Option<Vec<u8>> + Send + Sync + 'static) -> Report {
+        Report(Arc::new(make))
+    }
+
+    pub(crate) fn make(&self) -> Option<Vec<u8>> {
+        (self.0)()
+    }
+}
+
+impl std::fmt::Debug for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Report")
+    }
+}
+
+impl Default for FuseOptions {
+    fn default() -> FuseOptions {
+        FuseOptions {
+            source: "holdfast".into(),
+            read_only: false,
+            allow_other: false,
+            default_permissions: true,
+            nosuid: false,
+            nodev: false,
+            noexec: false,
+            noatime: false,
+            nodiratime: false,
+            strictatime: false,
+            nosymfollow: false,
+            sync: false,
+            dirsync: false,
+            labels: Vec::new(),
+            threads: None,
+            spin: SPIN,
+            ttl: Duration::from_secs(12 * 3600),
+            slow_fsync: Some(SLOW_FSYNC),
+            transport: Transport::default(),
+            opens: Opens::default(),
+            requests: Arc::default(),
+            report: None,
+            watchdog: None,
+        }
+    }
+}
+
+impl FuseOptions {
+    /// Threads that read requests at the same time.
+    pub fn readers(&self) -> usize {
+        self.threads.unwrap_or_else(default_threads).max(1)
+    }
+}
+
+/// More readers than CPUs steal each other's wake-ups; fewer than two could all be busy.
+fn default_threads() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 4)
+}
