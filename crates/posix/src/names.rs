@@ -11,7 +11,7 @@ use holdfast_base::InodeNo;
 use holdfast_format::item::{Dentry, FileType, dentry};
 use holdfast_format::limits::NAME_MAX;
 use holdfast_format::{Key, Kind};
-use holdfast_store::{Purpose, StoreError, Transaction};
+use holdfast_store::{StoreError, Transaction};
 
 use crate::core::Core;
 use crate::slot;
@@ -62,27 +62,23 @@ pub(crate) fn check_name(name: &[u8], dots: FsError) -> Result<()> {
 
 /// Searches `dir` for `name`.
 pub(crate) fn find(core: &Core, dir: InodeNo, name: &[u8]) -> Result<Found> {
-    search(core, dir, name, Purpose::Look)
-}
-
-/// The key offset for a new entry. There must be none of that name.
-pub(crate) fn find_vacant(core: &Core, dir: InodeNo, name: &[u8]) -> Result<u64> {
-    let found = search(core, dir, name, Purpose::Change)?;
-    match (found.entry, found.free) {
-        (Some(_), _) => Err(FsError::Exists),
-        (None, Some(free)) => Ok(free),
-        (None, None) => Err(FsError::Store(StoreError::NoSpace)),
-    }
-}
-
-fn search(core: &Core, dir: InodeNo, name: &[u8], purpose: Purpose) -> Result<Found> {
-    let slot = slot::search(core, dir, Kind::Dentry, name, purpose, |value| {
+    let slot = slot::search(core, dir, Kind::Dentry, name, |value| {
         let found = Dentry::decode(value)?;
         Ok((found.name == name).then_some((found.inode, found.file_type)))
     })?
     .map_err(|source| StoreError::Item { what: format!("an entry of directory {dir}"), source })?;
     let entry = slot.found.map(|(offset, (inode, file_type))| Entry { offset, inode, file_type });
     Ok(Found { entry, free: slot.free })
+}
+
+/// The key offset for a new entry. There must be none of that name.
+pub(crate) fn find_vacant(core: &Core, dir: InodeNo, name: &[u8]) -> Result<u64> {
+    let found = find(core, dir, name)?;
+    match (found.entry, found.free) {
+        (Some(_), _) => Err(FsError::Exists),
+        (None, Some(free)) => Ok(free),
+        (None, None) => Err(FsError::Store(StoreError::NoSpace)),
+    }
 }
 
 /// Adds or replaces an entry.

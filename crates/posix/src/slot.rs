@@ -11,7 +11,6 @@ use std::ops::ControlFlow;
 use holdfast_base::InodeNo;
 use holdfast_format::item::dentry;
 use holdfast_format::{Key, Kind, Malformed};
-use holdfast_store::Purpose;
 
 use crate::Result;
 use crate::core::Core;
@@ -34,7 +33,6 @@ pub(crate) fn search<T>(
     inode: InodeNo,
     kind: Kind,
     name: &[u8],
-    purpose: Purpose,
     mut decode: impl FnMut(&[u8]) -> std::result::Result<Option<T>, Malformed>,
 ) -> Result<std::result::Result<Slot<T>, Malformed>> {
     let first = core.slot(name);
@@ -43,7 +41,7 @@ pub(crate) fn search<T>(
     let mut damage = None;
     let from = Key::new(inode, kind, first);
     let to = Key::new(inode, kind, dentry::slot_end(first));
-    core.store.scan_for(purpose, &from, &to, |key, value| {
+    core.store.scan(&from, &to, |key, value| {
         if slot.free.is_none() && key.offset > expected {
             slot.free = Some(expected);
         }

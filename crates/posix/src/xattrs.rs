@@ -13,7 +13,7 @@ use holdfast_base::InodeNo;
 use holdfast_format::item::xattr::{XattrHead, XattrValue, piece_offset};
 use holdfast_format::item::{InodeItem, Xattr};
 use holdfast_format::{Key, Kind, Malformed};
-use holdfast_store::{Purpose, StoreError, Transaction};
+use holdfast_store::{StoreError, Transaction};
 
 use crate::acl::Acl;
 use crate::core::Core;
@@ -38,7 +38,7 @@ fn pieces(core: &Core, len: usize) -> u16 {
 }
 
 fn find(core: &Core, no: InodeNo, name: &[u8]) -> Result<Slot<Value>> {
-    slot::search(core, no, Kind::Xattr, name, Purpose::Look, |bytes| {
+    slot::search(core, no, Kind::Xattr, name, |bytes| {
         let found = Xattr::decode(bytes)?;
         Ok((found.name == name).then(|| match found.value {
             XattrValue::Here(bytes) => Value::Here(bytes.to_vec()),

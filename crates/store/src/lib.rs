@@ -131,15 +131,6 @@ impl Default for OpenOptions {
     }
 }
 
-/// What a search is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
-    /// To know what is there.
-    Look,
-    /// To change it, or what is not there, right after.
-    Change,
-}
-
 /// What an operation needs before it may start. See [`Store::reserve`].
 #[derive(Clone, Copy, Debug)]
 pub enum Need {
@@ -302,21 +293,9 @@ impl Store {
         &self,
         from: &Key,
         to: &Key,
-        visit: impl FnMut(Key, &[u8]) -> ControlFlow<()>,
-    ) -> Result<()> {
-        self.scan_for(Purpose::Look, from, to, visit)
-    }
-
-    /// Like [`Store::scan`], with its purpose: a change of one of these keys right after it then mostly needs no
-    /// search of its own.
-    pub fn scan_for(
-        &self,
-        purpose: Purpose,
-        from: &Key,
-        to: &Key,
         mut visit: impl FnMut(Key, &[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
-        self.inner.scan(TreeId::Files, from, to, purpose, &mut visit)
+        self.inner.scan(TreeId::Files, from, to, &mut visit)
     }
 
     /// Like [`Store::scan`], downwards from `to` to `from`.

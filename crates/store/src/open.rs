@@ -38,7 +38,7 @@ use crate::space::record::Record;
 use crate::throttle::Throttle;
 use crate::throttle::access_times::AccessTimes;
 use crate::tree::{Forest, Root};
-use crate::{Inner, OpenOptions, Purpose, Result, StoreError, superblock};
+use crate::{Inner, OpenOptions, Result, StoreError, superblock};
 
 pub(crate) fn open(
     device: Arc<dyn Device>,
@@ -244,7 +244,7 @@ fn load_groups(inner: &Inner) -> Result<()> {
         source: Malformed::new("block group", why),
     };
     let mut wrong = None;
-    inner.scan(TreeId::Space, &Key::MIN, &Key::MAX, Purpose::Look, &mut |key, value| {
+    inner.scan(TreeId::Space, &Key::MIN, &Key::MAX, &mut |key, value| {
         // None is known: a later program may have left one. What must be known has a bit among the features.
         if key == Key::new(InodeNo(0), Kind::Setting, key.offset) {
             return ControlFlow::Continue(());

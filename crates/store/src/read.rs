@@ -8,7 +8,7 @@ use holdfast_format::Key;
 
 use crate::load::Failed;
 use crate::tree::{Bound, Forest, Missing};
-use crate::{Inner, Purpose, Result};
+use crate::{Inner, Result};
 
 impl Inner {
     /// Runs `look` under the shared lock until it misses nothing.
@@ -48,7 +48,6 @@ impl Inner {
         tree: TreeId,
         from: &Key,
         to: &Key,
-        purpose: Purpose,
         visit: &mut dyn FnMut(Key, &[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
         let mut at = Some(*from);
@@ -56,7 +55,7 @@ impl Inner {
             if from > *to {
                 break;
             }
-            at = self.look(|forest| forest.scan_leaf(tree, &from, to, purpose, visit))?;
+            at = self.look(|forest| forest.scan_leaf(tree, &from, to, visit))?;
         }
         Ok(())
     }

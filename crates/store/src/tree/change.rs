@@ -43,7 +43,7 @@ impl Forest {
         let key = key.raw();
         let moment = (self.shape, self.epoch);
         // What is deleted from a thin leaf may need its neighbours.
-        let leaf = self.leaf_hints.get_mut().leaf(moment, tree, &key);
+        let leaf = self.leaf_hints.leaf(moment, tree, &key);
         if let Some(leaf) = leaf.filter(|leaf| !delete || !self.may_get_thin(&self.view(*leaf))) {
             return Ok(Prepared { leaf, shape: self.shape });
         }
@@ -97,7 +97,7 @@ impl Forest {
         }
         if pointer.epoch == self.epoch && !has_leaf_hint {
             let moment = (self.shape, self.epoch);
-            self.leaf_hints.get_mut().lay(moment, LeafHint { tree, low, high, leaf: pointer });
+            self.leaf_hints.lay(moment, LeafHint { tree, low, high, leaf: pointer });
         }
         Ok(Prepared { leaf: pointer, shape: self.shape })
     }

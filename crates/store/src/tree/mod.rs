@@ -18,13 +18,11 @@ use holdfast_base::{BlockNo, Epoch, TreeId};
 use holdfast_format::key::RawKey;
 use holdfast_format::node::Expected;
 use holdfast_format::{Key, NodePointer, NodeView};
-use parking_lot::Mutex;
 
-use crate::Purpose;
 use crate::cache::{Cache, Node};
 
 pub(crate) use change::Prepared;
-use leaf_hint::{LeafHint, LeafHints};
+use leaf_hint::LeafHints;
 
 /// A node that must be read before the call can be carried out, or be judged again because it is
 /// not what its parent says.
@@ -56,8 +54,7 @@ pub(crate) struct Forest {
     /// Counts how often a node came, went or moved to another location: while it is unchanged, every leaf covers the
     /// same keys.
     shape: u64,
-    /// A search lays one under the shared lock.
-    leaf_hints: Mutex<LeafHints>,
+    leaf_hints: LeafHints,
     /// Of the transaction that is being applied; of no use after the lock was let go. Kept for its memory.
     prepared: Vec<Prepared>,
 }
@@ -83,7 +80,7 @@ impl Forest {
         volume: [u8; 8],
         node_size: usize,
     ) -> Forest {
-        let leaf_hints = Mutex::default();
+        let leaf_hints = LeafHints::default();
         Forest {
             roots,
             cache,
@@ -234,34 +231,24 @@ impl Forest {
         (node.child(node.child_index(&wanted.low)) == pointer).then_some(node)
     }
 
-    /// Visits the items of one leaf from `from` to `to` upwards, and says where to go on. For a `change` of one of
-    /// these keys that follows, it sets a leaf hint to the leaf if it can be changed as it is.
+    /// Visits the items of one leaf from `from` to `to` upwards, and says where to go on.
     pub(crate) fn scan_leaf(
         &self,
         tree: TreeId,
         from: &Key,
         to: &Key,
-        purpose: Purpose,
         visit: &mut dyn FnMut(Key, &[u8]) -> ControlFlow<()>,
     ) -> Result<Option<Key>, Missing> {
         let start = from.raw();
         let mut leaf = self.root_node(tree)?;
         // The next leaf begins at the next separator of the lowest ancestor that has one.
         let mut next = None;
-        let mut parent = None;
         for level in (0..self.root(tree).level).rev() {
             let index = leaf.child_index(&start);
             if index + 1 < leaf.count() {
                 next = Some((leaf, index + 1));
             }
-            parent = Some((leaf, index));
             leaf = self.child(tree, &leaf, index, level)?;
-        }
-        if purpose == Purpose::Change
-            && let Some((parent, index)) = parent
-        {
-            let high = next.map(|(node, index)| node.raw_key(index));
-            self.set_leaf_hint(tree, parent.child(index), parent.raw_key(index), high);
         }
         let first = leaf.search(&start).unwrap_or_else(|index| index);
         // By another search: a scan for a single missing key looks at no record at all.
@@ -275,19 +262,6 @@ impl Forest {
             return Ok(None);
         }
         Ok(next.map(|(node, index)| node.key(index)).filter(|next| next <= to))
-    }
-
-    /// Lays a leaf hint on a leaf, if it is one that may be changed in place.
-    fn set_leaf_hint(&self, tree: TreeId, leaf: NodePointer, low: RawKey, high: Option<RawKey>) {
-        // Does not wait for another thread that lays one: without a leaf hint there is the way down.
-        if leaf.epoch == self.epoch
-            && let Some(mut leaf_hints) = self.leaf_hints.try_lock()
-        {
-            let moment = (self.shape, self.epoch);
-            if leaf_hints.leaf(moment, tree, &low).is_none() {
-                leaf_hints.lay(moment, LeafHint { tree, low, high, leaf });
-            }
-        }
     }
 
     /// Visits the items of one leaf from `to` down to `from`, and says below which key to go on.
@@ -331,9 +305,7 @@ impl Forest {
     pub(crate) fn invariants(&self, tree: TreeId) {
         let root = self.root(tree);
         self.node_invariants(tree, root.pointer, root.level, Key::MIN, None);
-        for leaf_hint in
-            self.leaf_hints.lock().at((self.shape, self.epoch)).filter(|of| of.tree == tree)
-        {
+        for leaf_hint in self.leaf_hints.at((self.shape, self.epoch)).filter(|of| of.tree == tree) {
             let (path, leaf) =
                 self.path(tree, &leaf_hint.low).expect("the way to a leaf hint is in memory");
             assert_eq!(leaf, leaf_hint.leaf, "a leaf hint is on the leaf that covers its keys");
