@@ -11,9 +11,6 @@ use std::path::{Path, PathBuf};
 const KNOWN: &[&str] = &[
     "check: volume > log",
     "cli: mounts > daemon",
-    "format: limits > item",
-    "format: log > superblock",
-    "format: superblock > journal",
     "fuse::transport: synchronous > serve",
     "holdfast: dir > options",
     "holdfast: dir > remove",
@@ -34,7 +31,6 @@ const KNOWN: &[&str] = &[
     "script: print > op",
     "store: before > log",
     "store: cache > before",
-    "store: commit > checkpoint",
     "store: space > before",
     "store: space > transaction",
     "store::space: hidden > alloc",

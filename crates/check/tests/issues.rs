@@ -15,9 +15,9 @@ use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::item::xattr::{XattrValue, piece_offset};
 use holdfast_format::item::{Dentry, Extent, FileType, GroupItem, InodeItem, PunchItem};
 use holdfast_format::journal::Base;
+use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::limits::FILE_SIZE_MAX;
 use holdfast_format::node::SLOTS_AT;
-use holdfast_format::superblock::COUNTER_MAX;
 use holdfast_format::{Key, Kind, NodePointer, Superblock};
 
 /// The sample with a change of its items.

@@ -15,6 +15,7 @@
 
 #[macro_use]
 mod record;
+mod roots;
 
 pub mod checksum;
 pub mod codec;

@@ -19,6 +19,9 @@ pub const FILE_SIZE_MAX: u64 = i64::MAX as u64 - (BLOCK_SIZE as u64 - 1);
 /// Levels of a tree, leaves included. A tree of 4 KiB nodes with this many levels exceeds any device.
 pub const TREE_LEVELS_MAX: u8 = 16;
 
+/// No counter of a superblock is larger: adding to them cannot overflow.
+pub const COUNTER_MAX: u64 = 1 << 62;
+
 /// Blocks in a block group: 128 MiB.
 pub const GROUP_BLOCKS: u64 = 32768;
 /// Blocks that one bitmap item covers: 16 MiB.
@@ -47,12 +50,5 @@ pub const fn value_max(node_size: usize) -> usize {
 /// more records than they save.
 pub const EXTENT_BLOCKS_MAX: u64 = 64;
 
-/// Most blocks in one extent item: its checksums fill at most the longest value.
-pub const fn extent_blocks_max(node_size: usize) -> u64 {
-    let fit = ((value_max(node_size) - crate::item::extent::ExtentHead::SIZE) / 8) as u64;
-    if fit < EXTENT_BLOCKS_MAX { fit } else { EXTENT_BLOCKS_MAX }
-}
-
 const _: () = assert!(GROUP_BLOCKS.is_multiple_of(BITMAP_BLOCKS));
 const _: () = assert!(BITMAP_BYTES <= value_max(NODE_SIZES[0]));
-const _: () = assert!(NAME_MAX + crate::item::dentry::DentryHead::SIZE <= value_max(NODE_SIZES[0]));

@@ -10,10 +10,11 @@ use crate::Malformed;
 use crate::checksum::crc64_with_hole;
 use crate::codec::Reader;
 use crate::geometry::{Geometry, SUPERBLOCK_SLOTS};
-use crate::journal::JournalMark;
-use crate::limits::TREE_LEVELS_MAX;
+use crate::journal::{CommitHead, JournalMark};
+use crate::limits::COUNTER_MAX;
 use crate::log::LogMark;
 use crate::node::NodePointer;
+use crate::roots::judge_roots;
 
 /// First bytes of a volume's superblock.
 pub const MAGIC: [u8; 16] = *b"holdfast volume\n";
@@ -22,8 +23,6 @@ pub const VERSION: u32 = 4;
 /// Longest label, in bytes.
 pub const LABEL_MAX: usize = 64;
 const SUM_AT: usize = 16;
-/// No counter of a superblock is larger: adding to them cannot overflow.
-pub const COUNTER_MAX: u64 = 1 << 62;
 
 /// Features whose absence from a program does no harm. Bits known here.
 pub const COMPAT_KNOWN: u64 = 0;
@@ -306,23 +305,51 @@ impl Superblock {
     }
 }
 
-/// Fails unless both trees can have these roots and levels at `epoch`.
-pub(crate) fn judge_roots(
-    geometry: &Geometry,
-    epoch: Epoch,
-    roots: [(NodePointer, u8); 2],
-) -> Result<(), String> {
-    for (root, level) in roots {
-        if !geometry.holds_node(root.block) || root.epoch > epoch {
-            return Err(format!("the root {root:?} cannot be"));
-        }
-        if level >= TREE_LEVELS_MAX {
-            return Err(format!("a tree of {level} levels is too high"));
+impl CommitHead {
+    /// The superblock that stands for `before` and the commits up to this one, which end at `journal`.
+    pub fn superblock(
+        &self,
+        before: &Superblock,
+        epoch: Epoch,
+        journal: JournalMark,
+    ) -> Superblock {
+        Superblock {
+            epoch,
+            files: self.files(),
+            files_level: self.files_level,
+            space: self.space(),
+            space_level: self.space_level,
+            lsn: Lsn(self.lsn),
+            inode_next: InodeNo(self.inode_next),
+            inode_count: self.inode_count,
+            used_blocks: self.used_blocks,
+            journal,
+            log: self.log(),
+            ..before.clone()
         }
     }
-    let [(files, _), (space, _)] = roots;
-    if files.block.0.abs_diff(space.block.0) < geometry.node_blocks() {
-        return Err(format!("the roots {files:?} and {space:?} are one"));
+
+    /// The head of a commit that stands for `now`.
+    pub fn of(now: &Superblock) -> CommitHead {
+        CommitHead {
+            lsn: now.lsn.0,
+            inode_next: now.inode_next.0,
+            inode_count: now.inode_count,
+            used_blocks: now.used_blocks,
+            files_block: now.files.block.0,
+            files_epoch: now.files.epoch.0,
+            space_block: now.space.block.0,
+            space_epoch: now.space.epoch.0,
+            files_level: now.files_level,
+            space_level: now.space_level,
+            pad: [0; 6],
+            nodes: 0,
+            cancels: 0,
+            extents: 0,
+            pad2: 0,
+            log_batch: now.log.batch.0,
+            log_next: now.log.next,
+            log_sum: now.log.sum,
+        }
     }
-    Ok(())
 }

@@ -9,8 +9,8 @@ use holdfast_base::{
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::item::xattr::XattrValue;
 use holdfast_format::item::{Dentry, Extent, FileType, GroupItem, InodeItem, Xattr, group, orphan};
+use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::limits::{FILE_SIZE_MAX, LINK_MAX, NODE_SIZES};
-use holdfast_format::superblock::COUNTER_MAX;
 use holdfast_format::{
     Geometry, JournalMark, Key, Kind, LogMark, Malformed, NodePointer, Superblock,
 };

@@ -99,8 +99,16 @@ fn limits_table() -> String {
         ("blocks in a bitmap item", limits::BITMAP_BLOCKS, "blocks"),
         ("longest value in a leaf of 4 KiB", limits::value_max(4096) as u64, "bytes"),
         ("longest value in larger leaves", limits::value_max(16384) as u64, "bytes"),
-        ("longest written extent in a leaf of 4 KiB", limits::extent_blocks_max(4096), "blocks"),
-        ("longest written extent in larger leaves", limits::extent_blocks_max(16384), "blocks"),
+        (
+            "longest written extent in a leaf of 4 KiB",
+            holdfast_format::item::extent::extent_blocks_max(4096),
+            "blocks",
+        ),
+        (
+            "longest written extent in larger leaves",
+            holdfast_format::item::extent::extent_blocks_max(16384),
+            "blocks",
+        ),
         ("smallest volume", limits::VOLUME_BYTES_MIN, "bytes"),
         ("largest volume", limits::VOLUME_BYTES_MAX, "bytes"),
         ("largest frame of the journal", frame::FRAME_BYTES_MAX as u64, "bytes"),

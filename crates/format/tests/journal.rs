@@ -6,7 +6,7 @@ use holdfast_base::{BLOCK_SIZE, BlockNo, Epoch};
 use holdfast_format::journal::frame::{FRAME_BYTES_MAX, FrameHeader, KIND_COMMIT, KIND_END, MAGIC};
 use holdfast_format::journal::node::{encode_node, node_size};
 use holdfast_format::journal::{Base, Commit, CommitHead, DataExtent, next_block};
-use holdfast_format::superblock::COUNTER_MAX;
+use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::{Geometry, NodePointer};
 use proptest::prelude::*;
 use proptest::sample::Index;

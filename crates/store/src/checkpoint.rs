@@ -29,21 +29,11 @@ use crate::cache::SealedNode;
 use crate::commit::{Committed, STEP};
 use crate::journal::Journal;
 use crate::nodes::NodeWrite;
+use crate::sealed::Sealed;
 use crate::space::alloc::Space;
 use crate::step::Step;
 use crate::tree::Forest;
 use crate::{Inner, Result, nodes, superblock};
-
-/// What a checkpoint makes permanent.
-#[derive(Debug)]
-pub(crate) struct Sealed<'a> {
-    nodes: Vec<SealedNode>,
-    pub(crate) superblock: Superblock,
-    /// Where the journal stood: what lies before is dead when the superblock is durable.
-    pub(crate) journal_head: u64,
-    /// Until the release.
-    step: Step<'a>,
-}
 
 /// A checkpoint that is durable.
 #[derive(Debug)]
@@ -53,14 +43,6 @@ struct Published<'a> {
     superblock: Superblock,
     journal_head: u64,
     step: Step<'a>,
-}
-
-impl Sealed<'_> {
-    /// What was sealed contains every commit of the journal so far, and nothing more.
-    pub(crate) fn stands_behind(&mut self, journal: &Journal) {
-        self.superblock.journal = journal.mark();
-        self.journal_head = journal.head();
-    }
 }
 
 impl Inner {

@@ -24,9 +24,9 @@ use holdfast_format::Superblock;
 use holdfast_format::journal::{CommitHead, DataExtent};
 
 use crate::apply::Halt;
-use crate::checkpoint::Sealed;
 use crate::journal::Journal;
 use crate::log::LogPosition;
+use crate::sealed::Sealed;
 use crate::space::alloc::Space;
 use crate::step::Step;
 use crate::tree::Forest;

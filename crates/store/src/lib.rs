@@ -35,6 +35,7 @@ mod data;
 mod before;
 mod in_place;
 mod read;
+mod sealed;
 mod load;
 mod tree;
 mod cache;
@@ -273,7 +274,7 @@ impl Store {
 
     /// Most blocks of one extent item.
     pub fn extent_blocks_max(&self) -> u64 {
-        holdfast_format::limits::extent_blocks_max(self.inner.geometry.node_size)
+        holdfast_format::item::extent::extent_blocks_max(self.inner.geometry.node_size)
     }
 
     /// The value of `key`.

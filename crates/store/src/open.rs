@@ -19,8 +19,9 @@ use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, InodeNo, TreeId};
 use holdfast_device::{Device, Sticky};
 use holdfast_format::item::group::{GroupItem, decode_bitmap};
+use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::node::volume_tag;
-use holdfast_format::superblock::{COUNTER_MAX, RO_COMPAT_KNOWN};
+use holdfast_format::superblock::RO_COMPAT_KNOWN;
 use holdfast_format::{Key, Kind, Malformed, Superblock};
 use parking_lot::{Condvar, Mutex, RwLock};
 

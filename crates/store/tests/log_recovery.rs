@@ -15,9 +15,9 @@ use holdfast_device::page::Page;
 use holdfast_device::sim::{Action, Call, Faults, Policy, When};
 use holdfast_device::{Device, DeviceError, Flushed, SimDevice, forward};
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
+use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::log::LogHeader;
 use holdfast_format::node::volume_tag;
-use holdfast_format::superblock::COUNTER_MAX;
 use holdfast_format::{Geometry, Key, Kind, Superblock};
 use holdfast_sim::agree_on_log;
 use holdfast_store::{

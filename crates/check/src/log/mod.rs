@@ -20,8 +20,8 @@ use std::collections::BTreeMap;
 use holdfast_base::recover::RecoveryWork;
 use holdfast_base::{BatchNo, BlockNo, InodeNo, Lsn};
 use holdfast_device::{Device, DeviceError};
+use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::log::{DATA_BLOCKS_MAX, REPLAY_BYTES_MAX};
-use holdfast_format::superblock::COUNTER_MAX;
 use holdfast_format::{Key, Superblock};
 
 use crate::CheckError;

@@ -10,7 +10,7 @@ use holdfast_base::InodeNo;
 use crate::Malformed;
 use crate::codec::Reader;
 use crate::item::FileType;
-use crate::limits::NAME_MAX;
+use crate::limits::{NAME_MAX, NODE_SIZES, value_max};
 
 record! {
     /// The head of a directory entry; the name follows.
@@ -24,6 +24,8 @@ record! {
         name_len: u8,
     }
 }
+
+const _: () = assert!(NAME_MAX + DentryHead::SIZE <= value_max(NODE_SIZES[0]));
 
 /// A directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use holdfast_base::{BlockNo, BlockRange};
 
 use crate::Malformed;
 use crate::codec::{Fixed, Reader};
+use crate::limits::{EXTENT_BLOCKS_MAX, value_max};
 
 record! {
     /// The head of an extent; a CRC-64/NVME (u64) for each block follows if it is written.
@@ -16,6 +17,12 @@ record! {
         /// 0: written, checksums follow. 1: allocated but never written, reads as zeros.
         state: u32,
     }
+}
+
+/// Most blocks in one extent item: its checksums fill at most the longest value.
+pub const fn extent_blocks_max(node_size: usize) -> u64 {
+    let fit = ((value_max(node_size) - ExtentHead::SIZE) / 8) as u64;
+    if fit < EXTENT_BLOCKS_MAX { fit } else { EXTENT_BLOCKS_MAX }
 }
 
 /// Consecutive blocks of a file on consecutive blocks of the device.

@@ -1,16 +1,16 @@
 //! The payload of a commit.
 
-use holdfast_base::{BatchNo, BlockNo, BlockRange, Epoch, InodeNo, Lsn};
+use holdfast_base::{BatchNo, BlockNo, BlockRange, Epoch, InodeNo};
 
-use super::JournalMark;
 use super::node::{NodeChange, decode_node};
+use crate::Malformed;
 use crate::checksum::crc64;
 use crate::codec::Reader;
 use crate::geometry::Geometry;
+use crate::limits::COUNTER_MAX;
 use crate::log::LogMark;
 use crate::node::NodePointer;
-use crate::superblock::{COUNTER_MAX, judge_roots};
-use crate::{Malformed, Superblock};
+use crate::roots::judge_roots;
 
 record! {
     /// The head of a commit's payload: what a superblock would say.
@@ -157,52 +157,5 @@ impl CommitHead {
     /// Where the log goes on.
     pub fn log(&self) -> LogMark {
         LogMark { batch: BatchNo(self.log_batch), next: self.log_next, sum: self.log_sum }
-    }
-
-    /// The superblock that stands for `before` and the commits up to this one, which end at `journal`.
-    pub fn superblock(
-        &self,
-        before: &Superblock,
-        epoch: Epoch,
-        journal: JournalMark,
-    ) -> Superblock {
-        Superblock {
-            epoch,
-            files: self.files(),
-            files_level: self.files_level,
-            space: self.space(),
-            space_level: self.space_level,
-            lsn: Lsn(self.lsn),
-            inode_next: InodeNo(self.inode_next),
-            inode_count: self.inode_count,
-            used_blocks: self.used_blocks,
-            journal,
-            log: self.log(),
-            ..before.clone()
-        }
-    }
-
-    /// The head of a commit that stands for `now`.
-    pub fn of(now: &Superblock) -> CommitHead {
-        CommitHead {
-            lsn: now.lsn.0,
-            inode_next: now.inode_next.0,
-            inode_count: now.inode_count,
-            used_blocks: now.used_blocks,
-            files_block: now.files.block.0,
-            files_epoch: now.files.epoch.0,
-            space_block: now.space.block.0,
-            space_epoch: now.space.epoch.0,
-            files_level: now.files_level,
-            space_level: now.space_level,
-            pad: [0; 6],
-            nodes: 0,
-            cancels: 0,
-            extents: 0,
-            pad2: 0,
-            log_batch: now.log.batch.0,
-            log_next: now.log.next,
-            log_sum: now.log.sum,
-        }
     }
 }

@@ -6,7 +6,7 @@ use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE};
 use crate::Malformed;
 use crate::checksum::crc64_with_hole;
 use crate::codec::Reader;
-use crate::superblock::COUNTER_MAX;
+use crate::limits::COUNTER_MAX;
 
 /// First bytes of a frame.
 pub const MAGIC: [u8; 4] = *b"hfJf";

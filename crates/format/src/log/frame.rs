@@ -3,7 +3,7 @@
 use crate::Malformed;
 use crate::checksum::crc64_with_hole;
 use crate::codec::Reader;
-use crate::superblock::COUNTER_MAX;
+use crate::limits::COUNTER_MAX;
 
 use super::{BATCH_BYTES_MAX, UNIT};
 
