@@ -16,7 +16,7 @@ use std::sync::Arc;
 use holdfast_base::InodeNo;
 use holdfast_format::item::{InodeItem, orphan};
 use holdfast_format::{Key, Kind};
-use holdfast_store::{Need, StoreError, Transaction};
+use holdfast_store::{Need, Transaction};
 
 use crate::core::Core;
 use crate::file::content;
@@ -132,15 +132,10 @@ fn remove(core: &Core, inode: &Inode) -> Result<()> {
             transaction.count_inodes(-1);
         }
         let changes = transaction.changes();
-        let mut reservation = match core.store.reserve(Need::Shrink { changes }) {
-            // On a full volume small steps have to make room for larger ones (P8).
-            Err(StoreError::NoSpace) if items > 1 => {
-                items /= 4;
-                continue;
-            }
-            // Others hold the remaining space for a moment; the next try would come only with the next mount.
-            Err(StoreError::NoSpace) => core.reserve_last(Need::Shrink { changes })?,
-            other => other?,
+        // One that fails would be tried again only with the next mount.
+        let Some(mut reservation) = core.reserve_for(items, Need::Shrink { changes })? else {
+            items /= 4;
+            continue;
         };
         core.store.apply(transaction, &mut reservation)?;
         if finished {

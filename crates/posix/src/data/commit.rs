@@ -101,6 +101,18 @@ impl Core {
         }
     }
 
+    /// Reserves for a transaction on `items` extents or other things, which must not fail for lack of space. `None`: the
+    /// caller tries fewer; on a full volume small transactions make room for larger ones (P8).
+    pub(crate) fn reserve_for(&self, items: usize, need: Need) -> Result<Option<Reservation>> {
+        if items <= 1 {
+            return self.reserve_last(need).map(Some);
+        }
+        match self.store.reserve(need) {
+            Err(StoreError::NoSpace) => Ok(None),
+            reserved => Ok(Some(reserved?)),
+        }
+    }
+
     /// Reserves for something that must not fail for lack of space and cannot be made smaller (P8).
     ///
     /// The emergency reserve is enough for any one such operation, and what it takes returns with a checkpoint. Many at

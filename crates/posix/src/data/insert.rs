@@ -10,7 +10,7 @@ use std::sync::Arc;
 use holdfast_base::Timestamp;
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_store::{Need, Reservation, StoreError, Transaction};
+use holdfast_store::{Need, Reservation, Transaction};
 
 use super::dirty::MapGuard;
 use super::ordered::{OrderedExtent, publish};
@@ -86,13 +86,9 @@ fn insert_round(
         // Each old piece may be deleted and put again, each extent is put and may cut a piece in two, and the inode and
         // the inline item follow.
         let changes = (2 * count + 2 * old.len() + 2) as u32;
-        let mut reservation = match core.store.reserve(Need::Writeback { changes }) {
-            Err(StoreError::NoSpace) if count > 1 => {
-                extents_max = count / 4 + 1;
-                continue;
-            }
-            Err(StoreError::NoSpace) => core.reserve_last(Need::Writeback { changes })?,
-            reserved => reserved?,
+        let Some(mut reservation) = core.reserve_for(count, Need::Writeback { changes })? else {
+            extents_max = count / 4 + 1;
+            continue;
         };
         // The promised space may still be too small for all of it at once: fewer extents need fewer nodes.
         if count > 1 && !core.store.has_room_for(changes, &reservation) {

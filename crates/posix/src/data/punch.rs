@@ -158,14 +158,9 @@ pub(crate) fn finish(core: &Core, inode: &Arc<Inode>, map: &MapGuard<'_>) -> Res
             transaction.delete(Key::punch(inode.no));
         }
         let need = need(keeps, transaction.changes() + 1);
-        let mut reservation = match core.store.reserve(need) {
-            // On a full volume small steps have to make room for larger ones (P8).
-            Err(StoreError::NoSpace) if count > 1 => {
-                count_max = count / 4 + 1;
-                continue;
-            }
-            Err(StoreError::NoSpace) => core.reserve_last(need)?,
-            reserved => reserved?,
+        let Some(mut reservation) = core.reserve_for(count, need)? else {
+            count_max = count / 4 + 1;
+            continue;
         };
         publish(
             core,

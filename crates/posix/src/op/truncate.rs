@@ -10,7 +10,7 @@ use holdfast_base::Timestamp;
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::units::{BLOCK_BYTES, blocks_for};
 use holdfast_format::limits::FILE_SIZE_MAX;
-use holdfast_store::{Need, StoreError, Transaction};
+use holdfast_store::{Need, Transaction};
 
 use crate::core::Core;
 use crate::data::dirty::{MapGuard, WriterGuard};
@@ -83,13 +83,9 @@ fn shrink(
         }
         let count = last.len();
         let need = Need::Shrink { changes: transaction.changes() + count as u32 + 1 };
-        let mut reservation = match core.store.reserve(need) {
-            Err(StoreError::NoSpace) if count > 1 => {
-                extents_max = count / 4 + 1;
-                continue;
-            }
-            Err(StoreError::NoSpace) => core.reserve_last(need)?,
-            reserved => reserved?,
+        let Some(mut reservation) = core.reserve_for(count, need)? else {
+            extents_max = count / 4 + 1;
+            continue;
         };
         let mut edit = MapEdit::new(last);
         edit.cut(keep..FILE_BLOCKS_MAX);
