@@ -86,8 +86,7 @@ pub(crate) fn end_if_dying(mount: &Mount) -> io::Result<bool> {
     if !daemon.is_some_and(connection::is_dying) {
         return Ok(false);
     }
-    // A lock names a file's number only, and any user can hold one on a file with that number. A mount that answers
-    // is served, whatever has ended.
+    // Any user that may read a file can hold a lock on it. A mount that answers is served, whatever has ended.
     let answer = ask::attribute(&mount.dir, REPORT, PATIENCE);
     if !answer.is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
         return Ok(false);

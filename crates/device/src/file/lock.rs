@@ -10,10 +10,12 @@
 //! host has such locks. Virtual machines (QEMU) and servers of network filesystems lock the images that they write to
 //! in this way too.
 //!
-//! The holder of a lock is looked up in /proc for the message only; nothing is decided by it.
+//! The holder of a lock is looked up in /proc for the refusal's message; whether a lock is given is not decided by it.
+//! Callers of [`holding_process`] have to allow for a process that is not found.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::linux::fs::MetadataExt;
 use std::path::Path;
 use std::thread::sleep;
@@ -23,7 +25,7 @@ use holdfast_base::clock::Stopwatch;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 
 use super::{OpenMode, reason, refused};
 use crate::DeviceError;
@@ -183,7 +185,7 @@ pub fn wait_until_free(path: impl AsRef<Path>, patience: Duration) -> bool {
 
 /// The process that holds a lock on the file or block device at `path`, as far as the kernel's list tells this user.
 pub fn holding_process(path: impl AsRef<Path>) -> Option<u32> {
-    fs::metadata(path).ok().as_ref().and_then(locking_process)
+    locking_process(&Identity::of(path.as_ref())?)
 }
 
 /// The refusal, with the holder's name if it can be found.
@@ -193,17 +195,59 @@ pub(super) fn in_use(path: &Path) -> DeviceError {
 
 /// As [`in_use`], with another name for what is in use.
 fn in_use_as(path: &Path, named: String) -> DeviceError {
-    let holder = fs::metadata(path).ok().and_then(|found| holder(path, &found));
+    let holder = holder(path);
     let holder = holder.unwrap_or_else(|| "another program".into());
     DeviceError::InUse { path: named, holder }
 }
 
 /// Looks for the holder: in the kernel's list of locks, among the mounts, among open descriptors.
-fn holder(path: &Path, found: &Metadata) -> Option<String> {
-    locking_process(found)
-        .and_then(named)
+fn holder(path: &Path) -> Option<String> {
+    let found = Identity::of(path);
+    let found = found.as_ref();
+    (found.and_then(locking_process).and_then(named))
         .or_else(|| mounted(path))
-        .or_else(|| opening_process(found).and_then(named))
+        .or_else(|| found.and_then(opening_process).and_then(named))
+}
+
+/// A file as the kernel's own lists name it: by the device of its filesystem and its inode. Overlays and btrfs tell
+/// `stat` other numbers, so these come from where the lists come from, and no filesystem is asked: one whose server
+/// has stopped would never answer.
+#[derive(Debug, PartialEq, Eq)]
+struct Identity {
+    device: (u32, u32),
+    inode: u64,
+}
+
+impl Identity {
+    fn of(path: &Path) -> Option<Identity> {
+        let file = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).ok()?;
+        let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+        let (mount, inode) = parse_fdinfo(&info)?;
+        let inode = inode.or_else(|| Some(fs::metadata(path).ok()?.st_ino()))?;
+        Some(Identity { device: mount_device(&mounts, mount)?, inode })
+    }
+}
+
+/// The mount and the inode of an open file. Linux before 5.14 does not tell the inode.
+fn parse_fdinfo(info: &str) -> Option<(u64, Option<u64>)> {
+    let value = |key: &str| {
+        let mut values = info.lines().filter_map(|line| line.strip_prefix(key));
+        values.next()?.trim().parse().ok()
+    };
+    Some((value("mnt_id:")?, value("ino:")))
+}
+
+/// The device of a mount in a list such as /proc/self/mountinfo: `36 35 98:0 /root /place ...`.
+fn mount_device(mounts: &str, mount: u64) -> Option<(u32, u32)> {
+    mounts.lines().find_map(|line| {
+        let mut words = line.split(' ');
+        if words.next()?.parse() != Ok(mount) {
+            return None;
+        }
+        let (major, minor) = words.nth(1)?.split_once(':')?;
+        Some((major.parse().ok()?, minor.parse().ok()?))
+    })
 }
 
 /// `process 123 (holdfast)`, if it still runs.
@@ -212,23 +256,25 @@ fn named(pid: u32) -> Option<String> {
     Some(format!("process {pid} ({})", name.trim_end()))
 }
 
-/// The process that took a lock on this inode. After a fork this may be a parent that has ended.
-fn locking_process(found: &Metadata) -> Option<u32> {
+/// The process that took a lock on this file. After a fork this may be a parent that has ended.
+fn locking_process(found: &Identity) -> Option<u32> {
     let locks = fs::read_to_string("/proc/locks").ok()?;
-    locks.lines().find_map(|line| parse_lock(line, found.st_ino()))
+    locks.lines().find_map(|line| parse_lock(line, found))
 }
 
 /// The process in a line of /proc/locks such as
-/// `3: FLOCK  ADVISORY  WRITE 4711 fe:00:1835021 0 EOF`, if it is a flock on that inode.
-/// The device numbers are not compared: overlays and btrfs show others there than stat does.
-fn parse_lock(line: &str, inode: u64) -> Option<u32> {
+/// `3: FLOCK  ADVISORY  WRITE 4711 fe:00:1835021 0 EOF`, if it is a flock on that file.
+fn parse_lock(line: &str, found: &Identity) -> Option<u32> {
     let mut words = line.split_whitespace().skip(1);
     if words.next()? != "FLOCK" {
         return None;
     }
     let pid: u32 = words.nth(2)?.parse().ok()?;
-    let locked: u64 = words.next()?.rsplit(':').next()?.parse().ok()?;
-    (locked == inode).then_some(pid)
+    let mut locked = words.next()?.split(':');
+    let major = u32::from_str_radix(locked.next()?, 16).ok()?;
+    let minor = u32::from_str_radix(locked.next()?, 16).ok()?;
+    let inode = locked.next()?.parse().ok()?;
+    (*found == Identity { device: (major, minor), inode }).then_some(pid)
 }
 
 /// Where the kernel has mounted a block device.
@@ -243,12 +289,16 @@ fn mounted(path: &Path) -> Option<String> {
 }
 
 /// A process that has the same file open: this one only if no other has. (What it opened to no avail is closed.)
-fn opening_process(found: &Metadata) -> Option<u32> {
+fn opening_process(found: &Identity) -> Option<u32> {
     let has_it = |pid: &u32| {
-        let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-        let mut found_there = files.filter_map(|file| fs::metadata(file.path()).ok());
-        found_there
-            .any(|other| (other.st_dev(), other.st_ino()) == (found.st_dev(), found.st_ino()))
+        let Ok(mounts) = fs::read_to_string(format!("/proc/{pid}/mountinfo")) else { return false };
+        let files = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
+        let mut infos = files.filter_map(|file| fs::read_to_string(file.path()).ok());
+        infos.any(|info| {
+            parse_fdinfo(&info).is_some_and(|(mount, inode)| {
+                inode == Some(found.inode) && mount_device(&mounts, mount) == Some(found.device)
+            })
+        })
     };
     let own = std::process::id();
     let running = fs::read_dir("/proc").ok()?.flatten();
@@ -274,9 +324,12 @@ mod tests {
     #[test]
     fn a_line_of_the_kernels_list_is_understood() {
         let line = "3: FLOCK  ADVISORY  WRITE 4711 fe:00:1835021 0 EOF";
-        assert_eq!(parse_lock(line, 1835021), Some(4711));
-        assert_eq!(parse_lock(line, 1835022), None);
-        assert_eq!(parse_lock(&line.replace("FLOCK", "POSIX"), 1835021), None);
-        assert_eq!(parse_lock("", 1), None);
+        let file = |device, inode| Identity { device, inode };
+        assert_eq!(parse_lock(line, &file((0xfe, 0), 1835021)), Some(4711));
+        assert_eq!(parse_lock(line, &file((0xfe, 0), 1835022)), None);
+        assert_eq!(parse_lock(line, &file((0xfe, 1), 1835021)), None, "on another device");
+        let posix = line.replace("FLOCK", "POSIX");
+        assert_eq!(parse_lock(&posix, &file((0xfe, 0), 1835021)), None);
+        assert_eq!(parse_lock("", &file((0, 0), 1)), None);
     }
 }

@@ -110,7 +110,7 @@ fn a_writer_excludes_everybody_and_is_named() {
     assert!(!wait_until_free(&path, Duration::from_millis(30)));
     let waiter = std::thread::spawn({
         let path = path.clone();
-        move || wait_until_free(path, Duration::from_secs(20))
+        move || wait_until_free(path, Duration::from_secs(10))
     });
     drop(writer);
     assert!(waiter.join().unwrap());
@@ -260,4 +260,47 @@ fn what_was_written_behind_the_cache_is_read_once_the_cache_is_dropped() {
     assert_eq!(seen(), 1, "it is cached, or this test shows nothing");
     device.drop_cache(8192, 4096);
     assert_eq!(seen(), 2);
+}
+
+#[test]
+fn a_refusal_never_waits_for_a_mount_that_does_not_answer() {
+    use rustix::fs::{Mode, OFlags};
+    use rustix::mount::{MountFlags, UnmountFlags};
+    use std::fs;
+    use std::os::fd::AsRawFd;
+    use std::sync::mpsc;
+
+    let dir = tempfile::tempdir().unwrap();
+    let (volume, stuck) = (dir.path().join("volume"), dir.path().join("stuck"));
+    fs::write(&volume, b"volume").unwrap();
+    fs::create_dir(&stuck).unwrap();
+    // The server of this mount never answers, not even the first request.
+    let Ok(server) = OpenOptions::new().read(true).write(true).open("/dev/fuse") else {
+        return holdfast_base::skip::skipped("no /dev/fuse");
+    };
+    let data = format!("fd={},rootmode=40000,user_id=0,group_id=0", server.as_raw_fd());
+    let data = std::ffi::CString::new(data).unwrap();
+    let (kind, flags) = ("fuse", MountFlags::NOSUID | MountFlags::NODEV);
+    if let Err(error) = rustix::mount::mount("stuck", &stuck, kind, flags, data.as_c_str()) {
+        return holdfast_base::skip::skipped(format!("cannot mount: {error}"));
+    }
+    let held = rustix::fs::open(&stuck, OFlags::PATH | OFlags::DIRECTORY, Mode::empty());
+    let (tell, told) = mpsc::channel();
+    let asking = std::thread::spawn({
+        let volume = volume.clone();
+        move || tell.send(super::lock::in_use(&volume).to_string())
+    });
+    let answer = told.recv_timeout(Duration::from_secs(10));
+    // A thread that waits is let go, so that the mount ends with the test.
+    drop(server);
+    let _ = asking.join();
+    let held = held.map(drop);
+    rustix::mount::unmount(&stuck, UnmountFlags::DETACH).unwrap();
+    held.unwrap();
+    assert!(answer.expect("the refusal waits").contains("another program"));
+
+    // A file that a process of this user has open is still found without asking it.
+    let _open = File::open(&volume).unwrap();
+    let said = super::lock::in_use(&volume).to_string();
+    assert!(said.contains(&format!("process {}", std::process::id())), "{said}");
 }
