@@ -86,6 +86,15 @@ impl Quiet {
         self.seen == Some(now)
     }
 
+    /// What was due is written: history up to `upto`, and the delayed data there was; or could not be (`None`), and
+    /// waits for the tick. What this changed itself is no change. What others changed meanwhile has rested for no time
+    /// yet.
+    fn wrote(&mut self, now: Stamp, upto: Option<Lsn>) {
+        let (latest, _, _, (bytes, _)) = now;
+        let is_changed = upto.is_some_and(|upto| latest > upto || bytes > 0);
+        *self = Quiet { seen: Some(now), looks: if is_changed { 0 } else { self.looks } };
+    }
+
     fn look(&mut self, now: Stamp) -> Due {
         if !self.is_still(now) {
             *self = Quiet { seen: Some(now), looks: 0 };
@@ -183,11 +192,13 @@ fn look(core: &Core, quiet: &mut Quiet) -> Result<()> {
     let done = match quiet.look(stamp(core)) {
         Due::Nothing => return Ok(()),
         Due::Append => core.append(),
-        Due::Confirm => core.store.confirm().map(drop).map_err(FsError::from),
+        Due::Confirm => {
+            let upto = core.store.latest();
+            core.store.confirm().map(|_| upto).map_err(FsError::from)
+        }
     };
-    // What this changed itself is no change.
-    quiet.seen = Some(stamp(core));
-    done
+    quiet.wrote(stamp(core), done.as_ref().ok().copied());
+    done.map(drop)
 }
 
 impl Drop for Committer {
@@ -259,6 +270,23 @@ mod tests {
         assert_eq!(due(1), (Due::Nothing, true));
         assert_eq!(due(2), (Due::Nothing, false));
         assert_eq!(due(2), (Due::Append, false));
+    }
+
+    #[test]
+    fn what_others_change_beside_an_append_rests_and_is_appended_as_well() {
+        let at = |latest, bytes| (Lsn(latest), Lsn(2), Lsn(1), (bytes, 0));
+        for (latest, bytes, upto, again) in [
+            (9, 0, Some(9), Due::Nothing),
+            (10, 0, Some(9), Due::Append),
+            (9, 4096, Some(9), Due::Append),
+            (10, 4096, None, Due::Nothing),
+        ] {
+            let mut quiet = Quiet::default();
+            assert_eq!(quiet.look(at(8, 4096)), Due::Nothing);
+            assert_eq!(quiet.look(at(8, 4096)), Due::Append);
+            quiet.wrote(at(latest, bytes), upto.map(Lsn));
+            assert_eq!(quiet.look(at(latest, bytes)), again, "{latest} {bytes} {upto:?}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_base::wait;
+use holdfast_base::{Lsn, wait};
 use holdfast_store::{Need, Reservation, StoreError};
 
 use parking_lot::Mutex;
@@ -48,11 +48,12 @@ impl Core {
     }
 
     /// Writes all dirty data, then appends what is pending for the log, without a flush: if the daemon is killed after
-    /// that, none of it is lost.
-    pub(crate) fn append(&self) -> Result<()> {
+    /// that, none of it is lost. Returns where history ended when all data was written, which is appended.
+    pub(crate) fn append(&self) -> Result<Lsn> {
         let written = self.write_back();
+        let upto = self.store.latest();
         self.store.append()?;
-        written
+        written.map(|()| upto)
     }
 
     /// Whether something is not committed, but fsyncs have made all of it durable.
