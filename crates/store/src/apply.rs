@@ -12,7 +12,8 @@ use holdfast_format::Malformed;
 use holdfast_format::limits::value_max;
 
 use crate::load::Failed;
-use crate::space::alloc::{Floors, Space};
+use crate::space::alloc::Space;
+use crate::space::promise::Floors;
 use crate::space::{Allocated, Reservation};
 use crate::step::{self, Step};
 use crate::transaction::{Change, Taken, TakenContent};
@@ -195,11 +196,11 @@ impl Inner {
     fn promise(&self, need: Need, levels: u64, ask_host: bool) -> Option<Reservation> {
         let promise = |space: &mut Space| {
             let slots = need.slots(levels, space.nodes());
-            space.promise(slots, need.blocks(), need.floor(&space.floors)).then_some(slots)
+            space.promise(slots, need.blocks(), need.floor(&space.promises.floors)).then_some(slots)
         };
         let lacking = |space: &Space| {
             let slots = need.slots(levels, space.nodes());
-            space.lacking_bytes(slots, need.blocks(), need.floor(&space.floors))
+            space.lacking_bytes(slots, need.blocks(), need.floor(&space.promises.floors))
         };
         loop {
             let promised = Reservation::take(&self.space, need.blocks(), promise);
@@ -258,7 +259,7 @@ impl Inner {
         let left = space.free_slots + own;
         // A recovery copies every node that changed since the last commit once more.
         let again = forest.cache.uncommitted_nodes() as u64;
-        let kept = space.slots_promised + space.floors.checkpoint.div_ceil(2) + again;
+        let kept = space.promises.kept(space.promises.floors.checkpoint.div_ceil(2)) + again;
         let levels = u64::from(forest.root(TreeId::Files).level) + 1;
         let most = transaction.changes.len() as u64 * (3 * levels + 2);
         left >= kept + most
@@ -272,7 +273,7 @@ impl Inner {
         let levels = u64::from(forest.root(TreeId::Files).level) + 1;
         let again = forest.cache.uncommitted_nodes() as u64;
         let space = self.space.lock();
-        let kept = space.slots_promised + space.floors.checkpoint.div_ceil(2) + again;
+        let kept = space.promises.kept(space.promises.floors.checkpoint.div_ceil(2)) + again;
         space.free_slots + own >= kept + u64::from(changes) * (3 * levels + 2)
     }
 

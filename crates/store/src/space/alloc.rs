@@ -1,9 +1,4 @@
-//! All groups, what is promised to nodes and to data, and what waits to become free.
-//!
-//! Nodes need whole slots, data takes any block. What is promised to nodes is
-//! counted in slots and kept whole: data may break a slot only while
-//! `free_slots > slots_promised + floor`. So a promise to a node can always be
-//! kept, however data is scattered (P8).
+//! All groups, and what waits to become free. `promise.rs` says what of the free space is promised and kept.
 //!
 //! Knows nothing of trees; commits carry dirty groups into theirs.
 
@@ -13,28 +8,14 @@ use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, BlockRange};
 use holdfast_format::Geometry;
-use holdfast_format::limits::{BITMAP_BLOCKS, BITMAP_BYTES, GROUP_BLOCKS};
+use holdfast_format::limits::GROUP_BLOCKS;
 
 use super::SpaceUse;
 use super::freed::{Freed, Unflushed};
 use super::group::{Group, Run};
 use super::hidden::Hidden;
+use super::promise::{Promises, Room};
 use super::record::Record;
-
-/// Slots that are kept for what is written into reserved blocks, at most: 512 MiB with nodes of 16 KiB. Written in
-/// large pieces, that is enough for 200 GiB on a volume that is full all the time.
-const RESERVED_SLOTS_MAX: u64 = 32768;
-
-/// Slots that only some may use.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Floors {
-    /// For commits alone: they copy nodes of the space tree.
-    pub(crate) checkpoint: u64,
-    /// For commits and for operations that write back or shrink.
-    pub(crate) fill: u64,
-    /// For these, and for the items and checksums of what is written into reserved blocks.
-    pub(crate) grow: u64,
-}
 
 /// The space of a volume. Owned by the store, behind one lock.
 #[derive(Debug)]
@@ -46,9 +27,7 @@ pub(crate) struct Space {
     pub(crate) free_slots: u64,
     used_blocks: u64,
     node_blocks: u64,
-    pub(crate) slots_promised: u64,
-    pub(crate) blocks_promised: u64,
-    pub(crate) floors: Floors,
+    pub(crate) promises: Promises,
     /// What was freed and is not reusable yet.
     freed: Freed,
     /// Data that the next commit makes durable with its own flush.
@@ -79,9 +58,7 @@ impl Space {
             free_slots: 0,
             used_blocks: 0,
             node_blocks: 0,
-            slots_promised: 0,
-            blocks_promised: 0,
-            floors: Floors { checkpoint: 0, fill: 0, grow: 0 },
+            promises: Promises::new(&geometry, 0),
             freed: Freed::default(),
             unflushed: Unflushed::new(geometry.journal_blocks),
             dirty: Vec::new(),
@@ -96,7 +73,7 @@ impl Space {
             hidden: None,
         };
         space.free_slots = (0..geometry.group_count()).map(|index| space.empty_slots(index)).sum();
-        space.floors = space.choose_floors();
+        space.promises = Promises::new(&space.geometry, space.free_slots);
         space
     }
 
@@ -105,26 +82,6 @@ impl Space {
         let inside = self.geometry.group_blocks(index);
         let end = inside.start.0 + inside.count;
         (end / self.slot_blocks).saturating_sub(inside.start.0.div_ceil(self.slot_blocks))
-    }
-
-    /// Commits may copy the whole space tree while the locations of its copies of the epoch before still
-    /// wait for their checkpoint, and split some of it; operations that make room need a few nodes
-    /// beyond that.
-    fn choose_floors(&self) -> Floors {
-        let pieces = self.geometry.volume_blocks.div_ceil(BITMAP_BLOCKS);
-        let tree_bytes = pieces * (BITMAP_BYTES as u64 + 64);
-        let tree_nodes = tree_bytes * 2 / self.geometry.node_size as u64 + 2;
-        let total = self.free_slots;
-        let checkpoint = (tree_nodes * 4 + 4).min(total / 4);
-        // An unlink reserves for about 40 changes, each with its path to the root: on a small volume
-        // that is a larger share.
-        let extra = (total / 64).clamp(128, 256).min(total / 4);
-        // Reserved blocks that are written one by one all over a file leave an item for each run of them and for each
-        // gap: on the way that is a node's bytes for each 60 to 110 of its blocks, and one for each 300 when all is
-        // written.
-        let reserved = (total / 64).clamp(16, RESERVED_SLOTS_MAX).min(total / 16);
-        let fill = checkpoint + extra;
-        Floors { checkpoint, fill, grow: fill + reserved }
     }
 
     fn group_mut(&mut self, index: u64) -> &mut Group {
@@ -202,39 +159,24 @@ impl Space {
         result
     }
 
-    /// Slots that data may break.
-    fn spare_slots(&self, floor: u64) -> u64 {
-        self.free_slots.saturating_sub(self.slots_promised + floor)
+    /// What is free.
+    pub(super) fn room(&self) -> Room {
+        Room { blocks: self.free_blocks, slots: self.free_slots }
     }
 
     /// Blocks that can be promised to data.
     pub(crate) fn data_available(&self) -> u64 {
-        let kept = (self.slots_promised + self.floors.grow).min(self.free_slots) * self.slot_blocks;
-        (self.free_blocks - kept.min(self.free_blocks)).saturating_sub(self.blocks_promised)
-    }
-
-    /// Whether `slots` for nodes and `blocks` for data can be promised above `floor`.
-    fn can_promise(&self, slots: u64, blocks: u64, floor: u64) -> bool {
-        let kept = self.slots_promised + slots + floor;
-        self.free_slots >= kept
-            && self.free_blocks - kept * self.slot_blocks
-                >= self.blocks_promised.saturating_add(blocks)
+        self.promises.data_available(self.room())
     }
 
     /// Promises `slots` for nodes and `blocks` for data, or nothing.
     pub(crate) fn promise(&mut self, slots: u64, blocks: u64, floor: u64) -> bool {
-        let done = self.can_promise(slots, blocks, floor);
-        if done {
-            self.slots_promised += slots;
-            self.blocks_promised += blocks;
-        }
-        done
+        self.promises.promise(self.room(), slots, blocks, floor)
     }
 
     /// Takes promises back.
     pub(crate) fn forget(&mut self, slots: u64, blocks: u64) {
-        self.slots_promised -= slots;
-        self.blocks_promised -= blocks;
+        self.promises.forget(slots, blocks);
     }
 
     /// Takes 1 to `want` blocks for data that were promised, near `goal`. `None` only if nodes
@@ -247,7 +189,7 @@ impl Space {
             self.geometry.first_data_block()
         };
         // A run of n blocks touches at most n / slot + 2 slots.
-        let spare = self.spare_slots(self.floors.grow);
+        let spare = self.promises.spare_slots(self.room(), self.promises.floors.grow);
         let may_touch =
             if self.slot_blocks == 1 { spare } else { spare.saturating_sub(2) * self.slot_blocks };
         let range = if may_touch > 0 {
@@ -258,7 +200,7 @@ impl Space {
             run.or_else(|| self.find_data(1, goal, false))
         };
         let (index, run) = range?;
-        self.blocks_promised -= run.len;
+        self.promises.forget(0, run.len);
         let range = self.change_group(index, |group| {
             group.take(run);
             group.blocks(run)
@@ -357,7 +299,7 @@ impl Space {
     /// Gives blocks back that were taken for data, and promises them once more.
     pub(crate) fn take_back(&mut self, range: BlockRange) {
         self.release(range);
-        self.blocks_promised += range.count;
+        self.promises.renew(range.count);
     }
 
     fn make_free(&mut self, range: BlockRange) {
@@ -573,8 +515,8 @@ impl Space {
             Some(hidden) => {
                 let given =
                     room.map_or(hidden.blocks, |room| (room / BLOCK_BYTES).min(hidden.blocks));
-                let kept = (self.slots_promised + self.floors.grow) * self.slot_blocks;
-                (self.free_blocks + given).saturating_sub(kept + self.blocks_promised)
+                let wanted = self.promises.wanted_blocks(0, 0, self.promises.floors.grow);
+                (self.free_blocks + given).saturating_sub(wanted)
             }
         };
         SpaceUse {

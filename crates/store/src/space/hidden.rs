@@ -164,8 +164,7 @@ impl Space {
 
     /// Blocks that would have to be given before `slots` and `blocks` can be promised above `floor`, about.
     pub(crate) fn lacking_bytes(&self, slots: u64, blocks: u64, floor: u64) -> u64 {
-        let kept = (self.slots_promised + slots + floor) * self.slot_blocks();
-        let wanted = kept.saturating_add(self.blocks_promised).saturating_add(blocks);
+        let wanted = self.promises.wanted_blocks(slots, blocks, floor);
         wanted.saturating_sub(self.free_blocks).saturating_mul(BLOCK_BYTES)
     }
 

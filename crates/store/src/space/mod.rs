@@ -7,6 +7,7 @@ pub(crate) mod alloc;
 pub(crate) mod freed;
 pub(crate) mod group;
 pub(crate) mod hidden;
+pub(crate) mod promise;
 pub(crate) mod record;
 
 use std::sync::Arc;
