@@ -3,7 +3,7 @@
 use holdfast_base::InodeNo;
 use holdfast_format::Key;
 
-use crate::log::pending::Generation;
+use crate::log::generation::Generation;
 
 /// Where in `generation` the record of the inode is, if it is there.
 pub(crate) fn inode(generation: &Generation, no: InodeNo) -> Option<usize> {

@@ -8,7 +8,7 @@ use holdfast_base::switch::Batching;
 use holdfast_format::journal::DataExtent;
 use holdfast_format::log::{Content, Encoder, Patch};
 
-use super::pending::Generation;
+use super::generation::Generation;
 use crate::transaction::{Change, TakenContent};
 
 /// How a generation is written down.

@@ -12,6 +12,7 @@
 //! for a commit or a checkpoint, unless the ring is truly full.
 
 mod format;
+pub(crate) mod generation;
 mod judge;
 pub(crate) mod pending;
 mod queue;
@@ -38,7 +39,8 @@ use crate::step::Step;
 use crate::{Inner, Result};
 
 use format::How;
-use pending::{Generation, Generations, SPARES};
+use generation::Generation;
+use pending::{Generations, SPARES};
 pub(crate) use pending::{LogPosition, Pending};
 use queue::Queue;
 use ring::Span;

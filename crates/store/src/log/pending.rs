@@ -7,256 +7,27 @@
 //! log reaches over it, and drops those before when it is durable. Until then an
 //! fsync logs them too: it never waits for the commit.
 //!
-//! The table is keyed by number, so what leaves an inode cache above loses nothing.
 
 mod sent;
 
 use std::collections::VecDeque;
-use std::hash::BuildHasher;
 
-use hashbrown::{HashTable, hash_table};
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::recover::RecoveryWork;
 use holdfast_base::units::BLOCK_SIZE;
 use holdfast_base::{BlockRange, InodeNo, Lsn};
-use holdfast_format::log::{BATCH_BYTES_MAX, LogHeader, LogMark};
-use holdfast_format::{Key, Kind};
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use holdfast_format::log::LogMark;
 
-use super::values::{Value, Values};
+use super::generation::Generation;
 use crate::log_resident::LogResident;
-use crate::transaction::{Change, Changes, Taken, TakenContent};
-
-/// No record is longer than this without its value, data and patches.
-const RECORD_BYTES: usize = 32;
-/// No inode is longer than this.
-const INODE_BYTES: usize = 192;
-/// No patch is longer than this without its bytes.
-const PATCH_BYTES: usize = 16;
+use crate::transaction::{Changes, Taken};
 
 /// Generations whose memory is kept for the next ones: while one is filled, a batch and a commit may each bring one
 /// back.
 pub(super) const SPARES: usize = 2;
-/// Entries for which memory is kept, however few were in use.
-const SPARE_ENTRIES: usize = 64;
-
-/// A generation that may have more bytes than this is followed by a new one: one batch holds it, and
-/// the operation that is added last. The same holds for its memory.
-const BEGIN_BYTES: usize = BATCH_BYTES_MAX / 4 * 3;
-
-/// A key and what it became.
-#[derive(Debug)]
-struct Entry {
-    key: Key,
-    /// The value; when it has none any more, room for another.
-    value: Value,
-    is_deleted: bool,
-}
-
-impl Entry {
-    /// More bytes than its record can have.
-    fn bound(&self) -> usize {
-        match self.key.kind {
-            _ if self.is_deleted => RECORD_BYTES,
-            Kind::Inode => RECORD_BYTES + INODE_BYTES,
-            _ => RECORD_BYTES + self.value.len(),
-        }
-    }
-}
-
-/// What is known of one inode in a generation.
-#[derive(Clone, Copy, Debug, Default)]
-struct OfInode {
-    /// Its own entry.
-    entry: Option<u32>,
-    /// Entries of its keys, and of names that lead to it.
-    records: u32,
-}
-
-/// The changes between two moments.
-#[derive(Debug)]
-pub(crate) struct Generation {
-    pub(super) after: Lsn,
-    pub(super) last: Lsn,
-    /// Inodes in the files tree at `last`.
-    pub(super) inode_count: u64,
-    entries: Vec<Entry>,
-    values: Values,
-    inodes: FxHashMap<InodeNo, OfInode>,
-    /// Entries of all keys but those of inodes themselves, by the key: numbers only, or the table would be larger
-    /// than what it leads to.
-    others: HashTable<u32>,
-    pub(super) taken: Vec<Taken>,
-    pub(super) freed: Vec<BlockRange>,
-    unflushed_blocks: u64,
-    bound: usize,
-}
-
-impl Generation {
-    fn new(after: Lsn) -> Box<Generation> {
-        Box::new(Generation {
-            after,
-            last: after,
-            inode_count: 0,
-            entries: Vec::new(),
-            values: Values::default(),
-            inodes: FxHashMap::default(),
-            others: HashTable::new(),
-            taken: Vec::new(),
-            freed: Vec::new(),
-            unflushed_blocks: 0,
-            bound: 0,
-        })
-    }
-
-    /// Empties it, so that its memory can be used again; `None` if it has much more than it needed, or one burst
-    /// would keep it for ever. What lay in it is given back here, without a lock that operations take.
-    pub(super) fn emptied(mut self: Box<Self>) -> Option<Box<Generation>> {
-        let suits = |capacity: usize, used: usize, least| capacity <= (4 * used).max(least);
-        if !suits(self.entries.capacity(), self.entries.len(), SPARE_ENTRIES)
-            || !suits(self.values.capacity(), self.values.bytes(), SPARE_ENTRIES * INODE_BYTES)
-            || !suits(self.taken.capacity(), self.taken.len(), SPARE_ENTRIES)
-            || !suits(self.freed.capacity(), self.freed.len(), SPARE_ENTRIES)
-        {
-            return None;
-        }
-        // All of them by name, so that none is forgotten that is added.
-        let Generation {
-            after: _,
-            last: _,
-            inode_count,
-            entries,
-            values,
-            inodes,
-            others,
-            taken,
-            freed,
-            unflushed_blocks,
-            bound,
-        } = &mut *self;
-        entries.clear();
-        values.clear();
-        inodes.clear();
-        others.clear();
-        taken.clear();
-        freed.clear();
-        (*inode_count, *unflushed_blocks, *bound) = (0, 0, 0);
-        Some(self)
-    }
-
-    /// Whether the next operation begins another: a batch may not hold both.
-    fn is_full(&self) -> bool {
-        self.bytes() > BEGIN_BYTES
-    }
-
-    /// What it takes in memory or in a batch, about.
-    fn bytes(&self) -> usize {
-        self.bound.max(self.values.bytes())
-    }
-
-    /// Blocks of data that wait for a flush.
-    pub(super) fn unflushed_blocks(&self) -> u64 {
-        self.unflushed_blocks
-    }
-
-    fn is_empty(&self) -> bool {
-        self.after == self.last
-    }
-
-    /// The entry of an inode itself, in constant time (M4).
-    pub(super) fn inode(&self, no: InodeNo) -> Option<usize> {
-        Some(self.inodes.get(&no)?.entry? as usize)
-    }
-
-    /// Number of keys that changed.
-    pub(crate) fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// What a key became.
-    pub(crate) fn change(&self, at: usize) -> Change<'_> {
-        let entry = &self.entries[at];
-        let value = (!entry.is_deleted).then(|| self.values.get(entry.value));
-        Change { key: entry.key, value }
-    }
-
-    fn note(&mut self, change: Change<'_>) {
-        let Change { key, value } = change;
-        let next = self.entries.len() as u32;
-        let is_inode = key == Key::inode(key.inode);
-        let known = if is_inode {
-            let of = self.inodes.entry(key.inode).or_default();
-            let known = of.entry.replace(of.entry.unwrap_or(next));
-            of.records += u32::from(known.is_none());
-            known
-        } else {
-            let entries = &self.entries;
-            let same = |at: &u32| entries[*at as usize].key == key;
-            let hash = |at: &u32| FxBuildHasher.hash_one(entries[*at as usize].key);
-            match self.others.entry(FxBuildHasher.hash_one(key), same, hash) {
-                hash_table::Entry::Occupied(known) => Some(*known.get()),
-                hash_table::Entry::Vacant(place) => {
-                    place.insert(next);
-                    None
-                }
-            }
-        };
-        match known {
-            Some(at) => {
-                let weaker = mutants::is(Mutant::FirstValue)
-                    || mutants::is(Mutant::WeakerInode) && is_inode && value.is_some();
-                let entry = &mut self.entries[at as usize];
-                self.bound -= entry.bound();
-                if !weaker {
-                    entry.is_deleted = value.is_none();
-                    if let Some(value) = value {
-                        entry.value = self.values.replace(entry.value, value);
-                    }
-                }
-                self.bound += entry.bound();
-            }
-            None => {
-                if !is_inode {
-                    self.inodes.entry(key.inode).or_default().records += 1;
-                    if let Some(child) = change.leads_to() {
-                        self.inodes.entry(child).or_default().records += 1;
-                    }
-                }
-                let is_deleted = value.is_none();
-                let value = value.map_or(Value::EMPTY, |value| self.values.add(value));
-                let entry = Entry { key, value, is_deleted };
-                self.bound += entry.bound();
-                self.entries.push(entry);
-            }
-        }
-    }
-
-    fn take(&mut self, taken: Taken) {
-        self.bound += RECORD_BYTES;
-        match &taken.content {
-            TakenContent::Unwritten | TakenContent::Durable => {}
-            TakenContent::Written(_) => self.unflushed_blocks += taken.blocks.count,
-            TakenContent::Inside(blocks, _) => {
-                let bytes = blocks.iter().map(|block| block.changed.len() + PATCH_BYTES);
-                self.bound += bytes.sum::<usize>();
-            }
-        }
-        self.taken.push(taken);
-    }
-}
 
 /// Generations, the oldest first. Each has its own allocation: they move from here to the leader and back.
 pub(super) type Generations = VecDeque<Box<Generation>>;
-
-/// The mutants by which the log forgets something.
-fn is_forgotten(change: &Change<'_>) -> bool {
-    match change.key.kind {
-        Kind::Dentry => mutants::is(Mutant::RenameHalf) && change.value.is_none(),
-        Kind::Xattr | Kind::XattrPiece => mutants::is(Mutant::XattrsForgotten),
-        Kind::Orphan => mutants::is(Mutant::OrphanForgotten) && change.value.is_some(),
-        _ => false,
-    }
-}
 
 /// What waits for the log, and where the log stands. Its lock comes after that of the space.
 #[derive(Debug)]
@@ -362,21 +133,7 @@ impl Pending {
         if self.open().is_full() {
             self.begin();
         }
-        let open = self.open();
-        assert_eq!(lsn, open.last.next(), "operations follow one another");
-        open.last = lsn;
-        open.inode_count = inode_count;
-        for change in changes.iter() {
-            if is_forgotten(&change) {
-                continue;
-            }
-            open.note(change);
-        }
-        for taken in taken {
-            open.take(taken);
-        }
-        open.bound += freed.len() * RECORD_BYTES;
-        open.freed.extend(freed);
+        self.open().add(lsn, inode_count, changes, taken, freed);
     }
 
     /// Where the log stands. What a batch on its way to the device holds may lie behind it.
@@ -439,7 +196,7 @@ impl Pending {
     /// More bytes than each of the batches can have that would hold what is pending now.
     pub(super) fn bounds(&self) -> impl Iterator<Item = usize> {
         let generations = self.generations.iter().filter(|generation| !generation.is_empty());
-        generations.map(|generation| generation.bound + LogHeader::SIZE + BLOCK_SIZE)
+        generations.map(|generation| generation.batch_bound())
     }
 
     fn frozen_generations(&self) -> usize {
@@ -472,20 +229,18 @@ impl Pending {
 
     /// Records that tell of an inode and its names, and all records.
     pub(super) fn records(&self, of: InodeNo) -> (u64, u64) {
-        let (mut own, mut all) = (0, 0);
-        for generation in &self.generations {
-            own += u64::from(generation.inodes.get(&of).map_or(0, |of| of.records));
-            all += generation.entries.len() + generation.taken.len() + generation.freed.len();
-        }
-        (own, all as u64)
+        let each = self.generations.iter().map(|generation| generation.records(of));
+        each.fold((0, 0), |sum, (own, all)| (sum.0 + own, sum.1 + all))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transaction::TakenContent;
     use holdfast_base::BlockNo;
     use holdfast_format::item::{Dentry, FileType, InodeItem};
+    use holdfast_format::{Key, Kind};
 
     fn put(numbers: &[u64]) -> Changes {
         let mut changes = Changes::default();
@@ -566,22 +321,6 @@ mod tests {
         pending.add(Lsn(lsn), lsn, &changes, taken, vec![blocks]);
     }
 
-    fn shown(generation: &Generation) -> String {
-        let changes: Vec<_> = (0..generation.len()).map(|at| generation.change(at)).collect();
-        format!(
-            "{:?} {:?} {} {changes:?} {:?} {:?} {} {} {} {}",
-            (generation.after, generation.last),
-            [2, 5, 105, 7, 107].map(|no| generation.inodes.get(&InodeNo(no))),
-            generation.inode_count,
-            generation.taken,
-            generation.freed,
-            generation.unflushed_blocks,
-            generation.bound,
-            generation.values.bytes(),
-            generation.others.len(),
-        )
-    }
-
     #[test]
     fn a_generation_in_used_memory_is_as_one_in_new() {
         let mut used = Pending::new(Lsn(4), LogMark::START);
@@ -601,7 +340,8 @@ mod tests {
         assert_eq!(used.unflushed_blocks(), new.unflushed_blocks());
         let (used, new) = (used.take(), new.take());
         assert_eq!((used.len(), new.len()), (1, 1));
-        assert_eq!(shown(&used[0]), shown(&new[0]));
+        let of = [2, 5, 105, 7, 107];
+        assert_eq!(used[0].shown(&of), new[0].shown(&of));
     }
 
     /// Puts and deletes a long value, as often as it takes to fill a generation; how often that was.
@@ -622,7 +362,7 @@ mod tests {
         let mut pending = Pending::new(Lsn(0), LogMark::START);
         let count = burst(&mut pending, 1);
         assert!(count < 1000, "{count} operations until it is much");
-        assert!(pending.bytes() > BEGIN_BYTES);
+        assert!(pending.open().is_full());
         pending.add(Lsn(count + 1), 1, &put(&[20]), Vec::new(), Vec::new());
         assert_eq!(pending.take().len(), 2, "what is full in memory is followed by another");
     }
@@ -645,7 +385,7 @@ mod tests {
         };
         let large = |pending: &Pending| {
             let all = pending.spares.iter().chain(&pending.generations);
-            all.filter(|generation| generation.values.capacity() > BEGIN_BYTES).count()
+            all.filter(|generation| generation.is_large()).count()
         };
         let both = next(&mut pending);
         assert_eq!((both.len(), give(&mut pending, both), large(&pending)), (2, 0, 1));

@@ -5,7 +5,6 @@ use holdfast_device::Flushed;
 use holdfast_format::journal::DataExtent;
 
 use super::Pending;
-use crate::transaction::TakenContent;
 
 /// Data that was pending at a moment: how much of each generation, which its first operation names.
 #[derive(Debug)]
@@ -25,13 +24,7 @@ impl Pending {
         for generation in &mut self.generations {
             let known = sent.0.iter().find(|(after, _)| *after == generation.after);
             let count = known.map_or(0, |(_, count)| *count);
-            for taken in generation.taken.iter_mut().take(count) {
-                if let TakenContent::Written(sum) = taken.content {
-                    durable.push(taken.extent(sum));
-                    taken.content = TakenContent::Durable;
-                    generation.unflushed_blocks -= taken.blocks.count;
-                }
-            }
+            generation.flushed(count, |extent| durable.push(extent));
         }
         durable
     }
@@ -44,7 +37,7 @@ mod tests {
     use holdfast_format::log::LogMark;
 
     use super::*;
-    use crate::transaction::{Changes, Taken};
+    use crate::transaction::{Changes, Taken, TakenContent};
 
     fn publish(pending: &mut Pending, lsn: u64, content: TakenContent) {
         let taken = vec![Taken { blocks: BlockRange::new(BlockNo(lsn * 10), 4), content }];
