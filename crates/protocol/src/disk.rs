@@ -28,6 +28,8 @@ pub struct Rings {
 
 /// Names bytes that were written once: a block with them has them from that write.
 pub type Version = u8;
+/// Of a block that a file has reserved: it reads as zeros, whatever the device holds there.
+pub const ZEROS: Version = 0;
 /// A block of the pool.
 pub type Block = u8;
 /// A moment of history.

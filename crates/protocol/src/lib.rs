@@ -16,5 +16,5 @@ mod recovery;
 mod steps;
 
 pub use disk::Rings;
-pub use model::{Action, Bounds, HOLDS, Protocol, State, Thread};
+pub use model::{Action, Bounds, FILLED, HOLDS, Protocol, State, Thread, UNWRITTEN};
 pub use mutant::Mutant;

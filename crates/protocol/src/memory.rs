@@ -5,8 +5,8 @@
 //! only the log holds. An operation becomes visible and pending in one step.
 
 use crate::disk::{
-    Block, Commit, Content, Device, Extent, FILES, Held, JournalMark, Location, LogMark, Lsn, POOL,
-    Rings, Superblock, Take, Tree, Version,
+    Block, Commit, Content, Device, Extent, Held, JournalMark, Location, LogMark, Lsn, POOL, Rings,
+    Superblock, Take, Tree, Version, ZEROS,
 };
 use crate::mutant::Mutant;
 
@@ -105,6 +105,15 @@ pub(crate) enum Checkpointer {
     PublishedFlushed(Sealed),
 }
 
+/// Data for the block that a file has reserved, whose extents stay as they are meanwhile.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum InPlace {
+    /// On its way.
+    Sent(u8, Extent),
+    /// The flush has returned.
+    Written(u8, Extent),
+}
+
 /// An open volume.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Memory {
@@ -127,6 +136,10 @@ pub(crate) struct Memory {
     pub(crate) log_resident_frozen: Vec<Extent>,
     /// Written data of a file that no operation has published yet.
     pub(crate) written: Option<(u8, Extent)>,
+    /// Data on its way to a reserved block.
+    pub(crate) in_place: Option<InPlace>,
+    /// The last operation that made a block unwritten.
+    pub(crate) unwrote: Lsn,
     pub(crate) pending: Vec<Generation>,
     /// Of those, so many belong to the commit being made.
     pub(crate) frozen: Option<usize>,
@@ -184,6 +197,8 @@ impl Memory {
             log_resident_fresh: Vec::new(),
             log_resident_frozen: Vec::new(),
             written: None,
+            in_place: None,
+            unwrote: 0,
             pending: vec![Generation::new(superblock.lsn)],
             frozen: None,
             place: LogPosition { mark: superblock.log, head: 0 },
@@ -248,8 +263,64 @@ impl Memory {
     /// `log_data` and `apply`: log-resident data becomes visible, as a change of what was there.
     pub(crate) fn log_data(&mut self, file: u8, version: Version) {
         let block = self.allocate().expect("there was room");
-        let base = self.tree[file as usize];
+        let base = self.tree[file as usize].filter(|base| base.version != ZEROS);
         self.apply(file, Some(Extent { block, version }), Content::Inside(base));
+    }
+
+    /// `fallocate`: the file has a block, which reads as zeros.
+    pub(crate) fn reserve(&mut self, file: u8) {
+        let block = self.allocate().expect("there was room");
+        self.apply(file, Some(Extent { block, version: ZEROS }), Content::Durable);
+    }
+
+    /// `fallocate` with ZERO_RANGE: the file keeps its block, which reads as zeros from now on.
+    pub(crate) fn unwrite(&mut self, file: u8) {
+        let extent = self.tree[file as usize].expect("it has a block");
+        self.apply(file, Some(Extent { version: ZEROS, ..extent }), Content::Durable);
+        self.unwrote = self.lsn;
+    }
+
+    /// Whether `unwritten` would allow a write to the file's block: a recovery never comes back to data in it (R2).
+    pub(crate) fn may_fill(&self, file: u8) -> bool {
+        let safe = match self.broken {
+            Some(Mutant::UnwrittenEarly) => Lsn::MAX,
+            Some(Mutant::UnwrittenAfterLog) => self.durable,
+            _ => self.committed,
+        };
+        let is_reserved = |extent: Extent| extent.version == ZEROS;
+        self.in_place.is_none()
+            && self.unwrote <= safe
+            && self.tree[file as usize].is_some_and(is_reserved)
+    }
+
+    /// Whether data is on its way to the block of this file: then its extents stay as they are.
+    pub(crate) fn is_filling(&self, file: u8) -> bool {
+        matches!(self.in_place, Some(InPlace::Sent(of, _) | InPlace::Written(of, _)) if of == file)
+    }
+
+    /// `write_in_place`: data goes to the block that the file has reserved. The tree says nothing of it yet.
+    pub(crate) fn write_in_place(&mut self, device: &mut Device, file: u8, version: Version) {
+        let extent = self.tree[file as usize].expect("it has a block");
+        let extent = Extent { version, ..extent };
+        device.write(Location::Pool(extent.block), Held::Data(version));
+        self.in_place = Some(InPlace::Sent(file, extent));
+    }
+
+    /// `flush_in_place`.
+    pub(crate) fn flush_in_place(&mut self, device: &mut Device) {
+        if let Some(InPlace::Sent(file, extent)) = self.in_place {
+            if !self.is(Mutant::InPlaceNotFlushed) {
+                device.flush();
+            }
+            self.in_place = Some(InPlace::Written(file, extent));
+        }
+    }
+
+    /// `apply`: what was written in place becomes visible. Nothing names it: it is durable.
+    pub(crate) fn apply_in_place(&mut self) {
+        if let Some(InPlace::Written(file, extent)) = self.in_place.take() {
+            self.apply(file, Some(extent), Content::Durable);
+        }
     }
 
     /// `apply`: one operation becomes visible and pending.
@@ -259,11 +330,26 @@ impl Memory {
             self.log_resident_fresh.push(extent);
         }
         let old = std::mem::replace(&mut self.tree[file as usize], value);
-        if let Some(old) = old {
+        let keeps = |one: Option<Extent>, other: Option<Extent>| {
+            one.filter(|one| other.is_none_or(|other| other.block != one.block))
+        };
+        let (freed, taken) = (keeps(old, value), keeps(value, old));
+        if let Some(old) = freed {
             self.free_data(old.block);
+        } else if let Some(old) = old
+            && value.is_some_and(|value| value.version == ZEROS)
+        {
+            self.log_resident_fresh.retain(|extent| extent.block != old.block);
+            if !self.is(Mutant::UnwrittenNamed) {
+                self.unflushed.retain(|extent| extent.block != old.block);
+            }
         }
         // Also log-resident data: its write comes with the commit, before the same flush.
-        let is_named = content == Content::Summed || !self.is(Mutant::LogResidentNotNamed);
+        let is_named = match content {
+            Content::Summed => true,
+            Content::Inside(_) => !self.is(Mutant::LogResidentNotNamed),
+            Content::Durable => false,
+        };
         self.unflushed.extend(value.filter(|_| is_named));
         self.lsn += 1;
         let lsn = self.lsn;
@@ -271,8 +357,8 @@ impl Memory {
         open.last = lsn;
         open.puts.retain(|(other, _)| *other != file);
         open.puts.push((file, value));
-        open.takes.extend(value.map(|extent| Take { extent, content }));
-        open.frees.extend(old.map(|extent| extent.block));
+        open.takes.extend(taken.map(|extent| Take { extent, content }));
+        open.frees.extend(freed.map(|extent| extent.block));
     }
 
     /// The first change of an epoch gives the node a new location.
@@ -394,10 +480,10 @@ impl Memory {
         here.or_else(|| device.data(extent.block))
     }
 
-    /// Whether every file reads as its checksums say (P6).
+    /// Whether every file reads as its checksums say (P6). What is reserved reads as zeros.
     pub(crate) fn reads_right(&self, device: &Device) -> bool {
-        (0..FILES).all(|file| {
-            self.tree[file].is_none_or(|extent| self.read(device, extent) == Some(extent.version))
+        self.tree.iter().flatten().all(|extent| {
+            extent.version == ZEROS || self.read(device, *extent) == Some(extent.version)
         })
     }
 }

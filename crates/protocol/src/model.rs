@@ -11,9 +11,9 @@ use stateright::{Model, Property};
 
 use crate::disk::{
     Content, Device, Held, JournalMark, Left, Location, LogMark, Lsn, Rings, Superblock, Tree,
-    Version,
+    Version, ZEROS,
 };
-use crate::memory::{Checkpointer, Committer, Leader, Memory};
+use crate::memory::{Checkpointer, Committer, InPlace, Leader, Memory};
 use crate::mutant::Mutant;
 use crate::recovery::{Recovery, Step, Violation, is_moment};
 
@@ -30,6 +30,8 @@ pub struct Bounds {
     pub files: u8,
     /// How soon blocks of the rings are used again.
     pub rings: Rings,
+    /// Whether blocks are reserved, made unwritten, and written in place.
+    pub reserved: bool,
 }
 
 /// The protocol, whole or with something done wrong.
@@ -63,6 +65,16 @@ pub enum Action {
     LogData(u8),
     /// `apply` of an operation that removes the file.
     Remove(u8),
+    /// `fallocate` of a file that has nothing: a block that reads as zeros.
+    Reserve(u8),
+    /// `fallocate` with ZERO_RANGE: the block stays, and reads as zeros.
+    Unwrite(u8),
+    /// `write_in_place`, to the block that the file has reserved.
+    WriteInPlace(u8),
+    /// `flush_in_place`.
+    FlushInPlace,
+    /// `apply` of that data.
+    ApplyInPlace,
     /// `lead`: what is pending is taken.
     Lead,
     /// `Log::write`.
@@ -156,6 +168,11 @@ impl State {
         }
     }
 
+    /// While data is on its way to a reserved block.
+    fn filling(&self) -> Option<&Memory> {
+        self.memory().filter(|memory| memory.in_place.is_some())
+    }
+
     fn fail(&mut self, violation: Violation) {
         self.violation = Some(violation);
         self.phase = Phase::Down;
@@ -193,18 +210,32 @@ impl Protocol {
         if memory.written.is_some() {
             actions.push(Action::ApplyWritten);
         }
+        match memory.in_place {
+            Some(InPlace::Sent(..)) => actions.push(Action::FlushInPlace),
+            // Its room was promised.
+            Some(InPlace::Written(..)) => actions.push(Action::ApplyInPlace),
+            None => {}
+        }
         if left == 0 || !memory.has_room() {
             return;
         }
         // Files that were never touched are alike: the first of them stands for all.
         let files = if state.operations == 0 { 1 } else { self.bounds.files };
         for file in 0..files {
+            if memory.is_filling(file) {
+                continue;
+            }
             if memory.written.is_none() {
                 actions.push(Action::WriteData(file));
             }
             actions.push(Action::LogData(file));
             if memory.tree[file as usize].is_some() {
                 actions.push(Action::Remove(file));
+            }
+            // The file's map is locked while data of it is on its way.
+            let is_locked = memory.written.is_some_and(|(of, _)| of == file);
+            if self.bounds.reserved && !is_locked {
+                reserved(memory, file, actions);
             }
         }
     }
@@ -242,6 +273,18 @@ impl Protocol {
             Committer::Idle | Committer::AtOnce { .. } => {}
         }
         checkpoint(memory, actions);
+    }
+}
+
+/// What may become of the block of a file.
+fn reserved(memory: &Memory, file: u8, actions: &mut Vec<Action>) {
+    match memory.tree[file as usize] {
+        None => actions.push(Action::Reserve(file)),
+        Some(extent) if extent.version != ZEROS => actions.push(Action::Unwrite(file)),
+        Some(_) => {}
+    }
+    if memory.may_fill(file) {
+        actions.push(Action::WriteInPlace(file));
     }
 }
 
@@ -389,6 +432,21 @@ impl Model for Protocol {
                         state.operations += 1;
                         state.version += 1;
                     }
+                    Action::Reserve(file) => {
+                        memory.reserve(file);
+                        state.operations += 1;
+                    }
+                    Action::Unwrite(file) => {
+                        memory.unwrite(file);
+                        state.operations += 1;
+                    }
+                    Action::WriteInPlace(file) => {
+                        memory.write_in_place(device, file, version);
+                        state.operations += 1;
+                        state.version += 1;
+                    }
+                    Action::FlushInPlace => memory.flush_in_place(device),
+                    Action::ApplyInPlace => memory.apply_in_place(),
                     Action::Lead => memory.lead(),
                     Action::LogWrite => memory.log_write(device),
                     Action::Append => memory.append(),
@@ -486,9 +544,22 @@ impl Model for Protocol {
                 ),
             ]);
         }
+        if self.broken.is_none() && self.bounds.reserved {
+            properties.extend([
+                Property::sometimes(FILLED, |_, state: &State| state.filling().is_some()),
+                Property::sometimes(UNWRITTEN, |_, state: &State| {
+                    state.filling().is_some_and(|memory| memory.unwrote > 0)
+                }),
+            ]);
+        }
         properties
     }
 }
+
+/// A block that was reserved is written in place.
+pub const FILLED: &str = "a reserved block is written in place";
+/// A block that held data is made unwritten, and written in place.
+pub const UNWRITTEN: &str = "a block that held data is made unwritten and written in place";
 
 /// The property that must hold in every state.
 pub const HOLDS: &str = "every promise holds";

@@ -59,4 +59,8 @@ mutants! {
     FoundDataNotWritten "P1" "A recovery does not write the data again that it found and believed."
     GivenUpBatchKept "P3" "The log goes on in front of a batch that was given up."
     GivenUpEpochKept "P3" "The journal goes on in the epoch of a commit that was given up."
+    InPlaceNotFlushed "P5" "Data in a reserved block is published without the flush behind its write."
+    UnwrittenEarly "R2" "A block that an operation made unwritten is written before that operation is durable."
+    UnwrittenAfterLog "R2" "A block that an operation made unwritten is written when only the log holds that operation."
+    UnwrittenNamed "R2" "A commit names data that was made unwritten before it."
 }

@@ -1,21 +1,32 @@
 //! Every state of the model within its bounds: all promises hold, and everything happens that should.
 //!
-//! `HOLDFAST_PROTOCOL=operations,commits,crashes,files,log,journal` explores other bounds than the first
-//! test does: the last two are how many batches and commits the rings hold, three at most.
+//! `HOLDFAST_PROTOCOL=operations,commits,crashes,files,log,journal,reserved` explores other bounds than the
+//! first test does: how many batches and commits the rings hold, three at most, and 1 if blocks are reserved and written
+//! in place.
 
 use std::env;
 use std::thread::available_parallelism;
 
-use holdfast_protocol::{Bounds, HOLDS, Protocol, Rings};
+use holdfast_protocol::{Bounds, FILLED, HOLDS, Protocol, Rings, UNWRITTEN};
 use stateright::{Checker, Model};
 
 fn bounds(text: &str) -> Bounds {
     let numbers: Vec<u8> = text.split(',').filter_map(|part| part.trim().parse().ok()).collect();
-    let [operations, commits, crashes, files @ 1..=2, log @ 1..=3, journal @ 1..=3] = numbers[..]
+    let [
+        operations,
+        commits,
+        crashes,
+        files @ 1..=2,
+        log @ 1..=3,
+        journal @ 1..=3,
+        reserved @ 0..=1,
+    ] = numbers[..]
     else {
-        panic!("HOLDFAST_PROTOCOL={text}: operations,commits,crashes,files,log,journal are wanted");
+        let wanted = "operations,commits,crashes,files,log,journal,reserved";
+        panic!("HOLDFAST_PROTOCOL={text}: {wanted} are wanted");
     };
-    Bounds { operations, commits, crashes, files, rings: Rings { log, journal } }
+    let rings = Rings { log, journal };
+    Bounds { operations, commits, crashes, files, rings, reserved: reserved == 1 }
 }
 
 /// Explores all states, and fails with the shortest way to a bad one.
@@ -41,7 +52,7 @@ fn explore(bounds: Bounds) -> impl Checker<Protocol> {
 #[test]
 fn every_promise_holds_in_every_state() {
     let asked = env::var("HOLDFAST_PROTOCOL");
-    let checker = explore(bounds(asked.as_deref().unwrap_or("2,2,1,2,2,2")));
+    let checker = explore(bounds(asked.as_deref().unwrap_or("2,2,1,2,2,2,0")));
     if asked.is_err() {
         checker.assert_properties();
     }
@@ -50,6 +61,17 @@ fn every_promise_holds_in_every_state() {
 /// The same with rings that are full at once, and with power cuts in recoveries of what power cuts left.
 #[test]
 fn small_rings_and_recoveries_that_are_cut_lose_nothing() {
-    explore(bounds("2,2,1,2,1,1"));
-    explore(bounds("2,1,2,2,2,1"));
+    explore(bounds("2,2,1,2,1,1,0"));
+    explore(bounds("2,1,2,2,2,1,0"));
+}
+
+/// Blocks that a file has reserved, or had data in before, are written in place: zeros or the new bytes, and no recovery
+/// misses what was there before.
+#[test]
+fn reserved_blocks_are_written_in_place() {
+    explore(bounds("2,2,1,1,2,2,1"));
+    let checker = explore(bounds("3,1,1,1,1,1,1"));
+    for what in [FILLED, UNWRITTEN] {
+        assert!(checker.discovery(what).is_some(), "it never happened: {what}");
+    }
 }

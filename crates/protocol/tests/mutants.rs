@@ -33,8 +33,12 @@ fn bounds(broken: Mutant) -> Bounds {
         DataReusedAtOnce | DataReusedAtFreeze | PendingForgotten => [3, 1, 1, 1, 2, 2],
         NotMadeDurable | FoundDataNotWritten => [2, 1, 2, 1, 2, 2],
         GivenUpBatchKept | GivenUpEpochKept => [2, 1, 2, 2, 2, 2],
+        InPlaceNotFlushed => [2, 1, 1, 1, 2, 2],
+        UnwrittenEarly | UnwrittenAfterLog | UnwrittenNamed => [3, 1, 1, 1, 2, 2],
     };
-    Bounds { operations, commits, crashes, files, rings: Rings { log, journal } }
+    let reserved =
+        matches!(broken, InPlaceNotFlushed | UnwrittenEarly | UnwrittenAfterLog | UnwrittenNamed);
+    Bounds { operations, commits, crashes, files, rings: Rings { log, journal }, reserved }
 }
 
 /// What was found, with the number of states that it took.
