@@ -7,7 +7,7 @@ GAUGES = {"journal_bytes_used", "frozen_p50_ns", "frozen_p99_ns", "frozen_max_ns
           "log_bytes_used", "recovered_batches", "recovered_log_bytes"}
 
 def load(path):
-    with open(path) as file: return json.load(file)["counters"]
+    with open(path) as file: return json.load(file)["all"]["counters"]
 
 def between(before, after):
     """What was counted between; gauges as they are at the end."""

@@ -19,6 +19,7 @@ mod handles;
 mod mount;
 mod mountinfo;
 mod notices;
+pub mod operations;
 pub mod ops;
 pub mod options;
 pub mod requests;
@@ -28,6 +29,7 @@ pub mod transport;
 
 pub use holdfast_base::switch::{Opens, Transport};
 pub use mount::remount;
+pub use operations::{Latency, Operation, Operations};
 pub use options::{FuseOptions, Report, SLOW_FSYNC};
 pub use requests::{Kind, Requests};
 pub use server::{FSYNC_XATTR, REMOUNT_XATTR, REPORT_XATTR, STATS_XATTR, SYNC_XATTR};

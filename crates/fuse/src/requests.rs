@@ -6,6 +6,8 @@
 
 use holdfast_base::counters::Counter;
 
+use crate::operations::Operations;
+
 macro_rules! kinds {
     ($($(#[doc = $doc:literal])* $kind:ident = $name:literal,)*) => {
         /// What the kernel asks for.
@@ -103,25 +105,36 @@ kinds! {
     Ioctl = "ioctl",
 }
 
-/// The counts of one mount.
+/// The counts of one mount, and the operations that its requests became.
 #[derive(Debug)]
-pub struct Requests([Counter; Kind::ALL.len()]);
+pub struct Requests {
+    counts: [Counter; Kind::ALL.len()],
+    operations: Operations,
+}
 
 impl Default for Requests {
     fn default() -> Requests {
-        Requests(std::array::from_fn(|_| Counter::default()))
+        Requests {
+            counts: std::array::from_fn(|_| Counter::default()),
+            operations: Operations::default(),
+        }
     }
 }
 
 impl Requests {
     /// Counts one request.
     pub fn count(&self, kind: Kind) {
-        self.0[kind as usize].increment();
+        self.counts[kind as usize].increment();
     }
 
     /// How many requests of this kind came so far.
     pub fn get(&self, kind: Kind) -> u64 {
-        self.0[kind as usize].get()
+        self.counts[kind as usize].get()
+    }
+
+    /// The operations that were served.
+    pub fn operations(&self) -> &Operations {
+        &self.operations
     }
 
     /// Every kind with its count, in the order of declaration.

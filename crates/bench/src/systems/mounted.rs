@@ -213,7 +213,7 @@ pub(crate) fn ask(program: &Path, dir: &Path) -> io::Result<(u32, Stats)> {
         pid.ok_or_else(|| io::Error::other(format!("no process serves {}", dir.display())))?;
     let mut stats = Stats::new();
     for (group, prefix) in [("counters", ""), ("device", "device.")] {
-        let of_group = value[group].as_object().into_iter().flatten();
+        let of_group = value["all"][group].as_object().into_iter().flatten();
         let numbers = of_group.filter_map(|(name, value)| Some((name, value.as_u64()?)));
         stats.extend(numbers.map(|(name, value)| (format!("{prefix}{name}"), value)));
     }

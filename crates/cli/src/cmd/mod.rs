@@ -14,7 +14,7 @@ mod mkfs;
 mod mount;
 mod mount_helper;
 mod remount;
-mod stats;
+pub(crate) mod stats;
 mod sync;
 mod umount;
 mod umount_helper;

@@ -7,14 +7,16 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use holdfast::FileSystem;
 use holdfast::device::Device;
 use holdfast_base::counters::{Kind, Reading};
+use holdfast_fuse::Requests;
 use serde::{Deserialize, Serialize};
 
+use super::activity::Activity;
 use super::ask;
 use crate::mount_options::MountOptions;
 use crate::mounts;
@@ -36,6 +38,9 @@ pub(crate) struct Report {
     /// The options that it was mounted with.
     #[serde(default)]
     pub(crate) options: String,
+    /// What programs did with the mount.
+    #[serde(default)]
+    pub(crate) activity: Activity,
     /// Every statistic, group after group; the last group is what the device was asked.
     pub(crate) counters: Vec<Counter>,
 }
@@ -68,6 +73,7 @@ impl Report {
     fn read(value: &[u8]) -> io::Result<Report> {
         let mut report: Report = serde_json::from_slice(value)?;
         report.volume = printable(&report.volume.to_string_lossy()).into_owned().into();
+        report.activity.make_printable();
         for counter in &mut report.counters {
             for text in [&mut counter.name, &mut counter.group, &mut counter.meaning] {
                 *text = printable(text).into_owned();
@@ -79,6 +85,12 @@ impl Report {
     /// The value of the engine's statistic called `name`.
     pub(crate) fn value(&self, name: &str) -> Option<u64> {
         let mut own = self.counters.iter().filter(|counter| counter.group != DEVICE);
+        own.find(|counter| counter.name == name).map(|counter| counter.value)
+    }
+
+    /// The value of the device's statistic called `name`.
+    pub(crate) fn device_value(&self, name: &str) -> Option<u64> {
+        let mut own = self.counters.iter().filter(|counter| counter.group == DEVICE);
         own.find(|counter| counter.name == name).map(|counter| counter.value)
     }
 }
@@ -104,6 +116,7 @@ pub(crate) struct Answers {
     options: String,
     engine: Weak<FileSystem>,
     device: Weak<dyn Device>,
+    requests: Arc<Requests>,
 }
 
 impl Answers {
@@ -112,6 +125,7 @@ impl Answers {
         options: &MountOptions,
         engine: Weak<FileSystem>,
         device: Weak<dyn Device>,
+        requests: Arc<Requests>,
     ) -> Answers {
         Answers {
             volume: volume.into(),
@@ -119,6 +133,7 @@ impl Answers {
             options: options.text.clone(),
             engine,
             device,
+            requests,
         }
     }
 
@@ -144,12 +159,14 @@ impl Answers {
             group: DEVICE,
             meaning,
         });
-        let of_engine = self.engine.upgrade()?.counters().list();
+        let engine = self.engine.upgrade()?;
+        let of_engine = engine.counters().list();
         Some(Report {
             pid: std::process::id(),
             volume: self.volume.clone(),
             read_only: self.read_only,
             options: self.options.clone(),
+            activity: Activity::now(self.requests.operations(), &engine.statfs()),
             counters: of_engine.into_iter().chain(of_device).map(Counter::from).collect(),
         })
     }
@@ -173,14 +190,27 @@ mod tests {
     fn what_a_stranger_says_does_nothing_to_a_terminal() {
         let evil = "\\u001b[2J\\u009b31mall is well\\n\\r";
         let said = format!(
-            r#"{{"pid":1,"volume":"{evil}","read_only":false,"counters":[
+            r#"{{"pid":1,"volume":"{evil}","read_only":false,
+                "activity":{{"operations":[["{evil}",[[4294967295,2],[3,18446744073709551615]]]],
+                    "read_bytes":1,"written_bytes":1,"transport":"{evil}",
+                    "fsyncs":{{"count":1,"free":9,"writes":1,"flushes":1,"bytes":1}},
+                    "space":{{"size_bytes":1,"used_bytes":2,"available_bytes":3,"files":4}},
+                    "errors":{{"count":1,"last":"{evil}","last_secs":-9223372036854775808}}}},"counters":[
                 {{"name":"{evil}","value":1,"group":"{evil}","gauge":true,"meaning":"{evil}"}}]}}"#
         );
         let report = Report::read(said.as_bytes()).unwrap();
         let counter = &report.counters[0];
         let volume = report.volume.to_str().unwrap();
-        for text in [volume, &counter.name, &counter.group, &counter.meaning] {
+        let activity = &report.activity;
+        let last = activity.errors.last.as_deref().unwrap();
+        let of_activity = [activity.operations[0].0.as_str(), &activity.transport, last];
+        let of_counter = [volume, &counter.name, &counter.group, &counter.meaning];
+        for text in of_counter.into_iter().chain(of_activity) {
             assert!(text.contains("all is well") && !text.contains(char::is_control), "{text:?}");
+        }
+        assert_eq!(activity.latency("read").count(), 0);
+        for line in crate::cmd::stats::summary_lines(&report) {
+            assert!(!line.contains(char::is_control), "{line:?}");
         }
         assert!(Report::read(b"no object").is_err());
     }

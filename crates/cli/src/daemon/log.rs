@@ -1,15 +1,26 @@
 //! Where the daemon's log lines go: stderr in the foreground, otherwise a file or the system log.
 
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use tracing::{Level, Metadata};
-use tracing_subscriber::fmt::MakeWriter;
+use holdfast_base::Timestamp;
+use serde::{Deserialize, Serialize};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::{self, MakeWriter};
+use tracing_subscriber::layer::{self, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{Layer, Registry};
 
 use crate::outcome::{Context, Failure};
+
+/// Bytes of an error that are remembered.
+const LINE_MAX: usize = 400;
 
 /// Lines with times and, on a terminal without NO_COLOR, with colours.
 pub(crate) fn to_stderr(file: Option<&Path>) -> Result<(), Failure> {
@@ -18,7 +29,7 @@ pub(crate) fn to_stderr(file: Option<&Path>) -> Result<(), Failure> {
     }
     let colour = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
         && io::IsTerminal::is_terminal(&io::stderr());
-    tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(colour).with_target(false).init();
+    start(fmt::layer().with_writer(io::stderr).with_ansi(colour).with_target(false));
     Ok(())
 }
 
@@ -26,13 +37,14 @@ pub(crate) fn to_stderr(file: Option<&Path>) -> Result<(), Failure> {
 pub(crate) fn to_file_or_system(file: Option<&Path>) -> Result<(), Failure> {
     match file {
         Some(file) => to_file(file)?,
-        None => tracing_subscriber::fmt()
-            .with_writer(System)
-            .with_ansi(false)
-            .with_target(false)
-            .with_level(false)
-            .without_time()
-            .init(),
+        None => start(
+            fmt::layer()
+                .with_writer(System)
+                .with_ansi(false)
+                .with_target(false)
+                .with_level(false)
+                .without_time(),
+        ),
     }
     std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
     Ok(())
@@ -40,12 +52,64 @@ pub(crate) fn to_file_or_system(file: Option<&Path>) -> Result<(), Failure> {
 
 fn to_file(path: &Path) -> Result<(), Failure> {
     let file = File::options().create(true).append(true).open(path).context(path.display())?;
-    tracing_subscriber::fmt()
-        .with_writer(Mutex::new(file))
-        .with_ansi(false)
-        .with_target(false)
-        .init();
+    start(fmt::layer().with_writer(Mutex::new(file)).with_ansi(false).with_target(false));
     Ok(())
+}
+
+/// Lines of this process go through `layer`, and its errors are remembered.
+fn start(layer: impl Layer<Registry> + Send + Sync) {
+    tracing_subscriber::registry().with(layer.with_filter(LevelFilter::INFO)).with(Errors).init();
+}
+
+/// The errors that this process has logged.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct Logged {
+    /// How many lines.
+    pub(crate) count: u64,
+    /// The last one.
+    pub(crate) last: Option<String>,
+    /// When it was written, in seconds since 1970.
+    pub(crate) last_secs: i64,
+}
+
+static LOGGED: Mutex<Logged> = Mutex::new(Logged { count: 0, last: None, last_secs: 0 });
+
+/// What was logged so far.
+pub(crate) fn errors() -> Logged {
+    LOGGED.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Remembers lines that are errors. Warnings are none: what was to be done was done.
+struct Errors;
+
+impl<S: Subscriber> Layer<S> for Errors {
+    fn on_event(&self, event: &Event<'_>, _: layer::Context<'_, S>) {
+        if *event.metadata().level() == Level::ERROR {
+            let mut text = Text(String::new());
+            event.record(&mut text);
+            note(&mut LOGGED.lock().unwrap_or_else(PoisonError::into_inner), text.0);
+        }
+    }
+}
+
+fn note(logged: &mut Logged, mut line: String) {
+    logged.count += 1;
+    let end = (0..=LINE_MAX.min(line.len())).rev().find(|at| line.is_char_boundary(*at));
+    line.truncate(end.unwrap_or(0));
+    logged.last = Some(line);
+    logged.last_secs = Timestamp::now().secs;
+}
+
+/// The text of a line: its message, and whatever else it names.
+struct Text(String);
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        let _ = match field.name() {
+            "message" => write!(self.0, "{value:?}"),
+            name => write!(self.0, " {name}={value:?}"),
+        };
+    }
 }
 
 /// The system log: datagrams to `/dev/log`. Without one, lines are lost, as with every other daemon.
@@ -101,5 +165,33 @@ impl Write for Line {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_counted_and_the_last_one_is_kept() {
+        let before = errors().count;
+        let subscriber = tracing_subscriber::registry().with(Errors);
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::warn!("no error");
+            tracing::error!("the first");
+            tracing::error!(inode = 17, "cannot be read: {}", "why");
+        });
+        let logged = errors();
+        assert_eq!(logged.count - before, 2);
+        assert_eq!(logged.last.as_deref(), Some("cannot be read: why inode=17"));
+        assert!(logged.last_secs > 0);
+    }
+
+    #[test]
+    fn a_long_line_is_cut_between_characters() {
+        let mut logged = Logged::default();
+        note(&mut logged, format!("x{}", "\u{e4}".repeat(LINE_MAX)));
+        let kept = logged.last.unwrap();
+        assert!(kept.len() == LINE_MAX - 1 && kept.ends_with('\u{e4}'), "{kept}");
     }
 }

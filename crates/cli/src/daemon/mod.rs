@@ -12,6 +12,7 @@
 //! directory, no limit that is meant for the caller's own work
 //! ([`surroundings`]). It never touches its own mount point.
 
+pub(crate) mod activity;
 pub(crate) mod ask;
 pub(crate) mod control;
 mod log;
@@ -28,7 +29,7 @@ use std::sync::Arc;
 
 use holdfast::Atime;
 use holdfast_fuse::connection::Watchdog;
-use holdfast_fuse::{FuseOptions, Report, Stopper};
+use holdfast_fuse::{FuseOptions, Report, Requests, Stopper};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
 use crate::mount_options::MountOptions;
@@ -175,8 +176,10 @@ fn serve(
     // Access times of directories are the only ones that the engine does not know of yet.
     engine.set_atime(options.atime.unwrap_or(Atime::Relative), !options.nodiratime);
     let (ends, counts) = (Arc::downgrade(&engine), Arc::downgrade(&device));
-    let answers = control::Answers::new(path, options, ends, counts);
+    let requests = Arc::new(Requests::default());
+    let answers = control::Answers::new(path, options, ends, counts, Arc::clone(&requests));
     let fuse = FuseOptions {
+        requests,
         report: Some(Report::new(move || answers.report())),
         watchdog: Some(Watchdog::new(start_watchdog)),
         ..fuse_options(path, options)

@@ -7,11 +7,13 @@ use holdfast_posix::{Attr, FileType, SetAttr, StatFs};
 
 use super::Server;
 use crate::flags;
+use crate::operations::Operation;
 use crate::ops::{Answer, FileId, Request};
 
 impl Server {
     /// The attributes, and how long they may be believed.
     pub fn getattr(&self, inode: InodeNo) -> Answer<(Attr, Duration)> {
+        let _timed = self.timed(Operation::Stat);
         Ok((self.fs()?.getattr(inode)?, self.ttl))
     }
 
@@ -24,6 +26,7 @@ impl Server {
         fh: Option<u64>,
         mut change: SetAttr,
     ) -> Answer<(Attr, Duration)> {
+        let _timed = self.timed(Operation::Attributes);
         let fs = self.fs()?;
         let file = |fh| self.file(&fs, FileId { inode, fh, flags: 0 });
         let handle = fh.map(file).transpose()?;
@@ -38,12 +41,14 @@ impl Server {
 
     /// Whether the caller may do what `mask` says. Only asked when the kernel does not check itself.
     pub fn access(&self, request: &Request, inode: InodeNo, mask: i32) -> Answer<()> {
+        let _timed = self.timed(Operation::Other);
         let fs = self.fs()?;
         Ok(fs.access(&self.caller(request), inode, flags::access(mask)?)?)
     }
 
     /// Space and inodes.
     pub fn statfs(&self) -> Answer<StatFs> {
+        let _timed = self.timed(Operation::Other);
         Ok(self.fs()?.statfs())
     }
 }

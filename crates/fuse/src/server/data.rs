@@ -5,6 +5,7 @@ use holdfast_posix::WriteHow;
 use super::Server;
 use crate::flags;
 use crate::fsyncs::What;
+use crate::operations::Operation;
 use crate::ops::{Answer, CopyRange, Errno, FileId, Request, Write};
 
 /// How much one copy request does at most. The kernel asks again for the rest.
@@ -15,14 +16,18 @@ const COPY_PIECE: usize = 1 << 20;
 impl Server {
     /// Fills `into` from `offset`; fewer bytes only at the end of the file.
     pub fn read(&self, file: FileId, offset: u64, into: &mut [u8]) -> Answer<usize> {
+        let _timed = self.timed(Operation::Read);
         let fs = self.fs()?;
         let handle = self.file(&fs, file)?;
-        Ok(fs.read(&handle.file, offset, into)?)
+        let read = fs.read(&handle.file, offset, into)?;
+        self.requests.operations().read_bytes.add(read as u64);
+        Ok(read)
     }
 
     /// Writes. With O_DIRECT the kernel cannot be trusted to send an fsync after a write to a file opened
     /// with O_SYNC or O_DSYNC, so the write is durable when it is answered.
     pub fn write(&self, request: &Request, write: &Write<'_>) -> Answer<u32> {
+        let _timed = self.timed(Operation::Write);
         let fs = self.fs()?;
         let handle = self.file(&fs, write.file)?;
         let file = &handle.file;
@@ -33,6 +38,7 @@ impl Server {
         }
         let tell = write.kill_suid_sgid && self.has_privileges(&fs, file.inode());
         let written = fs.write(&self.caller(request), file, write.offset, write.bytes, how)?;
+        self.requests.operations().written_bytes.add(written as u64);
         if tell {
             self.tell_attr_changed(file.inode());
         }
@@ -51,6 +57,7 @@ impl Server {
         offset: u64,
         len: u64,
     ) -> Answer<()> {
+        let _timed = self.timed(Operation::Other);
         let fs = self.fs()?;
         let file = &self.file(&fs, file)?.file;
         fs.fallocate(file, flags::fallocate(mode)?, offset, len)?;
@@ -59,6 +66,7 @@ impl Server {
 
     /// The next data or hole; `whence` as for lseek(2).
     pub fn seek(&self, file: FileId, offset: i64, whence: i32) -> Answer<i64> {
+        let _timed = self.timed(Operation::Other);
         let fs = self.fs()?;
         let file = &self.file(&fs, file)?.file;
         let offset = u64::try_from(offset).map_err(|_| Errno(libc::ENXIO))?;
@@ -68,6 +76,7 @@ impl Server {
 
     /// Copies bytes from file to file and says how many. Fewer than asked for is normal.
     pub fn copy_range(&self, request: &Request, copy: &CopyRange) -> Answer<u32> {
+        let _timed = self.timed(Operation::Other);
         let fs = self.fs()?;
         let from = &self.file(&fs, copy.from)?.file;
         let to = &self.file(&fs, copy.to)?.file;
@@ -104,6 +113,8 @@ impl Server {
             self.tell_attr_changed(copy.from.inode);
         }
         if done > 0 {
+            self.requests.operations().read_bytes.add(done);
+            self.requests.operations().written_bytes.add(done);
             self.drop_privileges_for(request, &fs, to.inode())?;
         }
         u32::try_from(done).map_err(|_| Errno(libc::EIO))

@@ -10,6 +10,7 @@ use holdfast_base::{InodeNo, Timestamp};
 use holdfast_posix::{Attr, DirEntry, FsError};
 
 use super::Server;
+use crate::operations::Operation;
 use crate::ops::{Answer, DirSink};
 
 /// Names that an answer with attributes holds, more or less.
@@ -29,6 +30,7 @@ impl Server {
         attrs: bool,
         sink: &mut dyn DirSink,
     ) -> Answer<()> {
+        let _timed = self.timed(Operation::List);
         let fs = self.fs()?;
         let only_known = attrs && cookie == 0 && fs.getattr(dir)?.size > ANSWER;
         fs.readdir(dir, cookie, &mut |entry| {

@@ -9,6 +9,7 @@ use holdfast_posix::{FileSystem, OpenFile, OpenFlags};
 use super::{Handle, Server};
 use crate::flags;
 use crate::fsyncs::What;
+use crate::operations::Operation;
 use crate::ops::{Answer, Entry, Errno, FileId, Mode, Opened, Request, Told};
 
 impl Server {
@@ -21,6 +22,7 @@ impl Server {
         kill_set_id: bool,
     ) -> Answer<Opened> {
         self.expect_to_open()?;
+        let _timed = self.timed(Operation::Open);
         let fs = self.fs()?;
         let file = fs.open(&self.caller(request), inode, flags::open(flags)?)?;
         if flags & libc::O_TRUNC != 0 && kill_set_id {
@@ -40,6 +42,7 @@ impl Server {
         kill_set_id: bool,
     ) -> Answer<(Entry, Opened)> {
         self.expect_to_open()?;
+        let _timed = self.timed(Operation::Create);
         let fs = self.fs()?;
         let perm = self.masked(&fs, parent, mode) & 0o7777;
         let (caller, exclusive) = (self.caller(request), flags & libc::O_EXCL != 0);
@@ -61,6 +64,7 @@ impl Server {
         mode: Mode,
         flags: i32,
     ) -> Answer<(Entry, Opened)> {
+        let _timed = self.timed(Operation::Create);
         let fs = self.fs()?;
         let perm = self.masked(&fs, parent, mode) & 0o7777;
         let caller = self.caller(request);
@@ -144,9 +148,15 @@ impl Server {
         what: What,
     ) -> impl FnOnce(holdfast_posix::Result<Receipt>) -> Answer<()> + Send + use<> {
         let (fsyncs, counters) = (Arc::clone(&self.fsyncs), Arc::clone(fs.counters()));
-        let notices = Arc::clone(&self.notices);
+        let (notices, requests) = (Arc::clone(&self.notices), Arc::clone(&self.requests));
         let time = Stopwatch::start();
         move |done| {
+            let operations = requests.operations();
+            operations.fsyncs.add(done.as_ref().ok());
+            // A synchronous write is measured as a write.
+            if what != What::Write {
+                operations.record(Operation::Fsync, time.nanos());
+            }
             if fsyncs.note(inode, what, time, &done) {
                 counters.slow_fsyncs.increment();
             }

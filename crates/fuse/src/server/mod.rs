@@ -37,6 +37,7 @@ use crate::connection::Watchdog;
 use crate::fsyncs::Fsyncs;
 use crate::handles::Handles;
 use crate::notices::Notices;
+use crate::operations::{Operation, Timed};
 use crate::ops::{Answer, Entry, Errno, Kernel, Request};
 use crate::options::Report;
 use crate::requests::Requests;
@@ -187,6 +188,11 @@ impl Server {
         if let Some(fs) = &*self.fs.read() {
             fs.stop(reason);
         }
+    }
+
+    /// Measures an operation that begins now and ends when the answer is dropped.
+    fn timed(&self, operation: Operation) -> Timed<'_> {
+        self.requests.operations().time(operation)
     }
 
     fn fs(&self) -> Answer<Held<'_>> {

@@ -6,11 +6,13 @@ use holdfast_posix::{Caller, FileSystem, FileType, FsError, NewNode};
 use super::Server;
 use super::xattrs::DEFAULT_ACL;
 use crate::flags;
+use crate::operations::Operation;
 use crate::ops::{Answer, Entry, Errno, Mode, Request};
 
 impl Server {
     /// What `name` leads to. That it leads nowhere is an answer, too, and one that the kernel keeps.
     pub fn lookup(&self, request: &Request, parent: InodeNo, name: &[u8]) -> Answer<Entry> {
+        let _timed = self.timed(Operation::Lookup);
         let fs = self.fs()?;
         let found = match name {
             // Whatever has this number, as file handles (name_to_handle_at, servers of network filesystems) name it. No
@@ -43,6 +45,7 @@ impl Server {
         mode: Mode,
         rdev: u32,
     ) -> Answer<Entry> {
+        let _timed = self.timed(Operation::Create);
         let fs = self.fs()?;
         let mode = self.masked(&fs, parent, mode);
         let new = NewNode {
@@ -65,6 +68,7 @@ impl Server {
         name: &[u8],
         mode: Mode,
     ) -> Answer<Entry> {
+        let _timed = self.timed(Operation::Create);
         let fs = self.fs()?;
         let perm = self.masked(&fs, parent, mode) & 0o7777;
         let attr = fs.mkdir(&self.caller(request), parent, name, perm)?;
@@ -79,6 +83,7 @@ impl Server {
         name: &[u8],
         target: &[u8],
     ) -> Answer<Entry> {
+        let _timed = self.timed(Operation::Create);
         let fs = self.fs()?;
         let attr = fs.symlink(&self.caller(request), parent, name, target)?;
         Ok(self.entry(&fs, attr))
@@ -86,6 +91,7 @@ impl Server {
 
     /// The target of a symbolic link.
     pub fn readlink(&self, inode: InodeNo) -> Answer<Vec<u8>> {
+        let _timed = self.timed(Operation::Other);
         Ok(self.fs()?.readlink(inode)?)
     }
 
@@ -97,6 +103,7 @@ impl Server {
         parent: InodeNo,
         name: &[u8],
     ) -> Answer<Entry> {
+        let _timed = self.timed(Operation::Create);
         let fs = self.fs()?;
         let attr = fs.link(&self.caller(request), inode, parent, name)?;
         Ok(self.entry(&fs, attr))
@@ -104,11 +111,13 @@ impl Server {
 
     /// Removes a name of anything but a directory.
     pub fn unlink(&self, request: &Request, parent: InodeNo, name: &[u8]) -> Answer<()> {
+        let _timed = self.timed(Operation::Remove);
         Ok(self.fs()?.unlink(&self.caller(request), parent, name)?)
     }
 
     /// Removes an empty directory.
     pub fn rmdir(&self, request: &Request, parent: InodeNo, name: &[u8]) -> Answer<()> {
+        let _timed = self.timed(Operation::Remove);
         Ok(self.fs()?.rmdir(&self.caller(request), parent, name)?)
     }
 
@@ -120,6 +129,7 @@ impl Server {
         to: (InodeNo, &[u8]),
         flags: u32,
     ) -> Answer<()> {
+        let _timed = self.timed(Operation::Rename);
         let fs = self.fs()?;
         let flags = flags::rename(flags)?;
         Ok(fs.rename(&self.caller(request), from.0, from.1, to.0, to.1, flags)?)

@@ -20,6 +20,7 @@ use super::{REMOUNT_XATTR, Server};
 use crate::caller::{Capability, is_capable};
 use crate::flags;
 use crate::fsyncs::What;
+use crate::operations::Operation;
 use crate::ops::{Answer, Errno, Request, XattrReply};
 
 /// Reading this attribute of anything inside the mount makes the whole volume durable. It is empty.
@@ -62,13 +63,17 @@ impl Server {
             }
             STATS_XATTR => self.stats(&fs).into_bytes(),
             FSYNC_XATTR => self.fsyncs.describe(inode).ok_or(Errno(libc::ENODATA))?.into_bytes(),
-            _ => fs.getxattr(&self.caller(request), inode, name)?,
+            _ => {
+                let _timed = self.timed(Operation::Other);
+                fs.getxattr(&self.caller(request), inode, name)?
+            }
         };
         fit(value, size)
     }
 
     /// The names of all attributes; with `size` 0 only their length.
     pub fn listxattr(&self, request: &Request, inode: InodeNo, size: u32) -> Answer<XattrReply> {
+        let _timed = self.timed(Operation::Other);
         let fs = self.fs()?;
         let mut names = fs.listxattr(&Caller::root(), inode)?;
         // The kernel does not filter this list.
@@ -105,6 +110,7 @@ impl Server {
         if [SYNC_XATTR, REPORT_XATTR, STATS_XATTR, FSYNC_XATTR].contains(&name) {
             return Err(Errno(libc::EPERM));
         }
+        let _timed = self.timed(Operation::Attributes);
         let mut flags = flags::xattr(flags)?;
         flags.set(XattrFlags::KILL_SGID, kill_sgid);
         fs.setxattr(&self.caller(request), inode, name, value, flags)?;
@@ -122,6 +128,7 @@ impl Server {
 
     /// Removes an attribute.
     pub fn removexattr(&self, request: &Request, inode: InodeNo, name: &[u8]) -> Answer<()> {
+        let _timed = self.timed(Operation::Attributes);
         let fs = self.fs()?;
         Ok(fs.removexattr(&self.caller(request), inode, name)?)
     }

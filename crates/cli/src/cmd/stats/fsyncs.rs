@@ -75,6 +75,7 @@ fn ratio(part: u64, whole: u64, shown: impl Fn(f64) -> String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::daemon::activity::Activity;
     use crate::daemon::control::Counter;
 
     fn report(values: &[(&str, u64)]) -> Report {
@@ -87,7 +88,14 @@ mod tests {
             meaning: String::new(),
         };
         let counters = values.iter().map(counter).collect();
-        Report { pid: 7, volume: "/img".into(), read_only: false, options: String::new(), counters }
+        Report {
+            pid: 7,
+            volume: "/img".into(),
+            read_only: false,
+            options: String::new(),
+            activity: Activity::default(),
+            counters,
+        }
     }
 
     fn value(averages: &[Average], name: &str) -> String {

@@ -1,9 +1,10 @@
 //! `holdfast stats`: what the daemon of a mount has counted since it was mounted, once or again and again.
 //!
-//! The daemon gives numbers; `table` makes them readable and `watch` repeats
-//! the question. JSON keeps numbers as they are: bytes and nanoseconds.
+//! Two levels: `summary` is what a user asks, in a user's words, on one screen; `table` is every statistic of the engine,
+//! for `--all`. `watch` repeats the question. JSON holds both, with numbers as they are: bytes and nanoseconds.
 
 mod fsyncs;
+mod summary;
 mod table;
 mod watch;
 
@@ -11,8 +12,10 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::Serialize;
 use serde_json::{Map, Value};
 
+use self::summary::{Interval, State};
 use crate::daemon::control::{self, Counter, DEVICE, Report};
 use crate::mounts::{self, Mount};
 use crate::outcome::{Context, Failure, Outcome, printed};
@@ -20,18 +23,34 @@ use crate::outcome::{Context, Failure, Outcome, printed};
 /// Show the statistics of a mounted volume.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-What an fsync costs on the average is shown behind the totals of the log; what is expected to be 0
-and is not is told first.
+Everything counts from the moment the volume was mounted. p50 and p99: half of the operations, and
+99 of 100, took no longer. Times are those of the filesystem process; what the kernel answers from
+its own memory is neither counted nor timed.
+  operation   lookup: find a name; stat: read attributes; list: read a directory; attributes: chmod,
+              chown, truncate, times, extended attributes; other: everything else
+  programs    bytes that programs read and wrote through the mount
+  device      bytes that the volume's file or device was asked to read and write
+  each fsync  what one that had something to write costs on the average, synchronous writes included
+  cache       how many look-ups needed no read of the device; raise -o cache= if it is low
+  errors      lines of errors in the process's log
 
-With --watch, on a terminal, the table is refreshed in place; elsewhere every sample is appended,
-with --json as one object a line: `timestamp` in seconds since 1970, `seconds` since the sample
-before (null in the first), all values, and in `deltas` what was added since, without gauges.
-It ends at Ctrl-C, when its reader goes away, and when the volume is unmounted.")]
+--json prints one object. Its names stay while `schema` is 1; sizes are in bytes, times in
+nanoseconds (`_ns`). Below `all` are the internal statistics, whose names may change with any
+version.
+
+With --watch, on a terminal, the screen is refreshed in place; elsewhere every sample is appended.
+Counts are totals, all else is of the time since the sample before. With --json each sample is one
+line with `timestamp` in seconds since 1970, `seconds` since the sample before, and `interval`: what
+happened in that time (null in the first). It ends at Ctrl-C, when its reader goes away, and when
+the volume is unmounted.")]
 pub(crate) struct Args {
-    /// One JSON object; numbers are bytes (names with `bytes`), nanoseconds (`_ns`) or just numbers.
+    /// Show every internal statistic with its meaning, instead of the summary.
+    #[arg(long)]
+    all: bool,
+    /// Print JSON, for programs.
     #[arg(long)]
     json: bool,
-    /// Again every so many seconds, with what happened in each second between.
+    /// Repeat every SECONDS, with rates, until Ctrl-C.
     #[arg(
         long,
         value_name = "SECONDS",
@@ -50,14 +69,18 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Failure::plain(format!("{} is not a mounted Holdfast volume", args.dir.display()))
     })?;
     if let Some(every) = args.watch {
-        return watch::run(&mount, every, args.json);
+        return watch::run(&mount, every, args.all, args.json);
     }
     let report = control::ask(&mount).map_err(|error| no_answer(&mount, &error))?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     if args.json {
         printed(writeln!(out, "{}", Value::from(object(&report))))?;
     } else {
-        for line in table::explained(&report) {
+        let lines = match args.all {
+            true => table::explained(&report),
+            false => summary_lines(&report),
+        };
+        for line in lines {
             printed(writeln!(out, "{line}"))?;
         }
     }
@@ -83,13 +106,34 @@ fn no_answer(mount: &Mount, error: &io::Error) -> Failure {
     })
 }
 
+/// The screen without `--all`.
+pub(crate) fn summary_lines(report: &Report) -> Vec<String> {
+    [vec![head(report)], summary::lines(report, None)].concat()
+}
+
+/// What is mounted, and what serves it.
+fn head(report: &Report) -> String {
+    format!("{} served by process {}", report.volume.display(), report.pid)
+}
+
 /// What `--json` prints of a report.
 fn object(report: &Report) -> Map<String, Value> {
     let mut object = Map::new();
+    object.insert("schema".into(), summary::SCHEMA.into());
+    object.extend(fields(&Interval::between(report, None)));
+    object.extend(fields(&State::of(report)));
     object.insert("pid".into(), report.pid.into());
     object.insert("volume".into(), report.volume.to_string_lossy().into());
-    object.extend(values(report, |counter| Some(counter.value)));
+    object.insert("all".into(), values(report, |counter| Some(counter.value)).into());
     object
+}
+
+/// The fields of a part of the summary.
+fn fields(part: &impl Serialize) -> Map<String, Value> {
+    match serde_json::to_value(part) {
+        Ok(Value::Object(fields)) => fields,
+        other => unreachable!("a struct of numbers and texts is an object: {other:?}"),
+    }
 }
 
 /// The engine's and the device's statistics as two objects, without those for which `value` returns nothing.
@@ -113,6 +157,7 @@ fn interval(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::daemon::activity::Activity;
 
     /// A report with a total and a gauge, and one call to the device.
     pub(super) fn report(commits: u64, used: u64, flushes: u64) -> Report {
@@ -129,6 +174,7 @@ mod tests {
             volume: "/img".into(),
             read_only: false,
             options: String::new(),
+            activity: Activity::default(),
             counters: vec![
                 counter("commits", commits, "commits", false),
                 counter("frozen_ns", commits * 1_700_000, "commits", false),
@@ -142,10 +188,12 @@ mod tests {
     fn json_has_raw_numbers_and_the_device_apart() {
         let object = object(&report(3, 4096, 9));
         assert_eq!(object["pid"], 7);
-        assert_eq!(object["counters"]["frozen_ns"], 5_100_000);
-        assert_eq!(object["counters"]["journal_bytes_used"], 4096);
-        assert_eq!(object["device"]["flushes"], 9);
-        assert!(object["counters"].get("flushes").is_none());
+        assert_eq!(object["schema"], 1);
+        let all = &object["all"];
+        assert_eq!(all["counters"]["frozen_ns"], 5_100_000);
+        assert_eq!(all["counters"]["journal_bytes_used"], 4096);
+        assert_eq!(all["device"]["flushes"], 9);
+        assert!(all["counters"].get("flushes").is_none());
     }
 
     #[test]

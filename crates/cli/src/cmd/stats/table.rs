@@ -40,7 +40,7 @@ pub(super) struct Window {
 
 /// Every statistic with its meaning.
 pub(super) fn explained(report: &Report) -> Vec<String> {
-    let mut lines = vec![format!("{} served by process {}", report.volume.display(), report.pid)];
+    let mut lines = vec![super::head(report)];
     lines.extend(alarms(report));
     for group in groups(report) {
         lines.push(String::new());
@@ -77,6 +77,12 @@ fn alarms(report: &Report) -> Option<String> {
     (!alarms.is_empty()).then(|| format!("expected to be 0: {}", alarms.join(", ")))
 }
 
+/// The first line of a sample.
+pub(super) fn head(now: &Report, at: Timestamp) -> String {
+    let seconds = at.secs.rem_euclid(60);
+    format!("{}, {}:{seconds:02} UTC", super::head(now), utc(at.secs))
+}
+
 /// One sample: all of it, or what fits into the window.
 pub(super) fn sample(
     now: &Report,
@@ -85,13 +91,7 @@ pub(super) fn sample(
     first: &Report,
     window: Option<Window>,
 ) -> Vec<String> {
-    let seconds = at.secs.rem_euclid(60);
-    let head = format!(
-        "{} served by process {}, {}:{seconds:02} UTC",
-        now.volume.display(),
-        now.pid,
-        utc(at.secs)
-    );
+    let head = head(now, at);
     let all = |_: &Counter| true;
     let Some(window) = window else {
         let mut lines = vec![head];

@@ -16,16 +16,17 @@ use rustix::io::Errno;
 use serde_json::Value;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use super::summary::{self, Interval};
 use super::table::{self, Before, Window};
-use super::{no_answer, object, values};
+use super::{fields, no_answer, object, values};
 use crate::daemon::control::{self, Report};
 use crate::mounts::{self, Mount};
 use crate::outcome::{Context, Failure, Outcome, complain, printed};
 
-pub(super) fn run(mount: &Mount, every: Duration, json: bool) -> Outcome {
+pub(super) fn run(mount: &Mount, every: Duration, all: bool, json: bool) -> Outcome {
     // Before the first look, so that no change is missed.
     let sleep = Sleep::new()?;
-    let mut output = Output::new(json);
+    let mut output = Output::new(all, json);
     let mut first: Option<Report> = None;
     let mut before: Option<(Report, Stopwatch)> = None;
     loop {
@@ -75,16 +76,18 @@ fn ask(mount: &Mount, first: Option<&Report>) -> Result<Option<Report>, Failure>
 
 /// Where samples go, and how they look there.
 struct Output {
+    /// Every statistic, or the summary.
+    all: bool,
     json: bool,
     /// Lines of the last table on a terminal and the window that they were made for; `None` elsewhere.
     screen: Option<(usize, Option<Window>)>,
 }
 
 impl Output {
-    fn new(json: bool) -> Output {
+    fn new(all: bool, json: bool) -> Output {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         let terminal = !json && !dumb && io::stdout().is_terminal();
-        Output { json, screen: terminal.then_some((0, None)) }
+        Output { all, json, screen: terminal.then_some((0, None)) }
     }
 
     fn sample(&mut self, now: &Report, then: Option<Before<'_>>, first: &Report) -> io::Result<()> {
@@ -101,7 +104,7 @@ impl Output {
                 }
                 (*lines, *window) = (0, size);
             }
-            let table = table::sample(now, at, then, first, size);
+            let table = shown(self.all, now, at, then, first, size);
             if *lines > 0 {
                 write!(out, "\x1b[{lines}A\r")?;
             }
@@ -111,13 +114,37 @@ impl Output {
             write!(out, "\x1b[J")?;
             *lines = table.len();
         } else {
-            for line in table::sample(now, at, then, first, None) {
+            for line in shown(self.all, now, at, then, first, None) {
                 writeln!(out, "{line}")?;
             }
             writeln!(out)?;
         }
         out.flush()
     }
+}
+
+/// A sample as lines that fit the window.
+fn shown(
+    all: bool,
+    now: &Report,
+    at: Timestamp,
+    then: Option<Before<'_>>,
+    first: &Report,
+    window: Option<Window>,
+) -> Vec<String> {
+    if all {
+        return table::sample(now, at, then, first, window);
+    }
+    let mut lines = vec![table::head(now, at)];
+    lines.extend(summary::lines(now, then.map(|then| (then.report, then.seconds))));
+    if let Some(window) = window {
+        // One row is for the cursor.
+        lines.truncate(window.rows.saturating_sub(1).max(2));
+        for line in &mut lines {
+            *line = line.chars().take(window.columns).collect();
+        }
+    }
+    lines
 }
 
 /// The terminal's size, if it knows one.
@@ -133,14 +160,15 @@ fn json(now: &Report, at: Timestamp, then: Option<Before<'_>>) -> Value {
     let seconds = at.secs as f64 + f64::from(at.nanos) / 1e9;
     line.insert("timestamp".into(), seconds.into());
     line.insert("seconds".into(), then.map(|then| then.seconds).into());
+    let interval = then.map(|then| fields(&Interval::between(now, Some(then.report))));
+    line.insert("interval".into(), interval.into());
     let deltas = then.map(|then| {
-        let added = values(now, |counter| {
+        values(now, |counter| {
             let old = table::find(then.report, counter).filter(|old| !old.gauge)?;
             Some(counter.value.saturating_sub(old.value))
-        });
-        Value::from(added)
+        })
     });
-    line.insert("deltas".into(), deltas.unwrap_or(Value::Null));
+    line["all"]["deltas"] = deltas.into();
     line.into()
 }
 
@@ -211,13 +239,16 @@ mod tests {
         let line = json(&now, at, Some(Before { report: &then, seconds: 2.0 }));
         assert_eq!(line["timestamp"], 10.5);
         assert_eq!(line["seconds"], 2.0);
-        assert_eq!(line["counters"]["commits"], 5);
-        assert_eq!(line["counters"]["journal_bytes_used"], 50);
-        assert_eq!(line["deltas"]["counters"]["commits"], 3);
-        assert_eq!(line["deltas"]["counters"]["frozen_ns"], 5_100_000);
-        assert_eq!(line["deltas"]["device"]["flushes"], 0);
-        assert!(line["deltas"]["counters"].get("journal_bytes_used").is_none());
+        let (all, deltas) = (&line["all"], &line["all"]["deltas"]);
+        assert_eq!(all["counters"]["commits"], 5);
+        assert_eq!(all["counters"]["journal_bytes_used"], 50);
+        assert_eq!(deltas["counters"]["commits"], 3);
+        assert_eq!(deltas["counters"]["frozen_ns"], 5_100_000);
+        assert_eq!(deltas["device"]["flushes"], 0);
+        assert!(deltas["counters"].get("journal_bytes_used").is_none());
+        assert_eq!(line["interval"]["bytes"]["written_to_device"], 0);
         let line = json(&now, at, None);
-        assert!(line["deltas"].is_null() && line["seconds"].is_null());
+        assert!(line["all"]["deltas"].is_null() && line["seconds"].is_null());
+        assert!(line["interval"].is_null());
     }
 }
