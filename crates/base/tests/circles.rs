@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 const KNOWN: &[&str] = &[
     "check: volume > log",
     "cli: mounts > daemon",
-    "fuse::transport: synchronous > serve",
     "holdfast: dir > options",
     "holdfast: dir > remove",
     "holdfast: volume > dir",

@@ -3,13 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use holdfast_base::parallel::processors;
 use holdfast_base::switch::{Opens, Transport};
 
 use crate::connection::Watchdog;
 use crate::requests::Requests;
 
-/// How long a reader polls for the next request before it sleeps.
+/// How long a reader polls for the next request before it sleeps, on machines with at most so many processors. With more of
+/// them one that wakes costs less than one that is never idle.
 const SPIN: Duration = Duration::from_micros(50);
+const SPIN_PROCESSORS: usize = 4;
 /// Fsyncs that take longer get a line in the log, unless another limit is set.
 pub const SLOW_FSYNC: Duration = Duration::from_secs(1);
 
@@ -46,7 +49,7 @@ pub struct FuseOptions {
     pub dirsync: bool,
     /// Security labels for the kernel, each `context=...` or one of its kin, quoted as mount(8) does. For root only.
     pub labels: Vec<String>,
-    /// Threads that read requests at the same time; `None`: as many as CPUs, at least 2 and at most 4.
+    /// Threads that read requests at the same time; `None`: as many as CPUs, at least 2 and at most 16.
     pub threads: Option<usize>,
     /// How long a thread that has served a request polls for the next one before it sleeps. Zero saves processor time;
     /// more saves a wake-up when clients ask one request right after another.
@@ -108,7 +111,7 @@ impl Default for FuseOptions {
             dirsync: false,
             labels: Vec::new(),
             threads: None,
-            spin: SPIN,
+            spin: default_spin(processors()),
             ttl: Duration::from_secs(12 * 3600),
             slow_fsync: Some(SLOW_FSYNC),
             transport: Transport::default(),
@@ -123,11 +126,26 @@ impl Default for FuseOptions {
 impl FuseOptions {
     /// Threads that read requests at the same time.
     pub fn readers(&self) -> usize {
-        self.threads.unwrap_or_else(default_threads).max(1)
+        self.threads.unwrap_or_else(|| default_threads(processors())).max(1)
     }
 }
 
-/// More readers than CPUs steal each other's wake-ups; fewer than two could all be busy.
-fn default_threads() -> usize {
-    std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 4)
+/// More readers than CPUs steal each other's wake-ups; fewer than two could all be busy; and they all read one queue.
+fn default_threads(processors: usize) -> usize {
+    processors.clamp(2, 16)
+}
+
+fn default_spin(processors: usize) -> Duration {
+    if processors <= SPIN_PROCESSORS { SPIN } else { Duration::ZERO }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_follow_from_the_processors() {
+        assert_eq!([1, 2, 4, 8, 64].map(default_threads), [2, 2, 4, 8, 16]);
+        assert_eq!([1, 4, 5, 64].map(default_spin), [SPIN, SPIN, Duration::ZERO, Duration::ZERO]);
+    }
 }

@@ -25,9 +25,9 @@ Options for -o, separated by commas; later ones win:
   relatime            it does so at most once a day or after a change (default)
   strictatime         it always does so
   commit=SECONDS      with no fsync at all, at most this much is lost (default 5)
-  threads=N           threads that read requests at the same time (default: CPUs, 2 to 4)
+  threads=N           threads that read requests at the same time (default: CPUs, 2 to 16)
   spin=MICROSECONDS   how long one of them looks for the next request before it sleeps (default
-                      50); 0 saves processor time
+                      50, above four CPUs 0); 0 saves processor time
   transport=WAY       how the kernel's requests come: auto (default), device (/dev/fuse), or rings
                       (io_uring, faster; root allows them in the module fuse: enable_uring)
   open=WHO            who opens files: server (default) or kernel, which asks nobody: what it has in

@@ -25,10 +25,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno as Failed;
 use zerocopy::IntoBytes;
 
-use super::readers::{NAP, Next, Reader, Readers};
+use super::readers::{Next, Reader, Readers};
 use super::rings::Rings;
 use super::work::Work;
-use super::{Ways, serve};
+use super::{Ways, answer, serve};
 use crate::ops::{Answer, Errno, Kernel};
 use crate::server::Server;
 
@@ -107,12 +107,12 @@ fn shake_hands(
                        echo Y >/sys/module/fuse/parameters/enable_uring";
             return refuse(fuse, request.header.unique, io::Error::other(why));
         }
-        Transport::Rings => match Rings::prepare(fuse, work, readers.together(), ways.ring_bytes) {
+        Transport::Rings => match Rings::prepare(fuse, work, readers.lone(), ways.ring_bytes) {
             Err(error) => return refuse(fuse, request.header.unique, error),
             rings => Some(rings?),
         },
         Transport::Auto if offered & flag::OVER_IO_URING == 0 => None,
-        Transport::Auto => match Rings::prepare(fuse, work, readers.together(), ways.ring_bytes) {
+        Transport::Auto => match Rings::prepare(fuse, work, readers.lone(), ways.ring_bytes) {
             Ok(rings) => Some(rings),
             Err(error) => {
                 tracing::info!("no rings ({error}); requests come through /dev/fuse");
@@ -200,13 +200,7 @@ fn read_requests(
             }
             Err(Failed::AGAIN) => match reader.found_nothing() {
                 Next::Look => {}
-                Next::Sleep => drop(sleep(fuse, None)?),
-                Next::Nap => {
-                    if !sleep(fuse, Some(NAP))? {
-                        reader.leave();
-                        let _ = sleep(fuse, None)?;
-                    }
-                }
+                Next::Sleep(most) => sleep(fuse, most)?,
                 Next::End => return Ok(()),
             },
             // Given up by the caller before it was read.
@@ -230,12 +224,11 @@ fn is_ahead(op: &Op<'_>) -> bool {
     }
 }
 
-/// Sleeps until there is something to read, or for so long. Says whether there is.
-fn sleep(fuse: &OwnedFd, most: Option<Duration>) -> io::Result<bool> {
+/// Sleeps until there is something to read, or for so long.
+fn sleep(fuse: &OwnedFd, most: Option<Duration>) -> io::Result<()> {
     let most = most.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
     match poll(&mut [PollFd::new(fuse, PollFlags::IN)], most.as_ref()) {
-        Ok(ready) => Ok(ready > 0),
-        Err(Failed::INTR | Failed::AGAIN) => Ok(true),
+        Ok(_) | Err(Failed::INTR | Failed::AGAIN) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
@@ -260,9 +253,9 @@ fn serve_one(fuse: &Arc<OwnedFd>, server: &Server, reader: &Reader, request: &Re
     let header = &request.header;
     if let Some(fsync) = serve::fsync(header, &request.op) {
         let pending = Pending::new(Arc::clone(fuse), header.unique);
-        let together = Arc::clone(reader.together());
+        let lone = Arc::clone(reader.lone());
         return fsync.call_then(server, move |answer| {
-            together.will_answer();
+            lone.will_answer();
             pending.send(answer.map(|()| &[][..]));
         });
     }
@@ -277,11 +270,11 @@ fn serve_one(fuse: &Arc<OwnedFd>, server: &Server, reader: &Reader, request: &Re
             serve::fill(server, header, &request.op, out)
         } else {
             match serve::call(server, header, &request.op) {
-                Some(answer) => answer.and_then(|answer| serve::encode(&answer, out)),
+                Some(answer) => answer.and_then(|answer| answer::encode(&answer, out)),
                 None => return pending.forget(),
             }
         };
-        reader.will_answer();
+        reader.lone().will_answer();
         pending.send(answer.map(|len| &out[..len]));
     });
 }

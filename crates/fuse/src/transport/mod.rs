@@ -11,17 +11,15 @@
 //! saves the wake-up of another one; the kernel has them only where root has
 //! allowed it (`enable_uring` of the module `fuse`).
 
+mod answer;
 mod convert;
 mod device;
-mod looking;
-mod place;
+mod lone;
 mod processors;
 pub(crate) mod readers;
 mod rings;
 mod serve;
-mod stations;
 mod synchronous;
-mod together;
 pub(crate) mod work;
 
 use holdfast_base::switch::{Opens, Transport};

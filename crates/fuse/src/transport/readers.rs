@@ -14,9 +14,8 @@
 //! Of the fsyncs that wait for the log only one keeps its thread, the leader. It makes the batch, answers for all that
 //! share it, and goes on with the next one while any fsync waits ([`holdfast_posix::FileSystem::fsync_then`]).
 //!
-//! A client that asks alone is served on its own processor ([`super::together`]). Then the last reader does not poll
-//! but sleeps at once, so that the client can go on, and no other one is woken when it waits. While two clients ask,
-//! two readers poll, each on a processor of its own ([`super::stations`]), unless others use these processors, too.
+//! A client that asks alone is served on its own processor ([`super::lone`]). Then the last reader does not poll
+//! but sleeps at once, so that the client can go on, and no other one is woken when it waits.
 //!
 //! Always true: a thread reads, or will within two ticks of the watch, or as many wait as may.
 
@@ -33,20 +32,15 @@ use holdfast_base::clock::Stopwatch;
 use holdfast_base::wait;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::looking::Looking;
-use super::place::Place;
-use super::processors;
-use super::stations::Stations;
-use super::together::Together;
+use super::lone::{Lone, Place};
 
 /// A thread that finds this many requests in a row wakes another one. A single client makes two: its next one, and what
 /// the kernel sends by itself, as for a file that was closed.
 const BACKLOG: u32 = 3;
 /// The same where the client shares a processor with the thread that serves it, for requests that it need not wait for.
 const BACKLOG_ALONE: u32 = 12;
-/// How long a thread that has nothing to do stays on the processor where it was kept: what runs there later is not
-/// known.
-pub(super) const NAP: Duration = Duration::from_millis(2);
+/// How long a thread that has nothing to do stays on the processor of a lone client: what runs there later is not known.
+const NAP: Duration = Duration::from_millis(2);
 /// How long a thread rests before it ends.
 const IDLE: Duration = Duration::from_secs(10);
 /// A request that takes longer has another thread read.
@@ -100,8 +94,7 @@ pub(crate) struct Readers {
     is_over: AtomicBool,
     /// The system has refused a thread, and that was logged.
     is_short: AtomicBool,
-    together: Arc<Together>,
-    stations: Arc<Stations>,
+    lone: Arc<Lone>,
 }
 
 /// What `body` answers; a panic is an error, so that the session ends with it.
@@ -111,14 +104,9 @@ pub(super) fn told(body: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
 }
 
 impl Readers {
-    /// At most `most` that read at the same time, while up to `waiting` others wait. The last one, or the last two,
-    /// poll for `spin` before they sleep.
+    /// At most `most` that read at the same time, while up to `waiting` others wait. The last one polls for `spin`
+    /// before it sleeps.
     pub(crate) fn new(most: usize, waiting: usize, spin: Duration) -> Arc<Readers> {
-        Readers::with(most, waiting, spin, Together::new(spin))
-    }
-
-    fn with(most: usize, waiting: usize, spin: Duration, together: Arc<Together>) -> Arc<Readers> {
-        let stations = Arc::new(Stations::new(together.pair()));
         Arc::new(Readers {
             most,
             threads_max: most + waiting,
@@ -131,8 +119,7 @@ impl Readers {
             watch: Condvar::new(),
             is_over: AtomicBool::new(false),
             is_short: AtomicBool::new(false),
-            together,
-            stations,
+            lone: Lone::new(spin),
         })
     }
 
@@ -164,15 +151,15 @@ impl Readers {
             ));
         }
         drop(state);
-        if let Err(error) = self.together.start() {
+        if let Err(error) = self.lone.start() {
             tracing::debug!("no thread keeps a processor busy: {error}");
         }
         Ok(())
     }
 
-    /// Where clients are served that ask alone.
-    pub(super) fn together(&self) -> &Arc<Together> {
-        &self.together
+    /// Where a lone client is served.
+    pub(super) fn lone(&self) -> &Arc<Lone> {
+        &self.lone
     }
 
     /// Returns when every request that waits is answered, and every other one that has begun, too, unless that
@@ -202,7 +189,7 @@ impl Readers {
             seat.changed.notify_one();
         }
         self.watch.notify_all();
-        self.together.end();
+        self.lone.end();
     }
 
     fn is_over(&self) -> bool {
@@ -307,9 +294,6 @@ pub(crate) struct Reader {
     is_dismissed: Cell<bool>,
     served: Cell<Stopwatch>,
     in_a_row: Cell<u32>,
-    /// Requests that had begun when it last found nothing.
-    begun: Cell<u64>,
-    looking: Looking,
     place: Rc<Place>,
 }
 
@@ -318,10 +302,8 @@ pub(crate) struct Reader {
 pub(crate) enum Next {
     /// Read again.
     Look,
-    /// Wait for the kernel: no other does.
-    Sleep,
-    /// As [`Next::Sleep`], but [leave](Reader::leave) this processor if nothing comes soon.
-    Nap,
+    /// Wait for the kernel, as no other does, but no longer than this, if that is said.
+    Sleep(Option<Duration>),
     /// Return.
     End,
 }
@@ -329,11 +311,11 @@ pub(crate) enum Next {
 impl Reader {
     fn new(readers: Arc<Readers>) -> Reader {
         let doing = Rc::new(Cell::new(Doing::Reading));
-        let place = Rc::new(Place::anywhere(&readers.together, &readers.stations));
+        let place = Rc::new(Place::anywhere(&readers.lone));
         let (all, own, mine) = (Arc::clone(&readers), Rc::clone(&doing), Rc::clone(&place));
         wait::before_waiting(move |next| match next {
-            wait::Next::Wait => step_out(&all, &own, &mine),
-            wait::Next::Share | wait::Next::Help => mine.go_anywhere(),
+            wait::Next::Wait => step_out(&all, &own),
+            wait::Next::Share | wait::Next::Help => mine.leave(),
         });
         Reader {
             readers,
@@ -341,8 +323,6 @@ impl Reader {
             is_dismissed: Cell::default(),
             served: Cell::new(Stopwatch::start()),
             in_a_row: Cell::default(),
-            begun: Cell::default(),
-            looking: Looking::new(),
             place,
         }
     }
@@ -350,33 +330,13 @@ impl Reader {
     /// Serves a request of `client` that was read. `is_ahead`: it may go on to ask before it has the answer.
     /// Rests if there are others enough.
     pub(crate) fn serve(&self, client: u32, is_ahead: bool, body: impl FnOnce()) -> Next {
-        let together = &self.readers.together;
-        self.readers.stations.asks(client);
-        self.go(together.place(client, || processors::of_sleeper(client)));
-        if self.place.has_station() && client != 0 {
-            let find = || processors::of_sleeper(client);
-            self.looking.serves(|| find().map(|found| self.place.meets(found)));
-        }
-        // A lone client often has its next request there when this thread goes on, as they share a processor.
-        let is_alone = self.place.is_beside_client();
-        let is_behind = !is_alone || is_ahead;
-        self.in_a_row.set(if is_behind { self.in_a_row.get() + 1 } else { 0 });
-        let backlog = if is_alone { BACKLOG_ALONE } else { BACKLOG };
-        if self.in_a_row.get() >= backlog {
-            self.in_a_row.set(0);
-            together.part();
-            self.go(None);
-            let mut state = self.readers.state.lock();
-            if state.reading < self.readers.most {
-                self.readers.wake(&mut state);
-            }
-        }
+        self.place.serve(client);
+        self.note_backlog(is_ahead);
         self.readers.begin();
         let is_alone = self.place.is_beside_client();
         self.doing.set(if is_alone { Doing::ServingAlone } else { Doing::Serving });
         let serving = Serving(self);
         body();
-        together.served();
         let was_outside = self.doing.get() == Doing::Outside;
         drop(serving);
         self.served.set(Stopwatch::start());
@@ -384,70 +344,45 @@ impl Reader {
         if was_outside { self.rest(self.readers.most) } else { Next::Look }
     }
 
-    /// Goes to where it is to serve: beside a lone client, to a station, or anywhere.
-    fn go(&self, lone: Option<u16>) {
-        match lone {
-            Some(processor) => self.place.go_beside(processor),
-            None if self.wanted() > 1 => self.place.go_to_station(),
-            None => self.place.go_anywhere(),
+    /// Has one more thread read if requests wait behind each other.
+    fn note_backlog(&self, is_ahead: bool) {
+        let is_alone = self.place.is_beside_client();
+        // A lone client often has its next request there when this thread goes on, as they share a processor.
+        let is_behind = !is_alone || is_ahead;
+        self.in_a_row.set(if is_behind { self.in_a_row.get() + 1 } else { 0 });
+        let backlog = if is_alone { BACKLOG_ALONE } else { BACKLOG };
+        if self.in_a_row.get() >= backlog {
+            self.in_a_row.set(0);
+            self.place.part();
+            let mut state = self.readers.state.lock();
+            if state.reading < self.readers.most {
+                self.readers.wake(&mut state);
+            }
         }
     }
 
-    /// How many are to poll for requests at the same time, as far as this one knows.
-    fn wanted(&self) -> usize {
-        let wanted = self.readers.stations.wanted().min(self.readers.most);
-        if self.looking.is_of_use() { wanted } else { 1 }
-    }
-
-    /// To be told before an answer leaves on another thread.
-    pub(super) fn together(&self) -> &Arc<Together> {
-        &self.readers.together
-    }
-
-    /// To be called before an answer leaves.
-    pub(crate) fn will_answer(&self) {
-        self.readers.together.will_answer();
+    /// To be told before an answer leaves, on this thread or another one.
+    pub(super) fn lone(&self) -> &Arc<Lone> {
+        &self.readers.lone
     }
 
     /// To be called when there was nothing to read. Rests if another one reads.
     pub(crate) fn found_nothing(&self) -> Next {
         self.in_a_row.set(0);
-        let wanted = self.wanted();
-        let is_looking = self.is_looking(wanted);
-        match self.rest(if is_looking { wanted } else { 1 }) {
-            Next::Sleep if is_looking => {
-                if wanted > 1 {
-                    self.place.go_to_station();
-                }
-                self.give_way();
+        let idle = self.served.get().elapsed();
+        if idle >= NAP {
+            self.place.leave();
+        }
+        match self.rest(1) {
+            // A lone client wants to go on where this thread is.
+            Next::Sleep(_) if self.place.is_beside_client() => Next::Sleep(Some(NAP)),
+            Next::Sleep(_) if idle < self.readers.spin => {
+                // Other threads that want this processor go first.
+                std::thread::yield_now();
                 Next::Look
             }
-            Next::Sleep if self.place.is_kept() => Next::Nap,
             next => next,
         }
-    }
-
-    /// Whether it polls for requests, as one of so many.
-    fn is_looking(&self, wanted: usize) -> bool {
-        let begun = self.readers.begun.load(Ordering::SeqCst);
-        if self.begun.replace(begun) != begun && wanted > 1 {
-            // What the other one serves counts, too: each polls for its own client.
-            self.served.set(Stopwatch::start());
-        }
-        // A lone client wants to go on where this thread is.
-        !self.place.is_beside_client() && self.served.get().elapsed() < self.readers.spin
-    }
-
-    /// Other threads that want this processor go first.
-    fn give_way(&self) {
-        let giving = Stopwatch::start();
-        std::thread::yield_now();
-        self.looking.gave_way(giving.elapsed());
-    }
-
-    /// Leaves the processor where it has napped: no request has come for a while.
-    pub(crate) fn leave(&self) {
-        self.place.go_anywhere();
     }
 
     /// Rests if more than `enough` read.
@@ -458,12 +393,12 @@ impl Reader {
             return Next::End;
         }
         if state.reading <= enough {
-            return Next::Sleep;
+            return Next::Sleep(None);
         }
         state.reading -= 1;
-        self.place.let_go();
         let seat = Arc::new(Seat::default());
         state.resting.push(Arc::clone(&seat));
+        MutexGuard::unlocked(&mut state, || self.place.leave());
         let mut is_late = false;
         loop {
             // The thread that called has counted this one among those that read.
@@ -473,18 +408,12 @@ impl Reader {
             if readers.is_over() {
                 return Next::End;
             }
-            if is_late && self.place.is_kept() {
-                MutexGuard::unlocked(&mut state, || self.place.go_anywhere());
-                is_late = false;
-                continue;
-            }
             if is_late && state.resting.len() >= readers.most {
                 state.resting.retain(|other| !Arc::ptr_eq(other, &seat));
                 self.is_dismissed.set(true);
                 return Next::End;
             }
-            let how_long = if self.place.is_kept() { NAP } else { IDLE };
-            is_late = seat.changed.wait_for(&mut state, how_long).timed_out();
+            is_late = seat.changed.wait_for(&mut state, IDLE).timed_out();
         }
     }
 }
@@ -492,7 +421,6 @@ impl Reader {
 /// A thread that ends, even by a panic, ends all of them, unless it was dismissed.
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.place.step_down();
         if !self.is_dismissed.get() {
             self.readers.end();
         }
@@ -519,7 +447,7 @@ impl Drop for Serving<'_> {
 }
 
 /// For a reader that is about to wait during a request.
-fn step_out(readers: &Arc<Readers>, doing: &Cell<Doing>, place: &Place) {
+fn step_out(readers: &Arc<Readers>, doing: &Cell<Doing>) {
     let is_alone = doing.get() == Doing::ServingAlone;
     if doing.get() != Doing::Serving && !is_alone {
         return;
@@ -531,7 +459,6 @@ fn step_out(readers: &Arc<Readers>, doing: &Cell<Doing>, place: &Place) {
         state.outside += 1;
         readers.serving.fetch_sub(1, Ordering::SeqCst);
         doing.set(Doing::Outside);
-        place.step_down();
     }
 }
 

@@ -18,11 +18,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use holdfast_wire::Op;
 use holdfast_wire::ring::{Arrived, Ring};
 
-use super::processors;
+use super::lone::Lone;
 use super::readers::told;
 use super::serve;
-use super::together::Together;
 use super::work::Work;
+use super::{answer, processors};
 use crate::ops::{Answer, Errno};
 use crate::server::Server;
 
@@ -50,7 +50,7 @@ impl Rings {
     pub(super) fn prepare(
         fuse: &Arc<OwnedFd>,
         work: &Arc<Work>,
-        together: &Arc<Together>,
+        lone: &Arc<Lone>,
         bytes: usize,
     ) -> io::Result<Rings> {
         let (possible, online) = (processors::possible()?, processors::online()?);
@@ -69,10 +69,10 @@ impl Rings {
         for (cpu, queues) in threads {
             let (word, wait) = channel();
             let (fuse, work, made) = (Arc::clone(fuse), Arc::clone(work), made.clone());
-            let together = Arc::clone(together);
+            let lone = Arc::clone(lone);
             let name = cpu.map_or("holdfast-ring".into(), |cpu| format!("holdfast-ring-{cpu}"));
             holdfast_sync::start(name, move || {
-                run(&fuse, (&work, &together), cpu, (&queues, bytes), &made, &wait);
+                run(&fuse, (&work, &lone), cpu, (&queues, bytes), &made, &wait);
             })?;
             waiting.push(word);
         }
@@ -99,7 +99,7 @@ impl Rings {
 
 fn run(
     fuse: &OwnedFd,
-    (work, together): (&Work, &Together),
+    (work, lone): (&Work, &Lone),
     cpu: Option<u16>,
     (queues, bytes): (&[u16], usize),
     made: &Sender<io::Result<()>>,
@@ -123,25 +123,18 @@ fn run(
         let _ = registered.send(done);
         drop(registered);
         if is_taken {
-            let _ = ended.send(told(|| serve_ring(&mut ring, work, together, cpu)));
+            let _ = ended.send(told(|| serve_ring(&mut ring, work, (lone, cpu))));
         }
     }
 }
 
-fn serve_ring(
-    ring: &mut Ring,
-    work: &Work,
-    together: &Together,
-    cpu: Option<u16>,
-) -> io::Result<()> {
+fn serve_ring(ring: &mut Ring, work: &Work, (lone, cpu): (&Lone, Option<u16>)) -> io::Result<()> {
     while let Some(at) = ring.wait()? {
         let arrived = ring.arrived(at);
-        // It is on the right processor already.
-        let client = arrived.header.pid;
-        together.place(client, || processors::of_sleeper(client).and(cpu));
+        // This thread is there already.
+        let _ = lone.place(arrived.header.pid, || cpu);
         let answer = work.guarded(arrived.header.opcode, |server| serve_one(work, server, arrived));
-        together.will_answer();
-        together.served();
+        lone.will_answer();
         match answer.unwrap_or(Err(Errno(libc::EIO))) {
             Ok(len) => ring.answer(at, 0, len)?,
             Err(Errno(error)) => ring.answer(at, error, 0)?,
@@ -161,7 +154,7 @@ fn serve_one(work: &Work, server: &Server, arrived: Arrived<'_>) -> Answer<usize
     let op = Op::decode(&header, fixed, &payload[..len]).map_err(malformed)?;
     serve::kind(&op).into_iter().for_each(|kind| work.count(kind));
     match serve::call(server, &header, &op) {
-        Some(answer) => serve::encode(&answer?, payload),
+        Some(answer) => answer::encode(&answer?, payload),
         None => Ok(0),
     }
 }

@@ -1,23 +1,21 @@
 //! A decoded request becomes a call of the server, and its answer bytes.
 //!
 //! The same for both transports. Most requests are a [`call`]: decode, call,
-//! [`encode`], with no buffer of the request in use any more while the answer is
+//! [`encode`](super::answer::encode), with no buffer of the request in use any more while the answer is
 //! written, since a ring has one buffer for both. Those that [`fill`] a buffer
 //! with data carry none themselves.
 
-use std::time::Duration;
-
 use holdfast_base::InodeNo;
-use holdfast_posix::{Attr, StatFs};
+use holdfast_wire::Op;
 use holdfast_wire::abi::{
     self, FSYNC_FDATASYNC, OPEN_KILL_SUIDGID, SETXATTR_ACL_KILL_SGID, WRITE_KILL_SUIDGID, opcode,
 };
 use holdfast_wire::dirents::Dirents;
-use holdfast_wire::{Op, reply};
 
+use super::answer::Out;
 use super::convert::{self, Names, set_attr};
 use super::synchronous;
-use crate::ops::{Answer, CopyRange, Entry, Errno, FileId, Mode, Opened, Told, Write, XattrReply};
+use crate::ops::{Answer, CopyRange, Errno, FileId, Mode, Opened, Told, Write, XattrReply};
 use crate::requests::Kind;
 use crate::server::Server;
 
@@ -26,24 +24,6 @@ const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
 const FS_IOC_FSGETXATTR: u32 = 0x801c_581f;
 /// Bytes of the longest answer to one of them.
 const IOCTL_MOST: u32 = 32;
-
-/// An answer, before it is bytes.
-#[derive(Debug)]
-pub(super) enum Out {
-    Nothing,
-    Entry(Entry),
-    Attr(Attr, Duration),
-    Statx(Attr, Duration),
-    Opened(Opened),
-    Created(Entry, Opened),
-    Written(u32),
-    StatFs(StatFs),
-    Bytes(Vec<u8>),
-    Length(u32),
-    Offset(i64),
-    /// So many zeros from an ioctl.
-    Zeros(u32),
-}
 
 /// As what `op` is counted.
 pub(super) fn kind(op: &Op<'_>) -> Option<Kind> {
@@ -313,32 +293,4 @@ fn ioctl(how: &abi::IoctlIn, bytes: &[u8]) -> Answer<Out> {
         FS_IOC_SETFLAGS => Err(Errno(libc::EOPNOTSUPP)),
         _ => Err(Errno(libc::ENOTTY)),
     }
-}
-
-/// Puts an answer at the front of `out`, which is as long as the longest, and says how many bytes it is.
-pub(super) fn encode(answer: &Out, out: &mut [u8]) -> Answer<usize> {
-    Ok(match answer {
-        Out::Nothing => 0,
-        Out::Entry(entry) => reply::put(out, &convert::entry(entry)),
-        Out::Attr(attr, ttl) => reply::put(out, &convert::attr_out(attr, *ttl)),
-        Out::Statx(attr, ttl) => reply::put(out, &convert::statx_out(attr, *ttl)),
-        Out::Opened(opened) => reply::put(out, &convert::opened(opened)),
-        Out::Created(entry, opened) => {
-            let (entry, open) = (convert::entry(entry), convert::opened(opened));
-            reply::put(out, &abi::CreateOut { entry, open })
-        }
-        Out::Written(size) => reply::put(out, &abi::WriteOut { size: *size, padding: 0 }),
-        Out::StatFs(space) => reply::put(out, &convert::statfs(space)),
-        Out::Length(size) => reply::put(out, &abi::GetxattrOut { size: *size, padding: 0 }),
-        Out::Offset(offset) => reply::put(out, &abi::LseekOut { offset: *offset as u64 }),
-        Out::Bytes(bytes) => {
-            out.get_mut(..bytes.len()).ok_or(Errno(libc::EIO))?.copy_from_slice(bytes);
-            bytes.len()
-        }
-        Out::Zeros(count) => {
-            let head = reply::put(out, &abi::IoctlOut::default());
-            out[head..][..*count as usize].fill(0);
-            head + *count as usize
-        }
-    })
 }

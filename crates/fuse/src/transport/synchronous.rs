@@ -6,7 +6,7 @@
 use holdfast_base::InodeNo;
 use holdfast_wire::{Op, abi};
 
-use super::serve::Out;
+use super::answer::Out;
 use crate::ops::Answer;
 use crate::server::Server;
 

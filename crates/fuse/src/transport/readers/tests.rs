@@ -4,6 +4,7 @@ use std::sync::Barrier;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use super::*;
+use crate::transport::processors;
 
 /// What requests are in these tests: the client, and what it asks for.
 type Request = (u32, Box<dyn FnOnce() + Send>);
@@ -22,7 +23,7 @@ fn readers_of_a_queue(
             let next = queue.lock().try_recv();
             let next = match next {
                 Ok((client, request)) => reader.serve(client, false, || {
-                    reader.will_answer();
+                    reader.lone().will_answer();
                     request();
                 }),
                 Err(TryRecvError::Empty) => reader.found_nothing(),
@@ -30,7 +31,7 @@ fn readers_of_a_queue(
             };
             match next {
                 Next::Look => {}
-                Next::Sleep | Next::Nap => std::thread::sleep(Duration::from_micros(100)),
+                Next::Sleep(_) => std::thread::sleep(Duration::from_micros(100)),
                 Next::End => return Ok(()),
             }
         }
@@ -156,7 +157,7 @@ fn asks_alone(readers: &Readers, queue: &Sender<Request>) {
         is_done.recv().unwrap()
     };
     assert!(ask(me()));
-    if readers.together().pair().is_none() {
+    if readers.lone.pair.is_none() {
         return;
     }
     // While other tests run it may be sent to and fro for so long that it is left alone: then again.
@@ -211,190 +212,33 @@ fn a_panic_in_a_reader_ends_them_all() {
     assert_eq!(readers.state.lock().outside, 0);
 }
 
-/// Clients that are not there.
-const SOME: u32 = u32::MAX - 1;
-const OTHER: u32 = u32::MAX - 2;
-const THIRD: u32 = u32::MAX - 3;
-
-/// A reader on this thread, one of two that read, on a machine that has two processors, and these. `None` if this
-/// thread may not use so many.
-fn one_of_two(spin: Duration) -> Option<(Reader, Arc<Readers>, [u16; 2])> {
-    let mut usable = processors::online().unwrap();
-    usable.retain(|&one| processors::may_use_all(&[one]));
-    let pair = [*usable.first()?, *usable.get(1)?];
-    let readers = Readers::with(2, 8, spin, Together::on(Some(pair), spin));
-    readers.state.lock().reading = 2;
-    Some((Reader::new(Arc::clone(&readers)), readers, pair))
-}
-
-/// As long as the test takes.
-const LONG: Duration = Duration::from_secs(600);
-
-/// Requests of some clients, in turn.
-fn served(reader: &Reader, clients: &[u32], turns: usize) {
-    for _ in 0..turns {
-        for &client in clients {
-            assert_eq!(reader.serve(client, false, || {}), Next::Look);
-            // There is nothing behind it.
-            reader.in_a_row.set(0);
-        }
-    }
-}
-
-/// How many stations are free.
-fn free(readers: &Readers) -> usize {
-    let taken = [readers.stations.take(None), readers.stations.take(None)];
-    let taken: Vec<_> = taken.into_iter().flatten().collect();
-    taken.iter().for_each(|&(station, _)| readers.stations.give_back(station));
-    taken.len()
-}
-
 #[test]
-fn while_two_ask_two_look_and_each_has_a_station() {
-    let Some((reader, readers, _)) = one_of_two(LONG) else { return };
-    served(&reader, &[SOME, OTHER], 100);
-    assert!(reader.place.has_station());
-    assert_eq!(free(&readers), 1);
-    // Where only one is to poll it would rest.
-    assert_eq!((reader.wanted(), reader.found_nothing()), (2, Next::Look));
-    served(&reader, &[THIRD], 1);
-    assert_eq!((reader.place.is_kept(), free(&readers)), (false, 2));
-}
-
-#[test]
-fn without_a_free_station_a_reader_is_kept_nowhere() {
-    let Some((reader, readers, _)) = one_of_two(LONG) else { return };
-    let taken = [readers.stations.take(None), readers.stations.take(None)];
-    served(&reader, &[SOME, OTHER], 100);
-    assert!(!reader.place.is_kept());
-    readers.stations.give_back(taken[1].unwrap().0);
-    served(&reader, &[SOME], 1);
-    assert!(reader.place.has_station());
-}
-
-#[test]
-fn what_another_one_serves_makes_both_look_on() {
-    let spin = Duration::from_millis(300);
-    let Some((reader, readers, _)) = one_of_two(spin) else { return };
-    served(&reader, &[SOME, OTHER], 100);
-    assert!(reader.is_looking(2));
-    std::thread::sleep(2 * spin);
-    assert!(!reader.is_looking(2));
-    readers.begin();
-    assert!(!reader.is_looking(1));
-    readers.begin();
-    assert!(reader.is_looking(2));
-}
-
-#[test]
-fn where_others_use_the_processor_one_looks_and_anywhere() {
-    let Some((reader, readers, _)) = one_of_two(LONG) else { return };
-    served(&reader, &[SOME, OTHER], 100);
-    (0..100).for_each(|_| reader.looking.gave_way(Duration::from_millis(1)));
-    assert_eq!(reader.wanted(), 1);
-    served(&reader, &[SOME, OTHER], 1);
-    assert!(!reader.place.is_kept());
-    readers.state.lock().reading = 1;
-    assert_eq!(reader.found_nothing(), Next::Look);
-}
-
-#[test]
-fn who_waits_leaves_its_station_to_others() {
-    let Some((reader, readers, _)) = one_of_two(LONG) else { return };
-    served(&reader, &[SOME, OTHER], 100);
-    assert_eq!(free(&readers), 1);
-    reader.serve(SOME, false, || {
-        wait::will_wait();
-        assert_eq!(free(&readers), 2);
-    });
-    served(&reader, &[OTHER], 1);
-    assert_eq!(free(&readers), 1);
-    reader.serve(SOME, false, || {
-        wait::will_share();
-        assert!(!reader.place.is_kept());
-    });
-    served(&reader, &[OTHER], 1);
-    drop(reader);
-    assert_eq!(free(&readers), 2);
-}
-
-#[test]
-fn who_rests_leaves_its_station_and_then_its_processor() {
-    let Some((reader, readers, pair)) = one_of_two(LONG) else { return };
-    served(&reader, &[SOME, OTHER], 100);
-    let rester = rustix::thread::gettid();
-    let is_anywhere = || {
-        let allowed = rustix::thread::sched_getaffinity(Some(rester)).unwrap();
-        pair.iter().all(|&one| allowed.is_set(usize::from(one)))
+fn the_processor_of_a_lone_client_that_asks_no_more_is_left() {
+    let (readers, queue, ends) = readers_of_a_queue(2, 8);
+    asks_alone(&readers, &queue);
+    let (done, is_done) = channel();
+    let request = move || done.send(rustix::thread::gettid()).unwrap();
+    queue.send((me(), Box::new(request))).unwrap();
+    let server = is_done.recv().unwrap();
+    let all = processors::online().unwrap();
+    let waiting = Stopwatch::start();
+    let may_use_all = || {
+        let allowed = rustix::thread::sched_getaffinity(Some(server)).unwrap();
+        all.iter().all(|&one| allowed.is_set(usize::from(one)))
     };
-    let seen = std::thread::scope(|scope| {
-        let waker = scope.spawn(|| {
-            let waiting = Stopwatch::start();
-            while readers.state.lock().resting.is_empty() {
-                std::thread::yield_now();
-            }
-            let free = free(&readers);
-            while !is_anywhere() && waiting.elapsed() < Duration::from_secs(60) {
-                std::thread::yield_now();
-            }
-            readers.wake(&mut readers.state.lock());
-            free
-        });
-        assert_eq!(reader.rest(1), Next::Look);
-        waker.join().unwrap()
-    });
-    assert_eq!((seen, reader.place.is_kept()), (2, false));
-}
-
-#[test]
-fn who_is_called_looks_at_a_station() {
-    let Some((reader, readers, _)) = one_of_two(LONG) else { return };
-    for number in 0..200 {
-        readers.stations.asks(if number % 2 == 0 { SOME } else { OTHER });
+    while readers.lone.pair.is_some() && !may_use_all() {
+        assert!(waiting.elapsed() < Duration::from_secs(60));
+        std::thread::yield_now();
     }
-    assert!(!reader.place.has_station());
-    assert_eq!((reader.wanted(), reader.found_nothing()), (2, Next::Look));
-    assert!(reader.place.has_station());
-}
-
-/// Has the numbers of two threads that sleep on `processor`.
-fn beside_sleepers_on<T>(processor: u16, body: impl FnOnce([u32; 2]) -> T) -> T {
-    let barrier = Barrier::new(3);
-    std::thread::scope(|scope| {
-        let (tell, told) = channel();
-        for _ in 0..2 {
-            let (tell, barrier) = (tell.clone(), &barrier);
-            scope.spawn(move || {
-                processors::stay_on(&[processor]).unwrap();
-                tell.send(me()).unwrap();
-                barrier.wait();
-            });
-        }
-        let numbers = [told.recv().unwrap(), told.recv().unwrap()];
-        let waiting = Stopwatch::start();
-        while numbers.iter().any(|&one| processors::of_sleeper(one) != Some(processor)) {
-            assert!(waiting.elapsed() < Duration::from_secs(60));
-            std::thread::yield_now();
-        }
-        let done = body(numbers);
-        barrier.wait();
-        done
-    })
+    drop(queue);
+    assert!(is_all_over(&ends));
 }
 
 #[test]
-fn a_station_is_left_while_its_clients_are_elsewhere() {
-    let Some((reader, _, pair)) = one_of_two(LONG) else { return };
-    served(&reader, &[SOME, OTHER], 100);
-    let here = reader.place.processor().unwrap();
-    let away = if pair[0] == here { pair[1] } else { pair[0] };
-    let is_left = |clients: [u32; 2]| {
-        served(&reader, &clients, 100);
-        (0..1000).any(|_| {
-            served(&reader, &clients, 1);
-            !reader.looking.is_of_use() || reader.place.processor() != Some(here)
-        })
-    };
-    assert!(!beside_sleepers_on(here, is_left));
-    assert!(beside_sleepers_on(away, is_left));
+fn only_a_reader_that_has_served_lately_polls() {
+    for (spin, next) in [(600, Next::Look), (0, Next::Sleep(None))] {
+        let readers = Readers::new(2, 8, Duration::from_secs(spin));
+        readers.state.lock().reading = 1;
+        assert_eq!(Reader::new(readers).found_nothing(), next);
+    }
 }

@@ -1,0 +1,55 @@
+//! An answer, before it is bytes, and its bytes.
+
+use std::time::Duration;
+
+use holdfast_posix::{Attr, StatFs};
+use holdfast_wire::{abi, reply};
+
+use super::convert;
+use crate::ops::{Answer, Entry, Errno, Opened};
+
+/// An answer, before it is bytes.
+#[derive(Debug)]
+pub(super) enum Out {
+    Nothing,
+    Entry(Entry),
+    Attr(Attr, Duration),
+    Statx(Attr, Duration),
+    Opened(Opened),
+    Created(Entry, Opened),
+    Written(u32),
+    StatFs(StatFs),
+    Bytes(Vec<u8>),
+    Length(u32),
+    Offset(i64),
+    /// So many zeros from an ioctl.
+    Zeros(u32),
+}
+
+/// Puts an answer at the front of `out`, which is as long as the longest, and says how many bytes it is.
+pub(super) fn encode(answer: &Out, out: &mut [u8]) -> Answer<usize> {
+    Ok(match answer {
+        Out::Nothing => 0,
+        Out::Entry(entry) => reply::put(out, &convert::entry(entry)),
+        Out::Attr(attr, ttl) => reply::put(out, &convert::attr_out(attr, *ttl)),
+        Out::Statx(attr, ttl) => reply::put(out, &convert::statx_out(attr, *ttl)),
+        Out::Opened(opened) => reply::put(out, &convert::opened(opened)),
+        Out::Created(entry, opened) => {
+            let (entry, open) = (convert::entry(entry), convert::opened(opened));
+            reply::put(out, &abi::CreateOut { entry, open })
+        }
+        Out::Written(size) => reply::put(out, &abi::WriteOut { size: *size, padding: 0 }),
+        Out::StatFs(space) => reply::put(out, &convert::statfs(space)),
+        Out::Length(size) => reply::put(out, &abi::GetxattrOut { size: *size, padding: 0 }),
+        Out::Offset(offset) => reply::put(out, &abi::LseekOut { offset: *offset as u64 }),
+        Out::Bytes(bytes) => {
+            out.get_mut(..bytes.len()).ok_or(Errno(libc::EIO))?.copy_from_slice(bytes);
+            bytes.len()
+        }
+        Out::Zeros(count) => {
+            let head = reply::put(out, &abi::IoctlOut::default());
+            out[head..][..*count as usize].fill(0);
+            head + *count as usize
+        }
+    })
+}
