@@ -129,23 +129,23 @@ counters! {
     "operations" {
         /// Calls of fsync, fdatasync, fsyncdir and sync, and synchronous writes.
         fsyncs,
-        /// Those that found nothing undurable and cost nothing.
+        /// Of those, calls that found everything durable and cost nothing.
         clean_fsyncs,
-        /// Operations applied to the tree.
+        /// Operations that changed the volume.
         operations,
-        /// Times a changer was slowed down because memory or journal fill faster than checkpoints empty them.
+        /// Times a changing operation was made to wait because memory or the journal filled faster than the device empties them.
         throttled,
-        /// Nanoseconds that changers were slowed down, in all.
+        /// Nanoseconds that they waited, in all.
         throttled_ns,
-        /// Times an operation was refused for lack of space.
+        /// Operations refused because the volume was full.
         no_space,
     }
     "log" {
-        /// Batches written into the fsync log.
+        /// Batches written into the log; each makes one or more fsyncs durable.
         log_batches,
-        /// Records in them.
+        /// Records in them: keys with their values.
         log_records,
-        /// Bytes that they wrote into the log, headers and padding included.
+        /// Bytes of these batches, headers and padding included.
         log_bytes_written,
         /// Of those, bytes of file data.
         log_data_bytes,
@@ -153,121 +153,121 @@ counters! {
         log_writes,
         /// Flushes that made batches durable.
         log_flushes,
-        /// Times that the last batch or commit was confirmed while the volume rested, with a flush each.
+        /// Flushes that confirmed the last batch or commit while the volume was at rest.
         confirmations,
-        /// Batches that flushed large data before they were written.
+        /// Flushes of large data before its batch was written.
         log_data_flushes,
-        /// Fsyncs that another one's batch made durable.
+        /// Fsyncs that waited for a batch which another fsync wrote.
         log_followers,
-        /// Batches that became a commit because the log had no room; expected to be 0.
+        /// Fsyncs that needed a commit because the log had no room; expected to be 0.
         log_full: alarm,
-        /// Batches that became a commit because they were larger than a batch may be; expected to be 0.
+        /// Fsyncs that needed a commit because more had changed than a batch may hold; expected to be 0.
         log_too_large: alarm,
-        /// Times a rename logged its directory's names once more, see `rename_log=directory`.
+        /// Renames that logged all changed names of their directory, see `rename_log=directory`.
         log_directories,
         /// Fsyncs through a mount that took longer than `slow_fsync=`.
         slow_fsyncs,
-        /// Nanoseconds that fsyncs waited for data of their own file to be written, in all.
+        /// Nanoseconds that fsyncs took to write the data of their own file, in all.
         fsync_data_ns,
-        /// Nanoseconds that fsyncs waited for batches of others, in all.
+        /// Nanoseconds that fsyncs waited for batches of other fsyncs, in all.
         fsync_wait_ns,
-        /// Nanoseconds in which batches were formatted, in all.
+        /// Nanoseconds spent making batches, in all.
         log_format_ns,
-        /// Nanoseconds in which batches were written, in all.
+        /// Nanoseconds spent writing them, in all.
         log_write_ns,
-        /// Nanoseconds in which batches were flushed, in all.
+        /// Nanoseconds spent flushing them, in all.
         log_flush_ns,
-        /// Bytes of the log that recovery would read now.
+        /// Bytes of the log that a recovery would read now.
         log_bytes_used: gauge,
     }
     "commits" {
-        /// Commits made durable.
+        /// Commits: background writes of the changed bytes of tree nodes into the journal.
         commits,
-        /// Nodes that commits logged.
+        /// Tree nodes in them.
         commit_nodes,
-        /// Byte ranges that commits logged.
+        /// Byte ranges of these nodes.
         commit_ranges,
-        /// Bytes of those ranges.
+        /// Bytes of these ranges.
         commit_range_bytes,
-        /// Dirty byte ranges merged because a node had more than four.
+        /// Changed byte ranges merged because a node had more than four.
         range_merges_forced,
-        /// Bytes that those merges marked dirty although unchanged.
+        /// Bytes written without need because of such merges.
         range_slack_bytes,
         /// Bytes that commits wrote into the journal, headers and padding included.
         journal_bytes_written,
-        /// Commits that flushed large data before they wrote their frames.
+        /// Flushes of large data before its commit was written.
         commit_data_flushes,
-        /// Block-group records written into the tree.
+        /// Records of block groups that commits wrote into the tree.
         group_records_written,
-        /// Block-group records found unchanged and skipped.
+        /// Records of block groups that commits left out because they had not changed.
         group_records_skipped,
-        /// Nanoseconds that changers were frozen by commits and checkpoints, in all.
+        /// Nanoseconds that changing operations waited while a commit or checkpoint copied what changed, in all.
         frozen_ns,
-        /// Of those, nanoseconds in which the records of block groups were carried into the tree.
+        /// Of those, nanoseconds spent on records of block groups.
         frozen_groups_ns,
-        /// Nanoseconds in which such records were carried early, while changers went on between.
+        /// Nanoseconds spent on records of block groups before, while operations went on.
         early_groups_ns,
-        /// Half of the freezes were no longer than this, in nanoseconds.
+        /// Half of these waits were no longer than this, in nanoseconds.
         frozen_p50_ns: gauge,
-        /// 99 of 100 freezes were no longer than this, in nanoseconds.
+        /// 99 of 100 of these waits were no longer than this, in nanoseconds.
         frozen_p99_ns: gauge,
-        /// The longest freeze, in nanoseconds.
+        /// The longest of these waits, in nanoseconds.
         frozen_max_ns: gauge,
     }
     "checkpoints" {
-        /// Checkpoints made durable.
+        /// Checkpoints: background writes of changed tree nodes to their new places.
         checkpoints,
-        /// Nodes written by checkpoints.
+        /// Tree nodes that they wrote.
         checkpoint_nodes,
-        /// Bytes of nodes written by checkpoints.
+        /// Bytes of these nodes.
         checkpoint_bytes,
-        /// Nanoseconds that checkpoints took to write, in all.
+        /// Nanoseconds that checkpoints took, in all.
         checkpoint_ns,
         /// Commits that became a checkpoint because the journal had no room; expected to be 0.
         journal_full: alarm,
-        /// Bytes of the journal that recovery would read now.
+        /// Bytes of the journal that a recovery would read now.
         journal_bytes_used: gauge,
     }
     "tree" {
-        /// Nodes read from the device.
+        /// Tree nodes read from the device.
         nodes_read,
-        /// Node look-ups answered from memory.
+        /// Look-ups of tree nodes answered from memory.
         node_hits,
-        /// Nodes dropped from memory.
+        /// Tree nodes dropped from memory to make room.
         nodes_evicted,
-        /// Node splits.
+        /// Tree nodes split because they were full.
         node_splits,
-        /// Node merges.
+        /// Tree nodes merged because they were nearly empty.
         node_merges,
     }
     "data" {
         /// Bytes of file data written to the device.
         data_bytes_written,
-        /// Of those, bytes written in place: the first data of blocks that fallocate had reserved, on a full volume.
+        /// Of those, bytes written into blocks that fallocate had reserved, on a full volume.
         reserved_bytes_written,
         /// Bytes of file data read from the device.
         data_bytes_read,
-        /// Blocks whose data failed its checksum; expected to be 0.
+        /// Blocks of data that failed their checksum; expected to be 0.
         checksum_failures: alarm,
     }
     "recovery" {
-        /// What a recovery would take now, in nanoseconds, as far as can be told.
+        /// Estimate of what mounting would take after a crash now, in nanoseconds.
         recovery_estimate_ns: gauge,
-        /// What it may take: checkpoints keep the estimate below this.
+        /// What it may take, as `recover=` says; checkpoints keep the estimate below it.
         recovery_budget_ns: gauge,
-        /// What it may take after all: the budget, or more on a device that is too slow for it.
+        /// What it may take on this device: the budget, or more if the device is too slow for that.
         recovery_kept_ns: gauge,
-        /// What the device takes for a random place, as measured.
+        /// Nanoseconds that the device takes to get to a random place, as measured.
         device_place_ns: gauge,
-        /// What the recovery took that opened this volume, in nanoseconds; 0 if none was needed.
+        /// Nanoseconds that the recovery took which opened this volume; 0 if none was needed.
         recovery_ns: gauge,
         /// Commits that it applied.
         recovered_commits: gauge,
-        /// Nodes that it wrote.
+        /// Tree nodes that it wrote.
         recovered_nodes: gauge,
         /// Bytes of the journal that it read.
         recovered_bytes: gauge,
-        /// Batches of the fsync log that it applied.
+        /// Batches of the log that it applied.
         recovered_batches: gauge,
         /// Bytes of the log that it read.
         recovered_log_bytes: gauge,

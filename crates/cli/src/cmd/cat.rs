@@ -10,7 +10,7 @@ use crate::target::{Target, open_volume};
 /// Print files of a volume.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// IMAGE:/path, as often as wanted.
+    /// One or more files, each as IMAGE:/path.
     #[arg(required = true)]
     files: Vec<String>,
 }

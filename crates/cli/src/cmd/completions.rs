@@ -8,7 +8,7 @@ use crate::outcome::{Outcome, printed};
 /// Print the completion script for a shell.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Which shell.
+    /// The shell.
     shell: clap_complete::Shell,
 }
 

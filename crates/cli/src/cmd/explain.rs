@@ -19,15 +19,15 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Say what the last fsync of a file or directory in a mounted volume cost, and why.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-An fsync writes one batch of records to the log and flushes once. What was done before it comes
-along, because history is one sequence. Those who call fsync at the same time share a batch.
+An fsync writes what changed since the fsync before, of all files, with one write, and flushes once.
+Programs that call fsync at the same time share that: one of them writes for all (a batch).
 
 The last fsync of each of the last 4096 files is known, since the volume was mounted; the volume's
 root also knows the last `holdfast sync`. With --json all numbers are shown, in bytes and
-nanoseconds (names with `_ns`); `led` says whether this fsync wrote the batch or waited for one of
-another.")]
+nanoseconds (names with `_ns`); `led` says whether this fsync wrote the batch or waited for another
+one to write it.")]
 pub(crate) struct Args {
-    /// One JSON object.
+    /// Print one JSON object, for programs.
     #[arg(long)]
     json: bool,
     /// A file or directory in a mounted volume.

@@ -24,28 +24,28 @@ const OPERATIONAL: u8 = 8;
 /// Check a volume.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Change nothing; works on a mounted volume, where what is being written may look wrong.
+    /// Take no lock and change nothing. Works on a mounted volume, where what is just being written may look wrong.
     #[arg(short = 'n', conflicts_with_all = ["preen", "yes"])]
     no_changes: bool,
-    /// As at boot: only see that the volume can be opened, unless -f asks for more.
+    /// As at boot: only see whether the volume can be opened. -f checks everything all the same.
     #[arg(short = 'p', short_alias = 'a')]
     preen: bool,
-    /// Answer yes to every question; there are none, this checker repairs nothing.
+    /// Accepted for fsck(8), and without effect: nothing is asked and nothing is repaired.
     #[arg(short = 'y')]
     yes: bool,
     /// Check everything, also with -p.
     #[arg(short, long)]
     force: bool,
-    /// Read all data of files too, and verify its checksums.
+    /// Read all data of files too, and verify its checksums. Takes as long as reading the volume.
     #[arg(long, short = 'd')]
     data: bool,
-    /// Say what was counted.
+    /// Print what was counted as well.
     #[arg(short, long)]
     verbose: bool,
-    /// Progress bar on a terminal; the descriptor that fsck(8) names is not used.
+    /// Show a progress bar on a terminal. The number is for fsck(8) and not used.
     #[arg(short = 'C', value_name = "FD", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
     progress: Option<i32>,
-    /// One JSON object.
+    /// Print one JSON object, for programs.
     #[arg(long)]
     json: bool,
     /// A file or a block device.

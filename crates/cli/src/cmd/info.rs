@@ -12,10 +12,10 @@ use crate::outcome::{Context, Outcome, printable, printed};
 use crate::peek::Peek;
 use crate::{mounts, recovery, size, target};
 
-/// Show what a volume is.
+/// Show size, space, label and options of a volume, and what mounting it would take.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// One JSON object.
+    /// Print one JSON object, for programs.
     #[arg(long)]
     json: bool,
     /// A file or a block device; it may be mounted.

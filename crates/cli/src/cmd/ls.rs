@@ -17,10 +17,10 @@ pub(crate) struct Args {
     /// Show type, permissions, links, owner, size and time.
     #[arg(long, short)]
     long: bool,
-    /// Go into directories.
+    /// List what is in directories, too.
     #[arg(long, short = 'R')]
     recursive: bool,
-    /// One JSON object a line, sizes in bytes, times in seconds since 1970. A path that is not UTF-8 has
+    /// Print one JSON object a line, for programs: sizes in bytes, times in seconds since 1970. A path that is not UTF-8 has
     /// its odd bytes replaced in `path` and all of them in hexadecimal in `path_bytes`.
     #[arg(long)]
     json: bool,

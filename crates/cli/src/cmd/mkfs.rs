@@ -19,28 +19,30 @@ use crate::{size, target};
 /// Make an empty volume.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Bytes of the volume, like 512M, 8G or 1T; makes the file or changes its size.
+    /// Size of the volume, like 512M, 8G or 1T. A file is made with it, or gets it, and takes up room only as it is
+    /// filled. Default: the size of the device or the existing file. It cannot be changed later.
     #[arg(long, short, value_parser = size::parse)]
     size: Option<u64>,
-    /// Bytes of a tree node: 4k, 16k or 64k. Larger ones are better for bulk work.
-    #[arg(long, default_value = "16k", value_parser = size::parse)]
+    /// Size of the pieces in which names, attributes and the places of data are stored: 4k, 16k or 64k. 64k suits
+    /// volumes whose files are mostly made and read in bulk. It cannot be changed later.
+    #[arg(long, value_name = "SIZE", default_value = "16k", value_parser = size::parse)]
     node_size: u64,
-    /// A name for people, at most 64 bytes.
+    /// A name that `holdfast info` shows, at most 64 bytes.
     #[arg(long, short = 'L', default_value = "")]
     label: String,
-    /// Id of the volume; random unless given.
+    /// Id of the volume, a UUID. Default: a random one.
     #[arg(long, short = 'U')]
     uuid: Option<Uuid>,
-    /// Overwrite what is there.
+    /// Overwrite a filesystem or a file that is there already. All that is in it is lost.
     #[arg(long, short)]
     force: bool,
-    /// Say what would be done, and write nothing.
+    /// Print what would be done, and write nothing.
     #[arg(long, short = 'n')]
     dry_run: bool,
-    /// Say nothing unless it fails.
+    /// Print nothing unless it fails.
     #[arg(long, short)]
     quiet: bool,
-    /// A file or a block device.
+    /// A file, which is made if it does not exist, or a block device.
     target: PathBuf,
 }
 

@@ -19,40 +19,62 @@ const USAGE: u8 = 1;
 /// Mount a volume at a directory.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Options for -o, separated by commas; later ones win:
-  ro, rw              write nothing; or do (default rw)
-  noatime             reading never updates access times
-  relatime            it does so at most once a day or after a change (default)
+Options for -o, separated by commas; of several the last one counts. SIZE is a number of bytes, or
+one with k, M or G.
+
+Safety and speed:
+  commit=SECONDS      a power cut takes at most the changes of the last SECONDS that no fsync made
+                      durable (default 5). More saves writes; 0: time alone makes nothing durable
+  recover=SECONDS     about how long mounting may take after a crash, fractions allowed (default 1).
+                      Less means more writes in the background
+  log_data=SIZE       an fsync with at most this much new data is one write; more data is written to
+                      its place first (default 16k, less on volumes below 64M; at most 512k). Raise
+                      it if programs fsync larger pieces on a device whose writes take long to begin
+  slow_fsync=MS       an fsync that takes longer than MS milliseconds gets a line in the log of the
+                      mount (default 1000; 0: none does)
+  sync                every change is durable before its call returns: as slow as an fsync each time
+  async               end that (default)
+  dirsync             changes of names (create, rename, remove) are durable before the call returns
+
+Memory:
+  cache=SIZE          for names, attributes and other metadata (default 256M). Raise it if
+                      `holdfast stats` shows a low share of look-ups answered from memory
+  dirty_bytes=SIZE    for written data that is not on the device yet (default 256M, at least 4M).
+                      Programs that write faster than the device wait when it is full
+
+Reading and access times:
+  ro, rw              write nothing at all, or allow it (default rw)
+  noatime             reading never changes access times
+  relatime            it does so once a day, and after each change of the file (default)
   strictatime         it always does so
-  commit=SECONDS      with no fsync at all, at most this much is lost (default 5)
-  threads=N           threads that read requests at the same time (default: CPUs, 2 to 16)
-  spin=MICROSECONDS   how long one of them looks for the next request before it sleeps (default
-                      50, above four CPUs 0); 0 saves processor time
-  transport=WAY       how the kernel's requests come: auto (default), device (/dev/fuse), or rings
-                      (io_uring, faster; root allows them in the module fuse: enable_uring)
-  open=WHO            who opens files: server (default) or kernel, which asks nobody: what it has in
-                      memory is opened and closed for free, but of several programs with a
-                      file open only the first to fsync it hears that data of it was lost
-  cache=SIZE          memory for tree nodes (default 256M)
-  dirty_bytes=SIZE    memory for data not yet written (default 256M)
-  recover=SECONDS     how long mounting may take after a crash (default 1); less means more
-                      checkpoints
-  log_data=SIZE       so much data of its file an fsync puts into the fsync log (default 16k,
-                      less on small volumes)
-  slow_fsync=MS       an fsync that takes longer gets a line in the daemon's log (default 1000;
-                      0: none does)
-  allow_other         other users may use the mount (default for root)
-  noallow_other       they may not (default for everybody else)
-  nodefault_permissions  the kernel does not check permission bits; then nobody but the user who
-                      mounts may use the mount
-  nodiratime          reading never updates access times of directories
-  sync                every change is durable before the call returns
-  dirsync             changes of names are
+  nodiratime          reading a directory never changes its access time
+
+Users and permissions:
+  allow_other         other users may use the mount (default if root mounts)
+  noallow_other       they may not (default if another user mounts)
+  nodefault_permissions  the kernel leaves the check of permissions to the filesystem process. Then
+                      only the user who mounts may use the mount. For tests
   nodev, nosuid, noexec, nosymfollow  as in mount(8)
-  remount             change these of a mount: ro, rw, access times, sync, nodev and the like; what
-                      was opened read-only stays so, and nothing else can change
+
+How the kernel and the filesystem process talk; the defaults suit nearly everything:
+  threads=N           threads that take requests at the same time, 1 to 64 (default: processors, but
+                      2 to 16). More if many programs read at once from a fast device
+  spin=MICROSECONDS   how long a thread looks for the next request before it sleeps (default 50,
+                      above four processors 0; at most 10000). 0 saves processor time and makes
+                      requests slower
+  transport=WAY       how requests come: auto (default), device (/dev/fuse), or rings (io_uring;
+                      saves time where several threads do not fsync). Root allows rings:
+                      echo Y >/sys/module/fuse/parameters/enable_uring
+  open=SIDE           what opens files: server (default), or kernel, which opens and closes files
+                      without a request. Faster for programs that open the same files again and
+                      again; errors of lost data are then kept for a file, not for each program
+                      that has it open
+
+Mounting:
+  remount             change a mount in use: ro, rw, access times, sync, nodev, nosuid, noexec and
+                      nosymfollow. Nothing else can change, and what was opened read-only stays so
   nofail              a missing volume is no error
-  log=FILE            the daemon's log goes here instead of the system log
+  log=FILE            the messages of the filesystem process go here instead of the system log
 context= and its kin go to SELinux, if there is one. auto, noauto, user, users, owner, group,
 defaults, _netdev, fsname=, subtype= and x-* are accepted and mean nothing here; so do lazytime,
 nostrictatime, norelatime, silent, acl, user_xattr and iversion, since it is so anyway.
@@ -60,10 +82,10 @@ nostrictatime, norelatime, silent, acl, user_xattr and iversion, since it is so 
 A line for /etc/fstab, with mount.holdfast linked to this program in /sbin:
   /srv/data.holdfast  /mnt/data  holdfast  rw,noatime,nofail  0 0")]
 pub(crate) struct Args {
-    /// Do not go into the background; log to stderr.
+    /// Stay in the foreground until the volume is unmounted, and log to stderr.
     #[arg(long)]
     foreground: bool,
-    /// Options, separated by commas.
+    /// Options, separated by commas; they are listed below.
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
     /// This process is the daemon and its stdout leads to the one that waits.
@@ -71,7 +93,7 @@ pub(crate) struct Args {
     detached: bool,
     /// The volume: a file or a block device.
     target: PathBuf,
-    /// An existing directory.
+    /// An existing directory, at which the files appear.
     dir: PathBuf,
 }
 

@@ -14,25 +14,25 @@ pub(crate) struct Args {
     spec: PathBuf,
     /// An existing directory.
     dir: PathBuf,
-    /// Tolerate unknown options.
+    /// Ignore unknown options.
     #[arg(short)]
     sloppy: bool,
     /// Do everything but mount.
     #[arg(short)]
     fake: bool,
-    /// No mtab; there is none anyway.
+    /// Accepted for mount(8), and without effect: there is no mtab.
     #[arg(short)]
     no_mtab: bool,
-    /// Say more; there is nothing more to say.
+    /// Accepted for mount(8), and without effect.
     #[arg(short)]
     verbose: bool,
-    /// Namespace; the caller has entered it.
+    /// Namespace, as mount(8) passes it; the caller has entered it.
     #[arg(short = 'N')]
     namespace: Option<String>,
-    /// Type; it is what brought us here.
+    /// Type of the filesystem, as mount(8) passes it.
     #[arg(short = 't')]
     kind: Option<String>,
-    /// Options, separated by commas.
+    /// Options, separated by commas; `holdfast mount --help` lists them.
     #[arg(short = 'o')]
     options: Vec<String>,
 }

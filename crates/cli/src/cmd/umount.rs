@@ -29,13 +29,14 @@ const PAUSE_MS: u64 = 20;
 /// Unmount a volume and wait until everything is written.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Unmount now and let programs that still use it finish; does not wait.
+    /// Take the mount away now, do not wait, and let programs that still have files open finish.
     #[arg(long, short)]
     lazy: bool,
-    /// Unmount only if the daemon has ended, whoever still has files open; a living mount stays.
+    /// Unmount only if the process that serves the mount has died, even if programs have files open. A mount that
+    /// works stays.
     #[arg(long, conflicts_with = "lazy")]
     dead: bool,
-    /// Seconds to wait for the daemon.
+    /// Seconds to wait until everything is written. More for a slow device with much memory for data.
     #[arg(long, default_value_t = TIMEOUT)]
     timeout: u64,
     /// The mounted directory, or the volume.

@@ -11,25 +11,25 @@ use crate::outcome::Outcome;
 pub(crate) struct Args {
     /// The mounted directory, or the volume.
     dir: PathBuf,
-    /// Unmount now and let programs that still use it finish; does not wait.
+    /// Take the mount away now, do not wait, and let programs that still have files open finish.
     #[arg(short)]
     lazy: bool,
-    /// Do not ask the daemon for anything; programs that wait for it get errors.
+    /// Write nothing first; programs that wait for the mount get errors. For a mount that does not answer.
     #[arg(short)]
     force: bool,
-    /// No mtab; there is none anyway.
+    /// Accepted for umount(8), and without effect: there is no mtab.
     #[arg(short)]
     no_mtab: bool,
-    /// Say more; there is nothing more to say.
+    /// Accepted for umount(8), and without effect.
     #[arg(short)]
     verbose: bool,
     /// If it is busy, mount it read-only instead.
     #[arg(short)]
     read_only: bool,
-    /// Namespace; the caller has entered it.
+    /// Namespace, as umount(8) passes it; the caller has entered it.
     #[arg(short = 'N')]
     namespace: Option<String>,
-    /// Type; it is what brought us here.
+    /// Type of the filesystem, as umount(8) passes it.
     #[arg(short = 't')]
     kind: Option<String>,
 }

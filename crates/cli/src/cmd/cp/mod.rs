@@ -34,7 +34,7 @@ pub(crate) struct Args {
     /// The same as -r and -p, and hard links stay hard links.
     #[arg(short, long)]
     archive: bool,
-    /// No progress bar, which is shown on terminals only anyway.
+    /// Show no progress bar. Elsewhere than on a terminal there is none anyway.
     #[arg(short, long)]
     quiet: bool,
     /// What to copy, and where to as the last: host paths or IMAGE:/path.
