@@ -28,6 +28,8 @@ macro_rules! mutants {
     };
 }
 
+pub(crate) use mutants;
+
 mutants! {
     LogFlushDropped "P1" "A leader answers without the flush behind his batch."
     AppendedAnswered "P1" "A batch that was appended without a flush counts as durable."

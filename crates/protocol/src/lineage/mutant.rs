@@ -1,0 +1,26 @@
+//! Deliberate mutants of the rules of branches: with each of them the checker must find a counterexample.
+
+use crate::mutant::mutants;
+
+mutants! {
+    BirthComparedOrEqual "S1" "A branch frees what was born in the epoch of its parent, as if it were its own."
+    ParentNotAsked "S1" "A branch frees whatever it drops."
+    EpochNotMoved "S2" "A snapshot of a tree that has changed in this epoch does not end the epoch."
+    ForkBesideItsSnapshot "S3" "The parent of a fork is the parent of the snapshot that it was made from."
+    WalkIgnoresParent "S4" "A deletion frees what the parent reaches, too."
+    WalkIgnoresChild "S4" "A deletion frees what the child reaches, too."
+    CursorBeforeFree "S4" "The cursor moves in a transaction before the one that frees."
+    FreeBeforeCursor "S4" "The cursor moves in a transaction behind the one that frees."
+    CursorKeptInMemory "S4" "The cursor is no part of any transaction."
+    NodeBeforeItsItems "S4" "A deletion frees a node before what lies below it."
+    ChildKeepsParent "S4" "What grew out of a deleted snapshot keeps it as its parent."
+    ChildFreesBehindCursor "S4" "A branch frees what it drops behind the cursor of its parent's deletion, which the walk will meet."
+    ChildLeavesBeforeCursor "S4" "A branch leaves what it drops before the cursor to a walk that has been there."
+    NewSnapshotNotFollowed "S4" "A walk goes on against the branch although a snapshot of it was taken meanwhile."
+    NeighboursDoNotWait "S4" "Two snapshots are deleted at once of which one is the parent of the other."
+    DeletedWithTwoChildren "S4" "A snapshot is deleted although two trees grew out of it."
+    BranchDeletedWhole "S5" "A branch that is deleted takes what its parent reaches with it."
+    RollbackKeepsParent "S6" "A branch that is rolled back keeps its parent."
+    FreedReusedAtOnce "R2" "A block may be given away before the transaction that freed it is durable."
+    ReservedFilledInPlace "S2" "Reserved blocks that a snapshot has as well are written in place."
+}
