@@ -9,6 +9,8 @@
 
 use std::env;
 use std::sync::Arc;
+// Not steered: it counts for the test.
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use holdfast_base::InodeNo;
 use holdfast_base::prng::{Prng, entropy};
@@ -20,7 +22,7 @@ use steered_device::sim::{Event, Policy};
 use steered_device::{Device, MemoryDevice, SimDevice};
 use steered_posix::{
     Caller, FallocateFlags, FileSystem, FsError, MountOptions, OpenFile, OpenFlags, RenameFlags,
-    WriteHow,
+    SetAttr, StoreError, WriteHow,
 };
 
 const BYTES: u64 = 8 << 20;
@@ -43,6 +45,8 @@ struct Scene {
     fsync_wait: FsyncWait,
     /// Data of up to so many bytes goes into the log.
     log_data_bytes: usize,
+    /// Whether the volume has no room but what its files have reserved.
+    is_full: bool,
 }
 
 fn name(thread: u64) -> Vec<u8> {
@@ -199,6 +203,129 @@ fn has_punched(thread: u64, promised: Option<u64>, found: Option<&[u8]>) -> bool
     is_whole || found == file
 }
 
+/// Appends to a file until nothing more is accepted.
+macro_rules! fill {
+    ($fs:expr, $caller:expr, $file:expr, $how:expr) => {{
+        let mut len = 1 << 20;
+        while len >= 4096 {
+            if $fs.write($caller, $file, 0, &vec![0x77; len], $how).is_err() {
+                len /= 2;
+            }
+        }
+    }};
+}
+
+/// Bytes that a file has reserved.
+const RESERVED: u64 = 160 << 10;
+/// Bytes of one write to them.
+const FILLED: usize = 96 << 10;
+/// Bytes that a thread makes free: enough for items, too little for such a write.
+const GAP: usize = 64 << 10;
+
+/// A file that is in the way of its thread.
+fn gap(thread: u64) -> Vec<u8> {
+    format!("gap-{thread}").into_bytes()
+}
+
+/// Takes what is free.
+fn take_room(fs: &FileSystem) {
+    let root = Caller::root();
+    let file = fs.lookup(&root, InodeNo::ROOT, FILLER).expect("the base has it").inode;
+    let file = fs.open(&root, file, OpenFlags::WRITE).expect("it can be opened");
+    fill!(fs, &root, &file, WriteHow { append: true, ..WriteHow::default() });
+}
+
+/// Writes to what a file has reserved, makes it unwritten, and writes it again.
+fn write_in_place(fs: &FileSystem, device: &SimDevice, thread: u64) {
+    let root = Caller::root();
+    let flags = OpenFlags::READ | OpenFlags::WRITE;
+    let attr = fs.lookup(&root, InodeNo::ROOT, &name(thread)).expect("the base has it");
+    let file = fs.open(&root, attr.inode, flags).expect("the file is there");
+    for round in 0..ROUNDS {
+        if round > 0 {
+            // Zeros need room for items. The write behind them finds too little.
+            fs.unlink(&root, InodeNo::ROOT, &gap(thread)).expect("the base has it");
+            fs.sync().expect("the device works");
+            let how = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
+            match fs.fallocate(&file, how, 0, FILLED as u64) {
+                // Another thread has taken it.
+                Err(FsError::Store(StoreError::NoSpace)) => return,
+                done => done.expect("the device works"),
+            }
+        }
+        let bytes = vec![(thread * 16 + round + 1) as u8; FILLED];
+        fs.write(&root, &file, 0, &bytes, WriteHow::default()).expect("the blocks are reserved");
+        fs.fsync(&file, round % 2 == 1).expect("the device works");
+        device.mark(thread * ROUNDS + round);
+    }
+}
+
+/// P1 and P5: zeros or one of the writes, whole, and zeros behind it.
+fn has_written_in_place(thread: u64, promised: Option<u64>, found: Option<&[u8]>) -> bool {
+    let Some((filled, behind)) = found.and_then(|found| found.split_at_checked(FILLED)) else {
+        return false;
+    };
+    let is_all = |byte: u64| filled.iter().all(|found| u64::from(*found) == byte);
+    let is_written = (promised.unwrap_or(0)..ROUNDS).any(|round| is_all(thread * 16 + round + 1));
+    // Each round but the last is followed by one that first makes zeros.
+    let may_be_zeros = promised.is_none_or(|promised| promised + 1 < ROUNDS);
+    behind.iter().all(|byte| *byte == 0) && (is_written || may_be_zeros && is_all(0))
+}
+
+/// Takes blocks of the first file away and reserves them again, before and behind those that are being written.
+fn punch_reserved(fs: &FileSystem) -> Result<(), FsError> {
+    let root = Caller::root();
+    let file = fs.lookup(&root, InodeNo::ROOT, &name(0))?.inode;
+    let file = fs.open(&root, file, OpenFlags::READ | OpenFlags::WRITE)?;
+    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fs.fallocate(&file, hole, FILLED as u64 + 4096, 16384)?;
+    let size = |size| SetAttr { size: Some(size), ..SetAttr::default() };
+    fs.setattr(&root, file.inode(), Some(&file), size(RESERVED - 5000))?;
+    fs.fsync(&file, false)?;
+    match fs.fallocate(&file, FallocateFlags::empty(), 0, RESERVED) {
+        Err(FsError::Store(StoreError::NoSpace)) => Ok(()),
+        done => done,
+    }
+}
+
+/// A volume that is full: each file has reserved its bytes.
+fn filled(files: u64) -> Vec<u8> {
+    use holdfast_posix::{Caller, FallocateFlags, FileSystem, MountOptions, OpenFlags, WriteHow};
+    let device = Arc::new(holdfast_device::MemoryDevice::from_image(&formatted()));
+    let under: Arc<dyn holdfast_device::Device> = device.clone();
+    let options = MountOptions { commit_secs: 0, ..MountOptions::default() };
+    let fs = FileSystem::mount(under, options).expect("the volume is new");
+    let root = Caller::root();
+    let create = |name: &[u8]| {
+        let flags = OpenFlags::READ | OpenFlags::WRITE;
+        let made = fs.create(&root, InodeNo::ROOT, name, 0o644, flags, true);
+        made.expect("the volume has room").1
+    };
+    for file in 0..files {
+        let file = create(&name(file));
+        fs.fallocate(&file, FallocateFlags::empty(), 0, RESERVED).expect("the volume has room");
+    }
+    for file in 0..files {
+        let bytes = vec![1; GAP];
+        let done = fs.write(&root, &create(&gap(file)), 0, &bytes, WriteHow::default());
+        done.expect("the volume has room");
+    }
+    let filler = create(FILLER);
+    for _ in 0..2 {
+        fill!(fs, &root, &filler, WriteHow { append: true, ..WriteHow::default() });
+        // What was freed on the way is free with the next commit.
+        fs.sync().expect("the device works");
+    }
+    drop(filler);
+    fs.unmount().expect("the device works");
+    device.to_image()
+}
+
+/// The file that takes what is free.
+const FILLER: &[u8] = b"filler";
+/// Bytes that went straight into reserved blocks, of all schedules.
+static IN_PLACE: AtomicU64 = AtomicU64::new(0);
+
 /// A volume without files, made by the engine as it is.
 fn formatted() -> Vec<u8> {
     let device = Arc::new(holdfast_device::MemoryDevice::new(BYTES));
@@ -229,6 +356,9 @@ fn play(scene: &'static Scene, base: &[u8], seed: u64) {
     let device = Arc::new(SimDevice::new(&base));
     let under: Arc<dyn Device> = device.clone();
     let fs = Arc::new(FileSystem::mount(under, options(scene)).expect("the volume is new"));
+    if scene.is_full {
+        take_room(&fs);
+    }
     let mut threads = Vec::new();
     for thread in 0..scene.threads {
         let (fs, device) = (Arc::clone(&fs), Arc::clone(&device));
@@ -245,6 +375,7 @@ fn play(scene: &'static Scene, base: &[u8], seed: u64) {
     for thread in threads {
         thread.join().expect("no thread panics");
     }
+    IN_PLACE.fetch_add(fs.counters().reserved_bytes_written.get(), Ordering::Relaxed);
     drop(fs);
     let recording = device.recording();
     let mut prng = Prng::seeded(seed);
@@ -292,7 +423,8 @@ fn judge(scene: &Scene, device: MemoryDevice, promised: &[Option<u64>], what: &s
 /// Plays a scene with several schedules, or with the one that is asked for.
 fn explore(scene: &'static Scene) {
     let number = |name| env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let base: Arc<Vec<u8>> = Arc::new(formatted());
+    let base = if scene.is_full { filled(scene.threads) } else { formatted() };
+    let base: Arc<Vec<u8>> = Arc::new(base);
     let (first, count) = match number("HOLDFAST_SEED") {
         Some(seed) => (seed, 1),
         None => (entropy() >> 20, number("HOLDFAST_SCHEDULES").unwrap_or(40)),
@@ -324,6 +456,7 @@ fn fsyncs_beside_fsyncs() {
         beside: &[],
         fsync_wait: FsyncWait::Writeback,
         log_data_bytes: 4096,
+        is_full: false,
     };
     explore(&SCENE);
 }
@@ -339,6 +472,7 @@ fn fsyncs_that_are_told() {
         beside: &[FileSystem::commit],
         fsync_wait: FsyncWait::Writeback,
         log_data_bytes: 4096,
+        is_full: false,
     };
     explore(&SCENE);
 }
@@ -354,6 +488,7 @@ fn fsyncs_beside_commits() {
         beside: &[FileSystem::commit],
         fsync_wait: FsyncWait::Writeback,
         log_data_bytes: 4096,
+        is_full: false,
     };
     explore(&SCENE);
 }
@@ -369,6 +504,7 @@ fn fsyncs_beside_rests() {
         beside: &[FileSystem::rest, FileSystem::commit],
         fsync_wait: FsyncWait::Writeback,
         log_data_bytes: 4096,
+        is_full: false,
     };
     explore(&SCENE);
 }
@@ -384,6 +520,7 @@ fn changers_beside_checkpoints_and_commits() {
         beside: &[FileSystem::checkpoint, FileSystem::commit],
         fsync_wait: FsyncWait::Writeback,
         log_data_bytes: 4096,
+        is_full: false,
     };
     explore(&SCENE);
 }
@@ -399,6 +536,7 @@ fn extents_are_handed_over() {
         beside: &[FileSystem::commit],
         fsync_wait: FsyncWait::Completion,
         log_data_bytes: 0,
+        is_full: false,
     };
     explore(&SCENE);
 }
@@ -414,6 +552,25 @@ fn holes_beside_fsyncs() {
         beside: &[FileSystem::commit],
         fsync_wait: FsyncWait::Writeback,
         log_data_bytes: 4096,
+        is_full: false,
     };
     explore(&SCENE);
+}
+
+/// Reserved blocks are written in place on a full volume, while others make the file durable, commit, and take blocks of
+/// the same file away.
+#[test]
+fn reserved_blocks_beside_commits_and_holes() {
+    static SCENE: Scene = Scene {
+        name: "reserved blocks beside commits and holes",
+        work: write_in_place,
+        allows: has_written_in_place,
+        threads: 2,
+        beside: &[FileSystem::commit, punch_reserved],
+        fsync_wait: FsyncWait::Writeback,
+        log_data_bytes: 4096,
+        is_full: true,
+    };
+    explore(&SCENE);
+    assert!(IN_PLACE.load(Ordering::Relaxed) > 0, "no data went into reserved blocks");
 }

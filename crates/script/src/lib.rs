@@ -28,7 +28,7 @@ pub mod check;
 pub use bytes::{Data, Digest};
 pub use check::{Mismatch, compare, compare_trees, shrink, transcript, verify};
 pub use errno::Errno;
-pub use generate::{Family, Profile, generate};
+pub use generate::{Family, Profile, full, generate};
 pub use host::{Hooks, Host, NoHooks};
 pub use model::Model;
 pub use op::{

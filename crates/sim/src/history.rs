@@ -12,7 +12,8 @@
 //! - P4: if `k` has a rename in which a file replaced another, its earlier
 //!   writes are there.
 //!
-//! A write longer than a MiB may have come up to some byte: it is not one step.
+//! A write longer than a MiB may have come up to some byte, and one that found not room for all up to some block: they are
+//! not one step.
 //!
 //! A lost write may also take the size with it that a later truncation *cut*
 //! the file down to: to the disk that cut never was one.
@@ -54,6 +55,8 @@ struct Step {
     barrier: Barrier,
     /// The first state that may be found once its barrier has returned.
     since: usize,
+    /// A write that was accepted in several steps, because there was not room for all of it.
+    in_steps: bool,
 }
 
 /// What a state looks like from outside.
@@ -130,6 +133,7 @@ impl History {
             replaces: replaces.filter(|_| applied),
             barrier,
             since: self.steps.len() + 1,
+            in_steps: false,
         });
         let next = if no_space { self.last().clone() } else { model };
         self.states.push(next);
@@ -144,7 +148,8 @@ impl History {
         let (writes, replaces) = (self.written(op), self.replacing(op));
         model.apply(op);
         let (barrier, since) = (Barrier::None, self.steps.len() + 1);
-        self.steps.push(Step { op: op.clone(), applied: true, writes, replaces, barrier, since });
+        let (op, applied, in_steps) = (op.clone(), true, false);
+        self.steps.push(Step { op, applied, writes, replaces, barrier, since, in_steps });
         self.states.push(model);
         self.views.push(OnceLock::new());
     }
@@ -165,6 +170,11 @@ impl History {
         let now = self.looks(found.inode, op);
         let differs = |&state: &usize| self.looks(found.inode, state) != now;
         self.steps[op].since = (0..op).rev().find(differs).map_or(0, |state| state + 1);
+    }
+
+    /// Says that the last operation, a write, found not room for all that it was given, and was accepted in steps.
+    pub fn was_accepted_in_steps(&mut self) {
+        self.steps.last_mut().expect("a write was added").in_steps = true;
     }
 
     /// Every name of an inode in a state, what is seen under it, and the entries of a directory.

@@ -82,6 +82,8 @@ pub struct Stats {
     pub opened: u64,
     /// Images opened in which recovery was cut as well, and the images of those.
     pub recoveries: (u64, u64),
+    /// Bytes that scripts wrote straight into blocks that were reserved.
+    pub in_place: u64,
 }
 
 impl std::ops::AddAssign for Stats {
@@ -92,6 +94,7 @@ impl std::ops::AddAssign for Stats {
         self.opened += other.opened;
         self.recoveries.0 += other.recoveries.0;
         self.recoveries.1 += other.recoveries.1;
+        self.in_place += other.in_place;
     }
 }
 
@@ -209,7 +212,7 @@ impl Ground {
         let before = history.len();
         let recorded =
             without_panic(|| run::record(&self.base, script, &self.policy, &mut history));
-        let recording = recorded.map_err(|what| Failure {
+        let (recording, in_place) = recorded.map_err(|what| Failure {
             script: both(&self.before, script),
             place: None,
             lost: String::new(),
@@ -218,6 +221,7 @@ impl Ground {
         })?;
         let judge = Judge::new(&history, &self.policy, &self.memo, before).collecting(limit);
         let (stats, wrong) = judge.run(&recording);
+        let stats = Stats { in_place, ..stats };
         Ok((stats, wrong.into_iter().min_by_key(|wrong| wrong.losses)))
     }
 

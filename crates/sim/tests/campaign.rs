@@ -57,6 +57,15 @@ fn families_and_chance() {
     }
 }
 
+/// There is no room but what was reserved, which is written in place (P1, P5, P8).
+#[test]
+fn families_on_full_volumes() {
+    for seed in seeds(1..2) {
+        let rows = survives(&campaign(seed, vec![Source::Full(Some(4 * 5))]));
+        assert!(rows[0].stats.in_place > 128 << 10, "{rows:?}");
+    }
+}
+
 /// A torn write takes what lies in its physical sector, flushed or not.
 #[test]
 fn families_on_disks_of_512e() {

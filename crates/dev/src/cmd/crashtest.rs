@@ -23,7 +23,7 @@ A state is what a disk may hold after a power cut: any part of what was written 
 torn at sectors. Each is recovered, checked, compared with the history of the script, opened twice
 and now and then used on and emptied. Nothing is written outside memory but the cases of --cases.
 
-Without --exhaustive, --sample, --families, --random and --beside: length 1, then families and
+Without --exhaustive, --sample, --families, --random, --beside and --full: length 1, then families and
 random. Without --minutes, --states and --count, what has no end goes on for a minute.
 Exit code 1: a promise was broken.
 
@@ -49,6 +49,9 @@ pub(crate) struct Args {
     /// The same while another thread makes commits or checkpoints.
     #[arg(long)]
     beside: bool,
+    /// Scripts of the families on a volume that has no room but what its files have reserved.
+    #[arg(long)]
+    full: bool,
     /// Scripts of each kind that has no end.
     #[arg(long, value_name = "SCRIPTS")]
     count: Option<u64>,
@@ -98,6 +101,7 @@ struct Row {
     opened: u64,
     recoveries_cut: u64,
     states_in_recoveries: u64,
+    bytes_in_place: u64,
     violations: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     seconds: Option<f64>,
@@ -116,6 +120,7 @@ impl Row {
             opened: stats.opened + stats.recoveries.1,
             recoveries_cut: stats.recoveries.0,
             states_in_recoveries: stats.recoveries.1,
+            bytes_in_place: stats.in_place,
             violations: progress.violations,
             seconds: None,
             states_per_second: None,
@@ -196,6 +201,9 @@ fn campaign(args: &Args) -> Campaign {
     }
     if args.beside {
         sources.push(Source::Beside(args.count));
+    }
+    if args.full {
+        sources.push(Source::Full(args.count));
     }
     if sources.is_empty() {
         sources.push(Source::Exhaustive(1));

@@ -13,5 +13,6 @@ mod lost;
 mod names;
 mod opens;
 mod programs;
+mod reserved;
 mod session;
 mod transports;

@@ -40,6 +40,8 @@ pub enum Family {
     Reuse,
     /// Space is allocated, punched and zeroed, in files of more extents than one step changes.
     Holes,
+    /// What was reserved is written, made zeros, and written again.
+    Reserved,
 }
 
 /// `$s` many extents in `$f`, `$f $g` different files, `$d $e` directories, `$p $q` anything that has a name, `$v $w` names that are
@@ -133,12 +135,23 @@ const HOLES: [&str; 8] = [
     "write $f 0 $n; fsync $f; zero $f $o 9000; write $f $o $n; fsync $g",
     "write $f $o $n; zero $f 50 30000 keep; fsync $f; rename $f $v; fsync $v",
 ];
+const RESERVED: [&str; 9] = [
+    "fallocate $f 0 100k; write $f $o $n; fsync $f; write $f 50k $n; fsync $g",
+    "write $f 20k $n; fsync $f; write $f 24k $n; fdatasync $f",
+    "write $f 60k $n; write $g 60k $n; fsync $f; fsync $g",
+    "zero $f 0 40k keep; write $f $o $n; fsync $f",
+    "write $f 8192 $n; zero $f 0 30k keep; write $f 8192 $n; fsync $g; fsync $f",
+    "write $f 100k $n; fsync $f; zero $f 90k 50k; fsync $f; write $f 100k $n; fsync $f",
+    "write $f 64k $n; punch $f 60k 30k; fallocate $f 60k 30k; write $f 70k $n; fsync $f",
+    "write $f 30k $n; truncate $f 35k; fallocate $f 0 80k keep; write $f 40k $n; fsync $f",
+    "open h $f read,write; write @h 70k $n; unlink $g; sync; write @h 120k $n; fsync @h; close h",
+];
 /// Extents of `$s`.
 const SCATTERED: u64 = 70;
 
 impl Family {
     /// All of them.
-    pub const ALL: [Family; 10] = [
+    pub const ALL: [Family; 11] = [
         Family::Replace,
         Family::ThirdParty,
         Family::MoveOut,
@@ -149,6 +162,7 @@ impl Family {
         Family::HardLinks,
         Family::Reuse,
         Family::Holes,
+        Family::Reserved,
     ];
 
     /// Its name on the command line.
@@ -164,6 +178,7 @@ impl Family {
             Family::HardLinks => "hard-links",
             Family::Reuse => "reuse",
             Family::Holes => "holes",
+            Family::Reserved => "reserved",
         }
     }
 
@@ -179,6 +194,7 @@ impl Family {
             Family::HardLinks => &HARD_LINKS,
             Family::Reuse => &REUSE,
             Family::Holes => &HOLES,
+            Family::Reserved => &RESERVED,
         }
     }
 
@@ -196,6 +212,27 @@ impl Family {
                 story.add(op.clone());
             }
         }
+        self.motifs_of(&mut story, motifs);
+        story.ops.into_iter().collect()
+    }
+
+    /// As [`Family::generate`], for a volume that [`full`] has prepared. First all that is free is taken.
+    pub fn generate_full(self, seed: u64, motifs: usize) -> Script {
+        let mut story = Story {
+            prng: Prng::seeded(seed ^ (self as u64) << 56),
+            model: Model::new(),
+            ops: Vec::new(),
+            pattern: 100,
+        };
+        for op in FULL.parse::<Script>().expect("it is well formed").ops() {
+            story.add(op.clone());
+        }
+        story.ops = FILL.parse::<Script>().expect("it is well formed").ops().cloned().collect();
+        self.motifs_of(&mut story, motifs);
+        story.ops.into_iter().collect()
+    }
+
+    fn motifs_of(self, story: &mut Story, motifs: usize) {
         for _ in 0..motifs {
             let family = match story.prng.chance(75) {
                 true => self,
@@ -204,13 +241,26 @@ impl Family {
             let motif = *story.prng.pick(family.motifs());
             story.tell(motif);
         }
-        story.ops.into_iter().collect()
     }
+}
+
+/// What prepares a volume of 8 MiB for [`Family::generate_full`]: files that have reserved space, and no other room.
+/// What fills it belongs to a file that no motif knows.
+pub fn full() -> Script {
+    let text = format!(
+        "{FULL}; mkfile /fill; write /fill 0 8M 91; sync; append /fill 8M 92; sync; {FILL}; sync"
+    );
+    text.parse().expect("it is well formed")
 }
 
 /// What most scripts begin with.
 const BEGINNING: &str =
     "mkdir /A; mkfile /A/a; write /A/a 0 5000 1; mkdir /B; mkfile /B/a 600; mkfile /b; sync";
+
+const FULL: &str = "mkdir /A; mkfile /A/a; fallocate /A/a 0 200k; mkdir /B; mkfile /B/a 600; write /B/a 0 60k 1; mkfile /b; \
+    fallocate /b 0 160k keep; sync";
+/// More than there is.
+const FILL: &str = "append /fill 1M 93";
 
 impl fmt::Display for Family {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -9,7 +9,7 @@ mod aim;
 mod family;
 mod profile;
 
-pub use family::Family;
+pub use family::{Family, full};
 pub use profile::Profile;
 
 use crate::model::Model;

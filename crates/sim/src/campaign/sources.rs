@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use holdfast_base::switch::{Batching, FsyncWait, RenameLog};
 use holdfast_device::sim;
-use holdfast_script::{Family, Profile, Script, generate};
+use holdfast_script::{Family, Profile, Script, full, generate};
 
 use super::Campaign;
 use crate::exhaustive::{Exhaustive, before};
@@ -28,6 +28,8 @@ pub enum Source {
     /// As `Random`, while another thread makes commits or checkpoints. What is found does not always come
     /// back with the seed.
     Beside(Option<u64>),
+    /// Of the families, on a volume that has no room but what its files have reserved; so many, or for ever.
+    Full(Option<u64>),
 }
 
 impl fmt::Display for Source {
@@ -38,6 +40,7 @@ impl fmt::Display for Source {
             Source::Families(..) => f.write_str("families"),
             Source::Random(_) => f.write_str("random"),
             Source::Beside(_) => f.write_str("random, beside"),
+            Source::Full(_) => f.write_str("full volumes"),
         }
     }
 }
@@ -56,6 +59,7 @@ enum Work {
     Sampled(Arc<Exhaustive>, u64),
     Family(Family, u64),
     Random(u64, bool),
+    Full(Family, u64),
 }
 
 impl Job {
@@ -66,6 +70,7 @@ impl Job {
             Work::Sampled(space, seed) => space.sample(*seed),
             Work::Family(family, seed) => family.generate(*seed, 2 + (seed % 4) as usize),
             Work::Random(seed, beside) => random(*seed, *beside),
+            Work::Full(family, seed) => family.generate_full(*seed, 2 + (seed % 4) as usize),
         }
     }
 }
@@ -104,6 +109,7 @@ enum Kind {
     Sampled(Arc<Exhaustive>, u64),
     Families(Vec<Family>, u64),
     Random(u64, bool),
+    Full(u64),
     Ended,
 }
 
@@ -139,6 +145,7 @@ impl Running {
         let policies = policies(source, campaign);
         let start = match source {
             Source::Exhaustive(_) | Source::Sampled(..) => before(),
+            Source::Full(_) => full(),
             _ => Script::default(),
         };
         let grounds = policies.iter().map(|policy| Ground::new(&start, policy).map(Arc::new));
@@ -151,6 +158,7 @@ impl Running {
             Source::Families(families, count) => Kind::Families(families.clone(), for_ever(*count)),
             Source::Random(count) => Kind::Random(for_ever(*count), false),
             Source::Beside(count) => Kind::Random(for_ever(*count), true),
+            Source::Full(count) => Kind::Full(for_ever(*count)),
         };
         Ok(Running { grounds: grounds.collect::<Result<_, _>>()?, next: 0, kind })
     }
@@ -179,6 +187,14 @@ impl Running {
             }
             Kind::Random(count, beside) if index < *count => {
                 Some((format!("random, seed {seed}"), Work::Random(seed, *beside)))
+            }
+            Kind::Full(count) if index < *count => {
+                // Mostly of what is reserved.
+                let family = match (index / grounds) % 3 {
+                    0 => Family::ALL[(index / grounds / 3) as usize % Family::ALL.len()],
+                    _ => Family::Reserved,
+                };
+                Some((format!("full volume, {family}, seed {seed}"), Work::Full(family, seed)))
             }
             _ => None,
         };
@@ -239,6 +255,10 @@ fn policies(source: &Source, campaign: &Campaign) -> Vec<Policy> {
             volumes.map(|policy| Policy { unmount: false, ..policy }).collect()
         }
         Source::Sampled(..) => vec![plain, forgetful],
+        Source::Full(_) => {
+            let [commits, checkpoints, ..] = others;
+            vec![plain, forgetful, commits, checkpoints]
+        }
         Source::Beside(_) => {
             let beside = |checkpoints| policy(checkpoints, nothing);
             // The extents of an fsync are completed behind it by a thread too.

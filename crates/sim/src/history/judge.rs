@@ -3,6 +3,7 @@
 //! First every state as it was; then, file by file, what losing late writes
 //! makes of it. The rules stand at the head of [`super`].
 
+use holdfast_base::units::BLOCK_BYTES;
 use holdfast_script::{
     Answer, Data, Digest, Fallocate, FileRef, Kind, Model, Mtime, Node, Op, Outcome, Path, Target,
     Tree,
@@ -102,12 +103,14 @@ impl History {
         }
         let writes = (floor..k).rev().filter(|&op| self.steps[op].writes == Some(inode));
         writes.into_iter().any(|first| {
-            let part = self.part_up_to(first, seen.stat.size);
-            let ways = [(false, None), (true, None), (false, part.as_ref()), (true, part.as_ref())];
-            ways.into_iter().any(|(cuts, part)| {
-                let loss = Loss { inode, first, cuts, part };
-                let (size, digest) = self.without(&loss, path, k);
-                content == (size, Some(digest))
+            let parts = self.parts(first, seen.stat.size);
+            let mut parts = std::iter::once(None).chain(parts.iter().map(Some));
+            parts.any(|part| {
+                [false, true].into_iter().any(|cuts| {
+                    let loss = Loss { inode, first, cuts, part };
+                    let (size, digest) = self.without(&loss, path, k);
+                    content == (size, Some(digest))
+                })
             })
         })
     }
@@ -132,23 +135,33 @@ impl History {
         })
     }
 
-    /// The beginning of a long write, if its end would leave a file of `size` bytes.
-    fn part_up_to(&self, op: usize, size: u64) -> Option<Op> {
-        let (place, data) = match &self.steps[op].op {
+    /// What may have come of a write of several steps: of a long one so much that the file has `size` bytes, of one that
+    /// found not room for all any number of blocks.
+    fn parts(&self, op: usize, size: u64) -> Vec<Op> {
+        let step = &self.steps[op];
+        let (place, data) = match &step.op {
             Op::Write { place, data, .. } => (place.clone(), data),
             Op::Append { path, data } => (FileRef::Path(path.clone()), data),
-            _ => return None,
+            _ => return Vec::new(),
         };
-        let offset = match &self.steps[op].op {
+        let offset = match &step.op {
             Op::Write { offset, .. } => *offset,
-            _ => stat(&mut self.states[op].clone(), &place)?.size,
+            _ => stat(&mut self.states[op].clone(), &place).map_or(0, |found| found.size),
         };
-        let part = size.checked_sub(offset).filter(|&part| part > 0 && part < data.len())?;
-        if data.len() <= LONG_WRITE {
-            return None;
+        let mut ends = Vec::new();
+        if data.len() > LONG_WRITE {
+            ends.push(size);
+        } else if step.in_steps {
+            let end = offset + data.len();
+            ends.extend((offset + 1..end).filter(|at| at.is_multiple_of(BLOCK_BYTES)));
         }
-        let data = Data::Literal(data.bytes()[..part as usize].to_vec());
-        Some(Op::Write { place, offset, data })
+        let parts = ends.into_iter().filter_map(|end| end.checked_sub(offset));
+        let parts = parts.filter(|&part| part > 0 && part < data.len());
+        let begin = |part: u64| {
+            let data = Data::Literal(data.bytes()[..part as usize].to_vec());
+            Op::Write { place: place.clone(), offset, data }
+        };
+        parts.map(begin).collect()
     }
 
     /// Size and content of the file in state `k` after a loss.

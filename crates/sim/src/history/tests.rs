@@ -166,3 +166,18 @@ fn a_finding_begins_with_the_promise_that_is_broken() {
         "P3"
     );
 }
+
+#[test]
+fn a_write_that_found_not_room_for_all_may_be_found_up_to_a_block_and_no_other_may() {
+    let script = "mkfile /f; truncate /f 12k; write /f 100 9000 1";
+    let part = |bytes: usize| format!("mkfile /f; truncate /f 12k; write /f 100 {bytes} 1");
+    let in_steps = || {
+        let mut history = history(script);
+        history.was_accepted_in_steps();
+        history
+    };
+    let first_block = 4096 - 100;
+    assert!(judge(script, &part(first_block)).is_err());
+    assert_eq!(in_steps().judge(&tree(&part(first_block)), 3, 3), Ok(3));
+    assert!(in_steps().judge(&tree(&part(4096)), 3, 3).is_err());
+}

@@ -41,13 +41,14 @@ pub(crate) fn prepare(
     Ok(device.snapshot())
 }
 
-/// Runs the script and then, unless the policy wants none, unmounts, with a mark before and after each.
+/// Runs the script and then, unless the policy wants none, unmounts, with a mark before and after each. Also how many
+/// bytes were written in place.
 pub(super) fn record(
     base: &MemoryDevice,
     script: &Script,
     policy: &Policy,
     history: &mut History,
-) -> Result<Recording, String> {
+) -> Result<(Recording, u64), String> {
     let _pinned = run_time();
     let device = Arc::new(SimDevice::with_faults(base, policy.faults.clone()));
     let under = Arc::clone(&device) as Arc<dyn Device>;
@@ -61,17 +62,19 @@ pub(super) fn record(
         apply(op, &mut engine, history).map_err(|(_, why)| why)?;
         device.mark(returned(history.len()));
     }
+    let counters = engine.filesystem().ok().map(|fs| fs.counters().clone());
+    let in_place = || counters.as_ref().map_or(0, |of| of.reserved_bytes_written.get());
     if policy.unmount {
         device.mark(begun(history.len()));
         leave(engine, history)?;
         device.mark(returned(history.len()));
-        return Ok(device.recording());
+        return Ok((device.recording(), in_place()));
     }
     let recording = device.recording();
     // What the end of the engine still writes does not matter.
     device.set_faults(Faults::none());
     drop(engine);
-    Ok(recording)
+    Ok((recording, in_place()))
 }
 
 /// Runs one operation on the engine and adds it to the history; an answer that the model does not
@@ -121,7 +124,9 @@ pub(crate) fn apply(
     }
     let data = Data::Literal(data[..part].to_vec());
     let written = Op::Write { place: place.clone(), offset, data };
-    add(&written, Outcome::Ok(Answer::Done))
+    add(&written, Outcome::Ok(Answer::Done))?;
+    history.was_accepted_in_steps();
+    Ok(())
 }
 
 /// Unmounts, which is to the history what a remount is.
