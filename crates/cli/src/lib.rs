@@ -15,6 +15,7 @@ mod mounts;
 pub mod outcome;
 pub mod peek;
 mod recovery;
+mod rings;
 pub mod size;
 mod span;
 pub mod target;

@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 
-use common::{Nobody, TestMount, can_mount, number, signal, wait_until_ended};
+use common::{Nobody, PROGRAM, TestMount, can_mount, number, signal, wait_until_ended};
 
 #[test]
 fn a_mount_works_and_umount_returns_when_the_volume_is_free() {
@@ -366,4 +366,36 @@ fn a_user_without_privilege_can_mount_his_own() {
     assert!(explained.contains(" and 1 flush"), "{explained}");
     nobody.run(&["umount", place.dir()]).fine();
     assert_eq!(nobody.run(&["cat", &place.inside("/file")]).fine(), "mine\n");
+}
+
+/// On a terminal, and in the log, a mount without rings says how root allows them; elsewhere it is quiet.
+#[test]
+fn who_lacks_rings_is_told_how_to_get_them() {
+    if !can_mount() {
+        return;
+    }
+    let allowed = || fs::read_to_string("/sys/module/fuse/parameters/enable_uring").ok();
+    let place = TestMount::with_volume();
+    let log = place.path("log");
+    for transport in ["auto", "device"] {
+        let before = allowed();
+        let options = format!("transport={transport},log={log}");
+        let mount = format!("{PROGRAM} mount -o {options} {} {}", place.image(), place.dir());
+        let said = Command::new("script").args(["-qec", &mount, "/dev/null"]).output().unwrap();
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        let logged = fs::read_to_string(&log).unwrap();
+        let info = place.run(&["info", place.image()]).fine();
+        place.umount();
+        fs::remove_file(&log).unwrap();
+        assert!(logged.contains("requests come through "), "{logged}");
+        assert!(info.contains("\ntransport     "), "{info}");
+        // Others may change what the whole machine allows.
+        let is_missed = before.as_deref().is_some_and(|word| word.trim() == "N");
+        if before == allowed() {
+            let is_told = is_missed && transport == "auto";
+            assert_eq!(said.contains("enable_uring"), is_told, "{said}");
+            assert_eq!(logged.contains("enable_uring"), is_told, "{logged}");
+        }
+    }
+    assert_eq!(place.run(&["mount", place.image(), place.dir()]).fine(), "");
 }

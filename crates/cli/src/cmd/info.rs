@@ -10,7 +10,7 @@ use holdfast_device::file::{PhysicalSector, Source};
 use crate::daemon::control;
 use crate::outcome::{Context, Outcome, printable, printed};
 use crate::peek::Peek;
-use crate::{mounts, recovery, size, target};
+use crate::{mounts, recovery, rings, size, target};
 
 /// Show size, space, label and options of a volume, and what mounting it would take.
 #[derive(Debug, clap::Args)]
@@ -49,6 +49,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
                 "log_bytes_used",
             ];
             let live = live.map(|name| (name.to_string(), report.value(name).into()));
+            object["transport"] = report.activity.transport.clone().into();
             object["live"] = serde_json::Map::from_iter(live).into();
         }
         return printed(writeln!(out, "{object}")).map(|()| 0);
@@ -80,7 +81,11 @@ pub(crate) fn run(args: &Args) -> Outcome {
         recovery,
         ("mounted at", mounted_at.unwrap_or_else(|| "not mounted".into())),
     ];
-    for (name, value) in lines {
+    let transport = live
+        .iter()
+        .flatten()
+        .map(|report| ("transport", rings::words(&report.activity.transport).to_owned()));
+    for (name, value) in lines.into_iter().chain(transport) {
         printed(writeln!(out, "{name:<13} {}", printable(&value)))?;
     }
     Ok(0)

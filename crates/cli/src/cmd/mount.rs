@@ -63,8 +63,8 @@ How the kernel and the filesystem process talk; the defaults suit nearly everyth
                       above four processors 0; at most 10000). 0 saves processor time and makes
                       requests slower
   transport=WAY       how requests come: auto (default), device (/dev/fuse), or rings (io_uring;
-                      saves time where several threads do not fsync). Root allows rings:
-                      echo Y >/sys/module/fuse/parameters/enable_uring
+                      saves time where several threads do not fsync). Where root has not
+                      allowed rings, the mount says on a terminal how to allow them for good
   open=SIDE           what opens files: server (default), or kernel, which opens and closes files
                       without a request. Faster for programs that open the same files again and
                       again; errors of lost data are then kept for a file, not for each program
@@ -145,6 +145,6 @@ pub(crate) fn mount(
     if foreground {
         daemon::foreground(&volume, &dir, options)
     } else {
-        daemon::start(&volume, &dir, lists)
+        daemon::start(&volume, &dir, options, lists)
     }
 }

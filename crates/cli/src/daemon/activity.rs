@@ -69,7 +69,7 @@ impl Activity {
                 available_bytes: bytes(space.blocks_available),
                 files: space.inodes.saturating_sub(space.inodes_free),
             },
-            transport: if has_rings() { "rings" } else { "device" }.into(),
+            transport: transport().into(),
             errors: log::errors(),
         }
     }
@@ -89,11 +89,12 @@ impl Activity {
     }
 }
 
-/// Whether this process serves rings: only its threads tell, since the kernel may refuse them late.
-fn has_rings() -> bool {
-    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return false };
-    threads.flatten().any(|thread| {
+/// How requests come to this process: only its threads tell, since the kernel may refuse rings late.
+pub(super) fn transport() -> &'static str {
+    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return "device" };
+    let has_rings = threads.flatten().any(|thread| {
         let name = std::fs::read_to_string(thread.path().join("comm"));
         name.is_ok_and(|name| name.starts_with(RING_THREAD))
-    })
+    });
+    if has_rings { "rings" } else { "device" }
 }

@@ -18,7 +18,7 @@ pub(crate) mod control;
 mod log;
 mod surroundings;
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -29,13 +29,13 @@ use std::sync::Arc;
 
 use holdfast::Atime;
 use holdfast_fuse::connection::Watchdog;
-use holdfast_fuse::{FuseOptions, Report, Requests, Stopper};
+use holdfast_fuse::{FuseOptions, Report, Requests, Stopper, Transport};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
 use crate::mount_options::MountOptions;
 use crate::outcome::MOUNT_FAILED;
-use crate::outcome::{Context, Failure, Outcome, printable};
-use crate::{recovery, target};
+use crate::outcome::{Context, Failure, Outcome, complain, printable};
+use crate::{recovery, rings, target};
 
 /// The word by which a daemon says that its mount can be used.
 const READY: &str = "ready";
@@ -43,7 +43,12 @@ const READY: &str = "ready";
 const NOTE: &str = "note";
 
 /// Starts the daemon and returns when the mount can be used, or with the daemon's reason why not.
-pub(crate) fn start(volume: &Path, dir: &Path, option_lists: &[String]) -> Outcome {
+pub(crate) fn start(
+    volume: &Path,
+    dir: &Path,
+    options: &MountOptions,
+    option_lists: &[String],
+) -> Outcome {
     let program = std::env::current_exe().context("this program's own path")?;
     keep_descriptors();
     let mut command = Command::new(program);
@@ -65,7 +70,14 @@ pub(crate) fn start(volume: &Path, dir: &Path, option_lists: &[String]) -> Outco
         // An unreadable line is no sentence; then only the exit status of the daemon is left to report.
         let Ok(line) = line else { break };
         match line.split_once(' ') {
-            None if line == READY => return Ok(0),
+            None if line == READY => {
+                if std::io::stderr().is_terminal()
+                    && let Some(hint) = hint(options)
+                {
+                    complain(&hint);
+                }
+                return Ok(0);
+            }
             // It need not be read, so errors are ignored.
             Some((NOTE, sentence)) => {
                 drop(writeln!(std::io::stdout(), "holdfast: {}", printable(sentence)));
@@ -184,7 +196,11 @@ fn serve(
         watchdog: Some(Watchdog::new(start_watchdog)),
         ..fuse_options(path, options)
     };
-    let served = holdfast_fuse::serve(engine, dir, &fuse, || ready(recovered.as_deref()), stopper);
+    let ready = || {
+        tell_transport(options);
+        ready(recovered.as_deref());
+    };
+    let served = holdfast_fuse::serve(engine, dir, &fuse, ready, stopper);
     drop(device);
     let stopped = volume.stop_reason();
     let closed = volume.close();
@@ -199,6 +215,22 @@ fn serve(
     closed.context(format_args!("{} could not be closed", path.display())).map_err(failed)?;
     tracing::info!("{} is closed, everything is written", path.display());
     Ok(0)
+}
+
+/// How requests come stands in the log, and how they could come faster.
+fn tell_transport(options: &MountOptions) {
+    let transport = activity::transport();
+    tracing::info!("requests come through {}", rings::words(transport));
+    if transport == "device"
+        && let Some(hint) = hint(options)
+    {
+        tracing::info!("{hint}");
+    }
+}
+
+/// How rings are allowed, for those who did not say that they want none.
+fn hint(options: &MountOptions) -> Option<String> {
+    (options.transport == Transport::Auto).then(rings::hint).flatten()
 }
 
 /// Starts the process that ends the mount on `device` if this one is killed and cannot end.

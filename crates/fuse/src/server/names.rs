@@ -31,8 +31,13 @@ impl Server {
 
     /// Takes back `count` references.
     pub fn forget(&self, inode: InodeNo, count: u64) {
+        self.forget_all([(inode, count)]);
+    }
+
+    /// Takes back references of many inodes, as one request.
+    pub(crate) fn forget_all(&self, counts: impl IntoIterator<Item = (InodeNo, u64)>) {
         if let Ok(fs) = self.fs() {
-            fs.forget(inode, count);
+            counts.into_iter().for_each(|(inode, count)| fs.forget(inode, count));
         }
     }
 

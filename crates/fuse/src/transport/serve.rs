@@ -147,7 +147,7 @@ pub(super) fn call(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Opti
     match op {
         Op::Forget(forget) => server.forget(InodeNo(header.nodeid), forget.nlookup),
         Op::BatchForget(ones) => {
-            Op::forgotten(ones).for_each(|one| server.forget(InodeNo(one.nodeid), one.nlookup));
+            server.forget_all(Op::forgotten(ones).map(|one| (InodeNo(one.nodeid), one.nlookup)));
         }
         // A request that waits cannot be given up half-way; its answer comes by itself.
         Op::Interrupt => {}

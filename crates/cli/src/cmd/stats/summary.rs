@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::cmd::ls::utc;
 use crate::daemon::activity::{Fsyncs, Space};
 use crate::daemon::control::Report;
-use crate::size;
+use crate::{rings, size};
 
 /// Changes with the meaning of a name, and when one goes.
 pub(super) const SCHEMA: u32 = 1;
@@ -272,12 +272,7 @@ fn state(state: &State) -> Vec<String> {
         ),
         _ => named("errors", &format!("none{full}")),
     });
-    let transport = match state.transport.as_str() {
-        "rings" => "rings of io_uring",
-        "device" => "/dev/fuse",
-        other => other,
-    };
-    lines.push(named("transport", transport));
+    lines.push(named("transport", rings::words(&state.transport)));
     lines
 }
 
