@@ -14,6 +14,7 @@
 //!
 //! Shares no code with the engine but the words of `format` and `device`.
 
+pub mod changes;
 pub mod dump;
 pub mod error;
 pub mod foreign;
@@ -25,6 +26,7 @@ pub mod report;
 mod arrived;
 mod bounds;
 mod inodes;
+mod patched;
 mod recovered;
 mod runs;
 mod superblocks;

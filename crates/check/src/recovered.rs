@@ -35,6 +35,6 @@ impl Recovered {
 
     /// The volume as both leave it.
     pub(crate) fn volume<'a>(&'a self, device: &'a dyn Device) -> Volume<'a> {
-        Volume::new(device, &self.journal, &self.log)
+        Volume::new(device, &self.journal, &self.log.superblock, self.log.changes())
     }
 }

@@ -51,7 +51,7 @@ pub fn view(device: &dyn Device) -> Result<View, CheckError> {
     if let Some(damage) = &log.damage {
         return broken(format!("batch {} is gone", damage.batch));
     }
-    let volume = Volume::new(device, &journal, &log);
+    let volume = Volume::new(device, &journal, &log.superblock, log.changes());
     let Some(marks) = volume.marks() else {
         return broken("the bitmaps cannot be read".into());
     };

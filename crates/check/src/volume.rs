@@ -19,9 +19,9 @@ use holdfast_format::node::{Expected, volume_tag};
 use holdfast_format::{Key, Kind, Malformed, NodePointer, NodeView, Superblock};
 
 pub(crate) use crate::bounds::{Bounds, LostKeys};
+use crate::changes::Changes;
 use crate::issue::Issue;
 use crate::journal::Replay;
-use crate::log;
 use crate::runs::Runs;
 
 /// Takes an item: the block of its leaf, its key, its value; says whether to go on.
@@ -36,7 +36,7 @@ pub(crate) struct Volume<'a> {
     /// Nodes of the journal, which stand in front of those of the device.
     nodes: &'a BTreeMap<BlockNo, Vec<u8>>,
     /// What the log changed.
-    log: Option<&'a log::Replay>,
+    log: Option<Changes<'a>>,
 }
 
 /// Why a node was left out.
@@ -87,13 +87,14 @@ pub(crate) enum Step<'n> {
 type Visit<'v> = dyn FnMut(Step<'_>) -> ControlFlow<()> + 'v;
 
 impl<'a> Volume<'a> {
-    /// The volume as journal and log leave it.
+    /// The volume as journal and log leave it, with the superblock that the log leaves.
     pub(crate) fn new(
         device: &'a dyn Device,
         journal: &'a Replay,
-        log: &'a log::Replay,
+        superblock: &'a Superblock,
+        log: Changes<'a>,
     ) -> Volume<'a> {
-        Volume { device, superblock: &log.superblock, nodes: &journal.nodes, log: Some(log) }
+        Volume { device, superblock, nodes: &journal.nodes, log: Some(log) }
     }
 
     /// The volume as the journal alone leaves it.

@@ -10,6 +10,7 @@
 
 mod cmd;
 mod daemon;
+mod dying;
 mod mount_options;
 mod mounts;
 pub mod outcome;

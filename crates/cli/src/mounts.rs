@@ -5,18 +5,11 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use holdfast_fuse::connection::{self, Connection};
 use rustix::io::Errno;
-
-use crate::daemon::ask::{self, REPORT};
 
 /// The type that our mounts have.
 pub(crate) const TYPE: &str = "fuse.holdfast";
-
-/// How long a mount may take to answer before it counts as one that does not.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// One of our mounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,31 +65,6 @@ fn of_volume<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
 pub(crate) fn is_dead(error: &io::Error) -> bool {
     let dead = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
     Errno::from_io_error(error).is_some_and(|errno| dead.contains(&errno))
-}
-
-/// Aborts the connection of a mount whose daemon was killed and cannot end, because the kernel waits for the daemon's
-/// answers. True if that is so: from then on it is a mount whose daemon is dead.
-///
-/// # Errors
-/// It is so, and this user may not abort it.
-pub(crate) fn end_if_dying(mount: &Mount) -> io::Result<bool> {
-    let believed = [0, rustix::process::geteuid().as_raw()].contains(&mount.owner);
-    // The source that a stranger's mount names may be a file whose very name is never found.
-    let daemon = if believed { holdfast_device::holding_process(&mount.source) } else { None };
-    if !daemon.is_some_and(connection::is_dying) {
-        return Ok(false);
-    }
-    // Any user that may read a file can hold a lock on it. A mount that answers is served, whatever has ended.
-    let answer = ask::attribute(&mount.dir, REPORT, PATIENCE);
-    if !answer.is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
-        return Ok(false);
-    }
-    let connection = Connection::open(&mount.device)?;
-    // The kernel reuses device numbers: only while the mount is still there is the number its own.
-    if !is_there(mount)? {
-        return Ok(false);
-    }
-    connection.abort().map(|()| true)
 }
 
 /// Whether a mount has not gone since it was found.

@@ -19,11 +19,11 @@ use holdfast_posix::{FsError, NewNode, RenameFlags, SetAttr, XattrFlags};
 
 use crate::error::{Errno, Result};
 use crate::file::File;
+use crate::held::{Held, Shared};
 use crate::metadata::{FileTimes, Metadata, Permissions};
 use crate::options::OpenOptions;
 use crate::path::{Call, End, Follow};
 use crate::read_dir::{ReadDir, bytes};
-use crate::volume::{Held, Shared};
 
 /// A directory that is held open. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -303,16 +303,6 @@ impl Dir {
         })
     }
 
-    /// Removes a directory and everything under it; symbolic links are removed, not followed.
-    pub fn remove_dir_all(&self, path: impl AsRef<Path>) -> io::Result<()> {
-        let path = path.as_ref();
-        if !self.symlink_metadata(path)?.is_dir() {
-            return Err(Errno(libc::ENOTDIR).into());
-        }
-        crate::remove::empty(self.open_dir(path)?)?;
-        self.remove_dir(path)
-    }
-
     // Directories.
 
     /// Holds the directory at `path`.
@@ -450,5 +440,22 @@ impl Dir {
             true => Ok(()),
             false => Err(Errno(libc::EXDEV).into()),
         }
+    }
+}
+
+impl OpenOptions {
+    /// Opens the file at `path` in `dir`.
+    ///
+    /// # Errors
+    /// EINVAL for a combination that makes no sense (nothing asked; `truncate` with `append`; `create`
+    /// without a way to write), EISDIR, ENOENT, EEXIST, ELOOP, and what the volume says.
+    pub fn open(&self, dir: &Dir, path: impl AsRef<Path>) -> io::Result<File> {
+        dir.open_with(path, self)
+    }
+
+    /// Opens a new file without a name in the directory `path` (O_TMPFILE). It vanishes when it is closed,
+    /// also by a crash, unless [`Dir::link_file`] gives it a name.
+    pub fn tmpfile(&self, dir: &Dir, path: impl AsRef<Path>) -> io::Result<File> {
+        dir.tmpfile(path, self)
     }
 }

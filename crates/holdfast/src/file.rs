@@ -13,8 +13,8 @@ use holdfast_posix::{FallocateFlags, OpenFile, OpenFlags, SetAttr, WriteHow, Xat
 use parking_lot::Mutex;
 
 use crate::error::Errno;
+use crate::held::Shared;
 use crate::metadata::{FileTimes, Metadata, Permissions};
-use crate::volume::Shared;
 
 /// An open file. `Read`, `Write` and `Seek` work on it and on `&File`; they share one position.
 /// [`File::read_at`] and [`File::write_at`] have none and may be called from many threads at once.

@@ -62,6 +62,8 @@
 mod dir;
 mod error;
 mod file;
+mod held;
+mod make;
 mod metadata;
 mod options;
 mod path;

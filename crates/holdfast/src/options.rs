@@ -1,28 +1,17 @@
 //! Every option, its default, and the reason for it.
 
-use std::io;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_device::{Device, FileDevice, OpenMode};
-use holdfast_format::Geometry;
-use holdfast_posix::{Caller, FileSystem, MkfsOptions, MountOptions, OpenFlags};
+use holdfast_posix::{Caller, MkfsOptions, MountOptions, OpenFlags};
 
 pub use holdfast_base::switch::{Accounting, Batching, Dirty, FsyncWait, RenameLog};
 pub use holdfast_posix::Atime;
 
-use crate::dir::Dir;
-use crate::error::{device_error, volume_error};
-use crate::file::File;
-use crate::volume::Volume;
-
 /// How a volume is made.
 #[derive(Clone, Debug)]
 pub struct CreateOptions {
-    size: Option<u64>,
-    mkfs: MkfsOptions,
+    pub(crate) size: Option<u64>,
+    pub(crate) mkfs: MkfsOptions,
 }
 
 impl Default for CreateOptions {
@@ -75,57 +64,13 @@ impl CreateOptions {
         self.mkfs.owner = (uid, gid);
         self
     }
-
-    /// Whether a volume of `bytes` can be made with these options: to be asked before anything is changed.
-    ///
-    /// # Errors
-    /// `InvalidInput` when it is too small or too large.
-    pub fn check_size(&self, bytes: u64) -> io::Result<()> {
-        match Geometry::for_device(bytes, self.mkfs.node_size) {
-            Ok(_) => Ok(()),
-            Err(malformed) => Err(io::Error::new(io::ErrorKind::InvalidInput, malformed.why)),
-        }
-    }
-
-    /// Makes a new file with an empty volume in it and opens it. Nothing is left behind if that fails.
-    ///
-    /// # Errors
-    /// `AlreadyExists`, `InvalidInput` without a size, `StorageFull`, and what the host says.
-    pub fn create(&self, path: impl AsRef<Path>) -> io::Result<Volume> {
-        let path = path.as_ref();
-        let size = self.size.ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidInput, "a new volume needs a size")
-        })?;
-        // A user who may read this file can read every file in it.
-        let options = std::fs::File::options().write(true).create_new(true).mode(0o600).clone();
-        let host = options.open(path)?;
-        let made = host.set_len(size).and_then(|()| open_device(path, false)).and_then(|device| {
-            self.format(&device)?;
-            VolumeOptions::new().open_device(device)
-        });
-        if made.is_err() {
-            // The file was ours from the first moment, so no other process can miss it.
-            let _ = std::fs::remove_file(path);
-        } else {
-            // The name becomes as durable as the content; a host that cannot do this is no reason to fail.
-            let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-            let dir = std::fs::File::open(dir.unwrap_or(Path::new(".")));
-            let _ = dir.and_then(|dir| dir.sync_all());
-        }
-        made
-    }
-
-    /// Makes an empty volume on the whole device. What was there is lost: the caller has asked whether it may be.
-    pub fn format(&self, device: &Arc<dyn Device>) -> io::Result<()> {
-        FileSystem::mkfs(device, &self.mkfs).map_err(volume_error)
-    }
 }
 
 /// How a volume is opened.
 #[derive(Clone, Debug)]
 pub struct VolumeOptions {
-    mount: MountOptions,
-    caller: Caller,
+    pub(crate) mount: MountOptions,
+    pub(crate) caller: Caller,
 }
 
 impl Default for VolumeOptions {
@@ -248,29 +193,6 @@ impl VolumeOptions {
         self.caller = Caller { uid, gid, groups: groups.to_vec(), trusted: false };
         self
     }
-
-    /// Opens the volume in a file or block device. See [`Volume::open`] for the errors.
-    pub fn open(&self, path: impl AsRef<Path>) -> io::Result<Volume> {
-        self.open_device(open_device(path.as_ref(), self.mount.read_only)?)
-    }
-
-    /// Opens the volume on a device of any kind.
-    pub fn open_device(&self, device: Arc<dyn Device>) -> io::Result<Volume> {
-        Volume::start(device, self.mount.clone(), self.caller.clone())
-    }
-}
-
-/// Opens and locks the file or block device at `path`.
-pub(crate) fn open_device(path: &Path, read_only: bool) -> io::Result<Arc<dyn Device>> {
-    // Asked first, because "no such file" should say so in its kind.
-    std::fs::metadata(path)
-        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
-    let mode = match read_only {
-        true => OpenMode::ReadOnly,
-        false => OpenMode::ReadWrite,
-    };
-    let device = FileDevice::open(path, mode).map_err(device_error)?;
-    Ok(Arc::new(device))
 }
 
 /// How a file is opened. Shaped like [`std::fs::OpenOptions`]; everything is off at first.
@@ -365,21 +287,6 @@ impl OpenOptions {
     pub fn mode(mut self, mode: u32) -> OpenOptions {
         self.mode = mode & 0o7777;
         self
-    }
-
-    /// Opens the file at `path` in `dir`.
-    ///
-    /// # Errors
-    /// EINVAL for a combination that makes no sense (nothing asked; `truncate` with `append`; `create`
-    /// without a way to write), EISDIR, ENOENT, EEXIST, ELOOP, and what the volume says.
-    pub fn open(&self, dir: &Dir, path: impl AsRef<Path>) -> io::Result<File> {
-        dir.open_with(path, self)
-    }
-
-    /// Opens a new file without a name in the directory `path` (O_TMPFILE). It vanishes when it is closed,
-    /// also by a crash, unless [`Dir::link_file`] gives it a name.
-    pub fn tmpfile(&self, dir: &Dir, path: impl AsRef<Path>) -> io::Result<File> {
-        dir.tmpfile(path, self)
     }
 
     /// The flags for the engine, if the combination makes sense.

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use holdfast_base::InodeNo;
 
+use crate::held::{Held, Shared};
 use crate::metadata::{FileType, Metadata};
-use crate::volume::{Held, Shared};
 
 /// Entries fetched at once: enough to make the call's cost vanish, little enough to keep memory flat.
 const BATCH: usize = 256;

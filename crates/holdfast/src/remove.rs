@@ -1,15 +1,29 @@
-//! Emptying a directory of any depth without recursion.
+//! Removing a directory of any depth, without recursion.
 
 use std::ffi::OsString;
 use std::io;
+use std::path::Path;
 
 use crate::dir::Dir;
+use crate::error::Errno;
 use crate::metadata::FileType;
 use crate::read_dir::ReadDir;
 
+impl Dir {
+    /// Removes a directory and everything under it; symbolic links are removed, not followed.
+    pub fn remove_dir_all(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        let path = path.as_ref();
+        if !self.symlink_metadata(path)?.is_dir() {
+            return Err(Errno(libc::ENOTDIR).into());
+        }
+        empty(self.open_dir(path)?)?;
+        self.remove_dir(path)
+    }
+}
+
 /// Removes everything in `dir`. Stops at the first failure; what was removed stays removed.
 /// ENOTEMPTY if others keep adding names.
-pub(crate) fn empty(dir: Dir) -> io::Result<()> {
+fn empty(dir: Dir) -> io::Result<()> {
     // Each level: a directory that is being emptied, what is left to see of it, and its name in the level before.
     let mut levels: Vec<(Dir, ReadDir, OsString)> = vec![level(dir, OsString::new())];
     while let Some((dir, entries, _)) = levels.last_mut() {

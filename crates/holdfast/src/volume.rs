@@ -8,68 +8,16 @@
 
 use std::io;
 use std::ops::Deref;
-use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use holdfast_base::InodeNo;
-use holdfast_base::clock::Stopwatch;
 use holdfast_base::counters::Reading;
 use holdfast_device::Device;
 use holdfast_posix::{Caller, FileSystem};
-use parking_lot::RwLock;
 
 use crate::dir::Dir;
-use crate::error::{Errno, Result, volume_error};
-use crate::options::{CreateOptions, VolumeOptions};
-use crate::path::Call;
-
-/// How long `close` waits for others that borrowed the engine (a FUSE server's last threads).
-const BORROWERS_WAIT: Duration = Duration::from_secs(10);
-
-/// What every handle of a volume shares. `None` once closed.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    fs: RwLock<Option<Arc<FileSystem>>>,
-    caller: Caller,
-}
-
-impl Shared {
-    /// Carries out a call, or says EBADF when the volume is closed.
-    pub(crate) fn with<T>(&self, call: impl FnOnce(Call<'_>) -> Result<T>) -> io::Result<T> {
-        // Recursive, because a visitor of one call may make another while a close waits.
-        let fs = self.fs.read_recursive();
-        let fs = fs.as_ref().ok_or(Errno(libc::EBADF))?;
-        Ok(call(Call { fs, caller: &self.caller })?)
-    }
-}
-
-/// An inode that lives as long as this, whatever happens to its names.
-#[derive(Debug)]
-pub(crate) struct Held {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) inode: InodeNo,
-}
-
-impl Held {
-    pub(crate) fn new(shared: Arc<Shared>, inode: InodeNo) -> io::Result<Arc<Held>> {
-        shared.with(|call| {
-            call.fs.remember(inode, 1);
-            Ok(())
-        })?;
-        Ok(Arc::new(Held { shared, inode }))
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        // A closed volume has forgotten everything already.
-        let _ = self.shared.with(|call| {
-            call.fs.forget(self.inode, 1);
-            Ok(())
-        });
-    }
-}
+use crate::error::volume_error;
+use crate::held::{Held, Shared};
 
 /// An open volume: the root directory, and the engine behind it. `Send` and `Sync`; every call may be made
 /// from many threads at once.
@@ -89,36 +37,13 @@ impl Deref for Volume {
 }
 
 impl Volume {
-    /// Makes a file of `size` bytes, an empty volume in it, and opens it. The file must not exist.
-    /// [`CreateOptions`] decides more.
-    pub fn create(path: impl AsRef<Path>, size: u64) -> io::Result<Volume> {
-        CreateOptions::new().size(size).create(path)
-    }
-
-    /// Opens a volume with the default [`VolumeOptions`]. After a crash this recovers it first: all
-    /// promises hold again when it returns (P1 to P5, P9), in time bounded by the rings.
-    ///
-    /// # Errors
-    /// `NotFound`; `ResourceBusy` if it is in use, with the holder's name; `InvalidData` if it is no volume
-    /// or damaged (P10).
-    pub fn open(path: impl AsRef<Path>) -> io::Result<Volume> {
-        VolumeOptions::new().open(path)
-    }
-
-    /// An empty volume of `size` bytes in memory, for tests and examples. It is gone when it is closed.
-    pub fn in_memory(size: u64) -> io::Result<Volume> {
-        let device: Arc<dyn Device> = Arc::new(holdfast_device::MemoryDevice::new(size));
-        CreateOptions::new().format(&device)?;
-        VolumeOptions::new().open_device(device)
-    }
-
     pub(crate) fn start(
         device: Arc<dyn Device>,
         options: holdfast_posix::MountOptions,
         caller: Caller,
     ) -> io::Result<Volume> {
         let fs = FileSystem::mount(device, options).map_err(volume_error)?;
-        let shared = Arc::new(Shared { fs: RwLock::new(Some(Arc::new(fs))), caller });
+        let shared = Arc::new(Shared::new(fs, caller));
         Ok(Volume { root: Dir::new(Held::new(shared, InodeNo::ROOT)?) })
     }
 
@@ -165,8 +90,7 @@ impl Volume {
     /// The engine, for other users of the same volume: a FUSE server speaks inodes, not paths.
     /// It must be dropped before [`Volume::close`] can finish.
     pub fn engine(&self) -> io::Result<Arc<FileSystem>> {
-        let fs = self.shared().fs.read();
-        Ok(fs.as_ref().ok_or(Errno(libc::EBADF))?.clone())
+        self.shared().engine()
     }
 
     /// Makes everything durable, ends the engine's threads and releases the device.
@@ -182,36 +106,11 @@ impl Volume {
     /// Forgets the volume as a power cut would: nothing more is written, and what was not durable is lost
     /// (P3 says what remains). For tests of programs that must survive a crash.
     pub fn abandon(self) {
-        drop(self.shared().fs.write().take());
+        self.shared().abandon();
     }
 
     fn shared(&self) -> &Shared {
         &self.root.held().shared
-    }
-}
-
-impl Shared {
-    fn close(&self) -> io::Result<()> {
-        let Some(mut fs) = self.fs.write().take() else {
-            return Ok(());
-        };
-        let waited = Stopwatch::start();
-        loop {
-            match Arc::try_unwrap(fs) {
-                Ok(fs) => return fs.unmount().map_err(volume_error),
-                Err(borrowed) if waited.elapsed() >= BORROWERS_WAIT => {
-                    borrowed.sync().map_err(volume_error)?;
-                    return Err(io::Error::new(
-                        io::ErrorKind::ResourceBusy,
-                        "the volume's engine is still in use elsewhere in this process",
-                    ));
-                }
-                Err(borrowed) => {
-                    fs = borrowed;
-                    std::thread::sleep(Duration::from_millis(2));
-                }
-            }
-        }
     }
 }
 

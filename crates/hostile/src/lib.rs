@@ -12,6 +12,7 @@
 
 pub mod corpus;
 pub mod decoders;
+pub mod edited;
 pub mod golden;
 pub mod image;
 pub mod messages;

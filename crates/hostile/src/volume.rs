@@ -14,8 +14,8 @@ use holdfast_device::{Device, MemoryDevice};
 use holdfast_posix::{FileSystem, FsError, MountOptions};
 use holdfast_sim::{agree, agree_on_log};
 
+use crate::edited::Edited;
 use crate::golden::{COUNT, pinned};
-use crate::image::Edited;
 use crate::program::Program;
 use crate::use_on::use_on;
 use crate::walk::walk;

@@ -4,8 +4,9 @@
 //! distinguishable data stay a few characters of script. Every eight bytes of a
 //! pattern differ from all others of it, so shifted or repeated data is seen.
 
+use crate::errno::Errno;
 use crate::prng::{STEP, scramble};
-use crate::{Errno, outcome::Quoted};
+use crate::words::{Quoted, Size};
 
 /// Bytes of a block: the unit of holes and digests.
 pub const BLOCK: u64 = 4096;
@@ -59,7 +60,7 @@ impl Data {
 impl std::fmt::Display for Data {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Data::Pattern { len, seed } => write!(f, "{} {seed}", crate::print::Size(*len)),
+            Data::Pattern { len, seed } => write!(f, "{} {seed}", Size(*len)),
             Data::Literal(bytes) => write!(f, "{}", Quoted(bytes)),
         }
     }

@@ -12,6 +12,8 @@
 
 pub mod errno;
 pub mod prng;
+pub mod words;
+pub mod stat;
 pub mod bytes;
 pub mod op;
 pub mod text;
@@ -35,7 +37,8 @@ pub use op::{
     Fallocate, FileRef, Handle, NodeKind, Op, OpenHow, Path, RenameHow, Script, SetTime, Step,
     Whence, XattrHow,
 };
-pub use outcome::{Answer, Kind, Mtime, Outcome, Rules, Stat};
+pub use outcome::{Answer, Outcome, Rules};
+pub use stat::{Kind, Mtime, Stat};
 pub use target::{Handles, Target};
 pub use text::ParseError;
 pub use tree::{Node, Tree};

@@ -7,6 +7,7 @@
 //! or `tmpfile` named, so that files without a name can be spoken of.
 
 use crate::bytes::Data;
+use crate::stat::Kind;
 
 /// An absolute path: `/` or names separated by single slashes. Compared as bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -92,12 +93,12 @@ pub enum NodeKind {
 
 impl NodeKind {
     /// The type, and the device number where there is one.
-    pub fn parts(self) -> (crate::Kind, (u32, u32)) {
+    pub fn parts(self) -> (Kind, (u32, u32)) {
         match self {
-            NodeKind::Fifo => (crate::Kind::Fifo, (0, 0)),
-            NodeKind::Socket => (crate::Kind::Socket, (0, 0)),
-            NodeKind::Char(major, minor) => (crate::Kind::Char, (major, minor)),
-            NodeKind::Block(major, minor) => (crate::Kind::Block, (major, minor)),
+            NodeKind::Fifo => (Kind::Fifo, (0, 0)),
+            NodeKind::Socket => (Kind::Socket, (0, 0)),
+            NodeKind::Char(major, minor) => (Kind::Char, (major, minor)),
+            NodeKind::Block(major, minor) => (Kind::Block, (major, minor)),
         }
     }
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::errno::Errno;
 use crate::op::{FileRef, Handle, Op, Path};
-use crate::outcome::{Answer, Kind, Outcome};
+use crate::outcome::{Answer, Outcome};
+use crate::stat::Kind;
 use crate::tree::{Node, Tree};
 
 /// A filesystem under a script.

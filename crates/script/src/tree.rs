@@ -8,8 +8,8 @@ use std::fmt::{self, Display, Formatter};
 
 use crate::bytes::Digest;
 use crate::op::Path;
-use crate::outcome::{Mtime, Quoted, Stat};
-use crate::print::Word;
+use crate::stat::{Mtime, Stat};
+use crate::words::{Quoted, Word};
 
 /// One path of a tree.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -16,9 +16,10 @@ use holdfast_format::log::{Content, DATA_BLOCKS_MAX, Decoder, Patch, REPLAY_BYTE
 use holdfast_format::{Key, Kind, Superblock};
 
 use super::blocks::Blocks;
-use super::data::Patched;
-use super::{Change, Replay, Whole};
+use super::{Replay, Whole};
+use crate::changes::Change;
 use crate::issue::Issue;
+use crate::patched::Patched;
 use crate::runs::Runs;
 
 /// Most bytes that are kept of what batches say. No log in a ring that mkfs makes comes near.

@@ -12,7 +12,6 @@
 
 mod apply;
 mod blocks;
-mod data;
 mod ring;
 
 use std::collections::BTreeMap;
@@ -25,12 +24,13 @@ use holdfast_format::log::{DATA_BLOCKS_MAX, REPLAY_BYTES_MAX};
 use holdfast_format::{Key, Superblock};
 
 use crate::CheckError;
+use crate::changes::{Change, Changes};
 use crate::issue::Issue;
 use crate::journal::{self, Fault, Reason};
+use crate::patched::Patched;
 use crate::runs::Runs;
 use crate::volume::Volume;
 use apply::State;
-pub(crate) use data::Patched;
 pub(crate) use ring::{Ring, Whole};
 
 /// What a log makes of the volume that the journal leaves.
@@ -64,15 +64,6 @@ pub struct Replay {
     pub(crate) freed: Runs,
     /// Blocks whose data lies in the log.
     pub(crate) data: Patched,
-}
-
-/// What a key is after the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
-    /// Its value; `None` if it has none.
-    pub value: Option<Vec<u8>>,
-    /// The block of the ring in which the batch begins that says so.
-    pub block: BlockNo,
 }
 
 /// Where a log ends.
@@ -129,6 +120,11 @@ impl Replay {
             freed: Runs::default(),
             data: Patched::default(),
         }
+    }
+
+    /// What it changed, to be seen in front of the trees.
+    pub(crate) fn changes(&self) -> Changes<'_> {
+        Changes { items: &self.items, data: &self.data }
     }
 
     /// A counter so near its end that no writer opens the volume any more, with its name.

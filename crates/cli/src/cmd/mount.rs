@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cmd::remount;
 use crate::daemon;
+use crate::dying;
 use crate::mount_options::MountOptions;
 use crate::mounts::{self, real_path};
 use crate::outcome::MOUNT_FAILED;
@@ -127,7 +128,7 @@ pub(crate) fn mount(
         // A daemon that was killed and cannot end keeps the volume, and makes every process that looks at its mount
         // wait. What it has left says so below.
         if let Ok(Some(mount)) = mounts::find(path) {
-            let _ = mounts::end_if_dying(&mount);
+            let _ = dying::end_if_dying(&mount);
         }
     }
     let volume = target

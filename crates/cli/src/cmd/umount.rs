@@ -3,7 +3,7 @@
 //! A plain FUSE unmount returns before its daemon is done. Here the volume is synced first, so that a failure to write
 //! is reported, then unmounted, and then its lock is waited for. A mount whose daemon is dead is taken away also from
 //! under programs that still have files open there: no daemon answers them. So is one whose daemon was killed and
-//! cannot end ([`mounts::end_if_dying`]).
+//! cannot end ([`dying::end_if_dying`]).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use crate::daemon::ask::{self, SYNC};
+use crate::dying;
 use crate::mounts::{self, Mount};
 use crate::outcome::{Context, Failure, Outcome};
 use crate::target::holds_bytes;
@@ -78,7 +79,7 @@ pub(crate) fn take_away(dir: &Path, how: How, limit: Duration) -> Outcome {
     // Root may abort it by force, below.
     // What is to go at once waits for nothing, not even for a look at the volume.
     if matches!(how, How::Orderly | How::IfDead)
-        && let Err(error) = mounts::end_if_dying(&mount)
+        && let Err(error) = dying::end_if_dying(&mount)
         && !rustix::process::geteuid().is_root()
     {
         let dir = mount.dir.display();
@@ -151,7 +152,7 @@ fn sync(mount: &Mount, limit: Duration) -> Synced {
         // Killed while it was asked.
         Err(error)
             if error.kind() == io::ErrorKind::TimedOut
-                && !matches!(mounts::end_if_dying(mount), Ok(false)) =>
+                && !matches!(dying::end_if_dying(mount), Ok(false)) =>
         {
             Synced::Dead
         }

@@ -3,7 +3,8 @@
 use super::Generator;
 use crate::bytes::Data;
 use crate::op::*;
-use crate::outcome::{Answer, Kind, Outcome};
+use crate::outcome::{Answer, Outcome};
+use crate::stat::Kind;
 use crate::target::Target;
 
 impl Generator<'_> {

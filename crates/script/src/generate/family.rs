@@ -13,8 +13,9 @@ use std::str::FromStr;
 
 use crate::model::Model;
 use crate::op::*;
-use crate::outcome::{Kind, Outcome};
+use crate::outcome::Outcome;
 use crate::prng::Prng;
+use crate::stat::Kind;
 use crate::target::Target;
 
 /// A way to lose things.

@@ -14,8 +14,9 @@ pub use profile::Profile;
 
 use crate::model::Model;
 use crate::op::*;
-use crate::outcome::{Answer, Kind, Outcome};
+use crate::outcome::{Answer, Outcome};
 use crate::prng::Prng;
+use crate::stat::Kind;
 use crate::target::Target;
 
 /// The script that `seed` means with this profile.

@@ -9,7 +9,8 @@ use super::{Answered, Hooks, Host, kind_at};
 use crate::bytes::Data;
 use crate::errno::Errno;
 use crate::op::{FileRef, SetTime, XattrHow};
-use crate::outcome::{Answer, Kind, Mtime, Stat};
+use crate::outcome::Answer;
+use crate::stat::{Kind, Mtime, Stat};
 
 impl<H: Hooks> Host<H> {
     pub(super) fn stat(&self, place: &FileRef) -> Answered {

@@ -20,7 +20,8 @@ use rustix::fs::{
 
 use crate::errno::Errno;
 use crate::op::*;
-use crate::outcome::{Answer, Kind, Outcome};
+use crate::outcome::{Answer, Outcome};
+use crate::stat::Kind;
 use crate::target::{Handles, Target};
 
 type Answered = Result<Answer, Errno>;

@@ -4,7 +4,8 @@ use super::{Answered, Model, Number, XATTR_NAME_MAX, XATTR_VALUE_MAX};
 use crate::bytes::Data;
 use crate::errno::Errno;
 use crate::op::{FileRef, SetTime, XattrHow};
-use crate::outcome::{Answer, Kind, Mtime};
+use crate::outcome::Answer;
+use crate::stat::{Kind, Mtime};
 
 impl Model {
     pub(super) fn chmod(&mut self, place: &FileRef, mode: u32) -> Answered {

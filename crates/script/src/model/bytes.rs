@@ -5,7 +5,8 @@ use crate::bytes::Data;
 use crate::content::Content;
 use crate::errno::Errno;
 use crate::op::{Fallocate, FileRef, Handle, OpenHow, Path, Whence};
-use crate::outcome::{Answer, Kind, Mtime};
+use crate::outcome::Answer;
+use crate::stat::{Kind, Mtime};
 
 impl Model {
     pub(super) fn open(&mut self, handle: &Handle, path: &Path, how: OpenHow) -> Answered {

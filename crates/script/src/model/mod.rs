@@ -19,7 +19,8 @@ use std::sync::Arc;
 use crate::content::Content;
 use crate::errno::Errno;
 use crate::op::*;
-use crate::outcome::{Answer, Kind, Mtime, Outcome, Stat};
+use crate::outcome::{Answer, Outcome};
+use crate::stat::{Kind, Mtime, Stat};
 use crate::target::{Handles, Target};
 
 type Answered = Result<Answer, Errno>;

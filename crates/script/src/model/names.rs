@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::{Answered, Body, Inode, Model, NAME_MAX, Number, ROOT};
 use crate::errno::Errno;
 use crate::op::{FileRef, Path, RenameHow};
-use crate::outcome::{Answer, Kind, Mtime};
+use crate::outcome::Answer;
+use crate::stat::{Kind, Mtime};
 
 impl Model {
     /// One step of a walk.

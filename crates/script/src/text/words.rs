@@ -5,7 +5,7 @@ use std::str::FromStr;
 use super::{ParseError, Parsed};
 use crate::bytes::Data;
 use crate::op::*;
-use crate::print::is_plain;
+use crate::words::is_plain;
 
 /// The words of one line.
 pub(super) struct Words<'a> {

@@ -79,7 +79,7 @@ pub(crate) struct Patched(BTreeMap<BlockNo, Arc<Changed>>);
 
 impl Patched {
     /// Gives `block` the data that `patch` makes. `before` are blocks of earlier batches.
-    pub(super) fn add(&mut self, block: BlockNo, patch: &Patch<'_>, before: &Patched) {
+    pub(crate) fn add(&mut self, block: BlockNo, patch: &Patch<'_>, before: &Patched) {
         let below = |base| self.0.get(&base).or_else(|| before.0.get(&base));
         let base = match patch.base {
             None => Base::Zeros,
@@ -95,12 +95,12 @@ impl Patched {
     }
 
     /// Adds the blocks of a later batch.
-    pub(super) fn absorb(&mut self, mut later: Patched) {
+    pub(crate) fn absorb(&mut self, mut later: Patched) {
         self.0.append(&mut later.0);
     }
 
     /// Forgets blocks that were freed.
-    pub(super) fn forget(&mut self, start: u64, end: u64) {
+    pub(crate) fn forget(&mut self, start: u64, end: u64) {
         let range = BlockNo(start)..BlockNo(end);
         let gone: Vec<BlockNo> = self.0.range(range).map(|(block, _)| *block).collect();
         gone.iter().for_each(|block| drop(self.0.remove(block)));

@@ -1,0 +1,102 @@
+//! What every handle of a volume shares: the engine, until the volume is closed, and inodes that are held.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_base::InodeNo;
+use holdfast_base::clock::Stopwatch;
+use holdfast_posix::{Caller, FileSystem};
+use parking_lot::RwLock;
+
+use crate::error::{Errno, Result, volume_error};
+use crate::path::Call;
+
+/// How long `close` waits for others that borrowed the engine (a FUSE server's last threads).
+const BORROWERS_WAIT: Duration = Duration::from_secs(10);
+
+/// What every handle of a volume shares. `None` once closed.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    fs: RwLock<Option<Arc<FileSystem>>>,
+    caller: Caller,
+}
+
+impl Shared {
+    /// What the handles of an engine share.
+    pub(crate) fn new(fs: FileSystem, caller: Caller) -> Shared {
+        Shared { fs: RwLock::new(Some(Arc::new(fs))), caller }
+    }
+
+    /// Carries out a call, or says EBADF when the volume is closed.
+    pub(crate) fn with<T>(&self, call: impl FnOnce(Call<'_>) -> Result<T>) -> io::Result<T> {
+        // Recursive, because a visitor of one call may make another while a close waits.
+        let fs = self.fs.read_recursive();
+        let fs = fs.as_ref().ok_or(Errno(libc::EBADF))?;
+        Ok(call(Call { fs, caller: &self.caller })?)
+    }
+}
+
+/// An inode that lives as long as this, whatever happens to its names.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) inode: InodeNo,
+}
+
+impl Held {
+    pub(crate) fn new(shared: Arc<Shared>, inode: InodeNo) -> io::Result<Arc<Held>> {
+        shared.with(|call| {
+            call.fs.remember(inode, 1);
+            Ok(())
+        })?;
+        Ok(Arc::new(Held { shared, inode }))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // A closed volume has forgotten everything already.
+        let _ = self.shared.with(|call| {
+            call.fs.forget(self.inode, 1);
+            Ok(())
+        });
+    }
+}
+
+impl Shared {
+    /// The engine, or EBADF when the volume is closed.
+    pub(crate) fn engine(&self) -> io::Result<Arc<FileSystem>> {
+        let fs = self.fs.read();
+        Ok(fs.as_ref().ok_or(Errno(libc::EBADF))?.clone())
+    }
+
+    /// Forgets the engine as a power cut would.
+    pub(crate) fn abandon(&self) {
+        drop(self.fs.write().take());
+    }
+
+    /// Ends the engine, unless that was done.
+    pub(crate) fn close(&self) -> io::Result<()> {
+        let Some(mut fs) = self.fs.write().take() else {
+            return Ok(());
+        };
+        let waited = Stopwatch::start();
+        loop {
+            match Arc::try_unwrap(fs) {
+                Ok(fs) => return fs.unmount().map_err(volume_error),
+                Err(borrowed) if waited.elapsed() >= BORROWERS_WAIT => {
+                    borrowed.sync().map_err(volume_error)?;
+                    return Err(io::Error::new(
+                        io::ErrorKind::ResourceBusy,
+                        "the volume's engine is still in use elsewhere in this process",
+                    ));
+                }
+                Err(borrowed) => {
+                    fs = borrowed;
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+            }
+        }
+    }
+}

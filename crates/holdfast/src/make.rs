@@ -1,0 +1,110 @@
+//! Making a volume, and opening one, as options say.
+
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use holdfast_device::{Device, FileDevice, OpenMode};
+use holdfast_format::Geometry;
+use holdfast_posix::FileSystem;
+
+use crate::error::{device_error, volume_error};
+use crate::options::{CreateOptions, VolumeOptions};
+use crate::volume::Volume;
+
+impl Volume {
+    /// Makes a file of `size` bytes, an empty volume in it, and opens it. The file must not exist.
+    /// [`CreateOptions`] decides more.
+    pub fn create(path: impl AsRef<Path>, size: u64) -> io::Result<Volume> {
+        CreateOptions::new().size(size).create(path)
+    }
+
+    /// Opens a volume with the default [`VolumeOptions`]. After a crash this recovers it first: all
+    /// promises hold again when it returns (P1 to P5, P9), in time bounded by the rings.
+    ///
+    /// # Errors
+    /// `NotFound`; `ResourceBusy` if it is in use, with the holder's name; `InvalidData` if it is no volume
+    /// or damaged (P10).
+    pub fn open(path: impl AsRef<Path>) -> io::Result<Volume> {
+        VolumeOptions::new().open(path)
+    }
+
+    /// An empty volume of `size` bytes in memory, for tests and examples. It is gone when it is closed.
+    pub fn in_memory(size: u64) -> io::Result<Volume> {
+        let device: Arc<dyn Device> = Arc::new(holdfast_device::MemoryDevice::new(size));
+        CreateOptions::new().format(&device)?;
+        VolumeOptions::new().open_device(device)
+    }
+}
+
+impl CreateOptions {
+    /// Whether a volume of `bytes` can be made with these options: to be asked before anything is changed.
+    ///
+    /// # Errors
+    /// `InvalidInput` when it is too small or too large.
+    pub fn check_size(&self, bytes: u64) -> io::Result<()> {
+        match Geometry::for_device(bytes, self.mkfs.node_size) {
+            Ok(_) => Ok(()),
+            Err(malformed) => Err(io::Error::new(io::ErrorKind::InvalidInput, malformed.why)),
+        }
+    }
+
+    /// Makes a new file with an empty volume in it and opens it. Nothing is left behind if that fails.
+    ///
+    /// # Errors
+    /// `AlreadyExists`, `InvalidInput` without a size, `StorageFull`, and what the host says.
+    pub fn create(&self, path: impl AsRef<Path>) -> io::Result<Volume> {
+        let path = path.as_ref();
+        let size = self.size.ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidInput, "a new volume needs a size")
+        })?;
+        // A user who may read this file can read every file in it.
+        let options = std::fs::File::options().write(true).create_new(true).mode(0o600).clone();
+        let host = options.open(path)?;
+        let made = host.set_len(size).and_then(|()| open_device(path, false)).and_then(|device| {
+            self.format(&device)?;
+            VolumeOptions::new().open_device(device)
+        });
+        if made.is_err() {
+            // The file was ours from the first moment, so no other process can miss it.
+            let _ = std::fs::remove_file(path);
+        } else {
+            // The name becomes as durable as the content; a host that cannot do this is no reason to fail.
+            let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+            let dir = std::fs::File::open(dir.unwrap_or(Path::new(".")));
+            let _ = dir.and_then(|dir| dir.sync_all());
+        }
+        made
+    }
+
+    /// Makes an empty volume on the whole device. What was there is lost: the caller has asked whether it may be.
+    pub fn format(&self, device: &Arc<dyn Device>) -> io::Result<()> {
+        FileSystem::mkfs(device, &self.mkfs).map_err(volume_error)
+    }
+}
+
+impl VolumeOptions {
+    /// Opens the volume in a file or block device. See [`Volume::open`] for the errors.
+    pub fn open(&self, path: impl AsRef<Path>) -> io::Result<Volume> {
+        self.open_device(open_device(path.as_ref(), self.mount.read_only)?)
+    }
+
+    /// Opens the volume on a device of any kind.
+    pub fn open_device(&self, device: Arc<dyn Device>) -> io::Result<Volume> {
+        Volume::start(device, self.mount.clone(), self.caller.clone())
+    }
+}
+
+/// Opens and locks the file or block device at `path`.
+fn open_device(path: &Path, read_only: bool) -> io::Result<Arc<dyn Device>> {
+    // Asked first, because "no such file" should say so in its kind.
+    std::fs::metadata(path)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+    let mode = match read_only {
+        true => OpenMode::ReadOnly,
+        false => OpenMode::ReadWrite,
+    };
+    let device = FileDevice::open(path, mode).map_err(device_error)?;
+    Ok(Arc::new(device))
+}

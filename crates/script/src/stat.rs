@@ -1,0 +1,142 @@
+//! Attributes of a file, as far as filesystems agree about them, and their text.
+
+use std::fmt::{self, Display, Formatter};
+
+use crate::errno::Errno;
+use crate::words::Size;
+
+/// The type of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum Kind {
+    File,
+    Dir,
+    Symlink,
+    Fifo,
+    Socket,
+    Char,
+    Block,
+}
+
+impl Kind {
+    /// The type in the upper bits of a mode.
+    pub fn from_mode(mode: u32) -> Option<Kind> {
+        Some(match mode >> 12 {
+            1 => Kind::Fifo,
+            2 => Kind::Char,
+            4 => Kind::Dir,
+            6 => Kind::Block,
+            8 => Kind::File,
+            10 => Kind::Symlink,
+            12 => Kind::Socket,
+            _ => return None,
+        })
+    }
+
+    /// What an operation on bytes says to a file of this type, if it is not a regular one.
+    /// Symbolic links are not followed; special files are not opened, so that a script can
+    /// never touch a device or wait for the other end of a pipe.
+    pub fn refuses_bytes(self) -> Result<(), Errno> {
+        match self {
+            Kind::File => Ok(()),
+            Kind::Dir => Err(Errno::EISDIR),
+            Kind::Symlink => Err(Errno::ELOOP),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+}
+
+/// The time of the last change of content.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mtime {
+    /// The moment of an operation of this script.
+    Now,
+    /// What utimes set.
+    At(i64, u32),
+    /// Filesystems differ about whether the last operation set it.
+    Unsure,
+}
+
+impl Mtime {
+    /// A time as a filesystem stores it. Scripts only set times before 2017, so what is later was a clock.
+    pub fn seen(secs: i64, nanos: u32) -> Mtime {
+        if secs >= 1_500_000_000 { Mtime::Now } else { Mtime::At(secs, nanos) }
+    }
+
+    /// Whether both may be the same moment.
+    pub fn agrees(self, other: Mtime) -> bool {
+        self == other || self == Mtime::Unsure || other == Mtime::Unsure
+    }
+}
+
+/// Attributes that every filesystem agrees about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stat {
+    /// Type.
+    pub kind: Kind,
+    /// Permission bits, at most 0o7777.
+    pub mode: u32,
+    /// Names.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Bytes; 0 for directories, whose size means something else everywhere.
+    pub size: u64,
+    /// Major and minor number of a device.
+    pub device: (u32, u32),
+    /// Last change of content.
+    pub mtime: Mtime,
+    /// Which inode it is. Never compared: it only says which names are one file.
+    pub inode: u64,
+}
+
+impl Stat {
+    /// Whether both describe the same file as far as filesystems agree.
+    pub fn agrees(&self, other: &Stat) -> bool {
+        let common = |stat: &Stat| Stat { inode: 0, mtime: Mtime::Now, ..*stat };
+        common(self) == common(other) && self.mtime.agrees(other.mtime)
+    }
+}
+
+impl Display for Kind {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::File => "file",
+            Kind::Dir => "dir",
+            Kind::Symlink => "symlink",
+            Kind::Fifo => "fifo",
+            Kind::Socket => "socket",
+            Kind::Char => "char",
+            Kind::Block => "block",
+        })
+    }
+}
+
+impl Display for Mtime {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Mtime::Now => f.write_str("now"),
+            Mtime::At(secs, 0) => write!(f, "{secs}"),
+            Mtime::At(secs, nanos) => write!(f, "{secs}.{nanos:09}"),
+            Mtime::Unsure => f.write_str("?"),
+        }
+    }
+}
+
+impl Display for Stat {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} {:o} nlink {} owner {}:{}",
+            self.kind, self.mode, self.nlink, self.uid, self.gid
+        )?;
+        match self.kind {
+            Kind::Dir | Kind::Fifo | Kind::Socket => {}
+            Kind::Char | Kind::Block => write!(f, " dev {}:{}", self.device.0, self.device.1)?,
+            Kind::File | Kind::Symlink => write!(f, " size {}", Size(self.size))?,
+        }
+        write!(f, " mtime {}", self.mtime)
+    }
+}
