@@ -5,66 +5,22 @@
 //! among them, on a volume that is full or has stopped, is not noted at all.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use holdfast_base::{InodeNo, Lsn, Timestamp};
+use holdfast_base::Timestamp;
 use holdfast_format::Key;
 use holdfast_store::{Need, Transaction};
-use holdfast_sync::atomic::AtomicU64;
 
 use crate::core::Core;
 use crate::inode::Inode;
-use crate::{Atime, FileSystem, FileType, Result, times};
+use crate::{Atime, FileSystem, Result, times};
 
 /// As many may wait at least.
 const FEWEST: usize = 64;
 
-/// The access times that wait to be written.
-#[derive(Debug, Default)]
-pub(crate) struct Waiting {
-    inodes: Vec<InodeNo>,
-    /// They could not be written, and this was the newest commit: not tried again by readers before the next one.
-    stuck_at: Option<Lsn>,
-}
-
-impl Waiting {
-    /// How many.
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.inodes.len()
-    }
-}
-
-/// When reading updates access times. A remount may change it at any time.
-#[derive(Debug)]
-pub(crate) struct Policy(AtomicU64);
-
-/// In a policy beside its [`Atime`]: not those of directories.
-const NOT_OF_DIRECTORIES: u64 = 1 << 2;
-
-impl Policy {
-    pub(crate) fn new(atime: Atime) -> Policy {
-        Policy(AtomicU64::new(atime as u64))
-    }
-
-    fn of(&self, file_type: FileType) -> Atime {
-        let policy = self.0.load(Ordering::Relaxed);
-        match policy & (NOT_OF_DIRECTORIES - 1) {
-            _ if file_type == FileType::Directory && policy & NOT_OF_DIRECTORIES != 0 => {
-                Atime::Never
-            }
-            always if always == Atime::Always as u64 => Atime::Always,
-            relative if relative == Atime::Relative as u64 => Atime::Relative,
-            _ => Atime::Never,
-        }
-    }
-}
-
 impl FileSystem {
     /// From now on reading updates access times as `atime` says, those of directories only if `directories`.
     pub fn set_atime(&self, atime: Atime, directories: bool) {
-        let not = if directories { 0 } else { NOT_OF_DIRECTORIES };
-        self.core.atime.0.store(atime as u64 | not, Ordering::Relaxed);
+        self.core.atime.set(atime, directories);
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Locks are taken in this order, and none of them twice:
 //! 1. [`Core::renames`], only by moves of directories between parents;
-//! 2. what `data` locks for a file's content ([`crate::data::FileData`]);
+//! 2. what `file_data` locks for a file's content ([`crate::file_data::FileData`]);
 //! 3. [`Inode::state`], in ascending order of inode numbers;
 //! 4. a shard of the [`InodeTable`], for as long as a look-up takes;
 //! 5. the locks inside the store.
@@ -43,20 +43,20 @@ pub(crate) struct Core {
     /// Seed of the name hash.
     pub(crate) hash_seed: u64,
     /// What writeback shares between all files.
-    pub(crate) data: crate::data::Shared,
+    pub(crate) data: crate::delayed::Shared,
     /// Held while a directory moves to another parent, so that no two moves make a circle.
     pub(crate) renames: Mutex<()>,
     /// The last operation that gave a directory another name (an [`holdfast_base::Lsn`]): it changed
     /// what every inode below is reached by, without touching any of them.
     pub(crate) last_move: AtomicU64,
     /// What a rename logs once more, if it was mounted so.
-    pub(crate) directory_log: crate::before::DirectoryLog,
+    pub(crate) directory_log: crate::directory_log::DirectoryLog,
     /// When reading updates access times.
-    pub(crate) atime: crate::atime::Policy,
+    pub(crate) atime: crate::times::Policy,
     /// Called for inodes that changed although no call asked for it.
     pub(crate) watcher: OnceLock<Watcher>,
     /// Inodes whose access time waits to be written.
-    pub(crate) atimes: Mutex<crate::atime::Waiting>,
+    pub(crate) atimes: Mutex<crate::times::Waiting>,
     /// Bits of a name's hash that tests leave, to make names collide.
     #[cfg(test)]
     pub(crate) hash_mask: AtomicU64,

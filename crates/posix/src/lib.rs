@@ -13,14 +13,16 @@ mod threads;
 mod told;
 mod orphan;
 mod atime;
-mod before;
 mod data;
+mod delayed;
+mod directory_log;
 mod file;
 mod allow;
 mod names;
 mod xattrs;
 mod slot;
 mod core;
+mod file_data;
 mod inode;
 mod perm;
 mod acl;
@@ -50,5 +52,5 @@ pub struct FileSystem {
     /// Writes data before memory is full; ends with the volume.
     background: Option<data::background::Background>,
     /// Completes ordered extents, if the switch of M5 says so; ends after all others.
-    completer: Option<before::Completer>,
+    completer: Option<data::complete::Completer>,
 }

@@ -111,7 +111,7 @@ fn every_start_of_a_thread_is_refused() {
     for part in [
         "background.rs",
         "committer.rs",
-        "completion.rs",
+        "complete/before.rs",
         "side_by_side.rs",
         "place.rs",
         "commit.rs",

@@ -11,8 +11,7 @@ use holdfast_format::checksum::crc64;
 use holdfast_format::log::DATA_BLOCKS_MAX;
 
 use crate::log_resident::Pages;
-use crate::space::{Allocated, Unwritten, Written};
-use crate::transaction::LoggedBlock;
+use crate::space::{Allocated, LoggedBlock, Unwritten, Written};
 use crate::{Inner, Result, StoreError, step};
 
 /// Blocks of one write: 1 MiB.

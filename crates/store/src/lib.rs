@@ -31,8 +31,6 @@ mod host;
 mod apply;
 mod idle;
 mod data;
-#[cfg(feature = "before")]
-mod before;
 mod in_place;
 mod read;
 mod sealed;
@@ -47,9 +45,9 @@ pub use error::StoreError;
 pub use guard::Guarding;
 pub use idle::Idle;
 pub use in_place::{Reserved, Sent};
-pub use space::{Allocated, Reservation, SpaceUse, Unwritten, Written};
+pub use space::{Allocated, LoggedBlock, Reservation, SpaceUse, Unwritten, Written};
 pub use step::Step;
-pub use transaction::{LoggedBlock, Transaction};
+pub use transaction::Transaction;
 
 use holdfast_sync::atomic::{AtomicU64, Ordering};
 use holdfast_sync::thread::JoinHandle;

@@ -2,14 +2,13 @@
 
 use std::ops::Range;
 
-use holdfast_base::{BlockNo, BlockRange, InodeNo};
-use holdfast_device::Page;
+use holdfast_base::{BlockRange, InodeNo};
 use holdfast_format::Key;
 use holdfast_format::item::Extent;
 use holdfast_format::journal::{self, DataExtent};
 use holdfast_format::log;
 
-use crate::space::{Allocated, Destination, Written, WrittenContent};
+use crate::space::{Allocated, Destination, LoggedBlock, Written, WrittenContent};
 
 /// One change of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,18 +82,6 @@ impl Changes {
         let value = value.clone().map(|range| &self.values[range]);
         Change { key: *key, value }
     }
-}
-
-/// A block of data that travels inside the log.
-#[derive(Clone, Debug)]
-pub struct LoggedBlock {
-    /// All its bytes.
-    pub page: Page,
-    /// The block of the tree that it replaces, if it differs from it in `changed` only; without
-    /// one, its other bytes are zeros.
-    pub base: Option<BlockNo>,
-    /// Which bytes the log has to hold.
-    pub changed: Range<usize>,
 }
 
 /// Blocks that a transaction takes out of the free space.

@@ -14,12 +14,12 @@ use holdfast_format::item::InodeItem;
 use holdfast_store::page::{Page, copy_blocks};
 
 use super::counted::{Counted, counted};
-use super::dirty::WriterGuard;
 use super::grow::{clean_tail, needs_first_page, pages_before_growth};
 use super::in_place::{Reserved, Room};
 use super::view::{clipped, load_raw_block};
 use super::writeback::write_back;
 use crate::core::Core;
+use crate::file_data::WriterGuard;
 use crate::inode::Inode;
 use crate::{FsError, Result};
 
@@ -73,7 +73,7 @@ pub(crate) fn accept(
     let mut held = Held::default();
     let mut looks = 0;
     let grows = loop {
-        let version = inode.data.version();
+        let version = inode.data.version.now();
         let (size, disk, losses) = {
             let state = inode.state.read();
             (state.attr.size, state.disk, inode.data.losses())
@@ -118,7 +118,7 @@ pub(crate) fn accept(
             *before = None;
         }
         // What the tree holds of these blocks is looked up again if a writeback has changed it since.
-        let is_tree = is_still || version.is_some_and(|version| inode.data.is_version(version));
+        let is_tree = is_still || version.is_some_and(|version| inode.data.version.is(version));
         if state.attr.size != size
             || inode.data.losses() != losses
             || first_page_gone
@@ -186,10 +186,10 @@ pub(crate) fn accept(
         core.data.account_write(inode, &mut content);
         break end > size;
     };
-    if core.data.is_half_full() {
-        core.data.wake();
+    if core.data.sums.is_half_full() {
+        core.data.pressure.wake();
     } else if grows && inode.data.is_much() {
-        core.data.wake_for(inode);
+        core.data.pressure.wake_for(inode);
     }
     Ok(())
 }
@@ -254,7 +254,7 @@ const FEW_PAGES: u64 = 256;
 /// pages may exceed the limit by a quarter, so that they need not wait for other files' data.
 fn make_room(core: &Core, inode: &Arc<Inode>, blocks: u64) -> Result<()> {
     let has_few = blocks.max(inode.data.pages() as u64) < FEW_PAGES;
-    if !core.data.is_full() || has_few && !core.data.is_overfull() {
+    if !core.data.sums.is_full() || has_few && !core.data.sums.is_overfull() {
         return Ok(());
     }
     let mut failed: Option<FsError> = None;
@@ -263,7 +263,7 @@ fn make_room(core: &Core, inode: &Arc<Inode>, blocks: u64) -> Result<()> {
         if let Err(error) = write_back(core, inode) {
             failed = Some(error);
         }
-        if !core.data.is_full() {
+        if !core.data.sums.is_full() {
             return Ok(());
         }
     }
@@ -298,7 +298,7 @@ mod tests {
                 && self.reads.fetch_add(1, Ordering::Relaxed) < 100
             {
                 let _state = inode.state.write();
-                drop(inode.data.begin_change());
+                drop(inode.data.version.begin_change());
             }
             self.under.read(at, into)
         }

@@ -33,7 +33,7 @@ impl Background {
 
 fn run(core: &Core) {
     let mut told = Told::default();
-    while let Some(wanted) = core.data.wait_for_pressure() {
+    while let Some(wanted) = core.data.pressure.wait() {
         if core.store.stop_reason().is_some() {
             continue;
         }
@@ -58,7 +58,7 @@ fn write_streams<'a>(core: &Core, streams: impl Iterator<Item = &'a Arc<Inode>>)
 
 impl Drop for Background {
     fn drop(&mut self) {
-        self.core.data.end();
+        self.core.data.pressure.end();
         threads::join(self.thread.take(), WORK);
     }
 }

@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use holdfast_store::{Reservation, StoreError};
 
-use super::dirty::MapGuard;
-use super::place::{CHUNK_BLOCKS, write_all};
+use super::complete::complete;
+use super::place::{CHUNK_BLOCKS, Item, write_all};
 use super::writeback::{
-    Rescue, Taken, ensure, finish, give_back, item, take, write_back, write_back_inline,
+    Rescue, Taken, ensure, finish, give_back, take, write_back, write_back_inline,
     write_back_locked,
 };
-use crate::before::complete;
 use crate::core::Core;
+use crate::file_data::MapGuard;
 use crate::inode::Inode;
 use crate::{FsError, Result};
 
@@ -91,7 +91,7 @@ fn write_back_together(core: &Core, group: Vec<Member<'_>>) -> Result<()> {
     for (owner, (inode, map, taken)) in group.into_iter().enumerate() {
         let Taken { pages, reservation: promised, target, .. } = taken;
         let count = pages.len() as u64;
-        items.extend(pages.into_iter().map(|dirty| item(owner, dirty)));
+        items.extend(pages.into_iter().map(|dirty| Item::of(owner, dirty)));
         if let Some(promised) = promised {
             match &mut reservation {
                 Some(all) => all.merge(promised),

@@ -11,14 +11,14 @@ use holdfast_base::units::{BLOCK_BYTES, blocks_for};
 use holdfast_store::page::Page;
 use holdfast_store::{Need, Transaction};
 
-use super::dirty::MapGuard;
-use super::ordered::publish;
+use super::publish::publish;
 use super::view::{bytes_inside, clipped, load_block, load_raw_block};
 use crate::Result;
 use crate::core::Core;
 use crate::file::inline;
 use crate::file::lookup::{FILE_BLOCKS_MAX, each_piece};
 use crate::file::map::{MapEdit, Piece};
+use crate::file_data::MapGuard;
 use crate::inode::Inode;
 
 /// Extents removed by one transaction.

@@ -16,19 +16,18 @@ use std::ops::Range;
 use holdfast_base::BlockNo;
 use holdfast_format::item::InodeItem;
 use holdfast_store::page;
-use holdfast_store::{Need, Reservation, Sent, Store, StoreError};
-use holdfast_sync::atomic::Ordering;
+use holdfast_store::{Need, Reservation, Sent, StoreError};
 
-use super::dirty::{MapGuard, Shared};
-use super::ordered::OrderedExtent;
-use super::pages::{DirtyPage, Pages};
 use super::place::{CHUNK_BLOCKS, Item, write_all};
 use super::punch;
-use super::writeback::item;
 use crate::FsError;
 use crate::core::Core;
+use crate::delayed::Claim;
+use crate::delayed::ordered::OrderedExtent;
 use crate::file::lookup::pieces;
 use crate::file::map::Piece;
+use crate::file_data::MapGuard;
+use crate::file_data::pages::{DirtyPage, Pages};
 use crate::inode::Inode;
 
 /// Blocks of a file that are reserved and were never written, at one moment.
@@ -77,7 +76,7 @@ impl<'a> Room<'a> {
 
     /// Whether it is enough for `blocks` new blocks, and `in_place` reserved ones.
     pub(super) fn is_enough(&self, blocks: u64, in_place: u64) -> bool {
-        self.blocks() >= blocks && self.in_place.as_ref().map_or(0, |of| of.pages) >= in_place
+        self.blocks() >= blocks && self.in_place.as_ref().map_or(0, Claim::pages) >= in_place
     }
 
     /// Takes what is missing, or finds that the volume does not have it at once: then the caller looks up what the file
@@ -116,33 +115,6 @@ impl<'a> Room<'a> {
     }
 }
 
-/// Pages that are about to wait for reserved blocks, counted with those that do.
-#[derive(Debug)]
-struct Claim<'a> {
-    shared: &'a Shared,
-    pages: u64,
-}
-
-impl Drop for Claim<'_> {
-    fn drop(&mut self) {
-        self.shared.in_place.fetch_sub(self.pages as usize, Ordering::AcqRel);
-    }
-}
-
-impl Shared {
-    /// Keeps space for the nodes that so many more pages for reserved blocks may need when they are written back.
-    fn claim(&self, store: &Store, pages: u64) -> Result<Claim<'_>, StoreError> {
-        self.in_place.fetch_add(pages as usize, Ordering::AcqRel);
-        let claim = Claim { shared: self, pages };
-        while self.shares.lock().len() < self.shares_wanted(0) {
-            // Reserving may wait for a checkpoint, so not under the lock.
-            let share = store.reserve(Need::Fill { changes: 1 })?;
-            self.shares.lock().push(share);
-        }
-        Ok(claim)
-    }
-}
-
 /// Writes the pages of one round, those without a promised block in place, and returns when every write has:
 /// the extents in the order of the file, and how many writes. `reservation` has a block for each of the others.
 pub(super) fn write_round(
@@ -178,7 +150,7 @@ pub(super) fn write_round(
     if let Some(first) = others.first() {
         let reservation = reservation.as_mut().expect("a block was promised to each of the others");
         let goal = goal(first.block)?;
-        let items: Vec<Item> = others.into_iter().map(|dirty| item(0, dirty)).collect();
+        let items: Vec<Item> = others.into_iter().map(|dirty| Item::of(0, dirty)).collect();
         let (placed, more) = write_all(core, &items, reservation, goal, Some(inode.no))?;
         writes += more;
         extents.extend(placed.into_iter().map(|(_, extent)| extent));

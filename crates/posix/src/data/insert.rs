@@ -7,34 +7,24 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use holdfast_base::Timestamp;
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_store::{Need, Reservation, Transaction};
 
-use super::dirty::MapGuard;
-use super::ordered::{OrderedExtent, publish};
+use super::publish::publish;
 use crate::Result;
 use crate::core::Core;
+use crate::delayed::ordered::{OrderedExtent, Target};
 use crate::file::inline;
 use crate::file::lookup::{merge, pieces};
 use crate::file::map::{MapEdit, Piece};
+use crate::file_data::MapGuard;
 use crate::inode::Inode;
 
 /// Extents of one transaction.
 const BATCH_EXTENTS: usize = 64;
 /// Pieces of the old map that one transaction may replace.
 const BATCH_OLD_PIECES: usize = 256;
-
-/// What a writeback makes durable besides the pages: the attributes when they were taken.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Target {
-    pub(super) size: u64,
-    pub(super) mtime: Timestamp,
-    pub(super) ctime: Timestamp,
-    /// All dirty pages were taken, so the attributes belong to them.
-    pub(super) whole: bool,
-}
 
 /// Publishes a round, all of whose data writes have returned: as one transaction, or in the order of the file as
 /// several, if the map is too fragmented or space for nodes too short.

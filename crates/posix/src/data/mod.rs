@@ -1,8 +1,8 @@
 //! File data in memory, on its way to the device.
 //!
-//! A write ([`accept`]) puts pages into [`FileData`]; a writeback ([`writeback`] of
+//! A write ([`accept`]) puts pages into [`crate::file_data`]; a writeback ([`writeback`] of
 //! one file, [`group`] of several) gives them places ([`place`]), writes them, and
-//! makes their extents visible ([`insert`], [`ordered`]). Readers see pages first
+//! makes their extents visible ([`insert`], [`publish`]). Readers see pages first
 //! and the tree after ([`view`]). On a full volume what a file has reserved is
 //! written where it is ([`in_place`]).
 
@@ -14,17 +14,12 @@ pub(crate) mod grow;
 pub(crate) mod group;
 pub(crate) mod writeback;
 pub(crate) mod insert;
+pub(crate) mod complete;
 pub(crate) mod place;
+pub(crate) mod publish;
 pub(crate) mod in_place;
-pub(crate) mod in_flight;
-pub(crate) mod ordered;
 pub(crate) mod view;
-pub(crate) mod dirty;
-pub(crate) mod pages;
 pub(crate) mod punch;
-pub(crate) mod recent;
-pub(crate) mod losses;
-pub(crate) mod wrote;
 
 #[cfg(test)]
 mod lost_tests;
@@ -33,5 +28,4 @@ mod promise_tests;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use dirty::{FileData, Shared};
 pub(crate) use writeback::discard;

@@ -3,7 +3,7 @@
 //! Pages arrive in the order in which they are to lie on the device: of one file, or of many small ones. They are
 //! allocated in chunks, as large as the volume's free runs allow. Each chunk is one write, however many files or ranges
 //! share it. Neighbours in a file become one extent. The size of a chunk bounds how long another caller's fsync waits,
-//! see [`super::in_flight`].
+//! see [`crate::delayed::Shared::in_flight`].
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,10 +14,10 @@ use holdfast_store::page::{self, Page, RUN_PAGES};
 use holdfast_store::{Allocated, LoggedBlock, Reservation, StoreError, Unwritten, Written};
 use parking_lot::Mutex;
 
-use super::ordered::OrderedExtent;
-use super::pages::DirtyPage;
 use crate::core::Core;
+use crate::delayed::ordered::OrderedExtent;
 use crate::file::lookup::pieces;
+use crate::file_data::pages::DirtyPage;
 use crate::inode::Inode;
 
 /// Blocks of one write: 256 KiB, as many as lie in a row at most.
@@ -32,6 +32,13 @@ pub(crate) struct Item {
     pub(crate) block: u64,
     /// Its bytes.
     pub(crate) page: Page,
+}
+
+impl Item {
+    /// A dirty page of the file that the caller counts as `owner`.
+    pub(super) fn of(owner: usize, dirty: DirtyPage) -> Item {
+        Item { owner, block: dirty.block, page: dirty.page }
+    }
 }
 
 /// A chunk with its location, and after the write its proofs.
@@ -97,7 +104,8 @@ pub(crate) fn write_all(
     let mut rest = items;
     for proof in all {
         let count = proof.blocks().count as usize;
-        core.data.recent.keep(proof.blocks(), proof.sums(), &rest[..count]);
+        let pages = rest[..count].iter().map(|item| &item.page);
+        core.data.recent.keep(proof.blocks(), proof.sums(), pages);
         cut_at_extents(core, &rest[..count], proof, |owner, extent| {
             extents.push((owner, extent));
         });
@@ -137,7 +145,8 @@ pub(crate) fn log_all(
             });
         match written {
             Ok((written, items)) => {
-                core.data.recent.keep(written.blocks(), written.sums(), items);
+                let pages = items.iter().map(|item| &item.page);
+                core.data.recent.keep(written.blocks(), written.sums(), pages);
                 cut_at_extents(core, items, written, |_, extent| extents.push_back(extent));
             }
             Err(why) => {

@@ -12,9 +12,10 @@ use holdfast_format::{Key, Kind};
 use holdfast_store::{Need, Reservation, Transaction};
 use holdfast_sync::atomic::{AtomicU64, Ordering};
 
-use super::insert::{Target, insert_extents};
+use super::insert::insert_extents;
 use super::place::{Item, write_all};
 use super::tests::{BOTH, open, volume, write};
+use crate::delayed::ordered::Target;
 use crate::*;
 
 /// A device that refuses writes behind this byte of the volume, with this error.

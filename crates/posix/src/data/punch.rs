@@ -8,7 +8,6 @@
 //!
 //! Invariant: no extent is put into the range while the item is there.
 
-use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
@@ -16,14 +15,12 @@ use holdfast_base::InodeNo;
 use holdfast_format::item::{FileType, PunchItem};
 use holdfast_format::{Key, Kind};
 use holdfast_store::{Need, StoreError, Transaction};
-use holdfast_sync::atomic::{AtomicUsize, Ordering};
-use parking_lot::Mutex;
 
-use super::dirty::MapGuard;
-use super::ordered::publish;
+use super::publish::publish;
 use crate::core::Core;
 use crate::file::lookup::each_piece;
 use crate::file::map::{MapEdit, Piece};
+use crate::file_data::MapGuard;
 use crate::inode::Inode;
 use crate::{FsError, Result};
 
@@ -31,40 +28,6 @@ use crate::{FsError, Result};
 pub(crate) const BATCH_EXTENTS: usize = 64;
 /// Items that are read at a time when a volume opens.
 const ITEMS_AT_ONCE: usize = 64;
-
-/// The files that have a [`PunchItem`] now: few, and mostly none.
-#[derive(Debug, Default)]
-pub(crate) struct Punches {
-    count: AtomicUsize,
-    items: Mutex<BTreeMap<InodeNo, PunchItem>>,
-}
-
-impl Punches {
-    /// The item of a file, if it has one. One load if no file has.
-    pub(crate) fn of(&self, inode: InodeNo) -> Option<PunchItem> {
-        match self.count.load(Ordering::Acquire) {
-            0 => None,
-            _ => self.items.lock().get(&inode).copied(),
-        }
-    }
-
-    /// The tree has this item now.
-    pub(crate) fn begin(&self, inode: InodeNo, item: PunchItem) {
-        let mut items = self.items.lock();
-        items.insert(inode, item);
-        self.count.store(items.len(), Ordering::Release);
-    }
-
-    /// The tree has no item any more.
-    pub(crate) fn end(&self, inode: InodeNo) {
-        if self.count.load(Ordering::Acquire) == 0 {
-            return;
-        }
-        let mut items = self.items.lock();
-        items.remove(&inode);
-        self.count.store(items.len(), Ordering::Release);
-    }
-}
 
 /// The parts of a piece that do not lie in the range of `punch`.
 fn outside(punch: &PunchItem, piece: &Piece) -> impl Iterator<Item = Piece> + use<> {

@@ -45,7 +45,7 @@ pub(crate) struct View {
 /// Looks at `range`, as far as the file has it.
 pub(crate) fn view(core: &Core, inode: &Arc<Inode>, range: Range<u64>) -> Result<View> {
     for _ in 0..LOOKS_MAX {
-        let Some(version) = inode.data.version() else {
+        let Some(version) = inode.data.version.now() else {
             // A change is in progress; its thread holds the state.
             drop(inode.state.read());
             continue;
@@ -55,14 +55,14 @@ pub(crate) fn view(core: &Core, inode: &Arc<Inode>, range: Range<u64>) -> Result
             (state.attr.size, state.disk)
         };
         let seen = look(core, inode, &range, size, &disk, version);
-        if inode.data.is_version(version) {
+        if inode.data.version.is(version) {
             return seen;
         }
     }
     // The state's lock, which every change takes, holds the file still. Nodes may be read from the device meanwhile:
     // the price of an answer for a file that changes without a pause.
     let state = inode.state.read();
-    let version = inode.data.version().expect("a change is over before it unlocks the state");
+    let version = inode.data.version.now().expect("a change is over before it unlocks the state");
     look(core, inode, &range, state.attr.size, &state.disk, version)
 }
 
@@ -97,7 +97,7 @@ fn look(
 impl View {
     /// Whether the file's extents are still those of the view.
     pub(crate) fn is_current(&self, inode: &Inode) -> bool {
-        inode.data.is_version(self.version)
+        inode.data.version.is(self.version)
     }
 
     /// The blocks of `range` that are to be read from the device, as parts of extents, in ascending order.

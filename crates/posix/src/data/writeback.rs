@@ -13,17 +13,18 @@ use holdfast_base::BlockNo;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_store::{Need, Reservation, StoreError, Transaction};
 
-use super::dirty::MapGuard;
+use super::complete::complete;
 use super::in_place;
-use super::insert::{Round, Target, publish_round};
-use super::ordered::OrderedExtent;
-use super::pages::DirtyPage;
-use super::place::{Item, log_all};
+use super::insert::{Round, publish_round};
+use super::place::log_all;
 use super::punch;
-use crate::before::complete;
 use crate::core::Core;
+use crate::delayed::ordered::OrderedExtent;
+use crate::delayed::ordered::Target;
 use crate::file::inline;
 use crate::file::lookup::piece_before;
+use crate::file_data::MapGuard;
+use crate::file_data::pages::DirtyPage;
 use crate::inode::Inode;
 use crate::{FsError, Result};
 
@@ -209,11 +210,6 @@ pub(super) fn give_back(core: &Core, inode: &Arc<Inode>, reservation: Option<Res
     core.data.account(inode, &mut content);
 }
 
-/// A page on its way to the device, for the file that the caller counts as `owner`.
-pub(super) fn item(owner: usize, dirty: DirtyPage) -> Item {
-    Item { owner, block: dirty.block, page: dirty.page }
-}
-
 /// Ends a writeback: handles its error, and returns the space that is left.
 pub(super) fn finish(
     core: &Core,
@@ -355,7 +351,7 @@ fn give_up(
         inode.lost.add(content.pages.written_bytes().map(|lost| lost.start..lost.end.min(size)));
         inode.data.note_loss();
         core.data.losses.add(&why);
-        let _changing = inode.data.begin_change();
+        let _changing = inode.data.version.begin_change();
         content.pages.drop_dirty(0..u64::MAX);
         // Callers see the file as the tree holds it.
         state.attr.size = state.disk.size;

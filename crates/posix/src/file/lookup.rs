@@ -2,7 +2,7 @@
 //!
 //! Invariant of pieces from here: they lie inside the volume's data zone and inside the largest file, do not overlap,
 //! and come in ascending order. Anything else on disk is an error that names the inode (P10). Two look-ups are two
-//! moments: callers either hold the map still ([`crate::data::FileData`]) or check that it did not change meanwhile.
+//! moments: callers either hold the map still ([`crate::file_data::FileData`]) or check that it did not change meanwhile.
 
 use std::ops::{ControlFlow, Range};
 

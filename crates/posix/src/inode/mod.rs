@@ -34,7 +34,7 @@ pub(crate) struct Inode {
     /// Everything that operations read and change.
     pub(crate) state: RwLock<InodeState>,
     /// Its content in memory, with locks of its own. Taken before `state`.
-    pub(crate) data: crate::data::FileData,
+    pub(crate) data: crate::file_data::FileData,
     /// Write errors that handles have not seen yet (P7).
     pub(crate) errors: ErrorSequence,
     /// Bytes that could not be written and that a program may still rely on.
@@ -80,7 +80,7 @@ impl Inode {
                 linkable: false,
                 atime_waits: false,
             }),
-            data: crate::data::FileData::default(),
+            data: crate::file_data::FileData::default(),
             errors: ErrorSequence::default(),
             lost: Lost::default(),
             receipt: Mutex::default(),

@@ -260,7 +260,7 @@ fn make(
         Ok(lsn) => {
             child.changed = lsn;
             state.took(dir_item, lsn);
-            core.directory_log.changed(core, parent, offset, lsn);
+            core.directory_log.changed(&core.store, parent, offset, lsn);
         }
         Err(error) => {
             child.gone = true;

@@ -16,16 +16,17 @@ use holdfast_store::page::Page;
 use holdfast_store::{Need, Reservation, StoreError, Transaction};
 
 use crate::core::Core;
-use crate::data::dirty::{MapGuard, WriterGuard};
 use crate::data::grow::{clean_tail_locked, make_dirty, pages_before_growth};
-use crate::data::ordered::{OrderedExtent, publish};
 use crate::data::place::{Item, write_all};
+use crate::data::publish::publish;
 use crate::data::punch;
 use crate::data::view::{clipped, load_block, load_raw_block};
 use crate::data::writeback::write_back_locked;
+use crate::delayed::ordered::OrderedExtent;
 use crate::file::inline;
 use crate::file::lookup::{each_piece, merge, pieces};
 use crate::file::map::{MapEdit, Piece};
+use crate::file_data::{MapGuard, WriterGuard};
 use crate::inode::Inode;
 use crate::*;
 

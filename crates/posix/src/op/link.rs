@@ -24,7 +24,7 @@ impl FileSystem {
         dir.expect_directory()?;
         let child = core.inode(inode)?;
         let reserved = core.store.reserve(Need::Grow { changes: 4, blocks: 0 });
-        let mut again = core.directory_log.prepare(core, &[parent]);
+        let mut again = core.directory_log.prepare(&core.store, &[parent]);
 
         let mut locked = Locked::of(&[&dir, &child]);
         let dir_state = &locked.get(parent).state;
@@ -45,7 +45,7 @@ impl FileSystem {
             return Err(FsError::TooManyLinks);
         }
         let mut reservation = reserved?;
-        again.log(core, &[parent])?;
+        again.log(&core.directory_log, &core.store, &core.counters, &[parent])?;
 
         let now = Timestamp::now();
         let draft = locked.draft(inode);
@@ -63,7 +63,7 @@ impl FileSystem {
         locked.put_all(&mut transaction);
         let lsn = core.store.apply(transaction, &mut reservation)?;
         locked.took_all(lsn);
-        core.directory_log.changed(core, parent, offset, lsn);
+        core.directory_log.changed(&core.store, parent, offset, lsn);
         let state = &mut locked.get(inode).state;
         state.linkable = false;
         Ok(state.stat(inode))

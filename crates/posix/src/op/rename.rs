@@ -123,7 +123,7 @@ impl FileSystem {
             let replaces = seen.target.is_some() && !step.exchanges();
             let changes = CHANGES + if replaces { last_name_changes(ITEMS_AT_ONCE) } else { 0 };
             let reserved = core.store.reserve(Need::Grow { changes, blocks: 0 });
-            let mut again = core.directory_log.prepare(core, &[parent, new_parent]);
+            let mut again = core.directory_log.prepare(&core.store, &[parent, new_parent]);
             let mut inodes: Vec<&Inode> = vec![step.from, step.to, &seen.source.1];
             inodes.extend(seen.target.iter().map(|(_, inode)| &**inode));
             let mut locked = Locked::of(&inodes);
@@ -136,7 +136,7 @@ impl FileSystem {
             }
             step.check(core, &mut locked, &seen)?;
             let mut reservation = reserved?;
-            again.log(core, &[parent, new_parent])?;
+            again.log(&core.directory_log, &core.store, &core.counters, &[parent, new_parent])?;
             let fate = step.carry_out(core, &mut locked, &seen, &mut reservation)?;
             drop(locked);
             drop(reservation);
@@ -353,8 +353,8 @@ impl Move<'_> {
         locked.put_all(&mut transaction);
         let lsn = core.store.apply(transaction, reservation)?;
         locked.took_all(lsn);
-        core.directory_log.changed(core, self.from.no, from_entry.offset, lsn);
-        core.directory_log.changed(core, self.to.no, to_offset, lsn);
+        core.directory_log.changed(&core.store, self.from.no, from_entry.offset, lsn);
+        core.directory_log.changed(&core.store, self.to.no, to_offset, lsn);
         if is_dir(&seen.source.1) || seen.target.as_ref().is_some_and(|(_, target)| is_dir(target))
         {
             core.last_move.fetch_max(lsn.0, std::sync::atomic::Ordering::AcqRel);

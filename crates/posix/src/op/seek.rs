@@ -20,7 +20,7 @@ impl FileSystem {
     pub fn seek(&self, file: &OpenFile, offset: u64, whence: Seek) -> Result<u64> {
         let (core, inode) = (&*self.core, &file.inode);
         for _ in 0..LOOKS_MAX {
-            let Some(version) = inode.data.version() else {
+            let Some(version) = inode.data.version.now() else {
                 // A change is in progress; its thread holds the state.
                 drop(inode.state.read());
                 continue;
@@ -30,7 +30,7 @@ impl FileSystem {
                 (state.attr.size, state.disk)
             };
             let found = seek_once(core, inode, size, &disk, offset, whence);
-            if inode.data.is_version(version) {
+            if inode.data.version.is(version) {
                 return found;
             }
         }

@@ -13,13 +13,13 @@ use holdfast_format::limits::FILE_SIZE_MAX;
 use holdfast_store::{Need, Transaction};
 
 use crate::core::Core;
-use crate::data::dirty::{MapGuard, WriterGuard};
 use crate::data::grow::{clean_tail_locked, make_dirty, pages_before_growth};
-use crate::data::ordered::publish;
+use crate::data::publish::publish;
 use crate::data::writeback::write_back_locked;
 use crate::file::inline;
 use crate::file::lookup::{FILE_BLOCKS_MAX, last_pieces};
 use crate::file::map::MapEdit;
+use crate::file_data::{MapGuard, WriterGuard};
 use crate::inode::Inode;
 use crate::{FsError, Result};
 

@@ -83,7 +83,7 @@ fn remove(core: &Core, caller: &Caller, parent: InodeNo, name: &[u8], want: Want
         locked.put_all(&mut transaction);
         let lsn = core.store.apply(transaction, &mut reservation)?;
         locked.took_all(lsn);
-        core.directory_log.changed(core, parent, entry.offset, lsn);
+        core.directory_log.changed(&core.store, parent, entry.offset, lsn);
         if last {
             fate.mark(&mut locked.get(child.no).state);
         }

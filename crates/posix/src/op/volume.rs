@@ -15,10 +15,11 @@ use holdfast_store::{
 use parking_lot::Mutex;
 use uuid::Uuid;
 
-use crate::before::{Completer, DirectoryLog};
 use crate::committer::Committer;
 use crate::core::Core;
 use crate::data::background::Background;
+use crate::data::complete::Completer;
+use crate::directory_log::DirectoryLog;
 use crate::inode::InodeTable;
 use crate::*;
 
@@ -69,11 +70,11 @@ impl FileSystem {
             log_data_bytes: options.log_data_bytes.unwrap_or(usual),
             hash_seed: store.superblock().hash_seed,
             inodes: InodeTable::new(options.inode_cache),
-            data: crate::data::Shared::new(&store, &options),
+            data: crate::delayed::Shared::new(&store, &options),
             renames: Mutex::new(()),
             last_move: Default::default(),
             directory_log: DirectoryLog::new(options.rename_log),
-            atime: atime::Policy::new(options.atime),
+            atime: times::Policy::new(options.atime),
             watcher: OnceLock::new(),
             atimes: Mutex::default(),
             #[cfg(test)]
@@ -154,7 +155,7 @@ impl FileSystem {
 
     /// Bytes of written data that are not on the device yet.
     pub fn dirty_bytes(&self) -> usize {
-        self.core.data.bytes()
+        self.core.data.sums.bytes()
     }
 
     /// Sets the callback for each inode whose content and attributes have changed although no call asked for that:

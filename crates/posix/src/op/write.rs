@@ -10,7 +10,7 @@ use holdfast_store::{Need, StoreError, Transaction};
 
 use crate::core::Core;
 use crate::data::accept::accept;
-use crate::data::dirty::WriterGuard;
+use crate::file_data::WriterGuard;
 use crate::inode::Inode;
 use crate::*;
 

@@ -9,10 +9,13 @@
 //! before, and are there only to be measured. Only this file knows which
 //! position it is in.
 
+#[cfg(feature = "before")]
+mod before;
+
 use holdfast_base::switch::Dirty;
 
 #[cfg(feature = "before")]
-use crate::before::dirty::Before;
+use before::Before;
 
 /// Most ranges that are kept.
 pub(crate) const RANGES_MAX: usize = 4;

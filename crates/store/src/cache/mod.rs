@@ -13,7 +13,7 @@
 //! writer. The next change gives the node a new location; it takes the bytes along if the writer is done with them, and
 //! copies them if not. Dirty and sealed nodes are never evicted.
 //!
-//! Knows nothing of items, and of keys only what a search looks at first ([`prefixes`]).
+//! Knows nothing of items, and of keys only what a search looks at first ([`key_prefixes`]).
 
 pub(crate) mod dirty;
 mod frame;

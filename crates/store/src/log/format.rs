@@ -4,6 +4,9 @@
 //! index (M4). Runs without any lock but the writer's own: what is formatted is
 //! a copy.
 
+#[cfg(feature = "before")]
+mod before;
+
 use holdfast_base::switch::Batching;
 use holdfast_format::journal::DataExtent;
 use holdfast_format::log::{Content, Encoder, Patch};
@@ -41,7 +44,7 @@ pub(super) fn format(generation: &Generation, how: How, out: &mut Vec<u8>) -> Wr
         let inode = generation.change(at).leads_to().and_then(|no| match how.batching {
             Batching::Indexed => generation.inode(no),
             #[cfg(feature = "before")]
-            Batching::Scan => crate::before::batching::inode(generation, no),
+            Batching::Scan => before::inode(generation, no),
         });
         for now in inode.filter(|inode| *inode > at).into_iter().chain([at]) {
             if early.get(now) == Some(&true) {

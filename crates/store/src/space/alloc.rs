@@ -13,7 +13,7 @@ use holdfast_format::limits::GROUP_BLOCKS;
 use super::SpaceUse;
 use super::freed::{Freed, Unflushed};
 use super::group::{Group, Run};
-use super::hidden::Hidden;
+use super::hidden::{Hidden, by_piece};
 use super::promise::{Promises, Room};
 use super::record::Record;
 
@@ -284,15 +284,17 @@ impl Space {
         if self.hidden.is_none() {
             return self.make_free(range);
         }
-        for part in Space::by_piece(range) {
-            if !self.is_hidden(part.start) {
-                self.make_free(part);
+        for piece in by_piece(range) {
+            if !self.hidden.as_ref().is_some_and(|hidden| hidden.holds(piece.start)) {
+                self.make_free(piece);
                 continue;
             }
-            for (index, part) in Space::by_group(part) {
+            for (index, part) in Space::by_group(piece) {
                 self.group_mut(index).hide_again(part);
             }
-            self.hide_more(part);
+            if let Some(hidden) = &mut self.hidden {
+                hidden.add(piece);
+            }
         }
     }
 

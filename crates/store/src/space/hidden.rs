@@ -6,12 +6,9 @@
 //!
 //! Knows nothing of the device.
 
-use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, BlockRange};
 use holdfast_format::Geometry;
 use holdfast_format::limits::GROUP_BLOCKS;
-
-use super::alloc::Space;
 
 /// Blocks that the host is asked for at once: 4 MiB.
 const PIECE_BLOCKS: u64 = 1024;
@@ -81,106 +78,79 @@ pub(crate) enum Next {
     Nothing,
 }
 
-impl Space {
-    /// Hides everything that is free: the host has to be asked for it first.
-    pub(crate) fn hide(&mut self) {
-        let (geometry, blocks) = (*self.geometry(), self.free_blocks);
-        for group in self.groups_mut() {
-            group.hide();
-        }
-        (self.free_blocks, self.free_slots) = (0, 0);
+impl Hidden {
+    /// All pieces. `blocks` of the volume are free, and `has_free` says of a piece whether any are there.
+    pub(super) fn all(
+        geometry: &Geometry,
+        blocks: u64,
+        has_free: impl Fn(BlockRange) -> bool,
+    ) -> Hidden {
         let count = geometry.volume_blocks.div_ceil(PIECE_BLOCKS);
         let next = geometry.first_data_block().0 / PIECE_BLOCKS;
         let (mut pieces, mut wanted) = (Bits::new(count), Bits::new(count));
-        for piece in next..count {
-            pieces.set(piece, true);
-            wanted.set(piece, self.has_hidden(Space::piece(&geometry, piece)));
+        for number in next..count {
+            pieces.set(number, true);
+            wanted.set(number, has_free(piece(geometry, number)));
         }
-        self.hidden = Some(Hidden { pieces, wanted, next, asked: 0, answers: 0, blocks });
-    }
-
-    /// The blocks of a piece that belong to the data zone.
-    fn piece(geometry: &Geometry, piece: u64) -> BlockRange {
-        let start = (piece * PIECE_BLOCKS).max(geometry.first_data_block().0);
-        let end = ((piece + 1) * PIECE_BLOCKS).min(geometry.volume_blocks);
-        BlockRange::new(BlockNo(start), end - start)
-    }
-
-    /// Free blocks that the host has not given yet.
-    pub(crate) fn hidden_blocks(&self) -> u64 {
-        self.hidden.as_ref().map_or(0, |hidden| hidden.blocks)
-    }
-
-    /// Bytes of the volume that the host is known to have given: the rings, what is in use, and what is free and shown.
-    pub(crate) fn known_bytes(&self) -> u64 {
-        let blocks = self.geometry().first_data_block().0 + self.used_blocks() + self.free_blocks;
-        blocks.saturating_mul(BLOCK_BYTES)
+        Hidden { pieces, wanted, next, asked: 0, answers: 0, blocks }
     }
 
     /// The next piece that the host is to be asked for.
-    pub(crate) fn next_hidden(&mut self) -> Next {
-        let geometry = *self.geometry();
-        let Some(hidden) = &mut self.hidden else {
-            return Next::Nothing;
+    pub(super) fn next(&mut self, geometry: &Geometry) -> Next {
+        let Some(number) = self.wanted.next(self.next) else {
+            return if self.asked > 0 { Next::Wait(self.answers) } else { Next::Nothing };
         };
-        let Some(piece) = hidden.wanted.next(hidden.next) else {
-            return if hidden.asked > 0 { Next::Wait(hidden.answers) } else { Next::Nothing };
-        };
-        hidden.wanted.set(piece, false);
-        hidden.next = (piece + 1) % geometry.volume_blocks.div_ceil(PIECE_BLOCKS);
-        hidden.asked += 1;
-        Next::Ask(Space::piece(&geometry, piece))
+        self.wanted.set(number, false);
+        self.next = (number + 1) % geometry.volume_blocks.div_ceil(PIECE_BLOCKS);
+        self.asked += 1;
+        Next::Ask(piece(geometry, number))
     }
 
-    /// What the host said to that piece: its free blocks may be promised from now on, or it is asked again later.
-    pub(crate) fn answered(&mut self, range: BlockRange, is_given: bool) {
-        let piece = range.start.0 / PIECE_BLOCKS;
-        let shown = if is_given { self.show(range) } else { 0 };
-        if let Some(hidden) = &mut self.hidden {
-            hidden.asked -= 1;
-            hidden.answers += 1;
-            hidden.blocks -= shown;
-            if is_given {
-                hidden.pieces.set(piece, false);
-            }
-            // Two may have asked for it, if more became free there meanwhile, and were answered differently.
-            let is_hidden = hidden.pieces.is_set(piece);
-            hidden.wanted.set(piece, is_hidden);
+    /// What the host said to the piece `range`, of which `shown` blocks are hidden no more.
+    pub(super) fn answered(&mut self, range: BlockRange, is_given: bool, shown: u64) {
+        let number = range.start.0 / PIECE_BLOCKS;
+        self.asked -= 1;
+        self.answers += 1;
+        self.blocks -= shown;
+        if is_given {
+            self.pieces.set(number, false);
         }
+        // Two may have asked for it, if more became free there meanwhile, and were answered differently.
+        let is_hidden = self.pieces.is_set(number);
+        self.wanted.set(number, is_hidden);
     }
 
     /// Answers of the host so far, to whichever piece.
-    pub(crate) fn host_answers(&self) -> u64 {
-        self.hidden.as_ref().map_or(0, |hidden| hidden.answers)
+    pub(super) fn answers(&self) -> u64 {
+        self.answers
     }
 
-    /// Blocks of a hidden piece became free, and stay hidden.
-    pub(super) fn hide_more(&mut self, range: BlockRange) {
-        if let Some(hidden) = &mut self.hidden {
-            hidden.blocks += range.count;
-            hidden.wanted.set(range.start.0 / PIECE_BLOCKS, true);
-        }
-    }
-
-    /// Blocks that would have to be given before `slots` and `blocks` can be promised above `floor`, about.
-    pub(crate) fn lacking_bytes(&self, slots: u64, blocks: u64, floor: u64) -> u64 {
-        let wanted = self.promises.wanted_blocks(slots, blocks, floor);
-        wanted.saturating_sub(self.free_blocks).saturating_mul(BLOCK_BYTES)
+    /// Blocks of one hidden piece became free, and stay hidden.
+    pub(super) fn add(&mut self, range: BlockRange) {
+        self.blocks += range.count;
+        self.wanted.set(range.start.0 / PIECE_BLOCKS, true);
     }
 
     /// Whether blocks that become free here stay hidden.
-    pub(super) fn is_hidden(&self, block: BlockNo) -> bool {
-        self.hidden.as_ref().is_some_and(|hidden| hidden.pieces.is_set(block.0 / PIECE_BLOCKS))
+    pub(super) fn holds(&self, block: BlockNo) -> bool {
+        self.pieces.is_set(block.0 / PIECE_BLOCKS)
     }
+}
 
-    /// Cuts a range at the borders of pieces.
-    pub(super) fn by_piece(range: BlockRange) -> impl Iterator<Item = BlockRange> {
-        let (mut at, end) = (range.start.0, range.start.0 + range.count);
-        std::iter::from_fn(move || {
-            let len = ((at / PIECE_BLOCKS + 1) * PIECE_BLOCKS).min(end) - at;
-            let part = BlockRange::new(BlockNo(at), len);
-            at += len;
-            (len > 0).then_some(part)
-        })
-    }
+/// The blocks of a piece that belong to the data zone.
+fn piece(geometry: &Geometry, number: u64) -> BlockRange {
+    let start = (number * PIECE_BLOCKS).max(geometry.first_data_block().0);
+    let end = ((number + 1) * PIECE_BLOCKS).min(geometry.volume_blocks);
+    BlockRange::new(BlockNo(start), end - start)
+}
+
+/// Cuts a range at the borders of pieces.
+pub(super) fn by_piece(range: BlockRange) -> impl Iterator<Item = BlockRange> {
+    let (mut at, end) = (range.start.0, range.start.0 + range.count);
+    std::iter::from_fn(move || {
+        let len = ((at / PIECE_BLOCKS + 1) * PIECE_BLOCKS).min(end) - at;
+        let part = BlockRange::new(BlockNo(at), len);
+        at += len;
+        (len > 0).then_some(part)
+    })
 }

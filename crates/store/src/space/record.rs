@@ -10,6 +10,9 @@
 //! it to `Writing` resolves it, with what it wrote; nothing restores an older
 //! value, not a failure and not a record that was not found.
 
+#[cfg(feature = "before")]
+mod before;
+
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::switch::Accounting;
 use holdfast_format::item::GroupItem;
@@ -53,7 +56,7 @@ impl Record {
             Record::InTree(record) if record == now => match accounting {
                 Accounting::Changed => Step::Skip,
                 #[cfg(feature = "before")]
-                Accounting::Always => crate::before::accounting::step_of_unchanged(now),
+                Accounting::Always => before::step_of_unchanged(now),
             },
             _ if is_empty => Step::Delete,
             _ => Step::Put(now),

@@ -6,6 +6,6 @@ use holdfast_format::Key;
 use crate::log::generation::Generation;
 
 /// Where in `generation` the record of the inode is, if it is there.
-pub(crate) fn inode(generation: &Generation, no: InodeNo) -> Option<usize> {
+pub(super) fn inode(generation: &Generation, no: InodeNo) -> Option<usize> {
     (0..generation.len()).find(|at| generation.change(*at).key == Key::inode(no))
 }

@@ -12,14 +12,14 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::ControlFlow;
 
+use holdfast_base::counters::Counters;
 use holdfast_base::switch::RenameLog;
 use holdfast_base::{InodeNo, Lsn};
 use holdfast_format::{Key, Kind};
-use holdfast_store::{Need, Reservation, Transaction};
+use holdfast_store::{Need, Reservation, Store, Transaction};
 use parking_lot::Mutex;
 
 use crate::Result;
-use crate::core::Core;
 
 /// Names of one transaction. Logging a name again changes nothing, so that transactions need not come as one.
 const NAMES_AT_ONCE: usize = 512;
@@ -87,28 +87,28 @@ impl DirectoryLog {
     }
 
     /// Remembers that the operation `lsn` put or deleted the name at `offset` of `dir`, whose state is locked.
-    pub(crate) fn changed(&self, core: &Core, dir: InodeNo, offset: u64, lsn: Lsn) {
+    pub(crate) fn changed(&self, store: &Store, dir: InodeNo, offset: u64, lsn: Lsn) {
         if let Some(changes) = &self.0 {
-            changes.lock().changed(core.store.committed(), dir, offset, lsn);
+            changes.lock().changed(store.committed(), dir, offset, lsn);
         }
     }
 
     /// Space to log those of `dirs` once more that were logged since the last commit. Called before
     /// anything is locked. Without space there is no second time: it adds nothing that must be there.
-    pub(crate) fn prepare(&self, core: &Core, dirs: &[InodeNo]) -> Again {
+    pub(crate) fn prepare(&self, store: &Store, dirs: &[InodeNo]) -> Again {
         let logged = self.0.as_ref().is_some_and(|changes| {
             let changes = changes.lock();
-            let (durable, committed) = (core.store.durable(), core.store.committed());
+            let (durable, committed) = (store.durable(), store.committed());
             dirs.iter().any(|dir| changes.is_logged(committed, durable, *dir))
         });
         let need = Need::Grow { changes: NAMES_AT_ONCE as u32, blocks: 0 };
-        Again(logged.then(|| core.store.reserve(need).ok()).flatten())
+        Again(logged.then(|| store.reserve(need).ok()).flatten())
     }
 
     /// The names of `dir` to log once more, if it was logged since the last commit.
-    fn names(&self, core: &Core, dir: InodeNo) -> Option<Vec<u64>> {
+    fn names(&self, store: &Store, dir: InodeNo) -> Option<Vec<u64>> {
         let changes = self.0.as_ref()?.lock();
-        let (durable, committed) = (core.store.durable(), core.store.committed());
+        let (durable, committed) = (store.durable(), store.committed());
         changes.is_logged(committed, durable, dir).then(|| changes.names(committed, dir))
     }
 }
@@ -118,15 +118,21 @@ pub(crate) struct Again(Option<Reservation>);
 
 impl Again {
     /// Logs those of `dirs` once more that were logged since the last commit. Their states are locked for writing.
-    pub(crate) fn log(&mut self, core: &Core, dirs: &[InodeNo]) -> Result<()> {
+    pub(crate) fn log(
+        &mut self,
+        of: &DirectoryLog,
+        store: &Store,
+        counters: &Counters,
+        dirs: &[InodeNo],
+    ) -> Result<()> {
         let Some(reservation) = &mut self.0 else {
             return Ok(());
         };
         for (at, dir) in dirs.iter().enumerate() {
-            let names = core.directory_log.names(core, *dir);
+            let names = of.names(store, *dir);
             if let Some(names) = names.filter(|_| !dirs[..at].contains(dir)) {
-                log_names(core, *dir, &names, reservation)?;
-                core.counters.log_directories.increment();
+                log_names(store, *dir, &names, reservation)?;
+                counters.log_directories.increment();
             }
         }
         Ok(())
@@ -135,14 +141,14 @@ impl Again {
 
 /// Puts each of `names` that `dir` has, and deletes each that it has not. They ascend.
 fn log_names(
-    core: &Core,
+    store: &Store,
     dir: InodeNo,
     names: &[u64],
     reservation: &mut Reservation,
 ) -> Result<()> {
     let mut present: Vec<(u64, Vec<u8>)> = Vec::new();
     let (from, to) = Key::span(dir, Kind::Dentry);
-    core.store.scan(&from, &to, |key, value| {
+    store.scan(&from, &to, |key, value| {
         if names.binary_search(&key.offset).is_ok() {
             present.push((key.offset, value.to_vec()));
         }
@@ -158,7 +164,7 @@ fn log_names(
                 None => transaction.delete(key),
             }
         }
-        core.store.apply(transaction, reservation)?;
+        store.apply(transaction, reservation)?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! `dirty=bitmap` and `dirty=whole`: how a node remembered its changes before ranges (M3).
 
-use crate::cache::dirty::{ByteRange, Marked};
+use super::{ByteRange, Marked};
 
 /// Bytes that a bit of [`Bitmap`] stands for.
 const CHUNK: usize = 128;
@@ -32,7 +32,7 @@ impl Before {
         Before::Whole { changed: false, size }
     }
 
-    /// As [`crate::cache::dirty::Tracker::mark`].
+    /// As [`super::Tracker::mark`].
     pub(crate) fn mark(&mut self, start: usize, end: usize) -> Marked {
         match self {
             Before::Bitmap(bitmap, _) => bitmap.mark(start, end),
@@ -44,7 +44,7 @@ impl Before {
         }
     }
 
-    /// As [`crate::cache::dirty::Tracker::measure`].
+    /// As [`super::Tracker::measure`].
     pub(crate) fn measure(&self) -> (usize, usize) {
         match self {
             Before::Bitmap(bitmap, size) => bitmap.measure(*size),
@@ -53,7 +53,7 @@ impl Before {
         }
     }
 
-    /// As [`crate::cache::dirty::Tracker::ranges`].
+    /// As [`super::Tracker::ranges`].
     pub(crate) fn ranges(&self, out: &mut Vec<ByteRange>) {
         match self {
             Before::Bitmap(bitmap, size) => bitmap.ranges(*size, out),
@@ -62,7 +62,7 @@ impl Before {
         }
     }
 
-    /// As [`crate::cache::dirty::Tracker::clear`].
+    /// As [`super::Tracker::clear`].
     pub(crate) fn clear(&mut self) {
         match self {
             Before::Bitmap(bitmap, _) => bitmap.bits = [0; BITS / 64],

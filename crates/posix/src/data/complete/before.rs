@@ -7,42 +7,23 @@
 //!
 //! Owned by the mounted volume; ends when dropped.
 
-use holdfast_sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use holdfast_sync::mpsc::{Receiver, channel, sync_channel};
 use holdfast_sync::thread::JoinHandle;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use holdfast_base::switch::FsyncWait;
-use parking_lot::Mutex;
 
 use crate::core::Core;
-use crate::data::dirty::MapGuard;
-use crate::data::insert::{Target, insert_extents};
-use crate::data::ordered::OrderedExtent;
+use crate::data::insert::insert_extents;
+use crate::delayed::completions::Job;
+use crate::delayed::ordered::{OrderedExtent, Target};
+use crate::file_data::MapGuard;
 use crate::inode::Inode;
 use crate::{FsError, Result, threads};
 
 /// What the thread is for.
 const WORK: &str = "completions";
-
-/// Ordered extents whose writes have returned.
-struct Job {
-    inode: Arc<Inode>,
-    extents: VecDeque<OrderedExtent>,
-    target: Target,
-    last: bool,
-    done: SyncSender<Result<()>>,
-}
-
-/// Where ordered extents queue for the worker; empty unless there is one.
-#[derive(Default)]
-pub(crate) struct Completions(Mutex<Option<Sender<Job>>>);
-
-impl std::fmt::Debug for Completions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Completions").finish_non_exhaustive()
-    }
-}
 
 /// Puts a round of extents into the tree. Returns when they are there.
 pub(crate) fn complete(
@@ -53,7 +34,7 @@ pub(crate) fn complete(
     target: Target,
     last: bool,
 ) -> Result<()> {
-    let queue = core.data.completions.0.lock().clone();
+    let queue = core.data.completions.queue();
     let Some(queue) = queue else {
         return insert_extents(core, inode, map, extents, target, last);
     };
@@ -80,7 +61,7 @@ impl Completer {
         let (queue, jobs) = channel();
         let body = move |core: &Core| run(core, &jobs);
         let thread = threads::start(&core, "holdfast-complete", WORK, body)?;
-        *core.data.completions.0.lock() = Some(queue);
+        core.data.completions.set(Some(queue));
         Ok(Some(Completer { core, thread: Some(thread) }))
     }
 
@@ -101,7 +82,7 @@ fn run(core: &Core, jobs: &Receiver<Job>) {
 
 impl Drop for Completer {
     fn drop(&mut self) {
-        *self.core.data.completions.0.lock() = None;
+        self.core.data.completions.set(None);
         threads::join(self.thread.take(), WORK);
     }
 }

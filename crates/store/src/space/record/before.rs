@@ -2,9 +2,9 @@
 
 use holdfast_format::item::GroupItem;
 
-use crate::space::record::Step;
+use super::Step;
 
 /// What is done with a record that the tree holds as it is.
-pub(crate) fn step_of_unchanged(record: GroupItem) -> Step {
+pub(super) fn step_of_unchanged(record: GroupItem) -> Step {
     Step::Put(record)
 }

@@ -18,8 +18,6 @@ use holdfast_base::units::BLOCK_SIZE;
 use holdfast_store::page::Page;
 use parking_lot::Mutex;
 
-use super::place::Item;
-
 /// Blocks of a write to the device that are kept, and of a read that is looked up, at most: 128 KiB.
 const RUN_BLOCKS_MAX: usize = 32;
 /// Pages of one write are kept together up to this number, which is 32 KiB. Each is kept alone, so that no other page
@@ -91,17 +89,21 @@ impl Recent {
         }
     }
 
-    /// Keeps `items`, which lie in `blocks` and have these checksums, if they are few.
-    pub(crate) fn keep(&self, blocks: BlockRange, sums: &[u64], items: &[Item]) {
-        if items.len() > RUN_BLOCKS_MAX.min(self.slots) {
+    /// Keeps `pages`, which lie in `blocks` and have these checksums, if they are few.
+    pub(crate) fn keep<'a>(
+        &self,
+        blocks: BlockRange,
+        sums: &[u64],
+        pages: impl ExactSizeIterator<Item = &'a Page>,
+    ) {
+        if pages.len() > RUN_BLOCKS_MAX.min(self.slots) {
             return;
         }
-        let kept = (blocks.start.0..).zip(sums.iter().zip(items));
-        let kept = kept.filter(|(_, (_, item))| item.page.run_pages() <= TOGETHER_MAX);
+        let kept = (blocks.start.0..).zip(sums.iter().zip(pages));
+        let kept = kept.filter(|(_, (_, page))| page.run_pages() <= TOGETHER_MAX);
         // Copied before a lock is taken.
-        let kept: Vec<Kept> = kept
-            .map(|(block, (&sum, item))| Kept { block, sum, page: item.page.alone() })
-            .collect();
+        let kept: Vec<Kept> =
+            kept.map(|(block, (&sum, page))| Kept { block, sum, page: page.alone() }).collect();
         let mut kept = kept.into_iter().peekable();
         for (shard, run) in self.runs(blocks) {
             if kept.peek().is_none_or(|kept| !run.contains(&kept.block)) {
@@ -163,9 +165,8 @@ mod tests {
 
     use super::*;
 
-    fn items(bytes: impl IntoIterator<Item = u8>) -> Vec<Item> {
-        let pages = bytes.into_iter().map(|byte| Page::from(&[byte; BLOCK_SIZE]));
-        pages.map(|page| Item { owner: 0, block: 0, page }).collect()
+    fn pages(bytes: impl IntoIterator<Item = u8>) -> Vec<Page> {
+        bytes.into_iter().map(|byte| Page::from(&[byte; BLOCK_SIZE])).collect()
     }
 
     fn blocks(start: u64, count: u64) -> BlockRange {
@@ -177,14 +178,14 @@ mod tests {
         let recent = Recent::new(8 * BLOCK_SIZE);
         let mut into = vec![0; 2 * BLOCK_SIZE];
         assert!(!recent.copy(blocks(100, 2), &[1, 2], &mut into));
-        recent.keep(blocks(100, 2), &[1, 2], &items([7, 8]));
+        recent.keep(blocks(100, 2), &[1, 2], pages([7, 8]).iter());
         assert!(recent.copy(blocks(100, 2), &[1, 2], &mut into));
         assert!(into[..BLOCK_SIZE] == [7; BLOCK_SIZE] && into[BLOCK_SIZE..] == [8; BLOCK_SIZE]);
         // The location is the same, and the page is another.
         assert!(!recent.copy(blocks(100, 2), &[1, 3], &mut into));
         assert!(!recent.copy(blocks(101, 2), &[2, 3], &mut into));
         // The slot of block 100, eight blocks on.
-        recent.keep(blocks(108, 1), &[1], &items([9]));
+        recent.keep(blocks(108, 1), &[1], pages([9]).iter());
         assert!(!recent.copy(blocks(100, 1), &[1], &mut into[..BLOCK_SIZE]));
         assert!(recent.copy(blocks(101, 1), &[2], &mut into[..BLOCK_SIZE]));
     }
@@ -192,12 +193,11 @@ mod tests {
     #[test]
     fn pages_of_a_small_write_are_kept_alone_and_those_of_a_large_one_are_not() {
         let recent = Recent::new(64 * BLOCK_SIZE);
-        let item = |page| Item { owner: 0, block: 0, page };
         let bytes = [7; (TOGETHER_MAX + 1) * BLOCK_SIZE];
-        let mut items: Vec<Item> = copy_blocks(0, &bytes[BLOCK_SIZE..]).map(item).collect();
-        items.extend(copy_blocks(0, &bytes).map(item));
-        items.push(item(Page::from(&[8; BLOCK_SIZE])));
-        recent.keep(blocks(0, items.len() as u64), &vec![1; items.len()], &items);
+        let mut pages: Vec<Page> = copy_blocks(0, &bytes[BLOCK_SIZE..]).collect();
+        pages.extend(copy_blocks(0, &bytes));
+        pages.push(Page::from(&[8; BLOCK_SIZE]));
+        recent.keep(blocks(0, pages.len() as u64), &vec![1; pages.len()], pages.iter());
         let mut into = [0; BLOCK_SIZE];
         let kept: Vec<u64> =
             (0..18).filter(|&at| recent.copy(blocks(at, 1), &[1], &mut into)).collect();
@@ -210,13 +210,17 @@ mod tests {
     #[test]
     fn what_fits_is_kept_whole_and_the_oldest_makes_room() {
         // More than one shard, and a number of pages that no number of shards divides.
-        for pages in [32, 64, 100, 16 * 32, 1000] {
-            let recent = Recent::new(pages * BLOCK_SIZE);
+        for count in [32, 64, 100, 16 * 32, 1000] {
+            let recent = Recent::new(count * BLOCK_SIZE);
             let held = (recent.shards.len() * recent.slots) as u64;
-            assert!(held <= pages as u64 && held + recent.shards.len() as u64 > pages as u64);
+            assert!(held <= count as u64 && held + recent.shards.len() as u64 > count as u64);
             let keep = |start: u64, count: u64, byte: u8| {
-                let items = items((0..count).map(|_| byte));
-                recent.keep(blocks(start, count), &vec![u64::from(byte); items.len()], &items);
+                let pages = pages((0..count).map(|_| byte));
+                recent.keep(
+                    blocks(start, count),
+                    &vec![u64::from(byte); pages.len()],
+                    pages.iter(),
+                );
             };
             let kept = |block: u64, byte: u8| {
                 let mut into = [0; BLOCK_SIZE];
@@ -245,23 +249,23 @@ mod tests {
     #[test]
     fn without_memory_nothing_is_kept() {
         let recent = Recent::new(BLOCK_SIZE - 1);
-        recent.keep(blocks(5, 1), &[1], &items([7]));
+        recent.keep(blocks(5, 1), &[1], pages([7]).iter());
         assert!(!recent.copy(blocks(5, 1), &[1], &mut [0; BLOCK_SIZE]));
         // More than is kept of one write.
         let recent = Recent::new(64 * BLOCK_SIZE);
-        let many = items([7; RUN_BLOCKS_MAX + 1]);
-        recent.keep(blocks(0, many.len() as u64), &[1; RUN_BLOCKS_MAX + 1], &many);
+        let many = pages([7; RUN_BLOCKS_MAX + 1]);
+        recent.keep(blocks(0, many.len() as u64), &[1; RUN_BLOCKS_MAX + 1], many.iter());
         assert!(!recent.copy(blocks(0, 1), &[1], &mut [0; BLOCK_SIZE]));
     }
 
     #[test]
     fn what_others_write_to_a_place_is_not_what_was_there() {
         let recent = Recent::new(64 * BLOCK_SIZE);
-        recent.keep(blocks(100, 2), &[1, 1], &items([7, 7]));
+        recent.keep(blocks(100, 2), &[1, 1], pages([7, 7]).iter());
         // The same checksum on purpose, by a write that is too large to be kept.
         recent.forget(blocks(101, 40));
-        let many = items([8; RUN_BLOCKS_MAX + 1]);
-        recent.keep(blocks(101, many.len() as u64), &[1; RUN_BLOCKS_MAX + 1], &many);
+        let many = pages([8; RUN_BLOCKS_MAX + 1]);
+        recent.keep(blocks(101, many.len() as u64), &[1; RUN_BLOCKS_MAX + 1], many.iter());
         let mut into = [0; BLOCK_SIZE];
         assert!(!recent.copy(blocks(101, 1), &[1], &mut into));
         assert!(recent.copy(blocks(100, 1), &[1], &mut into) && into == [7; BLOCK_SIZE]);
