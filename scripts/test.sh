@@ -17,7 +17,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/holdfast-test.XXXXXX")
 # Tests that act as another user must get to their files.
 chmod 755 "$work"
 export TMPDIR=$work
-# Whether the kernel offers rings to those who mount; as it was, in the end.
+# Whether the kernel offers rings to mounts; as it was, in the end.
 rings=/sys/module/fuse/parameters/enable_uring
 offered=$(cat "$rings" 2>/dev/null || true)
 # Tests that mount as an ordinary user need what udev gives everybody.

@@ -125,8 +125,8 @@ def count(path):
         which = part(stacks[address - shift])
         if which is None: continue
         if ours:
-            home = stacks[first[callee] - shift][-1] if callee in first else callee
-            if "/rustc/" not in home and "/library/" not in home: continue
+            source = stacks[first[callee] - shift][-1] if callee in first else callee
+            if "/rustc/" not in source and "/library/" not in source: continue
         if which == 1 and copying.search(callee): which = 2
         sums[which] += cost
         by_name[names[which], callee + " (called)"] += cost

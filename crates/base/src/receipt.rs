@@ -197,7 +197,7 @@ mod tests {
     };
 
     #[test]
-    fn who_led_paid() {
+    fn the_leader_has_the_costs() {
         assert_eq!(
             LED.to_string(),
             "batch 7 of the log: 512 B in 1 write and 1 flush; 3 records of its own, 2 of space or of others; \
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn who_followed_waited() {
+    fn a_follower_has_waited() {
         let followed = Receipt { led: false, data_bytes: 0, wait_ns: 700_000, ..LED };
         assert_eq!(
             followed.to_string(),

@@ -92,11 +92,11 @@ switch! {
 }
 
 switch! {
-    /// Who opens regular files of a mount.
+    /// Which side opens regular files of a mount.
     Opens("open") {
-        /// The server is asked, and keeps a handle for each: every handle hears of a failed write (P7).
+        /// The server is asked, and keeps a handle for each: every handle gets the error of a failed write (P7).
         Server = "server",
-        /// The kernel, which checks permissions, too: nobody is told of an open file, nor of its end.
+        /// The kernel, which checks permissions, too; the server is told neither of an open file nor of its end.
         Kernel = "kernel",
     }
 }

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_who_cares_is_told() {
+    fn only_a_registered_thread_is_notified() {
         will_wait();
         let told = Rc::new(RefCell::new(Vec::new()));
         let mine = Rc::clone(&told);

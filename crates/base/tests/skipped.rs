@@ -17,7 +17,7 @@ fn a_test_that_is_skipped_says_so_past_the_harness() {
     let mut again = Command::new(std::env::current_exe().unwrap());
     let said = again.args(["--exact", test]).env(SKIP, "1").output().unwrap();
     assert!(said.status.success());
-    let heard = String::from_utf8(said.stderr).unwrap();
-    assert_eq!(heard, format!("SKIPPED {test}: the test wants it\n"));
+    let printed = String::from_utf8(said.stderr).unwrap();
+    assert_eq!(printed, format!("SKIPPED {test}: the test wants it\n"));
     assert!(!String::from_utf8(said.stdout).unwrap().contains("kept by the harness"));
 }

@@ -6,7 +6,7 @@
 
 use std::io;
 
-use crate::files::{Runs, Scale, Who, Workload, floors};
+use crate::files::{Candidate, Runs, Scale, Workload, floors};
 use crate::systems::{Bed, Mounted, Ours, System};
 
 /// What is compared.
@@ -33,7 +33,7 @@ impl Plan {
         ours: &Ours,
         mut seen: impl FnMut(u64, &Workload, System),
     ) -> io::Result<(Runs, Vec<String>)> {
-        let mut runs = Runs::new(self.systems.iter().map(|system| who(*system)).collect());
+        let mut runs = Runs::new(self.systems.iter().map(|system| candidate(*system)).collect());
         let mut failures = Vec::new();
         for round in 0..self.rounds {
             for workload in &self.workloads {
@@ -88,9 +88,9 @@ impl Plan {
     }
 }
 
-fn who(system: System) -> Who {
+fn candidate(system: System) -> Candidate {
     let missing = system.missing_package().map(|package| format!("package {package} is missing"));
-    Who {
+    Candidate {
         name: system.word().into(),
         title: system.title().into(),
         is_peer: system.is_peer(),

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_is_mounted_where_one_who_may_open_it_says_so() {
+    fn a_mount_is_believed_of_users_that_may_open_the_volume() {
         let dir = tempfile::tempdir().unwrap();
         let me = rustix::process::geteuid().as_raw();
         let image = dir.path().join("img");

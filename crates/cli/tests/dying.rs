@@ -166,12 +166,12 @@ fn as_path(name: &OsStr) -> &Path {
 }
 
 #[test]
-fn umount_dead_takes_away_what_a_dying_daemon_serves_and_nothing_that_lives() {
+fn umount_dead_takes_away_the_mount_of_a_dying_daemon_and_no_other() {
     if is_elsewhere() {
         return;
     }
     let place = TestMount::with_volume();
-    let test = "umount_dead_takes_away_what_a_dying_daemon_serves_and_nothing_that_lives";
+    let test = "umount_dead_takes_away_the_mount_of_a_dying_daemon_and_no_other";
     let mut stuck = Stuck::at(&place, test);
     let umount = ["umount", "--dead", "--timeout", "2", place.dir()];
     place.run(&umount).fine();

@@ -312,7 +312,7 @@ fn statistics_count_the_work_of_the_daemon() {
 }
 
 #[test]
-fn a_recovery_is_told_to_who_mounts_and_to_the_log() {
+fn a_recovery_is_printed_by_mount_and_logged() {
     if !can_mount() {
         return;
     }

@@ -270,7 +270,7 @@ fn the_program_explains_itself() {
 }
 
 #[test]
-fn what_only_those_need_who_work_on_it_is_elsewhere_and_it_says_where() {
+fn commands_for_development_are_elsewhere_and_the_program_says_where() {
     let place = TestMount::new();
     let help = place.run(&["--help"]).fine();
     for command in ["bench", "crashtest", "dump"] {
@@ -283,7 +283,7 @@ fn what_only_those_need_who_work_on_it_is_elsewhere_and_it_says_where() {
 }
 
 #[test]
-fn a_reader_who_leaves_is_no_error() {
+fn a_closed_pipe_is_no_error() {
     let place = TestMount::with_volume();
     fs::write(place.path("file"), vec![b'x'; 10_000_000]).unwrap();
     place.run(&["cp", &place.path("file"), &place.inside("/file")]).fine();

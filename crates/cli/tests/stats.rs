@@ -312,7 +312,7 @@ fn watched_samples_are_appended_and_hold_what_is_new() {
 }
 
 #[test]
-fn watching_ends_at_a_signal_and_when_nobody_reads() {
+fn watching_ends_at_a_signal_and_when_its_reader_is_gone() {
     if !can_mount() {
         return;
     }

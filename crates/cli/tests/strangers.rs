@@ -114,7 +114,7 @@ fn root_is_answered_by_a_mount_that_lets_only_its_user_in() {
 }
 
 #[test]
-fn a_daemon_that_does_not_answer_holds_nobody() {
+fn a_daemon_that_does_not_answer_blocks_no_command() {
     if !can_mount() {
         return;
     }
@@ -163,7 +163,7 @@ fn a_terminal_sees_no_name_that_it_would_obey() {
 }
 
 #[test]
-fn a_dead_mount_is_taken_away_from_under_those_who_use_it() {
+fn a_dead_mount_is_taken_away_while_it_is_in_use() {
     if !can_mount() {
         return;
     }

@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_sees_does_not_change() {
+    fn what_another_holder_sees_does_not_change() {
         let mut pages: Vec<Page> = copy_blocks(0, &bytes(2)).collect();
         let (mut first, second) = (pages.remove(0), pages.remove(0));
         let reader = first.clone();

@@ -304,7 +304,7 @@ mod tests {
                 held.push((chunk, turn as u8));
             } else {
                 let (chunk, byte) = held.swap_remove(prng.below(held.len() as u64) as usize);
-                assert!(chunk.iter().all(|other| *other == byte), "it was somebody else's");
+                assert!(chunk.iter().all(|other| *other == byte), "it belonged to another region");
                 free(&mut all, chunk);
             }
             if turn % 64 == 0 {

@@ -200,7 +200,7 @@ mod tests {
 
     /// A flush that began before the call says nothing of the caller's writes: the next one does.
     #[test]
-    fn who_has_time_shares_a_flush_that_begins_after_him() {
+    fn a_caller_that_may_wait_shares_a_flush_that_begins_later() {
         let device = Sticky::new(Arc::new(MemoryDevice::new(1 << 16)), Arc::default());
         device.flush().map(drop).expect("the device works");
         thread::scope(|scope| {

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_root_is_found_out_where_the_kernel_does_not_say() {
+    fn a_process_of_root_is_found_where_the_kernel_names_no_user() {
         let status =
             "Groups:\t4\nCapInh:\t0000000000000000\nCapEff:\t0000000000200010\nCapBnd:\t1\n";
         assert_eq!(parse_effective(status), 1 << 4 | 1 << 21);

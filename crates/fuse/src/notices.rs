@@ -103,17 +103,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_that_is_noted_is_told_and_who_waits_does_not_wait_for_ever() {
+    fn every_notice_is_sent_and_a_waiter_does_not_wait_for_ever() {
         let notices = Arc::new(Notices::default());
-        let (tell, heard) = channel();
-        notices.start(move |inodes| inodes.iter().for_each(|it| tell.send(*it).unwrap())).unwrap();
+        let (sender, received) = channel();
+        notices
+            .start(move |inodes| inodes.iter().for_each(|it| sender.send(*it).unwrap()))
+            .unwrap();
         notices.drain();
         notices.note(5);
         notices.note(7);
         notices.drain();
-        assert_eq!([heard.recv(), heard.recv()], [Ok(5), Ok(7)]);
+        assert_eq!([received.recv(), received.recv()], [Ok(5), Ok(7)]);
         notices.end();
-        assert!(heard.recv().is_err(), "the thread ends");
+        assert!(received.recv().is_err(), "the thread ends");
         notices.note(9);
         notices.drain();
         // A kernel that never comes to an end.

@@ -1,7 +1,7 @@
 //! From mount to unmount.
 //!
 //! ```text
-//! mount --> handshake --> ready() --> serve --+-- unmounted by somebody ------------> let go
+//! mount --> handshake --> ready() --> serve --+-- unmounted by another process ----> let go
 //!                                             +-- stop --> unmount --+-- worked -------^
 //!                                                                    +-- busy --> let go, abort
 //! ```

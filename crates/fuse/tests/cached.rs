@@ -156,5 +156,5 @@ fn tar_saves_data_in_holes_and_in_small_files() {
     file.sync_all().unwrap();
     File::open(mount.path("small")).unwrap().sync_all().unwrap();
     assert_eq!(file.metadata().unwrap().blocks(), 8);
-    saved("settled");
+    saved("durable");
 }

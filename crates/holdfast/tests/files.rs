@@ -71,7 +71,7 @@ fn options_that_make_no_sense_are_refused_as_by_std() {
 }
 
 #[test]
-fn appending_goes_to_the_end_whoever_else_appends() {
+fn appends_of_several_handles_all_go_to_the_end() {
     let v = open(&device());
     let append = OpenOptions::new().append(true).create(true);
     let mut one = append.open(&v, "/log").unwrap();
@@ -159,7 +159,7 @@ fn a_file_without_a_name_can_be_given_one() {
 }
 
 #[test]
-fn an_unlinked_file_lives_as_long_as_its_handle() {
+fn an_unlinked_file_exists_as_long_as_its_handle() {
     let v = open(&device());
     let file = v.create("/f").unwrap();
     file.write_all_at(b"still", 0).unwrap();

@@ -303,7 +303,7 @@ fn every_row_is_within_its_budget() {
     for (sector, physical, which) in [(512, 512, 0), (4096, 4096, 1), (512, 4096, 1)] {
         let base = prepared(sector, physical);
         let title = format!("sectors of {sector} in {physical}");
-        println!("\n{title:48}     KiB  writes flushes |  +home KiB +journal");
+        println!("\n{title:48}     KiB  writes flushes |  +nodes KiB +journal");
         for prepare in &rows {
             let (row, cost) = run(&base, &**prepare);
             println!("{:48} {cost}", row.name);

@@ -157,7 +157,7 @@ fn depth_is_no_problem() {
 }
 
 #[test]
-fn permissions_count_for_a_caller_who_is_not_root() {
+fn permissions_count_for_a_caller_other_than_root() {
     use holdfast::device::{Device, MemoryDevice};
     let device: std::sync::Arc<dyn Device> = std::sync::Arc::new(MemoryDevice::new(32 << 20));
     holdfast::CreateOptions::new().format(&device).unwrap();

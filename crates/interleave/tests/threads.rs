@@ -102,7 +102,7 @@ fn overwrite_told(fs: &FileSystem, device: &SimDevice, thread: u64) {
     overwrite_and(fs, device, thread, |file, data_only| {
         let (tell, hear) = channel();
         fs.fsync_then(Arc::clone(file), data_only, move |done| {
-            tell.send(done.map(drop)).expect("somebody hears");
+            tell.send(done.map(drop)).expect("the receiver waits");
         });
         hear.recv().expect("it is told")
     });

@@ -1,7 +1,7 @@
 //! Inodes that lost their last name, and how they are removed.
 //!
 //! ```text
-//!  last name goes ── nobody needs it, small ──────────────▶ removed by the same transaction
+//!  last name goes ── not in use, small ────────────────────▶ removed by the same transaction
 //!        │
 //!        └─ otherwise: nlink 0 and an orphan item ── last handle and reference go, or mount ──▶ collect
 //! ```

@@ -5,7 +5,7 @@
 //! that is never used twice for an inode, so a new value never mixes with an
 //! old one. Attributes change only under the write lock of the inode's state.
 //!
-//! Knows nothing of who may see a name: that is in `op/xattr.rs`.
+//! Knows nothing of which callers may see a name: that is in `op/xattr.rs`.
 
 use std::ops::ControlFlow;
 

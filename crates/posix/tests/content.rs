@@ -230,8 +230,9 @@ fn random_run(seed: u64, node_size: usize, steps: usize, options: &MountOptions)
                 model.check_seek(&fs, &file, at);
             }
         }
-        let settles = ["sync", "fsync", "remount", "crash"].iter().any(|what| name.contains(what));
-        if settles {
+        let makes_durable =
+            ["sync", "fsync", "remount", "crash"].iter().any(|what| name.contains(what));
+        if makes_durable {
             let now = fs.getattr(file.inode()).expect("getattr");
             assert_eq!((now.blocks, now.size), (shown.blocks, shown.size), "{name}");
             assert_eq!((now.mtime, now.ctime), (shown.mtime, shown.ctime), "{name}");
@@ -376,7 +377,7 @@ fn a_write_into_a_hole_counts_its_blocks_at_once_and_once() {
         assert_eq!(blocks(&file), counted, "{len} bytes at {at}");
         if at != 8192 {
             fs.fsync(&file, false).expect("fsync");
-            assert_eq!(blocks(&file), counted, "{len} bytes at {at}, settled");
+            assert_eq!(blocks(&file), counted, "{len} bytes at {at}, durable");
         }
     }
     // Blocks that were allocated ahead count already, before the end and behind it.

@@ -129,7 +129,7 @@ fn a_data_write_that_fails_is_reported_by_every_handle_until_it_is_made_good() {
 }
 
 #[test]
-fn a_file_whose_data_was_lost_replaces_nothing_until_somebody_knows() {
+fn a_file_whose_data_was_lost_replaces_nothing_until_the_loss_is_reported() {
     let device = failing();
     let fs = mount(&device, &quiet());
     let old = create(&fs, "old");

@@ -31,7 +31,7 @@ macro_rules! mutants {
 pub(crate) use mutants;
 
 mutants! {
-    LogFlushDropped "P1" "A leader answers without the flush behind his batch."
+    LogFlushDropped "P1" "A leader answers without the flush behind its batch."
     AppendedAnswered "P1" "A batch that was appended without a flush counts as durable."
     AppendedCalledDurable "P1" "A header names a batch that was appended and not flushed as durable."
     ConfirmedAsHistory "P3" "What confirms a batch follows it."

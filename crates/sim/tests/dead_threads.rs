@@ -1,7 +1,7 @@
 //! A thread dies while several of them write a checkpoint's nodes, at any of its writes and flushes. Then the
 //! volume is closed, as a daemon does whatever happened before.
 //!
-//! The volume has stopped as soon as the panic is heard of, and nothing is written behind it: neither a superblock over
+//! The volume has stopped as soon as the panic is known, and nothing is written behind it: neither a superblock over
 //! the present one, nor a commit, nor a batch. What was synced is there.
 
 #![allow(missing_docs, clippy::unwrap_used)]

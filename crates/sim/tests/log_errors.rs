@@ -104,7 +104,7 @@ fn threads_until(faults: impl FnOnce(&FileSystem) -> Faults, what: &str) {
     fs.sync().unwrap();
     device.set_faults(faults(&fs));
     let at_once = Barrier::new(THREADS as usize);
-    let mut heard: Vec<(u64, bool)> = std::thread::scope(|scope| {
+    let mut outcomes: Vec<(u64, bool)> = std::thread::scope(|scope| {
         let workers: Vec<_> = files
             .iter()
             .enumerate()
@@ -132,7 +132,7 @@ fn threads_until(faults: impl FnOnce(&FileSystem) -> Faults, what: &str) {
     assert_eq!(device.faults_fired(), 1, "{what}: it was not tried again");
     assert!(fs.stop_reason().is_some(), "{what}");
     // It can still be read, and nothing can be written.
-    for ((thread, file), (acked, _)) in files.iter().enumerate().zip(&mut heard) {
+    for ((thread, file), (acked, _)) in files.iter().enumerate().zip(&mut outcomes) {
         let found = read(&fs, &format!("f{thread}")).unwrap();
         assert!(found.len() as u64 >= *acked * 500, "{what}");
         match fs.fsync(file, false) {
@@ -145,7 +145,7 @@ fn threads_until(faults: impl FnOnce(&FileSystem) -> Faults, what: &str) {
             }
         }
     }
-    assert!(heard.iter().any(|(_, by_fsync)| *by_fsync), "{what}");
+    assert!(outcomes.iter().any(|(_, by_fsync)| *by_fsync), "{what}");
     // A commit that was under way may have made everything durable that the log could not.
     let asked = [fs.sync().is_err(), fs.commit().is_err()];
     assert!(asked == [true; 2] || fs.is_durable(), "{what}: {asked:?}");
@@ -154,7 +154,7 @@ fn threads_until(faults: impl FnOnce(&FileSystem) -> Faults, what: &str) {
     drop(fs);
     device.set_faults(Faults::none());
     all_hold(&device, |fs| {
-        for (thread, &(acked, _)) in heard.iter().enumerate() {
+        for (thread, &(acked, _)) in outcomes.iter().enumerate() {
             let found = read(fs, &format!("f{thread}")).map_err(|error| error.to_string())?;
             let told = (0..acked).flat_map(|round| bytes(500, thread as u64 * 1000 + round));
             let told: Vec<u8> = told.collect();
@@ -189,7 +189,8 @@ fn a_log_flush_that_fails_stops_everybody() {
 }
 
 #[test]
-fn data_that_is_refused_is_reported_to_each_handle_until_it_is_made_good_and_stops_nobody() {
+fn data_that_is_refused_is_reported_to_each_handle_until_it_is_written_again_and_stops_no_other_file()
+ {
     let device = formatted();
     let fs = mount(device.clone()).unwrap();
     let (_, _, data) = zones(&fs);

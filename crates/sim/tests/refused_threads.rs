@@ -79,7 +79,7 @@ fn every_start_of_a_thread_is_refused() {
     let mut runs = 0;
     for forever in [false, true] {
         // The threads of a volume work beside it, so one opening starts a few more or fewer than another.
-        let mut lives_without = 0;
+        let mut runs_without = 0;
         for nth in 1.. {
             let place = format!("start {nth} is refused, from then on: {forever}");
             PLACES.with_borrow_mut(Vec::clear);
@@ -87,8 +87,8 @@ fn every_start_of_a_thread_is_refused() {
             let mounts = live(&base, &place);
             let places = PLACES.take();
             if places.is_empty() {
-                lives_without += 1;
-                if lives_without == 3 {
+                runs_without += 1;
+                if runs_without == 3 {
                     break;
                 }
             }

@@ -88,7 +88,7 @@ fn a_cold_scan_reads_several_nodes_at_once() {
 
 /// R5: damage of a node is reported to the callers that ask for it, and to no other.
 #[test]
-fn damage_of_a_neighbour_is_told_to_those_who_want_it() {
+fn damage_of_a_neighbour_fails_reads_of_the_neighbour_only() {
     let image = image();
     let leaf = some_leaf(&image);
     image.write(leaf.at + BLOCK_BYTES - 512, &[0x5a; 512]).unwrap();

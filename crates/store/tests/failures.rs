@@ -110,7 +110,7 @@ fn a_read_that_fails_once_is_not_remembered() {
         let has_failed = sim.faults_fired() > 0;
         sim.set_faults(Faults::none());
         if !has_failed {
-            assert!(nth > 10 && failed > 0, "{nth} reads, of which {failed} failed for somebody");
+            assert!(nth > 10 && failed > 0, "{nth} reads, of which {failed} failed for a caller");
             break;
         }
     }

@@ -93,7 +93,7 @@ fn a_second_program_of_the_machine_is_refused_where_locks_do_not_tell() {
 }
 
 #[test]
-fn after_a_crash_nobody_waits_who_knows_that_the_other_program_has_ended() {
+fn after_a_crash_a_program_does_not_wait_if_the_other_one_is_known_to_have_ended() {
     let device = small::formatted();
     let crashed = |reach, host| drop(open_as(&device, reach, host, FOREVER).unwrap());
     crashed(Reach::Host, machine(1, 1));
@@ -155,7 +155,7 @@ fn a_mount_at_rest_that_has_lost_its_volume_writes_nothing() {
 
 /// One that is used again before another takes its volume just goes on.
 #[test]
-fn a_mount_at_rest_goes_on_when_nobody_came() {
+fn a_mount_at_rest_goes_on_when_no_other_program_came() {
     let device = small::formatted();
     let guard = Guarding { look: Duration::from_millis(1), rest: 1, ..Guarding::default() };
     let one =
@@ -198,7 +198,7 @@ fn a_volume_that_is_made_anew_elsewhere_is_not_written_to() {
 /// P9, and the guard is never in the way: power fails at every write and flush of two openings, the guard torn in any
 /// way. Another machine opens what is left, and finds what was durable.
 #[test]
-fn power_fails_at_every_call_of_lives_with_a_guard() {
+fn power_fails_at_every_call_of_generations_with_a_guard() {
     let device = small::formatted();
     let sim = Arc::new(SimDevice::new(&device));
     let mut durable = Vec::new();

@@ -178,7 +178,7 @@ fn between_commits() -> (Arc<MemoryDevice>, Vec<BlockNo>) {
 }
 
 #[test]
-fn a_log_behind_commits_that_are_gone_keeps_nobody_from_reading() {
+fn a_log_behind_commits_that_are_gone_prevents_no_reading() {
     let (image, _) = between_commits();
     let before = open(Arc::new(formatted()), true).unwrap().latest();
     let ring = open(image.clone(), true).unwrap().geometry().journal();

@@ -282,7 +282,7 @@ fn a_recovery_on_other_sectors_is_cut_at_every_call() {
 /// A leader that panics leaves no caller waiting: all callers of its batch or the next hear that the volume stopped,
 /// and what was acknowledged before is there afterwards.
 #[test]
-fn who_waits_for_a_leader_that_panics_hears_of_it() {
+fn a_waiter_of_a_leader_that_panics_gets_an_error() {
     let gate = Gate::new(&formatted(512));
     let store = open(gate.clone(), false).unwrap();
     write(&store, 1, true);

@@ -31,14 +31,14 @@ fn a_journal_that_is_never_emptied_replays_all_its_commits() {
 }
 
 #[test]
-fn many_lives_that_end_without_a_flush() {
+fn many_generations_that_end_without_a_flush() {
     survive(10, 5, 50, &Conditions { openings: 6, steps: 12, ..Conditions::default() });
 }
 
 /// One opening after the other, each on what a power cut left of the one before, in every position of the
 /// switches.
 #[test]
-fn lives_after_power_cuts() {
+fn generations_after_power_cuts() {
     for (number, &dirty) in Dirty::ALL.iter().enumerate() {
         for (&accounting, background) in Accounting::ALL.iter().zip([false, true]) {
             let how = Conditions {

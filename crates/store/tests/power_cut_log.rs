@@ -66,12 +66,12 @@ fn a_journal_that_is_full_again_and_again() {
 }
 
 #[test]
-fn many_lives_that_end_without_a_flush() {
+fn many_generations_that_end_without_a_flush() {
     survive(100, 4, 50, &Conditions { openings: 6, steps: 12, ..Conditions::fsyncs() });
 }
 
 #[test]
-fn lives_after_power_cuts() {
+fn generations_after_power_cuts() {
     for (number, node_size) in [(0, 4096), (1, 16384), (2, 65536)] {
         for log_data in [0, 1] {
             let background = number == 1;

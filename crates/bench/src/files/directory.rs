@@ -5,7 +5,7 @@ use std::os::linux::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::run::{Host, Reading};
-use crate::systems::cleanup::{Debt, Owed};
+use crate::systems::cleanup::{Cleanup, CleanupGuard};
 use crate::systems::meter::{self, Blocks};
 use crate::systems::{Mounted, Stats, mounted};
 
@@ -19,7 +19,7 @@ pub struct Directory {
     ours: Option<(PathBuf, u32)>,
     /// Whether the caches of the whole machine may be dropped.
     is_cold: bool,
-    _owed: Owed,
+    _guard: CleanupGuard,
 }
 
 impl Directory {
@@ -27,11 +27,11 @@ impl Directory {
     /// `cold` what is cached is forgotten before some phases, for the whole machine: that needs root.
     pub fn below(path: &Path, program: &Path, cold: bool) -> io::Result<Directory> {
         let dir = path.join(format!("holdfast-bench-{}", std::process::id()));
-        let (dir, owed) = Owed::make(|| {
+        let (dir, guard) = CleanupGuard::make(|| {
             std::fs::create_dir(&dir).map_err(|error| {
                 io::Error::new(error.kind(), format!("{}: {error}", dir.display()))
             })?;
-            Ok((dir.clone(), Debt::Dir(dir)))
+            Ok((dir.clone(), Cleanup::Dir(dir)))
         })?;
         let number = std::fs::metadata(&dir)?.st_dev();
         let name = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
@@ -40,7 +40,7 @@ impl Directory {
         let ours = root
             .and_then(|root| mounted::ask(program, &root).ok())
             .map(|(pid, _)| (program.to_path_buf(), pid));
-        Ok(Directory { dir, device, ours, is_cold: cold, _owed: owed })
+        Ok(Directory { dir, device, ours, is_cold: cold, _guard: guard })
     }
 
     /// Whether it is in a mount of Holdfast.

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use super::run::{Run, Unit};
 use super::tree::Archive;
-use crate::systems::cleanup::{Debt, Owed, run_inside};
+use crate::systems::cleanup::{Cleanup, CleanupGuard, run_inside};
 
 /// The branch that is checked out after the clone.
 const OTHER: &str = "holdfast-bench-other";
@@ -37,9 +37,9 @@ fn git(dir: &Path) -> Command {
 /// without a third of the files and with another third changed.
 pub fn made_repository(archive: &Archive, dir: &Path) -> io::Result<(PathBuf, KeptRepository)> {
     let path = dir.join(format!("holdfast-bench-{}.git", std::process::id()));
-    let (path, owed) = Owed::make(|| {
+    let (path, guard) = CleanupGuard::make(|| {
         std::fs::create_dir(&path)?;
-        Ok((path.clone(), Debt::Dir(path)))
+        Ok((path.clone(), Cleanup::Dir(path)))
     })?;
     run_inside(git(&path).args(["init", "-q", "."]))?;
     run_inside(Command::new("tar").arg("-xf").arg(&archive.path).arg("-C").arg(&path))?;
@@ -60,12 +60,12 @@ pub fn made_repository(archive: &Archive, dir: &Path) -> io::Result<(PathBuf, Ke
     }
     commit("Some changed, some gone.")?;
     run_inside(git(&path).args(["checkout", "-q", "main"]))?;
-    Ok((path, KeptRepository(owed)))
+    Ok((path, KeptRepository(guard)))
 }
 
 /// Keeps a repository that was made for a benchmark.
 #[derive(Debug)]
-pub struct KeptRepository(#[expect(dead_code, reason = "held until it is dropped")] Owed);
+pub struct KeptRepository(#[expect(dead_code, reason = "held until it is dropped")] CleanupGuard);
 
 /// Clones, asks for the status twice, and checks out another branch, or of a stranger's repository an old commit.
 pub(super) fn clone_and_checkout(run: &mut Run<'_>) -> io::Result<()> {

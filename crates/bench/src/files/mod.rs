@@ -29,7 +29,7 @@ pub(crate) use floor::on_bed as floors;
 pub use git::{KeptRepository, made_repository};
 pub use material::Material;
 pub use run::{Host, Phase, Reading, Run, Shares, Unit};
-pub use table::{Runs, Who};
+pub use table::{Candidate, Runs};
 pub use tree::{Archive, Kept, made_archive};
 
 use std::io;

@@ -37,7 +37,7 @@ type Part = (&'static str, &'static str, fn(&Shares) -> f64);
 
 /// A filesystem that was measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Who {
+pub struct Candidate {
     /// A word for keys.
     pub name: String,
     /// The head of a column.
@@ -53,29 +53,34 @@ pub struct Who {
 /// What was measured so far.
 #[derive(Clone, Debug, Default)]
 pub struct Runs {
-    who: Vec<Who>,
-    /// Phases in the order in which they came first, with the runs of each of those in `who`.
+    candidates: Vec<Candidate>,
+    /// Phases in the order in which they came first, with the runs of each of `candidates`.
     phases: Vec<(String, Vec<Vec<Phase>>)>,
 }
 
 impl Runs {
-    /// Nothing yet of `who`.
-    pub fn new(who: Vec<Who>) -> Runs {
-        Runs { who, phases: Vec::new() }
+    /// Nothing yet of `candidates`.
+    pub fn new(candidates: Vec<Candidate>) -> Runs {
+        Runs { candidates, phases: Vec::new() }
     }
 
     /// Whether `name` can be measured.
     pub fn has(&self, name: &str) -> bool {
-        self.who.iter().any(|who| who.name == name && who.missing.is_none())
+        self.candidates
+            .iter()
+            .any(|candidate| candidate.name == name && candidate.missing.is_none())
     }
 
     /// Adds what a run of `name` gave.
     pub fn add(&mut self, name: &str, phases: Vec<Phase>) {
-        let Some(column) = self.who.iter().position(|who| who.name == name) else { return };
+        let Some(column) = self.candidates.iter().position(|candidate| candidate.name == name)
+        else {
+            return;
+        };
         for phase in phases {
             let at = self.phases.iter().position(|(name, _)| *name == phase.name);
             let at = at.unwrap_or_else(|| {
-                self.phases.push((phase.name.clone(), vec![Vec::new(); self.who.len()]));
+                self.phases.push((phase.name.clone(), vec![Vec::new(); self.candidates.len()]));
                 self.phases.len() - 1
             });
             self.phases[at].1[column].push(phase);
@@ -170,22 +175,22 @@ impl Runs {
     }
 
     fn columns(&self, label: &str, unit: Unit) -> Table {
-        self.who
-            .iter()
-            .fold(Table::new(label), |table, who| table.column(&who.name, &who.title, unit))
+        self.candidates.iter().fold(Table::new(label), |table, candidate| {
+            table.column(&candidate.name, &candidate.title, unit)
+        })
     }
 
     /// A cell for each of those measured: the median of what `value` says of each round.
     fn cells(&self, runs: &[Vec<Phase>], value: impl Fn(&Phase) -> Option<f64>) -> Vec<Cell> {
-        let cell = |(who, runs): (&Who, &Vec<Phase>)| {
+        let cell = |(candidate, runs): (&Candidate, &Vec<Phase>)| {
             if let Some(why) =
-                runs.iter().find_map(|phase| phase.skipped.as_ref()).or(who.missing.as_ref())
+                runs.iter().find_map(|phase| phase.skipped.as_ref()).or(candidate.missing.as_ref())
             {
                 return Cell::missing(why);
             }
             Cell::of(&runs.iter().filter_map(&value).collect::<Vec<_>>())
         };
-        self.who.iter().zip(runs).map(cell).collect()
+        self.candidates.iter().zip(runs).map(cell).collect()
     }
 
     fn numbers(
@@ -208,7 +213,7 @@ impl Runs {
 
     /// The phases that count `counted`, with ratios.
     fn rates(&self, name: &str, title: &str, about: &str, counted: Counted, unit: Unit) -> Section {
-        let has_peers = self.who.iter().any(|who| who.is_peer);
+        let has_peers = self.candidates.iter().any(|candidate| candidate.is_peer);
         let mut table = self.columns("workload", unit);
         if has_peers {
             table = table.column("best-peer", "Holdfast to the best peer", Unit::Ratio);
@@ -250,18 +255,19 @@ impl Runs {
             let failed = runs.iter().any(|run| run.skipped.is_some());
             (!rates.is_empty() && !failed).then(|| median(rates))
         };
-        let all = || self.who.iter().zip(runs);
-        let ours = all().find(|(who, _)| who.is_ours).and_then(|(_, runs)| rate(runs));
+        let all = || self.candidates.iter().zip(runs);
+        let ours = all().find(|(candidate, _)| candidate.is_ours).and_then(|(_, runs)| rate(runs));
         let best = all()
-            .filter(|(who, _)| who.is_peer)
-            .filter_map(|(who, runs)| Some((who, rate(runs)?)))
+            .filter(|(candidate, _)| candidate.is_peer)
+            .filter_map(|(candidate, runs)| Some((candidate, rate(runs)?)))
             .max_by(|one, other| one.1.total_cmp(&other.1));
-        let floor =
-            all().find(|(who, _)| who.name == System::Raw.word()).and_then(|(_, runs)| rate(runs));
+        let floor = all()
+            .find(|(candidate, _)| candidate.name == System::Raw.word())
+            .and_then(|(_, runs)| rate(runs));
         let floor = floor.filter(|_| floor_of(phase).is_some());
         [
             Cell::maybe(ours.zip(best).map(|(ours, (_, best))| ours / best)),
-            best.map_or_else(|| Cell::missing(""), |(who, _)| Cell::text(&who.title)),
+            best.map_or_else(|| Cell::missing(""), |(candidate, _)| Cell::text(&candidate.title)),
             Cell::maybe(ours.zip(floor).map(|(ours, floor)| ours / floor)),
         ]
     }
@@ -274,7 +280,7 @@ impl Runs {
             };
             let [bytes, writes, flushes] =
                 [part(|b| b.written_bytes), part(|b| b.writes), part(|b| b.flushes)];
-            let cells: Vec<Cell> = (0..self.who.len())
+            let cells: Vec<Cell> = (0..self.candidates.len())
                 .map(|at| {
                     let numbers = [&bytes[at], &writes[at], &flushes[at]].map(Cell::median);
                     match numbers {
@@ -303,15 +309,17 @@ impl Runs {
             ("round-trips", "round trips and waiting", |shares| shares.round_trips),
         ];
         let mut table = Table::new("workload");
-        for who in self.who.iter().filter(|who| who.is_ours) {
+        for candidate in self.candidates.iter().filter(|candidate| candidate.is_ours) {
             for (key, title, _) in PARTS {
-                let title = format!("{}: {title}", who.title);
-                table = table.column(format!("{}-{key}", who.name), title, Unit::Share);
+                let title = format!("{}: {title}", candidate.title);
+                table = table.column(format!("{}-{key}", candidate.name), title, Unit::Share);
             }
         }
         for (phase, runs) in &self.phases {
             let mut row = Row::new(phase);
-            for (_, runs) in self.who.iter().zip(runs).filter(|(who, _)| who.is_ours) {
+            for (_, runs) in
+                self.candidates.iter().zip(runs).filter(|(candidate, _)| candidate.is_ours)
+            {
                 for (_, _, value) in PARTS {
                     let values: Vec<f64> =
                         runs.iter().filter_map(|run| run.shares.as_ref().map(value)).collect();
@@ -340,8 +348,8 @@ fn each(phase: &Phase, value: u64) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn who(name: &str, is_peer: bool, is_ours: bool) -> Who {
-        Who { name: name.into(), title: name.into(), is_peer, is_ours, missing: None }
+    fn candidate(name: &str, is_peer: bool, is_ours: bool) -> Candidate {
+        Candidate { name: name.into(), title: name.into(), is_peer, is_ours, missing: None }
     }
 
     fn phase(name: &str, unit: Counted, seconds: f64) -> Phase {
@@ -353,12 +361,15 @@ mod tests {
     #[test]
     fn ratios_are_to_the_best_peer_and_to_the_floor_and_more_is_better() {
         let mut runs = Runs::new(vec![
-            who("holdfast", false, true),
-            who("ext4", true, false),
-            Who { missing: Some("mkfs.xfs is missing".into()), ..who("xfs", true, false) },
+            candidate("holdfast", false, true),
+            candidate("ext4", true, false),
+            Candidate {
+                missing: Some("mkfs.xfs is missing".into()),
+                ..candidate("xfs", true, false)
+            },
             // It is shown, and neither a peer nor the floor.
-            who("bindfs", false, false),
-            who("raw", false, false),
+            candidate("bindfs", false, false),
+            candidate("raw", false, false),
         ]);
         let append = "append 4 KiB + fsync";
         for (name, seconds) in [("holdfast", 2.0), ("ext4", 4.0), ("bindfs", 0.1), ("raw", 1.0)] {

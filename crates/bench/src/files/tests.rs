@@ -189,7 +189,7 @@ fn streams_are_as_long_as_they_were() {
 }
 
 #[test]
-fn what_nobody_named_is_skipped_with_a_reason() {
+fn what_was_not_named_is_skipped_with_a_reason() {
     let root = tempfile::tempdir().unwrap();
     let host = Directory::below(root.path(), Path::new("/no/program"), false).unwrap();
     for name in ["tree", "git"] {

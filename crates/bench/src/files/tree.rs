@@ -12,7 +12,7 @@ use holdfast_base::prng::Prng;
 
 use super::flat::expect;
 use super::run::{Laps, Run, Unit};
-use crate::systems::cleanup::{Debt, Owed, interrupted, run_inside};
+use crate::systems::cleanup::{Cleanup, CleanupGuard, interrupted, run_inside};
 use crate::work::pattern;
 
 /// Bytes of a block of tar.
@@ -43,19 +43,19 @@ impl Archive {
             return Ok((Archive { path: path.to_path_buf(), about }, Kept(None)));
         }
         let plain = kept_path(dir, "tree");
-        let ((), owed) = Owed::make(|| {
+        let ((), guard) = CleanupGuard::make(|| {
             File::create_new(&plain)?;
-            Ok(((), Debt::File(plain.clone())))
+            Ok(((), Cleanup::File(plain.clone())))
         })?;
         let script = "exec xz -dc -- \"$1\" >\"$2\"";
         run_inside(Command::new("sh").args(["-c", script, "sh"]).arg(path).arg(&plain))?;
-        Ok((Archive { path: plain, about }, Kept(Some(owed))))
+        Ok((Archive { path: plain, about }, Kept(Some(guard))))
     }
 }
 
 /// Keeps an archive that was made for a benchmark.
 #[derive(Debug)]
-pub struct Kept(#[expect(dead_code, reason = "held until it is dropped")] Option<Owed>);
+pub struct Kept(#[expect(dead_code, reason = "held until it is dropped")] Option<CleanupGuard>);
 
 fn kept_path(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!("holdfast-bench-{}-{name}.tar", std::process::id()))
@@ -64,10 +64,11 @@ fn kept_path(dir: &Path, name: &str) -> PathBuf {
 /// An archive in `dir`, called by `name`, with `files` files, for as long as the second value lives.
 pub fn made_archive(dir: &Path, name: &str, files: u64, seed: u64) -> io::Result<(Archive, Kept)> {
     let path = kept_path(dir, name);
-    let (file, owed) = Owed::make(|| Ok((File::create_new(&path)?, Debt::File(path.clone()))))?;
+    let (file, guard) =
+        CleanupGuard::make(|| Ok((File::create_new(&path)?, Cleanup::File(path.clone()))))?;
     write_archive(BufWriter::new(file), files, seed)?;
     let about = format!("a made tree of {files} files");
-    Ok((Archive { path, about }, Kept(Some(owed))))
+    Ok((Archive { path, about }, Kept(Some(guard))))
 }
 
 fn write_archive(mut out: impl Write, files: u64, seed: u64) -> io::Result<()> {

@@ -51,10 +51,10 @@ fn summary(about: &str, columns: &[Column]) -> Section {
         for (worse, value) in worse.iter_mut().zip(compared) {
             let (ours, best) = (ours(columns, number, value), best(columns, number, value));
             row = row.cell(ratio(ours, best));
-            if let (Some(ours), Some((best, who))) = (ours, best)
+            if let (Some(ours), Some((best, system))) = (ours, best)
                 && ours > best * 1.005
             {
-                worse.push(format!("{} ({who})", operation.name));
+                worse.push(format!("{} ({system})", operation.name));
             }
         }
         table.push(row);

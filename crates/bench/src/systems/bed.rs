@@ -5,7 +5,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::cleanup::{Debt, Owed, interrupted, run};
+use super::cleanup::{Cleanup, CleanupGuard, interrupted, run};
 use super::meter::Blocks;
 
 /// Bytes of zeros that are written at once.
@@ -15,8 +15,8 @@ const CHUNK: usize = 4 << 20;
 #[derive(Debug)]
 pub struct Bed {
     // The device first: it is dropped before its file.
-    _attached: Owed,
-    _file: Owed,
+    _attached: CleanupGuard,
+    _file: CleanupGuard,
     device: PathBuf,
     dir: PathBuf,
     bytes: u64,
@@ -27,10 +27,10 @@ impl Bed {
     /// A device of `bytes` bytes with sectors of `sector` bytes, its file in `dir`, written from end to end.
     pub fn new(dir: &Path, bytes: u64, sector: u32) -> io::Result<Bed> {
         let path = dir.join(format!("holdfast-bench-{}.img", std::process::id()));
-        let (mut file, owed_file) = Owed::make(|| {
+        let (mut file, file_guard) = CleanupGuard::make(|| {
             let mut options = std::fs::File::options();
             let file = options.write(true).create_new(true).mode(0o600).open(&path);
-            Ok((file.map_err(|error| named(&path, error))?, Debt::File(path.clone())))
+            Ok((file.map_err(|error| named(&path, error))?, Cleanup::File(path.clone())))
         })?;
         let zeros = vec![0; CHUNK];
         let mut left = bytes;
@@ -42,16 +42,16 @@ impl Bed {
         }
         file.sync_all()?;
         drop(file);
-        let (device, attached) = Owed::make(|| {
+        let (device, attached) = CleanupGuard::make(|| {
             let mut command = Command::new("losetup");
             command.args(["--find", "--show", "--direct-io=on"]);
             command.arg(format!("--sector-size={sector}")).arg(&path);
             let device = PathBuf::from(run(&mut command)?.trim());
-            Ok((device.clone(), Debt::Loop(device)))
+            Ok((device.clone(), Cleanup::Loop(device)))
         })?;
         let mut bed = Bed {
             _attached: attached,
-            _file: owed_file,
+            _file: file_guard,
             device,
             dir: dir.to_path_buf(),
             bytes,

@@ -1,11 +1,11 @@
 //! What a benchmark has to undo: programs, mounts, loop devices, files, settings of the kernel.
 //!
-//! [`Owed`] is made together with the thing it undoes, and undoes it when it is
+//! [`CleanupGuard`] is made together with the thing it undoes, and undoes it when it is
 //! dropped: after a failure and a panic as well. One list of the process holds
-//! all debts, because a signal does not unwind: [`watch`] then pays all of them,
+//! all cleanups, because a signal does not unwind: [`watch`] then runs all of them,
 //! the newest first, and ends the process with the code of the signal.
 //!
-//! Always true: a debt is in the list before any other process can see the thing.
+//! Always true: a cleanup is in the list before any other process can see the thing.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// One thing that must not stay.
 #[derive(Clone, Debug)]
-pub(crate) enum Debt {
+pub(crate) enum Cleanup {
     /// A program that was started and not yet waited for.
     Program(u32),
     /// A mounted filesystem.
@@ -45,28 +45,30 @@ pub(crate) enum Debt {
     Setting(PathBuf, String),
 }
 
-static DEBTS: Mutex<Vec<(u64, Debt)>> = Mutex::new(Vec::new());
-/// The number of the next debt: none is given twice.
+static CLEANUPS: Mutex<Vec<(u64, Cleanup)>> = Mutex::new(Vec::new());
+/// The number of the next cleanup: none is given twice.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// Undoes something when it is dropped.
 #[derive(Debug)]
 #[must_use = "it is undone when this is dropped"]
-pub(crate) struct Owed(u64);
+pub(crate) struct CleanupGuard(u64);
 
-impl Owed {
-    /// Makes a thing and owes its end. No signal comes between.
-    pub(crate) fn make<T>(make: impl FnOnce() -> io::Result<(T, Debt)>) -> io::Result<(T, Owed)> {
-        let mut debts = DEBTS.lock();
-        let (made, debt) = make()?;
+impl CleanupGuard {
+    /// Makes a thing and registers its cleanup. No signal comes between.
+    pub(crate) fn make<T>(
+        make: impl FnOnce() -> io::Result<(T, Cleanup)>,
+    ) -> io::Result<(T, CleanupGuard)> {
+        let mut cleanups = CLEANUPS.lock();
+        let (made, cleanup) = make()?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        debts.push((number, debt));
-        Ok((made, Owed(number)))
+        cleanups.push((number, cleanup));
+        Ok((made, CleanupGuard(number)))
     }
 
     /// Undoes it now, and says whether that went well.
-    pub(crate) fn pay(self) -> io::Result<()> {
+    pub(crate) fn finish(self) -> io::Result<()> {
         self.quiesce(true)
     }
 
@@ -75,24 +77,27 @@ impl Owed {
         self.taken();
     }
 
-    fn taken(&self) -> Option<Debt> {
-        let mut debts = DEBTS.lock();
-        let at = debts.iter().position(|(number, _)| *number == self.0)?;
-        Some(debts.remove(at).1)
+    fn taken(&self) -> Option<Cleanup> {
+        let mut cleanups = CLEANUPS.lock();
+        let at = cleanups.iter().position(|(number, _)| *number == self.0)?;
+        Some(cleanups.remove(at).1)
     }
 
     /// It stays in the list until it is undone, so that a signal meanwhile undoes it as well: everything here
     /// may be undone twice.
     fn quiesce(&self, gently: bool) -> io::Result<()> {
-        let found =
-            DEBTS.lock().iter().find(|(number, _)| *number == self.0).map(|(_, debt)| debt.clone());
-        let result = found.map_or(Ok(()), |debt| debt.pay(gently));
+        let found = CLEANUPS
+            .lock()
+            .iter()
+            .find(|(number, _)| *number == self.0)
+            .map(|(_, cleanup)| cleanup.clone());
+        let result = found.map_or(Ok(()), |cleanup| cleanup.run(gently));
         self.taken();
         result
     }
 }
 
-impl Drop for Owed {
+impl Drop for CleanupGuard {
     fn drop(&mut self) {
         if let Err(error) = self.quiesce(true) {
             eprintln!("holdfast-dev: cleaning up: {error}");
@@ -100,23 +105,23 @@ impl Drop for Owed {
     }
 }
 
-impl Debt {
-    fn pay(&self, gently: bool) -> io::Result<()> {
+impl Cleanup {
+    fn run(&self, gently: bool) -> io::Result<()> {
         match self {
-            Debt::Program(pid) => {
+            Cleanup::Program(pid) => {
                 let Some(pid) = i32::try_from(*pid).ok().and_then(rustix::process::Pid::from_raw)
                 else {
                     return Ok(());
                 };
                 gone(rustix::process::kill_process(pid, rustix::process::Signal::KILL))
             }
-            Debt::Mount(dir) => unmount(dir, gently),
-            Debt::OurMount(dir, program) => unmount_ours(dir, program, gently),
-            Debt::Loop(device) => detach(device),
-            Debt::File(path) => missing(std::fs::remove_file(path)),
-            Debt::Dir(path) => remove_dir(path),
-            Debt::MountPoint(path) => missing(std::fs::remove_dir(path)),
-            Debt::Setting(path, before) => std::fs::write(path, before),
+            Cleanup::Mount(dir) => unmount(dir, gently),
+            Cleanup::OurMount(dir, program) => unmount_ours(dir, program, gently),
+            Cleanup::Loop(device) => detach(device),
+            Cleanup::File(path) => missing(std::fs::remove_file(path)),
+            Cleanup::Dir(path) => remove_dir(path),
+            Cleanup::MountPoint(path) => missing(std::fs::remove_dir(path)),
+            Cleanup::Setting(path, before) => std::fs::write(path, before),
         }
     }
 }
@@ -198,13 +203,13 @@ pub(crate) fn run(command: &mut Command) -> io::Result<String> {
 
 /// The same with a program that works inside a mount: a signal to us ends it first.
 pub(crate) fn run_inside(command: &mut Command) -> io::Result<String> {
-    let (child, owed) = Owed::make(|| {
+    let (child, guard) = CleanupGuard::make(|| {
         let child = start(command)?;
-        let debt = Debt::Program(child.id());
-        Ok((child, debt))
+        let cleanup = Cleanup::Program(child.id());
+        Ok((child, cleanup))
     })?;
     let output = child.wait_with_output()?;
-    owed.forget();
+    guard.forget();
     interrupted()?;
     said(command, output)
 }
@@ -243,10 +248,10 @@ pub fn watch() -> io::Result<()> {
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         let Some(signal) = signals.forever().next() else { return };
         INTERRUPTED.store(true, Ordering::Relaxed);
-        // While the lock is held, no new debt is made.
-        let debts = DEBTS.lock();
-        for (_, debt) in debts.iter().rev() {
-            if let Err(error) = debt.pay(false) {
+        // While the lock is held, no new cleanup is made.
+        let cleanups = CLEANUPS.lock();
+        for (_, cleanup) in cleanups.iter().rev() {
+            if let Err(error) = cleanup.run(false) {
                 eprintln!("holdfast-dev: cleaning up: {error}");
             }
         }
@@ -260,18 +265,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_owed_is_undone_also_by_a_panic() {
+    fn cleanups_are_run_also_after_a_panic() {
         let place = tempfile::tempdir().unwrap();
         let (dir, file) = (place.path().join("dir"), place.path().join("file"));
         let panicked = std::panic::catch_unwind(|| {
-            let (_, _dir) = Owed::make(|| {
+            let (_, _dir) = CleanupGuard::make(|| {
                 std::fs::create_dir_all(dir.join("some/where"))?;
-                Ok(((), Debt::Dir(dir.clone())))
+                Ok(((), Cleanup::Dir(dir.clone())))
             })
             .unwrap();
-            let (_, _file) = Owed::make(|| {
+            let (_, _file) = CleanupGuard::make(|| {
                 std::fs::write(&file, "x")?;
-                Ok(((), Debt::File(file.clone())))
+                Ok(((), Cleanup::File(file.clone())))
             })
             .unwrap();
             assert!(dir.exists() && file.exists());
@@ -286,13 +291,13 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("parameter");
         std::fs::write(&path, "N").unwrap();
-        let ((), owed) = Owed::make(|| {
+        let ((), guard) = CleanupGuard::make(|| {
             std::fs::write(&path, "Y")?;
-            Ok(((), Debt::Setting(path.clone(), "N".into())))
+            Ok(((), Cleanup::Setting(path.clone(), "N".into())))
         })
         .unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "Y");
-        owed.pay().unwrap();
+        guard.finish().unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "N");
     }
 

@@ -10,7 +10,7 @@ use std::process::Command;
 use rustix::mount::MountFlags;
 
 use super::bed::Bed;
-use super::cleanup::{Debt, Owed, run};
+use super::cleanup::{Cleanup, CleanupGuard, run};
 use super::meter;
 use super::served::Served;
 use super::{System, find_program};
@@ -34,7 +34,7 @@ pub struct Ours {
 #[derive(Debug)]
 enum Mount {
     /// Of the kernel, or ours.
-    Plain(Owed),
+    Plain(CleanupGuard),
     /// Of a server that is not ours.
     Served(Served),
 }
@@ -49,8 +49,8 @@ pub struct Mounted<'a> {
     /// The process that serves it.
     daemon: Cell<Option<u32>>,
     dir: PathBuf,
-    _place: Owed,
-    _setting: Option<Owed>,
+    _place: CleanupGuard,
+    _setting: Option<CleanupGuard>,
 }
 
 impl<'a> Mounted<'a> {
@@ -74,9 +74,9 @@ impl<'a> Mounted<'a> {
         };
         run(make.arg(bed.device()))?;
         let dir = bed.dir().join(format!("holdfast-bench-{}.mnt", std::process::id()));
-        let (dir, place) = Owed::make(|| {
+        let (dir, place) = CleanupGuard::make(|| {
             std::fs::create_dir(&dir)?;
-            Ok((dir.clone(), Debt::MountPoint(dir)))
+            Ok((dir.clone(), Cleanup::MountPoint(dir)))
         })?;
         let setting = if system == System::Rings { Some(allow_rings()?) } else { None };
         let mounted = Mounted {
@@ -103,10 +103,10 @@ impl<'a> Mounted<'a> {
             self.mount.replace(Some(Mount::Served(served)));
             return Ok(());
         }
-        let ((), owed) = Owed::make(|| match self.system.recipe() {
+        let ((), guard) = CleanupGuard::make(|| match self.system.recipe() {
             Some(recipe) => {
                 rustix::mount::mount(device, &self.dir, recipe.kind, MountFlags::NOATIME, None)?;
-                Ok(((), Debt::Mount(self.dir.clone())))
+                Ok(((), Cleanup::Mount(self.dir.clone())))
             }
             None => {
                 let transport = if self.system == System::Rings { "rings" } else { "auto" };
@@ -115,10 +115,10 @@ impl<'a> Mounted<'a> {
                 let options = format!("noatime,transport={transport},{own}");
                 command.args(["mount", "-o", options.trim_end_matches(',')]);
                 run(command.arg(device).arg(&self.dir))?;
-                Ok(((), Debt::OurMount(self.dir.clone(), self.ours.program.clone())))
+                Ok(((), Cleanup::OurMount(self.dir.clone(), self.ours.program.clone())))
             }
         })?;
-        self.mount.replace(Some(Mount::Plain(owed)));
+        self.mount.replace(Some(Mount::Plain(guard)));
         if self.system.is_ours() {
             self.daemon.set(self.ask()?.map(|(pid, _)| pid));
         }
@@ -155,7 +155,7 @@ impl<'a> Mounted<'a> {
         self.daemon.set(None);
         match self.mount.take() {
             None => Ok(()),
-            Some(Mount::Plain(owed)) => owed.pay(),
+            Some(Mount::Plain(guard)) => guard.finish(),
             Some(Mount::Served(served)) => served.end(),
         }
     }
@@ -221,14 +221,14 @@ pub(crate) fn ask(program: &Path, dir: &Path) -> io::Result<(u32, Stats)> {
 }
 
 /// Rings are offered until this is dropped.
-fn allow_rings() -> io::Result<Owed> {
-    let ((), owed) = Owed::make(|| {
+fn allow_rings() -> io::Result<CleanupGuard> {
+    let ((), guard) = CleanupGuard::make(|| {
         let before = std::fs::read_to_string(RINGS)?;
         std::fs::write(RINGS, "Y")?;
-        Ok(((), Debt::Setting(RINGS.into(), before)))
+        Ok(((), Cleanup::Setting(RINGS.into(), before)))
     })
     .map_err(|error| io::Error::new(error.kind(), format!("{RINGS}: {error}")))?;
-    Ok(owed)
+    Ok(guard)
 }
 
 /// Nanoseconds that this process and the daemon have worked so far.

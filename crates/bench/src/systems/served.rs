@@ -13,7 +13,7 @@ use holdfast_base::clock::Deadline;
 use rustix::mount::MountFlags;
 
 use super::System;
-use super::cleanup::{Debt, Owed, interrupted};
+use super::cleanup::{Cleanup, CleanupGuard, interrupted};
 
 /// How long a server may take until its mount is there, and to end after it is gone: it writes what it holds.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -23,11 +23,11 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// A mount with its server. Dropped in this order.
 #[derive(Debug)]
 pub(super) struct Served {
-    mount: Owed,
-    program: Owed,
+    mount: CleanupGuard,
+    program: CleanupGuard,
     child: Child,
     /// The ext4 below, and its mount point.
-    below: Option<(Owed, Owed)>,
+    below: Option<(CleanupGuard, CleanupGuard)>,
 }
 
 impl Served {
@@ -44,23 +44,23 @@ impl Served {
         if system == System::Fuse2fs {
             command.arg("-f").arg(device).arg(dir);
         } else {
-            let (below, place) = Owed::make(|| {
+            let (below, place) = CleanupGuard::make(|| {
                 std::fs::create_dir(below)?;
-                Ok((below, Debt::MountPoint(below.into())))
+                Ok((below, Cleanup::MountPoint(below.into())))
             })?;
-            let ((), mount) = Owed::make(|| {
+            let ((), mount) = CleanupGuard::make(|| {
                 rustix::mount::mount(device, below, "ext4", MountFlags::NOATIME, None)?;
-                Ok(((), Debt::Mount(below.into())))
+                Ok(((), Cleanup::Mount(below.into())))
             })?;
             ext4 = Some((mount, place));
             command.args(arguments(system, below)?).arg(dir);
         }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let (mut child, program) = Owed::make(|| {
+        let (mut child, program) = CleanupGuard::make(|| {
             let child = command.spawn();
             let child = child.map_err(|e| io::Error::new(e.kind(), format!("{name}: {e}")))?;
-            let debt = Debt::Program(child.id());
-            Ok((child, debt))
+            let cleanup = Cleanup::Program(child.id());
+            Ok((child, cleanup))
         })?;
         let until = Deadline::after(PATIENCE);
         while !is_mounted(dir)? {
@@ -73,7 +73,7 @@ impl Served {
             }
             std::thread::sleep(PAUSE);
         }
-        let ((), mount) = Owed::make(|| Ok(((), Debt::Mount(dir.into()))))?;
+        let ((), mount) = CleanupGuard::make(|| Ok(((), Cleanup::Mount(dir.into()))))?;
         Ok(Served { mount, program, child, below: ext4 })
     }
 
@@ -84,7 +84,7 @@ impl Served {
 
     /// Unmounts, and returns when the server has ended: everything is on the device then.
     pub(super) fn end(mut self) -> io::Result<()> {
-        self.mount.pay()?;
+        self.mount.finish()?;
         let until = Deadline::after(PATIENCE);
         while self.child.try_wait()?.is_none() {
             interrupted()?;
@@ -96,7 +96,7 @@ impl Served {
         self.program.forget();
         match self.below {
             None => Ok(()),
-            Some((mount, place)) => mount.pay().and_then(|()| place.pay()),
+            Some((mount, place)) => mount.finish().and_then(|()| place.finish()),
         }
     }
 }

@@ -139,7 +139,7 @@ fn compare_marks(context: &mut Context<'_>, said: &Said, reached: &Reached) {
         if is_reached {
             let owner = uses.partition_point(|used| used.blocks.start.0 <= start);
             let owner = owner.checked_sub(1).map(|at| uses[at].owner);
-            let by = owner.map_or("somebody".into(), |owner| owner.to_string());
+            let by = owner.map_or("an unknown owner".into(), |owner| owner.to_string());
             let what =
                 format!("{} blocks from {start} on, used by {by}, are marked free", end - start);
             let finding = findings.add(Issue::BlocksNotMarked, what).block(BlockNo(start));

@@ -11,7 +11,7 @@ use clap::{Parser, Subcommand};
 
 use crate::NAME;
 
-/// Holdfast for those who work on it: all commands of `holdfast`, and these.
+/// Holdfast for its development: all commands of `holdfast`, and these.
 #[derive(Debug, Parser)]
 #[command(name = NAME, version, max_term_width = 100)]
 #[command(

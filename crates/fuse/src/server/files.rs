@@ -177,7 +177,7 @@ impl Server {
     }
 
     fn opened(&self, file: Arc<OpenFile>, flags: i32) -> Opened {
-        // Before the kernel has heard that it opens files itself, and for files without a name.
+        // Before the kernel knows that it opens files itself, and for files without a name.
         if self.kernel_opens() {
             return Opened { fh: 0, direct: false, keep_cache: true };
         }
@@ -225,7 +225,7 @@ mod tests {
 
     /// P1, P2: the same for a caller with a completion callback. A refused caller gets the error.
     #[test]
-    fn who_is_told_of_an_fsync_hears_the_same() {
+    fn a_completion_callback_gets_the_same_answer() {
         let fs = fresh::mount(&fresh::volume());
         let server = fresh::server(&fs);
         let request = Request { uid: 0, gid: 0, pid: 0 };

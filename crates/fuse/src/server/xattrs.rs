@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_ask_the_mount_for_what() {
+    fn which_users_may_read_which_attribute_of_the_mount() {
         let fs = fresh::mount(&fresh::volume());
         let server = fresh::server(&fs);
         let ask = |uid, name| {

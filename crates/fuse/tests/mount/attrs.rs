@@ -265,7 +265,7 @@ fn access_control_lists_let_in_whom_they_name() {
 
 /// Nothing then checks which user lists a directory, or searches one whose names the kernel remembers.
 #[test]
-fn without_the_kernels_checks_nobody_else_comes_in() {
+fn without_the_kernels_checks_no_other_user_comes_in() {
     if !can_mount() {
         return;
     }

@@ -1,6 +1,6 @@
 """Asynchronous direct writes while others read through the page cache.
 
-When a write has ended, whoever reads sees it. Prints how often that was not so.
+When a write has ended, every reader sees it. Prints how often that was not so.
 Arguments: a file, and the numbers of the system calls io_setup, io_submit and io_getevents.
 """
 import ctypes, mmap, os, signal, sys

@@ -343,7 +343,7 @@ fn what_fsync_promised_survives_a_crash() {
 }
 
 #[test]
-fn an_fsync_that_waits_for_the_device_blocks_nobody() {
+fn an_fsync_that_waits_for_the_device_blocks_no_other_request() {
     if !can_mount() {
         return;
     }

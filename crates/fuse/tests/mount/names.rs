@@ -151,7 +151,7 @@ fn renames_replace_refuse_exchange_and_whiteout() {
 }
 
 #[test]
-fn a_file_without_a_name_lives_as_long_as_it_is_open() {
+fn a_file_without_a_name_exists_as_long_as_it_is_open() {
     if !can_mount() {
         return;
     }

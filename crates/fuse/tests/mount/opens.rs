@@ -48,7 +48,7 @@ fn open_and_close_cost_no_message() {
 }
 
 #[test]
-fn a_file_without_a_name_lives_until_it_is_closed() {
+fn a_file_without_a_name_exists_until_it_is_closed() {
     let Some(mount) = mount() else { return };
     let free = || mount.fs().statfs().blocks_free;
     let before = free();

@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_reads_a_block_that_it_changes_in_part_once_while_a_settle_goes_on() {
+    fn a_write_reads_a_block_that_it_changes_in_part_once_while_a_writeback_goes_on() {
         let under = volume();
         let device = Arc::new(Restless { under, inode: OnceLock::new(), reads: AtomicU64::new(0) });
         let options = MountOptions { commit_secs: 0, recent_bytes: 0, ..MountOptions::default() };

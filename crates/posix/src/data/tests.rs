@@ -156,7 +156,7 @@ fn extents_that_make_no_sense_are_errors_that_name_the_inode() {
 }
 
 #[test]
-fn a_synchronous_write_says_that_its_data_was_lost_by_a_settle_of_somebody_else() {
+fn a_synchronous_write_says_that_its_data_was_lost_by_another_writeback() {
     let device = volume();
     let fs = mount(&device);
     let file = open(&fs);

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn large_writes_wait_for_one_another_and_small_ones_for_nobody() {
+    fn large_writes_wait_for_one_another_and_small_ones_do_not_wait() {
         let in_flight = InFlight::default();
         let large = || in_flight.enter(SMALL_BYTES + 1);
         let mut sent: Vec<_> = (0..in_flight.most()).map(|_| large()).collect();

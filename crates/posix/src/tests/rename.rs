@@ -149,7 +149,7 @@ fn a_rename_is_one_step_and_sets_ctime() {
 }
 
 #[test]
-fn a_replaced_file_lives_as_long_as_its_handle() {
+fn a_replaced_file_exists_as_long_as_its_handle() {
     let v = Volume::new();
     let a = v.file(ROOT, "a");
     let b = v.file(ROOT, "b");

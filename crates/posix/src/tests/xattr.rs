@@ -165,7 +165,7 @@ fn a_default_list_is_inherited() {
 }
 
 #[test]
-fn a_list_set_by_somebody_outside_the_group_takes_set_gid_away() {
+fn a_list_set_from_outside_the_group_takes_set_gid_away() {
     let v = Volume::new();
     let a = v.file(ROOT, "a");
     let change = SetAttr { uid: Some(5), gid: Some(9), perm: Some(0o2755), ..SetAttr::default() };

@@ -85,17 +85,17 @@ pub(crate) fn handles(seed: u64) -> Result<(), String> {
     if background.is_ok() {
         return Err("a sync says that data is durable which the device refused (P7)".into());
     }
-    let heard = |file| match fs.fsync(file, false) {
+    let fails = |file| match fs.fsync(file, false) {
         Ok(_) => Ok(false),
         Err(FsError::Io(_)) => Ok(true),
         Err(error) => Err(format!("fsync answers {error}")),
     };
     // It is lost until it is written again.
-    let seen = [heard(&first)?, heard(&second)?, heard(&first)?, heard(&second)?];
+    let seen = [fails(&first)?, fails(&second)?, fails(&first)?, fails(&second)?];
     fs.write(&root, &first, at, &vec![8; len], WriteHow::default()).unwrap();
-    let again = [heard(&first)?, heard(&second)?];
+    let again = [fails(&first)?, fails(&second)?];
     match (seen, again) {
         ([true, true, true, true], [false, false]) => Ok(()),
-        other => Err(format!("who heard of the lost data (P1, P7): {other:?}")),
+        other => Err(format!("which handles were told of the lost data (P1, P7): {other:?}")),
     }
 }

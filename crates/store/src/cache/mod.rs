@@ -192,7 +192,7 @@ impl Cache {
 
     /// Takes out the node at `block`, which must be in memory, for one with the same content and a location of its own.
     pub(crate) fn succeed(&mut self, block: BlockNo) -> Body {
-        self.take_out(block).expect("whoever copies a node has seen it here").into_body()
+        self.take_out(block).expect("a node is copied only after it was seen here").into_body()
     }
 
     fn take_out(&mut self, block: BlockNo) -> Option<Frame> {

@@ -230,7 +230,7 @@ fn torn(geometry: Geometry) -> MemoryDevice {
     }));
     store.commit().expect("memory writes");
     assert_eq!(store.counters().log_batches.get(), 3, "they went out with one flush");
-    left.lock().unwrap().take().expect("somebody fsynced meanwhile")
+    left.lock().unwrap().take().expect("another thread fsynced meanwhile")
 }
 
 /// The data that a commit lacks may lie in the log: then the recovery that gives the commit up brings the data to

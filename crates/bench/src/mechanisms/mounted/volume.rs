@@ -11,7 +11,7 @@ use std::process::Command;
 
 use crate::Counts;
 use crate::mechanisms::Scale;
-use crate::systems::cleanup::{Debt, Owed, interrupted, run};
+use crate::systems::cleanup::{Cleanup, CleanupGuard, interrupted, run};
 use crate::systems::mounted::{ask, quiesce};
 
 /// Bytes of zeros that are written at once.
@@ -22,18 +22,18 @@ const CHUNK: usize = 4 << 20;
 pub struct Mounts {
     program: PathBuf,
     place: PathBuf,
-    _owed: Owed,
+    _guard: CleanupGuard,
 }
 
 impl Mounts {
     /// Volumes in a new directory of `dir`, mounted by `program`, which is Holdfast's.
     pub fn new(program: &Path, dir: &Path, scale: Scale) -> io::Result<Mounts> {
         let place = dir.join(format!("holdfast-mechanisms-{}", std::process::id()));
-        let ((), owed) = Owed::make(|| {
+        let ((), guard) = CleanupGuard::make(|| {
             std::fs::create_dir(&place)?;
-            Ok(((), Debt::Dir(place.clone())))
+            Ok(((), Cleanup::Dir(place.clone())))
         })?;
-        let mounts = Mounts { program: program.to_path_buf(), place, _owed: owed };
+        let mounts = Mounts { program: program.to_path_buf(), place, _guard: guard };
         std::fs::create_dir(mounts.dir())?;
         let mut file = File::create_new(mounts.image())?;
         let zeros = vec![0; CHUNK];
@@ -62,7 +62,7 @@ impl Mounts {
 #[derive(Debug)]
 pub(super) struct Volume<'a> {
     mounts: &'a Mounts,
-    mount: Option<Owed>,
+    mount: Option<CleanupGuard>,
 }
 
 impl<'a> Volume<'a> {
@@ -84,12 +84,12 @@ impl<'a> Volume<'a> {
     fn enter(&mut self, options: &str) -> io::Result<()> {
         let (image, dir) = (self.mounts.image(), self.mounts.dir());
         let options = format!("noatime,{options}");
-        let ((), owed) = Owed::make(|| {
+        let ((), guard) = CleanupGuard::make(|| {
             let paths = [image.as_os_str(), dir.as_os_str()];
             self.mounts.holdfast(&["mount", "-o", &options], &paths)?;
-            Ok(((), Debt::OurMount(dir.clone(), self.mounts.program.clone())))
+            Ok(((), Cleanup::OurMount(dir.clone(), self.mounts.program.clone())))
         })?;
-        self.mount = Some(owed);
+        self.mount = Some(guard);
         Ok(())
     }
 
@@ -100,7 +100,7 @@ impl<'a> Volume<'a> {
     }
 
     fn leave(&mut self) -> io::Result<()> {
-        self.mount.take().map_or(Ok(()), Owed::pay)
+        self.mount.take().map_or(Ok(()), CleanupGuard::finish)
     }
 
     /// Where it is mounted.

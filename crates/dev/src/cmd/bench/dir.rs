@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use holdfast_bench::files::{Directory, Material, Runs, Scale, Who, Workload};
+use holdfast_bench::files::{Candidate, Directory, Material, Runs, Scale, Workload};
 use holdfast_bench::result::Report;
 use holdfast_bench::systems;
 
@@ -122,7 +122,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             Directory::below(&args.path, &program, args.cold).context(args.path.display())?;
         if round == 0 {
             about = host.about();
-            runs = Runs::new(vec![Who {
+            runs = Runs::new(vec![Candidate {
                 name: name.into(),
                 title: args.path.display().to_string(),
                 is_peer: false,

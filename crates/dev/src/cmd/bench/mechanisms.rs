@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// Only these: M1 to M5.
     #[arg(long, value_name = "M1,...", value_delimiter = ',')]
     only: Vec<Mechanism>,
-    /// Through the mount as well: for who may mount. It is gone afterwards, also after a signal.
+    /// Through the mount as well: for users that may mount. It is gone afterwards, also after a signal.
     #[arg(long)]
     mount: bool,
     /// Where the volumes that are mounted stand meanwhile.

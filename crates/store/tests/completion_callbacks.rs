@@ -168,7 +168,7 @@ fn assert_stopped(hears: Vec<Receiver<Heard>>) {
 }
 
 #[test]
-fn who_is_alone_is_told_at_once_and_by_himself() {
+fn a_lone_caller_is_answered_at_once_on_its_own_thread() {
     let (_gate, store) = volume();
     let lsn = change(&store, 1);
     let (done, by) = told(&store, lsn).try_recv().unwrap();
@@ -182,7 +182,7 @@ fn who_is_alone_is_told_at_once_and_by_himself() {
 
 /// While one batch is on its way, any number of threads register callbacks and go on; the next batch holds them all.
 #[test]
-fn nobody_waits_for_a_leader_who_leads_on() {
+fn no_caller_waits_for_a_leader_that_goes_on() {
     let (gate, store) = volume();
     let (leader, hears) = behind_a_leader(&gate, &store, || {
         // None of these waits.
@@ -192,10 +192,10 @@ fn nobody_waits_for_a_leader_who_leads_on() {
     });
     let (done, leader) = leader.unwrap().recv().unwrap();
     assert!(done.unwrap().led);
-    let heard: Vec<_> =
+    let answered: Vec<_> =
         hears.into_iter().map(|hear| hear.recv_timeout(PATIENCE).unwrap()).collect();
-    assert!(heard.iter().all(|(_, by)| *by == leader), "he who led has led on");
-    let receipts: Vec<_> = heard.into_iter().map(|(done, _)| done.unwrap()).collect();
+    assert!(answered.iter().all(|(_, by)| *by == leader), "the leader went on leading");
+    let receipts: Vec<_> = answered.into_iter().map(|(done, _)| done.unwrap()).collect();
     assert_eq!(receipts.iter().filter(|receipt| receipt.led).count(), 1);
     assert!(receipts.iter().all(|receipt| receipt.batch == receipts[0].batch));
     assert!(receipts.iter().all(|receipt| receipt.wait_ns > 0));
@@ -208,7 +208,7 @@ fn nobody_waits_for_a_leader_who_leads_on() {
 
 /// Blocked callers and callbacks share one queue, whichever of them leads.
 #[test]
-fn those_who_wait_and_those_who_are_told_share_batches() {
+fn waiters_and_completion_callbacks_share_batches() {
     for leads_on in [false, true] {
         let (gate, store) = volume();
         gate.close(true);
@@ -303,7 +303,7 @@ fn all_hear_of_a_flush_that_fails() {
 }
 
 #[test]
-fn all_hear_of_a_leader_who_panics() {
+fn all_callers_get_the_panic_of_a_leader() {
     let (gate, store) = volume();
     let (leader, hears) = behind_a_leader(&gate, &store, || {
         gate.panics.store(true, Ordering::Relaxed);
@@ -317,7 +317,7 @@ fn all_hear_of_a_leader_who_panics() {
 /// A callback that panics takes no other with it: the others of its batch hear that they are durable, and the lead is
 /// free.
 #[test]
-fn a_panic_of_who_is_told_is_his_own() {
+fn a_panic_of_a_completion_callback_stays_in_it() {
     let (gate, store) = volume();
     let (leader, hears) = behind_a_leader(&gate, &store, || {
         let second = change(&store, 1);
