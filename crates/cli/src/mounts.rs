@@ -14,6 +14,8 @@ pub(crate) const TYPE: &str = "fuse.holdfast";
 /// One of our mounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mount {
+    /// Of all mounts that are there now, it alone has this number.
+    id: u64,
     /// `major:minor`, which `stat` shows as the device of every file there.
     pub(crate) device: String,
     /// Where it is mounted.
@@ -69,7 +71,7 @@ pub(crate) fn is_dead(error: &io::Error) -> bool {
 
 /// Whether a mount has not gone since it was found.
 pub(crate) fn is_there(mount: &Mount) -> io::Result<bool> {
-    Ok(list()?.iter().any(|other| other.device == mount.device && other.dir == mount.dir))
+    Ok(list()?.contains(mount))
 }
 
 /// The mount in which `path` is.
@@ -106,6 +108,7 @@ fn line(line: &[u8]) -> Option<Mount> {
         return None;
     }
     Some(Mount {
+        id: std::str::from_utf8(fields[0]).ok()?.parse().ok()?,
         device: String::from_utf8(fields[2].to_vec()).ok()?,
         dir: unescape(fields[4]),
         source: unescape(fields.get(dash + 2)?),
@@ -156,12 +159,14 @@ mod tests {
             parse(text),
             [
                 Mount {
+                    id: 30,
                     device: "0:44".into(),
                     dir: "/mnt/my files".into(),
                     source: "/img/a\\b".into(),
                     owner: 0,
                 },
                 Mount {
+                    id: 32,
                     device: "0:46".into(),
                     dir: "/mnt/y".into(),
                     source: "/img/c".into(),
@@ -178,6 +183,7 @@ mod tests {
         let image = dir.path().join("img");
         std::fs::write(&image, "").unwrap();
         let mount = |dir: &str, owner| Mount {
+            id: 30,
             device: "0:44".into(),
             dir: dir.into(),
             source: image.clone(),

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::fs;
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::Child;
 use std::sync::Arc;
@@ -49,6 +50,16 @@ impl Connection {
         Ok(Connection(file.into()))
     }
 
+    /// What another process [holds](Connection::held) for it.
+    fn shared(&self) -> io::Result<OwnedFd> {
+        Ok(self.0.try_clone()?.into())
+    }
+
+    /// The connection that another process has opened.
+    pub fn held(by: OwnedFd) -> Connection {
+        Connection(by.into())
+    }
+
     /// Ends it: whatever waits for an answer gets an error. The mount stays, and answers ENOTCONN.
     ///
     /// # Errors
@@ -78,23 +89,16 @@ fn state(stat: &[u8]) -> Option<u8> {
     stat.get(end + 2).copied()
 }
 
-/// The life of a [`Watchdog`]: aborts the connection of `device` if process `pid`, which has started this one, is killed
-/// and cannot end. Returns then, or when it has ended.
+/// The life of a [`Watchdog`]: aborts `connection` if process `pid`, which has started this one, is killed and cannot
+/// end. Returns then, or when it has ended. The daemon itself has opened the connection, so it may be killed at any moment:
+/// by number, a connection is found for certain only while its daemon serves it.
 ///
 /// # Errors
 /// Those of [`Connection`].
-pub fn watch(pid: u32, device: &str) -> io::Result<()> {
+pub fn watch(pid: u32, connection: &Connection) -> io::Result<()> {
     let daemon = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    if daemon.is_none() || getppid() != daemon {
-        return Ok(());
-    }
-    // Opened while the daemon serves it: at its end the number may be another mount's.
-    let connection = Connection::open(device)?;
-    if is_dying(pid) {
-        return Ok(());
-    }
     // A process whose parent has ended gets another one.
-    while getppid() == daemon {
+    while daemon.is_some() && getppid() == daemon {
         if is_dying(pid) {
             return connection.abort();
         }
@@ -107,18 +111,18 @@ pub fn watch(pid: u32, device: &str) -> io::Result<()> {
 #[derive(Clone)]
 pub struct Watchdog(Arc<Start>);
 
-type Start = dyn Fn(&str) -> io::Result<Child> + Send + Sync;
+type Start = dyn Fn(OwnedFd) -> io::Result<Child> + Send + Sync;
 
 impl Watchdog {
-    /// `start` is given the device of the mount and starts a process that calls [`watch`].
-    pub fn new(start: impl Fn(&str) -> io::Result<Child> + Send + Sync + 'static) -> Watchdog {
+    /// `start` starts a process that calls [`watch`] with what it is given as the [held](Connection::held) connection.
+    pub fn new(start: impl Fn(OwnedFd) -> io::Result<Child> + Send + Sync + 'static) -> Watchdog {
         Watchdog(Arc::new(start))
     }
 
     /// Has a process watch over this one until the answer is dropped. Where no process can be started there is no
     /// watchdog.
-    pub(crate) fn start(&self, device: &str) -> Watched {
-        let started = (self.0)(device);
+    pub(crate) fn start(&self, connection: &Connection) -> Watched {
+        let started = connection.shared().and_then(|shared| (self.0)(shared));
         Watched(
             started
                 .inspect_err(|error| tracing::warn!("no process watches over the daemon: {error}"))
@@ -156,8 +160,9 @@ mod tests {
         assert_eq!(state(b"12 (a)"), None);
         assert!(!is_dying(std::process::id()));
         assert!(Connection::open("8:1").is_err() && Connection::open("0:no such").is_err());
-        // Not the parent: there is nothing to watch.
-        watch(u32::MAX, "0:1").unwrap();
-        watch(1 << 22, "0:1").unwrap();
+        // Not the parent: there is nothing to watch, and nothing is ended.
+        let none = Connection(fs::File::open("/dev/null").unwrap());
+        watch(u32::MAX, &none).unwrap();
+        watch(1 << 22, &none).unwrap();
     }
 }

@@ -12,6 +12,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -34,8 +35,10 @@ pub(crate) struct Mounted {
     dir: PathBuf,
     /// `major:minor`; `None` if it could not be found out.
     device: Option<String>,
+    /// Of this mount alone, for as long as the system runs; `None` where the kernel is older than 6.8.
+    id: Option<u64>,
     /// Opened while the mount was surely there; `None` if this user may not.
-    connection: Option<Connection>,
+    connection: Option<Arc<Connection>>,
     gone: bool,
 }
 
@@ -62,8 +65,10 @@ pub(crate) fn mount(dir: &Path, options: &FuseOptions) -> io::Result<(OwnedFd, M
     };
     let device =
         mountinfo::topmost(&dir).filter(|mount| mount.fs_type == FS_TYPE).map(|mount| mount.device);
+    let id = device.as_ref().and_then(|_| mountinfo::unique_id(&dir));
     let connection = device.as_deref().and_then(|device| Connection::open(device).ok());
-    let mounted = Mounted { dir, device, connection, gone: false };
+    let connection = connection.map(Arc::new);
+    let mounted = Mounted { dir, device, id, connection, gone: false };
     Ok((fd, mounted))
 }
 
@@ -212,9 +217,9 @@ impl Mounted {
         }
     }
 
-    /// `major:minor`, if it could be found out.
-    pub(crate) fn device(&self) -> Option<&str> {
-        self.device.as_deref()
+    /// What ends it, if this user may.
+    pub(crate) fn connection(&self) -> Option<Arc<Connection>> {
+        self.connection.clone()
     }
 
     /// Whether what one sees at the place is this mount.
@@ -222,7 +227,9 @@ impl Mounted {
         let Some(device) = &self.device else {
             return !self.gone;
         };
-        mountinfo::topmost(&self.dir).is_some_and(|mount| mount.device == *device)
+        // The kernel gives numbers of devices away again, also to another mount here.
+        let is_seen = mountinfo::topmost(&self.dir).is_some_and(|mount| mount.device == *device);
+        is_seen && (self.id.is_none() || mountinfo::unique_id(&self.dir) == self.id)
     }
 
     /// Unmounts. EBUSY while files are open or a program has its working directory inside.

@@ -6,6 +6,11 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+
+/// STATX_MNT_ID_UNIQUE, of Linux 6.8.
+const MNT_ID_UNIQUE: u32 = 0x4000;
+
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mount {
@@ -21,6 +26,13 @@ pub(crate) struct Mount {
 /// The mount that one sees at `point`, if something is mounted there.
 pub(crate) fn topmost(point: &Path) -> Option<Mount> {
     topmost_in(&std::fs::read("/proc/self/mountinfo").ok()?, point)
+}
+
+/// What no other mount ever has or had, of the mount that one sees at `point`. Asks nothing of the mount itself.
+pub(crate) fn unique_id(point: &Path) -> Option<u64> {
+    let how = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
+    let found = statx(CWD, point, how, StatxFlags::from_bits_retain(MNT_ID_UNIQUE)).ok()?;
+    (found.stx_mask & MNT_ID_UNIQUE != 0).then_some(found.stx_mnt_id)
 }
 
 fn topmost_in(text: &[u8], point: &Path) -> Option<Mount> {
@@ -89,5 +101,7 @@ mod tests {
     #[test]
     fn the_real_root_is_found() {
         assert!(topmost(Path::new("/")).is_some());
+        assert_eq!(unique_id(Path::new("/")), unique_id(Path::new("/")));
+        assert_eq!(unique_id(Path::new("/no such")), None);
     }
 }

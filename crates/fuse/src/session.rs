@@ -133,8 +133,8 @@ fn serve_on(
     if let Some(report) = &options.report {
         server.set_report(report.clone());
     }
-    if let (Some(watchdog), Some(device)) = (&options.watchdog, mounted.device()) {
-        server.set_watchdog(watchdog.clone(), device.to_owned());
+    if let (Some(watchdog), Some(connection)) = (&options.watchdog, mounted.connection()) {
+        server.set_watchdog(watchdog.clone(), connection);
     }
     let work = Work::new(Arc::clone(&server));
     let readers = Readers::new(readers, waiting, options.spin);

@@ -19,6 +19,7 @@ mod log;
 mod surroundings;
 
 use std::io::{BufRead, BufReader, IsTerminal, Write};
+use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -233,13 +234,13 @@ fn hint(options: &MountOptions) -> Option<String> {
     (options.transport == Transport::Auto).then(rings::hint).flatten()
 }
 
-/// Starts the process that ends the mount on `device` if this one is killed and cannot end.
-fn start_watchdog(device: &str) -> std::io::Result<Child> {
+/// Starts the process that ends `connection` if this one is killed and cannot end.
+fn start_watchdog(connection: OwnedFd) -> std::io::Result<Child> {
     Command::new("/proc/self/exe")
         .arg0("holdfast")
-        .args(["watchdog", &std::process::id().to_string(), device])
+        .args(["watchdog", &std::process::id().to_string()])
         .current_dir("/")
-        .stdin(Stdio::null())
+        .stdin(connection)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         // Signals that a terminal sends to the daemon must not reach the watchdog.

@@ -33,7 +33,7 @@ use holdfast_posix::{Attr, Caller, FileSystem, OpenFile};
 use parking_lot::{MappedRwLockReadGuard, RwLock, RwLockReadGuard};
 
 use crate::caller::caller;
-use crate::connection::Watchdog;
+use crate::connection::{Connection, Watchdog};
 use crate::fsyncs::Fsyncs;
 use crate::handles::Handles;
 use crate::notices::Notices;
@@ -65,7 +65,7 @@ pub struct Server {
     /// What tells the kernel of changes that it did not ask for.
     notices: Arc<Notices>,
     /// What watches over this process while the kernel is told of pages, and the device of the mount.
-    watchdog: OnceLock<(Watchdog, String)>,
+    watchdog: OnceLock<(Watchdog, Arc<Connection>)>,
     report: OnceLock<Report>,
     synchronous: remount::Synchronous,
     /// The kernel does not know that directories need no handle.
@@ -118,7 +118,8 @@ impl Server {
         }
         let watchdog = self.watchdog.get().cloned();
         self.notices.start(move |inodes| {
-            let _watched = watchdog.as_ref().map(|(watchdog, device)| watchdog.start(device));
+            let _watched =
+                watchdog.as_ref().map(|(watchdog, connection)| watchdog.start(connection));
             inodes.iter().for_each(|inode| kernel.content_changed(*inode));
         })?;
         if let Ok(fs) = self.fs() {
@@ -128,10 +129,10 @@ impl Server {
         Ok(())
     }
 
-    /// Sets what watches over this process while it tells the kernel of pages of the mount on `device`. To be called before
-    /// [`Server::set_kernel`].
-    pub fn set_watchdog(&self, watchdog: Watchdog, device: String) {
-        let _ = self.watchdog.set((watchdog, device));
+    /// Sets what watches over this process while it tells the kernel of pages of the mount of this connection. To be called
+    /// before [`Server::set_kernel`].
+    pub fn set_watchdog(&self, watchdog: Watchdog, connection: Arc<Connection>) {
+        let _ = self.watchdog.set((watchdog, connection));
     }
 
     /// Sets what this mount says of itself. The first one stays.

@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Lines, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -13,14 +14,16 @@ use std::time::{Duration, Instant};
 use holdfast_device::sim::{Action, Call, Faults, When};
 use holdfast_device::{Device, DeviceError, MemoryDevice, SimDevice, forward};
 use holdfast_fuse::Opens;
-use holdfast_fuse::connection::{self, Watchdog};
+use holdfast_fuse::connection::{self, Connection, Watchdog};
 
 use crate::common::{Mount, can_mount, mkfs, options};
 
 const TEST: &str = "killed::a_daemon_that_cannot_end_is_ended";
-/// What this process is: the daemon, or `PID DEVICE` that it watches over.
+/// What this process is: the daemon, or the PID that it watches over.
 const ROLE: &str = "HOLDFAST_TEST_ROLE";
 const DAEMON: &str = "daemon";
+/// Set: what watches over the daemon looks for the first time when that was killed.
+const LATE: &str = "HOLDFAST_TEST_LATE";
 const FILE: usize = 16 << 20;
 const PAGE: usize = 4096;
 
@@ -64,8 +67,9 @@ fn serve_until_killed() {
     fs::write(mount.path("f"), vec![1; FILE]).unwrap();
     mount.leave();
     let pid = std::process::id();
-    let watchdog =
-        move |device: &str| again(&format!("{pid} {device}")).stdout(Stdio::null()).spawn();
+    let watchdog = move |connection: OwnedFd| {
+        again(&pid.to_string()).stdin(connection).stdout(Stdio::null()).spawn()
+    };
     let mount = Mount::with(device.clone(), options(), |fuse| {
         fuse.opens = Opens::Server;
         fuse.watchdog = Some(Watchdog::new(watchdog));
@@ -95,8 +99,12 @@ struct Daemon {
 }
 
 impl Daemon {
-    fn start() -> Daemon {
-        let mut process = again(DAEMON).stdout(Stdio::piped()).spawn().unwrap();
+    fn start(is_late: bool) -> Daemon {
+        let mut command = again(DAEMON);
+        if is_late {
+            command.env(LATE, "1");
+        }
+        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
         let told = process.stdin.take().unwrap();
         let says = BufReader::new(process.stdout.take().unwrap()).lines();
         let mut daemon = Daemon { process, told, says, dir: PathBuf::new() };
@@ -151,13 +159,24 @@ fn a_daemon_that_cannot_end_is_ended() {
     match std::env::var(ROLE).ok() {
         Some(role) if role == DAEMON => return serve_until_killed(),
         Some(role) => {
-            let (pid, device) = role.split_once(' ').unwrap();
-            return connection::watch(pid.parse().unwrap(), device).unwrap();
+            let pid = role.parse().unwrap();
+            while std::env::var_os(LATE).is_some() && !connection::is_dying(pid) {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            let held = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
+            return connection::watch(pid, &Connection::held(held)).unwrap();
         }
         None if !can_mount() => return,
         None => {}
     }
-    let mut daemon = Daemon::start();
+    ends(false);
+    // In the window between its start and its first look.
+    ends(true);
+}
+
+/// Kills a daemon while it waits in the kernel, and sees its mount end.
+fn ends(is_late: bool) {
+    let mut daemon = Daemon::start(is_late);
     let path = daemon.dir.join("f");
     let file = open(&path);
     // The way to the data is in memory then, and the data is not.
