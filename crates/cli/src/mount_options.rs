@@ -45,6 +45,8 @@ pub(crate) struct MountOptions {
     pub(crate) threads: Option<usize>,
     /// How long they look for requests before they sleep.
     pub(crate) spin: Option<Duration>,
+    /// The kernel asks for no extended attributes.
+    pub(crate) noxattr: bool,
     pub(crate) transport: Transport,
     pub(crate) opens: Opens,
     /// Reading never updates access times of directories.
@@ -88,6 +90,7 @@ impl Default for MountOptions {
             fsname: None,
             threads: None,
             spin: None,
+            noxattr: false,
             transport: Transport::default(),
             opens: Opens::default(),
             nodiratime: false,
@@ -196,6 +199,8 @@ impl MountOptions {
                     || format!("option spin={micros} is not a number of microseconds up to 10000");
                 self.spin = Some(Duration::from_micros(number.ok_or_else(why)?));
             }
+            "xattr" => self.noxattr = false,
+            "noxattr" => self.noxattr = true,
             "transport" => self.transport = wanted()?.parse()?,
             "open" => self.opens = wanted()?.parse()?,
             "cache" => self.cache = Some(size::parse(wanted()?)?),
@@ -403,6 +408,7 @@ mod tests {
         assert_eq!(of("slow_fsync=0").slow_fsync, None);
         assert_eq!(of("log_data=0").log_data, Some(0));
         assert_eq!(of("log_data=64k").log_data, Some(65536));
+        assert!(!usual.noxattr && of("noxattr").noxattr && !of("noxattr,xattr").noxattr);
         assert_eq!((usual.spin, of("spin=0").spin), (None, Some(Duration::ZERO)));
     }
 

@@ -260,3 +260,30 @@ fn who_comes_right_after_umount_8_waits_for_the_daemon() {
     }
     place.fsck();
 }
+
+/// What `holdfast` asks of a mount needs no extended attributes.
+#[test]
+fn a_mount_without_extended_attributes_answers_all_the_same() {
+    if !can_mount() {
+        return;
+    }
+    let place = TestMount::with_volume();
+    mount(&place, "noxattr,commit=3600");
+    let path = place.dir.join("f");
+    fs::write(&path, "content").unwrap();
+    File::open(&path).unwrap().sync_all().unwrap();
+    let path = path.to_str().unwrap();
+    assert!(place.run(&["explain", path]).fine().contains(": fsync "));
+    for json in [place.run(&["stats", "--json", place.dir()]), place.run(&["stats", place.dir()])] {
+        assert!(json.fine().contains("transport"));
+    }
+    assert!(place.run(&["info", place.image()]).fine().contains("transport"));
+    remount(&place, "remount,rw,noatime").fine();
+    remount(&place, "remount,rw,xattr").fails(32, "xattr cannot change");
+    fs::write(path, "newer").unwrap();
+    place.run(&["sync", place.dir()]).fine();
+    crash(&place);
+    assert_eq!(fs::read_to_string(path).unwrap(), "newer");
+    place.umount();
+    place.fsck();
+}

@@ -28,6 +28,7 @@ pub mod session;
 pub mod transport;
 
 pub use holdfast_base::switch::{Opens, Transport};
+pub use holdfast_wire::ask::attribute;
 pub use mount::remount;
 pub use operations::{Latency, Operation, Operations};
 pub use options::{FuseOptions, Report, SLOW_FSYNC};

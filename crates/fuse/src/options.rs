@@ -59,6 +59,8 @@ pub struct FuseOptions {
     pub ttl: Duration,
     /// Fsyncs that take longer get a line in the log; `None`: none of them.
     pub slow_fsync: Option<Duration>,
+    /// The kernel learns that there are no extended attributes, and asks for none.
+    pub noxattr: bool,
     /// The transport of requests.
     pub transport: Transport,
     /// Which side opens regular files.
@@ -114,6 +116,7 @@ impl Default for FuseOptions {
             spin: default_spin(processors()),
             ttl: Duration::from_secs(12 * 3600),
             slow_fsync: Some(SLOW_FSYNC),
+            noxattr: false,
             transport: Transport::default(),
             opens: Opens::default(),
             requests: Arc::default(),

@@ -130,6 +130,9 @@ fn serve_on(
         options.slow_fsync,
     ));
     server.set_synchronous(options.sync, options.dirsync);
+    if options.noxattr {
+        server.set_no_xattrs();
+    }
     if let Some(report) = &options.report {
         server.set_report(report.clone());
     }

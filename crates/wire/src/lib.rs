@@ -9,6 +9,7 @@
 //! Knows nothing of filesystems, mounting, and threads.
 
 pub mod abi;
+pub mod ask;
 pub mod dirents;
 pub mod init;
 mod op;

@@ -66,6 +66,8 @@ How the kernel and the filesystem process talk; the defaults suit nearly everyth
   transport=WAY       how requests come: auto (default), device (/dev/fuse), or rings (io_uring;
                       saves time where several threads do not fsync). Where root has not
                       allowed rings, the mount says on a terminal how to allow them for good
+  noxattr             no extended attributes, access control lists or file capabilities: a fifth
+                      fewer requests while files are unpacked
   open=SIDE           what opens files: server (default), or kernel, which opens and closes files
                       without a request. Faster for programs that open the same files again and
                       again; errors of lost data are then kept for a file, not for each program

@@ -1,4 +1,4 @@
-//! Attributes by which a mount is asked, read by a process of its own.
+//! Attributes by which a mount is asked, read by a process of its own; by ioctl(2) where a mount has no others.
 //!
 //! A thread that waits for the answer of a FUSE server cannot be interrupted, not even by SIGKILL, and a process does
 //! not end before its threads. So a daemon that is stuck, or a stranger's that never answers, would hold `holdfast
@@ -68,12 +68,10 @@ fn answer(said: &[u8]) -> io::Result<Vec<u8>> {
 
 /// The life of the process that asks.
 pub(crate) fn run(dir: &Path, name: &str) -> Outcome {
-    let mut value = vec![0; VALUE_MAX];
     // Pages of memory maps first: what this user may not have written now the kernel writes when it unmounts.
     let written = if name == SYNC { write_pages(dir).map(drop) } else { Ok(()) };
-    let asked = written.and_then(|()| Ok(rustix::fs::getxattr(dir, name, &mut value[..])?));
-    let said = match asked {
-        Ok(length) => [b"0\n", &value[..length]].concat(),
+    let said = match written.and_then(|()| read(dir, name)) {
+        Ok(value) => [&b"0\n"[..], &value].concat(),
         Err(error) => {
             let number = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
             format!("{number}\n").into_bytes()
@@ -81,6 +79,30 @@ pub(crate) fn run(dir: &Path, name: &str) -> Outcome {
     };
     let told = std::io::stdout().write_all(&said);
     told.map(|()| 0).map_err(|_| Failure::plain(""))
+}
+
+/// The value of an attribute of a mount, asked for by this process.
+pub(crate) fn read(path: &Path, name: &str) -> io::Result<Vec<u8>> {
+    let mut value = vec![0; VALUE_MAX];
+    match rustix::fs::getxattr(path, name, &mut value[..]) {
+        Ok(length) => Ok(value[..length].to_vec()),
+        Err(error @ Errno::OPNOTSUPP) => without_attributes(path, name).ok_or(error)?,
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Asks a mount with `noxattr`, which takes a descriptor and so the right to read; `None` if `path` is in none.
+fn without_attributes(path: &Path, name: &str) -> Option<io::Result<Vec<u8>>> {
+    // Others may do anything when they are opened.
+    let found = std::fs::metadata(path).ok()?;
+    if !found.is_dir() && !found.is_file() {
+        return None;
+    }
+    let asked = File::open(path).and_then(|file| holdfast_fuse::attribute(&file, name.as_bytes()));
+    match asked {
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::NOTTY) => None,
+        asked => Some(asked),
+    }
 }
 
 /// Makes the kernel write what it holds of files that are mapped into memory; false if this user may not open `dir`.

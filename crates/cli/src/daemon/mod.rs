@@ -273,6 +273,7 @@ pub(crate) fn fuse_options(path: &Path, options: &MountOptions) -> FuseOptions {
         labels,
         threads: options.threads,
         spin: options.spin.unwrap_or(FuseOptions::default().spin),
+        noxattr: options.noxattr,
         transport: options.transport,
         opens: options.opens,
         slow_fsync: options.slow_fsync,

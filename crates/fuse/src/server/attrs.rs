@@ -31,6 +31,9 @@ impl Server {
         let file = |fh| self.file(&fs, FileId { inode, fh, flags: 0 });
         let handle = fh.map(file).transpose()?;
         let file = handle.as_ref().map(|handle| &*handle.file);
+        if change.uid.is_some() || change.gid.is_some() || change.size.is_some() {
+            self.drop_unseen_capabilities(&fs, inode)?;
+        }
         if change.uid.is_some() || change.gid.is_some() {
             // A new owner clears the bits of everything but directories, whichever user sets it.
             change.kill_suid_sgid = fs.getattr(inode)?.file_type != FileType::Directory;

@@ -35,6 +35,8 @@ impl Server {
         // For files that the kernel opened itself it has cleared them before the write.
         if handle.direct && !self.kernel_opens() {
             self.drop_capabilities(&fs, file.inode())?;
+        } else {
+            self.drop_unseen_capabilities(&fs, file.inode())?;
         }
         let tell = write.kill_suid_sgid && self.has_privileges(&fs, file.inode());
         let written = fs.write(&self.caller(request), file, write.offset, write.bytes, how)?;
@@ -60,6 +62,7 @@ impl Server {
         let _timed = self.timed(Operation::Other);
         let fs = self.fs()?;
         let file = &self.file(&fs, file)?.file;
+        self.drop_unseen_capabilities(&fs, file.inode())?;
         fs.fallocate(file, flags::fallocate(mode)?, offset, len)?;
         self.drop_privileges_for(request, &fs, file.inode())
     }
@@ -81,6 +84,7 @@ impl Server {
         let from = &self.file(&fs, copy.from)?.file;
         let to = &self.file(&fs, copy.to)?.file;
         let caller = self.caller(request);
+        self.drop_unseen_capabilities(&fs, to.inode())?;
         let read_before = fs.getattr(copy.from.inode)?.atime;
         let most = copy.len.min(COPY_MOST);
         let mut piece = vec![0; COPY_PIECE.min(most as usize)];

@@ -25,6 +25,9 @@ impl Server {
         let _timed = self.timed(Operation::Open);
         let fs = self.fs()?;
         let file = fs.open(&self.caller(request), inode, flags::open(flags)?)?;
+        if flags & libc::O_TRUNC != 0 {
+            self.drop_unseen_capabilities(&fs, inode)?;
+        }
         if flags & libc::O_TRUNC != 0 && kill_set_id {
             self.drop_privileges(&fs, inode)?;
         }
@@ -48,6 +51,9 @@ impl Server {
         let (caller, exclusive) = (self.caller(request), flags & libc::O_EXCL != 0);
         let how = flags::open(flags)?;
         let (mut attr, file) = fs.create(&caller, parent, name, perm, how, exclusive)?;
+        if flags & libc::O_TRUNC != 0 && attr.ctime != attr.btime {
+            self.drop_unseen_capabilities(&fs, attr.inode)?;
+        }
         // What was just made keeps the bits that it was made with.
         if flags & libc::O_TRUNC != 0 && kill_set_id && attr.ctime != attr.btime {
             self.drop_privileges(&fs, attr.inode)?;

@@ -30,7 +30,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use holdfast_posix::{Attr, Caller, FileSystem, OpenFile};
-use parking_lot::{MappedRwLockReadGuard, RwLock, RwLockReadGuard};
+use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
 
 use crate::caller::caller;
 use crate::connection::{Connection, Watchdog};
@@ -72,6 +72,10 @@ pub struct Server {
     needs_opendir: AtomicBool,
     /// The kernel opens regular files without asking, and there are no handles.
     kernel_opens: AtomicBool,
+    /// The kernel asks for no extended attributes, and programs cannot.
+    no_xattrs: AtomicBool,
+    /// What is asked for in pieces.
+    asked: Mutex<xattrs::Asked>,
 }
 
 impl std::fmt::Debug for Server {
@@ -105,6 +109,8 @@ impl Server {
             synchronous: Default::default(),
             needs_opendir: AtomicBool::new(false),
             kernel_opens: AtomicBool::new(false),
+            no_xattrs: AtomicBool::new(false),
+            asked: Mutex::default(),
         }
     }
 
@@ -160,6 +166,16 @@ impl Server {
     /// Whether it does.
     pub(crate) fn kernel_opens(&self) -> bool {
         self.kernel_opens.load(Ordering::Relaxed)
+    }
+
+    /// From now on there are no extended attributes for the kernel and for programs.
+    pub fn set_no_xattrs(&self) {
+        self.no_xattrs.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether there are any.
+    pub(crate) fn has_xattrs(&self) -> bool {
+        !self.no_xattrs.load(Ordering::Relaxed)
     }
 
     /// Whether the kernel checks permissions, access control lists included.

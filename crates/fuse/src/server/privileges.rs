@@ -33,6 +33,14 @@ impl Server {
         }
     }
 
+    /// The same where the kernel does not know that files have any, and so clears none itself.
+    pub(super) fn drop_unseen_capabilities(&self, fs: &FileSystem, inode: InodeNo) -> Answer<()> {
+        match self.has_xattrs() {
+            true => Ok(()),
+            false => self.drop_capabilities(fs, inode),
+        }
+    }
+
     /// Clears the set-id bits, as a write by an unprivileged user does.
     pub(super) fn drop_privileges(&self, fs: &FileSystem, inode: InodeNo) -> Answer<()> {
         if self.has_privileges(fs, inode) {

@@ -9,12 +9,14 @@
 //!
 //! The kernel checks no permission for names in `system.`, on purpose: that is left to the filesystem. For all others
 //! it wants permission to read the file. It lets only the user of the mount in, not even root, unless `allow_other`
-//! says so.
+//! says so. Where the kernel asks for no attributes (`noxattr`) ours are read by ioctl(2), with the same rights.
 
 use std::fmt::Write as _;
 
 use holdfast_base::InodeNo;
 use holdfast_posix::{Caller, FileSystem, XattrFlags};
+use holdfast_wire::ask::{Piece, VALUE_MAX};
+use zerocopy::{FromBytes, IntoBytes};
 
 use super::{REMOUNT_XATTR, Server};
 use crate::caller::{Capability, is_capable};
@@ -32,6 +34,16 @@ pub const STATS_XATTR: &[u8] = b"holdfast.stats";
 
 /// The value of this attribute tells what the last fsync of its file or directory cost.
 pub const FSYNC_XATTR: &[u8] = b"holdfast.fsync";
+
+/// All of these that can be read.
+const OWN: [&[u8]; 4] = [SYNC_XATTR, REPORT_XATTR, STATS_XATTR, FSYNC_XATTR];
+
+/// The last long value that was asked for in pieces.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    number: u32,
+    value: Vec<u8>,
+}
 
 /// Attributes that only root sees begin so.
 const TRUSTED: &[u8] = b"trusted.";
@@ -107,7 +119,7 @@ impl Server {
                 false => Err(Errno(libc::EACCES)),
             };
         }
-        if [SYNC_XATTR, REPORT_XATTR, STATS_XATTR, FSYNC_XATTR].contains(&name) {
+        if OWN.contains(&name) {
             return Err(Errno(libc::EPERM));
         }
         let _timed = self.timed(Operation::Attributes);
@@ -131,6 +143,33 @@ impl Server {
         let _timed = self.timed(Operation::Attributes);
         let fs = self.fs()?;
         Ok(fs.removexattr(&self.caller(request), inode, name)?)
+    }
+
+    /// Reads one of our own attributes for a program that asks by ioctl(2), where there are no others.
+    pub(crate) fn ask(&self, request: &Request, inode: InodeNo, piece: &[u8]) -> Answer<Vec<u8>> {
+        let piece = Piece::read_from_bytes(piece).map_err(|_| Errno(libc::EINVAL))?;
+        let name = piece.content().filter(|name| OWN.contains(name));
+        let name = name.ok_or(Errno(libc::EOPNOTSUPP))?;
+        let at = piece.at as usize;
+        let new = match at {
+            0 => match self.getxattr(request, inode, name, VALUE_MAX)? {
+                XattrReply::Bytes(value) => Some(value),
+                XattrReply::Length(_) => return Err(Errno(libc::EIO)),
+            },
+            // Long values are not for everybody.
+            _ if !is_owner(request) => return Err(Errno(libc::EACCES)),
+            _ => None,
+        };
+        let mut asked = self.asked.lock();
+        if let Some(value) = new {
+            let number = asked.number.wrapping_add(1);
+            *asked = Asked { number, value };
+        } else if asked.number != piece.value {
+            return Err(Errno(libc::EAGAIN));
+        }
+        let rest = asked.value.get(at..).ok_or(Errno(libc::EINVAL))?;
+        let length = asked.value.len() as u32;
+        Ok(Piece::new(length, asked.number, rest).as_bytes().to_vec())
     }
 
     fn stats(&self, fs: &FileSystem) -> String {

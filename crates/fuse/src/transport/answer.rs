@@ -24,6 +24,8 @@ pub(super) enum Out {
     Offset(i64),
     /// So many zeros from an ioctl.
     Zeros(u32),
+    /// These bytes from one.
+    Told(Vec<u8>),
 }
 
 /// Puts an answer at the front of `out`, which is as long as the longest, and says how many bytes it is.
@@ -45,6 +47,12 @@ pub(super) fn encode(answer: &Out, out: &mut [u8]) -> Answer<usize> {
         Out::Bytes(bytes) => {
             out.get_mut(..bytes.len()).ok_or(Errno(libc::EIO))?.copy_from_slice(bytes);
             bytes.len()
+        }
+        Out::Told(bytes) => {
+            let head = reply::put(out, &abi::IoctlOut::default());
+            let end = head + bytes.len();
+            out.get_mut(head..end).ok_or(Errno(libc::EIO))?.copy_from_slice(bytes);
+            end
         }
         Out::Zeros(count) => {
             let head = reply::put(out, &abi::IoctlOut::default());

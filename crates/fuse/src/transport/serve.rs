@@ -10,6 +10,7 @@ use holdfast_wire::Op;
 use holdfast_wire::abi::{
     self, FSYNC_FDATASYNC, OPEN_KILL_SUIDGID, SETXATTR_ACL_KILL_SGID, WRITE_KILL_SUIDGID, opcode,
 };
+use holdfast_wire::ask::ASK;
 use holdfast_wire::dirents::Dirents;
 
 use super::answer::Out;
@@ -17,7 +18,7 @@ use super::convert::{self, Names, set_attr};
 use super::synchronous;
 use crate::ops::{Answer, CopyRange, Errno, FileId, Mode, Opened, Told, Write, XattrReply};
 use crate::requests::Kind;
-use crate::server::Server;
+use crate::server::{REMOUNT_XATTR, Server};
 
 const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
 const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
@@ -222,6 +223,15 @@ fn act(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out> {
             fsync(header, op).ok_or(Errno(libc::EIO))?.call(server).map(done)
         }
         Op::Statfs => server.statfs().map(Out::StatFs),
+        // The kernel never asks for one again. What it says of a remount must come through.
+        Op::Getxattr { .. } | Op::Listxattr { .. } | Op::Removexattr { .. }
+            if !server.has_xattrs() =>
+        {
+            Err(Errno(libc::ENOSYS))
+        }
+        Op::Setxattr { name, .. } if !server.has_xattrs() && name != REMOUNT_XATTR => {
+            Err(Errno(libc::EOPNOTSUPP))
+        }
         Op::Setxattr { how, name, value } => {
             let kill_sgid = how.setxattr_flags & SETXATTR_ACL_KILL_SGID != 0;
             server.setxattr(request, inode, name, value, how.flags as i32, kill_sgid).map(done)
@@ -248,6 +258,9 @@ fn act(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out> {
                 len: how.len,
             };
             server.copy_range(request, &copy).map(Out::Written)
+        }
+        Op::Ioctl { how, bytes } if how.cmd == ASK => {
+            server.ask(request, inode, bytes).map(Out::Told)
         }
         Op::Ioctl { how, bytes } => ioctl(&how, bytes),
         // There are no directory handles, and after ENOSYS the kernel never asks again; one that cannot do

@@ -1,6 +1,6 @@
 //! Attributes, permissions, extended attributes and space through the kernel.
 
-use std::fs::{self, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -8,11 +8,11 @@ use std::process::Command;
 use std::sync::Arc;
 
 use crate::common::{Mount, can_mount, options, volume};
-use holdfast_fuse::{FuseOptions, Opens, Stopper, serve};
+use holdfast_fuse::{FuseOptions, Opens, Report, Stopper, serve};
 use holdfast_posix::FileSystem;
 use rustix::fs::{
-    AtFlags, CWD, Timespec, Timestamps, XattrFlags, getxattr, getxattr_query, listxattr,
-    listxattr_query, removexattr, setxattr, utimensat,
+    AtFlags, CWD, FallocateFlags, Timespec, Timestamps, XattrFlags, copy_file_range, fallocate,
+    getxattr, getxattr_query, listxattr, listxattr_query, removexattr, setxattr, utimensat,
 };
 use rustix::io::Errno;
 
@@ -167,6 +167,97 @@ fn every_write_takes_file_capabilities_away() {
                 assert_eq!(left, Err(Errno::NODATA), "{opens}, {how}, round {round}");
             }
         }
+    }
+}
+
+/// With `noxattr` neither the kernel nor programs ask for attributes; those of our own can still be read.
+#[test]
+fn without_extended_attributes_a_file_takes_fewer_messages() {
+    if !can_mount() {
+        return;
+    }
+    let device = volume(64);
+    let mount = Mount::with(device.clone(), options(), |fuse| {
+        fuse.noxattr = true;
+        fuse.report = Some(Report::new(|| Some(vec![b'r'; 40_000])));
+    });
+    let make = |name: &str| {
+        fs::write(mount.path(name), vec![1; 4096]).unwrap();
+        fs::set_permissions(mount.path(name), Permissions::from_mode(0o600)).unwrap();
+        OpenOptions::new().write(true).open(mount.path(name)).unwrap().write_all_at(b"2", 0)
+    };
+    make("first").unwrap();
+    // It was told once.
+    let messages = mount.messages(|| (0..10).for_each(|n| make(&format!("f{n}")).unwrap()));
+    assert!(messages.iter().all(|(kind, _)| !kind.ends_with("xattr")), "{messages:?}");
+    let path = mount.path("first");
+    let none = XattrFlags::empty();
+    for _ in 0..2 {
+        assert_eq!(setxattr(&path, "user.a", b"1", none), Err(Errno::OPNOTSUPP));
+        assert_eq!(getxattr_query(&path, "user.a"), Err(Errno::OPNOTSUPP));
+        assert_eq!(listxattr_query(&path), Err(Errno::OPNOTSUPP));
+        assert_eq!(removexattr(&path, "user.a"), Err(Errno::OPNOTSUPP));
+    }
+    setxattr(mount.dir.path(), "system.holdfast.remount", b"noatime", none).unwrap();
+    let ask = |path: &Path, name: &str| {
+        holdfast_fuse::attribute(File::open(path).unwrap(), name.as_bytes())
+    };
+    // Longer than one piece, also while others ask.
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..50 {
+                    match ask(mount.dir.path(), "system.holdfast.report") {
+                        Ok(report) => assert_eq!(report, vec![b'r'; 40_000]),
+                        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(ask(mount.dir.path(), "system.holdfast.sync").unwrap(), b"");
+    assert!(mount.fs().is_durable());
+    File::open(&path).unwrap().sync_all().unwrap();
+    let cost = String::from_utf8(ask(&path, "holdfast.fsync").unwrap()).unwrap();
+    assert!(cost.starts_with("what fsync\n"), "{cost}");
+    let refused = ask(&path, "user.a").unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(libc::EOPNOTSUPP));
+}
+
+/// Where the kernel does not know that files have capabilities, whatever changes a file still takes them away.
+#[test]
+fn capabilities_go_also_where_the_kernel_asks_for_no_attributes() {
+    if !can_mount() {
+        return;
+    }
+    let mut some = vec![0; 20];
+    (some[3], some[5]) = (2, 0x20);
+    let device = volume(64);
+    let names = ["left", "read", "written", "truncated", "opened", "owned", "punched", "copied"];
+    let mount = Mount::of(device.clone());
+    for name in names {
+        fs::write(mount.path(name), vec![1; 8192]).unwrap();
+        setxattr(mount.path(name), "security.capability", &some, XattrFlags::empty()).unwrap();
+    }
+    mount.leave();
+    let mount = Mount::with(device.clone(), options(), |fuse| fuse.noxattr = true);
+    let open =
+        |name: &str| OpenOptions::new().read(true).write(true).open(mount.path(name)).unwrap();
+    assert_eq!(fs::read(mount.path("read")).unwrap().len(), 8192);
+    open("written").write_all_at(b"2", 0).unwrap();
+    open("truncated").set_len(1).unwrap();
+    drop(fs::File::create(mount.path("opened")).unwrap());
+    std::os::unix::fs::chown(mount.path("owned"), Some(1), None).unwrap();
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fallocate(open("punched"), punch, 0, 4096).unwrap();
+    let (from, to) = (open("read"), open("copied"));
+    assert_eq!(copy_file_range(from, None, to, None, 100).unwrap(), 100);
+    mount.leave();
+    let mount = Mount::of(device);
+    for name in names {
+        let found = getxattr(mount.path(name), "security.capability", &mut [0; 64][..]);
+        let expected = if ["left", "read"].contains(&name) { Ok(20) } else { Err(Errno::NODATA) };
+        assert_eq!(found, expected, "{name}");
     }
 }
 
