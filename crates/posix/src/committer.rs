@@ -22,7 +22,7 @@ use holdfast_store::{Idle, page};
 
 use crate::atime;
 use crate::core::Core;
-use crate::told::Told;
+use crate::last_message::LastMessage;
 use crate::{FsError, Result, threads};
 
 /// What the thread is for.
@@ -147,7 +147,7 @@ fn run(core: &Core, every: Duration) {
     let idle = core.store.idle();
     let (mut patience, mut rest, mut quiet) =
         (Patience::default(), Rest::default(), Quiet::default());
-    let (mut told, mut told_at_rest) = (Told::default(), Told::default());
+    let (mut failure, mut failure_at_rest) = (LastMessage::default(), LastMessage::default());
     let mut until = Deadline::after(every);
     loop {
         let ended = match quiet.is_over() {
@@ -171,10 +171,10 @@ fn run(core: &Core, every: Duration) {
         if core.store.stop_reason().is_some() {
             quiet = Quiet { seen: Some(stamp(core)), looks: CONFIRM };
         } else if is_tick {
-            told.once("the background commit failed", tick(core, &mut patience));
+            failure.once("the background commit failed", tick(core, &mut patience));
         } else {
             let what = "the volume rests, and what waits could not be written";
-            told_at_rest.once(what, look(core, &mut quiet));
+            failure_at_rest.once(what, look(core, &mut quiet));
         }
     }
 }

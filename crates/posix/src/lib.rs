@@ -10,7 +10,6 @@
 pub mod op;
 mod committer;
 mod threads;
-mod told;
 mod orphan;
 mod atime;
 mod data;
@@ -18,6 +17,7 @@ mod delayed;
 mod directory_log;
 mod file;
 mod allow;
+mod last_message;
 mod names;
 mod xattrs;
 mod slot;

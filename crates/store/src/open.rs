@@ -140,13 +140,13 @@ fn open_alone(
     if is_recovered {
         inner.counters.recovery_ns.set(took);
     }
-    let told = inner.throttle.tell(&inner.counters);
-    if told.kept > told.budget && !options.read_only {
+    let limits = inner.throttle.update(&inner.counters);
+    if limits.kept > limits.budget && !options.read_only {
         tracing::warn!(
             "the device takes {} ms for a random place: a recovery may take {:.1} s, and not the {:.1} s that were asked for",
-            told.place.as_millis(),
-            told.kept.as_secs_f64(),
-            told.budget.as_secs_f64()
+            limits.place.as_millis(),
+            limits.kept.as_secs_f64(),
+            limits.budget.as_secs_f64()
         );
     }
     Ok(inner)

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::writeback::write_back;
 use crate::core::Core;
 use crate::inode::Inode;
-use crate::told::Told;
+use crate::last_message::LastMessage;
 use crate::{Result, threads};
 
 /// What the thread is for.
@@ -32,7 +32,7 @@ impl Background {
 }
 
 fn run(core: &Core) {
-    let mut told = Told::default();
+    let mut failure = LastMessage::default();
     while let Some(wanted) = core.data.pressure.wait() {
         if core.store.stop_reason().is_some() {
             continue;
@@ -42,7 +42,7 @@ fn run(core: &Core) {
             false => write_streams(core, wanted.streams.values()),
         };
         // An fsync of the file reports it to its program; no caller waits here.
-        told.once("what waits could not be written in the background", written);
+        failure.once("what waits could not be written in the background", written);
     }
 }
 

@@ -15,13 +15,13 @@ use crate::{FsError, Result};
 #[derive(Debug, Default)]
 pub(crate) struct Losses {
     count: AtomicU64,
-    told: AtomicU64,
+    reported: AtomicU64,
     last: Mutex<String>,
 }
 
 /// How many losses were reported when a sync began.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Told(u64);
+pub(crate) struct ReportedLosses(u64);
 
 impl Losses {
     /// Accepted data is lost.
@@ -31,17 +31,17 @@ impl Losses {
     }
 
     /// A sync begins.
-    pub(crate) fn begin(&self) -> Told {
-        Told(self.told.load(Ordering::Acquire))
+    pub(crate) fn begin(&self) -> ReportedLosses {
+        ReportedLosses(self.reported.load(Ordering::Acquire))
     }
 
     /// Ends a sync: fails if there is a loss that no sync had reported when it began. Now it is reported.
-    pub(crate) fn tell(&self, begun: Told) -> Result<()> {
+    pub(crate) fn end(&self, begun: ReportedLosses) -> Result<()> {
         let count = self.count.load(Ordering::Acquire);
         if count <= begun.0 {
             return Ok(());
         }
-        self.told.fetch_max(count, Ordering::AcqRel);
+        self.reported.fetch_max(count, Ordering::AcqRel);
         Err(FsError::Io(self.last.lock().clone()))
     }
 }
@@ -54,16 +54,16 @@ mod tests {
     fn a_loss_is_told_by_the_next_sync_and_by_each_that_had_begun() {
         let losses = Losses::default();
         let first = losses.begin();
-        losses.tell(first).expect("nothing is lost");
+        losses.end(first).expect("nothing is lost");
         let (one, other) = (losses.begin(), losses.begin());
         losses.add("a");
-        assert!(losses.tell(one).is_err());
-        assert!(losses.tell(other).is_err(), "what it was to make durable is lost as well");
-        losses.tell(losses.begin()).expect("it was told");
+        assert!(losses.end(one).is_err());
+        assert!(losses.end(other).is_err(), "what it was to make durable is lost as well");
+        losses.end(losses.begin()).expect("it was reported");
         losses.add("b");
         losses.add("c");
-        let told = losses.tell(losses.begin()).expect_err("it was not told");
-        assert!(told.to_string().contains('c'));
-        losses.tell(losses.begin()).expect("both were told");
+        let error = losses.end(losses.begin()).expect_err("it was not reported");
+        assert!(error.to_string().contains('c'));
+        losses.end(losses.begin()).expect("both were reported");
     }
 }

@@ -69,11 +69,11 @@ impl FileSystem {
         }
         let time = Stopwatch::start();
         let losses = &self.core.data.losses;
-        let told = losses.begin();
+        let reported = losses.begin();
         let written = self.core.write_back();
         let data_ns = time.nanos();
         let receipt = self.core.store.sync(self.core.store.latest(), InodeNo::ROOT)?;
-        losses.tell(told).and(written)?;
+        losses.end(reported).and(written)?;
         if receipt.is_clean() {
             self.core.counters.clean_fsyncs.increment();
         }

@@ -92,7 +92,7 @@ enum Job {
 
 /// What a recovery may take on a device.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Told {
+pub(crate) struct RecoveryLimits {
     /// At most this, as far as it is for us.
     pub(crate) kept: Duration,
     /// What was asked for.
@@ -168,11 +168,11 @@ impl Throttle {
     }
 
     /// What is known of the device, and what follows from that for a recovery.
-    pub(crate) fn tell(&self, counters: &Counters) -> Told {
+    pub(crate) fn update(&self, counters: &Counters) -> RecoveryLimits {
         let (reading, cost) = (self.levels.read(), self.levels.cost());
         counters.recovery_kept_ns.set(nanos(reading.kept));
         counters.device_place_ns.set(nanos(cost.place));
-        Told { kept: reading.kept, budget: self.levels.budget, place: cost.place }
+        RecoveryLimits { kept: reading.kept, budget: self.levels.budget, place: cost.place }
     }
 
     /// Bytes of the payload that a commit would have now, about: its ranges, their prefixes, and some
@@ -191,7 +191,7 @@ impl Throttle {
         self.levels.journal_is(bytes);
         counters.journal_bytes_used.set(bytes);
         counters.recovery_estimate_ns.set(nanos(self.look().recovery));
-        self.tell(counters);
+        self.update(counters);
     }
 
     /// A checkpoint wrote so many bytes of nodes in that time, flushes included: it tells how fast a recovery will be.

@@ -4,9 +4,9 @@ use crate::Result;
 
 /// The last message that was logged.
 #[derive(Debug, Default)]
-pub(crate) struct Told(String);
+pub(crate) struct LastMessage(String);
 
-impl Told {
+impl LastMessage {
     /// Logs that `what` failed, unless that was the last message: a host may be full for hours, and every try fails.
     pub(crate) fn once(&mut self, what: &str, done: Result<()>) {
         if let Some(why) = self.news(what, done) {
@@ -36,10 +36,10 @@ mod tests {
 
     #[test]
     fn what_fails_each_time_is_said_once_until_it_works_or_fails_otherwise() {
-        let mut told = Told::default();
+        let mut last = LastMessage::default();
         let mut said = |what: &str, why: Option<&str>| {
             let done = why.map_or(Ok(()), |why| Err(FsError::Io(why.into())));
-            told.news(what, done).is_some()
+            last.news(what, done).is_some()
         };
         assert!(!said("a write", None));
         assert!(said("a write", Some("full")));
