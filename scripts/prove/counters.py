@@ -7,7 +7,9 @@ GAUGES = {"journal_bytes_used", "frozen_p50_ns", "frozen_p99_ns", "frozen_max_ns
           "log_bytes_used", "recovered_batches", "recovered_log_bytes"}
 
 def load(path):
-    with open(path) as file: return json.load(file)["all"]["counters"]
+    """Programs from before the summary have no "all"."""
+    with open(path) as file: said = json.load(file)
+    return said.get("all", said)["counters"]
 
 def between(before, after):
     """What was counted between; gauges as they are at the end."""

@@ -12,7 +12,8 @@ rounds, seconds, large, renamed = int(sys.argv[4]), float(sys.argv[5]), int(sys.
 
 def counters():
     out = subprocess.run([holdfast, "stats", "--json", root], capture_output=True, check=True).stdout
-    return json.loads(out)["all"]["counters"]
+    said = json.loads(out)
+    return said.get("all", said)["counters"]
 
 def fill(path, size, stop):
     """A new file; gives its descriptor, or None if it was told to stop before it was full."""

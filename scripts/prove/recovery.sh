@@ -18,7 +18,9 @@ for size in 1G 64G; do
 import json, os, random, subprocess, sys, time
 root, holdfast, most, acknowledged = sys.argv[1], sys.argv[2], float(sys.argv[3]), sys.argv[4]
 random.seed(1)
-def counters(): return json.loads(subprocess.run([holdfast, "stats", "--json", root], capture_output=True, check=True).stdout)["all"]["counters"]
+def counters():
+    said = json.loads(subprocess.run([holdfast, "stats", "--json", root], capture_output=True, check=True).stdout)
+    return said.get("all", said)["counters"]
 for n in range(300):
     os.mkdir(f"{root}/d{n}")
     for f in range(30): os.close(os.open(f"{root}/d{n}/old{f}", os.O_CREAT | os.O_WRONLY))

@@ -159,9 +159,9 @@ counters! {
         log_data_flushes,
         /// Fsyncs that waited for a batch which another fsync wrote.
         log_followers,
-        /// Fsyncs that needed a commit because the log had no room; expected to be 0.
+        /// Commits that fsyncs needed because the log had no room; expected to be 0.
         log_full: alarm,
-        /// Fsyncs that needed a commit because more had changed than a batch may hold; expected to be 0.
+        /// Commits that fsyncs needed because more had changed than a batch may hold; expected to be 0.
         log_too_large: alarm,
         /// Renames that logged all changed names of their directory, see `rename_log=directory`.
         log_directories,
@@ -201,17 +201,17 @@ counters! {
         group_records_written,
         /// Records of block groups that commits left out because they had not changed.
         group_records_skipped,
-        /// Nanoseconds that changing operations waited while a commit or checkpoint copied what changed, in all.
+        /// Nanoseconds in which a commit or checkpoint copied what changed, and no operation could change anything, in all.
         frozen_ns,
         /// Of those, nanoseconds spent on records of block groups.
         frozen_groups_ns,
         /// Nanoseconds spent on records of block groups before, while operations went on.
         early_groups_ns,
-        /// Half of these waits were no longer than this, in nanoseconds.
+        /// Half of these times were no longer than this, in nanoseconds.
         frozen_p50_ns: gauge,
-        /// 99 of 100 of these waits were no longer than this, in nanoseconds.
+        /// 99 of 100 of these times were no longer than this, in nanoseconds.
         frozen_p99_ns: gauge,
-        /// The longest of these waits, in nanoseconds.
+        /// The longest of these times, in nanoseconds.
         frozen_max_ns: gauge,
     }
     "checkpoints" {

@@ -9,7 +9,7 @@ const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 pub(crate) fn words(transport: &str) -> &str {
     match transport {
         "rings" => "rings of io_uring: served on the processor that asks",
-        "device" => "/dev/fuse: each request wakes a thread of the process",
+        "device" => "/dev/fuse",
         other => other,
     }
 }
@@ -29,8 +29,8 @@ fn hint_for(parameter: &str, is_module: bool) -> Option<String> {
     };
     (parameter == "N").then(|| {
         format!(
-            "requests come through /dev/fuse; root allows the faster rings of io_uring, now and for good: \
-             echo Y >{PARAMETER}; {for_good}"
+            "requests come through /dev/fuse; root allows rings of io_uring, which help several threads that do \
+             not fsync, now and for good: echo Y >{PARAMETER}; {for_good}"
         )
     })
 }
@@ -45,7 +45,8 @@ mod tests {
         for (is_module, file) in [(true, "/etc/modprobe.d/"), (false, "/etc/tmpfiles.d/")] {
             let hint = hint_for("N", is_module).unwrap();
             assert!(hint.contains(file) && hint.contains("echo Y >/sys/"), "{hint}");
-            assert!(!hint.contains('\n'), "{hint}");
+            assert!(!hint.contains('\n') && !hint.contains("  "), "{hint}");
+            assert!(hint.contains("help several threads that do not fsync"), "{hint}");
         }
     }
 }

@@ -30,7 +30,7 @@ pub mod transport;
 pub use holdfast_base::switch::{Opens, Transport};
 pub use holdfast_wire::ask::attribute;
 pub use mount::remount;
-pub use operations::{Latency, Operation, Operations};
+pub use operations::{BucketScale, Latency, Operation, Operations};
 pub use options::{FuseOptions, Report, SLOW_FSYNC};
 pub use requests::{Kind, Requests};
 pub use server::{FSYNC_XATTR, REMOUNT_XATTR, REPORT_XATTR, STATS_XATTR, SYNC_XATTR};

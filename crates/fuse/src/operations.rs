@@ -19,6 +19,9 @@ const UNIT_NS: u64 = 64;
 const GROUPING_POWER: u8 = 3;
 /// The longest time, in units, as a power of two: 69 seconds. Longer ones count as this.
 const MAX_POWER: u8 = 30;
+/// What another process sends makes no sense beyond these.
+const MOST_UNIT_NS: u64 = 1 << 30;
+const MOST_GROUPING_POWER: u8 = 8;
 /// How many buckets that makes for each kind.
 pub const BUCKETS: usize = ((MAX_POWER - GROUPING_POWER + 1) as usize) << GROUPING_POWER;
 
@@ -72,21 +75,48 @@ operations! {
     Other = "other",
 }
 
+/// What the numbers of buckets mean. Another process that gets them needs it, since it may be of another version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BucketScale {
+    /// Times are in units of so many nanoseconds.
+    pub unit_ns: u64,
+    /// Buckets for each power of two, as a power of two.
+    pub grouping_power: u8,
+}
+
+impl Default for BucketScale {
+    fn default() -> BucketScale {
+        BucketScale { unit_ns: UNIT_NS, grouping_power: GROUPING_POWER }
+    }
+}
+
 /// How long operations of one kind took.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Latency(Histogram);
+pub struct Latency {
+    histogram: Histogram,
+    unit_ns: u64,
+}
 
 impl Default for Latency {
     fn default() -> Latency {
-        Latency(Histogram::new(GROUPING_POWER, MAX_POWER).expect("the powers are valid"))
+        Latency::empty(BucketScale::default()).expect("the scale is valid")
     }
 }
 
 impl Latency {
-    /// From buckets that another process has sent, as [`Latency::buckets`] makes them. What makes no sense is left out.
-    pub fn from_buckets(buckets: &[(u32, u64)]) -> Latency {
-        let mut latency = Latency::default();
-        let all = latency.0.as_mut_slice();
+    /// `None` if the scale makes no sense.
+    fn empty(scale: BucketScale) -> Option<Latency> {
+        let is_sane = (1..=MOST_UNIT_NS).contains(&scale.unit_ns)
+            && scale.grouping_power <= MOST_GROUPING_POWER;
+        let histogram = is_sane.then(|| Histogram::new(scale.grouping_power, MAX_POWER).ok())?;
+        Some(Latency { histogram: histogram?, unit_ns: scale.unit_ns })
+    }
+
+    /// From buckets of this `scale` that another process has sent, as [`Latency::buckets`] makes them. What makes no
+    /// sense is left out.
+    pub fn from_buckets(scale: BucketScale, buckets: &[(u32, u64)]) -> Latency {
+        let Some(mut latency) = Latency::empty(scale) else { return Latency::default() };
+        let all = latency.histogram.as_mut_slice();
         for (index, count) in buckets {
             if let Some(bucket) = all.get_mut(*index as usize) {
                 *bucket = bucket.saturating_add(*count);
@@ -97,14 +127,32 @@ impl Latency {
 
     /// The buckets that are not empty: number and count of each.
     pub fn buckets(&self) -> Vec<(u32, u64)> {
-        let all = (0..).zip(self.0.as_slice().iter().copied());
+        let all = (0..).zip(self.histogram.as_slice().iter().copied());
         all.filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// What the numbers of its buckets mean.
+    pub fn scale(&self) -> BucketScale {
+        BucketScale {
+            unit_ns: self.unit_ns,
+            grouping_power: self.histogram.config().grouping_power(),
+        }
+    }
+
+    /// The same operations in fewer buckets, each wider; `None` if there are no fewer.
+    pub fn coarser(&self, grouping_power: u8) -> Option<Latency> {
+        let histogram = self.histogram.downsample(grouping_power).ok()?;
+        Some(Latency { histogram, unit_ns: self.unit_ns })
     }
 
     /// Operations that came since `before`.
     pub fn since(&self, before: &Latency) -> Latency {
-        let mut since = self.clone();
-        for (now, then) in since.0.as_mut_slice().iter_mut().zip(before.0.as_slice()) {
+        // A message that had no room for all buckets has coarser ones.
+        let power = self.scale().grouping_power.min(before.scale().grouping_power);
+        let [mut since, before] =
+            [self, before].map(|it| it.coarser(power).unwrap_or_else(|| it.clone()));
+        let then = before.histogram.as_slice();
+        for (now, then) in since.histogram.as_mut_slice().iter_mut().zip(then) {
             *now = now.saturating_sub(*then);
         }
         since
@@ -112,13 +160,13 @@ impl Latency {
 
     /// How many there are.
     pub fn count(&self) -> u64 {
-        self.0.as_slice().iter().fold(0, |sum, count| sum.saturating_add(*count))
+        self.histogram.as_slice().iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// Nanoseconds that this part of them, from 0 to 1, did not exceed; the middle of a bucket. `None` if there is none.
+    /// Nanoseconds that this part of them, from 0 to 1, did not exceed: the last of a bucket. `None` if there is none.
     pub fn quantile_ns(&self, part: f64) -> Option<u64> {
-        let bucket = self.0.quantile_bucket(part).ok()??;
-        Some((bucket.start() + bucket.end()).div_ceil(2).max(1) * UNIT_NS)
+        let bucket = self.histogram.quantile_bucket(part).ok()??;
+        Some((bucket.end() + 1) * self.unit_ns - 1)
     }
 }
 
@@ -191,7 +239,7 @@ impl Operations {
 
     /// How long those of one kind took so far.
     pub fn latency(&self, operation: Operation) -> Latency {
-        Latency(self.times[operation as usize].load())
+        Latency { histogram: self.times[operation as usize].load(), unit_ns: UNIT_NS }
     }
 }
 
@@ -234,13 +282,53 @@ mod tests {
         operations.record(Operation::Read, u64::MAX);
         let latency = operations.latency(Operation::Read);
         let of = |part| latency.quantile_ns(part).unwrap();
-        let near = |value: u64, wanted: u64| value.abs_diff(wanted) <= wanted / 12;
+        let near = |value: u64, wanted: u64| (wanted..=wanted / 8 * 9 + UNIT_NS).contains(&value);
         assert!(near(of(0.5), 10_000) && near(of(0.99), 5_000_000), "{} {}", of(0.5), of(0.99));
-        assert!(near(of(1.0), 68_700_000_000), "{}", of(1.0));
+        assert!(near(of(1.0), ((1 << MAX_POWER) - 1) * UNIT_NS), "{}", of(1.0));
         operations.record(Operation::Stat, 0);
-        assert_eq!(operations.latency(Operation::Stat).quantile_ns(0.5), Some(UNIT_NS));
+        assert_eq!(operations.latency(Operation::Stat).quantile_ns(0.5), Some(UNIT_NS - 1));
         assert_eq!(latency.buckets().len(), 3);
-        assert_eq!(latency.0.as_slice().len(), BUCKETS);
+        assert_eq!(latency.histogram.as_slice().len(), BUCKETS);
+    }
+
+    #[test]
+    fn no_quantile_is_shorter_than_what_it_was_made_of() {
+        for nanos in (0..2_000).chain((1..30).map(|power| 3 << power)) {
+            let operations = Operations::default();
+            operations.record(Operation::Read, nanos);
+            let shown = operations.latency(Operation::Read).quantile_ns(0.5).unwrap();
+            assert!((nanos..=nanos / 8 * 9 + UNIT_NS).contains(&shown), "{nanos}: {shown}");
+        }
+    }
+
+    #[test]
+    fn buckets_of_another_scale_are_understood() {
+        let operations = Operations::default();
+        for nanos in [1_000, 1_000, 1_000_000, 50_000_000] {
+            operations.record(Operation::Read, nanos);
+        }
+        let fine = operations.latency(Operation::Read);
+        let coarse = fine.coarser(1).unwrap();
+        assert_eq!(coarse.scale(), BucketScale { unit_ns: UNIT_NS, grouping_power: 1 });
+        assert_eq!((coarse.count(), coarse.coarser(1)), (4, None));
+        let sent = Latency::from_buckets(coarse.scale(), &coarse.buckets());
+        assert_eq!(sent, coarse);
+        let shown = sent.quantile_ns(1.0).unwrap();
+        assert!((50_000_000..=75_000_000).contains(&shown), "{shown}");
+        operations.record(Operation::Read, 1_000_000);
+        let now = operations.latency(Operation::Read);
+        for (now, before) in [(&now, &coarse), (&now.coarser(0).unwrap(), &fine)] {
+            let since = now.since(before);
+            let shown = since.quantile_ns(0.5).unwrap();
+            assert!(since.count() == 1 && (1_000_000..=2_200_000).contains(&shown), "{shown}");
+        }
+        let in_microseconds = BucketScale { unit_ns: 1_000, ..BucketScale::default() };
+        let latency = Latency::from_buckets(in_microseconds, &[(5, 1)]);
+        assert_eq!(latency.quantile_ns(0.5), Some(5_999));
+        for (unit_ns, grouping_power) in [(0, 3), (u64::MAX, 3), (64, 30), (64, u8::MAX)] {
+            let nonsense = BucketScale { unit_ns, grouping_power };
+            assert_eq!(Latency::from_buckets(nonsense, &[(5, 1)]).count(), 0);
+        }
     }
 
     #[test]
@@ -250,12 +338,14 @@ mod tests {
         let before = operations.latency(Operation::Write);
         operations.record(Operation::Write, 1_000);
         operations.record(Operation::Write, 1_000);
-        let now = Latency::from_buckets(&operations.latency(Operation::Write).buckets());
+        let now = operations.latency(Operation::Write);
+        let now = Latency::from_buckets(now.scale(), &now.buckets());
         let since = now.since(&before);
         assert_eq!((now.count(), since.count()), (3, 2));
         assert!(since.quantile_ns(1.0).unwrap() < 1_200);
         assert_eq!(before.since(&now).count(), 0, "nothing goes below 0");
-        let nonsense = Latency::from_buckets(&[(u32::MAX, 3), (7, u64::MAX), (7, 1), (8, 9)]);
+        let nonsense = [(u32::MAX, 3), (7, u64::MAX), (7, 1), (8, 9)];
+        let nonsense = Latency::from_buckets(BucketScale::default(), &nonsense);
         assert_eq!(nonsense.count(), u64::MAX);
         assert!(nonsense.quantile_ns(0.99).is_some());
     }

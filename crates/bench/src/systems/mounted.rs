@@ -207,15 +207,25 @@ pub(crate) fn quiesce(dir: &Path, is_ours: bool) -> io::Result<()> {
 /// Process and statistics of the daemon that serves `dir`.
 pub(crate) fn ask(program: &Path, dir: &Path) -> io::Result<(u32, Stats)> {
     let said = run(Command::new(program).args(["stats", "--json"]).arg(dir))?;
-    let value: serde_json::Value = serde_json::from_str(&said)?;
+    understand(&said).map_err(|error| io::Error::other(format!("{}: {error}", dir.display())))
+}
+
+/// What `holdfast stats --json` says. A program that is measured beside ours may be older.
+fn understand(said: &str) -> io::Result<(u32, Stats)> {
+    let value: serde_json::Value = serde_json::from_str(said)?;
     let pid = value["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
-    let pid =
-        pid.ok_or_else(|| io::Error::other(format!("no process serves {}", dir.display())))?;
+    let pid = pid.ok_or_else(|| io::Error::other("no process serves it"))?;
+    // Programs from before the summary have no level above the counters.
+    let all = value.get("all").unwrap_or(&value);
     let mut stats = Stats::new();
     for (group, prefix) in [("counters", ""), ("device", "device.")] {
-        let of_group = value["all"][group].as_object().into_iter().flatten();
+        let of_group = all[group].as_object().into_iter().flatten();
         let numbers = of_group.filter_map(|(name, value)| Some((name, value.as_u64()?)));
         stats.extend(numbers.map(|(name, value)| (format!("{prefix}{name}"), value)));
+    }
+    // All figures made of them would be 0.
+    if stats.is_empty() {
+        return Err(io::Error::other("its process tells of no counters"));
     }
     Ok((pid, stats))
 }
@@ -234,4 +244,27 @@ fn allow_rings() -> io::Result<CleanupGuard> {
 /// Nanoseconds that this process and the daemon have worked so far.
 pub(crate) fn processor_ns(daemon: Option<u32>) -> io::Result<(u64, Option<u64>)> {
     Ok((meter::own_ns()?, daemon.map(meter::process_ns).transpose()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_of_programs_with_and_without_a_summary_are_found() {
+        let counters = r#""counters":{"commits":3,"note":"no number"},"device":{"flushes":5}"#;
+        let wanted = Stats::from([("commits".into(), 3), ("device.flushes".into(), 5)]);
+        let of_today = format!(r#"{{"schema":1,"pid":7,"fsync":null,"all":{{{counters}}}}}"#);
+        let older = format!(r#"{{"pid":7,"volume":"/img",{counters}}}"#);
+        for said in [of_today, older] {
+            assert_eq!(understand(&said).unwrap(), (7, wanted.clone()), "{said}");
+        }
+        for (said, why) in [
+            (r#"{"pid":7,"statistics":{"commits":3}}"#, "no counters"),
+            (r#"{"all":{"counters":{"commits":3}}}"#, "no process"),
+        ] {
+            let error = understand(said).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
 }

@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
                 "log_bytes_used",
             ];
             let live = live.map(|name| (name.to_string(), report.value(name).into()));
-            object["transport"] = report.activity.transport.clone().into();
+            object["transport"] = report.activity.as_ref().map(|it| it.transport.clone()).into();
             object["live"] = serde_json::Map::from_iter(live).into();
         }
         return printed(writeln!(out, "{object}")).map(|()| 0);
@@ -84,7 +84,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let transport = live
         .iter()
         .flatten()
-        .map(|report| ("transport", rings::words(&report.activity.transport).to_owned()));
+        .filter_map(|report| report.activity.as_ref())
+        .map(|activity| ("transport", rings::words(&activity.transport).to_owned()));
     for (name, value) in lines.into_iter().chain(transport) {
         printed(writeln!(out, "{name:<13} {}", printable(&value)))?;
     }

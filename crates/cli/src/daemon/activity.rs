@@ -1,18 +1,23 @@
 //! What programs did with a mount, on its way from the daemon to `holdfast stats`.
 
 use holdfast::StatFs;
-use holdfast_fuse::{Latency, Operation, Operations};
+use holdfast_fuse::{BucketScale, Latency, Operation, Operations};
 use serde::{Deserialize, Serialize};
 
-use super::log::{self, Logged};
+use super::log;
+pub(crate) use super::log::Logged;
 use crate::outcome::printable;
 
 /// The threads of rings are called so, and a number.
 const RING_THREAD: &str = "holdfast-ring-";
 
-/// What programs did since the volume was mounted, and what it holds.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+/// What programs did since the volume was mounted, and what it holds. A daemon of another version may leave fields out.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(default)]
 pub(crate) struct Activity {
+    /// What the buckets mean, see [`BucketScale`].
+    pub(crate) unit_ns: u64,
+    pub(crate) grouping_power: u8,
     /// Kinds of operations in their order, each with those buckets of its times that are not empty.
     pub(crate) operations: Vec<(String, Vec<(u32, u64)>)>,
     /// Bytes that reads returned and that writes took.
@@ -25,8 +30,26 @@ pub(crate) struct Activity {
     pub(crate) errors: Logged,
 }
 
+impl Default for Activity {
+    fn default() -> Activity {
+        let BucketScale { unit_ns, grouping_power } = BucketScale::default();
+        Activity {
+            unit_ns,
+            grouping_power,
+            operations: Vec::new(),
+            read_bytes: 0,
+            written_bytes: 0,
+            fsyncs: Fsyncs::default(),
+            space: Space::default(),
+            transport: String::new(),
+            errors: Logged::default(),
+        }
+    }
+}
+
 /// Totals of fsyncs.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(default)]
 pub(crate) struct Fsyncs {
     pub(crate) count: u64,
     /// Those that had nothing to write, or failed.
@@ -38,6 +61,7 @@ pub(crate) struct Fsyncs {
 
 /// What is in the volume.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(default)]
 pub(crate) struct Space {
     pub(crate) size_bytes: u64,
     pub(crate) used_bytes: u64,
@@ -71,13 +95,31 @@ impl Activity {
             },
             transport: transport().into(),
             errors: log::errors(),
+            ..Activity::default()
         }
+    }
+
+    fn scale(&self) -> BucketScale {
+        BucketScale { unit_ns: self.unit_ns, grouping_power: self.grouping_power }
+    }
+
+    /// Half as many buckets, each twice as wide; false if there are no fewer.
+    pub(crate) fn coarsen(&mut self) -> bool {
+        let Some(power) = self.grouping_power.checked_sub(1) else { return false };
+        let scale = self.scale();
+        for (_, buckets) in &mut self.operations {
+            if let Some(coarser) = Latency::from_buckets(scale, buckets).coarser(power) {
+                *buckets = coarser.buckets();
+            }
+        }
+        self.grouping_power = power;
+        true
     }
 
     /// The times of the operations of a kind.
     pub(crate) fn latency(&self, kind: &str) -> Latency {
         let found = self.operations.iter().find(|(name, _)| name == kind);
-        Latency::from_buckets(found.map_or(&[], |(_, buckets)| buckets))
+        Latency::from_buckets(self.scale(), found.map_or(&[], |(_, buckets)| buckets))
     }
 
     /// What a stranger sent can be shown.

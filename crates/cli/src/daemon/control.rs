@@ -38,9 +38,9 @@ pub(crate) struct Report {
     /// The options that it was mounted with.
     #[serde(default)]
     pub(crate) options: String,
-    /// What programs did with the mount.
+    /// What programs did with the mount. Nothing from a daemon whose program was older when it was started.
     #[serde(default)]
-    pub(crate) activity: Activity,
+    pub(crate) activity: Option<Activity>,
     /// Every statistic, group after group; the last group is what the device was asked.
     pub(crate) counters: Vec<Counter>,
 }
@@ -73,13 +73,27 @@ impl Report {
     fn read(value: &[u8]) -> io::Result<Report> {
         let mut report: Report = serde_json::from_slice(value)?;
         report.volume = printable(&report.volume.to_string_lossy()).into_owned().into();
-        report.activity.make_printable();
+        if let Some(activity) = &mut report.activity {
+            activity.make_printable();
+        }
         for counter in &mut report.counters {
             for text in [&mut counter.name, &mut counter.group, &mut counter.meaning] {
                 *text = printable(text).into_owned();
             }
         }
         Ok(report)
+    }
+
+    /// What is sent. Where an attribute has no room for all buckets of all times it has fewer, wider ones.
+    fn encode(mut self) -> Option<Vec<u8>> {
+        loop {
+            let value = serde_json::to_vec(&self).ok()?;
+            if value.len() <= ask::VALUE_MAX
+                || !self.activity.as_mut().is_some_and(Activity::coarsen)
+            {
+                return Some(value);
+            }
+        }
     }
 
     /// The value of the engine's statistic called `name`.
@@ -139,7 +153,7 @@ impl Answers {
 
     /// The answer; `None` when the volume is closed.
     pub(crate) fn report(&self) -> Option<Vec<u8>> {
-        serde_json::to_vec(&self.make()?).ok()
+        self.make()?.encode()
     }
 
     fn make(&self) -> Option<Report> {
@@ -163,10 +177,11 @@ impl Answers {
         let of_engine = engine.counters().list();
         Some(Report {
             pid: std::process::id(),
-            volume: self.volume.clone(),
+            // JSON has no bytes that are no UTF-8.
+            volume: self.volume.to_string_lossy().into_owned().into(),
             read_only: self.read_only,
             options: self.options.clone(),
-            activity: Activity::now(self.requests.operations(), &engine.statfs()),
+            activity: Some(Activity::now(self.requests.operations(), &engine.statfs())),
             counters: of_engine.into_iter().chain(of_device).map(Counter::from).collect(),
         })
     }
@@ -184,6 +199,10 @@ pub(crate) fn ask(mount: &mounts::Mount) -> io::Result<Report> {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_base::counters::Counters;
+    use holdfast_fuse::Operation;
+    use holdfast_fuse::operations::BUCKETS;
+
     use super::*;
 
     #[test]
@@ -201,7 +220,7 @@ mod tests {
         let report = Report::read(said.as_bytes()).unwrap();
         let counter = &report.counters[0];
         let volume = report.volume.to_str().unwrap();
-        let activity = &report.activity;
+        let activity = report.activity.as_ref().unwrap();
         let last = activity.errors.last.as_deref().unwrap();
         let of_activity = [activity.operations[0].0.as_str(), &activity.transport, last];
         let of_counter = [volume, &counter.name, &counter.group, &counter.meaning];
@@ -213,5 +232,86 @@ mod tests {
             assert!(!line.contains(char::is_control), "{line:?}");
         }
         assert!(Report::read(b"no object").is_err());
+    }
+
+    /// The longest message: every bucket of every kind holds a large number.
+    fn longest(volume: PathBuf) -> Report {
+        let buckets: Vec<(u32, u64)> =
+            (0..BUCKETS as u32).map(|bucket| (bucket, 1_000_000_000_000)).collect();
+        let of = |kind: &Operation| (kind.name().to_owned(), buckets.clone());
+        let mut counters: Vec<Counter> =
+            Counters::default().list().into_iter().map(Counter::from).collect();
+        counters.iter_mut().for_each(|counter| counter.value = u64::MAX);
+        let operations = Operation::ALL.iter().map(of).collect();
+        Report {
+            pid: u32::MAX,
+            volume,
+            read_only: false,
+            options: "x".repeat(4096),
+            activity: Some(Activity { operations, ..Activity::default() }),
+            counters,
+        }
+    }
+
+    #[test]
+    fn the_longest_message_fits_an_attribute() {
+        let path = "\u{1}".repeat(4096);
+        let value = longest(path.clone().into()).encode().unwrap();
+        assert!(value.len() <= ask::VALUE_MAX, "{}", value.len());
+        let report = Report::read(&value).unwrap();
+        assert_eq!(report.volume.to_str(), Some(&*printable(&path)));
+        let activity = report.activity.unwrap();
+        for kind in Operation::ALL {
+            let latency = activity.latency(kind.name());
+            assert_eq!(latency.count(), BUCKETS as u64 * 1_000_000_000_000);
+            assert!(latency.quantile_ns(0.5) < latency.quantile_ns(0.99));
+        }
+        // Nothing is left out without need.
+        let mut short = longest("/img".into());
+        short.activity.as_mut().unwrap().operations.truncate(3);
+        let kept = Report::read(&short.encode().unwrap()).unwrap().activity.unwrap();
+        assert_eq!(kept.operations[0].1.len(), BUCKETS);
+    }
+
+    #[test]
+    fn a_daemon_of_an_older_program_says_nothing_and_nothing_is_invented() {
+        let said = br#"{"pid":7,"volume":"/img","options":"","counters":[
+            {"name":"commits","value":3,"group":"commits","meaning":"Commits."}]}"#;
+        let report = Report::read(said).unwrap();
+        assert!(report.activity.is_none());
+        assert_eq!(report.value("commits"), Some(3));
+        let lines = crate::cmd::stats::summary_lines(&report);
+        assert!(lines.len() == 2 && lines[1].contains("older"), "{lines:?}");
+        let object = crate::cmd::stats::object(&report);
+        for null in ["operations", "fsync", "cache", "space", "recovery", "transport"] {
+            assert!(object[null].is_null(), "{null}: {object:?}");
+        }
+        assert!(object["bytes"]["read_by_programs"].is_null(), "{object:?}");
+        assert!(object["errors"]["count"].is_null(), "{object:?}");
+        assert_eq!(object["all"]["counters"]["commits"], 3);
+    }
+
+    #[test]
+    fn one_field_that_is_missing_makes_no_report_unreadable() {
+        let said = longest("/img".into());
+        let said = serde_json::to_value(&said).unwrap();
+        let activity = said["activity"].as_object().unwrap();
+        let inner = ["fsyncs", "space", "errors"];
+        let inner = inner.map(|of| (of, activity[of].as_object().unwrap().keys()));
+        let paths = inner.into_iter().flat_map(|(of, keys)| keys.map(move |key| vec![of, key]));
+        let outer = activity.keys().map(|key| vec![key.as_str()]);
+        let paths: Vec<Vec<&str>> = outer.chain(paths).collect();
+        assert!(paths.len() > 20, "{paths:?}");
+        for path in paths {
+            let mut said = said.clone();
+            let mut at = &mut said["activity"];
+            let (last, above) = path.split_last().unwrap();
+            for name in above {
+                at = &mut at[*name];
+            }
+            at.as_object_mut().unwrap().remove(*last).unwrap();
+            let report = Report::read(said.to_string().as_bytes());
+            assert!(report.is_ok_and(|report| report.activity.is_some()), "{path:?}");
+        }
     }
 }

@@ -63,6 +63,7 @@ fn start(layer: impl Layer<Registry> + Send + Sync) {
 
 /// The errors that this process has logged.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(default)]
 pub(crate) struct Logged {
     /// How many lines.
     pub(crate) count: u64,

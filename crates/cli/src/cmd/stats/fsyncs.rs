@@ -93,7 +93,7 @@ mod tests {
             volume: "/img".into(),
             read_only: false,
             options: String::new(),
-            activity: Activity::default(),
+            activity: Some(Activity::default()),
             counters,
         }
     }

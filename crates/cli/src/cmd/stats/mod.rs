@@ -28,7 +28,7 @@ Everything counts from the moment the volume was mounted. p50 and p99: half of t
 its own memory is neither counted nor timed.
   operation   lookup: find a name; stat: read attributes; list: read a directory; attributes: chmod,
               chown, truncate, times, extended attributes; other: everything else
-  programs    bytes that programs read and wrote through the mount
+  programs    bytes that the kernel read and wrote for programs, what it read ahead included
   device      bytes that the volume's file or device was asked to read and write
   each fsync  what one that had something to write costs on the average, synchronous writes included
   cache       how many look-ups needed no read of the device; raise -o cache= if it is low
@@ -108,7 +108,7 @@ fn no_answer(mount: &Mount, error: &io::Error) -> Failure {
 
 /// The screen without `--all`.
 pub(crate) fn summary_lines(report: &Report) -> Vec<String> {
-    [vec![head(report)], summary::lines(report, None)].concat()
+    [vec![head(report)], summary::lines(report, None, None)].concat()
 }
 
 /// What is mounted, and what serves it.
@@ -117,7 +117,7 @@ fn head(report: &Report) -> String {
 }
 
 /// What `--json` prints of a report.
-fn object(report: &Report) -> Map<String, Value> {
+pub(crate) fn object(report: &Report) -> Map<String, Value> {
     let mut object = Map::new();
     object.insert("schema".into(), summary::SCHEMA.into());
     object.extend(fields(&Interval::between(report, None)));
@@ -159,27 +159,30 @@ mod tests {
     use super::*;
     use crate::daemon::activity::Activity;
 
-    /// A report with a total and a gauge, and one call to the device.
-    pub(super) fn report(commits: u64, used: u64, flushes: u64) -> Report {
-        let counter = |name: &str, value, group: &str, gauge| Counter {
+    pub(super) fn counter(name: &str, value: u64, group: &str) -> Counter {
+        Counter {
             name: name.into(),
             value,
             group: group.into(),
-            gauge,
+            gauge: name == "journal_bytes_used",
             alarm: name.starts_with("journal_full"),
             meaning: "A test.".into(),
-        };
+        }
+    }
+
+    /// A report with a total and a gauge, and one call to the device.
+    pub(super) fn report(commits: u64, used: u64, flushes: u64) -> Report {
         Report {
             pid: 7,
             volume: "/img".into(),
             read_only: false,
             options: String::new(),
-            activity: Activity::default(),
+            activity: Some(Activity::default()),
             counters: vec![
-                counter("commits", commits, "commits", false),
-                counter("frozen_ns", commits * 1_700_000, "commits", false),
-                counter("journal_bytes_used", used, "checkpoints", true),
-                counter("flushes", flushes, DEVICE, false),
+                counter("commits", commits, "commits"),
+                counter("frozen_ns", commits * 1_700_000, "commits"),
+                counter("journal_bytes_used", used, "checkpoints"),
+                counter("flushes", flushes, DEVICE),
             ],
         }
     }

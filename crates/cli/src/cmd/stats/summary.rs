@@ -2,6 +2,7 @@
 //! crash would cost, errors. One screen, and the part of `--json` whose names stay.
 //!
 //! Pure: of two reports the difference counts, of one what happened since the mount. It has no word of the engine.
+//! What a daemon of another version does not tell is null, and a dash or no line; never 0.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +10,16 @@ use holdfast_base::show;
 use serde::Serialize;
 
 use crate::cmd::ls::utc;
-use crate::daemon::activity::{Fsyncs, Space};
+use crate::daemon::activity::{Activity, Fsyncs, Space};
 use crate::daemon::control::Report;
 use crate::{rings, size};
 
 /// Changes with the meaning of a name, and when one goes.
 pub(super) const SCHEMA: u32 = 1;
+
+/// Of a daemon that was started before its program was replaced.
+const OLDER: &str =
+    "the daemon of this mount is older than this program; of it there is only --all";
 
 /// Columns of the table.
 const NAME: usize = 12;
@@ -23,10 +28,10 @@ const CELL: usize = 12;
 /// What happened in some time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Interval {
-    operations: BTreeMap<String, Times>,
+    operations: Option<BTreeMap<String, Times>>,
     bytes: Bytes,
-    fsync: FsyncCost,
-    cache: Cache,
+    fsync: Option<FsyncCost>,
+    cache: Option<Cache>,
 }
 
 /// Operations of one kind.
@@ -40,8 +45,8 @@ struct Times {
 /// Bytes that programs read and wrote, and what the device was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 struct Bytes {
-    read_by_programs: u64,
-    written_by_programs: u64,
+    read_by_programs: Option<u64>,
+    written_by_programs: Option<u64>,
     read_from_device: u64,
     written_to_device: u64,
 }
@@ -67,10 +72,10 @@ struct Cache {
 /// How things are.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct State {
-    space: Space,
-    recovery: Recovery,
+    space: Option<Space>,
+    recovery: Option<Recovery>,
     errors: Errors,
-    transport: String,
+    transport: Option<String>,
 }
 
 /// What mounting would take after a crash now, and what it may take.
@@ -83,52 +88,72 @@ struct Recovery {
 /// Errors since the mount.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Errors {
-    count: u64,
+    count: Option<u64>,
     last: Option<String>,
     /// Seconds since 1970.
     last_time: Option<i64>,
     /// Operations refused because the volume was full. These are no errors of the volume.
-    refused_full: u64,
+    refused_full: Option<u64>,
 }
 
 impl Interval {
     /// What happened between `before` and `now`, or since the mount.
     pub(super) fn between(now: &Report, before: Option<&Report>) -> Interval {
-        let added = |of: &dyn Fn(&Report) -> u64| of(now).saturating_sub(before.map_or(0, of));
-        let operations = now.activity.operations.iter().map(|(name, _)| {
-            let mut latency = now.activity.latency(name);
-            if let Some(before) = before {
-                latency = latency.since(&before.activity.latency(name));
-            }
-            let [p50_ns, p99_ns] = [0.5, 0.99].map(|part| latency.quantile_ns(part));
-            (name.clone(), Times { count: latency.count(), p50_ns, p99_ns })
-        });
-        let of_device = |name: &'static str| {
-            added(&move |report: &Report| report.device_value(name).unwrap_or(0))
+        let added = |of: &dyn Fn(&Report) -> Option<u64>| {
+            let now = of(now)?;
+            Some(now.saturating_sub(before.and_then(of).unwrap_or(0)))
         };
-        let of_engine =
-            |name: &'static str| added(&move |report: &Report| report.value(name).unwrap_or(0));
-        let fsyncs =
-            |of: fn(&Fsyncs) -> u64| added(&move |report: &Report| of(&report.activity.fsyncs));
-        let (count, free) = (fsyncs(|it| it.count), fsyncs(|it| it.free));
-        let each = |total| ratio(total, count.saturating_sub(free));
-        let (hits, misses) = (of_engine("node_hits"), of_engine("nodes_read"));
+        let of_programs = |of: fn(&Activity) -> u64| {
+            added(&move |report: &Report| report.activity.as_ref().map(of))
+        };
+        let of_device =
+            |name| added(&move |report: &Report| report.device_value(name)).unwrap_or(0);
+        let of_engine = |name| added(&move |report: &Report| report.value(name));
+        let before = before.and_then(|before| before.activity.as_ref());
         Interval {
-            operations: operations.collect(),
+            operations: now.activity.as_ref().map(|now| operations(now, before)),
             bytes: Bytes {
-                read_by_programs: added(&|report| report.activity.read_bytes),
-                written_by_programs: added(&|report| report.activity.written_bytes),
+                read_by_programs: of_programs(|it| it.read_bytes),
+                written_by_programs: of_programs(|it| it.written_bytes),
                 read_from_device: of_device("read_bytes"),
                 written_to_device: of_device("written_bytes"),
             },
-            fsync: FsyncCost {
-                count,
-                with_nothing_to_write: free,
-                writes_each: each(fsyncs(|it| it.writes)),
-                flushes_each: each(fsyncs(|it| it.flushes)),
-                bytes_each: each(fsyncs(|it| it.bytes)),
-            },
-            cache: Cache { hits, misses, hit_rate: ratio(hits, hits.saturating_add(misses)) },
+            fsync: now.activity.as_ref().map(|now| {
+                FsyncCost::between(
+                    &now.fsyncs,
+                    &before.map_or_else(Fsyncs::default, |it| it.fsyncs),
+                )
+            }),
+            cache: of_engine("node_hits").zip(of_engine("nodes_read")).map(|(hits, misses)| {
+                Cache { hits, misses, hit_rate: ratio(hits, hits.saturating_add(misses)) }
+            }),
+        }
+    }
+}
+
+fn operations(now: &Activity, before: Option<&Activity>) -> BTreeMap<String, Times> {
+    let times = |name: &String| {
+        let mut latency = now.latency(name);
+        if let Some(before) = before {
+            latency = latency.since(&before.latency(name));
+        }
+        let [p50_ns, p99_ns] = [0.5, 0.99].map(|part| latency.quantile_ns(part));
+        (name.clone(), Times { count: latency.count(), p50_ns, p99_ns })
+    };
+    now.operations.iter().map(|(name, _)| times(name)).collect()
+}
+
+impl FsyncCost {
+    fn between(now: &Fsyncs, before: &Fsyncs) -> FsyncCost {
+        let added = |of: fn(&Fsyncs) -> u64| of(now).saturating_sub(of(before));
+        let (count, free) = (added(|it| it.count), added(|it| it.free));
+        let each = |total| ratio(total, count.saturating_sub(free));
+        FsyncCost {
+            count,
+            with_nothing_to_write: free,
+            writes_each: each(added(|it| it.writes)),
+            flushes_each: each(added(|it| it.flushes)),
+            bytes_each: each(added(|it| it.bytes)),
         }
     }
 }
@@ -136,21 +161,22 @@ impl Interval {
 impl State {
     /// How things are now.
     pub(super) fn of(report: &Report) -> State {
-        let value = |name| report.value(name).unwrap_or(0);
-        let errors = &report.activity.errors;
+        let activity = report.activity.as_ref();
+        let errors = activity.map(|activity| &activity.errors);
+        let last = errors.and_then(|errors| errors.last.clone());
+        let limits = ["recovery_kept_ns", "recovery_budget_ns"];
+        let limit_ns = limits.into_iter().filter_map(|name| report.value(name)).max();
+        let recovery = report.value("recovery_estimate_ns").zip(limit_ns);
         State {
-            space: report.activity.space,
-            recovery: Recovery {
-                estimate_ns: value("recovery_estimate_ns"),
-                limit_ns: value("recovery_kept_ns").max(value("recovery_budget_ns")),
-            },
+            space: activity.map(|activity| activity.space),
+            recovery: recovery.map(|(estimate_ns, limit_ns)| Recovery { estimate_ns, limit_ns }),
             errors: Errors {
-                count: errors.count,
-                last: errors.last.clone(),
-                last_time: errors.last.is_some().then_some(errors.last_secs),
-                refused_full: value("no_space"),
+                count: errors.map(|errors| errors.count),
+                last_time: last.as_ref().and(errors).map(|errors| errors.last_secs),
+                last,
+                refused_full: report.value("no_space"),
             },
-            transport: report.activity.transport.clone(),
+            transport: activity.map(|activity| activity.transport.clone()),
         }
     }
 }
@@ -160,55 +186,117 @@ fn ratio(part: u64, whole: u64) -> Option<f64> {
 }
 
 /// The screen, without its head. With `before` and the seconds since then counts are totals, and everything else is of
-/// the time between.
-pub(super) fn lines(now: &Report, before: Option<(&Report, f64)>) -> Vec<String> {
+/// the time between. If there is room for so many `rows` only, the rarest operations are left out first.
+pub(super) fn lines(
+    now: &Report,
+    before: Option<(&Report, f64)>,
+    rows: Option<usize>,
+) -> Vec<String> {
     let since_mount = Interval::between(now, None);
     let interval = before.map(|(before, _)| Interval::between(now, Some(before)));
     let shown = interval.as_ref().unwrap_or(&since_mount);
-    let per_second = |amount: u64| amount as f64 / before.map_or(1.0, |(_, time)| time.max(1e-9));
-    let is_watched = before.is_some();
-
-    let mut lines = vec![row("operation", &["count", "per second", "p50", "p99"], is_watched)];
-    for (name, _) in &now.activity.operations {
-        let (Some(total), Some(part)) =
-            (since_mount.operations.get(name), shown.operations.get(name))
-        else {
-            continue;
-        };
-        if total.count > 0 {
-            let rate = format!("{:.1}", per_second(part.count));
-            let [p50, p99] = [part.p50_ns, part.p99_ns].map(|time| or_dash(time.map(show::nanos)));
-            lines.push(row(name, &[&total.count.to_string(), &rate, &p50, &p99], is_watched));
-        }
-    }
-    if lines.len() == 1 {
+    let (Some(activity), Some(totals), Some(parts)) =
+        (&now.activity, &since_mount.operations, &shown.operations)
+    else {
+        return vec![OLDER.into()];
+    };
+    let seconds = before.map(|(_, seconds)| seconds);
+    let state = State::of(now);
+    let mut lines = vec![
+        named("errors", &errors(&state.errors)),
+        row("operation", &["count", "per second", "p50", "p99"], seconds.is_some()),
+    ];
+    let below = below(&since_mount.bytes, shown, &state, seconds);
+    let mut table = table(activity, totals, parts, seconds);
+    let room = rows.map(|rows| rows.saturating_sub(lines.len() + below.len()));
+    let left_out = room.map_or(0, |room| leave_out(&mut table, room));
+    lines.extend(table.into_iter().map(|(_, line)| line));
+    if left_out > 0 {
+        let rarer = show::count(left_out as u64, "rarer kind");
+        lines.push(format!("the window is too low for {rarer} of operations"));
+    } else if lines.len() == 2 {
         lines.push("none yet".into());
     }
-    lines.push(String::new());
-    let bytes = |title: &str, read: (u64, u64), written: (u64, u64)| {
-        let one = |(total, part): (u64, u64), what: &str| match is_watched {
-            true => {
-                format!("{} {what}, {}/s", size::show(total), size::show(per_second(part) as u64))
-            }
-            false => format!("{} {what}", size::show(total)),
-        };
-        format!("{title:<NAME$}{}; {}", one(read, "read"), one(written, "written"))
-    };
-    let (all, part) = (&since_mount.bytes, &shown.bytes);
-    lines.push(bytes(
-        "programs",
-        (all.read_by_programs, part.read_by_programs),
-        (all.written_by_programs, part.written_by_programs),
-    ));
-    lines.push(bytes(
-        "device",
-        (all.read_from_device, part.read_from_device),
-        (all.written_to_device, part.written_to_device),
-    ));
-    lines.push(named("each fsync", &fsync(&shown.fsync)));
-    lines.push(named("cache", &cache(&shown.cache)));
-    lines.extend(state(&State::of(now)));
+    lines.extend(below);
+    let missing = rows.map_or(0, |rows| lines.len().saturating_sub(rows));
+    if missing > 0 {
+        // The line that says so takes the place of one more.
+        lines.truncate(lines.len().saturating_sub(missing + 1));
+        let more = show::count(missing as u64 + 1, "more line");
+        lines.push(format!("the window is too low for {more}"));
+    }
     lines
+}
+
+/// A line for each kind of operation that there was, with how often.
+fn table(
+    activity: &Activity,
+    totals: &BTreeMap<String, Times>,
+    parts: &BTreeMap<String, Times>,
+    seconds: Option<f64>,
+) -> Vec<(u64, String)> {
+    let lines = activity.operations.iter().filter_map(|(name, _)| {
+        let (total, part) = (totals.get(name)?, parts.get(name)?);
+        let rate = format!("{:.1}", per_second(part.count, seconds));
+        let [p50, p99] = [part.p50_ns, part.p99_ns].map(|time| or_dash(time.map(show::nanos)));
+        let count = total.count.to_string();
+        let cells = [&count, &rate, &p50, &p99].map(String::as_str);
+        Some((total.count, row(name, &cells, seconds.is_some())))
+    });
+    lines.filter(|(count, _)| *count > 0).collect()
+}
+
+/// Makes lines with counts fit, together with one that says how many are left out: those with the smallest counts.
+fn leave_out(table: &mut Vec<(u64, String)>, room: usize) -> usize {
+    if table.len() <= room {
+        return 0;
+    }
+    let left_out = table.len() - room.saturating_sub(1);
+    for _ in 0..left_out {
+        let rarest = (0..table.len()).rev().min_by_key(|at| table[*at].0);
+        rarest.map(|at| table.remove(at));
+    }
+    left_out
+}
+
+/// What stands below the table.
+fn below(total: &Bytes, shown: &Interval, state: &State, seconds: Option<f64>) -> Vec<String> {
+    let bytes = |title: &str, read: (u64, u64), written: (u64, u64)| {
+        let one = |(total, part): (u64, u64), what: &str| {
+            let rate = size::show(per_second(part, seconds) as u64);
+            let rate = seconds.map_or(String::new(), |_| format!(", {rate}/s"));
+            format!("{} {what}{rate}", size::show(total))
+        };
+        named(title, &format!("{}; {}", one(read, "read"), one(written, "written")))
+    };
+    let part = &shown.bytes;
+    let by_programs = |bytes: &Bytes| {
+        [bytes.read_by_programs, bytes.written_by_programs].map(Option::unwrap_or_default)
+    };
+    let ([read, written], [part_read, part_written]) = (by_programs(total), by_programs(part));
+    let mut lines = vec![
+        String::new(),
+        bytes("programs", (read, part_read), (written, part_written)),
+        bytes(
+            "device",
+            (total.read_from_device, part.read_from_device),
+            (total.written_to_device, part.written_to_device),
+        ),
+        named("each fsync", &or_dash(shown.fsync.as_ref().map(fsync))),
+        named("cache", &or_dash(shown.cache.as_ref().map(cache))),
+    ];
+    lines.extend(state.space.as_ref().map(|space| named("space", &space_words(space))));
+    lines.extend(state.recovery.as_ref().map(|recovery| {
+        let [estimate, limit] = [recovery.estimate_ns, recovery.limit_ns].map(show::nanos);
+        let words = format!("mounting after a crash now would take about {estimate}");
+        named("recovery", &format!("{words}; at most {limit}"))
+    }));
+    lines.extend(state.transport.as_ref().map(|word| named("transport", rings::words(word))));
+    lines
+}
+
+fn per_second(amount: u64, seconds: Option<f64>) -> f64 {
+    amount as f64 / seconds.map_or(1.0, |seconds| seconds.max(1e-9))
 }
 
 fn fsync(cost: &FsyncCost) -> String {
@@ -240,40 +328,25 @@ fn cache(cache: &Cache) -> String {
     }
 }
 
-fn state(state: &State) -> Vec<String> {
-    let space = &state.space;
+fn space_words(space: &Space) -> String {
     let [used, whole, available] =
         [space.used_bytes, space.size_bytes, space.available_bytes].map(size::show);
-    let mut lines = vec![
-        named(
-            "space",
-            &format!("{used} of {whole} used, {available} available, {} files", space.files),
-        ),
-        named(
-            "recovery",
-            &format!(
-                "mounting after a crash now would take about {}; at most {}",
-                show::nanos(state.recovery.estimate_ns),
-                show::nanos(state.recovery.limit_ns)
-            ),
-        ),
-    ];
-    let errors = &state.errors;
-    let full = match errors.refused_full {
+    format!("{used} of {whole} used, {available} available, {} files", space.files)
+}
+
+fn errors(errors: &Errors) -> String {
+    let full = match errors.refused_full.unwrap_or(0) {
         0 => String::new(),
         count => {
             format!("; {} refused because the volume was full", show::count(count, "operation"))
         }
     };
-    lines.push(match (&errors.last, errors.last_time) {
-        (Some(last), Some(secs)) => named(
-            "errors",
-            &format!("{}{full}; the last at {} UTC: {last}", errors.count, utc(secs)),
-        ),
-        _ => named("errors", &format!("none{full}")),
-    });
-    lines.push(named("transport", rings::words(&state.transport)));
-    lines
+    match (&errors.last, errors.last_time, errors.count) {
+        (Some(last), Some(secs), Some(count)) => {
+            format!("{count}{full}; the last at {} UTC: {last}", utc(secs))
+        }
+        _ => format!("none{full}"),
+    }
 }
 
 /// A line of the table; the column of rates only with `is_watched`.
@@ -289,4 +362,102 @@ fn named(name: &str, text: &str) -> String {
 
 fn or_dash(text: Option<String>) -> String {
     text.unwrap_or_else(|| "-".into())
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use holdfast_fuse::{Operation, Operations};
+
+    use super::super::tests::counter;
+    use super::*;
+    use crate::daemon::activity::Logged;
+
+    /// A report of a mount that served `times` as many of each operation as its place in the list says.
+    pub(in crate::cmd::stats) fn busy(times: u64) -> Report {
+        let operations = Operations::default();
+        for (place, kind) in (1..).zip(Operation::ALL) {
+            (0..times * place).for_each(|_| operations.record(*kind, 5_000_000));
+        }
+        let of = |kind: &Operation| (kind.name().into(), operations.latency(*kind).buckets());
+        let mut report = super::super::tests::report(0, 0, 0);
+        report.activity = Some(Activity {
+            operations: Operation::ALL.iter().map(of).collect(),
+            read_bytes: 3 << 20,
+            written_bytes: times << 20,
+            fsyncs: Fsyncs { count: 12, free: 2, writes: 15, flushes: 5, bytes: 40960 },
+            space: Space {
+                size_bytes: 8 << 30,
+                used_bytes: 1 << 30,
+                available_bytes: 6 << 30,
+                files: 42,
+            },
+            transport: "device".into(),
+            errors: Logged { count: 3, last: Some("a block is bad".into()), last_secs: 60 },
+            ..Activity::default()
+        });
+        report.counters.extend([
+            counter("no_space", 1, "operations"),
+            counter("node_hits", 1999, "tree"),
+            counter("nodes_read", 1, "tree"),
+            counter("recovery_estimate_ns", 20_000_000, "recovery"),
+            counter("recovery_budget_ns", 1_000_000_000, "recovery"),
+            counter("recovery_kept_ns", 2_000_000_000, "recovery"),
+        ]);
+        report
+    }
+
+    #[test]
+    fn the_screen_has_every_number() {
+        let lines = lines(&busy(1), None, None);
+        let errors = "errors      3; 1 operation refused because the volume was full; the last at 1970-01-01 00:01 UTC: \
+                      a block is bad";
+        assert_eq!(lines[0], errors);
+        let words = |line: &str| line.split_whitespace().map(String::from).collect::<Vec<_>>();
+        assert_eq!(words(&lines[1]), ["operation", "count", "p50", "p99"]);
+        assert_eq!(words(&lines[2]), ["lookup", "1", "5.2", "ms", "5.2", "ms"]);
+        assert_eq!(words(&lines[13]), ["other", "12", "5.2", "ms", "5.2", "ms"]);
+        let below = [
+            "",
+            "programs    3.0 MiB read; 1.0 MiB written",
+            "device      0 B read; 0 B written",
+            "each fsync  1.50 writes, 0.50 flushes, 4.0 KiB on the average of 10; 2 more had nothing to write",
+            "cache       99.9 % of 2000 look-ups answered from memory",
+            "space       1.0 GiB of 8.0 GiB used, 6.0 GiB available, 42 files",
+            "recovery    mounting after a crash now would take about 20.0 ms; at most 2.0 s",
+            "transport   /dev/fuse",
+        ];
+        assert_eq!(lines[14..], below);
+    }
+
+    #[test]
+    fn of_two_reports_counts_are_totals_and_all_else_is_between() {
+        let lines = lines(&busy(5), Some((&busy(1), 2.0)), None);
+        let words = |at: usize| lines[at].split_whitespace().collect::<Vec<_>>();
+        assert_eq!(words(1), ["operation", "count", "per", "second", "p50", "p99"]);
+        assert_eq!(words(3), ["stat", "10", "4.0", "5.2", "ms", "5.2", "ms"]);
+        assert_eq!(lines[15], "programs    3.0 MiB read, 0 B/s; 5.0 MiB written, 2.0 MiB/s");
+        assert_eq!(lines[17], "each fsync  - (no fsync)");
+        assert_eq!(lines[18], "cache       - (no look-ups)");
+    }
+
+    #[test]
+    fn a_low_window_keeps_errors_and_says_what_it_has_no_room_for() {
+        let report = busy(1);
+        let all = lines(&report, None, None);
+        assert_eq!(lines(&report, None, Some(all.len())), all);
+        for rows in 1..all.len() {
+            let shown = lines(&report, None, Some(rows));
+            assert_eq!(shown.len(), rows);
+            assert!(rows == 1 || shown[0] == all[0], "{shown:?}");
+            let is_said = |line: &String| line.starts_with("the window is too low for ");
+            assert!(shown.iter().any(is_said), "{shown:?}");
+        }
+        // Of twelve kinds four have room beside the line that says so: those that were most.
+        let shown = lines(&report, None, Some(all.len() - 7));
+        let kinds: Vec<&str> =
+            shown[2..6].iter().filter_map(|line| line.split(' ').next()).collect();
+        assert_eq!(kinds, ["write", "fsync", "attributes", "other"]);
+        assert_eq!(shown[6], "the window is too low for 8 rarer kinds of operations");
+        assert_eq!(shown[7..], all[14..]);
+    }
 }

@@ -136,10 +136,10 @@ fn shown(
         return table::sample(now, at, then, first, window);
     }
     let mut lines = vec![table::head(now, at)];
-    lines.extend(summary::lines(now, then.map(|then| (then.report, then.seconds))));
+    // One row is for the head, and one for the cursor.
+    let rows = window.map(|window| window.rows.saturating_sub(2).max(1));
+    lines.extend(summary::lines(now, then.map(|then| (then.report, then.seconds)), rows));
     if let Some(window) = window {
-        // One row is for the cursor.
-        lines.truncate(window.rows.saturating_sub(1).max(2));
         for line in &mut lines {
             *line = line.chars().take(window.columns).collect();
         }
@@ -231,6 +231,23 @@ impl Sleep {
 mod tests {
     use super::super::tests::report;
     use super::*;
+
+    #[test]
+    fn in_a_low_window_errors_stand_behind_the_head() {
+        let report = super::super::summary::tests::busy(1);
+        let at = Timestamp { secs: 10, nanos: 0 };
+        let show = |window| shown(false, &report, at, None, &report, window);
+        let whole = show(None);
+        assert!(whole[0].contains("served by process") && whole[1].starts_with("errors "));
+        for (columns, rows) in [(80, 24), (80, 12), (80, 4), (10, 8), (1, 3)] {
+            let lines = show(Some(Window { columns, rows }));
+            assert!(lines.len() < rows, "{lines:?}");
+            assert!(lines.iter().all(|line| line.chars().count() <= columns), "{lines:?}");
+            if rows > 3 {
+                assert!(whole[1].starts_with(&lines[1]) && lines[1].starts_with('e'), "{lines:?}");
+            }
+        }
+    }
 
     #[test]
     fn json_lines_hold_values_and_what_is_new() {
