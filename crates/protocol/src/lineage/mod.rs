@@ -45,8 +45,14 @@ pub enum Action {
     Write(usize, usize),
     /// A block for a key of a branch.
     Reserve(usize, usize),
-    /// The first data of a reserved block.
+    /// Its data is gone, and its block reserved.
+    Unwrite(usize, usize),
+    /// The first data of a reserved block; in place, if it may, and then it is on its way only.
     Fill(usize, usize),
+    /// The data that was on its way into a reserved block belongs to the file.
+    Publish,
+    /// What changes from now on is of another epoch.
+    Checkpoint,
     /// From a branch, of a key.
     Remove(usize, usize),
     /// Of a branch.
@@ -86,6 +92,10 @@ pub struct State {
     durable: Option<Arc<Volume>>,
     /// Blocks that were in use at a moment since, but for the present one.
     kept: u16,
+    /// Blocks that were made unwritten since.
+    unwritten: u16,
+    /// What is on its way into a reserved block: of a branch, for a key.
+    sent: Option<(usize, usize, Tag)>,
     tag: Tag,
     operations: u8,
     crashes: u8,
@@ -102,21 +112,27 @@ impl Lineage {
     fn operations(&self, state: &State, actions: &mut Vec<Action>) {
         let volume = &state.volume;
         let (branch_fits, snapshot_fits) = volume.has_room();
+        let is_filled = |branch| state.sent.is_some_and(|sent| sent.0 == branch);
+        actions.push(Action::Checkpoint);
         for branch in volume.branches() {
-            for key in 0..self.bounds.keys {
+            let waits = is_filled(branch);
+            for key in (0..self.bounds.keys).filter(|key| !waits || *key > 0) {
                 let (is_there, is_reserved) = volume.holds(branch, key);
                 actions.push(Action::Write(branch, key));
                 if is_there {
                     actions.push(Action::Remove(branch, key));
                 }
                 // One key is enough for what is special about reserved blocks.
-                if is_reserved {
+                if is_reserved && state.sent.is_none() {
                     actions.push(Action::Fill(branch, key));
-                } else if key == 0 {
+                } else if key == 0 && !is_reserved {
                     actions.push(Action::Reserve(branch, key));
+                    if is_there {
+                        actions.push(Action::Unwrite(branch, key));
+                    }
                 }
             }
-            if snapshot_fits {
+            if snapshot_fits && !waits {
                 actions.extend([Action::Snapshot(branch), Action::DeleteBranch(branch)]);
                 for snapshot in volume.named() {
                     actions.extend([false, true].map(|keep| Action::RollBack {
@@ -135,12 +151,28 @@ impl Lineage {
         }
     }
 
-    fn carry_out(&self, volume: &mut Volume, hand: &mut Hand<'_>, action: Action) {
+    fn carry_out(
+        &self,
+        volume: &mut Volume,
+        hand: &mut Hand<'_>,
+        sent: &mut Option<(usize, usize, Tag)>,
+        action: Action,
+    ) {
         let broken = self.broken;
         match action {
+            Action::Fill(branch, key) => match volume.send(branch, key, hand) {
+                Some(tag) => *sent = Some((branch, key, tag)),
+                None => volume.write(branch, key, hand),
+            },
+            Action::Publish => {
+                if let Some((branch, key, tag)) = sent.take() {
+                    volume.publish(branch, key, tag, hand);
+                }
+            }
             Action::Write(branch, key) => volume.write(branch, key, hand),
             Action::Reserve(branch, key) => volume.reserve(branch, key, hand),
-            Action::Fill(branch, key) => volume.fill(branch, key, hand),
+            Action::Unwrite(branch, key) => volume.unwrite(branch, key, hand),
+            Action::Checkpoint => volume.checkpoint(),
             Action::Remove(branch, key) => volume.remove(branch, key, hand),
             Action::Snapshot(branch) => volume.snapshot(branch, true, broken),
             Action::Fork(snapshot) => volume.fork(snapshot, broken),
@@ -163,8 +195,30 @@ impl Model for Lineage {
     fn init_states(&self) -> Vec<State> {
         let mut device = Device::default();
         let (volume, tag) = Volume::new(&mut device);
-        let volume = Arc::new(volume);
-        vec![State { device, volume, durable: None, kept: 0, tag, operations: 0, crashes: 0 }]
+        let new = State {
+            device,
+            volume: Arc::new(volume),
+            durable: None,
+            kept: 0,
+            unwritten: 0,
+            sent: None,
+            tag,
+            operations: 0,
+            crashes: 0,
+        };
+        // Further ones, which would take too many operations. They are so large that they count as two of them.
+        let whole = Lineage { broken: None, ..*self };
+        let after = |actions: &[Action]| {
+            let state = actions.iter().fold(new.clone(), |state, action| {
+                whole.next_state(&state, *action).expect("each of them is possible")
+            });
+            State { durable: None, kept: 0, unwritten: 0, operations: 2, ..state }
+        };
+        let lineage = [Action::Snapshot(0), Action::Write(0, 0), Action::Snapshot(0)];
+        let forked = after(&[&lineage[..], &[Action::Reserve(0, 0), Action::Fork(1)]].concat());
+        let walking = [Action::Delete(1), Action::BeginDeletion(1), Action::Walk(1)];
+        let walking = after(&[&lineage[..], &walking].concat());
+        vec![new, forked, walking]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
@@ -173,6 +227,9 @@ impl Model for Lineage {
         }
         if state.operations < self.bounds.operations {
             self.operations(state, actions);
+        }
+        if state.sent.is_some() {
+            actions.push(Action::Publish);
         }
         actions.extend(state.volume.deletable(self.broken).into_iter().map(Action::BeginDeletion));
         actions.extend(state.volume.deleted().map(Action::Walk));
@@ -184,7 +241,7 @@ impl Model for Lineage {
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
         let mut state = last.clone();
         match action {
-            Action::Commit => (state.durable, state.kept) = (None, 0),
+            Action::Commit => (state.durable, state.kept, state.unwritten) = (None, 0, 0),
             Action::PowerCut => {
                 let mut volume = (*state.durable.take()?).clone();
                 if self.broken == Some(Mutant::CursorKeptInMemory) {
@@ -192,7 +249,7 @@ impl Model for Lineage {
                 }
                 volume.judge(&state.device);
                 state.volume = Arc::new(volume);
-                state.kept = 0;
+                (state.kept, state.unwritten, state.sent) = (0, 0, None);
                 state.crashes += 1;
             }
             _ => {
@@ -201,17 +258,21 @@ impl Model for Lineage {
                     device: &mut state.device,
                     tag: &mut state.tag,
                     kept: state.kept,
+                    unwritten: &mut state.unwritten,
                     broken: self.broken,
                 };
-                self.carry_out(&mut volume, &mut hand, action);
+                self.carry_out(&mut volume, &mut hand, &mut state.sent, action);
                 volume.judge(&state.device);
                 let before = std::mem::replace(&mut state.volume, Arc::new(volume));
                 // Without a crash to come, it is the same whether anything is durable.
                 if state.crashes < self.bounds.crashes {
                     state.kept |= before.used();
                     state.durable.get_or_insert(before);
+                } else {
+                    state.unwritten = 0;
                 }
-                let behind = matches!(action, Action::BeginDeletion(_) | Action::Walk(_));
+                let behind =
+                    matches!(action, Action::BeginDeletion(_) | Action::Walk(_) | Action::Publish);
                 state.operations += u8::from(!behind);
             }
         }
@@ -221,11 +282,17 @@ impl Model for Lineage {
     fn properties(&self) -> Vec<Property<Self>> {
         let holds = Property::always(crate::HOLDS, |_, state: &State| state.violation().is_none());
         let mut properties = vec![holds];
+        // A deletion that never begins would break nothing else.
+        properties
+            .push(Property::always("deletions go on", |_, state: &State| !state.volume.is_stuck()));
         if self.broken.is_none() {
             // A model in which nothing happens would keep every promise.
             properties.extend([
                 Property::sometimes("a deletion goes on after a power cut", |_, state: &State| {
                     state.crashes > 0 && state.volume.deleted().next().is_some()
+                }),
+                Property::sometimes("data is on its way beside a deletion", |_, state: &State| {
+                    state.sent.is_some() && state.volume.deleted().next().is_some()
                 }),
                 Property::sometimes("two deletions go on at once", |_, state: &State| {
                     state.volume.deleted().count() > 1

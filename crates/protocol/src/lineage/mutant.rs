@@ -23,4 +23,6 @@ mutants! {
     RollbackKeepsParent "S6" "A branch that is rolled back keeps its parent."
     FreedReusedAtOnce "R2" "A block may be given away before the transaction that freed it is durable."
     ReservedFilledInPlace "S2" "Reserved blocks that a snapshot has as well are written in place."
+    SharedUnwritten "S2" "A branch makes blocks unwritten that a snapshot has as well."
+    FilledBeforeDurable "R2" "A block is written in place before the transaction is durable that made it unwritten."
 }

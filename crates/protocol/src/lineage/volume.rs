@@ -103,6 +103,8 @@ pub(super) struct Hand<'a> {
     pub(super) tag: &'a mut Tag,
     /// Blocks that something uses to which a crash may go back.
     pub(super) kept: u16,
+    /// Blocks that held data and were made unwritten since the last durable moment.
+    pub(super) unwritten: &'a mut u16,
     pub(super) broken: Option<Mutant>,
 }
 
@@ -285,22 +287,57 @@ impl Volume {
         self.put(branch, key, Some(Extent { at, content: None }), hand);
     }
 
-    /// The first data of a reserved block: in place, if no snapshot has the block.
-    pub(super) fn fill(&mut self, branch: usize, key: usize, hand: &mut Hand<'_>) {
+    fn extent(&self, branch: usize, key: usize) -> Extent {
         let of = self.branches[branch].expect("the branch is there");
-        let old = self.node(of.root).and_then(|node| node.items[key]).expect("it was reserved");
-        let is_shared = old.at.birth <= self.epoch_of(of.parent);
-        if is_shared && !hand.is(Mutant::ReservedFilledInPlace) {
-            return self.write(branch, key, hand);
+        self.node(of.root).and_then(|node| node.items[key]).expect("the key has a value")
+    }
+
+    /// Whether a snapshot has the blocks as well. What a deletion of the parent has passed counts, too: that is no
+    /// mistake, only a block more.
+    fn is_shared(&self, branch: usize, extent: Extent) -> bool {
+        let of = self.branches[branch].expect("the branch is there");
+        extent.at.birth <= self.epoch_of(of.parent)
+    }
+
+    /// The data of a key is gone, and its block stays reserved: the same block, if no snapshot has it.
+    pub(super) fn unwrite(&mut self, branch: usize, key: usize, hand: &mut Hand<'_>) {
+        let old = self.extent(branch, key);
+        if self.is_shared(branch, old) && !hand.is(Mutant::SharedUnwritten) {
+            return self.reserve(branch, key, hand);
+        }
+        *hand.unwritten |= bit(old.at.block);
+        self.put(branch, key, Some(Extent { content: None, ..old }), hand);
+    }
+
+    /// The first data of a reserved block is on its way, in place; nothing if it has to go to a block of its own, because
+    /// a snapshot has the block or a crash may bring back what it held.
+    pub(super) fn send(&self, branch: usize, key: usize, hand: &mut Hand<'_>) -> Option<Tag> {
+        let old = self.extent(branch, key);
+        let is_shared = self.is_shared(branch, old) && !hand.is(Mutant::ReservedFilledInPlace);
+        let may_come_back =
+            *hand.unwritten & bit(old.at.block) != 0 && !hand.is(Mutant::FilledBeforeDurable);
+        if is_shared || may_come_back {
+            return None;
         }
         let tag = hand.next_tag();
         hand.device[old.at.block as usize] = tag;
+        Some(tag)
+    }
+
+    /// The data that was sent to a reserved block belongs to the key.
+    pub(super) fn publish(&mut self, branch: usize, key: usize, tag: Tag, hand: &mut Hand<'_>) {
+        let old = self.extent(branch, key);
         self.put(branch, key, Some(Extent { content: Some(tag), ..old }), hand);
     }
 
     /// Nothing for a key.
     pub(super) fn remove(&mut self, branch: usize, key: usize, hand: &mut Hand<'_>) {
         self.put(branch, key, None, hand);
+    }
+
+    /// A checkpoint: what changes from now on is younger.
+    pub(super) fn checkpoint(&mut self) {
+        self.epoch += 1;
     }
 
     // What people do with branches.
@@ -384,6 +421,15 @@ impl Volume {
                 && (!waits || broken == Some(Mutant::NeighboursDoNotWait))
         };
         (0..SNAPSHOTS).filter(may).collect()
+    }
+
+    /// A snapshot without a name waits for nothing, and yet its deletion does not begin.
+    pub(super) fn is_stuck(&self) -> bool {
+        let waits = (0..SNAPSHOTS).any(|at| {
+            let goes = self.snapshots[at].is_some_and(|of| !of.named && of.cursor.is_none());
+            goes && self.children(at).len() <= 1
+        });
+        waits && self.deletable(None).is_empty() && self.deleted().next().is_none()
     }
 
     /// Snapshots that are being deleted.
