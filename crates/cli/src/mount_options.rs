@@ -172,13 +172,49 @@ impl MountOptions {
             Some((name, value)) => (name, Some(value)),
             None => (option, None),
         };
-        let wanted = || value.ok_or_else(|| format!("option {name} needs a value: {name}=..."));
+        if self.set_flag(name) || is_for_others(name) {
+            return Ok(());
+        }
+        self.set_value(option, name, value)
+    }
+
+    /// Whether `name` is an option without a value; then it is set.
+    fn set_flag(&mut self, name: &str) -> bool {
         match name {
             "ro" => self.read_only = true,
             "rw" => self.read_only = false,
             "noatime" => self.atime = Some(Atime::Never),
             "relatime" | "atime" => self.atime = Some(Atime::Relative),
             "strictatime" => self.atime = Some(Atime::Always),
+            "xattr" => self.noxattr = false,
+            "noxattr" => self.noxattr = true,
+            "allow_other" => self.allow_other = Some(true),
+            "noallow_other" => self.allow_other = Some(false),
+            "default_permissions" => self.default_permissions = true,
+            "nodefault_permissions" => self.default_permissions = false,
+            "dev" => self.nodev = false,
+            "nodev" => self.nodev = true,
+            "suid" => self.nosuid = false,
+            "nosuid" => self.nosuid = true,
+            "symfollow" => self.nosymfollow = false,
+            "nosymfollow" => self.nosymfollow = true,
+            "diratime" => self.nodiratime = false,
+            "nodiratime" => self.nodiratime = true,
+            "sync" => self.sync = true,
+            "async" => self.sync = false,
+            "dirsync" => self.dirsync = true,
+            "remount" => self.remount = true,
+            "exec" => self.noexec = false,
+            "noexec" => self.noexec = true,
+            "nofail" => self.nofail = true,
+            _ => return false,
+        }
+        true
+    }
+
+    fn set_value(&mut self, option: &str, name: &str, value: Option<&str>) -> Result<(), String> {
+        let wanted = || value.ok_or_else(|| format!("option {name} needs a value: {name}=..."));
+        match name {
             "commit" => {
                 let seconds = wanted()?;
                 let number = seconds
@@ -199,8 +235,6 @@ impl MountOptions {
                     || format!("option spin={micros} is not a number of microseconds up to 10000");
                 self.spin = Some(Duration::from_micros(number.ok_or_else(why)?));
             }
-            "xattr" => self.noxattr = false,
-            "noxattr" => self.noxattr = true,
             "transport" => self.transport = wanted()?.parse()?,
             "open" => self.opens = wanted()?.parse()?,
             "cache" => self.cache = Some(size::parse(wanted()?)?),
@@ -234,39 +268,11 @@ impl MountOptions {
                 self.slow_fsync = Some(limit).filter(|limit| !limit.is_zero());
             }
             "recover" => self.recover = Some(seconds(wanted()?)?),
-            "allow_other" => self.allow_other = Some(true),
-            "noallow_other" => self.allow_other = Some(false),
-            "default_permissions" => self.default_permissions = true,
-            "nodefault_permissions" => self.default_permissions = false,
-            "dev" => self.nodev = false,
-            "nodev" => self.nodev = true,
-            "suid" => self.nosuid = false,
-            "nosuid" => self.nosuid = true,
-            "symfollow" => self.nosymfollow = false,
-            "nosymfollow" => self.nosymfollow = true,
-            "diratime" => self.nodiratime = false,
-            "nodiratime" => self.nodiratime = true,
-            "sync" => self.sync = true,
-            "async" => self.sync = false,
-            "dirsync" => self.dirsync = true,
             "context" | "fscontext" | "defcontext" | "rootcontext" => {
                 self.labels.push(format!("{name}={}", wanted()?));
             }
-            "remount" => self.remount = true,
-            "exec" => self.noexec = false,
-            "noexec" => self.noexec = true,
-            "nofail" => self.nofail = true,
             "log" => self.log = Some(wanted()?.into()),
             "fsname" => self.fsname = Some(wanted()?.into()),
-            // What fstab says to other programs: mount(8), init, the network.
-            "" | "defaults" | "auto" | "noauto" | "user" | "nouser" | "users" | "nousers"
-            | "owner" | "noowner" | "group" | "nogroup" | "_netdev" | "loop" | "comment"
-            | "subtype" | "helper" | "uhelper" => {}
-            // What holds here anyway, or is about something that is not kept here: access times always wait in memory,
-            // attributes and lists are always there, nothing is logged aloud, and no version of an inode is counted.
-            "lazytime" | "nolazytime" | "nostrictatime" | "norelatime" | "silent" | "loud"
-            | "acl" | "user_xattr" | "iversion" | "noiversion" | "nomand" => {}
-            _ if name.starts_with("x-") || name.starts_with("X-") => {}
             _ => {
                 return Err(format!(
                     "unknown mount option {option:?}; `holdfast mount --help` lists them"
@@ -320,6 +326,21 @@ fn seconds(text: &str) -> Result<Duration, String> {
     number
         .filter(|time| !time.is_zero())
         .ok_or_else(|| format!("option recover={text} is not a number of seconds above 0"))
+}
+
+/// Whether an option means nothing here.
+fn is_for_others(name: &str) -> bool {
+    match name {
+        // What fstab says to other programs: mount(8), init, the network.
+        "" | "defaults" | "auto" | "noauto" | "user" | "nouser" | "users" | "nousers" | "owner"
+        | "noowner" | "group" | "nogroup" | "_netdev" | "loop" | "comment" | "subtype"
+        | "helper" | "uhelper" => true,
+        // What holds here anyway, or is about something that is not kept here: access times always wait in memory,
+        // attributes and lists are always there, nothing is logged aloud, and no version of an inode is counted.
+        "lazytime" | "nolazytime" | "nostrictatime" | "norelatime" | "silent" | "loud" | "acl"
+        | "user_xattr" | "iversion" | "noiversion" | "nomand" => true,
+        _ => name.starts_with("x-") || name.starts_with("X-"),
+    }
 }
 
 #[cfg(test)]

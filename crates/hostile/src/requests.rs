@@ -262,15 +262,8 @@ impl Client<'_> {
         let (uid, gid) = [(0, 0), (1000, 1000), (u32::MAX, u32::MAX)][self.program.below(3)];
         let request = &Request { uid, gid, pid: 0 };
         match self.program.byte() % 34 {
-            0 | 1 => {
-                let (dir, name) = (self.inode(), self.name());
-                self.entry(format!("lookup {dir} {name:?}"), server.lookup(request, dir, &name));
-            }
-            2 => {
-                let (inode, count) = (self.inode(), self.number());
-                server.forget(inode, count);
-                self.story.push(format!("forget {inode} {count}"));
-            }
+            0 | 1 => self.lookup(request),
+            2 => self.forget(),
             3 => {
                 let inode = self.inode();
                 self.answered(format!("getattr {inode}"), server.getattr(inode));
@@ -280,124 +273,168 @@ impl Client<'_> {
                 let inode = self.inode();
                 self.answered(format!("readlink {inode}"), server.readlink(inode));
             }
-            7 => {
-                let (dir, name, mode, rdev) =
-                    (self.inode(), self.name(), self.mode(), self.number() as u32);
-                let answer = server.mknod(request, dir, &name, mode, rdev);
-                self.entry(format!("mknod {dir} {name:?} {mode:?} {rdev}"), answer);
-            }
-            8 | 9 => {
-                let (dir, name, mode) = (self.inode(), self.name(), self.mode());
-                let answer = server.mkdir(request, dir, &name, mode);
-                self.entry(format!("mkdir {dir} {name:?} {mode:?}"), answer);
-            }
-            10 => {
-                let (dir, name) = (self.inode(), self.name());
-                let answer = server.unlink(request, dir, &name);
-                self.answered(format!("unlink {dir} {name:?}"), answer);
-            }
-            11 => {
-                let (dir, name) = (self.inode(), self.name());
-                let answer = server.rmdir(request, dir, &name);
-                self.answered(format!("rmdir {dir} {name:?}"), answer);
-            }
-            12 => {
-                let (dir, name) = (self.inode(), self.name());
-                let target = vec![b't'; self.number() as usize % 5000];
-                let answer = server.symlink(request, dir, &name, &target);
-                self.entry(format!("symlink {dir} {name:?} {}", target.len()), answer);
-            }
-            13 | 14 => {
-                let (from, name) = (self.inode(), self.name());
-                let (to, new) = (self.inode(), self.name());
-                let flags = [0, 1, 2, 4, 3, 6, 5, u32::MAX][self.program.below(8)];
-                let answer = server.rename(request, (from, &name), (to, &new), flags);
-                self.answered(format!("rename {from} {name:?} {to} {new:?} {flags}"), answer);
-            }
-            15 => {
-                let (inode, dir, name) = (self.inode(), self.inode(), self.name());
-                let answer = server.link(request, inode, dir, &name);
-                self.entry(format!("link {inode} {dir} {name:?}"), answer);
-            }
-            16 => {
-                let (inode, flags) = (self.inode(), self.flags());
-                let kill = inode.0.is_multiple_of(2);
-                let answer = server.open(request, inode, flags, kill);
-                let opened = self.answered(format!("open {inode} {flags:#x}"), answer);
-                self.opened(opened);
-            }
-            17 | 18 => {
-                let (dir, name, mode) = (self.inode(), self.name(), self.mode());
-                let flags = self.flags();
-                let kill = dir.0.is_multiple_of(2);
-                let answer = server.create(request, dir, &name, mode, flags, kill);
-                let text = format!("create {dir} {name:?} {mode:?} {flags:#x}");
-                if let Some((entry, opened)) = self.answered(text, answer) {
-                    self.inodes.extend(entry.attr.map(|attr| attr.inode.0));
-                    self.opened(Some(opened));
-                }
-            }
-            19 => {
-                let (file, offset) = (self.file(), self.number());
-                let mut into = vec![0; (self.number() % (READ_MAX + 1)) as usize];
-                let answer = server.read(file, offset, &mut into);
-                self.answered(format!("read {file:?} {offset} {}", into.len()), answer);
-            }
+            7 => self.mknod(request),
+            8 | 9 => self.mkdir(request),
+            10 => self.unlink(request),
+            11 => self.rmdir(request),
+            12 => self.symlink(request),
+            13 | 14 => self.rename(request),
+            15 => self.link(request),
+            16 => self.open(request),
+            17 | 18 => self.create(request),
+            19 => self.read(),
             20..=22 => self.write(request),
-            23 => {
-                let fh = self.handle();
-                server.release(fh);
-                self.story.push(format!("release {fh}"));
-            }
-            24 => {
-                let (file, data_only) = (self.file(), self.program.byte() & 1 == 0);
-                let answer = server.fsync(file, data_only);
-                self.answered(format!("fsync {file:?} {data_only}"), answer);
-            }
+            23 => self.release(),
+            24 => self.fsync(),
             25 => {
                 let inode = self.inode();
                 self.answered(format!("fsyncdir {inode}"), server.fsyncdir(inode));
             }
-            26 => {
-                let (dir, cookie, attrs) =
-                    (self.inode(), self.number(), self.program.byte() & 1 == 0);
-                let room = self.program.byte().into();
-                let mut sink = Sink { room, taken: Vec::new() };
-                let answer = server.readdir(dir, cookie, attrs, &mut sink);
-                self.inodes.extend(sink.taken.iter().map(|inode| inode.0).take(20));
-                self.answered(format!("readdir {dir} {cookie} {attrs}"), answer);
-            }
+            26 => self.readdir(),
             27 | 28 => self.xattr(request),
-            29 => {
-                let (inode, mask) = (self.inode(), self.number() as i32);
-                let answer = server.access(request, inode, mask);
-                self.answered(format!("access {inode} {mask:#x}"), answer);
-            }
-            30 | 31 => {
-                let (file, offset, len) = (self.file(), self.number(), self.number());
-                let mode = [0, 1, 3, 16, 17, 2, 8, 32, -1][self.program.below(9)];
-                let answer = server.fallocate(request, file, mode, offset, len);
-                self.answered(format!("fallocate {file:?} {mode:#x} {offset} {len}"), answer);
-            }
-            32 => {
-                let (file, offset) = (self.file(), self.number() as i64);
-                let whence = self.program.byte() as i32 % 6;
-                let answer = server.seek(file, offset, whence);
-                self.answered(format!("seek {file:?} {offset} {whence}"), answer);
-            }
-            _ => {
-                let copy = CopyRange {
-                    from: self.file(),
-                    offset_in: self.number(),
-                    to: self.file(),
-                    offset_out: self.number(),
-                    len: self.number(),
-                };
-                let answer = server.copy_range(request, &copy);
-                self.answered(format!("{copy:?}"), answer);
-                self.answered("statfs".into(), server.statfs());
-            }
+            29 => self.access(request),
+            30 | 31 => self.fallocate(request),
+            32 => self.seek(),
+            _ => self.copy_range(request),
         }
+    }
+
+    fn mknod(&mut self, request: &Request) {
+        let (dir, name, mode, rdev) =
+            (self.inode(), self.name(), self.mode(), self.number() as u32);
+        let answer = self.server.mknod(request, dir, &name, mode, rdev);
+        self.entry(format!("mknod {dir} {name:?} {mode:?} {rdev}"), answer);
+    }
+
+    fn mkdir(&mut self, request: &Request) {
+        let (dir, name, mode) = (self.inode(), self.name(), self.mode());
+        let answer = self.server.mkdir(request, dir, &name, mode);
+        self.entry(format!("mkdir {dir} {name:?} {mode:?}"), answer);
+    }
+
+    fn unlink(&mut self, request: &Request) {
+        let (dir, name) = (self.inode(), self.name());
+        let answer = self.server.unlink(request, dir, &name);
+        self.answered(format!("unlink {dir} {name:?}"), answer);
+    }
+
+    fn rmdir(&mut self, request: &Request) {
+        let (dir, name) = (self.inode(), self.name());
+        let answer = self.server.rmdir(request, dir, &name);
+        self.answered(format!("rmdir {dir} {name:?}"), answer);
+    }
+
+    fn symlink(&mut self, request: &Request) {
+        let (dir, name) = (self.inode(), self.name());
+        let target = vec![b't'; self.number() as usize % 5000];
+        let answer = self.server.symlink(request, dir, &name, &target);
+        self.entry(format!("symlink {dir} {name:?} {}", target.len()), answer);
+    }
+
+    fn rename(&mut self, request: &Request) {
+        let (from, name) = (self.inode(), self.name());
+        let (to, new) = (self.inode(), self.name());
+        let flags = [0, 1, 2, 4, 3, 6, 5, u32::MAX][self.program.below(8)];
+        let answer = self.server.rename(request, (from, &name), (to, &new), flags);
+        self.answered(format!("rename {from} {name:?} {to} {new:?} {flags}"), answer);
+    }
+
+    fn link(&mut self, request: &Request) {
+        let (inode, dir, name) = (self.inode(), self.inode(), self.name());
+        let answer = self.server.link(request, inode, dir, &name);
+        self.entry(format!("link {inode} {dir} {name:?}"), answer);
+    }
+
+    fn open(&mut self, request: &Request) {
+        let (inode, flags) = (self.inode(), self.flags());
+        let kill = inode.0.is_multiple_of(2);
+        let answer = self.server.open(request, inode, flags, kill);
+        let opened = self.answered(format!("open {inode} {flags:#x}"), answer);
+        self.opened(opened);
+    }
+
+    fn create(&mut self, request: &Request) {
+        let (dir, name, mode) = (self.inode(), self.name(), self.mode());
+        let flags = self.flags();
+        let kill = dir.0.is_multiple_of(2);
+        let answer = self.server.create(request, dir, &name, mode, flags, kill);
+        let text = format!("create {dir} {name:?} {mode:?} {flags:#x}");
+        if let Some((entry, opened)) = self.answered(text, answer) {
+            self.inodes.extend(entry.attr.map(|attr| attr.inode.0));
+            self.opened(Some(opened));
+        }
+    }
+
+    fn read(&mut self) {
+        let (file, offset) = (self.file(), self.number());
+        let mut into = vec![0; (self.number() % (READ_MAX + 1)) as usize];
+        let answer = self.server.read(file, offset, &mut into);
+        self.answered(format!("read {file:?} {offset} {}", into.len()), answer);
+    }
+
+    fn release(&mut self) {
+        let fh = self.handle();
+        self.server.release(fh);
+        self.story.push(format!("release {fh}"));
+    }
+
+    fn fsync(&mut self) {
+        let (file, data_only) = (self.file(), self.program.byte() & 1 == 0);
+        let answer = self.server.fsync(file, data_only);
+        self.answered(format!("fsync {file:?} {data_only}"), answer);
+    }
+
+    fn readdir(&mut self) {
+        let (dir, cookie, attrs) = (self.inode(), self.number(), self.program.byte() & 1 == 0);
+        let room = self.program.byte().into();
+        let mut sink = Sink { room, taken: Vec::new() };
+        let answer = self.server.readdir(dir, cookie, attrs, &mut sink);
+        self.inodes.extend(sink.taken.iter().map(|inode| inode.0).take(20));
+        self.answered(format!("readdir {dir} {cookie} {attrs}"), answer);
+    }
+
+    fn access(&mut self, request: &Request) {
+        let (inode, mask) = (self.inode(), self.number() as i32);
+        let answer = self.server.access(request, inode, mask);
+        self.answered(format!("access {inode} {mask:#x}"), answer);
+    }
+
+    fn fallocate(&mut self, request: &Request) {
+        let (file, offset, len) = (self.file(), self.number(), self.number());
+        let mode = [0, 1, 3, 16, 17, 2, 8, 32, -1][self.program.below(9)];
+        let answer = self.server.fallocate(request, file, mode, offset, len);
+        self.answered(format!("fallocate {file:?} {mode:#x} {offset} {len}"), answer);
+    }
+
+    fn seek(&mut self) {
+        let (file, offset) = (self.file(), self.number() as i64);
+        let whence = self.program.byte() as i32 % 6;
+        let answer = self.server.seek(file, offset, whence);
+        self.answered(format!("seek {file:?} {offset} {whence}"), answer);
+    }
+
+    fn copy_range(&mut self, request: &Request) {
+        let copy = CopyRange {
+            from: self.file(),
+            offset_in: self.number(),
+            to: self.file(),
+            offset_out: self.number(),
+            len: self.number(),
+        };
+        let answer = self.server.copy_range(request, &copy);
+        self.answered(format!("{copy:?}"), answer);
+        self.answered("statfs".into(), self.server.statfs());
+    }
+
+    fn lookup(&mut self, request: &Request) {
+        let (dir, name) = (self.inode(), self.name());
+        self.entry(format!("lookup {dir} {name:?}"), self.server.lookup(request, dir, &name));
+    }
+
+    fn forget(&mut self) {
+        let (inode, count) = (self.inode(), self.number());
+        self.server.forget(inode, count);
+        self.story.push(format!("forget {inode} {count}"));
     }
 
     fn flags(&mut self) -> i32 {

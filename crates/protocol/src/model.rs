@@ -312,6 +312,53 @@ fn stopped(memory: &Memory, actions: &mut Vec<Action>) {
     }
 }
 
+/// Carries out an operation of a program, if it is one; answers whether it has data, which is `version`.
+fn operate(
+    memory: &mut Memory,
+    device: &mut Device,
+    action: &Action,
+    version: Version,
+) -> Option<bool> {
+    match *action {
+        Action::WriteData(file) => memory.write_data(device, file, version),
+        Action::LogData(file) => memory.log_data(file, version),
+        Action::Remove(file) => memory.apply(file, None, Content::Durable),
+        Action::WriteInPlace(file) => memory.write_in_place(device, file, version),
+        Action::Reserve(file) => memory.reserve(file),
+        Action::Unwrite(file) => memory.unwrite(file),
+        _ => return None,
+    }
+    Some(!matches!(action, Action::Reserve(_) | Action::Unwrite(_)))
+}
+
+/// Carries out a step of a thread, if it is one.
+fn step(memory: &mut Memory, device: &mut Device, action: &Action) -> Option<()> {
+    match *action {
+        Action::ApplyWritten => memory.apply_written(),
+        Action::FlushInPlace => memory.flush_in_place(device),
+        Action::ApplyInPlace => memory.apply_in_place(),
+        Action::Lead => memory.lead(),
+        Action::LogWrite => memory.log_write(device),
+        Action::Append => memory.append(),
+        Action::Confirm => memory.confirm(device),
+        Action::LogFlush => memory.log_flush(device),
+        Action::Answer => memory.answer(),
+        Action::Freeze { seal } => memory.freeze(seal),
+        Action::CheckpointAtOnce => memory.checkpoint_at_once(device),
+        Action::WriteCommit => memory.write_commit(device),
+        Action::CommitFlush => memory.commit_flush(device),
+        Action::Thaw => memory.commit_thaw(),
+        Action::WriteNodes => memory.write_nodes(device),
+        Action::NodesFlush => memory.nodes_flush(device),
+        Action::Publish => memory.publish(device),
+        Action::PublishFlush => memory.publish_flush(device),
+        Action::Release => memory.release(),
+        Action::ThreadDies(whose) => memory.thread_dies(whose),
+        _ => return None,
+    }
+    Some(())
+}
+
 impl Model for Protocol {
     type State = State;
     type Action = Action;
@@ -413,64 +460,15 @@ impl Model for Protocol {
                 state.judge(&memory, found_commits);
             }
             Phase::Open(memory) => {
-                let version = state.version;
                 let applied = memory.lsn;
-                match action {
-                    Action::WriteData(file) => {
-                        memory.write_data(device, file, version);
-                        state.operations += 1;
-                        state.version += 1;
-                    }
-                    Action::ApplyWritten => memory.apply_written(),
-                    Action::LogData(file) => {
-                        memory.log_data(file, version);
-                        state.operations += 1;
-                        state.version += 1;
-                    }
-                    Action::Remove(file) => {
-                        memory.apply(file, None, Content::Durable);
-                        state.operations += 1;
-                        state.version += 1;
-                    }
-                    Action::Reserve(file) => {
-                        memory.reserve(file);
-                        state.operations += 1;
-                    }
-                    Action::Unwrite(file) => {
-                        memory.unwrite(file);
-                        state.operations += 1;
-                    }
-                    Action::WriteInPlace(file) => {
-                        memory.write_in_place(device, file, version);
-                        state.operations += 1;
-                        state.version += 1;
-                    }
-                    Action::FlushInPlace => memory.flush_in_place(device),
-                    Action::ApplyInPlace => memory.apply_in_place(),
-                    Action::Lead => memory.lead(),
-                    Action::LogWrite => memory.log_write(device),
-                    Action::Append => memory.append(),
-                    Action::Confirm => memory.confirm(device),
-                    Action::LogFlush => memory.log_flush(device),
-                    Action::Answer => memory.answer(),
-                    Action::Freeze { seal } => {
-                        memory.freeze(seal);
-                        state.commits += 1;
-                    }
-                    Action::CheckpointAtOnce => {
-                        memory.checkpoint_at_once(device);
-                        state.commits += 1;
-                    }
-                    Action::WriteCommit => memory.write_commit(device),
-                    Action::CommitFlush => memory.commit_flush(device),
-                    Action::Thaw => memory.commit_thaw(),
-                    Action::WriteNodes => memory.write_nodes(device),
-                    Action::NodesFlush => memory.nodes_flush(device),
-                    Action::Publish => memory.publish(device),
-                    Action::PublishFlush => memory.publish_flush(device),
-                    Action::Release => memory.release(),
-                    Action::ThreadDies(whose) => memory.thread_dies(whose),
-                    _ => return None,
+                if let Some(has_data) = operate(memory, device, &action, state.version) {
+                    state.operations += 1;
+                    state.version += Version::from(has_data);
+                } else {
+                    step(memory, device, &action)?;
+                    let commits =
+                        matches!(action, Action::Freeze { .. } | Action::CheckpointAtOnce);
+                    state.commits += u8::from(commits);
                 }
                 if memory.lsn > applied {
                     state.history.push(memory.tree);

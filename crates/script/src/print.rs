@@ -73,6 +73,39 @@ impl Display for OpenHow {
     }
 }
 
+impl RenameHow {
+    fn word(self) -> &'static str {
+        match self {
+            RenameHow::Replace => "",
+            RenameHow::NoReplace => "noreplace",
+            RenameHow::Exchange => "exchange",
+        }
+    }
+}
+
+impl XattrHow {
+    fn word(self) -> &'static str {
+        match self {
+            XattrHow::Any => "",
+            XattrHow::Create => "create",
+            XattrHow::Replace => "replace",
+        }
+    }
+}
+
+impl Fallocate {
+    /// The verb, and the word behind its numbers.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Fallocate::Allocate => ("fallocate", ""),
+            Fallocate::Keep => ("fallocate", "keep"),
+            Fallocate::Punch => ("punch", ""),
+            Fallocate::Zero => ("zero", ""),
+            Fallocate::ZeroKeep => ("zero", "keep"),
+        }
+    }
+}
+
 /// A mode, unless it is what the operation takes anyway.
 fn mode(f: &mut Formatter<'_>, mode: u32, default: u32) -> fmt::Result {
     if mode == default { Ok(()) } else { write!(f, " {mode:o}") }
@@ -111,14 +144,7 @@ impl Display for Op {
             Op::Rmdir { path } => write!(f, "rmdir {path}"),
             Op::Rename { from, to, how } => {
                 write!(f, "rename {from} {to}")?;
-                option(
-                    f,
-                    match how {
-                        RenameHow::Replace => "",
-                        RenameHow::NoReplace => "noreplace",
-                        RenameHow::Exchange => "exchange",
-                    },
-                )
+                option(f, how.word())
             }
             Op::Open { handle, path, how } => write!(f, "open {} {path} {how}", handle.0),
             Op::Tmpfile { handle, dir, mode: bits } => {
@@ -136,13 +162,7 @@ impl Display for Op {
             Op::Sum { place } => write!(f, "sum {place}"),
             Op::Truncate { place, size } => write!(f, "truncate {place} {}", Size(*size)),
             Op::Fallocate { place, how, offset, len } => {
-                let (verb, word) = match how {
-                    Fallocate::Allocate => ("fallocate", ""),
-                    Fallocate::Keep => ("fallocate", "keep"),
-                    Fallocate::Punch => ("punch", ""),
-                    Fallocate::Zero => ("zero", ""),
-                    Fallocate::ZeroKeep => ("zero", "keep"),
-                };
+                let (verb, word) = how.words();
                 write!(f, "{verb} {place} {} {}", Size(*offset), Size(*len))?;
                 option(f, word)
             }
@@ -156,14 +176,7 @@ impl Display for Op {
             Op::Utimes { place, atime, mtime } => write!(f, "utimes {place} {atime} {mtime}"),
             Op::Setxattr { place, name, value, how } => {
                 write!(f, "setxattr {place} {} {value}", Word(name))?;
-                option(
-                    f,
-                    match how {
-                        XattrHow::Any => "",
-                        XattrHow::Create => "create",
-                        XattrHow::Replace => "replace",
-                    },
-                )
+                option(f, how.word())
             }
             Op::Getxattr { place, name } => write!(f, "getxattr {place} {}", Word(name)),
             Op::Removexattr { place, name } => write!(f, "removexattr {place} {}", Word(name)),

@@ -10,6 +10,7 @@ use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, BlockRange, Lsn, TreeId};
 use holdfast_format::Malformed;
 use holdfast_format::limits::value_max;
+use parking_lot::{MutexGuard, RwLockWriteGuard};
 
 use crate::load::Failed;
 use crate::space::alloc::Space;
@@ -288,92 +289,105 @@ impl Inner {
             let len = value.map_or(0, <[u8]>::len);
             assert!(len <= longest, "{key:?}: {len} bytes");
         }
-        let tree = TreeId::Files;
         let mut failed = Failed::default();
         let mut waited = false;
         loop {
             let mut forest = self.forest.write();
-            if let Err(missing) = forest.prepare_all(tree, &transaction.changes) {
+            if let Err(missing) = forest.prepare_all(TreeId::Files, &transaction.changes) {
                 drop(forest);
                 self.load(missing, &mut failed)?;
                 continue;
             }
-            let mut space = self.space.lock();
+            let space = self.space.lock();
             self.check_freed(&transaction, &space)?;
             self.check_damage(&space)?;
-            if !self.has_slots(&forest, &space, &transaction, reservation.slots) {
-                let pending = space.has_pending();
-                drop(space);
-                drop(forest);
-                if self.take_from_host(|_| 0) {
-                    continue;
-                }
-                if waited || !pending {
-                    self.counters.no_space.increment();
-                    // Otherwise a retry with less might find that others have them.
-                    transaction.placed.into_iter().for_each(|placed| reservation.reclaim(placed));
-                    return Err(StoreError::NoSpace);
-                }
-                waited = true;
-                self.checkpoint()?;
+            if self.has_slots(&forest, &space, &transaction, reservation.slots) {
+                return self.carry_out(forest, space, transaction, reservation);
+            }
+            let pending = space.has_pending();
+            drop(space);
+            drop(forest);
+            if self.take_from_host(|_| 0) {
                 continue;
             }
-            // Half of it must never become durable. Begun after the locks, so that no caller sees half of it before the
-            // stop.
-            let step = self.step("a change");
-            // Before the tree shows them.
-            for taken in &transaction.taken {
-                if let TakenContent::Inside(blocks, _) = &taken.content {
-                    self.log_resident
-                        .add(taken.blocks.start, blocks.iter().map(|block| block.page.clone()));
-                }
+            if waited || !pending {
+                self.counters.no_space.increment();
+                // Otherwise a retry with less might find that others have them.
+                transaction.placed.into_iter().for_each(|placed| reservation.reclaim(placed));
+                return Err(StoreError::NoSpace);
             }
-            let slots = &mut Slots { space: &mut space, promised: &mut reservation.slots };
-            forest.carry_out_all(tree, &transaction.changes, slots);
-            for range in &transaction.freed {
-                space.free(*range, false);
-                self.log_resident.forget(*range);
+            waited = true;
+            self.checkpoint()?;
+        }
+    }
+
+    /// Makes a transaction visible for which everything is there, and pending for the log. Nothing fails.
+    fn carry_out(
+        &self,
+        mut forest: RwLockWriteGuard<'_, Forest>,
+        mut space: MutexGuard<'_, Space>,
+        transaction: Transaction,
+        reservation: &mut Reservation,
+    ) -> Result<Lsn> {
+        // Half of it must never become durable. Begun after the locks, so that no caller sees half of it before the
+        // stop.
+        let step = self.step("a change");
+        self.show_logged_data(&transaction.taken);
+        let slots = &mut Slots { space: &mut space, promised: &mut reservation.slots };
+        forest.carry_out_all(TreeId::Files, &transaction.changes, slots);
+        self.change_blocks(&mut space, &transaction);
+        // First all of them: one that is dropped takes the lock of the space.
+        let published: Vec<BlockRange> =
+            transaction.placed.into_iter().map(Allocated::published).collect();
+        for range in published {
+            space.publish(range);
+        }
+        space.unflushed.add(transaction.taken.iter().filter_map(Taken::data));
+        space.inodes = space.inodes.saturating_add_signed(transaction.inodes_added);
+        // Under the lock: the order of numbers is the order in which changes became visible.
+        let lsn = Lsn(self.lsn.fetch_add(1, Ordering::AcqRel) + 1);
+        if !transaction.unwritten.is_empty() {
+            self.unwrote.store(lsn.0, Ordering::Release);
+        }
+        let waits = {
+            let mut pending = self.pending.lock();
+            let Transaction { changes, taken, freed, .. } = transaction;
+            pending.add(lsn, space.inodes, &changes, taken, freed);
+            pending.bytes()
+        };
+        let intact = self.check_damage(&space);
+        step.end();
+        drop(space);
+        forest.cache.evict();
+        self.throttle.cache_is(&forest.cache);
+        self.throttle.pending_is(waits);
+        intact?;
+        self.counters.operations.increment();
+        self.idle.stir();
+        Ok(lsn)
+    }
+
+    /// Keeps the data that the log will carry, before the trees show its blocks.
+    fn show_logged_data(&self, taken: &[Taken]) {
+        for taken in taken {
+            if let TakenContent::Inside(blocks, _) = &taken.content {
+                let pages = blocks.iter().map(|block| block.page.clone());
+                self.log_resident.add(taken.blocks.start, pages);
             }
-            for range in &transaction.unwritten {
-                // Written in place later, what is there must not speak against this commit.
-                if !mutants::is(Mutant::UnwrittenNamed) {
-                    space.unflushed.forget(*range);
-                }
+        }
+    }
+
+    /// Frees what the transaction frees, and forgets the data of what it makes unwritten.
+    fn change_blocks(&self, space: &mut Space, transaction: &Transaction) {
+        for range in &transaction.freed {
+            space.free(*range, false);
+            self.log_resident.forget(*range);
+        }
+        for range in &transaction.unwritten {
+            // Written in place later, what is there must not speak against this commit.
+            if !mutants::is(Mutant::UnwrittenNamed) {
+                space.unflushed.forget(*range);
             }
-            // First all of them: one that is dropped takes the lock of the space.
-            let published: Vec<BlockRange> =
-                transaction.placed.into_iter().map(Allocated::published).collect();
-            for range in published {
-                space.publish(range);
-            }
-            space.unflushed.add(transaction.taken.iter().filter_map(Taken::data));
-            space.inodes = space.inodes.saturating_add_signed(transaction.inodes_added);
-            // Under the lock: the order of numbers is the order in which changes became visible.
-            let lsn = Lsn(self.lsn.fetch_add(1, Ordering::AcqRel) + 1);
-            if !transaction.unwritten.is_empty() {
-                self.unwrote.store(lsn.0, Ordering::Release);
-            }
-            let waits = {
-                let mut pending = self.pending.lock();
-                pending.add(
-                    lsn,
-                    space.inodes,
-                    &transaction.changes,
-                    transaction.taken,
-                    transaction.freed,
-                );
-                pending.bytes()
-            };
-            let intact = self.check_damage(&space);
-            step.end();
-            drop(space);
-            forest.cache.evict();
-            self.throttle.cache_is(&forest.cache);
-            self.throttle.pending_is(waits);
-            intact?;
-            self.counters.operations.increment();
-            self.idle.stir();
-            return Ok(lsn);
         }
     }
 }

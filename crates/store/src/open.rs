@@ -76,20 +76,7 @@ fn open_alone(
 ) -> Result<Inner> {
     let places = Arc::new(AccessTimes::default());
     let superblock = superblock::newest(&*device, options.read_only, &places)?;
-    let geometry = superblock.geometry;
-    if geometry.volume_blocks > device.len() / BLOCK_BYTES {
-        return Err(StoreError::Refused(format!(
-            "the volume has {} blocks of 4 KiB, but the device only {}; it was cut short",
-            geometry.volume_blocks,
-            device.len() / BLOCK_BYTES
-        )));
-    }
-    let unknown = superblock.features_ro_compat & !RO_COMPAT_KNOWN;
-    if unknown != 0 && !options.read_only {
-        return Err(StoreError::Refused(format!(
-            "the volume has features ({unknown:#x}) that this program cannot write; mount it read-only"
-        )));
-    }
+    check_volume(&superblock, &*device, options)?;
     let time = Stopwatch::start();
     let mut replayed = recover::read(&*device, &superblock, &counters, options.read_only)?;
     let hole = recover::hole(&replayed);
@@ -140,6 +127,30 @@ fn open_alone(
     if is_recovered {
         inner.counters.recovery_ns.set(took);
     }
+    update_limits(&inner, options);
+    Ok(inner)
+}
+
+/// Refuses a volume that its device does not hold, or that this program cannot write.
+fn check_volume(superblock: &Superblock, device: &dyn Device, options: &OpenOptions) -> Result<()> {
+    let volume_blocks = superblock.geometry.volume_blocks;
+    if volume_blocks > device.len() / BLOCK_BYTES {
+        return Err(StoreError::Refused(format!(
+            "the volume has {volume_blocks} blocks of 4 KiB, but the device only {}; it was cut short",
+            device.len() / BLOCK_BYTES
+        )));
+    }
+    let unknown = superblock.features_ro_compat & !RO_COMPAT_KNOWN;
+    if unknown != 0 && !options.read_only {
+        return Err(StoreError::Refused(format!(
+            "the volume has features ({unknown:#x}) that this program cannot write; mount it read-only"
+        )));
+    }
+    Ok(())
+}
+
+/// Updates the limits of a recovery, and warns if it may take more than was asked for.
+fn update_limits(inner: &Inner, options: &OpenOptions) {
     let limits = inner.throttle.update(&inner.counters);
     if limits.kept > limits.budget && !options.read_only {
         tracing::warn!(
@@ -149,7 +160,6 @@ fn open_alone(
             limits.budget.as_secs_f64()
         );
     }
-    Ok(inner)
 }
 
 /// Refuses to write to a volume that has counted so far that what is written could not be opened again. No

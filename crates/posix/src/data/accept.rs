@@ -5,6 +5,7 @@
 //! is prepared again.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use holdfast_base::Timestamp;
@@ -19,8 +20,8 @@ use super::in_place::{Reserved, Room};
 use super::view::{clipped, load_raw_block};
 use super::writeback::write_back;
 use crate::core::Core;
-use crate::file_data::WriterGuard;
-use crate::inode::Inode;
+use crate::file_data::{Content, WriterGuard};
+use crate::inode::{Inode, InodeState};
 use crate::{FsError, Result};
 
 /// The part of a write that falls into one block.
@@ -69,112 +70,48 @@ pub(crate) fn accept(
     make_room(core, inode, blocks.end - blocks.start)?;
     // Pages that need no old bytes, made outside of all locks.
     let mut whole = whole_blocks(offset, bytes);
+    let write = Accepting { core, inode, offset, bytes, end, blocks };
     let mut room = Room::default();
     let mut held = Held::default();
     let mut looks = 0;
     let grows = loop {
-        let version = inode.data.version.now();
-        let (size, disk, losses) = {
-            let state = inode.state.read();
-            (state.attr.size, state.disk, inode.data.losses())
-        };
-        if (held.size, held.losses) != (size, losses) {
-            held = Held { size, losses, ..Held::default() };
-        }
-        if end > size && held.before.is_none() {
-            clean_tail(core, inode)?;
-            held.before = Some(pages_before_growth(core, inode, size, end, blocks.start)?);
-        }
-        load_bases(core, inode, parts(offset, bytes), size, &mut held.bases)?;
+        let seen = write.prepare(&mut held)?;
         looks += 1;
-        let look = |disk: &InodeItem| -> Result<(Counted, Reserved)> {
-            let reserved = room.reserved(core, inode, disk, blocks.clone())?;
-            Ok((counted(core, inode, disk, blocks.clone()), reserved))
-        };
-        let seen = if looks <= LOOKS_MAX { Some(look(&disk)?) } else { None };
+        let tree = if looks <= LOOKS_MAX { Some(write.look(&room, &seen.disk)?) } else { None };
 
         let mut state = inode.state.write();
         state.expect_alive()?;
         // The state's lock, which every change takes, holds the file still. Nodes may be read from the device
         // meanwhile.
-        let is_still = seen.is_none();
-        let (counted, reserved) = match seen {
-            Some(seen) => seen,
-            None => look(&state.disk)?,
+        let is_still = tree.is_none();
+        let (counted, reserved) = match tree {
+            Some(tree) => tree,
+            None => write.look(&room, &state.disk)?,
         };
         let mut content = inode.data.lock_content();
-        let Held { before, bases, .. } = &mut held;
-        let unready = |part: Part<'_>| {
-            part.bytes.len() < BLOCK_SIZE
-                && !bases.contains_key(&part.block)
-                && !content.pages.is_dirty(part.block)
-        };
-        // Block 0 was dirty when it was looked up, and a writeback has taken it since.
-        let has_blocks = state.disk.blocks > 0;
-        let first_page_gone = before.as_ref().is_none_or(Vec::is_empty)
-            && needs_first_page(core, size, has_blocks, end, blocks.start)
-            && !content.pages.is_dirty(0);
-        if first_page_gone {
-            *before = None;
-        }
         // What the tree holds of these blocks is looked up again if a writeback has changed it since.
-        let is_tree = is_still || version.is_some_and(|version| inode.data.version.is(version));
-        if state.attr.size != size
-            || inode.data.losses() != losses
-            || first_page_gone
-            || !is_tree
-            || parts(offset, bytes).any(unready)
-        {
+        let is_tree =
+            is_still || seen.version.is_some_and(|version| inode.data.version.is(version));
+        if !write.still_holds(&mut held, &state, &content) || !is_tree {
             continue;
         }
-        let before = before.get_or_insert_default();
-        let clean = |block: &u64| !content.pages.is_dirty(*block);
         let in_place = reserved.of(&content.pages);
-        let need = blocks.clone().filter(|block| clean(block)).count()
-            + before.iter().filter(|(block, _)| clean(block)).count()
-            - in_place.len();
-        if !room.is_enough(need as u64, in_place.len() as u64) {
+        let need = write.blocks_needed(&held, &content) - in_place.len() as u64;
+        if !room.is_enough(need, in_place.len() as u64) {
             drop((state, content));
-            let more = room.take(core, need as u64, in_place.len() as u64);
-            if mutants::is(Mutant::NoSpaceHalf) && more.is_err() {
-                let mut state = inode.state.write();
-                state.attr.size = state.attr.size.max(end);
-            }
-            more?;
+            write.take_room(&mut room, need, in_place.len() as u64)?;
             continue;
         }
 
         // From here on nothing fails.
-        for (block, page) in std::mem::take(before) {
-            // The last block, or the content that was inline until now.
-            content.pages.put_base(block, page, !has_blocks);
-            content.pages.dissolve_runs(block..block + 1);
-        }
-        for part in parts(offset, bytes) {
-            if part.bytes.len() == BLOCK_SIZE {
-                let page = whole.next().expect("there is one for each whole part");
-                content.pages.put(part.block, page, !counted.has(part.block));
-                continue;
-            }
-            if !content.pages.is_dirty(part.block) {
-                let fresh = !counted.has(part.block);
-                match bases.remove(&part.block).flatten() {
-                    Some(Base { page, is_clipped: false }) => {
-                        content.pages.put_unchanged(part.block, page, fresh);
-                    }
-                    Some(Base { page, .. }) => content.pages.put_base(part.block, page, fresh),
-                    None => content.pages.put_zeros(part.block, fresh),
-                }
-            }
-            content.pages.change(part.block, part.at, part.bytes);
-        }
-        content.pages.dissolve_runs(blocks.clone());
+        let size = held.size;
+        write.put_pages(&mut content, held, &mut whole, &counted, state.disk.blocks > 0);
         for block in in_place {
             content.pages.write_in_place(block);
         }
         if let Some(mut promised) = room.held.take() {
             // Gives back what a second round did not need any more.
-            let surplus = promised.blocks() - need as u64;
+            let surplus = promised.blocks() - need;
             drop(promised.split(surplus));
             content.add_reserved(promised);
         }
@@ -192,6 +129,129 @@ pub(crate) fn accept(
         core.data.pressure.wake_for(inode);
     }
     Ok(())
+}
+
+/// A write whose bytes are to become dirty pages.
+struct Accepting<'a> {
+    core: &'a Core,
+    inode: &'a Arc<Inode>,
+    offset: u64,
+    bytes: &'a [u8],
+    /// The first byte of the file behind it.
+    end: u64,
+    /// Blocks of the file that it touches.
+    blocks: Range<u64>,
+}
+
+/// The file when a write was prepared.
+struct Seen {
+    version: Option<u64>,
+    disk: InodeItem,
+}
+
+impl<'a> Accepting<'a> {
+    fn parts(&self) -> impl Iterator<Item = Part<'a>> + use<'a> {
+        parts(self.offset, self.bytes)
+    }
+
+    /// Looks up what the write needs of the file's old bytes and is not in `held`.
+    fn prepare(&self, held: &mut Held) -> Result<Seen> {
+        let (core, inode) = (self.core, self.inode);
+        let version = inode.data.version.now();
+        let (size, disk, losses) = {
+            let state = inode.state.read();
+            (state.attr.size, state.disk, inode.data.losses())
+        };
+        if (held.size, held.losses) != (size, losses) {
+            *held = Held { size, losses, ..Held::default() };
+        }
+        if self.end > size && held.before.is_none() {
+            clean_tail(core, inode)?;
+            let before = pages_before_growth(core, inode, size, self.end, self.blocks.start)?;
+            held.before = Some(before);
+        }
+        load_bases(core, inode, self.parts(), size, &mut held.bases)?;
+        Ok(Seen { version, disk })
+    }
+
+    /// What the tree counts of the blocks, and which of them the file has reserved.
+    fn look(&self, room: &Room<'_>, disk: &InodeItem) -> Result<(Counted, Reserved)> {
+        let reserved = room.reserved(self.core, self.inode, disk, self.blocks.clone())?;
+        Ok((counted(self.core, self.inode, disk, self.blocks.clone()), reserved))
+    }
+
+    /// Whether `held` is what the file holds now. What is not any more is taken out of it.
+    fn still_holds(&self, held: &mut Held, state: &InodeState, content: &Content) -> bool {
+        // Block 0 was dirty when it was looked up, and a writeback has taken it since.
+        let has_blocks = state.disk.blocks > 0;
+        let first_page_gone = held.before.as_ref().is_none_or(Vec::is_empty)
+            && needs_first_page(self.core, held.size, has_blocks, self.end, self.blocks.start)
+            && !content.pages.is_dirty(0);
+        if first_page_gone {
+            held.before = None;
+        }
+        let unready = |part: Part<'_>| {
+            part.bytes.len() < BLOCK_SIZE
+                && !held.bases.contains_key(&part.block)
+                && !content.pages.is_dirty(part.block)
+        };
+        state.attr.size == held.size
+            && self.inode.data.losses() == held.losses
+            && !first_page_gone
+            && !self.parts().any(unready)
+    }
+
+    /// How many blocks become dirty that are not yet.
+    fn blocks_needed(&self, held: &Held, content: &Content) -> u64 {
+        let clean = |block: &u64| !content.pages.is_dirty(*block);
+        let before = held.before.iter().flatten().filter(|(block, _)| clean(block)).count();
+        (self.blocks.clone().filter(clean).count() + before) as u64
+    }
+
+    /// Takes the space that is missing in `room`.
+    fn take_room(&self, room: &mut Room<'a>, need: u64, in_place: u64) -> Result<()> {
+        let more = room.take(self.core, need, in_place);
+        if mutants::is(Mutant::NoSpaceHalf) && more.is_err() {
+            let mut state = self.inode.state.write();
+            state.attr.size = state.attr.size.max(self.end);
+        }
+        more
+    }
+
+    /// The pages of the write become dirty. `whole` are those that need no old bytes.
+    fn put_pages(
+        &self,
+        content: &mut Content,
+        mut held: Held,
+        whole: &mut impl Iterator<Item = Page>,
+        counted: &Counted,
+        has_blocks: bool,
+    ) {
+        for (block, page) in held.before.take().unwrap_or_default() {
+            // The last block, or the content that was inline until now.
+            content.pages.put_base(block, page, !has_blocks);
+            content.pages.dissolve_runs(block..block + 1);
+        }
+        for part in self.parts() {
+            if part.bytes.len() == BLOCK_SIZE {
+                let page = whole.next().expect("there is one for each whole part");
+                content.pages.put(part.block, page, !counted.has(part.block));
+                continue;
+            }
+            if !content.pages.is_dirty(part.block) {
+                let fresh = !counted.has(part.block);
+                match held.bases.remove(&part.block).flatten() {
+                    Some(Base { page, is_clipped: false }) => {
+                        content.pages.put_unchanged(part.block, page, fresh);
+                    }
+                    Some(Base { page, .. }) => content.pages.put_base(part.block, page, fresh),
+                    None => content.pages.put_zeros(part.block, fresh),
+                }
+            }
+            content.pages.change(part.block, part.at, part.bytes);
+        }
+        content.pages.dissolve_runs(self.blocks.clone());
+    }
 }
 
 fn parts(offset: u64, bytes: &[u8]) -> impl Iterator<Item = Part<'_>> {

@@ -88,64 +88,23 @@ impl FileSystem {
             if seen.target.as_ref().is_some_and(|(_, t)| t.no == seen.source.1.no) {
                 return Ok(());
             }
-            step.check_ancestor(core, &seen)?;
-            // Held until the transaction is applied.
-            let _no_circles = if step.moves_a_directory(&seen) {
-                let guard = core.renames.lock();
-                step.check_circles(core, &seen)?;
-                Some(guard)
-            } else {
-                None
-            };
-            let mut files = step.to_write_back(&seen);
-            if mutants::is(Mutant::ReplaceNotWrittenBack) {
-                files = [None, None];
+            match step.attempt(core, &seen, written >= WRITEBACKS_MAX)? {
+                Attempt::Done => return Ok(()),
+                Attempt::Moved => {}
+                Attempt::Written => written += 1,
             }
-            // Writers may outrun a few writebacks, but then they wait: the data comes with its name (P4).
-            let mut held: Vec<&Arc<Inode>> = Vec::new();
-            if written >= WRITEBACKS_MAX {
-                held.extend(files.iter().flatten());
-                held.sort_unstable_by_key(|inode| inode.no);
-            }
-            let _writers: Vec<_> = held.iter().map(|inode| inode.data.lock_writer()).collect();
-            for inode in files.iter().flatten() {
-                crate::data::writeback::write_back_for_log(core, inode)?;
-            }
-            // Data that was lost and not yet reported must not replace data that is there (P4).
-            if let Some(error) =
-                files[0].filter(|_| !step.exchanges()).and_then(|i| i.errors.unseen())
-            {
-                return Err(error);
-            }
-            if let Some(moved) = files[0].filter(|_| !step.exchanges()) {
-                crate::op::sync::expect_nothing_lost(moved)?;
-            }
-            let replaces = seen.target.is_some() && !step.exchanges();
-            let changes = CHANGES + if replaces { last_name_changes(ITEMS_AT_ONCE) } else { 0 };
-            let reserved = core.store.reserve(Need::Grow { changes, blocks: 0 });
-            let mut again = core.directory_log.prepare(&core.store, &[parent, new_parent]);
-            let mut inodes: Vec<&Inode> = vec![step.from, step.to, &seen.source.1];
-            inodes.extend(seen.target.iter().map(|(_, inode)| &**inode));
-            let mut locked = Locked::of(&inodes);
-            if !step.still_holds(core, &mut locked, &seen)? {
-                continue;
-            }
-            if files.iter().flatten().any(|inode| !inode.data.is_clean()) {
-                written += 1;
-                continue;
-            }
-            step.check(core, &mut locked, &seen)?;
-            let mut reservation = reserved?;
-            again.log(&core.directory_log, &core.store, &core.counters, &[parent, new_parent])?;
-            let fate = step.carry_out(core, &mut locked, &seen, &mut reservation)?;
-            drop(locked);
-            drop(reservation);
-            if let (Some(fate), Some((_, target))) = (fate, &seen.target) {
-                fate.finish(core, target);
-            }
-            return Ok(());
         }
     }
+}
+
+/// What came of what was seen.
+enum Attempt {
+    /// It held, and the names have moved.
+    Done,
+    /// The names lead elsewhere now.
+    Moved,
+    /// Files that replace others were written to meanwhile.
+    Written,
 }
 
 fn is_dir(inode: &Inode) -> bool {
@@ -184,6 +143,75 @@ impl Move<'_> {
     fn moves_a_directory(&self, seen: &Seen) -> bool {
         let target_moves = self.exchanges() && seen.target.as_ref().is_some_and(|(_, t)| is_dir(t));
         self.changes_parent() && (is_dir(&seen.source.1) || target_moves)
+    }
+
+    /// Moves the names, if they still lead where they were seen to lead when all inodes are locked. Writers wait
+    /// meanwhile if they `must_wait`.
+    fn attempt(&self, core: &Core, seen: &Seen, must_wait: bool) -> Result<Attempt> {
+        self.check_ancestor(core, seen)?;
+        // Held until the transaction is applied.
+        let _no_circles = if self.moves_a_directory(seen) {
+            let guard = core.renames.lock();
+            self.check_circles(core, seen)?;
+            Some(guard)
+        } else {
+            None
+        };
+        let mut files = self.to_write_back(seen);
+        if mutants::is(Mutant::ReplaceNotWrittenBack) {
+            files = [None, None];
+        }
+        // Writers may outrun a few writebacks, but then they wait: the data comes with its name (P4).
+        let mut held: Vec<&Arc<Inode>> = Vec::new();
+        if must_wait {
+            held.extend(files.iter().flatten());
+            held.sort_unstable_by_key(|inode| inode.no);
+        }
+        let _writers: Vec<_> = held.iter().map(|inode| inode.data.lock_writer()).collect();
+        self.write_back(core, files)?;
+        let reserved = core.store.reserve(self.need(seen));
+        let dirs = [self.from.no, self.to.no];
+        let mut again = core.directory_log.prepare(&core.store, &dirs);
+        let mut inodes: Vec<&Inode> = vec![self.from, self.to, &seen.source.1];
+        inodes.extend(seen.target.iter().map(|(_, inode)| &**inode));
+        let mut locked = Locked::of(&inodes);
+        if !self.still_holds(core, &mut locked, seen)? {
+            return Ok(Attempt::Moved);
+        }
+        if files.iter().flatten().any(|inode| !inode.data.is_clean()) {
+            return Ok(Attempt::Written);
+        }
+        self.check(core, &mut locked, seen)?;
+        let mut reservation = reserved?;
+        again.log(&core.directory_log, &core.store, &core.counters, &dirs)?;
+        let fate = self.carry_out(core, &mut locked, seen, &mut reservation)?;
+        drop(locked);
+        drop(reservation);
+        if let (Some(fate), Some((_, target))) = (fate, &seen.target) {
+            fate.finish(core, target);
+        }
+        Ok(Attempt::Done)
+    }
+
+    /// Writes the data of files that replace others, and fails if it is not all there.
+    fn write_back(&self, core: &Core, files: [Option<&Arc<Inode>>; 2]) -> Result<()> {
+        for inode in files.iter().flatten() {
+            crate::data::writeback::write_back_for_log(core, inode)?;
+        }
+        let Some(moved) = files[0].filter(|_| !self.exchanges()) else {
+            return Ok(());
+        };
+        // Data that was lost and not yet reported must not replace data that is there (P4).
+        match moved.errors.unseen() {
+            Some(error) => Err(error),
+            None => crate::op::sync::expect_nothing_lost(moved),
+        }
+    }
+
+    fn need(&self, seen: &Seen) -> Need {
+        let replaces = seen.target.is_some() && !self.exchanges();
+        let changes = CHANGES + if replaces { last_name_changes(ITEMS_AT_ONCE) } else { 0 };
+        Need::Grow { changes, blocks: 0 }
     }
 
     /// Fails if a directory would come to lie inside itself.
@@ -310,46 +338,9 @@ impl Move<'_> {
             Some((entry, _)) => entry.offset,
         };
         self.move_link(locked, source, self.from, self.to);
-        names::put(
-            &mut transaction,
-            self.to.no,
-            to_offset,
-            self.to_name,
-            source.no,
-            source.file_type,
-        );
-        match &seen.target {
-            Some((_, target)) if self.exchanges() => {
-                locked.draft(target.no).ctime = now;
-                self.move_link(locked, target, self.to, self.from);
-                names::put(
-                    &mut transaction,
-                    self.from.no,
-                    from_entry.offset,
-                    self.from_name,
-                    target.no,
-                    target.file_type,
-                );
-            }
-            replaced => {
-                locked.draft(self.to.no).size += u64::from(replaced.is_none());
-                if self.flags.contains(RenameFlags::WHITEOUT) {
-                    let no = self.leave_whiteout(core, locked, now, &mut transaction);
-                    names::put(
-                        &mut transaction,
-                        self.from.no,
-                        from_entry.offset,
-                        self.from_name,
-                        no,
-                        FileType::CharDevice,
-                    );
-                } else {
-                    names::delete(&mut transaction, self.from.no, from_entry.offset);
-                    let draft = locked.draft(self.from.no);
-                    draft.size = draft.size.saturating_sub(1);
-                }
-            }
-        }
+        let (to, file_type) = (self.to.no, source.file_type);
+        names::put(&mut transaction, to, to_offset, self.to_name, source.no, file_type);
+        self.leave(core, locked, seen, now, &mut transaction);
         locked.put_all(&mut transaction);
         let lsn = core.store.apply(transaction, reservation)?;
         locked.took_all(lsn);
@@ -363,6 +354,38 @@ impl Move<'_> {
             fate.mark(&mut locked.get(target.no).state);
         }
         Ok(fate)
+    }
+
+    /// What the old name leads to from now on: the target of an exchange, a whiteout, or nothing.
+    fn leave(
+        &self,
+        core: &Core,
+        locked: &mut Locked<'_>,
+        seen: &Seen,
+        now: Timestamp,
+        transaction: &mut Transaction,
+    ) {
+        let (dir, offset) = (self.from.no, seen.source.0.offset);
+        match &seen.target {
+            Some((_, target)) if self.exchanges() => {
+                locked.draft(target.no).ctime = now;
+                self.move_link(locked, target, self.to, self.from);
+                let file_type = target.file_type;
+                names::put(transaction, dir, offset, self.from_name, target.no, file_type);
+            }
+            replaced => {
+                locked.draft(self.to.no).size += u64::from(replaced.is_none());
+                if self.flags.contains(RenameFlags::WHITEOUT) {
+                    let no = self.leave_whiteout(core, locked, now, transaction);
+                    let file_type = FileType::CharDevice;
+                    names::put(transaction, dir, offset, self.from_name, no, file_type);
+                } else {
+                    names::delete(transaction, dir, offset);
+                    let draft = locked.draft(dir);
+                    draft.size = draft.size.saturating_sub(1);
+                }
+            }
+        }
     }
 
     /// A directory's `..` leads to its new parent, which gains the link that the old one loses.

@@ -127,15 +127,20 @@ impl Generator<'_> {
         ]
     }
 
-    fn op(&mut self) -> Option<Op> {
+    /// One of the verbs, each as often as it weighs.
+    fn verb(&mut self) -> Option<Verb> {
         let weights = self.weights();
         let total: u32 = weights.iter().map(|(_, weight)| weight).sum();
         let mut ticket = self.prng.below(total.into()) as u32;
-        let verb = weights.iter().find_map(|&(verb, weight)| {
+        weights.iter().find_map(|&(verb, weight)| {
             let hit = ticket < weight;
             ticket = ticket.wrapping_sub(weight);
             hit.then_some(verb)
-        })?;
+        })
+    }
+
+    fn op(&mut self) -> Option<Op> {
+        let verb = self.verb()?;
         let is_file = |kind| kind == Kind::File;
         let is_dir = |kind| kind == Kind::Dir;
         Some(match verb {
@@ -146,20 +151,8 @@ impl Generator<'_> {
             Verb::Mkfile => {
                 Op::Mkfile { path: self.vacant()?, mode: *self.prng.pick(&[0o644, 0o600, 0o4755]) }
             }
-            Verb::Mknod => {
-                let minor = self.prng.below(300) as u32;
-                let kinds = [
-                    NodeKind::Fifo,
-                    NodeKind::Socket,
-                    NodeKind::Char(1, minor),
-                    NodeKind::Block(259, minor),
-                ];
-                Op::Mknod { path: self.vacant()?, kind: *self.prng.pick(&kinds), mode: 0o640 }
-            }
-            Verb::Symlink => {
-                let len = *self.prng.pick(&[1, 20, 59, 60, 200, 2000, 4095]);
-                Op::Symlink { target: vec![b't'; len], path: self.vacant()? }
-            }
+            Verb::Mknod => self.mknod()?,
+            Verb::Symlink => self.symlink()?,
             Verb::Readlink => Op::Readlink { path: self.existing(|kind| kind == Kind::Symlink)? },
             Verb::Link => {
                 Op::Link { from: self.place_or(15, |kind| kind != Kind::Dir)?, to: self.vacant()? }
@@ -183,22 +176,7 @@ impl Generator<'_> {
             },
             Verb::Sum => Op::Sum { place: self.bytes()? },
             Verb::Truncate => Op::Truncate { place: self.bytes()?, size: self.offset() },
-            Verb::Fallocate | Verb::Punch | Verb::Zero => {
-                let keep = self.prng.chance(30);
-                let how = match (verb, keep) {
-                    (Verb::Punch, _) => Fallocate::Punch,
-                    (Verb::Zero, false) => Fallocate::Zero,
-                    (Verb::Zero, true) => Fallocate::ZeroKeep,
-                    (_, true) => Fallocate::Keep,
-                    (_, false) => Fallocate::Allocate,
-                };
-                Op::Fallocate {
-                    place: self.bytes()?,
-                    how,
-                    offset: self.offset(),
-                    len: self.length(),
-                }
-            }
+            Verb::Fallocate | Verb::Punch | Verb::Zero => self.fallocate(verb)?,
             Verb::Seek => Op::Seek {
                 place: self.bytes()?,
                 whence: *self.prng.pick(&[Whence::Data, Whence::Hole]),
@@ -209,29 +187,13 @@ impl Generator<'_> {
                 place: self.place_or(20, |_| true)?,
                 mode: *self.prng.pick(&[0o644, 0o600, 0o755, 0o2775, 0o2640, 0o4711, 0o6755, 0]),
             },
-            Verb::Chown => {
-                let mut id = || self.prng.chance(70).then(|| 100 + self.prng.below(3) as u32);
-                let (uid, gid) = (id(), id());
-                // With neither, kernels and FUSE disagree about whether it is an operation at all.
-                let gid = if uid.is_none() { gid.or(Some(7)) } else { gid };
-                Op::Chown { place: self.place_or(20, |_| true)?, uid, gid }
-            }
+            Verb::Chown => self.chown()?,
             Verb::Utimes => Op::Utimes {
                 atime: self.time(),
                 mtime: self.time(),
                 place: self.place_or(20, |_| true)?,
             },
-            Verb::Setxattr => Op::Setxattr {
-                place: self.place_or(20, |_| true)?,
-                name: self.attribute(),
-                value: self.value(),
-                how: *self.prng.pick(&[
-                    XattrHow::Any,
-                    XattrHow::Any,
-                    XattrHow::Create,
-                    XattrHow::Replace,
-                ]),
-            },
+            Verb::Setxattr => self.setxattr()?,
             Verb::Getxattr => {
                 Op::Getxattr { place: self.place_or(20, |_| true)?, name: self.attribute() }
             }
@@ -240,15 +202,67 @@ impl Generator<'_> {
             }
             Verb::Listxattr => Op::Listxattr { place: self.place_or(20, |_| true)? },
             Verb::Ls => Op::Ls { path: self.existing(is_dir)? },
-            Verb::Sync => match self.prng.below(10) {
-                0 => Op::Sync,
-                1 | 2 => Op::Fsyncdir { path: self.existing(is_dir)? },
-                3..=5 => Op::Fdatasync { place: self.bytes()? },
-                _ => Op::Fsync { place: self.place_or(30, |kind| is_file(kind) || is_dir(kind))? },
-            },
+            Verb::Sync => self.sync()?,
             Verb::Remount => Op::Remount,
             Verb::Crash => Op::Crash,
             Verb::Evict => Op::Evict,
+        })
+    }
+
+    fn mknod(&mut self) -> Option<Op> {
+        let minor = self.prng.below(300) as u32;
+        let kinds = [
+            NodeKind::Fifo,
+            NodeKind::Socket,
+            NodeKind::Char(1, minor),
+            NodeKind::Block(259, minor),
+        ];
+        Some(Op::Mknod { path: self.vacant()?, kind: *self.prng.pick(&kinds), mode: 0o640 })
+    }
+
+    fn symlink(&mut self) -> Option<Op> {
+        let len = *self.prng.pick(&[1, 20, 59, 60, 200, 2000, 4095]);
+        Some(Op::Symlink { target: vec![b't'; len], path: self.vacant()? })
+    }
+
+    fn fallocate(&mut self, verb: Verb) -> Option<Op> {
+        let keep = self.prng.chance(30);
+        let how = match (verb, keep) {
+            (Verb::Punch, _) => Fallocate::Punch,
+            (Verb::Zero, false) => Fallocate::Zero,
+            (Verb::Zero, true) => Fallocate::ZeroKeep,
+            (_, true) => Fallocate::Keep,
+            (_, false) => Fallocate::Allocate,
+        };
+        let place = self.bytes()?;
+        Some(Op::Fallocate { place, how, offset: self.offset(), len: self.length() })
+    }
+
+    fn chown(&mut self) -> Option<Op> {
+        let mut id = || self.prng.chance(70).then(|| 100 + self.prng.below(3) as u32);
+        let (uid, gid) = (id(), id());
+        // With neither, kernels and FUSE disagree about whether it is an operation at all.
+        let gid = if uid.is_none() { gid.or(Some(7)) } else { gid };
+        Some(Op::Chown { place: self.place_or(20, |_| true)?, uid, gid })
+    }
+
+    fn setxattr(&mut self) -> Option<Op> {
+        let kinds = [XattrHow::Any, XattrHow::Any, XattrHow::Create, XattrHow::Replace];
+        Some(Op::Setxattr {
+            place: self.place_or(20, |_| true)?,
+            name: self.attribute(),
+            value: self.value(),
+            how: *self.prng.pick(&kinds),
+        })
+    }
+
+    fn sync(&mut self) -> Option<Op> {
+        let (is_file, is_dir) = (|kind| kind == Kind::File, |kind| kind == Kind::Dir);
+        Some(match self.prng.below(10) {
+            0 => Op::Sync,
+            1 | 2 => Op::Fsyncdir { path: self.existing(is_dir)? },
+            3..=5 => Op::Fdatasync { place: self.bytes()? },
+            _ => Op::Fsync { place: self.place_or(30, |kind| is_file(kind) || is_dir(kind))? },
         })
     }
 

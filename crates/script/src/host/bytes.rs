@@ -2,11 +2,12 @@
 
 use std::os::fd::BorrowedFd;
 
-use rustix::fs::{self, SeekFrom};
+use rustix::fs::{self, FallocateFlags, SeekFrom};
 
 use super::Answered;
 use crate::bytes::{Data, Digest};
 use crate::errno::Errno;
+use crate::op::{Fallocate, Whence};
 use crate::outcome::Answer;
 
 pub(super) fn write(file: BorrowedFd<'_>, offset: u64, data: &Data) -> Answered {
@@ -23,6 +24,31 @@ pub(super) fn write(file: BorrowedFd<'_>, offset: u64, data: &Data) -> Answered 
             return Err(Errno::EIO);
         }
     }
+}
+
+pub(super) fn truncate(file: BorrowedFd<'_>, size: u64) -> Answered {
+    fs::ftruncate(file, size)?;
+    Ok(Answer::Done)
+}
+
+pub(super) fn fallocate(file: BorrowedFd<'_>, how: Fallocate, offset: u64, len: u64) -> Answered {
+    let flags = match how {
+        Fallocate::Allocate => FallocateFlags::empty(),
+        Fallocate::Keep => FallocateFlags::KEEP_SIZE,
+        Fallocate::Punch => FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE,
+        Fallocate::Zero => FallocateFlags::ZERO_RANGE,
+        Fallocate::ZeroKeep => FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE,
+    };
+    fs::fallocate(file, flags, offset, len)?;
+    Ok(Answer::Done)
+}
+
+pub(super) fn seek(file: BorrowedFd<'_>, whence: Whence, offset: u64) -> Answered {
+    let from = match whence {
+        Whence::Data => SeekFrom::Data(offset),
+        Whence::Hole => SeekFrom::Hole(offset),
+    };
+    Ok(Answer::Position(fs::seek(file, from)?))
 }
 
 pub(super) fn read(file: BorrowedFd<'_>, offset: u64, len: u64) -> Answered {

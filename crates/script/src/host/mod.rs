@@ -8,15 +8,14 @@
 mod attr;
 mod bytes;
 mod hooks;
+mod names;
 
 pub use hooks::{Hooks, NoHooks};
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
-use rustix::fs::{
-    self, AtFlags, FallocateFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, SeekFrom,
-};
+use rustix::fs::{self, AtFlags, Mode, OFlags, ResolveFlags};
 
 use crate::errno::Errno;
 use crate::op::*;
@@ -157,47 +156,13 @@ impl<H: Hooks> Host<H> {
         Ok(Answer::Done)
     }
 
-    fn link(&self, from: &FileRef, to: &Path) -> Answered {
-        match from {
-            FileRef::Handle(handle) => {
-                let file = self.handles.get(handle)?;
-                let (dir, name) = self.parent(to)?;
-                fs::linkat(file, c"", &dir, name, AtFlags::EMPTY_PATH)?;
-            }
-            FileRef::Path(path) => {
-                let (old_dir, old_name) = self.locate(path)?;
-                // Linux resolves the old path to the end before it looks at the new one.
-                kind_at(&old_dir, old_name)?;
-                let (dir, name) = self.parent(to)?;
-                fs::linkat(&old_dir, old_name, &dir, name, AtFlags::empty())?;
-            }
-        }
+    fn tmpfile(&mut self, handle: &Handle, dir: &Path, mode: u32) -> Answered {
+        self.handles.check_free(handle)?;
+        let dir = self.dir(dir)?;
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let file = fs::openat(&dir, c".", flags, Mode::from_raw_mode(mode))?;
+        self.handles.insert(handle, file);
         Ok(Answer::Done)
-    }
-
-    fn ls(&self, path: &Path) -> Answered {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = fs::openat(self.dir(path)?, c".", flags, Mode::empty())?;
-        let mut names = Vec::new();
-        for entry in fs::Dir::new(dir)? {
-            let entry = entry?;
-            let name = entry.file_name().to_bytes();
-            if name != b"." && name != b".." {
-                let kind = match entry.file_type() {
-                    FileType::RegularFile => Kind::File,
-                    FileType::Directory => Kind::Dir,
-                    FileType::Symlink => Kind::Symlink,
-                    FileType::Fifo => Kind::Fifo,
-                    FileType::Socket => Kind::Socket,
-                    FileType::CharacterDevice => Kind::Char,
-                    FileType::BlockDevice => Kind::Block,
-                    FileType::Unknown => kind_at(&self.dir(path)?, name)?,
-                };
-                names.push((name.to_vec(), kind));
-            }
-        }
-        names.sort();
-        Ok(Answer::Names(names))
     }
 
     fn fsync(&self, place: &FileRef, data_only: bool) -> Answered {
@@ -218,151 +183,86 @@ impl<H: Hooks> Host<H> {
         })
     }
 
+    fn fsync_dir(&self, path: &Path) -> Answered {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        fs::fsync(fs::openat(self.dir(path)?, c".", flags, Mode::empty())?)?;
+        Ok(Answer::Done)
+    }
+
+    fn sync(&mut self) -> Answered {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        fs::syncfs(fs::openat(self.root()?, c".", flags, Mode::empty())?)?;
+        self.hooks.sync()?;
+        Ok(Answer::Done)
+    }
+
     fn answer(&mut self, op: &Op) -> Answered {
-        let mode = |mode: &u32| Mode::from_raw_mode(*mode);
         match op {
-            Op::Mkdir { path, mode: bits } => {
-                let (dir, name) = self.parent(path)?;
-                fs::mkdirat(&dir, name, mode(bits))?;
+            Op::Mkdir { path, mode } => self.mkdir(path, *mode),
+            Op::Mkfile { path, mode } => self.mkfile(path, *mode),
+            Op::Mknod { path, kind, mode } => self.mknod(path, *kind, *mode),
+            Op::Symlink { target, path } => self.symlink(target, path),
+            Op::Readlink { path } => self.readlink(path),
+            Op::Link { from, to } => self.link(from, to),
+            Op::Unlink { path } => self.unlink(path, AtFlags::empty()),
+            Op::Rmdir { path } => self.unlink(path, AtFlags::REMOVEDIR),
+            Op::Rename { from, to, how } => self.rename(from, to, *how),
+            Op::Open { handle, path, how } => self.open(handle, path, *how),
+            Op::Tmpfile { handle, dir, mode } => self.tmpfile(handle, dir, *mode),
+            Op::Close { handle } => {
+                drop(self.handles.remove(handle)?);
+                Ok(Answer::Done)
             }
-            Op::Mkfile { path, mode: bits } => {
-                let (dir, name) = self.parent(path)?;
-                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-                fs::openat(&dir, name, flags, mode(bits))?;
-            }
-            Op::Mknod { path, kind, mode: bits } => {
-                let (dir, name) = self.parent(path)?;
-                let (file_type, device) = match *kind {
-                    NodeKind::Fifo => (FileType::Fifo, 0),
-                    NodeKind::Socket => (FileType::Socket, 0),
-                    NodeKind::Char(major, minor) => {
-                        (FileType::CharacterDevice, fs::makedev(major, minor))
-                    }
-                    NodeKind::Block(major, minor) => {
-                        (FileType::BlockDevice, fs::makedev(major, minor))
-                    }
-                };
-                fs::mknodat(&dir, name, file_type, mode(bits), device)?;
-            }
-            Op::Symlink { target, path } => {
-                if target.is_empty() {
-                    return Err(Errno::ENOENT);
-                }
-                let (dir, name) = self.parent(path)?;
-                fs::symlinkat(&target[..], &dir, name)?;
-            }
-            Op::Readlink { path } => {
-                let (dir, name) = self.locate(path)?;
-                if kind_at(&dir, name)? != Kind::Symlink {
-                    return Err(Errno::EINVAL);
-                }
-                let target = fs::readlinkat(&dir, name, Vec::new())?;
-                return Ok(Answer::Target(target.into_bytes()));
-            }
-            Op::Link { from, to } => return self.link(from, to),
-            Op::Unlink { path } => {
-                let (dir, name) = self.parent(path)?;
-                fs::unlinkat(&dir, name, AtFlags::empty())?;
-            }
-            Op::Rmdir { path } => {
-                let (dir, name) = self.parent(path)?;
-                fs::unlinkat(&dir, name, AtFlags::REMOVEDIR)?;
-            }
-            Op::Rename { from, to, how } => {
-                let (old_dir, old_name) = self.parent(from)?;
-                let (new_dir, new_name) = self.parent(to)?;
-                let flags = match how {
-                    RenameHow::Replace => RenameFlags::empty(),
-                    RenameHow::NoReplace => RenameFlags::NOREPLACE,
-                    RenameHow::Exchange => RenameFlags::EXCHANGE,
-                };
-                fs::renameat_with(&old_dir, old_name, &new_dir, new_name, flags)?;
-            }
-            Op::Open { handle, path, how } => return self.open(handle, path, *how),
-            Op::Tmpfile { handle, dir, mode: bits } => {
-                self.handles.check_free(handle)?;
-                let dir = self.dir(dir)?;
-                let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-                let file = fs::openat(&dir, c".", flags, mode(bits))?;
-                self.handles.insert(handle, file);
-            }
-            Op::Close { handle } => drop(self.handles.remove(handle)?),
             Op::Write { place, offset, data } => {
-                return self
-                    .with_file(place, OFlags::WRONLY, |file| bytes::write(file, *offset, data));
+                self.with_file(place, OFlags::WRONLY, |file| bytes::write(file, *offset, data))
             }
             Op::Append { path, data } => {
                 let file = self.open_file(path, OFlags::WRONLY | OFlags::APPEND)?;
-                return bytes::write(file.as_fd(), 0, data);
+                bytes::write(file.as_fd(), 0, data)
             }
             Op::Read { place, offset, len } => {
-                return self
-                    .with_file(place, OFlags::RDONLY, |file| bytes::read(file, *offset, *len));
+                self.with_file(place, OFlags::RDONLY, |file| bytes::read(file, *offset, *len))
             }
-            Op::Sum { place } => return self.with_file(place, OFlags::RDONLY, bytes::sum),
+            Op::Sum { place } => self.with_file(place, OFlags::RDONLY, bytes::sum),
             Op::Truncate { place, size } => {
-                return self.with_file(place, OFlags::WRONLY, |file| {
-                    fs::ftruncate(file, *size)?;
-                    Ok(Answer::Done)
-                });
+                self.with_file(place, OFlags::WRONLY, |file| bytes::truncate(file, *size))
             }
             Op::Fallocate { place, how, offset, len } => {
-                let flags = match how {
-                    Fallocate::Allocate => FallocateFlags::empty(),
-                    Fallocate::Keep => FallocateFlags::KEEP_SIZE,
-                    Fallocate::Punch => FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE,
-                    Fallocate::Zero => FallocateFlags::ZERO_RANGE,
-                    Fallocate::ZeroKeep => FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE,
-                };
-                return self.with_file(place, OFlags::WRONLY, |file| {
-                    fs::fallocate(file, flags, *offset, *len)?;
-                    Ok(Answer::Done)
-                });
+                let allocate = |file: BorrowedFd<'_>| bytes::fallocate(file, *how, *offset, *len);
+                self.with_file(place, OFlags::WRONLY, allocate)
             }
             Op::Seek { place, whence, offset } => {
-                let from = match whence {
-                    Whence::Data => SeekFrom::Data(*offset),
-                    Whence::Hole => SeekFrom::Hole(*offset),
-                };
-                return self.with_file(place, OFlags::RDONLY, |file| {
-                    Ok(Answer::Position(fs::seek(file, from)?))
-                });
+                self.with_file(place, OFlags::RDONLY, |file| bytes::seek(file, *whence, *offset))
             }
-            Op::Stat { place } => return self.stat(place),
-            Op::Chmod { place, mode } => return self.chmod(place, *mode),
-            Op::Chown { place, uid, gid } => return self.chown(place, *uid, *gid),
-            Op::Utimes { place, atime, mtime } => return self.utimes(place, *atime, *mtime),
-            Op::Setxattr { place, name, value, how } => {
-                return self.setxattr(place, name, value, *how);
+            Op::Stat { place } => self.stat(place),
+            Op::Chmod { place, mode } => self.chmod(place, *mode),
+            Op::Chown { place, uid, gid } => self.chown(place, *uid, *gid),
+            Op::Utimes { place, atime, mtime } => self.utimes(place, *atime, *mtime),
+            Op::Setxattr { place, name, value, how } => self.setxattr(place, name, value, *how),
+            Op::Getxattr { place, name } => self.getxattr(place, name),
+            Op::Removexattr { place, name } => {
+                self.xattr(
+                    place,
+                    |path| fs::removexattr(path, &name[..]),
+                    |path| fs::lremovexattr(path, &name[..]),
+                )?;
+                Ok(Answer::Done)
             }
-            Op::Getxattr { place, name } => return self.getxattr(place, name),
-            Op::Removexattr { place, name } => self.xattr(
-                place,
-                |path| fs::removexattr(path, &name[..]),
-                |path| fs::lremovexattr(path, &name[..]),
-            )?,
-            Op::Listxattr { place } => return self.listxattr(place),
-            Op::Ls { path } => return self.ls(path),
-            Op::Fsync { place } => return self.fsync(place, false),
-            Op::Fdatasync { place } => return self.fsync(place, true),
-            Op::Fsyncdir { path } => {
-                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-                fs::fsync(fs::openat(self.dir(path)?, c".", flags, Mode::empty())?)?;
-            }
-            Op::Sync => {
-                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-                fs::syncfs(fs::openat(self.root()?, c".", flags, Mode::empty())?)?;
-                self.hooks.sync()?;
-            }
+            Op::Listxattr { place } => self.listxattr(place),
+            Op::Ls { path } => self.ls(path),
+            Op::Fsync { place } => self.fsync(place, false),
+            Op::Fdatasync { place } => self.fsync(place, true),
+            Op::Fsyncdir { path } => self.fsync_dir(path),
+            Op::Sync => self.sync(),
             Op::Evict => {
                 // Open files stay open, so this is not done from outside.
                 self.hooks.evict()?;
+                Ok(Answer::Done)
             }
-            Op::Remount => return self.outside(H::remount),
-            Op::Crash => return self.outside(H::crash),
+            Op::Remount => self.outside(H::remount),
+            Op::Crash => self.outside(H::crash),
             Op::Tree => unreachable!("answered by apply"),
         }
-        Ok(Answer::Done)
     }
 }
 

@@ -74,7 +74,6 @@ impl Words<'_> {
 
     fn op(&mut self) -> Parsed<Op> {
         let (verb, start) = self.raw("an operation")?;
-        let keep = |none, keep| (none, [("keep", keep)]);
         Ok(match verb {
             "mkdir" => Op::Mkdir { path: self.path()?, mode: self.mode_or(DIR_MODE)? },
             "mkfile" => Op::Mkfile { path: self.path()?, mode: self.mode_or(FILE_MODE)? },
@@ -88,14 +87,7 @@ impl Words<'_> {
             "link" => Op::Link { from: self.place()?, to: self.path()? },
             "unlink" => Op::Unlink { path: self.path()? },
             "rmdir" => Op::Rmdir { path: self.path()? },
-            "rename" => Op::Rename {
-                from: self.path()?,
-                to: self.path()?,
-                how: self.option(
-                    RenameHow::Replace,
-                    &[("noreplace", RenameHow::NoReplace), ("exchange", RenameHow::Exchange)],
-                )?,
-            },
+            "rename" => self.rename()?,
             "open" => {
                 Op::Open { handle: self.handle()?, path: self.path()?, how: self.open_how()? }
             }
@@ -110,21 +102,7 @@ impl Words<'_> {
             "read" => Op::Read { place: self.place()?, offset: self.size()?, len: self.size()? },
             "sum" => Op::Sum { place: self.place()? },
             "truncate" => Op::Truncate { place: self.place()?, size: self.size()? },
-            "fallocate" | "punch" | "zero" => {
-                let (place, offset, len) = (self.place()?, self.size()?, self.size()?);
-                let how = match verb {
-                    "punch" => Fallocate::Punch,
-                    "zero" => {
-                        let (none, choices) = keep(Fallocate::Zero, Fallocate::ZeroKeep);
-                        self.option(none, &choices)?
-                    }
-                    _ => {
-                        let (none, choices) = keep(Fallocate::Allocate, Fallocate::Keep);
-                        self.option(none, &choices)?
-                    }
-                };
-                Op::Fallocate { place, how, offset, len }
-            }
+            "fallocate" | "punch" | "zero" => self.fallocate(verb)?,
             "seek" => Op::Seek {
                 place: self.place()?,
                 whence: self.choice(&[("data", Whence::Data), ("hole", Whence::Hole)])?,
@@ -136,15 +114,7 @@ impl Words<'_> {
             "utimes" => {
                 Op::Utimes { place: self.place()?, atime: self.time()?, mtime: self.time()? }
             }
-            "setxattr" => Op::Setxattr {
-                place: self.place()?,
-                name: self.bytes("the name of an attribute")?.0,
-                value: self.data()?,
-                how: self.option(
-                    XattrHow::Any,
-                    &[("create", XattrHow::Create), ("replace", XattrHow::Replace)],
-                )?,
-            },
+            "setxattr" => self.setxattr()?,
             "getxattr" => Op::Getxattr {
                 place: self.place()?,
                 name: self.bytes("the name of an attribute")?.0,
@@ -164,6 +134,32 @@ impl Words<'_> {
             "crash" => Op::Crash,
             "tree" => Op::Tree,
             _ => return self.fail(start, format!("unknown operation {verb}")),
+        })
+    }
+
+    fn rename(&mut self) -> Parsed<Op> {
+        let choices = [("noreplace", RenameHow::NoReplace), ("exchange", RenameHow::Exchange)];
+        let (from, to) = (self.path()?, self.path()?);
+        Ok(Op::Rename { from, to, how: self.option(RenameHow::Replace, &choices)? })
+    }
+
+    fn fallocate(&mut self, verb: &str) -> Parsed<Op> {
+        let (place, offset, len) = (self.place()?, self.size()?, self.size()?);
+        let how = match verb {
+            "punch" => Fallocate::Punch,
+            "zero" => self.option(Fallocate::Zero, &[("keep", Fallocate::ZeroKeep)])?,
+            _ => self.option(Fallocate::Allocate, &[("keep", Fallocate::Keep)])?,
+        };
+        Ok(Op::Fallocate { place, how, offset, len })
+    }
+
+    fn setxattr(&mut self) -> Parsed<Op> {
+        let choices = [("create", XattrHow::Create), ("replace", XattrHow::Replace)];
+        Ok(Op::Setxattr {
+            place: self.place()?,
+            name: self.bytes("the name of an attribute")?.0,
+            value: self.data()?,
+            how: self.option(XattrHow::Any, &choices)?,
         })
     }
 }

@@ -63,6 +63,23 @@ pub struct Replayed {
     pub(crate) left_out: Option<String>,
 }
 
+impl Replayed {
+    /// The volume as `superblock` has it.
+    fn nothing(superblock: &Superblock) -> Replayed {
+        Replayed {
+            superblock: superblock.clone(),
+            nodes: BTreeMap::new(),
+            commits: 0,
+            bytes: 0,
+            data: Vec::new(),
+            ended: false,
+            given_up: None,
+            damage: None,
+            left_out: None,
+        }
+    }
+}
+
 /// A journal that cannot be replayed to its end.
 #[derive(Debug)]
 pub(crate) struct Stopped {
@@ -95,31 +112,8 @@ fn try_replay(
     commits_max: u64,
     safe: &mut u64,
 ) -> Result<Replayed> {
-    let ring = superblock.geometry.journal();
-    let Some(ring_end) = ring.end() else {
-        let source = Malformed::new("journal", format!("the ring {ring:?} has no end"));
-        return Err(StoreError::Item { what: "the superblock".into(), source });
-    };
-    let mut replay = Replay {
-        device,
-        superblock,
-        ring,
-        ring_end,
-        volume: volume_tag(&superblock.uuid),
-        nodes: BTreeMap::new(),
-        blocks: 0,
-    };
-    let mut done = Replayed {
-        superblock: superblock.clone(),
-        nodes: BTreeMap::new(),
-        commits: 0,
-        bytes: 0,
-        data: Vec::new(),
-        ended: false,
-        given_up: None,
-        damage: None,
-        left_out: None,
-    };
+    let mut replay = Replay::new(device, superblock)?;
+    let mut done = Replayed::nothing(superblock);
     if commits_max == 0 {
         return Ok(done);
     }
@@ -138,21 +132,11 @@ fn try_replay(
         // A commit is written after the flush of the one before it: only the last can lack its data.
         let next = replay.read_commit(payload.after, payload.epoch, true);
         let is_last = matches!(next, Ok(Found::End | Found::Nothing));
-        let number = payload.after.commit;
-        let damage =
-            |source| StoreError::Item { what: format!("commit {number} of the journal"), source };
-        let geometry = &superblock.geometry;
-        let commit = Commit::decode(&payload.bytes, payload.epoch, geometry).map_err(damage)?;
-        let mut blocks = BTreeSet::new();
-        if let Some(twice) = commit.nodes.iter().find(|change| !blocks.insert(change.block)) {
-            let why = format!("it has two records of node {}", twice.block);
-            return Err(damage(Malformed::new("commit", why)));
-        }
-        let (head, before) = (&commit.head, &done.superblock);
-        if head.lsn < before.lsn.0 || head.inode_next < before.inode_next.0 {
-            let why = "its last operation or next inode is from before what it follows";
-            return Err(damage(Malformed::new("commit", why)));
-        }
+        let damage = |source| {
+            let what = format!("commit {} of the journal", payload.after.commit);
+            StoreError::Item { what, source }
+        };
+        let commit = judged(&payload, superblock, &done.superblock).map_err(damage)?;
         if is_last && !mutants::is(Mutant::JournalUnverified) {
             match replay.read_data(&commit.extents) {
                 Some(data) => done.data = data,
@@ -182,6 +166,25 @@ fn try_replay(
         done.damage = replay.later_frame(done.superblock.journal)?;
     }
     Ok(done)
+}
+
+/// The commit in `payload`, if it can follow `before`, which it makes of the volume of `superblock`.
+fn judged<'a>(
+    payload: &'a Payload,
+    superblock: &Superblock,
+    before: &Superblock,
+) -> std::result::Result<Commit<'a>, Malformed> {
+    let commit = Commit::decode(&payload.bytes, payload.epoch, &superblock.geometry)?;
+    let mut blocks = BTreeSet::new();
+    if let Some(twice) = commit.nodes.iter().find(|change| !blocks.insert(change.block)) {
+        let why = format!("it has two records of node {}", twice.block);
+        return Err(Malformed::new("commit", why));
+    }
+    if commit.head.lsn < before.lsn.0 || commit.head.inode_next < before.inode_next.0 {
+        let why = "its last operation or next inode is from before what it follows";
+        return Err(Malformed::new("commit", why));
+    }
+    Ok(commit)
 }
 
 /// `epoch`, or the one after it: the slots alternate, and the superblock to come must not take the
@@ -229,6 +232,19 @@ struct Replay<'a> {
     nodes: BTreeMap<BlockNo, Vec<u8>>,
     /// Blocks of the frames read so far.
     blocks: u64,
+}
+
+impl<'a> Replay<'a> {
+    /// Nothing is read yet of the journal behind `superblock`.
+    fn new(device: &'a dyn Device, superblock: &'a Superblock) -> Result<Replay<'a>> {
+        let ring = superblock.geometry.journal();
+        let Some(ring_end) = ring.end() else {
+            let source = Malformed::new("journal", format!("the ring {ring:?} has no end"));
+            return Err(StoreError::Item { what: "the superblock".into(), source });
+        };
+        let (volume, nodes) = (volume_tag(&superblock.uuid), BTreeMap::new());
+        Ok(Replay { device, superblock, ring, ring_end, volume, nodes, blocks: 0 })
+    }
 }
 
 impl Replay<'_> {
