@@ -257,7 +257,7 @@ impl Inner {
         transaction: &Transaction,
         own: u64,
     ) -> bool {
-        let left = space.free_slots + own;
+        let left = space.room().slots + own;
         // A recovery copies every node that changed since the last commit once more.
         let again = forest.cache.uncommitted_nodes() as u64;
         let kept = space.promises.kept(space.promises.floors.checkpoint.div_ceil(2)) + again;
@@ -275,7 +275,7 @@ impl Inner {
         let again = forest.cache.uncommitted_nodes() as u64;
         let space = self.space.lock();
         let kept = space.promises.kept(space.promises.floors.checkpoint.div_ceil(2)) + again;
-        space.free_slots + own >= kept + u64::from(changes) * (3 * levels + 2)
+        space.room().slots + own >= kept + u64::from(changes) * (3 * levels + 2)
     }
 
     pub(crate) fn apply(

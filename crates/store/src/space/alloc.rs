@@ -1,8 +1,7 @@
-//! All groups, and what waits to become free. `promise.rs` says what of the free space is promised and kept.
+//! Where something is put, and what waits to become free. `groups.rs` has the block groups, `promise.rs` says what of
+//! the free space is promised and kept.
 //!
 //! Knows nothing of trees; commits carry dirty groups into theirs.
-
-use std::collections::BTreeMap;
 
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::units::BLOCK_BYTES;
@@ -13,18 +12,16 @@ use holdfast_format::limits::GROUP_BLOCKS;
 use super::SpaceUse;
 use super::freed::{Freed, Unflushed};
 use super::group::{Group, Run};
+use super::groups::{Groups, by_group};
 use super::hidden::{Hidden, by_piece};
 use super::promise::{Promises, Room};
-use super::record::Record;
 
 /// The space of a volume. Owned by the store, behind one lock.
 #[derive(Debug)]
 pub(crate) struct Space {
     geometry: Geometry,
     slot_blocks: u64,
-    groups: Vec<Option<Box<Group>>>,
-    pub(crate) free_blocks: u64,
-    pub(crate) free_slots: u64,
+    pub(super) groups: Groups,
     used_blocks: u64,
     node_blocks: u64,
     pub(crate) promises: Promises,
@@ -32,8 +29,9 @@ pub(crate) struct Space {
     freed: Freed,
     /// Data that the next commit makes durable with its own flush.
     pub(crate) unflushed: Unflushed,
-    dirty: Vec<u64>,
+    /// No group before it has a free slot.
     node_group: u64,
+    /// Where the next data goes that has no goal.
     data_next: BlockNo,
     pub(crate) inodes: u64,
     /// The groups are those of the volume, not of an empty one.
@@ -49,19 +47,16 @@ pub(crate) struct Space {
 impl Space {
     /// Space with nothing in use.
     pub(crate) fn new(geometry: Geometry) -> Space {
-        let slot_blocks = geometry.node_blocks();
-        let mut space = Space {
+        let groups = Groups::new(geometry);
+        Space {
             geometry,
-            slot_blocks,
-            groups: (0..geometry.group_count()).map(|_| None).collect(),
-            free_blocks: geometry.data_blocks(),
-            free_slots: 0,
+            slot_blocks: geometry.node_blocks(),
+            promises: Promises::new(&geometry, groups.free().slots),
+            groups,
             used_blocks: 0,
             node_blocks: 0,
-            promises: Promises::new(&geometry, 0),
             freed: Freed::default(),
             unflushed: Unflushed::new(geometry.journal_blocks),
-            dirty: Vec::new(),
             node_group: 0,
             data_next: BlockNo(
                 geometry.first_data_block().0 + (geometry.data_blocks() / 16).next_multiple_of(16),
@@ -71,29 +66,7 @@ impl Space {
             damage: None,
             beyond_the_end: 0,
             hidden: None,
-        };
-        space.free_slots = (0..geometry.group_count()).map(|index| space.empty_slots(index)).sum();
-        space.promises = Promises::new(&space.geometry, space.free_slots);
-        space
-    }
-
-    /// Slots of a group in which nothing is in use.
-    fn empty_slots(&self, index: u64) -> u64 {
-        let inside = self.geometry.group_blocks(index);
-        let end = inside.start.0 + inside.count;
-        (end / self.slot_blocks).saturating_sub(inside.start.0.div_ceil(self.slot_blocks))
-    }
-
-    fn group_mut(&mut self, index: u64) -> &mut Group {
-        let (geometry, slot_blocks) = (self.geometry, self.slot_blocks);
-        let is_hidden = self.hidden.is_some();
-        self.groups[index as usize].get_or_insert_with(|| {
-            let mut group = Group::new(index, geometry.group_blocks(index), slot_blocks);
-            if is_hidden {
-                group.hide();
-            }
-            Box::new(group)
-        })
+        }
     }
 
     /// The shape of the volume.
@@ -101,67 +74,9 @@ impl Space {
         &self.geometry
     }
 
-    /// The groups in memory; the others are empty.
-    pub(super) fn groups_mut(&mut self) -> impl Iterator<Item = &mut Group> {
-        self.groups.iter_mut().flatten().map(|group| &mut **group)
-    }
-
-    /// Whether blocks of `range` are free but for the host. A group that is not in memory is empty.
-    pub(super) fn has_hidden(&self, range: BlockRange) -> bool {
-        Space::by_group(range).any(|(index, part)| {
-            self.groups[index as usize].as_ref().is_none_or(|group| group.has_hidden(part))
-        })
-    }
-
-    /// Free blocks of a piece are hidden no more. Returns how many.
-    pub(super) fn show(&mut self, range: BlockRange) -> u64 {
-        let before = self.free_blocks;
-        for (index, part) in Space::by_group(range) {
-            self.change_group(index, |group| group.show(part));
-            if self.group_free(index).1 > 0 {
-                self.node_group = self.node_group.min(index);
-            }
-        }
-        self.free_blocks - before
-    }
-
-    /// Free blocks and slots of a group, also of one that is not in memory because it is empty.
-    fn group_free(&self, index: u64) -> (u64, u64) {
-        match &self.groups[index as usize] {
-            Some(group) => (group.free_blocks, group.free_slots),
-            None if self.hidden.is_some() => (0, 0),
-            None => (self.geometry.group_blocks(index).count, self.empty_slots(index)),
-        }
-    }
-
-    /// Cuts a range at the borders of groups.
-    fn by_group(range: BlockRange) -> impl Iterator<Item = (u64, BlockRange)> {
-        let (mut at, end) = (range.start.0, range.start.0 + range.count);
-        std::iter::from_fn(move || {
-            if at >= end {
-                return None;
-            }
-            let index = at / GROUP_BLOCKS;
-            let len = ((index + 1) * GROUP_BLOCKS).min(end) - at;
-            let part = BlockRange::new(BlockNo(at), len);
-            at += len;
-            Some((index, part))
-        })
-    }
-
-    fn change_group<R>(&mut self, index: u64, change: impl FnOnce(&mut Group) -> R) -> R {
-        let (blocks, slots) = self.group_free(index);
-        let group = self.group_mut(index);
-        let result = change(group);
-        let (new_blocks, new_slots) = (group.free_blocks, group.free_slots);
-        self.free_blocks = self.free_blocks + new_blocks - blocks;
-        self.free_slots = self.free_slots + new_slots - slots;
-        result
-    }
-
     /// What is free.
-    pub(super) fn room(&self) -> Room {
-        Room { blocks: self.free_blocks, slots: self.free_slots }
+    pub(crate) fn room(&self) -> Room {
+        self.groups.free()
     }
 
     /// Blocks that can be promised to data.
@@ -201,7 +116,7 @@ impl Space {
         };
         let (index, run) = range?;
         self.promises.forget(0, run.len);
-        let range = self.change_group(index, |group| {
+        let range = self.groups.change(index, |group| {
             group.take(run);
             group.blocks(run)
         });
@@ -211,23 +126,22 @@ impl Space {
 
     /// The place for `want` blocks: the group of `goal` first, then the next ones around the volume.
     fn find_data(&mut self, want: u64, goal: BlockNo, broken_only: bool) -> Option<(u64, Run)> {
-        let count = self.groups.len() as u64;
+        let count = self.groups.count();
         let first = goal.0 / GROUP_BLOCKS;
         let mut best: Option<(u64, Run)> = None;
         let mut looked = 0;
         for step in 0..=count {
             let index = (first + step) % count;
-            if self.group_free(index).0 == 0 {
+            if self.groups.free_in(index).blocks == 0 {
                 continue;
             }
-            let run_max =
-                self.groups[index as usize].as_ref().map_or(want, |group| group.run_max());
+            let run_max = self.groups.get(index).map_or(want, Group::run_max);
             if run_max <= best.map_or(0, |(_, best)| best.len) {
                 continue;
             }
             // The first group is looked at twice: from the goal on, and from its start at the end.
             let from = if step == 0 { goal.0 % GROUP_BLOCKS } else { 0 };
-            let run = self.group_mut(index).find_run(from, want, broken_only);
+            let run = self.groups.get_mut(index).find_run(from, want, broken_only);
             if let Some(run) = run
                 && best.is_none_or(|(_, best)| run.len > best.len)
             {
@@ -246,17 +160,17 @@ impl Space {
     /// Takes a slot for a node, used from now on. Slots for nodes are kept free; should a damaged
     /// volume have none, the node gets a location behind the end, and the volume stops.
     pub(crate) fn take_node(&mut self) -> BlockNo {
-        let count = self.groups.len() as u64;
+        let count = self.groups.count();
         let found = (0..count)
             .map(|step| (self.node_group + step) % count)
-            .find(|&index| self.group_free(index).1 > 0);
+            .find(|&index| self.groups.free_in(index).slots > 0);
         let Some(index) = found else {
             self.damage = Some("no room is left for nodes".into());
             self.beyond_the_end += 1;
             return BlockNo(self.geometry.volume_blocks + self.beyond_the_end * self.slot_blocks);
         };
         self.node_group = index;
-        let range = self.change_group(index, |group| {
+        let range = self.groups.change(index, |group| {
             let run = group.find_slot().expect("this group has a free slot");
             group.take(run);
             group.blocks(run)
@@ -267,13 +181,10 @@ impl Space {
 
     /// Takes these very blocks, which come from a log; false, and nothing is changed, if one of them is not free.
     pub(crate) fn claim(&mut self, range: BlockRange) -> bool {
-        let is_free = self.geometry.holds_data(range)
-            && Space::by_group(range).all(|(index, part)| {
-                self.groups[index as usize].as_ref().is_none_or(|group| group.all_free(part))
-            });
+        let is_free = self.groups.is_free(range);
         if is_free {
-            for (index, part) in Space::by_group(range) {
-                self.change_group(index, |group| group.take(group.run(part)));
+            for (index, part) in by_group(range) {
+                self.groups.change(index, |group| group.take(group.run(part)));
             }
         }
         is_free
@@ -289,8 +200,8 @@ impl Space {
                 self.make_free(piece);
                 continue;
             }
-            for (index, part) in Space::by_group(piece) {
-                self.group_mut(index).hide_again(part);
+            for (index, part) in by_group(piece) {
+                self.groups.get_mut(index).hide_again(part);
             }
             if let Some(hidden) = &mut self.hidden {
                 hidden.add(piece);
@@ -305,24 +216,14 @@ impl Space {
     }
 
     fn make_free(&mut self, range: BlockRange) {
-        for (index, part) in Space::by_group(range) {
-            self.change_group(index, |group| group.release(part));
-            if self.group_free(index).1 > 0 {
-                self.node_group = self.node_group.min(index);
-            }
+        for (index, part) in by_group(range) {
+            self.groups.change(index, |group| group.release(part));
+            self.may_have_slots(index);
         }
     }
 
     fn set_used(&mut self, range: BlockRange, used: bool, node: bool) {
-        for (index, part) in Space::by_group(range) {
-            let listed = self.change_group(index, |group| {
-                group.set_used(part, used, node);
-                std::mem::replace(&mut group.listed, true)
-            });
-            if !listed {
-                self.dirty.push(index);
-            }
-        }
+        self.groups.set_used(range, used, node);
         let node_count = if node { range.count } else { 0 };
         if used {
             self.used_blocks += range.count;
@@ -338,43 +239,42 @@ impl Space {
         self.set_used(range, true, false);
     }
 
+    /// Free blocks of a piece are hidden no more. Returns how many.
+    pub(super) fn show(&mut self, range: BlockRange) -> u64 {
+        let before = self.room().blocks;
+        for (index, part) in by_group(range) {
+            self.groups.change(index, |group| group.show(part));
+            self.may_have_slots(index);
+        }
+        self.room().blocks - before
+    }
+
+    /// The group may have a free slot from now on.
+    fn may_have_slots(&mut self, index: u64) {
+        if self.groups.free_in(index).slots > 0 {
+            self.node_group = self.node_group.min(index);
+        }
+    }
+
     /// Whether every block of `range`, which may come from a damaged disk, is in use and not a
     /// block outside the data zone.
     pub(crate) fn is_used(&self, range: BlockRange) -> bool {
-        self.geometry.holds_data(range)
-            && Space::by_group(range).all(|(index, part)| {
-                self.groups[index as usize].as_ref().is_some_and(|group| group.all_used(part, true))
-            })
+        self.groups.is_used(range)
     }
 
     /// Whether no block of `range` may be given away: each is in use, or was taken.
     pub(crate) fn is_busy(&self, range: BlockRange) -> bool {
-        self.geometry.holds_data(range)
-            && Space::by_group(range).all(|(index, part)| {
-                self.groups[index as usize].as_ref().is_some_and(|group| group.all_busy(part))
-            })
+        self.groups.is_busy(range)
     }
 
     /// Whether `range` is in use and, as far as its group knows, by a node.
     pub(crate) fn is_node(&self, range: BlockRange) -> bool {
-        self.is_used(range)
-            && Space::by_group(range).all(|(index, part)| {
-                let group = self.groups[index as usize].as_ref();
-                group.is_some_and(|group| group.node_blocks >= part.count)
-            })
+        self.groups.is_node(range)
     }
 
-    /// Whether all of `ranges`, which do not overlap and are in use, can be data: each group has that much
-    /// beside its nodes, as far as it knows.
+    /// Whether all of `ranges`, which do not overlap and are in use, can be data.
     pub(crate) fn can_be_data(&self, ranges: &[BlockRange]) -> bool {
-        let mut of_group = BTreeMap::new();
-        for (index, part) in ranges.iter().flat_map(|range| Space::by_group(*range)) {
-            *of_group.entry(index).or_insert(0) += part.count;
-        }
-        of_group.into_iter().all(|(index, count)| {
-            let group = self.groups[index as usize].as_ref();
-            group.is_some_and(|group| group.used_blocks - group.node_blocks >= count)
-        })
+        self.groups.can_be_data(ranges)
     }
 
     /// Frees blocks in use. Data is reusable when the next commit is durable, the location of a node
@@ -426,32 +326,34 @@ impl Space {
 
     /// The group that [`Space::take_dirty`] would take.
     pub(crate) fn next_dirty(&self) -> Option<u64> {
-        self.dirty.last().copied()
+        self.groups.next_dirty()
     }
 
     /// Takes a group off the list of those that may differ from the tree. Carrying it into the tree
     /// takes and frees nodes, which may put it on the list again.
     pub(crate) fn take_dirty(&mut self) -> Option<u64> {
-        let index = self.dirty.pop()?;
-        self.group_mut(index).listed = false;
-        Some(index)
+        self.groups.take_dirty()
+    }
+
+    /// Number of groups that may differ from the tree.
+    pub(crate) fn dirty_groups(&self) -> usize {
+        self.groups.dirty_count()
     }
 
     /// Groups that were touched since the opening.
     #[cfg(debug_assertions)]
     pub(crate) fn groups_in_memory(&self) -> Vec<u64> {
-        let touched = (0..).zip(&self.groups).filter(|(_, group)| group.is_some());
-        touched.map(|(index, _)| index).collect()
-    }
-
-    /// Number of groups that may differ from the tree.
-    pub(crate) fn dirty_groups(&self) -> usize {
-        self.dirty.len()
+        self.groups.in_memory()
     }
 
     /// A group that was touched.
     pub(crate) fn group(&mut self, index: u64) -> &mut Group {
-        self.group_mut(index)
+        self.groups.get_mut(index)
+    }
+
+    /// Fails unless the record of every group matches its bitmap.
+    pub(crate) fn check_loaded(&self) -> Result<(), String> {
+        self.groups.check_loaded()
     }
 
     /// Fills in a group that was read from the tree.
@@ -460,34 +362,15 @@ impl Space {
         index: u64,
         load: impl FnOnce(&mut Group) -> Result<(), String>,
     ) -> Result<(), String> {
-        if index >= self.groups.len() as u64 {
+        if index >= self.groups.count() {
             return Err(format!("group {index} lies behind the end of the volume"));
         }
-        let before =
-            self.groups[index as usize].as_ref().map_or((0, 0), |g| (g.used_blocks, g.node_blocks));
-        self.change_group(index, load)?;
-        let group = self.group_mut(index);
+        let before = self.groups.get(index).map_or((0, 0), |g| (g.used_blocks, g.node_blocks));
+        self.groups.change(index, load)?;
+        let group = self.groups.get_mut(index);
         let after = (group.used_blocks, group.node_blocks);
         self.used_blocks = self.used_blocks + after.0 - before.0;
         self.node_blocks = self.node_blocks + after.1 - before.1;
-        Ok(())
-    }
-
-    /// Fails unless the record of every group matches its bitmap.
-    pub(crate) fn check_loaded(&self) -> Result<(), String> {
-        for (index, group) in self.groups.iter().enumerate() {
-            let Some(group) = group else { continue };
-            match group.record {
-                Record::InTree(item) if item == group.item() => {}
-                Record::Absent if group.used_blocks == 0 => {}
-                record => {
-                    return Err(format!(
-                        "group {index} says {record:?}, its bitmap {:?}",
-                        group.item()
-                    ));
-                }
-            }
-        }
         Ok(())
     }
 
@@ -518,7 +401,7 @@ impl Space {
                 let given =
                     room.map_or(hidden.blocks, |room| (room / BLOCK_BYTES).min(hidden.blocks));
                 let wanted = self.promises.wanted_blocks(0, 0, self.promises.floors.grow);
-                (self.free_blocks + given).saturating_sub(wanted)
+                (self.room().blocks + given).saturating_sub(wanted)
             }
         };
         SpaceUse {

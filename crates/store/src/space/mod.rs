@@ -6,6 +6,7 @@
 pub(crate) mod alloc;
 pub(crate) mod freed;
 pub(crate) mod group;
+mod groups;
 pub(crate) mod hidden;
 pub(crate) mod promise;
 pub(crate) mod record;

@@ -9,12 +9,10 @@ use super::hidden::{Hidden, Next};
 impl Space {
     /// Hides everything that is free: the host has to be asked for it first.
     pub(crate) fn hide(&mut self) {
-        let (geometry, blocks) = (*self.geometry(), self.free_blocks);
-        for group in self.groups_mut() {
-            group.hide();
-        }
-        (self.free_blocks, self.free_slots) = (0, 0);
-        self.hidden = Some(Hidden::all(&geometry, blocks, |piece| self.has_hidden(piece)));
+        let (geometry, blocks) = (*self.geometry(), self.room().blocks);
+        self.groups.hide();
+        let has_free = |piece| self.groups.has_hidden(piece);
+        self.hidden = Some(Hidden::all(&geometry, blocks, has_free));
     }
 
     /// Free blocks that the host has not given yet.
@@ -24,7 +22,7 @@ impl Space {
 
     /// Bytes of the volume that the host is known to have given: the rings, what is in use, and what is free and shown.
     pub(crate) fn known_bytes(&self) -> u64 {
-        let blocks = self.geometry().first_data_block().0 + self.used_blocks() + self.free_blocks;
+        let blocks = self.geometry().first_data_block().0 + self.used_blocks() + self.room().blocks;
         blocks.saturating_mul(BLOCK_BYTES)
     }
 
@@ -50,6 +48,6 @@ impl Space {
     /// Blocks that would have to be given before `slots` and `blocks` can be promised above `floor`, about.
     pub(crate) fn lacking_bytes(&self, slots: u64, blocks: u64, floor: u64) -> u64 {
         let wanted = self.promises.wanted_blocks(slots, blocks, floor);
-        wanted.saturating_sub(self.free_blocks).saturating_mul(BLOCK_BYTES)
+        wanted.saturating_sub(self.room().blocks).saturating_mul(BLOCK_BYTES)
     }
 }

@@ -1,0 +1,228 @@
+//! The block groups of a volume: which are in memory, what is free in all of them, and which may differ from the tree.
+//!
+//! Knows nothing of promises, and of where something is put.
+
+use std::collections::BTreeMap;
+
+use holdfast_base::{BlockNo, BlockRange};
+use holdfast_format::Geometry;
+use holdfast_format::limits::GROUP_BLOCKS;
+
+use super::group::Group;
+use super::promise::Room;
+use super::record::Record;
+
+/// All groups. One that is not in memory is empty.
+#[derive(Debug)]
+pub(crate) struct Groups {
+    geometry: Geometry,
+    slot_blocks: u64,
+    list: Vec<Option<Box<Group>>>,
+    /// Sums over all groups.
+    free: Room,
+    /// What is free is hidden in groups that come into memory.
+    is_hidden: bool,
+    /// Groups that may differ from the tree.
+    dirty: Vec<u64>,
+}
+
+impl Groups {
+    /// Groups with nothing in use.
+    pub(super) fn new(geometry: Geometry) -> Groups {
+        let count = geometry.group_count();
+        let mut groups = Groups {
+            geometry,
+            slot_blocks: geometry.node_blocks(),
+            list: (0..count).map(|_| None).collect(),
+            free: Room { blocks: geometry.data_blocks(), slots: 0 },
+            is_hidden: false,
+            dirty: Vec::new(),
+        };
+        groups.free.slots = (0..count).map(|index| groups.empty_slots(index)).sum();
+        groups
+    }
+
+    /// How many.
+    pub(super) fn count(&self) -> u64 {
+        self.list.len() as u64
+    }
+
+    /// What is free in all of them.
+    pub(super) fn free(&self) -> Room {
+        self.free
+    }
+
+    /// Slots of a group in which nothing is in use.
+    fn empty_slots(&self, index: u64) -> u64 {
+        let inside = self.geometry.group_blocks(index);
+        let end = inside.start.0 + inside.count;
+        (end / self.slot_blocks).saturating_sub(inside.start.0.div_ceil(self.slot_blocks))
+    }
+
+    /// A group, if it is in memory.
+    pub(super) fn get(&self, index: u64) -> Option<&Group> {
+        self.list[index as usize].as_deref()
+    }
+
+    /// A group that was touched, or is now. What is free in it is changed by [`Groups::change`] only.
+    pub(super) fn get_mut(&mut self, index: u64) -> &mut Group {
+        let (geometry, slot_blocks) = (self.geometry, self.slot_blocks);
+        let is_hidden = self.is_hidden;
+        self.list[index as usize].get_or_insert_with(|| {
+            let mut group = Group::new(index, geometry.group_blocks(index), slot_blocks);
+            if is_hidden {
+                group.hide();
+            }
+            Box::new(group)
+        })
+    }
+
+    /// Changes a group, and the sums with it.
+    pub(super) fn change<R>(&mut self, index: u64, change: impl FnOnce(&mut Group) -> R) -> R {
+        let before = self.free_in(index);
+        let group = self.get_mut(index);
+        let result = change(group);
+        let (blocks, slots) = (group.free_blocks, group.free_slots);
+        self.free.blocks = self.free.blocks + blocks - before.blocks;
+        self.free.slots = self.free.slots + slots - before.slots;
+        result
+    }
+
+    /// What is free in a group, also in one that is not in memory because it is empty.
+    pub(super) fn free_in(&self, index: u64) -> Room {
+        match self.get(index) {
+            Some(group) => Room { blocks: group.free_blocks, slots: group.free_slots },
+            None if self.is_hidden => Room { blocks: 0, slots: 0 },
+            None => Room {
+                blocks: self.geometry.group_blocks(index).count,
+                slots: self.empty_slots(index),
+            },
+        }
+    }
+
+    /// Hides everything that is free.
+    pub(super) fn hide(&mut self) {
+        self.list.iter_mut().flatten().for_each(|group| group.hide());
+        self.free = Room { blocks: 0, slots: 0 };
+        self.is_hidden = true;
+    }
+
+    /// Whether blocks of `range` are free but for the host.
+    pub(super) fn has_hidden(&self, range: BlockRange) -> bool {
+        by_group(range)
+            .any(|(index, part)| self.get(index).is_none_or(|group| group.has_hidden(part)))
+    }
+
+    /// Whether every part of `range`, which may come from a damaged disk, lies in the data zone and in a group that
+    /// `is_so` says it of.
+    fn all(&self, range: BlockRange, is_so: impl Fn(Option<&Group>, BlockRange) -> bool) -> bool {
+        self.geometry.holds_data(range)
+            && by_group(range).all(|(index, part)| is_so(self.get(index), part))
+    }
+
+    /// Whether every block of `range`, which may come from a damaged disk, is free.
+    pub(super) fn is_free(&self, range: BlockRange) -> bool {
+        self.all(range, |group, part| group.is_none_or(|group| group.all_free(part)))
+    }
+
+    /// Whether every block of `range`, which may come from a damaged disk, is in use and not a
+    /// block outside the data zone.
+    pub(super) fn is_used(&self, range: BlockRange) -> bool {
+        self.all(range, |group, part| group.is_some_and(|group| group.all_used(part, true)))
+    }
+
+    /// Whether no block of `range` may be given away: each is in use, or was taken.
+    pub(super) fn is_busy(&self, range: BlockRange) -> bool {
+        self.all(range, |group, part| group.is_some_and(|group| group.all_busy(part)))
+    }
+
+    /// Whether `range` is in use and, as far as its group knows, by a node.
+    pub(super) fn is_node(&self, range: BlockRange) -> bool {
+        self.is_used(range)
+            && self.all(range, |group, part| {
+                group.is_some_and(|group| group.node_blocks >= part.count)
+            })
+    }
+
+    /// Whether all of `ranges`, which do not overlap and are in use, can be data: each group has that much
+    /// beside its nodes, as far as it knows.
+    pub(super) fn can_be_data(&self, ranges: &[BlockRange]) -> bool {
+        let mut of_group = BTreeMap::new();
+        for (index, part) in ranges.iter().flat_map(|range| by_group(*range)) {
+            *of_group.entry(index).or_insert(0) += part.count;
+        }
+        of_group.into_iter().all(|(index, count)| {
+            self.get(index).is_some_and(|group| group.used_blocks - group.node_blocks >= count)
+        })
+    }
+
+    /// Marks blocks as used, or not any more: their groups may differ from the tree.
+    pub(super) fn set_used(&mut self, range: BlockRange, used: bool, node: bool) {
+        for (index, part) in by_group(range) {
+            let listed = self.change(index, |group| {
+                group.set_used(part, used, node);
+                std::mem::replace(&mut group.listed, true)
+            });
+            if !listed {
+                self.dirty.push(index);
+            }
+        }
+    }
+
+    /// The group that [`Groups::take_dirty`] would take.
+    pub(super) fn next_dirty(&self) -> Option<u64> {
+        self.dirty.last().copied()
+    }
+
+    /// Takes a group off the list of those that may differ from the tree.
+    pub(super) fn take_dirty(&mut self) -> Option<u64> {
+        let index = self.dirty.pop()?;
+        self.get_mut(index).listed = false;
+        Some(index)
+    }
+
+    /// Number of groups that may differ from the tree.
+    pub(super) fn dirty_count(&self) -> usize {
+        self.dirty.len()
+    }
+
+    /// Groups that were touched since the opening.
+    #[cfg(debug_assertions)]
+    pub(super) fn in_memory(&self) -> Vec<u64> {
+        let touched = (0..).zip(&self.list).filter(|(_, group)| group.is_some());
+        touched.map(|(index, _)| index).collect()
+    }
+
+    /// Fails unless the record of every group matches its bitmap.
+    pub(super) fn check_loaded(&self) -> Result<(), String> {
+        for (index, group) in self.list.iter().enumerate() {
+            let Some(group) = group else { continue };
+            match group.record {
+                Record::InTree(item) if item == group.item() => {}
+                Record::Absent if group.used_blocks == 0 => {}
+                record => {
+                    return Err(format!(
+                        "group {index} says {record:?}, its bitmap {:?}",
+                        group.item()
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Cuts a range at the borders of groups.
+pub(super) fn by_group(range: BlockRange) -> impl Iterator<Item = (u64, BlockRange)> {
+    let (mut at, end) = (range.start.0, range.start.0 + range.count);
+    std::iter::from_fn(move || {
+        if at >= end {
+            return None;
+        }
+        let index = at / GROUP_BLOCKS;
+        let len = ((index + 1) * GROUP_BLOCKS).min(end) - at;
+        let part = BlockRange::new(BlockNo(at), len);
+        at += len;
+        Some((index, part))
+    })
+}
