@@ -11,6 +11,16 @@ const LINES_MAX: usize = 700;
 /// Files that are longer, and how long they may be. A list that only shrinks.
 const LONG: &[(&str, usize)] = &[];
 
+/// Longest function, in lines.
+const FUNCTION_MAX: usize = 80;
+
+/// Functions that are longer, by file and name. A list that only shrinks.
+const LONG_FUNCTIONS: &[(&str, &str)] = &[
+    ("format/superblock.rs", "decode"),
+    ("fuse/transport/device.rs", "shake_hands"),
+    ("fuse/transport/serve.rs", "act"),
+];
+
 /// A source file.
 struct File {
     /// `crate/path`, without `src`.
@@ -111,6 +121,39 @@ fn names_errno(line: &str) -> bool {
     }) || line.match_indices("Errno::").any(|(at, _)| constant(&line[at + 7..]))
 }
 
+/// The name of the function that begins in a line.
+fn function(line: &str) -> Option<&str> {
+    let (before, rest) = line.split_once("fn ")?;
+    let words = ["pub", "const", "async", "unsafe", "extern", "default"];
+    let is_word = |word: &str| words.contains(&word) || word.starts_with("pub(");
+    // `pub(in path)` has a space.
+    let before = before.replace("(in ", "(");
+    let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
+    (before.split_whitespace().all(is_word) && !name.is_empty()).then_some(name)
+}
+
+/// The functions of a file but for the tests at its end: the line of each, its name, and how many lines it has. What
+/// `cargo fmt` has left ends where a brace closes as far to the left as the function began.
+fn functions(text: &str) -> Vec<(usize, &str, usize)> {
+    let tests = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
+    let lines: Vec<&str> = text[..tests].lines().collect();
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let Some(name) = function(line) else { continue };
+        let indent = line.len() - line.trim_start().len();
+        let beside = |line: &str| line.len() - line.trim_start().len() == indent;
+        // Its head may take several lines; a method that a trait only asks for ends with it.
+        let head = lines[at..].iter().position(|line| line.ends_with(['{', '}', ';']));
+        let body = head.filter(|&head| lines[at + head].ends_with('{')).map(|head| at + head);
+        let Some(body) = body else { continue };
+        let end = lines[body..].iter().position(|line| line.trim() == "}" && beside(line));
+        if let Some(end) = end {
+            found.push((at + 1, name, body + end + 1 - at));
+        }
+    }
+    found
+}
+
 /// What is wrong with a line of code in the file `name`, and what to do instead.
 fn judge(name: &str, line: &str) -> Option<&'static str> {
     let part = name.split('/').next().unwrap_or(name);
@@ -155,6 +198,12 @@ fn violations(file: &File) -> Vec<String> {
         wrong.push(format!("{}: {lines} lines, {lines_max} are too many: split it", file.name));
     }
     if !file.is_test {
+        for (number, name, lines) in functions(&file.text) {
+            if lines > FUNCTION_MAX && !LONG_FUNCTIONS.contains(&(&file.name, name)) {
+                let why = format!("`{name}` has {lines} lines, more than {FUNCTION_MAX}");
+                wrong.push(format!("{}:{number}: {why}: split it", file.name));
+            }
+        }
         for (number, line) in code(&file.text) {
             if let Some(what) = judge(&file.name, &line) {
                 wrong.push(format!("{}:{number}: {what}", file.name));
@@ -168,6 +217,40 @@ fn violations(file: &File) -> Vec<String> {
 fn every_source_file_keeps_the_rules() {
     let wrong: Vec<_> = files().iter().flat_map(violations).collect();
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+}
+
+#[test]
+fn what_is_called_long_is_long() {
+    let files = files();
+    for (file, name) in LONG_FUNCTIONS {
+        let file = files.iter().find(|other| other.name == *file).expect("the file is there");
+        let is_long =
+            |(_, other, lines): &(usize, &str, usize)| other == name && *lines > FUNCTION_MAX;
+        let found = functions(&file.text).iter().any(is_long);
+        assert!(found, "`{name}` in {} is not long any more: take it off the list", file.name);
+    }
+}
+
+#[test]
+fn functions_are_measured() {
+    let body = "    let a = 1;\n".repeat(79);
+    let long = format!("pub(in crate::a) const fn a(\n    b: u8,\n) -> u8 {{\n{body}}}\n");
+    assert_eq!(functions(&long), [(1, "a", 83)]);
+    let method =
+        "impl A {\n    fn b(&self) {\n        if c {\n        }\n    }\n    fn d() {}\n}\n";
+    assert_eq!(functions(method), [(2, "b", 4)]);
+    let asked = "trait A {\n    fn b(\n        c: u8,\n    );\n    fn d() {\n    }\n}\n";
+    assert_eq!(functions(asked), [(5, "d", 2)]);
+    assert_eq!(
+        functions("// a fn b {\nlet fn_c = 1;\n#[cfg(test)]\nmod tests {\nfn a() {\n}\n}\n"),
+        []
+    );
+    let judged = |name: &str| {
+        let text = format!("//! H\n{}", long.replace("fn a(", "fn shake_hands("));
+        violations(&File { name: name.into(), text, is_test: name.contains("/tests/") }).len()
+    };
+    let exempt = ["fuse/transport/device.rs", "fuse/tests/a.rs"];
+    assert_eq!((judged("store/a.rs"), exempt.map(judged)), (1, [0, 0]));
 }
 
 #[test]
