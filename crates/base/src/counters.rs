@@ -229,10 +229,12 @@ counters! {
         journal_bytes_used: gauge,
     }
     "tree" {
-        /// Tree nodes read from the device.
+        /// Tree nodes read from the device, those included that lay beside a missing one.
         nodes_read,
-        /// Look-ups of tree nodes answered from memory.
+        /// Searches of the tree, to read or to change it, that found all nodes in memory.
         node_hits,
+        /// Searches that had to wait for nodes from the device.
+        node_misses,
         /// Tree nodes dropped from memory to make room.
         nodes_evicted,
         /// Tree nodes split because they were full.

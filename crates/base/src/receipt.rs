@@ -41,7 +41,7 @@ impl Escape {
 pub struct Receipt {
     /// The batch that made it durable; `None` when nothing was undurable, or after an escape.
     pub batch: Option<BatchNo>,
-    /// Whether this fsync wrote the batch; otherwise it waited for the batch of another thread.
+    /// Whether this fsync wrote the batch, or made the commit; otherwise it waited for another thread that did.
     pub led: bool,
     /// Why a commit was needed.
     pub escape: Option<Escape>,
@@ -49,7 +49,8 @@ pub struct Receipt {
     pub data_bytes: u64,
     /// Write calls for them.
     pub data_writes: u64,
-    /// Bytes of the batch, headers and padding included.
+    /// Bytes of the batch, headers and padding included. After an escape these three are what the device was asked for
+    /// while the commit was made.
     pub log_bytes: u64,
     /// Write calls for the batch.
     pub log_writes: u64,

@@ -28,6 +28,8 @@ pub(crate) enum What {
     Fsync,
     /// A synchronous write without page cache.
     Write,
+    /// A change on a mount with `sync` or `dirsync`.
+    Change,
     /// A sync of the whole volume.
     Sync,
 }
@@ -37,6 +39,7 @@ impl What {
         match self {
             What::Fsync => "fsync",
             What::Write => "synchronous write",
+            What::Change => "synchronous change",
             What::Sync => "sync of the whole volume",
         }
     }

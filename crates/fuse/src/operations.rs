@@ -8,6 +8,9 @@
 //! Memory is bounded: each kind has [`BUCKETS`] numbers, each an eighth of a power of two wide. To record an operation
 //! takes two looks at the clock and one atomic addition; no thread waits for another one.
 
+use std::cell::Cell;
+use std::marker::PhantomData;
+
 use histogram::{AtomicHistogram, Histogram};
 use holdfast_base::Receipt;
 use holdfast_base::clock::Stopwatch;
@@ -230,6 +233,12 @@ impl Operations {
         Timed { operations: self, operation, time: Stopwatch::start() }
     }
 
+    /// Operations of this thread that end before the answer is dropped take until then.
+    pub(crate) fn longer(&self) -> Longer<'_> {
+        LONGER.set(Some(None));
+        Longer { operations: self, _of_this_thread: PhantomData }
+    }
+
     /// Adds one that took so many nanoseconds.
     pub fn record(&self, operation: Operation, nanos: u64) {
         let most = (1 << MAX_POWER) - 1;
@@ -253,7 +262,30 @@ pub(crate) struct Timed<'a> {
 
 impl Drop for Timed<'_> {
     fn drop(&mut self) {
-        self.operations.record(self.operation, self.time.nanos());
+        match LONGER.get() {
+            Some(None) => LONGER.set(Some(Some((self.operation, self.time)))),
+            _ => self.operations.record(self.operation, self.time.nanos()),
+        }
+    }
+}
+
+thread_local! {
+    /// While there is a [`Longer`]: the operation that ended, and when it began.
+    static LONGER: Cell<Option<Option<(Operation, Stopwatch)>>> = const { Cell::new(None) };
+}
+
+/// What makes an operation longer: it is not over when the server's call is.
+#[derive(Debug)]
+pub(crate) struct Longer<'a> {
+    operations: &'a Operations,
+    _of_this_thread: PhantomData<*const ()>,
+}
+
+impl Drop for Longer<'_> {
+    fn drop(&mut self) {
+        if let Some((operation, time)) = LONGER.take().flatten() {
+            self.operations.record(operation, time.nanos());
+        }
     }
 }
 
@@ -269,6 +301,22 @@ mod tests {
         }
         let counts = Operation::ALL.iter().map(|it| operations.latency(*it).count());
         assert!(counts.eq(0..Operation::ALL.len() as u64));
+    }
+
+    #[test]
+    fn an_operation_that_is_made_longer_takes_until_the_end() {
+        let operations = Operations::default();
+        let wait = || std::thread::sleep(std::time::Duration::from_millis(5));
+        let longer = operations.longer();
+        drop(operations.time(Operation::Create));
+        wait();
+        assert_eq!(operations.latency(Operation::Create).count(), 0);
+        drop(longer);
+        let latency = operations.latency(Operation::Create);
+        assert!(latency.count() == 1 && latency.quantile_ns(0.5) >= Some(5_000_000));
+        drop(operations.longer());
+        drop(operations.time(Operation::Create));
+        assert_eq!(operations.latency(Operation::Create).count(), 2);
     }
 
     #[test]

@@ -291,10 +291,12 @@ impl Inner {
         }
         let mut failed = Failed::default();
         let mut waited = false;
+        let mut loaded = false;
         loop {
             let mut forest = self.forest.write();
             if let Err(missing) = forest.prepare_all(TreeId::Files, &transaction.changes) {
                 drop(forest);
+                loaded = true;
                 self.load(missing, &mut failed)?;
                 continue;
             }
@@ -302,6 +304,8 @@ impl Inner {
             self.check_freed(&transaction, &space)?;
             self.check_damage(&space)?;
             if self.has_slots(&forest, &space, &transaction, reservation.slots) {
+                let counters = &self.counters;
+                if loaded { &counters.node_misses } else { &counters.node_hits }.increment();
                 return self.carry_out(forest, space, transaction, reservation);
             }
             let pending = space.has_pending();

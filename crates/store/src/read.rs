@@ -23,6 +23,7 @@ impl Inner {
             match found {
                 Ok(found) => {
                     if loaded {
+                        self.counters.node_misses.increment();
                         self.forest.write().cache.evict();
                     } else {
                         self.counters.node_hits.increment();

@@ -86,6 +86,40 @@ fn a_cold_scan_reads_several_nodes_at_once() {
     assert_eq!(device.stats().reads, before, "what was read stays in memory");
 }
 
+/// One search is one hit or one miss, however many nodes are read for it.
+#[test]
+fn each_search_is_a_hit_or_a_miss() {
+    let device = Arc::new(image());
+    let store = small::open(&device);
+    let counters = store.counters();
+    let counted = || (counters.node_hits.get(), counters.node_misses.get());
+    let (hits, misses) = counted();
+    store.get(&small::key(7)).unwrap().unwrap();
+    assert_eq!(counted(), (hits, misses + 1));
+    assert!(counters.nodes_read.get() > misses + 1, "no neighbour was read");
+    store.get(&small::key(7)).unwrap().unwrap();
+    assert_eq!(counted(), (hits + 1, misses + 1));
+
+    let (hits, misses) = counted();
+    keys_of(&store);
+    let (cold_hits, cold_misses) = counted();
+    let cold = (cold_hits - hits, cold_misses - misses);
+    assert!(cold.0 > 0 && cold.1 > 0, "{cold:?}");
+    keys_of(&store);
+    let (warm_hits, warm_misses) = counted();
+    assert_eq!((warm_hits - cold_hits, warm_misses - cold_misses), (cold.0 + cold.1, 0));
+
+    // Changes search as well, and of a warm tree all are hits.
+    let (hits, misses) = counted();
+    small::put(&store, 0..50, 1, 0);
+    assert_eq!(counted(), (hits + 50, misses));
+    drop(store);
+    let store = small::open(&Arc::new(image()));
+    let misses = store.counters().node_misses.get();
+    small::put(&store, 7..8, 1, 0);
+    assert_eq!(store.counters().node_misses.get(), misses + 1);
+}
+
 /// R5: damage of a node is reported to the callers that ask for it, and to no other.
 #[test]
 fn damage_of_a_neighbour_fails_reads_of_the_neighbour_only() {

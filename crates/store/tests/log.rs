@@ -275,6 +275,9 @@ fn more_than_a_batch_may_hold_becomes_a_commit() {
         sync.join().unwrap()
     });
     assert_eq!(receipt.escape, Some(Escape::TooLarge));
+    // It costs a whole commit, and says so.
+    assert!(receipt.led && receipt.flushes >= 1 && receipt.log_writes >= 1, "{receipt:?}");
+    assert!(receipt.log_bytes >= count * 4000, "{receipt:?}");
     assert_eq!(store.counters().log_too_large.get(), 1);
     assert_eq!((store.counters().log_batches.get(), store.durable()), (0, store.latest()));
     let lost = Policy::whole_only();

@@ -81,8 +81,9 @@ impl Activity {
             read_bytes: operations.read_bytes.get(),
             written_bytes: operations.written_bytes.get(),
             fsyncs: Fsyncs {
-                count: fsyncs.count.get(),
+                // Before the count, which is raised first: or more could be free than there were.
                 free: fsyncs.free.get(),
+                count: fsyncs.count.get(),
                 writes: fsyncs.writes.get(),
                 flushes: fsyncs.flushes.get(),
                 bytes: fsyncs.bytes.get(),

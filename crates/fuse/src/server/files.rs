@@ -130,8 +130,13 @@ impl Server {
 
     /// fsync of a directory (P2), the root as any other: no caller waits for a stranger's data. Waits for the device.
     pub fn fsyncdir(&self, inode: InodeNo) -> Answer<()> {
+        self.durable_inode(inode, What::Fsync)
+    }
+
+    /// Makes everything durable that was done to an inode without a handle.
+    pub(super) fn durable_inode(&self, inode: InodeNo, what: What) -> Answer<()> {
         let fs = self.fs()?;
-        self.durable(&fs, inode, What::Fsync, || fs.fsync_inode(inode))
+        self.durable(&fs, inode, what, || fs.fsync_inode(inode))
     }
 
     /// Makes something durable and remembers what that cost.
@@ -159,8 +164,8 @@ impl Server {
         move |done| {
             let operations = requests.operations();
             operations.fsyncs.add(done.as_ref().ok());
-            // A synchronous write is measured as a write.
-            if what != What::Write {
+            // What is synchronous is measured as what it is.
+            if matches!(what, What::Fsync | What::Sync) {
                 operations.record(Operation::Fsync, time.nanos());
             }
             if fsyncs.note(inode, what, time, &done) {

@@ -20,6 +20,8 @@ pub(crate) mod fresh;
 mod names;
 mod privileges;
 mod remount;
+#[cfg(test)]
+mod timing_tests;
 mod xattrs;
 
 pub use remount::REMOUNT_XATTR;

@@ -158,11 +158,13 @@ pub(super) fn call(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Opti
 }
 
 fn answer(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out> {
-    let done = act(server, header, op)?;
-    match server.is_synchronous(true) {
-        false => Ok(done),
-        true => synchronous::sync(server, header, op, done),
+    if !server.is_synchronous(true) {
+        return act(server, header, op);
     }
+    // The program waits for both.
+    let _longer = server.requests().operations().longer();
+    let done = act(server, header, op)?;
+    synchronous::sync(server, header, op, done)
 }
 
 fn act(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out> {

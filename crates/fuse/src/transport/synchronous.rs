@@ -61,3 +61,41 @@ fn give_back(server: &Server, done: &Out) {
         server.forget(attr.inode, 1);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::serve::call;
+    use super::*;
+    use crate::operations::Operation;
+    use crate::server::fresh;
+
+    /// Creates of directories, and how often creates and fsyncs were counted: as operations, and by what they cost.
+    fn counted(is_synchronous: bool) -> [u64; 3] {
+        let fs = fresh::mount(&fresh::volume());
+        let server = fresh::server(&fs);
+        server.set_synchronous(false, is_synchronous);
+        let header = abi::InHeader { nodeid: InodeNo::ROOT.0, ..Default::default() };
+        for name in [b"1", b"2", b"3", b"4"] {
+            let op = Op::Mkdir { new: abi::MkdirIn { mode: 0o755, umask: 0 }, name };
+            call(&server, &header, &op).unwrap().unwrap();
+            assert_eq!(fs.is_durable(), is_synchronous);
+        }
+        let operations = server.requests().operations();
+        let count = |kind| operations.latency(kind).count();
+        let counted =
+            [count(Operation::Create), count(Operation::Fsync), operations.fsyncs.count.get()];
+        // What comes next on this thread is timed by itself.
+        server.set_synchronous(false, false);
+        server.fsyncdir(InodeNo::ROOT).unwrap();
+        server.getattr(InodeNo::ROOT).unwrap();
+        assert_eq!((count(Operation::Fsync), count(Operation::Stat)), (counted[1] + 1, 1));
+        server.close();
+        counted
+    }
+
+    #[test]
+    fn a_synchronous_change_costs_a_flush_and_is_no_fsync() {
+        assert_eq!(counted(false), [4, 0, 0]);
+        assert_eq!(counted(true), [4, 0, 4]);
+    }
+}

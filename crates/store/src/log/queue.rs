@@ -246,10 +246,18 @@ impl Inner {
                     Escape::LogFull => self.counters.log_full.increment(),
                     Escape::TooLarge => self.counters.log_too_large.increment(),
                 }
+                let before = self.device.stats();
                 self.commit_upto(asked.upto)?;
-                let receipt = Receipt { escape: Some(escape), ..Receipt::default() };
+                let after = self.device.stats();
+                let receipt = Receipt {
+                    escape: Some(escape),
+                    log_bytes: after.written_bytes.saturating_sub(before.written_bytes),
+                    log_writes: after.writes.saturating_sub(before.writes),
+                    flushes: after.flushes.saturating_sub(before.flushes),
+                    ..Receipt::default()
+                };
                 self.logging.queue.made(receipt);
-                Ok(Some(Receipt { own_records, wait_ns, ..receipt }))
+                Ok(Some(Receipt { own_records, wait_ns, led: true, ..receipt }))
             }
         }
     }

@@ -124,7 +124,7 @@ impl Interval {
                     &before.map_or_else(Fsyncs::default, |it| it.fsyncs),
                 )
             }),
-            cache: of_engine("node_hits").zip(of_engine("nodes_read")).map(|(hits, misses)| {
+            cache: of_engine("node_hits").zip(of_engine("node_misses")).map(|(hits, misses)| {
                 Cache { hits, misses, hit_rate: ratio(hits, hits.saturating_add(misses)) }
             }),
         }
@@ -398,7 +398,7 @@ pub(super) mod tests {
         report.counters.extend([
             counter("no_space", 1, "operations"),
             counter("node_hits", 1999, "tree"),
-            counter("nodes_read", 1, "tree"),
+            counter("node_misses", 1, "tree"),
             counter("recovery_estimate_ns", 20_000_000, "recovery"),
             counter("recovery_budget_ns", 1_000_000_000, "recovery"),
             counter("recovery_kept_ns", 2_000_000_000, "recovery"),
