@@ -45,10 +45,6 @@ id!(
     /// batches that became durable.
     BatchNo(u64), "b"
 );
-id!(
-    /// Number of a snapshot. Constant until snapshots are built.
-    SnapshotNo(u32), "s"
-);
 
 impl InodeNo {
     /// The root directory. FUSE wants 1 as well, so no translation is needed.

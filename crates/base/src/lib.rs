@@ -24,6 +24,6 @@ pub mod units;
 pub mod wait;
 
 pub use clock::Timestamp;
-pub use ids::{BatchNo, CommitNo, Epoch, InodeNo, Lsn, SnapshotNo, TreeId};
+pub use ids::{BatchNo, CommitNo, Epoch, InodeNo, Lsn, TreeId};
 pub use receipt::{Escape, Receipt};
 pub use units::{BLOCK_SIZE, BlockNo, BlockRange};

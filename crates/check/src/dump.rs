@@ -15,7 +15,7 @@ use holdfast_base::{BlockNo, Epoch, InodeNo, TreeId};
 use holdfast_device::Device;
 use holdfast_format::codec::Reader;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
-use holdfast_format::node::{self, Expected, NodeHeader, volume_tag};
+use holdfast_format::node::{self, Expected, NodeHeader};
 use holdfast_format::{JournalMark, NodePointer, NodeView, Superblock};
 
 use crate::CheckError;
@@ -160,7 +160,7 @@ fn print_node(volume: &Volume<'_>, block: BlockNo, out: &mut dyn Write) -> Resul
         pointer: NodePointer { block, epoch: Epoch(header.epoch) },
         tree: TreeId::from_raw(header.tree).unwrap_or(TreeId::Files),
         level: header.level,
-        volume: volume_tag(&volume.superblock.uuid),
+        volume: volume.superblock.nodes(),
     };
     let judged = NodeView::open(&bytes, &expected);
     head_line(block, &header, out)?;
@@ -169,7 +169,7 @@ fn print_node(volume: &Volume<'_>, block: BlockNo, out: &mut dyn Write) -> Resul
     }
     // With a wrong sum the body may be sound all the same.
     let view = NodeView::trusted(&bytes);
-    match judged.or_else(|_| view.check_body(&header).map(|()| view)) {
+    match judged.or_else(|_| view.check_body(&header, expected.volume.carried).map(|()| view)) {
         Ok(node) => body(block, &node, out),
         Err(_) => Ok(write!(out, "{}", holdfast_base::hex::dump(&bytes))?),
     }

@@ -17,6 +17,9 @@ pub enum CheckError {
     /// The volume was made by a newer program.
     #[error("the volume needs a newer program: {0}")]
     Newer(String),
+    /// The volume has an older format.
+    #[error("{0}")]
+    Older(String),
     /// No superblock is valid, so there is nothing to look at.
     #[error("no superblock is valid: {first}; {second}")]
     NoSuperblock {

@@ -1,4 +1,4 @@
-//! What a check remembers of every inode: 80 bytes each, sorted by number.
+//! What a check remembers of every inode: 96 bytes each, sorted by number.
 //!
 //! Filled by the pass over inodes, completed by the pass over directories,
 //! then enough to judge links and reachability and to find a path.
@@ -35,6 +35,10 @@ pub(crate) struct Entry {
     pub(crate) entries: u64,
     /// Where the inode says that it is.
     pub(crate) parent: InodeNo,
+    /// The key offset of the name that it knows.
+    pub(crate) parent_slot: u64,
+    /// Whether that name was found.
+    pub(crate) knows_name: bool,
     /// Where its first name was found; 0: nowhere.
     pub(crate) name_dir: InodeNo,
     /// The key offset of that name.
@@ -55,6 +59,8 @@ impl Entry {
             size: 0,
             entries: 0,
             parent: InodeNo(0),
+            parent_slot: 0,
+            knows_name: false,
             name_dir: InodeNo(0),
             name_at: 0,
         }

@@ -65,7 +65,7 @@ issues! {
     101 SuperblockInvalid "superblock-invalid" Note
         "One superblock slot is not valid; the other one counts. A power cut while it was written leaves it so."
     102 NoSuperblock "no-superblock" Error
-        "Neither superblock slot is valid, although this was a Holdfast volume."
+        "Neither superblock slot is valid, although this was a Holdfast volume. The far copy may lead to it."
     103 SuperblocksDisagree "superblocks-disagree" Error
         "The two superblocks differ in something that never changes, or claim the same epoch with different content."
     104 VolumeCutShort "volume-cut-short" Error
@@ -74,6 +74,10 @@ issues! {
         "The volume has features that this program does not know; it may misjudge what belongs to them."
     106 CounterHigh "counter-high" Error
         "A counter is nearer to its end than any real volume gets; a little further on, the volume can be read, but not written."
+    107 FarCopyInvalid "far-copy-invalid" Note
+        "The far copy of the superblock, at the volume's end, is not valid. The next checkpoint writes it again."
+    108 Fault "fault" Warning
+        "A program that had the volume open found something damaged, and said so in the superblock."
 
     201 NodeUnreadable "node-unreadable" Error
         "The device could not read a tree node."
@@ -88,7 +92,7 @@ issues! {
     206 NodeOutOfBounds "node-out-of-bounds" Error
         "A tree node holds keys that do not belong below its parent's separators."
     207 ItemMisplaced "item-misplaced" Error
-        "An item's kind or snapshot does not belong into this tree."
+        "An item's kind does not belong into this tree."
 
     301 ItemDamaged "item-damaged" Error
         "An item breaks a rule of the format."
@@ -120,6 +124,8 @@ issues! {
         "An inode has attributes but its flag says that it has none, or a value's id was never given out."
     315 InodeCount "inode-count" Warning
         "The superblock's number of inodes is wrong."
+    316 ExtentBirth "extent-birth" Error
+        "An extent became part of the tree in an epoch that is still to come, or in none."
 
     401 BlocksShared "blocks-shared" Error
         "Blocks belong to two owners."
@@ -160,6 +166,8 @@ issues! {
         "No name leads to an inode that should have one."
     511 DirectoryCycle "directory-cycle" Error
         "A directory is its own ancestor."
+    512 NamePlace "name-place" Warning
+        "An inode says where its newest name is, and there is no name of it there."
 
     601 OrphanDangling "orphan-dangling" Error
         "An orphan item names an inode that does not exist."

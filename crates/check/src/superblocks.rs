@@ -1,12 +1,14 @@
-//! Both superblock slots, and which one counts.
+//! Both superblock slots, and which one counts; and the far copy, for a volume that has lost both.
 
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, BlockNo};
 use holdfast_device::{Device, DeviceError};
 use holdfast_format::checksum::crc64_with_hole;
 use holdfast_format::codec::Reader;
-use holdfast_format::geometry::SUPERBLOCK_SLOTS;
-use holdfast_format::superblock::{Fields, INCOMPAT_KNOWN, MAGIC, VERSION};
+use holdfast_format::geometry::{SUPERBLOCK_SLOTS, far_copy};
+use holdfast_format::superblock::{
+    Fields, INCOMPAT_KNOWN, MAGIC, VERSION, other_version, version_of,
+};
 use holdfast_format::{Malformed, Superblock};
 
 use crate::CheckError;
@@ -18,6 +20,9 @@ pub(crate) struct Slots {
     pub(crate) bytes: [Box<[u8; BLOCK_SIZE]>; 2],
     /// The slots, judged.
     pub(crate) judged: [Result<Superblock, Malformed>; 2],
+    /// The far copy: where the volume has it, or if there is no valid slot, where one as large as the device has it.
+    /// `None` if the device ends before it or does not read there.
+    pub(crate) far: Option<Result<Superblock, Malformed>>,
 }
 
 impl Slots {
@@ -27,11 +32,26 @@ impl Slots {
         let (second, two) = read_slot(device, SUPERBLOCK_SLOTS[1]);
         match (one, two) {
             (Err(SlotError::Device(error)), Err(SlotError::Device(_))) => Err(error),
-            (one, two) => Ok(Slots {
-                bytes: [first, second],
-                judged: [one.map_err(SlotError::words), two.map_err(SlotError::words)],
-            }),
+            (one, two) => {
+                let judged = [one.map_err(SlotError::words), two.map_err(SlotError::words)];
+                let newest = judged.iter().flatten().max_by_key(|superblock| superblock.epoch);
+                let blocks = device.len() / BLOCK_BYTES;
+                let place = newest.map_or(far_copy(blocks), |found| found.geometry.far_copy());
+                let is_there = place.0 < blocks;
+                let far = match is_there.then(|| read_slot(device, place).1) {
+                    Some(Ok(found)) => Some(Ok(found)),
+                    Some(Err(SlotError::Malformed(malformed))) => Some(Err(malformed)),
+                    Some(Err(SlotError::Device(_))) | None => None,
+                };
+                Ok(Slots { bytes: [first, second], judged, far })
+            }
         }
+    }
+
+    /// The far copy, if it is all that is left: both slots are gone.
+    pub(crate) fn only_far(&self) -> Option<&Superblock> {
+        let far = self.far.as_ref()?.as_ref().ok()?;
+        self.newest().is_none().then_some(far)
     }
 
     /// The valid superblock with the larger epoch.
@@ -50,12 +70,24 @@ impl Slots {
         if let Some(words) = self.newer() {
             return Err(CheckError::Newer(words));
         }
+        if let Some(older) = self.older() {
+            return Err(CheckError::Older(older));
+        }
         let [first, second] = self.judged;
         match (first, second) {
             (Ok(one), Ok(two)) => Ok(if two.epoch > one.epoch { two } else { one }),
             (Ok(one), Err(_)) | (Err(_), Ok(one)) => Ok(one),
             (Err(first), Err(second)) => Err(CheckError::NoSuperblock { first, second }),
         }
+    }
+
+    /// What to do with a volume of an older format, if no slot is valid and there is one.
+    pub(crate) fn older(&self) -> Option<String> {
+        if self.newest().is_some() {
+            return None;
+        }
+        let versions = self.bytes.iter().filter_map(|bytes| version_of(bytes));
+        versions.filter(|version| *version < VERSION).find_map(other_version)
     }
 
     /// What of an intact superblock this program is too old for, if no slot is valid.

@@ -62,7 +62,8 @@ pub(crate) fn item(key: &Key, value: &[u8]) -> String {
             format!("used_blocks={} node_blocks={}", group.used_blocks, group.node_blocks)
         }),
         Kind::Bitmap => bitmap_text(value),
-        Kind::Setting => Ok(start_of(value)),
+        // A setting, or what a feature brings.
+        _ => Ok(start_of(value)),
     };
     let text = text.unwrap_or_else(|malformed| format!("DAMAGED why={:?}", malformed.to_string()));
     format!("{} {text}", self::key(key)).trim_end().into()
@@ -70,18 +71,14 @@ pub(crate) fn item(key: &Key, value: &[u8]) -> String {
 
 /// A key, as it stands in front of its item.
 pub(crate) fn key(key: &Key) -> String {
-    let snapshot = match key.snapshot.0 {
-        0 => String::new(),
-        number => format!(" snapshot={number}"),
-    };
     let (inode, kind, offset) = (key.inode, key.kind, key.offset);
-    format!("inode={inode} kind={kind:?} offset={offset:#x}{snapshot}")
+    format!("inode={inode} kind={kind:?} offset={offset:#x}")
 }
 
 fn inode_text(inode: &InodeItem) -> String {
     format!(
         "type={:?} mode={:#o} uid={} gid={} nlink={} size={} blocks={} rdev={:#x} parent={} \
-         atime={} mtime={} ctime={} btime={} flags={:#x} xattr_value_next={}",
+         slot={:#x} atime={} mtime={} ctime={} btime={} flags={:#x} xattr_value_next={} change={} project={}",
         inode.file_type(),
         inode.mode,
         inode.uid,
@@ -91,12 +88,15 @@ fn inode_text(inode: &InodeItem) -> String {
         inode.blocks,
         inode.rdev,
         inode.parent,
+        inode.parent_slot,
         time(inode.atime),
         time(inode.mtime),
         time(inode.ctime),
         time(inode.btime),
         inode.flags,
         inode.xattr_value_next,
+        inode.change,
+        inode.project,
     )
 }
 
@@ -109,7 +109,8 @@ fn xattr_text(xattr: &Xattr<'_>) -> String {
 }
 
 fn extent_text(extent: &Extent) -> String {
-    let mut text = format!("block={} count={}", extent.blocks.start, extent.blocks.count);
+    let (blocks, birth) = (extent.blocks, extent.birth);
+    let mut text = format!("block={} count={} birth={birth}", blocks.start, blocks.count);
     if !extent.is_written() {
         text.push_str(" unwritten");
         return text;

@@ -15,7 +15,7 @@ use holdfast_device::{Device, DeviceError};
 use holdfast_format::item::dentry::{slot, slot_end};
 use holdfast_format::item::{Dentry, group};
 use holdfast_format::limits::{BITMAP_BLOCKS, BITMAPS_PER_GROUP, GROUP_BLOCKS};
-use holdfast_format::node::{Expected, volume_tag};
+use holdfast_format::node::Expected;
 use holdfast_format::{Key, Kind, Malformed, NodePointer, NodeView, Superblock};
 
 pub(crate) use crate::bounds::{Bounds, LostKeys};
@@ -165,7 +165,7 @@ impl<'a> Volume<'a> {
     }
 
     pub(crate) fn expected(&self, tree: TreeId, pointer: NodePointer, level: u8) -> Expected {
-        Expected { pointer, tree, level, volume: volume_tag(&self.superblock.uuid) }
+        Expected { pointer, tree, level, volume: self.superblock.nodes() }
     }
 
     /// Visits the nodes of `tree` that may hold keys in `range`, each node before its children,
@@ -260,7 +260,7 @@ impl<'a> Volume<'a> {
             let leaf = if node.level() == 0 { node.count() } else { 0 };
             for index in 0..leaf {
                 let key = node.key(index);
-                if key.kind != Kind::Bitmap || key.snapshot.0 != 0 {
+                if key.kind != Kind::Bitmap {
                     continue;
                 }
                 let (group, piece) = (key.inode.0, key.offset);

@@ -37,7 +37,13 @@ struct Work {
 }
 
 fn options(node_size: usize) -> MkfsOptions {
-    MkfsOptions { node_size, label: "work".into(), uuid: Some([7; 16]), owner: (0, 0) }
+    MkfsOptions {
+        node_size,
+        label: "work".into(),
+        uuid: Some([7; 16]),
+        owner: (0, 0),
+        ..MkfsOptions::default()
+    }
 }
 
 fn mount(device: &Arc<MemoryDevice>) -> FileSystem {

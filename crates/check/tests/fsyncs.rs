@@ -24,8 +24,13 @@ use holdfast_posix::{
 fn mounted(sector: u32) -> (Arc<MemoryDevice>, FileSystem) {
     let device = Arc::new(MemoryDevice::with_sector_size(64 << 20, sector));
     let target: Arc<dyn Device> = device.clone();
-    let options =
-        MkfsOptions { node_size: 4096, label: "log".into(), uuid: Some([9; 16]), owner: (0, 0) };
+    let options = MkfsOptions {
+        node_size: 4096,
+        label: "log".into(),
+        uuid: Some([9; 16]),
+        owner: (0, 0),
+        ..MkfsOptions::default()
+    };
     FileSystem::mkfs(&target, &options).expect("the device is large enough");
     // Only the test commits.
     let options = MountOptions { commit_secs: 0, ..MountOptions::default() };

@@ -94,13 +94,12 @@ fn shared_nodes_do_not_multiply() {
     let maker = Maker::sample();
     let made = maker.make();
     let first = made.superblock.geometry.first_data_block().0 + 500;
-    let uuid = made.superblock.uuid;
     for level in 1..=15u8 {
         let pointer = NodePointer { block: BlockNo(first + u64::from(level)), epoch: EPOCH };
         let child = NodePointer { block: BlockNo(pointer.block.0 - 1), epoch: EPOCH };
         let key = |index| if index == 0 { Key::MIN } else { Key::inode(InodeNo(index)) };
         let records: Vec<_> = (0..80).map(|at| (key(at), child.encode().to_vec())).collect();
-        let bytes = node_bytes(TreeId::Files, level, pointer, &records, &uuid);
+        let bytes = node_bytes(TreeId::Files, level, pointer, &records);
         made.poke(pointer.block, BLOCK_SIZE, |block| block.copy_from_slice(&bytes));
     }
     let files = NodePointer { block: BlockNo(first + 15), epoch: EPOCH };
@@ -119,7 +118,7 @@ fn claims_of_exabytes_cost_neither_time_nor_memory() {
     for index in 0..60u64 {
         let start = BlockNo(10_000 + index * blocks_max);
         let blocks = BlockRange::new(start, blocks_max);
-        let extent = Extent { blocks, sums: Vec::new() };
+        let extent = Extent::new(blocks, Vec::new());
         maker.extent(DATA, (1 + index) * (blocks_max + 1) * 4096, &extent);
     }
     // Made for the small geometry, where they lie outside; then the superblock lies.

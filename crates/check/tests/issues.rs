@@ -18,6 +18,7 @@ use holdfast_format::journal::Base;
 use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::limits::FILE_SIZE_MAX;
 use holdfast_format::node::SLOTS_AT;
+use holdfast_format::superblock::Fault;
 use holdfast_format::{Key, Kind, NodePointer, Superblock};
 
 /// The sample with a change of its items.
@@ -96,6 +97,17 @@ fn provoke(issue: Issue) -> (Report, &'static [Issue]) {
             });
             (report, none)
         }
+        Issue::FarCopyInvalid => {
+            let report = after(|made| {
+                let far = made.superblock.geometry.far_copy();
+                made.poke(far, BLOCK_SIZE, |bytes| bytes[100] ^= 1);
+            });
+            (report, none)
+        }
+        Issue::Fault => {
+            let fault = Fault { time: Default::default(), reason: "a node was damaged".into() };
+            (with(move |m| m.superblock(move |s| s.fault = Some(fault.clone()))), none)
+        }
         Issue::SuperblocksDisagree => {
             let report = after(|made| {
                 let other = Superblock { hash_seed: 3, epoch: Epoch(1), ..made.superblock.clone() };
@@ -109,7 +121,7 @@ fn provoke(issue: Issue) -> (Report, &'static [Issue]) {
             let report = after(|made| {
                 for slot in [0, 1] {
                     let mut longer = made.superblock.clone();
-                    longer.geometry.volume_blocks += 1;
+                    longer.geometry.volume_blocks += 16;
                     longer.epoch.0 += slot as u64;
                     made.write_superblock(slot, &longer);
                 }
@@ -148,7 +160,7 @@ fn provoke(issue: Issue) -> (Report, &'static [Issue]) {
 
         Issue::ItemDamaged => {
             let report = with(|maker| {
-                maker.files.get_mut(&Key::inode(PIPE)).expect("it exists")[119] = 1;
+                maker.files.get_mut(&Key::inode(PIPE)).expect("it exists")[127] = 1;
             });
             (report, none)
         }
@@ -182,7 +194,7 @@ fn provoke(issue: Issue) -> (Report, &'static [Issue]) {
             let report = with(|maker| {
                 maker.change(DATA, |item| item.blocks += 9);
                 let blocks = BlockRange::new(BlockNo(maker.geometry.volume_blocks - 1), 9);
-                maker.extent(DATA, 1 << 40, &Extent { blocks, sums: Vec::new() });
+                maker.extent(DATA, 1 << 40, &Extent::new(blocks, Vec::new()));
             });
             (report, none)
         }
@@ -209,14 +221,25 @@ fn provoke(issue: Issue) -> (Report, &'static [Issue]) {
         Issue::XattrFlag => (with(|maker| maker.change(DATA, |item| item.flags = 0)), none),
         Issue::InodeCount => (with(|maker| maker.superblock(|s| s.inode_count += 1)), none),
 
+        Issue::ExtentBirth => {
+            let report = with(|maker| {
+                let blocks = maker.take(1);
+                let birth = Epoch(EPOCH.0 + 3);
+                let extent = Extent { birth, ..Extent::new(blocks, Vec::new()) };
+                maker.extent(DATA, 1 << 30, &extent);
+                maker.change(DATA, |item| item.blocks += 1);
+            });
+            (report, none)
+        }
+
         Issue::BlocksShared => {
             let report = with(|maker| {
                 maker.change(DATA, |item| item.blocks += 1);
                 let mut blocks = maker.take(2);
                 maker.change(DATA, |item| item.blocks += 2);
-                maker.extent(DATA, 1 << 30, &Extent { blocks, sums: Vec::new() });
+                maker.extent(DATA, 1 << 30, &Extent::new(blocks, Vec::new()));
                 blocks.count = 1;
-                maker.extent(DATA, 1 << 31, &Extent { blocks, sums: Vec::new() });
+                maker.extent(DATA, 1 << 31, &Extent::new(blocks, Vec::new()));
             });
             (report, none)
         }
@@ -333,6 +356,8 @@ fn provoke(issue: Issue) -> (Report, &'static [Issue]) {
             });
             (report, none)
         }
+
+        Issue::NamePlace => (with(|maker| maker.change(SUB, |item| item.parent_slot += 1)), none),
 
         Issue::OrphanDangling => {
             (with(|maker| drop(maker.files.insert(Key::orphan(InodeNo(15)), Vec::new()))), none)

@@ -371,7 +371,7 @@ fn data_inside_is_read_over_its_bases() {
     ];
     log.take(blocks, Data::Inside(patches));
     log.give_back(old);
-    log.put(Key::new(new, Kind::Extent, 0), Extent { blocks, sums }.encode());
+    log.put(Key::new(new, Kind::Extent, 0), Extent::new(blocks, sums).encode());
     log.change(new, |item| (item.size, item.blocks) = (3 * 4096, 3));
     log.batch();
     log.expect(batches + 1);
@@ -379,7 +379,7 @@ fn data_inside_is_read_over_its_bases() {
     log.operation();
     let blocks = log.free_blocks(1);
     log.take(blocks, Data::Inside(vec![(None, 0, b"wrong".to_vec())]));
-    let extent = Extent { blocks, sums: vec![1] };
+    let extent = Extent::new(blocks, vec![1]);
     log.put(Key::new(new, Kind::Extent, 8 * 4096), extent.encode());
     log.change(new, |item| item.blocks = 4);
     log.batch();
@@ -399,7 +399,7 @@ fn a_dump_shows_the_log() {
     log.operation();
     let blocks = log.free_blocks(2);
     log.take(blocks, Data::Unwritten);
-    let extent = Extent { blocks, sums: Vec::new() };
+    let extent = Extent::new(blocks, Vec::new());
     log.put(Key::new(new, Kind::Extent, 4096), extent.encode());
     log.change(new, |item| item.blocks = 3);
     log.batch();
@@ -423,7 +423,7 @@ fn a_dump_shows_the_log() {
     assert!(text.contains("replay batches=2 skipped=0 "), "{text}");
     assert!(print(What::Superblocks).contains("log=batch=0 next=0 sum=0000000000000000"));
     let tree = print(What::Tree(holdfast_base::TreeId::Files));
-    assert!(tree.contains("item log=64 ") && tree.contains("deleted log=64 "), "{tree}");
+    assert!(tree.contains("item log=256 ") && tree.contains("deleted log=256 "), "{tree}");
     // Damage is printed where it stands.
     log.poke(log.batches[0], true, |bytes| bytes[LogHeader::SIZE] = 0xff);
     let text = print(What::Log);

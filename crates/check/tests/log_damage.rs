@@ -51,7 +51,7 @@ fn a_later_batch_proves_that_a_missing_one_was_durable() {
         log.chown(PIPE);
         log.batch();
     }
-    log.poke(log.batches[1], false, |bytes| bytes[100] ^= 1);
+    log.poke(log.batches[1], false, |bytes| bytes[LogHeader::SIZE + 4] ^= 1);
     assert_eq!((log.replay().batches, log.replay().damage), (1, None));
     assert_eq!(check_all(&made.device).findings, []);
     // What was durable needs no data to prove it, also before a hole: then it is the file's loss.
@@ -65,7 +65,7 @@ fn a_later_batch_proves_that_a_missing_one_was_durable() {
             log.chown(PIPE);
             log.batch();
         }
-        log.poke(log.batches[1], false, |bytes| bytes[100] ^= 1);
+        log.poke(log.batches[1], false, |bytes| bytes[LogHeader::SIZE + 4] ^= 1);
         made.poke(log.block_of(new), BLOCK_SIZE, |bytes| bytes[9] ^= 8);
         let replay = log.replay();
         assert_eq!((replay.batches, replay.end.reason), (1, Reason::Incomplete));
@@ -233,7 +233,7 @@ fn whole_batches_that_cannot_be_are_findings() {
         let used = made.superblock.geometry.first_data_block();
         let places = Blocks {
             used,
-            free: BlockNo(taken.0 + 700),
+            free: BlockNo(taken.0 + 400),
             taken,
             freed: BlockNo(taken.0 - 1),
             node: made.superblock.files.block,

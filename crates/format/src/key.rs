@@ -1,45 +1,50 @@
 //! Ordered keys and their encoding.
 //!
-//! A key is 24 bytes: inode (8), kind (1), offset (8), snapshot (4), three
-//! bytes of zero. Keys order by inode, then kind, then offset, then snapshot,
-//! so that everything of a file lies together, its inode first.
+//! A key is 24 bytes: inode (8), offset (8), four bytes of zero, kind (1), three
+//! bytes of zero. Keys order by inode, then kind, then offset, so that everything
+//! of a file lies together, its inode first.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
-use holdfast_base::{InodeNo, SnapshotNo, TreeId};
+use holdfast_base::{InodeNo, TreeId};
 
 use crate::Malformed;
+use crate::feature::{Asks, Carried};
 
 /// What an item is. The numbers are on disk for ever; they also order the items of one inode.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[repr(u8)]
-pub enum Kind {
-    /// An inode. Offset 0.
-    Inode = 1,
-    /// A file's whole content, when it is small. Offset 0.
-    Inline = 2,
-    /// Entries of a directory by name hash. Offset [`crate::item::dentry::slot`].
-    Dentry = 3,
-    /// Extended attributes by name hash. Offset like `Dentry`.
-    Xattr = 4,
-    /// A piece of a long attribute value. Offset `value id << 16 | piece`.
-    XattrPiece = 5,
-    /// Blocks of a file. Offset in bytes, a multiple of the block size.
-    Extent = 6,
-    /// An inode without a name, to be collected. The inode is 0, the offset the number of the orphan.
-    Orphan = 7,
-    /// A range of a file that is being made a hole. The inode is 0, the offset the number of the file.
-    Punch = 8,
-    /// A block group (space tree). The inode is the group, offset 0.
-    Group = 16,
-    /// A piece of a group's bitmap (space tree). The inode is the group, the offset the piece.
-    Bitmap = 17,
-    /// A setting of the volume (space tree). The inode is 0, the offset its number.
-    Setting = 18,
-}
+///
+/// A number, not an enum: there are kinds that this program does not know and carries along (see [`Kind::asks`]).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Kind(u8);
 
+// They read as what they are, names of kinds; so do the matches on them.
+#[allow(non_upper_case_globals)]
 impl Kind {
-    /// Every kind.
+    /// An inode. Offset 0.
+    pub const Inode: Kind = Kind(1);
+    /// A file's whole content, when it is small. Offset 0.
+    pub const Inline: Kind = Kind(2);
+    /// Entries of a directory by name hash. Offset [`crate::item::dentry::slot`].
+    pub const Dentry: Kind = Kind(3);
+    /// Extended attributes by name hash. Offset like `Dentry`.
+    pub const Xattr: Kind = Kind(4);
+    /// A piece of a long attribute value. Offset `value id << 16 | piece`.
+    pub const XattrPiece: Kind = Kind(5);
+    /// Blocks of a file. Offset in bytes, a multiple of the block size.
+    pub const Extent: Kind = Kind(6);
+    /// An inode without a name, to be collected. The inode is 0, the offset the number of the orphan.
+    pub const Orphan: Kind = Kind(7);
+    /// A range of a file that is being made a hole. The inode is 0, the offset the number of the file.
+    pub const Punch: Kind = Kind(8);
+    /// A block group (space tree). The inode is the group, offset 0.
+    pub const Group: Kind = Kind(16);
+    /// A piece of a group's bitmap (space tree). The inode is the group, the offset the piece.
+    pub const Bitmap: Kind = Kind(17);
+    /// A setting of the volume (space tree). The inode is 0, the offset its number.
+    pub const Setting: Kind = Kind(18);
+
+    /// Every kind that this program knows.
     pub const ALL: [Kind; 11] = [
         Kind::Inode,
         Kind::Inline,
@@ -53,25 +58,69 @@ impl Kind {
         Kind::Bitmap,
         Kind::Setting,
     ];
+    /// Kinds of the files tree that a compat feature may bring.
+    pub const FILES_COMPAT: RangeInclusive<u8> = 64..=95;
+    /// Kinds of the files tree that an ro_compat feature may bring.
+    pub const FILES_RO_COMPAT: RangeInclusive<u8> = 96..=127;
+    /// Kinds of the space tree that a compat feature may bring.
+    pub const SPACE_COMPAT: RangeInclusive<u8> = 128..=159;
+    /// Kinds of the space tree that an ro_compat feature may bring.
+    pub const SPACE_RO_COMPAT: RangeInclusive<u8> = 160..=191;
+    /// No kind is larger.
+    const LAST: Kind = Kind(191);
+
+    /// The number on disk.
+    #[inline]
+    pub const fn number(self) -> u8 {
+        self.0
+    }
 
     /// The tree that items of this kind live in.
     pub fn tree(self) -> TreeId {
-        if self as u8 >= Kind::Group as u8 { TreeId::Space } else { TreeId::Files }
+        match self.0 {
+            16..64 | 128.. => TreeId::Space,
+            _ => TreeId::Files,
+        }
     }
 
-    /// The kind with this number on disk.
+    /// The kind with this number on disk, known or in a range set aside.
     pub fn from_raw(raw: u8) -> Option<Kind> {
-        // A table, not a search: opening a node asks this for every record.
-        const TABLE: [Option<Kind>; 19] = {
-            let mut table = [None; 19];
-            let mut index = 0;
-            while index < Kind::ALL.len() {
-                table[Kind::ALL[index] as usize] = Some(Kind::ALL[index]);
-                index += 1;
-            }
-            table
+        matches!(raw, 1..=8 | 16..=18 | 64..=191).then_some(Kind(raw))
+    }
+
+    /// What a kind that this program does not know asks of it. `None` if it knows it.
+    pub fn asks(self) -> Option<Asks> {
+        match self.0 {
+            64..=95 | 128..=159 => Some(Asks::Nothing),
+            96..=127 | 160..=191 => Some(Asks::NotToWrite),
+            _ => None,
+        }
+    }
+
+    /// Whether a volume that carries this may have items of the kind.
+    #[inline]
+    pub fn may_be(self, carried: Carried) -> bool {
+        self.asks().is_none_or(|asks| carried.allows(asks))
+    }
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match *self {
+            Kind::Inode => "Inode",
+            Kind::Inline => "Inline",
+            Kind::Dentry => "Dentry",
+            Kind::Xattr => "Xattr",
+            Kind::XattrPiece => "XattrPiece",
+            Kind::Extent => "Extent",
+            Kind::Orphan => "Orphan",
+            Kind::Punch => "Punch",
+            Kind::Group => "Group",
+            Kind::Bitmap => "Bitmap",
+            Kind::Setting => "Setting",
+            Kind(number) => return write!(f, "Kind{number}"),
         };
-        TABLE.get(usize::from(raw)).copied().flatten()
+        f.write_str(name)
     }
 }
 
@@ -84,27 +133,22 @@ pub struct Key {
     pub kind: Kind,
     /// Offset, name hash or number, as the kind says.
     pub offset: u64,
-    /// Constant until snapshots are built.
-    pub snapshot: SnapshotNo,
 }
+
+/// Where the kind stands in an encoded key.
+const KIND_AT: usize = 20;
 
 impl Key {
     /// Bytes of an encoded key.
     pub const SIZE: usize = 24;
     /// Not above any key.
-    pub const MIN: Key =
-        Key { inode: InodeNo(0), kind: Kind::Inode, offset: 0, snapshot: SnapshotNo(0) };
+    pub const MIN: Key = Key { inode: InodeNo(0), kind: Kind::Inode, offset: 0 };
     /// Not below any key.
-    pub const MAX: Key = Key {
-        inode: InodeNo(u64::MAX),
-        kind: Kind::Setting,
-        offset: u64::MAX,
-        snapshot: SnapshotNo(u32::MAX),
-    };
+    pub const MAX: Key = Key { inode: InodeNo(u64::MAX), kind: Kind::LAST, offset: u64::MAX };
 
-    /// The key (`inode`, `kind`, `offset`) in the present.
+    /// The key (`inode`, `kind`, `offset`).
     pub const fn new(inode: InodeNo, kind: Kind, offset: u64) -> Key {
-        Key { inode, kind, offset, snapshot: SnapshotNo(0) }
+        Key { inode, kind, offset }
     }
 
     /// The key of an inode.
@@ -124,10 +168,7 @@ impl Key {
 
     /// The smallest and the largest key of one kind of one inode.
     pub const fn span(inode: InodeNo, kind: Kind) -> (Key, Key) {
-        (
-            Key::new(inode, kind, 0),
-            Key { inode, kind, offset: u64::MAX, snapshot: SnapshotNo(u32::MAX) },
-        )
+        (Key::new(inode, kind, 0), Key::new(inode, kind, u64::MAX))
     }
 
     /// The 24 bytes on disk.
@@ -135,8 +176,7 @@ impl Key {
         let mut bytes = [0; Key::SIZE];
         bytes[0..8].copy_from_slice(&self.inode.0.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.offset.to_le_bytes());
-        bytes[16..20].copy_from_slice(&self.snapshot.0.to_le_bytes());
-        bytes[20] = self.kind as u8;
+        bytes[KIND_AT] = self.kind.0;
         bytes
     }
 
@@ -146,38 +186,24 @@ impl Key {
             return Err(Malformed::new("key", format!("{} bytes are too few", bytes.len())));
         };
         let raw = RawKey::of(bytes);
-        let Some(kind) = Kind::from_raw(raw.kind()) else {
-            return Err(Malformed::new("key", format!("kind {} is unknown", raw.kind())));
+        let Some(kind) = Kind::from_raw(raw.kind) else {
+            return Err(Malformed::new("key", format!("kind {} is unknown", raw.kind)));
         };
-        if bytes[21..24] != [0; 3] {
-            return Err(Malformed::new("key", "its padding is not zero"));
+        if bytes[16..KIND_AT] != [0; 4] || bytes[KIND_AT + 1..] != [0; 3] {
+            return Err(Malformed::new("key", "its reserved bytes are set"));
         }
-        Ok(Key {
-            inode: InodeNo(raw.inode),
-            kind,
-            offset: raw.offset,
-            snapshot: SnapshotNo(raw.snapshot()),
-        })
+        Ok(Key { inode: InodeNo(raw.inode), kind, offset: raw.offset })
     }
 
     /// The key in the form that searches compare.
     pub fn raw(&self) -> RawKey {
-        RawKey {
-            inode: self.inode.0,
-            kind: self.kind as u8,
-            offset: self.offset,
-            snapshot: self.snapshot.0,
-        }
+        RawKey { inode: self.inode.0, kind: self.kind.0, offset: self.offset }
     }
 }
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "({} {:?} {:#x}", self.inode, self.kind, self.offset)?;
-        if self.snapshot.0 != 0 {
-            write!(f, " {:?}", self.snapshot)?;
-        }
-        f.write_str(")")
+        write!(f, "({} {:?} {:#x})", self.inode, self.kind, self.offset)
     }
 }
 
@@ -187,7 +213,6 @@ pub struct RawKey {
     inode: u64,
     kind: u8,
     offset: u64,
-    snapshot: u32,
 }
 
 impl RawKey {
@@ -199,27 +224,13 @@ impl RawKey {
             eight.copy_from_slice(&bytes[at..at + 8]);
             u64::from_le_bytes(eight)
         };
-        let tail = number(16);
-        RawKey {
-            inode: number(0),
-            offset: number(8),
-            snapshot: tail as u32,
-            kind: (tail >> 32) as u8,
-        }
+        RawKey { inode: number(0), offset: number(8), kind: bytes[KIND_AT] }
     }
 
     /// Inode, kind, and the offset without its last byte, as one number: a key whose front is smaller is smaller.
     #[inline]
     pub fn front(&self) -> u128 {
         u128::from(self.inode) << 64 | u128::from(self.kind) << 56 | u128::from(self.offset >> 8)
-    }
-
-    fn kind(&self) -> u8 {
-        self.kind
-    }
-
-    fn snapshot(&self) -> u32 {
-        self.snapshot
     }
 }
 
@@ -248,11 +259,32 @@ mod tests {
     #[test]
     fn an_unknown_kind_and_padding_are_refused() {
         let mut bytes = Key::MIN.encode();
-        bytes[20] = 99;
+        bytes[20] = 40;
         assert!(Key::decode(&bytes).is_err());
         let mut bytes = Key::MIN.encode();
         bytes[23] = 1;
         assert!(Key::decode(&bytes).is_err());
         assert!(Key::decode(&bytes[..23]).is_err());
+        let mut bytes = Key::MIN.encode();
+        bytes[16] = 1;
+        assert!(Key::decode(&bytes).is_err(), "once the number of a snapshot");
+    }
+
+    #[test]
+    fn kinds_of_the_ranges_set_aside_belong_to_features() {
+        for raw in 0..=u8::MAX {
+            let Some(kind) = Kind::from_raw(raw) else { continue };
+            let ranges = [
+                (Kind::FILES_COMPAT, TreeId::Files, Asks::Nothing),
+                (Kind::FILES_RO_COMPAT, TreeId::Files, Asks::NotToWrite),
+                (Kind::SPACE_COMPAT, TreeId::Space, Asks::Nothing),
+                (Kind::SPACE_RO_COMPAT, TreeId::Space, Asks::NotToWrite),
+            ];
+            let range = ranges.into_iter().find(|(range, ..)| range.contains(&raw));
+            assert_eq!(Kind::ALL.contains(&kind), range.is_none());
+            assert_eq!(kind.asks(), range.as_ref().map(|(.., asks)| *asks));
+            assert!(range.is_none_or(|(_, tree, _)| kind.tree() == tree), "{kind:?}");
+            assert_eq!(kind.may_be(Carried::NOTHING), kind.asks().is_none());
+        }
     }
 }

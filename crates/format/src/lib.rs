@@ -1,9 +1,9 @@
 //! Floor 1: every byte on disk and nothing else.
 //!
 //! ```text
-//!  0        64 KiB      192 KiB     256 KiB
-//!  | boot   | superblock | superblock | log ring | journal ring | data and nodes ... |
-//!  | area   | slot 0     | slot 1     |          |              | in block groups    |
+//!  0        64 KiB       192 KiB      1 MiB                                            the end
+//!  | boot   | superblock | superblock | log ring | journal ring | data and nodes ... | superblock |
+//!  | area   | slot 0     | slot 1     |          |              | in block groups    | far copy   |
 //! ```
 //!
 //! All numbers are little endian. Every structure is checksummed and carries
@@ -20,6 +20,7 @@ mod roots;
 pub mod checksum;
 pub mod codec;
 pub mod error;
+pub mod feature;
 pub mod geometry;
 pub mod guard;
 pub mod item;
@@ -31,6 +32,7 @@ pub mod node;
 pub mod superblock;
 
 pub use error::Malformed;
+pub use feature::Carried;
 pub use geometry::Geometry;
 pub use journal::JournalMark;
 pub use key::{Key, Kind};

@@ -23,6 +23,7 @@ use holdfast_base::{BlockNo, Epoch, TreeId};
 use crate::Malformed;
 use crate::checksum::crc64_with_hole;
 use crate::codec::Reader;
+use crate::feature::Carried;
 use crate::key::{Key, RawKey};
 use crate::limits::{TREE_LEVELS_MAX, value_max};
 
@@ -65,7 +66,7 @@ record! {
         address: u64,
         /// Number of the checkpoint that first wrote it here.
         epoch: u64,
-        /// First eight bytes of the volume's UUID.
+        /// The superblock's `node_tag`.
         volume: [u8; 8],
         /// Offset of the lowest record, or the node size.
         heap_start: u32,
@@ -100,7 +101,19 @@ impl NodePointer {
         let block = BlockNo(u64::from_le_bytes(reader.array()?));
         let epoch = Epoch(u64::from_le_bytes(reader.array()?));
         reader.finish()?;
+        check_device(block).map_err(|why| Malformed::new("node pointer", why))?;
         Ok(NodePointer { block, epoch })
+    }
+}
+
+/// The upper eight bits of a block's number say on which device it lies. There is one device, of number 0.
+pub const DEVICE_SHIFT: u32 = 56;
+
+/// Fails if the block lies on another device than the first.
+pub(crate) fn check_device(block: BlockNo) -> Result<(), String> {
+    match block.0 >> DEVICE_SHIFT {
+        0 => Ok(()),
+        device => Err(format!("block {block} lies on device {device}, and there is only one")),
     }
 }
 
@@ -113,8 +126,24 @@ pub struct Expected {
     pub tree: TreeId,
     /// Its level.
     pub level: u8,
-    /// The first eight bytes of the volume's UUID.
-    pub volume: [u8; 8],
+    /// Its volume.
+    pub volume: OfVolume,
+}
+
+/// What all nodes of a volume have in common.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OfVolume {
+    /// The superblock's `node_tag`.
+    pub tag: [u8; 8],
+    /// Which unknown kinds they may hold.
+    pub carried: Carried,
+}
+
+impl OfVolume {
+    /// Nodes with this tag, that hold nothing unknown.
+    pub const fn tagged(tag: [u8; 8]) -> OfVolume {
+        OfVolume { tag, carried: Carried::NOTHING }
+    }
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
@@ -148,7 +177,7 @@ impl<'a> NodeView<'a> {
                 header.epoch, expected.pointer.epoch.0
             ));
         }
-        if header.volume != expected.volume {
+        if header.volume != expected.volume.tag {
             return fail("it belongs to another volume".into());
         }
         if header.tree != expected.tree as u8 {
@@ -161,7 +190,7 @@ impl<'a> NodeView<'a> {
             return fail("reserved bytes are set".into());
         }
         let view = NodeView { bytes };
-        view.check_body(&header)?;
+        view.check_body(&header, expected.volume.carried)?;
         Ok(view)
     }
 
@@ -170,8 +199,9 @@ impl<'a> NodeView<'a> {
         NodeView { bytes }
     }
 
-    /// Fails unless slots, records and keys obey the rules of a node with this `header`.
-    pub fn check_body(&self, header: &NodeHeader) -> Result<(), Malformed> {
+    /// Fails unless slots, records and keys obey the rules of a node with this `header`, in a volume that has these
+    /// unknown things.
+    pub fn check_body(&self, header: &NodeHeader, carried: Carried) -> Result<(), Malformed> {
         let fail = |why: String| Err(Malformed::new("node", why));
         let size = self.bytes.len();
         let count = usize::from(header.count);
@@ -196,6 +226,12 @@ impl<'a> NodeView<'a> {
                 return fail(format!("record {index} has {value_len} bytes of value"));
             }
             let key = Key::decode(&self.bytes[offset..])?;
+            if !key.kind.may_be(carried) {
+                return fail(format!("{key:?} belongs to a feature that the volume has not"));
+            }
+            if header.level > 0 {
+                NodePointer::decode(&self.bytes[offset + Key::SIZE..offset + len])?;
+            }
             if previous.is_some_and(|previous| previous >= key) {
                 return fail(format!("key {key:?} of record {index} is out of order"));
             }
@@ -306,7 +342,7 @@ impl<'a> NodeView<'a> {
     #[inline]
     pub fn child(&self, index: usize) -> NodePointer {
         NodePointer::decode(self.value(index))
-            .expect("the length of every pointer was checked when the node was opened")
+            .expect("every pointer was decoded when the node was opened")
     }
 
     /// The index of `key`: `Ok` where it is, `Err` where it belongs.
@@ -359,7 +395,7 @@ pub fn empty(size: usize, expected: &Expected) -> Vec<u8> {
         sum: 0,
         address: expected.pointer.block.0,
         epoch: expected.pointer.epoch.0,
-        volume: expected.volume,
+        volume: expected.volume.tag,
         heap_start: size as u32,
         garbage: 0,
         reserved: [0; 16],
@@ -368,13 +404,6 @@ pub fn empty(size: usize, expected: &Expected) -> Vec<u8> {
     header.write(&mut bytes);
     bytes.resize(size, 0);
     bytes
-}
-
-/// The part of a volume's UUID that its nodes carry.
-pub fn volume_tag(uuid: &uuid::Uuid) -> [u8; 8] {
-    let mut tag = [0; 8];
-    tag.copy_from_slice(&uuid.as_bytes()[..8]);
-    tag
 }
 
 #[cfg(test)]

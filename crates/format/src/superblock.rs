@@ -2,26 +2,34 @@
 //!
 //! Two slots hold it in turn; the valid one with the larger epoch counts. A
 //! superblock is written only after a flush covers all that it reaches (R1).
+//! A third copy lies at the end of the volume, for one that has lost its first MiB.
 
-use holdfast_base::{BLOCK_SIZE, BatchNo, BlockNo, CommitNo, Epoch, InodeNo, Lsn};
+use holdfast_base::{BLOCK_SIZE, BatchNo, BlockNo, CommitNo, Epoch, InodeNo, Lsn, Timestamp};
 use uuid::Uuid;
 
 use crate::Malformed;
 use crate::checksum::crc64_with_hole;
 use crate::codec::Reader;
+use crate::feature::Carried;
 use crate::geometry::{Geometry, SUPERBLOCK_SLOTS};
 use crate::journal::{CommitHead, JournalMark};
 use crate::limits::COUNTER_MAX;
 use crate::log::LogMark;
-use crate::node::NodePointer;
+use crate::node::{NodePointer, OfVolume};
 use crate::roots::judge_roots;
 
 /// First bytes of a volume's superblock.
 pub const MAGIC: [u8; 16] = *b"holdfast volume\n";
 /// Version of the format that this crate reads and writes.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Longest label, in bytes.
 pub const LABEL_MAX: usize = 64;
+/// Longest name of a program, in bytes.
+pub const WRITER_MAX: usize = 32;
+/// Longest reason of a fault, in bytes.
+pub const REASON_MAX: usize = 160;
+/// Blocks have sums of CRC-64/NVME. There is no other kind.
+const SUMS_CRC64: u8 = 0;
 const SUM_AT: usize = 16;
 
 /// Features whose absence from a program does no harm. Bits known here.
@@ -34,7 +42,7 @@ pub const INCOMPAT_KNOWN: u64 = 0;
 record! {
     /// The superblock's fields; the rest of the block is zero.
     #[derive(Copy)]
-    pub struct Fields("superblock", 320 bytes) {
+    pub struct Fields("superblock", 768 bytes) {
         /// `holdfast volume\n`.
         magic: [u8; 16],
         /// CRC-64/NVME of the whole block with this field as zero.
@@ -43,7 +51,7 @@ record! {
         address: u64,
         /// Number of the checkpoint that wrote it.
         epoch: u64,
-        /// Version of the format, 4.
+        /// Version of the format, 5.
         version: u32,
         /// Bytes of a tree node.
         node_size: u32,
@@ -101,9 +109,46 @@ record! {
         log_sum: u64,
         /// What frames of the journal and batches of the log carry: drawn by chance, known to this block alone.
         ring_tag: [u8; 8],
+        /// What nodes of the trees carry: drawn by chance when the volume was made.
+        node_tag: [u8; 8],
+        /// When the volume was made.
+        created: Timestamp,
+        /// Kind of the checksums of blocks of data. 0: CRC-64/NVME.
+        sums: u8,
+        /// 1: something was found damaged; the time and the reason follow. Else 0.
+        fault: u8,
         /// Zero.
-        reserved: [u8; 8],
+        pad2: [u8; 2],
+        /// When that was found.
+        fault_time: Timestamp,
+        /// Zero.
+        pad3: [u8; 4],
+        /// What was found, padded with zeros.
+        fault_reason: [u8; 160],
+        /// Name and version of the program that wrote this block, padded with zeros.
+        writer: [u8; 32],
+        /// Branches of the volume: 1.
+        branches: u64,
+        /// Set aside: cipher and parameters of an encrypted volume.
+        encryption: [u8; 64],
+        /// Set aside: place and number of the key slots.
+        key_slots: [u8; 16],
+        /// Set aside: id of a mirror.
+        mirror: [u8; 16],
+        /// Set aside: state of a mirror.
+        mirror_state: [u8; 16],
+        /// Zero.
+        reserved: [u8; 104],
     }
+}
+
+/// Something that was found damaged, for people who ask for it later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// When.
+    pub time: Timestamp,
+    /// What, at most [`REASON_MAX`] bytes.
+    pub reason: String,
 }
 
 /// A superblock, judged.
@@ -146,15 +191,77 @@ pub struct Superblock {
     /// What frames of the journal and batches of the log carry, so that nothing that a user writes is taken
     /// for one: the rings are searched, and files' bytes travel inside them. Shown only to readers of the device.
     pub ring_tag: [u8; 8],
+    /// What nodes carry. It is the volume's for life, so that a copy may get another id.
+    pub node_tag: [u8; 8],
+    /// When the volume was made.
+    pub created: Timestamp,
+    /// The program that wrote it, at most [`WRITER_MAX`] bytes.
+    pub writer: String,
+    /// What was found damaged, until fsck finds nothing.
+    pub fault: Option<Fault>,
+    /// The bytes behind the fields, without zeros at their end: of features that this program does not know. It keeps them.
+    pub rest: Vec<u8>,
+}
+
+/// Text, cut at a character and padded with zeros.
+fn padded<const N: usize>(text: &str) -> [u8; N] {
+    let mut bytes = [0; N];
+    let len = text.floor_char_boundary(N);
+    bytes[..len].copy_from_slice(&text.as_bytes()[..len]);
+    bytes
+}
+
+/// What [`padded`] has made.
+fn text(bytes: &[u8], what: &str) -> Result<String, Malformed> {
+    let ends = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
+    let (text, padding) = bytes.split_at(ends);
+    let Ok(text) = std::str::from_utf8(text) else {
+        return Err(Malformed::new(Fields::TITLE, format!("its {what} is not UTF-8")));
+    };
+    if padding.iter().any(|&b| b != 0) {
+        return Err(Malformed::new(Fields::TITLE, format!("its {what} goes on after its end")));
+    }
+    Ok(text.to_owned())
+}
+
+/// The version of an intact superblock of any version.
+pub fn version_of(block: &[u8; BLOCK_SIZE]) -> Option<u32> {
+    let fields = Fields::read(&mut Reader::new(Fields::TITLE, block)).ok()?;
+    let intact = fields.magic == MAGIC && crc64_with_hole(block, SUM_AT) == fields.sum;
+    intact.then_some(fields.version)
+}
+
+/// What to do with a volume of another version, in a sentence; `None` if it is of this one.
+pub fn other_version(version: u32) -> Option<String> {
+    match version {
+        VERSION => None,
+        older if older < VERSION => Some(format!(
+            "the volume has format {older}, and this program reads format {VERSION}: copy its files out with the program \
+             that wrote it (`holdfast cp`), and make a new volume"
+        )),
+        newer => Some(format!(
+            "the volume has format {newer}, and this program reads format {VERSION}: use the program that wrote it, or a newer one"
+        )),
+    }
 }
 
 impl Superblock {
-    /// The block on disk, for the slot at `address`.
-    pub fn encode(&self, address: BlockNo) -> Box<[u8; BLOCK_SIZE]> {
-        let mut label = [0; LABEL_MAX];
-        let len = self.label.floor_char_boundary(LABEL_MAX);
-        label[..len].copy_from_slice(&self.label.as_bytes()[..len]);
-        let fields = Fields {
+    /// What its nodes have in common.
+    pub fn nodes(&self) -> OfVolume {
+        OfVolume { tag: self.node_tag, carried: self.carried() }
+    }
+
+    /// Which unknown things the volume may have.
+    pub fn carried(&self) -> Carried {
+        Carried {
+            compat: self.features_compat & !COMPAT_KNOWN != 0,
+            ro_compat: self.features_ro_compat & !RO_COMPAT_KNOWN != 0,
+        }
+    }
+
+    fn fields(&self, address: BlockNo) -> Fields {
+        let fault = self.fault.as_ref();
+        Fields {
             magic: MAGIC,
             sum: 0,
             address: address.0,
@@ -165,7 +272,7 @@ impl Superblock {
             features_ro_compat: self.features_ro_compat,
             features_incompat: INCOMPAT_KNOWN,
             uuid: *self.uuid.as_bytes(),
-            label,
+            label: padded(&self.label),
             volume_blocks: self.geometry.volume_blocks,
             log_blocks: self.geometry.log_blocks,
             journal_blocks: self.geometry.journal_blocks,
@@ -188,12 +295,31 @@ impl Superblock {
             log_next: self.log.next,
             log_sum: self.log.sum,
             ring_tag: self.ring_tag,
-            reserved: [0; 8],
-        };
-        let mut bytes = Vec::with_capacity(BLOCK_SIZE);
-        fields.write(&mut bytes);
+            node_tag: self.node_tag,
+            created: self.created,
+            sums: SUMS_CRC64,
+            fault: fault.is_some().into(),
+            pad2: [0; 2],
+            fault_time: fault.map(|fault| fault.time).unwrap_or_default(),
+            pad3: [0; 4],
+            fault_reason: padded(fault.map_or("", |fault| &fault.reason)),
+            writer: padded(&self.writer),
+            branches: 1,
+            encryption: [0; 64],
+            key_slots: [0; 16],
+            mirror: [0; 16],
+            mirror_state: [0; 16],
+            reserved: [0; 104],
+        }
+    }
+
+    /// The block on disk, for the slot at `address`.
+    pub fn encode(&self, address: BlockNo) -> Box<[u8; BLOCK_SIZE]> {
         let mut block = Box::new([0; BLOCK_SIZE]);
-        block[..bytes.len()].copy_from_slice(&bytes);
+        block[..Fields::SIZE].copy_from_slice(&self.fields(address).bytes());
+        let rest = &mut block[Fields::SIZE..];
+        let len = self.rest.len().min(rest.len());
+        rest[..len].copy_from_slice(&self.rest[..len]);
         let sum = crc64_with_hole(&block[..], SUM_AT);
         block[SUM_AT..SUM_AT + 8].copy_from_slice(&sum.to_le_bytes());
         block
@@ -213,8 +339,8 @@ impl Superblock {
         if fields.address != address.0 {
             return fail(format!("it belongs to block {}", fields.address));
         }
-        if fields.version != VERSION {
-            return fail(format!("version {} is not {VERSION}", fields.version));
+        if let Some(why) = other_version(fields.version) {
+            return fail(why);
         }
         let unknown = fields.features_incompat & !INCOMPAT_KNOWN;
         if unknown != 0 {
@@ -250,7 +376,8 @@ impl Superblock {
             return fail("its counters are out of range".into());
         }
         // The slots alternate (R1): an epoch has its slot.
-        if SUPERBLOCK_SLOTS[(fields.epoch % 2) as usize] != address {
+        let slot = SUPERBLOCK_SLOTS[(fields.epoch % 2) as usize];
+        if address != slot && address != geometry.far_copy() {
             return fail(format!("epoch {} does not belong into this slot", fields.epoch));
         }
         let journal = JournalMark {
@@ -268,25 +395,14 @@ impl Superblock {
             sum: fields.log_sum,
         };
         log.check(&geometry).map_err(|why| Malformed::new(Fields::TITLE, why))?;
-        if fields.pad != [0; 6]
-            || fields.reserved != [0; 8]
-            || reader.rest().iter().any(|&b| b != 0)
-        {
-            return fail("reserved bytes are set".into());
-        }
-        let ends = fields.label.iter().position(|&b| b == 0);
-        let (label, padding) = fields.label.split_at(ends.unwrap_or(LABEL_MAX));
-        let Ok(label) = std::str::from_utf8(label) else {
-            return fail("its label is not UTF-8".into());
-        };
-        if padding.iter().any(|&b| b != 0) {
-            return fail("its label goes on after its end".into());
-        }
-        Ok(Superblock {
+        fields.check_reserved()?;
+        let rest = reader.rest();
+        let len = rest.iter().rposition(|&b| b != 0).map_or(0, |last| last + 1);
+        let superblock = Superblock {
             epoch: Epoch(fields.epoch),
             geometry,
             uuid: Uuid::from_bytes(fields.uuid),
-            label: label.to_owned(),
+            label: text(&fields.label, "label")?,
             hash_seed: fields.hash_seed,
             features_compat: fields.features_compat,
             features_ro_compat: fields.features_ro_compat,
@@ -301,7 +417,57 @@ impl Superblock {
             journal,
             log,
             ring_tag: fields.ring_tag,
-        })
+            node_tag: fields.node_tag,
+            created: fields.created,
+            writer: text(&fields.writer, "writer")?,
+            fault: fields.found_fault()?,
+            rest: rest[..len].to_vec(),
+        };
+        // Of what it does not know, a program says nothing; but without an unknown feature there is nothing.
+        if len > 0 && !superblock.carried().is_any() {
+            return fail("reserved bytes are set".into());
+        }
+        Ok(superblock)
+    }
+}
+
+impl Fields {
+    /// Fails if a byte means something that this program does not know.
+    fn check_reserved(&self) -> Result<(), Malformed> {
+        let fail = |why: String| Err(Malformed::new(Fields::TITLE, why));
+        if self.sums != SUMS_CRC64 {
+            return fail(format!("checksums of kind {} are unknown", self.sums));
+        }
+        if self.branches != 1 {
+            return fail(format!("{} branches are not one", self.branches));
+        }
+        let set_aside = [
+            &self.pad[..],
+            &self.pad2,
+            &self.pad3,
+            &self.encryption,
+            &self.key_slots,
+            &self.mirror,
+            &self.mirror_state,
+            &self.reserved,
+        ];
+        if set_aside.iter().any(|bytes| bytes.iter().any(|&b| b != 0)) {
+            return fail("reserved bytes are set".into());
+        }
+        let nanos = [self.created.nanos, self.fault_time.nanos];
+        if nanos.iter().any(|nanos| *nanos >= 1_000_000_000) {
+            return fail("one of its times cannot be".into());
+        }
+        Ok(())
+    }
+
+    fn found_fault(&self) -> Result<Option<Fault>, Malformed> {
+        let reason = text(&self.fault_reason, "fault")?;
+        match self.fault {
+            1 => Ok(Some(Fault { time: self.fault_time, reason })),
+            0 if reason.is_empty() && self.fault_time == Timestamp::default() => Ok(None),
+            _ => Err(Malformed::new(Fields::TITLE, "its fault cannot be")),
+        }
     }
 }
 

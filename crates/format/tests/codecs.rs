@@ -3,14 +3,13 @@
 //! Three sources of bytes: valid values, valid values with a few bytes
 //! changed, and noise. proptest prints the smallest failing input and its seed.
 
-use holdfast_base::{
-    BLOCK_SIZE, BlockNo, BlockRange, CommitNo, Epoch, InodeNo, Lsn, SnapshotNo, Timestamp,
-};
+use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, CommitNo, Epoch, InodeNo, Lsn, Timestamp};
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::item::xattr::XattrValue;
 use holdfast_format::item::{Dentry, Extent, FileType, GroupItem, InodeItem, Xattr, group, orphan};
 use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::limits::{FILE_SIZE_MAX, LINK_MAX, NODE_SIZES};
+use holdfast_format::superblock::Fault;
 use holdfast_format::{
     Geometry, JournalMark, Key, Kind, LogMark, Malformed, NodePointer, Superblock,
 };
@@ -29,7 +28,7 @@ fn key_again(bytes: &[u8]) -> Result<Vec<u8>, Malformed> {
 const DECODERS: [(&str, Again); 9] = [
     ("key", key_again),
     ("node pointer", |bytes| Ok(NodePointer::decode(bytes)?.encode().to_vec())),
-    ("inode", |bytes| Ok(InodeItem::decode(bytes)?.encode())),
+    ("inode", |bytes| Ok([&InodeItem::decode(bytes)?.encode(), InodeItem::tail(bytes)].concat())),
     ("dentry", |bytes| Ok(Dentry::decode(bytes)?.encode())),
     ("extent", |bytes| Ok(Extent::decode(bytes)?.encode())),
     ("xattr", |bytes| Ok(Xattr::decode(bytes)?.encode())),
@@ -49,8 +48,10 @@ fn judge_by_all(bytes: &[u8]) {
 
 fn keys() -> impl Strategy<Value = Key> {
     let kinds = prop::sample::select(Kind::ALL.to_vec());
-    (any::<u64>(), kinds, any::<u64>(), any::<u32>()).prop_map(|(inode, kind, offset, snapshot)| {
-        Key { inode: InodeNo(inode), kind, offset, snapshot: SnapshotNo(snapshot) }
+    (any::<u64>(), kinds, any::<u64>()).prop_map(|(inode, kind, offset)| Key {
+        inode: InodeNo(inode),
+        kind,
+        offset,
     })
 }
 
@@ -83,13 +84,16 @@ fn inodes() -> impl Strategy<Value = InodeItem> {
                 blocks,
                 rdev,
                 parent: InodeNo(parent),
+                parent_slot: if parent == 0 { 0 } else { rdev },
                 atime: times[0],
                 mtime: times[1],
                 ctime: times[2],
                 btime: times[3],
                 flags: if xattrs { InodeItem::HAS_XATTRS } else { 0 },
                 xattr_value_next: next,
-                reserved: [0; 16],
+                change: blocks,
+                project: next,
+                reserved: [0; 4],
             }
         },
     )
@@ -107,10 +111,10 @@ fn encoded() -> impl Strategy<Value = Vec<u8>> {
             Dentry { inode: InodeNo(inode), file_type, name: &name }.encode()
         },
     );
-    let extents = (0..1u64 << 60, prop::collection::vec(any::<u64>(), 0..64), 1..u32::MAX)
+    let extents = (0..1u64 << 55, prop::collection::vec(any::<u64>(), 0..64), 1..u32::MAX)
         .prop_map(|(start, sums, count)| {
             let count = if sums.is_empty() { count.into() } else { sums.len() as u64 };
-            Extent { blocks: BlockRange::new(BlockNo(start), count), sums }.encode()
+            Extent::new(BlockRange::new(BlockNo(start), count), sums).encode()
         });
     let xattrs = (names(), prop::collection::vec(any::<u8>(), 0..300), any::<Option<(u32, u16)>>())
         .prop_map(|(name, value, pieces)| {
@@ -126,7 +130,7 @@ fn encoded() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         keys().prop_map(|key| key.encode().to_vec()),
         (any::<u64>(), any::<u64>()).prop_map(|(block, epoch)| {
-            NodePointer { block: BlockNo(block), epoch: Epoch(epoch) }.encode().to_vec()
+            NodePointer { block: BlockNo(block >> 8), epoch: Epoch(epoch) }.encode().to_vec()
         }),
         inodes().prop_map(|inode| inode.encode()),
         dentries,
@@ -156,7 +160,7 @@ fn superblocks() -> impl Strategy<Value = Superblock> {
             label,
             hash_seed: numbers[0],
             features_compat: 0,
-            features_ro_compat: numbers[1],
+            features_ro_compat: numbers[1] & 1,
             files: at(0),
             files_level: levels[0],
             space: at(1),
@@ -172,6 +176,18 @@ fn superblocks() -> impl Strategy<Value = Superblock> {
             },
             log: LogMark::START,
             ring_tag: numbers[0].to_be_bytes(),
+            node_tag: numbers[1].to_be_bytes(),
+            created: Timestamp {
+                secs: numbers[2] as i64,
+                nanos: (numbers[2] % 1_000_000_000) as u32,
+            },
+            writer: "a program".into(),
+            fault: (numbers[3] % 2 == 0).then(|| Fault {
+                time: Timestamp { secs: numbers[3] as i64, nanos: 0 },
+                reason: "a node is damaged".into(),
+            }),
+            // Of the ro_compat features that it claims.
+            rest: if numbers[1] % 2 == 1 { vec![1, 0, 2] } else { Vec::new() },
         }
     })
 }
@@ -288,7 +304,8 @@ proptest! {
             prop_assert!(geometry.log().end() <= Some(geometry.journal().start));
             prop_assert!(geometry.journal().end() <= Some(first));
             prop_assert!(geometry.holds_node(first));
-            prop_assert_eq!(first.0 + geometry.data_blocks(), volume_blocks);
+            prop_assert_eq!(first.0 + geometry.data_blocks(), geometry.far_copy().0);
+            prop_assert!((16..32).contains(&(volume_blocks - geometry.far_copy().0)));
             let blocks = geometry.group_blocks(group);
             prop_assert!(blocks.is_empty() || geometry.holds_data(blocks));
             prop_assert!(group < geometry.group_count() || blocks.is_empty());

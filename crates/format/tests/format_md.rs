@@ -19,7 +19,7 @@ use holdfast_format::journal::{
     REPLAY_BYTES_MAX, frame,
 };
 use holdfast_format::log::{self, Content, Decoder, Encoder, LogHeader, Patch, Record};
-use holdfast_format::node::{self, Expected, NodeHeader, SLOT_SIZE, SLOTS_AT, volume_tag};
+use holdfast_format::node::{self, Expected, NodeHeader, SLOT_SIZE, SLOTS_AT};
 use holdfast_format::superblock::Fields;
 use holdfast_format::{
     Field, Geometry, JournalMark, Key, Kind, LogMark, NodePointer, NodeView, Superblock, limits,
@@ -80,7 +80,10 @@ fn fields_table(fields: &[Field]) -> String {
         String::from("| offset | size | type | field | meaning |\n|---|---|---|---|---|\n");
     for Field { offset, size, kind, name, meaning } in fields {
         // Links to items of the code mean nothing in a document.
-        let meaning = meaning.replace("[`InodeItem::HAS_XATTRS`]", "bit 0: it may have attributes");
+        let meaning = meaning
+            .replace("[`InodeItem::HAS_XATTRS`]", "Bit 0: it may have attributes;")
+            .replace("; and others, as below", "; others are below")
+            .replace("[`Extent::UNBORN`]", "0");
         let row = format!("| {offset} | {size} | {kind} | {name} | {meaning} |");
         writeln!(out, "{row}").expect("writing into a String cannot fail");
     }
@@ -143,9 +146,10 @@ fn kinds_table() -> String {
             Kind::Group => ("the group", "0", "Group"),
             Kind::Bitmap => ("the group", "piece, 0 to 7", "Bitmap"),
             Kind::Setting => ("0", "number of the setting", "Setting"),
+            other => panic!("{other:?} has no row"),
         };
         let tree = if kind.tree() == TreeId::Files { "files" } else { "space" };
-        let number = kind as u8;
+        let number = kind.number();
         let row = format!("| {kind:?} | {number} | {tree} | {inode} | {offset} | {value} |");
         writeln!(out, "{row}").expect("writing into a String cannot fail");
     }
@@ -185,6 +189,11 @@ fn example() -> (Superblock, Vec<u8>) {
         journal: JournalMark { commit: CommitNo(1), next: geometry.journal().start, sum: 0 },
         log: LogMark::START,
         ring_tag: *b"a secret",
+        node_tag: *b"of nodes",
+        created: Timestamp { secs: 1_700_000_000, nanos: 0 },
+        writer: "an example".into(),
+        fault: None,
+        rest: Vec::new(),
     };
     let time = Timestamp { secs: 1_700_000_000, nanos: 0 };
     let directory = InodeItem {
@@ -196,24 +205,27 @@ fn example() -> (Superblock, Vec<u8>) {
         blocks: 0,
         rdev: 0,
         parent: InodeNo::ROOT,
+        parent_slot: 0,
         atime: time,
         mtime: time,
         ctime: time,
         btime: time,
         flags: 0,
         xattr_value_next: 0,
-        reserved: [0; 16],
-    };
-    let file = InodeItem {
-        mode: FileType::Regular.mode_bits() | 0o644,
-        nlink: 1,
-        size: 0,
-        parent: InodeNo(0),
-        ..directory
+        change: 1,
+        project: 0,
+        reserved: [0; 4],
     };
     let name = b"hello";
     let dentry = Dentry { inode: InodeNo(16), file_type: FileType::Regular, name };
     let at = slot(superblock.hash_seed, name);
+    let file = InodeItem {
+        mode: FileType::Regular.mode_bits() | 0o644,
+        nlink: 1,
+        size: 0,
+        parent_slot: at,
+        ..directory
+    };
     let records = [
         (Key::inode(InodeNo::ROOT), directory.encode()),
         (Key::new(InodeNo::ROOT, Kind::Dentry, at), dentry.encode()),
@@ -242,7 +254,7 @@ fn expected(superblock: &Superblock) -> Expected {
         pointer: superblock.files,
         tree: TreeId::Files,
         level: 0,
-        volume: volume_tag(&superblock.uuid),
+        volume: superblock.nodes(),
     }
 }
 
@@ -312,7 +324,7 @@ fn commit_frame() -> Vec<u8> {
     new[node::EPOCH_AT] = to.epoch.0 as u8;
     // The third record's mtime.
     let view = NodeView::trusted(&old);
-    let mtime = view.record(2).0 + Key::SIZE + 60;
+    let mtime = view.record(2).0 + Key::SIZE + 68;
     new[mtime] += 1;
     let now = Superblock { files: to, lsn: Lsn(3), ..superblock.clone() };
     let head = CommitHead { nodes: 1, cancels: 1, ..CommitHead::of(&now) };
@@ -387,14 +399,17 @@ fn batch_records() -> (Vec<u8>, Vec<(usize, &'static str)>) {
         size: CONTENT.len() as u64,
         blocks: 1,
         rdev: 0,
-        parent: InodeNo(0),
+        parent: InodeNo::ROOT,
+        parent_slot: slot(superblock.hash_seed, b"note"),
         atime: now,
         mtime: now,
         ctime: now,
         btime: now,
         flags: 0,
         xattr_value_next: 0,
-        reserved: [0; 16],
+        change: 1,
+        project: 0,
+        reserved: [0; 4],
     };
     let root = InodeItem {
         mode: FileType::Directory.mode_bits() | 0o755,
@@ -402,6 +417,7 @@ fn batch_records() -> (Vec<u8>, Vec<(usize, &'static str)>) {
         size: 2,
         blocks: 0,
         parent: InodeNo::ROOT,
+        parent_slot: 0,
         atime: time,
         btime: time,
         ..file
@@ -410,7 +426,7 @@ fn batch_records() -> (Vec<u8>, Vec<(usize, &'static str)>) {
     let location = BlockRange::new(BlockNo(superblock.files.block.0 + 2), 1);
     let mut page = [0; 4096];
     page[..CONTENT.len()].copy_from_slice(CONTENT);
-    let extent = Extent { blocks: location, sums: vec![crc64(&page)] };
+    let extent = Extent { birth: Epoch(3), ..Extent::new(location, vec![crc64(&page)]) };
     let directory = Key::new(InodeNo::ROOT, Kind::Dentry, slot(superblock.hash_seed, name.name));
     let patch = Patch { base: None, at: 0, bytes: CONTENT };
     let mut out = Vec::new();
@@ -426,7 +442,7 @@ fn batch_records() -> (Vec<u8>, Vec<(usize, &'static str)>) {
     encoder.put(&Key::new(InodeNo(17), Kind::Extent, 0), &extent.encode(), &mut out);
     parts.push((out.len(), "put: the extent of inode 17"));
     encoder.take(location, &Content::Inside(vec![patch]), &mut out);
-    parts.push((out.len(), "take: block 194, its data inside"));
+    parts.push((out.len(), "take: block 386, its data inside"));
     let header = LogHeader {
         magic: log::frame::MAGIC,
         bytes: 0,
@@ -442,6 +458,8 @@ fn batch_records() -> (Vec<u8>, Vec<(usize, &'static str)>) {
         inode_count: 3,
         len: 0,
         records: encoder.records(),
+        flags: 0,
+        reserved: [0; 12],
     };
     header.finish(&mut out, 0, 512);
     (out, parts)
@@ -503,9 +521,10 @@ fn the_bytes_in_the_document_decode() {
     let header = LogHeader::decode(&batch).expect("it is valid");
     let records = header.open(&batch, superblock.log.next, &superblock.ring_tag);
     let records = records.expect("it is valid");
-    let records: Vec<_> = Decoder::new(records, header.records, &superblock.geometry)
-        .map(|record| record.expect("it is valid"))
-        .collect();
+    let records: Vec<_> =
+        Decoder::new(records, header.records, &superblock.geometry, superblock.carried())
+            .map(|record| record.expect("it is valid"))
+            .collect();
     assert!(matches!(&records[0], Record::Inode(InodeNo(17), item) if item.size == 4));
     assert!(matches!(&records[1], Record::Put(key, value) if key.kind == Kind::Dentry
         && Dentry::decode(value).is_ok_and(|dentry| dentry.name == b"note")));

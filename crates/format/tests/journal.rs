@@ -21,7 +21,7 @@ fn geometry() -> Geometry {
 /// A block of the data zone.
 fn blocks() -> impl Strategy<Value = BlockNo> {
     let geometry = geometry();
-    (geometry.first_data_block().0..geometry.volume_blocks).prop_map(BlockNo)
+    (geometry.first_data_block().0..geometry.far_copy().0).prop_map(BlockNo)
 }
 
 /// A record to be encoded.

@@ -6,7 +6,7 @@ use holdfast_format::item::{Dentry, FileType, InodeItem};
 use holdfast_format::log::{
     BATCH_BYTES_MAX, Content, Decoder, Encoder, LogHeader, Patch, Record, UNIT, frame,
 };
-use holdfast_format::{Geometry, Key, Kind, Malformed};
+use holdfast_format::{Carried, Geometry, Key, Kind, Malformed};
 
 const VOLUME: [u8; 8] = *b"volume-1";
 
@@ -24,14 +24,17 @@ fn inode(seconds: i64) -> InodeItem {
         size: 1 << 40,
         blocks: 3,
         rdev: 0,
-        parent: InodeNo(0),
+        parent: InodeNo(16),
+        parent_slot: 1 << 63,
         atime: time(seconds),
         mtime: time(seconds),
         ctime: time(i64::MAX),
         btime: time(i64::MIN),
         flags: 1,
         xattr_value_next: 7,
-        reserved: [0; 16],
+        change: 3,
+        project: 9,
+        reserved: [0; 4],
     }
 }
 
@@ -71,6 +74,8 @@ fn header(number: u64, records: u32) -> LogHeader {
         inode_count: 4,
         len: 0,
         records,
+        flags: 0,
+        reserved: [0; 12],
     }
 }
 
@@ -90,8 +95,9 @@ fn a_batch_survives_the_round_trip() {
     let header = LogHeader::decode(&batch).unwrap();
     assert_eq!(header.bytes as usize, batch.len());
     let records = header.open(&batch, 3 * UNIT, &VOLUME).unwrap();
-    let read: Vec<Record<'_>> =
-        Decoder::new(records, header.records, &geometry).map(Result::unwrap).collect();
+    let read: Vec<Record<'_>> = Decoder::new(records, header.records, &geometry, Carried::NOTHING)
+        .map(Result::unwrap)
+        .collect();
     assert_eq!(read.len(), 8);
     assert_eq!(read[0], Record::Inode(InodeNo(17), Box::new(inode(-5))));
     assert_eq!(read[2], Record::Inode(InodeNo(1), Box::new(inode(12))));
@@ -156,7 +162,7 @@ fn hostile_records_are_judged() {
     let mut good = Vec::new();
     let records = sample(&mut good).records();
     let read = |bytes: &[u8], records| -> Result<usize, Malformed> {
-        Decoder::new(bytes, records, &geometry)
+        Decoder::new(bytes, records, &geometry, Carried::NOTHING)
             .try_fold(0, |count, record| record.map(|_| count + 1))
     };
     assert_eq!(read(&good, records), Ok(8));
@@ -172,7 +178,7 @@ fn hostile_records_are_judged() {
             bad[at] = random.below(256) as u8;
         }
         bad.truncate(1 + random.below(bad.len() as u64) as usize);
-        let items = Decoder::new(&bad, records, &geometry).count();
+        let items = Decoder::new(&bad, records, &geometry, Carried::NOTHING).count();
         assert!(items <= records as usize + 1, "seed {seed} round {round}");
     }
 }

@@ -4,7 +4,9 @@ use holdfast_base::{BlockNo, Epoch, InodeNo, TreeId};
 use holdfast_format::codec::Reader;
 use holdfast_format::key::RawKey;
 use holdfast_format::limits::NODE_SIZES;
-use holdfast_format::node::{self, Expected, NodeHeader, POINTER_SIZE, SLOT_SIZE, SLOTS_AT};
+use holdfast_format::node::{
+    self, Expected, NodeHeader, OfVolume, POINTER_SIZE, SLOT_SIZE, SLOTS_AT,
+};
 use holdfast_format::{Key, Kind, NodePointer, NodeView};
 use proptest::prelude::*;
 
@@ -13,7 +15,7 @@ fn expected(level: u8) -> Expected {
         pointer: NodePointer { block: BlockNo(4711), epoch: Epoch(9) },
         tree: TreeId::Files,
         level,
-        volume: *b"a volume",
+        volume: OfVolume::tagged(*b"a volume"),
     }
 }
 
@@ -44,8 +46,15 @@ fn records(level: u8) -> impl Strategy<Value = Vec<(Key, Vec<u8>)>> {
     let value = if level > 0 { POINTER_SIZE..=POINTER_SIZE } else { 0..=90 };
     let keys = prop::collection::btree_set((0..64u64, 0..5000u64), 1..80);
     (keys, prop::collection::vec(prop::collection::vec(any::<u8>(), value), 80)).prop_map(
-        |(keys, values)| {
+        move |(keys, values)| {
             let key = |(inode, offset)| Key::new(InodeNo(inode), Kind::Dentry, offset);
+            // Pointers lead to the first device.
+            let values = values.into_iter().map(|mut value: Vec<u8>| {
+                if level > 0 {
+                    value[7] = 0;
+                }
+                value
+            });
             keys.into_iter().map(key).zip(values).collect()
         },
     )
@@ -153,7 +162,9 @@ proptest! {
 
 /// Makes a change to a sound node, seals it, and returns what `open` says.
 fn refused(size: usize, change: impl FnOnce(&mut [u8])) -> String {
-    let item = |offset| (Key::new(InodeNo(1), Kind::Dentry, offset), vec![7; 16]);
+    let item = |offset| {
+        (Key::new(InodeNo(1), Kind::Dentry, offset), [[7; 7].as_slice(), &[0], &[7; 8]].concat())
+    };
     let mut bytes = build(size, 1, &[item(1), item(2)]);
     change(&mut bytes);
     node::seal(&mut bytes);

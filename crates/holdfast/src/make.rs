@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use holdfast_device::{Device, FileDevice, OpenMode};
-use holdfast_format::Geometry;
 use holdfast_posix::FileSystem;
 
 use crate::error::{device_error, volume_error};
@@ -44,7 +43,7 @@ impl CreateOptions {
     /// # Errors
     /// `InvalidInput` when it is too small or too large.
     pub fn check_size(&self, bytes: u64) -> io::Result<()> {
-        match Geometry::for_device(bytes, self.mkfs.node_size) {
+        match self.mkfs.geometry(bytes) {
             Ok(_) => Ok(()),
             Err(malformed) => Err(io::Error::new(io::ErrorKind::InvalidInput, malformed.why)),
         }

@@ -23,15 +23,7 @@ impl Default for CreateOptions {
 impl CreateOptions {
     /// The defaults.
     pub fn new() -> CreateOptions {
-        CreateOptions {
-            size: None,
-            mkfs: MkfsOptions {
-                node_size: holdfast_format::limits::NODE_SIZE_DEFAULT,
-                label: String::new(),
-                uuid: None,
-                owner: (0, 0),
-            },
-        }
+        CreateOptions { size: None, mkfs: MkfsOptions::default() }
     }
 
     /// Bytes of the volume's file. Needed by [`CreateOptions::create`]; a device has its own size.
@@ -56,6 +48,20 @@ impl CreateOptions {
     /// Id of the volume. Default: random, because two volumes must never share one.
     pub fn uuid(mut self, uuid: [u8; 16]) -> CreateOptions {
         self.mkfs.uuid = Some(uuid);
+        self
+    }
+
+    /// Bytes of the ring of the fsync log. Default: a 64th of the volume, from 256 KiB to 32 MiB; an image takes space for
+    /// it when it is first used.
+    pub fn log_size(mut self, bytes: u64) -> CreateOptions {
+        self.mkfs.log_bytes = Some(bytes);
+        self
+    }
+
+    /// Bytes of the ring of the journal. Default: a 32nd of the volume, from 256 KiB to 128 MiB; an image takes space for
+    /// it when it is first opened for writing.
+    pub fn journal_size(mut self, bytes: u64) -> CreateOptions {
+        self.mkfs.journal_bytes = Some(bytes);
         self
     }
 

@@ -124,6 +124,8 @@ fn mkfs(device: &Arc<dyn Device>, node_size: usize) {
         uuid: Uuid::from_bytes(*b"hostile holdfast"),
         label: "golden".into(),
         hash_seed: 0x6f1d,
+        node_tag: *b"nodetag!",
+        created: MOMENT,
     };
     let root = InodeItem {
         mode: FileType::Directory.mode_bits() | 0o755,
@@ -134,13 +136,16 @@ fn mkfs(device: &Arc<dyn Device>, node_size: usize) {
         blocks: 0,
         rdev: 0,
         parent: InodeNo::ROOT,
+        parent_slot: 0,
         atime: MOMENT,
         mtime: MOMENT,
         ctime: MOMENT,
         btime: MOMENT,
         flags: 0,
         xattr_value_next: 0,
-        reserved: [0; 16],
+        change: 0,
+        project: 0,
+        reserved: [0; 4],
     };
     let mut first = Transaction::new();
     first.put(Key::inode(InodeNo::ROOT), root.encode());
@@ -150,7 +155,7 @@ fn mkfs(device: &Arc<dyn Device>, node_size: usize) {
     // yet; without that frame none follows either.
     let first = geometry.journal().start.0 * BLOCK_BYTES;
     device.write(first, &[0; BLOCK_SIZE]).expect("memory does not fail");
-    for slot in SUPERBLOCK_SLOTS {
+    for slot in SUPERBLOCK_SLOTS.into_iter().chain([geometry.far_copy()]) {
         let at = slot.0 * BLOCK_BYTES;
         let mut block = [0; BLOCK_SIZE];
         device.read(at, &mut block).expect("memory does not fail");

@@ -335,6 +335,7 @@ fn formatted() -> Vec<u8> {
         label: "steered".into(),
         uuid: Some([3; 16]),
         owner: (0, 0),
+        ..holdfast_posix::MkfsOptions::default()
     };
     holdfast_posix::FileSystem::mkfs(&under, &options).expect("the device is large enough");
     device.to_image()

@@ -7,7 +7,6 @@
 use std::sync::Arc;
 
 use holdfast_base::Timestamp;
-use holdfast_format::Key;
 use holdfast_store::{Need, Transaction};
 
 use crate::core::Core;
@@ -89,7 +88,7 @@ fn write(core: &Core, inode: &Inode) -> Result<()> {
     }
     let item = state.next_disk();
     let mut transaction = Transaction::new();
-    transaction.put(Key::inode(inode.no), item.bytes());
+    state.put(inode.no, &item, &mut transaction);
     core.store.apply(transaction, &mut reservation)?;
     // `changed` stays: fsync promises nothing of access times, so it need not wait for this.
     state.disk = item;

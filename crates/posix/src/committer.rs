@@ -228,7 +228,13 @@ mod tests {
     fn a_volume_whose_only_page_is_written_again_and_again_does_not_rest() {
         let device = Arc::new(holdfast_device::MemoryDevice::new(16 << 20));
         let shared: Arc<dyn holdfast_store::Device> = device.clone();
-        let mkfs = MkfsOptions { node_size: 4096, label: String::new(), uuid: None, owner: (0, 0) };
+        let mkfs = MkfsOptions {
+            node_size: 4096,
+            label: String::new(),
+            uuid: None,
+            owner: (0, 0),
+            ..MkfsOptions::default()
+        };
         FileSystem::mkfs(&shared, &mkfs).unwrap();
         // Without the thread: the test looks at the volume when the thread would.
         let options = MountOptions { commit_secs: 0, ..MountOptions::default() };

@@ -6,6 +6,8 @@ use bitflags::bitflags;
 use holdfast_base::switch::{Accounting, Batching, Dirty, FsyncWait, RenameLog};
 use holdfast_base::{InodeNo, Timestamp};
 pub use holdfast_format::item::FileType;
+use holdfast_format::limits::NODE_SIZE_DEFAULT;
+use holdfast_format::{Geometry, Malformed};
 
 /// The caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -294,4 +296,28 @@ pub struct MkfsOptions {
     pub uuid: Option<[u8; 16]>,
     /// Owner and group of the root directory.
     pub owner: (u32, u32),
+    /// Bytes of the log ring, rounded up to blocks; by the size of the volume if `None`.
+    pub log_bytes: Option<u64>,
+    /// Bytes of the journal ring, rounded up to blocks; by the size of the volume if `None`.
+    pub journal_bytes: Option<u64>,
+}
+
+impl Default for MkfsOptions {
+    fn default() -> MkfsOptions {
+        MkfsOptions {
+            node_size: NODE_SIZE_DEFAULT,
+            label: String::new(),
+            uuid: None,
+            owner: (0, 0),
+            log_bytes: None,
+            journal_bytes: None,
+        }
+    }
+}
+
+impl MkfsOptions {
+    /// The shape of a volume of `bytes` bytes, or why there is none.
+    pub fn geometry(&self, bytes: u64) -> std::result::Result<Geometry, Malformed> {
+        Geometry::with_rings(bytes, self.node_size, self.log_bytes, self.journal_bytes)
+    }
 }

@@ -116,6 +116,8 @@ fn every_call_of_a_volume_that_another_machine_takes() {
         uuid: uuid::Uuid::from_u128(4),
         label: String::new(),
         hash_seed: 1,
+        node_tag: *b"of nodes",
+        created: Default::default(),
     };
     Store::create(&(base.clone() as Arc<dyn Device>), &options).unwrap();
     // A machine that crashed: its guard stands open.

@@ -330,12 +330,14 @@ impl Inner {
         &self,
         mut forest: RwLockWriteGuard<'_, Forest>,
         mut space: MutexGuard<'_, Space>,
-        transaction: Transaction,
+        mut transaction: Transaction,
         reservation: &mut Reservation,
     ) -> Result<Lsn> {
         // Half of it must never become durable. Begun after the locks, so that no caller sees half of it before the
         // stop.
         let step = self.step("a change");
+        // Under the lock, in which no epoch ends: what a snapshot of an epoch reaches is not younger than that.
+        transaction.changes.be_born(forest.epoch);
         self.show_logged_data(&transaction.taken);
         let slots = &mut Slots { space: &mut space, promised: &mut reservation.slots };
         forest.carry_out_all(TreeId::Files, &transaction.changes, slots);

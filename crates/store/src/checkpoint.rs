@@ -225,6 +225,9 @@ impl Inner {
     /// The last act of a store: nothing is left to recover, and the journal says so.
     pub(crate) fn close(self: &Arc<Inner>) -> Result<()> {
         self.checkpoint()?;
+        if self.hides_damage() {
+            self.first_checkpoint()?;
+        }
         let _one = self.one_checkpoint.lock();
         let epoch = self.superblock.lock().epoch;
         self.journal.lock().end(&*self.device, epoch)?;

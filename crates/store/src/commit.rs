@@ -30,7 +30,7 @@ use crate::sealed::Sealed;
 use crate::space::alloc::Space;
 use crate::step::Step;
 use crate::tree::Forest;
-use crate::{Inner, Result};
+use crate::{Inner, Result, superblock};
 
 /// Bytes of a cancelled node in a commit.
 const CANCEL_BYTES: usize = 8;
@@ -278,6 +278,8 @@ impl Inner {
             inode_count: space.inodes,
             used_blocks: space.used_blocks(),
             log: self.pending.lock().place().mark,
+            writer: superblock::WRITER.into(),
+            fault: self.fault.lock().clone(),
             ..self.superblock.lock().clone()
         }
     }

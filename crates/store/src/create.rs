@@ -9,8 +9,8 @@ use holdfast_base::stop::Stop;
 use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE};
 use holdfast_base::{BlockNo, CommitNo, Epoch, InodeNo, Lsn, TreeId, prng};
 use holdfast_device::{Device, Sticky};
-use holdfast_format::geometry::SUPERBLOCK_SLOTS;
-use holdfast_format::node::volume_tag;
+use holdfast_format::geometry::{SUPERBLOCK_SLOTS, far_copy};
+use holdfast_format::node::OfVolume;
 use holdfast_format::{JournalMark, LogMark, NodePointer, Superblock};
 use parking_lot::{Condvar, Mutex, RwLock};
 
@@ -25,9 +25,8 @@ use crate::log_resident::LogResident;
 use crate::space::alloc::Space;
 use crate::throttle::Throttle;
 use crate::tree::{Forest, Root};
-use crate::{CreateOptions, Inner, Need, OpenOptions, Result, StoreError, Transaction};
+use crate::{CreateOptions, Inner, Need, OpenOptions, Result, StoreError, Transaction, superblock};
 
-const ZEROS_BYTES: usize = 1 << 20;
 /// Memory for the nodes of an empty volume.
 const CACHE_BYTES: usize = 8 << 20;
 
@@ -46,22 +45,15 @@ pub(crate) fn create(
     }
     guard::before_mkfs(device)?;
     // First the old superblocks: a mkfs that is cut short leaves no volume, never half of one.
-    for slot in SUPERBLOCK_SLOTS {
-        let at = slot.byte_offset().expect("the slots lie at the start of the volume");
+    // The far copies too: that of a volume of this size, and that which a search from the device's end finds.
+    let far = [geometry.far_copy(), far_copy(device.len() / BLOCK_BYTES)];
+    for block in SUPERBLOCK_SLOTS.into_iter().chain(far) {
+        let at = block.byte_offset().expect("it lies on the device");
         device.write(at, &[0; BLOCK_SIZE])?;
     }
     let _ = device.flush()?;
-    // The rings are written, not only reserved: a host that must allocate or convert blocks under
-    // a later fsync turns one flush into two.
-    let zeros = vec![0; ZEROS_BYTES];
-    for ring in [geometry.log(), geometry.journal()] {
-        let start = ring.start.0 * BLOCK_BYTES;
-        let len = ring.count * BLOCK_BYTES;
-        for at in (0..len).step_by(ZEROS_BYTES) {
-            let part = (len - at).min(ZEROS_BYTES as u64) as usize;
-            device.write(start + at, &zeros[..part])?;
-        }
-    }
+    // The rings stay as they are: no byte of them counts without the tag of this volume. So an image takes no space for
+    // them before they are used.
     let inner = empty(device.clone(), options);
     {
         let mut forest = inner.forest.write();
@@ -112,11 +104,16 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         log: LogMark::START,
         // A user that writes data cannot guess it.
         ring_tag: prng::entropy().to_le_bytes(),
+        node_tag: options.node_tag,
+        created: options.created,
+        writer: superblock::WRITER.into(),
+        fault: None,
+        rest: Vec::new(),
     };
     let root = Root { pointer: nowhere, level: 0 };
     let how = OpenOptions { cache_bytes: CACHE_BYTES, ..OpenOptions::default() };
     let cache = Cache::new(CACHE_BYTES, geometry.node_size, how.dirty, counters.clone());
-    let volume = volume_tag(&options.uuid);
+    let volume = OfVolume::tagged(options.node_tag);
     let throttle = Throttle::new(&geometry, &how, &counters, Arc::default());
     let place = LogPosition::at(superblock.log);
     Inner {
@@ -143,6 +140,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         overlay: BTreeMap::new(),
         regions: load::regions(),
         superblock: Mutex::new(superblock),
+        fault: Mutex::default(),
         one_checkpoint: Mutex::new(()),
         lsn: AtomicU64::new(0),
         durable: AtomicU64::new(0),

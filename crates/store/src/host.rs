@@ -10,7 +10,8 @@
 //! tried again; a refused write of the log, of a commit or of a checkpoint stops the volume, as any other.
 
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_base::{BlockRange, wait};
+use holdfast_base::{BlockRange, Epoch, wait};
+use holdfast_device::DeviceError;
 
 use crate::space::alloc::Space;
 use crate::space::hidden::Next;
@@ -23,21 +24,42 @@ const REFUSED_MAX: u32 = 8;
 const REFUSED_MAX_IDLE: u32 = 4096;
 /// As much is taken whatever the host has, since some of it may be given already.
 const LITTLE: u64 = 16 << 20;
+/// Zeros that are written at a time.
+const ZEROS_BYTES: usize = 1 << 20;
+/// The epoch in which mkfs leaves a volume.
+pub(crate) const MADE: Epoch = Epoch(2);
 
 impl Inner {
     /// Before the first write: takes both rings from the host, and hides what it has not given of the rest.
-    pub(crate) fn take_rings_from_host(&self) -> Result<()> {
+    ///
+    /// The log of a new volume is written as well, not only reserved: a host that must convert blocks under an fsync turns
+    /// one flush into two. `is_new`: nobody has written to the volume yet.
+    pub(crate) fn take_rings_from_host(&self, is_new: bool) -> Result<()> {
         if self.device.room().is_none() {
             return Ok(());
         }
         let bytes = self.geometry.first_data_block().0 * BLOCK_BYTES;
-        self.device.take_room(0, bytes).map_err(|error| match error.is_no_space() {
+        let given = self.device.take_room(0, bytes).and_then(|()| match is_new {
+            true => self.write_zeros(self.geometry.log()),
+            false => Ok(()),
+        });
+        given.map_err(|error| match error.is_no_space() {
             true => StoreError::Refused(format!(
                 "the host has no room for the log and the journal of this volume ({} MiB); make room there, or mount it read-only",
                 bytes >> 20
             )),
             false => error.into(),
         })
+    }
+
+    fn write_zeros(&self, blocks: BlockRange) -> std::result::Result<(), DeviceError> {
+        let zeros = vec![0; ZEROS_BYTES];
+        let (start, len) = (blocks.start.0 * BLOCK_BYTES, blocks.count * BLOCK_BYTES);
+        for at in (0..len).step_by(ZEROS_BYTES) {
+            let part = (len - at).min(ZEROS_BYTES as u64) as usize;
+            self.device.write(start + at, &zeros[..part])?;
+        }
+        Ok(())
     }
 
     /// From here on nothing is promised that the host has not given.

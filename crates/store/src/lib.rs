@@ -28,6 +28,7 @@ mod throttle;
 mod freezes;
 mod guard;
 mod host;
+mod identity;
 mod apply;
 mod idle;
 mod data;
@@ -43,6 +44,7 @@ pub mod error;
 
 pub use error::StoreError;
 pub use guard::Guarding;
+pub use identity::{Identity, restore_superblock};
 pub use idle::Idle;
 pub use in_place::{Reserved, Sent};
 pub use space::{Allocated, LoggedBlock, Reservation, SpaceUse, Unwritten, Written};
@@ -59,10 +61,11 @@ use std::time::Duration;
 use holdfast_base::counters::Counters;
 use holdfast_base::stop::Stop;
 use holdfast_base::switch::{Accounting, Batching, Dirty};
-use holdfast_base::{BlockNo, BlockRange, InodeNo, Lsn, Receipt, TreeId};
+use holdfast_base::{BlockNo, BlockRange, InodeNo, Lsn, Receipt, Timestamp, TreeId};
 pub use holdfast_device::Device;
 use holdfast_device::buffer::BufferPool;
 pub use holdfast_device::page;
+use holdfast_format::superblock::Fault;
 use holdfast_format::{Geometry, Key, Superblock};
 use parking_lot::{Condvar, Mutex, RwLock};
 use uuid::Uuid;
@@ -91,6 +94,10 @@ pub struct CreateOptions {
     pub label: String,
     /// Seed of the name hash.
     pub hash_seed: u64,
+    /// What the nodes of the volume carry, drawn by chance.
+    pub node_tag: [u8; 8],
+    /// The present.
+    pub created: Timestamp,
 }
 
 /// How a store is opened.
@@ -177,6 +184,8 @@ pub(crate) struct Inner {
     host_answered: Condvar,
     /// The newest durable superblock.
     superblock: Mutex<Superblock>,
+    /// What was found damaged, for the next superblock.
+    fault: Mutex<Option<Fault>>,
     one_checkpoint: Mutex<()>,
     journal: Mutex<Journal>,
     /// Nodes of the journal that stand in front of the device, when nothing may be written.
@@ -238,6 +247,17 @@ impl Store {
             throttle::start(&store.inner, &mut store.threads)?;
         }
         Ok(store)
+    }
+
+    /// Changes the id or the label of the volume, or forgets what was found damaged; it is durable, in both superblocks, when
+    /// this returns. After a crash meanwhile the volume has the old ones or the new ones.
+    pub fn change_identity(&self, to: &Identity) -> Result<()> {
+        self.inner.change_identity(to)
+    }
+
+    /// Says with the next superblock that something was found damaged, unless one says so already.
+    pub fn found_damage(&self, reason: &str) {
+        self.inner.found_damage(reason);
     }
 
     /// The superblock that the store was opened from or last wrote.

@@ -36,11 +36,11 @@ fn damage(expected: &Expected, source: Malformed) -> StoreError {
     StoreError::Node { block: expected.pointer.block, tree: expected.tree, source }
 }
 
-/// Fails if a leaf has an item of the other tree, or of a snapshot: code that lists and removes what is there
+/// Fails if a leaf has an item of the other tree: code that lists and removes what is there
 /// would hand keys to the log that the log cannot express (P10).
 fn judge_keys(node: &NodeView<'_>, tree: TreeId) -> std::result::Result<(), Malformed> {
     let count = if node.level() == 0 { node.count() } else { 0 };
-    let wrong = |key: &Key| key.kind.tree() != tree || key.snapshot.0 != 0;
+    let wrong = |key: &Key| key.kind.tree() != tree;
     match (0..count).map(|index| node.key(index)).find(wrong) {
         None => Ok(()),
         Some(key) => Err(Malformed::new("node", format!("{key:?} does not belong into it"))),
@@ -165,7 +165,8 @@ impl Inner {
 
     fn judge(&self, expected: &Expected, bytes: Arc<[u8]>) -> Result<Body> {
         self.counters.nodes_read.increment();
-        let node = NodeView::open(&bytes, expected).map_err(|why| damage(expected, why))?;
+        let node = NodeView::open(&bytes, expected).map_err(|why| damage(expected, why));
+        let node = node.inspect_err(|error| self.found_damage(&error.to_string()))?;
         judge_keys(&node, expected.tree).map_err(|why| damage(expected, why))?;
         Ok(Body::of(bytes))
     }

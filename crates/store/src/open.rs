@@ -20,7 +20,6 @@ use holdfast_base::{BlockNo, InodeNo, TreeId};
 use holdfast_device::{Device, Sticky};
 use holdfast_format::item::group::{GroupItem, decode_bitmap};
 use holdfast_format::limits::COUNTER_MAX;
-use holdfast_format::node::volume_tag;
 use holdfast_format::superblock::RO_COMPAT_KNOWN;
 use holdfast_format::{Key, Kind, Malformed, Superblock};
 use parking_lot::{Condvar, Mutex, RwLock};
@@ -28,6 +27,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use crate::cache::Cache;
 use crate::freezes::Freezes;
 use crate::guard::{Guarded, Keeper};
+use crate::host::MADE;
 use crate::journal::{Journal, recover};
 use crate::load;
 use crate::log::replay::{Broken, Logged};
@@ -88,6 +88,7 @@ fn open_alone(
         Some(_) => Logged::nothing(replayed.superblock.log),
         None => log::replay::read(&*device, &replayed.superblock, replayed.ended),
     };
+    logged.last_birth = replayed.last_epoch.next();
     let mut took = time.nanos();
     // Until the whole log is in memory, the nodes of the journal stand in front of the device, and nothing is
     // written: an opening refused for its log leaves the volume as it was (P9).
@@ -116,7 +117,8 @@ fn open_alone(
     check_counters(&inner, &replayed.superblock, &logged, options)?;
     let is_recovered = replayed.commits > 0 || !logged.batches.is_empty();
     if !options.read_only {
-        inner.take_rings_from_host()?;
+        let is_new = superblock.epoch == MADE && !is_recovered && logged.walked == 0;
+        inner.take_rings_from_host(is_new)?;
         let time = Stopwatch::start();
         recover::write(&*inner.device, &stop, &superblock, &replayed, &inner.overlay)?;
         inner.overlay = BTreeMap::new();
@@ -210,7 +212,7 @@ fn at(
     ];
     let cache =
         Cache::new(options.cache_bytes, geometry.node_size, options.dirty, counters.clone());
-    let volume = volume_tag(&superblock.uuid);
+    let volume = superblock.nodes();
     let epoch = superblock.epoch.next();
     let place = LogPosition::at(superblock.log);
     let ring = Ring::new(superblock, &**device);
@@ -240,6 +242,7 @@ fn at(
         overlay: nodes,
         regions: load::regions(),
         superblock: Mutex::new(superblock.clone()),
+        fault: Mutex::new(superblock.fault.clone()),
         one_checkpoint: Mutex::new(()),
         throttle: Throttle::new(&geometry, options, counters, places.clone()),
         idle: Arc::default(),
@@ -257,7 +260,7 @@ fn load_groups(inner: &Inner) -> Result<()> {
     let mut wrong = None;
     inner.scan(TreeId::Space, &Key::MIN, &Key::MAX, &mut |key, value| {
         // None is known: a later program may have left one. What must be known has a bit among the features.
-        if key == Key::new(InodeNo(0), Kind::Setting, key.offset) {
+        if key == Key::new(InodeNo(0), Kind::Setting, key.offset) || key.kind.asks().is_some() {
             return ControlFlow::Continue(());
         }
         let mut space = inner.space.lock();
@@ -299,9 +302,6 @@ fn load_groups(inner: &Inner) -> Result<()> {
 }
 
 fn load_item(group: &mut Group, key: &Key, value: &[u8]) -> std::result::Result<(), String> {
-    if *key != Key::new(key.inode, key.kind, key.offset) {
-        return Err(format!("{key:?} belongs to a snapshot"));
-    }
     match key.kind {
         Kind::Group if key.offset == 0 => {
             let item = GroupItem::decode(value).map_err(|malformed| malformed.to_string())?;

@@ -11,11 +11,15 @@ use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, Epoch};
 use holdfast_device::{Device, Flushed, flush_unless};
-use holdfast_format::geometry::SUPERBLOCK_SLOTS;
+use holdfast_format::geometry::{SUPERBLOCK_SLOTS, far_copy};
+use holdfast_format::superblock::{other_version as other, version_of};
 use holdfast_format::{Malformed, Superblock};
 
 use crate::throttle::access_times::AccessTimes;
 use crate::{Result, StoreError};
+
+/// What superblocks say of the program that wrote them.
+pub(crate) const WRITER: &str = concat!("holdfast ", env!("CARGO_PKG_VERSION"));
 
 /// The valid superblock with the larger epoch.
 ///
@@ -29,6 +33,7 @@ pub(crate) fn newest(
     let mut found = Vec::new();
     let mut broken = Vec::new();
     let mut unread = None;
+    let mut other_version = None;
     for slot in SUPERBLOCK_SLOTS {
         let mut block = [0; BLOCK_SIZE];
         let at = slot.byte_offset().expect("the slots lie at the start of the volume");
@@ -38,6 +43,7 @@ pub(crate) fn newest(
             match device.read(at, &mut block) {
                 Ok(()) => {
                     places.read_took(BLOCK_BYTES, time.nanos());
+                    other_version = other_version.or_else(|| version_of(&block).and_then(other));
                     Superblock::decode(&block, slot)
                 }
                 Err(error) if is_reader => {
@@ -58,6 +64,15 @@ pub(crate) fn newest(
     match (found.into_iter().max_by_key(|superblock| superblock.epoch), unread) {
         (Some(superblock), _) => Ok(superblock),
         (None, Some(error)) => Err(error.into()),
+        (None, None) if other_version.is_some() => {
+            Err(StoreError::Refused(other_version.unwrap_or_default()))
+        }
+        (None, None) if far(device).is_ok_and(|far| far.is_some()) => {
+            Err(StoreError::Refused(
+                "both superblocks are damaged, but the far copy is whole: `holdfast fsck --repair-superblock` writes it back"
+                    .into(),
+            ))
+        }
         (None, None) => {
             let second = broken.pop().expect("no slot was valid");
             let first = broken.pop().expect("no slot was valid");
@@ -66,7 +81,31 @@ pub(crate) fn newest(
     }
 }
 
-/// Writes a superblock into its slot and flushes. `present` is that of the superblock that counts until then: its slot
+/// The far copy, where a volume as large as the device has it.
+pub(crate) fn far(device: &dyn Device) -> Result<Option<Superblock>> {
+    let last = device.len() / BLOCK_BYTES;
+    let place = far_copy(last);
+    if place.0 >= last {
+        return Ok(None);
+    }
+    let mut block = [0; BLOCK_SIZE];
+    device.read(place.byte_offset().expect("it lies on the device"), &mut block)?;
+    Ok(Superblock::decode(&block, place).ok())
+}
+
+/// Whether a slot is valid.
+pub(crate) fn any_slot(device: &dyn Device) -> Result<bool> {
+    for slot in SUPERBLOCK_SLOTS {
+        let mut block = [0; BLOCK_SIZE];
+        device.read(slot.byte_offset().expect("the slots lie at the start"), &mut block)?;
+        if Superblock::decode(&block, slot).is_ok() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Writes a superblock into its slot, and the far copy, and flushes. `present` is that of the superblock that counts until then: its slot
 /// is refused, whatever went wrong before (P9). `_reached` proves that all it reaches is durable (R1).
 pub(crate) fn publish(
     device: &dyn Device,
@@ -82,11 +121,16 @@ pub(crate) fn publish(
     put(device, superblock)
 }
 
-fn put(device: &dyn Device, superblock: &Superblock) -> Result<Flushed> {
+pub(crate) fn put(device: &dyn Device, superblock: &Superblock) -> Result<Flushed> {
     let index = if mutants::is(Mutant::SuperblockSlot) { 0 } else { superblock.epoch.0 % 2 };
     let slot = SUPERBLOCK_SLOTS[index as usize];
     let at = slot.byte_offset().expect("the slots lie at the start of the volume");
     device.write(at, &superblock.encode(slot)[..])?;
+    // The same flush makes both durable, so the far copy is never older than the slot that counts when anything is used
+    // again that only an older one reaches (R2).
+    let far = superblock.geometry.far_copy();
+    let at = far.byte_offset().expect("the superblock was judged");
+    device.write(at, &superblock.encode(far)[..])?;
     Ok(flush_unless(device, Mutant::SuperblockFlush)?)
 }
 

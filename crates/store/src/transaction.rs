@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use holdfast_base::{BlockRange, InodeNo};
-use holdfast_format::Key;
+use holdfast_base::{BlockRange, Epoch, InodeNo};
 use holdfast_format::item::Extent;
 use holdfast_format::journal::{self, DataExtent};
 use holdfast_format::log;
+use holdfast_format::{Key, Kind};
 
 use crate::space::{Allocated, Destination, LoggedBlock, Written, WrittenContent};
 
@@ -70,6 +70,24 @@ impl Changes {
     /// All of them, in the order in which they came.
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = Change<'_>> {
         self.list.iter().map(|of| self.change(of))
+    }
+
+    /// They were part of a tree once, and become part of it again in `epoch`: none of the extents among them is younger.
+    pub(crate) fn be_born_by(&mut self, epoch: Epoch) {
+        for (key, value) in &self.list {
+            if let (Kind::Extent, Some(range)) = (key.kind, value) {
+                Extent::be_born_by(&mut self.values[range.clone()], epoch);
+            }
+        }
+    }
+
+    /// They become part of a tree in `epoch`: so do the extents among them that are not part of one.
+    pub(crate) fn be_born(&mut self, epoch: Epoch) {
+        for (key, value) in &self.list {
+            if let (Kind::Extent, Some(range)) = (key.kind, value) {
+                Extent::be_born(&mut self.values[range.clone()], epoch);
+            }
+        }
     }
 
     /// Forgets them.
@@ -171,7 +189,7 @@ impl Transaction {
     pub fn publish(&mut self, written: Written) -> Extent {
         let blocks = written.blocks();
         let (location, sums, content) = written.into_parts();
-        let extent = Extent { blocks, sums };
+        let extent = Extent::new(blocks, sums);
         // Takes nothing out of the free space, and the data is durable: neither the log nor a commit says more of it.
         let Destination::New(placed) = location else { return extent };
         let sum = journal::commit::data_sum(&extent.sums);
@@ -187,7 +205,7 @@ impl Transaction {
 
     /// Says that allocated blocks belong to a file from this transaction on although never written.
     pub fn publish_unwritten(&mut self, placed: Allocated) -> Extent {
-        let extent = Extent { blocks: placed.blocks(), sums: Vec::new() };
+        let extent = Extent::new(placed.blocks(), Vec::new());
         self.taken.push(Taken { blocks: extent.blocks, content: TakenContent::Unwritten });
         self.placed.push(placed);
         extent

@@ -23,6 +23,8 @@ fn device(bytes: u64, node_size: usize) -> Arc<dyn Device> {
         uuid: uuid::Uuid::from_u128(7),
         label: "test".into(),
         hash_seed: 1,
+        node_tag: *b"of nodes",
+        created: Default::default(),
     };
     Store::create(&device, &options).unwrap();
     device

@@ -99,6 +99,8 @@ fn volume_of(bytes: u64, node_size: usize) -> (Arc<Gate>, Arc<Store>) {
         uuid: uuid::Uuid::from_u128(3),
         label: String::new(),
         hash_seed: 1,
+        node_tag: *b"of nodes",
+        created: Default::default(),
     };
     Store::create(&(device.clone() as Arc<dyn Device>), &options).unwrap();
     let ring = geometry.journal();

@@ -24,6 +24,8 @@ fn formatted() -> MemoryDevice {
         uuid: uuid::Uuid::from_u128(7),
         label: "test".into(),
         hash_seed: 1,
+        node_tag: *b"of nodes",
+        created: Default::default(),
     };
     Store::create(&shared, &options).unwrap();
     device.snapshot()

@@ -183,6 +183,8 @@ fn a_volume_that_is_made_anew_elsewhere_is_not_written_to() {
             uuid: uuid::Uuid::from_u128(99),
             label: String::new(),
             hash_seed: 1,
+            node_tag: *b"of nodes",
+            created: Default::default(),
         };
         Store::create(&name, &options)
     };

@@ -74,6 +74,8 @@ fn formatted(bytes: u64) -> (MemoryDevice, Geometry) {
         uuid: uuid::Uuid::from_u128(9),
         label: String::new(),
         hash_seed: 1,
+        node_tag: *b"of nodes",
+        created: Default::default(),
     };
     Store::create(&(device.clone() as Arc<dyn Device>), &options).unwrap();
     (device.snapshot(), geometry)

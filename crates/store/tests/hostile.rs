@@ -38,6 +38,8 @@ fn options() -> CreateOptions {
         uuid: uuid::Uuid::from_u128(7),
         label: "test".into(),
         hash_seed: 1,
+        node_tag: *b"of nodes",
+        created: Default::default(),
     }
 }
 
@@ -291,7 +293,7 @@ fn group_records_that_lie() {
 }
 
 #[test]
-fn items_of_the_space_tree_in_a_snapshot_are_refused() {
+fn items_of_the_space_tree_with_reserved_bytes_are_refused() {
     let device = volume(10);
     let (_, superblock) = superblock(&device);
     change_node(&device, superblock.space.block, |bytes| {
@@ -320,7 +322,8 @@ fn nodes(device: &MemoryDevice) -> Vec<BlockNo> {
 /// Whether an earlier lie left a node that can be taken apart, and something in it.
 fn is_sound(bytes: &[u8]) -> bool {
     let header = NodeHeader::read(&mut Reader::new("node", bytes)).unwrap();
-    NodeView::trusted(bytes).check_body(&header).is_ok() && header.count > 0
+    NodeView::trusted(bytes).check_body(&header, holdfast_format::Carried::NOTHING).is_ok()
+        && header.count > 0
 }
 
 /// Changes one thing that a node says.

@@ -39,6 +39,8 @@ fn crashed() -> (MemoryDevice, Vec<JournalMark>, BlockNo) {
         uuid: uuid::Uuid::from_u128(7),
         label: "test".into(),
         hash_seed: 1,
+        node_tag: *b"of nodes",
+        created: Default::default(),
     };
     Store::create(&shared, &options).unwrap();
     let store = open(shared, false).unwrap();
@@ -146,6 +148,8 @@ fn a_checkpoint_that_no_commit_says_is_missed() {
         uuid: uuid::Uuid::from_u128(7),
         label: "test".into(),
         hash_seed: 1,
+        node_tag: *b"of nodes",
+        created: Default::default(),
     };
     Store::create(&shared, &options).unwrap();
     let how = OpenOptions { dirty: Dirty::Whole, ..OpenOptions::default() };

@@ -25,6 +25,8 @@ fn formatted() -> MemoryDevice {
         uuid: uuid::Uuid::from_u128(3),
         label: String::new(),
         hash_seed: 1,
+        node_tag: *b"of nodes",
+        created: Default::default(),
     };
     Store::create(&shared, &options).unwrap();
     device.snapshot()
@@ -79,7 +81,7 @@ fn data_that_its_own_commit_frees_may_be_reused_after_it() {
         let value = store.get(&key(1)).unwrap().unwrap();
         let put = (kept > 0).then(|| {
             let sums = Extent::decode(&value).unwrap().sums[..kept as usize].to_vec();
-            Extent { blocks: BlockRange::new(at, kept), sums }.encode()
+            Extent::new(BlockRange::new(at, kept), sums).encode()
         });
         free(&store, BlockRange::new(BlockNo(at.0 + kept), 3 - kept), put);
         store.commit().unwrap();

@@ -226,12 +226,14 @@ fn a_ring_full_of_claims_is_searched_in_bounded_time() {
             inode_count: 1,
             len: 0,
             records: 0,
+            flags: 0,
+            reserved: [0; 12],
         };
         header.finish(&mut batch, 0, 512);
         // As long as the ring; its sum is that of the header alone.
         let len = ring.bytes().unwrap() as u32;
         batch[4..8].copy_from_slice(&len.to_le_bytes());
-        batch[LogHeader::SIZE - 8..][..4].copy_from_slice(&(len - 96).to_le_bytes());
+        batch[88..][..4].copy_from_slice(&(len - LogHeader::SIZE as u32).to_le_bytes());
         sector.copy_from_slice(&batch);
     }
     image.write(ring.start.byte_offset().unwrap(), &bytes).unwrap();

@@ -17,7 +17,6 @@ use holdfast_device::{Device, DeviceError, Flushed, SimDevice, forward};
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::log::LogHeader;
-use holdfast_format::node::volume_tag;
 use holdfast_format::{Geometry, Key, Kind, Superblock};
 use holdfast_sim::agree_on_log;
 use holdfast_store::{
@@ -35,6 +34,8 @@ fn formatted(sector: u32) -> Arc<MemoryDevice> {
         uuid: uuid::Uuid::from_u128(3),
         label: String::new(),
         hash_seed: 1,
+        node_tag: *b"of nodes",
+        created: Default::default(),
     };
     Store::create(&(device.clone() as Arc<dyn Device>), &options).unwrap();
     device
@@ -368,7 +369,7 @@ fn a_user_cannot_write_what_is_taken_for_a_batch() {
     let sector = at.next_multiple_of(512);
     let store = open(Arc::new(base.snapshot()), true).unwrap();
     let superblock = store.superblock();
-    for (tag, is_believed) in [(volume_tag(&superblock.uuid), false), (superblock.ring_tag, true)] {
+    for (tag, is_believed) in [(superblock.node_tag, false), (superblock.ring_tag, true)] {
         let mut batch = Vec::new();
         LogHeader::reserve(&mut batch);
         let header = LogHeader {
@@ -386,6 +387,8 @@ fn a_user_cannot_write_what_is_taken_for_a_batch() {
             inode_count: 1,
             len: 0,
             records: 0,
+            flags: 0,
+            reserved: [0; 12],
         };
         header.finish(&mut batch, 0, 512);
         let mut page = [0xa5; BLOCK_SIZE];
@@ -451,6 +454,8 @@ fn counters_near_their_end_are_refused_before_anything_is_written() {
             inode_count: most,
             len: 0,
             records: 0,
+            flags: 0,
+            reserved: [0; 12],
         };
         header.finish(&mut batch, 0, 512);
         let at = superblock.geometry.log().start.byte_offset().unwrap() + superblock.log.next;

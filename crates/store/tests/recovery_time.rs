@@ -43,6 +43,8 @@ fn filled() -> MemoryDevice {
         uuid: uuid::Uuid::from_u128(3),
         label: String::new(),
         hash_seed: 1,
+        node_tag: *b"of nodes",
+        created: Default::default(),
     };
     Store::create(&shared, &options).unwrap();
     let store = open(shared, Duration::from_secs(1));

@@ -22,6 +22,8 @@ fn store(bytes: u64, node_size: usize) -> Store {
         uuid: uuid::Uuid::from_u128(7),
         label: "test".into(),
         hash_seed: 1,
+        node_tag: *b"of nodes",
+        created: Default::default(),
     };
     Store::create(&device, &options).unwrap();
     let options = OpenOptions { read_only: false, cache_bytes: 32 << 20, ..OpenOptions::default() };
@@ -292,6 +294,8 @@ fn what_a_full_host_has_given_before_is_promised_again() {
         uuid: uuid::Uuid::from_u128(7),
         label: "test".into(),
         hash_seed: 1,
+        node_tag: *b"of nodes",
+        created: Default::default(),
     };
     Store::create(&shared, &options).unwrap();
     let open = || {

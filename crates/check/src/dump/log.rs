@@ -5,7 +5,7 @@ use std::io::Write;
 use holdfast_base::BlockRange;
 use holdfast_device::Device;
 use holdfast_format::log::{Content, Decoder, LogMark, Record};
-use holdfast_format::{Geometry, Key};
+use holdfast_format::{Carried, Geometry, Key};
 
 use crate::CheckError;
 use crate::log::{Damage, End, Ring, Whole};
@@ -32,7 +32,7 @@ pub(super) fn print(
     let ring = Ring::new(device, before);
     let mut place = ring.start();
     while let Ok(whole) = ring.batch(&place)? {
-        print_batch(&before.geometry, &ring, &whole, out)?;
+        print_batch((&before.geometry, before.carried()), &ring, &whole, out)?;
         if whole.overlaps {
             break;
         }
@@ -71,7 +71,7 @@ pub(super) fn print(
 }
 
 fn print_batch(
-    geometry: &Geometry,
+    (geometry, carried): (&Geometry, Carried),
     ring: &Ring<'_>,
     whole: &Whole,
     out: &mut dyn Write,
@@ -95,7 +95,7 @@ fn print_batch(
         header.prior,
         header.sum
     )?;
-    for record in Decoder::new(&whole.records, header.records, geometry) {
+    for record in Decoder::new(&whole.records, header.records, geometry, carried) {
         match record {
             Ok(record) => print_record(number, &record, out)?,
             Err(malformed) => {

@@ -136,7 +136,7 @@ impl Replay {
     /// Seals every node, and judges it: what the last commit leaves must be valid. `before` is the
     /// superblock on the device.
     pub(super) fn seal(&mut self, before: &Superblock) {
-        let volume = node::volume_tag(&before.uuid);
+        let volume = before.nodes();
         let epochs = before.epoch.0 + 1..=self.superblock.epoch.0;
         for (&block, bytes) in &mut self.nodes {
             node::seal(bytes);
@@ -159,7 +159,7 @@ fn head(node: &[u8]) -> Result<NodeHeader, Malformed> {
 }
 
 /// Judges a node of any tree and level: those that it claims.
-fn open(bytes: &[u8], pointer: NodePointer, volume: [u8; 8]) -> Result<(), Malformed> {
+fn open(bytes: &[u8], pointer: NodePointer, volume: node::OfVolume) -> Result<(), Malformed> {
     let header = head(bytes)?;
     let Some(tree) = TreeId::from_raw(header.tree) else {
         return Err(Malformed::new(NodeHeader::TITLE, format!("there is no tree {}", header.tree)));

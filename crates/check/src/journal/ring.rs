@@ -9,7 +9,7 @@ use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, CommitNo, Epoch};
 use holdfast_device::{Device, DeviceError};
 use holdfast_format::journal::frame::{FrameHeader, KIND_END};
 use holdfast_format::journal::{COMMIT_BYTES_MAX, JournalMark, SEARCH_BLOCKS_MAX, next_block};
-use holdfast_format::node::volume_tag;
+use holdfast_format::node::OfVolume;
 use holdfast_format::{Geometry, Superblock};
 
 use super::{Damage, End, Fault, Reason};
@@ -26,7 +26,7 @@ pub(crate) struct Ring<'a> {
     /// What its frames carry.
     tag: [u8; 8],
     /// What nodes of the volume carry.
-    pub(super) volume: [u8; 8],
+    pub(super) volume: OfVolume,
     blocks: BlockRange,
     start: Expected,
 }
@@ -98,7 +98,7 @@ impl<'a> Ring<'a> {
             is_first: true,
             left: blocks.count,
         };
-        let volume = volume_tag(&superblock.uuid);
+        let volume = superblock.nodes();
         Ring { device, geometry, tag: superblock.ring_tag, volume, blocks, start }
     }
 

@@ -142,9 +142,15 @@ impl State {
         }
         let mut judged = Judged::default();
         let mut frees = Vec::new();
-        for record in Decoder::new(&whole.records, header.records, &now.geometry) {
+        for record in Decoder::new(&whole.records, header.records, &now.geometry, now.carried()) {
             match record.map_err(|bad| (Issue::BatchMalformed, bad.to_string()))? {
-                Record::Put(key, value) => judged.put(key, value.to_vec())?,
+                Record::Put(key, value) => {
+                    let mut value = value.to_vec();
+                    if key.kind == Kind::Extent {
+                        Extent::be_born_by(&mut value, now.epoch.next());
+                    }
+                    judged.put(key, value)?;
+                }
                 Record::Inode(number, item) => judged.put(Key::inode(number), item.encode())?,
                 Record::Delete(key) => judged.change(key, None)?,
                 Record::Take(blocks, content) => self.take(&mut judged, blocks, &content)?,

@@ -27,7 +27,7 @@ pub(super) fn run(context: &mut Context<'_>) {
     let mut buffer = Vec::new();
     let mut done = 0;
     let _ = volume.items(TreeId::Files, Bounds::ALL, &mut |_, key, value| {
-        if key.kind != Kind::Extent || key.snapshot.0 != 0 {
+        if key.kind != Kind::Extent {
             return ControlFlow::Continue(());
         }
         let Ok(extent) = Extent::decode(value) else {

@@ -42,7 +42,7 @@ pub(super) fn run(context: &mut Context<'_>) {
     let mut names = SlotNames::default();
     let mut done = 0;
     let _ = volume.items(TreeId::Files, Bounds::ALL, &mut |_, key, value| {
-        if key.kind != Kind::Dentry || key.snapshot.0 != 0 {
+        if key.kind != Kind::Dentry {
             return ControlFlow::Continue(());
         }
         if key.inode != directory {
@@ -96,6 +96,7 @@ fn follow(context: &mut Context<'_>, names: &mut SlotNames, key: &Key, dentry: &
     if let Some(at) = found {
         let entry = &mut context.inodes.0[at];
         entry.names = entry.names.saturating_add(1);
+        entry.knows_name |= (entry.parent, entry.parent_slot) == (directory, key.offset);
         if entry.name_dir.0 == 0 {
             entry.name_dir = directory;
             entry.name_at = key.offset;
@@ -194,6 +195,19 @@ fn judge(context: &mut Context<'_>) {
                     format!("directory {number} is in directory {holder} and says {said}"),
                 );
             }
+        }
+        // The directory that holds the name may have lost a part.
+        let is_elsewhere = entry.is_directory() && entry.parent != entry.name_dir;
+        let is_known = entry.knows_name || entry.parent.0 == 0 || entry.nlink == 0 || is_root;
+        let place = Key::new(entry.parent, Kind::Dentry, entry.parent_slot);
+        if !is_known && !is_elsewhere && !context.files_lost.holds(&place) {
+            let (said, slot) = (entry.parent, entry.parent_slot);
+            report(
+                Issue::NamePlace,
+                format!(
+                    "the {file_type:?} {number} says that it has a name in directory {said}, at {slot:#x}; it has none there"
+                ),
+            );
         }
         if !whole {
             continue;

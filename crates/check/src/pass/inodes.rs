@@ -7,7 +7,7 @@
 use std::ops::ControlFlow;
 
 use holdfast_base::units::{BLOCK_BYTES, blocks_for};
-use holdfast_base::{BlockNo, InodeNo, TreeId};
+use holdfast_base::{BlockNo, Epoch, InodeNo, TreeId};
 use holdfast_format::item::{Dentry, Extent, FileType, InodeItem, PunchItem, orphan};
 use holdfast_format::limits::{FILE_SIZE_MAX, SYMLINK_MAX};
 use holdfast_format::{Key, Kind};
@@ -51,7 +51,7 @@ pub(super) fn run(context: &mut Context<'_>) {
     let volume = context.volume;
     let mut current: Option<Current> = None;
     let _ = volume.items(TreeId::Files, Bounds::ALL, &mut |block, key, value| {
-        if key.kind.tree() != TreeId::Files || key.snapshot.0 != 0 {
+        if key.kind.tree() != TreeId::Files || key.kind.asks().is_some() {
             return ControlFlow::Continue(());
         }
         if key.kind == Kind::Orphan {
@@ -221,6 +221,9 @@ fn take_inode(
     }
     match InodeItem::decode(value) {
         Ok(item) => {
+            if let Err(unknown) = item.check_carried(value, superblock.carried()) {
+                damaged(context, block, key, &unknown.why);
+            }
             let facts = &mut context.facts;
             match item.file_type() {
                 FileType::Regular => facts.files += 1,
@@ -252,6 +255,15 @@ fn take_extent(
         context.facts.unwritten_blocks += count;
     }
     current.blocks = current.blocks.saturating_add(count);
+    // What the log holds becomes part of the tree in the next one.
+    let youngest = context.volume.superblock.epoch.next();
+    if !(Epoch(1)..=youngest).contains(&extent.birth) {
+        let what = format!(
+            "the extent at {} of inode {number} is born in epoch {}, the next one is {youngest}",
+            key.offset, extent.birth
+        );
+        context.findings.add(Issue::ExtentBirth, what).inode(number).block(block);
+    }
     let end = count.checked_mul(BLOCK_BYTES).and_then(|bytes| key.offset.checked_add(bytes));
     match end {
         Some(end) if key.offset.is_multiple_of(BLOCK_BYTES) && end <= FILE_SIZE_MAX => {
@@ -306,6 +318,7 @@ fn finish(context: &mut Context<'_>, current: Current) {
         nlink: item.nlink,
         size: item.size,
         parent: item.parent,
+        parent_slot: item.parent_slot,
         ..Entry::new(number)
     });
     for kind in &current.misfits {
@@ -328,9 +341,6 @@ fn check_fields(context: &mut Context<'_>, number: InodeNo, item: &InodeItem) {
     let is_device = matches!(file_type, FileType::BlockDevice | FileType::CharDevice);
     if item.rdev != 0 && !is_device {
         wrong.push(format!("a device number {:#x}", item.rdev));
-    }
-    if item.parent.0 != 0 && file_type != FileType::Directory {
-        wrong.push(format!("a parent {}", item.parent));
     }
     let is_special = is_device || matches!(file_type, FileType::Fifo | FileType::Socket);
     if is_special && item.size != 0 {

@@ -190,7 +190,10 @@ pub(crate) fn run(device: &dyn Device, options: &Options<'_>) -> Result<Report, 
     if let Some(words) = slots.newer() {
         return Err(CheckError::Newer(words));
     }
-    let Some(superblock) = slots.newest().cloned() else {
+    if let Some(words) = slots.older() {
+        return Err(CheckError::Older(words));
+    }
+    let Some(superblock) = slots.newest().or(slots.only_far()).cloned() else {
         if !slots.has_magic() {
             return Err(CheckError::NotHoldfast { found: crate::foreign::identify(device) });
         }

@@ -46,7 +46,7 @@ fn read(context: &mut Context<'_>) -> Said {
     let volume = context.volume;
     let geometry = &volume.superblock.geometry;
     let _ = volume.items(TreeId::Space, Bounds::ALL, &mut |block, key, value| {
-        if key.kind.tree() != TreeId::Space || key.snapshot.0 != 0 {
+        if key.kind.tree() != TreeId::Space || key.kind.asks().is_some() {
             return ControlFlow::Continue(());
         }
         let group = key.inode.0;

@@ -12,8 +12,11 @@ use crate::superblocks::Slots;
 
 pub(super) fn run(context: &mut Context<'_>) {
     let findings = &mut context.findings;
+    let is_lost = context.slots.newest().is_none();
     for (slot, judged) in context.slots.judged.iter().enumerate() {
-        if let Err(malformed) = judged {
+        if let Err(malformed) = judged
+            && !is_lost
+        {
             findings
                 .add(Issue::SuperblockInvalid, format!("slot {slot}: {}", malformed.why))
                 .block(SUPERBLOCK_SLOTS[slot]);
@@ -23,6 +26,22 @@ pub(super) fn run(context: &mut Context<'_>) {
         && let Some(why) = disagreement(first, second)
     {
         findings.add(Issue::SuperblocksDisagree, why);
+    }
+    if let Some(far) = context.slots.only_far() {
+        let mut words = words_of(context.slots);
+        words.push(format!(
+            "the far copy at block {} is of checkpoint {}, and all that follows is judged by it; \
+             `holdfast fsck --repair-superblock` writes it back if it leads to whole trees",
+            far.geometry.far_copy(),
+            far.epoch
+        ));
+        findings.add(Issue::NoSuperblock, words.join("; ")).block(SUPERBLOCK_SLOTS[0]);
+    } else if let Some(Err(malformed)) = &context.slots.far {
+        let place = context.volume.superblock.geometry.far_copy();
+        findings.add(Issue::FarCopyInvalid, malformed.why.clone()).block(place);
+    }
+    if let Some(fault) = &context.volume.superblock.fault {
+        findings.add(Issue::Fault, fault.reason.clone());
     }
     let superblock = context.volume.superblock;
     let device_blocks = context.volume.device.len() / BLOCK_BYTES;
@@ -45,12 +64,16 @@ pub(super) fn run(context: &mut Context<'_>) {
 
 /// What is reported when there is nothing to go on with.
 pub(super) fn none_is_valid(slots: &Slots, findings: &mut Findings) {
+    findings.add(Issue::NoSuperblock, words_of(slots).join("; ")).block(SUPERBLOCK_SLOTS[0]);
+}
+
+/// What is wrong with each slot.
+fn words_of(slots: &Slots) -> Vec<String> {
     let words = slots.judged.iter().enumerate().filter_map(|(slot, judged)| {
         let malformed = judged.as_ref().err()?;
         Some(format!("slot {slot}: {}", malformed.why))
     });
-    let words: Vec<_> = words.collect();
-    findings.add(Issue::NoSuperblock, words.join("; ")).block(SUPERBLOCK_SLOTS[0]);
+    words.collect()
 }
 
 /// What two superblocks of one volume may not differ in.
@@ -59,8 +82,11 @@ fn disagreement(first: &Superblock, second: &Superblock) -> Option<String> {
         return Some(format!("both are of epoch {}, but they differ", first.epoch));
     }
     let fixed = [
-        ("UUID", first.uuid != second.uuid),
-        ("geometry", first.geometry != second.geometry),
+        ("node tag", first.node_tag != second.node_tag),
+        ("node size", first.geometry.node_size != second.geometry.node_size),
+        ("log ring", first.geometry.log_blocks != second.geometry.log_blocks),
+        ("journal ring", first.geometry.journal_blocks != second.geometry.journal_blocks),
+        ("time of making", first.created != second.created),
         ("hash seed", first.hash_seed != second.hash_seed),
         ("ring tag", first.ring_tag != second.ring_tag),
     ];

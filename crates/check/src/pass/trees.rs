@@ -73,7 +73,7 @@ fn check_kinds(context: &mut Context<'_>, tree: TreeId, block: BlockNo, node: &N
     }
     for index in 0..node.count() {
         let key = node.key(index);
-        if key.kind.tree() != tree || key.snapshot.0 != 0 {
+        if key.kind.tree() != tree {
             let what = format!("the item {key:?} in the {} tree", name(tree));
             context.findings.add(Issue::ItemMisplaced, what).block(block);
         }

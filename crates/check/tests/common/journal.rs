@@ -274,7 +274,6 @@ impl<'a> Journal<'a> {
 /// A node of a leaf that did not exist before.
 pub(crate) fn new_leaf(journal: &mut Journal<'_>, epoch: Epoch) -> Change {
     let pointer = NodePointer { block: journal.free(), epoch };
-    let uuid = journal.made.superblock.uuid;
-    let after = super::node_bytes(TreeId::Files, 0, pointer, &[], &uuid);
+    let after = super::node_bytes(TreeId::Files, 0, pointer, &[]);
     Change { block: pointer.block, base: Base::Zeros, before: vec![0; NODE], after }
 }

@@ -106,7 +106,10 @@ impl<'a> Log<'a> {
         BlockRange::new(start, count)
     }
 
-    pub(crate) fn put(&mut self, key: Key, value: Vec<u8>) {
+    pub(crate) fn put(&mut self, key: Key, mut value: Vec<u8>) {
+        if key.kind == Kind::Extent {
+            Extent::be_born(&mut value, super::EPOCH);
+        }
         self.now.items.insert(key, value.clone());
         self.changes.insert(key, Some(value));
     }
@@ -170,7 +173,7 @@ impl<'a> Log<'a> {
         let page = vec![byte; BLOCK_SIZE];
         super::put(&self.made.device, blocks.start, &page);
         self.take(blocks, Data::Written);
-        let extent = Extent { blocks, sums: vec![crc64(&page)] };
+        let extent = Extent { birth: super::EPOCH, ..Extent::new(blocks, vec![crc64(&page)]) };
         self.put(Key::new(number, Kind::Extent, 0), extent.encode());
         number
     }
@@ -188,7 +191,7 @@ impl<'a> Log<'a> {
         let blocks = self.free_blocks(1);
         let mut page = self.page(old);
         page[at..at + bytes.len()].copy_from_slice(bytes);
-        let extent = Extent { blocks, sums: vec![crc64(&page)] };
+        let extent = Extent { birth: super::EPOCH, ..Extent::new(blocks, vec![crc64(&page)]) };
         self.pages.insert(blocks.start.0, page);
         self.take(blocks, Data::Inside(vec![(Some(old), at, bytes.to_vec())]));
         self.put(Key::new(number, Kind::Extent, 0), extent.encode());
@@ -253,6 +256,8 @@ impl<'a> Log<'a> {
             inode_count: self.now.inode_count,
             len: 0,
             records: encoder.records(),
+            flags: 0,
+            reserved: [0; 12],
         };
         change(&mut header);
         let sum = header.finish(&mut out, 0, self.sector);

@@ -23,7 +23,7 @@ use holdfast_format::item::dentry::slot;
 use holdfast_format::item::xattr::{XattrValue, piece_offset};
 use holdfast_format::item::{Dentry, Extent, FileType, GroupItem, InodeItem, Xattr};
 use holdfast_format::limits::{BITMAP_BYTES, GROUP_BLOCKS};
-use holdfast_format::node::{self, Expected, SLOT_SIZE, SLOTS_AT, volume_tag};
+use holdfast_format::node::{self, Expected, OfVolume, SLOT_SIZE, SLOTS_AT};
 use holdfast_format::{Geometry, JournalMark, Key, Kind, LogMark, NodePointer, Superblock};
 use uuid::Uuid;
 
@@ -78,6 +78,9 @@ pub(crate) struct Made {
     pub(crate) space: NodePointer,
 }
 
+/// What its nodes carry.
+pub(crate) const NODE_TAG: [u8; 8] = *b"of nodes";
+
 fn time() -> Timestamp {
     Timestamp { secs: 1_700_000_000, nanos: 5 }
 }
@@ -93,13 +96,16 @@ pub(crate) fn inode(file_type: FileType, nlink: u32, size: u64) -> InodeItem {
         blocks: 0,
         rdev: 0,
         parent: InodeNo(0),
+        parent_slot: 0,
         atime: time(),
         mtime: time(),
         ctime: time(),
         btime: time(),
         flags: 0,
         xattr_value_next: 0,
-        reserved: [0; 16],
+        change: 1,
+        project: 0,
+        reserved: [0; 4],
     }
 }
 
@@ -168,9 +174,9 @@ impl Maker {
         maker.written(DATA, 2 * BLOCK_BYTES, 1);
         maker.unwritten(DATA, 8 * BLOCK_BYTES, 2);
         maker.xattr(DATA, "user.short", XattrValue::Here(b"value"));
-        let len = 2 * PIECE as u32 + 3;
+        let len = PIECE as u32 + 3;
         maker.xattr(DATA, "user.long", XattrValue::Pieces { id: 0, len });
-        for (index, len) in [(0, PIECE), (1, PIECE), (2, 3)] {
+        for (index, len) in [(0, PIECE), (1, 3)] {
             let key = Key::new(DATA, Kind::XattrPiece, piece_offset(0, index));
             maker.files.insert(key, vec![b'x'; len]);
         }
@@ -211,6 +217,11 @@ impl Maker {
         }
         let dentry = Dentry { inode: to, file_type, name: name.as_bytes() };
         self.files.insert(key, dentry.encode());
+        // A directory knows its name.
+        let item = self.files.get(&Key::inode(to)).and_then(|bytes| InodeItem::decode(bytes).ok());
+        if item.is_some_and(|item| item.parent == directory && item.parent_slot == 0) {
+            self.change(to, |item| item.parent_slot = key.offset);
+        }
     }
 
     pub(crate) fn xattr(&mut self, inode: InodeNo, name: &str, value: XattrValue<'_>) {
@@ -234,19 +245,21 @@ impl Maker {
             sums.push(crc64(&bytes));
             self.data.push((block, bytes));
         }
-        self.extent(inode, offset, &Extent { blocks, sums });
+        self.extent(inode, offset, &Extent::new(blocks, sums));
         blocks
     }
 
     /// Adds an extent without data.
     pub(crate) fn unwritten(&mut self, inode: InodeNo, offset: u64, count: u64) -> BlockRange {
         let blocks = self.take(count);
-        self.extent(inode, offset, &Extent { blocks, sums: Vec::new() });
+        self.extent(inode, offset, &Extent::new(blocks, Vec::new()));
         blocks
     }
 
     pub(crate) fn extent(&mut self, inode: InodeNo, offset: u64, extent: &Extent) {
-        self.files.insert(Key::new(inode, Kind::Extent, offset), extent.encode());
+        let mut bytes = extent.encode();
+        Extent::be_born(&mut bytes, EPOCH);
+        self.files.insert(Key::new(inode, Kind::Extent, offset), bytes);
     }
 
     /// Changes the superblock before it is written.
@@ -263,7 +276,7 @@ impl Maker {
     pub(crate) fn make(mut self) -> Made {
         let device = MemoryDevice::new(self.geometry.volume_blocks * BLOCK_BYTES);
         let uuid = Uuid::from_bytes(*b"a tiny volume!!!");
-        let files = self.write_tree(&device, TreeId::Files, &self.files.clone(), &uuid);
+        let files = self.write_tree(&device, TreeId::Files, &self.files.clone());
         let space_at = self.take(self.geometry.node_blocks()).start;
         for (block, bytes) in &self.data {
             put(&device, BlockNo(*block), bytes);
@@ -304,7 +317,7 @@ impl Maker {
         }
         let space_pointer = NodePointer { block: space_at, epoch: EPOCH };
         let items: Vec<_> = space.into_iter().collect();
-        put(&device, space_at, &node_bytes(TreeId::Space, 0, space_pointer, &items, &uuid));
+        put(&device, space_at, &node_bytes(TreeId::Space, 0, space_pointer, &items));
         let inodes = self.files.keys().filter(|key| key.kind == Kind::Inode && key.offset == 0);
         let (root, level) = *files.last().expect("a tree has a root");
         let mut superblock = Superblock {
@@ -330,6 +343,11 @@ impl Maker {
             },
             log: LogMark::START,
             ring_tag: *b"a secret",
+            node_tag: NODE_TAG,
+            created: time(),
+            writer: "a test".into(),
+            fault: None,
+            rest: Vec::new(),
         };
         for change in &self.superblock {
             change(&mut superblock);
@@ -340,6 +358,7 @@ impl Maker {
             files: files.into_iter().map(|(pointer, _)| pointer).collect(),
             space: space_pointer,
         };
+        made.write_far_copy(&superblock);
         made.write_superblock(0, &superblock);
         made.write_superblock(1, &Superblock { epoch: EPOCH, ..superblock });
         made
@@ -351,7 +370,6 @@ impl Maker {
         device: &MemoryDevice,
         tree: TreeId,
         items: &BTreeMap<Key, Vec<u8>>,
-        uuid: &Uuid,
     ) -> Vec<(NodePointer, u8)> {
         let mut nodes = Vec::new();
         let mut records: Vec<(Key, Vec<u8>)> =
@@ -370,7 +388,7 @@ impl Maker {
                 let (part, others) = rest.split_at(fitting.count());
                 let block = self.take(self.geometry.node_blocks()).start;
                 let pointer = NodePointer { block, epoch: EPOCH };
-                put(device, block, &node_bytes(tree, level, pointer, part, uuid));
+                put(device, block, &node_bytes(tree, level, pointer, part));
                 nodes.push((pointer, level));
                 let first = if above.is_empty() { Key::MIN } else { part[0].0 };
                 above.push((first, pointer.encode().to_vec()));
@@ -394,9 +412,8 @@ pub(crate) fn node_bytes(
     level: u8,
     pointer: NodePointer,
     items: &[(Key, Vec<u8>)],
-    uuid: &Uuid,
 ) -> Vec<u8> {
-    let expected = Expected { pointer, tree, level, volume: volume_tag(uuid) };
+    let expected = Expected { pointer, tree, level, volume: OfVolume::tagged(NODE_TAG) };
     let mut bytes = node::empty(NODE, &expected);
     let mut heap = NODE;
     for (index, (key, value)) in items.iter().enumerate() {
@@ -424,6 +441,14 @@ impl Made {
     pub(crate) fn write_superblock(&self, slot: usize, superblock: &Superblock) {
         let at = SUPERBLOCK_SLOTS[slot];
         put(&self.device, at, &superblock.encode(at)[..]);
+    }
+
+    /// Writes the far copy.
+    pub(crate) fn write_far_copy(&self, superblock: &Superblock) {
+        let at = superblock.geometry.far_copy();
+        if (at.0 + 1) * BLOCK_BYTES <= self.device.len() {
+            put(&self.device, at, &superblock.encode(at)[..]);
+        }
     }
 
     /// Changes bytes of blocks.

@@ -27,6 +27,14 @@ pub(crate) struct Args {
     /// volumes whose files are mostly made and read in bulk. It cannot be changed later.
     #[arg(long, value_name = "SIZE", default_value = "16k", value_parser = size::parse)]
     node_size: u64,
+    /// Size of the log, which fsync writes to: from 256k. Default: a 64th of the volume, at most 32M. A file takes up room for
+    /// it when the volume is first mounted. It cannot be changed later.
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    log_size: Option<u64>,
+    /// Size of the journal, from which a crash is recovered: from 256k. Default: a 32nd of the volume, at most 128M. It
+    /// cannot be changed later.
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    journal_size: Option<u64>,
     /// A name that `holdfast info` shows, at most 64 bytes.
     #[arg(long, short = 'L', default_value = "")]
     label: String,
@@ -154,11 +162,18 @@ fn has_content(file: &File, len: u64) -> io::Result<bool> {
 
 fn options(args: &Args, uuid: Uuid) -> CreateOptions {
     let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-    CreateOptions::new()
+    let mut options = CreateOptions::new()
         .node_size(args.node_size as usize)
         .label(args.label.clone())
         .uuid(*uuid.as_bytes())
-        .owner(owner.0, owner.1)
+        .owner(owner.0, owner.1);
+    if let Some(bytes) = args.log_size {
+        options = options.log_size(bytes);
+    }
+    if let Some(bytes) = args.journal_size {
+        options = options.journal_size(bytes);
+    }
+    options
 }
 
 fn make_new(args: &Args, bytes: u64) -> Result<Made, Failure> {

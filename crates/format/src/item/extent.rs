@@ -1,21 +1,30 @@
 //! Consecutive blocks of a file, with one checksum for each.
 
-use holdfast_base::{BlockNo, BlockRange};
+use holdfast_base::{BlockNo, BlockRange, Epoch};
 
 use crate::Malformed;
 use crate::codec::{Fixed, Reader};
-use crate::limits::{EXTENT_BLOCKS_MAX, value_max};
+use crate::limits::{COUNTER_MAX, EXTENT_BLOCKS_MAX, value_max};
+use crate::node::check_device;
 
 record! {
     /// The head of an extent; a CRC-64/NVME (u64) for each block follows if it is written.
     #[derive(Copy)]
-    pub struct ExtentHead("extent", 16 bytes) {
+    pub struct ExtentHead("extent", 24 bytes) {
         /// First block on the device.
         block: u64,
-        /// Number of blocks, at least 1.
+        /// Epoch in which it became part of the tree.
+        birth: u64,
+        /// Blocks of the file, at least 1.
         count: u32,
         /// 0: written, checksums follow. 1: allocated but never written, reads as zeros.
-        state: u32,
+        state: u8,
+        /// How its data is coded. 0: not at all.
+        codec: u8,
+        /// Bit 0 is set aside: other extents may have the same blocks. Zero.
+        flags: u8,
+        /// Blocks on the device, if the data is coded. With codec 0, which has as many as the file: 0.
+        stored: u8,
     }
 }
 
@@ -32,12 +41,45 @@ pub struct Extent {
     pub blocks: BlockRange,
     /// One checksum for each block; empty when the blocks were allocated but never written.
     pub sums: Vec<u64>,
+    /// Epoch in which it became part of the tree; [`Extent::UNBORN`] before.
+    pub birth: Epoch,
 }
 
+/// Where the birth stands in an extent.
+const BIRTH_AT: usize = 8;
+
 impl Extent {
+    /// The birth of an extent that is not part of a tree yet.
+    pub const UNBORN: Epoch = Epoch(0);
+
+    /// An extent that is not part of a tree yet.
+    pub fn new(blocks: BlockRange, sums: Vec<u64>) -> Extent {
+        Extent { blocks, sums, birth: Extent::UNBORN }
+    }
+
+    /// Gives an encoded extent its birth, if it has none: it becomes part of a tree in `epoch`.
+    pub fn be_born(bytes: &mut [u8], epoch: Epoch) {
+        if let Some(birth) = bytes.get_mut(BIRTH_AT..BIRTH_AT + 8)
+            && *birth == [0; 8]
+        {
+            birth.copy_from_slice(&epoch.0.to_le_bytes());
+        }
+    }
+
     /// Whether the blocks hold data. Otherwise they read as zeros.
     pub fn is_written(&self) -> bool {
         !self.sums.is_empty()
+    }
+
+    /// Makes an encoded extent no younger than `epoch`, the first that follows what a recovery has found: the epoch in which
+    /// it was logged may have ended without a trace. It becomes part of a tree then.
+    pub fn be_born_by(bytes: &mut [u8], epoch: Epoch) {
+        if let Some(birth) = bytes.get_mut(BIRTH_AT..BIRTH_AT + 8)
+            && !(1..=epoch.0)
+                .contains(&u64::from_le_bytes((&*birth).try_into().unwrap_or_default()))
+        {
+            birth.copy_from_slice(&epoch.0.to_le_bytes());
+        }
     }
 
     /// The bytes on disk.
@@ -52,8 +94,12 @@ impl Extent {
         out.reserve(ExtentHead::SIZE + 8 * self.sums.len());
         let head = ExtentHead {
             block: self.blocks.start.0,
+            birth: self.birth.0,
             count: self.blocks.count as u32,
-            state: u32::from(!self.is_written()),
+            state: u8::from(!self.is_written()),
+            codec: 0,
+            flags: 0,
+            stored: 0,
         };
         head.write(out);
         for sum in &self.sums {
@@ -71,6 +117,13 @@ impl Extent {
         if blocks.is_empty() || blocks.end().is_none() {
             return fail(format!("blocks {blocks:?} make no sense"));
         }
+        check_device(blocks.start).map_err(|why| Malformed::new(ExtentHead::TITLE, why))?;
+        if head.codec != 0 || head.flags != 0 || head.stored != 0 {
+            return fail("its codec, flags or stored blocks are unknown".into());
+        }
+        if head.birth > COUNTER_MAX {
+            return fail(format!("it cannot be born in epoch {}", head.birth));
+        }
         let sums = match head.state {
             0 if rest.len() as u64 == blocks.count * 8 => {
                 rest.as_chunks::<8>().0.iter().map(|sum| u64::from_le_bytes(*sum)).collect()
@@ -84,6 +137,6 @@ impl Extent {
                 ));
             }
         };
-        Ok(Extent { blocks, sums })
+        Ok(Extent { blocks, sums, birth: Epoch(head.birth) })
     }
 }

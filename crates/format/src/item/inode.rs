@@ -4,6 +4,7 @@ use holdfast_base::{InodeNo, Timestamp};
 
 use crate::Malformed;
 use crate::codec::{Fixed, Reader};
+use crate::feature::Carried;
 
 /// What a file is. The numbers are those of `d_type` and of the upper bits of a mode.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
@@ -78,7 +79,7 @@ impl Fixed for InodeNo {
 record! {
     /// An inode. Times are stored as seconds (i64) and nanoseconds (u32).
     #[derive(Copy)]
-    pub struct InodeItem("inode", 120 bytes) {
+    pub struct InodeItem("inode", 128 bytes) {
         /// Type and permissions as in `st_mode`.
         mode: u32,
         /// Owner.
@@ -93,8 +94,10 @@ record! {
         blocks: u64,
         /// Device number of a device file, encoded as in `st_rdev`; otherwise 0.
         rdev: u64,
-        /// The directory that holds a directory (the root holds itself); otherwise 0.
+        /// The directory that holds its newest name (the root holds itself); 0 if that is not known.
         parent: InodeNo,
+        /// Offset of the key of its newest name; 0 if that is not known, and for the root.
+        parent_slot: u64,
         /// Last access.
         atime: Timestamp,
         /// Last change of the content.
@@ -103,18 +106,38 @@ record! {
         ctime: Timestamp,
         /// Creation.
         btime: Timestamp,
-        /// [`InodeItem::HAS_XATTRS`]; the other bits are 0.
+        /// [`InodeItem::HAS_XATTRS`] and others, as below.
         flags: u32,
         /// Next id for a long attribute value of this inode. Grows only.
         xattr_value_next: u32,
+        /// Counts the changes of the inode.
+        change: u64,
+        /// Number of the project whose limits count the file.
+        project: u32,
         /// Zero.
-        reserved: [u8; 16],
+        reserved: [u8; 4],
     }
 }
 
 impl InodeItem {
     /// Flag: the inode may have extended attributes.
     pub const HAS_XATTRS: u32 = 1;
+    /// Set aside: nothing of the file may change. Kept, without a meaning yet.
+    pub const IMMUTABLE: u32 = 1 << 1;
+    /// Set aside: the file may only grow. Kept, without a meaning yet.
+    pub const APPEND_ONLY: u32 = 1 << 2;
+    /// Set aside: programs that make backups pass the file over. Kept, without a meaning yet.
+    pub const NO_DUMP: u32 = 1 << 3;
+    /// Set aside: the file is not compressed. Kept, without a meaning yet.
+    pub const NO_COMPRESSION: u32 = 1 << 4;
+    /// The flags of this version.
+    pub const FLAGS_KNOWN: u32 = 0x1f;
+    /// Flags that a compat feature may bring.
+    pub const FLAGS_COMPAT: u32 = 0x00ff_0000;
+    /// Flags that an ro_compat feature may bring.
+    pub const FLAGS_RO_COMPAT: u32 = 0xff00_0000;
+    /// Longest item, with what a feature has put behind the fields.
+    pub const SIZE_MAX: usize = 512;
 
     /// The type in its mode. Decoding has made sure that there is one.
     pub fn file_type(&self) -> FileType {
@@ -126,12 +149,33 @@ impl InodeItem {
         self.bytes().to_vec()
     }
 
-    /// Reads and judges an inode.
+    /// Fails if the item has bytes or flags that no feature of the volume brought.
+    pub fn check_carried(&self, bytes: &[u8], carried: Carried) -> Result<(), Malformed> {
+        let flags = [
+            (InodeItem::FLAGS_COMPAT, carried.compat),
+            (InodeItem::FLAGS_RO_COMPAT, carried.ro_compat),
+        ];
+        let unknown = flags.iter().any(|(flags, may_be)| self.flags & flags != 0 && !may_be);
+        if unknown || bytes.len() > InodeItem::SIZE && !carried.is_any() {
+            let why = "it has flags or bytes of a feature that the volume has not";
+            return Err(Malformed::new(InodeItem::TITLE, why));
+        }
+        Ok(())
+    }
+
+    /// What a feature has put behind the fields of an item that was decoded.
+    pub fn tail(bytes: &[u8]) -> &[u8] {
+        bytes.get(InodeItem::SIZE..).unwrap_or_default()
+    }
+
+    /// Reads and judges an inode. What a feature has put behind its fields is [`InodeItem::tail`].
     pub fn decode(bytes: &[u8]) -> Result<InodeItem, Malformed> {
         let mut reader = Reader::new(InodeItem::TITLE, bytes);
         let item = InodeItem::read(&mut reader)?;
-        reader.finish()?;
         let fail = |why: String| Err(Malformed::new(InodeItem::TITLE, why));
+        if bytes.len() > InodeItem::SIZE_MAX {
+            return fail(format!("{} bytes are too many", bytes.len()));
+        }
         if item.mode > 0xffff || FileType::from_mode(item.mode).is_none() {
             return fail(format!("mode {:#o} has no file type", item.mode));
         }
@@ -146,8 +190,12 @@ impl InodeItem {
                 return fail(format!("{} nanoseconds make more than a second", time.nanos));
             }
         }
-        if item.flags & !InodeItem::HAS_XATTRS != 0 || item.reserved != [0; 16] {
+        let flags = InodeItem::FLAGS_KNOWN | InodeItem::FLAGS_COMPAT | InodeItem::FLAGS_RO_COMPAT;
+        if item.flags & !flags != 0 || item.reserved != [0; 4] {
             return fail("unknown flags or reserved bytes are set".into());
+        }
+        if item.parent.0 == 0 && item.parent_slot != 0 {
+            return fail("it has the slot of a name and no directory".into());
         }
         Ok(item)
     }

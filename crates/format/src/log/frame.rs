@@ -13,7 +13,7 @@ pub const MAGIC: [u8; 4] = *b"hfLb";
 record! {
     /// The header of a batch.
     #[derive(Copy)]
-    pub struct LogHeader("log batch", 96 bytes) {
+    pub struct LogHeader("log batch", 112 bytes) {
         /// `hfLb`.
         magic: [u8; 4],
         /// Bytes of the batch, header and padding included: a multiple of 512.
@@ -42,6 +42,10 @@ record! {
         len: u32,
         /// Number of records.
         records: u32,
+        /// Set aside: zero.
+        flags: u32,
+        /// Zero.
+        reserved: [u8; 12],
     }
 }
 
@@ -73,6 +77,9 @@ impl LogHeader {
             || header.after >= header.last
         {
             return fail("its counters are out of range".into());
+        }
+        if header.flags != 0 || header.reserved != [0; 12] {
+            return fail("unknown flags or reserved bytes are set".into());
         }
         Ok(header)
     }

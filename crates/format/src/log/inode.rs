@@ -12,6 +12,9 @@ use crate::item::InodeItem;
 
 const WHAT: &str = "inode of a log batch";
 
+/// Bit of the mask of times: the slot of a name follows them.
+const HAS_SLOT: u8 = 1 << 4;
+
 /// Appends `item`. `time` is the last time in the batch so far, and becomes this inode's change time.
 pub(super) fn write(item: &InodeItem, time: &mut Timestamp, out: &mut Vec<u8>) {
     let numbers = [
@@ -25,6 +28,8 @@ pub(super) fn write(item: &InodeItem, time: &mut Timestamp, out: &mut Vec<u8>) {
         item.parent.0,
         item.flags.into(),
         item.xattr_value_next.into(),
+        item.change,
+        item.project.into(),
     ];
     for number in numbers {
         varint::write(number, out);
@@ -40,18 +45,35 @@ pub(super) fn write(item: &InodeItem, time: &mut Timestamp, out: &mut Vec<u8>) {
             *time = next;
         }
     }
+    if item.parent_slot != 0 {
+        out[mask_at] |= HAS_SLOT;
+        item.parent_slot.write(out);
+    }
 }
 
 /// Takes an inode from the front of `reader`, and judges it as an item of a tree is judged.
 pub(super) fn read(reader: &mut Reader<'_>, time: &mut Timestamp) -> Result<InodeItem, Malformed> {
-    let mut numbers = [0; 10];
+    let mut numbers = [0; 12];
     for number in &mut numbers {
         *number = varint::read(reader, WHAT)?;
     }
-    let [mode, uid, gid, nlink, size, blocks, rdev, parent, flags, xattr_value_next] = numbers;
+    let [
+        mode,
+        uid,
+        gid,
+        nlink,
+        size,
+        blocks,
+        rdev,
+        parent,
+        flags,
+        xattr_value_next,
+        change,
+        project,
+    ] = numbers;
     let [mask] = reader.array()?;
-    if mask > 0xf {
-        return Err(Malformed::new(WHAT, "it has more than four times"));
+    if mask > 0x1f {
+        return Err(Malformed::new(WHAT, "it has more than four times and a slot"));
     }
     let mut times = [Timestamp::default(); 4];
     for (bit, slot) in times.iter_mut().enumerate() {
@@ -62,6 +84,13 @@ pub(super) fn read(reader: &mut Reader<'_>, time: &mut Timestamp) -> Result<Inod
         *slot = *time;
     }
     let [btime, atime, mtime, ctime] = times;
+    let parent_slot = match mask & HAS_SLOT {
+        0 => 0,
+        _ => match u64::read(reader)? {
+            0 => return Err(Malformed::new(WHAT, "a slot of 0 is said by its bit")),
+            slot => slot,
+        },
+    };
     let short = |number: u64| {
         u32::try_from(number).map_err(|_| Malformed::new(WHAT, format!("{number} is too large")))
     };
@@ -74,13 +103,16 @@ pub(super) fn read(reader: &mut Reader<'_>, time: &mut Timestamp) -> Result<Inod
         blocks,
         rdev,
         parent: InodeNo(parent),
+        parent_slot,
         atime,
         mtime,
         ctime,
         btime,
         flags: short(flags)?,
         xattr_value_next: short(xattr_value_next)?,
-        reserved: [0; 16],
+        change,
+        project: short(project)?,
+        reserved: [0; 4],
     };
     // One rule for inodes, wherever they come from.
     InodeItem::decode(&item.bytes())

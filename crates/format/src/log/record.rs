@@ -1,15 +1,16 @@
 //! The records of a batch.
 //!
-//! A record begins with one byte: what it is in the lower three bits, the kind
-//! of its key above them. Numbers are varints; inode numbers are stored as their
+//! A record begins with one byte: what it is in the lower four bits, the kind
+//! of its key above them, or that it follows. Numbers are varints; inode numbers are stored as their
 //! distance from that of the record before. The inode of a new name comes
 //! before the name.
 
 use holdfast_base::units::BLOCK_SIZE;
-use holdfast_base::{BlockNo, BlockRange, InodeNo, SnapshotNo, Timestamp};
+use holdfast_base::{BlockNo, BlockRange, InodeNo, Timestamp};
 
 use super::{inode, varint};
 use crate::codec::Reader;
+use crate::feature::Carried;
 use crate::geometry::Geometry;
 use crate::item::InodeItem;
 use crate::limits::value_max;
@@ -31,6 +32,9 @@ const TAKE_SUMMED: u8 = 4;
 const TAKE_INSIDE: u8 = 5;
 /// Blocks are freed.
 const FREE: u8 = 6;
+
+/// In place of a kind: it follows in a byte of its own. Kinds below it have none.
+const KIND_FOLLOWS: u8 = 15;
 
 /// What is known of the data of blocks that a batch takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,9 +99,11 @@ impl Encoder {
     }
 
     fn key(&mut self, what: u8, key: &Key, out: &mut Vec<u8>) {
-        assert_eq!(key.snapshot, SnapshotNo(0), "there are no snapshots yet");
         self.records += 1;
-        out.push((key.kind as u8) << 3 | what);
+        match key.kind.number() {
+            kind @ ..KIND_FOLLOWS => out.push(kind << 4 | what),
+            kind => out.extend_from_slice(&[KIND_FOLLOWS << 4 | what, kind]),
+        }
         let distance = key.inode.0.wrapping_sub(self.inode) as i64;
         varint::write(varint::zigzag(distance), out);
         self.inode = key.inode.0;
@@ -114,6 +120,7 @@ impl Encoder {
     /// The key has this value now.
     pub fn put(&mut self, key: &Key, value: &[u8], out: &mut Vec<u8>) {
         if *key == Key::inode(key.inode)
+            && value.len() == InodeItem::SIZE
             && let Ok(item) = InodeItem::decode(value)
         {
             self.key(INODE, key, out);
@@ -185,18 +192,25 @@ pub struct Decoder<'a> {
     reader: Reader<'a>,
     left: u32,
     geometry: &'a Geometry,
+    carried: Carried,
     inode: u64,
     time: Timestamp,
     block: u64,
 }
 
 impl<'a> Decoder<'a> {
-    /// The `records` records in `bytes`, of a volume of this shape.
-    pub fn new(bytes: &'a [u8], records: u32, geometry: &'a Geometry) -> Decoder<'a> {
+    /// The `records` records in `bytes`, of a volume of this shape that has these unknown things.
+    pub fn new(
+        bytes: &'a [u8],
+        records: u32,
+        geometry: &'a Geometry,
+        carried: Carried,
+    ) -> Decoder<'a> {
         Decoder {
             reader: Reader::new(WHAT, bytes),
             left: records,
             geometry,
+            carried,
             inode: 0,
             time: Timestamp::default(),
             block: 0,
@@ -215,7 +229,12 @@ impl<'a> Decoder<'a> {
 
     fn key(&mut self, what: u8, kind: u8) -> Result<Key, Malformed> {
         let fail = |why: String| Err(Malformed::new(WHAT, why));
-        let Some(kind) = Kind::from_raw(kind) else {
+        let kind = match kind {
+            KIND_FOLLOWS => self.reader.array().map(|[kind]| kind)?,
+            kind => kind,
+        };
+        let known = Kind::from_raw(kind).filter(|kind| kind.may_be(self.carried));
+        let Some(kind) = known else {
             return fail(format!("kind {kind} is unknown"));
         };
         if kind.tree() != holdfast_base::TreeId::Files {
@@ -261,7 +280,7 @@ impl<'a> Decoder<'a> {
 
     fn record(&mut self) -> Result<Record<'a>, Malformed> {
         let [tag] = self.reader.array()?;
-        let (what, kind) = (tag & 7, tag >> 3);
+        let (what, kind) = (tag & 0xf, tag >> 4);
         let has_key = matches!(what, PUT | DELETE | INODE);
         if !has_key && kind != 0 {
             return Err(Malformed::new(WHAT, "blocks have no kind"));

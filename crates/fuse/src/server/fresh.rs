@@ -11,7 +11,13 @@ use super::Server;
 /// An empty volume with nodes of 4 KiB.
 pub(crate) fn volume() -> Arc<dyn Device> {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
-    let options = MkfsOptions { node_size: 4096, label: String::new(), uuid: None, owner: (0, 0) };
+    let options = MkfsOptions {
+        node_size: 4096,
+        label: String::new(),
+        uuid: None,
+        owner: (0, 0),
+        ..MkfsOptions::default()
+    };
     FileSystem::mkfs(&device, &options).expect("memory takes a volume");
     device
 }

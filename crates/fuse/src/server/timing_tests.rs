@@ -68,7 +68,13 @@ fn opened(server: &Server, inode: InodeNo) -> FileId {
 fn a_latency_is_what_the_caller_waited() {
     let slow = Arc::new(Slow { inner: MemoryDevice::new(64 << 20), is_slow: false.into() });
     let device: Arc<dyn Device> = slow.clone();
-    let options = MkfsOptions { node_size: 4096, label: String::new(), uuid: None, owner: (0, 0) };
+    let options = MkfsOptions {
+        node_size: 4096,
+        label: String::new(),
+        uuid: None,
+        owner: (0, 0),
+        ..MkfsOptions::default()
+    };
     holdfast_posix::FileSystem::mkfs(&device, &options).unwrap();
     let fs = fresh::mount(&device);
     let server = fresh::server(&fs);

@@ -52,7 +52,13 @@ pub(crate) fn open_to_write(path: &Path, flags: i32) -> File {
 
 /// Makes an empty volume on `device`.
 pub(crate) fn mkfs(device: &Arc<dyn Device>) {
-    let options = MkfsOptions { node_size: 16384, label: "test".into(), uuid: None, owner: (0, 0) };
+    let options = MkfsOptions {
+        node_size: 16384,
+        label: "test".into(),
+        uuid: None,
+        owner: (0, 0),
+        ..MkfsOptions::default()
+    };
     FileSystem::mkfs(device, &options).unwrap();
 }
 

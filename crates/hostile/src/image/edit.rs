@@ -13,7 +13,7 @@ use holdfast_format::journal::{CommitHead, FrameHeader};
 use holdfast_format::limits::value_max;
 use holdfast_format::log::LogHeader;
 use holdfast_format::node::NodeHeader;
-use holdfast_format::{Field, Kind, superblock};
+use holdfast_format::{Carried, Field, Kind, superblock};
 
 use super::records::{self, Holds, Logged};
 use super::{Image, Sort, Structure};
@@ -186,7 +186,9 @@ fn list(image: &Image, program: &mut Program<'_>, touched: &mut Touched, story: 
 fn is_sound(bytes: &[u8]) -> bool {
     let mut reader = holdfast_format::codec::Reader::new("node", bytes);
     NodeHeader::read(&mut reader)
-        .and_then(|header| holdfast_format::NodeView::trusted(bytes).check_body(&header))
+        .and_then(|header| {
+            holdfast_format::NodeView::trusted(bytes).check_body(&header, Carried::NOTHING)
+        })
         .is_ok()
 }
 
@@ -197,7 +199,7 @@ fn edit_key(image: &Image, program: &mut Program<'_>, key: &mut holdfast_format:
         0 | 1 => key.inode = InodeNo(program.number(key.inode.0, &known)),
         2 | 3 => key.offset = program.number(key.offset, &known),
         4 => key.kind = Kind::ALL[program.below(Kind::ALL.len())],
-        _ => key.snapshot.0 = program.byte().into(),
+        _ => key.kind = Kind::from_raw(64 + program.byte() % 128).unwrap_or(key.kind),
     }
 }
 

@@ -8,7 +8,7 @@ use holdfast_base::{BlockNo, BlockRange};
 use holdfast_format::codec::Reader;
 use holdfast_format::log::{Content, Decoder, Encoder, LogHeader, Patch, Record};
 use holdfast_format::node::{NodeHeader, NodeView, SLOT_SIZE, SLOTS_AT};
-use holdfast_format::{Geometry, Key, Kind};
+use holdfast_format::{Carried, Geometry, Key, Kind};
 
 /// A record of a node: key and value.
 pub type Item = (Key, Vec<u8>);
@@ -96,7 +96,10 @@ pub fn of_batch(bytes: &[u8], geometry: &Geometry) -> Vec<Logged> {
         }
         Record::Free(blocks) => Logged::Free(blocks.start.0, blocks.count),
     };
-    Decoder::new(records, header.records, geometry).map_while(Result::ok).map(own).collect()
+    Decoder::new(records, header.records, geometry, Carried::NOTHING)
+        .map_while(Result::ok)
+        .map(own)
+        .collect()
 }
 
 /// The batch with the head of `bytes` and these records, as long as it was. `None` if they do not fit.
@@ -154,7 +157,7 @@ pub fn to_batch(bytes: &[u8], records: &[Logged]) -> Option<Vec<u8>> {
 
 /// Keys that a log can hold.
 pub fn is_loggable(key: &Key) -> bool {
-    key.snapshot.0 == 0 && key.kind.tree() == Kind::Inode.tree()
+    key.kind.tree() == Kind::Inode.tree()
 }
 
 #[cfg(test)]

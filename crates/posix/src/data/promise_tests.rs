@@ -119,7 +119,7 @@ fn the_rest_of_a_round_that_fails_in_the_middle_keeps_its_promise() {
     assert_eq!((extents.len(), reservation.blocks()), (100, 0));
     let round: VecDeque<_> = extents.into_iter().map(|(_, extent)| extent).collect();
     // The second transaction of extents meets an invalid extent.
-    let outside = Extent { blocks: BlockRange::new(BlockNo(3), 1), sums: vec![1] };
+    let outside = Extent::new(BlockRange::new(BlockNo(3), 1), vec![1]);
     let mut transaction = Transaction::new();
     transaction.put(Key::new(inode.no, Kind::Extent, 150 * BLOCK_BYTES), outside.encode());
     let mut room = core.store.reserve(Need::Writeback { changes: 1 }).unwrap();

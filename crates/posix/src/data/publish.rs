@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use holdfast_base::Lsn;
-use holdfast_format::Key;
 use holdfast_format::item::InodeItem;
 use holdfast_store::{Reservation, Transaction};
 
@@ -29,7 +28,7 @@ pub(crate) fn publish(
     state.expect_alive()?;
     let mut item = state.next_disk();
     change(&state, &mut item);
-    transaction.put(Key::inode(inode.no), item.bytes());
+    state.put(inode.no, &item, &mut transaction);
     let _changing = inode.data.version.begin_change();
     let lsn = core.store.apply(transaction, reservation)?;
     state.disk = item;

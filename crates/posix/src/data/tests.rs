@@ -28,7 +28,13 @@ pub(super) fn volume() -> Arc<MemoryDevice> {
 fn volume_of(bytes: u64) -> Arc<MemoryDevice> {
     let device = Arc::new(MemoryDevice::new(bytes));
     let shared: Arc<dyn Device> = device.clone();
-    let options = MkfsOptions { node_size: 4096, label: String::new(), uuid: None, owner: (0, 0) };
+    let options = MkfsOptions {
+        node_size: 4096,
+        label: String::new(),
+        uuid: None,
+        owner: (0, 0),
+        ..MkfsOptions::default()
+    };
     FileSystem::mkfs(&shared, &options).unwrap();
     device
 }
@@ -123,7 +129,7 @@ fn extents_that_make_no_sense_are_errors_that_name_the_inode() {
     let inode = file.inode();
     let put = |offset: u64, start: u64, count: u64| {
         let blocks = BlockRange::new(BlockNo(start), count);
-        let extent = Extent { blocks, sums: vec![1; count as usize] };
+        let extent = Extent::new(blocks, vec![1; count as usize]);
         let mut transaction = Transaction::new();
         transaction.put(Key::new(inode, Kind::Extent, offset), extent.encode());
         let store = &fs.core.store;
@@ -172,7 +178,7 @@ fn a_synchronous_write_says_that_its_data_was_lost_by_another_writeback() {
         let mut reservation = store.reserve(Need::Writeback { changes: 1 }).unwrap();
         store.apply(transaction, &mut reservation).unwrap();
     };
-    let outside = Extent { blocks: BlockRange::new(BlockNo(3), 1), sums: vec![1] };
+    let outside = Extent::new(BlockRange::new(BlockNo(3), 1), vec![1]);
     put(outside.encode());
     write(&fs, &file, BLOCK_BYTES, &[2; BLOCK_BYTES as usize]);
     assert!(fs.core.write_back().is_err());

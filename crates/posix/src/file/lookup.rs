@@ -220,7 +220,7 @@ mod tests {
     }
 
     fn extent(start: u64, count: u64) -> Extent {
-        Extent { blocks: BlockRange::new(BlockNo(start), count), sums: vec![1; count as usize] }
+        Extent::new(BlockRange::new(BlockNo(start), count), vec![1; count as usize])
     }
 
     #[test]

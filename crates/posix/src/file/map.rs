@@ -64,7 +64,7 @@ impl Piece {
             true => self.extent.sums[skip..skip + blocks.count as usize].to_vec(),
             false => Vec::new(),
         };
-        Some(Piece { first, extent: Extent { blocks, sums } })
+        Some(Piece { first, extent: Extent { blocks, sums, birth: self.extent.birth } })
     }
 
     /// The key of its item.
@@ -80,8 +80,12 @@ impl Piece {
             && self.count() + next.count() <= limit
     }
 
-    /// Makes it longer by `next`, which it joins.
+    /// Makes it longer by `next`, which it joins. It becomes as old as the younger part: too young is right as long as
+    /// no snapshot has either part, too old never is.
     fn append(&mut self, next: &mut Piece) {
+        let births = [self.extent.birth, next.extent.birth];
+        let is_new = births.contains(&Extent::UNBORN);
+        self.extent.birth = if is_new { Extent::UNBORN } else { births[0].max(births[1]) };
         self.extent.blocks.count += next.extent.blocks.count;
         self.extent.sums.append(&mut next.extent.sums);
     }
@@ -150,7 +154,9 @@ impl MapEdit {
                 if let Some(blocks) = piece.blocks_in(&range) {
                     self.unwritten.push(blocks);
                     let first = piece.first.max(range.start);
-                    self.put(Piece { first, extent: Extent { blocks, sums: Vec::new() } });
+                    let birth = piece.extent.birth;
+                    let extent = Extent { birth, ..Extent::new(blocks, Vec::new()) };
+                    self.put(Piece { first, extent });
                 }
                 self.keep_outside(&piece, &range);
             }
@@ -165,12 +171,15 @@ impl MapEdit {
     }
 
     /// Puts a written piece where the same blocks were reserved: none is freed, and the file has as many as before.
-    pub(crate) fn fill(&mut self, piece: Piece, blocks_max: u64) {
+    ///
+    /// The blocks were the file's before, so the piece is as old as that.
+    pub(crate) fn fill(&mut self, mut piece: Piece, blocks_max: u64) {
         let range = piece.first..piece.end();
         let reserved = self.take(self.overlapping(&range));
         let same = reserved.first().and_then(|old| old.blocks_in(&range));
         assert_eq!(same, Some(piece.extent.blocks), "what is written in place was reserved there");
         for old in reserved {
+            piece.extent.birth = old.extent.birth;
             assert!(!old.extent.is_written(), "data is not overwritten");
             self.keep_outside(&old, &range);
         }

@@ -99,7 +99,7 @@ fn random_edits_agree_with_a_model_and_free_each_block_once() {
                         }
                         let blocks = BlockRange::new(BlockNo(start), count);
                         edit.insert(
-                            Piece { first: range.start, extent: Extent { blocks, sums } },
+                            Piece { first: range.start, extent: Extent::new(blocks, sums) },
                             16,
                         );
                     }
@@ -136,7 +136,7 @@ fn blocks_appended_one_by_one_become_one_piece() {
         edit.insert(
             Piece {
                 first: i,
-                extent: Extent { blocks: BlockRange::new(BlockNo(500 + i), 1), sums: vec![i + 1] },
+                extent: Extent::new(BlockRange::new(BlockNo(500 + i), 1), vec![i + 1]),
             },
             510,
         );
@@ -151,10 +151,7 @@ fn blocks_appended_one_by_one_become_one_piece() {
 fn the_middle_of_a_piece_goes_and_both_ends_keep_their_blocks() {
     let piece = Piece {
         first: 10,
-        extent: Extent {
-            blocks: BlockRange::new(BlockNo(100), 10),
-            sums: (0..10).map(|i| 70 + i).collect(),
-        },
+        extent: Extent::new(BlockRange::new(BlockNo(100), 10), (0..10).map(|i| 70 + i).collect()),
     };
     let mut edit = MapEdit::new(vec![piece]);
     edit.cut(13..15);
@@ -169,7 +166,7 @@ fn the_middle_of_a_piece_goes_and_both_ends_keep_their_blocks() {
 fn what_is_unwritten_already_is_left_as_it_is() {
     let piece = |first: u64, sums: Vec<u64>| {
         let blocks = BlockRange::new(BlockNo(100 + first), 10);
-        Piece { first, extent: Extent { blocks, sums } }
+        Piece { first, extent: Extent::new(blocks, sums) }
     };
     let mut edit = MapEdit::new(vec![piece(0, Vec::new()), piece(10, vec![7; 10])]);
     edit.unwrite(5..15);

@@ -5,8 +5,7 @@
 //! into its transaction, applies it, and then lets the states take the drafts over.
 
 use holdfast_base::{InodeNo, Lsn};
-use holdfast_format::Key;
-use holdfast_format::item::InodeItem;
+use holdfast_format::item::{FileType, InodeItem};
 use holdfast_store::Transaction;
 use parking_lot::RwLockWriteGuard;
 
@@ -24,6 +23,17 @@ pub(crate) struct Held<'a> {
     pub(crate) draft: InodeItem,
     /// Its item leaves the tree with this operation.
     pub(crate) removed: bool,
+}
+
+impl Held<'_> {
+    /// The name at `slot` of `parent` goes. If it is the one that the inode knows, it knows none until it gets another: to
+    /// find one of the others would take a search. A directory has no other, and its `..` stays while it is open.
+    pub(crate) fn forget_name(&mut self, parent: InodeNo, slot: u64) {
+        let known = (self.draft.parent, self.draft.parent_slot);
+        if known == (parent, slot) && self.draft.file_type() != FileType::Directory {
+            (self.draft.parent, self.draft.parent_slot) = (InodeNo(0), 0);
+        }
+    }
 }
 
 /// Several locked inodes.
@@ -70,7 +80,7 @@ impl<'a> Locked<'a> {
     /// Puts every draft whose inode stays.
     pub(crate) fn put_all(&self, transaction: &mut Transaction) {
         for held in self.held.iter().flatten().filter(|held| !held.removed) {
-            transaction.put(Key::inode(held.no), held.draft.bytes());
+            held.state.put(held.no, &held.draft, transaction);
         }
     }
 

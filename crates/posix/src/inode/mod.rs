@@ -20,6 +20,8 @@ pub(crate) use table::InodeTable;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{InodeNo, Lsn, Receipt, Timestamp};
 use holdfast_format::item::{FileType, InodeItem};
+use holdfast_format::{Key, Malformed};
+use holdfast_store::Transaction;
 use parking_lot::{Mutex, RwLock};
 
 use crate::{Attr, FsError, Result};
@@ -50,6 +52,8 @@ pub(crate) struct InodeState {
     pub(crate) attr: InodeItem,
     /// What the tree holds.
     pub(crate) disk: InodeItem,
+    /// What a feature that this program does not know has put behind that, and gets back with each put.
+    tail: Box<[u8]>,
     /// Not before the last operation that changed this inode or, for a directory, its entries.
     pub(crate) changed: Lsn,
     /// Open files.
@@ -73,6 +77,7 @@ impl Inode {
             state: RwLock::new(InodeState {
                 attr: item,
                 disk: item,
+                tail: Box::default(),
                 changed,
                 handles: 0,
                 lookups: 0,
@@ -85,6 +90,17 @@ impl Inode {
             lost: Lost::default(),
             receipt: Mutex::default(),
         }
+    }
+
+    /// An inode as the bytes of its item say, last changed at or before `changed`.
+    pub(crate) fn decode(
+        no: InodeNo,
+        bytes: &[u8],
+        changed: Lsn,
+    ) -> std::result::Result<Inode, Malformed> {
+        let mut inode = Inode::new(no, InodeItem::decode(bytes)?, changed);
+        inode.state.get_mut().tail = InodeItem::tail(bytes).into();
+        Ok(inode)
     }
 
     /// Fails unless it is a regular file.
@@ -144,9 +160,18 @@ impl InodeState {
         if self.gone { Err(FsError::NotFound) } else { Ok(()) }
     }
 
-    /// The item to put: what the tree holds, with the access time that callers see.
+    /// The item to put: what the tree holds, with the access time that callers see, and one change more.
     pub(crate) fn next_disk(&self) -> InodeItem {
-        InodeItem { atime: self.attr.atime, ..self.disk }
+        let change = self.disk.change.wrapping_add(1);
+        InodeItem { atime: self.attr.atime, change, ..self.disk }
+    }
+
+    /// Puts `item` in place of what the tree holds of inode `no`, which this is.
+    pub(crate) fn put(&self, no: InodeNo, item: &InodeItem, transaction: &mut Transaction) {
+        transaction.put_with(Key::inode(no), |out| {
+            item.write(out);
+            out.extend_from_slice(&self.tail);
+        });
     }
 
     /// Takes over what a transaction has put at `changed`. Values that delayed writes own stay in `attr`.
@@ -186,12 +211,15 @@ pub(crate) fn blank(file_type: FileType, now: Timestamp) -> InodeItem {
         blocks: 0,
         rdev: 0,
         parent: InodeNo(0),
+        parent_slot: 0,
         atime: now,
         mtime: now,
         ctime: now,
         btime: now,
         flags: 0,
         xattr_value_next: 0,
-        reserved: [0; 16],
+        change: 0,
+        project: 0,
+        reserved: [0; 4],
     }
 }

@@ -17,7 +17,6 @@ use std::sync::Arc;
 
 use holdfast_base::InodeNo;
 use holdfast_format::Key;
-use holdfast_format::item::InodeItem;
 use holdfast_store::{Store, StoreError};
 use parking_lot::Mutex;
 
@@ -97,10 +96,9 @@ impl InodeTable {
             let Some(bytes) = store.get(&Key::inode(no))? else {
                 return Err(FsError::NotFound);
             };
-            let item = InodeItem::decode(&bytes)
-                .map_err(|source| StoreError::Item { what: format!("inode {no}"), source })?;
             // Its last change before it was read is unknown; nothing has changed it since.
-            Ok(Inode::new(no, item, store.latest()))
+            let inode = Inode::decode(no, &bytes, store.latest());
+            Ok(inode.map_err(|source| StoreError::Item { what: format!("inode {no}"), source })?)
         })
     }
 

@@ -163,7 +163,7 @@ fn apply(
                 &mut transaction,
             )?;
         }
-        transaction.put(Key::inode(inode.no), item.bytes());
+        state.put(inode.no, &item, &mut transaction);
         if transaction.changes() > changes {
             changes = transaction.changes();
             continue;

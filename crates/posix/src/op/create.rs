@@ -237,9 +237,9 @@ fn make(
     let mut item = inherit(core, wanted.caller, &dir, &state, no, new, &mut transaction)?;
     item.size = wanted.target.len() as u64;
     item.blocks = blocks;
+    (item.parent, item.parent_slot) = (parent, offset);
     if is_dir {
         item.nlink = 2;
-        item.parent = parent;
     }
     let mut dir_item = state.next_disk();
     dir_item.size += 1;
@@ -248,7 +248,7 @@ fn make(
     dir_item.ctime = item.ctime;
     transaction.put(Key::inode(no), item.bytes());
     names::put(&mut transaction, parent, offset, name, no, new.file_type);
-    transaction.put(Key::inode(parent), dir_item.bytes());
+    state.put(parent, &dir_item, &mut transaction);
     transaction.count_inodes(1);
 
     // In the table, and locked, before others can find it in the tree.

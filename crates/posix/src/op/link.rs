@@ -51,6 +51,7 @@ impl FileSystem {
         let draft = locked.draft(inode);
         draft.nlink += 1;
         draft.ctime = now;
+        (draft.parent, draft.parent_slot) = (parent, offset);
         let dir_draft = locked.draft(parent);
         dir_draft.size += 1;
         dir_draft.mtime = now;

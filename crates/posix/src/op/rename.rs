@@ -320,7 +320,10 @@ impl Move<'_> {
         let now = Timestamp::now();
         let (from_entry, source) = &seen.source;
         let (fate, mut transaction) = match &seen.target {
-            Some((_, target)) if !self.exchanges() => self.lose_name(core, locked, target, now)?,
+            Some((entry, target)) if !self.exchanges() => {
+                locked.get(target.no).forget_name(self.to.no, entry.offset);
+                self.lose_name(core, locked, target, now)?
+            }
             _ => (None, Transaction::new()),
         };
         for dir in [self.from, self.to] {
@@ -337,7 +340,7 @@ impl Move<'_> {
             }
             Some((entry, _)) => entry.offset,
         };
-        self.move_link(locked, source, self.from, self.to);
+        self.move_name(locked, source, self.from, (self.to, to_offset));
         let (to, file_type) = (self.to.no, source.file_type);
         names::put(&mut transaction, to, to_offset, self.to_name, source.no, file_type);
         self.leave(core, locked, seen, now, &mut transaction);
@@ -369,14 +372,14 @@ impl Move<'_> {
         match &seen.target {
             Some((_, target)) if self.exchanges() => {
                 locked.draft(target.no).ctime = now;
-                self.move_link(locked, target, self.to, self.from);
+                self.move_name(locked, target, self.to, (self.from, offset));
                 let file_type = target.file_type;
                 names::put(transaction, dir, offset, self.from_name, target.no, file_type);
             }
             replaced => {
                 locked.draft(self.to.no).size += u64::from(replaced.is_none());
                 if self.flags.contains(RenameFlags::WHITEOUT) {
-                    let no = self.leave_whiteout(core, locked, now, transaction);
+                    let no = self.leave_whiteout(core, locked, now, offset, transaction);
                     let file_type = FileType::CharDevice;
                     names::put(transaction, dir, offset, self.from_name, no, file_type);
                 } else {
@@ -388,10 +391,18 @@ impl Move<'_> {
         }
     }
 
-    /// A directory's `..` leads to its new parent, which gains the link that the old one loses.
-    fn move_link(&self, locked: &mut Locked<'_>, inode: &Inode, old: &Inode, new: &Inode) {
+    /// The inode's newest name is the one at this place of `new`. A directory's `..` leads there, which gains the link that
+    /// the old parent loses.
+    fn move_name(
+        &self,
+        locked: &mut Locked<'_>,
+        inode: &Inode,
+        old: &Inode,
+        (new, slot): (&Inode, u64),
+    ) {
+        let draft = locked.draft(inode.no);
+        (draft.parent, draft.parent_slot) = (new.no, slot);
         if is_dir(inode) && old.no != new.no {
-            locked.draft(inode.no).parent = new.no;
             let old = locked.draft(old.no);
             old.nlink = old.nlink.saturating_sub(1);
             let new = locked.draft(new.no);
@@ -429,13 +440,20 @@ impl Move<'_> {
         core: &Core,
         locked: &mut Locked<'_>,
         now: Timestamp,
+        slot: u64,
         transaction: &mut Transaction,
     ) -> InodeNo {
         let no = core.store.next_inode();
         let (gid, _) =
             perm::inherit(self.caller, locked.draft(self.from.no), FileType::CharDevice, 0);
-        let item =
-            InodeItem { uid: self.caller.uid, gid, nlink: 1, ..blank(FileType::CharDevice, now) };
+        let item = InodeItem {
+            uid: self.caller.uid,
+            gid,
+            nlink: 1,
+            parent: self.from.no,
+            parent_slot: slot,
+            ..blank(FileType::CharDevice, now)
+        };
         transaction.put(Key::inode(no), item.bytes());
         transaction.count_inodes(1);
         no

@@ -71,6 +71,7 @@ fn remove(core: &Core, caller: &Caller, parent: InodeNo, name: &[u8], want: Want
         dir_draft.ctime = now;
         let held = locked.get(child.no);
         held.draft.ctime = now;
+        held.forget_name(parent, entry.offset);
         held.draft.nlink = if is_dir { 0 } else { held.draft.nlink.saturating_sub(1) };
         let last = held.draft.nlink == 0;
         let (fate, mut transaction) = if last {

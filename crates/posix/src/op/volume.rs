@@ -36,13 +36,15 @@ impl FileSystem {
         if options.label.len() > LABEL_MAX {
             return Err(FsError::Invalid("the label is longer than 64 bytes"));
         }
-        let geometry = Geometry::for_device(device.len(), options.node_size)
-            .map_err(|why| StoreError::Refused(why.to_string()))?;
+        let geometry =
+            options.geometry(device.len()).map_err(|why| StoreError::Refused(why.to_string()))?;
         let create = CreateOptions {
             geometry,
             uuid: options.uuid.map_or_else(Uuid::new_v4, Uuid::from_bytes),
             label: options.label.clone(),
             hash_seed: prng::entropy(),
+            node_tag: prng::entropy().to_le_bytes(),
+            created: Timestamp::now(),
         };
         let mut first = Transaction::new();
         first.put(Key::inode(InodeNo::ROOT), root(options.owner).encode());

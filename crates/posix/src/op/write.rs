@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use holdfast_base::Timestamp;
 use holdfast_base::units::{BLOCK_BYTES, align_down};
-use holdfast_format::Key;
 use holdfast_format::limits::FILE_SIZE_MAX;
 use holdfast_store::{Need, StoreError, Transaction};
 
@@ -113,7 +112,7 @@ fn clear_set_ids(core: &Core, inode: &Arc<Inode>) -> Result<()> {
     item.mode = perm::without_set_id(item.mode);
     item.ctime = Timestamp::now();
     let mut transaction = Transaction::new();
-    transaction.put(Key::inode(inode.no), item.bytes());
+    state.put(inode.no, &item, &mut transaction);
     let lsn = core.store.apply(transaction, &mut reservation)?;
     state.took(item, lsn);
     Ok(())

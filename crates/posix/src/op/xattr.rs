@@ -1,7 +1,6 @@
 //! Extended attributes: which names exist, and the permissions to see and change them.
 
 use holdfast_base::{InodeNo, Timestamp};
-use holdfast_format::Key;
 use holdfast_format::item::{FileType, InodeItem};
 use holdfast_format::limits::{NAME_MAX, XATTR_VALUE_MAX};
 use holdfast_store::{Need, Reservation, StoreError, Transaction};
@@ -231,7 +230,7 @@ fn change(
         let mut transaction = Transaction::new();
         plan(&mut item, &mut transaction)?;
         item.ctime = Timestamp::now();
-        transaction.put(Key::inode(inode.no), item.bytes());
+        state.put(inode.no, &item, &mut transaction);
         let mut reservation = reserved?;
         if transaction.changes() > changes {
             changes = transaction.changes();

@@ -38,7 +38,13 @@ fn read_all(fs: &FileSystem, files: &[InodeNo]) {
 #[test]
 fn on_a_stopped_volume_no_access_time_is_collected() {
     let memory = Arc::new(MemoryDevice::new(64 << 20));
-    let mkfs = MkfsOptions { node_size: 4096, label: String::new(), uuid: None, owner: (0, 0) };
+    let mkfs = MkfsOptions {
+        node_size: 4096,
+        label: String::new(),
+        uuid: None,
+        owner: (0, 0),
+        ..MkfsOptions::default()
+    };
     FileSystem::mkfs(&(memory.clone() as Arc<dyn Device>), &mkfs).unwrap();
     let fs = FileSystem::mount(memory.clone(), how()).unwrap();
     let files = fill(&fs);

@@ -55,8 +55,13 @@ impl Volume {
 
     pub(crate) fn with(bytes: u64, node_size: usize, options: MountOptions) -> Volume {
         let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
-        let mkfs =
-            MkfsOptions { node_size, label: "test".into(), uuid: Some([7; 16]), owner: (0, 0) };
+        let mkfs = MkfsOptions {
+            node_size,
+            label: "test".into(),
+            uuid: Some([7; 16]),
+            owner: (0, 0),
+            ..MkfsOptions::default()
+        };
         FileSystem::mkfs(&device, &mkfs).unwrap();
         Volume { fs: FileSystem::mount(device.clone(), options).unwrap(), device }
     }

@@ -16,7 +16,13 @@ pub const MIB: u64 = 1 << 20;
 pub fn new_volume(bytes: u64, node_size: usize) -> Arc<MemoryDevice> {
     let device = Arc::new(MemoryDevice::new(bytes));
     let shared: Arc<dyn Device> = device.clone();
-    let options = MkfsOptions { node_size, label: String::new(), uuid: None, owner: (0, 0) };
+    let options = MkfsOptions {
+        node_size,
+        label: String::new(),
+        uuid: None,
+        owner: (0, 0),
+        ..MkfsOptions::default()
+    };
     FileSystem::mkfs(&shared, &options).expect("mkfs");
     device
 }

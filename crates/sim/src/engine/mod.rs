@@ -63,6 +63,7 @@ impl Setup {
                 label: "script".into(),
                 uuid: Some(*b"holdfast scripts"),
                 owner: (0, 0),
+                ..MkfsOptions::default()
             },
             mount: MountOptions {
                 commit_secs: 0,

@@ -11,7 +11,7 @@ use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::item::Extent;
 use holdfast_format::journal::{FrameHeader, JournalMark};
 use holdfast_format::log::LogHeader;
-use holdfast_format::node::{Expected, volume_tag};
+use holdfast_format::node::Expected;
 use holdfast_format::{Kind as ItemKind, NodePointer, NodeView, Superblock};
 use holdfast_script::{Script, Target, Tree};
 use holdfast_sim::{Engine, Setup};
@@ -347,7 +347,7 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn node(&mut self, pointer: NodePointer, tree: TreeId, level: u8) {
         let bytes = read(self.image, pointer.block.0 * BLOCK_BYTES, 4096);
-        let volume = volume_tag(&self.superblock.uuid);
+        let volume = self.superblock.nodes();
         let node = NodeView::open(&bytes, &Expected { pointer, tree, level, volume }).unwrap();
         let kind = match (tree, level) {
             (TreeId::Space, _) => Kind::SpaceLeaf,

@@ -27,6 +27,7 @@ pub(crate) fn formatted() -> Arc<MemoryDevice> {
         label: "threads".into(),
         uuid: Some([5; 16]),
         owner: (0, 0),
+        ..MkfsOptions::default()
     };
     FileSystem::mkfs(&(device.clone() as Arc<dyn Device>), &made).unwrap();
     device

@@ -240,14 +240,15 @@ mod tests {
     use holdfast_base::switch::Dirty;
     use holdfast_base::{BlockNo, TreeId};
     use holdfast_format::NodePointer;
-    use holdfast_format::node::{self, Expected};
+    use holdfast_format::node::{self, Expected, OfVolume};
 
     use super::*;
 
     #[test]
     fn bytes_that_a_writer_has_are_copied_and_others_move() {
         let pointer = NodePointer { block: BlockNo(8), epoch: Epoch(3) };
-        let expected = Expected { pointer, tree: TreeId::Files, level: 0, volume: [7; 8] };
+        let expected =
+            Expected { pointer, tree: TreeId::Files, level: 0, volume: OfVolume::tagged([7; 8]) };
         let sealed = || {
             let body = Body::of(node::empty(4096, &expected));
             let tracker = Tracker::new(Dirty::Ranges, 4096);

@@ -23,7 +23,7 @@ use holdfast_format::journal::{
     Base, COMMIT_BYTES_MAX, Commit, DataExtent, FrameHeader, JournalMark, NodeChange,
     REPLAY_BYTES_MAX, SEARCH_BLOCKS_MAX, next_block,
 };
-use holdfast_format::node::{self, Expected, NodeHeader, volume_tag};
+use holdfast_format::node::{self, Expected, NodeHeader, OfVolume};
 use holdfast_format::{Malformed, NodePointer, NodeView, Superblock};
 
 use crate::side_by_side::side_by_side;
@@ -44,6 +44,8 @@ type Data = Vec<(BlockNo, Vec<u8>)>;
 pub struct Replayed {
     /// What a superblock would say that contains the journal.
     pub superblock: Superblock,
+    /// The epoch of the last commit, or of the superblock: what the log holds was in no later one but the next.
+    pub(crate) last_epoch: Epoch,
     /// Nodes that stand in front of the device, by their first block.
     pub nodes: BTreeMap<BlockNo, Vec<u8>>,
     /// Commits applied.
@@ -68,6 +70,7 @@ impl Replayed {
     fn nothing(superblock: &Superblock) -> Replayed {
         Replayed {
             superblock: superblock.clone(),
+            last_epoch: superblock.epoch,
             nodes: BTreeMap::new(),
             commits: 0,
             bytes: 0,
@@ -148,6 +151,7 @@ fn try_replay(
         }
         replay.apply(&commit, damage)?;
         last_epoch = payload.epoch;
+        done.last_epoch = last_epoch;
         let epoch = beside(superblock, payload.epoch);
         done.superblock = commit.head.superblock(superblock, epoch, payload.after);
         // Both are told, and no more: [`Replay::read_commit`] has held the blocks against the ring.
@@ -228,7 +232,7 @@ struct Replay<'a> {
     superblock: &'a Superblock,
     ring: BlockRange,
     ring_end: BlockNo,
-    volume: [u8; 8],
+    volume: OfVolume,
     nodes: BTreeMap<BlockNo, Vec<u8>>,
     /// Blocks of the frames read so far.
     blocks: u64,
@@ -242,7 +246,7 @@ impl<'a> Replay<'a> {
             let source = Malformed::new("journal", format!("the ring {ring:?} has no end"));
             return Err(StoreError::Item { what: "the superblock".into(), source });
         };
-        let (volume, nodes) = (volume_tag(&superblock.uuid), BTreeMap::new());
+        let (volume, nodes) = (superblock.nodes(), BTreeMap::new());
         Ok(Replay { device, superblock, ring, ring_end, volume, nodes, blocks: 0 })
     }
 }

@@ -96,7 +96,7 @@ mod tests {
     use holdfast_base::{InodeNo, Lsn};
     use holdfast_format::item::{Dentry, FileType};
     use holdfast_format::log::{Decoder, LogMark, Record};
-    use holdfast_format::{Geometry, Key, Kind};
+    use holdfast_format::{Carried, Geometry, Key, Kind};
 
     /// The keys of the batch that `changes` become.
     fn order(changes: &Changes, batching: Batching) -> Vec<Key> {
@@ -106,7 +106,7 @@ mod tests {
         let how = How { batching, data_is_durable: false };
         let written = format(&pending.take()[0], how, &mut out);
         let geometry = Geometry::for_device(1 << 30, 16384).unwrap();
-        let records = Decoder::new(&out, written.records, &geometry);
+        let records = Decoder::new(&out, written.records, &geometry, Carried::NOTHING);
         let key = |record| match record {
             Ok(Record::Put(key, _) | Record::Delete(key)) => key,
             other => panic!("{other:?}"),

@@ -12,7 +12,7 @@
 use std::sync::atomic::Ordering;
 
 use holdfast_base::mutants::{self, Mutant};
-use holdfast_base::{BlockNo, BlockRange, InodeNo, Lsn, TreeId};
+use holdfast_base::{BlockNo, BlockRange, Epoch, InodeNo, Lsn, TreeId};
 use holdfast_device::Page;
 use holdfast_format::checksum::crc64;
 use holdfast_format::item::Extent;
@@ -46,7 +46,8 @@ impl Inner {
             judge.batch(batch).map_err(|error| Broken { batch: at, error })?;
         }
         for (at, batch) in logged.batches.iter().enumerate() {
-            self.replay(superblock, batch).map_err(|error| Broken { batch: at, error })?;
+            self.replay(superblock, batch, logged.last_birth)
+                .map_err(|error| Broken { batch: at, error })?;
         }
         self.counters.recovered_batches.set(logged.batches.len() as u64);
         self.counters.recovered_log_bytes.set(logged.bytes);
@@ -92,7 +93,12 @@ impl Inner {
     }
 
     /// Applies a batch.
-    fn replay(&self, superblock: &Superblock, batch: &LoggedBatch) -> Result<()> {
+    fn replay(
+        &self,
+        superblock: &Superblock,
+        batch: &LoggedBatch,
+        last_birth: Epoch,
+    ) -> Result<()> {
         let (mut changes, mut freed) = (Changes::default(), Vec::new());
         for record in batch.records(superblock) {
             match record.map_err(|source| batch.damage(source))? {
@@ -111,10 +117,10 @@ impl Inner {
                 Record::Free(blocks) => freed.push(blocks),
             }
             if changes.len() >= AT_ONCE {
-                self.change(&mut changes)?;
+                self.change(&mut changes, last_birth)?;
             }
         }
-        self.change(&mut changes)?;
+        self.change(&mut changes, last_birth)?;
         // Last: some of it may have been taken by the same batch, wherever the records stand.
         if !self.space.lock().can_be_data(&freed) {
             return Err(batch.refuse("it gives back blocks that are counted as blocks of nodes"));
@@ -140,9 +146,10 @@ impl Inner {
         Ok(())
     }
 
-    fn change(&self, changes: &mut Changes) -> Result<()> {
+    fn change(&self, changes: &mut Changes, last_birth: Epoch) -> Result<()> {
         let mut failed = Failed::default();
         let mut at = 0usize;
+        changes.be_born_by(last_birth);
         while let Some(change) = changes.get(at) {
             let mut forest = self.forest.write();
             let prepared = match forest.prepare_change(TreeId::Files, change) {

@@ -13,7 +13,7 @@
 use std::cell::RefCell;
 
 use holdfast_base::mutants::{self, Mutant};
-use holdfast_base::{BLOCK_SIZE, BlockNo};
+use holdfast_base::{BLOCK_SIZE, BlockNo, Epoch};
 use holdfast_device::{Device, DeviceError};
 use holdfast_format::checksum::crc64;
 use holdfast_format::journal::SEARCH_BLOCKS_MAX;
@@ -51,7 +51,7 @@ pub(crate) struct LoggedBatch {
 impl LoggedBatch {
     /// Its records.
     pub(crate) fn records<'a>(&'a self, superblock: &'a Superblock) -> Decoder<'a> {
-        Decoder::new(&self.bytes, self.header.records, &superblock.geometry)
+        Decoder::new(&self.bytes, self.header.records, &superblock.geometry, superblock.carried())
     }
 
     /// Says which batch is damaged.
@@ -79,6 +79,8 @@ pub(crate) struct Logged {
     pub(crate) is_clean: bool,
     /// Bytes of the batches.
     pub(crate) bytes: u64,
+    /// The last epoch that an extent in it can be born in.
+    pub(crate) last_birth: Epoch,
     /// Why the log ends where no crash ends it.
     pub(crate) damage: Option<String>,
 }
@@ -102,6 +104,7 @@ impl Logged {
             data: Vec::new(),
             is_clean: false,
             bytes: 0,
+            last_birth: Epoch(0),
             damage: None,
         }
     }

@@ -196,6 +196,8 @@ impl Log {
             inode_count: span.inode_count,
             len: 0,
             records: span.records,
+            flags: 0,
+            reserved: [0; 12],
         };
         self.confirmed = self.before;
         let sector =
@@ -284,6 +286,8 @@ impl Log {
             inode_count: 0,
             len: 0,
             records: 0,
+            flags: 0,
+            reserved: [0; 12],
         };
         header.finish(&mut self.buffer, self.batch_start, self.ring.sector as usize);
         let batch = &self.buffer[self.start..];

@@ -37,9 +37,9 @@ impl Floors {
         // that is a larger share.
         let extra = (total / 64).clamp(128, 256).min(total / 4);
         // Reserved blocks that are written one by one all over a file leave an item for each run of them and for each
-        // gap: on the way that is a node's bytes for each 60 to 110 of its blocks, and one for each 300 when all is
+        // gap: on the way that is a node's bytes for each 50 to 95 of its blocks, and one for each 300 when all is
         // written.
-        let reserved = (total / 64).clamp(16, RESERVED_SLOTS_MAX).min(total / 16);
+        let reserved = (total / 52).clamp(16, RESERVED_SLOTS_MAX).min(total / 16);
         let fill = checkpoint + extra;
         Floors { checkpoint, fill, grow: fill + reserved }
     }

@@ -282,9 +282,9 @@ impl Records {
 #[cfg(test)]
 mod tests {
     use holdfast_base::switch::Dirty;
-    use holdfast_base::{BlockNo, Epoch, InodeNo, SnapshotNo, TreeId};
-    use holdfast_format::Kind;
-    use holdfast_format::node::{Expected, NodeHeader, empty};
+    use holdfast_base::{BlockNo, Epoch, InodeNo, TreeId};
+    use holdfast_format::node::{Expected, NodeHeader, OfVolume, empty};
+    use holdfast_format::{Carried, Kind};
     use proptest::prelude::*;
 
     use super::*;
@@ -302,7 +302,12 @@ mod tests {
     impl Leaf {
         fn new() -> Leaf {
             let pointer = NodePointer { block: BlockNo(8), epoch: Epoch(3) };
-            let expected = Expected { pointer, tree: TreeId::Files, level: 0, volume: [7; 8] };
+            let expected = Expected {
+                pointer,
+                tree: TreeId::Files,
+                level: 0,
+                volume: OfVolume::tagged([7; 8]),
+            };
             let bytes = empty(SIZE, &expected);
             Leaf {
                 bytes,
@@ -320,7 +325,7 @@ mod tests {
             let view = NodeView::trusted(&self.bytes);
             let mut reader = holdfast_format::codec::Reader::new("node", &self.bytes);
             let header = NodeHeader::read(&mut reader).expect("a node has a head");
-            view.check_body(&header).expect("it is valid");
+            view.check_body(&header, Carried::NOTHING).expect("it is valid");
             assert!(self.prefixes.fit(&view), "its prefixes are those of its keys");
             (0..view.count()).map(|index| view.key(index).inode.0).collect()
         }
@@ -417,11 +422,8 @@ mod tests {
         let bit = 0..64u32;
         let number = prop_oneof![Just(0), 0..4u64, bit.prop_map(|bit| 1 << bit), any::<u64>()];
         let kind = prop_oneof![Just(Kind::Inode), Just(Kind::Dentry), Just(Kind::Extent)];
-        let snapshot = prop_oneof![9 => Just(0), 1 => any::<u32>()];
-        (number.clone(), kind, number, snapshot).prop_map(|(inode, kind, offset, snapshot)| Key {
-            snapshot: SnapshotNo(snapshot),
-            ..Key::new(InodeNo(inode), kind, offset)
-        })
+        (number.clone(), kind, number)
+            .prop_map(|(inode, kind, offset)| Key::new(InodeNo(inode), kind, offset))
     }
 
     proptest! {

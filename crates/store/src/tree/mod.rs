@@ -16,7 +16,7 @@ use std::ops::ControlFlow;
 
 use holdfast_base::{BlockNo, Epoch, TreeId};
 use holdfast_format::key::RawKey;
-use holdfast_format::node::Expected;
+use holdfast_format::node::{Expected, OfVolume};
 use holdfast_format::{Key, NodePointer, NodeView};
 
 use crate::cache::{Cache, Node};
@@ -49,7 +49,7 @@ pub(crate) struct Forest {
     pub(crate) epoch: Epoch,
     /// What a checkpoint has sealed and not published yet.
     pub(crate) sealed: Option<Epoch>,
-    pub(crate) volume: [u8; 8],
+    pub(crate) volume: OfVolume,
     pub(crate) node_size: usize,
     /// Counts how often a node came, went or moved to another location: while it is unchanged, every leaf covers the
     /// same keys.
@@ -77,7 +77,7 @@ impl Forest {
         roots: [Root; 2],
         cache: Cache,
         epoch: Epoch,
-        volume: [u8; 8],
+        volume: OfVolume,
         node_size: usize,
     ) -> Forest {
         let leaf_hints = LeafHints::default();
@@ -332,7 +332,7 @@ impl Forest {
         let mut reader = holdfast_format::codec::Reader::new("node", node.bytes());
         let header =
             holdfast_format::node::NodeHeader::read(&mut reader).expect("a node has a head");
-        node.check_body(&header).expect("the program keeps its nodes valid");
+        node.check_body(&header, self.volume.carried).expect("the program keeps its nodes valid");
         assert!(node.has_its_prefixes(), "the prefixes of {pointer:?} are those of its keys");
         assert_eq!((header.address, header.epoch), (pointer.block.0, pointer.epoch.0));
         assert_eq!((header.level, header.tree), (level, tree as u8));

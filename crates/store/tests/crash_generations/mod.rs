@@ -146,6 +146,8 @@ impl Conditions {
             uuid: uuid::Uuid::from_u128(9),
             label: String::new(),
             hash_seed: 1,
+            node_tag: *b"of nodes",
+            created: Default::default(),
         };
         let _pinned = pin(1);
         Store::create(&shared, &options).unwrap();
@@ -204,10 +206,17 @@ impl Conditions {
     }
 }
 
+/// All items; extents as they were put, without the birth that the store gives them.
 pub(crate) fn contents(store: &Store) -> Map {
     let mut map = Map::new();
-    let visit = |key, value: &[u8]| {
-        map.insert(key, value.to_vec());
+    let visit = |key: Key, value: &[u8]| {
+        let mut value = value.to_vec();
+        if key.kind == Kind::Extent {
+            let extent = Extent::decode(&value).unwrap();
+            assert_ne!(extent.birth, Extent::UNBORN, "{key:?}");
+            value = Extent { birth: Extent::UNBORN, ..extent }.encode();
+        }
+        map.insert(key, value);
         ControlFlow::Continue(())
     };
     store.scan(&Key::MIN, &Key::MAX, visit).unwrap();
@@ -281,6 +290,7 @@ pub(crate) fn step(
             let kept = Extent {
                 blocks: BlockRange::new(old.blocks.start, kept),
                 sums: old.sums[..kept as usize].to_vec(),
+                birth: old.birth,
             };
             transaction.put(key, kept.encode());
             map.insert(key, kept.encode());

@@ -37,6 +37,8 @@ pub(crate) fn formatted_as(geometry: Geometry) -> Arc<MemoryDevice> {
         uuid: uuid::Uuid::from_u128(3),
         label: String::new(),
         hash_seed: 1,
+        node_tag: *b"of nodes",
+        created: Default::default(),
     };
     Store::create(&shared, &options).unwrap();
     formatted

@@ -1,0 +1,83 @@
+//! What a superblock says beside the trees: the id and the label of the volume, and what was found damaged.
+//!
+//! It changes with a checkpoint like everything else that a superblock says, so power may fail at any write: one of the two
+//! slots counts, and each leads to whole trees. Ids and labels are written into both slots before the call returns. In
+//! between the slots differ in them, and the newer counts; nothing on the disk but the guard is tied to the id.
+
+use holdfast_base::clock::Timestamp;
+use holdfast_device::Device;
+use holdfast_format::superblock::Fault;
+use holdfast_format::{Superblock, geometry};
+use uuid::Uuid;
+
+use crate::{Inner, Result, StoreError, superblock};
+
+/// What to change about a volume; `None` stays as it is.
+#[derive(Clone, Debug, Default)]
+pub struct Identity {
+    /// Id of the volume.
+    pub uuid: Option<Uuid>,
+    /// Label, at most 64 bytes.
+    pub label: Option<String>,
+    /// Forget what was found damaged.
+    pub clear_fault: bool,
+}
+
+impl Inner {
+    /// Writes superblocks that say so into both slots.
+    pub(crate) fn change_identity(&self, to: &Identity) -> Result<()> {
+        self.check_running()?;
+        let _one = self.one_checkpoint.lock();
+        for _slot in 0..2 {
+            let mut journal = self.journal.lock();
+            {
+                let mut now = self.superblock.lock();
+                now.uuid = to.uuid.unwrap_or(now.uuid);
+                if let Some(label) = &to.label {
+                    now.label.clone_from(label);
+                }
+            }
+            if to.clear_fault {
+                *self.fault.lock() = None;
+            }
+            self.checkpoint_at_once(&mut journal)?;
+            let epoch = self.superblock.lock().epoch;
+            let step = self.step("a checkpoint");
+            step.check(journal.say_left_out(&*self.device, epoch))?;
+            step.end();
+        }
+        Ok(())
+    }
+
+    /// Something of the volume is damaged. The next superblock that is written says so, with the first reason since the
+    /// volume was clean. Nothing is written for this: a volume that has stopped keeps silent (P7).
+    pub(crate) fn found_damage(&self, reason: &str) {
+        let mut fault = self.fault.lock();
+        if fault.is_none() && !self.read_only {
+            *fault = Some(Fault { time: Timestamp::now(), reason: reason.to_owned() });
+        }
+    }
+
+    /// Whether a superblock has to say what no superblock says yet.
+    pub(crate) fn hides_damage(&self) -> bool {
+        *self.fault.lock() != self.superblock.lock().fault
+    }
+}
+
+/// Writes the far copy of the superblock into its slot, where both slots are lost. What it leads to was judged by the
+/// caller. Fails, and writes nothing, if a slot is valid or the far copy is not.
+pub fn restore_superblock(device: &dyn Device) -> Result<Superblock> {
+    let found = superblock::far(device)?;
+    if superblock::any_slot(device)? {
+        return Err(StoreError::Refused(
+            "a superblock slot is valid: nothing is to be restored".into(),
+        ));
+    }
+    let Some(found) = found else {
+        let blocks = device.len() / holdfast_base::units::BLOCK_BYTES;
+        let place = geometry::far_copy(blocks);
+        return Err(StoreError::Refused(format!("there is no superblock at block {place} either")));
+    };
+    let _durable = superblock::put(device, &found)?;
+    Ok(found)
+}
