@@ -69,6 +69,11 @@ pub fn check(device: &dyn Device, options: &Options<'_>) -> Result<Report, Check
     pass::run(device, options)
 }
 
+/// What to do with the volume on `device` if it has an older format, in a sentence.
+pub fn older(device: &dyn Device) -> Option<String> {
+    superblocks::Slots::read(device).ok()?.older()
+}
+
 /// What the volume on `device` is, by its newest valid superblock, the journal behind it and the log
 /// behind that, if there is a Holdfast volume that this program reads. What does not read of journal
 /// and log counts as empty.

@@ -136,6 +136,12 @@ pub struct Summary {
     pub uuid: String,
     /// Label.
     pub label: String,
+    /// Seconds since 1970 when it was made.
+    pub created_secs: i64,
+    /// The program that wrote the superblock.
+    pub written_by: String,
+    /// What was found damaged, and the seconds since 1970 when.
+    pub fault: Option<(i64, String)>,
     /// Bytes of the volume.
     pub volume_bytes: u64,
     /// Bytes of a tree node.
@@ -185,6 +191,9 @@ impl Summary {
             lsn: superblock.lsn.0,
             uuid: superblock.uuid.to_string(),
             label: superblock.label.clone(),
+            created_secs: superblock.created.secs,
+            written_by: superblock.writer.clone(),
+            fault: superblock.fault.as_ref().map(|fault| (fault.time.secs, fault.reason.clone())),
             volume_bytes: bytes(geometry.volume_blocks),
             node_size: geometry.node_size as u64,
             log_bytes: bytes(geometry.log_blocks),

@@ -18,7 +18,7 @@ use holdfast_format::journal::Base;
 use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::limits::FILE_SIZE_MAX;
 use holdfast_format::node::SLOTS_AT;
-use holdfast_format::superblock::Fault;
+use holdfast_format::superblock::FoundDamage;
 use holdfast_format::{Key, Kind, NodePointer, Superblock};
 
 /// The sample with a change of its items.
@@ -105,7 +105,8 @@ fn provoke(issue: Issue) -> (Report, &'static [Issue]) {
             (report, none)
         }
         Issue::Fault => {
-            let fault = Fault { time: Default::default(), reason: "a node was damaged".into() };
+            let fault =
+                FoundDamage { time: Default::default(), reason: "a node was damaged".into() };
             (with(move |m| m.superblock(move |s| s.fault = Some(fault.clone()))), none)
         }
         Issue::SuperblocksDisagree => {

@@ -140,6 +140,14 @@ pub(crate) fn not_opened(path: &Path, device: &dyn Device, error: &io::Error) ->
     }
 }
 
+/// The sentence for a device without a valid superblock: what it holds instead, or what to do with an older volume.
+pub(crate) fn no_volume(path: &Path, device: &dyn Device) -> Failure {
+    match holdfast_check::older(device) {
+        Some(older) => Failure::plain(format!("{}: {older}", path.display())),
+        None => not_ours(path, foreign(device)),
+    }
+}
+
 /// What a device without a valid superblock holds instead of a volume, as far as it can be recognised.
 pub(crate) fn foreign(device: &dyn Device) -> Option<&'static str> {
     holdfast_check::identify(device).filter(|kind| *kind != holdfast_check::OURS)

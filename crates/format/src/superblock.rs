@@ -144,7 +144,7 @@ record! {
 
 /// Something that was found damaged, for people who ask for it later.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct FoundDamage {
     /// When.
     pub time: Timestamp,
     /// What, at most [`REASON_MAX`] bytes.
@@ -198,7 +198,7 @@ pub struct Superblock {
     /// The program that wrote it, at most [`WRITER_MAX`] bytes.
     pub writer: String,
     /// What was found damaged, until fsck finds nothing.
-    pub fault: Option<Fault>,
+    pub fault: Option<FoundDamage>,
     /// The bytes behind the fields, without zeros at their end: of features that this program does not know. It keeps them.
     pub rest: Vec<u8>,
 }
@@ -461,10 +461,10 @@ impl Fields {
         Ok(())
     }
 
-    fn found_fault(&self) -> Result<Option<Fault>, Malformed> {
+    fn found_fault(&self) -> Result<Option<FoundDamage>, Malformed> {
         let reason = text(&self.fault_reason, "fault")?;
         match self.fault {
-            1 => Ok(Some(Fault { time: self.fault_time, reason })),
+            1 => Ok(Some(FoundDamage { time: self.fault_time, reason })),
             0 if reason.is_empty() && self.fault_time == Timestamp::default() => Ok(None),
             _ => Err(Malformed::new(Fields::TITLE, "its fault cannot be")),
         }

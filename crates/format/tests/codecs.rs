@@ -9,7 +9,7 @@ use holdfast_format::item::xattr::XattrValue;
 use holdfast_format::item::{Dentry, Extent, FileType, GroupItem, InodeItem, Xattr, group, orphan};
 use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::limits::{FILE_SIZE_MAX, LINK_MAX, NODE_SIZES};
-use holdfast_format::superblock::Fault;
+use holdfast_format::superblock::FoundDamage;
 use holdfast_format::{
     Geometry, JournalMark, Key, Kind, LogMark, Malformed, NodePointer, Superblock,
 };
@@ -182,7 +182,7 @@ fn superblocks() -> impl Strategy<Value = Superblock> {
                 nanos: (numbers[2] % 1_000_000_000) as u32,
             },
             writer: "a program".into(),
-            fault: (numbers[3] % 2 == 0).then(|| Fault {
+            fault: (numbers[3] % 2 == 0).then(|| FoundDamage {
                 time: Timestamp { secs: numbers[3] as i64, nanos: 0 },
                 reason: "a node is damaged".into(),
             }),

@@ -63,6 +63,7 @@ mod dir;
 mod error;
 mod file;
 mod held;
+mod identity;
 mod make;
 mod metadata;
 mod options;
@@ -75,6 +76,7 @@ pub use dir::Dir;
 pub use file::File;
 pub use holdfast_base::{Escape, Receipt};
 pub use holdfast_posix::{FileSystem, RenameFlags, StatFs, XattrFlags};
+pub use identity::{clear_fault, restore_superblock, set_identity};
 pub use metadata::{FileTimes, FileType, Metadata, Permissions};
 pub use options::{
     Accounting, Atime, Batching, CreateOptions, Dirty, FsyncWait, OpenOptions, RenameLog,

@@ -6,7 +6,7 @@
 
 use holdfast_base::clock::Timestamp;
 use holdfast_device::Device;
-use holdfast_format::superblock::Fault;
+use holdfast_format::superblock::FoundDamage;
 use holdfast_format::{Superblock, geometry};
 use uuid::Uuid;
 
@@ -54,7 +54,7 @@ impl Inner {
     pub(crate) fn found_damage(&self, reason: &str) {
         let mut fault = self.fault.lock();
         if fault.is_none() && !self.read_only {
-            *fault = Some(Fault { time: Timestamp::now(), reason: reason.to_owned() });
+            *fault = Some(FoundDamage { time: Timestamp::now(), reason: reason.to_owned() });
         }
     }
 

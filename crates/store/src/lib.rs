@@ -65,7 +65,7 @@ use holdfast_base::{BlockNo, BlockRange, InodeNo, Lsn, Receipt, Timestamp, TreeI
 pub use holdfast_device::Device;
 use holdfast_device::buffer::BufferPool;
 pub use holdfast_device::page;
-use holdfast_format::superblock::Fault;
+use holdfast_format::superblock::FoundDamage;
 use holdfast_format::{Geometry, Key, Superblock};
 use parking_lot::{Condvar, Mutex, RwLock};
 use uuid::Uuid;
@@ -185,7 +185,7 @@ pub(crate) struct Inner {
     /// The newest durable superblock.
     superblock: Mutex<Superblock>,
     /// What was found damaged, for the next superblock.
-    fault: Mutex<Option<Fault>>,
+    fault: Mutex<Option<FoundDamage>>,
     one_checkpoint: Mutex<()>,
     journal: Mutex<Journal>,
     /// Nodes of the journal that stand in front of the device, when nothing may be written.

@@ -10,13 +10,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use holdfast::device::Device;
-use holdfast_check::{Options, Progress, Report};
+use holdfast_check::{Issue, Options, Progress, Report, Severity};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::outcome::{Failure, Outcome, complain, printed};
+use crate::outcome::{Context, Failure, Outcome, complain, printed};
 use crate::peek::Peek;
 use crate::{mounts, size, target};
 
+/// fsck(8): errors were found and are gone.
+const CORRECTED: u8 = 1;
 /// fsck(8): errors were found and are still there.
 const ERRORS_LEFT: u8 = 4;
 const OPERATIONAL: u8 = 8;
@@ -30,9 +32,13 @@ pub(crate) struct Args {
     /// As at boot: only see whether the volume can be opened. -f checks everything all the same.
     #[arg(short = 'p', short_alias = 'a')]
     preen: bool,
-    /// Accepted for fsck(8), and without effect: nothing is asked and nothing is repaired.
+    /// Forget a fault that the superblock tells of, if -d finds nothing else. Nothing else is repaired.
     #[arg(short = 'y')]
     yes: bool,
+    /// Write back the superblock of a volume that has lost its first MiB, from the copy at its end. Only if nothing else
+    /// is wrong.
+    #[arg(long, conflicts_with_all = ["no_changes", "preen"])]
+    repair_superblock: bool,
     /// Check everything, also with -p.
     #[arg(short, long)]
     force: bool,
@@ -99,7 +105,35 @@ pub(crate) fn run(args: &Args) -> Outcome {
         operational(Failure::plain(format!("{}: {error}", args.target.display())))
     })?;
     print(args, &report)?;
+    let only = |issue: Issue| {
+        let errors = report.findings.iter().filter(|finding| finding.severity > Severity::Note);
+        report.omitted == 0 && errors.map(|finding| finding.id).eq([issue.number()])
+    };
+    if args.repair_superblock && only(Issue::NoSuperblock) && report.facts.superblock.is_some() {
+        return repaired(args, device, "the superblock was written back", |device| {
+            holdfast::restore_superblock(&*device)
+        });
+    }
+    if args.yes && args.data && only(Issue::Fault) {
+        return repaired(args, device, "the fault was forgotten", holdfast::clear_fault);
+    }
     Ok(report.exit_code())
+}
+
+/// Changes the volume, which was locked for reading until now.
+fn repaired(
+    args: &Args,
+    read_only: Arc<dyn Device>,
+    done: &str,
+    change: impl FnOnce(Arc<dyn Device>) -> io::Result<()>,
+) -> Outcome {
+    drop(read_only);
+    let operational = |failure: Failure| failure.with_code(OPERATIONAL);
+    let device = target::open_device(&args.target, false).map_err(operational)?;
+    change(device).context(args.target.display()).map_err(operational)?;
+    let mut out = io::stdout().lock();
+    printed(writeln!(out, "{}: {done}", args.target.display()))?;
+    Ok(CORRECTED)
 }
 
 /// The volume: locked, unless `-n` says that a look is enough.
@@ -128,8 +162,7 @@ fn device(args: &Args) -> Result<Arc<dyn Device>, Failure> {
 /// What a mount does first, read-only: the superblock, the groups, the root directory.
 fn preen(args: &Args, device: &Arc<dyn Device>) -> Outcome {
     if holdfast_check::probe(&**device).is_none() {
-        let kind = target::foreign(&**device);
-        return Err(target::not_ours(&args.target, kind).with_code(OPERATIONAL));
+        return Err(target::no_volume(&args.target, &**device).with_code(OPERATIONAL));
     }
     let opened = holdfast::VolumeOptions::new().read_only(true).open_device(device.clone());
     opened.and_then(|volume| volume.metadata("/").map(drop)).map_err(|error| {

@@ -24,8 +24,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let device = Peek::open(&args.target)?;
-    let summary = holdfast_check::probe(&device)
-        .ok_or_else(|| target::not_ours(&args.target, target::foreign(&device)))?;
+    let summary =
+        holdfast_check::probe(&device).ok_or_else(|| target::no_volume(&args.target, &device))?;
     let mount = mounts::find(&args.target).context("/proc/self/mountinfo")?;
     let mounted_at = mount.as_ref().map(|mount| mount.dir.to_string_lossy().into_owned());
     let live = mount.as_ref().map(control::ask).transpose();
@@ -70,6 +70,17 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let lines = [
         ("uuid", summary.uuid),
         ("label", summary.label),
+        ("made", seconds(summary.created_secs)),
+        ("written by", summary.written_by),
+        (
+            "damage",
+            summary.fault.map_or("none known".into(), |(when, what)| {
+                format!(
+                    "{what} (found {}; `holdfast fsck -y -d` checks all, and forgets it)",
+                    seconds(when)
+                )
+            }),
+        ),
         ("size", size::show(summary.volume_bytes)),
         ("node size", size::show(summary.node_size)),
         ("log ring", size::show(summary.log_bytes)),
@@ -90,6 +101,12 @@ pub(crate) fn run(args: &Args) -> Outcome {
         printed(writeln!(out, "{name:<13} {}", printable(&value)))?;
     }
     Ok(0)
+}
+
+/// A moment, as people write it.
+fn seconds(since_1970: i64) -> String {
+    let moment = jiff::Timestamp::from_second(since_1970);
+    moment.map_or_else(|_| format!("{since_1970} s after 1970"), |moment| moment.to_string())
 }
 
 /// The physical sector below, how it is known, and what is wrong with it.

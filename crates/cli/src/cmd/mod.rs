@@ -16,6 +16,7 @@ mod mount_helper;
 mod remount;
 pub(crate) mod stats;
 mod sync;
+mod tune;
 mod umount;
 mod umount_helper;
 mod watchdog;
@@ -60,6 +61,7 @@ pub(crate) enum Command {
     Cp(cp::Args),
     Sync(sync::Args),
     Stats(stats::Args),
+    Tune(tune::Args),
     Explain(explain::Args),
     Completions(completions::Args),
     #[command(hide = true)]
@@ -91,6 +93,7 @@ impl Command {
             Command::Cp(args) => cp::run(&args),
             Command::Sync(args) => sync::run(&args),
             Command::Stats(args) => stats::run(&args),
+            Command::Tune(args) => tune::run(&args),
             Command::Explain(args) => explain::run(&args),
             Command::Completions(args) => completions::run(&args),
             Command::Ask(args) => ask::run(&args),

@@ -10,7 +10,8 @@ use holdfast_format::item::{FileType, InodeItem};
 use holdfast_format::superblock::LABEL_MAX;
 use holdfast_format::{Geometry, Key};
 use holdfast_store::{
-    CreateOptions, Device, Guarding, OpenOptions, Store, StoreError, Transaction, page,
+    CreateOptions, Device, Guarding, Identity, OpenOptions, Store, StoreError, Transaction, page,
+    restore_superblock,
 };
 use parking_lot::Mutex;
 use uuid::Uuid;
@@ -147,6 +148,33 @@ impl FileSystem {
         page::give_back();
         written?;
         closed?;
+        Ok(())
+    }
+
+    /// Gives the volume another id or label, in both superblocks.
+    pub fn set_identity(&self, uuid: Option<[u8; 16]>, label: Option<&str>) -> Result<()> {
+        if label.is_some_and(|label| label.len() > LABEL_MAX) {
+            return Err(FsError::Invalid("the label is longer than 64 bytes"));
+        }
+        let to = Identity {
+            uuid: uuid.map(Uuid::from_bytes),
+            label: label.map(str::to_owned),
+            clear_fault: false,
+        };
+        Ok(self.core.store.change_identity(&to)?)
+    }
+
+    /// Forgets what was found damaged, in both superblocks.
+    pub fn clear_fault(&self) -> Result<()> {
+        Ok(self
+            .core
+            .store
+            .change_identity(&Identity { clear_fault: true, ..Identity::default() })?)
+    }
+
+    /// Writes the far copy of the superblock into its slot, on a device that has lost both slots.
+    pub fn restore_superblock(device: &dyn Device) -> Result<()> {
+        restore_superblock(device)?;
         Ok(())
     }
 

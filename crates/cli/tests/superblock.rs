@@ -1,0 +1,104 @@
+//! Superblocks from the command line: an image that takes no space, a lost first MiB, another id and label.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn holdfast(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_holdfast")).args(args).output().unwrap()
+}
+
+/// What a command says that must succeed.
+fn ok(args: &[&str]) -> String {
+    let output = holdfast(args);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}: {error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn code(args: &[&str]) -> (Option<i32>, String) {
+    let output = holdfast(args);
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(said).unwrap())
+}
+
+fn image(dir: &Path) -> String {
+    dir.join("volume.img").to_str().unwrap().to_owned()
+}
+
+#[test]
+fn an_empty_image_of_any_size_takes_less_than_a_mib() {
+    let dir = tempfile::tempdir().unwrap();
+    for size in ["8M", "1G", "64G", "1T"] {
+        let image = image(dir.path());
+        ok(&["mkfs", "--size", size, &image]);
+        let taken = fs::metadata(&image).unwrap().blocks() * 512;
+        assert!(taken <= 1 << 20, "{size}: {taken} bytes");
+        assert!(ok(&["fsck", &image]).contains("clean"), "{size}");
+        fs::remove_file(image).unwrap();
+    }
+}
+
+#[test]
+fn mkfs_makes_the_rings_as_large_as_it_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = image(dir.path());
+    ok(&["mkfs", "--size", "64M", "--log-size", "512k", "--journal-size", "2M", &image]);
+    let info: serde_json::Value = serde_json::from_str(&ok(&["info", "--json", &image])).unwrap();
+    assert_eq!(
+        (&info["log_bytes"], &info["journal_bytes"]),
+        (&(512 << 10).into(), &(2 << 20).into())
+    );
+    let (status, said) = code(&["mkfs", "--force", "--log-size", "100k", &image]);
+    assert!(status == Some(1) && said.contains("too small"), "{status:?} {said}");
+}
+
+#[test]
+fn a_lost_first_mib_comes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = image(dir.path());
+    ok(&["mkfs", "--size", "64M", &image]);
+    let source = dir.path().join("file");
+    fs::write(&source, "content").unwrap();
+    ok(&["cp", source.to_str().unwrap(), &format!("{image}:/file")]);
+    let file = fs::File::options().write(true).open(&image).unwrap();
+    file.write_all_at(&vec![0; 1 << 20], 0).unwrap();
+    let (status, said) = code(&["ls", &image]);
+    assert!(status != Some(0) && said.contains("holdfast fsck --repair-superblock"), "{said}");
+    let (status, said) = code(&["fsck", &image]);
+    assert!(status == Some(4) && said.contains("holdfast fsck --repair-superblock"), "{said}");
+    let (status, said) = code(&["fsck", "--repair-superblock", &image]);
+    assert!(status == Some(1) && said.contains("written back"), "{status:?} {said}");
+    assert!(ok(&["fsck", &image]).contains("clean"));
+    assert_eq!(ok(&["cat", &format!("{image}:/file")]), "content");
+    // Where more is wrong, nothing is written.
+    file.write_all_at(&vec![0; 1 << 20], 0).unwrap();
+    let info = holdfast(&["info", &image]);
+    assert!(!info.status.success());
+    file.write_all_at(&vec![0x55; 8 << 20], 4 << 20).unwrap();
+    let (status, said) = code(&["fsck", "--repair-superblock", &image]);
+    assert!(status == Some(4) && !said.contains("written back"), "{status:?} {said}");
+}
+
+#[test]
+fn a_copy_gets_an_id_and_a_label_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = image(dir.path());
+    ok(&["mkfs", "--size", "64M", "--label", "old", &image]);
+    let info = |field: &str| -> serde_json::Value {
+        let text = ok(&["info", "--json", &image]);
+        serde_json::from_str::<serde_json::Value>(&text).unwrap()[field].clone()
+    };
+    let before = info("uuid");
+    ok(&["tune", "--uuid", "random", &image]);
+    assert_ne!(info("uuid"), before);
+    let id = "00112233-4455-6677-8899-aabbccddeeff";
+    ok(&["tune", "--uuid", id, "--label", "new", &image]);
+    assert_eq!((info("uuid"), info("label")), (id.into(), "new".into()));
+    assert!(ok(&["fsck", &image]).contains("clean"));
+    let (status, _) = code(&["tune", &image]);
+    assert_ne!(status, Some(0), "nothing to do");
+}

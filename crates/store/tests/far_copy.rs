@@ -1,0 +1,129 @@
+//! The far copy of the superblock: a volume whose first MiB was overwritten, at any moment, comes back as its slots would
+//! have led to it (FORMAT: the far copy).
+//!
+//! Power fails at every write and flush of a life with batches, commits, checkpoints and an opening after a crash. Each
+//! image is opened as it is; then its first MiB is lost, the far copy is written back, and it is opened again.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod small;
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use holdfast_device::sim::Policy;
+use holdfast_device::{Device, MemoryDevice, SimDevice};
+use holdfast_format::geometry::{SUPERBLOCK_SLOTS, far_copy};
+use holdfast_format::{Key, Superblock};
+use holdfast_store::{Store, restore_superblock};
+use small::{formatted, open, put, put_one_transaction, sync, try_open};
+
+const MIB: usize = 1 << 20;
+
+/// Batches, commits and checkpoints, and blocks that are used again.
+fn live(device: &Arc<SimDevice>) {
+    let store = open(device);
+    for round in 0..6u8 {
+        put(&store, 0..3, 1 + round, 9);
+        sync(&store);
+        put_one_transaction(&store, 0..40, 50 + round, 9);
+        match round % 3 {
+            0 => store.commit().unwrap(),
+            1 => store.checkpoint().unwrap(),
+            _ => sync(&store),
+        }
+    }
+    drop(store);
+    // A recovery, and a close.
+    let store = open(device);
+    put(&store, 3..5, 100, 9);
+    sync(&store);
+    store.close().unwrap();
+}
+
+/// Its last operation, and all that it holds.
+fn shown(device: &Arc<MemoryDevice>) -> (u64, Vec<(Key, Vec<u8>)>) {
+    let store: Store = open(device);
+    let mut items = Vec::new();
+    let visit = |key, value: &[u8]| {
+        items.push((key, value.to_vec()));
+        ControlFlow::Continue(())
+    };
+    store.scan(&Key::MIN, &Key::MAX, visit).unwrap();
+    (store.latest().0, items)
+}
+
+fn superblock_at(device: &MemoryDevice, block: holdfast_base::BlockNo) -> Option<Superblock> {
+    let mut bytes = [0; 4096];
+    device.read(block.byte_offset().unwrap(), &mut bytes).unwrap();
+    Superblock::decode(&bytes, block).ok()
+}
+
+/// Loses the first MiB and writes the far copy back.
+fn repaired(image: &MemoryDevice) -> Option<Arc<MemoryDevice>> {
+    let left = Arc::new(image.snapshot());
+    left.write(0, &vec![0; MIB]).unwrap();
+    match try_open(&left) {
+        Ok(_) => panic!("no mount begins from the far copy by itself"),
+        Err(error) => {
+            let is_whole = superblock_at(image, far_copy(image.len() / 4096)).is_some();
+            assert_eq!(is_whole, error.to_string().contains("--repair-superblock"), "{error}");
+        }
+    }
+    restore_superblock(&*left).ok().map(|_| left)
+}
+
+#[test]
+fn at_any_moment_the_far_copy_leads_to_what_the_slots_lead_to() {
+    let base = formatted();
+    let sim = Arc::new(SimDevice::new(&base));
+    live(&sim);
+    let policy = Policy { seed: 5, exhaustive: 3, each: 3, samples: 3, torn: 3 };
+    let recording = sim.recording();
+    let mut cut = recording.start();
+    let mut seen = HashSet::new();
+    let (mut same, mut torn, mut older) = (0, 0, 0);
+    for event in recording.events.iter() {
+        cut.advance(event);
+        if !event.changes_images() {
+            continue;
+        }
+        for image in cut.images(&policy) {
+            if !seen.insert(image.fingerprint()) {
+                continue;
+            }
+            let device = image.device();
+            let what = format!("cut {}: {}", cut.index(), image.describe());
+            let far = superblock_at(&device, far_copy(device.len() / 4096));
+            let Some(left) = repaired(&device) else {
+                // Only while it is being written.
+                assert_eq!(far, None, "{what}");
+                torn += 1;
+                continue;
+            };
+            let slots =
+                SUPERBLOCK_SLOTS.into_iter().filter_map(|slot| superblock_at(&device, slot));
+            let newest = slots.map(|slot| slot.epoch).max();
+            older += usize::from(far.map(|far| far.epoch) < newest);
+            assert!(shown(&Arc::new(device)) == shown(&left), "{what}: another moment");
+            same += 1;
+        }
+    }
+    println!("{same} the same, of which {older} by an older copy, {torn} torn");
+    assert!(same > 100 && torn > 0 && older > 0, "{same} {torn} {older}");
+    assert!(torn * 10 < same, "{torn} torn copies are too many for {same}");
+}
+
+#[test]
+fn nothing_is_restored_over_a_slot_or_out_of_nothing() {
+    let base = formatted();
+    assert!(restore_superblock(&*base).is_err(), "both slots are whole");
+    base.write(0, &vec![0; MIB]).unwrap();
+    let far = far_copy(base.len() / 4096);
+    let whole = base.snapshot();
+    base.write(far.byte_offset().unwrap(), &[0; 4096]).unwrap();
+    assert!(restore_superblock(&*base).is_err(), "there is no far copy");
+    let found = restore_superblock(&whole).unwrap();
+    assert_eq!(superblock_at(&whole, SUPERBLOCK_SLOTS[(found.epoch.0 % 2) as usize]), Some(found));
+}
