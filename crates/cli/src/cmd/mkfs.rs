@@ -31,8 +31,8 @@ pub(crate) struct Args {
     /// it when the volume is first mounted. It cannot be changed later.
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     log_size: Option<u64>,
-    /// Size of the journal, from which a crash is recovered: from 256k. Default: a 32nd of the volume, at most 128M. It
-    /// cannot be changed later.
+    /// Size of the room from which a crash is recovered: from 256k. Default: a 32nd of the volume, at most 128M. It cannot
+    /// be changed later.
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     journal_size: Option<u64>,
     /// A name that `holdfast info` shows, at most 64 bytes.
