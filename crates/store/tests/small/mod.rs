@@ -30,7 +30,16 @@ pub(crate) fn formatted() -> Arc<MemoryDevice> {
 }
 
 pub(crate) fn formatted_as(geometry: Geometry) -> Arc<MemoryDevice> {
-    let formatted = Arc::new(MemoryDevice::new(geometry.volume_blocks * BLOCK_BYTES));
+    formatted_on(MemoryDevice::new(geometry.volume_blocks * BLOCK_BYTES), geometry)
+}
+
+/// On a disk whose physical sectors are blocks, and logical ones are not: a torn write takes the whole block.
+pub(crate) fn formatted_on_512e() -> Arc<MemoryDevice> {
+    formatted_on(MemoryDevice::with_sector_sizes(BYTES, 512, 4096), geometry())
+}
+
+fn formatted_on(device: MemoryDevice, geometry: Geometry) -> Arc<MemoryDevice> {
+    let formatted = Arc::new(device);
     let shared: Arc<dyn Device> = formatted.clone();
     let options = CreateOptions {
         geometry,
