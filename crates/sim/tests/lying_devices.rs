@@ -66,8 +66,8 @@ fn lost_rotten_and_stray_writes_are_found_out() {
     // A bit in the header of a frame, where a sum sees it: behind a frame's end it would mean nothing.
     for action in [Action::Ignore, Action::FlipBit(Some(300)), Action::Misdirect(None)] {
         let mut found = 0;
-        // The first one is the superblock, as it was, that a mount makes durable.
-        for nth in 2..=7 {
+        // The first ones are the superblock and its far copy, as they were, that a mount makes durable.
+        for nth in 3..=8 {
             let faults = Faults::seeded(nth).with(Call::Write, When::Nth(nth), action);
             if let Err(failure) = run(faults, None) {
                 found += 1;
