@@ -94,7 +94,7 @@ impl Image {
         self.device.snapshot()
     }
 
-    /// Numbers that mean something in it, for [`Program::number`].
+    /// Numbers that mean something in it, for [`Program::number`](crate::program::Program::number).
     pub fn known(&self) -> Vec<u64> {
         let now = &self.superblock;
         let geometry = &now.geometry;
