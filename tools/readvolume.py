@@ -1,0 +1,1648 @@
+#!/usr/bin/env python3
+"""A second reader of Holdfast volumes, written from docs/FORMAT.md alone.
+
+It shares no code with the filesystem, so what both read from the same bytes is what the
+document says. It never writes to the image: the journal and the log are replayed in memory.
+All items of the files tree are held in memory at once, so it wants some RAM for large volumes.
+
+    readvolume.py IMG info           what the volume is, and what is replayed
+    readvolume.py IMG list           one line for each name, sorted
+    readvolume.py IMG cat PATH       the content of a file; symbolic links are not followed
+    readvolume.py IMG extract DIR    all files into a directory that is empty or not there
+    readvolume.py IMG check          everything that can be held against the document
+
+A line of `list`: type, mode, uid, gid, size, mtime in ns, nlink, rdev, CRC-64 of the content,
+CRC-64 of the extended attributes, path. Bytes of a path that are not printable are %XX.
+What is damaged is said on standard error, one line each, and never shown; the exit status is 1.
+Numbers in brackets are findings of docs/FSCK.md.
+"""
+
+import argparse
+import bisect
+import os
+import re
+import stat
+import struct
+import sys
+from collections import Counter, namedtuple
+from types import SimpleNamespace
+
+BLOCK = 4096
+SECTOR = 512
+GROUP = 32768
+COUNTER_LIMIT = 1 << 62
+FILE_LIMIT = 9223372036854771712
+FRAME_LIMIT = 1 << 20
+COMMIT_LIMIT = 1 << 28
+JOURNAL_LIMIT = 1 << 31
+BATCH_LIMIT = 4 << 20
+LOG_LIMIT = 1 << 28
+NAMED_BLOCKS_LIMIT = 1024
+LEVELS = 16
+# Limits of this reader, not of the format: what a hostile image may cost.
+PATCHED_LIMIT = 1 << 30
+PATH_LIMIT = 1 << 16
+NAMED_BLOCKS_SUMMED = 1 << 20
+FINDINGS_LIMIT = 1000
+
+INODE, INLINE, DENTRY, XATTR, PIECE, EXTENT, ORPHAN, PUNCH = range(1, 9)
+BITS_PER_ITEM = 4096
+GROUP_ITEM, BITMAP_ITEM, SETTING_ITEM = 16, 17, 18
+FILES, SPACE = 1, 2
+KNOWN_KINDS = {FILES: set(range(INODE, PUNCH + 1)), SPACE: {GROUP_ITEM, BITMAP_ITEM, SETTING_ITEM}}
+SMALLEST_KEY = (0, INODE, 0)
+TYPES = {1: "p", 2: "c", 4: "d", 6: "b", 8: "f", 10: "l", 12: "s"}
+CHARACTER, DIRECTORY, DEVICE, REGULAR, SYMLINK = 2, 4, 6, 8, 10
+
+
+class Damage(Exception):
+    """The volume is not as the document says."""
+
+
+class Refused(Exception):
+    """The volume asks for what this reader does not know."""
+
+
+class Findings:
+    """What is wrong, said at once, one line each."""
+
+    def __init__(self):
+        self.count = 0
+
+    def add(self, text):
+        """Says it, unless too much was said before."""
+        self.count += 1
+        if self.count <= FINDINGS_LIMIT:
+            print(f"readvolume: {text}", file=sys.stderr)
+
+
+# Checksums: CRC-64/NVME, two bytes of a word at a time.
+
+MASK = (1 << 64) - 1
+POLYNOMIAL = 0x9A6C9329AC4BC9B5  # ad93d23594c93659 with its bits reversed
+
+
+def byte_tables():
+    """For each byte of a word what it adds to the sum; the first table is of the last byte."""
+    first = []
+    for value in range(256):
+        for _ in range(8):
+            value = value >> 1 ^ (POLYNOMIAL if value & 1 else 0)
+        first.append(value)
+    tables = [first]
+    for _ in range(7):
+        tables.append([first[value & 255] ^ value >> 8 for value in tables[-1]])
+    return tables
+
+
+BYTES = byte_tables()
+PAIRS = [[high ^ low for high in BYTES[6 - 2 * at] for low in BYTES[7 - 2 * at]] for at in range(4)]
+
+
+def crc64(data):
+    """The sum of some bytes."""
+    first, second, third, fourth = PAIRS
+    words = len(data) // 8
+    crc = MASK
+    for word in struct.unpack_from(f"<{words}Q", data):
+        crc ^= word
+        crc = first[crc & 65535] ^ second[crc >> 16 & 65535] ^ third[crc >> 32 & 65535] ^ fourth[crc >> 48]
+    for byte in data[words * 8 :]:
+        crc = BYTES[0][(crc ^ byte) & 255] ^ crc >> 8
+    return crc ^ MASK
+
+
+def crc64_without(data, at):
+    """The sum of a structure that holds its own sum at `at`."""
+    return crc64(data[:at] + bytes(8) + data[at + 8 :])
+
+
+def advance(matrix, crc):
+    """What becomes of a sum when the zeros of `matrix` follow."""
+    result = 0
+    for column in matrix:
+        if crc & 1:
+            result ^= column
+        crc >>= 1
+    return result
+
+
+def zero_powers():
+    """For 1, 2, 4 ... zero bytes: how they move the sum of what is before them, and their own sum."""
+    matrix = [BYTES[0][1 << bit & 255] ^ 1 << bit >> 8 for bit in range(64)]
+    own = crc64(b"\0")
+    powers = []
+    for _ in range(63):
+        powers.append((matrix, own))
+        own ^= advance(matrix, own)
+        matrix = [advance(matrix, column) for column in matrix]
+    return powers
+
+
+ZEROS = zero_powers()
+ZERO_BLOCK = bytes(BLOCK)
+ZERO_BLOCK_SUM = crc64(ZERO_BLOCK)
+
+
+def join(before, behind, length):
+    """The sum of two pieces from theirs; the second one has `length` bytes."""
+    for bit in range(length.bit_length()):
+        if length >> bit & 1:
+            before = advance(ZEROS[bit][0], before)
+    return before ^ behind
+
+
+def zeros_sum(length):
+    """The sum of so many zeros."""
+    result = 0
+    for bit in range(length.bit_length()):
+        if length >> bit & 1:
+            result = join(result, ZEROS[bit][1], 1 << bit)
+    return result
+
+
+def block_sum(data):
+    """The sum of a block; most blocks of some files are zeros."""
+    return ZERO_BLOCK_SUM if data == ZERO_BLOCK else crc64(data)
+
+
+# The hash of names: XXH3 with 64 bits and a seed, for 1 to 255 bytes.
+
+SECRET = bytes.fromhex(
+    "b8fe6c3923a44bbe7c01812cf721ad1cded46de9839097db7240a4a4b7b3671fcb79e64eccc0e578825ad07dccff7221"
+    "b8084674f743248ee03590e6813a264c3c2852bb91c300cb88d0658b1b532ea371644897a20df94e3819ef46a9deacd8a8"
+    "fa763fe39c343ff9dcbbc7c70b4f1d8a51e04bcdb45931c89f7ec9d9787364eac5ac8334d3ebc3c581a0fffa1363eb17"
+    "0ddd51b7f0da49d316552629d4689e2b16be587d47a1fc8ff8b8d17ad031ce45cb3a8f95160428afd7fbcabb4b407e"
+)
+WORD_1, WORD_2, WORD_3 = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D
+LONG_1, LONG_2, LONG_3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
+LONG_4, LONG_5 = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5
+
+
+def u32(data, at):
+    """A number of 4 bytes."""
+    return int.from_bytes(data[at : at + 4], "little")
+
+
+def u64(data, at):
+    """A number of 8 bytes."""
+    return int.from_bytes(data[at : at + 8], "little")
+
+
+def fold(left, right):
+    """Both halves of the product of two words."""
+    product = left * right
+    return (product ^ product >> 64) & MASK
+
+
+def mix(data, at, secret, secret_at, seed):
+    """16 bytes of a name with 16 of the secret."""
+    low = u64(data, at) ^ u64(secret, secret_at) + seed & MASK
+    high = u64(data, at + 8) ^ u64(secret, secret_at + 8) - seed & MASK
+    return fold(low, high)
+
+
+def xxh3_end(value):
+    """The last step for names of 9 bytes and more."""
+    value &= MASK
+    value = (value ^ value >> 37) * 0x165667919E3779F9 & MASK
+    return value ^ value >> 32
+
+
+def xxh3_short(name, seed):
+    """For 1 to 16 bytes."""
+    size = len(name)
+    if size < 4:
+        value = name[0] << 16 | name[size >> 1] << 24 | name[-1] | size << 8
+        value ^= (u32(SECRET, 0) ^ u32(SECRET, 4)) + seed & MASK
+        value = (value ^ value >> 33) * LONG_2 & MASK
+        value = (value ^ value >> 29) * LONG_3 & MASK
+        return value ^ value >> 32
+    if size < 9:
+        seed ^= int.from_bytes((seed & 0xFFFFFFFF).to_bytes(4, "little"), "big") << 32
+        value = u32(name, size - 4) + (u32(name, 0) << 32)
+        value ^= (u64(SECRET, 8) ^ u64(SECRET, 16)) - seed & MASK
+        value ^= (value << 49 | value >> 15) & MASK ^ (value << 24 | value >> 40) & MASK
+        value = value * 0x9FB21C651E98DF25 & MASK
+        value = (value ^ (value >> 35) + size) * 0x9FB21C651E98DF25 & MASK
+        return value ^ value >> 28
+    low = u64(name, 0) ^ (u64(SECRET, 24) ^ u64(SECRET, 32)) + seed & MASK
+    high = u64(name, size - 8) ^ (u64(SECRET, 40) ^ u64(SECRET, 48)) - seed & MASK
+    swapped = int.from_bytes(low.to_bytes(8, "little"), "big")
+    return xxh3_end(size + swapped + high + fold(low, high))
+
+
+def xxh3_middle(name, seed):
+    """For 17 to 240 bytes."""
+    size = len(name)
+    value = size * LONG_1
+    if size <= 128:
+        for at in range((size - 1) // 32 + 1):
+            value += mix(name, 16 * at, SECRET, 32 * at, seed)
+            value += mix(name, size - 16 * (at + 1), SECRET, 32 * at + 16, seed)
+        return xxh3_end(value)
+    for at in range(8):
+        value += mix(name, 16 * at, SECRET, 16 * at, seed)
+    value = xxh3_end(value)
+    for at in range(8, size // 16):
+        value += mix(name, 16 * at, SECRET, 16 * at - 125, seed)
+    return xxh3_end(value + mix(name, size - 16, SECRET, 119, seed))
+
+
+def xxh3_long(name, seed):
+    """For 241 to 255 bytes: less than one block of stripes."""
+    secret = b"".join(
+        ((u64(SECRET, at) + (seed if at % 16 == 0 else -seed)) & MASK).to_bytes(8, "little")
+        for at in range(0, 192, 8)
+    )
+    sums = [WORD_3, LONG_1, LONG_2, LONG_3, LONG_4, WORD_2, LONG_5, WORD_1]
+    stripes = [(64 * at, 8 * at) for at in range((len(name) - 1) // 64)]
+    for at, secret_at in stripes + [(len(name) - 64, 192 - 64 - 7)]:
+        for lane in range(8):
+            value = u64(name, at + 8 * lane)
+            key = value ^ u64(secret, secret_at + 8 * lane)
+            sums[lane ^ 1] = sums[lane ^ 1] + value & MASK
+            sums[lane] = sums[lane] + (key & 0xFFFFFFFF) * (key >> 32) & MASK
+    value = len(name) * LONG_1
+    for at in range(4):
+        left = sums[2 * at] ^ u64(secret, 11 + 16 * at)
+        value += fold(left, sums[2 * at + 1] ^ u64(secret, 19 + 16 * at))
+    return xxh3_end(value)
+
+
+def name_hash(name, seed):
+    """The 55 bits under which a name is found."""
+    hashed = (xxh3_short if len(name) < 17 else xxh3_middle if len(name) < 241 else xxh3_long)(name, seed)
+    return max(hashed >> 9, 1)
+
+
+# Structures.
+
+
+class Layout:
+    """The fields of a structure: names with types of the struct module."""
+
+    def __init__(self, fields):
+        pairs = [field.split(":") for field in fields.split()]
+        self.names = [name for name, _ in pairs]
+        self.struct = struct.Struct("<" + "".join(kind for _, kind in pairs))
+        self.size = self.struct.size
+
+    def at(self, data, offset=0):
+        """The fields at a place; there must be room for them."""
+        if offset + self.size > len(data):
+            raise Damage("a structure is cut short")
+        return SimpleNamespace(**dict(zip(self.names, self.struct.unpack_from(data, offset))))
+
+
+SUPERBLOCK = Layout(
+    "magic:16s sum:Q address:Q epoch:Q version:I node_size:I compat:Q ro_compat:Q incompat:Q uuid:16s label:64s "
+    "volume_blocks:Q log_blocks:Q journal_blocks:Q hash_seed:Q files_block:Q files_epoch:Q space_block:Q "
+    "space_epoch:Q files_level:B space_level:B pad:6s lsn:Q inode_next:Q inode_count:Q used_blocks:Q "
+    "journal_commit:Q journal_next:Q journal_sum:Q log_batch:Q log_next:Q log_sum:Q ring_tag:8s node_tag:8s "
+    "created:q created_ns:I sums:B fault:B pad2:2s fault_time:q fault_ns:I pad3:4s fault_reason:160s writer:32s "
+    "branches:Q set_aside:216s"
+)
+NODE = Layout(
+    "magic:4s level:B tree:B count:H sum:Q address:Q epoch:Q volume:8s heap_start:I garbage:I reserved:16s"
+)
+KEY = struct.Struct("<QQ4sB3s")
+INODE_ITEM = Layout(
+    "mode:I uid:I gid:I nlink:I size:Q blocks:Q rdev:Q parent:Q parent_slot:Q atime:q atime_ns:I mtime:q mtime_ns:I "
+    "ctime:q ctime_ns:I btime:q btime_ns:I flags:I value_next:I change:Q project:I reserved:4s"
+)
+DENTRY_ITEM = Layout("inode:Q type:B length:B")
+XATTR_ITEM = Layout("length:B place:B value_len:I value_id:I")
+EXTENT_ITEM = Layout("block:Q birth:Q count:I state:B codec:B flags:B stored:B")
+PUNCH_ITEM = Layout("first:Q end:Q state:I reserved:4s")
+FRAME = Layout(
+    "magic:4s kind:I sum:Q address:Q volume:8s epoch:Q commit:Q durable:Q prior:Q index:I frames:I len:I pad:I "
+    "reserved:16s"
+)
+HEAD = Layout(
+    "lsn:Q inode_next:Q inode_count:Q used_blocks:Q files_block:Q files_epoch:Q space_block:Q space_epoch:Q "
+    "files_level:B space_level:B pad:6s nodes:I cancels:I extents:I pad2:I log_batch:Q log_next:Q log_sum:Q"
+)
+NODE_RECORD = Layout("block:Q kind:B pad:B ranges:H len:I")
+DATA_EXTENT = Layout("block:Q count:Q sum:Q")
+BATCH = Layout(
+    "magic:4s bytes:I sum:Q address:Q volume:8s number:Q durable:Q prior:Q after:Q last:Q inode_next:Q "
+    "inode_count:Q len:I records:I flags:I reserved:12s"
+)
+
+
+def need(condition, text):
+    """What the document demands."""
+    if not condition:
+        raise Damage(text)
+
+
+def padded_text(data):
+    """UTF-8 that is padded with zeros."""
+    text = data.rstrip(b"\0")
+    need(b"\0" not in text, "a text is not padded with zeros")
+    try:
+        return text.decode("utf-8")
+    except UnicodeDecodeError:
+        raise Damage("a text is not UTF-8") from None
+
+
+class Image:
+    """The file or device with the volume, opened for reading."""
+
+    def __init__(self, path):
+        self.file = os.open(path, os.O_RDONLY)
+        self.blocks = os.lseek(self.file, 0, os.SEEK_END) // BLOCK
+
+    def read(self, block, count=1):
+        """Some blocks, all of them."""
+        data, start, size = b"", block * BLOCK, count * BLOCK
+        need(block + count <= self.blocks, f"block {block + count - 1} lies behind the end of the device")
+        while len(data) < size:
+            try:
+                part = os.pread(self.file, size - len(data), start + len(data))
+            except OSError as error:
+                raise Damage(f"block {block} cannot be read: {error.strerror}") from None
+            need(part, f"block {block} cannot be read: the device ends")
+            data += part
+        return data
+
+
+# Superblocks and zones.
+
+
+class Geometry:
+    """Where the zones are."""
+
+    def __init__(self, superblock):
+        self.node_size = superblock.node_size
+        self.node_blocks = self.node_size // BLOCK
+        self.value_limit = 1024 if self.node_size == BLOCK else 4096
+        self.log = 256
+        self.log_bytes = superblock.log_blocks * BLOCK
+        self.journal = self.log + superblock.log_blocks
+        self.journal_end = self.journal + superblock.journal_blocks
+        self.data = (self.journal_end + 15) // 16 * 16
+        self.far = far_copy(superblock.volume_blocks)
+
+    def is_data(self, block, count=1):
+        """Whether blocks lie in the data zone of device 0."""
+        return count >= 1 and self.data <= block and block + count <= self.far
+
+    def is_node(self, block):
+        """Whether a node can be there."""
+        return block % self.node_blocks == 0 and self.is_data(block, self.node_blocks)
+
+
+def far_copy(volume_blocks):
+    """The first of the last 16 blocks, counting whole 16 only."""
+    return volume_blocks // 16 * 16 - 16
+
+
+def check_zones(superblock):
+    """The rules of the zones."""
+    need(superblock.node_size in (4096, 16384, 65536), "the node size is none")
+    need(8388608 <= superblock.volume_blocks * BLOCK <= 1125899906842624, "the size of the volume is none")
+    need(superblock.log_blocks >= 64 and superblock.journal_blocks >= 64, "a ring is too small")
+    geometry = Geometry(superblock)
+    node = geometry.node_blocks
+    first = -(-geometry.data // node) * node
+    need(geometry.journal_end <= geometry.far and first + 2 * node <= geometry.far, "the zones have no room")
+    return geometry
+
+
+def check_state(state, geometry, epoch):
+    """What superblocks and heads of commits have in common."""
+    for root in (state.files_block, state.space_block):
+        need(geometry.is_node(root), f"no root of a tree can be at block {root}")
+    need(state.files_block != state.space_block, "both trees have the same root")
+    need(max(state.files_epoch, state.space_epoch) <= epoch, "a root is too young")
+    need(max(state.files_level, state.space_level) < LEVELS, "a tree is too high")
+    need(state.used_blocks <= geometry.far - geometry.data, "more blocks are used than there are")
+    need(state.inode_next >= 16, "inode_next is below 16")
+    counters = (state.lsn, state.inode_next, state.inode_count, state.log_batch)
+    need(max(counters) <= COUNTER_LIMIT, "a counter is out of range")
+    need(state.log_next % SECTOR == 0 and state.log_next < geometry.log_bytes, "log_next is not in the log ring")
+
+
+def read_superblock(image, address, far=False):
+    """The superblock at a place, which must be valid."""
+    data = image.read(address)
+    block = SUPERBLOCK.at(data)
+    need(block.magic == b"holdfast volume\n", "no superblock is there")
+    need(block.sum == crc64_without(data, 16), "its sum does not match")
+    if block.version != 5:
+        raise Refused(f"version {block.version} of the format; this reader knows 5")
+    if block.incompat:
+        raise Refused(f"the volume has features that this reader does not know: {block.incompat:#x}")
+    need(block.address == address, "it belongs elsewhere")
+    block.geometry = geometry = check_zones(block)
+    check_state(block, geometry, block.epoch)
+    need(max(block.epoch, block.journal_commit) <= COUNTER_LIMIT, "a counter is out of range")
+    need(far or address == 16 + block.epoch % 2 * 32, "its epoch belongs to the other slot")
+    need(geometry.journal <= block.journal_next < geometry.journal_end, "journal_next is not in the journal ring")
+    block.label, block.writer = padded_text(block.label), padded_text(block.writer)
+    block.fault_reason = padded_text(block.fault_reason)
+    need(block.sums == 0 and block.branches == 1, "sums or branches are of another kind")
+    need(max(block.created_ns, block.fault_ns) < 10**9, "a time is none")
+    clean = not (block.fault_time or block.fault_ns or block.fault_reason)
+    need(block.fault == 1 or block.fault == 0 and clean, "the fault is neither there nor not")
+    need(not any(block.pad + block.pad2 + block.pad3 + block.set_aside), "reserved bytes are not zero")
+    extra = block.compat or block.ro_compat
+    need(extra or not any(data[SUPERBLOCK.size :]), "bytes behind the fields are not zero")
+    return block
+
+
+def choose_superblock(image, findings):
+    """The newer of the two valid superblocks."""
+    valid, invalid, refused = [], [], []
+    for address in (16, 48):
+        try:
+            valid.append(read_superblock(image, address))
+        except Damage as error:
+            invalid.append(f"block {address}: {error}")
+        except Refused as error:
+            refused.append(error)
+    if refused and not valid:
+        raise refused[0]
+    if not valid:
+        raise Damage(f"no superblock is valid ({'; '.join(invalid)}); perhaps the far copy is: --far [102]")
+    if len(valid) == 2:
+        older, newer = sorted(valid, key=lambda block: block.epoch)
+        same = ("node_size log_blocks journal_blocks hash_seed ring_tag node_tag created created_ns").split()
+        if any(getattr(older, name) != getattr(newer, name) for name in same):
+            findings.add("the two superblocks are not of the same volume [103]")
+        if older.lsn > newer.lsn or older.inode_next > newer.inode_next:
+            findings.add("a counter goes backwards between the superblocks [103]")
+    return max(valid, key=lambda block: block.epoch)
+
+
+# Nodes and trees.
+
+
+class Nodes:
+    """Tree nodes: those that the journal made, and behind them those of the device."""
+
+    def __init__(self, image, superblock):
+        self.image = image
+        self.geometry = superblock.geometry
+        self.tag = superblock.node_tag
+        self.made = {}
+        # Ranges of keys whose items are lost, of the files tree.
+        self.lost = []
+        self.kinds = {tree: set(kinds) for tree, kinds in KNOWN_KINDS.items()}
+        if superblock.compat:
+            self.kinds[FILES] |= set(range(64, 96))
+            self.kinds[SPACE] |= set(range(128, 160))
+        if superblock.ro_compat:
+            self.kinds[FILES] |= set(range(96, 128))
+            self.kinds[SPACE] |= set(range(160, 192))
+
+    def load(self, block):
+        """Header and records of the node at a block, which must be valid [202]."""
+        data = self.made.get(block)
+        try:
+            if data is None:
+                data = self.image.read(block, self.geometry.node_blocks)
+                need(data[:4] == b"hfNd", "its magic is not there")
+                need(u64(data, 8) == crc64_without(data, 8), "its sum does not match")
+            return self.parse(data, block)
+        except Damage as error:
+            raise Damage(f"node at block {block}: {error} [202]") from None
+
+    def parse(self, data, block):
+        """Header and records of a node; its sum is right or will be made."""
+        head = NODE.at(data)
+        need(head.magic == b"hfNd", "its magic is not there")
+        need(head.address == block, f"it belongs to block {head.address}")
+        need(head.volume == self.tag, "it is of another volume")
+        need(head.tree in (FILES, SPACE) and head.level < LEVELS, "its tree or level is none")
+        need(not any(head.reserved), "reserved bytes are not zero")
+        need(64 + 4 * head.count <= head.heap_start <= len(data), "its slots reach into the heap")
+        need(head.level == 0 or head.count, "it has no child")
+        slots = struct.unpack_from(f"<{2 * head.count}H", data, 64)
+        places = list(zip(slots[::2], slots[1::2]))
+        end, used = head.heap_start, head.garbage
+        for start, length in sorted(places):
+            need(start >= end and start + length <= len(data), "a record overlaps or leaves the heap")
+            end, used = start + length, used + length
+        need(used == len(data) - head.heap_start, "records and garbage do not fill the heap")
+        return head, self.records(data, head, places)
+
+    def records(self, data, head, places):
+        """Keys and values, in order."""
+        records = []
+        last = (-1,)
+        for start, length in places:
+            need(length >= KEY.size, "a record has no key")
+            inode, offset, reserved, kind, padding = KEY.unpack_from(data, start)
+            key = (inode, kind, offset)
+            value = bytes(data[start + KEY.size : start + length])
+            need(not any(reserved + padding), "a key has bytes that are not zero")
+            need(key > last, "its keys do not ascend")
+            need(any(kind in kinds for kinds in self.kinds.values()), f"kind {kind} is not known")
+            limit = self.geometry.value_limit
+            need(len(value) == 16 if head.level else len(value) <= limit, "a value has a wrong length")
+            last = key
+            records.append((key, value))
+        return records
+
+    def walk(self, tree, root, findings, reached):
+        """Items of a tree; what is damaged is said and passed over. `reached` gets the places of its nodes."""
+        stack = [(*root, SMALLEST_KEY, (1 << 64,))]
+        while stack:
+            block, epoch, level, lower, upper = stack.pop()
+            try:
+                need(self.geometry.is_node(block), f"no node can be at block {block} [203]")
+                need(block not in reached, f"node at block {block} is reached twice [204]")
+                head, records = self.load(block)
+                reached.add(block)
+                found = (head.epoch, head.tree, head.level)
+                need(found == (epoch, tree, level), f"node at block {block}: not what its parent names [202]")
+                keys = [key for key, _ in records]
+                need(not keys or lower <= keys[0] and keys[-1] < upper, f"node at block {block}: keys out of bounds [206]")
+                if level == 0:
+                    wrong = [key for key in keys if key[1] not in self.kinds[tree]]
+                    need(not wrong, f"node at block {block}: an item of the other tree [207]")
+                    yield from records
+                    continue
+                need(keys[0] == lower, f"node at block {block}: the first separator is not its lower bound [206]")
+                children = [struct.unpack("<QQ", value) for _, value in records]
+                young = [at for at, born in children if born > epoch]
+                need(not young, f"node at block {block}: a child is younger [205]")
+            except Damage as error:
+                findings.add(error)
+                if tree == FILES:
+                    self.lost.append((lower, upper))
+                continue
+            uppers = keys[1:] + [upper]
+            stack.extend((*child, level - 1, key, end) for child, key, end in zip(children, keys, uppers))
+
+
+def in_ring(image, start, blocks, step):
+    """Offsets of all steps of a ring, each with the 96 bytes there."""
+    for block in range(start, start + blocks, 256):
+        data = image.read(block, min(256, start + blocks - block))
+        for at in range(0, len(data), step):
+            yield (block - start) * BLOCK + at, data[at : at + 96]
+
+
+# The journal.
+
+Commit = namedtuple("Commit", "number epoch head records cancels extents")
+Record = namedtuple("Record", "block kind base base_epoch ranges data")
+
+
+class Cursor:
+    """Bytes that are read one behind the other."""
+
+    def __init__(self, data):
+        self.data = data
+        self.at = 0
+
+    def take(self, size):
+        """The next bytes."""
+        need(self.at + size <= len(self.data), "it is cut short")
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def fields(self, layout):
+        """The next structure."""
+        return layout.at(self.take(layout.size))
+
+    def number(self):
+        """A number of one to ten bytes, in its only form."""
+        value = 0
+        for shift in range(0, 70, 7):
+            byte = self.take(1)[0]
+            value |= (byte & 127) << shift
+            if byte < 128:
+                need(byte or not shift, "a number is too long")
+                need(value <= MASK, "a number is too large")
+                return value
+        raise Damage("a number is too long")
+
+    def distance(self, start):
+        """The number at a distance from another."""
+        value = self.number()
+        return start + (value >> 1 if value % 2 == 0 else -(value >> 1) - 1) & MASK
+
+
+class Journal:
+    """The commits behind a superblock, which move `state` on and make nodes."""
+
+    def __init__(self, image, superblock, nodes, findings):
+        self.image, self.nodes, self.findings = image, nodes, findings
+        self.geometry = superblock.geometry
+        self.superblock = superblock
+        self.state = superblock
+        # The epoch of the last commit that was read, and of the last one that counts.
+        self.epoch = self.state_epoch = superblock.epoch
+        self.commit, self.next, self.sum = superblock.journal_commit, superblock.journal_next, superblock.journal_sum
+        self.taken = self.commits = 0
+        self.touched = set()
+        self.damaged = self.closed = False
+
+    def frame(self, block):
+        """The valid frame at a block of the ring, its payload and the block behind it; or nothing."""
+        head = FRAME.at(self.image.read(block))
+        size = FRAME.size + head.len
+        blocks = -(-size // BLOCK)
+        if head.magic != b"hfJf" or size > FRAME_LIMIT or block + blocks > self.geometry.journal_end:
+            return None
+        part = head.kind == 1 and head.len and head.index < head.frames
+        end = head.kind == 2 and (head.index, head.frames, head.len) == (0, 1, 0)
+        right = (head.address, head.volume) == (block, self.superblock.ring_tag) and head.durable < head.commit
+        low = max(head.epoch, head.commit, head.durable) <= COUNTER_LIMIT
+        if not ((part or end) and right and low) or head.pad or any(head.reserved):
+            return None
+        data = self.image.read(block, blocks)[:size]
+        if head.sum != crc64_without(data, 8):
+            return None
+        return head, data[FRAME.size :], block + blocks
+
+    def next_payload(self):
+        """The joined payload of the next whole commit and its epoch; the mark moves behind it. Or nothing."""
+        block, prior, parts, total, taken, frames = self.next, self.sum, [], 0, self.taken, 1
+        epochs = (self.epoch, self.epoch + 1) if self.taken else (self.epoch + 1,)
+        while len(parts) < frames:
+            found = self.frame(block)
+            if found is None or found[0].prior != prior:
+                return None
+            head, data, behind = found
+            if not parts:
+                numbered = head.commit == self.commit + 1 and head.epoch in (self.epoch, self.epoch + 1)
+                self.closed = head.kind == 2 and numbered
+                if head.kind == 2 or head.epoch not in epochs:
+                    return None
+                frames, epoch = head.frames, head.epoch
+            same = (head.commit, head.epoch, head.frames) == (self.commit + 1, epoch, frames)
+            if head.kind != 1 or not same or head.index != len(parts):
+                return None
+            parts.append(data)
+            taken, total = taken + behind - block, total + len(data)
+            need(taken <= self.superblock.journal_blocks, "the journal is longer than its ring [802]")
+            need(total <= COMMIT_LIMIT, "a commit is too long [802]")
+            block = self.geometry.journal if behind == self.geometry.journal_end else behind
+            prior = head.sum
+        self.commit, self.next, self.sum = self.commit + 1, block, prior
+        self.epoch, self.taken = epoch, taken
+        return b"".join(parts), epoch
+
+    def parse(self, payload, epoch, before):
+        """A commit from its payload [802]."""
+        try:
+            cursor = Cursor(payload)
+            head = cursor.fields(HEAD)
+            check_state(head, self.geometry, epoch)
+            need(not any(head.pad) and not head.pad2, "reserved bytes are not zero")
+            need(head.lsn >= before.lsn and head.inode_next >= before.inode_next, "a counter goes backwards")
+            records = [self.record(cursor, epoch) for _ in range(head.nodes)]
+            need(len({record.block for record in records}) == len(records), "two records are of one node")
+            cancels = [u64(cursor.take(8), 0) for _ in range(head.cancels)]
+            extents = [cursor.fields(DATA_EXTENT) for _ in range(head.extents)]
+            need(cursor.at == len(payload), "something follows")
+            for extent in extents:
+                need(self.geometry.is_data(extent.block, extent.count), "data lies outside of the data zone")
+            total = sum(extent.count for extent in extents)
+            need(total <= self.geometry.far - self.geometry.data, "it names more data than there is")
+        except Damage as error:
+            raise Damage(f"commit {self.commit}: {error} [802]") from None
+        return Commit(self.commit, epoch, head, records, cancels, extents)
+
+    def record(self, cursor, epoch):
+        """The next node record."""
+        head = cursor.fields(NODE_RECORD)
+        need(head.kind in (1, 2, 3) and not head.pad, "a node record is of no kind")
+        need(self.geometry.is_node(head.block), f"no node can be at block {head.block}")
+        base = base_epoch = None
+        if head.kind == 2:
+            base, base_epoch = struct.unpack("<QQ", cursor.take(16))
+            need(self.geometry.is_node(base), f"no node can be at block {base}")
+            need(base_epoch < epoch, "a base is too young")
+        numbers = struct.unpack(f"<{2 * head.ranges}H", cursor.take(4 * head.ranges))
+        ranges, end = [], 0
+        for start, less in zip(numbers[::2], numbers[1::2]):
+            need(start >= end and start + less < self.geometry.node_size, "ranges overlap or leave the node")
+            end = start + less + 1
+            ranges.append((start, end))
+        need(sum(end - start for start, end in ranges) == head.len, "ranges have another length")
+        return Record(head.block, head.kind, base, base_epoch, ranges, cursor.take(head.len))
+
+    def base(self, record):
+        """The bytes from which a record makes its node [803]."""
+        made = self.nodes.made
+        if record.kind == 1:
+            return bytearray(self.geometry.node_size)
+        if record.kind == 3:
+            need(record.block in made, f"node at block {record.block} is changed and is not there [803]")
+            return bytearray(made[record.block])
+        if record.base not in made:
+            self.nodes.load(record.base)
+        data = made.get(record.base) or self.image.read(record.base, self.geometry.node_blocks)
+        need(NODE.at(data).epoch == record.base_epoch, f"node at block {record.base} is of another epoch [803]")
+        return bytearray(data)
+
+    def apply(self, commit):
+        """Makes the nodes of a commit and moves the state on."""
+        made = {}
+        for record in commit.records:
+            self.touched.add(record.block)
+            need(len(self.touched) * self.geometry.node_size <= JOURNAL_LIMIT, "the journal changes too much [802]")
+            node, at = self.base(record), 0
+            for start, end in record.ranges:
+                node[start:end] = record.data[at : at + end - start]
+                at += end - start
+            made[record.block] = node
+        self.nodes.made.update(made)
+        for block in commit.cancels:
+            self.nodes.made.pop(block, None)
+        self.state, self.state_epoch, self.commits = commit.head, commit.epoch, self.commits + 1
+
+    def has_data(self, commit):
+        """Whether the data that the last commit names is there."""
+        if sum(extent.count for extent in commit.extents) > NAMED_BLOCKS_SUMMED:
+            self.findings.add(f"commit {commit.number} names more data than this reader sums: taken as there")
+            return True
+        return all(is_there(self.image, extent.block, extent.count, extent.sum) for extent in commit.extents)
+
+    def replay(self):
+        """Applies all commits; damage ends it and is said."""
+        before, pending = self.superblock, None
+        try:
+            while (found := self.next_payload()) is not None:
+                if pending is not None:
+                    self.apply(pending)
+                    pending = None
+                pending = self.parse(*found, before)
+                before = pending.head
+            if pending is not None and self.has_data(pending):
+                self.apply(pending)
+            elif pending is not None:
+                self.commit -= 1
+        except Damage as error:
+            self.damaged = True
+            self.findings.add(error)
+        self.find_durable()
+        self.check_nodes()
+
+    def find_durable(self):
+        """Says if a commit behind the last one was durable once [801]."""
+        budget = 8 * self.superblock.journal_blocks * BLOCK
+        missing = self.commit + 1
+        if self.closed or self.damaged:
+            return
+        for at, data in in_ring(self.image, self.geometry.journal, self.superblock.journal_blocks, BLOCK):
+            head = FRAME.at(data)
+            if head.volume != self.superblock.ring_tag or min(head.commit, head.durable) < missing:
+                continue
+            budget -= head.len
+            if budget < 0 or self.frame(self.geometry.journal + at // BLOCK):
+                self.damaged = True
+                self.findings.add(f"commit {missing} of the journal was durable and is not there [801]")
+                return
+
+    def check_nodes(self):
+        """Nodes that the journal made must be valid and of its time [804]."""
+        for block, data in self.nodes.made.items():
+            try:
+                head, _ = self.nodes.parse(data, block)
+                need(self.superblock.epoch < head.epoch <= self.state_epoch, "its epoch is not of the journal")
+            except Damage as error:
+                self.damaged = True
+                self.findings.add(f"node at block {block}, made by the journal: {error} [804]")
+
+
+def is_there(image, block, count, wanted):
+    """Whether blocks have this sum of their sums. What does not read speaks against its file alone."""
+    sums = bytearray()
+    for at in range(block, block + count, 256):
+        try:
+            data = image.read(at, min(256, block + count - at))
+        except Damage:
+            return True
+        for start in range(0, len(data), BLOCK):
+            sums += block_sum(data[start : start + BLOCK]).to_bytes(8, "little")
+    return crc64(sums) == wanted
+
+
+# The log.
+
+Batch = namedtuple("Batch", "head puts removes named patches taken freed")
+
+
+class Records:
+    """The records of a batch [902]."""
+
+    def __init__(self, data, count, geometry, kinds):
+        self.cursor = Cursor(data)
+        self.geometry, self.kinds = geometry, kinds
+        self.inode = self.block = 0
+        self.time = (0, 0)
+        self.keys, self.named_inodes, self.puts, self.removes = set(), set(), {}, []
+        self.named, self.patches, self.taken, self.freed = [], [], [], []
+        need(count <= len(data), "it has fewer records than it says")
+        for _ in range(count):
+            self.read()
+        need(self.cursor.at == len(data), "something follows the records")
+
+    def read(self):
+        """The next record."""
+        first = self.cursor.take(1)[0]
+        what, kind = first & 15, first >> 4
+        if kind == 15:
+            kind = self.cursor.take(1)[0]
+            need(kind >= 15, "a kind is written in a wrong form")
+        need(what <= 6, f"a record says {what}, which is set aside")
+        need((kind in self.kinds) if what <= 2 else kind == 0, f"a record has kind {kind}")
+        if what <= 2:
+            self.item(what, kind)
+        else:
+            self.blocks(what)
+
+    def item(self, what, kind):
+        """An item that is put, or a key that loses its value."""
+        self.inode = self.cursor.distance(self.inode)
+        offset = 0
+        if what < 2:
+            offset = u64(self.cursor.take(8), 0) if kind in (DENTRY, XATTR) else self.cursor.number()
+        key = (self.inode, kind, offset)
+        need(key not in self.keys, f"{key} has two records")
+        self.keys.add(key)
+        if what == 1:
+            self.removes.append(key)
+            return
+        if what == 2:
+            need(kind == INODE, f"an item of kind {kind} is written as that of an inode")
+            value = self.inode_item()
+        else:
+            value = bytes(self.cursor.take(self.cursor.number()))
+        need(len(value) <= self.geometry.value_limit, "a value is too long")
+        if kind == DENTRY and len(value) >= 8:
+            self.named_inodes.add((u64(value, 0), INODE, 0))
+        need(key not in self.named_inodes, "a name comes before the inode it leads to")
+        self.puts[key] = value
+
+    def inode_item(self):
+        """The item of an inode in its short form."""
+        names = "mode uid gid nlink size blocks rdev parent flags value_next change project".split()
+        item = SimpleNamespace(reserved=bytes(4), parent_slot=0, **{name: self.cursor.number() for name in names})
+        mask = self.cursor.take(1)[0]
+        need(mask < 32, "an inode has an unknown bit")
+        seconds, nanoseconds = self.time
+        for bit, name in enumerate(("btime", "atime", "mtime", "ctime")):
+            if mask >> bit & 1:
+                seconds = self.cursor.distance(seconds & MASK)
+                seconds -= (seconds >> 63) << 64
+                nanoseconds = u32(self.cursor.take(4), 0)
+            setattr(item, name, seconds)
+            setattr(item, name + "_ns", nanoseconds)
+        self.time = (seconds, nanoseconds)
+        if mask & 16:
+            item.parent_slot = u64(self.cursor.take(8), 0)
+            need(item.parent_slot, "a slot is 0")
+        try:
+            return INODE_ITEM.struct.pack(*(getattr(item, name) for name in INODE_ITEM.names))
+        except struct.error:
+            raise Damage("a field of an inode is too large") from None
+
+    def blocks(self, what):
+        """Blocks that are taken or given back."""
+        self.block = first = self.cursor.distance(self.block)
+        count = self.cursor.number()
+        need(self.geometry.is_data(first, count), f"blocks {first} and {count - 1} more are not in the data zone")
+        if what == 6:
+            self.freed.append((first, first + count))
+            return
+        self.taken.append((first, first + count))
+        if what == 4:
+            self.named.append((first, count, u64(self.cursor.take(8), 0)))
+        if what == 5:
+            self.patches.extend(self.patch(first + at) for at in range(count))
+
+    def patch(self, block):
+        """What makes the data of a block."""
+        base, start, size = (self.cursor.number() for _ in range(3))
+        need(base == 0 or self.geometry.is_data(base), f"block {base} is no base")
+        need(start + size <= BLOCK, "a patch leaves its block")
+        return block, base, start, self.cursor.take(size)
+
+
+class Log:
+    """The batches behind the last commit."""
+
+    def __init__(self, image, superblock, journal, nodes, findings):
+        self.image, self.findings = image, findings
+        self.geometry, self.tag = superblock.geometry, superblock.ring_tag
+        self.closed = journal.closed
+        self.kinds = nodes.kinds[FILES]
+        state = journal.state
+        self.lsn, self.inode_next, self.inode_count = state.lsn, state.inode_next, state.inode_count
+        self.number, self.next, self.sum = state.log_batch, state.log_next, state.log_sum
+        self.birth_limit = journal.state_epoch + 1
+        self.batches, self.total, self.applied = [], 0, 0
+        self.puts, self.data = {}, {}
+        self.taken, self.freed = [], []
+
+    def ring(self, at, size):
+        """Bytes of the ring, which goes on at its start."""
+        parts = [(at, min(size, self.geometry.log_bytes - at))]
+        if parts[0][1] < size:
+            parts.append((0, size - parts[0][1]))
+        data = b""
+        for start, length in parts:
+            first, end = start // BLOCK, -(-(start + length) // BLOCK)
+            blocks = self.image.read(self.geometry.log + first, end - first)
+            data += blocks[start - first * BLOCK : start - first * BLOCK + length]
+        return data
+
+    def batch(self, at):
+        """Header and records of the valid batch at a byte of the ring; or nothing."""
+        head = BATCH.at(self.ring(at, BATCH.size))
+        size = BATCH.size + head.len
+        room = min(BATCH_LIMIT, self.geometry.log_bytes)
+        counters = (head.number, head.durable, head.after, head.last, head.inode_next, head.inode_count)
+        if head.magic != b"hfLb" or (head.address, head.volume) != (at, self.tag):
+            return None
+        if head.bytes % SECTOR or not size <= head.bytes <= room or head.flags or any(head.reserved):
+            return None
+        if max(counters) > COUNTER_LIMIT or head.durable >= head.number or head.after >= head.last:
+            return None
+        data = self.ring(at, size)
+        return (head, data[BATCH.size :]) if head.sum == crc64_without(data, 8) else None
+
+    def read(self):
+        """Reads the batches from the mark on."""
+        while (found := self.batch(self.next)) is not None:
+            head, data = found
+            if head.number != self.number + 1 or head.prior != self.sum:
+                return
+            self.total += head.bytes
+            need(self.total <= min(self.geometry.log_bytes, LOG_LIMIT), "the log is longer than its ring [902]")
+            if head.last > self.lsn:
+                need(head.after == self.lsn, f"batch {head.number} does not follow operation {self.lsn} [903]")
+                self.batches.append(self.parse(head, data))
+                self.lsn, self.inode_next, self.inode_count = head.last, head.inode_next, head.inode_count
+            self.number, self.sum = head.number, head.sum
+            self.next = (self.next + head.bytes) % self.geometry.log_bytes
+
+    def parse(self, head, data):
+        """A batch from its records."""
+        try:
+            records = Records(data, head.records, self.geometry, self.kinds)
+            need(head.inode_next >= self.inode_next, "inode_next goes backwards")
+        except Damage as error:
+            raise Damage(f"batch {head.number} of the log: {error} [902]") from None
+        lists = (records.named, records.patches, records.taken, records.freed)
+        return Batch(head, records.puts, records.removes, *lists)
+
+    def durable(self):
+        """The last batch that any valid batch of the ring calls durable."""
+        found = []
+        for at, data in in_ring(self.image, self.geometry.log, self.geometry.log_bytes // BLOCK, SECTOR):
+            if data[:4] == b"hfLb" and data[24:32] == self.tag:
+                found.append((u64(data, 40), u32(data, 4), at))
+        budget = 8 * self.geometry.log_bytes
+        for durable, size, at in sorted(found, reverse=True):
+            budget -= min(size, BATCH_LIMIT)
+            if budget < 0 or self.batch(at) is not None:
+                return durable
+        return 0
+
+    def drop_unwritten(self, durable):
+        """Ends the log before the first batch whose data is not there."""
+        named = Counter()
+        for at, batch in enumerate(self.batches):
+            if batch.head.number <= durable:
+                continue
+            named[batch.head.durable] += sum(count for _, count, _ in batch.named)
+            need(named[batch.head.durable] <= NAMED_BLOCKS_LIMIT, "the log names too much data by sums [902]")
+            if not all(is_there(self.image, *data) for data in batch.named):
+                self.number = batch.head.number - 1
+                del self.batches[at:]
+                return
+
+    def apply(self, batch, items):
+        """Puts what a batch says in place of what was."""
+        for key in batch.removes:
+            items.pop(key, None)
+        for key, value in batch.puts.items():
+            if key[1] == EXTENT and len(value) >= EXTENT_ITEM.size and u64(value, 8) > self.birth_limit:
+                value = value[:8] + self.birth_limit.to_bytes(8, "little") + value[16:]
+            items[key] = value
+        for block, base, start, data in batch.patches:
+            before = ZERO_BLOCK if base == 0 else self.data.get(base) or self.image.read(base)
+            self.data[block] = before[:start] + data + before[start + len(data) :]
+        need(len(self.data) * BLOCK <= PATCHED_LIMIT, "the log holds more data than this reader takes")
+        self.taken += batch.taken
+        self.freed += batch.freed
+        for first, end in batch.freed:
+            if end - first < len(self.data):
+                for block in range(first, end):
+                    self.data.pop(block, None)
+        self.applied += 1
+
+    def replay(self, items):
+        """Reads the log and applies it to the items of the files tree."""
+        try:
+            try:
+                self.read()
+            finally:
+                durable = self.durable()
+                missing = self.number + 1
+            self.drop_unwritten(durable)
+            if durable >= missing and not self.closed:
+                self.findings.add(f"batch {missing} of the log was durable and is not there [901]")
+        except Damage as error:
+            self.findings.add(error)
+        try:
+            for batch in self.batches:
+                self.apply(batch, items)
+        except Damage as error:
+            self.findings.add(error)
+
+
+# Files.
+
+Piece = namedtuple("Piece", "offset length data sum damage")
+Extent = namedtuple("Extent", "start block count sums")
+
+
+class Inode:
+    """An inode with all its items."""
+
+    def __init__(self, number, item):
+        self.number, self.item = number, item
+        self.type = item.mode >> 12
+        self.inline = None
+        self.extents, self.entries, self.attributes, self.pieces = [], {}, {}, {}
+        self.punch = (0, 0)
+        self.allocated = 0
+
+
+class Files:
+    """The files tree as inodes; items that cannot be are said and passed over."""
+
+    def __init__(self, volume, items):
+        self.volume, self.findings = volume, volume.findings
+        self.seed, self.geometry = volume.superblock.hash_seed, volume.geometry
+        self.inodes, self.orphans, self.extents, self.longs = {}, set(), [], []
+        self.lost = sorted(volume.nodes.lost)
+        readers = {INODE: self.inode, INLINE: self.inline, DENTRY: self.dentry, XATTR: self.attribute,
+                   PIECE: self.piece, EXTENT: self.extent, ORPHAN: self.orphan, PUNCH: self.punch}
+        # Items with inode 0 come last: what they lead to is known by then.
+        for key in sorted(items, key=lambda key: (key[0] == 0, key)):
+            number, kind, offset = key
+            if kind not in readers:
+                continue
+            try:
+                need((number == 0) == (kind in (ORPHAN, PUNCH)), "its inode is none [604]")
+                of = offset if number == 0 else number
+                need(kind == INODE or of in self.inodes, "its inode is not there [302]")
+                readers[kind](of if kind == INODE else self.inodes[of], offset, items[key])
+            except Damage as error:
+                self.findings.add(f"item {key}: {error}")
+        for step in (self.join_values, self.drop_shared, self.check_content):
+            step()
+
+    def inode(self, number, offset, value):
+        """An inode's own item [301]."""
+        superblock = self.volume.superblock
+        item = INODE_ITEM.at(value)
+        kind = item.mode >> 12
+        flags = 31 | (0xFF << 16 if superblock.compat else 0) | (0xFF << 24 if superblock.ro_compat else 0)
+        extra = (superblock.compat or superblock.ro_compat) and len(value) <= 512
+        need(offset == 0 and (len(value) == INODE_ITEM.size or extra), "something follows its fields [301]")
+        need(kind in TYPES and item.mode < 1 << 16, "its mode is none [301]")
+        need(item.size <= FILE_LIMIT and item.nlink <= 10**9, "its size or nlink is too large [301]")
+        times = (item.atime_ns, item.mtime_ns, item.ctime_ns, item.btime_ns)
+        need(max(times) < 10**9 and not any(item.reserved), "a time is none, or reserved bytes are not zero [301]")
+        need(not item.flags & ~flags, "a flag is not known [301]")
+        need(item.parent or not item.parent_slot, "it has a slot without a parent [301]")
+        need(kind in (CHARACTER, DEVICE) or not item.rdev, "it is no device and has a number of one [304]")
+        need(kind in (REGULAR, SYMLINK) or not item.blocks, "it has blocks [304]")
+        need(kind in (DIRECTORY, REGULAR, SYMLINK) or not item.size, "it has a size [304]")
+        need(number == 1 or 16 <= number < self.volume.inode_next, "its number was never handed out [303]")
+        self.inodes[number] = Inode(number, item)
+
+    def inline(self, inode, offset, value):
+        """Content that lies in the tree."""
+        need(offset == 0 and inode.type in (REGULAR, SYMLINK), "it can have no inline content [310]")
+        need(len(value) == inode.item.size, "its content is not as long as its size [311]")
+        inode.inline = value
+
+    def dentry(self, inode, offset, value):
+        """A name in a directory."""
+        item = DENTRY_ITEM.at(value)
+        name = value[DENTRY_ITEM.size :]
+        need(inode.type == DIRECTORY, "it is no directory [304]")
+        need(item.inode and item.type in TYPES and item.length == len(name) > 0, "it is no entry [301]")
+        need(b"/" not in name and b"\0" not in name and name not in (b".", b".."), "its name is none [301]")
+        need(offset >> 8 == name_hash(name, self.seed), "it lies at a place of another name [504]")
+        need(name not in inode.entries, "its name occurs twice [505]")
+        inode.entries[name] = (item.inode, item.type, offset)
+
+    def attribute(self, inode, offset, value):
+        """An extended attribute, or the head of a long one."""
+        item = XATTR_ITEM.at(value)
+        name, rest = value[XATTR_ITEM.size :][: item.length], value[XATTR_ITEM.size + item.length :]
+        need(len(name) == item.length > 0 and b"\0" not in name, "its name is none [301]")
+        need(item.value_len <= 65536 and item.place < 2, "its value is none [301]")
+        need(len(rest) == (0 if item.place else item.value_len), "its value has another length [301]")
+        need(item.place or not item.value_id, "it has an id without pieces [301]")
+        need(offset >> 8 == name_hash(name, self.seed), "it lies at a place of another name [313]")
+        need(name not in inode.attributes, "its name occurs twice [313]")
+        need(inode.item.flags & 1, "the inode has no attributes [314]")
+        inode.attributes[name] = rest
+        if item.place:
+            need(item.value_id < inode.item.value_next, "its id was never handed out [314]")
+            del inode.attributes[name]
+            self.longs.append((inode, name, item))
+
+    def piece(self, inode, offset, value):
+        """A piece of a long value."""
+        inode.pieces[offset] = value
+
+    def extent(self, inode, offset, value):
+        """A range of a file with its checksums."""
+        item = EXTENT_ITEM.at(value)
+        sums = None if item.state else value[EXTENT_ITEM.size :]
+        need(item.state < 2 and not (item.codec or item.flags or item.stored), "it is of no kind [301]")
+        need(len(value) == EXTENT_ITEM.size + (0 if item.state else 8 * item.count), "it has another length [301]")
+        need(item.count and not item.block >> 56, "it has no blocks [301]")
+        need(offset % BLOCK == 0 and offset + item.count * BLOCK <= FILE_LIMIT, "it is at no place of a file [306]")
+        need(inode.type in (REGULAR, SYMLINK), "it is an extent of no file [304]")
+        need(inode.inline is None, "there is inline content as well [310]")
+        need(self.geometry.is_data(item.block, item.count), "it lies outside of the data zone [308]")
+        need(1 <= item.birth <= self.volume.birth_limit, "its birth is none [316]")
+        last = inode.extents[-1] if inode.extents else Extent(0, 0, 0, None)
+        need(offset // BLOCK >= last.start + last.count, "it overlaps another one [307]")
+        inode.extents.append(Extent(offset // BLOCK, item.block, item.count, sums))
+        inode.allocated += item.count
+        self.extents.append((item.block, item.block + item.count, inode, inode.extents[-1]))
+
+    def orphan(self, inode, _, value):
+        """An inode that is being removed."""
+        need(not value and inode.item.nlink == 0, "it has links or a value [602]")
+        self.orphans.add(inode.number)
+
+    def punch(self, inode, _, value):
+        """A range that reads as zeros."""
+        item = PUNCH_ITEM.at(value)
+        need(len(value) == PUNCH_ITEM.size and item.state < 2 and not any(item.reserved), "it is none [301]")
+        need(item.first < item.end <= FILE_LIMIT // BLOCK, "it is at no place of a file [301]")
+        need(inode.type == REGULAR, "it is of no regular file [605]")
+        inode.punch = (item.first, item.end)
+
+    def join_values(self):
+        """Long values of attributes from their pieces [312]."""
+        for inode, name, item in self.longs:
+            parts, size = [], 0
+            while size < item.value_len:
+                part = inode.pieces.get(item.value_id << 16 | len(parts), b"")
+                if not part:
+                    break
+                parts.append(part)
+                size += len(part)
+            whole = all(len(part) == self.geometry.value_limit for part in parts[:-1])
+            if size == item.value_len and whole:
+                inode.attributes[name] = b"".join(parts)
+            else:
+                self.findings.add(f"inode {inode.number}: the value of an attribute is not whole [312]")
+
+    def drop_shared(self):
+        """Blocks belong to one file [401]; so no image makes this reader read more than it holds."""
+        end = 0
+        for first, behind, inode, extent in sorted(self.extents, key=lambda found: found[:2]):
+            if first < end:
+                self.findings.add(f"inode {inode.number}: block {first} belongs to something else as well [401]")
+                inode.extents.remove(extent)
+            end = max(end, behind)
+
+    def check_content(self):
+        """What inodes say of their content must be so."""
+        for number, inode in self.inodes.items():
+            size = inode.item.size
+            if inode.type == SYMLINK and not (1 <= size <= 4095 and (inode.inline or inode.extents)):
+                self.findings.add(f"inode {number}: a symbolic link without a target [304]")
+            if inode.item.nlink == 0 and number not in self.orphans:
+                self.findings.add(f"inode {number}: no link, and no orphan [603]")
+
+    def is_whole(self, number):
+        """Whether no node with items of the inode is lost."""
+        at = bisect.bisect_left(self.lost, ((number + 1,),))
+        return at == 0 or self.lost[at - 1][1] <= (number,)
+
+    def content(self, inode):
+        """The content in pieces, in order. Holes have no data; what is damaged has neither data nor sum."""
+        size = inode.item.size
+        if not self.is_whole(inode.number):
+            yield Piece(0, size, None, None, f"inode {inode.number}: a node with items of it is lost")
+            return
+        if inode.inline is not None:
+            yield Piece(0, size, inode.inline, None, None)
+            return
+        at = 0
+        for extent in inode.extents:
+            start, end = extent.start * BLOCK, (extent.start + extent.count) * BLOCK
+            if extent.sums is None or start >= size:
+                continue
+            if at < start:
+                yield Piece(at, start - at, None, None, None)
+            yield from self.written(inode, extent)
+            at = min(end, size)
+        if at < size:
+            yield Piece(at, size - at, None, None, None)
+
+    def written(self, inode, extent):
+        """The blocks of an extent that lie before the file's end."""
+        for at in range(extent.count):
+            offset = (extent.start + at) * BLOCK
+            length = min(BLOCK, inode.item.size - offset)
+            if length <= 0:
+                return
+            if inode.punch[0] <= extent.start + at < inode.punch[1]:
+                yield Piece(offset, length, None, None, None)
+                continue
+            wanted = u64(extent.sums, 8 * at)
+            try:
+                data = self.volume.data(extent.block + at)
+                need(block_sum(data) == wanted, f"block {extent.block + at}: its sum does not match")
+                yield Piece(offset, length, data[:length], wanted if length == BLOCK else None, None)
+            except Damage as error:
+                yield Piece(offset, length, None, None, f"inode {inode.number}, byte {offset}: {error}")
+
+    def content_sum(self, inode):
+        """The sum of the content; nothing if a part of it is damaged, which is said."""
+        result, damaged = 0, False
+        for piece in self.content(inode):
+            if piece.damage:
+                damaged = True
+                self.findings.add(piece.damage)
+            elif not damaged:
+                own = zeros_sum(piece.length) if piece.data is None else piece.sum
+                result = join(result, crc64(piece.data) if own is None else own, piece.length)
+        return None if damaged else result
+
+    def target(self, inode):
+        """The target of a symbolic link; nothing if it is damaged."""
+        if inode.item.size > 4095:
+            return None
+        pieces = list(self.content(inode))
+        damage = [piece.damage for piece in pieces if piece.damage]
+        for text in damage:
+            self.findings.add(text)
+        return None if damage else b"".join(piece.data or bytes(piece.length) for piece in pieces)
+
+    def walk(self):
+        """Paths and inodes from the root on, sorted; a directory comes before what is in it."""
+        stack, seen = [(b"/", 1, DIRECTORY)], set()
+        while stack:
+            path, number, kind = stack.pop()
+            inode = self.inodes.get(number)
+            where = printable(path[:200])
+            if inode is None:
+                self.findings.add(f"{where}: inode {number} is not there [{501 if number == 1 else 502}]")
+                continue
+            if inode.type != kind:
+                self.findings.add(f"{where}: it is of another type than its entry says [503]")
+                continue
+            if inode.item.nlink == 0:
+                self.findings.add(f"{where}: inode {number} has a name and no link [507]")
+            if inode.type == DIRECTORY and number in seen or len(path) > PATH_LIMIT:
+                self.findings.add(f"{where}: a directory is reached twice, or its path is too long [509]")
+                continue
+            seen.add(number)
+            yield path, inode
+            base = path if path == b"/" else path + b"/"
+            names = sorted(inode.entries, reverse=True)
+            stack.extend((base + name, *inode.entries[name][:2]) for name in names)
+
+    def find(self, path):
+        """The inode at a path."""
+        inode = self.inodes.get(1)
+        for name in os.fsencode(path).split(b"/"):
+            if name and inode is not None:
+                found = inode.entries.get(name)
+                inode = found and self.inodes.get(found[0])
+        need(inode is not None, f"{path}: no such file")
+        return inode
+
+
+class Volume:
+    """The state of a volume, read from an image."""
+
+    def __init__(self, path, far, findings):
+        self.findings = findings
+        self.image = Image(path)
+        if far:
+            self.superblock = read_superblock(self.image, far_copy(self.image.blocks), far=True)
+        else:
+            self.superblock = choose_superblock(self.image, findings)
+        self.geometry = self.superblock.geometry
+        need(self.superblock.volume_blocks <= self.image.blocks, "the device is shorter than the volume [104]")
+        self.nodes = nodes = Nodes(self.image, self.superblock)
+        self.journal = Journal(self.image, self.superblock, nodes, findings)
+        self.journal.replay()
+        state = self.journal.state
+        self.reached = set()
+        roots = (state.files_block, state.files_epoch, state.files_level)
+        items = dict(nodes.walk(FILES, roots, findings, self.reached))
+        roots = (state.space_block, state.space_epoch, state.space_level)
+        self.space = list(nodes.walk(SPACE, roots, findings, self.reached))
+        self.log = Log(self.image, self.superblock, self.journal, nodes, findings)
+        if not self.journal.damaged:
+            self.log.replay(items)
+        self.inode_next, self.birth_limit = self.log.inode_next, self.journal.state_epoch + 1
+        self.files = Files(self, items)
+
+    def data(self, block):
+        """A block of data: from the log, if it lies there."""
+        return self.log.data.get(block) or self.image.read(block)
+
+
+# Commands.
+
+
+def printable(path):
+    """A path on one line, without spaces."""
+    return "".join(chr(byte) if 33 <= byte < 127 and byte != 37 else f"%{byte:02X}" for byte in path)
+
+
+def info(volume, _):
+    """What the volume is."""
+    block, journal, log = volume.superblock, volume.journal, volume.log
+    facts = {
+        "version": block.version, "uuid": block.uuid.hex(), "label": block.label, "writer": block.writer,
+        "epoch": block.epoch, "node_size": block.node_size, "volume_blocks": block.volume_blocks,
+        "log_blocks": block.log_blocks, "journal_blocks": block.journal_blocks,
+        "features_compat": f"{block.compat:#x}", "features_ro_compat": f"{block.ro_compat:#x}",
+        "fault": block.fault_reason or "none", "commits": journal.commits, "closed": journal.closed,
+        "batches": log.applied, "lsn": log.lsn, "inode_next": log.inode_next, "inodes": len(volume.files.inodes),
+    }
+    for name, value in facts.items():
+        print(f"{name} {value}")
+
+
+def attributes_sum(volume, inode):
+    """The sum of all attributes: names and values, each behind its length."""
+    if not volume.files.is_whole(inode.number):
+        return "damaged"
+    parts = []
+    for name in sorted(inode.attributes):
+        value = inode.attributes[name]
+        parts += [struct.pack("<II", len(name), len(value)), name, value]
+    return f"{crc64(b''.join(parts)):016x}" if parts else "-"
+
+
+def listing(volume, options):
+    """One line for each name."""
+    sums = {}
+    for path, inode in volume.files.walk():
+        if inode.type in (REGULAR, SYMLINK) and inode.number not in sums and not options.quick:
+            found = volume.files.content_sum(inode)
+            sums[inode.number] = "damaged" if found is None else f"{found:016x}"
+        item = inode.item
+        mtime = item.mtime * 10**9 + item.mtime_ns
+        fields = (TYPES[inode.type], f"{item.mode & 0o7777:04o}", item.uid, item.gid, item.size, mtime, item.nlink,
+                  item.rdev, sums.get(inode.number, "-"), attributes_sum(volume, inode), printable(path))
+        print(*fields)
+
+
+def cat(volume, options):
+    """The content of a file, up to what is damaged."""
+    inode = volume.files.find(options.argument)
+    need(inode.type in (REGULAR, SYMLINK), f"{options.argument}: no regular file")
+    for piece in volume.files.content(inode):
+        need(not piece.damage, piece.damage)
+        if piece.data is not None:
+            sys.stdout.buffer.write(piece.data)
+            continue
+        for at in range(0, piece.length, 1 << 20):
+            sys.stdout.buffer.write(bytes(min(1 << 20, piece.length - at)))
+    sys.stdout.buffer.flush()
+
+
+def extract(volume, options):
+    """All files. A block that is damaged becomes a hole."""
+    root = os.fsencode(options.argument)
+    os.makedirs(root, mode=0o700, exist_ok=True)
+    need(not os.listdir(root), f"{options.argument}: not empty")
+    first, directories = {}, []
+    for path, inode in volume.files.walk():
+        target = root + path
+        try:
+            if inode.type == DIRECTORY:
+                if path != b"/":
+                    os.mkdir(target, 0o700)
+                directories.append((target, inode))
+            elif inode.number in first:
+                os.link(first[inode.number], target, follow_symlinks=False)
+            elif make(volume, inode, target):
+                first[inode.number] = target
+                dress(volume, inode, target)
+        except (OSError, ValueError, OverflowError) as error:
+            volume.findings.add(f"{printable(path[:200])}: {getattr(error, 'strerror', None) or error}")
+    for target, inode in reversed(directories):
+        dress(volume, inode, target)
+
+
+def make(volume, inode, target):
+    """Makes a file that is no directory; whether it could."""
+    if inode.type == REGULAR:
+        file = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        try:
+            for piece in volume.files.content(inode):
+                if piece.damage:
+                    volume.findings.add(piece.damage)
+                elif piece.data:
+                    os.lseek(file, piece.offset, os.SEEK_SET)
+                    with open(file, "wb", closefd=False) as out:
+                        out.write(piece.data)
+            os.truncate(file, inode.item.size)
+        finally:
+            os.close(file)
+    elif inode.type == SYMLINK:
+        link = volume.files.target(inode)
+        if link is None:
+            return False
+        os.symlink(link, target)
+    else:
+        os.mknod(target, stat.S_IFMT(inode.item.mode) | 0o600, inode.item.rdev)
+    return True
+
+
+def dress(volume, inode, target):
+    """Owner if root, attributes, mode and times."""
+    item, mode = inode.item, inode.item.mode & 0o7777
+    steps = [lambda: os.utime(target, ns=(item.atime * 10**9 + item.atime_ns, item.mtime * 10**9 + item.mtime_ns),
+                              follow_symlinks=False)]
+    if inode.type != SYMLINK:
+        # Who gets the file instead of its owner gives nobody rights by it.
+        steps.insert(0, lambda: os.chmod(target, mode if os.geteuid() == 0 else mode & 0o1777))
+    for name, value in inode.attributes.items():
+        steps.insert(0, lambda name=name, value=value: os.setxattr(target, name, value, follow_symlinks=False))
+    if os.geteuid() == 0:
+        steps.insert(0, lambda: os.chown(target, item.uid, item.gid, follow_symlinks=False))
+    for step in steps:
+        try:
+            step()
+        except (OSError, ValueError, OverflowError) as error:
+            volume.findings.add(f"{printable(target[-200:])}: {getattr(error, 'strerror', None) or error}")
+
+
+def check(volume, options):
+    """Everything else that can be held against the document."""
+    check_names(volume)
+    check_space(volume)
+    if not options.quick:
+        for _, inode in sorted(volume.files.inodes.items()):
+            volume.files.content_sum(inode)
+    counts = f"{len(volume.files.inodes)} inodes, {volume.journal.commits} commits, {volume.log.applied} batches"
+    inside = sum(len(batch.patches) for batch in volume.log.batches)
+    named = sum(count for batch in volume.log.batches for _, count, _ in batch.named)
+    print(f"{counts}, {inside} blocks inside, {named} named: {volume.findings.count} findings")
+
+
+def check_names(volume):
+    """Numbers of names and entries, parents, sizes of directories [3xx] [5xx]."""
+    files, add = volume.files, volume.findings.add
+    links, subdirectories, places = Counter(), Counter(), set()
+    for number, inode in files.inodes.items():
+        for child, kind, offset in inode.entries.values():
+            links[child] += 1
+            subdirectories[number] += kind == DIRECTORY
+            places.add((child, number, offset))
+    walked = {inode.number for _, inode in files.walk()}
+    for number, inode in files.inodes.items():
+        item, directory = inode.item, inode.type == DIRECTORY
+        if item.blocks != inode.allocated:
+            add(f"inode {number}: {inode.allocated} blocks, not {item.blocks} [309]")
+        if item.nlink == 0:
+            continue
+        if item.nlink != (2 + subdirectories[number] if directory else links[number]):
+            add(f"inode {number}: nlink {item.nlink} is not what is found [507]")
+        if directory and item.size != len(inode.entries):
+            add(f"inode {number}: {len(inode.entries)} entries, not {item.size} [506]")
+        if number == 1:
+            if (item.parent, item.parent_slot) != (1, 0):
+                add("the root has another parent than itself [512]")
+        elif item.parent and (number, item.parent, item.parent_slot) not in places:
+            add(f"inode {number}: no name where its parent says [512]")
+        if directory and number != 1 and links[number] != 1:
+            add(f"inode {number}: a directory with {links[number]} names [509]")
+        if number not in walked:
+            add(f"inode {number}: not reached from the root [510]")
+    if len(files.inodes) != volume.log.inode_count:
+        add(f"{len(files.inodes)} inodes, not {volume.log.inode_count} [315]")
+
+
+def check_space(volume):
+    """What is marked as in use against what the trees reach [40x]."""
+    add, geometry = volume.findings.add, volume.geometry
+    marked, groups = [], {}
+    for (number, kind, offset), value in volume.space:
+        if kind == GROUP_ITEM:
+            groups[number] = struct.unpack("<II8s", value) if len(value) == 16 and offset == 0 else (0, 0, b"?")
+        elif kind == BITMAP_ITEM and len(value) == 512 and offset < 8:
+            bits = f"{int.from_bytes(value, 'little'):0{BITS_PER_ITEM}b}"[::-1]
+            base = number * GROUP + offset * BITS_PER_ITEM
+            marked += [(base + run.start(), base + run.end()) for run in re.finditer("1+", bits)]
+        elif kind in KNOWN_KINDS[SPACE]:
+            add(f"item {(number, kind, offset)} of the space tree is none [404] [408]")
+    nodes = [(block, block + geometry.node_blocks) for block in volume.reached]
+    used, node_used = per_group(marked), per_group(nodes)
+    for group in sorted(set(used) | set(groups)):
+        found = groups.get(group, (0, 0, bytes(8)))
+        if found != (used[group], node_used[group], bytes(8)):
+            add(f"group {group}: says {found[:2]}, has {(used[group], node_used[group])} [406]")
+    if sum(used.values()) != volume.journal.state.used_blocks:
+        add(f"{sum(used.values())} blocks are marked, not {volume.journal.state.used_blocks} [407]")
+    for first, end in marked:
+        if not geometry.is_data(first, end - first):
+            add(f"block {first} is marked and lies outside of the data zone [405]")
+    taken, freed = sorted(volume.log.taken), sorted(volume.log.freed)
+    if overlap(sorted(marked + taken)) or overlap(freed) or minus(freed, union(marked + taken)):
+        add("the log takes blocks that are in use, or gives back others [904]")
+    in_use = minus(union(marked + taken), freed)
+    reached = nodes + [(first, end) for first, end, _, _ in volume.files.extents]
+    for first, end in minus(union(reached), in_use):
+        add(f"blocks {first} to {end - 1} are in use and not marked [402]")
+    for first, end in minus(in_use, union(reached)):
+        add(f"blocks {first} to {end - 1} are marked and not in use [403]")
+    if overlap(sorted(reached)):
+        add(f"block {overlap(sorted(reached))[0]} belongs to two [401]")
+
+
+def per_group(runs):
+    """How many blocks of runs lie in each group."""
+    counts = Counter()
+    for first, end in runs:
+        while first < end:
+            behind = min(end, (first // GROUP + 1) * GROUP)
+            counts[first // GROUP] += behind - first
+            first = behind
+    return counts
+
+
+def overlap(runs):
+    """The first run of sorted ones that overlaps the one before it."""
+    return next((later for run, later in zip(runs, runs[1:]) if later[0] < run[1]), None)
+
+
+def union(runs):
+    """Sorted runs without overlap or touch."""
+    result = []
+    for first, end in sorted(runs):
+        if result and first <= result[-1][1]:
+            result[-1] = (result[-1][0], max(end, result[-1][1]))
+        else:
+            result.append((first, end))
+    return result
+
+
+def minus(runs, others):
+    """What sorted runs have and other sorted runs have not."""
+    result, others, at = [], union(others), 0
+    for first, end in runs:
+        while at < len(others) and others[at][1] <= first:
+            at += 1
+        look = at
+        while first < end:
+            start, behind = others[look] if look < len(others) else (end, end)
+            if first < min(start, end):
+                result.append((first, min(start, end)))
+            first, look = max(first, behind), look + 1
+    return result
+
+
+COMMANDS = {"info": info, "list": listing, "cat": cat, "extract": extract, "check": check}
+
+
+def main():
+    """Reads the command line and runs a command."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0], allow_abbrev=False)
+    parser.add_argument("--far", action="store_true", help="begin from the far copy of the superblock")
+    parser.add_argument("--quick", action="store_true", help="list and check without the data of files")
+    parser.add_argument("image", metavar="IMG")
+    parser.add_argument("command", metavar="COMMAND", choices=COMMANDS, help=", ".join(COMMANDS))
+    parser.add_argument("argument", nargs="?", metavar="PATH or DIR")
+    options = parser.parse_args()
+    if (options.command in ("cat", "extract")) != (options.argument is not None):
+        parser.error("cat and extract want a path, the others none")
+    findings = Findings()
+    try:
+        COMMANDS[options.command](Volume(options.image, options.far, findings), options)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
+    except (Damage, Refused, MemoryError) as error:
+        findings.add(str(error) or "the volume wants more memory than there is")
+    except OSError as error:
+        findings.add(f"{error.filename or options.image}: {error.strerror}")
+    return 1 if findings.count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
