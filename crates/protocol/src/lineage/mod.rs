@@ -112,10 +112,9 @@ impl Lineage {
     fn operations(&self, state: &State, actions: &mut Vec<Action>) {
         let volume = &state.volume;
         let (branch_fits, snapshot_fits) = volume.has_room();
-        let is_filled = |branch| state.sent.is_some_and(|sent| sent.0 == branch);
         actions.push(Action::Checkpoint);
         for branch in volume.branches() {
-            let waits = is_filled(branch);
+            let waits = state.sent.is_some_and(|(of, ..)| of == branch);
             for key in (0..self.bounds.keys).filter(|key| !waits || *key > 0) {
                 let (is_there, is_reserved) = volume.holds(branch, key);
                 actions.push(Action::Write(branch, key));

@@ -75,7 +75,6 @@ fn ratio(part: u64, whole: u64, shown: impl Fn(f64) -> String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::daemon::activity::Activity;
     use crate::daemon::control::Counter;
 
     fn report(values: &[(&str, u64)]) -> Report {
@@ -88,14 +87,7 @@ mod tests {
             meaning: String::new(),
         };
         let counters = values.iter().map(counter).collect();
-        Report {
-            pid: 7,
-            volume: "/img".into(),
-            read_only: false,
-            options: String::new(),
-            activity: Some(Activity::default()),
-            counters,
-        }
+        Report { counters, ..super::super::tests::report(0, 0, 0) }
     }
 
     fn value(averages: &[Average], name: &str) -> String {
