@@ -221,6 +221,8 @@ counters! {
         checkpoint_nodes,
         /// Bytes of these nodes.
         checkpoint_bytes,
+        /// Blocks of data freed by the deletion of snapshots.
+        snapshot_blocks_freed,
         /// Nanoseconds that checkpoints took, in all.
         checkpoint_ns,
         /// Commits that became a checkpoint because the journal had no room; expected to be 0.

@@ -78,6 +78,9 @@ mutants! {
     ReplaceNotWrittenBack "P4" "a rename over another file leaves its data behind";
     // Nodes, commits and checkpoints.
     RangeShort "M3 P3" "the last range of a changed node is logged one byte short";
+    WalkTakesFromParent "P13 S4" "a deletion frees nodes that the snapshot's parent has";
+    WalkTakesFromChild "P13 S4" "a deletion frees nodes that what has grown out of the snapshot has";
+    SealNotAwaited "P3 P12" "the log holds what comes behind a snapshot before the snapshot is durable";
     SealNotCopied "P3 R2" "a checkpoint writes a sealed node with what was changed behind the seal";
     NodeForgotten "R1" "a checkpoint leaves one node unwritten";
     JournalRoom "P9" "a commit overwrites the beginning of the journal when the ring is full";

@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock};
 use holdfast_base::counters::Counters;
 use holdfast_base::{BlockNo, InodeNo};
 use holdfast_format::item::dentry;
-use holdfast_store::{Allocated, Reservation, Store, StoreError};
+use holdfast_store::{Allocated, Reservation, Branch, StoreError};
 use parking_lot::Mutex;
 
 use crate::inode::{Inode, InodeTable};
@@ -31,7 +31,7 @@ pub(crate) type Watcher = Box<dyn Fn(InodeNo) + Send + Sync>;
 /// A mounted volume without its threads.
 pub(crate) struct Core {
     /// The map under everything.
-    pub(crate) store: Store,
+    pub(crate) store: Branch,
     /// The statistics, shared with the store.
     pub(crate) counters: Arc<Counters>,
     /// How it was mounted.

@@ -28,6 +28,7 @@ use parking_lot::MutexGuard;
 use crate::cache::SealedNode;
 use crate::commit::{Committed, STEP};
 use crate::journal::Journal;
+use crate::lineage::Sealing;
 use crate::nodes::NodeWrite;
 use crate::sealed::Sealed;
 use crate::space::alloc::Space;
@@ -52,12 +53,30 @@ impl Inner {
     }
 
     /// As [`Inner::checkpoint`], under the lock that lets one at a time do it.
-    pub(crate) fn run_checkpoint(&self, _one: MutexGuard<'_, ()>) -> Result<()> {
+    pub(crate) fn run_checkpoint(&self, one: MutexGuard<'_, ()>) -> Result<()> {
+        self.checkpoint_or_commit(one, true, None)
+    }
+
+    /// Makes a commit that changes the lineage, and the checkpoint of what it seals.
+    pub(crate) fn checkpoint_with(
+        &self,
+        one: MutexGuard<'_, ()>,
+        sealing: &mut Sealing<'_>,
+    ) -> Result<()> {
+        self.checkpoint_or_commit(one, false, Some(sealing))
+    }
+
+    fn checkpoint_or_commit(
+        &self,
+        _one: MutexGuard<'_, ()>,
+        seal: bool,
+        mut sealing: Option<&mut Sealing<'_>>,
+    ) -> Result<()> {
         let sealed = {
             let mut journal = self.journal.lock();
-            match self.commit(&mut journal, true)? {
+            match self.commit(&mut journal, seal, sealing.as_deref_mut())? {
                 Committed::Done(sealed) => sealed,
-                Committed::NoRoom => return self.checkpoint_instead(&mut journal),
+                Committed::NoRoom => return self.checkpoint_instead(&mut journal, sealing),
             }
         };
         let Some(sealed) = sealed else {
@@ -77,17 +96,21 @@ impl Inner {
             return Ok(());
         }
         // The checkpoint that was waited for may have made room.
-        match self.commit(&mut journal, false)? {
+        match self.commit(&mut journal, false, None)? {
             Committed::Done(_) => Ok(()),
-            Committed::NoRoom => self.checkpoint_instead(&mut journal),
+            Committed::NoRoom => self.checkpoint_instead(&mut journal, None),
         }
     }
 
     /// Makes the checkpoint that a commit without room becomes. The journal says where it stands, for readers
     /// that have no superblock of it.
-    fn checkpoint_instead(&self, journal: &mut Journal) -> Result<()> {
+    fn checkpoint_instead(
+        &self,
+        journal: &mut Journal,
+        sealing: Option<&mut Sealing<'_>>,
+    ) -> Result<()> {
         self.counters.journal_full.increment();
-        self.checkpoint_at_once(journal)?;
+        self.checkpoint_at_once_with(journal, sealing)?;
         let epoch = self.superblock.lock().epoch;
         // All of it is durable. But a failed write is reported to every caller, not only to this one (P7).
         let step = self.step("a checkpoint");
@@ -108,15 +131,32 @@ impl Inner {
     /// The journal lacks a number from here on: a reader without this checkpoint's superblock, because it rotted,
     /// notices as soon as anything was written behind it (P6).
     pub(crate) fn checkpoint_at_once(&self, journal: &mut Journal) -> Result<()> {
+        self.checkpoint_at_once_with(journal, None)
+    }
+
+    fn checkpoint_at_once_with(
+        &self,
+        journal: &mut Journal,
+        mut sealing: Option<&mut Sealing<'_>>,
+    ) -> Result<()> {
         self.check_running()?;
         let (mut sealed, step, time) = self.stop_changers(|forest, space| {
             let time = Stopwatch::start();
             self.check_damage(space)?;
+            if let Some(sealing) = sealing.as_deref_mut() {
+                self.put_items(sealing, forest, space)?;
+            }
+            self.carry_roots(forest, space)?;
             self.carry_all_groups(forest, space)?;
             self.check_damage(space)?;
+            if let Some(sealing) = sealing.as_deref_mut() {
+                self.turn(sealing, forest, space);
+                self.turned(sealing, forest);
+                self.pending.lock().hold_back();
+            }
             let lsn = Lsn(self.lsn.load(Ordering::Acquire));
             let log = self.pending.lock().place();
-            let step = self.freeze_moment(space, log, "a checkpoint");
+            let step = self.freeze_moment(forest, space, log, "a checkpoint");
             Ok((self.seal(forest, space, lsn), step, time))
         })?;
         self.frozen(time);

@@ -47,6 +47,12 @@ pub enum StoreError {
     /// The volume does not fit the device, or is otherwise not to be opened.
     #[error("{0}")]
     Refused(String),
+    /// It cannot be done with branches and snapshots as they are.
+    #[error(transparent)]
+    Lineage(crate::LineageError),
+    /// A snapshot has blocks that were to be changed where they are: others must be taken.
+    #[error("a snapshot has these blocks as well")]
+    Shared,
     /// Not enough space for the operation.
     #[error("no space left on the volume")]
     NoSpace,

@@ -195,7 +195,9 @@ fn fill(
         let part = reserved.part(front.block..front.block + count as u64);
         let Some(part) = part else { continue };
         match send(core, &part, now) {
-            Ok(done) => sent.push((part.first, done)),
+            Ok(Some(done)) => sent.push((part.first, done)),
+            // A snapshot reads them as zeros.
+            Ok(None) => filled.refused.extend_from_slice(now),
             Err(StoreError::Device(error)) if core.store.stop_reason().is_none() => {
                 tracing::warn!("data for {:?}: {error}; trying other blocks", part.extent.blocks);
                 filled.refused.extend_from_slice(now);
@@ -229,12 +231,14 @@ fn reserved_from(
 }
 
 /// One write.
-fn send(core: &Core, part: &Piece, pages: &[DirtyPage]) -> Result<Sent, StoreError> {
+fn send(core: &Core, part: &Piece, pages: &[DirtyPage]) -> Result<Option<Sent>, StoreError> {
     let blocks = part.extent.blocks;
-    let unwritten = core.store.unwritten(blocks)?;
+    let Some(unwritten) = core.store.unwritten(blocks, part.extent.birth)? else {
+        return Ok(None);
+    };
     core.data.recent.forget(blocks);
     page::with_row(pages.iter().map(|dirty| &dirty.page), |bytes| {
         let _sent = core.data.in_flight.enter(bytes.len());
-        core.store.write_in_place(unwritten, bytes)
+        core.store.write_in_place(unwritten, bytes).map(Some)
     })
 }

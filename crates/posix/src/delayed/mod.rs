@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use holdfast_base::InodeNo;
 use holdfast_format::Geometry;
-use holdfast_store::{Idle, Store};
+use holdfast_store::{Idle, Branch};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::MountOptions;
@@ -68,7 +68,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Nothing waits yet.
-    pub(crate) fn new(store: &Store, options: &MountOptions) -> Shared {
+    pub(crate) fn new(store: &Branch, options: &MountOptions) -> Shared {
         Shared {
             #[cfg(feature = "before")]
             completions: Completions::default(),

@@ -1,7 +1,7 @@
 //! Space for the tree nodes that delayed data will need when it is written back (P8).
 
 use holdfast_base::units::BLOCK_SIZE;
-use holdfast_store::{Need, Reservation, Store, StoreError};
+use holdfast_store::{Need, Reservation, Branch, StoreError};
 use parking_lot::Mutex;
 
 use super::Shared;
@@ -46,7 +46,7 @@ impl Shared {
 
     /// Keeps space for the nodes that `blocks` more blocks of delayed data may need when they are written back, so that
     /// other operations cannot fill the volume before (P8).
-    pub(crate) fn promise_nodes(&self, store: &Store, blocks: u64) -> Result<(), StoreError> {
+    pub(crate) fn promise_nodes(&self, store: &Branch, blocks: u64) -> Result<(), StoreError> {
         for _ in 0..self.missing_shares(blocks) {
             // Reserving may wait for a checkpoint, so not under the lock.
             let share = store.reserve(Need::Grow { changes: 1, blocks: 0 })?;
@@ -56,7 +56,7 @@ impl Shared {
     }
 
     /// As [`Shared::promise_nodes`], out of what is free now; returns whether that was enough.
-    pub(crate) fn promise_nodes_now(&self, store: &Store, blocks: u64) -> Result<bool, StoreError> {
+    pub(crate) fn promise_nodes_now(&self, store: &Branch, blocks: u64) -> Result<bool, StoreError> {
         for _ in 0..self.missing_shares(blocks) {
             match store.reserve_now(Need::Grow { changes: 1, blocks: 0 })? {
                 Some(share) => self.shares.0.lock().push(share),
@@ -90,7 +90,7 @@ impl Shared {
     }
 
     /// Keeps space for the nodes that so many more pages for reserved blocks may need when they are written back.
-    pub(crate) fn claim(&self, store: &Store, pages: u64) -> Result<Claim<'_>, StoreError> {
+    pub(crate) fn claim(&self, store: &Branch, pages: u64) -> Result<Claim<'_>, StoreError> {
         self.sums.expect_in_place(pages as usize);
         let claim = Claim { sums: &self.sums, pages };
         while self.shares.0.lock().len() < self.shares_wanted(0) {

@@ -11,7 +11,7 @@
 use std::ops::Range;
 
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_base::{BlockNo, BlockRange, InodeNo};
+use holdfast_base::{BlockNo, BlockRange, Epoch, InodeNo};
 use holdfast_format::item::Extent;
 use holdfast_format::{Key, Kind};
 use holdfast_store::Transaction;
@@ -103,9 +103,10 @@ pub(crate) struct MapEdit {
     after: Vec<Edited>,
     /// Where pieces of the tree began that are not as they were.
     stale: Vec<u64>,
-    freed: Vec<BlockRange>,
-    /// Blocks that held data and stay.
-    unwritten: Vec<BlockRange>,
+    /// Blocks, how old they are, and where in the file the first of them lay.
+    freed: Vec<(BlockRange, Epoch, u64)>,
+    /// Blocks that held data and stay, and how old they are.
+    unwritten: Vec<(BlockRange, Epoch)>,
     added: i64,
 }
 
@@ -136,7 +137,8 @@ impl MapEdit {
     pub(crate) fn cut(&mut self, range: Range<u64>) {
         for piece in self.take(self.overlapping(&range)) {
             if let Some(inside) = piece.blocks_in(&range) {
-                self.freed.push(inside);
+                let first = piece.first.max(range.start);
+                self.freed.push((inside, piece.extent.birth, first));
                 self.added -= inside.count as i64;
             }
             self.keep_outside(&piece, &range);
@@ -152,7 +154,7 @@ impl MapEdit {
             }
             for piece in self.take(at..at + 1) {
                 if let Some(blocks) = piece.blocks_in(&range) {
-                    self.unwritten.push(blocks);
+                    self.unwritten.push((blocks, piece.extent.birth));
                     let first = piece.first.max(range.start);
                     let birth = piece.extent.birth;
                     let extent = Extent { birth, ..Extent::new(blocks, Vec::new()) };
@@ -242,11 +244,11 @@ impl MapEdit {
         for piece in self.new_or_changed() {
             transaction.put_with(piece.key(inode), |out| piece.extent.write(out));
         }
-        for blocks in self.freed {
-            transaction.free(blocks);
+        for (blocks, birth, first) in self.freed {
+            transaction.free(blocks, birth, extent_key(inode, first));
         }
-        for blocks in self.unwritten {
-            transaction.unwrite(blocks);
+        for (blocks, birth) in self.unwritten {
+            transaction.unwrite(blocks, birth);
         }
     }
 

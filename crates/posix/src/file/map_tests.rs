@@ -110,7 +110,7 @@ fn random_edits_agree_with_a_model_and_free_each_block_once() {
             assert_eq!(edit.blocks_added(), added);
 
             let mut freed = BTreeSet::new();
-            for range in &edit.freed {
+            for (range, ..) in &edit.freed {
                 for i in 0..range.count {
                     assert!(freed.insert(range.start.0 + i), "freed twice");
                 }
@@ -155,7 +155,8 @@ fn the_middle_of_a_piece_goes_and_both_ends_keep_their_blocks() {
     };
     let mut edit = MapEdit::new(vec![piece]);
     edit.cut(13..15);
-    assert_eq!(edit.freed, [BlockRange::new(BlockNo(103), 2)]);
+    let freed: Vec<_> = edit.freed.iter().map(|(range, _, first)| (*range, *first)).collect();
+    assert_eq!(freed, [(BlockRange::new(BlockNo(103), 2), 3)]);
     assert_eq!(after(&edit)[&10].extent.sums, [70, 71, 72]);
     assert_eq!(after(&edit)[&15].extent.blocks.start, BlockNo(105));
     assert_eq!(after(&edit)[&15].extent.sums, [75, 76, 77, 78, 79]);

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use holdfast_base::InodeNo;
 use holdfast_format::Key;
-use holdfast_store::{Store, StoreError};
+use holdfast_store::{Branch, StoreError};
 use parking_lot::Mutex;
 
 use super::Inode;
@@ -91,7 +91,7 @@ impl InodeTable {
     }
 
     /// The inode, read from the store if need be.
-    pub(crate) fn get(&self, store: &Store, no: InodeNo) -> Result<Arc<Inode>> {
+    pub(crate) fn get(&self, store: &Branch, no: InodeNo) -> Result<Arc<Inode>> {
         self.get_or_read(no, || {
             let Some(bytes) = store.get(&Key::inode(no))? else {
                 return Err(FsError::NotFound);

@@ -10,7 +10,7 @@ use holdfast_format::item::{FileType, InodeItem};
 use holdfast_format::superblock::LABEL_MAX;
 use holdfast_format::{Geometry, Key};
 use holdfast_store::{
-    CreateOptions, Device, Guarding, Identity, OpenOptions, Store, StoreError, Transaction, page,
+    Branch, CreateOptions, Device, Guarding, Identity, OpenOptions, Store, StoreError, Transaction, page,
     restore_superblock,
 };
 use parking_lot::Mutex;
@@ -67,7 +67,7 @@ impl FileSystem {
             threads: options.threads,
             guard: Guarding::default(),
         };
-        let store = Store::open(device, &open, counters.clone())?;
+        let store = Branch::main(Arc::new(Store::open(device, &open, counters.clone())?));
         let usual = usual_log_data(&store.superblock().geometry);
         let core = Arc::new(Core {
             log_data_bytes: options.log_data_bytes.unwrap_or(usual),

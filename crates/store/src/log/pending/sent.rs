@@ -41,7 +41,13 @@ mod tests {
 
     fn publish(pending: &mut Pending, lsn: u64, content: TakenContent) {
         let taken = vec![Taken { blocks: BlockRange::new(BlockNo(lsn * 10), 4), content }];
-        pending.add(Lsn(lsn), 1, &Changes::default(), taken, Vec::new());
+        pending.add(
+            Lsn(lsn),
+            Counts { branch: MAIN, inodes: 1, main: 1 },
+            &Changes::default(),
+            taken,
+            GivenUp::default(),
+        );
     }
 
     fn blocks(of: &[DataExtent]) -> Vec<u64> {
