@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock};
 use holdfast_base::counters::Counters;
 use holdfast_base::{BlockNo, InodeNo};
 use holdfast_format::item::dentry;
-use holdfast_store::{Allocated, Reservation, Branch, StoreError};
+use holdfast_store::{Allocated, Branch, Reservation, StoreError};
 use parking_lot::Mutex;
 
 use crate::inode::{Inode, InodeTable};

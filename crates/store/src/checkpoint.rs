@@ -143,10 +143,10 @@ impl Inner {
         let (mut sealed, step, time) = self.stop_changers(|forest, space| {
             let time = Stopwatch::start();
             self.check_damage(space)?;
+            self.carry_roots(forest, space)?;
             if let Some(sealing) = sealing.as_deref_mut() {
                 self.put_items(sealing, forest, space)?;
             }
-            self.carry_roots(forest, space)?;
             self.carry_all_groups(forest, space)?;
             self.check_damage(space)?;
             if let Some(sealing) = sealing.as_deref_mut() {

@@ -153,10 +153,11 @@ impl Inner {
             });
         }
         self.check_damage(space)?;
+        // Roots as they are come first: a branch that is rolled back, or goes, has another one behind, or none.
+        self.carry_roots(forest, space)?;
         if let Some(sealing) = &mut sealing {
             self.put_items(sealing, forest, space)?;
         }
-        self.carry_roots(forest, space)?;
         self.carry_all_groups(forest, space)?;
         self.check_damage(space)?;
         if let Some(sealing) = &mut sealing {

@@ -132,6 +132,7 @@ fn print_record(batch: u64, record: &Record<'_>, out: &mut dyn Write) -> Result<
             }
         }
         Record::Free(range) => writeln!(out, "free batch={batch} {}", blocks(range))?,
+        Record::Branch { .. } | Record::Drop(_) => {}
     }
     Ok(())
 }

@@ -158,6 +158,7 @@ impl State {
                     judged.kept += COST;
                     frees.push(blocks);
                 }
+                Record::Branch { .. } | Record::Drop(_) => {}
             }
             if self.kept + judged.kept > KEPT_MAX {
                 return malformed("the log says more than can be kept");

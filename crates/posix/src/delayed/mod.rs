@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use holdfast_base::InodeNo;
 use holdfast_format::Geometry;
-use holdfast_store::{Idle, Branch};
+use holdfast_store::{Branch, Idle};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::MountOptions;

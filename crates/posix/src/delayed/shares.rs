@@ -1,7 +1,7 @@
 //! Space for the tree nodes that delayed data will need when it is written back (P8).
 
 use holdfast_base::units::BLOCK_SIZE;
-use holdfast_store::{Need, Reservation, Branch, StoreError};
+use holdfast_store::{Branch, Need, Reservation, StoreError};
 use parking_lot::Mutex;
 
 use super::Shared;
@@ -56,7 +56,11 @@ impl Shared {
     }
 
     /// As [`Shared::promise_nodes`], out of what is free now; returns whether that was enough.
-    pub(crate) fn promise_nodes_now(&self, store: &Branch, blocks: u64) -> Result<bool, StoreError> {
+    pub(crate) fn promise_nodes_now(
+        &self,
+        store: &Branch,
+        blocks: u64,
+    ) -> Result<bool, StoreError> {
         for _ in 0..self.missing_shares(blocks) {
             match store.reserve_now(Need::Grow { changes: 1, blocks: 0 })? {
                 Some(share) => self.shares.0.lock().push(share),

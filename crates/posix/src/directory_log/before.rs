@@ -16,7 +16,7 @@ use holdfast_base::counters::Counters;
 use holdfast_base::switch::RenameLog;
 use holdfast_base::{InodeNo, Lsn};
 use holdfast_format::{Key, Kind};
-use holdfast_store::{Need, Reservation, Branch, Transaction};
+use holdfast_store::{Branch, Need, Reservation, Transaction};
 use parking_lot::Mutex;
 
 use crate::Result;

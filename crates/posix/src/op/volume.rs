@@ -10,8 +10,8 @@ use holdfast_format::item::{FileType, InodeItem};
 use holdfast_format::superblock::LABEL_MAX;
 use holdfast_format::{Geometry, Key};
 use holdfast_store::{
-    Branch, CreateOptions, Device, Guarding, Identity, OpenOptions, Store, StoreError, Transaction, page,
-    restore_superblock,
+    Branch, CreateOptions, Device, Guarding, Identity, OpenOptions, Store, StoreError, Transaction,
+    page, restore_superblock,
 };
 use parking_lot::Mutex;
 use uuid::Uuid;

@@ -17,7 +17,8 @@ impl Inner {
     ) -> std::result::Result<(), Halt> {
         while let Some(tree) = forest.trees.moved() {
             let of = *forest.trees.get(tree);
-            if of.has_moved() {
+            // One that is deleted has no root any more.
+            if of.has_moved() && forest.trees.find(of.number) == Some(tree) {
                 let item = RootItem::of(of.root.pointer, of.root.level, of.inodes);
                 let bytes = item.bytes();
                 let change = Change { key: RootItem::key(of.number), value: Some(&bytes) };

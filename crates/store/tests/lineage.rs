@@ -1,0 +1,318 @@
+//! Branches and snapshots against a plain model: a map for each, over random histories with deletions and power cuts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use holdfast_base::counters::Counters;
+use holdfast_base::prng::Prng;
+use holdfast_base::{BlockNo, BlockRange, InodeNo, Timestamp};
+use holdfast_device::Device;
+use holdfast_device::memory::MemoryDevice;
+use holdfast_format::item::Extent;
+use holdfast_format::{Geometry, Key, Kind};
+use holdfast_store::{Branch, CreateOptions, Need, OpenOptions, Store, Transaction};
+
+/// What a branch or snapshot holds: of each key the value, and of an extent its bytes.
+type Map = BTreeMap<Key, Vec<u8>>;
+
+fn make(blocks: u64, node_size: usize) -> Arc<dyn Device> {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(blocks * 4096));
+    let options = CreateOptions {
+        geometry: Geometry::for_device(blocks * 4096, node_size).unwrap(),
+        uuid: uuid::Uuid::from_bytes([7; 16]),
+        label: String::new(),
+        hash_seed: 1,
+        node_tag: [5; 8],
+        created: Timestamp::default(),
+    };
+    Store::create(&device, &options).unwrap();
+    device
+}
+
+fn open(device: &Arc<dyn Device>) -> Arc<Store> {
+    let options = OpenOptions { threads: false, cache_bytes: 1 << 20, ..OpenOptions::default() };
+    Arc::new(Store::open(device.clone(), &options, Arc::new(Counters::default())).unwrap())
+}
+
+/// A volume and what it must hold.
+struct World {
+    store: Arc<Store>,
+    /// By number.
+    branches: BTreeMap<u64, (Branch, Map)>,
+    snapshots: BTreeMap<u64, (u64, Map)>,
+    prng: Prng,
+    names: u64,
+}
+
+fn now() -> Timestamp {
+    Timestamp { secs: 1, nanos: 0 }
+}
+
+impl World {
+    fn new(device: &Arc<dyn Device>, seed: u64) -> World {
+        let store = open(device);
+        let main = Branch::main(store.clone());
+        let branches = BTreeMap::from([(1, (main, Map::new()))]);
+        World { store, branches, snapshots: BTreeMap::new(), prng: Prng::seeded(seed), names: 0 }
+    }
+
+    fn any<T: Copy>(&mut self, of: &[T]) -> Option<T> {
+        (!of.is_empty()).then(|| of[self.prng.below(of.len() as u64) as usize])
+    }
+
+    fn name(&mut self) -> Vec<u8> {
+        self.names += 1;
+        format!("n{}", self.names).into_bytes()
+    }
+
+    /// Puts, deletes, writes and cuts in one branch.
+    fn change(&mut self) {
+        let numbers: Vec<u64> = self.branches.keys().copied().collect();
+        let number = self.any(&numbers).unwrap();
+        let (branch, map) = self.branches.get_mut(&number).unwrap();
+        let mut transaction = Transaction::new();
+        let mut room = branch.reserve(Need::Grow { changes: 6, blocks: 8 }).unwrap();
+        let inode = InodeNo(20 + self.prng.below(400));
+        match self.prng.below(4) {
+            0 => {
+                let value = vec![self.prng.below(250) as u8; self.prng.below(120) as usize + 1];
+                transaction.put(Key::inode(inode), &value);
+                map.insert(Key::inode(inode), value);
+            }
+            1 => {
+                transaction.delete(Key::inode(inode));
+                map.remove(&Key::inode(inode));
+            }
+            _ => {
+                let key = Key::new(inode, Kind::Extent, self.prng.below(3) * 8 * 4096);
+                let old = branch.get(&key).unwrap().map(|old| Extent::decode(&old).unwrap());
+                match (old, self.prng.below(3)) {
+                    (Some(old), 0) => {
+                        transaction.free(old.blocks, old.birth, key);
+                        transaction.delete(key);
+                        map.remove(&key);
+                    }
+                    (Some(old), 1) if old.blocks.count > 1 => {
+                        let kept = 1 + self.prng.below(old.blocks.count - 1);
+                        let start = BlockNo(old.blocks.start.0 + kept);
+                        let rest = BlockRange::new(start, old.blocks.count - kept);
+                        let at = Key { offset: key.offset + kept * 4096, ..key };
+                        transaction.free(rest, old.birth, at);
+                        let blocks = BlockRange::new(old.blocks.start, kept);
+                        let sums = old.sums[..kept as usize].to_vec();
+                        transaction.put(key, Extent { blocks, sums, birth: old.birth }.encode());
+                        map.get_mut(&key).unwrap().truncate(kept as usize * 4096);
+                    }
+                    (old, _) => {
+                        if let Some(old) = old {
+                            transaction.free(old.blocks, old.birth, key);
+                        }
+                        let placed = branch.allocate(&mut room, 1 + self.prng.below(6), None);
+                        let placed = placed.unwrap();
+                        let byte = self.prng.below(250) as u8;
+                        let bytes = vec![byte; placed.blocks().count as usize * 4096];
+                        let written = branch.write(placed, &bytes).unwrap();
+                        let extent = transaction.publish(written);
+                        transaction.put(key, extent.encode());
+                        map.insert(key, bytes);
+                    }
+                }
+            }
+        }
+        let lsn = branch.apply(transaction, &mut room).unwrap();
+        if self.prng.one_in(4) {
+            branch.sync(lsn, inode).unwrap();
+        }
+    }
+
+    fn snapshot(&mut self) {
+        let numbers: Vec<u64> = self.branches.keys().copied().collect();
+        let branch = self.any(&numbers).unwrap();
+        let name = self.name();
+        let number = self.store.snapshot(branch, &name, now()).unwrap();
+        self.snapshots.insert(number, (branch, self.branches[&branch].1.clone()));
+    }
+
+    fn fork(&mut self) {
+        let numbers: Vec<u64> = self.snapshots.keys().copied().collect();
+        let Some(from) = self.any(&numbers) else { return };
+        let name = self.name();
+        let number = self.store.fork(from, &name, now()).unwrap();
+        let branch = Branch::open(self.store.clone(), &name, None).unwrap();
+        self.branches.insert(number, (branch, self.snapshots[&from].1.clone()));
+    }
+
+    fn roll_back(&mut self) {
+        let numbers: Vec<(u64, u64)> =
+            self.snapshots.iter().map(|(number, (branch, _))| (*number, *branch)).collect();
+        let Some((to, branch)) = self.any(&numbers) else { return };
+        let Some((_, before)) = self.branches.get(&branch) else { return };
+        let before = before.clone();
+        if self.prng.one_in(2) {
+            let name = self.name();
+            self.store.roll_back(branch, to, Some(&name), now()).unwrap();
+            let number = self.number_of(branch, &name);
+            self.snapshots.insert(number, (branch, before));
+        } else {
+            self.store.roll_back(branch, to, None, now()).unwrap();
+        }
+        self.branches.get_mut(&branch).unwrap().1 = self.snapshots[&to].1.clone();
+    }
+
+    fn number_of(&self, branch: u64, name: &[u8]) -> u64 {
+        let trees = self.store.trees().unwrap();
+        let same =
+            |of: &&holdfast_store::TreeInfo| of.item.branch == branch && of.item.name == name;
+        trees.iter().find(same).unwrap().number
+    }
+
+    fn delete_snapshot(&mut self) {
+        let numbers: Vec<u64> = self.snapshots.keys().copied().collect();
+        if let Some(number) = self.any(&numbers) {
+            self.store.delete_snapshot(number).unwrap();
+            self.snapshots.remove(&number);
+        }
+    }
+
+    fn delete_branch(&mut self) {
+        let numbers: Vec<u64> = self.branches.keys().copied().filter(|no| *no != 1).collect();
+        let Some(number) = self.any(&numbers) else { return };
+        if self.store.delete_branch(number, now()).is_ok() {
+            self.branches.remove(&number);
+            self.snapshots.retain(|_, (branch, _)| *branch != number);
+        }
+    }
+
+    fn step(&mut self) {
+        match self.prng.below(60) {
+            0..=2 => self.snapshot(),
+            3 => self.fork(),
+            4 => self.roll_back(),
+            5 | 6 => self.delete_snapshot(),
+            7 if self.prng.one_in(2) => self.delete_branch(),
+            8..=12 => drop(self.store.work_off_deletions(1).unwrap()),
+            13 => self.store.commit().unwrap(),
+            14 => self.store.checkpoint().unwrap(),
+            _ => self.change(),
+        }
+    }
+
+    /// Everything is what it must be.
+    fn judge(&self) {
+        #[cfg(debug_assertions)]
+        self.store.invariants();
+        for (number, (branch, map)) in &self.branches {
+            assert_eq!(&content(branch), map, "branch {number}");
+        }
+        for (number, (branch, map)) in &self.snapshots {
+            let item = self.store.tree(*number).unwrap();
+            let of = self.store.tree(*branch).unwrap();
+            let opened = Branch::open(self.store.clone(), &of.name, Some(&item.name)).unwrap();
+            assert_eq!(&content(&opened), map, "snapshot {number} of {branch}");
+        }
+    }
+
+    /// The volume as it is found after a crash of the program.
+    fn reopen(&mut self, device: &Arc<dyn Device>) {
+        let lsn = self.store.latest();
+        self.store.sync(lsn, InodeNo(1)).unwrap();
+        let names: Vec<(u64, Vec<u8>)> = self
+            .branches
+            .keys()
+            .map(|number| (*number, self.store.tree(*number).unwrap().name))
+            .collect();
+        let maps: BTreeMap<u64, Map> =
+            self.branches.iter().map(|(number, (_, map))| (*number, map.clone())).collect();
+        self.branches.clear();
+        self.store = open(device);
+        for (number, name) in names {
+            let branch = Branch::open(self.store.clone(), &name, None).unwrap();
+            self.branches.insert(number, (branch, maps[&number].clone()));
+        }
+    }
+}
+
+fn content(branch: &Branch) -> Map {
+    let mut map = Map::new();
+    branch
+        .scan(&Key::MIN, &Key::MAX, |key, value| {
+            map.insert(key, value.to_vec());
+            std::ops::ControlFlow::Continue(())
+        })
+        .unwrap();
+    for (key, value) in &mut map {
+        if key.kind == Kind::Extent {
+            let extent = Extent::decode(value).unwrap();
+            let mut bytes = vec![0; extent.blocks.count as usize * 4096];
+            branch.read(extent.blocks, &mut bytes).unwrap();
+            *value = bytes;
+        }
+    }
+    map
+}
+
+fn history(seed: u64, steps: u64, node_size: usize) {
+    let device = make(16384, node_size);
+    let mut world = World::new(&device, seed);
+    let empty = world.store.space_use();
+    for step in 0..steps {
+        world.step();
+        if step % 97 == 0 {
+            world.judge();
+        }
+        if world.prng.one_in(150) {
+            world.reopen(&device);
+            world.judge();
+        }
+    }
+    world.judge();
+    // Everything goes, in any order: the space comes back.
+    for number in world.snapshots.keys().copied().collect::<Vec<_>>() {
+        world.store.delete_snapshot(number).unwrap();
+        world.snapshots.remove(&number);
+        if world.prng.one_in(3) {
+            world.change();
+        }
+    }
+    for number in world.branches.keys().copied().filter(|no| *no != 1).collect::<Vec<_>>() {
+        world.store.delete_branch(number, now()).unwrap();
+        world.branches.remove(&number);
+    }
+    while world.store.work_off_deletions(100).unwrap() {
+        if world.prng.one_in(4) {
+            world.change();
+        }
+    }
+    world.judge();
+    assert_eq!(world.store.trees().unwrap().len(), 1, "only main is left");
+    let (main, map) = &world.branches[&1];
+    let keys: Vec<Key> = map.keys().copied().collect();
+    for key in keys {
+        let mut transaction = Transaction::new();
+        let mut room = main.reserve(Need::Shrink { changes: 1 }).unwrap();
+        if key.kind == Kind::Extent {
+            let extent = Extent::decode(&main.get(&key).unwrap().unwrap()).unwrap();
+            transaction.free(extent.blocks, extent.birth, key);
+        }
+        transaction.delete(key);
+        main.apply(transaction, &mut room).unwrap();
+    }
+    for _ in 0..3 {
+        world.store.checkpoint().unwrap();
+    }
+    let left = world.store.space_use();
+    let slot = node_size as u64 / 4096;
+    assert!(
+        left.available + 3 * slot >= empty.available,
+        "{left:?} is left of {empty:?}: seed {seed}"
+    );
+}
+
+#[test]
+fn branches_and_snapshots_are_what_they_were() {
+    for seed in 0..12 {
+        println!("history({seed}, 1500, 4096)");
+        history(seed, 1500, 4096);
+    }
+    history(100, 2500, 16384);
+}
