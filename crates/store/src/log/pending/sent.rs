@@ -36,6 +36,9 @@ mod tests {
     use holdfast_device::{Device, MemoryDevice};
     use holdfast_format::log::LogMark;
 
+    use crate::given_up::GivenUp;
+    use crate::log::Counts;
+    use holdfast_format::item::lineage::MAIN;
     use super::*;
     use crate::transaction::{Changes, Taken, TakenContent};
 
