@@ -7,16 +7,19 @@ use holdfast_base::counters::Counters;
 use holdfast_base::prng::Prng;
 use holdfast_base::{BlockNo, BlockRange, InodeNo, Timestamp};
 use holdfast_device::Device;
+use holdfast_device::SimDevice;
 use holdfast_device::memory::MemoryDevice;
-use holdfast_format::item::Extent;
+use holdfast_device::sim::{Event, Policy};
+use holdfast_format::item::{Extent, TreeKind};
 use holdfast_format::{Geometry, Key, Kind};
 use holdfast_store::{Branch, CreateOptions, Need, OpenOptions, Store, Transaction};
 
 /// What a branch or snapshot holds: of each key the value, and of an extent its bytes.
 type Map = BTreeMap<Key, Vec<u8>>;
 
-fn make(blocks: u64, node_size: usize) -> Arc<dyn Device> {
-    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(blocks * 4096));
+fn make(blocks: u64, node_size: usize) -> Arc<MemoryDevice> {
+    let made = Arc::new(MemoryDevice::new(blocks * 4096));
+    let device: Arc<dyn Device> = made.clone();
     let options = CreateOptions {
         geometry: Geometry::for_device(blocks * 4096, node_size).unwrap(),
         uuid: uuid::Uuid::from_bytes([7; 16]),
@@ -26,7 +29,7 @@ fn make(blocks: u64, node_size: usize) -> Arc<dyn Device> {
         created: Timestamp::default(),
     };
     Store::create(&device, &options).unwrap();
-    device
+    made
 }
 
 fn open(device: &Arc<dyn Device>) -> Arc<Store> {
@@ -42,6 +45,10 @@ struct World {
     snapshots: BTreeMap<u64, (u64, Map)>,
     prng: Prng,
     names: u64,
+    /// Inodes that change.
+    inodes: u64,
+    /// Whether all that was done so far is durable.
+    is_durable: bool,
 }
 
 fn now() -> Timestamp {
@@ -53,7 +60,15 @@ impl World {
         let store = open(device);
         let main = Branch::main(store.clone());
         let branches = BTreeMap::from([(1, (main, Map::new()))]);
-        World { store, branches, snapshots: BTreeMap::new(), prng: Prng::seeded(seed), names: 0 }
+        World {
+            store,
+            branches,
+            snapshots: BTreeMap::new(),
+            prng: Prng::seeded(seed),
+            names: 0,
+            inodes: 400,
+            is_durable: true,
+        }
     }
 
     fn any<T: Copy>(&mut self, of: &[T]) -> Option<T> {
@@ -72,7 +87,7 @@ impl World {
         let (branch, map) = self.branches.get_mut(&number).unwrap();
         let mut transaction = Transaction::new();
         let mut room = branch.reserve(Need::Grow { changes: 6, blocks: 8 }).unwrap();
-        let inode = InodeNo(20 + self.prng.below(400));
+        let inode = InodeNo(20 + self.prng.below(self.inodes));
         match self.prng.below(4) {
             0 => {
                 let value = vec![self.prng.below(250) as u8; self.prng.below(120) as usize + 1];
@@ -120,7 +135,8 @@ impl World {
             }
         }
         let lsn = branch.apply(transaction, &mut room).unwrap();
-        if self.prng.one_in(4) {
+        self.is_durable = self.prng.one_in(4);
+        if self.is_durable {
             branch.sync(lsn, inode).unwrap();
         }
     }
@@ -184,17 +200,37 @@ impl World {
     }
 
     fn step(&mut self) {
-        match self.prng.below(60) {
+        self.step_of(60);
+    }
+
+    /// One of `kinds` choices; the first fifteen are not changes of files.
+    fn step_of(&mut self, kinds: u64) {
+        let before = self.is_durable;
+        self.is_durable = true;
+        match self.prng.below(kinds) {
             0..=2 => self.snapshot(),
             3 => self.fork(),
             4 => self.roll_back(),
             5 | 6 => self.delete_snapshot(),
             7 if self.prng.one_in(2) => self.delete_branch(),
-            8..=12 => drop(self.store.work_off_deletions(1).unwrap()),
+            8..=12 => {
+                self.is_durable = before;
+                drop(self.store.work_off_deletions(1).unwrap());
+            }
             13 => self.store.commit().unwrap(),
             14 => self.store.checkpoint().unwrap(),
             _ => self.change(),
         }
+    }
+
+    /// What a user of the volume sees.
+    fn seen(&self) -> Seen {
+        let name = |number: &u64| self.store.tree(*number).unwrap().name;
+        let branches = self.branches.iter().map(|(no, (_, map))| ((name(no), None), map.clone()));
+        let snapshots = self.snapshots.iter();
+        let snapshots =
+            snapshots.map(|(no, (branch, map))| ((name(branch), Some(name(no))), map.clone()));
+        branches.chain(snapshots).collect()
     }
 
     /// Everything is what it must be.
@@ -251,8 +287,88 @@ fn content(branch: &Branch) -> Map {
     map
 }
 
+/// The content of each branch, and of each snapshot of it, by their names.
+type Seen = BTreeMap<(Vec<u8>, Option<Vec<u8>>), Map>;
+
+/// What a volume shows.
+fn shown(store: &Arc<Store>) -> Seen {
+    let trees = store.trees().unwrap();
+    let name =
+        |number: u64| trees.iter().find(|of| of.number == number).map(|of| of.item.name.clone());
+    let mut seen = Seen::new();
+    for of in trees.iter().filter(|of| !of.is_deleted && !of.item.name.is_empty()) {
+        let (branch, snapshot) = match of.item.kind {
+            TreeKind::Branch => (of.item.name.clone(), None),
+            TreeKind::Snapshot => (name(of.item.branch).unwrap(), Some(of.item.name.clone())),
+        };
+        let opened = Branch::open(store.clone(), &branch, snapshot.as_deref()).unwrap();
+        seen.insert((branch, snapshot), content(&opened));
+    }
+    seen
+}
+
+/// Power is cut at some of the calls of a history: what is found is a moment of it, not before what was durable.
+fn cut(seed: u64, steps: usize) -> usize {
+    let device = Arc::new(SimDevice::new(&make(2048, 4096)));
+    let under: Arc<dyn Device> = device.clone();
+    let mut world = World::new(&under, seed);
+    world.inodes = 12;
+    let (mut states, mut durable) = (vec![world.seen()], vec![0]);
+    for step in 0..steps {
+        device.mark(step as u64);
+        world.step_of(28);
+        states.push(world.seen());
+        let last = if world.is_durable { step + 1 } else { durable[step] };
+        durable.push(last);
+    }
+    let recording = device.recording();
+    let (mut done, mut images) = (0, 0);
+    for (at, event) in recording.events.iter().enumerate() {
+        if let Event::Mark(step) = event {
+            done = *step as usize;
+        }
+        let is_call = matches!(event, Event::Write { .. } | Event::Flush { .. });
+        if !is_call || !world.prng.one_in(3) {
+            continue;
+        }
+        for image in recording.cut_at(at + 1).images(&Policy::default()).take(3) {
+            images += 1;
+            let found: Arc<dyn Device> = Arc::new(image.device());
+            let store = open(&found);
+            let seen = shown(&store);
+            let may_be = &states[durable[done]..=done + 1];
+            assert!(
+                may_be.contains(&seen),
+                "seed {seed}, step {done}, call {at}: {}: {:?} is none of {} moments from {:?}",
+                image.describe(),
+                seen.keys(),
+                may_be.len(),
+                may_be[0].keys()
+            );
+            // Deletions go on, and what is left is as it was.
+            let mut more = 40;
+            while store.work_off_deletions(3).unwrap() && more > 0 {
+                more -= 1;
+            }
+            store.checkpoint().unwrap();
+            assert_eq!(shown(&store), seen, "seed {seed}, step {done}, call {at}");
+        }
+    }
+    images
+}
+
+#[test]
+fn power_cuts_leave_one_moment_of_all_branches() {
+    let mut images = 0;
+    for seed in 0..std::env::var("CUTS").map_or(6, |n| n.parse().unwrap()) {
+        println!("cut({seed}, 60)");
+        images += cut(seed, 60);
+    }
+    println!("{images} images");
+}
+
 fn history(seed: u64, steps: u64, node_size: usize) {
-    let device = make(16384, node_size);
+    let device: Arc<dyn Device> = make(16384, node_size);
     let mut world = World::new(&device, seed);
     let empty = world.store.space_use();
     for step in 0..steps {

@@ -36,11 +36,11 @@ mod tests {
     use holdfast_device::{Device, MemoryDevice};
     use holdfast_format::log::LogMark;
 
+    use super::*;
     use crate::given_up::GivenUp;
     use crate::log::Counts;
-    use holdfast_format::item::lineage::MAIN;
-    use super::*;
     use crate::transaction::{Changes, Taken, TakenContent};
+    use holdfast_format::item::lineage::MAIN;
 
     fn publish(pending: &mut Pending, lsn: u64, content: TakenContent) {
         let taken = vec![Taken { blocks: BlockRange::new(BlockNo(lsn * 10), 4), content }];
