@@ -1,7 +1,6 @@
 //! The judge of several branches lets through what is allowed, and nothing else.
 
 use super::tests::{history, judge, tree};
-use super::*;
 
 /// The promise that a finding cites.
 fn cites(script: &str, found: &str) -> String {
