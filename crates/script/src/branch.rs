@@ -7,7 +7,7 @@ use std::fmt::{self, Display, Formatter};
 
 use crate::words::Word;
 
-/// The name of a branch or snapshot: at least one byte, none of them `/`, `@` or zero.
+/// The name of a branch or snapshot: at least one byte, none of them `/`, `@`, `:` or a control character, and neither `.` nor `..`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TreeName(Vec<u8>);
 
@@ -20,10 +20,11 @@ impl TreeName {
         TreeName(b"main".to_vec())
     }
 
-    /// A name; `None` if it is empty or holds a byte that no name has.
+    /// A name; `None` if no branch or snapshot can be called that, however short it is.
     pub fn new(bytes: impl AsRef<[u8]>) -> Option<TreeName> {
         let bytes = bytes.as_ref();
-        let good = !bytes.is_empty() && !bytes.iter().any(|byte| b"/@\0".contains(byte));
+        let bad = |byte: &u8| b"/@:".contains(byte) || byte.is_ascii_control();
+        let good = !matches!(bytes, b"" | b"." | b"..") && !bytes.iter().any(bad);
         good.then(|| TreeName(bytes.to_vec()))
     }
 
@@ -67,7 +68,7 @@ pub enum BranchOp {
     RenameBranch { from: TreeName, to: TreeName },
     /// `hold SNAPSHOT`: it cannot be removed until `unhold` was said as often.
     Hold { name: TreeName },
-    /// `unhold SNAPSHOT`
+    /// `unhold SNAPSHOT`: nothing, if it is not held.
     Unhold { name: TreeName },
     /// `branches`: their names, sorted, and in which the script is.
     Branches,

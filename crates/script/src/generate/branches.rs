@@ -182,18 +182,19 @@ impl Generator<'_> {
     fn rename_tree(&mut self) -> Option<BranchOp> {
         if self.prng.chance(50) {
             let (from, to) = (self.snapshot()?, self.new_snapshot()?);
-            return (from != to).then_some(BranchOp::RenameSnapshot { from, to });
+            return Some(BranchOp::RenameSnapshot { from, to });
         }
         let branches = self.branches();
         let (from, to) = (self.prng.pick(&branches).clone(), self.new_branch()?);
-        (from != to).then_some(BranchOp::RenameBranch { from, to })
+        Some(BranchOp::RenameBranch { from, to })
     }
 
     /// A hold for a while, or the end of one.
     fn hold(&mut self) -> Option<BranchOp> {
         let name = self.snapshot()?;
         let unhold = BranchOp::Unhold { name: name.clone() };
-        let is_held = matches!(self.model.clone().branch(&unhold), Outcome::Ok(_));
+        let remove = BranchOp::RemoveSnapshot { name: name.clone() };
+        let is_held = !matches!(self.model.clone().branch(&remove), Outcome::Ok(_));
         let lets_go = if is_held { self.prng.chance(80) } else { self.prng.chance(5) };
         Some(if lets_go { unhold } else { BranchOp::Hold { name } })
     }

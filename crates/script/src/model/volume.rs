@@ -218,11 +218,10 @@ impl VolumeModel {
     }
 
     fn fork(&mut self, branch: &TreeName, from: Option<&TreeName>) -> Answered {
+        let found =
+            from.map(|name| self.snapshot_mut(name).map(|found| found.clone())).transpose()?;
         self.free_branch(branch)?;
-        let origin = match from {
-            Some(name) => self.snapshot_mut(name)?.clone(),
-            None => self.seal(),
-        };
+        let origin = found.unwrap_or_else(|| self.seal());
         let number = self.draw();
         let (tree, parent) = (origin.tree, origin.number);
         let fork = Branch { number, tree, parent, snapshots: BTreeMap::new(), is_first: false };
@@ -249,12 +248,14 @@ impl VolumeModel {
         if branch.is_first {
             return Err(Errno::EPERM);
         }
-        let held = branch.snapshots.values().any(|snapshot| snapshot.holds > 0);
-        if *name == self.current || !branch.tree.handles.is_empty() || held {
+        if *name == self.current || !branch.tree.handles.is_empty() {
             return Err(Errno::EBUSY);
         }
         if self.has_forks(name) {
             return Err(Errno::ENOTEMPTY);
+        }
+        if branch.snapshots.values().any(|snapshot| snapshot.holds > 0) {
+            return Err(Errno::EBUSY);
         }
         self.branches.remove(name);
         Ok(Answer::Done)
@@ -264,7 +265,9 @@ impl VolumeModel {
         if !self.branches.contains_key(from) {
             return Err(Errno::ENOENT);
         }
-        self.free_branch(to)?;
+        if from != to {
+            self.free_branch(to)?;
+        }
         let branch = self.branches.remove(from).expect("it was just found");
         self.branches.insert(to.clone(), branch);
         if self.current == *from {
@@ -297,7 +300,9 @@ impl VolumeModel {
             BranchOp::RemoveBranch { branch } => return self.remove_branch(branch),
             BranchOp::RenameSnapshot { from, to } => {
                 self.snapshot_mut(from)?;
-                self.free(to)?;
+                if from != to {
+                    self.free(to)?;
+                }
                 let here = self.here_mut();
                 let snapshot = here.snapshots.remove(from).expect("it was just found");
                 here.snapshots.insert(to.clone(), snapshot);
@@ -306,7 +311,7 @@ impl VolumeModel {
             BranchOp::Hold { name } => self.snapshot_mut(name)?.holds += 1,
             BranchOp::Unhold { name } => {
                 let snapshot = self.snapshot_mut(name)?;
-                snapshot.holds = snapshot.holds.checked_sub(1).ok_or(Errno::EINVAL)?;
+                snapshot.holds = snapshot.holds.saturating_sub(1);
             }
             BranchOp::Branches => {
                 let all = self.branches.keys().cloned().collect();

@@ -41,7 +41,7 @@ impl Words<'_> {
         let (bytes, start) = self.bytes(what)?;
         match TreeName::new(bytes) {
             Some(name) => Ok(name),
-            None => self.fail(start, format!("expected {what}, without / and @")),
+            None => self.fail(start, format!("expected {what}, without / @ and :")),
         }
     }
 

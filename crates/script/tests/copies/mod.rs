@@ -120,8 +120,9 @@ impl Copies {
         let is_open = *name == self.current || !branch.open.is_empty();
         match () {
             () if *name == self.first => Err(Errno::EPERM),
-            () if is_open || held => Err(Errno::EBUSY),
+            () if is_open => Err(Errno::EBUSY),
             () if self.has_forks(name) => Err(Errno::ENOTEMPTY),
+            () if held => Err(Errno::EBUSY),
             () => {
                 self.branches.remove(name);
                 Ok(Answer::Done)
@@ -141,12 +142,14 @@ impl Copies {
                 self.here().snapshots.insert(name.clone(), snapshot);
             }
             BranchOp::Fork { branch, from } => {
+                let from = match from {
+                    Some(name) => Some(self.snapshot(name)?),
+                    None => None,
+                };
+                let from = from.map(|found| (found.number, found.ancestors.clone()));
                 self.free_branch(branch)?;
                 let (number, ancestors) = match from {
-                    Some(name) => {
-                        let found = self.snapshot(name)?;
-                        (found.number, found.ancestors.clone())
-                    }
+                    Some(found) => found,
                     None => {
                         let sealed = self.seal();
                         (sealed.number, sealed.ancestors)
@@ -176,13 +179,17 @@ impl Copies {
             BranchOp::RemoveBranch { branch } => return self.remove_branch(branch),
             BranchOp::RenameSnapshot { from, to } => {
                 self.snapshot(from)?;
-                self.free(to)?;
+                if from != to {
+                    self.free(to)?;
+                }
                 let moved = self.here().snapshots.remove(from).ok_or(Errno::ENOENT)?;
                 self.here().snapshots.insert(to.clone(), moved);
             }
             BranchOp::RenameBranch { from, to } => {
                 self.branches.get(from).ok_or(Errno::ENOENT)?;
-                self.free_branch(to)?;
+                if from != to {
+                    self.free_branch(to)?;
+                }
                 let moved = self.branches.remove(from).ok_or(Errno::ENOENT)?;
                 self.branches.insert(to.clone(), moved);
                 for name in [&mut self.current, &mut self.first] {
@@ -192,10 +199,10 @@ impl Copies {
                 }
             }
             BranchOp::Hold { name } => self.snapshot(name)?.holds += 1,
-            BranchOp::Unhold { name } => match self.snapshot(name)? {
-                Snapshot { holds: 0, .. } => return Err(Errno::EINVAL),
-                snapshot => snapshot.holds -= 1,
-            },
+            BranchOp::Unhold { name } => {
+                let holds = &mut self.snapshot(name)?.holds;
+                *holds -= u32::from(*holds > 0);
+            }
             BranchOp::Branches => {
                 let all = self.branches.keys().cloned().collect();
                 return Ok(Answer::Branches { current: self.current.clone(), all });

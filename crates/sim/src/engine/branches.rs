@@ -1,0 +1,238 @@
+//! Branches and snapshots of a script's volume.
+//!
+//! Each branch in which a script has been is mounted, with handles of its own. One without handles is unmounted before it is
+//! removed, as a user would do it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use holdfast_posix::{FileSystem, FsError, MountOptions, OpenFile};
+use holdfast_script::target::Handles;
+use holdfast_script::{Answer, BranchOp, Errno, Handle, Target, TreeName};
+
+use super::branching::Branching;
+use super::{Answered, Engine, errno};
+
+/// A branch that is mounted, and what is open in it.
+#[derive(Debug)]
+pub(super) struct Mounted {
+    pub(super) filesystem: Arc<FileSystem>,
+    pub(super) handles: Handles<Arc<OpenFile>>,
+}
+
+impl Mounted {
+    fn new(filesystem: FileSystem) -> Mounted {
+        Mounted { filesystem: Arc::new(filesystem), handles: Handles::default() }
+    }
+
+    /// Closes all handles and unmounts.
+    fn unmount(mut self) -> Result<(), FsError> {
+        self.handles.drain().for_each(drop);
+        let alone = Arc::into_inner(self.filesystem).expect("the thread beside it has ended");
+        alone.unmount()
+    }
+}
+
+/// The branches of a volume that are mounted.
+#[derive(Debug)]
+pub(super) struct Mounts {
+    mounted: BTreeMap<TreeName, Mounted>,
+    /// In which the script is.
+    current: TreeName,
+    /// The one that is mounted first and unmounted last.
+    first: TreeName,
+}
+
+impl Mounts {
+    /// Nothing is mounted yet.
+    pub(super) fn none() -> Mounts {
+        let (current, first) = (TreeName::main(), TreeName::main());
+        Mounts { mounted: BTreeMap::new(), current, first }
+    }
+
+    /// The branch in which the script is.
+    pub(super) fn here(&self) -> Option<&Mounted> {
+        self.mounted.get(&self.current)
+    }
+
+    /// Ends all without an unmount.
+    pub(super) fn kill(&mut self) {
+        for mounted in self.mounted.values_mut() {
+            mounted.handles.drain().for_each(drop);
+        }
+        self.mounted.retain(|name, _| *name == self.first);
+        self.mounted.clear();
+    }
+
+    /// Unmounts all.
+    pub(super) fn unmount(&mut self) -> Result<bool, FsError> {
+        let first = self.mounted.remove(&self.first);
+        let others = std::mem::take(&mut self.mounted);
+        others.into_values().try_for_each(Mounted::unmount)?;
+        first.map_or(Ok(false), |first| first.unmount().map(|()| true))
+    }
+
+    /// Takes the branch that is always there, and mounts the one in which the script was, if there still is one of that
+    /// name.
+    pub(super) fn begin(
+        &mut self,
+        filesystem: FileSystem,
+        options: &MountOptions,
+    ) -> Result<&Arc<FileSystem>, FsError> {
+        self.first = match filesystem.branch_name() {
+            Ok(name) => named(name),
+            Err(FsError::NotSupported) => TreeName::main(),
+            Err(error) => return Err(error),
+        };
+        let names = match filesystem.branch_names() {
+            Err(FsError::NotSupported) => vec![self.first.as_bytes().to_vec()],
+            names => names?,
+        };
+        if !names.iter().any(|name| name == self.current.as_bytes()) {
+            self.current = self.first.clone();
+        }
+        if self.current != self.first {
+            let branch = filesystem.mount_branch(self.current.as_bytes(), options.clone())?;
+            self.mounted.insert(self.current.clone(), Mounted::new(branch));
+        }
+        let first = self.mounted.entry(self.first.clone()).or_insert(Mounted::new(filesystem));
+        Ok(&first.filesystem)
+    }
+}
+
+fn named(bytes: Vec<u8>) -> TreeName {
+    TreeName::new(bytes).expect("the engine takes no other names")
+}
+
+impl Engine {
+    /// Whether the engine has branches and snapshots.
+    pub fn has_branches(&self) -> bool {
+        let names = self.filesystem().map(|filesystem| filesystem.branch_names());
+        names.is_ok_and(|names| !matches!(names, Err(FsError::NotSupported)))
+    }
+
+    /// The branch that mkfs has made, whatever its name is.
+    pub fn first_branch(&self) -> &TreeName {
+        &self.mounts.first
+    }
+
+    /// Goes on with removals of branches and snapshots until nothing is left of them.
+    pub fn finish_removals(&self) -> Result<(), FsError> {
+        match self.filesystem() {
+            Ok(filesystem) => filesystem.finish_removals(),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// The branch in which the script is, with what is open there.
+    pub(super) fn here(&self) -> Result<&Mounted, Errno> {
+        self.mounts.here().ok_or(Errno::ENOTCONN)
+    }
+
+    pub(super) fn handles(&mut self) -> Result<&mut Handles<Arc<OpenFile>>, Errno> {
+        let mounts = &mut self.mounts;
+        let here = mounts.mounted.get_mut(&mounts.current).ok_or(Errno::ENOTCONN)?;
+        Ok(&mut here.handles)
+    }
+
+    /// An open file of the branch; EBADF if there is none.
+    pub(super) fn handle(&self, handle: &Handle) -> Result<&Arc<OpenFile>, Errno> {
+        self.here()?.handles.get(handle)
+    }
+
+    pub(super) fn branches(&mut self, op: &BranchOp) -> Answered {
+        let names = |names: Result<Vec<Vec<u8>>, FsError>| -> Result<Vec<TreeName>, Errno> {
+            let mut names: Vec<TreeName> = names.map_err(errno)?.into_iter().map(named).collect();
+            names.sort();
+            Ok(names)
+        };
+        let here = self.filesystem()?;
+        let done = match op {
+            BranchOp::Switch { branch } => return self.switch(branch),
+            BranchOp::RemoveBranch { branch } => return self.remove_branch(branch),
+            BranchOp::RenameBranch { from, to } => return self.rename_branch(from, to),
+            BranchOp::Look { name } => return self.look(name),
+            BranchOp::Branches => {
+                let (current, all) = (self.mounts.current.clone(), names(here.branch_names())?);
+                return Ok(Answer::Branches { current, all });
+            }
+            BranchOp::Snapshots => return Ok(Answer::Snapshots(names(here.snapshot_names())?)),
+            BranchOp::Snapshot { name } => here.take_snapshot(name.as_bytes()),
+            BranchOp::Fork { branch, from } => {
+                here.fork_branch(branch.as_bytes(), from.as_ref().map(TreeName::as_bytes))
+            }
+            BranchOp::Rollback { to, keep } => {
+                here.roll_back(to.as_bytes(), keep.as_ref().map(TreeName::as_bytes))
+            }
+            BranchOp::RemoveSnapshot { name } => here.remove_snapshot(name.as_bytes()),
+            BranchOp::RenameSnapshot { from, to } => {
+                here.move_snapshot(from.as_bytes(), to.as_bytes())
+            }
+            BranchOp::Hold { name } => here.hold_snapshot(name.as_bytes(), true),
+            BranchOp::Unhold { name } => here.hold_snapshot(name.as_bytes(), false),
+        };
+        done.map(|()| Answer::Done).map_err(errno)
+    }
+
+    fn switch(&mut self, branch: &TreeName) -> Answered {
+        let here = self.filesystem()?;
+        let names = here.branch_names().map_err(errno)?;
+        if !names.iter().any(|name| name == branch.as_bytes()) {
+            return Err(Errno::ENOENT);
+        }
+        if !self.mounts.mounted.contains_key(branch) {
+            let options = self.setup.mount.clone();
+            let mounted = here.mount_branch(branch.as_bytes(), options).map_err(errno)?;
+            self.mounts.mounted.insert(branch.clone(), Mounted::new(mounted));
+        }
+        self.mounts.current = branch.clone();
+        Ok(Answer::Done)
+    }
+
+    fn remove_branch(&mut self, branch: &TreeName) -> Answered {
+        let idle = |mounts: &Mounts| {
+            let mounted = mounts.mounted.get(branch);
+            let is_free = mounted.is_some_and(|mounted| mounted.handles.is_empty());
+            is_free && *branch != mounts.current && *branch != mounts.first
+        };
+        if idle(&self.mounts) {
+            let mounted = self.mounts.mounted.remove(branch).expect("it was just found");
+            mounted.unmount().map_err(errno)?;
+        }
+        self.filesystem()?.remove_branch(branch.as_bytes()).map_err(errno)?;
+        Ok(Answer::Done)
+    }
+
+    fn rename_branch(&mut self, from: &TreeName, to: &TreeName) -> Answered {
+        self.filesystem()?.move_branch(from.as_bytes(), to.as_bytes()).map_err(errno)?;
+        let mounts = &mut self.mounts;
+        if let Some(mounted) = mounts.mounted.remove(from) {
+            mounts.mounted.insert(to.clone(), mounted);
+        }
+        for name in [&mut mounts.current, &mut mounts.first] {
+            if *name == *from {
+                *name = to.clone();
+            }
+        }
+        Ok(Answer::Done)
+    }
+
+    /// Everything that a snapshot holds, seen through a mount of it.
+    fn look(&self, name: &TreeName) -> Answered {
+        let filesystem = self.filesystem()?.mount_snapshot(name.as_bytes()).map_err(errno)?;
+        let mut mounts = Mounts::none();
+        mounts.mounted.insert(TreeName::main(), Mounted::new(filesystem));
+        let mut shown = Engine {
+            setup: self.setup.clone(),
+            device: Arc::clone(&self.device),
+            mounts,
+            beside: None,
+            operations: 0,
+            caller: self.caller.clone(),
+            written: 0,
+        };
+        let tree = shown.walk().map_err(|_| Errno::EIO)?;
+        shown.mounts.unmount().map_err(errno)?;
+        Ok(Answer::Tree(Box::new(tree)))
+    }
+}
