@@ -147,6 +147,7 @@ impl World {
         let name = self.name();
         let number = self.store.snapshot(branch, &name, now()).unwrap();
         self.snapshots.insert(number, (branch, self.branches[&branch].1.clone()));
+        self.is_durable = true;
     }
 
     fn fork(&mut self) {
@@ -156,6 +157,7 @@ impl World {
         let number = self.store.fork(from, &name, now()).unwrap();
         let branch = Branch::open(self.store.clone(), &name, None).unwrap();
         self.branches.insert(number, (branch, self.snapshots[&from].1.clone()));
+        self.is_durable = true;
     }
 
     fn roll_back(&mut self) {
@@ -173,6 +175,7 @@ impl World {
             self.store.roll_back(branch, to, None, now()).unwrap();
         }
         self.branches.get_mut(&branch).unwrap().1 = self.snapshots[&to].1.clone();
+        self.is_durable = true;
     }
 
     fn number_of(&self, branch: u64, name: &[u8]) -> u64 {
@@ -187,6 +190,7 @@ impl World {
         if let Some(number) = self.any(&numbers) {
             self.store.delete_snapshot(number).unwrap();
             self.snapshots.remove(&number);
+            self.is_durable = true;
         }
     }
 
@@ -196,6 +200,7 @@ impl World {
         if self.store.delete_branch(number, now()).is_ok() {
             self.branches.remove(&number);
             self.snapshots.retain(|_, (branch, _)| *branch != number);
+            self.is_durable = true;
         }
     }
 
@@ -205,20 +210,21 @@ impl World {
 
     /// One of `kinds` choices; the first fifteen are not changes of files.
     fn step_of(&mut self, kinds: u64) {
-        let before = self.is_durable;
-        self.is_durable = true;
         match self.prng.below(kinds) {
             0..=2 => self.snapshot(),
             3 => self.fork(),
             4 => self.roll_back(),
             5 | 6 => self.delete_snapshot(),
             7 if self.prng.one_in(2) => self.delete_branch(),
-            8..=12 => {
-                self.is_durable = before;
-                drop(self.store.work_off_deletions(1).unwrap());
+            8..=12 => drop(self.store.work_off_deletions(1).unwrap()),
+            13 => {
+                self.store.commit().unwrap();
+                self.is_durable = true;
             }
-            13 => self.store.commit().unwrap(),
-            14 => self.store.checkpoint().unwrap(),
+            14 => {
+                self.store.checkpoint().unwrap();
+                self.is_durable = true;
+            }
             _ => self.change(),
         }
     }
@@ -337,6 +343,19 @@ fn cut(seed: u64, steps: usize) -> usize {
             let store = open(&found);
             let seen = shown(&store);
             let may_be = &states[durable[done]..=done + 1];
+            if !may_be.contains(&seen) {
+                let brief = |seen: &Seen| {
+                    let of = |map: &Map| {
+                        map.iter().map(|(k, v)| format!("{k:?}:{}x{}", v.len(), v[0])).collect::<Vec<_>>()
+                    };
+                    seen.iter().map(|(name, map)| format!("{name:?} {:?}", of(map))).collect::<Vec<_>>()
+                };
+                println!("found {:#?}", brief(&seen));
+                for state in may_be {
+                    println!("may be {:#?}", brief(state));
+                }
+                println!("{}", recording.trace());
+            }
             assert!(
                 may_be.contains(&seen),
                 "seed {seed}, step {done}, call {at}: {}: {:?} is none of {} moments from {:?}",
