@@ -16,7 +16,7 @@ const FUNCTION_MAX: usize = 80;
 
 /// Functions that are longer, by file and name. A list that only shrinks.
 const LONG_FUNCTIONS: &[(&str, &str)] =
-    &[("fuse/transport/device.rs", "shake_hands"), ("fuse/transport/serve.rs", "act")];
+    &[("fuse/transport/device.rs", "shake_hands"), ("fuse/transport/dispatch.rs", "act")];
 
 /// A source file.
 struct File {

@@ -28,8 +28,8 @@ use zerocopy::IntoBytes;
 use super::readers::{Next, Reader, Readers};
 use super::rings::Rings;
 use super::work::Work;
-use super::{Ways, answer, serve};
-use crate::ops::{Answer, Errno, Kernel};
+use super::{Ways, answer, dispatch};
+use crate::interface::{Answer, Errno, Kernel};
 use crate::server::Server;
 
 /// Most bytes of one write, and of one answer.
@@ -242,7 +242,7 @@ fn refuse_malformed(fuse: &OwnedFd, message: &[u8]) {
 
 fn serve(fuse: &Arc<OwnedFd>, work: &Work, reader: &Reader, request: &Request<'_>) {
     work.guarded(request.header.opcode, |server| {
-        if let Some(kind) = serve::kind(&request.op) {
+        if let Some(kind) = dispatch::kind(&request.op) {
             work.count(kind);
         }
         serve_one(fuse, server, reader, request);
@@ -251,7 +251,7 @@ fn serve(fuse: &Arc<OwnedFd>, work: &Work, reader: &Reader, request: &Request<'_
 
 fn serve_one(fuse: &Arc<OwnedFd>, server: &Server, reader: &Reader, request: &Request<'_>) {
     let header = &request.header;
-    if let Some(fsync) = serve::fsync(header, &request.op) {
+    if let Some(fsync) = dispatch::fsync(header, &request.op) {
         let pending = Pending::new(Arc::clone(fuse), header.unique);
         let lone = Arc::clone(reader.lone());
         return fsync.call_then(server, move |answer| {
@@ -262,14 +262,14 @@ fn serve_one(fuse: &Arc<OwnedFd>, server: &Server, reader: &Reader, request: &Re
     let pending = Pending::new(fuse, header.unique);
     BUFFER.with_borrow_mut(|out| {
         // No longer than any request of this thread wanted: there may be many threads, and it stays.
-        let most = serve::most_filled(&request.op).map_or(MAX_ANSWER, |most| most as usize);
+        let most = dispatch::most_filled(&request.op).map_or(MAX_ANSWER, |most| most as usize);
         if out.len() < most {
             out.resize(most.min(MAX_WRITE as usize), 0);
         }
-        let answer = if serve::fills(header.opcode) {
-            serve::fill(server, header, &request.op, out)
+        let answer = if dispatch::fills(header.opcode) {
+            dispatch::fill(server, header, &request.op, out)
         } else {
-            match serve::call(server, header, &request.op) {
+            match dispatch::call(server, header, &request.op) {
                 Some(answer) => answer.and_then(|answer| answer::encode(&answer, out)),
                 None => return pending.forget(),
             }

@@ -360,7 +360,7 @@ fn a_small_write_does_not_wait_for_the_data_of_a_stranger() {
     for part in 0..3 {
         write(&fs, &large, part << 20, &[1; 1 << 20]);
     }
-    assert!(fs.core.data.sums.is_full() && !fs.core.data.sums.is_overfull());
+    assert!(fs.core.data.totals.is_full() && !fs.core.data.totals.is_overfull());
     write(&fs, &small, 0, &[2; 100]);
     fs.fsync(&small, false).unwrap();
     drop(held);

@@ -1,6 +1,6 @@
 //! What all files of a volume share on the way of their data into the tree: who waits, how much, and what limits it.
 //!
-//! [`Sums`] count the delayed data, [`Shares`] keep the space that its nodes will need, [`Pressure`] wakes the background.
+//! [`Totals`] count the delayed data, [`Shares`] keep the space that its nodes will need, [`Pressure`] wakes the background.
 //! Large writes are counted ([`InFlight`]), and what was written last is kept ([`Recent`]).
 
 #[cfg(feature = "before")]
@@ -12,7 +12,7 @@ mod pressure;
 mod punches;
 mod recent;
 mod shares;
-mod sums;
+mod totals;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ use punches::Punches;
 use recent::Recent;
 pub(crate) use shares::Claim;
 use shares::Shares;
-use sums::Sums;
+use totals::Totals;
 
 /// What writeback shares between all files of a volume.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ pub(crate) struct Shared {
     /// Shape of the volume, to judge extents by.
     pub(crate) geometry: Geometry,
     /// How much is delayed.
-    pub(crate) sums: Sums,
+    pub(crate) totals: Totals,
     /// Inodes that have pages, by number. Keeps them in memory.
     waiting: Mutex<BTreeMap<InodeNo, Arc<Inode>>>,
     /// Held by the thread that waits for the last space.
@@ -78,7 +78,7 @@ impl Shared {
             losses: Losses::default(),
             idle: store.idle().clone(),
             geometry: store.superblock().geometry,
-            sums: Sums::new(options),
+            totals: Totals::new(options),
             waiting: Mutex::default(),
             last: Mutex::new(()),
             shares: Shares::default(),
@@ -92,13 +92,13 @@ impl Shared {
         let before = inode.data.pages();
         self.account(inode, content);
         if content.pages.count() == before {
-            self.sums.count_rewrite();
+            self.totals.count_rewrite();
         }
     }
 
-    /// Updates the sums for a file whose pages changed, and lists or unlists it.
+    /// Updates the totals for a file whose pages changed, and lists or unlists it.
     pub(crate) fn account(&self, inode: &Arc<Inode>, content: &mut Content) {
-        self.sums.add(&inode.data, &content.pages);
+        self.totals.add(&inode.data, &content.pages);
         let wanted = !content.pages.is_empty();
         if wanted == content.listed {
             return;
@@ -107,7 +107,7 @@ impl Shared {
         if wanted {
             let mut waiting = self.waiting.lock();
             waiting.insert(inode.no, inode.clone());
-            self.sums.set_files(waiting.len());
+            self.totals.set_files(waiting.len());
             drop(waiting);
             self.idle.stir();
         } else {
@@ -120,13 +120,13 @@ impl Shared {
     fn unlist(&self, inode: &Inode) {
         let mut waiting = self.waiting.lock();
         waiting.remove(&inode.no);
-        self.sums.set_files(waiting.len());
+        self.totals.set_files(waiting.len());
     }
 
     /// Like [`Shared::account`] for an inode that is going away and whose pages are all dropped.
     pub(crate) fn forget(&self, inode: &Inode, content: &mut Content) {
         debug_assert!(content.pages.is_empty());
-        self.sums.add(&inode.data, &content.pages);
+        self.totals.add(&inode.data, &content.pages);
         content.reserved = None;
         if std::mem::take(&mut content.listed) {
             self.unlist(inode);

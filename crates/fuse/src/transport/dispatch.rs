@@ -16,9 +16,11 @@ use holdfast_wire::dirents::Dirents;
 use super::answer::Out;
 use super::convert::{self, Names, set_attr};
 use super::synchronous;
-use crate::ops::{Answer, CopyRange, Errno, FileId, Mode, Opened, Told, Write, XattrReply};
-use crate::requests::Kind;
+use crate::interface::{
+    Answer, Completion, CopyRange, Errno, FileId, Mode, Opened, Write, XattrReply,
+};
 use crate::server::{REMOUNT_XATTR, Server};
+use crate::statistics::Kind;
 
 const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
 const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
@@ -135,7 +137,7 @@ impl Fsync {
     }
 
     /// Runs the completion callback `then` when it is durable: now, or on another thread.
-    pub(super) fn call_then(self, server: &Server, then: impl Told) {
+    pub(super) fn call_then(self, server: &Server, then: impl Completion) {
         match self {
             Fsync::File(file, data_only) => server.fsync_then(file, data_only, then),
             Fsync::Directory(inode) => server.fsyncdir_then(inode, then),
@@ -262,7 +264,7 @@ fn act(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out> {
             server.copy_range(request, &copy).map(Out::Written)
         }
         Op::Ioctl { how, bytes } if how.cmd == ASK => {
-            server.ask(request, inode, bytes).map(Out::Told)
+            server.ask(request, inode, bytes).map(Out::IoctlBytes)
         }
         Op::Ioctl { how, bytes } => ioctl(&how, bytes),
         // There are no directory handles, and after ENOSYS the kernel never asks again; one that cannot do
@@ -303,8 +305,8 @@ fn xattr(answer: XattrReply) -> Out {
 fn ioctl(how: &abi::IoctlIn, bytes: &[u8]) -> Answer<Out> {
     match how.cmd {
         // No flags are set: as many zeros as are wanted.
-        FS_IOC_GETFLAGS | FS_IOC_FSGETXATTR => Ok(Out::Zeros(how.out_size.min(IOCTL_MOST))),
-        FS_IOC_SETFLAGS if bytes.iter().all(|byte| *byte == 0) => Ok(Out::Zeros(0)),
+        FS_IOC_GETFLAGS | FS_IOC_FSGETXATTR => Ok(Out::IoctlZeros(how.out_size.min(IOCTL_MOST))),
+        FS_IOC_SETFLAGS if bytes.iter().all(|byte| *byte == 0) => Ok(Out::IoctlZeros(0)),
         FS_IOC_SETFLAGS => Err(Errno(libc::EOPNOTSUPP)),
         _ => Err(Errno(libc::ENOTTY)),
     }
