@@ -194,7 +194,7 @@ fn fill(
         rest = later;
         let part = reserved.part(front.block..front.block + count as u64);
         let Some(part) = part else { continue };
-        match send(core, &part, now) {
+        match send(core, inode, &part, now) {
             Ok(done) => sent.push((part.first, done)),
             Err(StoreError::Device(error)) if core.store.stop_reason().is_none() => {
                 tracing::warn!("data for {:?}: {error}; trying other blocks", part.extent.blocks);
@@ -229,12 +229,12 @@ fn reserved_from(
 }
 
 /// One write.
-fn send(core: &Core, part: &Piece, pages: &[DirtyPage]) -> Result<Sent, StoreError> {
+fn send(core: &Core, inode: &Inode, part: &Piece, pages: &[DirtyPage]) -> Result<Sent, StoreError> {
     let blocks = part.extent.blocks;
     let unwritten = core.store.unwritten(blocks)?;
     core.data.recent.forget(blocks);
     page::with_row(pages.iter().map(|dirty| &dirty.page), |bytes| {
-        let _sent = core.data.in_flight.enter(bytes.len());
+        let _sent = core.data.in_flight.enter(bytes.len(), Some(inode.no));
         core.store.write_in_place(unwritten, bytes)
     })
 }

@@ -5,6 +5,7 @@
 
 #[cfg(feature = "before")]
 pub(crate) mod completions;
+mod gain;
 mod in_flight;
 pub(crate) mod losses;
 pub(crate) mod ordered;
@@ -28,6 +29,7 @@ use crate::inode::Inode;
 #[cfg(feature = "before")]
 use completions::Completions;
 use in_flight::InFlight;
+pub(crate) use in_flight::UnderWay;
 use losses::Losses;
 use pressure::Pressure;
 use punches::Punches;
@@ -43,7 +45,7 @@ pub(crate) struct Shared {
     #[cfg(feature = "before")]
     pub(crate) completions: Completions,
     /// Large writes on their way to the device.
-    pub(crate) in_flight: InFlight,
+    pub(crate) in_flight: Arc<InFlight>,
     /// Holes that are being made.
     pub(crate) punches: Punches,
     /// What was written last.
@@ -72,7 +74,7 @@ impl Shared {
         Shared {
             #[cfg(feature = "before")]
             completions: Completions::default(),
-            in_flight: InFlight::default(),
+            in_flight: Arc::default(),
             punches: Punches::default(),
             recent: Recent::new(options.recent_bytes),
             losses: Losses::default(),
