@@ -6,6 +6,10 @@
 //! as many requests wait at once as there are threads. Entries that were used
 //! last are used first, so a single client has one warm thread.
 //!
+//! An fsync blocks its thread, too, and has no completion callback as through /dev/fuse: until the answer the thread has no
+//! entry for another request, and an answer through another ring would take the entry there. So the thread would
+//! be woken all the same.
+//!
 //! Always true: the kernel is told of rings only when every thread has made its
 //! own, and asks nothing until every queue has an entry. If it then refuses an entry,
 //! it asks through /dev/fuse, or through those that it has taken; both are served.
