@@ -1,7 +1,9 @@
 //! The mechanical part of the style: what every source file of the workspace keeps to.
 //!
 //! Each message says what to do instead. Code of tests is exempt from the rules
-//! about what may be called, not from heads and sizes.
+//! about what may be called, and about the length of a function: some are a table
+//! with a case for each kind of call or finding, which is clearest in one piece.
+//! Heads and sizes of files hold for tests, too.
 
 use std::path::{Path, PathBuf};
 
