@@ -99,6 +99,11 @@ impl Counts {
         ratio(self.log_records as f64, self.log_batches as f64).unwrap_or(0.0)
     }
 
+    /// Group records that a mean commit carried, skipped or not; `None` if there was no commit.
+    pub fn records_per_freeze(&self) -> Option<f64> {
+        ratio((self.groups_skipped + self.groups_written) as f64, self.freezes() as f64)
+    }
+
     /// Share of group records that were skipped, 0 to 1; 0 if there were none.
     pub fn skipped_share(&self) -> f64 {
         ratio(self.groups_skipped as f64, (self.groups_skipped + self.groups_written) as f64)

@@ -18,6 +18,7 @@ pub mod scaling;
 pub mod systems;
 
 mod counts;
+mod held;
 mod names;
 mod work;
 

@@ -3,7 +3,7 @@
 use holdfast_base::BLOCK_SIZE;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_device::Device;
-use holdfast_format::checksum::crc64;
+use holdfast_format::checksum::block_sums;
 use holdfast_format::journal::DataExtent;
 use holdfast_format::journal::commit::data_sum;
 
@@ -25,7 +25,7 @@ pub(crate) fn missing(device: &dyn Device, extents: &[DataExtent]) -> Option<Dat
                 // This is damage, not a power cut: the pass that reads the file reports it.
                 continue 'extents;
             }
-            sums.extend(part.as_chunks::<BLOCK_SIZE>().0.iter().map(|block| crc64(block)));
+            sums.extend(block_sums(part));
             done += count;
         }
         if data_sum(&sums) != extent.sum {

@@ -8,7 +8,7 @@ use common::*;
 use holdfast_base::{BLOCK_SIZE, BatchNo, BlockNo, BlockRange, Epoch};
 use holdfast_check::journal::{Reason, replay as replay_journal};
 use holdfast_check::{Issue, What, dump, probe};
-use holdfast_format::checksum::crc64;
+use holdfast_format::checksum::block_sum;
 use holdfast_format::item::Extent;
 use holdfast_format::log::{Content, LogHeader, LogMark};
 use holdfast_format::{Key, Kind};
@@ -363,7 +363,7 @@ fn data_inside_is_read_over_its_bases() {
     let mut last = log.pages[&old.start.0].clone();
     last[4090..].fill(5);
     let pages = [vec![3; BLOCK_SIZE], [vec![0; 40], vec![4; 20], vec![0; 4036]].concat(), last];
-    let sums = pages.iter().map(|page| crc64(page)).collect();
+    let sums = pages.iter().map(|page| block_sum(page)).collect();
     let patches = vec![
         (None, 0, pages[0].clone()),
         (None, 40, vec![4; 20]),

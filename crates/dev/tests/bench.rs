@@ -27,7 +27,7 @@ fn mechanisms_run_in_both_positions_and_are_stored_printed_and_rendered() {
     assert!(!report.command.join(" ").contains(&json), "{:?}", report.command);
     let names: Vec<&str> = report.sections.iter().map(|section| section.name.as_str()).collect();
     let mut expected = vec!["gains", "m1-library", "m2-library", "m3-library", "m3-bytes"];
-    expected.extend(["m4-library", "m5-library-sequential", "m5-library-random"]);
+    expected.extend(["m4-library", "m4-held", "m5-library-sequential", "m5-library-random"]);
     if mounts {
         expected.extend(["m1-mount", "m2-mount", "m3-mount", "m4-mount"]);
         expected.extend(["m5-mount-sequential", "m5-mount-random"]);

@@ -1,13 +1,27 @@
 //! All checksums: CRC-64/NVME for every block of data and every structure.
 //!
+//! [`block_sum`] is that of a block of data, whoever asks: the engine, fsck, a recovery. The superblock names its kind
+//! (`sums`), so that another one can come beside it.
+//!
 //! Structures carry their own address and epoch inside the summed bytes, so
 //! the sum binds them to both.
 
 use crc_fast::CrcAlgorithm;
+use holdfast_base::BLOCK_SIZE;
 
 /// The CRC-64/NVME of `bytes`.
 pub fn crc64(bytes: &[u8]) -> u64 {
     crc_fast::checksum(CrcAlgorithm::Crc64Nvme, bytes)
+}
+
+/// The checksum of a block of data.
+pub fn block_sum(block: &[u8]) -> u64 {
+    crc64(block)
+}
+
+/// The checksums of the blocks of data that `bytes` are; what fills no block has none.
+pub fn block_sums(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    bytes.chunks_exact(BLOCK_SIZE).map(block_sum)
 }
 
 /// The CRC-64/NVME of `bytes` with the eight bytes at `hole` taken as zero: the field that holds the sum itself.

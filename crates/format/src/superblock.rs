@@ -216,10 +216,10 @@ fn text(bytes: &[u8], what: &str) -> Result<String, Malformed> {
     let ends = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
     let (text, padding) = bytes.split_at(ends);
     let Ok(text) = std::str::from_utf8(text) else {
-        return Err(Malformed::new(Fields::TITLE, format!("its {what} is not UTF-8")));
+        return fail(format!("its {what} is not UTF-8"));
     };
     if padding.iter().any(|&b| b != 0) {
-        return Err(Malformed::new(Fields::TITLE, format!("its {what} goes on after its end")));
+        return fail(format!("its {what} goes on after its end"));
     }
     Ok(text.to_owned())
 }
@@ -329,72 +329,14 @@ impl Superblock {
     pub fn decode(block: &[u8; BLOCK_SIZE], address: BlockNo) -> Result<Superblock, Malformed> {
         let mut reader = Reader::new(Fields::TITLE, block);
         let fields = Fields::read(&mut reader)?;
-        let fail = |why: String| Err(Malformed::new(Fields::TITLE, why));
-        if fields.magic != MAGIC {
-            return fail("the magic is missing".into());
-        }
-        if crc64_with_hole(block, SUM_AT) != fields.sum {
-            return fail("its checksum does not match".into());
-        }
-        if fields.address != address.0 {
-            return fail(format!("it belongs to block {}", fields.address));
-        }
-        if let Some(why) = other_version(fields.version) {
-            return fail(why);
-        }
-        let unknown = fields.features_incompat & !INCOMPAT_KNOWN;
-        if unknown != 0 {
-            return fail(format!("features {unknown:#x} are unknown to this program"));
-        }
-        let geometry = Geometry {
-            volume_blocks: fields.volume_blocks,
-            node_size: fields.node_size as usize,
-            log_blocks: fields.log_blocks,
-            journal_blocks: fields.journal_blocks,
-        };
-        geometry.check()?;
-        let files =
-            NodePointer { block: BlockNo(fields.files_block), epoch: Epoch(fields.files_epoch) };
-        let space =
-            NodePointer { block: BlockNo(fields.space_block), epoch: Epoch(fields.space_epoch) };
-        let roots = [(files, fields.files_level), (space, fields.space_level)];
-        judge_roots(&geometry, Epoch(fields.epoch), roots)
-            .map_err(|why| Malformed::new(Fields::TITLE, why))?;
-        if fields.used_blocks > geometry.data_blocks() {
-            return fail(format!("{} used blocks are too many", fields.used_blocks));
-        }
-        // Counters only grow; a volume that has counted so far does not exist.
-        let counters = [
-            fields.inode_next,
-            fields.epoch,
-            fields.lsn,
-            fields.inode_count,
-            fields.journal_commit,
-            fields.log_batch,
-        ];
-        if fields.inode_next < InodeNo::FIRST_FREE.0 || counters.iter().any(|n| *n > COUNTER_MAX) {
-            return fail("its counters are out of range".into());
-        }
-        // The slots alternate (R1): an epoch has its slot.
-        let slot = SUPERBLOCK_SLOTS[(fields.epoch % 2) as usize];
-        if address != slot && address != geometry.far_copy() {
-            return fail(format!("epoch {} does not belong into this slot", fields.epoch));
-        }
-        let journal = JournalMark {
-            commit: CommitNo(fields.journal_commit),
-            next: BlockNo(fields.journal_next),
-            sum: fields.journal_sum,
-        };
-        let ring = geometry.journal();
-        if !(ring.start.0..ring.start.0 + ring.count).contains(&journal.next.0) {
-            return fail(format!("block {} does not lie in the journal", journal.next));
-        }
-        let log = LogMark {
-            batch: BatchNo(fields.log_batch),
-            next: fields.log_next,
-            sum: fields.log_sum,
-        };
-        log.check(&geometry).map_err(|why| Malformed::new(Fields::TITLE, why))?;
+        fields.check_intact(block, address)?;
+        fields.check_known()?;
+        let geometry = fields.geometry()?;
+        let [files, space] = fields.roots(&geometry)?;
+        fields.check_counters(&geometry)?;
+        fields.check_slot(&geometry)?;
+        let journal = fields.journal(&geometry)?;
+        let log = fields.log(&geometry)?;
         fields.check_reserved()?;
         let rest = reader.rest();
         let len = rest.iter().rposition(|&b| b != 0).map_or(0, |last| last + 1);
@@ -425,16 +367,120 @@ impl Superblock {
         };
         // Of what it does not know, a program says nothing; but without an unknown feature there is nothing.
         if len > 0 && !superblock.carried().is_any() {
-            return fail("reserved bytes are set".into());
+            return fail("reserved bytes are set");
         }
         Ok(superblock)
     }
 }
 
+/// Why a block is no superblock of this volume.
+fn fail<T>(why: impl Into<String>) -> Result<T, Malformed> {
+    Err(Malformed::new(Fields::TITLE, why.into()))
+}
+
 impl Fields {
+    /// Fails if the block is none that was written at `address`.
+    fn check_intact(&self, block: &[u8; BLOCK_SIZE], address: BlockNo) -> Result<(), Malformed> {
+        if self.magic != MAGIC {
+            return fail("the magic is missing");
+        }
+        if crc64_with_hole(block, SUM_AT) != self.sum {
+            return fail("its checksum does not match");
+        }
+        if self.address != address.0 {
+            return fail(format!("it belongs to block {}", self.address));
+        }
+        Ok(())
+    }
+
+    /// Fails if this program cannot read such a volume.
+    fn check_known(&self) -> Result<(), Malformed> {
+        if let Some(why) = other_version(self.version) {
+            return fail(why);
+        }
+        let unknown = self.features_incompat & !INCOMPAT_KNOWN;
+        if unknown != 0 {
+            return fail(format!("features {unknown:#x} are unknown to this program"));
+        }
+        Ok(())
+    }
+
+    /// The shape of the volume.
+    fn geometry(&self) -> Result<Geometry, Malformed> {
+        let geometry = Geometry {
+            volume_blocks: self.volume_blocks,
+            node_size: self.node_size as usize,
+            log_blocks: self.log_blocks,
+            journal_blocks: self.journal_blocks,
+        };
+        geometry.check()?;
+        Ok(geometry)
+    }
+
+    /// The roots of both trees.
+    fn roots(&self, geometry: &Geometry) -> Result<[NodePointer; 2], Malformed> {
+        let pointer = |block, epoch| NodePointer { block: BlockNo(block), epoch: Epoch(epoch) };
+        let files = pointer(self.files_block, self.files_epoch);
+        let space = pointer(self.space_block, self.space_epoch);
+        let roots = [(files, self.files_level), (space, self.space_level)];
+        judge_roots(geometry, Epoch(self.epoch), roots).or_else(fail)?;
+        Ok([files, space])
+    }
+
+    /// Fails if the volume cannot have counted so far.
+    fn check_counters(&self, geometry: &Geometry) -> Result<(), Malformed> {
+        if self.used_blocks > geometry.data_blocks() {
+            return fail(format!("{} used blocks are too many", self.used_blocks));
+        }
+        // Counters only grow; a volume that has counted so far does not exist.
+        let counters = [
+            self.inode_next,
+            self.epoch,
+            self.lsn,
+            self.inode_count,
+            self.journal_commit,
+            self.log_batch,
+        ];
+        if self.inode_next < InodeNo::FIRST_FREE.0 || counters.iter().any(|n| *n > COUNTER_MAX) {
+            return fail("its counters are out of range");
+        }
+        Ok(())
+    }
+
+    /// Fails if its epoch belongs into the other slot: the slots alternate (R1).
+    fn check_slot(&self, geometry: &Geometry) -> Result<(), Malformed> {
+        let address = BlockNo(self.address);
+        let slot = SUPERBLOCK_SLOTS[(self.epoch % 2) as usize];
+        if address != slot && address != geometry.far_copy() {
+            return fail(format!("epoch {} does not belong into this slot", self.epoch));
+        }
+        Ok(())
+    }
+
+    /// Where the journal goes on.
+    fn journal(&self, geometry: &Geometry) -> Result<JournalMark, Malformed> {
+        let journal = JournalMark {
+            commit: CommitNo(self.journal_commit),
+            next: BlockNo(self.journal_next),
+            sum: self.journal_sum,
+        };
+        let ring = geometry.journal();
+        if !(ring.start.0..ring.start.0 + ring.count).contains(&journal.next.0) {
+            return fail(format!("block {} does not lie in the journal", journal.next));
+        }
+        Ok(journal)
+    }
+
+    /// Where the log goes on.
+    fn log(&self, geometry: &Geometry) -> Result<LogMark, Malformed> {
+        let log =
+            LogMark { batch: BatchNo(self.log_batch), next: self.log_next, sum: self.log_sum };
+        log.check(geometry).or_else(fail)?;
+        Ok(log)
+    }
+
     /// Fails if a byte means something that this program does not know.
     fn check_reserved(&self) -> Result<(), Malformed> {
-        let fail = |why: String| Err(Malformed::new(Fields::TITLE, why));
         if self.sums != SUMS_CRC64 {
             return fail(format!("checksums of kind {} are unknown", self.sums));
         }
@@ -452,11 +498,11 @@ impl Fields {
             &self.reserved,
         ];
         if set_aside.iter().any(|bytes| bytes.iter().any(|&b| b != 0)) {
-            return fail("reserved bytes are set".into());
+            return fail("reserved bytes are set");
         }
         let nanos = [self.created.nanos, self.fault_time.nanos];
         if nanos.iter().any(|nanos| *nanos >= 1_000_000_000) {
-            return fail("one of its times cannot be".into());
+            return fail("one of its times cannot be");
         }
         Ok(())
     }
@@ -466,7 +512,7 @@ impl Fields {
         match self.fault {
             1 => Ok(Some(FoundDamage { time: self.fault_time, reason })),
             0 if reason.is_empty() && self.fault_time == Timestamp::default() => Ok(None),
-            _ => Err(Malformed::new(Fields::TITLE, "its fault cannot be")),
+            _ => fail("its fault cannot be"),
         }
     }
 }

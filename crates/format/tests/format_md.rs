@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use holdfast_base::{BlockNo, BlockRange, CommitNo, Epoch, InodeNo, Lsn, Timestamp, TreeId};
-use holdfast_format::checksum::crc64;
+use holdfast_format::checksum::block_sum;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::guard::GuardFields;
 use holdfast_format::item::dentry::{DentryHead, slot};
@@ -426,7 +426,7 @@ fn batch_records() -> (Vec<u8>, Vec<(usize, &'static str)>) {
     let location = BlockRange::new(BlockNo(superblock.files.block.0 + 2), 1);
     let mut page = [0; 4096];
     page[..CONTENT.len()].copy_from_slice(CONTENT);
-    let extent = Extent { birth: Epoch(3), ..Extent::new(location, vec![crc64(&page)]) };
+    let extent = Extent { birth: Epoch(3), ..Extent::new(location, vec![block_sum(&page)]) };
     let directory = Key::new(InodeNo::ROOT, Kind::Dentry, slot(superblock.hash_seed, name.name));
     let patch = Patch { base: None, at: 0, bytes: CONTENT };
     let mut out = Vec::new();
@@ -535,7 +535,7 @@ fn the_bytes_in_the_document_decode() {
     patches[0].apply(&mut page);
     assert!(matches!(&records[3], Record::Put(key, value) if key.kind == Kind::Extent
         && Extent::decode(value).is_ok_and(|extent| extent.blocks == *blocks
-            && extent.sums == [crc64(&page)])));
+            && extent.sums == [block_sum(&page)])));
 }
 
 /// Every rule in the document that names a finding must name one that exists; see the test of FSCK.md.

@@ -8,7 +8,7 @@
 
 use holdfast_posix::Caller;
 
-use crate::ops::{NO_ID, Request};
+use crate::interface::{NO_ID, Request};
 
 /// The caller. `trusted`: the kernel has checked permissions (`default_permissions`).
 pub(crate) fn caller(request: &Request, trusted: bool) -> Caller {

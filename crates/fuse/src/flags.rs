@@ -2,7 +2,7 @@
 
 use holdfast_posix::{Access, FallocateFlags, OpenFlags, RenameFlags, Seek, XattrFlags};
 
-use crate::ops::{Answer, Errno};
+use crate::interface::{Answer, Errno};
 
 /// How a file is opened. `None` for an access mode that does not exist.
 ///

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::ops::{Answer, Errno};
+use crate::interface::{Answer, Errno};
 
 const SHARDS: usize = 16;
 

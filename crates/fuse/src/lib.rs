@@ -2,7 +2,7 @@
 //!
 //! [`session::serve`] mounts a volume and answers the kernel until it is
 //! unmounted. What a request means is decided in [`server`], in plain
-//! structs ([`ops`]); how requests arrive and answers leave is the business of
+//! structs ([`interface`]); how requests arrive and answers leave is the business of
 //! a [`transport`]. So a second transport needs no second server.
 //!
 //! A thread that reads requests never waits for the device before another one
@@ -16,22 +16,20 @@ pub mod connection;
 mod flags;
 mod fsyncs;
 mod handles;
+pub mod interface;
 mod mount;
 mod mountinfo;
 mod notices;
-pub mod operations;
-pub mod ops;
 pub mod options;
-pub mod requests;
 pub mod server;
 pub mod session;
+pub mod statistics;
 pub mod transport;
 
 pub use holdfast_base::switch::{Opens, Transport};
 pub use holdfast_wire::ask::attribute;
 pub use mount::remount;
-pub use operations::{BucketScale, Latency, Operation, Operations};
 pub use options::{FuseOptions, Report, SLOW_FSYNC};
-pub use requests::{Kind, Requests};
 pub use server::{FSYNC_XATTR, REMOUNT_XATTR, REPORT_XATTR, STATS_XATTR, SYNC_XATTR};
 pub use session::{Stopper, serve};
+pub use statistics::{BucketScale, Kind, Latency, Operation, Operations, Requests};

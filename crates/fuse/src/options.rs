@@ -7,7 +7,7 @@ use holdfast_base::parallel::processors;
 use holdfast_base::switch::{Opens, Transport};
 
 use crate::connection::Watchdog;
-use crate::requests::Requests;
+use crate::statistics::Requests;
 
 /// How long a reader polls for the next request before it sleeps, on machines with at most so many processors. With more of
 /// them one that wakes costs less than one that is never idle.

@@ -13,7 +13,9 @@ use std::time::Duration;
 use holdfast_base::{InodeNo, Timestamp};
 use holdfast_check::Options;
 use holdfast_device::{Device, MemoryDevice};
-use holdfast_fuse::ops::{Answer, CopyRange, DirSink, Entry, FileId, Mode, Opened, Request, Write};
+use holdfast_fuse::interface::{
+    Answer, CopyRange, DirSink, Entry, FileId, Mode, Opened, Request, Write,
+};
 use holdfast_fuse::server::Server;
 use holdfast_fuse::{FSYNC_XATTR, REMOUNT_XATTR, REPORT_XATTR, STATS_XATTR, SYNC_XATTR};
 use holdfast_posix::{Attr, DirEntry, FileSystem, MountOptions, SetAttr, SetTime};

@@ -4,7 +4,7 @@ use holdfast_base::InodeNo;
 use holdfast_format::item::InodeItem;
 
 use crate::core::Core;
-use crate::{Access, Caller, Result, acl, perm, xattrs};
+use crate::{Access, Caller, Result, acl, perm, xattr_items};
 
 /// Fails unless `caller` may do all of `wanted`. The inode's state is locked, for reading at least.
 pub(crate) fn expect(
@@ -28,7 +28,7 @@ pub(crate) fn check(
     item: &InodeItem,
     wanted: Access,
 ) -> Result<()> {
-    let list = xattrs::load_acl(core, no, item, acl::ACCESS)?;
+    let list = xattr_items::load_acl(core, no, item, acl::ACCESS)?;
     perm::check(caller, item, list.as_ref(), wanted)
 }
 

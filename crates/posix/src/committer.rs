@@ -58,7 +58,7 @@ type Stamp = (Lsn, Lsn, Lsn, (usize, u64));
 
 fn stamp(core: &Core) -> Stamp {
     let store = &core.store;
-    (store.latest(), store.durable(), store.committed(), core.data.sums.stamp())
+    (store.latest(), store.durable(), store.committed(), core.data.totals.stamp())
 }
 
 /// How long the volume has been quiet.
@@ -161,7 +161,7 @@ fn run(core: &Core, every: Duration) {
         if is_tick {
             until = Deadline::after(every);
             page::give_back_half();
-            if rest.has_come(core.store.latest(), core.data.sums.bytes() == 0) {
+            if rest.has_come(core.store.latest(), core.data.totals.bytes() == 0) {
                 page::give_back();
                 core.store.give_back_memory();
                 core.options.at_rest.into_iter().for_each(|at_rest| at_rest());

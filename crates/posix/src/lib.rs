@@ -19,7 +19,7 @@ mod file;
 mod allow;
 mod last_message;
 mod names;
-mod xattrs;
+mod xattr_items;
 mod slot;
 mod core;
 mod file_data;
@@ -27,6 +27,7 @@ mod inode;
 mod perm;
 mod acl;
 mod times;
+pub mod options;
 pub mod types;
 pub mod errno;
 pub mod error;
@@ -38,6 +39,7 @@ pub use error::FsError;
 pub use holdfast_store::{Device, StoreError};
 pub use op::open::OpenFile;
 pub use op::write::WriteHow;
+pub use options::*;
 pub use types::*;
 
 /// The result of every call.

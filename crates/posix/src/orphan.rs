@@ -21,7 +21,7 @@ use holdfast_store::{Need, Transaction};
 use crate::core::Core;
 use crate::file::content;
 use crate::inode::{Inode, InodeState};
-use crate::{FsError, Result, xattrs};
+use crate::{FsError, Result, xattr_items};
 
 /// Content items, and as many of attributes, that one transaction of a collection removes.
 const ITEMS_PER_BATCH: usize = 64;
@@ -102,7 +102,7 @@ fn plan_removal(
         return Ok(false);
     }
     Ok(item.flags & InodeItem::HAS_XATTRS == 0
-        || xattrs::plan_removal_of_all(core, no, transaction, items_max)?)
+        || xattr_items::plan_removal_of_all(core, no, transaction, items_max)?)
 }
 
 /// Removes an inode that is marked gone. What fails here is tried again by the next mount.

@@ -1,13 +1,8 @@
 //! The plain structs that calls take and give.
 
-use std::time::Duration;
-
 use bitflags::bitflags;
-use holdfast_base::switch::{Accounting, Batching, Dirty, FsyncWait, RenameLog};
 use holdfast_base::{InodeNo, Timestamp};
 pub use holdfast_format::item::FileType;
-use holdfast_format::limits::NODE_SIZE_DEFAULT;
-use holdfast_format::{Geometry, Malformed};
 
 /// The caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -207,117 +202,4 @@ pub struct StatFs {
     pub inodes_free: u64,
     /// Longest name.
     pub name_max: u32,
-}
-
-/// How a volume is mounted.
-#[derive(Clone, Debug)]
-pub struct MountOptions {
-    /// Nothing is written.
-    pub read_only: bool,
-    /// Seconds after which the background makes everything durable (P11), by a commit unless fsyncs have done so; 0 turns
-    /// that off (for tests), and what is written when the volume rests.
-    pub commit_secs: u32,
-    /// When reading updates access times, until [`FileSystem::set_atime`](crate::FileSystem::set_atime).
-    pub atime: Atime,
-    /// Memory for tree nodes, in bytes. For each key four more come on top, and at most sixteen.
-    pub cache_bytes: usize,
-    /// Memory for written data that is not on the device yet, in bytes. Up to 64 MiB of it that are not in use stay with the
-    /// program for what is written next; half of that goes each `commit_secs`, and all of it at rest.
-    pub dirty_bytes: usize,
-    /// Memory for data that was just written, in bytes; 0: what is read again comes from the device.
-    pub recent_bytes: usize,
-    /// Inodes that are kept in memory although they are not in use.
-    pub inode_cache: usize,
-    /// How tree nodes remember what changed (M3).
-    pub dirty: Dirty,
-    /// Which records of block groups a commit writes (M1).
-    pub accounting: Accounting,
-    /// Checkpoints keep the estimated time of a recovery below this.
-    pub recover: Duration,
-    /// How a batch of the fsync log finds the inode of a name (M4).
-    pub batching: Batching,
-    /// What a rename adds to the fsync log (M2).
-    pub rename_log: RenameLog,
-    /// What an fsync waits for after its data was written (M5).
-    pub fsync_wait: FsyncWait,
-    /// Bytes of data that an fsync puts into the log; more goes to its place first. `None`: 16 KiB, or a 64th of a log
-    /// that has less than 1 MiB.
-    pub log_data_bytes: Option<usize>,
-    /// Called when nothing has changed for two times `commit_secs`, after the volume has given back all memory that is no
-    /// cache; once, until something changes again. For a program that can give back more then.
-    pub at_rest: Option<fn()>,
-    /// Threads of the volume's own for commits, checkpoints and writing data. Without them callers do that work:
-    /// the same calls then send the same to the device.
-    pub threads: bool,
-}
-
-impl Default for MountOptions {
-    fn default() -> MountOptions {
-        MountOptions {
-            read_only: false,
-            commit_secs: 5,
-            atime: Atime::Relative,
-            cache_bytes: 256 << 20,
-            dirty_bytes: 256 << 20,
-            recent_bytes: 16 << 20,
-            inode_cache: 16384,
-            dirty: Dirty::default(),
-            accounting: Accounting::default(),
-            recover: holdfast_base::recover::BUDGET_DEFAULT,
-            batching: Batching::default(),
-            rename_log: RenameLog::default(),
-            fsync_wait: FsyncWait::default(),
-            log_data_bytes: None,
-            at_rest: None,
-            threads: true,
-        }
-    }
-}
-
-/// When reading updates access times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Atime {
-    /// Never.
-    Never,
-    /// When it is not after mtime or ctime, or older than a day.
-    Relative,
-    /// Always.
-    Always,
-}
-
-/// What mkfs decides.
-#[derive(Clone, Debug)]
-pub struct MkfsOptions {
-    /// Bytes of a tree node: 4, 16 or 64 KiB.
-    pub node_size: usize,
-    /// Label, at most 64 bytes.
-    pub label: String,
-    /// Id of the volume; random if `None`.
-    pub uuid: Option<[u8; 16]>,
-    /// Owner and group of the root directory.
-    pub owner: (u32, u32),
-    /// Bytes of the log ring, rounded up to blocks; by the size of the volume if `None`.
-    pub log_bytes: Option<u64>,
-    /// Bytes of the journal ring, rounded up to blocks; by the size of the volume if `None`.
-    pub journal_bytes: Option<u64>,
-}
-
-impl Default for MkfsOptions {
-    fn default() -> MkfsOptions {
-        MkfsOptions {
-            node_size: NODE_SIZE_DEFAULT,
-            label: String::new(),
-            uuid: None,
-            owner: (0, 0),
-            log_bytes: None,
-            journal_bytes: None,
-        }
-    }
-}
-
-impl MkfsOptions {
-    /// The shape of a volume of `bytes` bytes, or why there is none.
-    pub fn geometry(&self, bytes: u64) -> std::result::Result<Geometry, Malformed> {
-        Geometry::with_rings(bytes, self.node_size, self.log_bytes, self.journal_bytes)
-    }
 }

@@ -7,7 +7,7 @@ use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, InodeNo};
 use holdfast_device::flush_unless;
 use holdfast_format::Malformed;
-use holdfast_format::checksum::crc64;
+use holdfast_format::checksum::{block_sum, block_sums};
 use holdfast_format::log::DATA_BLOCKS_MAX;
 
 use crate::log_resident::Pages;
@@ -29,7 +29,7 @@ impl Inner {
         let blocks = placed.blocks();
         assert_eq!(blocks.bytes(), Some(bytes.len() as u64), "the bytes fill the blocks exactly");
         let at = blocks.start.byte_offset().expect("allocated blocks lie inside the volume");
-        let sums = bytes.chunks_exact(BLOCK_SIZE).map(crc64).collect();
+        let sums = block_sums(bytes).collect();
         if mutants::is(Mutant::LateWrite) {
             let (device, bytes) = (self.device.clone(), bytes.to_vec());
             mutants::later(move || drop(device.write(at, &bytes)));
@@ -73,7 +73,7 @@ impl Inner {
     pub(crate) fn log_data(&self, placed: Allocated, blocks: Vec<LoggedBlock>) -> Result<Written> {
         self.check_running()?;
         assert_eq!(placed.blocks().count, blocks.len() as u64, "the pages fill the blocks exactly");
-        let sums = blocks.iter().map(|block| crc64(&block.page[..])).collect();
+        let sums = blocks.iter().map(|block| block_sum(&block.page[..])).collect();
         Ok(Written::in_log(placed, sums, blocks))
     }
 

@@ -14,10 +14,10 @@
 use std::sync::atomic::Ordering;
 
 use holdfast_base::mutants::{self, Mutant};
-use holdfast_base::{BLOCK_SIZE, BlockRange, Lsn};
+use holdfast_base::{BlockRange, Lsn};
 use holdfast_device::flush_unless;
 use holdfast_format::Malformed;
-use holdfast_format::checksum::crc64;
+use holdfast_format::checksum::block_sums;
 
 use crate::space::Written;
 use crate::{Inner, Result, StoreError, step};
@@ -78,7 +78,7 @@ impl Inner {
         let Reserved { blocks } = unwritten;
         assert_eq!(blocks.bytes(), Some(bytes.len() as u64), "the bytes fill the blocks exactly");
         let at = blocks.start.byte_offset().expect("the blocks are in use");
-        let sums = bytes.chunks_exact(BLOCK_SIZE).map(crc64).collect();
+        let sums = block_sums(bytes).collect();
         self.device.write(at, bytes)?;
         self.counters.data_bytes_written.add(bytes.len() as u64);
         self.counters.reserved_bytes_written.add(bytes.len() as u64);

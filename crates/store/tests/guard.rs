@@ -4,7 +4,9 @@
 
 mod small;
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use holdfast_base::InodeNo;
@@ -12,7 +14,7 @@ use holdfast_base::clock::SimulatedClock;
 use holdfast_base::counters::Counters;
 use holdfast_device::host::Host;
 use holdfast_device::sim::{Call, Faults, Policy, SharedDevice};
-use holdfast_device::{Device, DeviceError, Reach, SimDevice};
+use holdfast_device::{Device, DeviceError, Reach, SimDevice, forward};
 use holdfast_format::geometry::GUARD;
 use holdfast_format::guard::{Guard, GuardState};
 use holdfast_store::{Guarding, Need, OpenOptions, Result, Store, StoreError, Transaction};
@@ -348,4 +350,111 @@ fn a_machine_that_was_asleep_looks_before_it_writes() {
         let left = open_asleep(name(device, Reach::Host), machine(2, 2));
         assert_eq!((first(&left, 5), first(&left, 9)), (Some(1), Some(2)));
     }
+}
+
+/// What is done before a read, or a write of these bytes, at a place.
+type Before = Box<dyn Fn(Call, u64, &[u8]) + Send + Sync>;
+
+/// A name of the device under which each call first does what the test wants.
+struct Steered {
+    under: SharedDevice,
+    before: Before,
+}
+
+impl std::fmt::Debug for Steered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Steered")
+    }
+}
+
+impl Device for Steered {
+    forward!(under: flush, discard, room, take_room, len, sector_size, reach, stats);
+
+    fn read(&self, at: u64, into: &mut [u8]) -> std::result::Result<(), DeviceError> {
+        (self.before)(Call::Read, at, &[]);
+        self.under.read(at, into)
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) -> std::result::Result<(), DeviceError> {
+        (self.before)(Call::Write, at, bytes);
+        self.under.write(at, bytes)
+    }
+}
+
+/// A machine wakes up and answers just after the other one, that asks, has looked for the last time. The other one opens
+/// the volume over that answer. The one that woke up writes nothing behind it.
+#[test]
+fn an_answer_that_comes_after_the_last_look_is_given_up() {
+    let clock = SimulatedClock::new();
+    let _entered = clock.enter();
+    let device = small::formatted();
+    let at = GUARD.byte_offset().unwrap();
+    // The second machine stops before it writes that the volume is its own, and says when it has the volume.
+    let (arrive, arrived) = channel();
+    let (go_on, may_go_on) = channel();
+    let (open, opened) = channel();
+    let is_awake = Arc::new(AtomicBool::new(false));
+    let looks = AtomicU32::new(0);
+    let written = Arc::new(AtomicU32::new(0));
+    let (go_on_too, opened) = (go_on.clone(), Mutex::new(opened));
+    let before = {
+        let (is_awake, written) = (is_awake.clone(), written.clone());
+        move |call, place, _: &[u8]| match (call, place == at) {
+            _ if !is_awake.load(Relaxed) => {}
+            // Its first look finds the question, the second one comes behind the other machine's opening.
+            (Call::Read, true) if looks.fetch_add(1, Relaxed) == 1 => {
+                go_on_too.send(()).unwrap();
+                opened.lock().unwrap().recv().unwrap();
+            }
+            (Call::Write, false) => drop(written.fetch_add(1, Relaxed)),
+            _ => {}
+        }
+    };
+    let name = |before: Before| {
+        let under = SharedDevice::new(device.clone(), Reach::Host);
+        Arc::new(Steered { under, before })
+    };
+    let options = |number| {
+        let (look, wait) = (Duration::from_millis(1), SOON);
+        let guard = Guarding { host: Some(machine(number, number)), look, wait, rest: 1 };
+        OpenOptions { threads: false, guard, ..OpenOptions::default() }
+    };
+    let one = Store::open(name(Box::new(before)), &options(1), Arc::default()).unwrap();
+    put(&one, 0..5, 1, 9);
+    sync(&one);
+    clock.advance(Duration::from_secs(60));
+    put(&one, 5..6, 3, 9);
+    std::thread::scope(|scope| {
+        let (name, options) = (&name, &options);
+        let other = scope.spawn(move || {
+            let may_go_on = Mutex::new(may_go_on);
+            let before = move |call, place, bytes: &[u8]| {
+                let is_guard = matches!(call, Call::Write) && place == at;
+                let block = bytes.try_into().ok().filter(|_| is_guard);
+                let guard = block.and_then(|block| Guard::decode(block).ok());
+                if guard.is_some_and(|guard| guard.state == GuardState::Open) {
+                    arrive.send(()).unwrap();
+                    may_go_on.lock().unwrap().recv().unwrap();
+                }
+            };
+            let two = Store::open(name(Box::new(before)), &options(2), Arc::default()).unwrap();
+            open.send(()).unwrap();
+            two
+        });
+        arrived.recv().unwrap();
+        is_awake.store(true, Relaxed);
+        let refused = one.sync(one.latest(), InodeNo(20)).map(drop);
+        // If it has not looked again the other one still stands there.
+        go_on.send(()).unwrap();
+        let two = other.join().unwrap();
+        let Err(StoreError::Device(DeviceError::TakenOver { .. })) = refused else {
+            panic!("it went on: {refused:?}");
+        };
+        assert_eq!(written.load(Relaxed), 0, "it wrote into a volume that another one has");
+        drop(one);
+        put(&two, 6..9, 2, 9);
+        sync(&two);
+        assert_eq!((first(&two, 4), first(&two, 5), first(&two, 8)), (Some(1), None, Some(2)));
+        two.close().unwrap();
+    });
 }

@@ -12,6 +12,7 @@ use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockRange, InodeNo};
 use holdfast_device::sim::HostedDevice;
 use holdfast_device::{Device, DeviceError, MemoryDevice, forward};
+use holdfast_format::item::Extent;
 use holdfast_format::{Geometry, Key, Kind};
 use holdfast_store::{CreateOptions, Need, OpenOptions, Store, StoreError, Transaction};
 use parking_lot::{Condvar, Mutex};

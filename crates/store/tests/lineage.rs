@@ -346,9 +346,13 @@ fn cut(seed: u64, steps: usize) -> usize {
             if !may_be.contains(&seen) {
                 let brief = |seen: &Seen| {
                     let of = |map: &Map| {
-                        map.iter().map(|(k, v)| format!("{k:?}:{}x{}", v.len(), v[0])).collect::<Vec<_>>()
+                        map.iter()
+                            .map(|(k, v)| format!("{k:?}:{}x{}", v.len(), v[0]))
+                            .collect::<Vec<_>>()
                     };
-                    seen.iter().map(|(name, map)| format!("{name:?} {:?}", of(map))).collect::<Vec<_>>()
+                    seen.iter()
+                        .map(|(name, map)| format!("{name:?} {:?}", of(map)))
+                        .collect::<Vec<_>>()
                 };
                 println!("found {:#?}", brief(&seen));
                 for state in may_be {

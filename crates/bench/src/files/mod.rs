@@ -14,11 +14,11 @@ mod floor;
 mod git;
 mod mail;
 mod material;
+mod report;
 mod run;
 mod save;
 pub(crate) mod sqlite;
 mod stream;
-mod table;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -28,8 +28,8 @@ pub use directory::Directory;
 pub(crate) use floor::on_bed as floors;
 pub use git::{KeptRepository, made_repository};
 pub use material::Material;
+pub use report::{Candidate, Runs};
 pub use run::{Host, Phase, Reading, Run, Shares, Unit};
-pub use table::{Candidate, Runs};
 pub use tree::{Archive, Kept, made_archive};
 
 use std::io;

@@ -28,7 +28,7 @@ pub(super) fn sizes(scale: Scale) -> Vec<(u64, u64)> {
     let all = published::PENDING.iter().map(|(dirs, files, _)| (*dirs, *files));
     match scale {
         Scale::Quick => vec![(2, 2), (8, 8), (16, 64)],
-        Scale::Usual | Scale::Full => all.collect(),
+        Scale::Usual | Scale::Full | Scale::Published => all.collect(),
     }
 }
 

@@ -8,6 +8,7 @@
 
 mod beside;
 mod gain;
+mod held;
 mod m1;
 mod m2;
 mod m3;
@@ -116,7 +117,13 @@ pub fn library(
         Mechanism::M1 => m1::library(scale, devices, seen),
         Mechanism::M2 => m2::library(scale, devices, seen),
         Mechanism::M3 => m3::library(scale, seen),
-        Mechanism::M4 => m4::library(scale, devices, seen),
+        Mechanism::M4 => {
+            let mut measured = m4::library(scale, devices, seen)?;
+            let held = held::library(scale, devices, seen)?;
+            measured.sections.extend(held.sections);
+            measured.gains.extend(held.gains);
+            Ok(measured)
+        }
         Mechanism::M5 => m5::library(scale, devices, seen),
     }
 }

@@ -11,6 +11,8 @@ pub enum Scale {
     Usual,
     /// An hour: sizes as published, long runs, more rounds.
     Full,
+    /// Half an hour: as usual, and runs as long as the published ones where their length was published.
+    Published,
 }
 
 impl Scale {
@@ -18,7 +20,7 @@ impl Scale {
     pub(crate) fn pick<T>(self, quick: T, usual: T, full: T) -> T {
         match self {
             Scale::Quick => quick,
-            Scale::Usual => usual,
+            Scale::Usual | Scale::Published => usual,
             Scale::Full => full,
         }
     }
@@ -30,10 +32,7 @@ impl Scale {
 
     /// Runs of each kind, in words.
     pub(crate) fn rounds_text(self) -> String {
-        match self.rounds() {
-            1 => "one round".into(),
-            rounds => format!("{rounds} rounds"),
-        }
+        rounds_text(self.rounds())
     }
 
     /// How long a run by time takes.
@@ -41,8 +40,19 @@ impl Scale {
         Duration::from_millis(self.pick(150, 1_500, 10_000))
     }
 
-    /// `quick`, `usual` or `full`.
+    /// `quick`, `usual`, `full` or `published`.
     pub fn word(self) -> &'static str {
-        self.pick("quick", "usual", "full")
+        match self {
+            Scale::Published => "published",
+            _ => self.pick("quick", "usual", "full"),
+        }
+    }
+}
+
+/// So many runs of each kind, in words.
+pub(crate) fn rounds_text(rounds: u64) -> String {
+    match rounds {
+        1 => "one round".into(),
+        rounds => format!("{rounds} rounds"),
     }
 }

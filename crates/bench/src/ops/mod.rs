@@ -8,10 +8,10 @@
 //! library over a device in memory, which sees what it asks for itself.
 
 mod place;
+mod report;
 mod rows;
-mod table;
 
-pub use table::sections;
+pub use report::sections;
 
 use std::io;
 use std::sync::Arc;

@@ -31,6 +31,9 @@ pub use store::{SCHEMA, Stored};
 pub use table::{Cell, Column, Percentiles, Row, Table, cell_text};
 pub use unit::Unit;
 
+/// The options that choose a part of a benchmark.
+const CHOICES: [&str; 2] = ["--only", "--workloads"];
+
 /// One run of one command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -64,13 +67,17 @@ impl Report {
         }
     }
 
-    /// What was measured, in one word: the name of the benchmark, with `-profiled` behind it if the program was.
+    /// What was measured, in one word: the name of the benchmark, with `-part` behind it if not all of it was done, so
+    /// that such a run takes no other's place, and `-profiled` if the program was.
     pub fn name(&self) -> String {
         let mut words = self.command.iter().skip_while(|word| *word != "bench").skip(1);
         let word = words.next().filter(|word| !word.starts_with('-'));
+        let is_part =
+            words.any(|word| word.split('=').next().is_some_and(|word| CHOICES.contains(&word)));
+        let part = if is_part { "-part" } else { "" };
         let profiled =
             if self.commit.ends_with(machine::PROFILED) { machine::PROFILED } else { "" };
-        format!("{}{profiled}", word.map_or("library", String::as_str))
+        format!("{}{part}{profiled}", word.map_or("library", String::as_str))
     }
 
     /// The section with this key.
@@ -167,6 +174,11 @@ mod tests {
         assert_eq!(report.name(), "library");
         report.command.push("mechanisms".into());
         assert_eq!(report.name(), "mechanisms");
+        report.command.extend(["--scale".into(), "full".into()]);
+        assert_eq!(report.name(), "mechanisms");
+        report.command.push("--only=M1".into());
+        assert_eq!(report.name(), "mechanisms-part");
+        report.command.pop();
         report.commit = "0123456789-profiled".into();
         assert_eq!(report.name(), "mechanisms-profiled");
         assert!(report.section("example").is_some() && report.section("other").is_none());

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, BlockNo, InodeNo, TreeId};
 use holdfast_format::Kind;
-use holdfast_format::checksum::crc64;
+use holdfast_format::checksum::block_sum;
 use holdfast_format::item::Extent;
 
 use super::Context;
@@ -95,7 +95,8 @@ fn verify(context: &mut Context<'_>, buffer: &mut [u8], place: DataLocation, sum
 fn compare(context: &mut Context<'_>, place: DataLocation, bytes: &[u8], sums: &[u64]) {
     context.facts.verified_bytes += bytes.len() as u64;
     let (blocks, _) = bytes.as_chunks::<BLOCK_SIZE>();
-    let wrong: Vec<_> = blocks.iter().zip(sums).map(|(block, sum)| crc64(block) != *sum).collect();
+    let wrong: Vec<_> =
+        blocks.iter().zip(sums).map(|(block, sum)| block_sum(block) != *sum).collect();
     let mut index = 0;
     for run in wrong.chunk_by(|a, b| a == b) {
         if run[0] {

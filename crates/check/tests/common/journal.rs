@@ -9,7 +9,7 @@ use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, Epoch, InodeNo, TreeId};
 use holdfast_check::journal::{Replay, replay};
 use holdfast_device::Device;
-use holdfast_format::checksum::crc64;
+use holdfast_format::checksum::block_sum;
 use holdfast_format::journal::commit::data_sum;
 use holdfast_format::journal::frame::{FrameHeader, KIND_COMMIT, KIND_END, MAGIC};
 use holdfast_format::journal::node::encode_node;
@@ -85,7 +85,7 @@ pub(crate) fn extent_of(device: &dyn Device, block: BlockNo, count: u64) -> Data
     for index in 0..count {
         let mut bytes = vec![0; BLOCK_BYTES as usize];
         device.read((block.0 + index) * BLOCK_BYTES, &mut bytes).expect("memory reads");
-        sums.push(crc64(&bytes));
+        sums.push(block_sum(&bytes));
     }
     DataExtent { block: block.0, count, sum: data_sum(&sums) }
 }

@@ -12,7 +12,7 @@ use holdfast_base::{BLOCK_SIZE, BatchNo, BlockNo, BlockRange, InodeNo, Lsn};
 use holdfast_check::log::Replay;
 use holdfast_check::{View, journal, log, view};
 use holdfast_device::{Device, MemoryDevice};
-use holdfast_format::checksum::{crc64, crc64_with_hole};
+use holdfast_format::checksum::{block_sum, crc64_with_hole};
 use holdfast_format::item::{Dentry, Extent, FileType, InodeItem};
 use holdfast_format::journal::commit::data_sum;
 use holdfast_format::log::{Content, Encoder, LogHeader, LogMark, Patch, frame};
@@ -173,7 +173,7 @@ impl<'a> Log<'a> {
         let page = vec![byte; BLOCK_SIZE];
         super::put(&self.made.device, blocks.start, &page);
         self.take(blocks, Data::Written);
-        let extent = Extent { birth: super::EPOCH, ..Extent::new(blocks, vec![crc64(&page)]) };
+        let extent = Extent { birth: super::EPOCH, ..Extent::new(blocks, vec![block_sum(&page)]) };
         self.put(Key::new(number, Kind::Extent, 0), extent.encode());
         number
     }
@@ -191,7 +191,7 @@ impl<'a> Log<'a> {
         let blocks = self.free_blocks(1);
         let mut page = self.page(old);
         page[at..at + bytes.len()].copy_from_slice(bytes);
-        let extent = Extent { birth: super::EPOCH, ..Extent::new(blocks, vec![crc64(&page)]) };
+        let extent = Extent { birth: super::EPOCH, ..Extent::new(blocks, vec![block_sum(&page)]) };
         self.pages.insert(blocks.start.0, page);
         self.take(blocks, Data::Inside(vec![(Some(old), at, bytes.to_vec())]));
         self.put(Key::new(number, Kind::Extent, 0), extent.encode());
@@ -409,7 +409,7 @@ pub(crate) fn sum_of(made: &Made, blocks: BlockRange) -> u64 {
     for block in blocks.start.0..blocks.start.0 + blocks.count {
         let mut bytes = vec![0; BLOCK_SIZE];
         made.device.read(block * BLOCK_BYTES, &mut bytes).expect("memory reads");
-        sums.push(crc64(&bytes));
+        sums.push(block_sum(&bytes));
     }
     data_sum(&sums)
 }

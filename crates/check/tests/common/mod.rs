@@ -17,7 +17,7 @@ use holdfast_base::{
 };
 use holdfast_check::{Issue, Options, Report, What, check, dump, identify, probe};
 use holdfast_device::{Device, DeviceError, DeviceStats, Flushed, MemoryDevice};
-use holdfast_format::checksum::crc64;
+use holdfast_format::checksum::block_sum;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::item::dentry::slot;
 use holdfast_format::item::xattr::{XattrValue, piece_offset};
@@ -242,7 +242,7 @@ impl Maker {
         let mut sums = Vec::new();
         for block in blocks.start.0..blocks.start.0 + count {
             let bytes = vec![block as u8; BLOCK_SIZE];
-            sums.push(crc64(&bytes));
+            sums.push(block_sum(&bytes));
             self.data.push((block, bytes));
         }
         self.extent(inode, offset, &Extent::new(blocks, sums));

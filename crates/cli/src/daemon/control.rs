@@ -201,7 +201,7 @@ pub(crate) fn ask(mount: &mounts::Mount) -> io::Result<Report> {
 mod tests {
     use holdfast_base::counters::Counters;
     use holdfast_fuse::Operation;
-    use holdfast_fuse::operations::BUCKETS;
+    use holdfast_fuse::statistics::BUCKETS;
 
     use super::*;
 

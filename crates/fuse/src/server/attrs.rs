@@ -7,8 +7,8 @@ use holdfast_posix::{Attr, FileType, SetAttr, StatFs};
 
 use super::Server;
 use crate::flags;
-use crate::operations::Operation;
-use crate::ops::{Answer, FileId, Request};
+use crate::interface::{Answer, FileId, Request};
+use crate::statistics::Operation;
 
 impl Server {
     /// The attributes, and how long they may be believed.

@@ -5,8 +5,8 @@ use holdfast_posix::WriteHow;
 use super::Server;
 use crate::flags;
 use crate::fsyncs::What;
-use crate::operations::Operation;
-use crate::ops::{Answer, CopyRange, Errno, FileId, Request, Write};
+use crate::interface::{Answer, CopyRange, Errno, FileId, Request, Write};
+use crate::statistics::Operation;
 
 /// How much one copy request does at most. The kernel asks again for the rest.
 const COPY_MOST: u64 = 16 << 20;

@@ -10,8 +10,8 @@ use holdfast_base::{InodeNo, Timestamp};
 use holdfast_posix::{Attr, DirEntry, FsError};
 
 use super::Server;
-use crate::operations::Operation;
-use crate::ops::{Answer, DirSink};
+use crate::interface::{Answer, DirSink};
+use crate::statistics::Operation;
 
 /// Names that an answer with attributes holds, more or less.
 const ANSWER: u64 = 200;

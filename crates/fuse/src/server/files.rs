@@ -9,8 +9,8 @@ use holdfast_posix::{FileSystem, OpenFile, OpenFlags};
 use super::{Handle, Server};
 use crate::flags;
 use crate::fsyncs::What;
-use crate::operations::Operation;
-use crate::ops::{Answer, Entry, Errno, FileId, Mode, Opened, Request, Told};
+use crate::interface::{Answer, Completion, Entry, Errno, FileId, Mode, Opened, Request};
+use crate::statistics::Operation;
 
 impl Server {
     /// Opens a regular file. With `kill_set_id` truncating it takes its set-id bits away.
@@ -103,7 +103,7 @@ impl Server {
 
     /// As [`Server::fsync`], with the completion callback `then`, run now or on another thread. This thread may make
     /// batches for others meanwhile.
-    pub(crate) fn fsync_then(&self, file: FileId, data_only: bool, then: impl Told) {
+    pub(crate) fn fsync_then(&self, file: FileId, data_only: bool, then: impl Completion) {
         // Keeps only the file of the handle, and only until the answer, so that a close after the answer frees its
         // blocks.
         let asked = self.fs().and_then(|fs| {
@@ -119,7 +119,7 @@ impl Server {
     }
 
     /// As [`Server::fsyncdir`], with a completion callback as in [`Server::fsync_then`].
-    pub(crate) fn fsyncdir_then(&self, inode: InodeNo, then: impl Told) {
+    pub(crate) fn fsyncdir_then(&self, inode: InodeNo, then: impl Completion) {
         let fs = match self.fs() {
             Ok(fs) => fs,
             Err(error) => return then(Err(error)),
@@ -204,7 +204,7 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::Write;
+    use crate::interface::Write;
     use crate::server::fresh;
 
     /// P1: no fsync follows an asynchronous write, whether the kernel or the server has opened the file.

@@ -38,11 +38,11 @@ use crate::caller::caller;
 use crate::connection::{Connection, Watchdog};
 use crate::fsyncs::Fsyncs;
 use crate::handles::Handles;
+use crate::interface::{Answer, Entry, Errno, Kernel, Request};
 use crate::notices::Notices;
-use crate::operations::{Operation, Timed};
-use crate::ops::{Answer, Entry, Errno, Kernel, Request};
 use crate::options::Report;
-use crate::requests::Requests;
+use crate::statistics::Requests;
+use crate::statistics::{Operation, Timed};
 
 /// The filesystem, held for the time of one request, and of the fsyncs that it makes batches for.
 type Held<'a> = MappedRwLockReadGuard<'a, Arc<FileSystem>>;

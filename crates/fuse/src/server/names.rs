@@ -6,8 +6,8 @@ use holdfast_posix::{Caller, FileSystem, FileType, FsError, NewNode};
 use super::Server;
 use super::xattrs::DEFAULT_ACL;
 use crate::flags;
-use crate::operations::Operation;
-use crate::ops::{Answer, Entry, Errno, Mode, Request};
+use crate::interface::{Answer, Entry, Errno, Mode, Request};
+use crate::statistics::Operation;
 
 impl Server {
     /// What `name` leads to. That it leads nowhere is an answer, too, and one that the kernel keeps.

@@ -11,7 +11,7 @@ use holdfast_posix::{Caller, FileSystem, FsError, SetAttr};
 
 use super::Server;
 use crate::caller::{Capability, is_capable};
-use crate::ops::{Answer, Request};
+use crate::interface::{Answer, Request};
 
 /// Set-user-id and set-group-id.
 const SET_ID: u32 = 0o6000;

@@ -11,7 +11,7 @@ use holdfast_posix::Atime;
 
 use super::Server;
 use crate::fsyncs::What;
-use crate::ops::{Answer, Errno};
+use crate::interface::{Answer, Errno};
 
 /// Writing this attribute of anything inside the mount changes how it goes on: words of mount(8) with commas between
 /// them. `noatime`, `relatime` and `strictatime` say when reading updates access times; `nodiratime` after one of them

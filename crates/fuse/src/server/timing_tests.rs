@@ -9,8 +9,8 @@ use holdfast_device::{Device, DeviceError, Flushed, MemoryDevice, forward};
 use holdfast_posix::{DirEntry, MkfsOptions, SetAttr};
 
 use super::{Server, fresh};
-use crate::operations::Operation;
-use crate::ops::{CopyRange, DirSink, FileId, Mode, Request, Write};
+use crate::interface::{CopyRange, DirSink, FileId, Mode, Request, Write};
+use crate::statistics::Operation;
 
 const ROOT: Request = Request { uid: 0, gid: 0, pid: 0 };
 const FILE: Mode = Mode { mode: libc::S_IFREG | 0o644, umask: 0 };

@@ -22,8 +22,8 @@ use super::{REMOUNT_XATTR, Server};
 use crate::caller::{Capability, is_capable};
 use crate::flags;
 use crate::fsyncs::What;
-use crate::operations::Operation;
-use crate::ops::{Answer, Errno, Request, XattrReply};
+use crate::interface::{Answer, Errno, Request, XattrReply};
+use crate::statistics::Operation;
 
 /// Reading this attribute of anything inside the mount makes the whole volume durable. It is empty.
 pub const SYNC_XATTR: &[u8] = b"system.holdfast.sync";
@@ -236,7 +236,7 @@ mod tests {
             assert_eq!(ask(stranger, name), Err(Errno(libc::EACCES)));
         }
         let root = Request { uid: 0, gid: 0, pid: 0 };
-        let mode = crate::ops::Mode { mode: libc::S_IFREG | 0o644, umask: 0 };
+        let mode = crate::interface::Mode { mode: libc::S_IFREG | 0o644, umask: 0 };
         server.mknod(&root, InodeNo::ROOT, b"f", mode, 0).unwrap();
         assert!(!fs.is_durable());
         assert_eq!(ask(stranger, SYNC_XATTR), Ok(XattrReply::Bytes(Vec::new())));

@@ -6,7 +6,7 @@ use holdfast_posix::{Attr, StatFs};
 use holdfast_wire::{abi, reply};
 
 use super::convert;
-use crate::ops::{Answer, Entry, Errno, Opened};
+use crate::interface::{Answer, Entry, Errno, Opened};
 
 /// An answer, before it is bytes.
 #[derive(Debug)]
@@ -22,10 +22,10 @@ pub(super) enum Out {
     Bytes(Vec<u8>),
     Length(u32),
     Offset(i64),
-    /// So many zeros from an ioctl.
-    Zeros(u32),
-    /// These bytes from one.
-    Told(Vec<u8>),
+    /// Of an ioctl: so many zeros.
+    IoctlZeros(u32),
+    /// Of an ioctl: these bytes.
+    IoctlBytes(Vec<u8>),
 }
 
 /// Puts an answer at the front of `out`, which is as long as the longest, and says how many bytes it is.
@@ -48,13 +48,13 @@ pub(super) fn encode(answer: &Out, out: &mut [u8]) -> Answer<usize> {
             out.get_mut(..bytes.len()).ok_or(Errno(libc::EIO))?.copy_from_slice(bytes);
             bytes.len()
         }
-        Out::Told(bytes) => {
+        Out::IoctlBytes(bytes) => {
             let head = reply::put(out, &abi::IoctlOut::default());
             let end = head + bytes.len();
             out.get_mut(head..end).ok_or(Errno(libc::EIO))?.copy_from_slice(bytes);
             end
         }
-        Out::Zeros(count) => {
+        Out::IoctlZeros(count) => {
             let head = reply::put(out, &abi::IoctlOut::default());
             out[head..][..*count as usize].fill(0);
             head + *count as usize

@@ -7,7 +7,7 @@ use holdfast_posix::{Attr, DirEntry, FileType, SetAttr, SetTime, StatFs};
 use holdfast_wire::abi::{self, fattr, fopen};
 use holdfast_wire::dirents::Dirents;
 
-use crate::ops::{DirSink, Entry, Opened, Request};
+use crate::interface::{DirSink, Entry, Opened, Request};
 
 /// Bytes of a block, as stat shows it.
 const BLOCK: u32 = 4096;

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use holdfast_base::switch::{Opens, Transport};
 use holdfast_wire::init::{self, Dialect, Wanted, flag};
-use holdfast_wire::{Op, Request, reply};
+use holdfast_wire::{Op, Request, abi, reply};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno as Failed;
 use zerocopy::IntoBytes;
@@ -28,8 +28,8 @@ use zerocopy::IntoBytes;
 use super::readers::{Next, Reader, Readers};
 use super::rings::Rings;
 use super::work::Work;
-use super::{Ways, answer, serve};
-use crate::ops::{Answer, Errno, Kernel};
+use super::{Ways, answer, dispatch};
+use crate::interface::{Answer, Errno, Kernel};
 use crate::server::Server;
 
 /// Most bytes of one write, and of one answer.
@@ -81,12 +81,37 @@ pub(crate) fn connect(
     })
 }
 
+/// The handshake: what the kernel begins with is answered with what is wanted of it, or the mount fails.
 fn shake_hands(
     fuse: &Arc<OwnedFd>,
     work: &Arc<Work>,
     readers: &Readers,
     ways: Ways,
 ) -> io::Result<(Option<Rings>, Dialect)> {
+    let (unique, init) = read_init(fuse)?;
+    let outcome = prepare_rings(fuse, work, readers, ways, &init).and_then(|rings| {
+        let flags = wanted_flags(work.server(), ways, &init, rings.is_some());
+        let wanted = Wanted { flags, max_write: MAX_WRITE, max_background: MAX_BACKGROUND };
+        let answer = init::answer(&init, &wanted).ok_or_else(|| {
+            let (major, minor) = (init.major, init.minor);
+            io::Error::other(format!("the kernel speaks FUSE {major}.{minor}, not 7.31 or later"))
+        })?;
+        Ok((rings, answer))
+    });
+    match outcome {
+        Ok((rings, answer)) => {
+            send(fuse, unique, Ok(answer.as_bytes()));
+            Ok((rings, Dialect::of(&answer)))
+        }
+        Err(error) => {
+            send(fuse, unique, Err(Errno(libc::EPROTO)));
+            Err(error)
+        }
+    }
+}
+
+/// The first request, with its number: what the kernel offers.
+fn read_init(fuse: &OwnedFd) -> io::Result<(u64, abi::InitIn)> {
     let mut buffer = vec![0; HEADERS + MAX_WRITE as usize];
     let len = loop {
         match rustix::io::read(fuse, &mut buffer[..]) {
@@ -95,31 +120,42 @@ fn shake_hands(
         }
     };
     let request = Request::decode(&buffer[..len], Dialect::default()).map_err(io::Error::other)?;
-    let Op::Init(init) = request.op else {
-        return Err(io::Error::other("the kernel did not begin with the handshake"));
-    };
-    let offered = init::offered(&init);
-    // The kernel asks through all rings or none, so all of them are made before it is told.
-    let rings = match ways.transport {
-        Transport::Device => None,
-        Transport::Rings if offered & flag::OVER_IO_URING == 0 => {
-            let why = "the kernel offers no rings; root can allow them: \
-                       echo Y >/sys/module/fuse/parameters/enable_uring";
-            return refuse(fuse, request.header.unique, io::Error::other(why));
-        }
-        Transport::Rings => match Rings::prepare(fuse, work, readers.lone(), ways.ring_bytes) {
-            Err(error) => return refuse(fuse, request.header.unique, error),
-            rings => Some(rings?),
-        },
-        Transport::Auto if offered & flag::OVER_IO_URING == 0 => None,
-        Transport::Auto => match Rings::prepare(fuse, work, readers.lone(), ways.ring_bytes) {
-            Ok(rings) => Some(rings),
-            Err(error) => {
+    match request.op {
+        Op::Init(init) => Ok((request.header.unique, init)),
+        _ => Err(io::Error::other("the kernel did not begin with the handshake")),
+    }
+}
+
+/// The rings that requests come through, if they do. The kernel asks through all of them or none, so all are made before
+/// it is told.
+fn prepare_rings(
+    fuse: &Arc<OwnedFd>,
+    work: &Arc<Work>,
+    readers: &Readers,
+    ways: Ways,
+    init: &abi::InitIn,
+) -> io::Result<Option<Rings>> {
+    let is_offered = init::offered(init) & flag::OVER_IO_URING != 0;
+    let prepare = || Rings::prepare(fuse, work, readers.lone(), ways.ring_bytes);
+    match ways.transport {
+        Transport::Device => Ok(None),
+        Transport::Rings if !is_offered => Err(io::Error::other(
+            "the kernel offers no rings; root can allow them: \
+             echo Y >/sys/module/fuse/parameters/enable_uring",
+        )),
+        Transport::Rings => prepare().map(Some),
+        Transport::Auto if !is_offered => Ok(None),
+        Transport::Auto => Ok(prepare()
+            .inspect_err(|error| {
                 tracing::info!("no rings ({error}); requests come through /dev/fuse");
-                None
-            }
-        },
-    };
+            })
+            .ok()),
+    }
+}
+
+/// What is wanted of the kernel. The server is told what that means for it.
+fn wanted_flags(server: &Server, ways: Ways, init: &abi::InitIn, has_rings: bool) -> u64 {
+    let offered = init::offered(init);
     let mut flags = flag::ASYNC_READ
         | flag::BIG_WRITES
         | flag::EXPORT_SUPPORT
@@ -134,7 +170,7 @@ fn shake_hands(
         | flag::HAS_IOCTL_DIR;
     // The kernel obeys access control lists only if it checks permissions at all. Then it must
     // leave the umask to us, as a list of the directory takes its place.
-    if work.server().is_trusting() {
+    if server.is_trusting() {
         flags |= flag::POSIX_ACL | flag::DONT_MASK;
         // Then the mount may be mounted again with other owners, and only requests that make inodes tell whose they
         // are. Any other caller is known by looking at the process, which only root may.
@@ -146,34 +182,21 @@ fn shake_hands(
     if ways.opens == Opens::Kernel && !opens_by_itself {
         tracing::info!("the kernel does not open files by itself; it asks for each");
     }
-    let is_asked = ways.opens == Opens::Server || !work.server().is_trusting() || !opens_by_itself;
+    let is_asked = ways.opens == Opens::Server || !server.is_trusting() || !opens_by_itself;
     if is_asked {
         flags |= flag::ATOMIC_O_TRUNC;
     } else {
         // O_TRUNC comes as a change of the size, then.
-        work.server().set_kernel_opens();
+        server.set_kernel_opens();
         flags |= flag::NO_OPEN_SUPPORT;
     }
-    if rings.is_some() {
+    if offered & flag::NO_OPENDIR_SUPPORT == 0 {
+        server.set_kernel_needs_opendir();
+    }
+    if has_rings {
         flags |= flag::OVER_IO_URING;
     }
-    let wanted = Wanted { flags, max_write: MAX_WRITE, max_background: MAX_BACKGROUND };
-    let Some(answer) = init::answer(&init, &wanted) else {
-        let why =
-            format!("the kernel speaks FUSE {}.{}, not 7.31 or later", init.major, init.minor);
-        return refuse(fuse, request.header.unique, io::Error::other(why));
-    };
-    if offered & flag::NO_OPENDIR_SUPPORT == 0 {
-        work.server().set_kernel_needs_opendir();
-    }
-    send(fuse, request.header.unique, Ok(answer.as_bytes()));
-    Ok((rings, Dialect::of(&answer)))
-}
-
-/// Ends the handshake: the mount fails.
-fn refuse<T>(fuse: &OwnedFd, unique: u64, error: io::Error) -> io::Result<T> {
-    send(fuse, unique, Err(Errno(libc::EPROTO)));
-    Err(error)
+    flags
 }
 
 fn read_requests(
@@ -242,7 +265,7 @@ fn refuse_malformed(fuse: &OwnedFd, message: &[u8]) {
 
 fn serve(fuse: &Arc<OwnedFd>, work: &Work, reader: &Reader, request: &Request<'_>) {
     work.guarded(request.header.opcode, |server| {
-        if let Some(kind) = serve::kind(&request.op) {
+        if let Some(kind) = dispatch::kind(&request.op) {
             work.count(kind);
         }
         serve_one(fuse, server, reader, request);
@@ -251,7 +274,7 @@ fn serve(fuse: &Arc<OwnedFd>, work: &Work, reader: &Reader, request: &Request<'_
 
 fn serve_one(fuse: &Arc<OwnedFd>, server: &Server, reader: &Reader, request: &Request<'_>) {
     let header = &request.header;
-    if let Some(fsync) = serve::fsync(header, &request.op) {
+    if let Some(fsync) = dispatch::fsync(header, &request.op) {
         let pending = Pending::new(Arc::clone(fuse), header.unique);
         let lone = Arc::clone(reader.lone());
         return fsync.call_then(server, move |answer| {
@@ -262,14 +285,14 @@ fn serve_one(fuse: &Arc<OwnedFd>, server: &Server, reader: &Reader, request: &Re
     let pending = Pending::new(fuse, header.unique);
     BUFFER.with_borrow_mut(|out| {
         // No longer than any request of this thread wanted: there may be many threads, and it stays.
-        let most = serve::most_filled(&request.op).map_or(MAX_ANSWER, |most| most as usize);
+        let most = dispatch::most_filled(&request.op).map_or(MAX_ANSWER, |most| most as usize);
         if out.len() < most {
             out.resize(most.min(MAX_WRITE as usize), 0);
         }
-        let answer = if serve::fills(header.opcode) {
-            serve::fill(server, header, &request.op, out)
+        let answer = if dispatch::fills(header.opcode) {
+            dispatch::fill(server, header, &request.op, out)
         } else {
-            match serve::call(server, header, &request.op) {
+            match dispatch::call(server, header, &request.op) {
                 Some(answer) => answer.and_then(|answer| answer::encode(&answer, out)),
                 None => return pending.forget(),
             }

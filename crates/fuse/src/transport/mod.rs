@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! device: /dev/fuse, some threads read, as many as needed          --+
-//!                                                                    +--> serve --> server
+//!                                                                    +--> dispatch --> server
 //! rings:  a queue for each processor, served by threads on it      --+
 //! ```
 //!
@@ -14,11 +14,11 @@
 mod answer;
 mod convert;
 mod device;
+mod dispatch;
 mod lone;
 mod processors;
 pub(crate) mod readers;
 mod rings;
-mod serve;
 mod synchronous;
 pub(crate) mod work;
 

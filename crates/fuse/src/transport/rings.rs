@@ -6,6 +6,10 @@
 //! as many requests wait at once as there are threads. Entries that were used
 //! last are used first, so a single client has one warm thread.
 //!
+//! An fsync blocks its thread, too, and has no completion callback as through /dev/fuse: until the answer the thread has no
+//! entry for another request, and an answer through another ring would take the entry there. So the thread would
+//! be woken all the same.
+//!
 //! Always true: the kernel is told of rings only when every thread has made its
 //! own, and asks nothing until every queue has an entry. If it then refuses an entry,
 //! it asks through /dev/fuse, or through those that it has taken; both are served.
@@ -18,12 +22,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use holdfast_wire::Op;
 use holdfast_wire::ring::{Arrived, Ring};
 
+use super::dispatch;
 use super::lone::Lone;
 use super::readers::told;
-use super::serve;
 use super::work::Work;
 use super::{answer, processors};
-use crate::ops::{Answer, Errno};
+use crate::interface::{Answer, Errno};
 use crate::server::Server;
 
 /// Threads in all, about; on each processor at least and at most so many.
@@ -146,14 +150,14 @@ fn serve_ring(ring: &mut Ring, work: &Work, (lone, cpu): (&Lone, Option<u16>)) -
 fn serve_one(work: &Work, server: &Server, arrived: Arrived<'_>) -> Answer<usize> {
     let Arrived { header, fixed, payload, len } = arrived;
     let malformed = |_| Errno(libc::EIO);
-    if serve::fills(header.opcode) {
+    if dispatch::fills(header.opcode) {
         let op = Op::decode(&header, fixed, &[]).map_err(malformed)?;
-        serve::kind(&op).into_iter().for_each(|kind| work.count(kind));
-        return serve::fill(server, &header, &op, payload);
+        dispatch::kind(&op).into_iter().for_each(|kind| work.count(kind));
+        return dispatch::fill(server, &header, &op, payload);
     }
     let op = Op::decode(&header, fixed, &payload[..len]).map_err(malformed)?;
-    serve::kind(&op).into_iter().for_each(|kind| work.count(kind));
-    match serve::call(server, &header, &op) {
+    dispatch::kind(&op).into_iter().for_each(|kind| work.count(kind));
+    match dispatch::call(server, &header, &op) {
         Some(answer) => answer::encode(&answer?, payload),
         None => Ok(0),
     }

@@ -7,7 +7,7 @@ use holdfast_base::InodeNo;
 use holdfast_wire::{Op, abi};
 
 use super::answer::Out;
-use crate::ops::Answer;
+use crate::interface::Answer;
 use crate::server::Server;
 
 /// Makes durable what `op` has changed, if that is asked for, and answers `done`.
@@ -64,10 +64,10 @@ fn give_back(server: &Server, done: &Out) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::serve::call;
+    use super::super::dispatch::call;
     use super::*;
-    use crate::operations::Operation;
     use crate::server::fresh;
+    use crate::statistics::Operation;
 
     /// Creates of directories, and how often creates and fsyncs were counted: as operations, and by what they cost.
     fn counted(is_synchronous: bool) -> [u64; 3] {

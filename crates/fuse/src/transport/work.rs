@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use holdfast_wire::abi::opcode;
 
-use crate::requests::Kind;
 use crate::server::Server;
+use crate::statistics::Kind;
 
 /// Serves requests on whatever thread has one.
 pub(crate) struct Work {
@@ -71,7 +71,7 @@ mod tests {
     use holdfast_base::InodeNo;
 
     use super::*;
-    use crate::ops::{Answer, Entry, Errno, FileId, Mode, Request};
+    use crate::interface::{Answer, Entry, Errno, FileId, Mode, Request};
     use crate::server::fresh;
 
     fn work() -> Arc<Work> {

@@ -81,6 +81,17 @@ fn asynchronous_direct_writes_leave_nothing_old_to_read() {
     told(include_str!("coherence.py"), &[text(&file), &calls[0], &calls[1], &calls[2]]);
 }
 
+/// A handle that cannot read would be faster without the page cache. But then the kernel brings the page back as it was
+/// before the write, if something else of it was stored meanwhile.
+#[test]
+fn a_write_beside_stores_into_a_mapping_of_its_page_is_not_lost() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::fresh();
+    told(include_str!("mapping.py"), &[text(&mount.path("f"))]);
+}
+
 /// As a server of network filesystems uses them: also after the daemon was started anew.
 #[test]
 fn handles_of_files_and_directories_outlive_the_kernels_memory() {

@@ -123,7 +123,7 @@ pub(crate) fn accept(
         core.data.account_write(inode, &mut content);
         break end > size;
     };
-    if core.data.sums.is_half_full() {
+    if core.data.totals.is_half_full() {
         core.data.pressure.wake();
     } else if grows && inode.data.is_much() {
         core.data.pressure.wake_for(inode);
@@ -314,7 +314,7 @@ const FEW_PAGES: u64 = 256;
 /// pages may exceed the limit by a quarter, so that they need not wait for other files' data.
 fn make_room(core: &Core, inode: &Arc<Inode>, blocks: u64) -> Result<()> {
     let has_few = blocks.max(inode.data.pages() as u64) < FEW_PAGES;
-    if !core.data.sums.is_full() || has_few && !core.data.sums.is_overfull() {
+    if !core.data.totals.is_full() || has_few && !core.data.totals.is_overfull() {
         return Ok(());
     }
     let mut failed: Option<FsError> = None;
@@ -323,7 +323,7 @@ fn make_room(core: &Core, inode: &Arc<Inode>, blocks: u64) -> Result<()> {
         if let Err(error) = write_back(core, inode) {
             failed = Some(error);
         }
-        if !core.data.sums.is_full() {
+        if !core.data.totals.is_full() {
             return Ok(());
         }
     }

@@ -146,6 +146,6 @@ impl Core {
     /// Whether a commit could free blocks: something has changed since the last one.
     pub(crate) fn may_make_room(&self) -> bool {
         self.store.stop_reason().is_none()
-            && (self.data.sums.bytes() > 0 || self.store.committed() < self.store.latest())
+            && (self.data.totals.bytes() > 0 || self.store.committed() < self.store.latest())
     }
 }

@@ -194,7 +194,7 @@ fn fill(
         rest = later;
         let part = reserved.part(front.block..front.block + count as u64);
         let Some(part) = part else { continue };
-        match send(core, &part, now) {
+        match send(core, inode, &part, now) {
             Ok(Some(done)) => sent.push((part.first, done)),
             // A snapshot reads them as zeros.
             Ok(None) => filled.refused.extend_from_slice(now),
@@ -231,14 +231,19 @@ fn reserved_from(
 }
 
 /// One write.
-fn send(core: &Core, part: &Piece, pages: &[DirtyPage]) -> Result<Option<Sent>, StoreError> {
+fn send(
+    core: &Core,
+    inode: &Inode,
+    part: &Piece,
+    pages: &[DirtyPage],
+) -> Result<Option<Sent>, StoreError> {
     let blocks = part.extent.blocks;
     let Some(unwritten) = core.store.unwritten(blocks, part.extent.birth)? else {
         return Ok(None);
     };
     core.data.recent.forget(blocks);
     page::with_row(pages.iter().map(|dirty| &dirty.page), |bytes| {
-        let _sent = core.data.in_flight.enter(bytes.len());
+        let _sent = core.data.in_flight.enter(bytes.len(), Some(inode.no));
         core.store.write_in_place(unwritten, bytes).map(Some)
     })
 }

@@ -76,9 +76,9 @@ pub(crate) fn write_all(
     }
     let writes = jobs.len() as u64;
     let written = if jobs.len() == 1 {
-        jobs.into_iter().map(|job| write(core, &items[job.items], job.placed)).collect()
+        jobs.into_iter().map(|job| write(core, &items[job.items], job.placed, of)).collect()
     } else {
-        write_side_by_side(core, items, jobs)
+        write_side_by_side(core, items, jobs, of)
     };
     let mut all = Vec::new();
     let mut failed = None;
@@ -224,7 +224,12 @@ struct Refused {
 
 type Proofs = Result<Vec<Written>, Refused>;
 
-fn write_side_by_side(core: &Core, items: &[Item], jobs: Vec<Job>) -> Vec<Proofs> {
+fn write_side_by_side(
+    core: &Core,
+    items: &[Item],
+    jobs: Vec<Job>,
+    of: Option<InodeNo>,
+) -> Vec<Proofs> {
     let count = jobs.len();
     let done: Mutex<Vec<Option<Proofs>>> = Mutex::new((0..count).map(|_| None).collect());
     let queue = Mutex::new(jobs.into_iter().enumerate());
@@ -234,7 +239,7 @@ fn write_side_by_side(core: &Core, items: &[Item], jobs: Vec<Job>) -> Vec<Proofs
             let Some((index, job)) = next else {
                 return;
             };
-            let proofs = write(core, &items[job.items], job.placed);
+            let proofs = write(core, &items[job.items], job.placed, of);
             done.lock()[index] = Some(proofs);
         }
     };
@@ -246,10 +251,10 @@ fn write_side_by_side(core: &Core, items: &[Item], jobs: Vec<Job>) -> Vec<Proofs
     done.into_iter().map(|proofs| proofs.expect("every job was done")).collect()
 }
 
-fn write(core: &Core, items: &[Item], placed: Allocated) -> Proofs {
+fn write(core: &Core, items: &[Item], placed: Allocated, of: Option<InodeNo>) -> Proofs {
     let blocks = placed.blocks();
     page::with_row(items.iter().map(|item| &item.page), |bytes| {
-        let sent = core.data.in_flight.enter(bytes.len());
+        let sent = core.data.in_flight.enter(bytes.len(), of);
         let written = core.store.write(placed, bytes);
         drop(sent);
         let Unwritten { placed, error } = match written {

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use holdfast_base::clock::Deadline;
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_base::{BlockNo, BlockRange, InodeNo};
-use holdfast_device::{Device, DeviceError, MemoryDevice, Page, forward};
+use holdfast_base::{BlockNo, BlockRange, InodeNo, wait};
+use holdfast_device::{Device, DeviceError, Flushed, MemoryDevice, Page, forward};
 use holdfast_format::item::Extent;
 use holdfast_format::{Key, Kind};
 use holdfast_store::{Need, StoreError, Transaction};
 
+use crate::data::writeback;
 use crate::*;
 use parking_lot::{Condvar, Mutex};
 
@@ -360,7 +361,7 @@ fn a_small_write_does_not_wait_for_the_data_of_a_stranger() {
     for part in 0..3 {
         write(&fs, &large, part << 20, &[1; 1 << 20]);
     }
-    assert!(fs.core.data.sums.is_full() && !fs.core.data.sums.is_overfull());
+    assert!(fs.core.data.totals.is_full() && !fs.core.data.totals.is_overfull());
     write(&fs, &small, 0, &[2; 100]);
     fs.fsync(&small, false).unwrap();
     drop(held);
@@ -428,5 +429,114 @@ fn an_fsync_waits_for_no_write_of_a_writeback_but_that_of_its_file() {
         gate.changed.notify_all();
         assert!(held <= writers * 16, "{held} files wait for writes that are not theirs");
     });
+    assert_eq!(fs.dirty_bytes(), 0);
+}
+
+/// A device that does one call at a time, in the order in which they come, and while it is held each only when it may.
+#[derive(Debug)]
+struct OneByOne {
+    under: Arc<MemoryDevice>,
+    turns: Mutex<Turns>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Turns {
+    is_held: bool,
+    /// Bytes of the writes that have come since then; a flush is `None`.
+    come: Vec<Option<usize>>,
+    may_pass: usize,
+    /// How often a thread has said that it is about to wait.
+    waits: usize,
+}
+
+impl OneByOne {
+    fn turn(&self, call: Option<usize>) {
+        let mut turns = self.turns.lock();
+        if turns.is_held {
+            let turn = turns.come.len();
+            turns.come.push(call);
+            self.changed.notify_all();
+            self.changed.wait_while(&mut turns, |turns| turns.is_held && turns.may_pass <= turn);
+        }
+    }
+
+    /// Returns what has come, once it is enough.
+    fn wait_for(&self, enough: impl Fn(&Turns) -> bool) -> Vec<Option<usize>> {
+        let mut turns = self.turns.lock();
+        self.changed.wait_while(&mut turns, |turns| !enough(turns));
+        turns.come.clone()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Turns)) {
+        change(&mut self.turns.lock());
+        self.changed.notify_all();
+    }
+}
+
+impl Device for OneByOne {
+    forward!(under: read, discard, room, take_room, len, sector_size, reach, stats);
+
+    fn write(&self, at: u64, bytes: &[u8]) -> std::result::Result<(), DeviceError> {
+        self.turn(Some(bytes.len()));
+        self.under.write(at, bytes)
+    }
+
+    fn flush(&self) -> std::result::Result<Flushed, DeviceError> {
+        self.turn(None);
+        self.under.flush()
+    }
+}
+
+/// Two threads write back files of 256 KiB each. An fsync of another file finds one of these writes before its own, and
+/// none between that and its flush.
+#[test]
+fn an_fsync_finds_one_write_before_it_on_a_device_that_gains_nothing_from_two() {
+    const LARGE: usize = 256 << 10;
+    let (under, turns) = (volume_of(32 << 20), Mutex::default());
+    let device = Arc::new(OneByOne { under, turns, changed: Condvar::new() });
+    let options = MountOptions { commit_secs: 0, ..MountOptions::default() };
+    let fs = FileSystem::mount(device.clone(), options).unwrap();
+    let create = |name: &[u8], bytes: usize| {
+        let file = fs.create(&Caller::root(), InodeNo::ROOT, name, 0o644, BOTH, false).unwrap().1;
+        write(&fs, &file, 0, &vec![7; bytes]);
+        file
+    };
+    let large = [b"a", b"b", b"c", b"d"].map(|name| create(name, LARGE));
+    let small = create(b"small", 16 << 10);
+    fs.fsync_inode(InodeNo::ROOT).unwrap();
+    fs.core.data.in_flight.found_no_gain();
+    device.change(|turns| turns.is_held = true);
+    let is_large = |call: &&Option<usize>| **call == Some(LARGE);
+    // Each of so many large writes is on its way, or waits for that.
+    let settled =
+        |turns: &Turns, count| turns.come.iter().filter(is_large).count() + turns.waits >= count;
+    let (before_write, before_flush) = std::thread::scope(|scope| {
+        for files in large.chunks(2) {
+            let (fs, told) = (&fs, Arc::clone(&device));
+            scope.spawn(move || {
+                wait::before_waiting(move |_| told.change(|turns| turns.waits += 1));
+                for file in files {
+                    writeback::write_back(&fs.core, &file.inode).unwrap();
+                }
+            });
+        }
+        device.wait_for(|turns| settled(turns, 2));
+        scope.spawn(|| fs.fsync(&small, false).unwrap());
+        let is_small = |call: &Option<usize>| call.is_some_and(|bytes| bytes < LARGE);
+        let before_write = device.wait_for(|turns| turns.come.iter().any(is_small));
+        // The large write returns. The thread that waited behind it would send the next one, and so would its own.
+        device.change(|turns| turns.may_pass = 1);
+        device.wait_for(|turns| settled(turns, 4));
+        // From here on all pass: what is sent meanwhile is sent before the flush.
+        device.change(|turns| turns.may_pass = usize::MAX);
+        let before_flush = device.wait_for(|turns| turns.come.contains(&None));
+        (before_write, before_flush)
+    });
+    let large_in = |calls: &[Option<usize>]| {
+        calls.iter().take_while(|call| call.is_some()).filter(is_large).count()
+    };
+    assert_eq!((before_write.len(), large_in(&before_write)), (2, 1), "{before_write:?}");
+    assert_eq!(large_in(&before_flush), 1, "{before_flush:?}");
     assert_eq!(fs.dirty_bytes(), 0);
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use holdfast_base::BlockRange;
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE, blocks_for};
-use holdfast_format::checksum::crc64;
+use holdfast_format::checksum::block_sum;
 use holdfast_store::page::Page;
 
 use super::punch;
@@ -143,7 +143,7 @@ pub(crate) fn fetch(
         return Ok(());
     }
     let (read, _) = into.as_chunks::<BLOCK_SIZE>();
-    match read.iter().zip(sums).position(|(block, sum)| crc64(block) != *sum) {
+    match read.iter().zip(sums).position(|(block, sum)| block_sum(block) != *sum) {
         None => Ok(()),
         Some(index) => Err(FetchError::Sum(index as u64)),
     }

@@ -19,6 +19,7 @@ use super::insert::{Round, publish_round};
 use super::place::log_all;
 use super::punch;
 use crate::core::Core;
+use crate::delayed::UnderWay;
 use crate::delayed::ordered::OrderedExtent;
 use crate::delayed::ordered::Target;
 use crate::file::inline;
@@ -46,21 +47,26 @@ pub(crate) struct DataCost {
 
 /// Writes all dirty data of an inode and publishes it. Called without any state locked.
 pub(crate) fn write_back(core: &Core, inode: &Arc<Inode>) -> Result<()> {
-    write_back_whole(core, inode, 0).map(|_| ())
-}
-
-/// As [`write_back`], for a caller that syncs it next: little data travels inside the log.
-pub(crate) fn write_back_for_log(core: &Core, inode: &Arc<Inode>) -> Result<DataCost> {
-    let is_full = core.store.log_resident_bytes() > LOG_RESIDENT_BYTES_MAX;
-    write_back_whole(core, inode, if is_full { 0 } else { core.log_data_bytes })
-}
-
-fn write_back_whole(core: &Core, inode: &Arc<Inode>, log_bytes: usize) -> Result<DataCost> {
     if inode.data.is_clean() {
-        return Ok(DataCost::default());
+        return Ok(());
     }
     let map = inode.data.lock_map();
-    write_back_range(core, inode, &map, 0..u64::MAX, true, log_bytes)
+    write_back_locked(core, inode, &map, 0..u64::MAX, true)
+}
+
+/// As [`write_back`], for a caller that syncs it next: little data travels inside the log. Other data that is sent meanwhile
+/// gives way until the caller drops what is returned.
+pub(crate) fn write_back_for_log(core: &Core, inode: &Arc<Inode>) -> Result<(DataCost, UnderWay)> {
+    // Behind the lock: a writeback that holds the file must not give way to an fsync that waits for it.
+    let map = (!inode.data.is_clean()).then(|| inode.data.lock_map());
+    let under_way = core.data.in_flight.fsync(inode.no);
+    let Some(map) = map else {
+        return Ok((DataCost::default(), under_way));
+    };
+    let is_full = core.store.log_resident_bytes() > LOG_RESIDENT_BYTES_MAX;
+    let log_bytes = if is_full { 0 } else { core.log_data_bytes };
+    let cost = write_back_range(core, inode, &map, 0..u64::MAX, true, log_bytes)?;
+    Ok((cost, under_way))
 }
 
 /// Writes back the pages of `range`. `inline_ok`: a small content may become an inline item.

@@ -4,11 +4,21 @@
 //! it. All files of a volume together send one large write per processor, two to four. That is enough to keep a disk
 //! with a queue busy (four of 256 KiB were as fast as four of 2 MiB), it bounds how long another caller's fsync waits,
 //! and it leaves that caller a processor. Small writes are not counted.
+//!
+//! Where a device gains nothing from a second write ([`Gain`]) they are sent one by one, and none is sent while an
+//! fsync is under way: between its write and its flush there would be another one. So an fsync waits for
+//! one of them at most. A write waits for no more than the end of one fsync, and no longer than it takes itself: where flushes
+//! are slow, or fsyncs come one after the other, the device still has half of its time for data.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_base::clock::{Deadline, Stopwatch};
+use holdfast_base::units::BLOCK_SIZE;
+use holdfast_base::{InodeNo, parallel, wait};
 use parking_lot::{Condvar, Mutex};
 
-use holdfast_base::units::BLOCK_SIZE;
-use holdfast_base::{parallel, wait};
+use super::gain::{Gain, Reading};
 
 /// A write of at most so many bytes is sent at once.
 const SMALL_BYTES: usize = 16 * BLOCK_SIZE;
@@ -17,14 +27,39 @@ const SMALL_BYTES: usize = 16 * BLOCK_SIZE;
 #[derive(Debug)]
 pub(crate) struct InFlight {
     most: usize,
-    left: Mutex<usize>,
-    returned: Condvar,
+    state: Mutex<State>,
+    /// A write has returned, or an fsync has ended.
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Large writes on their way.
+    now: usize,
+    gain: Gain,
+    /// Files whose fsyncs are under way.
+    fsyncs: Vec<InodeNo>,
+    /// Fsyncs that have ended.
+    ended: u64,
+}
+
+impl State {
+    fn is_full(&self, most: usize) -> bool {
+        self.now >= self.gain.limit(most)
+    }
+
+    /// Whether an fsync would wait for a write that is sent now. The data of one that is under way is what it waits
+    /// for anyway.
+    fn is_in_the_way(&self, of: Option<InodeNo>) -> bool {
+        let is_awaited = of.is_some_and(|of| self.fsyncs.contains(&of));
+        !self.gain.is_there() && !self.fsyncs.is_empty() && !is_awaited
+    }
 }
 
 impl Default for InFlight {
     fn default() -> InFlight {
         let most = parallel::large_writes(parallel::processors());
-        InFlight { most, left: Mutex::new(most), returned: Condvar::new() }
+        InFlight { most, state: Mutex::default(), changed: Condvar::new() }
     }
 }
 
@@ -34,43 +69,104 @@ impl InFlight {
         self.most
     }
 
-    /// Waits until a write of so many bytes may be sent. The returned guard is dropped when the write has returned.
-    pub(crate) fn enter(&self, bytes: usize) -> Option<Sent<'_>> {
+    /// Waits until a write of so many bytes may be sent, `of` one file or of several. The returned guard is dropped when
+    /// the write has returned.
+    pub(crate) fn enter(&self, bytes: usize, of: Option<InodeNo>) -> Option<Sent<'_>> {
         if bytes <= SMALL_BYTES {
             return None;
         }
-        let mut left = self.left.lock();
-        if *left == 0 {
+        let mut state = self.state.lock();
+        let mut gave_way = false;
+        loop {
+            if state.is_full(self.most) {
+                wait::will_wait();
+                self.changed.wait_while(&mut state, |state| state.is_full(self.most));
+            }
+            if gave_way || !state.is_in_the_way(of) {
+                break;
+            }
             wait::will_wait();
+            let until = Deadline::after(Duration::from_nanos(state.gain.nanos_of(bytes)));
+            let ended = state.ended;
+            while state.ended == ended && state.is_in_the_way(of) && !until.is_over() {
+                let _ = self.changed.wait_for(&mut state, until.left());
+            }
+            gave_way = true;
         }
-        self.returned.wait_while(&mut left, |left| *left == 0);
-        *left -= 1;
-        Some(Sent(self))
+        state.now += 1;
+        Some(Sent { of: self, bytes, sent_beside: state.now, time: Stopwatch::start() })
+    }
+
+    /// An fsync of a file begins: its data is in the hands of no other thread, and is about to be sent.
+    pub(crate) fn fsync(self: &Arc<Self>, inode: InodeNo) -> UnderWay {
+        self.state.lock().fsyncs.push(inode);
+        UnderWay { of: Arc::clone(self), inode }
+    }
+
+    /// For tests: the device gains nothing, and takes an hour for each write.
+    #[cfg(test)]
+    pub(crate) fn found_no_gain(&self) {
+        self.state.lock().gain = Gain::none(3600 * 1_000_000_000);
     }
 }
 
 /// A large write on its way.
 #[derive(Debug)]
-pub(crate) struct Sent<'a>(&'a InFlight);
+pub(crate) struct Sent<'a> {
+    of: &'a InFlight,
+    bytes: usize,
+    sent_beside: usize,
+    time: Stopwatch,
+}
 
 impl Drop for Sent<'_> {
     fn drop(&mut self) {
-        *self.0.left.lock() += 1;
-        self.0.returned.notify_one();
+        let nanos = self.time.nanos();
+        let mut state = self.of.state.lock();
+        let Sent { bytes, sent_beside, .. } = *self;
+        let returned_beside = state.now;
+        state.gain.returned(&Reading { bytes, nanos, sent_beside, returned_beside });
+        state.now -= 1;
+        self.of.changed.notify_all();
+    }
+}
+
+/// An fsync until it is over.
+#[derive(Debug)]
+pub(crate) struct UnderWay {
+    of: Arc<InFlight>,
+    inode: InodeNo,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut state = self.of.state.lock();
+        if let Some(at) = state.fsyncs.iter().position(|inode| *inode == self.inode) {
+            state.fsyncs.swap_remove(at);
+        }
+        state.ended += 1;
+        // Nothing waits for it elsewhere.
+        if !state.gain.is_there() {
+            self.of.changed.notify_all();
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::channel;
+
     use super::*;
+
+    const LARGE: usize = SMALL_BYTES + 1;
 
     #[test]
     fn large_writes_wait_for_one_another_and_small_ones_do_not_wait() {
         let in_flight = InFlight::default();
-        let large = || in_flight.enter(SMALL_BYTES + 1);
+        let large = || in_flight.enter(LARGE, None);
         let mut sent: Vec<_> = (0..in_flight.most()).map(|_| large()).collect();
-        assert!(in_flight.enter(SMALL_BYTES).is_none());
-        assert_eq!(*in_flight.left.lock(), 0);
+        assert!(in_flight.enter(SMALL_BYTES, None).is_none());
+        assert_eq!(in_flight.state.lock().now, in_flight.most());
         std::thread::scope(|scope| {
             let next = scope.spawn(|| drop(large()));
             assert!(!next.is_finished(), "nobody has returned");
@@ -78,6 +174,42 @@ mod tests {
             next.join().expect("it does not panic");
         });
         drop(sent);
-        assert_eq!(*in_flight.left.lock(), in_flight.most());
+        assert_eq!(in_flight.state.lock().now, 0);
+    }
+
+    #[test]
+    fn beside_an_fsync_a_device_without_gain_gets_the_data_that_it_waits_for_and_no_other() {
+        let in_flight = Arc::new(InFlight::default());
+        let (one, other) = (InodeNo(20), InodeNo(21));
+        let under_way = in_flight.fsync(one);
+        drop(in_flight.enter(LARGE, Some(other)).expect("a device with a gain takes it"));
+        in_flight.found_no_gain();
+        drop(in_flight.enter(LARGE, Some(one)).expect("it is its own"));
+        let (tell, told) = channel();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                let waits = tell.clone();
+                wait::before_waiting(move |_| waits.send("waits").expect("it is heard"));
+                let sent = in_flight.enter(LARGE, Some(other));
+                tell.send("is sent").expect("it is heard");
+                drop(sent);
+            });
+            assert_eq!(told.recv(), Ok("waits"));
+            // The end of one fsync is enough: another one that began meanwhile keeps it no longer.
+            let next = in_flight.fsync(one);
+            drop(under_way);
+            assert_eq!(told.recv(), Ok("is sent"));
+            waiting.join().expect("it does not panic");
+            drop(next);
+        });
+        assert_eq!(in_flight.state.lock().fsyncs, []);
+    }
+
+    #[test]
+    fn a_write_gives_way_no_longer_than_it_takes_itself() {
+        let in_flight = Arc::new(InFlight::default());
+        in_flight.state.lock().gain = Gain::none(1000);
+        let _never_over = in_flight.fsync(InodeNo(20));
+        assert!(in_flight.enter(LARGE, None).is_some());
     }
 }

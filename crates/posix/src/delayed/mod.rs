@@ -1,10 +1,11 @@
 //! What all files of a volume share on the way of their data into the tree: who waits, how much, and what limits it.
 //!
-//! [`Sums`] count the delayed data, [`Shares`] keep the space that its nodes will need, [`Pressure`] wakes the background.
+//! [`Totals`] count the delayed data, [`Shares`] keep the space that its nodes will need, [`Pressure`] wakes the background.
 //! Large writes are counted ([`InFlight`]), and what was written last is kept ([`Recent`]).
 
 #[cfg(feature = "before")]
 pub(crate) mod completions;
+mod gain;
 mod in_flight;
 pub(crate) mod losses;
 pub(crate) mod ordered;
@@ -12,7 +13,7 @@ mod pressure;
 mod punches;
 mod recent;
 mod shares;
-mod sums;
+mod totals;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,13 +29,14 @@ use crate::inode::Inode;
 #[cfg(feature = "before")]
 use completions::Completions;
 use in_flight::InFlight;
+pub(crate) use in_flight::UnderWay;
 use losses::Losses;
 use pressure::Pressure;
 use punches::Punches;
 use recent::Recent;
 pub(crate) use shares::Claim;
 use shares::Shares;
-use sums::Sums;
+use totals::Totals;
 
 /// What writeback shares between all files of a volume.
 #[derive(Debug)]
@@ -43,7 +45,7 @@ pub(crate) struct Shared {
     #[cfg(feature = "before")]
     pub(crate) completions: Completions,
     /// Large writes on their way to the device.
-    pub(crate) in_flight: InFlight,
+    pub(crate) in_flight: Arc<InFlight>,
     /// Holes that are being made.
     pub(crate) punches: Punches,
     /// What was written last.
@@ -55,7 +57,7 @@ pub(crate) struct Shared {
     /// Shape of the volume, to judge extents by.
     pub(crate) geometry: Geometry,
     /// How much is delayed.
-    pub(crate) sums: Sums,
+    pub(crate) totals: Totals,
     /// Inodes that have pages, by number. Keeps them in memory.
     waiting: Mutex<BTreeMap<InodeNo, Arc<Inode>>>,
     /// Held by the thread that waits for the last space.
@@ -72,13 +74,13 @@ impl Shared {
         Shared {
             #[cfg(feature = "before")]
             completions: Completions::default(),
-            in_flight: InFlight::default(),
+            in_flight: Arc::default(),
             punches: Punches::default(),
             recent: Recent::new(options.recent_bytes),
             losses: Losses::default(),
             idle: store.idle().clone(),
             geometry: store.superblock().geometry,
-            sums: Sums::new(options),
+            totals: Totals::new(options),
             waiting: Mutex::default(),
             last: Mutex::new(()),
             shares: Shares::default(),
@@ -92,13 +94,13 @@ impl Shared {
         let before = inode.data.pages();
         self.account(inode, content);
         if content.pages.count() == before {
-            self.sums.count_rewrite();
+            self.totals.count_rewrite();
         }
     }
 
-    /// Updates the sums for a file whose pages changed, and lists or unlists it.
+    /// Updates the totals for a file whose pages changed, and lists or unlists it.
     pub(crate) fn account(&self, inode: &Arc<Inode>, content: &mut Content) {
-        self.sums.add(&inode.data, &content.pages);
+        self.totals.add(&inode.data, &content.pages);
         let wanted = !content.pages.is_empty();
         if wanted == content.listed {
             return;
@@ -107,7 +109,7 @@ impl Shared {
         if wanted {
             let mut waiting = self.waiting.lock();
             waiting.insert(inode.no, inode.clone());
-            self.sums.set_files(waiting.len());
+            self.totals.set_files(waiting.len());
             drop(waiting);
             self.idle.stir();
         } else {
@@ -120,13 +122,13 @@ impl Shared {
     fn unlist(&self, inode: &Inode) {
         let mut waiting = self.waiting.lock();
         waiting.remove(&inode.no);
-        self.sums.set_files(waiting.len());
+        self.totals.set_files(waiting.len());
     }
 
     /// Like [`Shared::account`] for an inode that is going away and whose pages are all dropped.
     pub(crate) fn forget(&self, inode: &Inode, content: &mut Content) {
         debug_assert!(content.pages.is_empty());
-        self.sums.add(&inode.data, &content.pages);
+        self.totals.add(&inode.data, &content.pages);
         content.reserved = None;
         if std::mem::take(&mut content.listed) {
             self.unlist(inode);

@@ -5,7 +5,7 @@ use holdfast_store::{Branch, Need, Reservation, StoreError};
 use parking_lot::Mutex;
 
 use super::Shared;
-use super::sums::Sums;
+use super::totals::Totals;
 
 /// Blocks of delayed data for which one share of nodes is kept: one put with all its splits, some five nodes or more.
 /// Written back one by one all over a file, so many blocks make less than 16 KiB of items.
@@ -18,7 +18,7 @@ pub(super) struct Shares(Mutex<Vec<Reservation>>);
 /// Pages that are about to wait for reserved blocks, counted with those that do.
 #[derive(Debug)]
 pub(crate) struct Claim<'a> {
-    sums: &'a Sums,
+    totals: &'a Totals,
     pages: u64,
 }
 
@@ -31,7 +31,7 @@ impl Claim<'_> {
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        self.sums.forget_expected(self.pages as usize);
+        self.totals.forget_expected(self.pages as usize);
     }
 }
 
@@ -39,8 +39,8 @@ impl Shared {
     /// Shares of nodes that the delayed data needs, and `blocks` more. Pages for reserved blocks have a share from the
     /// first page on: on a full volume nothing else is kept for them.
     fn shares_wanted(&self, blocks: u64) -> usize {
-        let waiting = (self.sums.bytes() / BLOCK_SIZE) as u64 + blocks;
-        let in_place = self.sums.in_place() as u64;
+        let waiting = (self.totals.bytes() / BLOCK_SIZE) as u64 + blocks;
+        let in_place = self.totals.in_place() as u64;
         (waiting / SHARE_BLOCKS + in_place.div_ceil(SHARE_BLOCKS)) as usize
     }
 
@@ -95,8 +95,8 @@ impl Shared {
 
     /// Keeps space for the nodes that so many more pages for reserved blocks may need when they are written back.
     pub(crate) fn claim(&self, store: &Branch, pages: u64) -> Result<Claim<'_>, StoreError> {
-        self.sums.expect_in_place(pages as usize);
-        let claim = Claim { sums: &self.sums, pages };
+        self.totals.expect_in_place(pages as usize);
+        let claim = Claim { totals: &self.totals, pages };
         while self.shares.0.lock().len() < self.shares_wanted(0) {
             // Reserving may wait for a checkpoint, so not under the lock.
             let share = store.reserve(Need::Fill { changes: 1 })?;

@@ -2,7 +2,7 @@
 
 use holdfast_base::InodeNo;
 use holdfast_base::units::{BLOCK_SIZE, blocks_for};
-use holdfast_format::checksum::crc64;
+use holdfast_format::checksum::block_sum;
 use holdfast_format::{Key, Malformed};
 use holdfast_store::{Reservation, StoreError, Transaction};
 
@@ -90,7 +90,7 @@ pub(crate) fn load_whole(core: &Core, inode: InodeNo, size: u64) -> Result<Vec<u
         core.store.read(extent.blocks, &mut content[start..])?;
         let (read, _) = content[start..].as_chunks::<BLOCK_SIZE>();
         for (block, sum) in read.iter().zip(&extent.sums) {
-            if crc64(block) != *sum {
+            if block_sum(block) != *sum {
                 core.counters.checksum_failures.increment();
                 tracing::error!("inode {inode}: its content fails its checksum");
                 return Err(FsError::Io(format!(

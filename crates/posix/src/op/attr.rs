@@ -148,12 +148,12 @@ fn apply(
         let mut transaction = Transaction::new();
         change_item(&mut item, caller, change, now);
         if let Some(perm) = change.perm
-            && let Some(mut list) = xattrs::load_acl(core, inode.no, &item, acl::ACCESS)?
+            && let Some(mut list) = xattr_items::load_acl(core, inode.no, &item, acl::ACCESS)?
         {
             list.set_mode_bits(perm);
             let value = list.encode();
             let flags = XattrFlags::empty();
-            xattrs::plan_set(
+            xattr_items::plan_set(
                 core,
                 inode.no,
                 &mut item,

@@ -303,13 +303,21 @@ pub(crate) fn inherit(
         ..blank(new.file_type, Timestamp::now())
     };
     if new.file_type != FileType::Symlink
-        && let Some(default) = xattrs::load_acl(core, dir.no, dir_item, acl::DEFAULT)?
+        && let Some(default) = xattr_items::load_acl(core, dir.no, dir_item, acl::DEFAULT)?
     {
         let access = default.inherited(perm);
         perm = perm & !0o777 | access.mode_bits();
         let mut put = |name: &[u8], list: &Acl| {
             let value = list.encode();
-            xattrs::plan_set(core, no, &mut item, name, &value, XattrFlags::empty(), transaction)
+            xattr_items::plan_set(
+                core,
+                no,
+                &mut item,
+                name,
+                &value,
+                XattrFlags::empty(),
+                transaction,
+            )
         };
         if !access.is_only_mode() {
             put(acl::ACCESS, &access)?;

@@ -9,6 +9,7 @@ use holdfast_base::{InodeNo, Lsn, Receipt};
 
 use crate::core::Core;
 use crate::data::writeback::{DataCost, write_back_for_log};
+use crate::delayed::UnderWay;
 use crate::inode::Inode;
 use crate::*;
 
@@ -72,6 +73,7 @@ impl FileSystem {
         let reported = losses.begin();
         let written = self.core.write_back();
         let data_ns = time.nanos();
+        let _under_way = self.core.data.in_flight.fsync(InodeNo::ROOT);
         let receipt = self.core.store.sync(self.core.store.latest(), InodeNo::ROOT)?;
         losses.end(reported).and(written)?;
         if receipt.is_clean() {
@@ -159,7 +161,7 @@ fn make_durable_then(
     };
     core.store.sync_then(written.upto, inode.no, move |done| {
         let done = done.map(|receipt| written.note(&inode, receipt)).map_err(FsError::from);
-        drop(inode);
+        drop((inode, written));
         then(done);
     });
 }
@@ -170,6 +172,7 @@ struct WrittenBack {
     upto: Lsn,
     data: DataCost,
     data_ns: u64,
+    _under_way: UnderWay,
 }
 
 impl WrittenBack {
@@ -186,8 +189,8 @@ impl WrittenBack {
 /// Writes the data of `inode`. `None` if nothing of it has to become durable.
 fn prepare(core: &Core, inode: &Arc<Inode>) -> Result<Option<WrittenBack>> {
     let time = Stopwatch::start();
-    let data = match mutants::is(Mutant::DataForgotten) {
-        true => Default::default(),
+    let (data, under_way) = match mutants::is(Mutant::DataForgotten) {
+        true => (DataCost::default(), core.data.in_flight.fsync(inode.no)),
         false => write_back_for_log(core, inode)?,
     };
     expect_nothing_lost(inode)?;
@@ -202,5 +205,5 @@ fn prepare(core: &Core, inode: &Arc<Inode>) -> Result<Option<WrittenBack>> {
     }
     let data_ns = time.nanos();
     core.counters.fsync_data_ns.add(data_ns);
-    Ok(Some(WrittenBack { upto, data, data_ns }))
+    Ok(Some(WrittenBack { upto, data, data_ns, _under_way: under_way }))
 }

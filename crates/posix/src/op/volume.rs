@@ -185,7 +185,7 @@ impl FileSystem {
 
     /// Bytes of written data that are not on the device yet.
     pub fn dirty_bytes(&self) -> usize {
-        self.core.data.sums.bytes()
+        self.core.data.totals.bytes()
     }
 
     /// Sets the callback for each inode whose content and attributes have changed although no call asked for that:

@@ -125,7 +125,7 @@ impl FileSystem {
         let state = inode.state.read();
         state.expect_alive()?;
         space.check_read(core, caller, &inode, &state.attr)?;
-        xattrs::load(core, inode.no, &state.disk, name)?.ok_or(FsError::NoAttribute)
+        xattr_items::load(core, inode.no, &state.disk, name)?.ok_or(FsError::NoAttribute)
     }
 
     /// The names of all attributes that `caller` may see.
@@ -134,7 +134,7 @@ impl FileSystem {
         let inode = core.inode(inode)?;
         let state = inode.state.read();
         state.expect_alive()?;
-        let mut names = xattrs::names(core, inode.no, &state.disk)?;
+        let mut names = xattr_items::names(core, inode.no, &state.disk)?;
         // The kernel does not filter this list, so being trusted does not help here.
         names.retain(|name| caller.is_root() || !name.starts_with(b"trusted."));
         Ok(names)
@@ -181,9 +181,9 @@ impl FileSystem {
                 }
             }
             if keeps_value {
-                xattrs::plan_set(core, inode.no, item, name, value, flags, transaction)
+                xattr_items::plan_set(core, inode.no, item, name, value, flags, transaction)
             } else {
-                xattrs::plan_remove(core, inode.no, name, transaction).map(drop)
+                xattr_items::plan_remove(core, inode.no, name, transaction).map(drop)
             }
         })
     }
@@ -202,7 +202,7 @@ impl FileSystem {
                 space.check_write(core, caller, &inode, item)?;
                 // Removing a list that does not exist succeeds, as on Linux.
                 let is_list = matches!(space, Space::AccessAcl | Space::DefaultAcl);
-                if xattrs::plan_remove(core, inode.no, name, transaction)? || is_list {
+                if xattr_items::plan_remove(core, inode.no, name, transaction)? || is_list {
                     Ok(())
                 } else {
                     Err(FsError::NoAttribute)

@@ -92,7 +92,7 @@ fn data_goes_with_the_last_name_and_handle() {
                     write(&v, &file, len, b"more");
                 }
                 assert_eq!(v.in_tree(), (1, 0), "{len} {written}");
-                assert!(v.fs.core.data.sums.bytes() == 0, "nothing dirty stays");
+                assert!(v.fs.core.data.totals.bytes() == 0, "nothing dirty stays");
                 assert!(free(&v) + NODES >= before, "{len} {written}: blocks are lost");
                 v.check();
                 v.remount().check();

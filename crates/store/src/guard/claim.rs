@@ -11,7 +11,7 @@ use holdfast_format::guard::{Guard, GuardState};
 use parking_lot::{Condvar, Mutex};
 use uuid::Uuid;
 
-use super::{Guarded, Guarding, program, read, write};
+use super::{Answer, Guarded, Guarding, program, read, write};
 use crate::Result;
 
 /// So often between two looks of the other one a program that asks looks whether it was answered.
@@ -68,8 +68,10 @@ impl Guarded {
 
     /// The volume is left in order.
     pub(super) fn leave(&self, device: &dyn Device) {
-        let looked = self.look();
-        let own = self.own.lock().take();
+        let mut own = self.own.lock();
+        let looked = self.look_as(own.as_ref(), Answer::MayBeLate);
+        let looked = looked.and_then(|()| self.settle(own.as_ref()));
+        let own = own.take();
         let Some(mine) = own.filter(|_| looked.is_ok() && self.lost.get().is_none()) else {
             return;
         };

@@ -6,6 +6,7 @@
 //!  A works:                looks once a second:  "B asks" -> writes "A"         "B" -> writes nothing more, ever
 //!  A rests:  after a minute without a call: no looks; before its next call it looks first
 //!  A sleeps: its last look is older than half of what B waits: before its next call it looks first
+//!  A was late: it answered behind a sleep, and B may have looked its last: half of what B waits later it looks again
 //! ```
 //!
 //! So a mount that is used keeps its volume, and the other one is refused. One that was not used for a minute
@@ -23,8 +24,8 @@ use holdfast_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use holdfast_base::BLOCK_SIZE;
-use holdfast_base::clock::since_boot;
+use holdfast_base::clock::{Deadline, since_boot};
+use holdfast_base::{BLOCK_SIZE, wait};
 use holdfast_device::host::Host;
 use holdfast_device::{Device, DeviceError, Flushed, Reach, forward};
 use holdfast_format::geometry::GUARD;
@@ -70,6 +71,15 @@ const RESTING: u8 = 1;
 /// Another program has the volume.
 const LOST: u8 = 2;
 
+/// Whether the program that is answered may have looked for the last time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    /// If the look before this one was not in time.
+    MayBeLate,
+    /// It asks since a moment ago: what it asked before was answered then.
+    InTime,
+}
+
 /// A device that is asked nothing more once another program has taken the volume.
 #[derive(Debug)]
 pub(crate) struct Guarded {
@@ -81,6 +91,8 @@ pub(crate) struct Guarded {
     used: AtomicBool,
     /// Another program was answered, and that is not flushed yet.
     answered: AtomicBool,
+    /// It was answered so late that it may not look any more. Changes under the lock of `own`.
+    in_doubt: AtomicBool,
     /// When the last look began, see [`since_boot`].
     looked: AtomicU64,
     /// What was seen there holds for so many nanoseconds.
@@ -108,6 +120,7 @@ impl Guarded {
             state: AtomicU8::new(HELD),
             used: AtomicBool::new(false),
             answered: AtomicBool::new(false),
+            in_doubt: AtomicBool::new(false),
             looked: AtomicU64::new(since_boot()),
             term: u64::try_from(how.term().as_nanos()).unwrap_or(u64::MAX),
             lost: OnceLock::new(),
@@ -119,8 +132,13 @@ impl Guarded {
     /// Whether the last look is in time, and all was well. A machine that was suspended, or a process that was stopped,
     /// finds here that it was not.
     fn is_held(&self) -> bool {
-        self.state.load(Ordering::Acquire) == HELD
-            && since_boot().saturating_sub(self.looked.load(Ordering::Relaxed)) <= self.term
+        self.state.load(Ordering::Acquire) == HELD && self.is_in_time(since_boot())
+    }
+
+    /// Whether what the last look has seen still holds. A program that has begun to ask since then goes on to look for an
+    /// answer for half of its time at least.
+    fn is_in_time(&self, now: u64) -> bool {
+        now.saturating_sub(self.looked.load(Ordering::Relaxed)) <= self.term
     }
 
     /// Fails if another program has the volume.
@@ -143,17 +161,14 @@ impl Guarded {
         // A look that another thread began behind this call is as good, also if it took so long that it is old by now:
         // otherwise all calls would look in turn where a device is slow.
         if !self.is_held() && self.looked.load(Ordering::Relaxed) < arrived {
-            self.look_as(own.as_ref())?;
-            // Another machine must read the answer before this one writes what that would not know of.
-            if self.answered.swap(false, Ordering::AcqRel) {
-                let _answered = self.under.flush()?;
-            }
+            self.look_as(own.as_ref(), Answer::MayBeLate)?;
         }
-        drop(own);
+        self.settle(own.as_ref())?;
         if let Some(why) = self.lost.get() {
             return Err(DeviceError::TakenOver { why: why.clone() });
         }
         let woken = self.state.compare_exchange(RESTING, HELD, Ordering::AcqRel, Ordering::Acquire);
+        drop(own);
         if woken.is_ok() {
             let _ended = self.ended.lock();
             self.woken.notify_all();
@@ -164,15 +179,40 @@ impl Guarded {
     /// Reads the guard: answers a program that asks, and stops if another one has the volume. Fails if the device does
     /// not tell which program has the volume, once it is too late to go on without knowing.
     fn look(&self) -> Result<(), DeviceError> {
-        self.look_as(self.own.lock().as_ref())
+        self.look_as(self.own.lock().as_ref(), Answer::MayBeLate)
     }
 
-    fn look_as(&self, own: Option<&Guard>) -> Result<(), DeviceError> {
+    /// The last answer is read by the program that it is for, or was written over by it, which is found here.
+    fn settle(&self, own: Option<&Guard>) -> Result<(), DeviceError> {
+        self.flush_answer()?;
+        if self.in_doubt.load(Ordering::Relaxed) && self.lost.get().is_none() {
+            wait::will_wait();
+            let until = Deadline::after(Duration::from_nanos(self.term));
+            while !until.is_over() {
+                holdfast_sync::thread::sleep(until.left());
+            }
+            self.look_as(own, Answer::InTime)?;
+            self.in_doubt.store(false, Ordering::Relaxed);
+            self.flush_answer()?;
+        }
+        Ok(())
+    }
+
+    /// Another machine must read the answer before this one writes what that would not know of.
+    fn flush_answer(&self) -> Result<(), DeviceError> {
+        if self.answered.swap(false, Ordering::AcqRel) {
+            let _answered = self.under.flush()?;
+        }
+        Ok(())
+    }
+
+    fn look_as(&self, own: Option<&Guard>, answer: Answer) -> Result<(), DeviceError> {
         let Some(mine) = own.filter(|_| self.lost.get().is_none()) else {
             return Ok(());
         };
         // Before the read: what another program writes behind it is seen by the next look.
         let (now, is_held) = (since_boot(), self.is_held());
+        let is_late = answer == Answer::MayBeLate && !self.is_in_time(now);
         let found = match read(&*self.under) {
             Ok(block) => Guard::decode(&block),
             Err(error) => {
@@ -202,7 +242,14 @@ impl Guarded {
             Err(_) => {}
         }
         match write(&*self.under, &mine.encode()) {
-            Ok(()) => self.answered.store(true, Ordering::Release),
+            Ok(()) => {
+                self.answered.store(true, Ordering::Release);
+                if is_late {
+                    // Before the next call of the device this is settled.
+                    self.in_doubt.store(true, Ordering::Relaxed);
+                    self.state.store(RESTING, Ordering::Release);
+                }
+            }
             Err(error) => self.lose(format!("the guard of the volume cannot be kept: {error}")),
         }
         Ok(())
@@ -264,3 +311,6 @@ fn read(device: &dyn Device) -> Result<Box<[u8; BLOCK_SIZE]>, DeviceError> {
 fn write(device: &dyn Device, block: &[u8; BLOCK_SIZE]) -> Result<(), DeviceError> {
     device.write(place(), &block[..])
 }
+
+#[cfg(test)]
+mod tests;

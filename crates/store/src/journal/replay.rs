@@ -15,7 +15,7 @@ use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, CommitNo, Epoch, TreeId, parallel};
 use holdfast_device::Device;
-use holdfast_format::checksum::crc64;
+use holdfast_format::checksum::block_sums;
 use holdfast_format::codec::Reader;
 use holdfast_format::journal::commit::data_sum;
 use holdfast_format::journal::frame::{FRAME_BYTES_MAX, KIND_END};
@@ -353,7 +353,7 @@ impl Replay<'_> {
                 tracing::error!("data at {blocks:?} cannot be read: {error}");
                 continue;
             }
-            sums.extend(bytes.chunks_exact(BLOCK_SIZE).map(crc64));
+            sums.extend(block_sums(&bytes));
             if data_sum(&sums) != extent.sum {
                 return None;
             }

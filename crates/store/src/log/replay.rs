@@ -15,7 +15,7 @@ use std::cell::RefCell;
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{BLOCK_SIZE, BlockNo, Epoch};
 use holdfast_device::{Device, DeviceError};
-use holdfast_format::checksum::crc64;
+use holdfast_format::checksum::block_sums;
 use holdfast_format::journal::SEARCH_BLOCKS_MAX;
 use holdfast_format::journal::commit::data_sum;
 use holdfast_format::log::{
@@ -313,7 +313,7 @@ impl Reader<'_> {
                 tracing::error!("data at {blocks:?} cannot be read: {error}");
                 continue;
             }
-            let sums: Vec<u64> = bytes.chunks_exact(BLOCK_SIZE).map(crc64).collect();
+            let sums: Vec<u64> = block_sums(&bytes).collect();
             if data_sum(&sums) != sum {
                 return Ok(None);
             }

@@ -6,12 +6,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use holdfast_base::BLOCK_SIZE;
 use holdfast_device::memory::MemoryDevice;
 use holdfast_device::sim::{Event, Policy, Recording};
 use holdfast_device::{Device, SimDevice};
 use holdfast_format::Kind;
-use holdfast_format::checksum::crc64;
+use holdfast_format::checksum::block_sums;
 use holdfast_format::item::Extent;
 use holdfast_sim::{Verdict, agree, agree_on_log};
 
@@ -40,7 +39,7 @@ fn judge(
         let extent = Extent::decode(value).unwrap();
         let mut bytes = vec![0; extent.blocks.bytes().unwrap() as usize];
         store.read(extent.blocks, &mut bytes).unwrap();
-        let sums: Vec<u64> = bytes.chunks(BLOCK_SIZE).map(crc64).collect();
+        let sums: Vec<u64> = block_sums(&bytes).collect();
         assert_eq!(sums, extent.sums, "{what}: the data of {key:?} at {lsn}");
     }
     (lsn, store.counters().recovered_batches.get())

@@ -99,6 +99,7 @@ fn group_records(scale: Scale, mounts: &Mounts, seen: &mut Progress<'_>) -> io::
             let mean = |nanos: u64| ratio(nanos as f64, counts.freezes() as f64);
             runs.frozen_ns.extend(mean(counts.frozen_ns));
             runs.groups_ns.extend(mean(counts.frozen_groups_ns));
+            runs.carried.extend(counts.records_per_freeze());
             runs.skipped.push(counts.skipped_share());
         }
     }

@@ -21,7 +21,12 @@ pub(super) fn measure(
     seen: &mut Progress<'_>,
 ) -> io::Result<Measured> {
     let file_bytes = scale.pick(1u64, 16, 16) << 20;
-    let jobs: &[u64] = scale.pick(&[1, 4], &[1, 8, 32], &[1, 2, 4, 8, 16, 32, 64]);
+    let all: &[u64] = &[1, 2, 4, 8, 16, 32, 64];
+    let jobs: &[u64] = match scale {
+        Scale::Quick => &[1, 4],
+        Scale::Usual => &[1, 8, 32],
+        Scale::Full | Scale::Published => all,
+    };
     let mut works = Vec::new();
     for task in &WORKS {
         let name = task.name;

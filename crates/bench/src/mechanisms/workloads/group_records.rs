@@ -4,6 +4,10 @@
 //! 4 KiB by several threads, each into a file of its own, with so little memory
 //! for waiting data that every write soon goes to the device; and creates and
 //! unlinks over many directories. What a commit costs is a mean over the run.
+//!
+//! Each runs once more with a checkpoint in place of every commit. A commit of ours only logs: of the nodes that it
+//! logs none gets a new place before the next checkpoint. One of btrfs gives every node that changed a new place, so
+//! that carrying a record takes and frees blocks itself, and visits groups again. A checkpoint does that, too.
 
 use std::io;
 use std::sync::Arc;
@@ -18,6 +22,8 @@ use holdfast_device::Device;
 use crate::Counts;
 use crate::counts::ratio;
 use crate::work::{fill_dirs, on_threads, open_dirs, pattern};
+
+use Ends::{Checkpoints, Commits};
 
 /// Bytes of a write.
 const WRITE: usize = 4096;
@@ -42,7 +48,7 @@ pub(crate) struct Plan {
     pub(crate) dirs: u64,
     /// How long a run takes.
     pub(crate) time: Duration,
-    /// Seconds between commits.
+    /// Seconds between commits, or between checkpoints.
     pub(crate) commit_secs: u32,
     /// Decides offsets and names.
     pub(crate) seed: u64,
@@ -72,9 +78,22 @@ pub(crate) struct Skips {
     pub(crate) share: f64,
 }
 
-/// The workloads: their names, and what is done.
-pub(crate) const WORKS: [(&str, Work); 2] =
-    [("random writes of 4 KiB", random_writes), ("creates and unlinks", creates_and_unlinks)];
+/// What ends a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ends {
+    /// A commit, by the volume's timer.
+    Commits,
+    /// A checkpoint, as often.
+    Checkpoints,
+}
+
+/// The workloads: their names, what is done, and what ends a transaction.
+pub(crate) const WORKS: [(&str, Work, Ends); 4] = [
+    ("random writes of 4 KiB", random_writes, Commits),
+    ("random writes, each commit a checkpoint", random_writes, Checkpoints),
+    ("creates and unlinks", creates_and_unlinks, Commits),
+    ("creates and unlinks, each commit a checkpoint", creates_and_unlinks, Checkpoints),
+];
 
 /// Prepares, then works until it is time, and says how many operations that were. The part to be
 /// measured begins when the function calls its last argument.
@@ -85,18 +104,22 @@ pub(crate) fn run(
     plan: &Plan,
     device: Arc<dyn Device>,
     accounting: Accounting,
-    work: Work,
+    (work, ends): (Work, Ends),
 ) -> io::Result<Run> {
     CreateOptions::new().node_size(NODE).format(&device)?;
+    let (commit_secs, every) = match ends {
+        Commits => (plan.commit_secs, None),
+        Checkpoints => (0, Some(Duration::from_secs(plan.commit_secs.into()))),
+    };
     let volume = VolumeOptions::new()
         .accounting(accounting)
-        .commit_secs(plan.commit_secs)
+        .commit_secs(commit_secs)
         .dirty_bytes(DIRTY_BYTES)
         .open_device(device)?;
     let mut before = None;
     let is_over = AtomicBool::new(false);
     let (done, seconds, looks) = std::thread::scope(|scope| {
-        let watcher = scope.spawn(|| watch(&volume, &is_over));
+        let watcher = scope.spawn(|| watch(&volume, &is_over, every));
         let done = work(&volume, plan, &mut || {
             volume.commit()?;
             before = Some((Counts::of(&volume)?, Stopwatch::start()));
@@ -122,11 +145,20 @@ pub(crate) fn run(
     Ok(run)
 }
 
-/// Looks at the counters until it is over, and keeps what differs by a commit.
-fn watch(volume: &Volume, is_over: &AtomicBool) -> io::Result<Vec<Counts>> {
+/// Looks at the counters until it is over, and keeps what differs by a commit. Makes a checkpoint `every` so often.
+fn watch(
+    volume: &Volume,
+    is_over: &AtomicBool,
+    every: Option<Duration>,
+) -> io::Result<Vec<Counts>> {
     let mut looks: Vec<Counts> = Vec::new();
+    let mut next = every.map(Deadline::after);
     while !is_over.load(Ordering::Relaxed) {
         std::thread::sleep(LOOK);
+        if let Some(every) = every.filter(|_| next.is_some_and(Deadline::is_over)) {
+            volume.engine()?.checkpoint().map_err(io::Error::other)?;
+            next = Some(Deadline::after(every));
+        }
         let now = Counts::of(volume)?;
         if looks.last().is_none_or(|last| last.commits < now.commits) {
             looks.push(now);
@@ -235,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn both_workloads_run_under_both_positions() {
+    fn all_workloads_run_under_both_positions() {
         let plan = Plan {
             jobs: 2,
             file_bytes: 1 << 20,
@@ -244,11 +276,14 @@ mod tests {
             commit_secs: 0,
             seed: 1,
         };
-        for (name, work) in WORKS {
+        for (name, work, ends) in WORKS {
             for &accounting in Accounting::ALL {
                 let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(256 << 20));
-                let run = run(&plan, device, accounting, work).expect("the workload runs");
+                let run = run(&plan, device, accounting, (work, ends)).expect("the workload runs");
                 assert!(run.per_second > 0.0, "{name}: {run:?}");
+                if ends == Checkpoints {
+                    assert!(run.counts.checkpoints > 0, "{name}: {run:?}");
+                }
                 // Only commits use the switch.
                 if accounting == Accounting::Always && run.counts.commits > 0 {
                     assert_eq!(run.counts.groups_skipped, 0, "always means always: {run:?}");

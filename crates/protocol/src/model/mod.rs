@@ -1,9 +1,15 @@
-//! The protocol as a transition system: which thread may take which step, and what must hold in every state.
+//! The protocol as a transition system: its states, its actions and what each action does. Which of them may come next is
+//! in `enabled`, and what must hold in every state in `properties`.
 //!
 //! The actions carry the names of the functions in `store`. Any order of them is
 //! explored that the locks allow; after any of them the power may fail, and leave
 //! any subset of the unflushed writes, or the program may end. Recoveries are
 //! made of steps as well, so the power fails in them too.
+
+mod enabled;
+mod properties;
+
+pub use properties::{FILLED, HOLDS, UNWRITTEN};
 
 use std::fmt::Debug;
 
@@ -11,11 +17,11 @@ use stateright::{Model, Property};
 
 use crate::disk::{
     Content, Device, Held, JournalMark, Left, Location, LogMark, Lsn, Rings, Superblock, Tree,
-    Version, ZEROS,
+    Version,
 };
-use crate::memory::{Checkpointer, Committer, InPlace, Leader, Memory};
+use crate::memory::Memory;
 use crate::mutant::Mutant;
-use crate::recovery::{Recovery, Step, Violation, is_moment};
+use crate::recovery::{Recovery, Violation, is_moment};
 
 /// How much is explored.
 #[derive(Clone, Copy, Debug)]
@@ -161,6 +167,11 @@ struct Seen {
 }
 
 impl State {
+    /// What went wrong.
+    pub fn violation(&self) -> Option<&'static str> {
+        self.violation
+    }
+
     fn memory(&self) -> Option<&Memory> {
         match &self.phase {
             Phase::Open(memory) => Some(memory),
@@ -201,114 +212,6 @@ impl State {
         let known = memory.tree.iter().flatten().map(|extent| extent.version);
         self.version = known.max().unwrap_or(0) + 1;
         self.phase = Phase::Open(Box::new(memory.clone()));
-    }
-}
-
-impl Protocol {
-    fn operations(&self, memory: &Memory, state: &State, actions: &mut Vec<Action>) {
-        let left = self.bounds.operations - state.operations;
-        if memory.written.is_some() {
-            actions.push(Action::ApplyWritten);
-        }
-        match memory.in_place {
-            Some(InPlace::Sent(..)) => actions.push(Action::FlushInPlace),
-            // Its room was promised.
-            Some(InPlace::Written(..)) => actions.push(Action::ApplyInPlace),
-            None => {}
-        }
-        if left == 0 || !memory.has_room() {
-            return;
-        }
-        // Files that were never touched are alike: the first of them stands for all.
-        let files = if state.operations == 0 { 1 } else { self.bounds.files };
-        for file in 0..files {
-            if memory.is_filling(file) {
-                continue;
-            }
-            if memory.written.is_none() {
-                actions.push(Action::WriteData(file));
-            }
-            actions.push(Action::LogData(file));
-            if memory.tree[file as usize].is_some() {
-                actions.push(Action::Remove(file));
-            }
-            // The file's map is locked while data of it is on its way.
-            let is_locked = memory.written.is_some_and(|(of, _)| of == file);
-            if self.bounds.reserved && !is_locked {
-                reserved(memory, file, actions);
-            }
-        }
-    }
-
-    fn steps(&self, memory: &Memory, state: &State, actions: &mut Vec<Action>) {
-        match memory.leader {
-            Leader::Idle if memory.may_lead() => actions.push(Action::Lead),
-            Leader::Idle => {}
-            Leader::Taken(_) => actions.push(Action::LogWrite),
-            Leader::Written { ref place, .. } => {
-                actions.push(Action::LogFlush);
-                if place.head > memory.place.head {
-                    actions.push(Action::Append);
-                }
-            }
-            Leader::Flushed { .. } => actions.push(Action::Answer),
-        }
-        if memory.may_confirm() {
-            actions.push(Action::Confirm);
-        }
-        match memory.committer {
-            Committer::Idle if state.commits < self.bounds.commits => {
-                for seal in [false, true] {
-                    if memory.may_freeze(seal) {
-                        actions.push(Action::Freeze { seal });
-                    }
-                }
-                if memory.checkpointer == Checkpointer::Idle && memory.lsn != memory.committed {
-                    actions.push(Action::CheckpointAtOnce);
-                }
-            }
-            Committer::Frozen { .. } => actions.push(Action::WriteCommit),
-            Committer::Written { .. } => actions.push(Action::CommitFlush),
-            Committer::Flushed { .. } => actions.push(Action::Thaw),
-            Committer::Idle | Committer::AtOnce { .. } => {}
-        }
-        checkpoint(memory, actions);
-    }
-}
-
-/// What may become of the block of a file.
-fn reserved(memory: &Memory, file: u8, actions: &mut Vec<Action>) {
-    match memory.tree[file as usize] {
-        None => actions.push(Action::Reserve(file)),
-        Some(extent) if extent.version != ZEROS => actions.push(Action::Unwrite(file)),
-        Some(_) => {}
-    }
-    if memory.may_fill(file) {
-        actions.push(Action::WriteInPlace(file));
-    }
-}
-
-fn checkpoint(memory: &Memory, actions: &mut Vec<Action>) {
-    match memory.checkpointer {
-        Checkpointer::Idle => {}
-        Checkpointer::Sealed(_) => actions.push(Action::WriteNodes),
-        Checkpointer::NodesWritten(_) => actions.push(Action::NodesFlush),
-        Checkpointer::NodesFlushed(_) => actions.push(Action::Publish),
-        Checkpointer::Published(_) => actions.push(Action::PublishFlush),
-        Checkpointer::PublishedFlushed(_) => actions.push(Action::Release),
-    }
-}
-
-/// Nothing reaches the device any more. What it has flushed is answered, and memory says so.
-fn stopped(memory: &Memory, actions: &mut Vec<Action>) {
-    if matches!(memory.leader, Leader::Flushed { .. }) {
-        actions.push(Action::Answer);
-    }
-    if matches!(memory.committer, Committer::Flushed { .. }) {
-        actions.push(Action::Thaw);
-    }
-    if matches!(memory.checkpointer, Checkpointer::PublishedFlushed(_)) {
-        actions.push(Action::Release);
     }
 }
 
@@ -396,31 +299,7 @@ impl Model for Protocol {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        if state.violation.is_some() {
-            return;
-        }
-        match &state.phase {
-            Phase::Open(memory) if memory.stopped => stopped(memory, actions),
-            Phase::Open(memory) if memory.recovering => checkpoint(memory, actions),
-            Phase::Open(memory) => {
-                self.operations(memory, state, actions);
-                self.steps(memory, state, actions);
-                if state.crashes < self.bounds.crashes {
-                    actions.extend(memory.at_work().map(Action::ThreadDies));
-                }
-            }
-            Phase::Recovering(recovery) if recovery.step == Step::Log => {
-                actions.push(Action::FinishLog);
-            }
-            Phase::Recovering(_) => actions.push(Action::RecoverWrite),
-            Phase::Down => return actions.push(Action::Open),
-        }
-        if state.crashes < self.bounds.crashes {
-            actions.extend(state.device.cuts().into_iter().map(Action::PowerCut));
-            if !state.device.is_flushed() {
-                actions.extend([Action::Kill, Action::FlushFails]);
-            }
-        }
+        self.enabled(state, actions);
     }
 
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
@@ -494,77 +373,6 @@ impl Model for Protocol {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        let mut properties =
-            vec![Property::always(HOLDS, |_, state: &State| state.violation.is_none())];
-        if self.broken.is_none() {
-            // A model in which nothing happens would keep every promise.
-            properties.extend([
-                Property::sometimes("a recovery replays the log", |_, state: &State| {
-                    state.seen.replayed_log
-                }),
-                Property::sometimes("a recovery replays the journal", |_, state: &State| {
-                    state.seen.replayed_journal
-                }),
-                Property::sometimes("a recovery replays both", |_, state: &State| {
-                    state.seen.replayed_journal && state.seen.replayed_log
-                }),
-                Property::sometimes("a thread dies beside a checkpoint", |_, state: &State| {
-                    state.memory().is_some_and(|memory| {
-                        memory.stopped && memory.checkpointer != Checkpointer::Idle
-                    })
-                }),
-                Property::sometimes("unanswered operations are lost", |_, state: &State| {
-                    state.seen.lost
-                }),
-                Property::sometimes("batches wait for a flush", |_, state: &State| {
-                    state.memory().is_some_and(|memory| memory.appended.is_some())
-                }),
-                Property::sometimes("a batch is confirmed", |_, state: &State| {
-                    let is_said = |memory: &Memory| {
-                        memory.confirmed == memory.place.mark.batch && memory.confirmed > 0
-                    };
-                    state.memory().is_some_and(is_said)
-                }),
-                Property::sometimes("a batch is written beside a commit", |_, state: &State| {
-                    state.memory().is_some_and(|memory| {
-                        matches!(memory.leader, Leader::Written { .. })
-                            && matches!(memory.committer, Committer::Written { .. })
-                    })
-                }),
-                Property::sometimes(
-                    "a commit is written beside a checkpoint",
-                    |_, state: &State| {
-                        state.memory().is_some_and(|memory| {
-                            matches!(memory.committer, Committer::Written { .. })
-                                && matches!(memory.checkpointer, Checkpointer::Published(_))
-                        })
-                    },
-                ),
-            ]);
-        }
-        if self.broken.is_none() && self.bounds.reserved {
-            properties.extend([
-                Property::sometimes(FILLED, |_, state: &State| state.filling().is_some()),
-                Property::sometimes(UNWRITTEN, |_, state: &State| {
-                    state.filling().is_some_and(|memory| memory.unwrote > 0)
-                }),
-            ]);
-        }
-        properties
-    }
-}
-
-/// A block that was reserved is written in place.
-pub const FILLED: &str = "a reserved block is written in place";
-/// A block that held data is made unwritten, and written in place.
-pub const UNWRITTEN: &str = "a block that held data is made unwritten and written in place";
-
-/// The property that must hold in every state.
-pub const HOLDS: &str = "every promise holds";
-
-impl State {
-    /// What went wrong.
-    pub fn violation(&self) -> Option<&'static str> {
-        self.violation
+        properties::of(self)
     }
 }

@@ -14,9 +14,9 @@ use crate::file_data::pages::Pages;
 /// and lists, and the tree of its pages. For many small files that adds up, so it counts.
 const FILE_BYTES: usize = 2048;
 
-/// The sums, readable without a lock.
+/// The totals, readable without a lock.
 #[derive(Debug)]
-pub(crate) struct Sums {
+pub(crate) struct Totals {
     /// Bytes of all pages of all files.
     bytes: AtomicUsize,
     /// Changes that left the number of pages as it was.
@@ -30,12 +30,12 @@ pub(crate) struct Sums {
     _allowance: Allowance,
 }
 
-impl Sums {
+impl Totals {
     /// Nothing is delayed yet.
-    pub(super) fn new(options: &MountOptions) -> Sums {
+    pub(super) fn new(options: &MountOptions) -> Totals {
         // Room for at least one full write, or no writer could ever continue.
         let bytes_max = options.dirty_bytes.max(4 << 20);
-        Sums {
+        Totals {
             bytes: AtomicUsize::new(0),
             rewrites: AtomicU64::new(0),
             bytes_max,

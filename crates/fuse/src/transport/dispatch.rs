@@ -16,9 +16,11 @@ use holdfast_wire::dirents::Dirents;
 use super::answer::Out;
 use super::convert::{self, Names, set_attr};
 use super::synchronous;
-use crate::ops::{Answer, CopyRange, Errno, FileId, Mode, Opened, Told, Write, XattrReply};
-use crate::requests::Kind;
+use crate::interface::{
+    Answer, Completion, CopyRange, Errno, FileId, Mode, Opened, Request, Write, XattrReply,
+};
 use crate::server::{REMOUNT_XATTR, Server};
+use crate::statistics::Kind;
 
 const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
 const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
@@ -135,7 +137,7 @@ impl Fsync {
     }
 
     /// Runs the completion callback `then` when it is durable: now, or on another thread.
-    pub(super) fn call_then(self, server: &Server, then: impl Told) {
+    pub(super) fn call_then(self, server: &Server, then: impl Completion) {
         match self {
             Fsync::File(file, data_only) => server.fsync_then(file, data_only, then),
             Fsync::Directory(inode) => server.fsyncdir_then(inode, then),
@@ -167,6 +169,7 @@ fn answer(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out> {
     synchronous::sync(server, header, op, done)
 }
 
+/// One line for each kind of request, and no request without one: what takes more is a function below.
 fn act(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out> {
     let request = &convert::request(header);
     let inode = InodeNo(header.nodeid);
@@ -175,23 +178,13 @@ fn act(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out> {
         Op::Lookup { name } => server.lookup(request, inode, name).map(Out::Entry),
         Op::Getattr => server.getattr(inode).map(|(attr, ttl)| Out::Attr(attr, ttl)),
         Op::Statx(_) => server.getattr(inode).map(|(attr, ttl)| Out::Statx(attr, ttl)),
-        Op::Setattr(ref set) => {
-            let (change, fh) = set_attr(set);
-            let answer = server.setattr(request, inode, fh, change);
-            answer.map(|(attr, ttl)| Out::Attr(attr, ttl))
-        }
+        Op::Setattr(ref how) => setattr(server, request, inode, how),
         Op::Readlink => server.readlink(inode).map(Out::Bytes),
         Op::Symlink { name, target } => {
             server.symlink(request, inode, name, target).map(Out::Entry)
         }
-        Op::Mknod { new, name } => {
-            let mode = Mode { mode: new.mode, umask: new.umask };
-            server.mknod(request, inode, name, mode, new.rdev).map(Out::Entry)
-        }
-        Op::Mkdir { new, name } => {
-            let mode = Mode { mode: new.mode, umask: new.umask };
-            server.mkdir(request, inode, name, mode).map(Out::Entry)
-        }
+        Op::Mknod { ref new, name } => mknod(server, request, inode, new, name),
+        Op::Mkdir { ref new, name } => mkdir(server, request, inode, new, name),
         Op::Unlink { name } => server.unlink(request, inode, name).map(done),
         Op::Rmdir { name } => server.rmdir(request, inode, name).map(done),
         Op::Rename { how, name, new_name } => {
@@ -199,21 +192,9 @@ fn act(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out> {
             server.rename(request, (inode, name), to, how.flags).map(done)
         }
         Op::Link { old, name } => server.link(request, InodeNo(old), inode, name).map(Out::Entry),
-        Op::Open(open) => {
-            let kill_set_id = open.open_flags & OPEN_KILL_SUIDGID != 0;
-            server.open(request, inode, open.flags as i32, kill_set_id).map(Out::Opened)
-        }
-        Op::Create { how, name } => {
-            let mode = Mode { mode: how.mode, umask: how.umask };
-            let (flags, kill_set_id) = (how.flags as i32, how.open_flags & OPEN_KILL_SUIDGID != 0);
-            let answer = server.create(request, inode, name, mode, flags, kill_set_id);
-            answer.map(|(entry, opened)| Out::Created(entry, opened))
-        }
-        Op::Tmpfile(how) => {
-            let mode = Mode { mode: how.mode, umask: how.umask };
-            let answer = server.tmpfile(request, inode, mode, how.flags as i32);
-            answer.map(|(entry, opened)| Out::Created(entry, opened))
-        }
+        Op::Open(ref how) => open(server, request, inode, how),
+        Op::Create { ref how, name } => create(server, request, inode, how, name),
+        Op::Tmpfile(ref how) => tmpfile(server, request, inode, how),
         Op::Write { ref how, bytes } => {
             server.write(request, &write(inode, how, bytes)).map(Out::Written)
         }
@@ -225,44 +206,16 @@ fn act(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out> {
             fsync(header, op).ok_or(Errno(libc::EIO))?.call(server).map(done)
         }
         Op::Statfs => server.statfs().map(Out::StatFs),
-        // The kernel never asks for one again. What it says of a remount must come through.
-        Op::Getxattr { .. } | Op::Listxattr { .. } | Op::Removexattr { .. }
-            if !server.has_xattrs() =>
-        {
-            Err(Errno(libc::ENOSYS))
-        }
-        Op::Setxattr { name, .. } if !server.has_xattrs() && name != REMOUNT_XATTR => {
-            Err(Errno(libc::EOPNOTSUPP))
-        }
-        Op::Setxattr { how, name, value } => {
-            let kill_sgid = how.setxattr_flags & SETXATTR_ACL_KILL_SGID != 0;
-            server.setxattr(request, inode, name, value, how.flags as i32, kill_sgid).map(done)
-        }
-        Op::Getxattr { size, name } => server.getxattr(request, inode, name, size).map(xattr),
-        Op::Listxattr { size } => server.listxattr(request, inode, size).map(xattr),
-        Op::Removexattr { name } => server.removexattr(request, inode, name).map(done),
+        Op::Setxattr { .. }
+        | Op::Getxattr { .. }
+        | Op::Listxattr { .. }
+        | Op::Removexattr { .. } => xattr(server, request, inode, op),
         Op::Access { mask } => server.access(request, inode, mask as i32).map(done),
-        Op::Fallocate(how) => {
-            let mode = how.mode as i32;
-            let file = file(inode, how.fh, 0);
-            server.fallocate(request, file, mode, how.offset, how.length).map(done)
-        }
-        Op::Lseek(how) => {
-            let file = file(inode, how.fh, 0);
-            server.seek(file, how.offset as i64, how.whence as i32).map(Out::Offset)
-        }
-        Op::CopyFileRange(how) => {
-            let copy = CopyRange {
-                from: file(inode, how.fh_in, 0),
-                offset_in: how.off_in,
-                to: file(InodeNo(how.nodeid_out), how.fh_out, 0),
-                offset_out: how.off_out,
-                len: how.len,
-            };
-            server.copy_range(request, &copy).map(Out::Written)
-        }
+        Op::Fallocate(ref how) => fallocate(server, request, inode, how),
+        Op::Lseek(ref how) => seek(server, inode, how),
+        Op::CopyFileRange(ref how) => copy_range(server, request, inode, how),
         Op::Ioctl { how, bytes } if how.cmd == ASK => {
-            server.ask(request, inode, bytes).map(Out::Told)
+            server.ask(request, inode, bytes).map(Out::IoctlBytes)
         }
         Op::Ioctl { how, bytes } => ioctl(&how, bytes),
         // There are no directory handles, and after ENOSYS the kernel never asks again; one that cannot do
@@ -280,6 +233,119 @@ fn act(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Answer<Out> {
     }
 }
 
+fn setattr(
+    server: &Server,
+    request: &Request,
+    inode: InodeNo,
+    how: &abi::SetattrIn,
+) -> Answer<Out> {
+    let (change, fh) = set_attr(how);
+    server.setattr(request, inode, fh, change).map(|(attr, ttl)| Out::Attr(attr, ttl))
+}
+
+fn mknod(
+    server: &Server,
+    request: &Request,
+    dir: InodeNo,
+    new: &abi::MknodIn,
+    name: &[u8],
+) -> Answer<Out> {
+    let mode = Mode { mode: new.mode, umask: new.umask };
+    server.mknod(request, dir, name, mode, new.rdev).map(Out::Entry)
+}
+
+fn mkdir(
+    server: &Server,
+    request: &Request,
+    dir: InodeNo,
+    new: &abi::MkdirIn,
+    name: &[u8],
+) -> Answer<Out> {
+    let mode = Mode { mode: new.mode, umask: new.umask };
+    server.mkdir(request, dir, name, mode).map(Out::Entry)
+}
+
+fn open(server: &Server, request: &Request, inode: InodeNo, how: &abi::OpenIn) -> Answer<Out> {
+    let kill_set_id = how.open_flags & OPEN_KILL_SUIDGID != 0;
+    server.open(request, inode, how.flags as i32, kill_set_id).map(Out::Opened)
+}
+
+fn create(
+    server: &Server,
+    request: &Request,
+    dir: InodeNo,
+    how: &abi::CreateIn,
+    name: &[u8],
+) -> Answer<Out> {
+    let mode = Mode { mode: how.mode, umask: how.umask };
+    let (flags, kill_set_id) = (how.flags as i32, how.open_flags & OPEN_KILL_SUIDGID != 0);
+    let answer = server.create(request, dir, name, mode, flags, kill_set_id);
+    answer.map(|(entry, opened)| Out::Created(entry, opened))
+}
+
+fn tmpfile(server: &Server, request: &Request, dir: InodeNo, how: &abi::CreateIn) -> Answer<Out> {
+    let mode = Mode { mode: how.mode, umask: how.umask };
+    let answer = server.tmpfile(request, dir, mode, how.flags as i32);
+    answer.map(|(entry, opened)| Out::Created(entry, opened))
+}
+
+/// A request about an extended attribute.
+fn xattr(server: &Server, request: &Request, inode: InodeNo, op: &Op<'_>) -> Answer<Out> {
+    let reply = |reply| match reply {
+        XattrReply::Length(length) => Out::Length(length),
+        XattrReply::Bytes(bytes) => Out::Bytes(bytes),
+    };
+    let done = |()| Out::Nothing;
+    let has_xattrs = server.has_xattrs();
+    match *op {
+        // What the kernel says of a remount must come through.
+        Op::Setxattr { name, .. } if !has_xattrs && name != REMOUNT_XATTR => {
+            Err(Errno(libc::EOPNOTSUPP))
+        }
+        Op::Setxattr { how, name, value } => {
+            let kill_sgid = how.setxattr_flags & SETXATTR_ACL_KILL_SGID != 0;
+            server.setxattr(request, inode, name, value, how.flags as i32, kill_sgid).map(done)
+        }
+        // The kernel never asks for one again.
+        _ if !has_xattrs => Err(Errno(libc::ENOSYS)),
+        Op::Getxattr { size, name } => server.getxattr(request, inode, name, size).map(reply),
+        Op::Listxattr { size } => server.listxattr(request, inode, size).map(reply),
+        Op::Removexattr { name } => server.removexattr(request, inode, name).map(done),
+        _ => Err(Errno(libc::EIO)),
+    }
+}
+
+fn fallocate(
+    server: &Server,
+    request: &Request,
+    inode: InodeNo,
+    how: &abi::FallocateIn,
+) -> Answer<Out> {
+    let (file, mode) = (file(inode, how.fh, 0), how.mode as i32);
+    server.fallocate(request, file, mode, how.offset, how.length).map(|()| Out::Nothing)
+}
+
+fn seek(server: &Server, inode: InodeNo, how: &abi::LseekIn) -> Answer<Out> {
+    let file = file(inode, how.fh, 0);
+    server.seek(file, how.offset as i64, how.whence as i32).map(Out::Offset)
+}
+
+fn copy_range(
+    server: &Server,
+    request: &Request,
+    inode: InodeNo,
+    how: &abi::CopyFileRangeIn,
+) -> Answer<Out> {
+    let copy = CopyRange {
+        from: file(inode, how.fh_in, 0),
+        offset_in: how.off_in,
+        to: file(InodeNo(how.nodeid_out), how.fh_out, 0),
+        offset_out: how.off_out,
+        len: how.len,
+    };
+    server.copy_range(request, &copy).map(Out::Written)
+}
+
 fn file(inode: InodeNo, fh: u64, flags: u32) -> FileId {
     FileId { inode, fh, flags: flags as i32 }
 }
@@ -293,18 +359,11 @@ fn write<'a>(inode: InodeNo, how: &abi::WriteIn, bytes: &'a [u8]) -> Write<'a> {
     }
 }
 
-fn xattr(answer: XattrReply) -> Out {
-    match answer {
-        XattrReply::Length(length) => Out::Length(length),
-        XattrReply::Bytes(bytes) => Out::Bytes(bytes),
-    }
-}
-
 fn ioctl(how: &abi::IoctlIn, bytes: &[u8]) -> Answer<Out> {
     match how.cmd {
         // No flags are set: as many zeros as are wanted.
-        FS_IOC_GETFLAGS | FS_IOC_FSGETXATTR => Ok(Out::Zeros(how.out_size.min(IOCTL_MOST))),
-        FS_IOC_SETFLAGS if bytes.iter().all(|byte| *byte == 0) => Ok(Out::Zeros(0)),
+        FS_IOC_GETFLAGS | FS_IOC_FSGETXATTR => Ok(Out::IoctlZeros(how.out_size.min(IOCTL_MOST))),
+        FS_IOC_SETFLAGS if bytes.iter().all(|byte| *byte == 0) => Ok(Out::IoctlZeros(0)),
         FS_IOC_SETFLAGS => Err(Errno(libc::EOPNOTSUPP)),
         _ => Err(Errno(libc::ENOTTY)),
     }

@@ -6,7 +6,7 @@
 
 use holdfast_base::counters::Counter;
 
-use crate::operations::Operations;
+use super::Operations;
 
 macro_rules! kinds {
     ($($(#[doc = $doc:literal])* $kind:ident = $name:literal,)*) => {

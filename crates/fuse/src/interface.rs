@@ -1,7 +1,7 @@
-//! What a request carries and what an answer carries, in plain structs.
+//! Between the transports and the [`crate::server`]: what a request carries and what an answer carries, in plain structs.
 //!
-//! Transports and the [`crate::server`] exchange these. Nothing here is tied to a crate or a protocol version: ids are
-//! numbers, names are bytes, flags are those of the system calls.
+//! Nothing here is tied to a crate or a protocol version: ids are numbers, names are bytes, flags are those of the
+//! system calls.
 
 use std::time::Duration;
 
@@ -22,9 +22,9 @@ impl From<FsError> for Errno {
 pub type Answer<T> = Result<T, Errno>;
 
 /// A completion callback: it gets the answer, on any thread.
-pub trait Told: FnOnce(Answer<()>) + Send + 'static {}
+pub trait Completion: FnOnce(Answer<()>) + Send + 'static {}
 
-impl<T: FnOnce(Answer<()>) + Send + 'static> Told for T {}
+impl<T: FnOnce(Answer<()>) + Send + 'static> Completion for T {}
 
 /// In place of a user or a group that the kernel does not tell.
 pub const NO_ID: u32 = holdfast_wire::abi::NO_ID;

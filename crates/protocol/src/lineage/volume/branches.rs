@@ -1,0 +1,71 @@
+//! What people do with branches and snapshots: S2 (snapshot), S3 (fork), S5 (a branch is deleted), S6 (rollback). A
+//! snapshot that is to go only loses its name here.
+
+use super::*;
+
+impl Volume {
+    /// S2: the tree of a branch as it is becomes a snapshot, and the branch goes on from it. One that has changed in
+    /// this epoch ends it; one that has not is taken as it is.
+    pub(in crate::lineage) fn snapshot(
+        &mut self,
+        branch: usize,
+        named: bool,
+        broken: Option<Mutant>,
+    ) {
+        let of = self.branches[branch].expect("the branch is there");
+        let has_changed = of.root.birth == self.epoch;
+        let epoch = if has_changed { self.epoch } else { self.epoch - 1 };
+        if has_changed && broken != Some(Mutant::EpochNotMoved) {
+            self.epoch += 1;
+        }
+        let Branch { root, parent, truth } = of;
+        let at = self.snapshots.iter().position(Option::is_none).expect("there is room");
+        self.snapshots[at] = Some(Snapshot { root, epoch, parent, named, cursor: None, truth });
+        self.branches[branch] = Some(Branch { parent: Some(at), ..of });
+    }
+
+    fn grown_out_of(&self, snapshot: usize, broken: Option<Mutant>) -> Branch {
+        let of = self.snapshots[snapshot].expect("the snapshot is there");
+        let beside = broken == Some(Mutant::ForkBesideItsSnapshot);
+        let parent = if beside { of.parent } else { Some(snapshot) };
+        Branch { root: of.root, parent, truth: of.truth }
+    }
+
+    /// S3: a branch whose tree is that of a snapshot.
+    pub(in crate::lineage) fn fork(&mut self, snapshot: usize, broken: Option<Mutant>) {
+        let at = self.branches.iter().position(Option::is_none).expect("there is room");
+        self.branches[at] = Some(self.grown_out_of(snapshot, broken));
+    }
+
+    /// S6: a branch goes back to a snapshot. What it was becomes a snapshot, with a name if it is to be kept.
+    pub(in crate::lineage) fn roll_back(
+        &mut self,
+        branch: usize,
+        snapshot: usize,
+        keep: bool,
+        broken: Option<Mutant>,
+    ) {
+        self.snapshot(branch, keep, broken);
+        let parent = self.branches[branch].and_then(|of| of.parent);
+        let mut back = self.grown_out_of(snapshot, broken);
+        if broken == Some(Mutant::RollbackKeepsParent) {
+            back.parent = parent;
+        }
+        self.branches[branch] = Some(back);
+    }
+
+    /// S4: a snapshot loses its name; it goes when at most one tree has grown out of it.
+    pub(in crate::lineage) fn delete(&mut self, snapshot: usize) {
+        self.snapshots[snapshot].as_mut().expect("the snapshot is there").named = false;
+    }
+
+    /// S5: a branch becomes a snapshot without a name, out of which nothing grows.
+    pub(in crate::lineage) fn delete_branch(&mut self, branch: usize, broken: Option<Mutant>) {
+        self.snapshot(branch, false, broken);
+        if broken == Some(Mutant::BranchDeletedWhole) {
+            let at = self.branches[branch].and_then(|of| of.parent).expect("it was just made");
+            self.snapshots[at].as_mut().expect("it was just made").parent = None;
+        }
+        self.branches[branch] = None;
+    }
+}

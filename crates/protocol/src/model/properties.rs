@@ -1,0 +1,72 @@
+//! What is asked of all states: every promise holds in each of them, and what the model is for happens in some.
+
+use stateright::Property;
+
+use super::{Protocol, State};
+use crate::memory::{Checkpointer, Committer, Leader, Memory};
+
+/// A block that was reserved is written in place.
+pub const FILLED: &str = "a reserved block is written in place";
+/// A block that held data is made unwritten, and written in place.
+pub const UNWRITTEN: &str = "a block that held data is made unwritten and written in place";
+
+/// The property that must hold in every state.
+pub const HOLDS: &str = "every promise holds";
+
+/// What is asked of the states of `protocol`.
+pub(super) fn of(protocol: &Protocol) -> Vec<Property<Protocol>> {
+    let mut properties =
+        vec![Property::always(HOLDS, |_, state: &State| state.violation.is_none())];
+    if protocol.broken.is_none() {
+        // A model in which nothing happens would keep every promise.
+        properties.extend([
+            Property::sometimes("a recovery replays the log", |_, state: &State| {
+                state.seen.replayed_log
+            }),
+            Property::sometimes("a recovery replays the journal", |_, state: &State| {
+                state.seen.replayed_journal
+            }),
+            Property::sometimes("a recovery replays both", |_, state: &State| {
+                state.seen.replayed_journal && state.seen.replayed_log
+            }),
+            Property::sometimes("a thread dies beside a checkpoint", |_, state: &State| {
+                state.memory().is_some_and(|memory| {
+                    memory.stopped && memory.checkpointer != Checkpointer::Idle
+                })
+            }),
+            Property::sometimes("unanswered operations are lost", |_, state: &State| {
+                state.seen.lost
+            }),
+            Property::sometimes("batches wait for a flush", |_, state: &State| {
+                state.memory().is_some_and(|memory| memory.appended.is_some())
+            }),
+            Property::sometimes("a batch is confirmed", |_, state: &State| {
+                let is_said = |memory: &Memory| {
+                    memory.confirmed == memory.place.mark.batch && memory.confirmed > 0
+                };
+                state.memory().is_some_and(is_said)
+            }),
+            Property::sometimes("a batch is written beside a commit", |_, state: &State| {
+                state.memory().is_some_and(|memory| {
+                    matches!(memory.leader, Leader::Written { .. })
+                        && matches!(memory.committer, Committer::Written { .. })
+                })
+            }),
+            Property::sometimes("a commit is written beside a checkpoint", |_, state: &State| {
+                state.memory().is_some_and(|memory| {
+                    matches!(memory.committer, Committer::Written { .. })
+                        && matches!(memory.checkpointer, Checkpointer::Published(_))
+                })
+            }),
+        ]);
+    }
+    if protocol.broken.is_none() && protocol.bounds.reserved {
+        properties.extend([
+            Property::sometimes(FILLED, |_, state: &State| state.filling().is_some()),
+            Property::sometimes(UNWRITTEN, |_, state: &State| {
+                state.filling().is_some_and(|memory| memory.unwrote > 0)
+            }),
+        ]);
+    }
+    properties
+}
