@@ -1,6 +1,7 @@
 //! What all calls of one mounted volume share.
 //!
 //! Locks are taken in this order, and none of them twice:
+//! 0. [`Core::gate`], by everything that changes the branch;
 //! 1. [`Core::renames`], only by moves of directories between parents;
 //! 2. what `file_data` locks for a file's content ([`crate::file_data::FileData`]);
 //! 3. [`Inode::state`], in ascending order of inode numbers;
@@ -22,14 +23,23 @@ use holdfast_format::item::dentry;
 use holdfast_store::{Allocated, Branch, Reservation, StoreError};
 use parking_lot::Mutex;
 
+use crate::file::map::{MapEdit, Piece};
+use crate::gate::Gate;
 use crate::inode::{Inode, InodeTable};
+use crate::volume::Volume;
 use crate::{MountOptions, Result};
 
 /// See [`crate::FileSystem::watch`].
 pub(crate) type Watcher = Box<dyn Fn(InodeNo) + Send + Sync>;
+/// See [`crate::FileSystem::watch_rollback`].
+pub(crate) type RollbackWatcher = Box<dyn Fn(&[InodeNo]) + Send + Sync>;
 
 /// A mounted volume without its threads.
 pub(crate) struct Core {
+    /// Held by whoever plans a change, until it is applied.
+    pub(crate) gate: Gate,
+    /// What it shares with other branches.
+    pub(crate) volume: Arc<Volume>,
     /// The map under everything.
     pub(crate) store: Branch,
     /// The statistics, shared with the store.
@@ -55,6 +65,10 @@ pub(crate) struct Core {
     pub(crate) atime: crate::times::Policy,
     /// Called for inodes that changed although no call asked for it.
     pub(crate) watcher: OnceLock<Watcher>,
+    /// Called when the branch was rolled back.
+    pub(crate) rolled_back: OnceLock<RollbackWatcher>,
+    /// Inodes without a name that the end of a handle could not remove, because the gate was closed.
+    pub(crate) left: Mutex<Vec<Arc<Inode>>>,
     /// Inodes whose access time waits to be written.
     pub(crate) atimes: Mutex<crate::times::Waiting>,
     /// Bits of a name's hash that tests leave, to make names collide.
@@ -79,6 +93,11 @@ impl Core {
         let placed = self.store.allocate(from, want, goal)?;
         self.data.recent.forget(placed.blocks());
         Ok(placed)
+    }
+
+    /// Begins a change of a file's map, whose `pieces` these are. The caller is inside the gate.
+    pub(crate) fn edit(&self, pieces: Vec<Piece>) -> MapEdit {
+        MapEdit::new(pieces, self.store.parent_epoch())
     }
 
     /// The first key offset of names that hash like `name`.

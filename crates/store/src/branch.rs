@@ -76,6 +76,11 @@ impl Branch {
         self.store.inner.forest.read().trees.get(self.tree).ancestry.owns_surely(birth)
     }
 
+    /// The epoch of the snapshot that it grew out of, 0 if there is none: what was born later belongs to it alone (S1).
+    pub fn parent_epoch(&self) -> Epoch {
+        self.store.inner.forest.read().trees.get(self.tree).ancestry.parent
+    }
+
     /// The value of `key`.
     pub fn get(&self, key: &Key) -> Result<Option<Vec<u8>>> {
         self.store.inner.get(self.tree, key)
@@ -233,6 +238,11 @@ impl Store {
     /// Goes on with deletions, for at most so many steps, each of about one node. Returns whether more is to be done.
     pub fn work_off_deletions(&self, steps: usize) -> Result<bool> {
         self.inner.work_off_deletions(steps)
+    }
+
+    /// Makes what deletions have freed usable: the steps so far are durable when this returns.
+    pub fn commit_deletions(&self) -> Result<()> {
+        self.inner.commit_deletions()
     }
 
     fn durable_behind(&self, lsn: Lsn) -> Result<()> {

@@ -85,6 +85,17 @@ impl Inner {
         self.checkpoint_for_room(upto)
     }
 
+    /// Makes durable what deletions have done, although no transaction says so.
+    pub(crate) fn commit_deletions(&self) -> Result<()> {
+        {
+            let mut journal = self.journal.lock();
+            if let Committed::Done(_) = self.commit(&mut journal, false, None)? {
+                return Ok(());
+            }
+        }
+        self.checkpoint()
+    }
+
     /// Makes everything so far durable in the journal. With `seal`, the dirty nodes are sealed at the
     /// same moment, for a checkpoint.
     /// With `sealing`, the change of the lineage is part of it.

@@ -43,6 +43,7 @@ impl Core {
     /// returned.
     pub(crate) fn commit(&self) -> Result<()> {
         let written = self.write_back();
+        self.volume.work_off_many()?;
         self.store.commit()?;
         written
     }
@@ -54,12 +55,6 @@ impl Core {
         let upto = self.store.latest();
         self.store.append()?;
         written.map(|()| upto)
-    }
-
-    /// Whether something is not committed, but fsyncs have made all of it durable.
-    pub(crate) fn is_logged(&self) -> bool {
-        let durable = self.store.durable();
-        self.store.committed() < self.store.latest() && self.store.latest() <= durable
     }
 
     /// Writes all dirty data, without making it durable.
@@ -96,9 +91,17 @@ impl Core {
         match attempt() {
             Err(FsError::Store(StoreError::NoSpace)) if self.may_make_room() => {
                 self.commit()?;
-                attempt()
             }
-            done => done,
+            done => return done,
+        }
+        loop {
+            match attempt() {
+                // A deletion goes on, and what it frees may be enough.
+                Err(FsError::Store(StoreError::NoSpace)) if self.volume.is_deleting() => {
+                    self.commit()?;
+                }
+                done => return done,
+            }
         }
     }
 
@@ -126,6 +129,7 @@ impl Core {
         let _one = self.data.lock_last();
         self.data.use_nodes();
         for _ in 0..LAST_TRIES {
+            self.volume.work_off_many()?;
             self.store.commit()?;
             match self.store.reserve(need) {
                 Err(StoreError::NoSpace) => holdfast_sync::thread::sleep(LAST_PAUSE),
@@ -146,6 +150,8 @@ impl Core {
     /// Whether a commit could free blocks: something has changed since the last one.
     pub(crate) fn may_make_room(&self) -> bool {
         self.store.stop_reason().is_none()
-            && (self.data.totals.bytes() > 0 || self.store.committed() < self.store.latest())
+            && (self.data.totals.bytes() > 0
+                || self.volume.is_deleting()
+                || self.store.committed() < self.store.latest())
     }
 }

@@ -65,7 +65,10 @@ impl<'a> Room<'a> {
             return Ok(Reserved::default());
         }
         let pieces = punch::visible(core, inode.no, pieces(core, inode.no, blocks.clone())?);
-        let reserved = pieces.iter().filter(|piece| !piece.extent.is_written());
+        // What a snapshot has reserved as well is written by none (S2).
+        let reserved = pieces
+            .iter()
+            .filter(|piece| !piece.extent.is_written() && core.store.owns(piece.extent.birth));
         let within = |piece: &Piece| piece.first.max(blocks.start)..piece.end().min(blocks.end);
         Ok(Reserved(reserved.map(within).collect()))
     }

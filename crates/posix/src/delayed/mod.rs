@@ -135,6 +135,11 @@ impl Shared {
         }
     }
 
+    /// Whether pages wait that go to reserved blocks, or are about to.
+    pub(crate) fn waits_in_place(&self) -> bool {
+        self.totals.in_place() > 0
+    }
+
     /// Waits until no other thread waits for the last space.
     pub(crate) fn lock_last(&self) -> MutexGuard<'_, ()> {
         self.last.lock()

@@ -60,7 +60,7 @@ fn random_edits_agree_with_a_model_and_free_each_block_once() {
         let mut tree: BTreeMap<u64, Piece> = BTreeMap::new();
         let mut next_block = 1000;
         for _ in 0..6 {
-            let mut edit = MapEdit::new(tree.values().cloned().collect());
+            let mut edit = MapEdit::new(tree.values().cloned().collect(), Epoch(0));
             let mut model = flatten(&tree);
             let held: BTreeSet<u64> = model.values().map(|place| place.0).collect();
             let mut placed = BTreeSet::new();
@@ -153,7 +153,7 @@ fn the_middle_of_a_piece_goes_and_both_ends_keep_their_blocks() {
         first: 10,
         extent: Extent::new(BlockRange::new(BlockNo(100), 10), (0..10).map(|i| 70 + i).collect()),
     };
-    let mut edit = MapEdit::new(vec![piece]);
+    let mut edit = MapEdit::new(vec![piece], Epoch(0));
     edit.cut(13..15);
     let freed: Vec<_> = edit.freed.iter().map(|(range, _, first)| (*range, *first)).collect();
     assert_eq!(freed, [(BlockRange::new(BlockNo(103), 2), 3)]);
@@ -169,7 +169,7 @@ fn what_is_unwritten_already_is_left_as_it_is() {
         let blocks = BlockRange::new(BlockNo(100 + first), 10);
         Piece { first, extent: Extent::new(blocks, sums) }
     };
-    let mut edit = MapEdit::new(vec![piece(0, Vec::new()), piece(10, vec![7; 10])]);
+    let mut edit = MapEdit::new(vec![piece(0, Vec::new()), piece(10, vec![7; 10])], Epoch(0));
     edit.unwrite(5..15);
     let firsts: Vec<u64> = edit.new_or_changed().map(|piece| piece.first).collect();
     assert_eq!(firsts, [10, 15], "the piece in front is neither cut nor put");

@@ -99,6 +99,13 @@ impl FileData {
         (self.ended.0.load(Ordering::Relaxed) == block && behind.0 > 0).then_some(behind)
     }
 
+    /// The file is another one: nothing is known of its extents.
+    pub(crate) fn forget_map(&self) {
+        self.ends_at(0, BlockNo(0));
+        self.set_tail_is_clean(false);
+        self.set_ends_with_size(false);
+    }
+
     /// For a worker, while the thread that queued the job holds the map and waits.
     #[cfg(feature = "before")]
     pub(crate) fn map_of_waiter(&self) -> MapGuard<'_> {

@@ -60,7 +60,7 @@ impl Drop for OpenFile {
         {
             state.gone = true;
             drop(state);
-            crate::orphan::collect(&core, &self.inode);
+            core.collect_soon(&self.inode);
         }
     }
 }

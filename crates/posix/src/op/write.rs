@@ -51,6 +51,7 @@ impl FileSystem {
         let inode = &file.inode;
         let append = how.append || file.flags.contains(OpenFlags::APPEND);
         let done = {
+            let _inside = self.core.gate.enter();
             let writer = inode.data.lock_writer();
             let start = match append {
                 true => inode.state.read().attr.size,
