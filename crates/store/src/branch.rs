@@ -2,8 +2,9 @@
 
 use std::ops::{ControlFlow, Deref};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use holdfast_base::{BlockRange, Epoch, Lsn, Timestamp};
+use holdfast_base::{BlockRange, Epoch, InodeNo, Lsn, Timestamp};
 use holdfast_format::Key;
 use holdfast_format::item::lineage::MAIN;
 use holdfast_format::item::{TreeItem, TreeKind};
@@ -240,13 +241,18 @@ impl Store {
         self.inner.work_off_deletions(steps)
     }
 
+    /// The number that [`Store::next_inode`] gives next: no inode of any branch has it, or a higher one.
+    pub fn inode_counter(&self) -> InodeNo {
+        InodeNo(self.inner.inode_next.load(Ordering::Relaxed))
+    }
+
     /// Makes what deletions have freed usable: the steps so far are durable when this returns.
     pub fn commit_deletions(&self) -> Result<()> {
         self.inner.commit_deletions()
     }
 
     fn durable_behind(&self, lsn: Lsn) -> Result<()> {
-        self.inner.sync(lsn, holdfast_base::InodeNo::ROOT).map(drop)
+        self.inner.sync(lsn, InodeNo::ROOT).map(drop)
     }
 }
 

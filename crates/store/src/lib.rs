@@ -480,11 +480,6 @@ impl Store {
         InodeNo(self.inner.inode_next.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The number that [`Store::next_inode`] gives next: no inode of any branch has it, or a higher one.
-    pub fn inode_counter(&self) -> InodeNo {
-        InodeNo(self.inner.inode_next.load(Ordering::Relaxed))
-    }
-
     /// How full the volume is. Of an image that the host has not given all of its space, no more is available than the
     /// host has.
     pub fn space_use(&self) -> SpaceUse {
