@@ -30,7 +30,7 @@ use crate::commit::{Committed, STEP};
 use crate::journal::Journal;
 use crate::lineage::Sealing;
 use crate::nodes::NodeWrite;
-use crate::sealed::Sealed;
+use crate::sealed::{LeftOver, Sealed};
 use crate::space::alloc::Space;
 use crate::step::Step;
 use crate::tree::Forest;
@@ -49,7 +49,24 @@ struct Published<'a> {
 impl Inner {
     /// Makes a checkpoint of everything so far, in the background of writers and commits.
     pub(crate) fn checkpoint(&self) -> Result<()> {
-        self.run_checkpoint(self.one_checkpoint.lock())
+        self.run_checkpoint(self.lock_checkpoints()?)
+    }
+
+    /// One checkpoint is made at a time, and what a change of the lineage has sealed before it is written first.
+    pub(crate) fn lock_checkpoints(&self) -> Result<MutexGuard<'_, ()>> {
+        let one = self.one_checkpoint.lock();
+        let left = self.left_over.lock().take();
+        if let Some(left) = left {
+            self.complete(left.taken_up(self.step("a checkpoint")))?;
+        }
+        Ok(one)
+    }
+
+    /// Writes what was sealed, and what is dead with that is released.
+    fn complete(&self, sealed: Sealed<'_>) -> Result<()> {
+        let published = self.write_sealed(sealed)?;
+        self.release(&mut self.journal.lock(), published);
+        Ok(())
     }
 
     /// As [`Inner::checkpoint`], under the lock that lets one at a time do it.
@@ -82,15 +99,17 @@ impl Inner {
         let Some(sealed) = sealed else {
             return Ok(());
         };
-        let published = self.write_sealed(*sealed)?;
-        let mut journal = self.journal.lock();
-        self.release(&mut journal, published);
-        Ok(())
+        if sealing.is_some() && self.throttle.has_threads() {
+            *self.left_over.lock() = Some(LeftOver::of(*sealed));
+            self.throttle.want_checkpoint();
+            return Ok(());
+        }
+        self.complete(*sealed)
     }
 
     /// Makes transactions up to `upto` durable although a commit found no room for them.
     pub(crate) fn checkpoint_for_room(&self, upto: Lsn) -> Result<()> {
-        let _one = self.one_checkpoint.lock();
+        let _one = self.lock_checkpoints()?;
         let mut journal = self.journal.lock();
         if self.committed.load(Ordering::Acquire) >= upto.0 {
             return Ok(());
@@ -121,7 +140,7 @@ impl Inner {
 
     /// Makes a checkpoint without the journal, of everything so far: mkfs has none yet.
     pub(crate) fn first_checkpoint(&self) -> Result<()> {
-        let _one = self.one_checkpoint.lock();
+        let _one = self.lock_checkpoints()?;
         self.checkpoint_at_once(&mut self.journal.lock())
     }
 
@@ -268,7 +287,7 @@ impl Inner {
         if self.hides_damage() {
             self.first_checkpoint()?;
         }
-        let _one = self.one_checkpoint.lock();
+        let _one = self.lock_checkpoints()?;
         let epoch = self.superblock.lock().epoch;
         self.journal.lock().end(&*self.device, epoch)?;
         if let Some(keeper) = &self.guard {

@@ -151,6 +151,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         fault: Mutex::default(),
         lineage: Mutex::new(()),
         one_checkpoint: Mutex::new(()),
+        left_over: Mutex::default(),
         lsn: AtomicU64::new(0),
         durable: AtomicU64::new(0),
         inode_next: AtomicU64::new(InodeNo::FIRST_FREE.0),

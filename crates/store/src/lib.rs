@@ -81,6 +81,7 @@ use journal::Journal;
 pub use journal::replay::{Replayed, replay};
 use log::{Logging, Pending};
 use log_resident::LogResident;
+use sealed::LeftOver;
 use space::SharedSpace;
 use throttle::Throttle;
 use tree::{Forest, TreeNo};
@@ -194,6 +195,8 @@ pub(crate) struct Inner {
     /// What was found damaged, for the next superblock.
     fault: Mutex<Option<FoundDamage>>,
     one_checkpoint: Mutex<()>,
+    /// With that lock: what was sealed and is not being written yet.
+    left_over: Mutex<Option<LeftOver>>,
     journal: Mutex<Journal>,
     /// Nodes of the journal that stand in front of the device, when nothing may be written.
     overlay: BTreeMap<BlockNo, Vec<u8>>,

@@ -248,6 +248,7 @@ fn at(
         fault: Mutex::new(superblock.fault.clone()),
         lineage: Mutex::new(()),
         one_checkpoint: Mutex::new(()),
+        left_over: Mutex::default(),
         throttle: Throttle::new(&geometry, options, counters, places.clone()),
         idle: Arc::default(),
         freezes: Mutex::new(Freezes::default()),

@@ -76,7 +76,7 @@ impl Inner {
             turned: Vec::new(),
             main_inodes: 0,
         };
-        let planned = self.seal_by_commit(self.one_checkpoint.lock(), sealing)?;
+        let planned = self.seal_by_commit(self.lock_checkpoints()?, sealing)?;
         self.follow_walks()?;
         self.idle.stir();
         Ok(Made { number: planned.number, lsn: Lsn(self.lsn.load(Ordering::Acquire)) })

@@ -79,6 +79,7 @@ impl Inner {
             self.device.write(at, bytes)?;
         }
         // Not by a commit: the superblock has to say where the log goes on, even if nothing else changed.
+        // Nothing is left to be written: the volume was opened just now.
         let _one = self.one_checkpoint.lock();
         let done = self.checkpoint_at_once(&mut self.journal.lock());
         match done {
