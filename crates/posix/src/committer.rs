@@ -220,7 +220,7 @@ fn tick(volume: &Volume, patience: &mut Patience) -> Result<()> {
 }
 
 /// Whether something is not committed, but fsyncs have made all of it durable.
-fn is_logged(store: &Store) -> bool {
+pub(crate) fn is_logged(store: &Store) -> bool {
     let durable = store.durable();
     store.committed() < store.latest() && store.latest() <= durable
 }

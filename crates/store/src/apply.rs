@@ -16,8 +16,8 @@ use crate::given_up::GivenUp;
 use crate::load::Failed;
 use crate::log::Counts;
 use crate::space::alloc::Space;
-use crate::space::promise::Floors;
-use crate::space::{Allocated, Reservation};
+use crate::space::promise::{Floors, Wanted};
+use crate::space::{Allocated, Delayed, Reservation};
 use crate::step::{self, Step};
 use crate::transaction::{Change, Changes, Taken, TakenContent};
 use crate::tree::{Forest, Missing, NodeAllocator, TreeNo};
@@ -79,8 +79,16 @@ impl Need {
     /// Data blocks.
     fn blocks(self) -> u64 {
         match self {
-            Need::Grow { blocks, .. } => blocks,
+            Need::Grow { blocks, .. } | Need::Delay { blocks, .. } => blocks,
             Need::Fill { .. } | Need::Writeback { .. } | Need::Shrink { .. } => 0,
+        }
+    }
+
+    /// Data that is about to be accepted.
+    fn delayed(self) -> Delayed {
+        match self {
+            Need::Delay { delayed, .. } | Need::Fill { delayed } => delayed,
+            Need::Grow { .. } | Need::Writeback { .. } | Need::Shrink { .. } => Delayed::default(),
         }
     }
 
@@ -88,9 +96,8 @@ impl Need {
     /// all of it. No more than twice all `nodes`, because in one epoch a node is copied once.
     fn slots(self, levels: u64, nodes: u64) -> u64 {
         let (changes, each) = match self {
-            Need::Grow { changes, .. } | Need::Fill { changes } | Need::Writeback { changes } => {
-                (changes, 2 * levels + 1)
-            }
+            Need::Delay { .. } | Need::Fill { .. } => return 0,
+            Need::Grow { changes, .. } | Need::Writeback { changes } => (changes, 2 * levels + 1),
             Need::Shrink { changes } => (changes, levels),
         };
         let changes = u64::from(changes);
@@ -100,7 +107,7 @@ impl Need {
     /// What must stay free for others.
     fn floor(self, floors: &Floors) -> u64 {
         match self {
-            Need::Grow { .. } => floors.grow,
+            Need::Grow { .. } | Need::Delay { .. } => floors.grow,
             Need::Fill { .. } => floors.fill,
             Need::Writeback { .. } | Need::Shrink { .. } => floors.checkpoint,
         }
@@ -196,16 +203,19 @@ impl Inner {
 
     /// Promises what `need` needs, if it is free; with `ask_host` also if the host of a sparse image gives it.
     fn promise(&self, need: Need, levels: u64, ask_host: bool) -> Option<Reservation> {
+        let wanted = |space: &Space| {
+            let slots = need.slots(levels, space.nodes());
+            Wanted { slots, blocks: need.blocks(), delayed: need.delayed() }
+        };
         let promise = |space: &mut Space| {
-            let slots = need.slots(levels, space.nodes());
-            space.promise(slots, need.blocks(), need.floor(&space.promises.floors)).then_some(slots)
+            space.promises.levels = levels;
+            let wanted = wanted(space);
+            space.promise(wanted, need.floor(&space.promises.floors)).then_some(wanted)
         };
-        let lacking = |space: &Space| {
-            let slots = need.slots(levels, space.nodes());
-            space.lacking_bytes(slots, need.blocks(), need.floor(&space.promises.floors))
-        };
+        let lacking =
+            |space: &Space| space.lacking_bytes(wanted(space), need.floor(&space.promises.floors));
         loop {
-            let promised = Reservation::take(&self.space, need.blocks(), promise);
+            let promised = Reservation::take(&self.space, promise);
             if promised.is_some() || !ask_host || !self.take_from_host(lacking) {
                 return promised;
             }

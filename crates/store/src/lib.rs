@@ -52,7 +52,9 @@ pub use identity::{Identity, restore_superblock};
 pub use idle::Idle;
 pub use in_place::{Reserved, Sent};
 pub use lineage::{LineageError, TreeInfo};
-pub use space::{Allocated, LoggedBlock, Reservation, SpaceUse, Unwritten, Written};
+pub use space::{
+    Allocated, Delayed, KeptNodes, LoggedBlock, Reservation, SpaceUse, Unwritten, Written,
+};
 pub use step::Step;
 pub use transaction::Transaction;
 
@@ -153,11 +155,18 @@ pub enum Need {
         /// Data blocks to allocate.
         blocks: u64,
     },
-    /// A write into reserved blocks, now or later: it needs no other block, and may use the nodes that are kept for its
-    /// items.
+    /// Accepts data that a [`Need::Writeback`] brings into the tree later.
+    Delay {
+        /// Data blocks to allocate.
+        blocks: u64,
+        /// What waits from now on, until its [`KeptNodes`] is dropped.
+        delayed: Delayed,
+    },
+    /// As [`Need::Delay`], for blocks that the file has reserved: it needs no others, and may use the nodes that are kept
+    /// for such items.
     Fill {
-        /// Puts and deletes of the transactions to come.
-        changes: u32,
+        /// What waits from now on, until its [`KeptNodes`] is dropped.
+        delayed: Delayed,
     },
     /// Carries out what was promised before (delayed writes). May use the emergency reserve for nodes.
     Writeback {

@@ -16,7 +16,7 @@ use holdfast_store::page::{Page, copy_blocks};
 
 use super::counted::{Counted, counted};
 use super::grow::{clean_tail, needs_first_page, pages_before_growth};
-use super::in_place::{Reserved, Room};
+use super::in_place::{Reserved, Room, Wants};
 use super::view::{clipped, load_raw_block};
 use super::writeback::write_back;
 use crate::core::Core;
@@ -96,10 +96,10 @@ pub(crate) fn accept(
             continue;
         }
         let in_place = reserved.of(&content.pages);
-        let need = write.blocks_needed(&held, &content) - in_place.len() as u64;
-        if !room.is_enough(need, in_place.len() as u64) {
+        let wants = write.wants(&held, &content, in_place.len() as u64);
+        if !room.is_enough(wants) {
             drop((state, content));
-            write.take_room(&mut room, need, in_place.len() as u64)?;
+            write.take_room(&mut room, wants)?;
             continue;
         }
 
@@ -111,9 +111,12 @@ pub(crate) fn accept(
         }
         if let Some(mut promised) = room.held.take() {
             // Gives back what a second round did not need any more.
-            let surplus = promised.blocks() - need;
+            let surplus = promised.blocks() - wants.blocks;
             drop(promised.split(surplus));
             content.add_reserved(promised);
+        }
+        if let Some(nodes) = room.kept_nodes.take() {
+            content.add_kept_nodes(nodes);
         }
         inode.lost.forget(offset..end);
         state.attr.size = size.max(end);
@@ -175,7 +178,7 @@ impl<'a> Accepting<'a> {
     }
 
     /// What the tree counts of the blocks, and which of them the file has reserved.
-    fn look(&self, room: &Room<'_>, disk: &InodeItem) -> Result<(Counted, Reserved)> {
+    fn look(&self, room: &Room, disk: &InodeItem) -> Result<(Counted, Reserved)> {
         let reserved = room.reserved(self.core, self.inode, disk, self.blocks.clone())?;
         Ok((counted(self.core, self.inode, disk, self.blocks.clone()), reserved))
     }
@@ -201,16 +204,20 @@ impl<'a> Accepting<'a> {
             && !self.parts().any(unready)
     }
 
-    /// How many blocks become dirty that are not yet.
-    fn blocks_needed(&self, held: &Held, content: &Content) -> u64 {
+    /// What it takes to make blocks dirty that are not yet, `in_place` of them reserved ones.
+    fn wants(&self, held: &Held, content: &Content, in_place: u64) -> Wants {
         let clean = |block: &u64| !content.pages.is_dirty(*block);
-        let before = held.before.iter().flatten().filter(|(block, _)| clean(block)).count();
-        (self.blocks.clone().filter(clean).count() + before) as u64
+        let before = held.before.iter().flatten().filter(|(block, _)| clean(block)).count() as u64;
+        let own = self.blocks.clone().filter(clean).count() as u64;
+        // Behind a dirty page it only makes a run longer.
+        let is_new = self.blocks.start.checked_sub(1).is_none_or(|before| clean(&before));
+        let runs = before + u64::from(own > 0 && is_new);
+        Wants { blocks: own + before - in_place, in_place, runs }
     }
 
     /// Takes the space that is missing in `room`.
-    fn take_room(&self, room: &mut Room<'a>, need: u64, in_place: u64) -> Result<()> {
-        let more = room.take(self.core, need, in_place);
+    fn take_room(&self, room: &mut Room, wants: Wants) -> Result<()> {
+        let more = room.take(self.core, wants);
         if mutants::is(Mutant::NoSpaceHalf) && more.is_err() {
             let mut state = self.inode.state.write();
             state.attr.size = state.attr.size.max(self.end);

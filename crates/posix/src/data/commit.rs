@@ -105,6 +105,19 @@ impl Core {
         }
     }
 
+    /// Reserves for an operation that makes the volume fuller. If there is no space for it, delayed data is written back
+    /// first, which mostly needs less than is kept for it. Called before anything is locked.
+    pub(crate) fn reserve(&self, need: Need) -> std::result::Result<Reservation, StoreError> {
+        match self.store.reserve(need) {
+            Err(StoreError::NoSpace) if self.data.totals.bytes() > 0 => {
+                // An error of that is one of other files, and reaches them.
+                drop(self.write_back());
+                self.store.reserve(need)
+            }
+            done => done,
+        }
+    }
+
     /// Reserves for a transaction on `items` extents or other things, which must not fail for lack of space. `None`: the
     /// caller tries fewer; on a full volume small transactions make room for larger ones (P8).
     pub(crate) fn reserve_for(&self, items: usize, need: Need) -> Result<Option<Reservation>> {
@@ -127,7 +140,6 @@ impl Core {
             done => return Ok(done?),
         }
         let _one = self.data.lock_last();
-        self.data.use_nodes();
         for _ in 0..LAST_TRIES {
             self.volume.work_off_many()?;
             self.store.commit()?;
@@ -139,11 +151,10 @@ impl Core {
         Err(StoreError::NoSpace.into())
     }
 
-    /// Gives back what is kept for delayed data, and makes a commit, so that freed blocks are usable. For a writeback
+    /// Makes a commit, so that freed blocks are usable, while no other thread waits for the last space. For a writeback
     /// whose accepted data was refused.
     pub(crate) fn wait_for_last_room(&self) -> Result<()> {
         let _one = self.data.lock_last();
-        self.data.use_nodes();
         Ok(self.store.commit()?)
     }
 

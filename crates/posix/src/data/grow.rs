@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use holdfast_base::units::{BLOCK_BYTES, blocks_for};
 use holdfast_store::page::Page;
-use holdfast_store::{Need, Transaction};
+use holdfast_store::{Delayed, Need, Transaction};
 
 use super::publish::publish;
 use super::view::{bytes_inside, clipped, load_block, load_raw_block};
@@ -130,7 +130,9 @@ pub(crate) fn make_dirty(core: &Core, inode: &Arc<Inode>, pages: Vec<(u64, Page)
     if pages.is_empty() {
         return Ok(());
     }
-    let reservation = core.store.reserve(Need::Grow { changes: 0, blocks: pages.len() as u64 })?;
+    let count = pages.len() as u64;
+    let delayed = Delayed { runs: count, pages: count };
+    let mut reservation = core.store.reserve(Need::Delay { blocks: count, delayed })?;
     let mut state = inode.state.write();
     // The pages of an inode that was removed meanwhile would never be written back or dropped.
     state.expect_alive()?;
@@ -141,6 +143,7 @@ pub(crate) fn make_dirty(core: &Core, inode: &Arc<Inode>, pages: Vec<(u64, Page)
         content.pages.put_base(block, page.alone(), !has_blocks);
         content.pages.dissolve_runs(block..block + 1);
     }
+    content.add_kept_nodes(reservation.kept_nodes());
     content.add_reserved(reservation);
     state.attr.blocks = state.disk.blocks.saturating_add(content.pages.fresh());
     core.data.account(inode, &mut content);

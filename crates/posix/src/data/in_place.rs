@@ -2,7 +2,7 @@
 //!
 //! This happens only where there is no room for other blocks. A write that finds room takes new blocks, and the
 //! reserved ones become free: then no flush is needed before its extents are published, and none of the code below
-//! runs. Where there is no room, [`Room`] promises what such a write needs besides its blocks, space for items and
+//! runs. Where there is no room, [`Room`] keeps what such a write needs besides its blocks, space for items and
 //! checksums (P8), and a writeback writes the pages in place ([`write_round`]), flushes, and publishes. A block that is
 //! written a second time holds data, and needs other blocks.
 //!
@@ -16,13 +16,12 @@ use std::ops::Range;
 use holdfast_base::BlockNo;
 use holdfast_format::item::InodeItem;
 use holdfast_store::page;
-use holdfast_store::{Need, Reservation, Sent, StoreError};
+use holdfast_store::{Delayed, KeptNodes, Need, Reservation, Sent, StoreError};
 
 use super::place::{CHUNK_BLOCKS, Item, write_all};
 use super::punch;
 use crate::FsError;
 use crate::core::Core;
-use crate::delayed::Claim;
 use crate::delayed::ordered::OrderedExtent;
 use crate::file::lookup::pieces;
 use crate::file::map::Piece;
@@ -42,17 +41,31 @@ impl Reserved {
     }
 }
 
+/// What a write needs that is about to be accepted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wants {
+    /// New blocks.
+    pub(super) blocks: u64,
+    /// Blocks that the file has reserved.
+    pub(super) in_place: u64,
+    /// Runs of pages that there are not yet.
+    pub(super) runs: u64,
+}
+
 /// Space for a write that is about to be accepted.
 #[derive(Debug, Default)]
-pub(super) struct Room<'a> {
+pub(super) struct Room {
     /// Blocks.
     pub(super) held: Option<Reservation>,
-    in_place: Option<Claim<'a>>,
+    /// What is kept for nodes.
+    pub(super) kept_nodes: Option<KeptNodes>,
+    /// Of these, the pages that go to reserved blocks.
+    in_place: u64,
     /// There were not enough free blocks at once.
     is_short: bool,
 }
 
-impl<'a> Room<'a> {
+impl Room {
     /// Which of `blocks` are reserved. Looked up only if free blocks are short. The caller holds the writer's lock.
     pub(super) fn reserved(
         &self,
@@ -77,42 +90,57 @@ impl<'a> Room<'a> {
         self.held.as_ref().map_or(0, Reservation::blocks)
     }
 
-    /// Whether it is enough for `blocks` new blocks, and `in_place` reserved ones.
-    pub(super) fn is_enough(&self, blocks: u64, in_place: u64) -> bool {
-        self.blocks() >= blocks && self.in_place.as_ref().map_or(0, Claim::pages) >= in_place
+    fn delayed(&self) -> Delayed {
+        self.kept_nodes.as_ref().map_or(Delayed::default(), KeptNodes::delayed)
+    }
+
+    /// Whether it is enough.
+    pub(super) fn is_enough(&self, wants: Wants) -> bool {
+        let Delayed { runs, pages } = self.delayed();
+        self.blocks() >= wants.blocks
+            && self.in_place >= wants.in_place
+            && pages >= wants.blocks + wants.in_place
+            && runs >= wants.runs
+    }
+
+    fn add(&mut self, mut more: Reservation) {
+        let kept_nodes = more.kept_nodes();
+        match &mut self.kept_nodes {
+            Some(held) => held.merge(kept_nodes),
+            held => *held = Some(kept_nodes),
+        }
+        match &mut self.held {
+            Some(held) => held.merge(more),
+            held => *held = Some(more),
+        }
     }
 
     /// Takes what is missing, or finds that the volume does not have it at once: then the caller looks up what the file
     /// has reserved. No state is locked.
-    pub(super) fn take(
-        &mut self,
-        core: &'a Core,
-        blocks: u64,
-        in_place: u64,
-    ) -> Result<(), FsError> {
-        let missing = blocks.saturating_sub(self.blocks());
-        if missing > 0 {
-            let grow = Need::Grow { changes: 0, blocks: missing };
-            let more = if self.is_short {
-                Some(core.with_room(|| {
-                    core.data.promise_nodes(&core.store, missing)?;
-                    Ok(core.store.reserve(grow)?)
-                })?)
-            } else if core.data.promise_nodes_now(&core.store, missing)? {
-                core.store.reserve_now(grow)?
-            } else {
-                None
+    pub(super) fn take(&mut self, core: &Core, wants: Wants) -> Result<(), FsError> {
+        let blocks = wants.blocks.saturating_sub(self.blocks());
+        let mut runs = wants.runs.saturating_sub(self.delayed().runs);
+        if blocks > 0 {
+            let need = Need::Delay { blocks, delayed: Delayed { runs, pages: blocks } };
+            let more = match self.is_short {
+                true => Some(core.with_room(|| Ok(core.store.reserve(need)?))?),
+                false => core.store.reserve_now(need)?,
             };
-            match (&mut self.held, more) {
-                (_, None) => self.is_short = true,
-                (Some(held), Some(more)) => held.merge(more),
-                (held, more) => *held = more,
+            match more {
+                Some(more) => self.add(more),
+                None => {
+                    self.is_short = true;
+                    return Ok(());
+                }
             }
+            runs = 0;
         }
-        if in_place > 0 {
-            // Dropped first, so that its pages are not counted twice.
-            self.in_place = None;
-            self.in_place = Some(core.with_room(|| Ok(core.data.claim(&core.store, in_place)?))?);
+        let pages = wants.in_place.saturating_sub(self.in_place);
+        if pages > 0 || runs > 0 {
+            let need = Need::Fill { delayed: Delayed { runs, pages } };
+            let more = core.with_room(|| Ok(core.store.reserve(need)?))?;
+            self.add(more);
+            self.in_place += pages;
         }
         Ok(())
     }

@@ -38,6 +38,5 @@ pub(crate) fn publish(
     land(&mut state, &mut content);
     state.attr.blocks = item.blocks.saturating_add(content.pages.fresh());
     core.data.account(inode, &mut content);
-    core.data.release_nodes();
     Ok(lsn)
 }

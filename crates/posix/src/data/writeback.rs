@@ -376,7 +376,6 @@ fn give_up(
     };
     state.attr.blocks = state.disk.blocks.saturating_add(content.pages.fresh());
     core.data.account(inode, &mut content);
-    core.data.release_nodes();
     drop((state, content));
     if is_lost && let Some(watcher) = core.watcher.get() {
         watcher(inode.no);
@@ -391,5 +390,4 @@ pub(crate) fn discard(core: &Core, inode: &Inode) {
     let mut content = inode.data.lock_content();
     content.pages.drop_dirty(0..u64::MAX);
     core.data.forget(inode, &mut content);
-    core.data.release_nodes();
 }

@@ -1,6 +1,6 @@
 //! What all files of a volume share on the way of their data into the tree: who waits, how much, and what limits it.
 //!
-//! [`Totals`] count the delayed data, [`Shares`] keep the space that its nodes will need, [`Pressure`] wakes the background.
+//! [`Totals`] count the delayed data, [`Pressure`] wakes the background.
 //! Large writes are counted ([`InFlight`]), and what was written last is kept ([`Recent`]).
 
 #[cfg(feature = "before")]
@@ -12,7 +12,6 @@ pub(crate) mod ordered;
 mod pressure;
 mod punches;
 mod recent;
-mod shares;
 mod totals;
 
 use std::collections::BTreeMap;
@@ -34,8 +33,6 @@ use losses::Losses;
 use pressure::Pressure;
 use punches::Punches;
 use recent::Recent;
-pub(crate) use shares::Claim;
-use shares::Shares;
 use totals::Totals;
 
 /// What writeback shares between all files of a volume.
@@ -62,8 +59,6 @@ pub(crate) struct Shared {
     waiting: Mutex<BTreeMap<InodeNo, Arc<Inode>>>,
     /// Held by the thread that waits for the last space.
     last: Mutex<()>,
-    /// Space for the nodes of delayed data.
-    shares: Shares,
     /// What the background is to write.
     pub(crate) pressure: Pressure,
 }
@@ -83,7 +78,6 @@ impl Shared {
             totals: Totals::new(options),
             waiting: Mutex::default(),
             last: Mutex::new(()),
-            shares: Shares::default(),
             pressure: Pressure::default(),
         }
     }
@@ -101,6 +95,7 @@ impl Shared {
     /// Updates the totals for a file whose pages changed, and lists or unlists it.
     pub(crate) fn account(&self, inode: &Arc<Inode>, content: &mut Content) {
         self.totals.add(&inode.data, &content.pages);
+        content.shrink_kept_nodes();
         let wanted = !content.pages.is_empty();
         if wanted == content.listed {
             return;
@@ -129,6 +124,7 @@ impl Shared {
     pub(crate) fn forget(&self, inode: &Inode, content: &mut Content) {
         debug_assert!(content.pages.is_empty());
         self.totals.add(&inode.data, &content.pages);
+        content.shrink_kept_nodes();
         content.reserved = None;
         if std::mem::take(&mut content.listed) {
             self.unlist(inode);

@@ -22,10 +22,10 @@ pub(crate) struct Totals {
     /// Changes that left the number of pages as it was.
     rewrites: AtomicU64,
     bytes_max: usize,
-    /// Pages of all files that go to reserved blocks, and those that writers are about to make dirty.
-    in_place: AtomicUsize,
     /// Files that have pages.
     files: AtomicUsize,
+    /// Pages that go to reserved blocks: a snapshot waits for them.
+    in_place: AtomicUsize,
     /// Limit of the pages' memory, including what is kept for the next ones.
     _allowance: Allowance,
 }
@@ -39,8 +39,8 @@ impl Totals {
             bytes: AtomicUsize::new(0),
             rewrites: AtomicU64::new(0),
             bytes_max,
-            in_place: AtomicUsize::new(0),
             files: AtomicUsize::new(0),
+            in_place: AtomicUsize::new(0),
             _allowance: Allowance::new(bytes_max.saturating_add(options.recent_bytes)),
         }
     }
@@ -58,11 +58,16 @@ impl Totals {
             }
             CmpOrdering::Equal => {}
         }
-        let now = pages.in_place() as usize;
-        let before = data.swap_in_place(now);
-        if now != before {
-            self.in_place.fetch_add(now.wrapping_sub(before), Ordering::AcqRel);
+        let in_place = pages.in_place() as usize;
+        let before = data.swap_in_place(in_place);
+        if in_place != before {
+            self.in_place.fetch_add(in_place.wrapping_sub(before), Ordering::AcqRel);
         }
+    }
+
+    /// Pages that go to reserved blocks.
+    pub(super) fn in_place(&self) -> usize {
+        self.in_place.load(Ordering::Acquire)
     }
 
     /// Counts a change that left the number of pages as it was.
@@ -73,21 +78,6 @@ impl Totals {
     /// So many files have pages now.
     pub(super) fn set_files(&self, files: usize) {
         self.files.store(files, Ordering::Relaxed);
-    }
-
-    /// Pages of all files that go to reserved blocks, or are about to.
-    pub(super) fn in_place(&self) -> usize {
-        self.in_place.load(Ordering::Acquire)
-    }
-
-    /// So many pages are about to become dirty that go to reserved blocks.
-    pub(super) fn expect_in_place(&self, pages: usize) {
-        self.in_place.fetch_add(pages, Ordering::AcqRel);
-    }
-
-    /// Those are counted with their file from now on, or do not come.
-    pub(super) fn forget_expected(&self, pages: usize) {
-        self.in_place.fetch_sub(pages, Ordering::AcqRel);
     }
 
     /// A value that differs after each change of a page: delayed bytes, and changes that left their number as it was.

@@ -1,6 +1,6 @@
 //! The pages of a file, and the space that is promised to them.
 
-use holdfast_store::{Allocated, Reservation};
+use holdfast_store::{Allocated, Delayed, KeptNodes, Reservation};
 
 use super::pages::Pages;
 
@@ -11,6 +11,8 @@ pub(crate) struct Content {
     pub(crate) pages: Pages,
     /// Holds a block for every dirty page, also after a writeback that failed for lack of space.
     pub(crate) reserved: Option<Reservation>,
+    /// Keeps space for the nodes that all pages may need, also while they are in flight.
+    kept_nodes: Option<KeptNodes>,
     /// The inode is in the list of [`crate::delayed::Shared`].
     pub(crate) listed: bool,
 }
@@ -24,6 +26,23 @@ impl Content {
         }
     }
 
+    /// Adds to what is kept for nodes.
+    pub(crate) fn add_kept_nodes(&mut self, more: KeptNodes) {
+        match &mut self.kept_nodes {
+            Some(kept_nodes) => kept_nodes.merge(more),
+            None => self.kept_nodes = Some(more),
+        }
+    }
+
+    /// Gives back what is kept for nodes beyond what the pages may need.
+    pub(crate) fn shrink_kept_nodes(&mut self) {
+        if self.pages.is_empty() {
+            self.kept_nodes = None;
+        } else if let Some(kept_nodes) = &mut self.kept_nodes {
+            kept_nodes.shrink_to(self.pages.delayed());
+        }
+    }
+
     /// Takes back blocks that were allocated for pages which are dirty again: they are promised to those pages as
     /// before.
     pub(crate) fn reclaim(&mut self, placed: Allocated) {
@@ -31,9 +50,15 @@ impl Content {
         reserved.reclaim(placed);
     }
 
-    /// Whether every page has a block that is promised to it, or goes to one that the file has reserved.
+    /// Whether every page has a block that is promised to it, or goes to one that the file has reserved, and space is
+    /// kept for its nodes.
     pub(crate) fn is_promised(&self) -> bool {
-        self.reserved.as_ref().map_or(0, Reservation::blocks)
-            >= self.pages.count() as u64 - self.pages.in_place()
+        let blocks = self.reserved.as_ref().map_or(0, Reservation::blocks);
+        let kept = self.kept_nodes.as_ref().map_or(Delayed::default(), KeptNodes::delayed);
+        let pages = self.pages.delayed();
+        blocks >= pages.pages - self.pages.in_place()
+            // A truncate writes the front of a run back before it drops the rest.
+            && kept.runs + 1 >= pages.runs
+            && kept.pages >= pages.pages
     }
 }

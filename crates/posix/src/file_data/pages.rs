@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use holdfast_base::units::BLOCK_SIZE;
+use holdfast_store::Delayed;
 use holdfast_store::page::{Page, RUN_PAGES};
 
 use super::wrote::Wrote;
@@ -63,6 +64,9 @@ pub(crate) struct Pages {
     fresh: u64,
     /// Slots of both layers that are written in place.
     in_place: u64,
+    /// Runs of consecutive blocks in each layer.
+    dirty_runs: u64,
+    flight_runs: u64,
     /// Dirty pages left runs that may have others, since [`Pages::dissolve_runs`].
     has_cut_runs: bool,
 }
@@ -129,7 +133,17 @@ impl Pages {
         // What is in flight is counted there.
         let fresh = fresh && !self.flight.contains_key(&block);
         self.fresh += u64::from(fresh);
-        self.dirty.insert(block, Slot::whole(page, fresh, wrote));
+        self.add_dirty(block, Slot::whole(page, fresh, wrote));
+    }
+
+    /// Adds a slot for `block`, which is not dirty.
+    fn add_dirty(&mut self, block: u64, slot: Slot) {
+        // A run of its own, or it makes one longer, or one of two.
+        let beside = block.saturating_sub(1)..=block.saturating_add(1);
+        let neighbours = self.dirty.range(beside).count() as u64;
+        self.dirty_runs = self.dirty_runs + 1 - neighbours;
+        let old = self.dirty.insert(block, slot);
+        debug_assert!(old.is_none(), "block {block} was dirty");
     }
 
     /// Makes `block`, which is not dirty, dirty: `page` holds what the tree holds, or what is in flight to there.
@@ -146,8 +160,7 @@ impl Pages {
             wrote: Wrote::NOTHING,
             in_place: false,
         };
-        let old = self.dirty.insert(block, slot);
-        debug_assert!(old.is_none(), "block {block} was dirty");
+        self.add_dirty(block, slot);
     }
 
     /// Changes bytes of a block that is dirty. Returns false if it is not.
@@ -195,12 +208,15 @@ impl Pages {
     pub(crate) fn take(&mut self, range: Range<u64>) -> Vec<DirtyPage> {
         assert!(self.flight.is_empty(), "one write_back at a time");
         self.flight = if range == (0..u64::MAX) {
+            self.flight_runs = std::mem::take(&mut self.dirty_runs);
             std::mem::take(&mut self.dirty)
         } else {
             let mut taken = self.dirty.split_off(&range.start);
             let mut rest = taken.split_off(&range.end);
             self.dirty.append(&mut rest);
             self.dissolve_around(range);
+            self.flight_runs = runs(taken.keys());
+            self.dirty_runs = runs(self.dirty.keys());
             taken
         };
         let flight = self.flight.iter();
@@ -223,6 +239,7 @@ impl Pages {
                 _ => self.fresh -= u64::from(slot.fresh),
             }
         }
+        self.flight_runs = 0;
     }
 
     /// Forgets the pages in flight below `end`: their extents are in the tree. Returns how many.
@@ -231,6 +248,9 @@ impl Pages {
         let is_last = self.flight.last_key_value().is_none_or(|(&last, _)| last < end);
         let rest = if is_last { BTreeMap::new() } else { self.flight.split_off(&end) };
         let landed = std::mem::replace(&mut self.flight, rest);
+        let goes_on = |last: &u64| self.flight.contains_key(&(last + 1));
+        let cut = u64::from(landed.keys().next_back().is_some_and(goes_on));
+        self.flight_runs = self.flight_runs + cut - runs(landed.keys());
         // A dirty page over one in flight was never fresh, so nothing else changes.
         self.fresh -= landed.values().filter(|slot| slot.fresh).count() as u64;
         self.forget_in_place(landed.values());
@@ -255,10 +275,11 @@ impl Pages {
                 None => {
                     // Others of its run may have landed, or are dropped here.
                     let page = slot.page.alone();
-                    self.dirty.insert(block, Slot { page, ..slot });
+                    self.add_dirty(block, Slot { page, ..slot });
                 }
             }
         }
+        self.flight_runs = 0;
         dropped
     }
 
@@ -270,6 +291,7 @@ impl Pages {
         self.dirty.append(&mut rest);
         self.fresh -= taken.values().filter(|slot| slot.fresh).count() as u64;
         self.forget_in_place(taken.values());
+        self.dirty_runs = runs(self.dirty.keys());
         self.dissolve_around(range);
         taken.len()
     }
@@ -339,10 +361,21 @@ impl Pages {
         self.dirty.is_empty() && self.flight.is_empty()
     }
 
+    /// What waits to come into the tree.
+    pub(crate) fn delayed(&self) -> Delayed {
+        Delayed { runs: self.dirty_runs + self.flight_runs, pages: self.count() as u64 }
+    }
+
     /// Number of pages of both layers.
     pub(crate) fn count(&self) -> usize {
         self.dirty.len() + self.flight.len()
     }
+}
+
+/// Runs of consecutive blocks.
+fn runs<'a>(blocks: impl Iterator<Item = &'a u64>) -> u64 {
+    let mut next = None;
+    blocks.filter(|&&block| next.replace(block + 1) != Some(block)).count() as u64
 }
 
 #[cfg(test)]

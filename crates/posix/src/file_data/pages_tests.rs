@@ -6,6 +6,15 @@ use holdfast_store::page::{copy_blocks, in_a_row};
 
 use super::*;
 
+fn runs_are_counted(pages: &Pages, seed: u64) {
+    let begins = |slots: &BTreeMap<u64, Slot>| {
+        let blocks = slots.keys();
+        blocks.filter(|&&block| block == 0 || !slots.contains_key(&(block - 1))).count() as u64
+    };
+    let runs = begins(&pages.dirty) + begins(&pages.flight);
+    assert_eq!(pages.delayed().runs, runs, "seed {seed}");
+}
+
 #[test]
 fn random_writes_flights_and_drops_show_the_newest_bytes() {
     let seed = entropy();
@@ -91,7 +100,11 @@ fn random_writes_flights_and_drops_show_the_newest_bytes() {
                     }
                     match is_inline {
                         true => pages.land_inline(),
-                        false => drop(pages.land(u64::MAX)),
+                        false => {
+                            pages.land(block);
+                            runs_are_counted(&pages, seed);
+                            pages.land(u64::MAX);
+                        }
                     }
                     wrote_flying.clone_from(&nothing);
                 }
@@ -111,6 +124,7 @@ fn random_writes_flights_and_drops_show_the_newest_bytes() {
                 }
                 _ => {}
             }
+            runs_are_counted(&pages, seed);
             let fresh = |slots: &BTreeMap<u64, Slot>| slots.values().filter(|s| s.fresh).count();
             assert_eq!(pages.fresh() as usize, fresh(&pages.dirty) + fresh(&pages.flight));
             let waiting = pages.blocks_from(0).into_iter();

@@ -163,7 +163,7 @@ impl FileSystem {
         dir.expect_directory()?;
         let new = NewNode { file_type: FileType::Regular, perm, rdev: 0 };
         let may_inherit_acl = has_attributes(&dir);
-        let mut reservation = core.store.reserve(need(2, may_inherit_acl, 0))?;
+        let mut reservation = core.reserve(need(2, may_inherit_acl, 0))?;
         let no = core.store.next_inode();
         let mut transaction = Transaction::new();
         // Only what is inherited is read of the parent, and that under its lock.
@@ -215,7 +215,7 @@ fn make(
     let new = &wanted.new;
     let may_inherit_acl = has_attributes(&dir);
     let blocks_max = u64::from(wanted.target.len() > core.store.value_max());
-    let mut reserved = core.store.reserve(need(4, may_inherit_acl, blocks_max));
+    let mut reserved = core.reserve(need(4, may_inherit_acl, blocks_max));
     let no = core.store.next_inode();
     let mut transaction = Transaction::new();
     let mut blocks = 0;

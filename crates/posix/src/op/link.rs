@@ -24,7 +24,7 @@ impl FileSystem {
         let dir = core.inode(parent)?;
         dir.expect_directory()?;
         let child = core.inode(inode)?;
-        let reserved = core.store.reserve(Need::Grow { changes: 4, blocks: 0 });
+        let reserved = core.reserve(Need::Grow { changes: 4, blocks: 0 });
         let mut again = core.directory_log.prepare(&core.store, &[parent]);
 
         let mut locked = Locked::of(&[&dir, &child]);

@@ -170,7 +170,7 @@ impl Move<'_> {
         }
         let _writers: Vec<_> = held.iter().map(|inode| inode.data.lock_writer()).collect();
         self.write_back(core, files)?;
-        let reserved = core.store.reserve(self.need(seen));
+        let reserved = core.reserve(self.need(seen));
         let dirs = [self.from.no, self.to.no];
         let mut again = core.directory_log.prepare(&core.store, &dirs);
         let mut inodes: Vec<&Inode> = vec![self.from, self.to, &seen.source.1];

@@ -224,8 +224,7 @@ fn change(
     plan: impl Fn(&mut InodeItem, &mut Transaction) -> Result<()>,
 ) -> Result<()> {
     loop {
-        let reserved: std::result::Result<Reservation, StoreError> =
-            core.store.reserve(need(changes));
+        let reserved: std::result::Result<Reservation, StoreError> = core.reserve(need(changes));
         let mut state = inode.state.write();
         state.expect_alive()?;
         let mut item = state.next_disk();

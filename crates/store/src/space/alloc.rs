@@ -10,11 +10,12 @@ use holdfast_format::Geometry;
 use holdfast_format::limits::GROUP_BLOCKS;
 
 use super::SpaceUse;
+use super::delayed::Delayed;
 use super::freed::{Freed, Unflushed};
 use super::group::{Group, Run};
 use super::groups::{Groups, by_group};
 use super::hidden::{Hidden, by_piece};
-use super::promise::{Promises, Room};
+use super::promise::{Promises, Room, Wanted};
 
 /// The space of a volume. Owned by the store, behind one lock.
 #[derive(Debug)]
@@ -84,9 +85,14 @@ impl Space {
         self.promises.data_available(self.room())
     }
 
-    /// Promises `slots` for nodes and `blocks` for data, or nothing.
-    pub(crate) fn promise(&mut self, slots: u64, blocks: u64, floor: u64) -> bool {
-        self.promises.promise(self.room(), slots, blocks, floor)
+    /// Promises all of `wanted`, or nothing.
+    pub(crate) fn promise(&mut self, wanted: Wanted, floor: u64) -> bool {
+        self.promises.promise(self.room(), wanted, floor)
+    }
+
+    /// Delayed data is in the tree, or gone.
+    pub(super) fn landed(&mut self, delayed: Delayed) {
+        self.promises.landed(delayed);
     }
 
     /// Takes promises back.
@@ -232,6 +238,7 @@ impl Space {
             self.used_blocks -= range.count;
             self.node_blocks -= node_count;
         }
+        self.promises.nodes = self.nodes();
     }
 
     /// Says that taken blocks belong to a file from now on.
@@ -371,6 +378,7 @@ impl Space {
         let after = (group.used_blocks, group.node_blocks);
         self.used_blocks = self.used_blocks + after.0 - before.0;
         self.node_blocks = self.node_blocks + after.1 - before.1;
+        self.promises.nodes = self.nodes();
         Ok(())
     }
 
@@ -400,8 +408,7 @@ impl Space {
             Some(hidden) => {
                 let given =
                     room.map_or(hidden.blocks, |room| (room / BLOCK_BYTES).min(hidden.blocks));
-                let wanted = self.promises.wanted_blocks(0, 0, self.promises.floors.grow);
-                (self.room().blocks + given).saturating_sub(wanted)
+                (self.room().blocks + given).saturating_sub(self.promises.kept_blocks())
             }
         };
         SpaceUse {

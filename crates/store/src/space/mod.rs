@@ -4,6 +4,7 @@
 //! holding one is the proof that the step before has happened (R3).
 
 pub(crate) mod alloc;
+pub(crate) mod delayed;
 pub(crate) mod freed;
 pub(crate) mod group;
 mod groups;
@@ -14,8 +15,9 @@ mod reservation;
 mod sparse;
 mod written;
 
+pub use delayed::Delayed;
 pub(crate) use reservation::SharedSpace;
-pub use reservation::{Allocated, Reservation};
+pub use reservation::{Allocated, KeptNodes, Reservation};
 pub(crate) use written::{Destination, WrittenContent};
 pub use written::{LoggedBlock, Unwritten, Written};
 

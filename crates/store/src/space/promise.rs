@@ -2,10 +2,13 @@
 //!
 //! Nodes need whole slots, data takes any block. What is promised to nodes is counted in slots and kept whole: data may
 //! break a slot only while more of them are free than are promised and kept. So a promise to a node can always be kept,
-//! however data is scattered.
+//! however data is scattered. What delayed data may need is kept as well, without a promise to anybody: see
+//! [`super::delayed`].
 
 use holdfast_format::Geometry;
 use holdfast_format::limits::{BITMAP_BLOCKS, BITMAP_BYTES};
+
+use super::delayed::Delayed;
 
 /// Slots that are kept for what is written into reserved blocks, at most: 512 MiB with nodes of 16 KiB. Written in
 /// large pieces, that is enough for 200 GiB on a volume that is full all the time.
@@ -18,7 +21,8 @@ pub(crate) struct Floors {
     pub(crate) checkpoint: u64,
     /// For commits and for operations that write back or shrink.
     pub(crate) fill: u64,
-    /// For these, and for the items and checksums of what is written into reserved blocks.
+    /// For these, and for the items and checksums of what is written into reserved blocks. All that is not below
+    /// `fill` leaves what delayed data may need.
     pub(crate) grow: u64,
 }
 
@@ -36,9 +40,9 @@ impl Floors {
         // An unlink reserves for about 40 changes, each with its path to the root: on a small volume
         // that is a larger share.
         let extra = (total / 64).clamp(128, 256).min(total / 4);
-        // Reserved blocks that are written one by one all over a file leave an item for each run of them and for each
-        // gap: on the way that is a node's bytes for each 50 to 95 of its blocks, and one for each 300 when all is
-        // written.
+        // Reserved blocks that are written one by one with gaps between them leave an item for each and one for each
+        // gap: 112 bytes for two blocks, in leaves that are half full at least. A 52nd of the volume is 78 bytes for
+        // each of its blocks: enough if 70 in 100 of them are reserved and written so, in leaves that hold nothing else.
         let reserved = (total / 52).clamp(16, RESERVED_SLOTS_MAX).min(total / 16);
         let fill = checkpoint + extra;
         Floors { checkpoint, fill, grow: fill + reserved }
@@ -53,22 +57,49 @@ pub(crate) struct Room {
     pub(crate) slots: u64,
 }
 
+/// What is to be promised at once.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wanted {
+    /// Slots of nodes.
+    pub(crate) slots: u64,
+    /// Blocks of data.
+    pub(crate) blocks: u64,
+    /// Data that is about to be accepted.
+    pub(crate) delayed: Delayed,
+}
+
 /// What is promised, and kept.
 #[derive(Debug)]
 pub(crate) struct Promises {
     slot_blocks: u64,
+    node_size: u64,
     /// To nodes.
     slots: u64,
     /// To data.
     blocks: u64,
+    /// Data that was accepted and is not in the tree yet. Nodes that it may need are kept from all but the writebacks
+    /// that bring it there, and what makes room.
+    delayed: Delayed,
+    /// Nodes of both trees.
+    pub(super) nodes: u64,
+    /// Levels of the files tree, as last seen.
+    pub(crate) levels: u64,
     pub(crate) floors: Floors,
 }
 
 impl Promises {
     /// None yet, on an empty volume with so many slots.
     pub(super) fn new(geometry: &Geometry, slots_total: u64) -> Promises {
-        let floors = Floors::new(geometry, slots_total);
-        Promises { slot_blocks: geometry.node_blocks(), slots: 0, blocks: 0, floors }
+        Promises {
+            slot_blocks: geometry.node_blocks(),
+            node_size: u64::from(geometry.node_size as u32),
+            slots: 0,
+            blocks: 0,
+            delayed: Delayed::default(),
+            nodes: 0,
+            levels: 1,
+            floors: Floors::new(geometry, slots_total),
+        }
     }
 
     /// Slots that are promised or lie below `floor`.
@@ -76,33 +107,57 @@ impl Promises {
         self.slots + floor
     }
 
-    /// Slots that data may break.
-    pub(super) fn spare_slots(&self, room: Room, floor: u64) -> u64 {
-        room.slots.saturating_sub(self.kept(floor))
+    /// These, and above the floor of writebacks those that delayed data may need, `more` of it included.
+    fn kept_for_all(&self, floor: u64, more: Wanted) -> u64 {
+        let kept = self.kept(floor) + more.slots;
+        if floor < self.floors.fill {
+            return kept;
+        }
+        // Each promised slot may become a node that can be full.
+        let nodes = self.nodes + self.slots + more.slots;
+        kept + (self.delayed + more.delayed).slots(self.levels, nodes, self.node_size)
     }
 
-    /// Blocks that can be promised to data.
+    /// Slots that data may break.
+    pub(super) fn spare_slots(&self, room: Room, floor: u64) -> u64 {
+        room.slots.saturating_sub(self.kept_for_all(floor, Wanted::default()))
+    }
+
+    /// Blocks that can be promised to data when nothing is delayed any more.
     pub(super) fn data_available(&self, room: Room) -> u64 {
         let kept = self.kept(self.floors.grow).min(room.slots) * self.slot_blocks;
         (room.blocks - kept.min(room.blocks)).saturating_sub(self.blocks)
     }
 
-    /// Blocks that have to be free so that `slots` for nodes and `blocks` for data can be promised above `floor`.
-    pub(super) fn wanted_blocks(&self, slots: u64, blocks: u64, floor: u64) -> u64 {
-        ((self.kept(floor) + slots) * self.slot_blocks)
-            .saturating_add(self.blocks)
-            .saturating_add(blocks)
+    /// Blocks that have to be free so that `wanted` can be promised above `floor`.
+    pub(super) fn wanted_blocks(&self, wanted: Wanted, floor: u64) -> u64 {
+        self.blocks_for(self.kept_for_all(floor, wanted), wanted.blocks)
     }
 
-    /// Promises `slots` for nodes and `blocks` for data above `floor`, or nothing.
-    pub(super) fn promise(&mut self, room: Room, slots: u64, blocks: u64, floor: u64) -> bool {
-        let done = room.slots >= self.kept(floor) + slots
-            && room.blocks >= self.wanted_blocks(slots, blocks, floor);
+    /// Blocks that have to be free before one can be promised to data when nothing is delayed any more.
+    pub(super) fn kept_blocks(&self) -> u64 {
+        self.blocks_for(self.kept(self.floors.grow), 0)
+    }
+
+    fn blocks_for(&self, slots: u64, blocks: u64) -> u64 {
+        (slots * self.slot_blocks).saturating_add(self.blocks).saturating_add(blocks)
+    }
+
+    /// Promises all of `wanted` above `floor`, or nothing.
+    pub(super) fn promise(&mut self, room: Room, wanted: Wanted, floor: u64) -> bool {
+        let done = room.slots >= self.kept_for_all(floor, wanted)
+            && room.blocks >= self.wanted_blocks(wanted, floor);
         if done {
-            self.slots += slots;
-            self.blocks += blocks;
+            self.slots += wanted.slots;
+            self.blocks += wanted.blocks;
+            self.delayed += wanted.delayed;
         }
         done
+    }
+
+    /// So much of the delayed data is in the tree, or gone.
+    pub(super) fn landed(&mut self, delayed: Delayed) {
+        self.delayed -= delayed;
     }
 
     /// Takes promises back.
@@ -123,7 +178,20 @@ mod tests {
 
     fn promises() -> Promises {
         let floors = Floors { checkpoint: 1, fill: 2, grow: 3 };
-        Promises { slot_blocks: 4, slots: 0, blocks: 0, floors }
+        Promises {
+            slot_blocks: 4,
+            node_size: 4 * 4096,
+            slots: 0,
+            blocks: 0,
+            delayed: Delayed::default(),
+            nodes: 10,
+            levels: 2,
+            floors,
+        }
+    }
+
+    fn wanted(slots: u64, blocks: u64) -> Wanted {
+        Wanted { slots, blocks, ..Wanted::default() }
     }
 
     #[test]
@@ -132,22 +200,25 @@ mod tests {
         // Ten whole slots and five single blocks.
         let room = Room { blocks: 45, slots: 10 };
         assert_eq!(promises.data_available(room), 45 - 3 * 4);
-        assert!(promises.promise(room, 4, 0, 3));
+        assert!(promises.promise(room, wanted(4, 0), 3));
         assert_eq!((promises.kept(0), promises.spare_slots(room, 3)), (4, 3));
         assert_eq!(promises.data_available(room), 45 - 7 * 4);
-        assert!(!promises.promise(room, 0, 18, 3), "one block too many");
-        assert!(promises.promise(room, 0, 17, 3));
+        assert!(!promises.promise(room, wanted(0, 18), 3), "one block too many");
+        assert!(promises.promise(room, wanted(0, 17), 3));
         assert!(
-            !promises.promise(room, 0, 1, 3) && promises.promise(room, 0, 4, 2),
+            !promises.promise(room, wanted(0, 1), 3) && promises.promise(room, wanted(0, 4), 2),
             "below a floor"
         );
         promises.forget(4, 21);
-        assert_eq!((promises.kept(0), promises.wanted_blocks(0, 0, 0)), (0, 0));
+        assert_eq!((promises.kept(0), promises.wanted_blocks(wanted(0, 0), 0)), (0, 0));
         // Blocks enough, but scattered.
         let scattered = Room { blocks: 45, slots: 3 };
-        assert!(!promises.promise(scattered, 1, 0, 3) && promises.promise(scattered, 1, 0, 2));
+        assert!(
+            !promises.promise(scattered, wanted(1, 0), 3)
+                && promises.promise(scattered, wanted(1, 0), 2)
+        );
         // More than there can be is no promise and no overflow.
-        assert!(!promises.promise(room, 0, u64::MAX, 0));
+        assert!(!promises.promise(room, wanted(0, u64::MAX), 0));
     }
 
     #[test]
@@ -156,5 +227,33 @@ mod tests {
         let room = Room { blocks: 7, slots: 1 };
         assert_eq!((promises.spare_slots(room, 3), promises.data_available(room)), (0, 3));
         assert_eq!(promises.data_available(Room { blocks: 0, slots: 0 }), 0);
+    }
+
+    #[test]
+    fn what_delayed_data_may_need_is_kept_from_all_but_what_carries_it_out() {
+        let mut promises = promises();
+        let room = Room { blocks: 400, slots: 100 };
+        let delayed = Delayed { runs: 2, pages: 3 };
+        let need = delayed.slots(2, 10, 4 * 4096);
+        assert!(promises.promise(room, Wanted { delayed, ..Wanted::default() }, 2));
+        assert_eq!(promises.spare_slots(room, 3), 100 - 3 - need);
+        assert!(!promises.promise(room, wanted(98 - need + 1, 0), 2));
+        assert!(promises.promise(room, wanted(99, 0), 1), "a writeback");
+        promises.forget(99, 0);
+        assert!(promises.promise(room, wanted(98 - need, 0), 2));
+        promises.forget(98 - need, 0);
+        assert_eq!(promises.data_available(room), (100 - 3) * 4, "it may be written back first");
+        promises.landed(delayed);
+        assert_eq!(promises.spare_slots(room, 3), 100 - 3);
+        // A tree that grows meanwhile has more leaves that may be full.
+        let many = Delayed { runs: 1000, pages: 1000 };
+        assert!(promises.promise(
+            Room { blocks: 4000, slots: 1000 },
+            Wanted { delayed: many, ..Wanted::default() },
+            2
+        ));
+        let before = promises.spare_slots(Room { blocks: 4000, slots: 1000 }, 3);
+        promises.nodes += 50;
+        assert_eq!(promises.spare_slots(Room { blocks: 4000, slots: 1000 }, 3), before - 100);
     }
 }

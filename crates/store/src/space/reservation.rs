@@ -6,6 +6,8 @@ use holdfast_base::{BlockNo, BlockRange};
 use parking_lot::Mutex;
 
 use super::alloc::Space;
+use super::delayed::Delayed;
+use super::promise::Wanted;
 
 pub(crate) type SharedSpace = Arc<Mutex<Space>>;
 
@@ -15,17 +17,22 @@ pub struct Reservation {
     space: SharedSpace,
     pub(crate) slots: u64,
     blocks: u64,
+    delayed: Delayed,
 }
 
 impl Reservation {
-    /// The slots that `promise` says, and `blocks` that it has promised with them.
+    /// What `promise` says that it has promised.
     pub(crate) fn take(
         space: &SharedSpace,
-        blocks: u64,
-        promise: impl FnOnce(&mut Space) -> Option<u64>,
+        promise: impl FnOnce(&mut Space) -> Option<Wanted>,
     ) -> Option<Self> {
-        let slots = promise(&mut space.lock())?;
-        Some(Reservation { space: space.clone(), slots, blocks })
+        let Wanted { slots, blocks, delayed } = promise(&mut space.lock())?;
+        Some(Reservation { space: space.clone(), slots, blocks, delayed })
+    }
+
+    /// What it keeps for the nodes of delayed data, which may wait longer than the rest of it.
+    pub fn kept_nodes(&mut self) -> KeptNodes {
+        KeptNodes { space: self.space.clone(), delayed: std::mem::take(&mut self.delayed) }
     }
 
     /// Data blocks not yet allocated.
@@ -37,13 +44,14 @@ impl Reservation {
     pub fn split(&mut self, blocks: u64) -> Reservation {
         let blocks = blocks.min(self.blocks);
         self.blocks -= blocks;
-        Reservation { space: self.space.clone(), slots: 0, blocks }
+        Reservation { space: self.space.clone(), slots: 0, blocks, delayed: Delayed::default() }
     }
 
     /// Adds what `other` holds to this one.
     pub fn merge(&mut self, mut other: Reservation) {
         self.slots += std::mem::take(&mut other.slots);
         self.blocks += std::mem::take(&mut other.blocks);
+        self.delayed += std::mem::take(&mut other.delayed);
     }
 
     /// Takes back blocks that were placed and that no transaction has published: they become free, and promised as
@@ -56,7 +64,8 @@ impl Reservation {
 
     /// One with nothing in it, of the space that `placed` belongs to.
     pub fn empty_for(placed: &Allocated) -> Reservation {
-        Reservation { space: placed.space.clone(), slots: 0, blocks: 0 }
+        let delayed = Delayed::default();
+        Reservation { space: placed.space.clone(), slots: 0, blocks: 0, delayed }
     }
 
     pub(crate) fn place(&mut self, want: u64, goal: Option<BlockNo>) -> Option<Allocated> {
@@ -72,8 +81,11 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        if self.slots > 0 || self.blocks > 0 {
-            self.space.lock().forget(self.slots, self.blocks);
+        let is_empty = self.slots == 0 && self.blocks == 0 && self.delayed == Delayed::default();
+        if !is_empty {
+            let mut space = self.space.lock();
+            space.forget(self.slots, self.blocks);
+            space.landed(self.delayed);
         }
     }
 }
@@ -111,6 +123,44 @@ impl Drop for Allocated {
     fn drop(&mut self) {
         if !self.published {
             self.space.lock().release(self.blocks);
+        }
+    }
+}
+
+/// Delayed data whose nodes are kept until this is dropped, or made smaller.
+#[derive(Debug)]
+pub struct KeptNodes {
+    space: SharedSpace,
+    delayed: Delayed,
+}
+
+impl KeptNodes {
+    /// What it is.
+    pub fn delayed(&self) -> Delayed {
+        self.delayed
+    }
+
+    /// Adds what `other` holds.
+    pub fn merge(&mut self, mut other: KeptNodes) {
+        self.delayed += std::mem::take(&mut other.delayed);
+    }
+
+    /// No more than `delayed` waits: the rest is in the tree, or gone.
+    pub fn shrink_to(&mut self, delayed: Delayed) {
+        let runs = self.delayed.runs.saturating_sub(delayed.runs);
+        let pages = self.delayed.pages.saturating_sub(delayed.pages);
+        let landed = Delayed { runs, pages };
+        if landed != Delayed::default() {
+            self.delayed -= landed;
+            self.space.lock().landed(landed);
+        }
+    }
+}
+
+impl Drop for KeptNodes {
+    fn drop(&mut self) {
+        if self.delayed != Delayed::default() {
+            self.space.lock().landed(self.delayed);
         }
     }
 }

@@ -5,6 +5,7 @@ use holdfast_base::units::BLOCK_BYTES;
 
 use super::alloc::Space;
 use super::hidden::{Hidden, Next};
+use super::promise::Wanted;
 
 impl Space {
     /// Hides everything that is free: the host has to be asked for it first.
@@ -45,9 +46,9 @@ impl Space {
         self.hidden.as_ref().map_or(0, Hidden::answers)
     }
 
-    /// Blocks that would have to be given before `slots` and `blocks` can be promised above `floor`, about.
-    pub(crate) fn lacking_bytes(&self, slots: u64, blocks: u64, floor: u64) -> u64 {
-        let wanted = self.promises.wanted_blocks(slots, blocks, floor);
+    /// Blocks that would have to be given before `wanted` can be promised above `floor`, about.
+    pub(crate) fn lacking_bytes(&self, wanted: Wanted, floor: u64) -> u64 {
+        let wanted = self.promises.wanted_blocks(wanted, floor);
         wanted.saturating_sub(self.room().blocks).saturating_mul(BLOCK_BYTES)
     }
 }
