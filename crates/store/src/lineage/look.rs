@@ -222,7 +222,9 @@ impl Inner {
     /// Tells the open trees how far the deletions of what they grew out of have come.
     pub(crate) fn follow_walks(&self) -> Result<()> {
         let mut ancestries = Vec::new();
-        for (snapshot, _) in self.walks()? {
+        let walks = self.walks()?;
+        self.counters.deletions_left.set(walks.len() as u64);
+        for (snapshot, _) in walks {
             ancestries.push(self.ancestry_of(snapshot)?);
         }
         let mut forest = self.forest.write();

@@ -70,6 +70,7 @@ impl Inner {
     /// The walk that has begun; else the first that can: not more than one tree has grown out of its snapshot.
     fn next_walk(&self) -> Result<Option<Walk>> {
         let mut walks = self.walks()?;
+        self.counters.deletions_left.set(walks.len() as u64);
         walks.sort_by_key(|(_, cursor)| *cursor == WalkPlace::start());
         for (snapshot, cursor) in walks {
             let children = self.look_at(|plan| plan.children(snapshot, 2))?.0;
