@@ -22,7 +22,7 @@ use holdfast_format::item::dentry;
 use holdfast_store::{Allocated, Reservation, Store, StoreError};
 use parking_lot::Mutex;
 
-use crate::inode::{Inode, InodeTable};
+use crate::inode::{Inode, InodeTable, Leaving};
 use crate::{MountOptions, Result};
 
 /// See [`crate::FileSystem::watch`].
@@ -55,6 +55,8 @@ pub(crate) struct Core {
     pub(crate) atime: crate::times::Policy,
     /// Called for inodes that changed although no call asked for it.
     pub(crate) watcher: OnceLock<Watcher>,
+    /// Inodes whose space is about to become free.
+    pub(crate) leaving: Leaving,
     /// Inodes whose access time waits to be written.
     pub(crate) atimes: Mutex<crate::times::Waiting>,
     /// Bits of a name's hash that tests leave, to make names collide.

@@ -79,6 +79,7 @@ impl FileSystem {
             directory_log: DirectoryLog::new(options.rename_log),
             atime: times::Policy::new(options.atime),
             watcher: OnceLock::new(),
+            leaving: Default::default(),
             atimes: Mutex::default(),
             #[cfg(test)]
             hash_mask: holdfast_sync::atomic::AtomicU64::new(u64::MAX),
