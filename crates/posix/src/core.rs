@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 
 use crate::file::map::{MapEdit, Piece};
 use crate::gate::Gate;
-use crate::inode::{Inode, InodeTable};
+use crate::inode::{Inode, InodeTable, Leaving};
 use crate::volume::Volume;
 use crate::{MountOptions, Result};
 
@@ -69,6 +69,8 @@ pub(crate) struct Core {
     pub(crate) rolled_back: OnceLock<RollbackWatcher>,
     /// Inodes without a name that the end of a handle could not remove, because the gate was closed.
     pub(crate) left: Mutex<Vec<Arc<Inode>>>,
+    /// Inodes whose space is about to become free.
+    pub(crate) leaving: Leaving,
     /// Inodes whose access time waits to be written.
     pub(crate) atimes: Mutex<crate::times::Waiting>,
     /// Bits of a name's hash that tests leave, to make names collide.

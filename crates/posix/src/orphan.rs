@@ -74,8 +74,11 @@ pub(crate) fn plan_last_name(
 
 impl Fate {
     /// After the transaction was applied: marks the inode, whose state is still locked.
-    pub(crate) fn mark(self, state: &mut InodeState) {
+    pub(crate) fn mark(self, core: &Core, inode: &Inode, state: &mut InodeState) {
         state.gone = self != Fate::Waits;
+        if self == Fate::Waits {
+            note_if_leaving(core, inode, state);
+        }
     }
 
     /// After the locks were released: removes what is to be removed.
@@ -85,6 +88,14 @@ impl Fate {
             Fate::Collect => collect(core, inode),
             Fate::Waits => {}
         }
+    }
+}
+
+/// The last name or handle of an inode has gone, and its state is still locked: if it is only remembered, those who look
+/// for space wait a moment for it.
+pub(crate) fn note_if_leaving(core: &Core, inode: &Inode, state: &InodeState) {
+    if state.handles == 0 && state.is_remembered_orphan() {
+        core.leaving.expect(inode.no);
     }
 }
 
@@ -107,6 +118,7 @@ fn plan_removal(
 
 /// Removes an inode that is marked gone. What fails here is tried again by the next mount.
 pub(crate) fn collect(core: &Core, inode: &Arc<Inode>) {
+    let _removal = core.leaving.begin(inode.no);
     crate::data::discard(core, inode);
     if let Err(error) = remove(core, inode) {
         tracing::warn!(

@@ -4,12 +4,13 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use common::*;
 use holdfast_base::InodeNo;
 use holdfast_base::prng::Prng;
-use holdfast_posix::{Caller, FallocateFlags, FsError, MountOptions, OpenFlags};
+use holdfast_base::wait::{self, Next};
+use holdfast_posix::{Caller, FallocateFlags, FileSystem, FsError, MountOptions, OpenFlags};
 use holdfast_store::StoreError;
 
 fn is_full(error: &FsError) -> bool {
@@ -123,4 +124,65 @@ fn fallocate_takes_all_or_nothing_and_overwrites_work_until_the_end() {
     assert!(read(&fs, &file, 0, 1 << 20).expect("read").iter().all(|&b| b == 199));
     drop(file);
     fs.unmount().expect("unmount");
+}
+
+/// Fills the volume with a file that loses its name and its only handle; the layer above still remembers it.
+fn removed_but_remembered(fs: &FileSystem, closed_first: bool) -> InodeNo {
+    let file = create(fs, "big");
+    let bytes = vec![9; 1 << 20];
+    let (mut at, mut len) = (0, bytes.len());
+    while len >= 4096 {
+        match write(fs, &file, at, &bytes[..len]) {
+            Ok(written) => at += written as u64,
+            Err(_) => len /= 2,
+        }
+    }
+    fs.sync().expect("sync");
+    let inode = file.inode();
+    fs.remember(inode, 1);
+    let unlink = || fs.unlink(&Caller::root(), InodeNo::ROOT, b"big").expect("unlink");
+    if closed_first {
+        drop(file);
+        unlink();
+    } else {
+        unlink();
+        drop(file);
+    }
+    inode
+}
+
+/// A mount hears of it behind the answer to whoever removed the file.
+#[test]
+fn who_finds_no_space_waits_until_a_removed_file_is_forgotten() {
+    for closed_first in [false, true] {
+        let device = new_volume(16 * MIB, 4096);
+        let fs = Arc::new(mount(&device, &quiet()));
+        let inode = removed_but_remembered(&fs, closed_first);
+        let refused = fs.counters().no_space.get();
+        let thread = std::thread::spawn(move || {
+            let forget = fs.clone();
+            // The last moment at which it may be heard: it was looked for space, and there was none.
+            wait::before_waiting(move |next| {
+                if next == Next::Wait && forget.counters().no_space.get() > refused {
+                    forget.forget(inode, 1);
+                }
+            });
+            let next = create(&fs, "next");
+            write_all(&fs, &next, 0, &vec![3; 1 << 20]);
+            assert!(fs.counters().no_space.get() > refused, "there was room at once");
+        });
+        thread.join().expect("there was room when it was forgotten");
+    }
+}
+
+#[test]
+fn what_stays_remembered_is_waited_for_once() {
+    let device = new_volume(16 * MIB, 4096);
+    let fs = mount(&device, &quiet());
+    let next = create(&fs, "next");
+    removed_but_remembered(&fs, true);
+    // A second for the first of them; for each it would be minutes.
+    let tries = (0..500).map(|number| write(&fs, &next, number << 20, &vec![3; 1 << 20]));
+    let refused = tries.filter(|done| done.as_ref().is_err_and(is_full)).count();
+    assert!(refused > 400, "{refused} were refused");
 }

@@ -8,6 +8,7 @@ mod attrs;
 mod common;
 mod data;
 mod fsync;
+mod full;
 mod killed;
 mod lost;
 mod names;

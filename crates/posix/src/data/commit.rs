@@ -85,11 +85,13 @@ impl Core {
         first.into_inner()
     }
 
-    /// Runs `attempt`. If there is no space for it, makes everything durable, so that freed blocks become usable, and
-    /// runs it once more. Called without any lock of a file's extents.
+    /// Runs `attempt`. If there is no space for it, waits for inodes that are being removed, makes everything durable, so
+    /// that freed blocks become usable, and runs it once more. Called without any lock of a file's extents.
     pub(crate) fn with_room<T>(&self, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
         match attempt() {
-            Err(FsError::Store(StoreError::NoSpace)) if self.may_make_room() => {
+            Err(FsError::Store(StoreError::NoSpace))
+                if self.leaving.wait() | self.may_make_room() =>
+            {
                 self.commit()?;
             }
             done => return done,
@@ -105,11 +107,12 @@ impl Core {
         }
     }
 
-    /// Reserves for an operation that makes the volume fuller. If there is no space for it, delayed data is written back
-    /// first, which mostly needs less than is kept for it. Called before anything is locked.
+    /// Reserves for an operation that makes the volume fuller. If there is no space for it, waits for inodes that are
+    /// being removed, and writes delayed data back, which mostly needs less than is kept for it. Called before anything is
+    /// locked.
     pub(crate) fn reserve(&self, need: Need) -> std::result::Result<Reservation, StoreError> {
         match self.store.reserve(need) {
-            Err(StoreError::NoSpace) if self.data.totals.bytes() > 0 => {
+            Err(StoreError::NoSpace) if self.leaving.wait() | (self.data.totals.bytes() > 0) => {
                 // An error of that is one of other files, and reaches them.
                 drop(self.write_back());
                 self.store.reserve(need)

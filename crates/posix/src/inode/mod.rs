@@ -5,6 +5,7 @@
 //! applies its own changes, and never takes delayed values over.
 
 pub(crate) mod errors;
+pub(crate) mod leaving;
 pub(crate) mod locked;
 pub(crate) mod lost;
 pub(crate) mod table;
@@ -13,6 +14,7 @@ pub(crate) mod table;
 mod tests;
 
 pub(crate) use errors::{ErrorCursor, ErrorSequence};
+pub(crate) use leaving::Leaving;
 pub(crate) use locked::Locked;
 pub(crate) use lost::Lost;
 pub(crate) use table::InodeTable;

@@ -54,13 +54,15 @@ impl Drop for OpenFile {
             // No handle is left that wrote the lost bytes.
             self.inode.lost.forget_all();
         }
-        if let Some(core) = core
-            && state.is_unreachable()
-            && !state.gone
-        {
+        let Some(core) = core.filter(|_| !state.gone) else {
+            return;
+        };
+        if state.is_unreachable() {
             state.gone = true;
             drop(state);
             core.collect_soon(&self.inode);
+        } else {
+            crate::orphan::note_if_leaving(&core, &self.inode, &state);
         }
     }
 }

@@ -85,6 +85,7 @@ fn open(volume: &Arc<Volume>, mut options: MountOptions) -> Result<Arc<Core>> {
         watcher: OnceLock::new(),
         rolled_back: OnceLock::new(),
         left: Mutex::default(),
+        leaving: Default::default(),
         atimes: Mutex::default(),
         #[cfg(test)]
         hash_mask: holdfast_sync::atomic::AtomicU64::new(u64::MAX),

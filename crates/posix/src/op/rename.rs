@@ -355,7 +355,7 @@ impl Move<'_> {
             core.last_move.fetch_max(lsn.0, std::sync::atomic::Ordering::AcqRel);
         }
         if let (Some(fate), Some((_, target))) = (fate, &seen.target) {
-            fate.mark(&mut locked.get(target.no).state);
+            fate.mark(core, target, &mut locked.get(target.no).state);
         }
         Ok(fate)
     }

@@ -88,7 +88,7 @@ fn remove(core: &Core, caller: &Caller, parent: InodeNo, name: &[u8], want: Want
         locked.took_all(lsn);
         core.directory_log.changed(&core.store, parent, entry.offset, lsn);
         if last {
-            fate.mark(&mut locked.get(child.no).state);
+            fate.mark(core, &child, &mut locked.get(child.no).state);
         }
         drop(locked);
         drop(reservation);
