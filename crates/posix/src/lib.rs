@@ -39,7 +39,7 @@ pub mod error;
 mod tests;
 
 pub use error::FsError;
-pub use holdfast_store::{Device, StoreError};
+pub use holdfast_store::{Device, LineageError, StoreError};
 pub use op::branches::{BranchInfo, SnapshotInfo};
 pub use op::open::OpenFile;
 pub use op::write::WriteHow;

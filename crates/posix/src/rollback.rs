@@ -65,19 +65,19 @@ pub(crate) fn roll_back(core: &Core, turn: impl FnOnce() -> Result<()>) -> Resul
     Ok(known.into_iter().collect())
 }
 
-fn warn(done: Result<()>) {
-    if let Err(error) = done {
-        tracing::warn!("after a rollback: {error}; the next mount tries again");
-    }
-}
-
-/// Tells what keeps inodes above that they have changed.
+/// Tells what keeps inodes above that they have changed. The gate is open: it may wait for calls that wait there.
 pub(crate) fn tell(core: &Core, known: &[InodeNo]) {
     if let Some(watcher) = core.watcher.get() {
         known.iter().for_each(|no| watcher(*no));
     }
     if let Some(watcher) = core.rolled_back.get() {
         watcher(known);
+    }
+}
+
+fn warn(done: Result<()>) {
+    if let Err(error) = done {
+        tracing::warn!("after a rollback: {error}; the next mount tries again");
     }
 }
 

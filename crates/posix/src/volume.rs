@@ -6,7 +6,7 @@
 use std::sync::{Arc, Weak};
 
 use holdfast_base::counters::Counters;
-use holdfast_store::{Branch, Store};
+use holdfast_store::{Branch, Store, StoreError};
 use holdfast_sync::atomic::{AtomicBool, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -65,6 +65,11 @@ impl Volume {
         self.open.lock().iter().any(|of| of.number == number && of.core.strong_count() > 0)
     }
 
+    /// The branch of this number, if it is open.
+    pub(crate) fn find(&self, number: u64) -> Option<Arc<Core>> {
+        self.open.lock().iter().find(|of| of.number == number)?.core.upgrade()
+    }
+
     /// Fails if `branch` is open: there is one [`Core`] for each. Snapshots do not change.
     pub(crate) fn expect_closed(&self, branch: &Branch, name: &[u8]) -> Result<()> {
         match !branch.is_snapshot() && self.is_open(branch.number()) {
@@ -114,15 +119,23 @@ impl Volume {
         if !self.deletes.swap(false, Ordering::AcqRel) {
             return Ok(false);
         }
-        let done = match self.store.work_off_deletions(STEPS) {
-            Ok(true) => Ok(true),
-            Ok(false) => self.store.commit_deletions().map(|()| false),
-            Err(error) => Err(error),
-        };
+        let done = self.step_deletions();
         if !matches!(done, Ok(false)) {
             self.deletes.store(true, Ordering::Release);
         }
         Ok(done?)
+    }
+
+    fn step_deletions(&self) -> std::result::Result<bool, StoreError> {
+        // Without any nothing is written.
+        if !self.store.work_off_deletions(0)? {
+            return Ok(false);
+        }
+        let more = self.store.work_off_deletions(STEPS)?;
+        if !more {
+            self.store.commit_deletions()?;
+        }
+        Ok(more)
     }
 
     /// As [`Volume::work_off_deletions`], for a call that waits for room: until they end, or have freed a lot.

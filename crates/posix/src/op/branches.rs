@@ -6,7 +6,7 @@
 use holdfast_base::{InodeNo, Lsn, Timestamp};
 use holdfast_format::item::lineage::MAIN_NAME;
 use holdfast_format::item::{TreeItem, TreeKind};
-use holdfast_store::{LineageError, StoreError, TreeInfo};
+use holdfast_store::{LineageError, Store, StoreError, TreeInfo};
 
 use crate::core::Core;
 use crate::gate::Closed;
@@ -113,27 +113,27 @@ impl FileSystem {
 
     /// Takes a snapshot of this branch, and returns its number. It shows each write that had returned.
     pub fn snapshot(&self, name: &[u8]) -> Result<u64> {
-        let core = &*self.core;
-        core.expect_writable()?;
-        let _settled = core.settle()?;
-        Ok(core.store.store().snapshot(core.store.number(), name, Timestamp::now())?)
+        self.core.expect_writable()?;
+        self.snapshot_number(self.core.store.number(), name)
+    }
+
+    /// As [`FileSystem::snapshot`], of any branch, whether it is open or not.
+    pub fn snapshot_of(&self, branch: &[u8], name: &[u8]) -> Result<u64> {
+        self.snapshot_number(self.core.store.find_tree(branch, None)?, name)
     }
 
     /// Makes a branch `new` out of a snapshot of this branch; `None`: out of what is open here, as it is now. Returns its
     /// number.
     pub fn fork(&self, new: &[u8], from: Option<&[u8]>) -> Result<u64> {
-        self.expect_changeable()?;
-        let core = &*self.core;
-        let (store, now) = (core.store.store(), Timestamp::now());
-        if let Some(from) = from {
-            let from = self.find(self.branch_number()?, from)?;
-            return Ok(store.fork(from, new, now)?);
+        match from {
+            Some(from) => self.fork_number(new, self.find(self.branch_number()?, from)?),
+            None => self.fork_number(new, self.core.store.number()),
         }
-        let _settled = match core.store.is_snapshot() {
-            true => None,
-            false => Some(core.settle()?),
-        };
-        Ok(store.fork(core.store.number(), new, now)?)
+    }
+
+    /// As [`FileSystem::fork`], of any branch or of a snapshot of it.
+    pub fn fork_of(&self, new: &[u8], branch: &[u8], from: Option<&[u8]>) -> Result<u64> {
+        self.fork_number(new, self.core.store.find_tree(branch, from)?)
     }
 
     /// Takes this branch back to one of its snapshots. What it was is kept as a snapshot of the name `keep`, or deleted.
@@ -141,26 +141,69 @@ impl FileSystem {
     /// Files that are open go on with what the snapshot has of them; those that it does not have answer ESTALE. See
     /// [`FileSystem::watch_rollback`].
     pub fn rollback(&self, to: &[u8], keep: Option<&[u8]>) -> Result<()> {
-        let core = &*self.core;
-        core.expect_writable()?;
-        let to = self.find(core.store.number(), to)?;
-        let known = {
-            let _settled = core.settle()?;
+        self.core.expect_writable()?;
+        self.rollback_number(self.core.store.number(), to, keep)
+    }
+
+    /// As [`FileSystem::rollback`], of any branch, whether it is open or not.
+    pub fn rollback_of(&self, branch: &[u8], to: &[u8], keep: Option<&[u8]>) -> Result<()> {
+        self.rollback_number(self.core.store.find_tree(branch, None)?, to, keep)
+    }
+
+    fn snapshot_number(&self, branch: u64, name: &[u8]) -> Result<u64> {
+        self.with_branch(branch, |store, _| Ok(store.snapshot(branch, name, Timestamp::now())?))
+    }
+
+    fn fork_number(&self, new: &[u8], from: u64) -> Result<u64> {
+        let fork = |store: &Store| Ok(store.fork(from, new, Timestamp::now())?);
+        match self.tree(from)?.kind {
+            TreeKind::Branch => self.with_branch(from, |store, _| fork(store)),
+            TreeKind::Snapshot => {
+                self.expect_changeable()?;
+                fork(self.core.store.store())
+            }
+        }
+    }
+
+    fn rollback_number(&self, branch: u64, to: &[u8], keep: Option<&[u8]>) -> Result<()> {
+        let to = self.find(branch, to)?;
+        let turn = |store: &Store| Ok(store.roll_back(branch, to, keep, Timestamp::now())?);
+        let known = self.with_branch(branch, |store, open| {
+            let Some(core) = open else { return turn(store).map(|()| Vec::new()) };
             if keep.is_some() {
                 // Writes that came since are part of what is kept.
                 core.write_back()?;
             }
-            let store = core.store.store();
-            let now = Timestamp::now();
-            rollback::roll_back(core, || {
-                Ok(store.roll_back(core.store.number(), to, keep, now)?)
-            })?
-        };
-        if keep.is_none() {
-            core.volume.deletes();
+            rollback::roll_back(core, || turn(store))
+        })?;
+        if let Some(core) = self.core.volume.find(branch) {
+            rollback::tell(&core, &known);
         }
-        rollback::tell(core, &known);
+        if keep.is_none() {
+            self.core.volume.deletes();
+        }
         Ok(())
+    }
+
+    /// Runs `act` while a branch stands still. If it is open, all that had been written is in its tree.
+    fn with_branch<T>(
+        &self,
+        branch: u64,
+        act: impl FnOnce(&Store, Option<&Core>) -> Result<T>,
+    ) -> Result<T> {
+        self.expect_changeable()?;
+        let volume = &self.core.volume;
+        let still = volume.lock_opening();
+        let store = &volume.store;
+        match volume.find(branch) {
+            None => act(store, None),
+            Some(core) if core.options.read_only => Err(StoreError::ReadOnly.into()),
+            Some(core) => {
+                drop(still);
+                let _settled = core.settle()?;
+                act(store, Some(&core))
+            }
+        }
     }
 
     /// Sets the callback for a rollback of this branch: all inodes that were remembered ([`FileSystem::remember`]) or open.
