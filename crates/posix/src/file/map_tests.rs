@@ -225,7 +225,7 @@ fn what_a_snapshot_has_as_well_is_not_unwritten_and_its_reserve_is_a_gap() {
         ]
     };
     let mut edit = MapEdit::new(pieces(), Epoch(5));
-    assert_eq!(edit.gaps(5..40), [20..30]);
+    assert_eq!(edit.gaps(5..40), vec![20..30]);
     edit.unwrite(5..15);
     assert_eq!(edit.freed, [(BlockRange::new(BlockNo(105), 5), Epoch(5), 5)]);
     assert_eq!(edit.unwritten, [(BlockRange::new(BlockNo(110), 5), Epoch(6))]);

@@ -294,6 +294,14 @@ impl FileSystem {
         Ok(())
     }
 
+    /// Goes on with deletions until nothing is left that can be deleted now, and makes the space usable. Never required: the
+    /// background does it.
+    pub fn finish_deletions(&self) -> Result<()> {
+        self.expect_changeable()?;
+        while self.core.volume.work_off_deletions()? {}
+        Ok(())
+    }
+
     fn expect_changeable(&self) -> Result<()> {
         match self.core.volume.options.read_only {
             true => Err(StoreError::ReadOnly.into()),

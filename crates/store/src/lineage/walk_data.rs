@@ -85,7 +85,7 @@ fn outside(piece: &Piece, ranges: &[Range<u64>]) -> Vec<BlockRange> {
     let mut blocks = Vec::new();
     let mut at = piece.first;
     let end = piece.range().end;
-    for next in ranges.iter().cloned().chain([end..end]) {
+    for next in ranges.iter().cloned().chain(std::iter::once(end..end)) {
         let count = next.start.saturating_sub(at);
         if count > 0 {
             blocks.push(BlockRange::new(BlockNo(piece.block(at)), count));
