@@ -29,6 +29,7 @@ use super::work::Work;
 use super::{answer, processors};
 use crate::interface::{Answer, Errno};
 use crate::server::Server;
+use crate::threads;
 
 /// Threads in all, about; on each processor at least and at most so many.
 const THREADS: usize = 128;
@@ -75,7 +76,7 @@ impl Rings {
             let (fuse, work, made) = (Arc::clone(fuse), Arc::clone(work), made.clone());
             let lone = Arc::clone(lone);
             let name = cpu.map_or("holdfast-ring".into(), |cpu| format!("holdfast-ring-{cpu}"));
-            holdfast_sync::start(name, move || {
+            threads::start(&name, "rings", move || {
                 run(&fuse, (&work, &lone), cpu, (&queues, bytes), &made, &wait);
             })?;
             waiting.push(word);
