@@ -111,6 +111,10 @@ impl Readers {
     /// At most `most` that read at the same time, while up to `waiting` others wait. The last one polls for `spin`
     /// before it sleeps.
     pub(crate) fn new(most: usize, waiting: usize, spin: Duration) -> Arc<Readers> {
+        Readers::beside(Lone::new(spin), most, waiting, spin)
+    }
+
+    fn beside(lone: Arc<Lone>, most: usize, waiting: usize, spin: Duration) -> Arc<Readers> {
         Arc::new(Readers {
             most,
             threads_max: most + waiting,
@@ -123,7 +127,7 @@ impl Readers {
             watch: Condvar::new(),
             is_over: AtomicBool::new(false),
             is_short: AtomicBool::new(false),
-            lone: Lone::new(spin),
+            lone,
         })
     }
 
