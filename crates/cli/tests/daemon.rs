@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::process::{Command, Stdio};
 
-use common::{TestMount, can_mount, wait_for};
+use common::{TestMount, can_mount, signal, wait_for, wait_until_ended};
 
 /// A shell that finds the program in $P, the volume in $I and the directory in $D.
 fn shell(place: &TestMount, script: &str) -> Command {
@@ -122,4 +122,24 @@ fn limits_of_the_caller_and_a_lack_of_memory_spare_it() {
     let score = fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap();
     assert_eq!(score.trim(), if may { "-900" } else { "0" });
     place.umount();
+}
+
+/// An umount of a mount whose daemon hangs says which process that is, and what can be done about it.
+#[test]
+fn an_umount_whose_daemon_does_not_answer_says_what_to_do() {
+    if !can_mount() {
+        return;
+    }
+    let place = TestMount::with_volume();
+    place.mount();
+    fs::write(place.dir.join("f"), b"accepted").unwrap();
+    let pid = place.daemon();
+    signal(pid, "STOP");
+    let said = place.run(&["umount", "--timeout", "1", place.dir()]);
+    signal(pid, "CONT");
+    assert!(said.err.contains(&format!("(process {pid})")), "{said:?}");
+    said.fails(32, &format!("kill -9 {pid}"));
+    wait_until_ended(pid);
+    place.fsck();
+    assert_eq!(place.run(&["cat", &place.inside("/f")]).fine(), "accepted");
 }

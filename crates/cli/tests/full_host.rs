@@ -3,60 +3,16 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod common;
+mod host;
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use common::{TestMount, can_mount};
-
-/// A host's filesystem of a few MiB. Unmounted when dropped, also when a test fails.
-struct Tmpfs(tempfile::TempDir);
-
-impl Tmpfs {
-    fn new(mib: u64) -> Option<Tmpfs> {
-        let dir = tempfile::tempdir().unwrap();
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &format!("size={mib}m"), "host"]).arg(dir.path());
-        let mounted = mount.status().is_ok_and(|status| status.success());
-        if !mounted {
-            holdfast_base::skip::skipped("no tmpfs can be mounted here");
-        }
-        mounted.then_some(Tmpfs(dir))
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn room(&self) -> u64 {
-        let found = rustix::fs::statvfs(self.0.path()).unwrap();
-        found.f_bavail * found.f_frsize
-    }
-
-    /// A file that takes all that is left.
-    fn fill(&self) -> PathBuf {
-        let path = self.path("ballast");
-        let mut file = File::create(&path).unwrap();
-        let error = loop {
-            if let Err(error) = file.write_all(&[1; 1 << 16]) {
-                break error;
-            }
-        };
-        assert_eq!(error.kind(), ErrorKind::StorageFull);
-        while file.write(&[1; 4096]).is_ok_and(|written| written > 0) {}
-        assert_eq!(self.room(), 0);
-        path
-    }
-}
-
-impl Drop for Tmpfs {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
-    }
-}
+use common::can_mount;
+use host::Tmpfs;
 
 /// Writes until it is refused; how many bytes were accepted.
 fn write_until_full(file: &File, byte: u8, from: u64, most: u64) -> u64 {
@@ -87,9 +43,7 @@ fn on_a_full_host_writes_are_refused_in_time_and_what_was_accepted_stays() {
         return;
     }
     let Some(host) = Tmpfs::new(40) else { return };
-    let mut place = TestMount::new();
-    place.image = host.path("volume.img");
-    place.run(&["mkfs", "-q", "--size", "256M", place.image()]).fine();
+    let place = host::volume(Some(host.path("volume.img")));
     place.mount();
     let path = place.dir.join("f");
     fs::write(&path, vec![1; 1_000_000]).unwrap();
@@ -145,9 +99,7 @@ fn a_mount_on_a_full_host_says_what_it_lacks() {
         return;
     }
     let Some(host) = Tmpfs::new(40) else { return };
-    let mut place = TestMount::new();
-    place.image = host.path("volume.img");
-    place.run(&["mkfs", "-q", "--size", "256M", place.image()]).fine();
+    let mut place = host::volume(Some(host.path("volume.img")));
     // A copy that left holes where the rings are empty.
     let copy = host.path("copy.img");
     let mut cp = Command::new("cp");

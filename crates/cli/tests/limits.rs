@@ -8,13 +8,14 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod common;
+mod host;
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
 use common::{TestMount, can_mount};
+use host::Group;
 use rustix::fs::XattrFlags;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
@@ -24,66 +25,8 @@ const VALUE: usize = 3000;
 /// So little memory for nodes that checkpoints are made meanwhile, and not only at the end.
 const CACHE: &str = "cache=16M";
 
-/// A group of processes with a limit, gone when it is dropped.
-struct Group {
-    path: PathBuf,
-    parent: PathBuf,
-    pid: u32,
-}
-
-impl Group {
-    /// A new one with the process in it; `None`, and said, if there can be none here.
-    fn with(controller: &str, pid: u32) -> Option<Group> {
-        let root = Path::new("/sys/fs/cgroup");
-        // Version 1 has a tree for each controller.
-        let own = root.join(controller);
-        let parent = if own.join("cgroup.procs").exists() { own } else { root.to_path_buf() };
-        let path = parent.join(format!("holdfast-limits-{}-{pid}", std::process::id()));
-        let group = Group { path, parent, pid };
-        match group.make(controller) {
-            Ok(()) => Some(group),
-            Err(error) => {
-                holdfast_base::skip::skipped(format_args!(
-                    "no cgroup for {controller} can be made here: {error}"
-                ));
-                None
-            }
-        }
-    }
-
-    fn make(&self, controller: &str) -> io::Result<()> {
-        if self.parent.join("cgroup.controllers").exists() {
-            fs::write(self.parent.join("cgroup.subtree_control"), format!("+{controller}"))?;
-        }
-        fs::create_dir(&self.path)?;
-        fs::write(self.path.join("cgroup.procs"), self.pid.to_string())
-    }
-
-    fn read(&self, name: &str) -> Option<u64> {
-        fs::read_to_string(self.path.join(name)).ok()?.trim().parse().ok()
-    }
-
-    fn write(&self, name: &str, value: u64) {
-        fs::write(self.path.join(name), value.to_string()).unwrap();
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = fs::write(self.parent.join("cgroup.procs"), self.pid.to_string());
-        for _ in 0..100 {
-            if fs::remove_dir(&self.path).is_ok() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
-
 fn place() -> TestMount {
-    let place = TestMount::new();
-    place.run(&["mkfs", "-q", "--size", "256M", place.image()]).fine();
+    let place = host::volume(None);
     place.run(&["mount", "-o", CACHE, place.image(), place.dir()]).fine();
     place
 }

@@ -24,6 +24,7 @@ pub mod options;
 pub mod server;
 pub mod session;
 pub mod statistics;
+mod threads;
 pub mod transport;
 
 pub use holdfast_base::switch::{Opens, Transport};

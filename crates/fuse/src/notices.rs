@@ -18,6 +18,8 @@ use holdfast_base::clock::Deadline;
 use holdfast_base::wait;
 use parking_lot::{Condvar, Mutex};
 
+use crate::threads;
+
 /// How long an answer waits for what the kernel is being told.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -52,7 +54,7 @@ impl Notices {
                 notices.changed.notify_all();
             }
         };
-        holdfast_sync::start("holdfast-notices", run).map(drop)
+        threads::start("holdfast-notices", "notices", run).map(drop)
     }
 
     fn wait_for_some(&self) -> Option<Vec<u64>> {

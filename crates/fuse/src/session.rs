@@ -22,6 +22,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::mount::{self, Mounted};
 use crate::options::FuseOptions;
 use crate::server::Server;
+use crate::threads;
 use crate::transport::readers::Readers;
 use crate::transport::work::Work;
 use crate::transport::{self, Ways};
@@ -159,7 +160,7 @@ fn connect_and_serve(
     let run = transport::connect(fd, work, readers, ways)?;
     mounted.raise_read_ahead();
     let ended = Arc::new(AtomicBool::new(false));
-    let thread = holdfast_sync::start("holdfast-fuse", {
+    let thread = threads::start("holdfast-fuse", "the connection", {
         let (stop, ended) = (stop.clone(), Arc::clone(&ended));
         move || {
             let result = run();

@@ -107,8 +107,14 @@ pub(crate) fn take_away(dir: &Path, how: How, limit: Duration) -> Outcome {
         return Ok(0);
     }
     unmount(&mount, flags)?;
-    wait(&mount, limit)?;
+    wait(&mount, limit, &synced)?;
     match synced {
+        Synced::Unanswered => {
+            let (dir, seconds) = (mount.dir.display(), limit.as_secs());
+            let what = "is unmounted and its daemon has ended, but that had not answered for";
+            let advice = "its log says whether everything could be written";
+            Err(Failure::new(FAILED, format!("{dir} {what} {seconds} seconds; {advice}")))
+        }
         Synced::Failed(why) => {
             let dir = mount.dir.display();
             let what = "is unmounted, but not everything could be written";
@@ -119,17 +125,25 @@ pub(crate) fn take_away(dir: &Path, how: How, limit: Duration) -> Outcome {
 }
 
 /// Returns when the daemon has released the volume.
-fn wait(mount: &Mount, limit: Duration) -> Result<(), Failure> {
+fn wait(mount: &Mount, limit: Duration, synced: &Synced) -> Result<(), Failure> {
     // The user of the mount says which volume it is. Opening anything but a volume may have effects.
     if !holds_bytes(&mount.source) || holdfast_device::wait_until_free(&mount.source, limit) {
         return Ok(());
     }
-    let sentence = format!(
-        "{} is unmounted, but its daemon still writes to {} after {} seconds; wait for it to end",
-        mount.dir.display(),
-        mount.source.display(),
-        limit.as_secs()
-    );
+    let (dir, source) = (mount.dir.display(), mount.source.display());
+    let seconds = limit.as_secs();
+    let daemon = dying::daemon_of(mount);
+    let process = daemon.map_or(String::new(), |pid| format!(" (process {pid})"));
+    let kill = daemon.map_or("kill that process".into(), |pid| format!("kill -9 {pid}"));
+    let sentence = match synced {
+        Synced::Unanswered => format!(
+            "{dir} is unmounted, but its daemon{process} does not answer and holds {source}; it may be waiting for its device. If \
+             that does not come back: {kill}; what no fsync has made durable is lost then"
+        ),
+        _ => format!(
+            "{dir} is unmounted, but its daemon{process} still writes to {source} after {seconds} seconds; wait for it to end"
+        ),
+    };
     Err(Failure::new(FAILED, sentence))
 }
 
@@ -140,6 +154,8 @@ enum Synced {
     Done,
     /// The mount has no daemon any more: what had been made durable is in the volume.
     Dead,
+    /// The daemon runs, and has said nothing in time.
+    Unanswered,
     /// The daemon could not write, and said why.
     Failed(String),
 }
@@ -156,6 +172,7 @@ fn sync(mount: &Mount, limit: Duration) -> Synced {
         {
             Synced::Dead
         }
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Synced::Unanswered,
         Err(error) => match Errno::from_io_error(&error) {
             // These are about the question, not about what was written.
             Some(Errno::ACCESS | Errno::PERM | Errno::NODATA | Errno::OPNOTSUPP) => Synced::Done,

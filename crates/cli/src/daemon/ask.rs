@@ -6,12 +6,14 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
 use std::time::Duration;
 
+use holdfast_base::clock::Deadline;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::outcome::{Failure, Outcome};
@@ -38,21 +40,33 @@ pub(crate) fn attribute(dir: &Path, name: &str, patience: Duration) -> io::Resul
         .stderr(Stdio::null())
         .spawn()?;
     let stdout = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
-    let (tell, hear) = mpsc::channel();
-    std::thread::Builder::new().name("answer".into()).spawn(move || {
-        let mut said = Vec::new();
-        let most = VALUE_MAX as u64 + 16;
-        let read = stdout.take(most).read_to_end(&mut said);
-        let _ = tell.send(read.map(|_| said));
-    })?;
-    let Ok(said) = hear.recv_timeout(patience) else {
+    let said = read_in_time(stdout, Deadline::after(patience));
+    match &said {
+        Ok(_) => drop(child.wait()?),
         // Not waited for: it may be unable to end.
-        let _ = child.kill();
-        return Err(io::ErrorKind::TimedOut.into());
-    };
-    let said = said?;
-    child.wait()?;
-    answer(&said)
+        Err(_) => drop(child.kill()),
+    }
+    answer(&said?)
+}
+
+/// What comes through `pipe` up to its end. Needs no thread, as the system may give none.
+fn read_in_time(mut pipe: impl Read + AsFd, until: Deadline) -> io::Result<Vec<u8>> {
+    let mut said = Vec::new();
+    let mut part = [0; 4096];
+    while said.len() < VALUE_MAX + 16 {
+        let mut wanted = [PollFd::new(&pipe, PollFlags::IN)];
+        let left = Timespec::try_from(until.left()).unwrap_or_default();
+        match poll(&mut wanted, Some(&left)) {
+            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+            Err(Errno::INTR) => continue,
+            ready => drop(ready?),
+        }
+        match pipe.read(&mut part)? {
+            0 => break,
+            len => said.extend_from_slice(&part[..len]),
+        }
+    }
+    Ok(said)
 }
 
 /// `NUMBER newline VALUE`, where the number is 0 or that of an error.
@@ -117,6 +131,23 @@ pub(crate) fn write_pages(dir: &Path) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_does_not_come_to_an_end_is_not_waited_for() {
+        let (pipe, mut other) = io::pipe().unwrap();
+        other.write_all(b"0\nvalue").unwrap();
+        let error = read_in_time(pipe.try_clone().unwrap(), Deadline::after(Duration::ZERO));
+        // What was there is not an answer before its end.
+        assert_eq!(error.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        other.write_all(b"0\nanother").unwrap();
+        drop(other);
+        let said = read_in_time(pipe, Deadline::after(Duration::from_secs(60))).unwrap();
+        assert_eq!(said, b"0\nanother");
+        let (pipe, mut other) = io::pipe().unwrap();
+        std::thread::spawn(move || while other.write_all(&[b'0'; 4096]).is_ok() {});
+        let most = read_in_time(pipe, Deadline::after(Duration::from_secs(60))).unwrap();
+        assert!(most.len() < VALUE_MAX + 16 + 4096, "{}", most.len());
+    }
 
     #[test]
     fn an_answer_is_a_value_or_the_number_of_an_error() {

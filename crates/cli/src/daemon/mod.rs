@@ -35,7 +35,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
 use crate::mount_options::MountOptions;
 use crate::outcome::MOUNT_FAILED;
-use crate::outcome::{Context, Failure, Outcome, complain, printable};
+use crate::outcome::{Context, Failure, Outcome, complain, plain_words, printable};
 use crate::{recovery, rings, target};
 
 /// The word by which a daemon says that its mount can be used.
@@ -294,17 +294,16 @@ fn stop_on_signals(stopper: &Stopper) -> Result<(), Failure> {
         .context("signal handlers")
         .map_err(|failure| failure.with_code(2))?;
     let stopper = stopper.clone();
-    std::thread::Builder::new()
-        .name("signals".into())
-        .spawn(move || {
-            for signal in signals.forever() {
-                if matches!(signal, SIGTERM | SIGINT) {
-                    tracing::info!("signal {signal}: unmounting");
-                    stopper.stop();
-                }
+    let started = holdfast_sync::start("signals", move || {
+        for signal in signals.forever() {
+            if matches!(signal, SIGTERM | SIGINT) {
+                tracing::info!("signal {signal}: unmounting");
+                stopper.stop();
             }
-        })
-        .context("a thread for signals")
-        .map_err(|failure| failure.with_code(2))?;
-    Ok(())
+        }
+    });
+    started.map(drop).map_err(|error| {
+        let why = format!("the system gives no thread for signals ({})", plain_words(&error));
+        Failure::new(2, format!("{why}; raise its limit of processes"))
+    })
 }

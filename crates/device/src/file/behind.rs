@@ -68,7 +68,7 @@ pub(super) struct Behind {
 /// # Errors
 /// [`DeviceError::InUse`] when another program has it. What is merely out of reach is no error.
 pub(super) fn take(file: &File, path: &Path, mode: OpenMode) -> Result<Behind, DeviceError> {
-    let mut walk = Walk { mode, path, held: Vec::new(), reach: Reach::Alone };
+    let mut walk = Walk { host: Host::this(), mode, path, held: Vec::new(), reach: Reach::Alone };
     match file.metadata() {
         Ok(found) if found.file_type().is_block_device() => {
             let share = match mode {
@@ -82,7 +82,23 @@ pub(super) fn take(file: &File, path: &Path, mode: OpenMode) -> Result<Behind, D
     Ok(Behind { _held: walk.held, reach: walk.reach })
 }
 
+/// Where a host tells of its devices; a test makes one of its own.
+#[derive(Clone, Copy)]
+struct Host<'h> {
+    sys: &'h Path,
+    dev: &'h Path,
+    /// What a loop device of this number says of itself.
+    ask: fn(&File, u64) -> Option<LoopStatus>,
+}
+
+impl Host<'static> {
+    fn this() -> Host<'static> {
+        Host { sys: Path::new("/sys"), dev: Path::new("/dev"), ask: ask_loop }
+    }
+}
+
 struct Walk<'p> {
+    host: Host<'p>,
     mode: OpenMode,
     /// What was opened.
     path: &'p Path,
@@ -100,45 +116,59 @@ impl Walk<'_> {
         share: Share,
         depth: u32,
     ) -> Result<(), DeviceError> {
-        let place = format!("/sys/dev/block/{}:{}", major(number), minor(number));
-        let place = fs::canonicalize(&place).unwrap_or_default();
         if depth > DEPTH_MAX {
             self.out_of_reach("too many devices lie upon each other");
             return Ok(());
         }
+        let place = self.host.sys.join(format!("dev/block/{}:{}", major(number), minor(number)));
+        let place = fs::canonicalize(&place).ok();
         // Asked first, because it needs no /sys.
-        if let Some(status) = open.and_then(status_of).or_else(|| status_by_name(&place, number)) {
-            return self.loop_device(&place, &status, part, share, depth);
+        if let Some(status) = self.status(number, open, place.as_deref()) {
+            return self.loop_device(place.as_deref(), &status, part, share, depth);
         }
+        let Some(place) = place else {
+            self.out_of_reach("/sys does not tell what a device is");
+            return Ok(());
+        };
         if place.join("loop/backing_file").exists() {
             self.out_of_reach("a loop device below it cannot be asked for its file");
             return Ok(());
         }
-        let sectors = |name: &str| read_number(&place.join(name)).map(|sectors| sectors * 512);
-        if let (Some(start), Some(len)) = (sectors("start"), sectors("size"))
-            && place.join("partition").exists()
-            && let Some(whole) = place.parent().and_then(device_at)
-        {
+        if is_partition(&place) {
+            let Some((whole, start, len)) = partition(&place) else {
+                self.out_of_reach("/sys does not tell where a partition lies");
+                return Ok(());
+            };
             return self.device(whole, None, part.within(start, len), share, depth + 1);
         }
-        let mut is_leaf = true;
+        self.reach = self.reach.max(Reach::Host);
         for below in fs::read_dir(place.join("slaves")).into_iter().flatten().flatten() {
-            if let Some(number) = device_at(&below.path()) {
-                is_leaf = false;
+            match device_at(&below.path()) {
                 // Which of its parts a mapper uses is not known here, and others may have the rest. Volumes reached
                 // through mappers share it, and keep out an opener that wants it alone.
-                self.device(number, None, Part::WHOLE, Share::Beside, depth + 1)?;
+                Some(number) => self.device(number, None, Part::WHOLE, Share::Beside, depth + 1)?,
+                None => self.out_of_reach("/sys does not tell what a device below it is"),
             }
-        }
-        if is_leaf {
-            self.reach = self.reach.max(Reach::Host);
         }
         Ok(())
     }
 
+    /// What a loop device says of itself; nothing if it is none.
+    fn status(&self, number: u64, open: Option<&File>, place: Option<&Path>) -> Option<LoopStatus> {
+        if major(number) != LOOP_MAJOR || place.is_some_and(is_partition) {
+            return None;
+        }
+        let ask = |file: &File| (self.host.ask)(file, number);
+        open.and_then(ask).or_else(|| {
+            let about = fs::read_to_string(place?.join("uevent")).ok()?;
+            let name = about.lines().find_map(|line| line.strip_prefix("DEVNAME="))?;
+            ask(&File::open(self.host.dev.join(name)).ok()?)
+        })
+    }
+
     fn loop_device(
         &mut self,
-        place: &Path,
+        place: Option<&Path>,
         status: &LoopStatus,
         part: Part,
         share: Share,
@@ -207,18 +237,16 @@ impl Walk<'_> {
     }
 }
 
-/// What a loop device says of itself; nothing if it is none.
+/// Asks a loop device for what it says of itself; nothing if the file is not the device of this number.
 #[allow(unsafe_code)]
-fn status_of(file: &File) -> Option<LoopStatus> {
+fn ask_loop(file: &File, number: u64) -> Option<LoopStatus> {
+    // The number 0x4c05 means something else to other drivers.
+    if major(number) != LOOP_MAJOR || file.metadata().ok()?.st_rdev() != number {
+        return None;
+    }
     // SAFETY: LOOP_GET_STATUS64 fills a `struct loop_info64`, 232 bytes of plain numbers, which `LoopStatus`
     // has the size and layout of (a test holds the size); other descriptors answer an error and fill nothing.
     let call = unsafe { Getter::<LOOP_GET_STATUS64, LoopStatus>::new() };
-    // The number 0x4c05 means something else to other drivers.
-    let number = file.metadata().ok()?.st_rdev();
-    let place = fs::canonicalize(format!("/sys/dev/block/{}:{}", major(number), minor(number)));
-    if major(number) != LOOP_MAJOR || place.is_ok_and(|place| place.join("partition").exists()) {
-        return None;
-    }
     // SAFETY: the opcode and the type belong together, see above.
     unsafe { ioctl(file, call) }.ok()
 }
@@ -226,20 +254,10 @@ fn status_of(file: &File) -> Option<LoopStatus> {
 /// The major number of loop devices, fixed for ever (Documentation/admin-guide/devices.txt).
 const LOOP_MAJOR: u32 = 7;
 
-/// The same for a device that is found in /sys.
-fn status_by_name(place: &Path, number: u64) -> Option<LoopStatus> {
-    if major(number) != LOOP_MAJOR {
-        return None;
-    }
-    let about = fs::read_to_string(place.join("uevent")).ok()?;
-    let name = about.lines().find_map(|line| line.strip_prefix("DEVNAME="))?;
-    let file = File::open(Path::new("/dev").join(name)).ok()?;
-    (file.metadata().ok()?.st_rdev() == number).then(|| status_of(&file))?
-}
-
 /// The path of its file: whole in /sys, cut at 63 bytes in the answer of the device.
-fn path_behind(place: &Path, status: &LoopStatus) -> Option<PathBuf> {
-    if let Ok(path) = fs::read_to_string(place.join("loop/backing_file")) {
+fn path_behind(place: Option<&Path>, status: &LoopStatus) -> Option<PathBuf> {
+    let told = place.and_then(|place| fs::read_to_string(place.join("loop/backing_file")).ok());
+    if let Some(path) = told {
         return Some(path.strip_suffix('\n').unwrap_or(&path).into());
     }
     let end = status.file_name.iter().position(|byte| *byte == 0)?;
@@ -256,6 +274,16 @@ fn loop_minor(device: u64) -> u32 {
     (device as u32 & 0xff) | ((device as u32 >> 12) & 0xfff00)
 }
 
+fn is_partition(place: &Path) -> bool {
+    place.join("partition").exists()
+}
+
+/// The device that a partition is a part of, and which: its first byte, and how many.
+fn partition(place: &Path) -> Option<(u64, u64, u64)> {
+    let bytes = |name: &str| read_number(&place.join(name))?.checked_mul(512);
+    Some((device_at(place.parent()?)?, bytes("start")?, bytes("size")?))
+}
+
 /// The number of the device whose folder in /sys this is.
 fn device_at(place: &Path) -> Option<u64> {
     let text = fs::read_to_string(place.join("dev")).ok()?;
@@ -266,6 +294,9 @@ fn device_at(place: &Path) -> Option<u64> {
 fn read_number(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim_end().parse().ok()
 }
+
+#[cfg(test)]
+mod sysfs_tests;
 
 #[cfg(test)]
 mod tests {

@@ -16,7 +16,8 @@
 use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
 use std::time::Duration;
 
 use holdfast_base::clock::Stopwatch;
@@ -68,7 +69,7 @@ impl Lone {
         Lone::on(pair.filter(is_of_use), spin)
     }
 
-    fn on(pair: Option<[u16; 2]>, spin: Duration) -> Arc<Lone> {
+    pub(super) fn on(pair: Option<[u16; 2]>, spin: Duration) -> Arc<Lone> {
         Arc::new(Lone {
             pair,
             patience: SPINS * spin,
@@ -129,12 +130,12 @@ impl Lone {
             }
         } else {
             self.unknown.store(0, Relaxed);
-            if self.client.swap(client, Relaxed) != client {
+            if self.client.swap(client, SeqCst) != client {
                 self.part(0);
             }
             if self.asked.fetch_add(1, Relaxed) + 1 >= ROW {
                 self.asked.store(0, Relaxed);
-                find().into_iter().for_each(|processor| self.found(processor));
+                find().into_iter().for_each(|processor| self.found(client, processor));
             }
         }
         self.beats.fetch_add(1, Relaxed);
@@ -142,14 +143,25 @@ impl Lone {
         u16::try_from(place).ok().filter(|_| busy != NONE && busy != place)
     }
 
-    /// The client asks from this processor.
-    fn found(&self, processor: u16) {
+    /// As [`Lone::place`], for a ring's thread, which is on the processor of its client already. A client that does not
+    /// sleep until it has its answer is none that a busy thread would help.
+    pub(super) fn asked_at(&self, client: u32, processor: Option<u16>) {
+        let _ = self.place(client, || processors::of_sleeper(client).and(processor));
+    }
+
+    /// The client asks from this processor. Another one may have asked while that was found out.
+    fn found(&self, client: u32, processor: u16) {
+        let is_same = || self.client.load(SeqCst) == client;
         let place = self.place.load(Relaxed);
         if place == NONE {
             if self.pair.is_some_and(|pair| pair.contains(&processor)) {
-                self.place.store(processor.into(), Relaxed);
+                self.place.store(processor.into(), SeqCst);
+                // Whichever of the two comes later, this or the other one's request, sees what the first has done.
+                if !is_same() {
+                    self.part(0);
+                }
             }
-        } else if place != u32::from(processor) {
+        } else if place != u32::from(processor) && is_same() {
             self.part(-TRUCE);
         }
     }
@@ -158,7 +170,7 @@ impl Lone {
     fn part(&self, asked: i32) {
         self.asked.store(asked, Relaxed);
         self.unknown.store(0, Relaxed);
-        self.place.store(NONE, Relaxed);
+        self.place.store(NONE, SeqCst);
     }
 
     /// Body of the busy thread. Fails if a processor cannot be used any more.

@@ -1,5 +1,6 @@
 //! The processors of this machine, and which of them a thread is on.
 
+use std::cell::Cell;
 use std::fs;
 use std::io;
 
@@ -27,6 +28,41 @@ pub(super) fn stay_on(processors: &[u16]) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
+/// The processor that a thread stays on while it serves, and those that its program may use.
+pub(super) struct Home {
+    at: u16,
+    all: CpuSet,
+    is_away: Cell<bool>,
+}
+
+impl Home {
+    /// Keeps the calling thread on `at` from now on. `all`: see [`allowed`].
+    pub(super) fn at(at: u16, all: CpuSet) -> io::Result<Home> {
+        stay_on(&[at])?;
+        Ok(Home { at, all, is_away: Cell::new(false) })
+    }
+
+    /// The calling thread may run anywhere, and so may those that it starts: a thread begins where the one that starts it
+    /// may run.
+    pub(super) fn leave(&self) {
+        self.is_away.set(sched_setaffinity(None, &self.all).is_ok());
+    }
+
+    /// It goes back to where it stays, if it has left.
+    pub(super) fn come_back(&self) {
+        if self.is_away.replace(false)
+            && let Err(error) = stay_on(&[self.at])
+        {
+            tracing::debug!("a thread cannot go back to processor {}: {error}", self.at);
+        }
+    }
+}
+
+/// The processors that the calling thread may run on.
+pub(super) fn allowed() -> io::Result<CpuSet> {
+    Ok(sched_getaffinity(None)?)
+}
+
 /// Whether the calling thread may run on each of these.
 pub(super) fn may_use_all(processors: &[u16]) -> bool {
     let allowed = |set: CpuSet| {
@@ -48,6 +84,13 @@ fn sleeps_on(stat: &str) -> Option<u16> {
     let mut fields = behind_name.split_ascii_whitespace();
     let sleeps = matches!(fields.next()?, "S" | "D");
     fields.nth(35)?.parse().ok().filter(|_| sleeps)
+}
+
+/// For tests: two processors that the calling thread may use, however many there are.
+#[cfg(test)]
+pub(super) fn two() -> Option<[u16; 2]> {
+    let mut usable = online().ok()?.into_iter().filter(|&one| may_use_all(&[one]));
+    Some([usable.next()?, usable.next()?])
 }
 
 fn listed(which: &str) -> io::Result<Vec<u16>> {
@@ -98,6 +141,25 @@ mod tests {
             drop(end);
             assert_eq!(sleeper.join().unwrap(), online().unwrap() == [one]);
         }
+    }
+
+    #[test]
+    fn who_has_left_its_processor_starts_threads_anywhere_until_it_comes_back() {
+        let one = online().unwrap().into_iter().find(|&one| may_use_all(&[one])).unwrap();
+        std::thread::spawn(move || {
+            let all = allowed().unwrap();
+            let home = Home::at(one, all).unwrap();
+            let mut only = CpuSet::new();
+            only.set(usize::from(one));
+            let of_child = || std::thread::spawn(|| allowed().unwrap()).join().unwrap();
+            assert_eq!([allowed().unwrap(), of_child()], [only, only]);
+            home.leave();
+            assert_eq!([allowed().unwrap(), of_child()], [all, all]);
+            home.come_back();
+            assert_eq!(allowed().unwrap(), only);
+        })
+        .join()
+        .unwrap();
     }
 
     #[test]

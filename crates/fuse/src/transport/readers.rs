@@ -33,6 +33,7 @@ use holdfast_base::wait;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::lone::{Lone, Place};
+use crate::threads;
 
 /// A thread that finds this many requests in a row wakes another one. A single client makes two: its next one, and what
 /// the kernel sends by itself, as for a file that was closed.
@@ -45,6 +46,9 @@ const NAP: Duration = Duration::from_millis(2);
 const IDLE: Duration = Duration::from_secs(10);
 /// A request that takes longer has another thread read.
 const TICK: Duration = Duration::from_millis(2);
+
+/// What its threads are for.
+const REQUESTS: &str = "requests";
 
 type Body = dyn Fn(&Reader) -> io::Result<()> + Send + Sync;
 
@@ -107,6 +111,10 @@ impl Readers {
     /// At most `most` that read at the same time, while up to `waiting` others wait. The last one polls for `spin`
     /// before it sleeps.
     pub(crate) fn new(most: usize, waiting: usize, spin: Duration) -> Arc<Readers> {
+        Readers::beside(Lone::new(spin), most, waiting, spin)
+    }
+
+    fn beside(lone: Arc<Lone>, most: usize, waiting: usize, spin: Duration) -> Arc<Readers> {
         Arc::new(Readers {
             most,
             threads_max: most + waiting,
@@ -119,7 +127,7 @@ impl Readers {
             watch: Condvar::new(),
             is_over: AtomicBool::new(false),
             is_short: AtomicBool::new(false),
-            lone: Lone::new(spin),
+            lone,
         })
     }
 
@@ -141,14 +149,10 @@ impl Readers {
             }
         };
         let started =
-            self.spawn(&mut state).and_then(|()| holdfast_sync::start("holdfast-watch", watch));
+            self.spawn(&mut state).and_then(|()| threads::start("holdfast-watch", REQUESTS, watch));
         if let Err(error) = started {
             state.start = None;
-            let why = format!("the system gives no thread for requests ({error})");
-            return Err(io::Error::new(
-                error.kind(),
-                format!("{why}; raise its limit of processes"),
-            ));
+            return Err(error);
         }
         drop(state);
         if let Err(error) = self.lone.start() {
@@ -213,9 +217,7 @@ impl Readers {
             && !self.is_over()
             && !self.is_short.swap(true, Ordering::Relaxed)
         {
-            tracing::warn!(
-                "the system gives no more threads ({error}): {threads} serve all requests"
-            );
+            tracing::warn!("{error}; until it gives more, {threads} serve all requests");
         }
         started.is_ok()
     }
@@ -226,7 +228,7 @@ impl Readers {
         };
         let readers = Arc::clone(self);
         let name = format!("holdfast-fuse-{}", state.started);
-        holdfast_sync::start(name, move || {
+        threads::start(&name, REQUESTS, move || {
             let reader = Reader::new(readers);
             let outcome = told(|| body(&reader));
             drop(reader);

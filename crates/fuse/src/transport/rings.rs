@@ -16,19 +16,23 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use holdfast_base::wait;
 use holdfast_wire::Op;
 use holdfast_wire::ring::{Arrived, Ring};
 
 use super::dispatch;
 use super::lone::Lone;
+use super::processors::Home;
 use super::readers::told;
 use super::work::Work;
 use super::{answer, processors};
 use crate::interface::{Answer, Errno};
 use crate::server::Server;
+use crate::threads;
 
 /// Threads in all, about; on each processor at least and at most so many.
 const THREADS: usize = 128;
@@ -75,7 +79,7 @@ impl Rings {
             let (fuse, work, made) = (Arc::clone(fuse), Arc::clone(work), made.clone());
             let lone = Arc::clone(lone);
             let name = cpu.map_or("holdfast-ring".into(), |cpu| format!("holdfast-ring-{cpu}"));
-            holdfast_sync::start(name, move || {
+            threads::start(&name, "rings", move || {
                 run(&fuse, (&work, &lone), cpu, (&queues, bytes), &made, &wait);
             })?;
             waiting.push(word);
@@ -109,11 +113,14 @@ fn run(
     made: &Sender<io::Result<()>>,
     wait: &Receiver<Word>,
 ) {
-    if let Some(cpu) = cpu
-        && let Err(error) = processors::stay_on(&[cpu])
-    {
-        tracing::debug!("a thread cannot be kept on processor {cpu}: {error}");
-    }
+    let home = cpu.and_then(|cpu| {
+        processors::allowed()
+            .and_then(|all| Home::at(cpu, all))
+            .inspect_err(|error| {
+                tracing::debug!("a thread cannot be kept on processor {cpu}: {error}");
+            })
+            .ok()
+    });
     let ring = Ring::new(fuse.as_fd(), queues, bytes);
     let (ring, said) = match ring {
         Ok(ring) => (Some(ring), Ok(())),
@@ -127,16 +134,29 @@ fn run(
         let _ = registered.send(done);
         drop(registered);
         if is_taken {
-            let _ = ended.send(told(|| serve_ring(&mut ring, work, (lone, cpu))));
+            let _ = ended.send(told(|| serve_ring(&mut ring, work, (lone, cpu), home)));
         }
     }
 }
 
-fn serve_ring(ring: &mut Ring, work: &Work, (lone, cpu): (&Lone, Option<u16>)) -> io::Result<()> {
+fn serve_ring(
+    ring: &mut Ring,
+    work: &Work,
+    (lone, cpu): (&Lone, Option<u16>),
+    home: Option<Home>,
+) -> io::Result<()> {
+    let home = home.map(Rc::new);
+    if let Some(home) = home.clone() {
+        wait::before_waiting(move |next| {
+            if next == wait::Next::Share {
+                home.leave();
+            }
+        });
+    }
     while let Some(at) = ring.wait()? {
+        home.iter().for_each(|home| home.come_back());
         let arrived = ring.arrived(at);
-        // This thread is there already.
-        let _ = lone.place(arrived.header.pid, || cpu);
+        lone.asked_at(arrived.header.pid, cpu);
         let answer = work.guarded(arrived.header.opcode, |server| serve_one(work, server, arrived));
         lone.will_answer();
         match answer.unwrap_or(Err(Errno(libc::EIO))) {

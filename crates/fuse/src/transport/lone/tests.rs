@@ -71,6 +71,45 @@ fn who_cannot_be_found_has_no_place_and_who_is_awake_keeps_it() {
 }
 
 #[test]
+fn who_asks_while_another_one_is_looked_for_is_not_served_there() {
+    for found in [3, 0] {
+        let lone = busy_on_0();
+        assert_eq!(asks(&lone, 7, ROW - 1, 3), None);
+        let looked_for = lone.place(7, || {
+            assert_eq!(lone.place(8, || None), None);
+            Some(found)
+        });
+        assert_eq!(looked_for, None, "client 8 may be anywhere");
+        assert_eq!(lone.place.load(Relaxed), NONE);
+        assert_eq!(asks(&lone, 8, ROW, 3), Some(3), "it is not left alone for that");
+    }
+}
+
+#[test]
+fn a_client_of_rings_has_a_place_only_if_it_waits_for_its_answers() {
+    let me = || rustix::thread::gettid().as_raw_nonzero().get() as u32;
+    let lone = busy_on_0();
+    let is_placed = |client| {
+        (0..ROW).for_each(|_| lone.asked_at(client, Some(3)));
+        lone.place.load(Relaxed) != NONE
+    };
+    // This thread runs while it is looked for.
+    assert!((0..10).all(|_| !is_placed(me())));
+    let (tell, told) = std::sync::mpsc::channel();
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let sleeper = std::thread::spawn(move || {
+        tell.send(me()).unwrap();
+        let _ = ended.recv();
+    });
+    let client = told.recv().unwrap();
+    // It takes a moment until it sleeps.
+    until(|| is_placed(client));
+    assert_eq!(lone.place.load(Relaxed), 3);
+    drop(end);
+    sleeper.join().unwrap();
+}
+
+#[test]
 fn two_clients_in_turn_have_no_place() {
     let lone = busy_on_0();
     for client in (7..9).cycle().take(10 * ROW as usize) {
@@ -98,8 +137,10 @@ fn without_the_busy_thread_nobody_is_moved() {
 
 #[test]
 fn the_busy_thread_takes_its_place_sleeps_and_ends() {
-    let lone = Lone::new(SPIN);
-    let Some(pair) = lone.pair else { return };
+    let Some(pair) = processors::two() else {
+        return holdfast_base::skip::skipped("needs two processors");
+    };
+    let lone = Lone::on(Some(pair), SPIN);
     lone.start().unwrap();
     for (client, processor) in [(7, pair[0]), (8, pair[1]), (9, pair[0])] {
         until(|| asks(&lone, client, 1, processor) == Some(processor));
