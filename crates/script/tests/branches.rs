@@ -13,7 +13,7 @@ use holdfast_script::{
 };
 
 fn story(text: &str) -> String {
-    transcript(text, &mut VolumeModel::new()).unwrap()
+    transcript(text, &mut VolumeModel::new()).expect("it is well formed")
 }
 
 #[test]

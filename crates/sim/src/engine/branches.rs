@@ -55,6 +55,11 @@ impl Mounts {
         self.mounted.get(&self.current)
     }
 
+    /// Every branch that is mounted.
+    pub(super) fn all(&self) -> impl Iterator<Item = &FileSystem> {
+        self.mounted.values().map(|mounted| &*mounted.filesystem)
+    }
+
     /// Ends all without an unmount.
     pub(super) fn kill(&mut self) {
         for mounted in self.mounted.values_mut() {
