@@ -12,7 +12,7 @@ use holdfast_script::{
     BranchOp, Errno, Kind, Op, Outcome, Script, Target, TreeName, TreeRef, Trees,
 };
 
-use crate::visit::{clean, quiet, same};
+use crate::opened::{clean, quiet, same};
 use crate::{Engine, Setup, judge};
 
 /// The first things that a user does with a volume after a crash; what they leave is killed again.
