@@ -7,7 +7,6 @@ mod seeds;
 
 use std::sync::Arc;
 
-use holdfast_base::skip::skipped;
 use holdfast_device::sim::Call;
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_script::{
@@ -24,15 +23,6 @@ fn engine(setup: &Setup) -> (Arc<dyn Device>, Engine) {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(VOLUME));
     let engine = Engine::create(Arc::clone(&device), setup.clone());
     (device, engine.expect("the device is large enough"))
-}
-
-/// Whether the engine has branches at all.
-fn ready() -> bool {
-    let has = engine(&Setup::new(4096, 1)).1.has_branches();
-    if !has {
-        skipped("this engine has no branches");
-    }
-    has
 }
 
 /// Makes a panic a failure like any other, so that it is shrunk too.
@@ -68,9 +58,6 @@ fn run_on_both(script: &Script, setup: &Setup) -> Result<(), String> {
 }
 
 fn agree(first: u64, count: u64, profile: &Profile, setup: &Setup, change: fn(Script) -> Script) {
-    if !ready() {
-        return;
-    }
     for seed in seeds(first..first + count) {
         let script = change(generate(seed, profile));
         if let Err(first) = run(&script, setup) {
@@ -142,9 +129,6 @@ fn an_engine_that_is_dropped_behind_a_change_of_branches_loses_nothing() {
 }
 
 fn survives(source: Source) {
-    if !ready() {
-        return;
-    }
     for seed in seeds(1..2) {
         let campaign = Campaign {
             seed,
@@ -181,9 +165,6 @@ fn power_cuts_on_full_volumes() {
 /// Each call of the device fails or panics, one run each: what had returned is there, and the volume is whole (P7, P12).
 #[test]
 fn the_device_fails_in_every_change_of_branches() {
-    if !ready() {
-        return;
-    }
     let script: Script = "mkfile /a; write /a 0 9000 1; snapshot s; write /a 0 5000 2; fork b s; switch b; append /a 100 3; \
         snapshot t; switch main; rollback s was; fork c; rmsnapshot was; write /a 0 100 4; fsync /a; rmbranch b; rmsnapshot s"
         .parse()

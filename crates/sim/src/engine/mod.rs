@@ -12,7 +12,6 @@
 
 mod attr;
 mod branches;
-mod branching;
 mod bytes;
 mod checkpoints;
 mod names;
