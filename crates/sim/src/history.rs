@@ -122,6 +122,9 @@ impl History {
         let (writes, replaces) = (self.written(op), self.replacing(op));
         let expected = model.apply(op);
         let no_space = *answer == Outcome::Err(Errno::ENOSPC);
+        if no_space && makes_room(op) {
+            return Err(format!("P8: {op} found no space"));
+        }
         if !no_space && !expected.agrees(answer, op, Rules::LENIENT) {
             return Err(format!("{op} answered {answer} instead of {expected}"));
         }
@@ -243,8 +246,7 @@ impl History {
     fn barrier(&self, op: &Op, writes: Option<File>) -> Barrier {
         let tree = self.last().number();
         match op {
-            Op::Remount => Barrier::Everything,
-            Op::Sync => Barrier::Tree(tree),
+            Op::Sync | Op::Remount => Barrier::Everything,
             Op::Fsyncdir { .. } => Barrier::History,
             Op::Fsync { place } | Op::Fdatasync { place } => {
                 match stat(&mut self.last().clone(), place) {
@@ -280,6 +282,12 @@ impl History {
     pub fn is_barrier(&self, op: usize) -> bool {
         self.steps[op].barrier != Barrier::None
     }
+}
+
+/// Whether `op` gives back what branches and snapshots hold, so that a full volume must not refuse it. An unlink gives nothing
+/// back where a snapshot has the file too.
+fn makes_room(op: &Op) -> bool {
+    matches!(op, Op::Branch(BranchOp::RemoveSnapshot { .. } | BranchOp::RemoveBranch { .. }))
 }
 
 /// Whether `op` leaves a snapshot of the branch as it is, with all that was written.

@@ -12,7 +12,7 @@ use holdfast_script::{
     BranchOp, Errno, Kind, Op, Outcome, Script, Target, TreeName, TreeRef, Trees,
 };
 
-use crate::visit::{clean, quiet, same};
+use crate::opened::{clean, quiet, same};
 use crate::{Engine, Setup, judge};
 
 /// The first things that a user does with a volume after a crash; what they leave is killed again.
@@ -30,13 +30,11 @@ pub(crate) fn use_on(image: &MemoryDevice, setup: &Setup, seed: u64) -> Result<(
     let trees = engine.walk_all()?;
     let others = trees.0.keys().filter(|tree| tree.snapshot.is_none() && tree.branch != first);
     for branch in std::iter::once(&first).chain(others.map(|tree| &tree.branch)) {
-        if engine.has_branches() {
-            done(&mut engine, BranchOp::Switch { branch: branch.clone() })?;
-        }
+        done(&mut engine, BranchOp::Switch { branch: branch.clone() })?;
         work_in(&mut engine)?;
     }
-    if engine.has_branches() {
-        done(&mut engine, BranchOp::Switch { branch: first.clone() })?;
+    done(&mut engine, BranchOp::Switch { branch: first.clone() })?;
+    if trees.0.len() > 1 {
         // What is there now has to stay until it is removed.
         expect(&mut engine, &Op::Remount)?;
         Removal::new(&mut engine, first, seed)?.remove_all()?;
@@ -140,7 +138,7 @@ impl<'a> Removal<'a> {
                     Ok(true)
                 }
                 // Others grew out of it, or a snapshot is held.
-                Outcome::Err(Errno::ENOTEMPTY | Errno::EBUSY) => Ok(false),
+                Outcome::Err(Errno::EBUSY) => Ok(false),
                 other => Err(format!("{op} answers {other}")),
             };
         };

@@ -12,13 +12,13 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use holdfast_check::Options;
 use holdfast_device::{Device, MemoryDevice, SimDevice, sim};
 use holdfast_script::{Target, Trees};
 
 use crate::moments::visit_time;
+use crate::opened::{clean, quiet, same};
 use crate::used_on::use_on;
-use crate::{Checkpoints, Engine, Setup, Verdict, agree, agree_on_log};
+use crate::{Engine, Setup, Verdict, agree, agree_on_log};
 
 /// What is in the image, or what is wrong with it. With a seed in `on`, a copy of it is used on and emptied.
 pub(crate) fn visit(image: MemoryDevice, setup: &Setup, on: Option<u64>) -> Result<Trees, String> {
@@ -100,14 +100,6 @@ pub(crate) fn visit_recovery(
     Ok((tree, seen.len() as u64 + inside))
 }
 
-/// Commits and checkpoints that the simulator adds are no part of a recovery; and thousands of threads for
-/// thousands of images cost more than all the rest.
-pub(crate) fn quiet(setup: &Setup) -> Setup {
-    let mut setup = Setup { checkpoints: Checkpoints::Never, ..setup.clone() };
-    setup.mount.threads = false;
-    setup
-}
-
 /// What can be seen without writing a byte.
 fn unwritten(image: &MemoryDevice, setup: &Setup) -> Result<Trees, String> {
     match agree_on_log(image)? {
@@ -151,26 +143,6 @@ fn whole(device: &dyn Device) -> Result<u64, String> {
     match agree(device)? {
         Verdict::Whole(commits) => Ok(commits),
         other => Err(format!("the journal is not whole: {other:?}")),
-    }
-}
-
-/// Asks the second opinion.
-pub(crate) fn clean(device: &Arc<dyn Device>, when: &str) -> Result<(), String> {
-    let options = Options { data: true, ..Options::default() };
-    let report = holdfast_check::check(device.as_ref(), &options)
-        .map_err(|error| format!("check {when}: {error}"))?;
-    if report.is_clean() {
-        return Ok(());
-    }
-    let findings: Vec<String> = report.findings.iter().map(ToString::to_string).collect();
-    Err(format!("check {when}:\n{}", findings.join("\n")))
-}
-
-pub(crate) fn same(first: &Trees, second: &Trees) -> Result<(), String> {
-    let differences = first.differences(second);
-    match differences.is_empty() {
-        true => Ok(()),
-        false => Err(format!("another mount shows something else:\n{}", differences.join("\n"))),
     }
 }
 

@@ -31,7 +31,7 @@ enum Verb {
 impl Generator<'_> {
     pub(super) fn branch(&mut self) -> Option<Op> {
         let weights = [
-            (Verb::Switch, 8),
+            (Verb::Switch, 11),
             (Verb::Snapshot, 8),
             (Verb::Fork, 5),
             (Verb::Rollback, 3),
@@ -184,8 +184,11 @@ impl Generator<'_> {
             let (from, to) = (self.snapshot()?, self.new_snapshot()?);
             return Some(BranchOp::RenameSnapshot { from, to });
         }
-        let branches = self.branches();
-        let (from, to) = (self.prng.pick(&branches).clone(), self.new_branch()?);
+        // The first one is found by its name after a crash.
+        let mut branches = self.branches();
+        branches.retain(|name| *name != TreeName::main());
+        let from = (!branches.is_empty()).then(|| self.prng.pick(&branches).clone())?;
+        let to = self.new_branch()?;
         Some(BranchOp::RenameBranch { from, to })
     }
 

@@ -245,16 +245,9 @@ impl VolumeModel {
 
     fn remove_branch(&mut self, name: &TreeName) -> Answered {
         let branch = self.branches.get(name).ok_or(Errno::ENOENT)?;
-        if branch.is_first {
-            return Err(Errno::EPERM);
-        }
-        if *name == self.current || !branch.tree.handles.is_empty() {
-            return Err(Errno::EBUSY);
-        }
-        if self.has_forks(name) {
-            return Err(Errno::ENOTEMPTY);
-        }
-        if branch.snapshots.values().any(|snapshot| snapshot.holds > 0) {
+        let is_open = *name == self.current || !branch.tree.handles.is_empty();
+        let is_held = branch.snapshots.values().any(|snapshot| snapshot.holds > 0);
+        if branch.is_first || is_open || is_held || self.has_forks(name) {
             return Err(Errno::EBUSY);
         }
         self.branches.remove(name);
@@ -329,10 +322,10 @@ impl VolumeModel {
     }
 }
 
-/// ENAMETOOLONG unless a branch or snapshot can have this name.
+/// EINVAL unless a branch or snapshot can have this name.
 fn short_enough(name: &TreeName) -> Result<(), Errno> {
     match name.as_bytes().len() > TreeName::MAX {
-        true => Err(Errno::ENAMETOOLONG),
+        true => Err(Errno::EINVAL),
         false => Ok(()),
     }
 }

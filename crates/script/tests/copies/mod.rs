@@ -91,7 +91,7 @@ impl Copies {
 
     fn free(&mut self, name: &TreeName) -> Result<(), Errno> {
         match name.as_bytes().len() {
-            256.. => Err(Errno::ENAMETOOLONG),
+            256.. => Err(Errno::EINVAL),
             _ if self.here().snapshots.contains_key(name) => Err(Errno::EEXIST),
             _ => Ok(()),
         }
@@ -99,7 +99,7 @@ impl Copies {
 
     fn free_branch(&self, name: &TreeName) -> Result<(), Errno> {
         match name.as_bytes().len() {
-            256.. => Err(Errno::ENAMETOOLONG),
+            256.. => Err(Errno::EINVAL),
             _ if self.branches.contains_key(name) => Err(Errno::EEXIST),
             _ => Ok(()),
         }
@@ -118,16 +118,11 @@ impl Copies {
         let branch = self.branches.get(name).ok_or(Errno::ENOENT)?;
         let held = branch.snapshots.values().any(|snapshot| snapshot.holds > 0);
         let is_open = *name == self.current || !branch.open.is_empty();
-        match () {
-            () if *name == self.first => Err(Errno::EPERM),
-            () if is_open => Err(Errno::EBUSY),
-            () if self.has_forks(name) => Err(Errno::ENOTEMPTY),
-            () if held => Err(Errno::EBUSY),
-            () => {
-                self.branches.remove(name);
-                Ok(Answer::Done)
-            }
+        if *name == self.first || is_open || held || self.has_forks(name) {
+            return Err(Errno::EBUSY);
         }
+        self.branches.remove(name);
+        Ok(Answer::Done)
     }
 
     fn answer(&mut self, op: &BranchOp) -> Result<Answer, Errno> {

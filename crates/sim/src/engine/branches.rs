@@ -1,16 +1,16 @@
 //! Branches and snapshots of a script's volume.
 //!
 //! Each branch in which a script has been is mounted, with handles of its own. One without handles is unmounted before it is
-//! removed, as a user would do it.
+//! removed, as a user would do it. What a handle means over a rollback is no matter of scripts: with open handles a
+//! rollback is refused here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use holdfast_posix::{FileSystem, FsError, MountOptions, OpenFile};
 use holdfast_script::target::Handles;
 use holdfast_script::{Answer, BranchOp, Errno, Handle, Target, TreeName};
 
-use super::branching::Branching;
 use super::{Answered, Engine, errno};
 
 /// A branch that is mounted, and what is open in it.
@@ -55,6 +55,11 @@ impl Mounts {
         self.mounted.get(&self.current)
     }
 
+    /// Every branch that is mounted.
+    pub(super) fn all(&self) -> impl Iterator<Item = &FileSystem> {
+        self.mounted.values().map(|mounted| &*mounted.filesystem)
+    }
+
     /// Ends all without an unmount.
     pub(super) fn kill(&mut self) {
         for mounted in self.mounted.values_mut() {
@@ -79,20 +84,12 @@ impl Mounts {
         filesystem: FileSystem,
         options: &MountOptions,
     ) -> Result<&Arc<FileSystem>, FsError> {
-        self.first = match filesystem.branch_name() {
-            Ok(name) => named(name),
-            Err(FsError::NotSupported) => TreeName::main(),
-            Err(error) => return Err(error),
-        };
-        let names = match filesystem.branch_names() {
-            Err(FsError::NotSupported) => vec![self.first.as_bytes().to_vec()],
-            names => names?,
-        };
-        if !names.iter().any(|name| name == self.current.as_bytes()) {
+        self.first = named(filesystem.branch_name()?);
+        if !branch_names(&filesystem)?.contains(&self.current) {
             self.current = self.first.clone();
         }
         if self.current != self.first {
-            let branch = filesystem.mount_branch(self.current.as_bytes(), options.clone())?;
+            let branch = filesystem.open_branch(self.current.as_bytes(), options.clone())?;
             self.mounted.insert(self.current.clone(), Mounted::new(branch));
         }
         let first = self.mounted.entry(self.first.clone()).or_insert(Mounted::new(filesystem));
@@ -104,13 +101,19 @@ fn named(bytes: Vec<u8>) -> TreeName {
     TreeName::new(bytes).expect("the engine takes no other names")
 }
 
-impl Engine {
-    /// Whether the engine has branches and snapshots.
-    pub fn has_branches(&self) -> bool {
-        let names = self.filesystem().map(|filesystem| filesystem.branch_names());
-        names.is_ok_and(|names| !matches!(names, Err(FsError::NotSupported)))
-    }
+/// All branches, sorted.
+fn branch_names(filesystem: &FileSystem) -> Result<Vec<TreeName>, FsError> {
+    let all = filesystem.branches()?.into_iter().map(|branch| named(branch.name));
+    Ok(all.collect::<BTreeSet<_>>().into_iter().collect())
+}
 
+/// All snapshots of the branch that have a name, sorted.
+fn snapshot_names(filesystem: &FileSystem) -> Result<Vec<TreeName>, FsError> {
+    let all = filesystem.snapshots()?.into_iter().filter(|snapshot| !snapshot.name.is_empty());
+    Ok(all.map(|snapshot| named(snapshot.name)).collect::<BTreeSet<_>>().into_iter().collect())
+}
+
+impl Engine {
     /// The branch that mkfs has made, whatever its name is.
     pub fn first_branch(&self) -> &TreeName {
         &self.mounts.first
@@ -118,10 +121,11 @@ impl Engine {
 
     /// Goes on with removals of branches and snapshots until nothing is left of them.
     pub fn finish_removals(&self) -> Result<(), FsError> {
-        match self.filesystem() {
-            Ok(filesystem) => filesystem.finish_removals(),
-            Err(_) => Ok(()),
-        }
+        let Ok(filesystem) = self.filesystem() else { return Ok(()) };
+        // Each goes on with them for longer than any volume of a script needs.
+        filesystem.commit()?;
+        filesystem.checkpoint()?;
+        filesystem.commit()
     }
 
     /// The branch in which the script is, with what is open there.
@@ -141,48 +145,57 @@ impl Engine {
     }
 
     pub(super) fn branches(&mut self, op: &BranchOp) -> Answered {
-        let names = |names: Result<Vec<Vec<u8>>, FsError>| -> Result<Vec<TreeName>, Errno> {
-            let mut names: Vec<TreeName> = names.map_err(errno)?.into_iter().map(named).collect();
-            names.sort();
-            Ok(names)
-        };
         let here = self.filesystem()?;
+        let branch = self.mounts.current.as_bytes();
         let done = match op {
             BranchOp::Switch { branch } => return self.switch(branch),
             BranchOp::RemoveBranch { branch } => return self.remove_branch(branch),
             BranchOp::RenameBranch { from, to } => return self.rename_branch(from, to),
             BranchOp::Look { name } => return self.look(name),
             BranchOp::Branches => {
-                let (current, all) = (self.mounts.current.clone(), names(here.branch_names())?);
+                let (current, all) = (self.mounts.current.clone(), branch_names(here));
+                let all = all.map_err(errno)?;
                 return Ok(Answer::Branches { current, all });
             }
-            BranchOp::Snapshots => return Ok(Answer::Snapshots(names(here.snapshot_names())?)),
-            BranchOp::Snapshot { name } => here.take_snapshot(name.as_bytes()),
+            BranchOp::Snapshots => {
+                return snapshot_names(here).map(Answer::Snapshots).map_err(errno);
+            }
+            BranchOp::Snapshot { name } => here.snapshot(name.as_bytes()).map(drop),
             BranchOp::Fork { branch, from } => {
-                here.fork_branch(branch.as_bytes(), from.as_ref().map(TreeName::as_bytes))
+                here.fork(branch.as_bytes(), from.as_ref().map(TreeName::as_bytes)).map(drop)
             }
             BranchOp::Rollback { to, keep } => {
-                here.roll_back(to.as_bytes(), keep.as_ref().map(TreeName::as_bytes))
+                self.expect_no_handles(to, keep.as_ref())?;
+                here.rollback(to.as_bytes(), keep.as_ref().map(TreeName::as_bytes))
             }
-            BranchOp::RemoveSnapshot { name } => here.remove_snapshot(name.as_bytes()),
+            BranchOp::RemoveSnapshot { name } => here.delete_snapshot(branch, name.as_bytes()),
             BranchOp::RenameSnapshot { from, to } => {
-                here.move_snapshot(from.as_bytes(), to.as_bytes())
+                here.rename_snapshot(branch, from.as_bytes(), to.as_bytes())
             }
-            BranchOp::Hold { name } => here.hold_snapshot(name.as_bytes(), true),
-            BranchOp::Unhold { name } => here.hold_snapshot(name.as_bytes(), false),
+            BranchOp::Hold { name } => here.hold(branch, name.as_bytes()),
+            BranchOp::Unhold { name } => here.unhold(branch, name.as_bytes()),
         };
         done.map(|()| Answer::Done).map_err(errno)
     }
 
+    /// What a script may ask of a rollback: other refusals come first.
+    fn expect_no_handles(&self, to: &TreeName, keep: Option<&TreeName>) -> Result<(), Errno> {
+        let names = snapshot_names(self.filesystem()?).map_err(errno)?;
+        let would_work = names.contains(to) && keep.is_none_or(|keep| !names.contains(keep));
+        match would_work && !self.here()?.handles.is_empty() {
+            true => Err(Errno::EBUSY),
+            false => Ok(()),
+        }
+    }
+
     fn switch(&mut self, branch: &TreeName) -> Answered {
         let here = self.filesystem()?;
-        let names = here.branch_names().map_err(errno)?;
-        if !names.iter().any(|name| name == branch.as_bytes()) {
+        if !branch_names(here).map_err(errno)?.contains(branch) {
             return Err(Errno::ENOENT);
         }
         if !self.mounts.mounted.contains_key(branch) {
             let options = self.setup.mount.clone();
-            let mounted = here.mount_branch(branch.as_bytes(), options).map_err(errno)?;
+            let mounted = here.open_branch(branch.as_bytes(), options).map_err(errno)?;
             self.mounts.mounted.insert(branch.clone(), Mounted::new(mounted));
         }
         self.mounts.current = branch.clone();
@@ -199,12 +212,12 @@ impl Engine {
             let mounted = self.mounts.mounted.remove(branch).expect("it was just found");
             mounted.unmount().map_err(errno)?;
         }
-        self.filesystem()?.remove_branch(branch.as_bytes()).map_err(errno)?;
+        self.filesystem()?.delete_branch(branch.as_bytes()).map_err(errno)?;
         Ok(Answer::Done)
     }
 
     fn rename_branch(&mut self, from: &TreeName, to: &TreeName) -> Answered {
-        self.filesystem()?.move_branch(from.as_bytes(), to.as_bytes()).map_err(errno)?;
+        self.filesystem()?.rename_branch(from.as_bytes(), to.as_bytes()).map_err(errno)?;
         let mounts = &mut self.mounts;
         if let Some(mounted) = mounts.mounted.remove(from) {
             mounts.mounted.insert(to.clone(), mounted);
@@ -219,7 +232,9 @@ impl Engine {
 
     /// Everything that a snapshot holds, seen through a mount of it.
     fn look(&self, name: &TreeName) -> Answered {
-        let filesystem = self.filesystem()?.mount_snapshot(name.as_bytes()).map_err(errno)?;
+        let (branch, options) = (self.mounts.current.as_bytes(), self.setup.mount.clone());
+        let here = self.filesystem()?;
+        let filesystem = here.open_snapshot(branch, name.as_bytes(), options).map_err(errno)?;
         let mut mounts = Mounts::none();
         mounts.mounted.insert(TreeName::main(), Mounted::new(filesystem));
         let mut shown = Engine {

@@ -1,5 +1,7 @@
 //! The judge of several branches lets through what is allowed, and nothing else.
 
+use holdfast_script::{Errno, Outcome};
+
 use super::tests::{history, judge, tree};
 
 /// The promise that a finding cites.
@@ -95,13 +97,12 @@ fn late_writes_may_be_missing_in_one_branch_and_not_in_another() {
     let swapped = "mkfile /f; fork b; write /f 0 \"two\"; switch b; write /f 0 \"one\"; mkdir /d";
     assert!(judge(script, swapped).is_err());
     // What is made durable is the file of that branch, which has the same number as the other's.
-    for sync in ["fsync /f", "sync"] {
-        let script = format!("{script}; {sync}");
-        assert_eq!(judge(&script, in_b), Ok(7), "{sync}");
-        assert!(judge(&script, in_main).is_err(), "{sync}");
+    let synced = format!("{script}; fsync /f");
+    assert_eq!(judge(&synced, in_b), Ok(7));
+    assert!(judge(&synced, in_main).is_err());
+    for all in ["sync", "remount"] {
+        assert!(judge(&format!("{script}; {all}"), in_b).is_err(), "{all}");
     }
-    let script = format!("{script}; remount");
-    assert!(judge(&script, in_b).is_err());
 }
 
 #[test]
@@ -146,6 +147,18 @@ fn an_fsync_that_found_nothing_to_do_promises_the_file_of_its_branch() {
     // Before the fork there was no such file.
     let history = quiet("mkfile /f; fork b; switch b; fsync /f");
     assert!(history.judge(&tree("mkfile /f"), 4, 4).is_err());
+}
+
+#[test]
+fn a_full_volume_may_refuse_a_snapshot_and_not_a_removal() {
+    let mut history = history("mkfile /f; snapshot s; fork b");
+    let full = Outcome::Err(Errno::ENOSPC);
+    history.push(&"snapshot t".parse().unwrap(), &full).unwrap();
+    assert_eq!(history.judge(&tree("mkfile /f; snapshot s; fork b"), 4, 4), Ok(4));
+    for op in ["rmsnapshot s", "rmbranch b"] {
+        let wrong = history.push(&op.parse().unwrap(), &full).unwrap_err();
+        assert!(wrong.starts_with("P8: "), "{wrong}");
+    }
 }
 
 #[test]

@@ -69,7 +69,7 @@ impl History {
             }
         }
         let known = |name: &TreeRef| volume.trees().any(|(known, ..)| known == *name);
-        wrong.extend(found.0.keys().filter(|name| !known(*name)).map(|name| format!("+ {name}")));
+        wrong.extend(found.0.keys().filter(|name| !known(name)).map(|name| format!("+ {name}")));
         wrong
     }
 
