@@ -14,9 +14,9 @@ use common::*;
 use holdfast_base::InodeNo;
 use holdfast_check::{Issue, Report, What, dump, view};
 use holdfast_device::{Device, DeviceError, DeviceStats, Flushed, MemoryDevice};
+use holdfast_format::item::{Dentry, FileType, InodeItem, TreeItem, TreeKind, WalkItem, WalkPlace};
 use holdfast_format::log::Dropped;
 use holdfast_format::{Key, Kind};
-use holdfast_format::item::{Dentry, FileType, InodeItem, TreeItem, TreeKind, WalkItem, WalkPlace};
 use holdfast_store::{Branch, Store};
 
 fn clean(device: &dyn Device) -> Report {
