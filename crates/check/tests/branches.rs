@@ -95,11 +95,6 @@ fn two_branches_give_up_what_the_snapshot_has() {
     }
     let image = crash(&device);
     clean(&*image);
-    let mut log = Vec::new();
-    dump(&*image, &What::Log, &mut log).unwrap();
-    let log = String::from_utf8(log).unwrap();
-    let drops = log.lines().filter(|line| line.starts_with("drop ")).count();
-    assert!(drops >= 2, "{log}");
     let before = view(&*image).unwrap();
     drop(open(&image));
     clean(&*image);
@@ -117,7 +112,7 @@ fn a_deletion_is_clean_at_every_step() {
     overwrite(&main, 6);
     chown(&main, PIPE);
     store.delete_snapshot(last).unwrap();
-    let mut steps = 0;
+    let (mut steps, mut drops) = (0, 0);
     loop {
         store.commit().unwrap();
         clean(&*crash(&grown.device));
@@ -125,14 +120,19 @@ fn a_deletion_is_clean_at_every_step() {
         // The log of what comes behind is judged by the cursor of the commit.
         overwrite(&main, 7);
         store.sync(store.latest(), PIPE).unwrap();
-        clean(&*crash(&grown.device));
+        let image = crash(&grown.device);
+        clean(&*image);
+        let mut log = Vec::new();
+        dump(&*image, &What::Log, &mut log).unwrap();
+        drops += String::from_utf8_lossy(&log).matches("\ndrop ").count();
         steps += 1;
         if !goes_on {
             break;
         }
     }
     store.commit().unwrap();
-    assert!(steps > 3, "{steps} steps");
+    // Some of what the branch gave up was to be judged by the cursor.
+    assert!(steps > 3 && drops > 0, "{steps} steps, {drops} drops");
     let report = clean(&*crash(&grown.device));
     assert_eq!(report.facts.snapshots, 1);
 }
@@ -249,7 +249,9 @@ fn batches_of_branches_are_judged() {
         write(&mut log);
         issues(&check_all(&made.device))
     };
-    let none = judge(|log| drop(log.batch_with(|encoder, out| encoder.branch(9, 1, out), |_| {})));
+    let none = judge(|log| {
+        log.batch_with(|encoder, out| encoder.branch(9, 1, out), |_| {});
+    });
     assert_eq!(none, [Issue::BatchMalformed]);
     let strange = judge(|log| {
         let at = Key::new(DATA, Kind::Extent, 0);

@@ -153,6 +153,11 @@ impl Replay {
         }
     }
 
+    /// Inodes in a branch other than `main`, if the log changed it.
+    pub(crate) fn inodes_in(&self, branch: u64) -> Option<u64> {
+        self.branches.get(&branch).map(|of| of.inode_count)
+    }
+
     /// A counter so near its end that no writer opens the volume any more, with its name.
     pub fn high_counter(&self) -> Option<(&'static str, u64)> {
         // A writer refuses a counter beyond half of the maximum. Before that check, a recovery may have raised it
