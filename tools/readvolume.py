@@ -1904,7 +1904,7 @@ def main():
     parser.add_argument("image", metavar="IMG")
     parser.add_argument("command", nargs="?", metavar="COMMAND", choices=COMMANDS, help=", ".join(COMMANDS))
     parser.add_argument("argument", nargs="?", metavar="PATH or DIR")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     if (options.command is None) != options.list_trees:
         parser.error(f"a command is wanted, or {LIST_TREES}")
     if (options.command in ("cat", "extract")) != (options.argument is not None):

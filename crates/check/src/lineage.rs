@@ -13,7 +13,6 @@ use holdfast_format::item::{LineageItem, RootItem, TreeItem, TreeKind, WalkItem,
 use holdfast_format::log::Dropped;
 use holdfast_format::{Key, Kind, NodePointer};
 
-use crate::log::Replay;
 use crate::text::printable;
 use crate::volume::{Bounds, Volume};
 
@@ -137,8 +136,12 @@ impl Lineage {
         }
     }
 
-    /// All trees that have a root: `main` first, what is being deleted last.
-    pub(crate) fn trees(&self, volume: &Volume<'_>, log: &Replay) -> Vec<Tree> {
+    /// All trees that have a root: `main` first, what is being deleted last. `inodes` says how many a branch has by the log.
+    pub(crate) fn trees(
+        &self,
+        volume: &Volume<'_>,
+        inodes: &dyn Fn(u64) -> Option<u64>,
+    ) -> Vec<Tree> {
         let main = Tree {
             id: MAIN,
             name: self.name(MAIN),
@@ -153,8 +156,7 @@ impl Lineage {
                 TreeKind::Snapshot => ((item.root, item.level), item.inode_count),
                 TreeKind::Branch => {
                     let Some(root) = self.root(id) else { continue };
-                    let logged = log.branches.get(&id).map(|branch| branch.inode_count);
-                    ((root.pointer(), root.level), logged.unwrap_or(root.inode_count))
+                    ((root.pointer(), root.level), inodes(id).unwrap_or(root.inode_count))
                 }
             };
             let cursor = self.cursor(id).filter(|_| item.kind == TreeKind::Snapshot);

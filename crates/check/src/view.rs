@@ -62,7 +62,7 @@ pub fn view(device: &dyn Device) -> Result<View, CheckError> {
         return broken("the bitmaps cannot be read".into());
     };
     let mut lineage = Lineage::read(&volume);
-    let trees = lineage.trees(&volume, &log);
+    let trees = lineage.trees(&volume, &|id| log.inodes_in(id));
     let of = |tree: &Tree| volume.with_files(tree.root, log.items_of(tree.id));
     let nodes = nodes(&volume, trees.iter().map(|tree| (tree, of(tree))))?;
     let is_branch = |tree: &&Tree| tree.id != MAIN && lineage.root(tree.id).is_some();

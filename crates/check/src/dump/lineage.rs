@@ -15,7 +15,7 @@ pub(super) fn print(
     out: &mut dyn Write,
 ) -> Result<(), CheckError> {
     let lineage = Lineage::read(volume);
-    for tree in lineage.trees(volume, &recovered.log) {
+    for tree in lineage.trees(volume, &|id| recovered.log.inodes_in(id)) {
         let Tree { id, name, root: (root, level), inode_count, cursor } = &tree;
         let parent = lineage.tree(*id).map_or(0, |item| item.parent);
         write!(
@@ -40,7 +40,7 @@ pub(super) fn find(
     recovered: &Recovered,
     id: u64,
 ) -> Result<Tree, CheckError> {
-    let trees = Lineage::read(volume).trees(volume, &recovered.log);
+    let trees = Lineage::read(volume).trees(volume, &|id| recovered.log.inodes_in(id));
     let found = trees.into_iter().find(|tree| tree.id == id);
     found.ok_or_else(|| CheckError::Missing(format!("there is no branch or snapshot {id}")))
 }

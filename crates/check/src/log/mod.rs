@@ -43,7 +43,7 @@ pub struct Replay {
     /// Keys of the files tree of `main` that the log changed, with what they are now.
     pub items: BTreeMap<Key, Change>,
     /// The same of other branches, by their numbers.
-    pub branches: BTreeMap<u64, Branch>,
+    pub branches: BTreeMap<u64, BranchChanges>,
     /// Items of branches and snapshots that the log changed, with what they are now.
     pub lineage: BTreeMap<Key, Change>,
     /// Batches applied.
@@ -74,7 +74,7 @@ pub struct Replay {
 
 /// What the log changed of a branch other than `main`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Branch {
+pub struct BranchChanges {
     /// Keys of its files tree, with what they are now.
     pub items: BTreeMap<Key, Change>,
     /// Inodes in it.
@@ -151,6 +151,11 @@ impl Replay {
             Some(of) => &of.items,
             None => &NO_CHANGES,
         }
+    }
+
+    /// Inodes in a branch other than `main`, if the log changed it.
+    pub(crate) fn inodes_in(&self, branch: u64) -> Option<u64> {
+        self.branches.get(&branch).map(|of| of.inode_count)
     }
 
     /// A counter so near its end that no writer opens the volume any more, with its name.

@@ -327,7 +327,7 @@ fn run_with(
     let mut context = Context::new(recovered.volume(device), slots, &recovered, options);
     context.facts.superblock = Some(summary);
     context.lineage = Lineage::read(&context.volume);
-    context.trees = context.lineage.trees(&context.volume, &recovered.log);
+    context.trees = context.lineage.trees(&context.volume, &|id| recovered.log.inodes_in(id));
     for pass in PASSES {
         context.pass = pass.name;
         (pass.run)(&mut context);
