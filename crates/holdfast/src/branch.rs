@@ -35,7 +35,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use holdfast_posix::{BranchInfo, FileSystem, FsError, SnapshotInfo};
+use holdfast_posix::{BranchInfo, FileSystem, FsError, MountOptions, SnapshotInfo};
 
 use crate::held::Shared;
 use crate::options::VolumeOptions;
@@ -116,7 +116,9 @@ impl Branch {
     fn open_with_mount(&self, options: Option<&VolumeOptions>) -> io::Result<Volume> {
         let caller = options.map_or_else(|| self.shared.caller().clone(), |of| of.caller.clone());
         let fs = self.with(|fs, name| {
-            let mount = options.map_or_else(|| fs.options().clone(), |of| of.mount.clone());
+            // Out of a snapshot that is open as well: whether it is written is the whole volume's matter.
+            let usual = || MountOptions { read_only: false, ..fs.options().clone() };
+            let mount = options.map_or_else(usual, |of| of.mount.clone());
             fs.open_branch(name, mount)
         })?;
         Volume::over(fs, caller)
