@@ -43,9 +43,11 @@ pub(crate) fn use_on(image: &MemoryDevice, setup: &Setup, seed: u64) -> Result<(
     engine.unmount().map_err(|error| format!("unmount: {error}"))?;
     clean(&device, "when it was empty")?;
     let facts = judge(&*device)?.facts;
-    match (facts.orphans, facts.inodes, facts.data_blocks) {
-        (0, 1, 0) => Ok(()),
-        other => Err(format!("orphans, inodes and blocks of data when it was empty: {other:?}")),
+    match (facts.orphans, facts.inodes, facts.data_blocks, facts.snapshots) {
+        (0, 1, 0, 0) => Ok(()),
+        other => {
+            Err(format!("orphans, inodes, blocks of data and snapshots at the end: {other:?}"))
+        }
     }
 }
 

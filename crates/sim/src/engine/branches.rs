@@ -122,10 +122,7 @@ impl Engine {
     /// Goes on with removals of branches and snapshots until nothing is left of them.
     pub fn finish_removals(&self) -> Result<(), FsError> {
         let Ok(filesystem) = self.filesystem() else { return Ok(()) };
-        // Each goes on with them for longer than any volume of a script needs.
-        filesystem.commit()?;
-        filesystem.checkpoint()?;
-        filesystem.commit()
+        filesystem.finish_deletions()
     }
 
     /// The branch in which the script is, with what is open there.

@@ -325,8 +325,13 @@ impl<'a> Plan<'a> {
         self.take_name(item.branch, &item.name, snapshot)?;
         item.name = Vec::new();
         self.put_item(snapshot, &item);
-        self.put(WalkItem::key(snapshot), WalkItem::at(&WalkPlace::start()).bytes().to_vec());
+        self.begin_walk(snapshot);
         Ok(snapshot)
+    }
+
+    /// The deletion of a snapshot that has no name begins; it goes on when no two trees have grown out of it.
+    pub(super) fn begin_walk(&mut self, snapshot: u64) {
+        self.put(WalkItem::key(snapshot), WalkItem::at(&WalkPlace::start()).bytes().to_vec());
     }
 
     /// The present tree of a branch becomes a snapshot out of which nothing has grown (S2).
@@ -404,7 +409,7 @@ impl<'a> Plan<'a> {
         let target = self.snapshot(to)?;
         let (left, _) = self.leave_behind(branch, kept_as.unwrap_or_default(), now)?;
         if kept_as.is_none() {
-            self.put(WalkItem::key(left), WalkItem::at(&WalkPlace::start()).bytes().to_vec());
+            self.begin_walk(left);
         }
         let mut of = self.branch(branch)?;
         of.parent = to;
@@ -435,7 +440,7 @@ impl<'a> Plan<'a> {
         }
         let of = self.branch(branch)?;
         let (left, _) = self.leave_behind(branch, b"", now)?;
-        self.put(WalkItem::key(left), WalkItem::at(&WalkPlace::start()).bytes().to_vec());
+        self.begin_walk(left);
         for snapshot in snapshots {
             if !self.is_deleted(*snapshot)? {
                 self.delete_snapshot(*snapshot)?;
@@ -448,20 +453,29 @@ impl<'a> Plan<'a> {
         Ok(left)
     }
 
-    /// Fails if another branch has grown out of a snapshot of this one.
+    /// Fails if another branch has grown out of a snapshot of this one, or out of what grew out of it and is being deleted:
+    /// the answer is the same before such a deletion and behind it.
     fn refuse_forks(&self, branch: u64, snapshot: u64) -> PlanResult<()> {
+        if self.is_deleted(snapshot)? {
+            return Ok(());
+        }
         let mut forks = Vec::new();
-        for child in self.children(snapshot, usize::MAX)? {
-            let item = self.item(child)?;
-            match item.kind {
-                TreeKind::Branch if child != branch => forks.push(shown(&item.name)),
-                TreeKind::Snapshot if item.branch != branch && !self.is_deleted(child)? => {
-                    forks.push(format!("{}@{}", self.name_of(item.branch)?, shown(&item.name)));
+        let mut parents = vec![snapshot];
+        while let Some(parent) = parents.pop() {
+            for child in self.children(parent, usize::MAX)? {
+                let item = self.item(child)?;
+                match item.kind {
+                    TreeKind::Branch if child != branch => forks.push(shown(&item.name)),
+                    TreeKind::Snapshot if self.is_deleted(child)? => parents.push(child),
+                    TreeKind::Snapshot if item.branch != branch => {
+                        let of = self.name_of(item.branch)?;
+                        forks.push(format!("{of}@{}", shown(&item.name)));
+                    }
+                    _ => {}
                 }
-                _ => {}
             }
         }
-        if forks.is_empty() || self.is_deleted(snapshot)? {
+        if forks.is_empty() {
             return Ok(());
         }
         let snapshot = shown(&self.item(snapshot)?.name);

@@ -44,7 +44,10 @@ impl Inner {
     pub(crate) fn fork_live(&self, branch: u64, name: &[u8], now: Timestamp) -> Result<Made> {
         self.seal_with(&mut |plan| {
             let snapshot = plan.take(branch, b"", now)?;
-            plan.fork(snapshot, name, now)
+            let fork = plan.fork(snapshot, name, now)?;
+            // Nobody can name it: it goes as soon as one of the two is all that has grown out of it.
+            plan.begin_walk(snapshot);
+            Ok(fork)
         })
     }
 
