@@ -58,6 +58,8 @@ if [ -w "$rings" ]; then
     sed -i '/SKIPPED .* offers\( no\)\? rings/d' "$work/tests.log"
     HOLDFAST_TRANSPORT=rings through_the_kernel
     HOLDFAST_TRANSPORT=rings HOLDFAST_OPEN=kernel through_the_kernel
+    # The threads of rings are among those that are refused.
+    step cargo test --locked -p holdfast-cli --test refused_threads 2>&1 | tee -a "$work/tests.log" || status=$?
 fi
 # Mutants made on purpose: a feature that no other program may have, so a build of its own.
 step cargo test --locked -p holdfast-sim --features mutants --test mutants 2>&1 | tee -a "$work/tests.log" || status=$?

@@ -190,7 +190,7 @@ fn every_start_of_a_thread_of_a_mount_is_refused() {
         let is_refused = table.keys().any(|(_, place)| place.contains(&file));
         match &*file {
             "fuse/src/transport/rings.rs" if !has_rings => {
-                holdfast_base::skip::skipped("the threads of rings: the kernel offers none");
+                holdfast_base::skip::skipped("the kernel offers no rings");
             }
             // On machines with two processors.
             "fuse/src/transport/lone.rs" => {}

@@ -88,13 +88,16 @@ pub(super) fn library(
         })?;
         works.push(Work { name, always: runs(&found[0]), changed: runs(&found[1]) });
     }
+    let others = match scale {
+        Scale::Published => String::new(),
+        _ => format!("; then creates and unlinks in {} directories", plan.dirs),
+    };
     let about = format!(
-        "{} threads, each writing 4 KiB at random into a file of {} MiB of its own; then creates and unlinks in {} \
-         directories; runs of {} s with a commit every {} s, {}. A mean freeze is what changers wait for a \
+        "{} threads, each writing 4 KiB at random into a file of {} MiB of its own{others}; \
+         runs of {} s with a commit every {} s, {}. A mean freeze is what changers wait for a \
          commit; the groups are a part of it. Most records are carried before, while changers go on.",
         plan.jobs,
         plan.file_bytes >> 20,
-        plan.dirs,
         plan.time.as_secs_f64(),
         plan.commit_secs,
         rounds_text(rounds)
