@@ -65,14 +65,39 @@ fn text(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
+/// What there is in a volume.
+impl Volume {
+    /// All branches, in the order in which they were made.
+    pub fn branches(&self) -> io::Result<Vec<Branch>> {
+        Branch::list(self.shared())
+    }
+
+    /// A branch. The one that a volume is made with is `main`.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none of this name.
+    pub fn branch(&self, name: &str) -> io::Result<Branch> {
+        Branch::find(self.shared(), name)
+    }
+
+    /// Makes a branch out of what is open here, as it is now: out of the branch, or the snapshot.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if there is one of this name.
+    pub fn create_branch(&self, name: &str) -> io::Result<Branch> {
+        self.shared().with_volume(|fs| fs.fork(name.as_bytes(), None))?;
+        self.branch(name)
+    }
+}
+
 impl Branch {
-    pub(crate) fn find(shared: &Arc<Shared>, name: &str) -> io::Result<Branch> {
+    fn find(shared: &Arc<Shared>, name: &str) -> io::Result<Branch> {
         let mut all = Branch::list(shared)?.into_iter();
         let error = || io::Error::new(io::ErrorKind::NotFound, format!("there is no `{name}`"));
         all.find(|branch| branch.name == name).ok_or_else(error)
     }
 
-    pub(crate) fn list(shared: &Arc<Shared>) -> io::Result<Vec<Branch>> {
+    fn list(shared: &Arc<Shared>) -> io::Result<Vec<Branch>> {
         let all = shared.with_volume(FileSystem::branches)?.into_iter();
         let branch = |BranchInfo { name, number, .. }: BranchInfo| Branch {
             shared: Arc::clone(shared),

@@ -15,7 +15,6 @@ use holdfast_base::counters::Reading;
 use holdfast_device::Device;
 use holdfast_posix::{Caller, FileSystem};
 
-use crate::branch::Branch;
 use crate::dir::Dir;
 use crate::error::volume_error;
 use crate::held::{Held, Shared};
@@ -24,7 +23,7 @@ use crate::held::{Held, Shared};
 /// from many threads at once.
 ///
 /// A volume is opened at one of its branches, mostly `main`, or at a snapshot ([`VolumeOptions::branch`]); others are opened
-/// beside it by [`Branch::open`] and [`Snapshot::open`]. No other opening is possible meanwhile: the device is locked, and the
+/// beside it by [`Branch::open`][crate::Branch::open] and [`Snapshot::open`]. No other opening is possible meanwhile: the device is locked, and the
 /// error names the process that holds it.
 ///
 /// [`VolumeOptions::branch`]: crate::VolumeOptions::branch
@@ -54,28 +53,6 @@ impl Volume {
     pub(crate) fn over(fs: FileSystem, caller: Caller) -> io::Result<Volume> {
         let shared = Arc::new(Shared::new(fs, caller));
         Ok(Volume { root: Dir::new(Held::new(shared, InodeNo::ROOT)?) })
-    }
-
-    /// All branches, in the order in which they were made.
-    pub fn branches(&self) -> io::Result<Vec<Branch>> {
-        Branch::list(&self.root.held().shared)
-    }
-
-    /// A branch. The one that a volume is made with is `main`.
-    ///
-    /// # Errors
-    /// `NotFound` if there is none of this name.
-    pub fn branch(&self, name: &str) -> io::Result<Branch> {
-        Branch::find(&self.root.held().shared, name)
-    }
-
-    /// Makes a branch out of what is open here, as it is now: out of the branch, or the snapshot.
-    ///
-    /// # Errors
-    /// `AlreadyExists` if there is one of this name.
-    pub fn create_branch(&self, name: &str) -> io::Result<Branch> {
-        self.shared().with_volume(|fs| fs.fork(name.as_bytes(), None))?;
-        self.branch(name)
     }
 
     /// Everything that any caller did before this call is durable when it returns (P1 to P3).
@@ -140,7 +117,7 @@ impl Volume {
         self.shared().abandon();
     }
 
-    fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.root.held().shared
     }
 }

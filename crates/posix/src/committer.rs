@@ -173,7 +173,7 @@ fn run(volume: &Volume, every: Duration) {
     let mut failure_of_deletion = LastMessage::default();
     let (mut until, mut deletes) = (Deadline::after(every), false);
     loop {
-        let is_still = || quiet.is_still(stamp(volume)) && !volume.is_deleting();
+        let is_still = || quiet.is_still(stamp(volume)) && !volume.deletions.are_left();
         let ended = match quiet.is_over() {
             _ if deletes => idle.pause(Duration::ZERO),
             true => idle.sleep(until.left(), is_still),
@@ -204,7 +204,7 @@ fn run(volume: &Volume, every: Duration) {
             let what = "the volume rests, and what waits could not be written";
             failure_at_rest.once(what, look(volume, &mut quiet));
         }
-        let worked = volume.work_off_deletions();
+        let worked = volume.deletions.work_off();
         deletes = matches!(worked, Ok(true));
         failure_of_deletion.once("a deletion does not go on", worked.map(drop));
     }
@@ -288,7 +288,7 @@ mod tests {
             if let Some(bytes) = bytes {
                 fs.write(&root, &file, 0, bytes, WriteHow::default()).unwrap();
             }
-            look(&fs.core.volume, &mut quiet).unwrap();
+            look(&fs.volume.volume, &mut quiet).unwrap();
             fs.counters().data_bytes_written.get()
         };
         for byte in 0..20 {

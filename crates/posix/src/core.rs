@@ -23,10 +23,9 @@ use holdfast_format::item::dentry;
 use holdfast_store::{Allocated, Branch, Reservation, StoreError};
 use parking_lot::Mutex;
 
-use crate::file::map::{MapEdit, Piece};
+use crate::deletions::Deletions;
 use crate::gate::Gate;
 use crate::inode::{Inode, InodeTable, Leaving};
-use crate::volume::Volume;
 use crate::{MountOptions, Result};
 
 /// See [`crate::FileSystem::watch`].
@@ -38,8 +37,8 @@ pub(crate) type RollbackWatcher = Box<dyn Fn(&[InodeNo]) + Send + Sync>;
 pub(crate) struct Core {
     /// Held by whoever plans a change, until it is applied.
     pub(crate) gate: Gate,
-    /// What it shares with other branches.
-    pub(crate) volume: Arc<Volume>,
+    /// Those of the volume.
+    pub(crate) deletions: Arc<Deletions>,
     /// The map under everything.
     pub(crate) store: Branch,
     /// The statistics, shared with the store.
@@ -95,11 +94,6 @@ impl Core {
         let placed = self.store.allocate(from, want, goal)?;
         self.data.recent.forget(placed.blocks());
         Ok(placed)
-    }
-
-    /// Begins a change of a file's map, whose `pieces` these are. The caller is inside the gate.
-    pub(crate) fn edit(&self, pieces: Vec<Piece>) -> MapEdit {
-        MapEdit::new(pieces, self.store.parent_epoch())
     }
 
     /// The first key offset of names that hash like `name`.

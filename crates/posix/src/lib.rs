@@ -24,6 +24,8 @@ mod slot;
 mod core;
 mod gate;
 mod volume;
+mod open_volume;
+mod deletions;
 mod rollback;
 mod file_data;
 mod inode;
@@ -58,5 +60,5 @@ pub struct FileSystem {
     /// Completes ordered extents, if the switch of M5 says so; ends after all others.
     completer: Option<data::complete::Completer>,
     /// Ends with the last of its branches.
-    volume: std::sync::Arc<volume::OpenVolume>,
+    volume: std::sync::Arc<open_volume::OpenVolume>,
 }

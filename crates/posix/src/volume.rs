@@ -6,18 +6,12 @@
 use std::sync::{Arc, Weak};
 
 use holdfast_base::counters::Counters;
-use holdfast_store::{Branch, Store, StoreError};
-use holdfast_sync::atomic::{AtomicBool, Ordering};
+use holdfast_store::{Branch, Store};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::committer::Committer;
 use crate::core::Core;
+use crate::deletions::Deletions;
 use crate::{FsError, MountOptions, Result};
-
-/// Steps of deletions between two looks at anything else, each of about a node.
-const STEPS: usize = 64;
-/// As many are worked off by a call that makes a commit, while it waits for room, at most.
-const STEPS_OF_CALL: usize = 4096;
 
 /// A volume, as the threads of its branches know it.
 pub(crate) struct Volume {
@@ -31,8 +25,7 @@ pub(crate) struct Volume {
     visit: Mutex<()>,
     /// Held while what is open must stay as it is.
     opening: Mutex<()>,
-    /// Snapshots may wait to be deleted.
-    deletes: AtomicBool,
+    pub(crate) deletions: Arc<Deletions>,
 }
 
 /// A branch or snapshot that is open.
@@ -44,6 +37,7 @@ struct Open {
 impl Volume {
     /// Nothing is open yet. What an earlier mount left of deletions goes on.
     pub(crate) fn new(store: Arc<Store>, counters: Arc<Counters>, options: MountOptions) -> Volume {
+        let deletions = Arc::new(Deletions::new(store.clone()));
         Volume {
             store,
             counters,
@@ -51,7 +45,7 @@ impl Volume {
             open: Mutex::default(),
             visit: Mutex::default(),
             opening: Mutex::default(),
-            deletes: AtomicBool::new(true),
+            deletions,
         }
     }
 
@@ -101,89 +95,10 @@ impl Volume {
             cores.into_iter().filter(|core| !core.options.read_only).collect();
         visit(&writable)
     }
-
-    /// Something is to be deleted.
-    pub(crate) fn deletes(&self) {
-        self.deletes.store(true, Ordering::Release);
-        self.store.idle().stir();
-    }
-
-    /// Whether something may wait to be deleted.
-    pub(crate) fn is_deleting(&self) -> bool {
-        self.deletes.load(Ordering::Acquire)
-    }
-
-    /// Goes on with deletions for a while, if there are any; says whether that is to be done again. At their end a commit
-    /// gives the space back.
-    pub(crate) fn work_off_deletions(&self) -> Result<bool> {
-        if !self.deletes.swap(false, Ordering::AcqRel) {
-            return Ok(false);
-        }
-        let done = self.step_deletions();
-        if !matches!(done, Ok(false)) {
-            self.deletes.store(true, Ordering::Release);
-        }
-        Ok(done?)
-    }
-
-    fn step_deletions(&self) -> std::result::Result<bool, StoreError> {
-        // Without any nothing is written.
-        if !self.store.work_off_deletions(0)? {
-            return Ok(false);
-        }
-        let more = self.store.work_off_deletions(STEPS)?;
-        if !more {
-            self.store.commit_deletions()?;
-        }
-        Ok(more)
-    }
-
-    /// As [`Volume::work_off_deletions`], for a call that waits for room: until they end, or have freed a lot.
-    pub(crate) fn work_off_many(&self) -> Result<()> {
-        for _ in 0..STEPS_OF_CALL / STEPS {
-            if !self.work_off_deletions()? {
-                break;
-            }
-        }
-        Ok(())
-    }
 }
 
 impl std::fmt::Debug for Volume {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Volume").field("options", &self.options).finish_non_exhaustive()
-    }
-}
-
-/// A volume with its threads.
-#[derive(Debug)]
-pub(crate) struct OpenVolume {
-    /// Ends first.
-    pub(crate) committer: Option<Committer>,
-    pub(crate) volume: Arc<Volume>,
-}
-
-impl OpenVolume {
-    /// The last branch is closed: makes everything durable at its location and ends the threads.
-    pub(crate) fn close(self) -> Result<()> {
-        let OpenVolume { committer, volume } = self;
-        drop(committer);
-        let mut volume = volume;
-        let Volume { mut store, .. } = loop {
-            // What looks at a branch that has just been closed holds the volume for a moment.
-            match Arc::try_unwrap(volume) {
-                Ok(volume) => break volume,
-                Err(shared) => volume = shared,
-            }
-            holdfast_sync::thread::yield_now();
-        };
-        let store = loop {
-            match Arc::try_unwrap(store) {
-                Ok(store) => break store,
-                Err(shared) => store = shared,
-            }
-            holdfast_sync::thread::yield_now();
-        };
-        Ok(store.close()?)
     }
 }

@@ -12,9 +12,9 @@ use holdfast_format::Malformed;
 use holdfast_format::limits::value_max;
 use parking_lot::{MutexGuard, RwLockWriteGuard};
 
-use crate::given_up::GivenUp;
+use crate::given_up::{Counts, GivenUp};
 use crate::load::Failed;
-use crate::log::Counts;
+
 use crate::space::alloc::Space;
 use crate::space::promise::{Floors, Wanted};
 use crate::space::{Allocated, Delayed, Reservation};

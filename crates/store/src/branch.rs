@@ -9,7 +9,7 @@ use holdfast_format::Key;
 use holdfast_format::item::lineage::MAIN;
 use holdfast_format::item::{TreeItem, TreeKind};
 
-use crate::lineage::LineageError;
+use crate::error::LineageError;
 use crate::tree::TreeNo;
 use crate::{Need, Reservation, Reserved, Result, Store, StoreError, Transaction, TreeInfo};
 
@@ -47,6 +47,17 @@ impl Branch {
         let tree = inner.open_tree(number)?;
         drop(_one);
         Ok(Branch { store, tree, number, is_snapshot: snapshot.is_some() })
+    }
+
+    /// The branch that mkfs made, whatever its name is now, or one of its snapshots.
+    pub fn open_first(store: Arc<Store>, snapshot: Option<&[u8]>) -> Result<Branch> {
+        let Some(name) = snapshot else { return Ok(Branch::main(store)) };
+        let (number, tree) = {
+            let _one = store.inner.lineage.lock();
+            let number = store.inner.find_tree(MAIN, name)?;
+            (number, store.inner.open_tree(number)?)
+        };
+        Ok(Branch { store, tree, number, is_snapshot: true })
     }
 
     /// The store that it shares with other branches.

@@ -1,4 +1,5 @@
-//! Which of the blocks that a transaction gives up are free (S1), and what the log says of them.
+//! What a transaction leaves of a branch: which of the blocks that it gives up are free (S1), what the log says of them, and how many
+//! inodes there are.
 
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockRange, Epoch};
@@ -7,6 +8,17 @@ use holdfast_format::item::WalkPlace;
 use holdfast_format::log::Dropped;
 
 use crate::tree::open::{Ancestry, OpenTree};
+
+/// How many inodes there are behind an operation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counts {
+    /// The branch that it changed; 0: the lineage.
+    pub(crate) branch: u64,
+    /// Inodes in that branch.
+    pub(crate) inodes: u64,
+    /// Inodes in `main`.
+    pub(crate) main: u64,
+}
 
 /// Blocks that are free from a transaction on.
 #[derive(Debug, Default)]

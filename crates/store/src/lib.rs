@@ -46,12 +46,12 @@ pub mod space;
 pub mod error;
 
 pub use branch::Branch;
-pub use error::StoreError;
+pub use error::{LineageError, StoreError};
 pub use guard::Guarding;
 pub use identity::{Identity, restore_superblock};
 pub use idle::Idle;
 pub use in_place::{Reserved, Sent};
-pub use lineage::{LineageError, TreeInfo};
+pub use lineage::TreeInfo;
 pub use space::{
     Allocated, Delayed, KeptNodes, LoggedBlock, Reservation, SpaceUse, Unwritten, Written,
 };

@@ -169,13 +169,7 @@ impl Ground {
     }
 
     /// Does every operation so often, with so many changed files before each, and leaves the volume as it was.
-    fn measure(
-        &mut self,
-        times: u64,
-        changes: u64,
-        x: f64,
-        curves: &mut Curves,
-    ) -> io::Result<()> {
+    fn measure(&mut self, times: u64, changes: u64, x: f64, curves: &mut Curves) -> io::Result<()> {
         for _ in 0..times {
             self.change(changes)?;
             self.volume.commit()?;

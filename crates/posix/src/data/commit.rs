@@ -43,7 +43,7 @@ impl Core {
     /// returned.
     pub(crate) fn commit(&self) -> Result<()> {
         let written = self.write_back();
-        self.volume.work_off_many()?;
+        self.deletions.work_off_many()?;
         self.store.commit()?;
         written
     }
@@ -99,7 +99,7 @@ impl Core {
         loop {
             match attempt() {
                 // A deletion goes on, and what it frees may be enough.
-                Err(FsError::Store(StoreError::NoSpace)) if self.volume.is_deleting() => {
+                Err(FsError::Store(StoreError::NoSpace)) if self.deletions.are_left() => {
                     self.commit()?;
                 }
                 done => return done,
@@ -144,7 +144,7 @@ impl Core {
         }
         let _one = self.data.lock_last();
         for _ in 0..LAST_TRIES {
-            self.volume.work_off_many()?;
+            self.deletions.work_off_many()?;
             self.store.commit()?;
             match self.store.reserve(need) {
                 Err(StoreError::NoSpace) => holdfast_sync::thread::sleep(LAST_PAUSE),
@@ -165,7 +165,7 @@ impl Core {
     pub(crate) fn may_make_room(&self) -> bool {
         self.store.stop_reason().is_none()
             && (self.data.totals.bytes() > 0
-                || self.volume.is_deleting()
+                || self.deletions.are_left()
                 || self.store.committed() < self.store.latest())
     }
 }

@@ -176,11 +176,11 @@ impl FileSystem {
             }
             rollback::roll_back(core, || turn(store))
         })?;
-        if let Some(core) = self.core.volume.find(branch) {
+        if let Some(core) = self.volume.volume.find(branch) {
             rollback::tell(&core, &known);
         }
         if keep.is_none() {
-            self.core.volume.deletes();
+            self.volume.volume.deletions.begin();
         }
         Ok(())
     }
@@ -192,7 +192,7 @@ impl FileSystem {
         act: impl FnOnce(&Store, Option<&Core>) -> Result<T>,
     ) -> Result<T> {
         self.expect_changeable()?;
-        let volume = &self.core.volume;
+        let volume = &self.volume.volume;
         let still = volume.lock_opening();
         let store = &volume.store;
         match volume.find(branch) {
@@ -270,19 +270,19 @@ impl FileSystem {
     /// with the next calls of [`FileSystem::commit`].
     pub fn delete_snapshot(&self, branch: &[u8], snapshot: &[u8]) -> Result<()> {
         self.expect_changeable()?;
-        let volume = &self.core.volume;
+        let volume = &self.volume.volume;
         let _still = volume.lock_opening();
         let number = volume.store.find_tree(branch, Some(snapshot))?;
         self.expect_not_open(number, snapshot)?;
         volume.store.delete_snapshot(number)?;
-        volume.deletes();
+        volume.deletions.begin();
         Ok(())
     }
 
     /// Deletes a branch with its snapshots, none of them open; space as with [`FileSystem::delete_snapshot`].
     pub fn delete_branch(&self, branch: &[u8]) -> Result<()> {
         self.expect_changeable()?;
-        let volume = &self.core.volume;
+        let volume = &self.volume.volume;
         let _still = volume.lock_opening();
         let number = volume.store.find_tree(branch, None)?;
         self.expect_not_open(number, branch)?;
@@ -290,7 +290,7 @@ impl FileSystem {
             self.expect_not_open(of.number, &[branch, b"@", &of.name].concat())?;
         }
         volume.store.delete_branch(number, Timestamp::now())?;
-        volume.deletes();
+        volume.deletions.begin();
         Ok(())
     }
 
@@ -298,19 +298,19 @@ impl FileSystem {
     /// background does it.
     pub fn finish_deletions(&self) -> Result<()> {
         self.expect_changeable()?;
-        while self.core.volume.work_off_deletions()? {}
+        while self.volume.volume.deletions.work_off()? {}
         Ok(())
     }
 
     fn expect_changeable(&self) -> Result<()> {
-        match self.core.volume.options.read_only {
+        match self.volume.volume.options.read_only {
             true => Err(StoreError::ReadOnly.into()),
             false => Ok(()),
         }
     }
 
     fn expect_not_open(&self, number: u64, name: &[u8]) -> Result<()> {
-        match self.core.volume.is_open(number) {
+        match self.volume.volume.is_open(number) {
             true => Err(FsError::InUse(String::from_utf8_lossy(name).into_owned())),
             false => Ok(()),
         }
@@ -351,7 +351,7 @@ impl FileSystem {
             created: of.item.created,
             parent: Some(of.item.parent).filter(|parent| *parent != 0),
             limit: Some(of.item.limit).filter(|limit| *limit != 0),
-            is_open: self.core.volume.is_open(of.number),
+            is_open: self.volume.volume.is_open(of.number),
             name: name_of(of.item),
         }
     }
@@ -365,7 +365,7 @@ impl FileSystem {
             parent: Some(of.item.parent).filter(|parent| *parent != 0),
             holds: of.item.holds,
             inodes: of.item.inode_count,
-            is_open: self.core.volume.is_open(of.number),
+            is_open: self.volume.volume.is_open(of.number),
             name: of.item.name,
         }
     }

@@ -16,7 +16,8 @@ use crate::data::background::Background;
 use crate::data::complete::Completer;
 use crate::directory_log::DirectoryLog;
 use crate::inode::InodeTable;
-use crate::volume::{OpenVolume, Volume};
+use crate::open_volume::OpenVolume;
+use crate::volume::Volume;
 use crate::*;
 
 /// Data that an fsync puts into the log unless the mount says otherwise, in bytes: what databases and mail write at
@@ -66,14 +67,17 @@ impl FileSystem {
 /// Loads a branch, carries out what is left of holes, and collects orphans.
 fn open(volume: &Arc<Volume>, mut options: MountOptions) -> Result<Arc<Core>> {
     let _one = volume.lock_opening();
-    let name = options.branch.as_deref().unwrap_or(MAIN_NAME);
-    let store = Branch::open(volume.store.clone(), name, options.snapshot.as_deref())?;
-    volume.expect_closed(&store, name)?;
+    let snapshot = options.snapshot.as_deref();
+    let store = match options.branch.as_deref() {
+        Some(name) => Branch::open(volume.store.clone(), name, snapshot)?,
+        None => Branch::open_first(volume.store.clone(), snapshot)?,
+    };
+    volume.expect_closed(&store, options.branch.as_deref().unwrap_or(MAIN_NAME))?;
     options.read_only |= volume.options.read_only || store.is_snapshot();
     let usual = usual_log_data(&store.superblock().geometry);
     let core = Arc::new(Core {
         gate: Default::default(),
-        volume: volume.clone(),
+        deletions: volume.deletions.clone(),
         log_data_bytes: options.log_data_bytes.unwrap_or(usual),
         hash_seed: store.superblock().hash_seed,
         inodes: InodeTable::new(options.inode_cache),

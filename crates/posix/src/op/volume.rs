@@ -14,7 +14,8 @@ use holdfast_store::{
 use uuid::Uuid;
 
 use crate::data::complete::Completer;
-use crate::volume::{OpenVolume, Volume};
+use crate::open_volume::OpenVolume;
+use crate::volume::Volume;
 use crate::*;
 
 impl FileSystem {
@@ -65,7 +66,7 @@ impl FileSystem {
     pub fn unmount(self) -> Result<()> {
         let FileSystem { core, background, completer, volume } = self;
         drop(background);
-        core.volume.closed(&core);
+        volume.volume.closed(&core);
         let written = if core.options.read_only {
             Ok(())
         } else {

@@ -8,9 +8,9 @@ use holdfast_format::item::lineage::{LINEAGE, MAIN};
 use holdfast_format::item::{RootItem, TreeItem, TreeKind, WalkItem, WalkPlace};
 use holdfast_format::{Key, Kind, Malformed};
 
-use super::LineageError;
 use super::plan::{Plan, PlanResult, Planned, first_branch, trees_span};
 use crate::apply::Halt;
+use crate::error::LineageError;
 use crate::load::Failed;
 use crate::tree::open::{Ancestry, OpenTree, Walked};
 use crate::tree::{Root, TreeNo};

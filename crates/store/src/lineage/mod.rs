@@ -16,6 +16,7 @@ mod seal;
 mod walk;
 mod walk_data;
 mod walk_down;
+mod way;
 
 pub use look::TreeInfo;
 pub(crate) use look::first_key;
@@ -27,37 +28,6 @@ use crate::transaction::Changes;
 use crate::tree::TreeNo;
 use crate::{Inner, Need, Result, Transaction};
 use plan::{Plan, PlanResult};
-
-/// Why something cannot be done with branches and snapshots.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum LineageError {
-    /// There is one of this name.
-    #[error("`{0}` exists already")]
-    Exists(String),
-    /// There is none of this name.
-    #[error("there is no `{0}`")]
-    NotFound(String),
-    /// A name has rules.
-    #[error("{0}")]
-    Name(&'static str),
-    /// It is held.
-    #[error("`{0}` is held: `unhold` it first")]
-    Held(String),
-    /// Other branches have grown out of it.
-    #[error("`{snapshot}` has forks, which need it: {forks}")]
-    HasForks {
-        /// The snapshot.
-        snapshot: String,
-        /// Their names.
-        forks: String,
-    },
-    /// The first branch stays.
-    #[error("the branch that the volume was made with cannot be deleted; it can be rolled back")]
-    First,
-    /// A snapshot does not change.
-    #[error("a snapshot does not change; fork it")]
-    Snapshot,
-}
 
 /// What a caller is told of a change that waits for the log.
 #[derive(Clone, Copy, Debug)]

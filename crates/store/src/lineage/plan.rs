@@ -10,9 +10,9 @@ use holdfast_format::item::lineage::{
 use holdfast_format::item::{LineageItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace};
 use holdfast_format::{Key, Kind, Malformed, NodePointer};
 
-use super::LineageError;
 use crate::StoreError;
 use crate::apply::Halt;
+use crate::error::LineageError;
 use crate::transaction::Changes;
 use crate::tree::{Forest, Root, TreeNo};
 
@@ -527,10 +527,4 @@ pub(super) fn first_branch() -> TreeItem {
 pub(super) fn trees_span() -> (Key, Key) {
     let first = Key::new(holdfast_base::InodeNo(LINEAGE + 1), Kind::Inode, 0);
     (first, Key::MAX)
-}
-
-impl From<LineageError> for StoreError {
-    fn from(error: LineageError) -> StoreError {
-        StoreError::Lineage(error)
-    }
 }

@@ -21,6 +21,7 @@ use holdfast_format::{Malformed, NodePointer};
 
 use super::plan::Plan;
 use super::walk_down::find;
+use super::way::{Found, Walk};
 use crate::apply::{Halt, Slots};
 use crate::load::Failed;
 use crate::space::alloc::Space;
@@ -28,31 +29,6 @@ use crate::transaction::Changes;
 use crate::tree::open::{Ancestry, Walked};
 use crate::tree::{Forest, TreeNo};
 use crate::{Inner, Result, StoreError};
-
-/// A walk that can go on.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Walk {
-    snapshot: u64,
-    /// The snapshot's tree.
-    pub(super) of: TreeNo,
-    /// What has grown out of it, if anything has.
-    child: Option<u64>,
-    pub(super) beside: Option<TreeNo>,
-    /// What a tree owns that has grown out of the snapshot's parent.
-    pub(super) above: Ancestry,
-    /// What a tree owns that has grown out of the snapshot, but for the cursor.
-    here: Ancestry,
-    pub(super) cursor: WalkPlace,
-}
-
-/// What a step has come to, once all its nodes are in memory.
-#[derive(Debug, Default)]
-pub(super) struct Found {
-    pub(super) data: Vec<BlockRange>,
-    pub(super) nodes: Vec<NodePointer>,
-    /// Where the walk goes on; `None`: it is at its end.
-    pub(super) cursor: Option<WalkPlace>,
-}
 
 impl Inner {
     /// Goes on with a deletion, for at most so many steps. Returns whether more is to be done.

@@ -10,8 +10,7 @@ use holdfast_base::{BlockNo, BlockRange};
 use holdfast_format::item::{Extent, WalkPlace};
 use holdfast_format::{Key, Kind, Malformed};
 
-use super::walk::{Found, Walk};
-use super::walk_down::Stand;
+use super::way::{Found, Stand, Walk};
 use crate::StoreError;
 use crate::apply::Halt;
 use crate::cache::Node;

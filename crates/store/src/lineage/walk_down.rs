@@ -9,38 +9,11 @@
 
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_format::item::WalkPlace;
-use holdfast_format::key::RawKey;
-use holdfast_format::{Key, NodePointer};
 
-use super::walk::{Found, Walk};
 use super::walk_data::{data_of_leaf, end_of_last_extent};
+use super::way::{Found, Stand, Walk};
 use crate::apply::Halt;
 use crate::tree::{Forest, Missing, TreeNo};
-
-/// A node on the way down.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stand {
-    pub(super) pointer: NodePointer,
-    pub(super) level: u8,
-    pub(super) low: RawKey,
-    pub(super) end: Option<RawKey>,
-}
-
-impl Stand {
-    fn root(forest: &Forest, tree: TreeNo) -> Stand {
-        let root = forest.root(tree);
-        Stand { pointer: root.pointer, level: root.level, low: Key::MIN.raw(), end: None }
-    }
-
-    fn place(&self) -> WalkPlace {
-        WalkPlace::node(self.end, self.level)
-    }
-
-    /// The first place behind the node.
-    fn behind(&self) -> WalkPlace {
-        WalkPlace { level: self.level.saturating_add(1), ..self.place() }
-    }
-}
 
 /// How far a step has come.
 struct Reach {

@@ -111,8 +111,7 @@ fn turn_to(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::given_up::GivenUp;
-    use crate::log::Counts;
+    use crate::given_up::{Counts, GivenUp};
     use crate::log::pending::Pending;
     use crate::transaction::Changes;
     use holdfast_base::{InodeNo, Lsn};

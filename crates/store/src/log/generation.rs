@@ -15,7 +15,7 @@ use holdfast_format::{Key, Kind};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::values::{Value, Values};
-use crate::given_up::GivenUp;
+use crate::given_up::{Counts, GivenUp};
 use crate::transaction::{Change, Changes, Taken, TakenContent};
 
 /// No record is longer than this without its value, data and patches.
@@ -63,17 +63,6 @@ struct OfInode {
     entry: Option<u32>,
     /// Entries of its keys, and of names that lead to it.
     records: u32,
-}
-
-/// How many inodes there are behind an operation.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Counts {
-    /// The branch that it changed; 0: the lineage.
-    pub(crate) branch: u64,
-    /// Inodes in that branch.
-    pub(crate) inodes: u64,
-    /// Inodes in `main`.
-    pub(crate) main: u64,
 }
 
 /// The changes between two moments.

@@ -39,7 +39,6 @@ use crate::step::Step;
 use crate::{Inner, Result};
 
 use format::How;
-pub(crate) use generation::Counts;
 use generation::Generation;
 use pending::{Generations, SPARES};
 pub(crate) use pending::{LogPosition, Pending};

@@ -18,8 +18,8 @@ use holdfast_base::units::BLOCK_SIZE;
 use holdfast_base::{InodeNo, Lsn};
 use holdfast_format::log::LogMark;
 
-use super::generation::{Counts, Generation};
-use crate::given_up::GivenUp;
+use super::generation::Generation;
+use crate::given_up::{Counts, GivenUp};
 use crate::log_resident::LogResident;
 use crate::transaction::{Changes, Taken};
 

@@ -37,8 +37,7 @@ mod tests {
     use holdfast_format::log::LogMark;
 
     use super::*;
-    use crate::given_up::GivenUp;
-    use crate::log::Counts;
+    use crate::given_up::{Counts, GivenUp};
     use crate::transaction::{Changes, Taken, TakenContent};
     use holdfast_format::item::lineage::MAIN;
 
