@@ -15,7 +15,7 @@ use parking_lot::{MutexGuard, RwLockWriteGuard};
 use crate::load::Failed;
 use crate::space::alloc::Space;
 use crate::space::promise::{Floors, Wanted};
-use crate::space::{Allocated, Delayed, Reservation};
+use crate::space::{Allocated, Delayed, Filling, Reservation};
 use crate::step::{self, Step};
 use crate::transaction::{Change, Taken, TakenContent};
 use crate::tree::{Forest, Missing, NodeAllocator};
@@ -363,6 +363,7 @@ impl Inner {
         for range in published {
             space.publish(range);
         }
+        transaction.filled.into_iter().for_each(Filling::published);
         space.unflushed.add(transaction.taken.iter().filter_map(Taken::data));
         space.inodes = space.inodes.saturating_add_signed(transaction.inodes_added);
         // Under the lock: the order of numbers is the order in which changes became visible.
@@ -405,6 +406,7 @@ impl Inner {
             self.log_resident.forget(*range);
         }
         for range in &transaction.unwritten {
+            space.forget_filled(*range);
             // Written in place later, what is there must not speak against this commit.
             if !mutants::is(Mutant::UnwrittenNamed) {
                 space.unflushed.forget(*range);
