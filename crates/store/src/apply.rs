@@ -14,10 +14,9 @@ use parking_lot::{MutexGuard, RwLockWriteGuard};
 
 use crate::given_up::{Counts, GivenUp};
 use crate::load::Failed;
-
 use crate::space::alloc::Space;
 use crate::space::promise::{Floors, Wanted};
-use crate::space::{Allocated, Delayed, Reservation};
+use crate::space::{Allocated, Delayed, Filling, Reservation};
 use crate::step::{self, Step};
 use crate::transaction::{Change, Changes, Taken, TakenContent};
 use crate::tree::{Forest, Missing, NodeAllocator, TreeNo};
@@ -79,7 +78,9 @@ impl Need {
     /// Data blocks.
     fn blocks(self) -> u64 {
         match self {
-            Need::Grow { blocks, .. } | Need::Delay { blocks, .. } => blocks,
+            Need::Grow { blocks, .. }
+            | Need::Delay { blocks, .. }
+            | Need::Replace { blocks, .. } => blocks,
             Need::Fill { .. } | Need::Writeback { .. } | Need::Shrink { .. } => 0,
         }
     }
@@ -87,7 +88,9 @@ impl Need {
     /// Data that is about to be accepted.
     fn delayed(self) -> Delayed {
         match self {
-            Need::Delay { delayed, .. } | Need::Fill { delayed } => delayed,
+            Need::Delay { delayed, .. }
+            | Need::Replace { delayed, .. }
+            | Need::Fill { delayed } => delayed,
             Need::Grow { .. } | Need::Writeback { .. } | Need::Shrink { .. } => Delayed::default(),
         }
     }
@@ -96,7 +99,7 @@ impl Need {
     /// all of it. No more than twice all `nodes`, because in one epoch a node is copied once.
     fn slots(self, levels: u64, nodes: u64) -> u64 {
         let (changes, each) = match self {
-            Need::Delay { .. } | Need::Fill { .. } => return 0,
+            Need::Delay { .. } | Need::Replace { .. } | Need::Fill { .. } => return 0,
             Need::Grow { changes, .. } | Need::Writeback { changes } => (changes, 2 * levels + 1),
             Need::Shrink { changes } => (changes, levels),
         };
@@ -108,7 +111,7 @@ impl Need {
     fn floor(self, floors: &Floors) -> u64 {
         match self {
             Need::Grow { .. } | Need::Delay { .. } => floors.grow,
-            Need::Fill { .. } => floors.fill,
+            Need::Replace { .. } | Need::Fill { .. } => floors.fill,
             Need::Writeback { .. } | Need::Shrink { .. } => floors.checkpoint,
         }
     }
@@ -205,7 +208,8 @@ impl Inner {
     fn promise(&self, need: Need, levels: u64, ask_host: bool) -> Option<Reservation> {
         let wanted = |space: &Space| {
             let slots = need.slots(levels, space.nodes());
-            Wanted { slots, blocks: need.blocks(), delayed: need.delayed() }
+            let replaces = matches!(need, Need::Replace { .. });
+            Wanted { slots, blocks: need.blocks(), delayed: need.delayed(), replaces }
         };
         let promise = |space: &mut Space| {
             space.promises.levels = levels;
@@ -367,6 +371,7 @@ impl Inner {
         for range in published {
             space.publish(range);
         }
+        transaction.filled.into_iter().for_each(Filling::published);
         space.unflushed.add(transaction.taken.iter().filter_map(Taken::data));
         let counts = count_inodes(&mut forest, &mut space, tree, transaction.inodes_added);
         // Under the lock: the order of numbers is the order in which changes became visible.
@@ -414,6 +419,7 @@ impl Inner {
             self.log_resident.forget(range);
         }
         for (range, _) in unwritten {
+            space.forget_filled(*range);
             // Written in place later, what is there must not speak against this commit.
             if !mutants::is(Mutant::UnwrittenNamed) {
                 space.unflushed.forget(*range);

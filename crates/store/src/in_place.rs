@@ -19,26 +19,26 @@ use holdfast_device::flush_unless;
 use holdfast_format::Malformed;
 use holdfast_format::checksum::block_sums;
 
-use crate::space::Written;
+use crate::space::{Filling, Written};
 use crate::{Inner, Result, StoreError, step};
 
 /// Blocks that a file has reserved, and whose bytes no state needs that a recovery may come back to.
 #[derive(Debug)]
 pub struct Reserved {
-    blocks: BlockRange,
+    filling: Filling,
 }
 
 /// Reserved blocks whose first data was sent to the device. It may not have arrived.
 #[derive(Debug)]
 pub struct Sent {
-    blocks: BlockRange,
+    filling: Filling,
     sums: Vec<u64>,
 }
 
 impl Sent {
     /// Which blocks.
     pub fn blocks(&self) -> BlockRange {
-        self.blocks
+        self.filling.blocks()
     }
 
     /// One checksum for each block.
@@ -54,35 +54,39 @@ impl Inner {
     /// than the last one. A snapshot reads the others as zeros for ever.
     pub(crate) fn unwritten(&self, blocks: BlockRange) -> Result<Reserved> {
         self.check_running()?;
+        let wrong = |why| StoreError::Item {
+            what: format!("the extent {blocks:?}"),
+            source: Malformed::new("extent", why),
+        };
         {
             let space = self.space.lock();
             if !space.is_used(blocks) || !space.can_be_data(&[blocks]) {
-                return Err(StoreError::Item {
-                    what: format!("the extent {blocks:?}"),
-                    source: Malformed::new("extent", "its blocks are not in use as data"),
-                });
+                return Err(wrong("its blocks are not in use as data"));
             }
         }
+        let filling = Filling::begin(&self.space, blocks)
+            .ok_or_else(|| wrong("another extent that has its blocks was written"))?;
         // Blocks that held data before: a recovery may come back to that until the commit. The log is not enough, whose
         // batches name the data by its sum and are read again, until a commit contains them.
         let last = Lsn(self.unwrote.load(Ordering::Acquire));
         if !mutants::is(Mutant::UnwrittenEarly) {
             self.commit_upto(last)?;
         }
-        Ok(Reserved { blocks })
+        Ok(Reserved { filling })
     }
 
     /// See [`crate::Store::write_in_place`].
     pub(crate) fn write_in_place(&self, unwritten: Reserved, bytes: &[u8]) -> Result<Sent> {
         self.check_running()?;
-        let Reserved { blocks } = unwritten;
+        let Reserved { filling } = unwritten;
+        let blocks = filling.blocks();
         assert_eq!(blocks.bytes(), Some(bytes.len() as u64), "the bytes fill the blocks exactly");
         let at = blocks.start.byte_offset().expect("the blocks are in use");
         let sums = block_sums(bytes).collect();
         self.device.write(at, bytes)?;
         self.counters.data_bytes_written.add(bytes.len() as u64);
         self.counters.reserved_bytes_written.add(bytes.len() as u64);
-        Ok(Sent { blocks, sums })
+        Ok(Sent { filling, sums })
     }
 
     /// See [`crate::Store::flush_in_place`].
@@ -92,7 +96,7 @@ impl Inner {
         }
         let flushed = flush_unless(&*self.device, Mutant::ReservedNotFlushed);
         let flushed = flushed.inspect_err(|error| step::stop(&self.stop, error.to_string()))?;
-        let durable = |sent: Sent| Written::in_place(sent.blocks, sent.sums, &flushed);
+        let durable = |sent: Sent| Written::in_place(sent.filling, sent.sums, &flushed);
         Ok(sent.into_iter().map(durable).collect())
     }
 }

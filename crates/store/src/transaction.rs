@@ -8,7 +8,7 @@ use holdfast_format::journal::{self, DataExtent};
 use holdfast_format::log::{self, Dropped};
 use holdfast_format::{Key, Kind};
 
-use crate::space::{Allocated, Destination, LoggedBlock, Written, WrittenContent};
+use crate::space::{Allocated, Destination, Filling, LoggedBlock, Written, WrittenContent};
 
 /// One change of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,6 +144,8 @@ pub struct Transaction {
     /// Blocks that held data and are reserved from now on.
     pub(crate) unwritten: Vec<(BlockRange, Epoch)>,
     pub(crate) placed: Vec<Allocated>,
+    /// Reserved blocks that hold data from now on.
+    pub(crate) filled: Vec<Filling>,
     /// The same blocks, with what is known of their data.
     pub(crate) taken: Vec<Taken>,
     pub(crate) inodes_added: i64,
@@ -193,7 +195,13 @@ impl Transaction {
         let (location, sums, content) = written.into_parts();
         let extent = Extent::new(blocks, sums);
         // Takes nothing out of the free space, and the data is durable: neither the log nor a commit says more of it.
-        let Destination::New(placed) = location else { return extent };
+        let placed = match location {
+            Destination::New(placed) => placed,
+            Destination::Reserved(filling) => {
+                self.filled.push(filling);
+                return extent;
+            }
+        };
         let sum = journal::commit::data_sum(&extent.sums);
         let content = match content {
             WrittenContent::Sent => TakenContent::Written(sum),

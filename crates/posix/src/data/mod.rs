@@ -22,6 +22,8 @@ pub(crate) mod view;
 pub(crate) mod punch;
 
 #[cfg(test)]
+mod in_place_tests;
+#[cfg(test)]
 mod lost_tests;
 #[cfg(test)]
 mod promise_tests;

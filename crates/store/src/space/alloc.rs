@@ -295,6 +295,31 @@ impl Space {
         self.freed.add(range, node);
         if !node {
             self.unflushed.forget(range);
+            self.forget_filled(range);
+        }
+    }
+
+    /// The blocks, which are in use, are being written in place; false, and nothing is changed, if one of them was.
+    pub(super) fn begin_filling(&mut self, range: BlockRange) -> bool {
+        let was = |(index, part): (u64, BlockRange)| {
+            self.groups.get(index).is_some_and(|group| group.has_filled(group.run(part)))
+        };
+        let is_first = !by_group(range).any(was);
+        if is_first {
+            self.set_filled(range, true);
+        }
+        is_first
+    }
+
+    /// The blocks hold no data that was written in place: they are free, or reserved again.
+    pub(crate) fn forget_filled(&mut self, range: BlockRange) {
+        self.set_filled(range, false);
+    }
+
+    fn set_filled(&mut self, range: BlockRange, is_filled: bool) {
+        for (index, part) in by_group(range) {
+            let group = self.groups.get_mut(index);
+            group.set_filled(group.run(part), is_filled);
         }
     }
 
@@ -319,6 +344,12 @@ impl Space {
             self.freed.gave(range.count);
             self.release(*range);
         }
+        self.settle();
+    }
+
+    /// Nothing that was written over data waits for a commit to give as many blocks back.
+    pub(crate) fn settle(&mut self) {
+        self.promises.settled = self.room().blocks;
     }
 
     /// The locations of nodes freed so far wait for the checkpoint that begins now.

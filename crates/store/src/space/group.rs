@@ -26,6 +26,8 @@ pub(crate) struct Group {
     /// Of `busy`: blocks that are not allocated, but that the host has not given yet.
     hidden: Option<Box<[u64; WORDS]>>,
     busy: Box<[u64; WORDS]>,
+    /// Of `used`: blocks that were reserved and were written in place since the volume was opened.
+    filled: Option<Box<[u64; WORDS]>>,
     pub(crate) used_blocks: u64,
     pub(crate) node_blocks: u64,
     pub(crate) free_blocks: u64,
@@ -59,6 +61,7 @@ impl Group {
             used: Box::new([0; WORDS]),
             hidden: None,
             busy: Box::new([u64::MAX; WORDS]),
+            filled: None,
             used_blocks: 0,
             node_blocks: 0,
             free_blocks: 0,
@@ -96,6 +99,23 @@ impl Group {
             at += len;
             Some((word, mask))
         })
+    }
+
+    /// Whether a block of the run was written in place.
+    pub(super) fn has_filled(&self, run: Run) -> bool {
+        let filled = self.filled.as_ref();
+        filled.is_some_and(|filled| Group::words(run).any(|(word, mask)| filled[word] & mask != 0))
+    }
+
+    /// Whether the blocks of the run were written in place, from now on.
+    pub(super) fn set_filled(&mut self, run: Run, is_filled: bool) {
+        if self.filled.is_none() && !is_filled {
+            return;
+        }
+        let filled = self.filled.get_or_insert_with(|| Box::new([0; WORDS]));
+        for (word, mask) in Group::words(run) {
+            filled[word] = if is_filled { filled[word] | mask } else { filled[word] & !mask };
+        }
     }
 
     fn slots_in(&self, word: u64) -> u64 {

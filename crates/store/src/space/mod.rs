@@ -5,6 +5,7 @@
 
 pub(crate) mod alloc;
 pub(crate) mod delayed;
+mod filling;
 pub(crate) mod freed;
 pub(crate) mod group;
 mod groups;
@@ -16,6 +17,7 @@ mod sparse;
 mod written;
 
 pub use delayed::Delayed;
+pub(crate) use filling::Filling;
 pub(crate) use reservation::SharedSpace;
 pub use reservation::{Allocated, KeptNodes, Reservation};
 pub(crate) use written::{Destination, WrittenContent};

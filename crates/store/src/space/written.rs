@@ -5,6 +5,7 @@ use std::ops::Range;
 use holdfast_base::{BlockNo, BlockRange};
 use holdfast_device::{Flushed, Page};
 
+use super::filling::Filling;
 use super::reservation::Allocated;
 use crate::StoreError;
 
@@ -50,7 +51,7 @@ pub(crate) enum Destination {
     /// They were allocated for it.
     New(Allocated),
     /// The file had reserved them.
-    Reserved(BlockRange),
+    Reserved(Filling),
 }
 
 /// Where the data of written blocks is.
@@ -70,8 +71,8 @@ impl Written {
     }
 
     /// The first data of reserved blocks, with a flush that began after the write has returned (R3).
-    pub(crate) fn in_place(blocks: BlockRange, sums: Vec<u64>, _flushed: &Flushed) -> Written {
-        Written { location: Destination::Reserved(blocks), sums, content: WrittenContent::Durable }
+    pub(crate) fn in_place(filling: Filling, sums: Vec<u64>, _flushed: &Flushed) -> Written {
+        Written { location: Destination::Reserved(filling), sums, content: WrittenContent::Durable }
     }
 
     /// Whether the file held the blocks before, as reserved ones.
@@ -99,7 +100,7 @@ impl Written {
     pub fn blocks(&self) -> BlockRange {
         match &self.location {
             Destination::New(placed) => placed.blocks(),
-            Destination::Reserved(blocks) => *blocks,
+            Destination::Reserved(filling) => filling.blocks(),
         }
     }
 
@@ -110,7 +111,7 @@ impl Written {
 
     /// Moves the first `count` blocks, fewer than all, into a proof of their own: one write served two extents.
     pub fn split_front(&mut self, count: u64) -> Written {
-        let BlockRange { start, count: all } = self.blocks();
+        let all = self.blocks().count;
         assert!(0 < count && count < all, "{count} of {all} blocks");
         let rest = self.sums.split_off(count as usize);
         let sums = std::mem::replace(&mut self.sums, rest);
@@ -124,10 +125,7 @@ impl Written {
         };
         let location = match &mut self.location {
             Destination::New(placed) => Destination::New(placed.split_front(count)),
-            Destination::Reserved(blocks) => {
-                *blocks = BlockRange::new(BlockNo(start.0 + count), all - count);
-                Destination::Reserved(BlockRange::new(start, count))
-            }
+            Destination::Reserved(filling) => Destination::Reserved(filling.split_front(count)),
         };
         Written { location, sums, content }
     }
