@@ -101,7 +101,10 @@ impl std::fmt::Debug for Report {
 /// Carries out commands of root and of the user of the mount, and answers each. They come by ioctl(2) of anything inside the
 /// mount: see [`CONTROL`](crate::CONTROL). A command and its answer have at most [`PIECE`](holdfast_wire::ask::PIECE) bytes.
 #[derive(Clone)]
-pub struct Control(Arc<dyn Fn(&dyn Controlled, &[u8]) -> Vec<u8> + Send + Sync>);
+pub struct Control(Arc<CarryOut>);
+
+/// Carries out a command for a mount, and returns the answer.
+type CarryOut = dyn Fn(&dyn Controlled, &[u8]) -> Vec<u8> + Send + Sync;
 
 impl Control {
     /// `carry_out` is called for each command, on a thread that serves requests: it must not wait for the mount.
