@@ -231,6 +231,13 @@ impl FileSystem {
         self.snapshots_of_number(self.core.store.find_tree(branch, None)?)
     }
 
+    /// The snapshots of all branches, in the order in which they were taken.
+    pub fn all_snapshots(&self) -> Result<Vec<SnapshotInfo>> {
+        let trees = self.core.store.trees()?.into_iter();
+        let snapshots = trees.filter(|of| of.item.kind == TreeKind::Snapshot && !of.is_deleted);
+        Ok(snapshots.map(|of| self.snapshot_info(of)).collect())
+    }
+
     /// Gives a branch another name.
     pub fn rename_branch(&self, name: &[u8], new_name: &[u8]) -> Result<()> {
         self.expect_changeable()?;

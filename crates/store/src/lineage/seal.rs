@@ -72,14 +72,25 @@ impl Inner {
     fn seal_with(&self, plan: &mut dyn FnMut(&mut Plan<'_>) -> PlanResult<u64>) -> Result<Made> {
         self.check_running()?;
         let _one = self.lineage.lock();
-        let sealing = Sealing {
-            plan,
-            before: Items::new(),
-            planned: None,
-            turned: Vec::new(),
-            main_inodes: 0,
+        let mut waited = false;
+        let planned = loop {
+            let sealing = Sealing {
+                plan: &mut *plan,
+                before: Items::new(),
+                planned: None,
+                turned: Vec::new(),
+                main_inodes: 0,
+            };
+            match self.seal_by_commit(self.lock_checkpoints()?, sealing) {
+                // All that is free may be what the host of a sparse image has not given yet, and a freeze cannot ask it.
+                Err(StoreError::NoSpace) if self.take_from_host(|_| 0) => {}
+                Err(StoreError::NoSpace) if !waited && self.space.lock().has_pending() => {
+                    waited = true;
+                    self.checkpoint()?;
+                }
+                done => break done?,
+            }
         };
-        let planned = self.seal_by_commit(self.lock_checkpoints()?, sealing)?;
         self.follow_walks()?;
         self.idle.stir();
         Ok(Made { number: planned.number, lsn: Lsn(self.lsn.load(Ordering::Acquire)) })
