@@ -108,13 +108,7 @@ fn roll_back_under_programs(options: &str) {
     fs::write(at("replaced"), "replaced two").unwrap();
     fs::remove_file(at("link")).unwrap();
     std::os::unix::fs::symlink("two", at("link")).unwrap();
-    let new = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(at("new"))
-        .unwrap();
+    let new = OpenOptions::new().read(true).write(true).create_new(true).open(at("new")).unwrap();
     (&new).write_all(b"new two").unwrap();
     fs::create_dir(at("new-dir")).unwrap();
     fs::write(at("new-dir/file"), "x").unwrap();
