@@ -1,6 +1,7 @@
 //! What a transaction leaves of a branch: which of the blocks that it gives up are free (S1), what the log says of them, and how many
 //! inodes there are.
 
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockRange, Epoch};
 use holdfast_format::Key;
@@ -41,6 +42,7 @@ impl GivenUp {
             }
             match of.birth == Epoch(0) || of.birth > sure {
                 true => given_up.free.push(owned.blocks),
+                false if mutants::is(Mutant::DropNotLogged) => {}
                 false => given_up.dropped.push(owned),
             }
         }

@@ -93,3 +93,68 @@ impl Inner {
         Ok(made)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use holdfast_base::counters::Counters;
+    use holdfast_base::{InodeNo, Timestamp};
+    use holdfast_device::{Device, MemoryDevice};
+    use holdfast_format::{Geometry, Key};
+
+    use crate::{Branch, CreateOptions, Need, OpenOptions, Store, Transaction};
+
+    fn open(device: &Arc<dyn Device>) -> Arc<Store> {
+        let options = OpenOptions { threads: false, ..OpenOptions::default() };
+        let counters = Arc::new(Counters::default());
+        Arc::new(Store::open(device.clone(), &options, counters).unwrap())
+    }
+
+    fn put(store: &Arc<Store>, no: u64) {
+        let main = Branch::main(store.clone());
+        let mut room = main.reserve(Need::Grow { changes: 1, blocks: 0 }).unwrap();
+        let mut transaction = Transaction::new();
+        transaction.put(Key::inode(InodeNo(no)), [1]);
+        main.apply(transaction, &mut room).unwrap();
+    }
+
+    /// A fork, the whole deletion of its snapshot and a rename go into one batch of the log, which has the last value of the
+    /// fork's item. The replay begins with a commit in which the snapshot is there: it is the parent still.
+    #[test]
+    fn a_fork_keeps_the_snapshot_that_a_replay_finds_as_its_parent() {
+        let size = 32 << 20;
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(size));
+        let options = CreateOptions {
+            geometry: Geometry::for_device(size, 4096).unwrap(),
+            uuid: uuid::Uuid::from_bytes([7; 16]),
+            label: String::new(),
+            hash_seed: 1,
+            node_tag: [5; 8],
+            created: Timestamp::default(),
+        };
+        Store::create(&device, &options).unwrap();
+        let store = open(&device);
+        let now = Timestamp::default();
+        put(&store, 20);
+        let first = store.snapshot(1, b"first", now).unwrap();
+        put(&store, 21);
+        let second = store.snapshot(1, b"second", now).unwrap();
+        store.roll_back(1, first, None, now).unwrap();
+        while store.work_off_deletions(9).unwrap() {}
+        store.checkpoint().unwrap();
+        // No call waits for the log here, as if each were of a thread of its own that waits.
+        let fork = store.inner.fork(second, b"fork", now).unwrap().number;
+        store.inner.delete_snapshot(second).unwrap();
+        while store.inner.work_off_deletions(9).unwrap() {}
+        assert_eq!(store.tree(fork).unwrap().parent, first);
+        let last = store.inner.rename_tree(fork, b"renamed").unwrap();
+        store.inner.sync(last.lsn, InodeNo::ROOT).unwrap();
+        drop(store);
+        let store = open(&device);
+        assert_eq!(store.tree(fork).unwrap().name, b"renamed");
+        assert_eq!(store.tree(fork).unwrap().parent, second, "a replay finds the snapshot");
+        while store.work_off_deletions(9).unwrap() {}
+        assert_eq!(store.tree(fork).unwrap().parent, first);
+    }
+}

@@ -1,5 +1,6 @@
 //! The roots of branches on their way into the space tree, with each commit. `main` has its own in the commit's head.
 
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_format::item::RootItem;
 
 use crate::Inner;
@@ -18,7 +19,8 @@ impl Inner {
         while let Some(tree) = forest.trees.moved() {
             let of = *forest.trees.get(tree);
             // One that is deleted has no root any more.
-            if of.has_moved() && forest.trees.find(of.number) == Some(tree) {
+            let is_carried = of.has_moved() && !mutants::is(Mutant::RootNotCarried);
+            if is_carried && forest.trees.find(of.number) == Some(tree) {
                 let item = RootItem::of(of.root.pointer, of.root.level, of.inodes);
                 let bytes = item.bytes();
                 let change = Change { key: RootItem::key(of.number), value: Some(&bytes) };

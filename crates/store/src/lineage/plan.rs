@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{Epoch, Lsn, Timestamp};
 use holdfast_format::item::lineage::{
     LINEAGE, MAIN, MAIN_NAME, child_key, decode_numbers, judge_name, name_key,
@@ -349,7 +350,7 @@ impl<'a> Plan<'a> {
         }
         // What changed in this epoch is sealed with it; otherwise nothing in the tree is as young as this epoch.
         let has_changed = root.pointer.epoch == self.forest.epoch;
-        self.seals |= has_changed;
+        self.seals |= has_changed && !mutants::is(Mutant::EpochNotEnded);
         let present = self.forest.epoch;
         let epoch = if has_changed { present } else { Epoch(present.0.saturating_sub(1)) };
         let snapshot = TreeItem {
@@ -493,7 +494,7 @@ impl<'a> Plan<'a> {
     pub(super) fn end_walk(&mut self, snapshot: u64, child: Option<u64>) -> PlanResult<()> {
         let of = self.item(snapshot)?;
         self.adopt(snapshot, of.parent, 0);
-        if let Some(child) = child {
+        if let Some(child) = child.filter(|_| !mutants::is(Mutant::ChildKeepsParent)) {
             let mut item = self.item(child)?;
             item.parent = of.parent;
             self.put_item(child, &item);

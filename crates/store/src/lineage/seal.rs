@@ -10,6 +10,7 @@
 
 use std::sync::atomic::Ordering;
 
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{Lsn, Timestamp};
 use parking_lot::MutexGuard;
 
@@ -148,7 +149,9 @@ impl Inner {
                 TurnTo::Rolled { snapshot, epoch, root, inodes } => {
                     forest.replace_root(tree, root);
                     let of = forest.trees.get_mut(tree);
-                    of.ancestry = Ancestry { snapshot, parent: epoch, walk: None };
+                    if !mutants::is(Mutant::RollbackKeepsParent) {
+                        of.ancestry = Ancestry { snapshot, parent: epoch, walk: None };
+                    }
                     of.judged_from = epoch;
                     (of.carried, of.inodes, of.inodes_carried) = (root, inodes, inodes);
                     if tree == TreeNo::MAIN {

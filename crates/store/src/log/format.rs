@@ -7,6 +7,7 @@
 #[cfg(feature = "before")]
 mod before;
 
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::switch::Batching;
 use holdfast_format::item::lineage::MAIN;
 use holdfast_format::journal::DataExtent;
@@ -103,6 +104,9 @@ fn turn_to(
     encoder: &mut Encoder,
     out: &mut Vec<u8>,
 ) {
+    if mutants::is(Mutant::BranchNotLogged) {
+        return;
+    }
     if to != 0 && std::mem::replace(branch, to) != to {
         encoder.branch(to, generation.inodes_in(to), out);
     }

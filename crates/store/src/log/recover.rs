@@ -17,6 +17,7 @@ use holdfast_device::Page;
 use holdfast_format::checksum::crc64;
 use holdfast_format::item::Extent;
 use holdfast_format::item::TreeItem;
+use holdfast_format::item::lineage::LINEAGE;
 use holdfast_format::log::{Content, Dropped, LogMark, Patch, Record};
 use holdfast_format::{Key, Kind, Superblock};
 
@@ -188,6 +189,11 @@ impl Inner {
                     let item = TreeItem { parent: judged(&before)?.parent, ..judged(value)? };
                     kept.put(change.key, &item.encode());
                 }
+                (Some(value), None) if change.key.kind == Kind::Tree => {
+                    let item = judged(value)?;
+                    let parent = put_beside(changes, &change.key).unwrap_or(item.parent);
+                    kept.put(change.key, &TreeItem { parent, ..item }.encode());
+                }
                 (Some(value), None) => kept.put(change.key, value),
                 (None, _) => kept.delete(change.key),
             }
@@ -261,6 +267,15 @@ impl Inner {
         self.log_resident.add(blocks.start, pages.into_iter());
         Ok(())
     }
+}
+
+/// The snapshot that a new branch was put beside. Its item may have a later parent: that of a snapshot whose deletion ended in
+/// memory behind the fork, and which the commit that the replay begins with has still.
+fn put_beside(changes: &Changes, branch: &Key) -> Option<u64> {
+    let number = branch.inode.0.checked_sub(LINEAGE)?;
+    let is_child = |key: &Key| key.kind == Kind::Child && key.offset == number;
+    let beside = changes.iter().find(|other| other.value.is_some() && is_child(&other.key))?;
+    beside.key.inode.0.checked_sub(LINEAGE)
 }
 
 /// The inode whose data belongs to `block`, as the log says.

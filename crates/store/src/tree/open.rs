@@ -2,6 +2,7 @@
 //!
 //! A tree that was opened keeps its number here for as long as the store is open.
 
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{Epoch, TreeId};
 use holdfast_format::item::WalkPlace;
 use holdfast_format::item::lineage::MAIN;
@@ -56,7 +57,8 @@ impl Ancestry {
     /// Whether what was born then belongs to the tree alone, wherever it lies.
     #[inline]
     pub(crate) fn owns_surely(&self, birth: Epoch) -> bool {
-        birth > self.parent || self.parent == Epoch(0)
+        let or_equal = mutants::is(Mutant::BirthOrEqual) && birth == self.parent;
+        birth > self.parent || self.parent == Epoch(0) || or_equal
     }
 
     /// Whether what the tree drops at a place belongs to it alone: then it is free (S1, S4).
