@@ -1,8 +1,8 @@
 //! Branches and snapshots: random histories with power cuts, and writers beside those who take snapshots.
 
-mod branches;
-
 #![allow(missing_docs, clippy::unwrap_used)]
+
+mod branches;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

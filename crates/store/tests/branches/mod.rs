@@ -1,5 +1,7 @@
 //! Branches and snapshots against a plain model: a map for each, over random histories with deletions and power cuts.
 
+#![allow(missing_docs, clippy::unwrap_used, dead_code)]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
