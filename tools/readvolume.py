@@ -1071,6 +1071,8 @@ class Log:
         # Branches and snapshots first: the batch may make a branch that it changes.
         for branch, key in sorted(batch.removes):
             volume.items(branch).pop(key, None)
+        # What a new branch has grown out of: its item may say what came later.
+        parents = {key[2]: key[0] - LINEAGE for _, key in batch.puts if key[1] == CHILD_ITEM}
         for branch, key in sorted(batch.puts):
             value = batch.puts[branch, key]
             if key[1] == EXTENT and len(value) >= EXTENT_ITEM.size and u64(value, 8) > self.birth_limit:
@@ -1078,6 +1080,8 @@ class Log:
             before = volume.items(branch).get(key)
             if key[1] == TREE_ITEM and before and len(value) >= 8:
                 value = before[:8] + value[8:]
+            elif key[1] == TREE_ITEM and key[0] - LINEAGE in parents and len(value) >= 8:
+                value = parents[key[0] - LINEAGE].to_bytes(8, "little") + value[8:]
             volume.items(branch)[key] = value
         for branch in batch.counts:
             need(branch == MAIN or volume.lineage.root(branch), f"there is no branch {branch} [902]")

@@ -104,11 +104,13 @@ impl Lineage {
     }
 
     /// A record of the log about a branch or snapshot that is there leaves its parent, which only commits change: the record
-    /// was made when a deletion may have moved it already.
-    pub(crate) fn keep_parent(&self, key: &Key, value: &mut Vec<u8>) {
+    /// was made when a deletion may have moved it already. One that the batch makes has grown out of what its child key says: `beside` has
+    /// these.
+    pub(crate) fn keep_parent(&self, key: &Key, value: &mut Vec<u8>, beside: &BTreeMap<u64, u64>) {
         let before = self.item(key, |value| TreeItem::decode(value).ok());
+        let made = || beside.get(&key.inode.0.checked_sub(LINEAGE)?).copied();
         if key.kind == Kind::Tree
-            && let Some(TreeItem { parent, .. }) = before
+            && let Some(parent) = before.map(|item| item.parent).or_else(made)
             && let Ok(item) = TreeItem::decode(value)
         {
             *value = TreeItem { parent, ..item }.encode();

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use holdfast_base::{BlockNo, BlockRange, InodeNo};
-use holdfast_format::item::lineage::MAIN;
+use holdfast_format::item::lineage::{LINEAGE, MAIN};
 use holdfast_format::item::{Dentry, Extent, TreeKind};
 use holdfast_format::journal::DataExtent;
 use holdfast_format::log::{
@@ -197,9 +197,10 @@ impl State {
                 return malformed("the log says more than can be kept");
             }
         }
+        let beside = put_beside(&judged.lineage);
         for (key, value) in &mut judged.lineage {
             if let Some(value) = value {
-                self.lineage.keep_parent(key, value);
+                self.lineage.keep_parent(key, value, &beside);
             }
             match value {
                 Some(value) => drop(self.lineage.0.insert(*key, value.clone())),
@@ -355,6 +356,12 @@ impl State {
         *now = now.saturating_add(replay.taken.total()).saturating_sub(replay.freed.total());
         replay.data = self.data;
     }
+}
+
+/// The snapshots beside which a batch puts new branches.
+fn put_beside(lineage: &BTreeMap<Key, Option<Vec<u8>>>) -> BTreeMap<u64, u64> {
+    let put = lineage.iter().filter(|(key, value)| key.kind == Kind::Child && value.is_some());
+    put.filter_map(|(key, _)| Some((key.offset, key.inode.0.checked_sub(LINEAGE)?))).collect()
 }
 
 fn is_branch(lineage: &Lineage, id: u64) -> bool {

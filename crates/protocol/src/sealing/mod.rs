@@ -147,9 +147,9 @@ impl Sealing {
         let may_freeze = state.frozen.is_none();
         for branch in (0..volume::BRANCHES).filter(|at| volume.branches[*at].is_some()) {
             let items = volume.items(volume.branch(branch).root).unwrap_or_default();
-            for key in 0..self.bounds.keys {
+            for (key, item) in items.iter().enumerate().take(self.bounds.keys) {
                 actions.push(Action::Write(branch, key));
-                if items[key].is_some() {
+                if item.is_some() {
                     actions.push(Action::Remove(branch, key));
                 }
             }
