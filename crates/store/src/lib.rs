@@ -162,14 +162,6 @@ pub enum Need {
         /// What waits from now on, until its [`KeptNodes`] is dropped.
         delayed: Delayed,
     },
-    /// As [`Need::Delay`], for data that is written over data: the blocks of that are free when it is in the tree, with the
-    /// next commit. So a volume that is full has room for some of it at any time.
-    Replace {
-        /// Data blocks to allocate.
-        blocks: u64,
-        /// What waits from now on, until its [`KeptNodes`] is dropped.
-        delayed: Delayed,
-    },
     /// As [`Need::Delay`], for blocks that the file has reserved: it needs no others, and may use the nodes that are kept
     /// for such items.
     Fill {

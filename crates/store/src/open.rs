@@ -295,7 +295,6 @@ fn load_groups(inner: &Inner) -> Result<()> {
     }
     space.inodes = superblock.inode_count;
     space.loaded = true;
-    space.settle();
     // From here on every node is held against the bitmaps when it is read; these came before them.
     for pointer in forest.cache.pointers() {
         if !space.is_used(inner.node_range(pointer)) {

@@ -4,8 +4,7 @@
 //! reserved ones become free: then no flush is needed before its extents are published, and none of the code below
 //! runs. Where there is no room, [`Room`] keeps what such a write needs besides its blocks, space for items and
 //! checksums (P8), and a writeback writes the pages in place ([`write_round`]), flushes, and publishes. A block that is
-//! written a second time holds data, and needs other blocks: some are spare for data that is written over data, as the
-//! next commit frees as many.
+//! written a second time holds data, and needs other blocks.
 //!
 //! Invariant: a delayed page without a promised block has a reserved one. When the page became dirty, that block was
 //! reserved and nothing was in flight to it. A truncate or a hole that takes the block away drops the page with it, or
@@ -51,8 +50,6 @@ pub(super) struct Wants {
     pub(super) in_place: u64,
     /// Runs of pages that there are not yet.
     pub(super) runs: u64,
-    /// The new blocks replace others of the file, which become free.
-    pub(super) replaces: bool,
 }
 
 /// Space for a write that is about to be accepted.
@@ -124,11 +121,7 @@ impl Room {
         let blocks = wants.blocks.saturating_sub(self.blocks());
         let mut runs = wants.runs.saturating_sub(self.delayed().runs);
         if blocks > 0 {
-            let delayed = Delayed { runs, pages: blocks };
-            let need = match self.is_short && wants.replaces {
-                true => Need::Replace { blocks, delayed },
-                false => Need::Delay { blocks, delayed },
-            };
+            let need = Need::Delay { blocks, delayed: Delayed { runs, pages: blocks } };
             let more = match self.is_short {
                 true => Some(core.with_room(|| Ok(core.store.reserve(need)?))?),
                 false => core.store.reserve_now(need)?,

@@ -13,7 +13,7 @@ use holdfast_format::Key;
 use holdfast_format::item::PunchItem;
 use holdfast_format::limits::FILE_SIZE_MAX;
 use holdfast_store::page::Page;
-use holdfast_store::{Delayed, Need, Reservation, StoreError, Transaction};
+use holdfast_store::{Need, Reservation, StoreError, Transaction};
 
 use crate::core::Core;
 use crate::data::grow::{clean_tail_locked, make_dirty, pages_before_growth};
@@ -40,7 +40,7 @@ impl FileSystem {
     /// Allocates, punches or zeroes a range, as `flags` say.
     ///
     /// Allocation is decided as a whole: without space for all of it nothing is allocated. What is allocated can be
-    /// written, and written again, also when nothing else is free.
+    /// written once, also when nothing else is free.
     pub fn fallocate(
         &self,
         file: &OpenFile,
@@ -171,9 +171,7 @@ impl Task<'_> {
             return self.publish(&map, transaction, &mut reservation, 0, Some(last));
         }
         let edges = self.edges()?;
-        let blocks = edges.len() as u64;
-        let delayed = Delayed { runs: blocks, pages: blocks };
-        let reserved = core.store.reserve(Need::Replace { blocks, delayed })?;
+        let reserved = core.store.reserve(Need::Grow { changes: 0, blocks: edges.len() as u64 })?;
         self.clear(&map, Clear::Free, edges, reserved, None)
     }
 
