@@ -186,6 +186,10 @@ impl Branch {
     /// Where it is open, files that are open go on with what the snapshot has of them; those that it does not have answer
     /// ESTALE.
     pub fn rollback_to(&self, to: &Snapshot, keep: Option<&str>) -> io::Result<()> {
+        if to.branch.number != self.number {
+            let why = format!("`{}` is no snapshot of `{}`", to.name, self.name);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
         let (to, keep) = (to.name.as_bytes(), keep.map(str::as_bytes));
         self.with(|fs, branch| fs.rollback_of(branch, to, keep))
     }

@@ -172,8 +172,11 @@ fn run(volume: &Volume, every: Duration) {
     let (mut failure, mut failure_at_rest) = (LastMessage::default(), LastMessage::default());
     let mut failure_of_deletion = LastMessage::default();
     let (mut until, mut deletes) = (Deadline::after(every), false);
+    // Since the last tick: it is tried again with the next.
+    let mut deletion_fails = false;
     loop {
-        let is_still = || quiet.is_still(stamp(volume)) && !volume.deletions.are_left();
+        let is_still =
+            || quiet.is_still(stamp(volume)) && (deletion_fails || !volume.deletions.are_left());
         let ended = match quiet.is_over() {
             _ if deletes => idle.pause(Duration::ZERO),
             true => idle.sleep(until.left(), is_still),
@@ -185,6 +188,7 @@ fn run(volume: &Volume, every: Duration) {
         let is_tick = until.is_over();
         if is_tick {
             until = Deadline::after(every);
+            deletion_fails = false;
             page::give_back_half();
             let (latest, _, _, (bytes, _)) = stamp(volume);
             if rest.has_come(latest, bytes == 0) {
@@ -196,6 +200,7 @@ fn run(volume: &Volume, every: Duration) {
         // Once stopped a volume stays stopped (P7): nothing to try, and said already.
         if volume.store.stop_reason().is_some() {
             (quiet, deletes) = (Quiet { seen: Some(stamp(volume)), looks: CONFIRM }, false);
+            deletion_fails = true;
             continue;
         }
         if is_tick {
@@ -204,8 +209,12 @@ fn run(volume: &Volume, every: Duration) {
             let what = "the volume rests, and what waits could not be written";
             failure_at_rest.once(what, look(volume, &mut quiet));
         }
+        if deletion_fails {
+            continue;
+        }
         let worked = volume.deletions.work_off();
         deletes = matches!(worked, Ok(true));
+        deletion_fails = worked.is_err();
         failure_of_deletion.once("a deletion does not go on", worked.map(drop));
     }
 }

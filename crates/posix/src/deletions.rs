@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use holdfast_store::{Store, StoreError};
-use holdfast_sync::atomic::{AtomicBool, Ordering};
+use parking_lot::Mutex;
 
 use crate::Result;
 
@@ -16,38 +16,56 @@ const STEPS_OF_CALL: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Deletions {
     store: Arc<Store>,
+    left: Mutex<Left>,
+    /// Held over some steps.
+    one: Mutex<()>,
+}
+
+#[derive(Debug)]
+struct Left {
     /// Snapshots may wait to be deleted.
-    are_left: AtomicBool,
+    any: bool,
+    /// How often something was added.
+    begun: u64,
 }
 
 impl Deletions {
     /// What an earlier mount left goes on.
     pub(crate) fn new(store: Arc<Store>) -> Deletions {
-        Deletions { store, are_left: AtomicBool::new(true) }
+        Deletions { store, left: Mutex::new(Left { any: true, begun: 0 }), one: Mutex::default() }
     }
 
     /// Something is to be deleted.
     pub(crate) fn begin(&self) {
-        self.are_left.store(true, Ordering::Release);
+        {
+            let mut left = self.left.lock();
+            *left = Left { any: true, begun: left.begun.wrapping_add(1) };
+        }
         self.store.idle().stir();
     }
 
     /// Whether something may wait to be deleted.
     pub(crate) fn are_left(&self) -> bool {
-        self.are_left.load(Ordering::Acquire)
+        self.left.lock().any
     }
 
     /// Goes on with deletions for a while, if there are any; says whether that is to be done again. At their end a commit
     /// gives the space back.
     pub(crate) fn work_off(&self) -> Result<bool> {
-        if !self.are_left.swap(false, Ordering::AcqRel) {
-            return Ok(false);
+        let _one = self.one.lock();
+        let begun = {
+            let left = self.left.lock();
+            if !left.any {
+                return Ok(false);
+            }
+            left.begun
+        };
+        let more = self.step()?;
+        let mut left = self.left.lock();
+        if !more && left.begun == begun {
+            left.any = false;
         }
-        let done = self.step();
-        if !matches!(done, Ok(false)) {
-            self.are_left.store(true, Ordering::Release);
-        }
-        Ok(done?)
+        Ok(more)
     }
 
     fn step(&self) -> std::result::Result<bool, StoreError> {
@@ -62,13 +80,18 @@ impl Deletions {
         Ok(more)
     }
 
-    /// As [`Deletions::work_off`], for a call that waits for room: until they end, or have freed a lot.
-    pub(crate) fn work_off_many(&self) -> Result<()> {
+    /// As [`Deletions::work_off`], for a call that waits for room: until they end, or have freed a lot. A deletion that
+    /// cannot go on is no reason to refuse the call.
+    pub(crate) fn work_off_many(&self) {
         for _ in 0..STEPS_OF_CALL / STEPS {
-            if !self.work_off()? {
-                break;
+            match self.work_off() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    tracing::warn!("a deletion does not go on: {error}");
+                    break;
+                }
             }
         }
-        Ok(())
     }
 }

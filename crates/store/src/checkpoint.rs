@@ -91,10 +91,17 @@ impl Inner {
     ) -> Result<()> {
         let sealed = {
             let mut journal = self.journal.lock();
-            match self.commit(&mut journal, seal, sealing.as_deref_mut())? {
-                Committed::Done(sealed) => sealed,
-                Committed::NoRoom => return self.checkpoint_instead(&mut journal, sealing),
+            let done = match self.commit(&mut journal, seal, sealing.as_deref_mut()) {
+                Ok(Committed::Done(sealed)) => Ok(sealed),
+                Ok(Committed::NoRoom) => {
+                    self.checkpoint_instead(&mut journal, sealing.as_deref_mut()).map(|()| None)
+                }
+                Err(error) => Err(error),
+            };
+            if let (Err(_), Some(sealing)) = (&done, sealing.as_deref_mut()) {
+                self.put_back(sealing);
             }
+            done?
         };
         let Some(sealed) = sealed else {
             return Ok(());

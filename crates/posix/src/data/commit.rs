@@ -43,7 +43,7 @@ impl Core {
     /// returned.
     pub(crate) fn commit(&self) -> Result<()> {
         let written = self.write_back();
-        self.deletions.work_off_many()?;
+        self.deletions.work_off_many();
         self.store.commit()?;
         written
     }
@@ -144,7 +144,7 @@ impl Core {
         }
         let _one = self.data.lock_last();
         for _ in 0..LAST_TRIES {
-            self.deletions.work_off_many()?;
+            self.deletions.work_off_many();
             self.store.commit()?;
             match self.store.reserve(need) {
                 Err(StoreError::NoSpace) => holdfast_sync::thread::sleep(LAST_PAUSE),

@@ -79,9 +79,8 @@ impl Core {
             Ok(()) | Err(FsError::Store(StoreError::NoSpace)) => {}
             Err(error) => return Err(error),
         }
-        if self.data.waits_in_place() {
-            self.write_back()?;
-        }
+        // What was written since: a snapshot has a write only together with all before it.
+        self.write_back()?;
         match self.data.waits_in_place() {
             true => Err(FsError::Io("data for reserved blocks could not be written".into())),
             false => Ok(settled),

@@ -197,7 +197,8 @@ fn prepare(core: &Core, inode: &Arc<Inode>) -> Result<Option<WrittenBack>> {
     let (data, under_way) = match mutants::is(Mutant::DataForgotten) {
         true => (DataCost::default(), core.data.in_flight.fsync(inode.no)),
         false => {
-            let _inside = core.gate.enter();
+            // In front of a snapshot that waits: what is inside may take long.
+            let _inside = core.gate.enter_first();
             write_back_for_log(core, inode)?
         }
     };

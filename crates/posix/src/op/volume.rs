@@ -66,7 +66,6 @@ impl FileSystem {
     pub fn unmount(self) -> Result<()> {
         let FileSystem { core, background, completer, volume } = self;
         drop(background);
-        volume.volume.closed(&core);
         let written = if core.options.read_only {
             Ok(())
         } else {
@@ -74,6 +73,8 @@ impl FileSystem {
                 .and_then(|()| atime::write_all(&core))
                 .and_then(|()| core.commit())
         };
+        // Until here it counts as open: nothing opens it, or rolls it back, beside what it still writes.
+        volume.volume.closed(&core);
         Completer::end(completer);
         let mut core = core;
         let core = loop {

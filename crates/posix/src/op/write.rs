@@ -109,6 +109,7 @@ fn clear_set_ids(core: &Core, inode: &Arc<Inode>) -> Result<()> {
     }
     let mut reservation = core.store.reserve(Need::Writeback { changes: 1 })?;
     let mut state = inode.state.write();
+    state.expect_alive()?;
     let mut item = state.next_disk();
     item.mode = perm::without_set_id(item.mode);
     item.ctime = Timestamp::now();

@@ -13,7 +13,7 @@ use crate::apply::Halt;
 use crate::error::LineageError;
 use crate::load::Failed;
 use crate::tree::open::{Ancestry, OpenTree, Walked};
-use crate::tree::{Root, TreeNo};
+use crate::tree::{Forest, Root, TreeNo};
 use crate::{Inner, Result, StoreError};
 
 /// A branch or snapshot.
@@ -174,13 +174,8 @@ impl Inner {
         let is_snapshot = item.kind == TreeKind::Snapshot;
         let ancestry =
             if is_snapshot { Ancestry::default() } else { self.ancestry_of(item.parent)? };
-        if ancestry.snapshot != 0 && root.pointer.epoch > self.forest.read().epoch {
-            return Err(StoreError::Item {
-                what: format!("branch {number}"),
-                source: Malformed::new("root", "it is younger than the volume"),
-            });
-        }
         let mut forest = self.forest.write();
+        is_older(root, &forest, number)?;
         Ok(forest.trees.add(OpenTree {
             ancestry,
             judged_from: ancestry.parent,
@@ -197,6 +192,7 @@ impl Inner {
             return Ok(no);
         }
         let root = Root { pointer: item.pointer(), level: item.level };
+        is_older(root, &forest, branch)?;
         let tree = OpenTree {
             inodes: item.inode_count,
             inodes_carried: item.inode_count,
@@ -219,6 +215,14 @@ impl Inner {
         self.find_ancestry(TreeNo::MAIN)
     }
 
+    /// As [`Inner::follow_walks`], behind a change that is sure: nothing may fail there. What does not learn of a deletion frees
+    /// nothing that the walk would free, until the next step tells it.
+    pub(super) fn try_to_follow_walks(&self) {
+        if let Err(error) = self.follow_walks() {
+            tracing::error!("what is being deleted is not known: {error}");
+        }
+    }
+
     /// Tells the open trees how far the deletions of what they grew out of have come.
     pub(crate) fn follow_walks(&self) -> Result<()> {
         let mut ancestries = Vec::new();
@@ -232,6 +236,18 @@ impl Inner {
             forest.trees.follow(&ancestry);
         }
         Ok(())
+    }
+}
+
+/// Fails if a root would be of the present epoch, in which nothing of a tree that is opened was born: it could name a node that is
+/// being changed in memory.
+fn is_older(root: Root, forest: &Forest, number: u64) -> Result<()> {
+    match root.pointer.epoch < forest.epoch {
+        true => Ok(()),
+        false => Err(StoreError::Item {
+            what: format!("branch or snapshot {number}"),
+            source: Malformed::new("root", "it is younger than the volume"),
+        }),
     }
 }
 

@@ -89,7 +89,7 @@ impl Inner {
     pub(crate) fn delete_snapshot(&self, snapshot: u64) -> Result<Made> {
         let _one = self.lineage.lock();
         let made = self.by_the_log(|plan| plan.delete_snapshot(snapshot))?;
-        self.follow_walks()?;
+        self.try_to_follow_walks();
         Ok(made)
     }
 }

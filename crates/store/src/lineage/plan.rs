@@ -1,6 +1,6 @@
 //! What the items of the lineage become by one change of it: made from what they are, before anything changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use holdfast_base::mutants::{self, Mutant};
@@ -462,7 +462,12 @@ impl<'a> Plan<'a> {
         }
         let mut forks = Vec::new();
         let mut parents = vec![snapshot];
+        // On a damaged volume what has grown out of one another may go round.
+        let mut seen = BTreeSet::new();
         while let Some(parent) = parents.pop() {
+            if !seen.insert(parent) {
+                continue;
+            }
             for child in self.children(parent, usize::MAX)? {
                 let item = self.item(child)?;
                 match item.kind {

@@ -92,18 +92,14 @@ impl Inner {
                 done => break done?,
             }
         };
-        self.follow_walks()?;
+        self.try_to_follow_walks();
         self.idle.stir();
         Ok(Made { number: planned.number, lsn: Lsn(self.lsn.load(Ordering::Acquire)) })
     }
 
     /// Makes the commit. What it sealed is written before this returns.
     fn seal_by_commit(&self, one: MutexGuard<'_, ()>, mut sealing: Sealing<'_>) -> Result<Planned> {
-        let done = self.checkpoint_with(one, &mut sealing);
-        if done.is_err() {
-            self.put_back(&mut sealing);
-        }
-        done?;
+        self.checkpoint_with(one, &mut sealing)?;
         sealing.planned.ok_or_else(|| StoreError::Stopped("a change of branches was lost".into()))
     }
 
@@ -188,7 +184,8 @@ impl Inner {
     }
 
     /// The change has failed on its way: the items are what they were, or nothing may be written any more.
-    fn put_back(&self, sealing: &mut Sealing<'_>) {
+    /// No commit comes between: the caller holds the journal.
+    pub(crate) fn put_back(&self, sealing: &mut Sealing<'_>) {
         if sealing.before.is_empty() || self.stop.is_stopped() {
             return;
         }

@@ -41,6 +41,7 @@ impl Inner {
             self.step_of(walk)?;
             self.idle.stir();
         }
+        let _one = self.lineage.lock();
         Ok(self.next_walk()?.is_some())
     }
 
