@@ -3,13 +3,17 @@
 
 It shares no code with the filesystem, so what both read from the same bytes is what the
 document says. It never writes to the image: the journal and the log are replayed in memory.
-All items of the files tree are held in memory at once, so it wants some RAM for large volumes.
+All items of a files tree are held in memory at once, so it wants some RAM for large volumes.
 
     readvolume.py IMG info           what the volume is, and what is replayed
     readvolume.py IMG list           one line for each name, sorted
     readvolume.py IMG cat PATH       the content of a file; symbolic links are not followed
     readvolume.py IMG extract DIR    all files into a directory that is empty or not there
     readvolume.py IMG check          everything that can be held against the document
+    readvolume.py --list-trees IMG   one line for each branch and snapshot
+
+All but check are of the branch main, or with --tree BRANCH or --tree BRANCH@SNAPSHOT of that one;
+check looks at all of them.
 
 A line of `list`: type, mode, uid, gid, size, mtime in ns, nlink, rdev, CRC-64 of the content,
 CRC-64 of the extended attributes, path. Bytes of a path that are not printable are %XX.
@@ -48,8 +52,14 @@ FINDINGS_LIMIT = 1000
 INODE, INLINE, DENTRY, XATTR, PIECE, EXTENT, ORPHAN, PUNCH = range(1, 9)
 BITS_PER_ITEM = 4096
 GROUP_ITEM, BITMAP_ITEM, SETTING_ITEM = 16, 17, 18
+NEXT_ITEM, NAME_ITEM, WALK_ITEM, TREE_ITEM, ROOT_ITEM, CHILD_ITEM = range(19, 25)
+OF_LINEAGE = set(range(NEXT_ITEM, CHILD_ITEM + 1))
 FILES, SPACE = 1, 2
-KNOWN_KINDS = {FILES: set(range(INODE, PUNCH + 1)), SPACE: {GROUP_ITEM, BITMAP_ITEM, SETTING_ITEM}}
+KNOWN_KINDS = {FILES: set(range(INODE, PUNCH + 1)), SPACE: {GROUP_ITEM, BITMAP_ITEM, SETTING_ITEM} | OF_LINEAGE}
+# The inode of keys of branches and snapshots; behind it come their numbers.
+LINEAGE = 1 << 62
+MAIN = 1
+BRANCH, SNAPSHOT = 1, 2
 SMALLEST_KEY = (0, INODE, 0)
 TYPES = {1: "p", 2: "c", 4: "d", 6: "b", 8: "f", 10: "l", 12: "s"}
 CHARACTER, DIRECTORY, DEVICE, REGULAR, SYMLINK = 2, 4, 6, 8, 10
@@ -315,6 +325,12 @@ DENTRY_ITEM = Layout("inode:Q type:B length:B")
 XATTR_ITEM = Layout("length:B place:B value_len:I value_id:I")
 EXTENT_ITEM = Layout("block:Q birth:Q count:I state:B codec:B flags:B stored:B")
 PUNCH_ITEM = Layout("first:Q end:Q state:I reserved:4s")
+TREE_LAYOUT = Layout(
+    "parent:Q branch:Q epoch:Q lsn:Q created:q created_ns:I kind:B level:B length:B pad:B holds:I root_block:Q "
+    "root_epoch:Q inode_count:Q limit:Q reserved:4s"
+)
+ROOT_LAYOUT = Layout("block:Q epoch:Q inode_count:Q level:B reserved:7s")
+WALK_LAYOUT = Layout("inode:Q offset:Q zeros:4s kind:B more:3s level:B reserved:7s")
 FRAME = Layout(
     "magic:4s kind:I sum:Q address:Q volume:8s epoch:Q commit:Q durable:Q prior:Q index:I frames:I len:I pad:I "
     "reserved:16s"
@@ -488,8 +504,8 @@ class Nodes:
         self.geometry = superblock.geometry
         self.tag = superblock.node_tag
         self.made = {}
-        # Ranges of keys whose items are lost, of the files tree.
-        self.lost = []
+        # Where files trees have each node: level and range.
+        self.places = {}
         self.kinds = {tree: set(kinds) for tree, kinds in KNOWN_KINDS.items()}
         if superblock.compat:
             self.kinds[FILES] |= set(range(64, 96))
@@ -547,16 +563,21 @@ class Nodes:
             records.append((key, value))
         return records
 
-    def walk(self, tree, root, findings, reached):
-        """Items of a tree; what is damaged is said and passed over. `reached` gets the places of its nodes."""
+    def walk(self, tree, root, findings, reached, lost, cursor=None):
+        """Items of a tree; what is damaged is said and passed over, and its range is lost. `reached` gets the places of its
+        nodes. Of a tree that is being deleted only what lies at or behind the cursor."""
         stack = [(*root, SMALLEST_KEY, (1 << 64,))]
         while stack:
             block, epoch, level, lower, upper = stack.pop()
+            if cursor and node_place(upper, level) < cursor:
+                continue
             try:
                 need(self.geometry.is_node(block), f"no node can be at block {block} [203]")
                 need(block not in reached, f"node at block {block} is reached twice [204]")
                 head, records = self.load(block)
                 reached.add(block)
+                here = (tree, level, lower, upper)
+                need(self.places.setdefault(block, here) == here, f"node at block {block}: another range elsewhere [208]")
                 found = (head.epoch, head.tree, head.level)
                 need(found == (epoch, tree, level), f"node at block {block}: not what its parent names [202]")
                 keys = [key for key, _ in records]
@@ -564,6 +585,8 @@ class Nodes:
                 if level == 0:
                     wrong = [key for key in keys if key[1] not in self.kinds[tree]]
                     need(not wrong, f"node at block {block}: an item of the other tree [207]")
+                    young = [key for key, value in records if key[1] == EXTENT and u64(value[:16], 8) > epoch]
+                    need(not young, f"node at block {block}: an extent is younger [209]")
                     yield from records
                     continue
                 need(keys[0] == lower, f"node at block {block}: the first separator is not its lower bound [206]")
@@ -572,11 +595,20 @@ class Nodes:
                 need(not young, f"node at block {block}: a child is younger [205]")
             except Damage as error:
                 findings.add(error)
-                if tree == FILES:
-                    self.lost.append((lower, upper))
+                lost.append((lower, upper))
                 continue
             uppers = keys[1:] + [upper]
             stack.extend((*child, level - 1, key, end) for child, key, end in zip(children, keys, uppers))
+
+
+def node_place(upper, level):
+    """The place of a node in the order of a walk, by the first key behind its range."""
+    return ((1 << 64) - 1, 255, (1 << 64) - 1) if upper == (1 << 64,) else upper, level
+
+
+def item_place(key):
+    """The place of an item in the order of a walk."""
+    return key, 255
 
 
 def in_ring(image, start, blocks, step):
@@ -828,7 +860,8 @@ def is_there(image, block, count, wanted):
 
 # The log.
 
-Batch = namedtuple("Batch", "head puts removes named patches taken freed")
+Batch = namedtuple("Batch", "head puts removes named patches taken freed drops counts")
+Drop = namedtuple("Drop", "branch first count birth inode offset")
 
 
 class Records:
@@ -841,6 +874,7 @@ class Records:
         self.time = (0, 0)
         self.keys, self.named_inodes, self.puts, self.removes = set(), set(), {}, []
         self.named, self.patches, self.taken, self.freed = [], [], [], []
+        self.branch, self.counts, self.drops = MAIN, {}, []
         need(count <= len(data), "it has fewer records than it says")
         for _ in range(count):
             self.read()
@@ -853,10 +887,14 @@ class Records:
         if kind == 15:
             kind = self.cursor.take(1)[0]
             need(kind >= 15, "a kind is written in a wrong form")
-        need(what <= 6, f"a record says {what}, which is set aside")
-        need((kind in self.kinds) if what <= 2 else kind == 0, f"a record has kind {kind}")
+        need(what <= 8, f"a record says {what}, which is set aside")
+        need((kind in self.kinds | OF_LINEAGE) if what <= 2 else kind == 0, f"a record has kind {kind}")
         if what <= 2:
             self.item(what, kind)
+        elif what == 7:
+            self.branch, count = self.cursor.number(), self.cursor.number()
+            need(0 < self.branch <= COUNTER_LIMIT and count <= COUNTER_LIMIT, f"there is no branch {self.branch}")
+            self.counts[self.branch] = count
         else:
             self.blocks(what)
 
@@ -866,7 +904,8 @@ class Records:
         offset = 0
         if what < 2:
             offset = u64(self.cursor.take(8), 0) if kind in (DENTRY, XATTR) else self.cursor.number()
-        key = (self.inode, kind, offset)
+        branch = 0 if kind in OF_LINEAGE else self.branch
+        key = (branch, (self.inode, kind, offset))
         need(key not in self.keys, f"{key} has two records")
         self.keys.add(key)
         if what == 1:
@@ -879,7 +918,7 @@ class Records:
             value = bytes(self.cursor.take(self.cursor.number()))
         need(len(value) <= self.geometry.value_limit, "a value is too long")
         if kind == DENTRY and len(value) >= 8:
-            self.named_inodes.add((u64(value, 0), INODE, 0))
+            self.named_inodes.add((branch, (u64(value, 0), INODE, 0)))
         need(key not in self.named_inodes, "a name comes before the inode it leads to")
         self.puts[key] = value
 
@@ -914,6 +953,11 @@ class Records:
         if what == 6:
             self.freed.append((first, first + count))
             return
+        if what == 8:
+            drop = Drop(self.branch, first, count, *(self.cursor.number() for _ in range(3)))
+            need(0 < drop.birth <= COUNTER_LIMIT and drop.offset % BLOCK == 0, "blocks are given up that cannot be")
+            self.drops.append(drop)
+            return
         self.taken.append((first, first + count))
         if what == 4:
             self.named.append((first, count, u64(self.cursor.take(8), 0)))
@@ -941,7 +985,7 @@ class Log:
         self.number, self.next, self.sum = state.log_batch, state.log_next, state.log_sum
         self.birth_limit = journal.state_epoch + 1
         self.batches, self.total, self.applied = [], 0, 0
-        self.puts, self.data = {}, {}
+        self.data, self.counts = {}, {}
         self.taken, self.freed = [], []
 
     def ring(self, at, size):
@@ -993,7 +1037,7 @@ class Log:
             need(head.inode_next >= self.inode_next, "inode_next goes backwards")
         except Damage as error:
             raise Damage(f"batch {head.number} of the log: {error} [902]") from None
-        lists = (records.named, records.patches, records.taken, records.freed)
+        lists = (records.named, records.patches, records.taken, records.freed, records.drops, records.counts)
         return Batch(head, records.puts, records.removes, *lists)
 
     def durable(self):
@@ -1022,28 +1066,44 @@ class Log:
                 del self.batches[at:]
                 return
 
-    def apply(self, batch, items):
+    def apply(self, batch, volume):
         """Puts what a batch says in place of what was."""
-        for key in batch.removes:
-            items.pop(key, None)
-        for key, value in batch.puts.items():
+        # Branches and snapshots first: the batch may make a branch that it changes.
+        for branch, key in sorted(batch.removes):
+            volume.items(branch).pop(key, None)
+        # What a new branch has grown out of: its item may say what came later.
+        parents = {key[2]: key[0] - LINEAGE for _, key in batch.puts if key[1] == CHILD_ITEM}
+        for branch, key in sorted(batch.puts):
+            value = batch.puts[branch, key]
             if key[1] == EXTENT and len(value) >= EXTENT_ITEM.size and u64(value, 8) > self.birth_limit:
                 value = value[:8] + self.birth_limit.to_bytes(8, "little") + value[16:]
-            items[key] = value
+            before = volume.items(branch).get(key)
+            if key[1] == TREE_ITEM and before and len(value) >= 8:
+                value = before[:8] + value[8:]
+            elif key[1] == TREE_ITEM and key[0] - LINEAGE in parents and len(value) >= 8:
+                value = parents[key[0] - LINEAGE].to_bytes(8, "little") + value[8:]
+            volume.items(branch)[key] = value
+        for branch in batch.counts:
+            need(branch == MAIN or volume.lineage.root(branch), f"there is no branch {branch} [902]")
+        self.counts.update(batch.counts)
         for block, base, start, data in batch.patches:
             before = ZERO_BLOCK if base == 0 else self.data.get(base) or self.image.read(base)
             self.data[block] = before[:start] + data + before[start + len(data) :]
         need(len(self.data) * BLOCK <= PATCHED_LIMIT, "the log holds more data than this reader takes")
+        freed = list(batch.freed)
+        for drop in batch.drops:
+            own = volume.lineage.own(drop)
+            freed += [(drop.first, drop.first + own)] if own else []
         self.taken += batch.taken
-        self.freed += batch.freed
-        for first, end in batch.freed:
+        self.freed += freed
+        for first, end in freed:
             if end - first < len(self.data):
                 for block in range(first, end):
                     self.data.pop(block, None)
         self.applied += 1
 
-    def replay(self, items):
-        """Reads the log and applies it to the items of the files tree."""
+    def replay(self, volume):
+        """Reads the log and applies it to the items of the volume."""
         try:
             try:
                 self.read()
@@ -1057,15 +1117,120 @@ class Log:
             self.findings.add(error)
         try:
             for batch in self.batches:
-                self.apply(batch, items)
+                self.apply(batch, volume)
         except Damage as error:
             self.findings.add(error)
+
+
+# Branches and snapshots.
+
+
+class Lineage:
+    """Branches and snapshots, as items of the space tree."""
+
+    def __init__(self, items):
+        self.items = items
+
+    def tree(self, number):
+        """A branch or snapshot, which must be valid; or nothing."""
+        value = self.items.get((LINEAGE + number, TREE_ITEM, 0))
+        if value is None:
+            return None
+        item = TREE_LAYOUT.at(value)
+        item.name = value[TREE_LAYOUT.size :]
+        bad = any(byte in b"/@:" or byte < 32 or byte == 127 for byte in item.name) or item.name in (b".", b"..")
+        need(item.kind in (BRANCH, SNAPSHOT) and len(item.name) == item.length and not bad, f"tree {number} is none [1001]")
+        numbers = (item.parent, item.branch, item.epoch, item.lsn, item.root_epoch, item.inode_count)
+        need(max(numbers) <= COUNTER_LIMIT and not item.pad and not any(item.reserved), f"tree {number} is none [1001]")
+        if item.kind == SNAPSHOT:
+            need(0 < item.root_epoch <= item.epoch and item.level < LEVELS, f"the root of {number} cannot be [1001]")
+            need(item.branch and not item.limit, f"snapshot {number} is of no branch, or has a limit [1001]")
+        else:
+            only = (item.branch, item.epoch, item.holds, item.level, item.root_block, item.root_epoch, item.inode_count)
+            need(not any(only), f"branch {number} has what only snapshots have [1001]")
+        return item
+
+    def numbers(self):
+        """All of them but a `main` without an item."""
+        return sorted(key[0] - LINEAGE for key in self.items if key[1] == TREE_ITEM and key[0] > LINEAGE)
+
+    def root(self, number):
+        """Root, level and number of inodes of a branch other than `main`; or nothing."""
+        value = self.items.get((LINEAGE + number, ROOT_ITEM, 0))
+        if value is None:
+            return None
+        item = ROOT_LAYOUT.at(value)
+        need(len(value) == ROOT_LAYOUT.size and not any(item.reserved), f"the root of branch {number} is none [1001]")
+        need(0 < item.epoch <= COUNTER_LIMIT and item.level < LEVELS, f"the root of branch {number} is none [1001]")
+        return item
+
+    def cursor(self, number):
+        """The first place that the deletion of a snapshot has not passed; or nothing."""
+        value = self.items.get((LINEAGE, WALK_ITEM, number))
+        if value is None:
+            return None
+        item = WALK_LAYOUT.at(value)
+        zeros = item.zeros + item.more + item.reserved
+        right = len(value) == WALK_LAYOUT.size and not any(zeros) and (item.level < LEVELS or item.level == 255)
+        need(right, f"the deletion of {number} is nowhere [1001]")
+        return (item.inode, item.kind, item.offset), item.level
+
+    def own(self, drop):
+        """How many of the first blocks that a branch gives up are free."""
+        branch = self.tree(drop.branch)
+        parent = self.tree(branch.parent) if branch and branch.parent else None
+        if parent is None or drop.birth > parent.epoch:
+            return drop.count
+        above = self.tree(parent.parent) if parent.parent else None
+        cursor = self.cursor(branch.parent)
+        if cursor is None or drop.birth <= (above.epoch if above else 0):
+            return 0
+        return passed(cursor, drop.inode, drop.offset, drop.count)
+
+    def label(self, number):
+        """What it is called."""
+        item = self.tree(number)
+        if item is None:
+            return b"main" if number == MAIN else b"#%d" % number
+        name = item.name or b"#%d" % number
+        if item.kind == BRANCH:
+            return name
+        branch = self.tree(item.branch)
+        is_branch = branch.kind == BRANCH if branch else item.branch == MAIN
+        return (self.label(item.branch) if is_branch else b"#%d" % item.branch) + b"@" + name
+
+    def named(self, branch, name):
+        """The number of what has a name, found by its hash; or nothing."""
+        offset = crc64(branch.to_bytes(8, "little") + name)
+        value = self.items.get((LINEAGE, NAME_ITEM, offset), b"")
+        for number in struct.unpack(f"<{len(value) // 8}Q", value[: len(value) // 8 * 8]):
+            item = self.tree(number)
+            if item and (item.name, item.branch) == (name, branch):
+                return number
+        return MAIN if (branch, name) == (0, b"main") and self.tree(MAIN) is None else None
+
+    def find(self, text):
+        """The number of a branch, or of a snapshot of one."""
+        branch, at, snapshot = os.fsencode(text).partition(b"@")
+        number = self.named(0, branch)
+        if at and number is not None:
+            number = self.named(number, snapshot)
+        need(number is not None, f"{text}: no such branch or snapshot")
+        return number
+
+
+def passed(cursor, inode, offset, count):
+    """How many of the first blocks of a part of a file lie before a cursor."""
+    (at, kind, byte), _ = cursor
+    if (at, kind) == (inode, EXTENT):
+        return min(count, max(0, -(-(byte - offset) // BLOCK)))
+    return count if item_place((inode, EXTENT, offset)) < cursor else 0
 
 
 # Files.
 
 Piece = namedtuple("Piece", "offset length data sum damage")
-Extent = namedtuple("Extent", "start block count sums")
+Extent = namedtuple("Extent", "start block count sums birth")
 
 
 class Inode:
@@ -1081,13 +1246,13 @@ class Inode:
 
 
 class Files:
-    """The files tree as inodes; items that cannot be are said and passed over."""
+    """A files tree as inodes; items that cannot be are said and passed over."""
 
-    def __init__(self, volume, items):
-        self.volume, self.findings = volume, volume.findings
+    def __init__(self, volume, items, lost, count):
+        self.volume, self.findings, self.count = volume, volume.findings, count
         self.seed, self.geometry = volume.superblock.hash_seed, volume.geometry
         self.inodes, self.orphans, self.extents, self.longs = {}, set(), [], []
-        self.lost = sorted(volume.nodes.lost)
+        self.lost = sorted(lost)
         readers = {INODE: self.inode, INLINE: self.inline, DENTRY: self.dentry, XATTR: self.attribute,
                    PIECE: self.piece, EXTENT: self.extent, ORPHAN: self.orphan, PUNCH: self.punch}
         # Items with inode 0 come last: what they lead to is known by then.
@@ -1175,9 +1340,9 @@ class Files:
         need(inode.inline is None, "there is inline content as well [310]")
         need(self.geometry.is_data(item.block, item.count), "it lies outside of the data zone [308]")
         need(1 <= item.birth <= self.volume.birth_limit, "its birth is none [316]")
-        last = inode.extents[-1] if inode.extents else Extent(0, 0, 0, None)
+        last = inode.extents[-1] if inode.extents else Extent(0, 0, 0, None, 0)
         need(offset // BLOCK >= last.start + last.count, "it overlaps another one [307]")
-        inode.extents.append(Extent(offset // BLOCK, item.block, item.count, sums))
+        inode.extents.append(Extent(offset // BLOCK, item.block, item.count, sums, item.birth))
         inode.allocated += item.count
         self.extents.append((item.block, item.block + item.count, inode, inode.extents[-1]))
 
@@ -1332,7 +1497,7 @@ class Files:
 class Volume:
     """The state of a volume, read from an image."""
 
-    def __init__(self, path, far, findings):
+    def __init__(self, path, far, tree, findings):
         self.findings = findings
         self.image = Image(path)
         if far:
@@ -1345,16 +1510,48 @@ class Volume:
         self.journal = Journal(self.image, self.superblock, nodes, findings)
         self.journal.replay()
         state = self.journal.state
-        self.reached = set()
-        roots = (state.files_block, state.files_epoch, state.files_level)
-        items = dict(nodes.walk(FILES, roots, findings, self.reached))
+        self.reached, lost = set(), []
         roots = (state.space_block, state.space_epoch, state.space_level)
-        self.space = list(nodes.walk(SPACE, roots, findings, self.reached))
+        self.space = dict(nodes.walk(SPACE, roots, findings, self.reached, lost))
+        self.lineage = Lineage(self.space)
+        # Items of files trees, by their numbers, and what of them is lost.
+        self.trees, self.lost = {}, {}
         self.log = Log(self.image, self.superblock, self.journal, nodes, findings)
         if not self.journal.damaged:
-            self.log.replay(items)
+            self.log.replay(self)
         self.inode_next, self.birth_limit = self.log.inode_next, self.journal.state_epoch + 1
-        self.files = Files(self, items)
+        self.chosen = self.lineage.find(tree)
+        self.files = self.files_of(self.chosen)
+
+    def root(self, number):
+        """Root and number of inodes of a branch or snapshot."""
+        state, item = self.journal.state, self.lineage.tree(number)
+        if number == MAIN:
+            return (state.files_block, state.files_epoch, state.files_level), self.log.inode_count
+        need(item, f"tree {number} is not there [1003]")
+        if item.kind == SNAPSHOT:
+            return (item.root_block, item.root_epoch, item.level), item.inode_count
+        root = self.lineage.root(number)
+        need(root, f"branch {number} has no root [1002]")
+        return (root.block, root.epoch, root.level), self.log.counts.get(number, root.inode_count)
+
+    def items(self, number):
+        """All items of a tree, of the space tree with 0."""
+        if number == 0:
+            return self.space
+        if number not in self.trees:
+            # Into a set of its own: other trees have the same nodes.
+            reached, self.lost[number], cursor = set(), [], self.lineage.cursor(number)
+            root = self.root(number)[0]
+            walk = self.nodes.walk(FILES, root, self.findings, reached, self.lost[number], cursor)
+            self.trees[number] = dict(walk)
+            self.reached |= reached
+        return self.trees[number]
+
+    def files_of(self, number):
+        """The files of a tree."""
+        items = self.items(number)
+        return Files(self, items, self.lost[number], self.root(number)[1])
 
     def data(self, block):
         """A block of data: from the log, if it lies there."""
@@ -1491,22 +1688,89 @@ def dress(volume, inode, target):
             volume.findings.add(f"{printable(target[-200:])}: {getattr(error, 'strerror', None) or error}")
 
 
+def list_trees(volume, _):
+    """One line for each branch and snapshot."""
+    for number in sorted({MAIN, *volume.lineage.numbers()}):
+        item = volume.lineage.tree(number) or SimpleNamespace(kind=BRANCH, parent=0, epoch=0, holds=0)
+        kind = "branch" if item.kind == BRANCH else "snapshot"
+        state = "deleted" if volume.lineage.cursor(number) else f"holds={item.holds}"
+        count = volume.root(number)[1]
+        name = printable(volume.lineage.label(number))
+        print(f"{number} {kind} parent={item.parent} epoch={item.epoch} inodes={count} {state} {name}")
+
+
 def check(volume, options):
     """Everything else that can be held against the document."""
-    check_names(volume)
-    check_space(volume)
-    if not options.quick:
-        for _, inode in sorted(volume.files.inodes.items()):
-            volume.files.content_sum(inode)
+    check_lineage(volume)
+    extents, seen = [], set()
+    for number in sorted({MAIN, *volume.lineage.numbers()}):
+        cursor = volume.lineage.cursor(number)
+        if cursor:
+            extents += behind(volume.items(number), cursor)
+            continue
+        files = volume.files if number == volume.chosen else volume.files_of(number)
+        check_names(volume, files)
+        for first, end, inode, extent in files.extents:
+            extents.append((first, end, inode.number, extent.start, extent.birth))
+        inodes = [] if options.quick else sorted(files.inodes.items())
+        for of, inode in inodes:
+            # What trees share is read once.
+            what = (of, inode.item.size, inode.inline, inode.punch, tuple(inode.extents))
+            if what not in seen:
+                seen.add(what)
+                files.content_sum(inode)
+    check_space(volume, extents)
     counts = f"{len(volume.files.inodes)} inodes, {volume.journal.commits} commits, {volume.log.applied} batches"
     inside = sum(len(batch.patches) for batch in volume.log.batches)
     named = sum(count for batch in volume.log.batches for _, count, _ in batch.named)
     print(f"{counts}, {inside} blocks inside, {named} named: {volume.findings.count} findings")
 
 
-def check_names(volume):
+def behind(items, cursor):
+    """The extents of a tree that is being deleted, from its cursor on."""
+    for (inode, kind, offset), value in items.items():
+        if kind != EXTENT:
+            continue
+        item = EXTENT_ITEM.at(value)
+        gone = passed(cursor, inode, offset, item.count)
+        if gone < item.count:
+            yield item.block + gone, item.block + item.count, inode, offset // BLOCK + gone, item.birth
+
+
+def check_lineage(volume):
+    """How branches and snapshots grew out of one another [10xx]."""
+    lineage, add = volume.lineage, volume.findings.add
+    trees = {number: lineage.tree(number) for number in lineage.numbers()}
+    found = lineage.items.get((LINEAGE, NEXT_ITEM, 0), bytes(16))
+    children = {(number, item.parent) for number, item in trees.items() if item.parent}
+    listed = {(key[2], key[0] - LINEAGE) for key in lineage.items if key[1] == CHILD_ITEM}
+    for number, parent in children ^ listed:
+        add(f"tree {number}: it grew out of {parent} and is not listed there, or the reverse [1005]")
+    for number, item in trees.items():
+        parent = trees.get(item.parent)
+        if number >= u64(found, 0):
+            add(f"tree {number}: its number was never given [1010]")
+        if item.name and lineage.named(item.branch, item.name) != number:
+            add(f"tree {number}: it is not found by its name [1006]")
+        if item.kind == SNAPSHOT and (item.epoch >= volume.birth_limit or item.lsn > volume.log.lsn):
+            add(f"snapshot {number}: it is younger than the volume [1007]")
+        if item.kind == SNAPSHOT and item.name and item.branch not in set(trees) | {MAIN}:
+            add(f"snapshot {number}: its branch is not there [1011]")
+        if item.parent and (parent is None or parent.kind != SNAPSHOT):
+            add(f"tree {number}: it grew out of {item.parent}, which is no snapshot [1003]")
+            continue
+        if item.parent and item.kind == SNAPSHOT and item.epoch < parent.epoch:
+            add(f"snapshot {number}: it is older than {item.parent} [1007]")
+        root = volume.root(number)[0]
+        if item.parent and root[1] <= parent.epoch and root[:2] != (parent.root_block, parent.root_epoch):
+            add(f"tree {number}: its root is neither that of {item.parent} nor younger [1008]")
+        if lineage.cursor(number) and (item.kind != SNAPSHOT or item.name or item.holds):
+            add(f"tree {number}: it is being deleted and is no snapshot, or has a name or holds [1009]")
+
+
+def check_names(volume, files):
     """Numbers of names and entries, parents, sizes of directories [3xx] [5xx]."""
-    files, add = volume.files, volume.findings.add
+    add = volume.findings.add
     links, subdirectories, places = Counter(), Counter(), set()
     for number, inode in files.inodes.items():
         for child, kind, offset in inode.entries.values():
@@ -1533,22 +1797,22 @@ def check_names(volume):
             add(f"inode {number}: a directory with {links[number]} names [509]")
         if number not in walked:
             add(f"inode {number}: not reached from the root [510]")
-    if len(files.inodes) != volume.log.inode_count:
-        add(f"{len(files.inodes)} inodes, not {volume.log.inode_count} [315]")
+    if len(files.inodes) != files.count:
+        add(f"{len(files.inodes)} inodes, not {files.count} [315]")
 
 
-def check_space(volume):
-    """What is marked as in use against what the trees reach [40x]."""
+def check_space(volume, extents):
+    """What is marked as in use against what all trees reach [40x]."""
     add, geometry = volume.findings.add, volume.geometry
     marked, groups = [], {}
-    for (number, kind, offset), value in volume.space:
+    for (number, kind, offset), value in volume.space.items():
         if kind == GROUP_ITEM:
             groups[number] = struct.unpack("<II8s", value) if len(value) == 16 and offset == 0 else (0, 0, b"?")
         elif kind == BITMAP_ITEM and len(value) == 512 and offset < 8:
             bits = f"{int.from_bytes(value, 'little'):0{BITS_PER_ITEM}b}"[::-1]
             base = number * GROUP + offset * BITS_PER_ITEM
             marked += [(base + run.start(), base + run.end()) for run in re.finditer("1+", bits)]
-        elif kind in KNOWN_KINDS[SPACE]:
+        elif kind in KNOWN_KINDS[SPACE] - OF_LINEAGE:
             add(f"item {(number, kind, offset)} of the space tree is none [404] [408]")
     nodes = [(block, block + geometry.node_blocks) for block in volume.reached]
     used, node_used = per_group(marked), per_group(nodes)
@@ -1565,13 +1829,27 @@ def check_space(volume):
     if overlap(sorted(marked + taken)) or overlap(freed) or minus(freed, union(marked + taken)):
         add("the log takes blocks that are in use, or gives back others [904]")
     in_use = minus(union(marked + taken), freed)
-    reached = nodes + [(first, end) for first, end, _, _ in volume.files.extents]
+    shared = union_of_files(extents, add)
+    reached = nodes + shared
     for first, end in minus(union(reached), in_use):
         add(f"blocks {first} to {end - 1} are in use and not marked [402]")
     for first, end in minus(in_use, union(reached)):
         add(f"blocks {first} to {end - 1} are marked and not in use [403]")
     if overlap(sorted(reached)):
         add(f"block {overlap(sorted(reached))[0]} belongs to two [401]")
+
+
+def union_of_files(extents, add):
+    """Runs of blocks of files: several trees may have the same block of the same file, born together [401]."""
+    last, owner, runs = 0, None, []
+    for first, end, inode, start, birth in sorted(extents):
+        own = (inode, start - first, birth)
+        if first < last and own != owner:
+            add(f"block {first} belongs to two [401]")
+        if end > last:
+            runs.append((max(first, last), end))
+            last, owner = end, own
+    return union(runs)
 
 
 def per_group(runs):
@@ -1617,6 +1895,7 @@ def minus(runs, others):
 
 
 COMMANDS = {"info": info, "list": listing, "cat": cat, "extract": extract, "check": check}
+LIST_TREES = "--list-trees"
 
 
 def main():
@@ -1624,15 +1903,20 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0], allow_abbrev=False)
     parser.add_argument("--far", action="store_true", help="begin from the far copy of the superblock")
     parser.add_argument("--quick", action="store_true", help="list and check without the data of files")
+    parser.add_argument("--tree", metavar="BRANCH[@SNAPSHOT]", default="main", help="another branch than main, or a snapshot")
+    parser.add_argument(LIST_TREES, action="store_true", help="list branches and snapshots instead")
     parser.add_argument("image", metavar="IMG")
-    parser.add_argument("command", metavar="COMMAND", choices=COMMANDS, help=", ".join(COMMANDS))
+    parser.add_argument("command", nargs="?", metavar="COMMAND", choices=COMMANDS, help=", ".join(COMMANDS))
     parser.add_argument("argument", nargs="?", metavar="PATH or DIR")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
+    if (options.command is None) != options.list_trees:
+        parser.error(f"a command is wanted, or {LIST_TREES}")
     if (options.command in ("cat", "extract")) != (options.argument is not None):
         parser.error("cat and extract want a path, the others none")
+    command = list_trees if options.list_trees else COMMANDS[options.command]
     findings = Findings()
     try:
-        COMMANDS[options.command](Volume(options.image, options.far, findings), options)
+        command(Volume(options.image, options.far, options.tree, findings), options)
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -221,6 +221,10 @@ counters! {
         checkpoint_nodes,
         /// Bytes of these nodes.
         checkpoint_bytes,
+        /// Blocks of data freed by the deletion of snapshots.
+        snapshot_blocks_freed,
+        /// Snapshots, and branches that were deleted, whose space is not free yet, as far as this opening has looked.
+        deletions_left: gauge,
         /// Nanoseconds that checkpoints took, in all.
         checkpoint_ns,
         /// Commits that became a checkpoint because the journal had no room; expected to be 0.

@@ -78,6 +78,17 @@ mutants! {
     ReplaceNotWrittenBack "P4" "a rename over another file leaves its data behind";
     // Nodes, commits and checkpoints.
     RangeShort "M3 P3" "the last range of a changed node is logged one byte short";
+    WalkTakesFromParent "P13 S4" "a deletion frees nodes that the snapshot's parent has";
+    WalkTakesFromChild "P13 S4" "a deletion frees nodes that what has grown out of the snapshot has";
+    BirthOrEqual "P13 S1" "a branch frees what was born in the epoch of its parent as its own";
+    WalkForgetsData "S4 S9" "the cursor of a deletion moves and the data that it passed stays in use";
+    ChildKeepsParent "S4" "what has grown out of a deleted snapshot keeps it as its parent";
+    RollbackKeepsParent "P13 S6" "what a branch drops behind a rollback is judged by its old parent";
+    EpochNotEnded "P13 S2" "a snapshot of a branch that has changed in this epoch does not end it";
+    RootNotCarried "P3 P14" "a commit forgets where the trees of branches begin";
+    BranchNotLogged "P14 S7" "the log does not say to which branch its records belong";
+    DropNotLogged "S7 S9" "the log says nothing of what a branch drops that its parent has had";
+    SealNotAwaited "P3 P12" "the log holds what comes behind a snapshot before the snapshot is durable";
     SealNotCopied "P3 R2" "a checkpoint writes a sealed node with what was changed behind the seal";
     NodeForgotten "R1" "a checkpoint leaves one node unwritten";
     JournalRoom "P9" "a commit overwrites the beginning of the journal when the ring is full";

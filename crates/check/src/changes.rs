@@ -19,8 +19,13 @@ pub struct Change {
 /// All that the log changed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Changes<'a> {
-    /// Keys of the files tree, with what they are now.
+    /// Keys of the files tree of one branch, with what they are now.
     pub(crate) items: &'a BTreeMap<Key, Change>,
+    /// Keys of branches and snapshots, which lie in the space tree.
+    pub(crate) lineage: &'a BTreeMap<Key, Change>,
     /// Blocks whose data lies in the log.
     pub(crate) data: &'a Patched,
 }
+
+/// Of a tree that the log does not change.
+pub(crate) static NO_CHANGES: BTreeMap<Key, Change> = BTreeMap::new();

@@ -6,6 +6,7 @@
 //! of a whole tree, and among the items of an inode.
 
 mod journal;
+mod lineage;
 mod log;
 
 use std::io::Write;
@@ -23,7 +24,7 @@ use crate::pass::tree_name;
 use crate::recovered::Recovered;
 use crate::superblocks::Slots;
 use crate::text;
-use crate::volume::{Bounds, Step, Volume};
+use crate::volume::{Bounds, Seen, Step, Volume, Way};
 
 /// What to print.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,8 +37,12 @@ pub enum What {
     Log,
     /// The node whose first block this is.
     Node(BlockNo),
-    /// Every node and item of a tree.
+    /// Every node and item of a tree: of files, that of `main`.
     Tree(TreeId),
+    /// Every branch and snapshot, with its root, and how far deletions have come.
+    Lineage,
+    /// Every node and item of the files tree of the branch or snapshot with this number.
+    Branch(u64),
     /// All items of an inode.
     Inode(InodeNo),
     /// All items of the inode that an absolute path leads to. Symbolic links are not followed.
@@ -64,10 +69,17 @@ pub fn dump(device: &dyn Device, what: &What, out: &mut dyn Write) -> Result<(),
     let volume = recovered.volume(device);
     match what {
         What::Superblocks | What::Journal | What::Log => Ok(()),
+        What::Lineage => lineage::print(&volume, &recovered, out),
+        What::Branch(id) => {
+            let tree = lineage::find(&volume, &recovered, *id)?;
+            let volume = recovered.volume_of(device, &tree);
+            let way = Way { of: tree.id, cursor: tree.cursor, ..Way::default() };
+            print_tree(&volume, TreeId::Files, way, out)
+        }
         What::Node(block) => print_node(&volume, *block, out),
         What::Tree(tree) => {
-            print_tree(&volume, *tree, out)?;
-            if *tree == TreeId::Files { log::print_items(&recovered, out) } else { Ok(()) }
+            print_tree(&volume, *tree, Way::default(), out)?;
+            log::print_items(&recovered, *tree, out)
         }
         What::Inode(inode) => print_inode(&volume, *inode, out),
         What::Path(path) => {
@@ -207,11 +219,16 @@ fn body(block: BlockNo, node: &NodeView<'_>, out: &mut dyn Write) -> Result<(), 
     Ok(())
 }
 
-fn print_tree(volume: &Volume<'_>, tree: TreeId, out: &mut dyn Write) -> Result<(), CheckError> {
+fn print_tree(
+    volume: &Volume<'_>,
+    tree: TreeId,
+    way: Way,
+    out: &mut dyn Write,
+) -> Result<(), CheckError> {
     let mut outcome = Ok(());
-    let _ = volume.walk(tree, Bounds::ALL, &mut |step| {
+    let _ = volume.walk_unseen(tree, way, &mut Seen::default(), &mut |step| {
         let printed = match step {
-            Step::Node { pointer, node } => {
+            Step::Node { pointer, node, .. } => {
                 let mut reader = Reader::new(NodeHeader::TITLE, node.bytes());
                 let header = NodeHeader::read(&mut reader);
                 let head = header.map(|header| head_line(pointer.block, &header, out));

@@ -1,6 +1,7 @@
 //! Every finding that a check can report: number, slug, severity and sentence, declared once.
 //!
-//! The hundreds of a number are the number of the pass that reports it.
+//! The hundreds of a number are the number of the pass that reports it; what concerns a branch or snapshot beside `main`,
+//! the pass over those reports with the numbers of passes 3, 5, 6 and 7.
 //! Numbers and slugs are permanent: scripts match on them. A number that is no
 //! longer reported is never given to something else.
 
@@ -93,6 +94,10 @@ issues! {
         "A tree node holds keys that do not belong below its parent's separators."
     207 ItemMisplaced "item-misplaced" Error
         "An item's kind does not belong into this tree."
+    208 NodeRange "node-range" Error
+        "A tree node has another range of keys or level in one tree than in another that shares it."
+    209 ExtentYounger "extent-younger" Error
+        "An extent is younger than the leaf that holds it."
 
     301 ItemDamaged "item-damaged" Error
         "An item breaks a rule of the format."
@@ -208,6 +213,29 @@ issues! {
         "A batch of the log takes blocks in use, builds on blocks that are not, or gives back what is not its to give."
     905 LogUnreadable "log-unreadable" Error
         "The device could not read a part of the log; what batches there changed is left out."
+
+    1001 LineageItemDamaged "lineage-item-damaged" Error
+        "An item of branches and snapshots breaks a rule of the format."
+    1002 BranchRoot "branch-root" Error
+        "A branch has no root, or a root belongs to no branch."
+    1003 ParentMissing "parent-missing" Error
+        "A branch or snapshot grew out of something that does not exist, or is no snapshot."
+    1004 LineageCycle "lineage-cycle" Error
+        "A snapshot is its own ancestor."
+    1005 ChildItem "child-item" Error
+        "What grew out of a snapshot is not listed there, or something is listed that did not."
+    1006 TreeName "tree-name" Error
+        "A branch or snapshot is not found by its name, or something else is, or two have one name."
+    1007 SnapshotEpoch "snapshot-epoch" Error
+        "A snapshot is older than the one it grew out of, or younger than the volume."
+    1008 RootAge "root-age" Error
+        "The root of a branch or snapshot is neither that of the snapshot it grew out of, nor younger than that."
+    1009 DeletionWrong "deletion-wrong" Error
+        "A deletion goes on of what is no snapshot, has a name or holds, or must wait."
+    1010 TreeNumber "tree-number" Error
+        "A branch or snapshot has a number that was never given out."
+    1011 BranchMissing "branch-missing" Error
+        "A snapshot with a name is of a branch that does not exist."
 }
 
 #[cfg(test)]

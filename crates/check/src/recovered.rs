@@ -4,6 +4,7 @@
 use holdfast_device::Device;
 use holdfast_format::Superblock;
 
+use crate::lineage::Tree;
 use crate::volume::Volume;
 use crate::{CheckError, journal, log};
 
@@ -36,5 +37,10 @@ impl Recovered {
     /// The volume as both leave it.
     pub(crate) fn volume<'a>(&'a self, device: &'a dyn Device) -> Volume<'a> {
         Volume::new(device, &self.journal, &self.log.superblock, self.log.changes())
+    }
+
+    /// The volume with the files tree of a branch or snapshot.
+    pub(crate) fn volume_of<'a>(&'a self, device: &'a dyn Device, tree: &Tree) -> Volume<'a> {
+        self.volume(device).with_files(tree.root, self.log.items_of(tree.id))
     }
 }

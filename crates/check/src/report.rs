@@ -27,7 +27,9 @@ pub struct Finding {
     pub severity: Severity,
     /// What exactly is wrong, with the numbers.
     pub what: String,
-    /// The file or name concerned, as an absolute path, if one leads there.
+    /// The branch or snapshot concerned, if it is another than `main`.
+    pub tree: Option<String>,
+    /// The file or name concerned, as an absolute path in `main`, if one leads there.
     pub path: Option<String>,
     /// The inode concerned.
     #[serde(serialize_with = "inode_number")]
@@ -80,6 +82,9 @@ impl std::fmt::Display for Finding {
             Severity::Error => "error",
         };
         write!(f, "{severity} {} {}: ", self.id, self.slug)?;
+        if let Some(tree) = &self.tree {
+            write!(f, "{tree}: ")?;
+        }
         if let Some(path) = &self.path {
             write!(f, "{path}: ")?;
         }
@@ -105,6 +110,7 @@ impl Findings {
             slug: issue.slug(),
             severity: issue.severity(),
             what: what.into(),
+            tree: None,
             path: None,
             inode: None,
             block: None,
@@ -218,13 +224,17 @@ impl Summary {
 pub struct Facts {
     /// The superblock that counts; `None` if none is valid.
     pub superblock: Option<Summary>,
-    /// Whether both trees could be read completely. If not, counts are of the readable part.
+    /// Branches, `main` included.
+    pub branches: u64,
+    /// Snapshots, those without a name included.
+    pub snapshots: u64,
+    /// Whether all trees could be read completely. If not, counts are of the readable part.
     pub complete: bool,
-    /// Nodes of the files tree.
+    /// Nodes of the files trees, each once.
     pub files_nodes: u64,
     /// Nodes of the space tree.
     pub space_nodes: u64,
-    /// Inodes of any type.
+    /// Inodes of any type, in `main` like all counts of files, names and extents.
     pub inodes: u64,
     /// Regular files.
     pub files: u64,
@@ -242,7 +252,7 @@ pub struct Facts {
     pub xattrs: u64,
     /// Extents.
     pub extents: u64,
-    /// Blocks of extents.
+    /// Blocks of extents; of several trees, each block once.
     pub data_blocks: u64,
     /// Of those, blocks allocated but never written.
     pub unwritten_blocks: u64,

@@ -3,8 +3,12 @@
 use std::fmt::Write;
 
 use holdfast_base::Timestamp;
+use holdfast_format::item::lineage::decode_numbers;
 use holdfast_format::item::xattr::XattrValue;
-use holdfast_format::item::{Dentry, Extent, GroupItem, InodeItem, PunchItem, Xattr, group};
+use holdfast_format::item::{
+    Dentry, Extent, GroupItem, InodeItem, LineageItem, PunchItem, RootItem, TreeItem, TreeKind,
+    WalkItem, WalkPlace, Xattr, group,
+};
 use holdfast_format::{Key, Kind, Malformed};
 
 /// Bytes of inline content that are shown.
@@ -62,6 +66,17 @@ pub(crate) fn item(key: &Key, value: &[u8]) -> String {
             format!("used_blocks={} node_blocks={}", group.used_blocks, group.node_blocks)
         }),
         Kind::Bitmap => bitmap_text(value),
+        Kind::Tree => TreeItem::decode(value).map(|tree| tree_text(&tree)),
+        Kind::Root => RootItem::decode(value).map(|root| {
+            let RootItem { block, epoch, inode_count, level, .. } = root;
+            format!("block={block} epoch={epoch} level={level} inode_count={inode_count}")
+        }),
+        Kind::Walk => WalkItem::decode(value).map(|cursor| place(&cursor)),
+        Kind::Lineage => LineageItem::decode(value).map(|item| format!("next={}", item.next)),
+        Kind::Name => decode_numbers(value).map(|numbers| {
+            let numbers: Vec<_> = numbers.iter().map(u64::to_string).collect();
+            format!("trees={}", numbers.join(","))
+        }),
         // A setting, or what a feature brings.
         _ => Ok(start_of(value)),
     };
@@ -73,6 +88,34 @@ pub(crate) fn item(key: &Key, value: &[u8]) -> String {
 pub(crate) fn key(key: &Key) -> String {
     let (inode, kind, offset) = (key.inode, key.kind, key.offset);
     format!("inode={inode} kind={kind:?} offset={offset:#x}")
+}
+
+/// A place in the order of a walk.
+pub(crate) fn place(place: &WalkPlace) -> String {
+    let at = Key::decode(&place.key.encode()).map_or("?".into(), |key| format!("{key:?}"));
+    match place.level {
+        WalkPlace::ITEM => at,
+        level => format!("{at}, behind nodes of level {level} that end there"),
+    }
+}
+
+fn tree_text(tree: &TreeItem) -> String {
+    let name = printable(&tree.name);
+    let (parent, lsn, created) = (tree.parent, tree.lsn, time(tree.created));
+    let shared = format!("name={name:?} parent={parent} lsn={lsn} created={created}");
+    match tree.kind {
+        TreeKind::Branch => format!("branch {shared} limit={}", tree.limit),
+        TreeKind::Snapshot => format!(
+            "snapshot {shared} branch={} epoch={} holds={} block={} root_epoch={} level={} inode_count={}",
+            tree.branch,
+            tree.epoch,
+            tree.holds,
+            tree.root.block,
+            tree.root.epoch,
+            tree.level,
+            tree.inode_count
+        ),
+    }
 }
 
 fn inode_text(inode: &InodeItem) -> String {

@@ -9,13 +9,15 @@ use std::ops::ControlFlow;
 
 use holdfast_base::{BlockNo, BlockRange, InodeNo, Lsn, TreeId};
 use holdfast_device::Device;
-use holdfast_format::Key;
+use holdfast_format::item::lineage::MAIN;
+use holdfast_format::{Key, Kind};
 
 use crate::CheckError;
+use crate::lineage::{Lineage, Tree};
 use crate::recovered::Recovered;
 use crate::runs::Runs;
 use crate::superblocks::Slots;
-use crate::volume::{Bounds, Step, Volume};
+use crate::volume::{Bounds, Seen, Step, Volume, Way};
 
 /// What a volume holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,8 +28,12 @@ pub struct View {
     pub inode_next: InodeNo,
     /// Inodes, as the volume counts them.
     pub inode_count: u64,
-    /// Every item of the files tree.
+    /// Every item of the files tree of `main`.
     pub items: BTreeMap<Key, Vec<u8>>,
+    /// The same of each other branch, by its number. Snapshots hold what they held.
+    pub branches: BTreeMap<u64, BTreeMap<Key, Vec<u8>>>,
+    /// Branches and snapshots, but for where roots lie and how far deletions have come.
+    pub lineage: BTreeMap<Key, Vec<u8>>,
     /// Blocks marked in use that no tree node lies in, upwards; ranges do not touch.
     pub data: Vec<BlockRange>,
 }
@@ -55,12 +61,14 @@ pub fn view(device: &dyn Device) -> Result<View, CheckError> {
     let Some(marks) = volume.marks() else {
         return broken("the bitmaps cannot be read".into());
     };
-    let nodes = nodes(&volume)?;
-    let mut items = BTreeMap::new();
-    let _ = volume.items(TreeId::Files, Bounds::ALL, &mut |_, key, value| {
-        items.insert(key, value.to_vec());
-        ControlFlow::Continue(())
-    });
+    let mut lineage = Lineage::read(&volume);
+    let trees = lineage.trees(&volume, &|id| log.inodes_in(id));
+    let of = |tree: &Tree| volume.with_files(tree.root, log.items_of(tree.id));
+    let nodes = nodes(&volume, trees.iter().map(|tree| (tree, of(tree))))?;
+    let is_branch = |tree: &&Tree| tree.id != MAIN && lineage.root(tree.id).is_some();
+    let branches = trees.iter().filter(is_branch);
+    let branches = branches.map(|tree| (tree.id, items(&of(tree)))).collect();
+    lineage.0.retain(|key, _| !matches!(key.kind, Kind::Root | Kind::Walk));
     let data = marks.changed(&log.taken, &log.freed).changed(&Runs::default(), &nodes);
     let range = |run: crate::runs::Run| BlockRange::new(BlockNo(run.start), run.end - run.start);
     let now = volume.superblock;
@@ -68,16 +76,30 @@ pub fn view(device: &dyn Device) -> Result<View, CheckError> {
         lsn: now.lsn,
         inode_next: now.inode_next,
         inode_count: now.inode_count,
-        items,
+        items: items(&volume),
+        branches,
+        lineage: lineage.0,
         data: data.iter().map(range).collect(),
     })
 }
 
-/// The blocks of all nodes of both trees.
-fn nodes(volume: &Volume<'_>) -> Result<Runs, CheckError> {
+fn items(volume: &Volume<'_>) -> BTreeMap<Key, Vec<u8>> {
+    let mut items = BTreeMap::new();
+    let _ = volume.items(TreeId::Files, Bounds::ALL, &mut |_, key, value| {
+        items.insert(key, value.to_vec());
+        ControlFlow::Continue(())
+    });
+    items
+}
+
+/// The blocks of all nodes of all trees.
+fn nodes<'a>(
+    volume: &Volume<'_>,
+    trees: impl Iterator<Item = (&'a Tree, Volume<'a>)>,
+) -> Result<Runs, CheckError> {
     let (mut firsts, mut lost) = (Vec::new(), None);
-    for tree in [TreeId::Files, TreeId::Space] {
-        let _ = volume.walk(tree, Bounds::ALL, &mut |step| match step {
+    let mut walk = |volume: &Volume<'_>, tree, way, seen: &mut Seen| {
+        let _ = volume.walk_unseen(tree, way, seen, &mut |step| match step {
             Step::Node { pointer, .. } => {
                 firsts.push(pointer.block.0);
                 ControlFlow::Continue(())
@@ -87,7 +109,13 @@ fn nodes(volume: &Volume<'_>) -> Result<Runs, CheckError> {
                 ControlFlow::Break(())
             }
         });
+    };
+    let mut seen = Seen::default();
+    for (tree, volume) in trees {
+        let way = Way { of: tree.id, cursor: tree.cursor, ..Way::default() };
+        walk(&volume, TreeId::Files, way, &mut seen);
     }
+    walk(volume, TreeId::Space, Way::default(), &mut Seen::default());
     if let Some(lost) = lost {
         return Err(CheckError::Missing(lost));
     }
@@ -109,14 +137,17 @@ impl View {
         if let Some((what, one, two)) = counters.into_iter().find(|(_, one, two)| one != two) {
             return Some(format!("the {what} is {one} and {two}"));
         }
-        let keys = self.items.keys().chain(other.items.keys());
-        let wrong = keys.filter(|key| self.items.get(key) != other.items.get(key)).min();
-        if let Some(key) = wrong {
-            let text = |view: &View| match view.items.get(key) {
-                Some(value) => crate::text::item(key, value),
-                None => "nothing".into(),
-            };
-            return Some(format!("{key:?} is {} and {}", text(self), text(other)));
+        if let Some(what) =
+            differ(&self.items, &other.items).or_else(|| differ(&self.lineage, &other.lineage))
+        {
+            return Some(what);
+        }
+        for id in self.branches.keys().chain(other.branches.keys()) {
+            let none = BTreeMap::new();
+            let [one, two] = [self, other].map(|view| view.branches.get(id).unwrap_or(&none));
+            if let Some(what) = differ(one, two) {
+                return Some(format!("branch {id}: {what}"));
+            }
         }
         let mut data = self.data.iter().zip(&other.data);
         let wrong = data.find(|(one, two)| one != two);
@@ -129,4 +160,14 @@ impl View {
             None => None,
         }
     }
+}
+
+/// The first key whose value differs.
+fn differ(one: &BTreeMap<Key, Vec<u8>>, two: &BTreeMap<Key, Vec<u8>>) -> Option<String> {
+    let key = one.keys().chain(two.keys()).filter(|key| one.get(key) != two.get(key)).min()?;
+    let text = |items: &BTreeMap<Key, Vec<u8>>| match items.get(key) {
+        Some(value) => crate::text::item(key, value),
+        None => "nothing".into(),
+    };
+    Some(format!("{key:?} is {} and {}", text(one), text(two)))
 }

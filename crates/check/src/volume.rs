@@ -7,19 +7,19 @@
 //! Nodes are those that the journal leaves; items and data are as the log
 //! leaves them, and callers cannot tell where they come from.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::ops::{Bound, ControlFlow};
 
 use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, InodeNo, TreeId};
 use holdfast_device::{Device, DeviceError};
 use holdfast_format::item::dentry::{slot, slot_end};
-use holdfast_format::item::{Dentry, group};
+use holdfast_format::item::{Dentry, WalkPlace, group};
 use holdfast_format::limits::{BITMAP_BLOCKS, BITMAPS_PER_GROUP, GROUP_BLOCKS};
 use holdfast_format::node::Expected;
 use holdfast_format::{Key, Kind, Malformed, NodePointer, NodeView, Superblock};
 
 pub(crate) use crate::bounds::{Bounds, LostKeys};
-use crate::changes::Changes;
+use crate::changes::{Change, Changes};
 use crate::issue::Issue;
 use crate::journal::Replay;
 use crate::runs::Runs;
@@ -33,6 +33,8 @@ pub(crate) struct Volume<'a> {
     pub(crate) device: &'a dyn Device,
     /// The superblock, as journal and log leave it.
     pub(crate) superblock: &'a Superblock,
+    /// Root and level of the files tree that is looked at: that of a branch or snapshot.
+    files: (NodePointer, u8),
     /// Nodes of the journal, which stand in front of those of the device.
     nodes: &'a BTreeMap<BlockNo, Vec<u8>>,
     /// What the log changed.
@@ -46,6 +48,7 @@ pub(crate) enum Problem {
     Damaged(Malformed),
     Outside,
     Twice,
+    OtherRange(String),
     Future(&'static str),
     OutOfBounds(String),
 }
@@ -57,6 +60,7 @@ impl Problem {
             Problem::Damaged(_) => Issue::NodeDamaged,
             Problem::Outside => Issue::NodeOutside,
             Problem::Twice => Issue::NodeTwice,
+            Problem::OtherRange(_) => Issue::NodeRange,
             Problem::Future(_) => Issue::NodeFromFuture,
             Problem::OutOfBounds(_) => Issue::NodeOutOfBounds,
         }
@@ -71,7 +75,7 @@ impl std::fmt::Display for Problem {
             Problem::Outside => f.write_str("no node can be there"),
             Problem::Twice => f.write_str("it was reached before by another parent"),
             Problem::Future(than) => write!(f, "it is younger than {than}"),
-            Problem::OutOfBounds(why) => f.write_str(why),
+            Problem::OutOfBounds(why) | Problem::OtherRange(why) => f.write_str(why),
         }
     }
 }
@@ -79,7 +83,12 @@ impl std::fmt::Display for Problem {
 /// What a walk meets.
 pub(crate) enum Step<'n> {
     /// A sound node. Its children follow.
-    Node { pointer: NodePointer, node: NodeView<'n> },
+    Node {
+        pointer: NodePointer,
+        node: NodeView<'n>,
+        /// No other tree was met that has it.
+        is_first: bool,
+    },
     /// A node that is left out with all below it.
     Lost { pointer: NodePointer, level: u8, bounds: Bounds, problem: Problem },
 }
@@ -94,12 +103,29 @@ impl<'a> Volume<'a> {
         superblock: &'a Superblock,
         log: Changes<'a>,
     ) -> Volume<'a> {
-        Volume { device, superblock, nodes: &journal.nodes, log: Some(log) }
+        let files = (superblock.files, superblock.files_level);
+        Volume { device, superblock, files, nodes: &journal.nodes, log: Some(log) }
     }
 
     /// The volume as the journal alone leaves it.
     pub(crate) fn before_log(device: &'a dyn Device, journal: &'a Replay) -> Volume<'a> {
-        Volume { device, superblock: &journal.superblock, nodes: &journal.nodes, log: None }
+        let superblock = &journal.superblock;
+        let files = (superblock.files, superblock.files_level);
+        Volume { device, superblock, files, nodes: &journal.nodes, log: None }
+    }
+
+    /// The same with the files tree of another branch or snapshot, of which the log changed `items`.
+    pub(crate) fn with_files(
+        &self,
+        files: (NodePointer, u8),
+        items: &'a BTreeMap<Key, Change>,
+    ) -> Volume<'a> {
+        Volume { files, log: self.log.map(|log| Changes { items, ..log }), ..*self }
+    }
+
+    /// What the log changed of the files tree.
+    pub(crate) fn changed(&self) -> impl Iterator<Item = &'a Key> {
+        self.log.into_iter().flat_map(|log| log.items.keys())
     }
 
     /// Reads the bytes of the node at `block`, as the journal leaves it.
@@ -116,11 +142,16 @@ impl<'a> Volume<'a> {
         self.read(block, buffer)
     }
 
+    /// The batch of the log that changed a key of the files tree.
+    pub(crate) fn place_of(&self, key: &Key) -> Option<BlockNo> {
+        self.log.and_then(|log| log.items.get(key)).map(|change| change.block)
+    }
+
     /// Root and level of `tree`.
     pub(crate) fn root(&self, tree: TreeId) -> (NodePointer, u8) {
         let superblock = self.superblock;
         match tree {
-            TreeId::Files => (superblock.files, superblock.files_level),
+            TreeId::Files => self.files,
             TreeId::Space => (superblock.space, superblock.space_level),
         }
     }
@@ -176,8 +207,21 @@ impl<'a> Volume<'a> {
         range: Bounds,
         visit: &mut Visit<'_>,
     ) -> ControlFlow<()> {
+        let mut seen = Seen::default();
+        self.walk_unseen(tree, Way { range, ..Way::default() }, &mut seen, visit)
+    }
+
+    /// The same without the nodes that a walk through another tree has met, which lie in the same place of that. Of a
+    /// tree that is being deleted only what lies at or behind the cursor.
+    pub(crate) fn walk_unseen(
+        &self,
+        tree: TreeId,
+        way: Way,
+        seen: &mut Seen,
+        visit: &mut Visit<'_>,
+    ) -> ControlFlow<()> {
         let (root, level) = self.root(tree);
-        let mut walk = Walk { volume: *self, tree, range, seen: HashSet::new(), visit };
+        let mut walk = Walk { volume: *self, tree, way, seen, visit };
         walk.descend(root, level, Bounds::ALL, None)
     }
 
@@ -189,12 +233,15 @@ impl<'a> Volume<'a> {
         range: Bounds,
         visit: &mut VisitItem<'_>,
     ) -> ControlFlow<()> {
-        let log = self.log.filter(|_| tree == TreeId::Files);
+        let changes = self.log.map(|log| match tree {
+            TreeId::Files => log.items,
+            TreeId::Space => log.lineage,
+        });
         let high = range.high.map_or(Bound::Unbounded, Bound::Excluded);
-        let changes = log.map(|log| log.items.range((Bound::Included(range.low), high)));
+        let changes = changes.map(|changes| changes.range((Bound::Included(range.low), high)));
         let mut changes = changes.into_iter().flatten().peekable();
         self.walk(tree, range, &mut |step| {
-            let Step::Node { pointer, node } = step else {
+            let Step::Node { pointer, node, .. } = step else {
                 return ControlFlow::Continue(());
             };
             if node.level() > 0 {
@@ -228,23 +275,31 @@ impl<'a> Volume<'a> {
 
     /// The value of `key` in the files tree, if it can be read.
     pub(crate) fn get(&self, key: &Key) -> Option<Vec<u8>> {
+        match self.look(key) {
+            Look::Found(value) => Some(value),
+            Look::Missing | Look::Lost => None,
+        }
+    }
+
+    /// The value of `key` in the files tree, and if there is none, whether a node that cannot be read may have one.
+    pub(crate) fn look(&self, key: &Key) -> Look {
         if let Some(change) = self.log.and_then(|log| log.items.get(key)) {
-            return change.value.clone();
+            return change.value.clone().map_or(Look::Missing, Look::Found);
         }
         let (mut pointer, top) = self.root(TreeId::Files);
         let mut parent = None;
         let mut buffer = Vec::new();
         for level in (0..=top).rev() {
             let expected = self.expected(TreeId::Files, pointer, level);
-            let node = self.node(&expected, parent, &mut buffer).ok()?;
+            let Ok(node) = self.node(&expected, parent, &mut buffer) else { return Look::Lost };
             if level == 0 {
-                let index = node.search(&key.raw()).ok()?;
-                return Some(node.value(index).to_vec());
+                let found = node.search(&key.raw());
+                return found.map_or(Look::Missing, |at| Look::Found(node.value(at).to_vec()));
             }
             parent = Some(pointer);
             pointer = node.child(node.child_index(&key.raw()));
         }
-        None
+        Look::Lost
     }
 
     /// The blocks that the bitmaps mark, if all of them can be read. The log is in no bitmap.
@@ -304,16 +359,89 @@ impl<'a> Volume<'a> {
     }
 }
 
+/// What is found at a key.
+pub(crate) enum Look {
+    Found(Vec<u8>),
+    Missing,
+    /// The node in which it would be does not read.
+    Lost,
+}
+
+/// Which part of a tree is walked.
+#[derive(Clone, Copy)]
+pub(crate) struct Way {
+    /// The keys that are wanted.
+    pub(crate) range: Bounds,
+    /// The tree's number: that of its branch or snapshot. Others may share nodes with it.
+    pub(crate) of: u64,
+    /// Of a tree that is being deleted: what lies before is not its own any more.
+    pub(crate) cursor: Option<WalkPlace>,
+}
+
+impl Default for Way {
+    fn default() -> Way {
+        Way { range: Bounds::ALL, of: 0, cursor: None }
+    }
+}
+
+/// The nodes that were met, by their blocks: a hostile tree whose nodes share children ends all the same, and what trees
+/// share is read once.
+#[derive(Debug, Default)]
+pub(crate) struct Seen(HashMap<u64, Met>);
+
+/// Where a node was met first.
+#[derive(Clone, Copy, Debug)]
+struct Met {
+    epoch: u64,
+    tree: TreeId,
+    level: u8,
+    bounds: Bounds,
+    of: u64,
+    /// A part of what is below it was not walked.
+    is_partial: bool,
+}
+
+/// What a node is that was met before.
+enum Again {
+    /// It is not, or only a part of it was.
+    New,
+    /// It lies in the same place of another tree.
+    Shared,
+    Wrong(Problem),
+}
+
+impl Seen {
+    fn judge(&self, pointer: NodePointer, now: &Met) -> Again {
+        let Some(met) = self.0.get(&pointer.block.0) else { return Again::New };
+        if met.of == now.of || met.tree != now.tree || met.epoch != now.epoch {
+            return Again::Wrong(Problem::Twice);
+        }
+        if (met.level, met.bounds) != (now.level, now.bounds) {
+            let why = format!(
+                "another tree has it at level {} from {:?} on, this one at level {} from {:?} on",
+                met.level, met.bounds.low, now.level, now.bounds.low
+            );
+            return Again::Wrong(Problem::OtherRange(why));
+        }
+        if met.is_partial { Again::New } else { Again::Shared }
+    }
+}
+
 struct Walk<'a, 'v> {
     volume: Volume<'a>,
     tree: TreeId,
-    range: Bounds,
-    /// Nodes visited: a hostile tree whose nodes share children ends all the same.
-    seen: HashSet<u64>,
+    way: Way,
+    seen: &'v mut Seen,
     visit: &'v mut Visit<'v>,
 }
 
 impl Walk<'_, '_> {
+    /// Whether the deletion of the tree has passed a node.
+    fn is_passed(&self, bounds: &Bounds, level: u8) -> bool {
+        let place = WalkPlace::node(bounds.high.map(|high| high.raw()), level);
+        self.way.cursor.is_some_and(|cursor| place < cursor)
+    }
+
     /// Recursion ends at level 0; the superblock's level is below `TREE_LEVELS_MAX`.
     fn descend(
         &mut self,
@@ -322,12 +450,18 @@ impl Walk<'_, '_> {
         bounds: Bounds,
         parent: Option<NodePointer>,
     ) -> ControlFlow<()> {
+        if self.is_passed(&bounds, level) {
+            return ControlFlow::Continue(());
+        }
+        let is_partial = self.way.cursor.is_some_and(|cursor| cursor.key > bounds.low.raw());
+        let (tree, of, epoch) = (self.tree, self.way.of, pointer.epoch.0);
+        let now = Met { epoch, tree, level, bounds, of, is_partial };
         let expected = self.volume.expected(self.tree, pointer, level);
         let mut buffer = Vec::new();
-        let opened = if self.seen.contains(&pointer.block.0) {
-            Err(Problem::Twice)
-        } else {
-            self.volume.node(&expected, parent, &mut buffer)
+        let opened = match self.seen.judge(pointer, &now) {
+            Again::Shared => return ControlFlow::Continue(()),
+            Again::Wrong(problem) => Err(problem),
+            Again::New => self.volume.node(&expected, parent, &mut buffer),
         };
         let checked = opened.and_then(|node| match out_of_bounds(&node, &bounds) {
             None => Ok(node),
@@ -339,15 +473,15 @@ impl Walk<'_, '_> {
                 return (self.visit)(Step::Lost { pointer, level, bounds, problem });
             }
         };
-        self.seen.insert(pointer.block.0);
-        (self.visit)(Step::Node { pointer, node })?;
+        let is_first = self.seen.0.insert(pointer.block.0, now).is_none();
+        (self.visit)(Step::Node { pointer, node, is_first })?;
         if level == 0 {
             return ControlFlow::Continue(());
         }
         for index in 0..node.count() {
             let next = (index + 1 < node.count()).then(|| node.key(index + 1));
             let bounds = Bounds { low: node.key(index), high: next.or(bounds.high) };
-            if bounds.meets(&self.range) {
+            if bounds.meets(&self.way.range) {
                 self.descend(node.child(index), level - 1, bounds, Some(pointer))?;
             }
         }

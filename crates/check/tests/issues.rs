@@ -5,6 +5,7 @@
 
 mod common;
 
+use common::branches::{Grown, Items, grown, grown_behind};
 use common::journal::{Journal, new_leaf};
 use common::log::Log;
 use common::*;
@@ -12,8 +13,12 @@ use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, Epoch, InodeNo};
 use holdfast_check::{Issue, Report};
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
+use holdfast_format::item::lineage::{LINEAGE, LineageItem, child_key, name_key};
 use holdfast_format::item::xattr::{XattrValue, piece_offset};
-use holdfast_format::item::{Dentry, Extent, FileType, GroupItem, InodeItem, PunchItem};
+use holdfast_format::item::{
+    Dentry, Extent, FileType, GroupItem, InodeItem, PunchItem, RootItem, TreeItem, WalkItem,
+    WalkPlace,
+};
 use holdfast_format::journal::Base;
 use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::limits::FILE_SIZE_MAX;
@@ -469,6 +474,102 @@ fn provoke(issue: Issue) -> (Report, &'static [Issue]) {
             let bad = BlockRange::new(made.superblock.geometry.log().start, 1);
             (check_all(&Rotten(made.device, bad)), none)
         }
+        of_branches => provoke_in_branches(of_branches),
+    }
+}
+
+/// A volume with a snapshot, 2, of main and a branch, 3, that grew out of it, with other items of these.
+fn with_branches(change: impl FnOnce(&mut Items)) -> Report {
+    let grown = grown();
+    grown.patch(change);
+    check_all(&*grown.device)
+}
+
+/// Changes the item of a branch or snapshot.
+fn change_tree(items: &mut Items, id: u64, change: impl FnOnce(&mut TreeItem)) {
+    let bytes = items.get_mut(&TreeItem::key(id)).expect("it is there");
+    let mut item = TreeItem::decode(bytes).expect("it is sound");
+    change(&mut item);
+    *bytes = item.encode();
+}
+
+fn provoke_in_branches(issue: Issue) -> (Report, &'static [Issue]) {
+    let none: &[Issue] = &[];
+    match issue {
+        Issue::NodeRange => {
+            let Grown { device, superblock } = grown_behind(6, true);
+            let grown = Grown { device, superblock };
+            let leaf = grown.first_child(grown.superblock.files);
+            grown.patch(|items| {
+                change_tree(items, 2, |item| (item.root, item.level) = (leaf, 0));
+                change_tree(items, 2, |item| item.epoch = leaf.epoch);
+                change_tree(items, 1, |item| item.parent = 0);
+                change_tree(items, 3, |item| item.parent = 0);
+                items.retain(|key, _| key.kind != Kind::Child);
+            });
+            (check_all(&*grown.device), none)
+        }
+        Issue::ExtentYounger => {
+            let report = with(|maker| {
+                let key = Key::new(DATA, Kind::Extent, 0);
+                let bytes = maker.files.get_mut(&key).expect("it is there");
+                bytes[8..16].copy_from_slice(&(EPOCH.0 + 1).to_le_bytes());
+            });
+            (report, none)
+        }
+        Issue::LineageItemDamaged => {
+            let key = Key::new(InodeNo(LINEAGE), Kind::Name, 5);
+            (with(|maker| drop(maker.space.insert(key, vec![1]))), none)
+        }
+        Issue::BranchRoot => (with_branches(|items| drop(items.remove(&RootItem::key(3)))), none),
+        Issue::ParentMissing => {
+            let report = with_branches(|items| {
+                change_tree(items, 3, |item| item.parent = 77);
+                items.remove(&child_key(2, 3));
+                items.insert(child_key(77, 3), Vec::new());
+            });
+            (report, none)
+        }
+        Issue::LineageCycle => {
+            let report = with_branches(|items| {
+                change_tree(items, 2, |item| item.parent = 2);
+                items.insert(child_key(2, 2), Vec::new());
+            });
+            (report, none)
+        }
+        Issue::ChildItem => (with_branches(|items| drop(items.remove(&child_key(2, 3)))), none),
+        Issue::TreeName => {
+            (with_branches(|items| drop(items.remove(&name_key(0, b"agent")))), none)
+        }
+        Issue::SnapshotEpoch => {
+            let far = Epoch(1 << 30);
+            let report = with_branches(|items| change_tree(items, 2, |item| item.epoch = far));
+            (report, &[Issue::RootAge])
+        }
+        Issue::RootAge => {
+            // `main` has not changed since, and has the root of the snapshot.
+            let grown = grown_behind(usize::MAX, false);
+            let epoch = grown.superblock.epoch;
+            grown.patch(|items| change_tree(items, 2, |item| item.epoch = epoch));
+            (check_all(&*grown.device), none)
+        }
+        Issue::DeletionWrong => {
+            let walk = WalkItem::at(&WalkPlace::start()).bytes().to_vec();
+            (with_branches(|items| drop(items.insert(WalkItem::key(2), walk))), none)
+        }
+        Issue::TreeNumber => {
+            let next = LineageItem { next: 3, reserved: [0; 8] }.bytes().to_vec();
+            (with_branches(|items| drop(items.insert(LineageItem::KEY, next))), none)
+        }
+        Issue::BranchMissing => {
+            let report = with_branches(|items| {
+                change_tree(items, 2, |item| item.branch = 9);
+                let name = items.remove(&name_key(1, b"before")).expect("it is there");
+                items.insert(name_key(9, b"before"), name);
+            });
+            (report, none)
+        }
+        other => unreachable!("{other:?} is provoked elsewhere"),
     }
 }
 

@@ -8,9 +8,11 @@
 //! It is a library for `holdfast-dev` alone, which has all these commands and
 //! more, and prints and fails as they do.
 
+mod branches;
 mod cmd;
 mod daemon;
 mod dying;
+mod lineage;
 mod mount_options;
 mod mounts;
 pub mod outcome;

@@ -7,6 +7,7 @@ use holdfast::{Accounting, Atime, Batching, Dirty, FsyncWait, RenameLog, VolumeO
 
 use holdfast_fuse::{Opens, Transport};
 
+use crate::branches::{Name, Place};
 use crate::size;
 
 /// A batch of the log is much larger, whatever else it holds.
@@ -60,6 +61,10 @@ pub(crate) struct MountOptions {
     pub(crate) labels: Vec<String>,
     /// What is mounted already shall change.
     pub(crate) remount: bool,
+    /// The branch; `None`: the one that the volume was made with.
+    pub(crate) branch: Option<String>,
+    /// A snapshot of it, which is only read.
+    pub(crate) snapshot: Option<String>,
     /// The lists, as they came.
     pub(crate) text: String,
 }
@@ -99,6 +104,8 @@ impl Default for MountOptions {
             nosymfollow: false,
             labels: Vec::new(),
             remount: false,
+            branch: None,
+            snapshot: None,
             text: String::new(),
         }
     }
@@ -120,6 +127,8 @@ impl MountOptions {
                 return Err(why);
             }
         }
+        // Whatever stands behind it, as in `snapshot=...,rw`.
+        options.read_only |= options.snapshot.is_some();
         if options.allow_other == Some(true) && !options.default_permissions {
             return Err(
                 "options allow_other and nodefault_permissions exclude each other: without the kernel's checks \
@@ -271,6 +280,11 @@ impl MountOptions {
             "context" | "fscontext" | "defcontext" | "rootcontext" => {
                 self.labels.push(format!("{name}={}", wanted()?));
             }
+            "branch" => self.branch = Some(unquoted(wanted()?).into()),
+            "snapshot" => {
+                self.snapshot = Some(unquoted(wanted()?).into());
+                self.read_only = true;
+            }
             "log" => self.log = Some(wanted()?.into()),
             "fsname" => self.fsname = Some(wanted()?.into()),
             _ => {
@@ -282,9 +296,42 @@ impl MountOptions {
         Ok(())
     }
 
+    /// Takes the branch and snapshot that stand behind the volume.
+    pub(crate) fn choose(&mut self, place: &Place) -> Result<(), String> {
+        let text = |name: &Option<Name>| match name {
+            None => Ok(None),
+            Some(name) => match std::str::from_utf8(&name.0) {
+                Ok(text) => Ok(Some(text.to_owned())),
+                Err(_) => Err(format!("the name {name} is not UTF-8")),
+            },
+        };
+        let (branch, snapshot) = (text(&place.branch)?, text(&place.snapshot)?);
+        for (option, behind, already) in
+            [("branch", &branch, &mut self.branch), ("snapshot", &snapshot, &mut self.snapshot)]
+        {
+            match (behind, already) {
+                (None, _) => {}
+                (Some(name), Some(other)) if name != other => {
+                    return Err(format!(
+                        "`{name}` stands behind the volume, and -o {option}={other} says another one"
+                    ));
+                }
+                (Some(name), already) => *already = Some(name.clone()),
+            }
+        }
+        self.read_only |= self.snapshot.is_some();
+        Ok(())
+    }
+
     /// For the engine.
     pub(crate) fn volume(&self) -> VolumeOptions {
         let mut volume = VolumeOptions::new().read_only(self.read_only);
+        if let Some(branch) = &self.branch {
+            volume = volume.branch(branch);
+        }
+        if let Some(snapshot) = &self.snapshot {
+            volume = volume.snapshot(snapshot);
+        }
         if let Some(atime) = self.atime {
             volume = volume.atime(atime);
         }
@@ -318,6 +365,11 @@ pub(crate) fn split(list: &str) -> impl Iterator<Item = &str> {
         quoted ^= c == '"';
         c == ',' && !quoted
     })
+}
+
+/// A value without the quotes that keep its commas together.
+fn unquoted(value: &str) -> &str {
+    value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(value)
 }
 
 /// Seconds with a fraction, more than none.
@@ -357,6 +409,30 @@ mod tests {
         assert!(options.read_only && options.nofail);
         assert_eq!(options.atime, Some(Atime::Never));
         assert_eq!((options.commit, options.cache), (Some(30), Some(64 << 20)));
+    }
+
+    #[test]
+    fn a_branch_or_snapshot_is_an_option_or_stands_behind_the_volume() {
+        let of = |list: &str| MountOptions::parse([list], false).unwrap();
+        let place = |branch: Option<&str>, snapshot: Option<&str>| Place {
+            path: "/img".into(),
+            branch: branch.map(|name| Name(name.into())),
+            snapshot: snapshot.map(|name| Name(name.into())),
+        };
+        let option = of("snapshot=\"a,b\",branch=work,rw");
+        assert_eq!(
+            (option.branch.as_deref(), option.snapshot.as_deref()),
+            (Some("work"), Some("a,b"))
+        );
+        assert!(option.read_only, "a snapshot never changes");
+        let mut behind = of("rw");
+        behind.choose(&place(Some("work"), Some("a,b"))).unwrap();
+        assert!(behind.read_only);
+        assert_eq!((&behind.branch, &behind.snapshot), (&option.branch, &option.snapshot));
+        assert!(of("branch=work").choose(&place(Some("work"), None)).is_ok());
+        assert!(of("branch=work").choose(&place(Some("other"), None)).is_err());
+        let refused = of("branch=work").not_to_be_changed(&["branch=work", "branch=main"]);
+        assert_eq!(refused, Ok(vec!["branch=main"]));
     }
 
     #[test]

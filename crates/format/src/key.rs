@@ -43,9 +43,21 @@ impl Kind {
     pub const Bitmap: Kind = Kind(17);
     /// A setting of the volume (space tree). The inode is 0, the offset its number.
     pub const Setting: Kind = Kind(18);
+    /// What branches and snapshots share (space tree). See [`crate::item::lineage`] for the keys of all of these.
+    pub const Lineage: Kind = Kind(19);
+    /// Branches and snapshots by the hashes of their names (space tree). The offset is the hash.
+    pub const Name: Kind = Kind(20);
+    /// The deletion of a snapshot (space tree). The offset is its number.
+    pub const Walk: Kind = Kind(21);
+    /// A branch or snapshot (space tree). Offset 0.
+    pub const Tree: Kind = Kind(22);
+    /// The root of a branch (space tree). Offset 0.
+    pub const Root: Kind = Kind(23);
+    /// What grew out of a snapshot (space tree). The offset is its number.
+    pub const Child: Kind = Kind(24);
 
     /// Every kind that this program knows.
-    pub const ALL: [Kind; 11] = [
+    pub const ALL: [Kind; 17] = [
         Kind::Inode,
         Kind::Inline,
         Kind::Dentry,
@@ -57,6 +69,12 @@ impl Kind {
         Kind::Group,
         Kind::Bitmap,
         Kind::Setting,
+        Kind::Lineage,
+        Kind::Name,
+        Kind::Walk,
+        Kind::Tree,
+        Kind::Root,
+        Kind::Child,
     ];
     /// Kinds of the files tree that a compat feature may bring.
     pub const FILES_COMPAT: RangeInclusive<u8> = 64..=95;
@@ -85,7 +103,12 @@ impl Kind {
 
     /// The kind with this number on disk, known or in a range set aside.
     pub fn from_raw(raw: u8) -> Option<Kind> {
-        matches!(raw, 1..=8 | 16..=18 | 64..=191).then_some(Kind(raw))
+        matches!(raw, 1..=8 | 16..=24 | 64..=191).then_some(Kind(raw))
+    }
+
+    /// Whether items of this kind tell of branches and snapshots.
+    pub fn is_lineage(self) -> bool {
+        (Kind::Lineage..=Kind::Child).contains(&self)
     }
 
     /// What a kind that this program does not know asks of it. `None` if it knows it.
@@ -118,6 +141,12 @@ impl fmt::Debug for Kind {
             Kind::Group => "Group",
             Kind::Bitmap => "Bitmap",
             Kind::Setting => "Setting",
+            Kind::Lineage => "Lineage",
+            Kind::Name => "Name",
+            Kind::Walk => "Walk",
+            Kind::Tree => "Tree",
+            Kind::Root => "Root",
+            Kind::Child => "Child",
             Kind(number) => return write!(f, "Kind{number}"),
         };
         f.write_str(name)
@@ -225,6 +254,11 @@ impl RawKey {
             u64::from_le_bytes(eight)
         };
         RawKey { inode: number(0), offset: number(8), kind: bytes[KIND_AT] }
+    }
+
+    /// The 24 bytes on disk.
+    pub fn encode(&self) -> [u8; Key::SIZE] {
+        Key { inode: InodeNo(self.inode), kind: Kind(self.kind), offset: self.offset }.encode()
     }
 
     /// Inode, kind, and the offset without its last byte, as one number: a key whose front is smaller is smaller.

@@ -127,7 +127,7 @@ record! {
         fault_reason: [u8; 160],
         /// Name and version of the program that wrote this block, padded with zeros.
         writer: [u8; 32],
-        /// Branches of the volume: 1.
+        /// Form of the lineage: 1.
         branches: u64,
         /// Set aside: cipher and parameters of an encrypted volume.
         encryption: [u8; 64],
@@ -485,7 +485,7 @@ impl Fields {
             return fail(format!("checksums of kind {} are unknown", self.sums));
         }
         if self.branches != 1 {
-            return fail(format!("{} branches are not one", self.branches));
+            return fail(format!("form {} of the lineage is not 1", self.branches));
         }
         let set_aside = [
             &self.pad[..],

@@ -5,8 +5,12 @@
 
 use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, CommitNo, Epoch, InodeNo, Lsn, Timestamp};
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
+use holdfast_format::item::lineage::decode_numbers;
 use holdfast_format::item::xattr::XattrValue;
-use holdfast_format::item::{Dentry, Extent, FileType, GroupItem, InodeItem, Xattr, group, orphan};
+use holdfast_format::item::{
+    Dentry, Extent, FileType, GroupItem, InodeItem, LineageItem, RootItem, TreeItem, WalkItem,
+    Xattr, group, orphan,
+};
 use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::limits::{FILE_SIZE_MAX, LINK_MAX, NODE_SIZES};
 use holdfast_format::superblock::FoundDamage;
@@ -25,7 +29,7 @@ fn key_again(bytes: &[u8]) -> Result<Vec<u8>, Malformed> {
     Ok([&key.encode(), &bytes[Key::SIZE..]].concat())
 }
 
-const DECODERS: [(&str, Again); 9] = [
+const DECODERS: [(&str, Again); 14] = [
     ("key", key_again),
     ("node pointer", |bytes| Ok(NodePointer::decode(bytes)?.encode().to_vec())),
     ("inode", |bytes| Ok([&InodeItem::decode(bytes)?.encode(), InodeItem::tail(bytes)].concat())),
@@ -35,6 +39,13 @@ const DECODERS: [(&str, Again); 9] = [
     ("group", |bytes| Ok(GroupItem::decode(bytes)?.encode())),
     ("bitmap", |bytes| Ok(group::decode_bitmap(bytes)?.to_vec())),
     ("orphan", |bytes| orphan::decode(bytes).map(|()| orphan::VALUE.to_vec())),
+    ("tree", |bytes| Ok(TreeItem::decode(bytes)?.encode())),
+    ("root", |bytes| Ok(RootItem::decode(bytes)?.bytes().to_vec())),
+    ("walk", |bytes| Ok(WalkItem::at(&WalkItem::decode(bytes)?).bytes().to_vec())),
+    ("lineage", |bytes| Ok(LineageItem::decode(bytes)?.bytes().to_vec())),
+    ("names", |bytes| {
+        Ok(decode_numbers(bytes)?.iter().flat_map(|number| number.to_le_bytes()).collect())
+    }),
 ];
 
 /// Fails unless every decoder refuses `bytes` or gives them back unchanged.

@@ -11,8 +11,11 @@ use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::guard::GuardFields;
 use holdfast_format::item::dentry::{DentryHead, slot};
 use holdfast_format::item::extent::ExtentHead;
+use holdfast_format::item::lineage::{LineageItem, TreeHead};
 use holdfast_format::item::xattr::XattrHead;
-use holdfast_format::item::{Dentry, Extent, FileType, GroupItem, InodeItem, PunchItem};
+use holdfast_format::item::{
+    Dentry, Extent, FileType, GroupItem, InodeItem, PunchItem, RootItem, WalkItem,
+};
 use holdfast_format::journal::node::encode_node;
 use holdfast_format::journal::{
     Base, COMMIT_BYTES_MAX, Commit, CommitHead, DataExtent, FrameHeader, NodeRecord,
@@ -41,6 +44,10 @@ fn parts() -> Vec<(&'static str, String)> {
         ("table: extent", fields_table(&ExtentHead::fields())),
         ("table: punch", fields_table(&PunchItem::fields())),
         ("table: group", fields_table(&GroupItem::fields())),
+        ("table: tree", fields_table(&TreeHead::fields())),
+        ("table: root", fields_table(&RootItem::fields())),
+        ("table: walk", fields_table(&WalkItem::fields())),
+        ("table: lineage", fields_table(&LineageItem::fields())),
         ("table: journal frame", fields_table(&FrameHeader::fields())),
         ("table: commit", fields_table(&CommitHead::fields())),
         ("table: node record", fields_table(&NodeRecord::fields())),
@@ -146,6 +153,12 @@ fn kinds_table() -> String {
             Kind::Group => ("the group", "0", "Group"),
             Kind::Bitmap => ("the group", "piece, 0 to 7", "Bitmap"),
             Kind::Setting => ("0", "number of the setting", "Setting"),
+            Kind::Lineage => ("L", "0", "Lineage"),
+            Kind::Name => ("L", "hash of the name", "numbers"),
+            Kind::Walk => ("L", "number of the snapshot", "Walk"),
+            Kind::Tree => ("L + its number", "0", "Branch or snapshot"),
+            Kind::Root => ("L + number of the branch", "0", "Root"),
+            Kind::Child => ("L + number of the snapshot", "number of the child", "nothing"),
             other => panic!("{other:?} has no row"),
         };
         let tree = if kind.tree() == TreeId::Files { "files" } else { "space" };
@@ -550,6 +563,10 @@ fn every_record_has_a_table() {
         XattrHead::TITLE,
         ExtentHead::TITLE,
         GroupItem::TITLE,
+        TreeHead::TITLE,
+        RootItem::TITLE,
+        WalkItem::TITLE,
+        LineageItem::TITLE,
         FrameHeader::TITLE,
         CommitHead::TITLE,
         NodeRecord::TITLE,

@@ -1,10 +1,11 @@
 //! Batches of the fsync log: what is written is read, and nothing else is believed.
 
 use holdfast_base::prng::Prng;
-use holdfast_base::{BlockNo, BlockRange, InodeNo, Timestamp};
-use holdfast_format::item::{Dentry, FileType, InodeItem};
+use holdfast_base::{BlockNo, BlockRange, Epoch, InodeNo, Timestamp};
+use holdfast_format::item::lineage::name_key;
+use holdfast_format::item::{Dentry, FileType, InodeItem, LineageItem};
 use holdfast_format::log::{
-    BATCH_BYTES_MAX, Content, Decoder, Encoder, LogHeader, Patch, Record, UNIT, frame,
+    BATCH_BYTES_MAX, Content, Decoder, Dropped, Encoder, LogHeader, Patch, Record, UNIT, frame,
 };
 use holdfast_format::{Carried, Geometry, Key, Kind, Malformed};
 
@@ -55,7 +56,16 @@ fn sample(out: &mut Vec<u8>) -> Encoder {
     ];
     encoder.take(BlockRange::new(BlockNo(data.0 + 3), 2), &Content::Inside(patches), out);
     encoder.free(BlockRange::new(data, 1), out);
+    encoder.put(&LineageItem::KEY, &LineageItem { next: 3, reserved: [0; 8] }.bytes(), out);
+    encoder.delete(&name_key(0, b"agent"), out);
+    encoder.branch(u64::from(u32::MAX), 1 << 40, out);
+    encoder.drop_blocks(&dropped(), out);
     encoder
+}
+
+fn dropped() -> Dropped {
+    let blocks = BlockRange::new(BlockNo(geometry().first_data_block().0 + 9), 2);
+    Dropped { blocks, birth: Epoch(7), at: Key::new(InodeNo(17), Kind::Extent, 1 << 40) }
 }
 
 fn header(number: u64, records: u32) -> LogHeader {
@@ -98,12 +108,17 @@ fn a_batch_survives_the_round_trip() {
     let read: Vec<Record<'_>> = Decoder::new(records, header.records, &geometry, Carried::NOTHING)
         .map(Result::unwrap)
         .collect();
-    assert_eq!(read.len(), 8);
+    assert_eq!(read.len(), 12);
     assert_eq!(read[0], Record::Inode(InodeNo(17), Box::new(inode(-5))));
     assert_eq!(read[2], Record::Inode(InodeNo(1), Box::new(inode(12))));
     assert!(matches!(&read[1], Record::Put(key, value) if key.offset == u64::MAX
         && Dentry::decode(value).unwrap().name == b"name"));
     assert!(matches!(&read[6], Record::Take(_, Content::Inside(patches)) if patches[1].at == 4095));
+    assert!(matches!(&read[8], Record::Put(key, value) if *key == LineageItem::KEY
+        && LineageItem::decode(value).is_ok_and(|item| item.next == 3)));
+    assert_eq!(read[9], Record::Delete(name_key(0, b"agent")));
+    assert_eq!(read[10], Record::Branch { id: u32::MAX.into(), inode_count: 1 << 40 });
+    assert_eq!(read[11], Record::Drop(dropped()));
     let mut block = [1; 4096];
     Patch { base: None, at: 4094, bytes: &[5, 6] }.apply(&mut block);
     assert_eq!(block[4093..], [1, 5, 6]);
@@ -155,6 +170,36 @@ fn headers_that_cannot_be_are_refused() {
     assert!(LogHeader::decode(&long[..50]).is_err());
 }
 
+/// What names a branch that cannot be, or gives up blocks that cannot be.
+#[test]
+fn branches_that_cannot_be_are_refused() {
+    let geometry = geometry();
+    let read = |write: &dyn Fn(&mut Encoder, &mut Vec<u8>)| -> bool {
+        let (mut encoder, mut out) = (Encoder::default(), Vec::new());
+        write(&mut encoder, &mut out);
+        let mut records = Decoder::new(&out, encoder.records(), &geometry, Carried::NOTHING);
+        records.all(|record| record.is_ok())
+    };
+    assert!(read(&|encoder, out| encoder.branch(1, 0, out)));
+    assert!(!read(&|encoder, out| encoder.branch(0, 0, out)), "no branch is number 0");
+    assert!(!read(&|encoder, out| encoder.branch(1 << 63, 0, out)));
+    assert!(!read(&|encoder, out| encoder.branch(2, 1 << 63, out)));
+    assert!(read(&|encoder, out| encoder.drop_blocks(&dropped(), out)));
+    let bad: [fn(&mut Dropped); 4] = [
+        |of| of.birth = Epoch(0),
+        |of| of.birth = Epoch(1 << 63),
+        |of| of.at.offset += 1,
+        |of| of.blocks.start = BlockNo(3),
+    ];
+    for change in bad {
+        let mut dropped = dropped();
+        change(&mut dropped);
+        assert!(!read(&|encoder, out| encoder.drop_blocks(&dropped, out)), "{dropped:?}");
+    }
+    let group = Key::new(InodeNo(0), Kind::Group, 0);
+    assert!(!read(&|encoder, out| encoder.delete(&group, out)), "it is of no files tree");
+}
+
 /// Records that are made up, or changed, give an error or records, never a panic (P10).
 #[test]
 fn hostile_records_are_judged() {
@@ -165,7 +210,7 @@ fn hostile_records_are_judged() {
         Decoder::new(bytes, records, &geometry, Carried::NOTHING)
             .try_fold(0, |count, record| record.map(|_| count + 1))
     };
-    assert_eq!(read(&good, records), Ok(8));
+    assert_eq!(read(&good, records), Ok(12));
     assert!(read(&good, records - 1).is_err(), "bytes too many");
     assert!(read(&good, records + 1).is_err(), "bytes too few");
     assert!(read(&good, u32::MAX).is_err());

@@ -45,6 +45,11 @@ pub(crate) fn is_capable(request: &Request, capability: Capability) -> bool {
     is_ours && status.is_ok_and(|status| parse_effective(&status) & 1 << capability as u32 != 0)
 }
 
+/// Whether the caller is root or the user of the mount.
+pub(crate) fn is_owner(request: &Request) -> bool {
+    request.uid == rustix::process::getuid().as_raw() || is_capable(request, Capability::Administer)
+}
+
 fn parse_effective(status: &str) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     line.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0)

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use holdfast_base::InodeNo;
-use holdfast_posix::{Attr, DirEntry, FsError};
+use holdfast_posix::{Attr, DirEntry, FileSystem, FsError};
 
 /// The number with which a request fails. Always positive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +124,17 @@ pub trait DirSink {
     fn add(&mut self, entry: &DirEntry<'_>, attr: Option<(&Attr, Duration)>) -> bool;
 }
 
+/// A mount that a command is carried out for.
+pub trait Controlled {
+    /// What is mounted.
+    fn fs(&self) -> &FileSystem;
+    /// Takes the branch back to one of its snapshots (see [`FileSystem::rollback`]); when this returns the kernel knows.
+    ///
+    /// # Errors
+    /// As of [`FileSystem::rollback`].
+    fn roll_back(&self, to: &[u8], keep: Option<&[u8]>) -> holdfast_posix::Result<()>;
+}
+
 /// What a server tells the kernel without being asked.
 pub trait Kernel: Send + Sync {
     /// The attributes of `inode` have changed behind the kernel's back. Never called on a thread that the kernel needs
@@ -132,4 +143,8 @@ pub trait Kernel: Send + Sync {
     /// The content of `inode` has changed, too: the attributes and all pages that the kernel holds are not true any
     /// more. Waits for pages that are being read. Never called on a thread that serves a request.
     fn content_changed(&self, inode: u64);
+    /// What `name` in the directory `parent` leads to has changed. Never called on a thread that serves a request.
+    fn name_changed(&self, parent: u64, name: &[u8]);
+    /// What any name leads to may have changed. False if the kernel does not understand that. Waits for nothing.
+    fn all_names_changed(&self) -> bool;
 }

@@ -28,9 +28,10 @@ mod threads;
 pub mod transport;
 
 pub use holdfast_base::switch::{Opens, Transport};
-pub use holdfast_wire::ask::attribute;
+pub use holdfast_wire::ask::{PIECE, attribute};
+pub use interface::Controlled;
 pub use mount::remount;
-pub use options::{FuseOptions, Report, SLOW_FSYNC};
-pub use server::{FSYNC_XATTR, REMOUNT_XATTR, REPORT_XATTR, STATS_XATTR, SYNC_XATTR};
+pub use options::{Control, FuseOptions, Report, SLOW_FSYNC};
+pub use server::{CONTROL, FSYNC_XATTR, REMOUNT_XATTR, REPORT_XATTR, STATS_XATTR, SYNC_XATTR};
 pub use session::{Stopper, serve};
 pub use statistics::{BucketScale, Kind, Latency, Operation, Operations, Requests};

@@ -1,6 +1,6 @@
-//! Tells the kernel of inodes that changed without a request of the kernel.
+//! Tells the kernel of inodes and names that changed without a request of the kernel.
 //!
-//! That is rare: written data was lost, and the file is again what it was before. The kernel waits for pages that are
+//! That is rare: written data was lost, and the file is again what it was before; or a branch was rolled back. The kernel waits for pages that are
 //! being read before it drops them, and those readers wait for us. So a thread tells it that serves no request and
 //! holds no lock.
 //!
@@ -23,10 +23,19 @@ use crate::threads;
 /// How long an answer waits for what the kernel is being told.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// What is not true any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Notice {
+    /// Attributes and pages of an inode.
+    Inode(u64),
+    /// What a name in a directory leads to.
+    Name(u64, Box<[u8]>),
+}
+
 #[derive(Debug, Default)]
 struct State {
     /// Still to be sent.
-    inodes: Vec<u64>,
+    notices: Vec<Notice>,
     /// How many were noted, and how many of these were sent, so far.
     noted: u64,
     told: u64,
@@ -44,51 +53,57 @@ impl Notices {
     /// Starts the thread; it ends with [`Notices::end`].
     pub(crate) fn start(
         self: &Arc<Notices>,
-        tell: impl Fn(&[u64]) + Send + 'static,
+        tell: impl Fn(&[Notice]) + Send + 'static,
     ) -> io::Result<()> {
         let notices = Arc::clone(self);
         let run = move || {
-            while let Some(inodes) = notices.wait_for_some() {
-                tell(&inodes);
-                notices.state.lock().told += inodes.len() as u64;
+            while let Some(some) = notices.wait_for_some() {
+                tell(&some);
+                notices.state.lock().told += some.len() as u64;
                 notices.changed.notify_all();
             }
         };
         threads::start("holdfast-notices", "notices", run).map(drop)
     }
 
-    fn wait_for_some(&self) -> Option<Vec<u64>> {
+    fn wait_for_some(&self) -> Option<Vec<Notice>> {
         let mut state = self.state.lock();
-        self.changed.wait_while(&mut state, |state| state.inodes.is_empty() && !state.ended);
-        let inodes = std::mem::take(&mut state.inodes);
-        (!inodes.is_empty()).then_some(inodes)
+        self.changed.wait_while(&mut state, |state| state.notices.is_empty() && !state.ended);
+        let some = std::mem::take(&mut state.notices);
+        (!some.is_empty()).then_some(some)
     }
 
-    /// The kernel must forget what it knows of `inode`. Never waits.
-    pub(crate) fn note(&self, inode: u64) {
+    /// The kernel must forget what it knows of it. Never waits.
+    pub(crate) fn note(&self, notice: Notice) {
         let mut state = self.state.lock();
         if state.ended {
             return;
         }
         state.noted += 1;
-        state.inodes.push(inode);
+        state.notices.push(notice);
         drop(state);
         self.changed.notify_all();
     }
 
     /// Waits until the kernel has got all that was noted so far, but not long.
     pub(crate) fn drain(&self) {
+        self.drain_within(PATIENCE);
+    }
+
+    /// Waits until the kernel has got all that was noted so far, but not longer than that. Says whether it has.
+    pub(crate) fn drain_within(&self, patience: Duration) -> bool {
         let mut state = self.state.lock();
         let noted = state.noted;
         if state.told >= noted {
-            return;
+            return true;
         }
         // Pages that are being read want another thread.
         wait::will_wait();
-        let until = Deadline::after(PATIENCE);
+        let until = Deadline::after(patience);
         while state.told < noted && !state.ended && !until.is_over() {
             let _ = self.changed.wait_for(&mut state, until.left());
         }
+        state.told >= noted
     }
 
     /// Nothing is sent any more: the kernel is leaving.
@@ -109,21 +124,22 @@ mod tests {
         let notices = Arc::new(Notices::default());
         let (sender, received) = channel();
         notices
-            .start(move |inodes| inodes.iter().for_each(|it| sender.send(*it).unwrap()))
+            .start(move |some| some.iter().for_each(|it| sender.send(it.clone()).unwrap()))
             .unwrap();
         notices.drain();
-        notices.note(5);
-        notices.note(7);
-        notices.drain();
-        assert_eq!([received.recv(), received.recv()], [Ok(5), Ok(7)]);
+        let both = [Notice::Inode(5), Notice::Name(1, b"name"[..].into())];
+        both.iter().for_each(|it| notices.note(it.clone()));
+        assert!(notices.drain_within(PATIENCE));
+        assert_eq!([received.recv(), received.recv()], both.map(Ok));
         notices.end();
         assert!(received.recv().is_err(), "the thread ends");
-        notices.note(9);
+        notices.note(Notice::Inode(9));
         notices.drain();
         // A kernel that never comes to an end.
         let stuck = Notices::default();
-        stuck.note(1);
+        stuck.note(Notice::Inode(1));
         stuck.drain();
+        assert!(!stuck.drain_within(Duration::ZERO));
         assert_eq!(stuck.state.lock().told, 0);
     }
 }

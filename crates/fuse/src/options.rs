@@ -7,6 +7,7 @@ use holdfast_base::parallel::processors;
 use holdfast_base::switch::{Opens, Transport};
 
 use crate::connection::Watchdog;
+use crate::interface::Controlled;
 use crate::statistics::Requests;
 
 /// How long a reader polls for the next request before it sleeps, on machines with at most so many processors. With more of
@@ -69,6 +70,8 @@ pub struct FuseOptions {
     pub requests: Arc<Requests>,
     /// What the mount says of itself, if anything.
     pub report: Option<Report>,
+    /// What carries out commands for the mount, if anything.
+    pub control: Option<Control>,
     /// What ends the connection if this process is killed when it cannot end.
     pub watchdog: Option<Watchdog>,
 }
@@ -92,6 +95,33 @@ impl Report {
 impl std::fmt::Debug for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Report")
+    }
+}
+
+/// Carries out commands of root and of the user of the mount, and answers each. They come by ioctl(2) of anything inside the
+/// mount: see [`CONTROL`](crate::CONTROL). A command and its answer have at most [`PIECE`](holdfast_wire::ask::PIECE) bytes.
+#[derive(Clone)]
+pub struct Control(Arc<CarryOut>);
+
+/// Carries out a command for a mount, and returns the answer.
+type CarryOut = dyn Fn(&dyn Controlled, &[u8]) -> Vec<u8> + Send + Sync;
+
+impl Control {
+    /// `carry_out` is called for each command, on a thread that serves requests: it must not wait for the mount.
+    pub fn new(
+        carry_out: impl Fn(&dyn Controlled, &[u8]) -> Vec<u8> + Send + Sync + 'static,
+    ) -> Control {
+        Control(Arc::new(carry_out))
+    }
+
+    pub(crate) fn carry_out(&self, mount: &dyn Controlled, command: &[u8]) -> Vec<u8> {
+        (self.0)(mount, command)
+    }
+}
+
+impl std::fmt::Debug for Control {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Control")
     }
 }
 
@@ -121,6 +151,7 @@ impl Default for FuseOptions {
             opens: Opens::default(),
             requests: Arc::default(),
             report: None,
+            control: None,
             watchdog: None,
         }
     }

@@ -137,6 +137,9 @@ fn serve_on(
     if let Some(report) = &options.report {
         server.set_report(report.clone());
     }
+    if let Some(control) = &options.control {
+        server.set_control(control.clone());
+    }
     if let (Some(watchdog), Some(connection)) = (&options.watchdog, mounted.connection()) {
         server.set_watchdog(watchdog.clone(), connection);
     }

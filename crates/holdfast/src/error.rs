@@ -8,7 +8,7 @@
 use std::io;
 
 use holdfast_device::DeviceError;
-use holdfast_posix::FsError;
+use holdfast_posix::{FsError, LineageError};
 
 /// The number of a failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,10 +44,23 @@ pub(crate) fn volume_error(error: FsError) -> io::Error {
             | holdfast_posix::StoreError::Item { .. }
             | holdfast_posix::StoreError::Refused(_),
         ) => io::ErrorKind::InvalidData,
+        FsError::Store(holdfast_posix::StoreError::Lineage(error)) => lineage_kind(error),
+        FsError::InUse(_) => io::ErrorKind::ResourceBusy,
         FsError::Invalid(_) => io::ErrorKind::InvalidInput,
         _ => io::ErrorKind::Other,
     };
     io::Error::new(kind, error.to_string())
+}
+
+fn lineage_kind(error: &LineageError) -> io::ErrorKind {
+    match error {
+        LineageError::Exists(_) => io::ErrorKind::AlreadyExists,
+        LineageError::NotFound(_) => io::ErrorKind::NotFound,
+        LineageError::Name(_) => io::ErrorKind::InvalidInput,
+        LineageError::Held(_) | LineageError::HasForks { .. } => io::ErrorKind::ResourceBusy,
+        LineageError::First => io::ErrorKind::PermissionDenied,
+        LineageError::Snapshot => io::ErrorKind::ReadOnlyFilesystem,
+    }
 }
 
 /// A device that could not be opened or refused a call.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use holdfast_base::InodeNo;
 use holdfast_base::clock::Stopwatch;
-use holdfast_posix::{Caller, FileSystem};
+use holdfast_posix::{Caller, FileSystem, FsError};
 use parking_lot::RwLock;
 
 use crate::error::{Errno, Result, volume_error};
@@ -26,6 +26,21 @@ impl Shared {
     /// What the handles of an engine share.
     pub(crate) fn new(fs: FileSystem, caller: Caller) -> Shared {
         Shared { fs: RwLock::new(Some(Arc::new(fs))), caller }
+    }
+
+    /// As which user calls are made.
+    pub(crate) fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    /// Carries out a call about the volume as a whole, whose failure is a sentence for people.
+    pub(crate) fn with_volume<T>(
+        &self,
+        call: impl FnOnce(&FileSystem) -> std::result::Result<T, FsError>,
+    ) -> io::Result<T> {
+        let fs = self.fs.read_recursive();
+        let fs = fs.as_ref().ok_or(Errno(libc::EBADF))?;
+        call(fs).map_err(volume_error)
     }
 
     /// Carries out a call, or says EBADF when the volume is closed.

@@ -59,6 +59,7 @@
 //! All types are `Send` and `Sync`. The library needs no async runtime; an open volume has a few threads of
 //! its own for background commits, and they end with it.
 
+mod branch;
 mod dir;
 mod error;
 mod file;
@@ -72,10 +73,11 @@ mod read_dir;
 mod remove;
 mod volume;
 
+pub use branch::{Branch, Snapshot};
 pub use dir::Dir;
 pub use file::File;
 pub use holdfast_base::{Escape, Receipt};
-pub use holdfast_posix::{FileSystem, RenameFlags, StatFs, XattrFlags};
+pub use holdfast_posix::{BranchInfo, FileSystem, RenameFlags, SnapshotInfo, StatFs, XattrFlags};
 pub use identity::{clear_fault, restore_superblock, set_identity};
 pub use metadata::{FileTimes, FileType, Metadata, Permissions};
 pub use options::{
@@ -109,6 +111,8 @@ mod tests {
         check::<crate::Dir>();
         check::<crate::File>();
         check::<crate::ReadDir>();
+        check::<crate::Branch>();
+        check::<crate::Snapshot>();
     }
 }
 

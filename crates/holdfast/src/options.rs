@@ -97,6 +97,18 @@ impl VolumeOptions {
         self
     }
 
+    /// Opens this branch. Default `main`.
+    pub fn branch(mut self, name: &str) -> VolumeOptions {
+        self.mount.branch = Some(name.into());
+        self
+    }
+
+    /// Opens this snapshot of the branch, which is only read. Default: the branch as it is.
+    pub fn snapshot(mut self, name: &str) -> VolumeOptions {
+        self.mount.snapshot = Some(name.into());
+        self
+    }
+
     /// After so many seconds the background makes everything durable: with no fsync at all, at most this much is lost
     /// (P11). Default 5, as users of other filesystems expect; 0 turns that off, for tests, and
     /// what is written when the volume has been at rest for a moment, so that a killed program loses nothing of it.

@@ -22,7 +22,12 @@ use crate::held::{Held, Shared};
 /// An open volume: the root directory, and the engine behind it. `Send` and `Sync`; every call may be made
 /// from many threads at once.
 ///
-/// No other opening is possible meanwhile: the device is locked, and the error names the process that holds it.
+/// A volume is opened at one of its branches, mostly `main`, or at a snapshot ([`VolumeOptions::branch`]); others are opened
+/// beside it by [`Branch::open`][crate::Branch::open] and [`Snapshot::open`]. No other opening is possible meanwhile: the device is locked, and the
+/// error names the process that holds it.
+///
+/// [`VolumeOptions::branch`]: crate::VolumeOptions::branch
+/// [`Snapshot::open`]: crate::Snapshot::open
 #[derive(Debug)]
 pub struct Volume {
     root: Dir,
@@ -42,7 +47,10 @@ impl Volume {
         options: holdfast_posix::MountOptions,
         caller: Caller,
     ) -> io::Result<Volume> {
-        let fs = FileSystem::mount(device, options).map_err(volume_error)?;
+        Volume::over(FileSystem::mount(device, options).map_err(volume_error)?, caller)
+    }
+
+    pub(crate) fn over(fs: FileSystem, caller: Caller) -> io::Result<Volume> {
         let shared = Arc::new(Shared::new(fs, caller));
         Ok(Volume { root: Dir::new(Held::new(shared, InodeNo::ROOT)?) })
     }
@@ -109,7 +117,7 @@ impl Volume {
         self.shared().abandon();
     }
 
-    fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.root.held().shared
     }
 }

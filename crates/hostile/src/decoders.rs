@@ -13,7 +13,10 @@ use holdfast_format::codec::Reader;
 use holdfast_format::geometry::{GUARD, SUPERBLOCK_SLOTS};
 use holdfast_format::guard::{self as guard_words, Guard};
 use holdfast_format::item::group::{GroupItem, decode_bitmap};
-use holdfast_format::item::{Dentry, Extent, InodeItem, PunchItem, Xattr, orphan};
+use holdfast_format::item::lineage::decode_numbers;
+use holdfast_format::item::{
+    Dentry, Extent, InodeItem, LineageItem, PunchItem, RootItem, TreeItem, WalkItem, Xattr, orphan,
+};
 use holdfast_format::journal::node::encode_node;
 use holdfast_format::journal::{Commit, FrameHeader, frame};
 use holdfast_format::log::{Decoder, Encoder, LogHeader, Record, frame as log_frame};
@@ -154,6 +157,15 @@ fn value(kind: Kind, bytes: &[u8]) {
         Kind::Bitmap => drop(decode_bitmap(bytes).map(|bits| same(bits.to_vec()))),
         Kind::Orphan => drop(orphan::decode(bytes).map(|()| same(Vec::new()))),
         Kind::Punch => drop(PunchItem::decode(bytes).map(|punch| same(punch.encode()))),
+        Kind::Tree => drop(TreeItem::decode(bytes).map(|tree| same(tree.encode()))),
+        Kind::Root => drop(RootItem::decode(bytes).map(|root| same(root.bytes().to_vec()))),
+        Kind::Walk => {
+            drop(WalkItem::decode(bytes).map(|at| same(WalkItem::at(&at).bytes().to_vec())))
+        }
+        Kind::Lineage => drop(LineageItem::decode(bytes).map(|item| same(item.bytes().to_vec()))),
+        Kind::Name => drop(decode_numbers(bytes).map(|numbers| {
+            same(numbers.iter().flat_map(|number| number.to_le_bytes()).collect());
+        })),
         _ => {}
     }
 }
@@ -270,6 +282,8 @@ pub fn batch(data: &[u8]) {
             Record::Delete(key) => encoder.delete(key, &mut again),
             Record::Take(blocks, content) => encoder.take(*blocks, content, &mut again),
             Record::Free(blocks) => encoder.free(*blocks, &mut again),
+            Record::Branch { id, inode_count } => encoder.branch(*id, *inode_count, &mut again),
+            Record::Drop(dropped) => encoder.drop_blocks(dropped, &mut again),
         }
         if let Record::Take(_, holdfast_format::log::Content::Inside(patches)) = record {
             let mut block = [0; BLOCK_SIZE];

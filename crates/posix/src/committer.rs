@@ -18,11 +18,12 @@ use std::time::Duration;
 
 use holdfast_base::Lsn;
 use holdfast_base::clock::Deadline;
-use holdfast_store::{Idle, page};
+use holdfast_store::{Idle, Store, page};
 
 use crate::atime;
 use crate::core::Core;
 use crate::last_message::LastMessage;
+use crate::volume::Volume;
 use crate::{FsError, Result, threads};
 
 /// What the thread is for.
@@ -56,9 +57,27 @@ impl Patience {
 /// of them that left as many.
 type Stamp = (Lsn, Lsn, Lsn, (usize, u64));
 
-fn stamp(core: &Core) -> Stamp {
-    let store = &core.store;
-    (store.latest(), store.durable(), store.committed(), core.data.totals.stamp())
+fn stamp(volume: &Volume) -> Stamp {
+    let store = &volume.store;
+    let add = |(bytes, rewrites): (usize, u64), core: &Arc<Core>| {
+        let (more, others) = core.data.totals.stamp();
+        (bytes + more, rewrites.wrapping_add(others))
+    };
+    let delayed = volume.visit(|cores| cores.iter().fold((0, 0), add));
+    (store.latest(), store.durable(), store.committed(), delayed)
+}
+
+/// Does something for each open branch. What fails keeps no other from it; the first error is returned.
+fn each(volume: &Volume, mut act: impl FnMut(&Core) -> Result<()>) -> Result<()> {
+    volume.visit(|cores| {
+        let mut first = Ok(());
+        for core in cores {
+            let _inside = core.gate.enter_first();
+            let done = act(core);
+            first = first.and(done);
+        }
+        first
+    })
 }
 
 /// How long the volume has been quiet.
@@ -135,23 +154,32 @@ pub(crate) struct Committer {
 
 impl Committer {
     /// Starts the thread.
-    pub(crate) fn start(core: &Arc<Core>, every: Duration) -> Result<Committer> {
-        let idle = core.store.idle().clone();
-        let body = move |core: &Core| run(core, every);
-        let thread = threads::start(core, "holdfast-commit", WORK, body)?;
+    pub(crate) fn start(volume: &Arc<Volume>, every: Duration) -> Result<Committer> {
+        let idle = volume.store.idle().clone();
+        let body = {
+            let volume = volume.clone();
+            move || run(&volume, every)
+        };
+        let thread = threads::start(&volume.store, "holdfast-commit", WORK, body)?;
         Ok(Committer { idle, thread: Some(thread) })
     }
 }
 
-fn run(core: &Core, every: Duration) {
-    let idle = core.store.idle();
+fn run(volume: &Volume, every: Duration) {
+    let idle = volume.store.idle();
     let (mut patience, mut rest, mut quiet) =
         (Patience::default(), Rest::default(), Quiet::default());
     let (mut failure, mut failure_at_rest) = (LastMessage::default(), LastMessage::default());
-    let mut until = Deadline::after(every);
+    let mut failure_of_deletion = LastMessage::default();
+    let (mut until, mut deletes) = (Deadline::after(every), false);
+    // Since the last tick: it is tried again with the next.
+    let mut deletion_fails = false;
     loop {
+        let is_still =
+            || quiet.is_still(stamp(volume)) && (deletion_fails || !volume.deletions.are_left());
         let ended = match quiet.is_over() {
-            true => idle.sleep(until.left(), || quiet.is_still(stamp(core))),
+            _ if deletes => idle.pause(Duration::ZERO),
+            true => idle.sleep(until.left(), is_still),
             false => idle.pause(REST.min(until.left())),
         };
         if ended {
@@ -160,44 +188,67 @@ fn run(core: &Core, every: Duration) {
         let is_tick = until.is_over();
         if is_tick {
             until = Deadline::after(every);
+            deletion_fails = false;
             page::give_back_half();
-            if rest.has_come(core.store.latest(), core.data.totals.bytes() == 0) {
+            let (latest, _, _, (bytes, _)) = stamp(volume);
+            if rest.has_come(latest, bytes == 0) {
                 page::give_back();
-                core.store.give_back_memory();
-                core.options.at_rest.into_iter().for_each(|at_rest| at_rest());
+                volume.store.give_back_memory();
+                volume.options.at_rest.into_iter().for_each(|at_rest| at_rest());
             }
         }
         // Once stopped a volume stays stopped (P7): nothing to try, and said already.
-        if core.store.stop_reason().is_some() {
-            quiet = Quiet { seen: Some(stamp(core)), looks: CONFIRM };
-        } else if is_tick {
-            failure.once("the background commit failed", tick(core, &mut patience));
-        } else {
-            let what = "the volume rests, and what waits could not be written";
-            failure_at_rest.once(what, look(core, &mut quiet));
+        if volume.store.stop_reason().is_some() {
+            (quiet, deletes) = (Quiet { seen: Some(stamp(volume)), looks: CONFIRM }, false);
+            deletion_fails = true;
+            continue;
         }
+        if is_tick {
+            failure.once("the background commit failed", tick(volume, &mut patience));
+        } else if !deletes {
+            let what = "the volume rests, and what waits could not be written";
+            failure_at_rest.once(what, look(volume, &mut quiet));
+        }
+        if deletion_fails {
+            continue;
+        }
+        let worked = volume.deletions.work_off();
+        deletes = matches!(worked, Ok(true));
+        deletion_fails = worked.is_err();
+        failure_of_deletion.once("a deletion does not go on", worked.map(drop));
     }
 }
 
-fn tick(core: &Core, patience: &mut Patience) -> Result<()> {
+fn tick(volume: &Volume, patience: &mut Patience) -> Result<()> {
     // Whatever fails, what can be made durable is.
-    let written = atime::write_all(core).and(core.write_back());
-    if written.is_ok() && patience.waits(core.is_logged()) {
+    let written = each(volume, |core| atime::write_all(core).and(core.write_back()));
+    if written.is_ok() && patience.waits(is_logged(&volume.store)) {
         return Ok(());
     }
-    written.and(core.store.commit().map_err(FsError::from))
+    written.and(volume.store.commit().map_err(FsError::from))
 }
 
-fn look(core: &Core, quiet: &mut Quiet) -> Result<()> {
-    let done = match quiet.look(stamp(core)) {
+/// Whether something is not committed, but fsyncs have made all of it durable.
+pub(crate) fn is_logged(store: &Store) -> bool {
+    let durable = store.durable();
+    store.committed() < store.latest() && store.latest() <= durable
+}
+
+fn look(volume: &Volume, quiet: &mut Quiet) -> Result<()> {
+    let done = match quiet.look(stamp(volume)) {
         Due::Nothing => return Ok(()),
-        Due::Append => core.append(),
+        Due::Append => {
+            let written = each(volume, Core::write_back);
+            let upto = volume.store.latest();
+            let appended = volume.store.append().map_err(FsError::from);
+            appended.and(written).map(|()| upto)
+        }
         Due::Confirm => {
-            let upto = core.store.latest();
-            core.store.confirm().map(|_| upto).map_err(FsError::from)
+            let upto = volume.store.latest();
+            volume.store.confirm().map(|_| upto).map_err(FsError::from)
         }
     };
-    quiet.wrote(stamp(core), done.as_ref().ok().copied());
+    quiet.wrote(stamp(volume), done.as_ref().ok().copied());
     done.map(drop)
 }
 
@@ -246,7 +297,7 @@ mod tests {
             if let Some(bytes) = bytes {
                 fs.write(&root, &file, 0, bytes, WriteHow::default()).unwrap();
             }
-            look(&fs.core, &mut quiet).unwrap();
+            look(&fs.volume.volume, &mut quiet).unwrap();
             fs.counters().data_bytes_written.get()
         };
         for byte in 0..20 {

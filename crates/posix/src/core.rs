@@ -1,6 +1,7 @@
 //! What all calls of one mounted volume share.
 //!
 //! Locks are taken in this order, and none of them twice:
+//! 0. [`Core::gate`], by everything that changes the branch;
 //! 1. [`Core::renames`], only by moves of directories between parents;
 //! 2. what `file_data` locks for a file's content ([`crate::file_data::FileData`]);
 //! 3. [`Inode::state`], in ascending order of inode numbers;
@@ -19,19 +20,27 @@ use std::sync::{Arc, OnceLock};
 use holdfast_base::counters::Counters;
 use holdfast_base::{BlockNo, InodeNo};
 use holdfast_format::item::dentry;
-use holdfast_store::{Allocated, Reservation, Store, StoreError};
+use holdfast_store::{Allocated, Branch, Reservation, StoreError};
 use parking_lot::Mutex;
 
+use crate::deletions::Deletions;
+use crate::gate::Gate;
 use crate::inode::{Inode, InodeTable, Leaving};
 use crate::{MountOptions, Result};
 
 /// See [`crate::FileSystem::watch`].
 pub(crate) type Watcher = Box<dyn Fn(InodeNo) + Send + Sync>;
+/// See [`crate::FileSystem::watch_rollback`].
+pub(crate) type RollbackWatcher = Box<dyn Fn(&[InodeNo]) + Send + Sync>;
 
 /// A mounted volume without its threads.
 pub(crate) struct Core {
+    /// Held by whoever plans a change, until it is applied.
+    pub(crate) gate: Gate,
+    /// Those of the volume.
+    pub(crate) deletions: Arc<Deletions>,
     /// The map under everything.
-    pub(crate) store: Store,
+    pub(crate) store: Branch,
     /// The statistics, shared with the store.
     pub(crate) counters: Arc<Counters>,
     /// How it was mounted.
@@ -55,6 +64,10 @@ pub(crate) struct Core {
     pub(crate) atime: crate::times::Policy,
     /// Called for inodes that changed although no call asked for it.
     pub(crate) watcher: OnceLock<Watcher>,
+    /// Called when the branch was rolled back.
+    pub(crate) rolled_back: OnceLock<RollbackWatcher>,
+    /// Inodes without a name that the end of a handle could not remove, because the gate was closed.
+    pub(crate) left: Mutex<Vec<Arc<Inode>>>,
     /// Inodes whose space is about to become free.
     pub(crate) leaving: Leaving,
     /// Inodes whose access time waits to be written.

@@ -1,6 +1,6 @@
 //! The only place where errors become numbers.
 
-use holdfast_store::StoreError;
+use holdfast_store::{LineageError, StoreError};
 
 use crate::FsError;
 
@@ -26,12 +26,25 @@ impl FsError {
             FsError::TooBig => libc::E2BIG,
             FsError::NotSupported => libc::EOPNOTSUPP,
             FsError::NoSuchPosition => libc::ENXIO,
-            FsError::Busy => libc::EBUSY,
+            FsError::Busy | FsError::InUse(_) => libc::EBUSY,
+            FsError::Stale => libc::ESTALE,
             FsError::Io(_) => libc::EIO,
             FsError::Store(StoreError::NoSpace) => libc::ENOSPC,
             FsError::Store(StoreError::Device(error)) if error.is_no_space() => libc::ENOSPC,
             FsError::Store(StoreError::ReadOnly) => libc::EROFS,
+            FsError::Store(StoreError::Lineage(error)) => of_lineage(error),
             FsError::Store(_) => libc::EIO,
         }
+    }
+}
+
+fn of_lineage(error: &LineageError) -> i32 {
+    match error {
+        LineageError::Exists(_) => libc::EEXIST,
+        LineageError::NotFound(_) => libc::ENOENT,
+        LineageError::Name(_) => libc::EINVAL,
+        LineageError::Held(_) | LineageError::HasForks { .. } => libc::EBUSY,
+        LineageError::First => libc::EPERM,
+        LineageError::Snapshot => libc::EROFS,
     }
 }

@@ -62,6 +62,12 @@ pub enum FsError {
     /// The operation would make a directory its own ancestor, or the like.
     #[error("the directory is busy")]
     Busy,
+    /// The open file is not there any more: its branch was rolled back.
+    #[error("the file is not there any more: its branch was rolled back")]
+    Stale,
+    /// A branch or snapshot is open, and must not be.
+    #[error("`{0}` is open")]
+    InUse(String),
     /// Data that was accepted could not be written (P7), or what was read failed its checksum (P6).
     #[error("input/output error: {0}")]
     Io(String),

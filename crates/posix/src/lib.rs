@@ -22,6 +22,11 @@ mod names;
 mod xattr_items;
 mod slot;
 mod core;
+mod gate;
+mod volume;
+mod open_volume;
+mod deletions;
+mod rollback;
 mod file_data;
 mod inode;
 mod perm;
@@ -36,7 +41,8 @@ pub mod error;
 mod tests;
 
 pub use error::FsError;
-pub use holdfast_store::{Device, StoreError};
+pub use holdfast_store::{Device, LineageError, StoreError};
+pub use op::branches::{BranchInfo, SnapshotInfo};
 pub use op::open::OpenFile;
 pub use op::write::WriteHow;
 pub use options::*;
@@ -45,14 +51,14 @@ pub use types::*;
 /// The result of every call.
 pub type Result<T> = std::result::Result<T, FsError>;
 
-/// A mounted volume.
+/// A branch or snapshot of a mounted volume.
 #[derive(Debug)]
 pub struct FileSystem {
     pub(crate) core: std::sync::Arc<core::Core>,
-    /// Ends with the volume.
-    committer: Option<committer::Committer>,
     /// Writes data before memory is full; ends with the volume.
     background: Option<data::background::Background>,
     /// Completes ordered extents, if the switch of M5 says so; ends after all others.
     completer: Option<data::complete::Completer>,
+    /// Ends with the last of its branches.
+    volume: std::sync::Arc<open_volume::OpenVolume>,
 }

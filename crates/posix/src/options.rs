@@ -9,6 +9,10 @@ use holdfast_format::{Geometry, Malformed};
 /// How a volume is mounted.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
+    /// The branch; `None`: the one that the volume was made with, `main`.
+    pub branch: Option<Vec<u8>>,
+    /// A snapshot of that branch, which is only read; `None`: the branch as it is.
+    pub snapshot: Option<Vec<u8>>,
     /// Nothing is written.
     pub read_only: bool,
     /// Seconds after which the background makes everything durable (P11), by a commit unless fsyncs have done so; 0 turns
@@ -51,6 +55,8 @@ pub struct MountOptions {
 impl Default for MountOptions {
     fn default() -> MountOptions {
         MountOptions {
+            branch: None,
+            snapshot: None,
             read_only: false,
             commit_secs: 5,
             atime: Atime::Relative,

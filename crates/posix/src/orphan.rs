@@ -157,8 +157,36 @@ fn remove(core: &Core, inode: &Inode) -> Result<()> {
     }
 }
 
+impl Core {
+    /// Removes an inode as soon as the gate is open: at once, or by the call that opens it. The inode is marked gone.
+    pub(crate) fn collect_soon(&self, inode: &Arc<Inode>) {
+        self.left.lock().push(inode.clone());
+        self.collect_left();
+    }
+
+    /// Removes what [`Core::collect_soon`] has left, unless the gate is closed.
+    pub(crate) fn collect_left(&self) {
+        while let Some(_inside) = self.gate.try_enter() {
+            let Some(inode) = self.left.lock().pop() else { return };
+            // A rollback may have come first: then another inode has its number.
+            if inode.state.read().expect_fresh().is_ok() {
+                collect(self, &inode);
+            }
+        }
+    }
+}
+
 /// Removes every orphan: after a crash, and before a volume is left.
 pub(crate) fn collect_all(core: &Core) -> Result<()> {
+    collect_if(core, |_| true)
+}
+
+/// Removes every orphan that is neither open nor remembered: after a rollback.
+pub(crate) fn collect_unused(core: &Core) -> Result<()> {
+    collect_if(core, |state| state.handles == 0 && state.lookups == 0)
+}
+
+fn collect_if(core: &Core, is_wanted: impl Fn(&InodeState) -> bool) -> Result<()> {
     let mut from = Key::orphan(InodeNo(0)).offset;
     loop {
         let (first, last) = Key::span(InodeNo(0), Kind::Orphan);
@@ -177,7 +205,7 @@ pub(crate) fn collect_all(core: &Core) -> Result<()> {
         };
         let next = last.0.checked_add(1);
         for no in orphans {
-            collect_orphan(core, no)?;
+            collect_orphan(core, no, &is_wanted)?;
         }
         let Some(next) = next else {
             return Ok(());
@@ -186,7 +214,7 @@ pub(crate) fn collect_all(core: &Core) -> Result<()> {
     }
 }
 
-fn collect_orphan(core: &Core, no: InodeNo) -> Result<()> {
+fn collect_orphan(core: &Core, no: InodeNo, is_wanted: impl Fn(&InodeState) -> bool) -> Result<()> {
     let inode = match core.inode(no) {
         Ok(inode) => inode,
         Err(FsError::NotFound) => {
@@ -204,7 +232,7 @@ fn collect_orphan(core: &Core, no: InodeNo) -> Result<()> {
         tracing::error!("inode {no} has a name and is listed as an orphan; run fsck");
         return Ok(());
     }
-    if !std::mem::replace(&mut state.gone, true) {
+    if is_wanted(&state) && !std::mem::replace(&mut state.gone, true) {
         drop(state);
         collect(core, &inode);
     }

@@ -7,21 +7,22 @@ use std::sync::Arc;
 
 use holdfast_sync::thread::JoinHandle;
 
-use crate::core::Core;
+use holdfast_store::Store;
+
 use crate::{FsError, Result};
 
 /// Starts a thread called `name`, whose work is to `work`.
 #[track_caller]
 pub(crate) fn start(
-    core: &Arc<Core>,
+    store: &Arc<Store>,
     name: &str,
     work: &'static str,
-    body: impl FnOnce(&Core) + Send + 'static,
+    body: impl FnOnce() + Send + 'static,
 ) -> Result<JoinHandle<()>> {
-    let core = core.clone();
+    let store = store.clone();
     let started = holdfast_sync::start(name, move || {
-        let step = core.store.step(work);
-        body(&core);
+        let step = store.step(work);
+        body();
         step.end();
     });
     started.map_err(|error| {

@@ -7,11 +7,10 @@ use std::sync::Arc;
 
 use common::*;
 use holdfast_base::prng::Prng;
-use holdfast_posix::{FallocateFlags, FileSystem, FsError, OpenFile, OpenFlags, StatFs};
+use holdfast_posix::{FallocateFlags, FileSystem, FsError, OpenFile, StatFs};
 use holdfast_store::StoreError;
 
 const BLOCK: u64 = 4096;
-const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
 
 fn is_full(error: &FsError) -> bool {
     matches!(error, FsError::Store(StoreError::NoSpace))
@@ -132,55 +131,6 @@ fn reserved_space_is_written_on_a_full_volume_in_any_order() {
                 .unwrap_or_else(|error| panic!("{when}: unlink {name}: {error}"));
             }
         }
-    }
-}
-
-/// The second half of a block whose first half is on the volume, and a block that is written again, need another one.
-#[test]
-fn what_is_written_is_written_again_on_a_full_volume() {
-    for node_size in [4096, 16384, 65536] {
-        let device = new_volume(24 * MIB, node_size);
-        let fs = mount(&device, &quiet());
-        let file = create(&fs, "reserved");
-        let blocks = 600;
-        fs.fallocate(&file, FallocateFlags::empty(), 0, blocks * BLOCK).expect("there is room");
-        fill(&fs);
-        let filled = fs.counters().no_space.get();
-        let mut model = vec![0; (blocks * BLOCK) as usize];
-        let mut write_parts = |byte: u8, from: u64, len: u64, step: usize| {
-            for (count, block) in (0..blocks).step_by(step).enumerate() {
-                let at = block * BLOCK + from;
-                let part = vec![byte; len as usize];
-                model[at as usize..(at + len) as usize].copy_from_slice(&part);
-                let written = write(&fs, &file, at, &part)
-                    .unwrap_or_else(|error| panic!("nodes of {node_size}, at {at}: {error}"));
-                assert_eq!(written as u64, len);
-                if count % 16 == 15 {
-                    fs.fsync(&file, false).expect("fsync");
-                }
-            }
-            fs.fsync(&file, false).expect("fsync");
-        };
-        write_parts(1, 0, BLOCK / 2, 1);
-        write_parts(2, BLOCK / 2, BLOCK / 2, 1);
-        write_parts(3, 0, BLOCK, 3);
-        write_parts(4, 0, 50 * BLOCK, 50);
-        let other = open(&fs, "fill", OpenFlags::READ | OpenFlags::WRITE);
-        write_all(&fs, &other, 0, &vec![5; 2 << 20]);
-        fs.sync().expect("sync");
-        assert!(fs.counters().no_space.get() > filled, "it was full");
-        // Nothing that makes the volume fuller has room.
-        for end in [size(&fs, &file), size(&fs, &other) + (1 << 30)] {
-            let refused = write(&fs, &file, end, &[6; BLOCK as usize]);
-            assert!(refused.is_err_and(|error| is_full(&error)), "it is full");
-        }
-        same(&fs, &file, &model, "before");
-        // Within two blocks: it frees none of those that it needs.
-        fs.fallocate(&other, PUNCH, 100, BLOCK).expect("a hole has room");
-        drop((file, other));
-        fs.unmount().expect("unmount");
-        let fs = mount(&device, &quiet());
-        same(&fs, &open(&fs, "reserved", OpenFlags::READ), &model, "after");
     }
 }
 

@@ -5,7 +5,7 @@
 //! power cut leaves any subset of the unflushed writes, whole or torn. Checked are
 //! P1, P3, P5 and P6 after every recovery, and by them R1, R2, R5 and R7.
 //!
-//! [`lineage`] is a second model, of the rules of branches.
+//! [`lineage`] is a second model, of the rules of branches; [`sealing`] a third, of how branches become durable.
 //!
 //! The model stands beside the engine and uses none of it: a change of an
 //! order in `store` is made here too, and shows whether the promises still hold.
@@ -16,6 +16,7 @@ pub mod lineage;
 mod memory;
 pub mod model;
 mod recovery;
+pub mod sealing;
 mod steps;
 
 pub use disk::Rings;

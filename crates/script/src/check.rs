@@ -3,6 +3,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use crate::branch::BranchOp;
 use crate::op::{Op, Script};
 use crate::outcome::Rules;
 use crate::target::Target;
@@ -21,7 +22,9 @@ pub fn transcript(text: &str, target: &mut dyn Target) -> Result<String, crate::
         .ops()
         .map(|op| match op {
             // A tree takes many lines.
-            Op::Tree => format!("{op} ->\n{}\n", target.apply(op)),
+            Op::Tree | Op::Branch(BranchOp::Look { .. }) => {
+                format!("{op} ->\n{}\n", target.apply(op))
+            }
             op => format!("{op} -> {}\n", target.apply(op)),
         })
         .collect())
@@ -84,7 +87,7 @@ impl Display for Mismatch {
     }
 }
 
-/// Runs a script on `model` and on `target`, and compares every answer and at the end the whole trees.
+/// Runs a script on `model` and on `target`, and compares every answer and at the end all trees.
 pub fn compare(
     script: &Script,
     model: &mut dyn Target,
@@ -100,14 +103,14 @@ pub fn compare(
     compare_trees(script, model, target)
 }
 
-/// Compares two whole trees after `script`.
+/// Compares everything there is after `script`.
 pub fn compare_trees(
     script: &Script,
     model: &mut dyn Target,
     target: &mut dyn Target,
 ) -> Result<(), Mismatch> {
     let end = script.steps.len();
-    match (model.walk(), target.walk()) {
+    match (model.walk_all(), target.walk_all()) {
         (Ok(expected), Ok(found)) => {
             let differences = expected.differences(&found);
             if differences.is_empty() {
@@ -116,41 +119,11 @@ pub fn compare_trees(
             Err(Mismatch::new(
                 script,
                 end,
-                "the same tree".into(),
+                "the same trees".into(),
                 format!("\n{}", differences.join("\n")),
             ))
         }
         (Err(error), _) => Err(Mismatch::new(script, end, error, "the other tree".into())),
         (_, Err(error)) => Err(Mismatch::new(script, end, "a tree".into(), error)),
-    }
-}
-
-/// Removes steps as long as `fails` still says true, so that a failure is easy to read.
-/// `fails` is asked with scripts that are parts of `script`; it begins anew each time. Ends after a
-/// minute in any case.
-pub fn shrink(script: &Script, mut fails: impl FnMut(&Script) -> bool) -> Script {
-    let start = std::time::Instant::now();
-    let mut fails = |script: &Script| start.elapsed().as_secs() < 60 && fails(script);
-    let mut best = script.clone();
-    let mut piece = best.steps.len().div_ceil(2).max(1);
-    loop {
-        let mut at = 0;
-        let mut shorter = false;
-        while at < best.steps.len() {
-            let mut steps = best.steps.clone();
-            steps.drain(at..(at + piece).min(steps.len()));
-            let candidate = Script { steps };
-            if fails(&candidate) {
-                best = candidate;
-                shorter = true;
-            } else {
-                at += piece;
-            }
-        }
-        match piece {
-            1 if !shorter => return best,
-            1 => {}
-            _ => piece = piece.div_ceil(2),
-        }
     }
 }

@@ -6,7 +6,8 @@
 //! [`Model`] is a plain filesystem in memory that is obviously right, the
 //! [`Host`] target is any directory of the host. So one script runs on the
 //! model, a host filesystem, our engine, our mount and under the crash
-//! simulator, and the answers can be compared word by word.
+//! simulator, and the answers can be compared word by word. [`VolumeModel`] is a
+//! volume of several branches, each of them a plain filesystem.
 //!
 //! Knows nothing of how any filesystem works inside.
 
@@ -16,29 +17,35 @@ pub mod words;
 pub mod stat;
 pub mod bytes;
 pub mod op;
+pub mod branch;
 pub mod text;
 pub mod print;
 pub mod outcome;
 pub mod tree;
+pub mod trees;
 pub mod target;
 pub mod content;
 pub mod model;
 pub mod host;
 pub mod generate;
 pub mod check;
+pub mod shrink;
 
+pub use branch::{BranchOp, TreeName};
 pub use bytes::{Data, Digest};
-pub use check::{Mismatch, compare, compare_trees, shrink, transcript, verify};
+pub use check::{Mismatch, compare, compare_trees, transcript, verify};
 pub use errno::Errno;
 pub use generate::{Family, Profile, full, generate};
 pub use host::{Hooks, Host, NoHooks};
-pub use model::Model;
+pub use model::{Model, VolumeModel};
 pub use op::{
     Fallocate, FileRef, Handle, NodeKind, Op, OpenHow, Path, RenameHow, Script, SetTime, Step,
     Whence, XattrHow,
 };
 pub use outcome::{Answer, Outcome, Rules};
+pub use shrink::shrink;
 pub use stat::{Kind, Mtime, Stat};
 pub use target::{Handles, Target};
 pub use text::ParseError;
 pub use tree::{Node, Tree};
+pub use trees::{TreeRef, Trees};

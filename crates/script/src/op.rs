@@ -6,6 +6,7 @@
 //! and attributes take a [`FileRef`]: a path, or a handle that an earlier `open`
 //! or `tmpfile` named, so that files without a name can be spoken of.
 
+use crate::branch::BranchOp;
 use crate::bytes::Data;
 use crate::stat::Kind;
 
@@ -260,8 +261,10 @@ pub enum Op {
     Remount,
     /// `crash`: power fails, what was not durable may be lost, mounted again. Handles are gone.
     Crash,
-    /// `tree`: everything there is.
+    /// `tree`: everything there is in the branch.
     Tree,
+    /// Of branches and snapshots.
+    Branch(BranchOp),
 }
 
 /// An operation, and the answer that the author of the script expects.

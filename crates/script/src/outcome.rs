@@ -8,6 +8,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use crate::branch::TreeName;
 use crate::bytes::Digest;
 use crate::errno::Errno;
 use crate::op::{Op, Whence};
@@ -54,6 +55,15 @@ pub enum Answer {
     Position(u64),
     /// Everything there is.
     Tree(Box<Tree>),
+    /// Branches, sorted, and in which the script is.
+    Branches {
+        /// In which the script is.
+        current: TreeName,
+        /// All, sorted.
+        all: Vec<TreeName>,
+    },
+    /// Snapshots of the branch, sorted.
+    Snapshots(Vec<TreeName>),
 }
 
 /// What two targets may differ in.
@@ -130,6 +140,8 @@ impl Display for Answer {
             Answer::Target(target) => Word(target).fmt(f),
             Answer::Position(offset) => Size(*offset).fmt(f),
             Answer::Tree(tree) => tree.fmt(f),
+            Answer::Branches { current, all } => write!(f, "{all:?} in {current}"),
+            Answer::Snapshots(all) => write!(f, "{all:?}"),
         }
     }
 }

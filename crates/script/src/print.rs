@@ -190,6 +190,7 @@ impl Display for Op {
             Op::Remount => f.write_str("remount"),
             Op::Crash => f.write_str("crash"),
             Op::Tree => f.write_str("tree"),
+            Op::Branch(op) => op.fmt(f),
         }
     }
 }

@@ -2,21 +2,57 @@
 
 use std::collections::BTreeMap;
 
+use crate::branch::{BranchOp, TreeName};
 use crate::errno::Errno;
 use crate::op::{FileRef, Handle, Op, Path};
 use crate::outcome::{Answer, Outcome};
 use crate::stat::Kind;
 use crate::tree::{Node, Tree};
+use crate::trees::{TreeRef, Trees};
 
 /// A filesystem under a script.
 ///
-/// An implementation answers every [`Op`] but [`Op::Tree`] from its own means;
-/// `Tree` is answered by [`Target::walk`].
+/// An implementation answers every [`Op`] from its own means, but [`Op::Tree`] by
+/// [`Target::walk`] and [`Op::Branch`] by [`Target::branch`].
 pub trait Target {
     /// Carries one operation out.
     fn apply(&mut self, op: &Op) -> Outcome;
 
-    /// Everything there is, seen through the operations themselves: ls, stat, sum, readlink and
+    /// Carries out an operation on branches and snapshots. A target that has one tree refuses.
+    fn branch(&mut self, op: &BranchOp) -> Outcome {
+        let _ = op;
+        Outcome::Err(Errno::EOPNOTSUPP)
+    }
+
+    /// The trees of all branches and snapshots. The script is in the same branch afterwards.
+    fn walk_all(&mut self) -> Result<Trees, String> {
+        let (current, all) = match self.branch(&BranchOp::Branches) {
+            Outcome::Ok(Answer::Branches { current, all }) => (current, all),
+            Outcome::Err(Errno::EOPNOTSUPP) => return self.walk().map(Trees::main),
+            other => return Err(format!("branches answered {other}")),
+        };
+        let mut trees = Trees::default();
+        for branch in &all {
+            switch(self, branch)?;
+            let named = |why: String| format!("{branch}: {why}");
+            trees.0.insert(TreeRef::branch(branch), self.walk().map_err(named)?);
+            let names = match self.branch(&BranchOp::Snapshots) {
+                Outcome::Ok(Answer::Snapshots(names)) => names,
+                other => return Err(named(format!("snapshots answered {other}"))),
+            };
+            for name in names {
+                let tree = match self.branch(&BranchOp::Look { name: name.clone() }) {
+                    Outcome::Ok(Answer::Tree(tree)) => *tree,
+                    other => return Err(named(format!("look {name} answered {other}"))),
+                };
+                trees.0.insert(TreeRef::snapshot(branch, &name), tree);
+            }
+        }
+        switch(self, &current)?;
+        Ok(trees)
+    }
+
+    /// Everything there is in the branch, seen through the operations themselves: ls, stat, sum, readlink and
     /// the attribute calls. An error says which operation was refused, and how.
     fn walk(&mut self) -> Result<Tree, String> {
         let mut tree = Tree::default();
@@ -42,6 +78,13 @@ pub trait Target {
             node.stat.inode = 0;
         }
         Ok(tree)
+    }
+}
+
+fn switch(target: &mut (impl Target + ?Sized), branch: &TreeName) -> Result<(), String> {
+    match target.branch(&BranchOp::Switch { branch: branch.clone() }) {
+        Outcome::Ok(_) => Ok(()),
+        Outcome::Err(errno) => Err(format!("switch {branch}: {errno}")),
     }
 }
 
@@ -122,6 +165,16 @@ impl<T> Handles<T> {
     /// Takes the open file out; EBADF if there is none.
     pub fn remove(&mut self, handle: &Handle) -> Result<T, Errno> {
         self.0.remove(handle).ok_or(Errno::EBADF)
+    }
+
+    /// Whether none is open.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The names that are in use, sorted.
+    pub fn names(&self) -> Vec<Handle> {
+        self.0.keys().cloned().collect()
     }
 
     /// Takes all out.

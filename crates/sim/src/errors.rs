@@ -212,7 +212,7 @@ fn judge(
         let place =
             |what: String| format!("image {} ({}): {what}", image.number(), image.describe());
         let device: MemoryDevice = image.device();
-        let tree = visit(device, &policy.setup, true).map_err(place)?;
+        let tree = visit(device, &policy.setup, Some(policy.images.seed)).map_err(place)?;
         history.judge(&tree, returned, started).map_err(place)?;
     }
     Ok(())

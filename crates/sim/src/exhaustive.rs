@@ -7,13 +7,16 @@
 //! sync. Behind the last operation there is always such a call: without it the
 //! sequence is the beginning of others.
 //!
+//! Sequences of branches have an alphabet of their own, on a volume with a snapshot and a second branch, which are of
+//! another moment than the first. There the calls that make something durable are those of the branch in which a sequence is.
+//!
 //! Enumeration is depth first, so neighbours begin alike and share what was
 //! found in their images. Knows only the language and its model.
 
 use std::collections::BTreeSet;
 
 use holdfast_script::prng::Prng;
-use holdfast_script::{Answer, FileRef, Kind, Model, Op, Outcome, Path, Script, Target};
+use holdfast_script::{Answer, FileRef, Kind, Op, Outcome, Path, Script, Target, VolumeModel};
 
 /// What the volume holds when a sequence begins. Sizes and numbers distinguish the files.
 pub const BEFORE: &str = "mkdir /A; mkfile /A/a; write /A/a 0 9000 1; setxattr /A/a user.x \"old\"; \
@@ -83,6 +86,40 @@ const ALPHABET: [&str; 54] = [
     "open s /A/a write,sync; write @s 50 100 11; close s",
 ];
 
+/// What the volume holds when a sequence of branches begins.
+pub const BEFORE_BRANCHES: &str = "mkdir /A; mkfile /A/a; write /A/a 0 9000 1; mkdir /B; mkfile /B/a; write /B/a 0 20k 2; \
+                                   snapshot s; fork b s; write /A/a 4096 100 3; switch b; truncate /B/a 5000; switch main";
+
+/// One operation each, and what goes to another branch and works there.
+const BRANCHES: [&str; 26] = [
+    "snapshot s",
+    "snapshot t",
+    "fork c",
+    "fork c s",
+    "fork c t",
+    "rollback s",
+    "rollback s t",
+    "rollback t",
+    "rmsnapshot s",
+    "rmsnapshot t",
+    "rmbranch b",
+    "rmbranch c",
+    "mvsnapshot s t",
+    "mvbranch b c",
+    "switch main",
+    "switch b",
+    "switch c",
+    "switch b; snapshot t; switch main",
+    "write /A/a 100 5000 4",
+    "write /B/a 0 9000 5",
+    "append /B/a 3000 6",
+    "truncate /A/a 100",
+    "punch /B/a 0 8192",
+    "unlink /A/a",
+    "mkfile /A/b; write /A/b 0 3000 7; rename /A/b /B/a",
+    "rename /A /C",
+];
+
 /// A letter as operations.
 #[derive(Debug)]
 struct Letter {
@@ -95,6 +132,7 @@ struct Letter {
 #[derive(Debug)]
 pub struct Exhaustive {
     letters: Vec<Letter>,
+    before: Script,
     length: usize,
     /// The choices that lead to where the enumeration is, outermost first.
     stack: Vec<Choices>,
@@ -105,7 +143,7 @@ pub struct Exhaustive {
 struct Choices {
     /// The beginning's operations.
     ops: Vec<Op>,
-    model: Model,
+    model: VolumeModel,
     /// Letter, and the call behind it.
     next: std::vec::IntoIter<(usize, Option<Op>)>,
 }
@@ -113,9 +151,17 @@ struct Choices {
 impl Exhaustive {
     /// Sequences of `length` operations, in their order.
     pub fn new(length: usize) -> Exhaustive {
-        let mut all = Exhaustive { letters: letters(), length, stack: Vec::new() };
-        let mut model = Model::new();
-        before().ops().for_each(|op| drop(model.apply(op)));
+        Exhaustive::over(letters(&ALPHABET), before(), length)
+    }
+
+    /// As [`Exhaustive::new`], of what is done with branches and in them.
+    pub fn of_branches(length: usize) -> Exhaustive {
+        Exhaustive::over(letters(&BRANCHES), before_branches(), length)
+    }
+
+    fn over(letters: Vec<Letter>, before: Script, length: usize) -> Exhaustive {
+        let mut all = Exhaustive { letters, before, length, stack: Vec::new() };
+        let model = all.beginning();
         let choices = all.choices(Vec::new(), model);
         all.stack.push(choices);
         all
@@ -124,8 +170,7 @@ impl Exhaustive {
     /// One random sequence: the same for the same seed.
     pub fn sample(&self, seed: u64) -> Script {
         let mut prng = Prng::seeded(seed);
-        let mut model = Model::new();
-        before().ops().for_each(|op| drop(model.apply(op)));
+        let mut model = self.beginning();
         let mut ops = Vec::new();
         for step in 0..self.length {
             let letters = self.accepted(&model);
@@ -138,8 +183,14 @@ impl Exhaustive {
         ops.into_iter().collect()
     }
 
+    fn beginning(&self) -> VolumeModel {
+        let mut model = VolumeModel::new();
+        self.before.ops().for_each(|op| drop(model.apply(op)));
+        model
+    }
+
     /// The letters that the model does not refuse.
-    fn accepted(&self, model: &Model) -> Vec<usize> {
+    fn accepted(&self, model: &VolumeModel) -> Vec<usize> {
         let works = |letter: &Letter| {
             let mut model = model.clone();
             letter.ops.iter().all(|op| matches!(model.apply(op), Outcome::Ok(_)))
@@ -148,7 +199,12 @@ impl Exhaustive {
     }
 
     /// The model after a letter, and the calls that may follow it.
-    fn behind(&self, letter: usize, model: &Model, last: bool) -> (Model, Vec<Option<Op>>) {
+    fn behind(
+        &self,
+        letter: usize,
+        model: &VolumeModel,
+        last: bool,
+    ) -> (VolumeModel, Vec<Option<Op>>) {
         let mut model = model.clone();
         let letter = &self.letters[letter];
         letter.ops.iter().for_each(|op| drop(model.apply(op)));
@@ -175,7 +231,7 @@ impl Exhaustive {
                 || matches!(op, Op::Fallocate { .. })
         });
         for path in touched {
-            match model.kind(&path) {
+            match model.tree().kind(&path) {
                 Ok(Kind::File) => {
                     let place = FileRef::Path(path);
                     if is_bytes {
@@ -191,7 +247,7 @@ impl Exhaustive {
         (model, syncs)
     }
 
-    fn choices(&self, ops: Vec<Op>, model: Model) -> Choices {
+    fn choices(&self, ops: Vec<Op>, model: VolumeModel) -> Choices {
         let last = ops_depth(&self.stack) + 1 == self.length;
         let next: Vec<(usize, Option<Op>)> = self
             .accepted(&model)
@@ -239,23 +295,28 @@ pub fn before() -> Script {
     BEFORE.parse().expect("it is well formed")
 }
 
-fn letters() -> Vec<Letter> {
+/// [`BEFORE_BRANCHES`].
+pub fn before_branches() -> Script {
+    BEFORE_BRANCHES.parse().expect("it is well formed")
+}
+
+fn letters(alphabet: &[&str]) -> Vec<Letter> {
     let letter = |text: &&str| {
         let script: Script = text.parse().expect("the alphabet is well formed");
         let ops: Vec<Op> = script.ops().cloned().collect();
         let words = text.split([' ', ';']).filter(|word| word.starts_with('/'));
         Letter { ops, paths: words.filter_map(Path::new).collect() }
     };
-    ALPHABET.iter().map(letter).collect()
+    alphabet.iter().map(letter).collect()
 }
 
 /// Everything that has a name, the root included.
-fn all_paths(model: &mut Model) -> Vec<Path> {
+fn all_paths(model: &mut VolumeModel) -> Vec<Path> {
     model.walk().map(|tree| tree.0.into_keys().collect()).unwrap_or_default()
 }
 
 /// Whether two paths name one inode.
-fn same(model: &mut Model, one: &Path, other: &Path) -> bool {
+fn same(model: &mut VolumeModel, one: &Path, other: &Path) -> bool {
     let mut inode =
         |path: &Path| match model.apply(&Op::Stat { place: FileRef::Path(path.clone()) }) {
             Outcome::Ok(Answer::Stat(stat)) => Some(stat.inode),
@@ -274,7 +335,7 @@ mod tests {
         assert!(first.iter().collect::<BTreeSet<_>>().len() == first.len(), "twice the same");
         let second: Vec<Script> = Exhaustive::new(2).collect();
         println!("{} of length 1, {} of length 2", first.len(), second.len());
-        for letter in letters() {
+        for letter in letters(&ALPHABET) {
             let ops = &letter.ops;
             let used = |script: &Script| {
                 let found: Vec<&Op> = script.ops().collect();
@@ -283,6 +344,27 @@ mod tests {
             assert!(second.iter().any(used), "{ops:?}");
         }
         assert!(first.len() > 100 && second.len() > 10_000);
+    }
+
+    #[test]
+    fn every_letter_of_branches_is_used_and_works() {
+        let first = Exhaustive::of_branches(1).count();
+        let second: Vec<Script> = Exhaustive::of_branches(2).collect();
+        println!("{first} of length 1, {} of length 2", second.len());
+        let mut start = VolumeModel::new();
+        before_branches().ops().for_each(|op| assert!(matches!(start.apply(op), Outcome::Ok(_))));
+        for letter in letters(&BRANCHES) {
+            let ops = &letter.ops;
+            let used = |script: &&Script| {
+                let found: Vec<&Op> = script.ops().collect();
+                found.windows(ops.len()).any(|window| window.iter().copied().eq(ops))
+            };
+            assert!(second.iter().any(|script| used(&script)), "{ops:?}");
+        }
+        for script in second.iter().step_by(17) {
+            let mut model = start.clone();
+            script.ops().for_each(|op| assert!(matches!(model.apply(op), Outcome::Ok(_)), "{op}"));
+        }
     }
 
     #[test]

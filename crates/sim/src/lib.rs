@@ -18,6 +18,8 @@ pub mod engine;
 pub mod history;
 pub mod errors;
 mod moments;
+mod opened;
+mod used_on;
 mod visit;
 pub mod power;
 pub mod terms;

@@ -12,20 +12,21 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use holdfast_check::Options;
 use holdfast_device::{Device, MemoryDevice, SimDevice, sim};
-use holdfast_script::{Errno, Kind, Op, Outcome, Script, Target, Tree};
+use holdfast_script::{Target, Trees};
 
 use crate::moments::visit_time;
-use crate::{Checkpoints, Engine, Setup, Verdict, agree, agree_on_log, judge};
+use crate::opened::{clean, quiet, same};
+use crate::used_on::use_on;
+use crate::{Engine, Setup, Verdict, agree, agree_on_log};
 
-/// What is in the image, or what is wrong with it. With `on`, a copy of it is used on and emptied.
-pub(crate) fn visit(image: MemoryDevice, setup: &Setup, on: bool) -> Result<Tree, String> {
+/// What is in the image, or what is wrong with it. With a seed in `on`, a copy of it is used on and emptied.
+pub(crate) fn visit(image: MemoryDevice, setup: &Setup, on: Option<u64>) -> Result<Trees, String> {
     let _pinned = visit_time();
     without_panic(|| {
         let seen = unwritten(&image, setup)?;
-        if on {
-            use_on(&image, setup).map_err(|why| format!("used on: {why}"))?;
+        if let Some(seed) = on {
+            use_on(&image, setup, seed).map_err(|why| format!("used on: {why}"))?;
         }
         let device: Arc<dyn Device> = Arc::new(image);
         let tree = look(&device, setup)?;
@@ -50,7 +51,7 @@ pub(crate) fn visit_recovery(
     setup: &Setup,
     policy: &sim::Policy,
     deep: u32,
-) -> Result<(Tree, u64), String> {
+) -> Result<(Trees, u64), String> {
     let _pinned = visit_time();
     let device = Arc::new(SimDevice::new(image));
     let under: Arc<dyn Device> = Arc::clone(&device) as Arc<dyn Device>;
@@ -84,7 +85,7 @@ pub(crate) fn visit_recovery(
                 }
             };
             let again = match deep {
-                0 | 1 => visit(image.device(), setup, false),
+                0 | 1 => visit(image.device(), setup, None),
                 _ => visit_recovery(&image.device(), setup, policy, deep - 1).map(
                     |(tree, images)| {
                         inside += images;
@@ -99,16 +100,8 @@ pub(crate) fn visit_recovery(
     Ok((tree, seen.len() as u64 + inside))
 }
 
-/// Commits and checkpoints that the simulator adds are no part of a recovery; and thousands of threads for
-/// thousands of images cost more than all the rest.
-fn quiet(setup: &Setup) -> Setup {
-    let mut setup = Setup { checkpoints: Checkpoints::Never, ..setup.clone() };
-    setup.mount.threads = false;
-    setup
-}
-
 /// What can be seen without writing a byte.
-fn unwritten(image: &MemoryDevice, setup: &Setup) -> Result<Tree, String> {
+fn unwritten(image: &MemoryDevice, setup: &Setup) -> Result<Trees, String> {
     match agree_on_log(image)? {
         Verdict::Whole(_) => {}
         other => return Err(format!("the log is not whole: {other:?}")),
@@ -123,46 +116,7 @@ fn unwritten(image: &MemoryDevice, setup: &Setup) -> Result<Tree, String> {
     }
 }
 
-/// The first things that a user does with a volume after a crash; what they leave is killed again. Then
-/// everything is removed.
-fn use_on(image: &MemoryDevice, setup: &Setup) -> Result<(), String> {
-    const WORK: &str = "mkdir /used-on 700; mkfile /used-on/a; write /used-on/a 0 5000 1; fsync /used-on/a; mkfile /used-on/b; \
-        write /used-on/b 0 100 2; rename /used-on/b /used-on/c; fsyncdir /used-on; write /used-on/a 100 50 3; fsync /used-on/a; \
-        append /used-on/c 9000 4; fsync /used-on/c; link /used-on/a /used-on/d; setxattr /used-on/a user.x 300 5; sync; crash; \
-        append /used-on/a 3000 6; fsync /used-on/a; unlink /used-on/d";
-    let device: Arc<dyn Device> = Arc::new(image.snapshot());
-    let mut engine = Engine::open(Arc::clone(&device), quiet(setup))
-        .map_err(|error| format!("mount: {error}"))?;
-    let work: Script = WORK.parse().expect("the script is well formed");
-    for op in work.ops() {
-        match engine.apply(op) {
-            // A volume may be full, and what did not get its space is missing then.
-            Outcome::Ok(_) | Outcome::Err(Errno::ENOSPC | Errno::ENOENT) => {}
-            other => return Err(format!("{op} answers {other}")),
-        }
-    }
-    let all = engine.walk()?;
-    // A directory comes before what is in it.
-    for (path, node) in all.0.iter().rev().filter(|(path, _)| !path.is_root()) {
-        let path = path.clone();
-        let op = match node.stat.kind {
-            Kind::Dir => Op::Rmdir { path },
-            _ => Op::Unlink { path },
-        };
-        if let Outcome::Err(error) = engine.apply(&op) {
-            return Err(format!("{op} answers {error}"));
-        }
-    }
-    engine.unmount().map_err(|error| format!("unmount: {error}"))?;
-    clean(&device, "when it was empty")?;
-    let facts = judge(&*device)?.facts;
-    match (facts.orphans, facts.inodes) {
-        (0, 1) => Ok(()),
-        other => Err(format!("orphans and inodes when it was empty: {other:?}")),
-    }
-}
-
-fn look(device: &Arc<dyn Device>, setup: &Setup) -> Result<Tree, String> {
+fn look(device: &Arc<dyn Device>, setup: &Setup) -> Result<Trees, String> {
     let setup = &quiet(setup);
     clean(device, "as power left it")?;
     let tree = mount_and_walk(device, setup)?;
@@ -176,12 +130,12 @@ fn look(device: &Arc<dyn Device>, setup: &Setup) -> Result<Tree, String> {
     Ok(tree)
 }
 
-fn mount_and_walk(device: &Arc<dyn Device>, setup: &Setup) -> Result<Tree, String> {
+fn mount_and_walk(device: &Arc<dyn Device>, setup: &Setup) -> Result<Trees, String> {
     let mut engine = Engine::open(Arc::clone(device), setup.clone())
         .map_err(|error| format!("mount: {error}"))?;
-    let tree = engine.walk()?;
+    let trees = engine.walk_all()?;
     engine.unmount().map_err(|error| format!("unmount: {error}"))?;
-    Ok(tree)
+    Ok(trees)
 }
 
 /// The commits of the journal, in which both replays must agree and nothing durable may be missing.
@@ -189,26 +143,6 @@ fn whole(device: &dyn Device) -> Result<u64, String> {
     match agree(device)? {
         Verdict::Whole(commits) => Ok(commits),
         other => Err(format!("the journal is not whole: {other:?}")),
-    }
-}
-
-/// Asks the second opinion.
-fn clean(device: &Arc<dyn Device>, when: &str) -> Result<(), String> {
-    let options = Options { data: true, ..Options::default() };
-    let report = holdfast_check::check(device.as_ref(), &options)
-        .map_err(|error| format!("check {when}: {error}"))?;
-    if report.is_clean() {
-        return Ok(());
-    }
-    let findings: Vec<String> = report.findings.iter().map(ToString::to_string).collect();
-    Err(format!("check {when}:\n{}", findings.join("\n")))
-}
-
-fn same(first: &Tree, second: &Tree) -> Result<(), String> {
-    let differences = first.differences(second);
-    match differences.is_empty() {
-        true => Ok(()),
-        false => Err(format!("another mount shows something else:\n{}", differences.join("\n"))),
     }
 }
 

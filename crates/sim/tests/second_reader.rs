@@ -17,14 +17,17 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use holdfast::{CreateOptions, Dir, FileType, Metadata, Volume, VolumeOptions};
-use holdfast_base::BLOCK_SIZE;
 use holdfast_base::prng::Prng;
+use holdfast_base::{BLOCK_SIZE, InodeNo, Timestamp};
 use holdfast_device::sim::{self, SimDevice};
 use holdfast_device::{Device, MemoryDevice};
+use holdfast_format::Key;
 use holdfast_format::checksum::{crc64, crc64_with_hole};
+use holdfast_format::item::InodeItem;
 use holdfast_format::superblock::VERSION;
 use holdfast_script::{Profile, Script, Target, generate};
 use holdfast_sim::{Engine, Setup};
+use holdfast_store::{Branch, Need, OpenOptions, Store, Transaction};
 use seeds::seeds;
 
 const SMALLEST: u64 = 8 << 20;
@@ -316,6 +319,61 @@ const LOGGED: &str = "mkfile /a; write /a 0 20k 1; fsync /a; write /a 4100 10 2;
      write /a 4096 100 6; fsync /a; unlink /a; fsyncdir /; write /b 0 4000 7; fsync /b; write /b 0 60k 8; fsync /b; \
      setxattr /b user.x 3000 3; link /b /c; fsync /c; truncate /b 30001; fsync /b; tmpfile t / 600; write @t 0 4096 4; \
      fsync @t; utimes /b 5 6; fsync /b";
+
+/// The lines of a listing of a branch or snapshot.
+fn listed_of(image: &Image, tree: &str) -> Option<String> {
+    image.read_sound(tree, &["--tree", tree, "list"])
+}
+
+/// A snapshot, and a branch that grew out of it: in trees and commits, and all of it in the log.
+#[test]
+fn branches_and_snapshots_are_read() {
+    for is_closed in [true, false] {
+        let device = Arc::new(MemoryDevice::from_image(&closed()));
+        let options = OpenOptions { threads: false, ..OpenOptions::default() };
+        let under = Arc::clone(&device) as Arc<dyn Device>;
+        let store = Store::open(under, &options, Arc::default()).expect("it is sound");
+        let store = Arc::new(store);
+        let now = Timestamp { secs: 7, nanos: 0 };
+        let snapshot = store.snapshot(1, b"before", now).expect("it can be taken");
+        store.fork(snapshot, b"agent", now).expect("it can be made");
+        let root = Key::inode(InodeNo::ROOT);
+        let mut lines = Vec::new();
+        for (name, uid) in [(&b"agent"[..], 5), (b"main", 6)] {
+            let branch = Branch::open(Arc::clone(&store), name, None).expect("it is there");
+            let value = branch.get(&root).expect("it reads").expect("it is there");
+            let item = InodeItem::decode(&value).expect("it is sound");
+            let mut room = branch.reserve(Need::Shrink { changes: 1 }).expect("there is room");
+            let mut transaction = Transaction::new();
+            transaction.put(root, InodeItem { uid, ..item }.encode());
+            branch.apply(transaction, &mut room).expect("memory does not fail");
+            lines.push((String::from_utf8_lossy(name).into_owned(), uid));
+        }
+        if is_closed {
+            let store = Arc::into_inner(store).expect("nothing else has it");
+            store.close().expect("memory does not fail");
+        } else {
+            store.sync(store.latest(), InodeNo::ROOT).expect("memory does not fail");
+        }
+        let image = Image::new(&device.to_image());
+        let Some(trees) = image.read_sound("trees", &["--list-trees"]) else { return };
+        let names: Vec<_> = trees.lines().map(|line| line.rsplit(' ').next()).collect();
+        assert_eq!(names, [Some("main"), Some("main@before"), Some("agent")], "{trees}");
+        let said = image.read_sound("check", &["check"]).expect("there is Python");
+        assert!(said.ends_with(": 0 findings\n"), "{said}");
+        let before = listed_of(&image, "main@before").expect("there is Python");
+        for (name, uid) in lines {
+            let now = listed_of(&image, &name).expect("there is Python");
+            let differ: Vec<_> =
+                now.lines().zip(before.lines()).filter(|(one, two)| one != two).collect();
+            assert_eq!(now.lines().count(), before.lines().count());
+            assert_eq!(differ.len(), 1, "{name}: {differ:?}");
+            assert!(differ[0].0.split(' ').nth(2) == Some(&uid.to_string()), "{differ:?}");
+        }
+        let (_, said) = image.read_damaged(&["--tree", "none", "list"]).expect("there is Python");
+        assert!(said.contains("no such branch"), "{said}");
+    }
+}
 
 #[test]
 fn data_inside_of_batches_is_read() {

@@ -7,18 +7,19 @@ use std::sync::atomic::Ordering;
 
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_base::{BlockNo, BlockRange, Lsn, TreeId};
+use holdfast_base::{BlockNo, BlockRange, Epoch, Lsn};
 use holdfast_format::Malformed;
 use holdfast_format::limits::value_max;
 use parking_lot::{MutexGuard, RwLockWriteGuard};
 
+use crate::given_up::{Counts, GivenUp};
 use crate::load::Failed;
 use crate::space::alloc::Space;
 use crate::space::promise::{Floors, Wanted};
 use crate::space::{Allocated, Delayed, Filling, Reservation};
 use crate::step::{self, Step};
-use crate::transaction::{Change, Taken, TakenContent};
-use crate::tree::{Forest, Missing, NodeAllocator};
+use crate::transaction::{Change, Changes, Taken, TakenContent};
+use crate::tree::{Forest, Missing, NodeAllocator, TreeNo};
 use crate::{Inner, Need, Result, StoreError, Transaction};
 
 /// A host that has no more room than this is not asked before the blocks that a file has reserved are written.
@@ -77,9 +78,7 @@ impl Need {
     /// Data blocks.
     fn blocks(self) -> u64 {
         match self {
-            Need::Grow { blocks, .. }
-            | Need::Delay { blocks, .. }
-            | Need::Replace { blocks, .. } => blocks,
+            Need::Grow { blocks, .. } | Need::Delay { blocks, .. } => blocks,
             Need::Fill { .. } | Need::Writeback { .. } | Need::Shrink { .. } => 0,
         }
     }
@@ -87,9 +86,7 @@ impl Need {
     /// Data that is about to be accepted.
     fn delayed(self) -> Delayed {
         match self {
-            Need::Delay { delayed, .. }
-            | Need::Replace { delayed, .. }
-            | Need::Fill { delayed } => delayed,
+            Need::Delay { delayed, .. } | Need::Fill { delayed } => delayed,
             Need::Grow { .. } | Need::Writeback { .. } | Need::Shrink { .. } => Delayed::default(),
         }
     }
@@ -98,7 +95,7 @@ impl Need {
     /// all of it. No more than twice all `nodes`, because in one epoch a node is copied once.
     fn slots(self, levels: u64, nodes: u64) -> u64 {
         let (changes, each) = match self {
-            Need::Delay { .. } | Need::Replace { .. } | Need::Fill { .. } => return 0,
+            Need::Delay { .. } | Need::Fill { .. } => return 0,
             Need::Grow { changes, .. } | Need::Writeback { changes } => (changes, 2 * levels + 1),
             Need::Shrink { changes } => (changes, levels),
         };
@@ -110,7 +107,7 @@ impl Need {
     fn floor(self, floors: &Floors) -> u64 {
         match self {
             Need::Grow { .. } | Need::Delay { .. } => floors.grow,
-            Need::Replace { .. } | Need::Fill { .. } => floors.fill,
+            Need::Fill { .. } => floors.fill,
             Need::Writeback { .. } | Need::Shrink { .. } => floors.checkpoint,
         }
     }
@@ -157,13 +154,13 @@ impl Inner {
         }
     }
 
-    pub(crate) fn reserve(&self, need: Need) -> Result<Reservation> {
+    pub(crate) fn reserve(&self, tree: TreeNo, need: Need) -> Result<Reservation> {
         self.check_running()?;
         if !matches!(need, Need::Writeback { .. }) {
             // A writeback carries out what was accepted, and slowed down, before; an fsync may wait for it.
             self.throttle()?;
         }
-        let levels = self.levels();
+        let levels = self.levels(tree);
         // Freed data becomes usable with a commit, locations of nodes with a checkpoint; a second one
         // frees what the first replaced.
         for attempt in 0..3 {
@@ -185,12 +182,12 @@ impl Inner {
     }
 
     /// As [`Inner::reserve`], out of what is free now, or what a host gives that has much.
-    pub(crate) fn reserve_now(&self, need: Need) -> Result<Option<Reservation>> {
+    pub(crate) fn reserve_now(&self, tree: TreeNo, need: Need) -> Result<Option<Reservation>> {
         self.check_running()?;
         if !matches!(need, Need::Writeback { .. }) {
             self.throttle()?;
         }
-        let levels = self.levels();
+        let levels = self.levels(tree);
         if let Some(reservation) = self.promise(need, levels, false) {
             return Ok(Some(reservation));
         }
@@ -199,17 +196,15 @@ impl Inner {
         Ok(if host_has_room { self.promise(need, levels, true) } else { None })
     }
 
-    /// Levels of the files tree.
-    fn levels(&self) -> u64 {
-        u64::from(self.forest.read().root(TreeId::Files).level) + 1
+    fn levels(&self, tree: TreeNo) -> u64 {
+        u64::from(self.forest.read().root(tree).level) + 1
     }
 
     /// Promises what `need` needs, if it is free; with `ask_host` also if the host of a sparse image gives it.
     fn promise(&self, need: Need, levels: u64, ask_host: bool) -> Option<Reservation> {
         let wanted = |space: &Space| {
             let slots = need.slots(levels, space.nodes());
-            let replaces = matches!(need, Need::Replace { .. });
-            Wanted { slots, blocks: need.blocks(), delayed: need.delayed(), replaces }
+            Wanted { slots, blocks: need.blocks(), delayed: need.delayed() }
         };
         let promise = |space: &mut Space| {
             space.promises.levels = levels;
@@ -228,14 +223,14 @@ impl Inner {
 
     /// Fails if the transaction would free blocks that are not in use: its extents came from a damaged disk.
     fn check_freed(&self, transaction: &Transaction, space: &Space) -> Result<()> {
-        if transaction.freed.is_empty() {
+        if transaction.dropped.is_empty() {
             return Ok(());
         }
         let damage = |range: BlockRange, why: &str| StoreError::Item {
             what: format!("the extent {range:?}"),
             source: Malformed::new("extent", why),
         };
-        let mut freed = transaction.freed.clone();
+        let mut freed: Vec<_> = transaction.dropped.iter().map(|of| of.blocks).collect();
         freed.sort_unstable();
         for range in &freed {
             if !space.is_used(*range) {
@@ -265,28 +260,28 @@ impl Inner {
     /// The estimates of [`Inner::reserve`] know no keys and may be too small; here is the last
     /// moment at which nothing has changed. Half of the reserve watermark of commits stays whole: it
     /// is enough for two copies of the space tree.
-    fn has_slots(
+    pub(crate) fn has_slots(
         &self,
         forest: &Forest,
         space: &Space,
-        transaction: &Transaction,
+        tree: TreeNo,
+        changes: &Changes,
         own: u64,
     ) -> bool {
         let left = space.room().slots + own;
         // A recovery copies every node that changed since the last commit once more.
         let again = forest.cache.uncommitted_nodes() as u64;
         let kept = space.promises.kept(space.promises.floors.checkpoint.div_ceil(2)) + again;
-        let levels = u64::from(forest.root(TreeId::Files).level) + 1;
-        let most = transaction.changes.len() as u64 * (3 * levels + 2);
-        left >= kept + most
-            || left >= kept + forest.slots_needed(TreeId::Files, &transaction.changes)
+        let levels = u64::from(forest.root(tree).level) + 1;
+        let most = changes.len() as u64 * (3 * levels + 2);
+        left >= kept + most || left >= kept + forest.slots_needed(tree, changes)
     }
 
     /// As [`Inner::has_slots`], for a transaction of so many changes whose keys are not known yet: false if room is not
     /// certain.
-    pub(crate) fn has_slots_for(&self, changes: u32, own: u64) -> bool {
+    pub(crate) fn has_slots_for(&self, tree: TreeNo, changes: u32, own: u64) -> bool {
         let forest = self.forest.read();
-        let levels = u64::from(forest.root(TreeId::Files).level) + 1;
+        let levels = u64::from(forest.root(tree).level) + 1;
         let again = forest.cache.uncommitted_nodes() as u64;
         let space = self.space.lock();
         let kept = space.promises.kept(space.promises.floors.checkpoint.div_ceil(2)) + again;
@@ -295,6 +290,7 @@ impl Inner {
 
     pub(crate) fn apply(
         &self,
+        tree: TreeNo,
         transaction: Transaction,
         reservation: &mut Reservation,
     ) -> Result<Lsn> {
@@ -309,7 +305,7 @@ impl Inner {
         let mut loaded = false;
         loop {
             let mut forest = self.forest.write();
-            if let Err(missing) = forest.prepare_all(TreeId::Files, &transaction.changes) {
+            if let Err(missing) = forest.prepare_all(tree, &transaction.changes) {
                 drop(forest);
                 loaded = true;
                 self.load(missing, &mut failed)?;
@@ -317,11 +313,16 @@ impl Inner {
             }
             let space = self.space.lock();
             self.check_freed(&transaction, &space)?;
+            let ancestry = &forest.trees.get(tree).ancestry;
+            if transaction.unwritten.iter().any(|(_, birth)| !ancestry.owns_surely(*birth)) {
+                transaction.placed.into_iter().for_each(|placed| reservation.reclaim(placed));
+                return Err(StoreError::Shared);
+            }
             self.check_damage(&space)?;
-            if self.has_slots(&forest, &space, &transaction, reservation.slots) {
+            if self.has_slots(&forest, &space, tree, &transaction.changes, reservation.slots) {
                 let counters = &self.counters;
                 if loaded { &counters.node_misses } else { &counters.node_hits }.increment();
-                return self.carry_out(forest, space, transaction, reservation);
+                return self.carry_out(tree, forest, space, transaction, reservation);
             }
             let pending = space.has_pending();
             drop(space);
@@ -343,6 +344,7 @@ impl Inner {
     /// Makes a transaction visible for which everything is there, and pending for the log. Nothing fails.
     fn carry_out(
         &self,
+        tree: TreeNo,
         mut forest: RwLockWriteGuard<'_, Forest>,
         mut space: MutexGuard<'_, Space>,
         mut transaction: Transaction,
@@ -355,8 +357,9 @@ impl Inner {
         transaction.changes.be_born(forest.epoch);
         self.show_logged_data(&transaction.taken);
         let slots = &mut Slots { space: &mut space, promised: &mut reservation.slots };
-        forest.carry_out_all(TreeId::Files, &transaction.changes, slots);
-        self.change_blocks(&mut space, &transaction);
+        forest.carry_out_all(tree, &transaction.changes, slots);
+        let given_up = GivenUp::of(forest.trees.get(tree), &transaction.dropped);
+        self.change_blocks(&mut space, &given_up, &transaction.unwritten);
         // First all of them: one that is dropped takes the lock of the space.
         let published: Vec<BlockRange> =
             transaction.placed.into_iter().map(Allocated::published).collect();
@@ -365,7 +368,7 @@ impl Inner {
         }
         transaction.filled.into_iter().for_each(Filling::published);
         space.unflushed.add(transaction.taken.iter().filter_map(Taken::data));
-        space.inodes = space.inodes.saturating_add_signed(transaction.inodes_added);
+        let counts = count_inodes(&mut forest, &mut space, tree, transaction.inodes_added);
         // Under the lock: the order of numbers is the order in which changes became visible.
         let lsn = Lsn(self.lsn.fetch_add(1, Ordering::AcqRel) + 1);
         if !transaction.unwritten.is_empty() {
@@ -373,8 +376,8 @@ impl Inner {
         }
         let waits = {
             let mut pending = self.pending.lock();
-            let Transaction { changes, taken, freed, .. } = transaction;
-            pending.add(lsn, space.inodes, &changes, taken, freed);
+            let Transaction { changes, taken, .. } = transaction;
+            pending.add(lsn, counts, &changes, taken, given_up);
             pending.bytes()
         };
         let intact = self.check_damage(&space);
@@ -400,12 +403,17 @@ impl Inner {
     }
 
     /// Frees what the transaction frees, and forgets the data of what it makes unwritten.
-    fn change_blocks(&self, space: &mut Space, transaction: &Transaction) {
-        for range in &transaction.freed {
-            space.free(*range, false);
-            self.log_resident.forget(*range);
+    fn change_blocks(
+        &self,
+        space: &mut Space,
+        given_up: &GivenUp,
+        unwritten: &[(BlockRange, Epoch)],
+    ) {
+        for range in given_up.ranges() {
+            space.free(range, false);
+            self.log_resident.forget(range);
         }
-        for range in &transaction.unwritten {
+        for (range, _) in unwritten {
             space.forget_filled(*range);
             // Written in place later, what is there must not speak against this commit.
             if !mutants::is(Mutant::UnwrittenNamed) {
@@ -413,4 +421,17 @@ impl Inner {
             }
         }
     }
+}
+
+/// Counts inodes that a transaction adds to a tree or, below zero, takes from it.
+fn count_inodes(forest: &mut Forest, space: &mut Space, tree: TreeNo, added: i64) -> Counts {
+    let of = forest.trees.get_mut(tree);
+    let branch = of.number;
+    let count = if tree == TreeNo::MAIN { &mut space.inodes } else { &mut of.inodes };
+    *count = count.saturating_add_signed(added);
+    let inodes = *count;
+    if added != 0 {
+        forest.trees.changes(tree);
+    }
+    Counts { branch, inodes, main: space.inodes }
 }

@@ -28,8 +28,9 @@ use parking_lot::MutexGuard;
 use crate::cache::SealedNode;
 use crate::commit::{Committed, STEP};
 use crate::journal::Journal;
+use crate::lineage::Sealing;
 use crate::nodes::NodeWrite;
-use crate::sealed::Sealed;
+use crate::sealed::{LeftOver, Sealed};
 use crate::space::alloc::Space;
 use crate::step::Step;
 use crate::tree::Forest;
@@ -48,46 +49,94 @@ struct Published<'a> {
 impl Inner {
     /// Makes a checkpoint of everything so far, in the background of writers and commits.
     pub(crate) fn checkpoint(&self) -> Result<()> {
-        self.run_checkpoint(self.one_checkpoint.lock())
+        self.run_checkpoint(self.lock_checkpoints()?)
+    }
+
+    /// One checkpoint is made at a time, and what a change of the lineage has sealed before it is written first.
+    pub(crate) fn lock_checkpoints(&self) -> Result<MutexGuard<'_, ()>> {
+        let one = self.one_checkpoint.lock();
+        let left = self.left_over.lock().take();
+        if let Some(left) = left {
+            self.complete(left.taken_up(self.step("a checkpoint")))?;
+        }
+        Ok(one)
+    }
+
+    /// Writes what was sealed, and what is dead with that is released.
+    fn complete(&self, sealed: Sealed<'_>) -> Result<()> {
+        let published = self.write_sealed(sealed)?;
+        self.release(&mut self.journal.lock(), published);
+        Ok(())
     }
 
     /// As [`Inner::checkpoint`], under the lock that lets one at a time do it.
-    pub(crate) fn run_checkpoint(&self, _one: MutexGuard<'_, ()>) -> Result<()> {
+    pub(crate) fn run_checkpoint(&self, one: MutexGuard<'_, ()>) -> Result<()> {
+        self.checkpoint_or_commit(one, true, None)
+    }
+
+    /// Makes a commit that changes the lineage, and the checkpoint of what it seals.
+    pub(crate) fn checkpoint_with(
+        &self,
+        one: MutexGuard<'_, ()>,
+        sealing: &mut Sealing<'_>,
+    ) -> Result<()> {
+        self.checkpoint_or_commit(one, false, Some(sealing))
+    }
+
+    fn checkpoint_or_commit(
+        &self,
+        _one: MutexGuard<'_, ()>,
+        seal: bool,
+        mut sealing: Option<&mut Sealing<'_>>,
+    ) -> Result<()> {
         let sealed = {
             let mut journal = self.journal.lock();
-            match self.commit(&mut journal, true)? {
-                Committed::Done(sealed) => sealed,
-                Committed::NoRoom => return self.checkpoint_instead(&mut journal),
+            let done = match self.commit(&mut journal, seal, sealing.as_deref_mut()) {
+                Ok(Committed::Done(sealed)) => Ok(sealed),
+                Ok(Committed::NoRoom) => {
+                    self.checkpoint_instead(&mut journal, sealing.as_deref_mut()).map(|()| None)
+                }
+                Err(error) => Err(error),
+            };
+            if let (Err(_), Some(sealing)) = (&done, sealing.as_deref_mut()) {
+                self.put_back(sealing);
             }
+            done?
         };
         let Some(sealed) = sealed else {
             return Ok(());
         };
-        let published = self.write_sealed(*sealed)?;
-        let mut journal = self.journal.lock();
-        self.release(&mut journal, published);
-        Ok(())
+        if sealing.is_some() && self.throttle.has_threads() {
+            *self.left_over.lock() = Some(LeftOver::of(*sealed));
+            self.throttle.want_checkpoint();
+            return Ok(());
+        }
+        self.complete(*sealed)
     }
 
     /// Makes transactions up to `upto` durable although a commit found no room for them.
     pub(crate) fn checkpoint_for_room(&self, upto: Lsn) -> Result<()> {
-        let _one = self.one_checkpoint.lock();
+        let _one = self.lock_checkpoints()?;
         let mut journal = self.journal.lock();
         if self.committed.load(Ordering::Acquire) >= upto.0 {
             return Ok(());
         }
         // The checkpoint that was waited for may have made room.
-        match self.commit(&mut journal, false)? {
+        match self.commit(&mut journal, false, None)? {
             Committed::Done(_) => Ok(()),
-            Committed::NoRoom => self.checkpoint_instead(&mut journal),
+            Committed::NoRoom => self.checkpoint_instead(&mut journal, None),
         }
     }
 
     /// Makes the checkpoint that a commit without room becomes. The journal says where it stands, for readers
     /// that have no superblock of it.
-    fn checkpoint_instead(&self, journal: &mut Journal) -> Result<()> {
+    fn checkpoint_instead(
+        &self,
+        journal: &mut Journal,
+        sealing: Option<&mut Sealing<'_>>,
+    ) -> Result<()> {
         self.counters.journal_full.increment();
-        self.checkpoint_at_once(journal)?;
+        self.checkpoint_at_once_with(journal, sealing)?;
         let epoch = self.superblock.lock().epoch;
         // All of it is durable. But a failed write is reported to every caller, not only to this one (P7).
         let step = self.step("a checkpoint");
@@ -98,7 +147,7 @@ impl Inner {
 
     /// Makes a checkpoint without the journal, of everything so far: mkfs has none yet.
     pub(crate) fn first_checkpoint(&self) -> Result<()> {
-        let _one = self.one_checkpoint.lock();
+        let _one = self.lock_checkpoints()?;
         self.checkpoint_at_once(&mut self.journal.lock())
     }
 
@@ -108,15 +157,32 @@ impl Inner {
     /// The journal lacks a number from here on: a reader without this checkpoint's superblock, because it rotted,
     /// notices as soon as anything was written behind it (P6).
     pub(crate) fn checkpoint_at_once(&self, journal: &mut Journal) -> Result<()> {
+        self.checkpoint_at_once_with(journal, None)
+    }
+
+    fn checkpoint_at_once_with(
+        &self,
+        journal: &mut Journal,
+        mut sealing: Option<&mut Sealing<'_>>,
+    ) -> Result<()> {
         self.check_running()?;
         let (mut sealed, step, time) = self.stop_changers(|forest, space| {
             let time = Stopwatch::start();
             self.check_damage(space)?;
+            self.carry_roots(forest, space)?;
+            if let Some(sealing) = sealing.as_deref_mut() {
+                self.put_items(sealing, forest, space)?;
+            }
             self.carry_all_groups(forest, space)?;
             self.check_damage(space)?;
+            if let Some(sealing) = sealing.as_deref_mut() {
+                self.turn(sealing, forest, space);
+                self.turned(sealing, forest);
+                self.pending.lock().hold_back();
+            }
             let lsn = Lsn(self.lsn.load(Ordering::Acquire));
             let log = self.pending.lock().place();
-            let step = self.freeze_moment(space, log, "a checkpoint");
+            let step = self.freeze_moment(forest, space, log, "a checkpoint");
             Ok((self.seal(forest, space, lsn), step, time))
         })?;
         self.frozen(time);
@@ -228,7 +294,7 @@ impl Inner {
         if self.hides_damage() {
             self.first_checkpoint()?;
         }
-        let _one = self.one_checkpoint.lock();
+        let _one = self.lock_checkpoints()?;
         let epoch = self.superblock.lock().epoch;
         self.journal.lock().end(&*self.device, epoch)?;
         if let Some(keeper) = &self.guard {

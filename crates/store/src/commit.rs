@@ -18,18 +18,19 @@ use std::sync::atomic::Ordering;
 
 use holdfast_base::clock::Stopwatch;
 use holdfast_base::mutants::{self, Mutant};
-use holdfast_base::{Epoch, InodeNo, Lsn, TreeId};
+use holdfast_base::{Epoch, InodeNo, Lsn};
 use holdfast_device::flush_unless;
 use holdfast_format::Superblock;
 use holdfast_format::journal::{CommitHead, DataExtent};
 
 use crate::apply::Halt;
 use crate::journal::Journal;
+use crate::lineage::Sealing;
 use crate::log::LogPosition;
 use crate::sealed::Sealed;
 use crate::space::alloc::Space;
 use crate::step::Step;
-use crate::tree::Forest;
+use crate::tree::{Forest, TreeNo};
 use crate::{Inner, Result, superblock};
 
 /// Bytes of a cancelled node in a commit.
@@ -77,20 +78,37 @@ impl Inner {
             if self.committed.load(Ordering::Acquire) >= upto.0 {
                 return Ok(());
             }
-            if let Committed::Done(_) = self.commit(&mut journal, false)? {
+            if let Committed::Done(_) = self.commit(&mut journal, false, None)? {
                 return Ok(());
             }
         }
         self.checkpoint_for_room(upto)
     }
 
+    /// Makes durable what deletions have done, although no transaction says so.
+    pub(crate) fn commit_deletions(&self) -> Result<()> {
+        {
+            let mut journal = self.journal.lock();
+            if let Committed::Done(_) = self.commit(&mut journal, false, None)? {
+                return Ok(());
+            }
+        }
+        self.checkpoint()
+    }
+
     /// Makes everything so far durable in the journal. With `seal`, the dirty nodes are sealed at the
     /// same moment, for a checkpoint.
-    pub(crate) fn commit(&self, journal: &mut Journal, seal: bool) -> Result<Committed<'_>> {
+    /// With `sealing`, the change of the lineage is part of it.
+    pub(crate) fn commit(
+        &self,
+        journal: &mut Journal,
+        seal: bool,
+        sealing: Option<&mut Sealing<'_>>,
+    ) -> Result<Committed<'_>> {
         self.check_running()?;
         self.carry_groups_early()?;
         journal.make_room_for(self.throttle.payload_estimate());
-        match self.freeze(journal, seal)? {
+        match self.freeze(journal, seal, sealing)? {
             Frozen::Idle => Ok(Committed::Done(None)),
             Frozen::NoRoom => Ok(Committed::NoRoom),
             Frozen::Sealed(mut sealed) => {
@@ -109,10 +127,15 @@ impl Inner {
         }
     }
 
-    fn freeze(&self, journal: &mut Journal, seal: bool) -> Result<Frozen<'_>> {
+    fn freeze(
+        &self,
+        journal: &mut Journal,
+        seal: bool,
+        mut sealing: Option<&mut Sealing<'_>>,
+    ) -> Result<Frozen<'_>> {
         let (frozen, time) = self.stop_changers(|forest, space| {
             let time = Stopwatch::start();
-            Ok((self.take(journal, seal, forest, space)?, time))
+            Ok((self.take(journal, seal, sealing.as_deref_mut(), (forest, space))?, time))
         })?;
         if let Frozen::Commit { .. } = frozen {
             self.frozen(time);
@@ -125,12 +148,13 @@ impl Inner {
         &self,
         journal: &mut Journal,
         seal: bool,
-        forest: &mut Forest,
-        space: &mut Space,
+        mut sealing: Option<&mut Sealing<'_>>,
+        (forest, space): (&mut Forest, &mut Space),
     ) -> std::result::Result<Frozen<'_>, Halt> {
         let lsn = Lsn(self.lsn.load(Ordering::Acquire));
         let is_committed = lsn.0 == self.committed.load(Ordering::Acquire);
-        if is_committed && space.dirty_groups() == 0 && forest.cache.is_committed() {
+        let is_idle = is_committed && space.dirty_groups() == 0 && forest.cache.is_committed();
+        if is_idle && sealing.is_none() {
             // A commit need not have a node, and must not stay in the journal for that.
             let is_checkpoint = forest.cache.dirty_nodes() == 0 && journal.used_bytes() == 0;
             let wanted = seal && !is_checkpoint;
@@ -140,15 +164,31 @@ impl Inner {
             });
         }
         self.check_damage(space)?;
+        // Roots as they are come first: a branch that is rolled back, or goes, has another one behind, or none.
+        self.carry_roots(forest, space)?;
+        if let Some(sealing) = &mut sealing {
+            self.put_items(sealing, forest, space)?;
+        }
         self.carry_all_groups(forest, space)?;
         self.check_damage(space)?;
+        if let Some(sealing) = &mut sealing {
+            self.turn(sealing, forest, space);
+        }
         // Read before the mark that the commit holds: the tail must not pass that.
         let log = self.pending.lock().place();
         if !self.format(journal, forest, space, lsn) {
+            if let Some(sealing) = &mut sealing {
+                self.turn_back(sealing, forest, space);
+            }
             return Ok(Frozen::NoRoom);
         }
         let flush_data = space.unflushed.is_flushed_first();
-        let step = self.freeze_moment(space, log, "a commit");
+        let step = self.freeze_moment(forest, space, log, "a commit");
+        let seal = seal || sealing.as_ref().is_some_and(|sealing| sealing.seals());
+        if let Some(sealing) = sealing {
+            self.turned(sealing, forest);
+            self.pending.lock().hold_back();
+        }
         self.throttle.cache_is(&forest.cache);
         let epoch = forest.epoch;
         let sealed = seal.then(|| Box::new(self.seal(forest, space, lsn)));
@@ -159,6 +199,7 @@ impl Inner {
     /// stood at `log`, or further. Ends with the thaw of what `name` says.
     pub(crate) fn freeze_moment(
         &self,
+        forest: &mut Forest,
         space: &mut Space,
         log: LogPosition,
         name: &'static str,
@@ -166,6 +207,7 @@ impl Inner {
         let step = self.step(name);
         space.unflushed.clear();
         space.freeze();
+        forest.trees.freeze();
         self.log_resident.freeze();
         self.pending.lock().freeze(log);
         self.throttle.commit_begins();
@@ -235,6 +277,9 @@ impl Inner {
     /// no caller waits long.
     pub(crate) fn thaw(&self, lsn: Lsn) {
         self.log_resident.thaw();
+        if self.forest.read().trees.has_frozen() {
+            self.forest.write().trees.thaw();
+        }
         self.committed.store(lsn.0, Ordering::Release);
         self.durable.fetch_max(lsn.0, Ordering::AcqRel);
         // After it is known to be durable: a leader that takes what is pending now needs nothing of before.
@@ -266,7 +311,7 @@ impl Inner {
 
     /// What a superblock would say of this moment, but for the journal.
     pub(crate) fn superblock_of(&self, forest: &Forest, space: &Space, lsn: Lsn) -> Superblock {
-        let (files, space_root) = (forest.root(TreeId::Files), forest.root(TreeId::Space));
+        let (files, space_root) = (forest.root(TreeNo::MAIN), forest.root(TreeNo::SPACE));
         Superblock {
             epoch: forest.epoch,
             files: files.pointer,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use holdfast_base::counters::Counters;
 use holdfast_base::stop::Stop;
 use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE};
-use holdfast_base::{BlockNo, CommitNo, Epoch, InodeNo, Lsn, TreeId, prng};
+use holdfast_base::{BlockNo, CommitNo, Epoch, InodeNo, Lsn, prng};
 use holdfast_device::{Device, Sticky};
 use holdfast_format::geometry::{SUPERBLOCK_SLOTS, far_copy};
 use holdfast_format::node::OfVolume;
@@ -24,7 +24,8 @@ use crate::log::{LogPosition, Logging, Pending, Ring};
 use crate::log_resident::LogResident;
 use crate::space::alloc::Space;
 use crate::throttle::Throttle;
-use crate::tree::{Forest, Root};
+use crate::tree::open::OpenTrees;
+use crate::tree::{Forest, Root, TreeNo};
 use crate::{CreateOptions, Inner, Need, OpenOptions, Result, StoreError, Transaction, superblock};
 
 /// Memory for the nodes of an empty volume.
@@ -59,14 +60,15 @@ pub(crate) fn create(
         let mut forest = inner.forest.write();
         let mut space = inner.space.lock();
         space.loaded = true;
-        for tree in [TreeId::Files, TreeId::Space] {
+        for tree in [TreeNo::MAIN, TreeNo::SPACE] {
             let slots = &mut Slots { space: &mut space, promised: &mut 0 };
             forest.plant(tree, slots);
         }
     }
     // Before the first superblock: a volume that can be opened has what its maker wants to find there.
-    let mut reservation = inner.reserve(Need::Grow { changes: FIRST_CHANGES, blocks: 0 })?;
-    inner.apply(first, &mut reservation)?;
+    let mut reservation =
+        inner.reserve(TreeNo::MAIN, Need::Grow { changes: FIRST_CHANGES, blocks: 0 })?;
+    inner.apply(TreeNo::MAIN, first, &mut reservation)?;
     drop(reservation);
     // Twice, so that both slots hold a superblock.
     inner.first_checkpoint()?;
@@ -129,7 +131,13 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         read_only: false,
         geometry,
         accounting: how.accounting,
-        forest: RwLock::new(Forest::new([root; 2], cache, Epoch(1), volume, geometry.node_size)),
+        forest: RwLock::new(Forest::new(
+            OpenTrees::new(root, root),
+            cache,
+            Epoch(1),
+            volume,
+            geometry.node_size,
+        )),
         space: Arc::new(Mutex::new(Space::new(geometry))),
         host_answered: Condvar::new(),
         journal: Mutex::new(Journal::new(
@@ -141,7 +149,9 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         regions: load::regions(),
         superblock: Mutex::new(superblock),
         fault: Mutex::default(),
+        lineage: Mutex::new(()),
         one_checkpoint: Mutex::new(()),
+        left_over: Mutex::default(),
         lsn: AtomicU64::new(0),
         durable: AtomicU64::new(0),
         inode_next: AtomicU64::new(InodeNo::FIRST_FREE.0),

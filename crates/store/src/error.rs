@@ -47,6 +47,12 @@ pub enum StoreError {
     /// The volume does not fit the device, or is otherwise not to be opened.
     #[error("{0}")]
     Refused(String),
+    /// It cannot be done with branches and snapshots as they are.
+    #[error(transparent)]
+    Lineage(#[from] LineageError),
+    /// A snapshot has blocks that were to be changed where they are: others must be taken.
+    #[error("a snapshot has these blocks as well")]
+    Shared,
     /// Not enough space for the operation.
     #[error("no space left on the volume")]
     NoSpace,
@@ -66,4 +72,35 @@ impl From<DeviceError> for StoreError {
             error => StoreError::Device(error),
         }
     }
+}
+
+/// Why something cannot be done with branches and snapshots.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LineageError {
+    /// There is one of this name.
+    #[error("`{0}` exists already")]
+    Exists(String),
+    /// There is none of this name.
+    #[error("there is no `{0}`")]
+    NotFound(String),
+    /// A name has rules.
+    #[error("{0}")]
+    Name(&'static str),
+    /// It is held.
+    #[error("`{0}` is held: `unhold` it first")]
+    Held(String),
+    /// Other branches have grown out of it.
+    #[error("`{snapshot}` has forks, which need it: {forks}")]
+    HasForks {
+        /// The snapshot.
+        snapshot: String,
+        /// Their names.
+        forks: String,
+    },
+    /// The first branch stays.
+    #[error("the branch that the volume was made with cannot be deleted; it can be rolled back")]
+    First,
+    /// A snapshot does not change.
+    #[error("a snapshot does not change; fork it")]
+    Snapshot,
 }

@@ -7,15 +7,15 @@
 //! Carrying a group takes and frees nodes, which makes groups dirty again; each
 //! node is copied once in an epoch, so it ends.
 
+use holdfast_base::InodeNo;
 use holdfast_base::clock::Stopwatch;
 use holdfast_base::mutants::{self, Mutant};
-use holdfast_base::{InodeNo, TreeId};
 use holdfast_format::{Key, Kind};
 
 use crate::apply::Slots;
 use crate::space::alloc::Space;
 use crate::space::record::Step;
-use crate::tree::{Forest, Missing};
+use crate::tree::{Forest, Missing, TreeNo};
 use crate::{Inner, Result};
 
 /// Groups carried under one hold of the lock, before commit begin stops all operations.
@@ -60,7 +60,7 @@ impl Inner {
         space: &mut Space,
         index: u64,
     ) -> std::result::Result<(), Missing> {
-        let tree = TreeId::Space;
+        let tree = TreeNo::SPACE;
         let group_key = group_key(index);
         let piece_key = |piece| Key::new(InodeNo(index), Kind::Bitmap, piece);
         let step = space.group(index).step(self.accounting);
@@ -111,7 +111,7 @@ impl Inner {
     ) -> std::result::Result<(), Missing> {
         use crate::space::record::Record;
         for index in space.groups_in_memory() {
-            let found = match forest.get(TreeId::Space, &group_key(index))? {
+            let found = match forest.get(TreeNo::SPACE, &group_key(index))? {
                 None => Record::Absent,
                 Some(item) => Record::InTree(
                     holdfast_format::item::GroupItem::decode(item).expect("the program wrote it"),

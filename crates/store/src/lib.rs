@@ -16,6 +16,9 @@ mod open;
 mod create;
 mod commit;
 mod groups;
+mod given_up;
+mod lineage;
+mod branch;
 mod checkpoint;
 mod nodes;
 mod side_by_side;
@@ -42,11 +45,13 @@ pub mod transaction;
 pub mod space;
 pub mod error;
 
-pub use error::StoreError;
+pub use branch::Branch;
+pub use error::{LineageError, StoreError};
 pub use guard::Guarding;
 pub use identity::{Identity, restore_superblock};
 pub use idle::Idle;
 pub use in_place::{Reserved, Sent};
+pub use lineage::TreeInfo;
 pub use space::{
     Allocated, Delayed, KeptNodes, LoggedBlock, Reservation, SpaceUse, Unwritten, Written,
 };
@@ -63,7 +68,7 @@ use std::time::Duration;
 use holdfast_base::counters::Counters;
 use holdfast_base::stop::Stop;
 use holdfast_base::switch::{Accounting, Batching, Dirty};
-use holdfast_base::{BlockNo, BlockRange, InodeNo, Lsn, Receipt, Timestamp, TreeId};
+use holdfast_base::{BlockNo, BlockRange, InodeNo, Lsn, Receipt, Timestamp};
 pub use holdfast_device::Device;
 use holdfast_device::buffer::BufferPool;
 pub use holdfast_device::page;
@@ -78,9 +83,10 @@ use journal::Journal;
 pub use journal::replay::{Replayed, replay};
 use log::{Logging, Pending};
 use log_resident::LogResident;
+use sealed::LeftOver;
 use space::SharedSpace;
 use throttle::Throttle;
-use tree::Forest;
+use tree::{Forest, TreeNo};
 
 /// The result of a store's call.
 pub type Result<T> = std::result::Result<T, StoreError>;
@@ -156,14 +162,6 @@ pub enum Need {
         /// What waits from now on, until its [`KeptNodes`] is dropped.
         delayed: Delayed,
     },
-    /// As [`Need::Delay`], for data that is written over data: the blocks of that are free when it is in the tree, with the
-    /// next commit. So a volume that is full has room for some of it at any time.
-    Replace {
-        /// Data blocks to allocate.
-        blocks: u64,
-        /// What waits from now on, until its [`KeptNodes`] is dropped.
-        delayed: Delayed,
-    },
     /// As [`Need::Delay`], for blocks that the file has reserved: it needs no others, and may use the nodes that are kept
     /// for such items.
     Fill {
@@ -184,7 +182,7 @@ pub enum Need {
 
 /// What the threads of an open store share.
 ///
-/// Locks, in the order in which they are taken: `one_checkpoint`, `journal`, the log's, `forest`, `space`,
+/// Locks, in the order in which they are taken: `lineage`, `one_checkpoint`, `journal`, the log's, `forest`, `space`,
 /// `pending`, the throttle's. Only the first three are held across device I/O; no reader takes them, and no fsync the
 /// first two (R4).
 #[derive(Debug)]
@@ -199,11 +197,15 @@ pub(crate) struct Inner {
     space: SharedSpace,
     /// With the lock of the space: the host has answered a request for more.
     host_answered: Condvar,
+    /// Held while branches and snapshots change.
+    lineage: Mutex<()>,
     /// The newest durable superblock.
     superblock: Mutex<Superblock>,
     /// What was found damaged, for the next superblock.
     fault: Mutex<Option<FoundDamage>>,
     one_checkpoint: Mutex<()>,
+    /// With that lock: what was sealed and is not being written yet.
+    left_over: Mutex<Option<LeftOver>>,
     journal: Mutex<Journal>,
     /// Nodes of the journal that stand in front of the device, when nothing may be written.
     overlay: BTreeMap<BlockNo, Vec<u8>>,
@@ -314,12 +316,12 @@ impl Store {
 
     /// The value of `key`.
     pub fn get(&self, key: &Key) -> Result<Option<Vec<u8>>> {
-        self.inner.get(TreeId::Files, key)
+        self.inner.get(TreeNo::MAIN, key)
     }
 
     /// Whether [`Store::get`] of this key has all it needs in memory.
     pub fn is_in_memory(&self, key: &Key) -> bool {
-        self.inner.is_in_memory(TreeId::Files, key)
+        self.inner.is_in_memory(TreeNo::MAIN, key)
     }
 
     /// Calls `visit` for the items from `from` to `to`, both included, upwards, until it breaks.
@@ -331,7 +333,7 @@ impl Store {
         to: &Key,
         mut visit: impl FnMut(Key, &[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
-        self.inner.scan(TreeId::Files, from, to, &mut visit)
+        self.inner.scan(TreeNo::MAIN, from, to, &mut visit)
     }
 
     /// Like [`Store::scan`], downwards from `to` to `from`.
@@ -341,19 +343,19 @@ impl Store {
         to: &Key,
         mut visit: impl FnMut(Key, &[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
-        self.inner.scan_back(TreeId::Files, from, to, &mut visit)
+        self.inner.scan_back(TreeNo::MAIN, from, to, &mut visit)
     }
 
     /// Takes space for an operation before it starts (P8), or says [`StoreError::NoSpace`].
     /// Unused parts return when the reservation is dropped. May wait for a checkpoint that
     /// makes freed blocks usable again.
     pub fn reserve(&self, need: Need) -> Result<Reservation> {
-        self.inner.reserve(need)
+        self.inner.reserve(TreeNo::MAIN, need)
     }
 
     /// As [`Store::reserve`], out of what is free now, without a commit or checkpoint. `None` if that is not enough.
     pub fn reserve_now(&self, need: Need) -> Result<Option<Reservation>> {
-        self.inner.reserve_now(need)
+        self.inner.reserve_now(TreeNo::MAIN, need)
     }
 
     /// Allows writing `blocks` in place (R2), which an extent of the tree reserves and which were not written since.
@@ -423,13 +425,13 @@ impl Store {
     /// Whether [`Store::apply`] surely finds room for the nodes of a transaction of so many changes: on a volume that
     /// is nearly full, a smaller transaction may be better.
     pub fn has_room_for(&self, changes: u32, reservation: &Reservation) -> bool {
-        self.inner.has_slots_for(changes, reservation.slots)
+        self.inner.has_slots_for(TreeNo::MAIN, changes, reservation.slots)
     }
 
     /// Makes a transaction visible as one step and returns its place in history. One refused for lack of space has
     /// changed nothing, and its placed blocks are back in the reservation.
     pub fn apply(&self, transaction: Transaction, reservation: &mut Reservation) -> Result<Lsn> {
-        self.inner.apply(transaction, reservation)
+        self.inner.apply(TreeNo::MAIN, transaction, reservation)
     }
 
     /// Returns when every transaction up to `upto` is durable, by the log: one write and one flush. Costs nothing if it
@@ -533,8 +535,10 @@ impl Store {
     #[cfg(debug_assertions)]
     pub fn invariants(&self) {
         let forest = self.inner.forest.read();
-        forest.invariants(TreeId::Files);
-        forest.invariants(TreeId::Space);
+        forest.invariants(TreeNo::SPACE);
+        for tree in forest.trees.numbers() {
+            forest.invariants(tree);
+        }
     }
 
     /// Makes everything so far durable at its location, so that an opening has nothing to recover.

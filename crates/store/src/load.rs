@@ -186,7 +186,7 @@ impl Inner {
             !space.loaded || space.is_used(self.node_range(pointer))
         };
         // What is in memory counts, if another thread was faster.
-        let known = forest.node(expected.tree, pointer, expected.level);
+        let known = forest.node(missing.tree, pointer, expected.level);
         let is_known = known.is_some();
         let why = match forest.fits(missing, &known.unwrap_or(body.node())) {
             Err(parent) => return Ok(Some(parent)),

@@ -16,7 +16,7 @@ use holdfast_base::clock::Stopwatch;
 use holdfast_base::counters::Counters;
 use holdfast_base::stop::Stop;
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_base::{BlockNo, InodeNo, TreeId};
+use holdfast_base::{BlockNo, InodeNo};
 use holdfast_device::{Device, Sticky};
 use holdfast_format::item::group::{GroupItem, decode_bitmap};
 use holdfast_format::limits::COUNTER_MAX;
@@ -29,6 +29,7 @@ use crate::freezes::Freezes;
 use crate::guard::{Guarded, Keeper};
 use crate::host::MADE;
 use crate::journal::{Journal, recover};
+use crate::lineage;
 use crate::load;
 use crate::log::replay::{Broken, Logged};
 use crate::log::{self, LogPosition, Logging, Pending, Ring};
@@ -38,7 +39,8 @@ use crate::space::group::Group;
 use crate::space::record::Record;
 use crate::throttle::Throttle;
 use crate::throttle::access_times::AccessTimes;
-use crate::tree::{Forest, Root};
+use crate::tree::open::OpenTrees;
+use crate::tree::{Forest, Root, TreeNo};
 use crate::{Inner, OpenOptions, Result, StoreError, superblock};
 
 pub(crate) fn open(
@@ -100,6 +102,7 @@ fn open_alone(
         let mut inner =
             at((&device, &stop), options, &counters, &replayed.superblock, nodes, &places);
         load_groups(&inner)?;
+        inner.find_ancestry_of_main()?;
         let time = Stopwatch::start();
         let done = inner.replay_log(&replayed.superblock, &logged);
         took = took.saturating_add(time.nanos());
@@ -206,10 +209,10 @@ fn at(
     places: &Arc<AccessTimes>,
 ) -> Inner {
     let geometry = superblock.geometry;
-    let roots = [
-        Root { pointer: superblock.files, level: superblock.files_level },
+    let trees = OpenTrees::new(
         Root { pointer: superblock.space, level: superblock.space_level },
-    ];
+        Root { pointer: superblock.files, level: superblock.files_level },
+    );
     let cache =
         Cache::new(options.cache_bytes, geometry.node_size, options.dirty, counters.clone());
     let volume = superblock.nodes();
@@ -228,7 +231,7 @@ fn at(
         read_only: options.read_only,
         geometry,
         accounting: options.accounting,
-        forest: RwLock::new(Forest::new(roots, cache, epoch, volume, geometry.node_size)),
+        forest: RwLock::new(Forest::new(trees, cache, epoch, volume, geometry.node_size)),
         space: Arc::new(Mutex::new(Space::new(geometry))),
         host_answered: Condvar::new(),
         lsn: AtomicU64::new(superblock.lsn.0),
@@ -243,7 +246,9 @@ fn at(
         regions: load::regions(),
         superblock: Mutex::new(superblock.clone()),
         fault: Mutex::new(superblock.fault.clone()),
+        lineage: Mutex::new(()),
         one_checkpoint: Mutex::new(()),
+        left_over: Mutex::default(),
         throttle: Throttle::new(&geometry, options, counters, places.clone()),
         idle: Arc::default(),
         freezes: Mutex::new(Freezes::default()),
@@ -258,7 +263,8 @@ fn load_groups(inner: &Inner) -> Result<()> {
         source: Malformed::new("block group", why),
     };
     let mut wrong = None;
-    inner.scan(TreeId::Space, &Key::MIN, &Key::MAX, &mut |key, value| {
+    // Behind them are branches and snapshots, which are read when they are wanted.
+    inner.scan(TreeNo::SPACE, &Key::MIN, &lineage::first_key(), &mut |key, value| {
         // None is known: a later program may have left one. What must be known has a bit among the features.
         if key == Key::new(InodeNo(0), Kind::Setting, key.offset) || key.kind.asks().is_some() {
             return ControlFlow::Continue(());
@@ -289,7 +295,6 @@ fn load_groups(inner: &Inner) -> Result<()> {
     }
     space.inodes = superblock.inode_count;
     space.loaded = true;
-    space.settle();
     // From here on every node is held against the bitmaps when it is read; these came before them.
     for pointer in forest.cache.pointers() {
         if !space.is_used(inner.node_range(pointer)) {

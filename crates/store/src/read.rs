@@ -3,11 +3,10 @@
 
 use std::ops::ControlFlow;
 
-use holdfast_base::TreeId;
 use holdfast_format::Key;
 
 use crate::load::Failed;
-use crate::tree::{Bound, Forest, Missing};
+use crate::tree::{Bound, Forest, Missing, TreeNo};
 use crate::{Inner, Result};
 
 impl Inner {
@@ -36,17 +35,17 @@ impl Inner {
         }
     }
 
-    pub(crate) fn get(&self, tree: TreeId, key: &Key) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn get(&self, tree: TreeNo, key: &Key) -> Result<Option<Vec<u8>>> {
         self.look(|forest| Ok(forest.get(tree, key)?.map(<[u8]>::to_vec)))
     }
 
-    pub(crate) fn is_in_memory(&self, tree: TreeId, key: &Key) -> bool {
+    pub(crate) fn is_in_memory(&self, tree: TreeNo, key: &Key) -> bool {
         self.forest.read().get(tree, key).is_ok()
     }
 
     pub(crate) fn scan(
         &self,
-        tree: TreeId,
+        tree: TreeNo,
         from: &Key,
         to: &Key,
         visit: &mut dyn FnMut(Key, &[u8]) -> ControlFlow<()>,
@@ -63,7 +62,7 @@ impl Inner {
 
     pub(crate) fn scan_back(
         &self,
-        tree: TreeId,
+        tree: TreeNo,
         from: &Key,
         to: &Key,
         visit: &mut dyn FnMut(Key, &[u8]) -> ControlFlow<()>,

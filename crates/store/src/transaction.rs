@@ -5,7 +5,7 @@ use std::ops::Range;
 use holdfast_base::{BlockRange, Epoch, InodeNo};
 use holdfast_format::item::Extent;
 use holdfast_format::journal::{self, DataExtent};
-use holdfast_format::log;
+use holdfast_format::log::{self, Dropped};
 use holdfast_format::{Key, Kind};
 
 use crate::space::{Allocated, Destination, Filling, LoggedBlock, Written, WrittenContent};
@@ -140,9 +140,9 @@ impl Taken {
 #[derive(Debug, Default)]
 pub struct Transaction {
     pub(crate) changes: Changes,
-    pub(crate) freed: Vec<BlockRange>,
+    pub(crate) dropped: Vec<Dropped>,
     /// Blocks that held data and are reserved from now on.
-    pub(crate) unwritten: Vec<BlockRange>,
+    pub(crate) unwritten: Vec<(BlockRange, Epoch)>,
     pub(crate) placed: Vec<Allocated>,
     /// Reserved blocks that hold data from now on.
     pub(crate) filled: Vec<Filling>,
@@ -172,18 +172,20 @@ impl Transaction {
         self.changes.delete(key);
     }
 
-    /// Gives blocks back. They are reusable only when this transaction is durable (R2).
-    pub fn free(&mut self, blocks: BlockRange) {
+    /// Gives up blocks of an extent that is so old; the first of them lay at the key `at`. They are free unless another tree
+    /// has them (S1), and reusable only when this transaction is durable (R2).
+    pub fn free(&mut self, blocks: BlockRange, birth: Epoch, at: Key) {
         if !blocks.is_empty() {
-            self.freed.push(blocks);
+            self.dropped.push(Dropped { blocks, birth, at });
         }
     }
 
     /// Says that blocks hold nothing any more but stay with their file. They are written in place only when this
-    /// transaction is durable (R2).
-    pub fn unwrite(&mut self, blocks: BlockRange) {
+    /// transaction is durable (R2). If a snapshot has them as well, which are so old, the transaction is refused
+    /// ([`crate::StoreError::Shared`]).
+    pub fn unwrite(&mut self, blocks: BlockRange, birth: Epoch) {
         if !blocks.is_empty() {
-            self.unwritten.push(blocks);
+            self.unwritten.push((blocks, birth));
         }
     }
 
@@ -231,6 +233,6 @@ impl Transaction {
 
     /// Whether the transaction changes nothing.
     pub fn is_empty(&self) -> bool {
-        self.changes.len() == 0 && self.freed.is_empty() && self.placed.is_empty()
+        self.changes.len() == 0 && self.dropped.is_empty() && self.placed.is_empty()
     }
 }

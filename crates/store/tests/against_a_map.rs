@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use holdfast_base::counters::Counters;
 use holdfast_base::prng::Prng;
-use holdfast_base::{InodeNo, Lsn};
+use holdfast_base::{Epoch, InodeNo, Lsn};
 use holdfast_device::Device;
 use holdfast_device::memory::MemoryDevice;
 use holdfast_format::{Geometry, Key, Kind};
@@ -222,7 +222,7 @@ fn blocks_come_back_when_tokens_are_dropped_and_only_after_a_checkpoint_when_fre
     store.commit().unwrap();
 
     let mut transaction = Transaction::new();
-    transaction.free(extent.blocks);
+    transaction.free(extent.blocks, extent.birth, Key::new(InodeNo(20), Kind::Extent, 0));
     transaction.delete(Key::new(InodeNo(20), Kind::Extent, 0));
     let mut room = store.reserve(Need::Shrink { changes: 1 }).unwrap();
     store.apply(transaction, &mut room).unwrap();
@@ -245,7 +245,7 @@ fn freeing_what_is_not_in_use_is_an_answer_and_changes_nothing() {
     for range in [outside, unused] {
         let mut transaction = Transaction::new();
         transaction.put(Key::inode(InodeNo(99)), vec![1]);
-        transaction.free(range);
+        transaction.free(range, Epoch(1), Key::inode(InodeNo(99)));
         let mut room = store.reserve(Need::Grow { changes: 1, blocks: 0 }).unwrap();
         let error = store.apply(transaction, &mut room).unwrap_err();
         assert!(matches!(error, StoreError::Item { .. }), "{error}");
@@ -282,7 +282,7 @@ fn a_full_volume_still_shrinks() {
         for (key, extent) in extents {
             let mut transaction = Transaction::new();
             transaction.delete(key);
-            transaction.free(extent.blocks);
+            transaction.free(extent.blocks, extent.birth, key);
             let mut room = store.reserve(Need::Shrink { changes: 1 }).unwrap();
             store.apply(transaction, &mut room).unwrap();
         }

@@ -12,6 +12,7 @@ use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockRange, InodeNo};
 use holdfast_device::sim::HostedDevice;
 use holdfast_device::{Device, DeviceError, MemoryDevice, forward};
+use holdfast_format::item::Extent;
 use holdfast_format::{Geometry, Key, Kind};
 use holdfast_store::{CreateOptions, Need, OpenOptions, Store, StoreError, Transaction};
 use parking_lot::{Condvar, Mutex};
@@ -120,7 +121,8 @@ fn a_full_image_asks_its_host_for_pieces_with_free_blocks_only() {
     let freed = large.max_by_key(|number| extents[*number].start).unwrap();
     let mut transaction = Transaction::new();
     transaction.delete(Key::new(InodeNo(50), Kind::Extent, freed as u64));
-    transaction.free(extents[freed]);
+    let at = Key::new(InodeNo(50), Kind::Extent, freed as u64);
+    transaction.free(extents[freed], Extent::UNBORN, at);
     let mut room = store.reserve(Need::Shrink { changes: transaction.changes() }).unwrap();
     store.apply(transaction, &mut room).unwrap();
     drop(room);
@@ -164,7 +166,7 @@ fn a_piece_is_asked_for_once_blocks_of_it_are_free() {
     for (number, extent) in (0..).zip(&extents).filter(|(_, extent)| extent.count == 512) {
         let mut transaction = Transaction::new();
         transaction.delete(Key::new(InodeNo(50), Kind::Extent, number));
-        transaction.free(*extent);
+        transaction.free(*extent, Extent::UNBORN, Key::new(InodeNo(50), Kind::Extent, number));
         let mut room = store.reserve(Need::Shrink { changes: transaction.changes() }).unwrap();
         store.apply(transaction, &mut room).unwrap();
         drop(room);

@@ -56,7 +56,7 @@ fn write(store: &Store, at: BlockNo, count: u64, fill: u8, publish: Option<Key>)
 
 fn free(store: &Store, blocks: BlockRange, put: Option<Vec<u8>>) {
     let mut transaction = Transaction::new();
-    transaction.free(blocks);
+    transaction.free(blocks, Extent::UNBORN, key(0));
     match put {
         Some(value) => transaction.put(key(1), value),
         None => transaction.delete(key(1)),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use holdfast_base::counters::Counters;
 use holdfast_base::prng::Prng;
-use holdfast_base::{BlockRange, InodeNo};
+use holdfast_base::{BlockRange, Epoch, InodeNo};
 use holdfast_device::Device;
 use holdfast_device::memory::MemoryDevice;
 use holdfast_device::sim::HostedDevice;
@@ -45,7 +45,9 @@ fn put(store: &Store, items: &[(Key, usize)]) -> Result<(), StoreError> {
 fn shrink(store: &Store, keys: &[Key], freed: &[BlockRange]) -> Result<(), StoreError> {
     let mut transaction = Transaction::new();
     keys.iter().for_each(|key| transaction.delete(*key));
-    freed.iter().for_each(|range| transaction.free(*range));
+    freed.iter().for_each(|range| {
+        transaction.free(*range, Epoch(1), Key::new(InodeNo(9), Kind::Extent, 0))
+    });
     let mut room = store.reserve(Need::Shrink { changes: transaction.changes() })?;
     store.apply(transaction, &mut room).map(drop)
 }

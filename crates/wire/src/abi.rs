@@ -130,6 +130,8 @@ structs! {
     Dirent { ino: u64, off: u64, namelen: u32, kind: u32, }
     /// Told without being asked: attributes, or pages, are not true any more.
     NotifyInvalInode { ino: u64, off: i64, len: i64, }
+    /// Told without being asked: what a name in a directory leads to is not true any more. The name follows, and a zero.
+    NotifyInvalEntry { parent: u64, namelen: u32, flags: u32, }
     /// Behind the header and the fixed struct of a request on a ring.
     RingEntry { flags: u64, commit_id: u64, payload_size: u32, padding: u32, reserved: u64, }
     /// What a ring's command carries.
@@ -225,6 +227,10 @@ pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 pub const FSYNC_FDATASYNC: u32 = 1;
 /// The code, in place of an error, of [`NotifyInvalInode`].
 pub const NOTIFY_INVAL_INODE: i32 = 2;
+/// The code, in place of an error, of [`NotifyInvalEntry`] and the name behind it.
+pub const NOTIFY_INVAL_ENTRY: i32 = 3;
+/// The code, in place of an error, of a message without a body: all names are void.
+pub const NOTIFY_INC_EPOCH: i32 = 8;
 
 #[cfg(test)]
 mod tests {
@@ -252,6 +258,7 @@ mod tests {
             (size_of::<Statx>(), 256),
             (size_of::<StatxOut>(), 288),
             (size_of::<Dirent>(), 24),
+            (size_of::<NotifyInvalEntry>(), 16),
             (size_of::<RingEntry>(), 32),
             (size_of::<RingCommand>(), 24),
         ];

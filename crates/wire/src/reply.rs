@@ -2,7 +2,10 @@
 
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
-use crate::abi::{NOTIFY_INVAL_INODE, NotifyInvalInode, OutHeader};
+use crate::abi::{
+    NOTIFY_INC_EPOCH, NOTIFY_INVAL_ENTRY, NOTIFY_INVAL_INODE, NotifyInvalEntry, NotifyInvalInode,
+    OutHeader,
+};
 
 /// Bytes of the header that every answer on /dev/fuse begins with.
 pub const HEADER: usize = size_of::<OutHeader>();
@@ -34,11 +37,26 @@ pub fn content_changed(inode: u64) -> Vec<u8> {
     inode_changed(NotifyInvalInode { ino: inode, off: 0, len: 0 })
 }
 
+/// A message that no name leads any more to where it led, in any directory. Kernels before 6.16 do not know it.
+pub fn all_names_changed() -> Vec<u8> {
+    notice(NOTIFY_INC_EPOCH, &[])
+}
+
+/// A message that a name in a directory does not lead any more to where it led, if anywhere.
+pub fn name_changed(parent: u64, name: &[u8]) -> Vec<u8> {
+    let body = NotifyInvalEntry { parent, namelen: name.len() as u32, flags: 0 };
+    notice(NOTIFY_INVAL_ENTRY, &[body.as_bytes(), name, b"\0"].concat())
+}
+
 fn inode_changed(body: NotifyInvalInode) -> Vec<u8> {
+    notice(NOTIFY_INVAL_INODE, body.as_bytes())
+}
+
+fn notice(code: i32, body: &[u8]) -> Vec<u8> {
     let mut header = OutHeader::new_zeroed();
-    header.len = (HEADER + size_of::<NotifyInvalInode>()) as u32;
-    header.error = NOTIFY_INVAL_INODE;
-    [header.as_bytes(), body.as_bytes()].concat()
+    header.len = (HEADER + body.len()) as u32;
+    header.error = code;
+    [header.as_bytes(), body].concat()
 }
 
 #[cfg(test)]
@@ -50,6 +68,7 @@ mod tests {
         let header = header(7, 2, 0);
         assert_eq!((header.len, header.error, header.unique), (16, -2, 7));
         assert_eq!((attributes_changed(5).len(), content_changed(5).len()), (40, 40));
+        assert_eq!((all_names_changed().len(), name_changed(1, b"name").len()), (16, 37));
         let mut out = [0xff; 32];
         assert_eq!(put(&mut out, &header), 16);
         assert_eq!((&out[..4], out[16]), (&16u32.to_ne_bytes()[..], 0xff));

@@ -1,11 +1,12 @@
 //! What an operation costs as everything around it grows: time and bytes of the device, and how fast both grow.
 //!
 //! A dimension is one thing that grows: files in a directory, files in a
-//! volume, what is pending, threads, nodes, the volume. Its table has one row
+//! volume, what is pending, threads, nodes, the volume, what is branched. Its table has one row
 //! for each operation, and behind the figures the exponent of the power that
 //! fits them best: 0 is flat, 1 is in proportion. More files also mean more
 //! memory than the caches of a processor hold, so that nothing is quite flat.
 
+mod branches;
 mod curves;
 mod files;
 mod pending;
@@ -36,6 +37,12 @@ pub enum Dimension {
     Nodes,
     /// Bytes of the volume.
     Volume,
+    /// Files of a tree that is branched.
+    Branched,
+    /// Snapshots of the volume.
+    Snapshots,
+    /// Files that changed since a snapshot.
+    Changes,
 }
 
 impl Dimension {
@@ -47,6 +54,9 @@ impl Dimension {
         Dimension::Threads,
         Dimension::Nodes,
         Dimension::Volume,
+        Dimension::Branched,
+        Dimension::Snapshots,
+        Dimension::Changes,
     ];
 
     /// One word, for people and keys.
@@ -58,6 +68,9 @@ impl Dimension {
             Dimension::Threads => "threads",
             Dimension::Nodes => "nodes",
             Dimension::Volume => "volume",
+            Dimension::Branched => "branched",
+            Dimension::Snapshots => "snapshots",
+            Dimension::Changes => "changes",
         }
     }
 }
@@ -86,6 +99,9 @@ pub fn run(
         Dimension::Threads => threads::run(scale, devices, seen),
         Dimension::Nodes => files::nodes(scale, devices, seen),
         Dimension::Volume => volumes::run(scale, devices, seen),
+        Dimension::Branched => branches::files(scale, devices, seen),
+        Dimension::Snapshots => branches::snapshots(scale, devices, seen),
+        Dimension::Changes => branches::changes(scale, devices, seen),
     }
 }
 

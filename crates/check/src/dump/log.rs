@@ -2,12 +2,13 @@
 
 use std::io::Write;
 
-use holdfast_base::BlockRange;
+use holdfast_base::{BlockRange, TreeId};
 use holdfast_device::Device;
-use holdfast_format::log::{Content, Decoder, LogMark, Record};
+use holdfast_format::log::{Content, Decoder, Dropped, LogMark, Record};
 use holdfast_format::{Carried, Geometry, Key};
 
 use crate::CheckError;
+use crate::changes::Change;
 use crate::log::{Damage, End, Ring, Whole};
 use crate::recovered::Recovered;
 use crate::text;
@@ -132,17 +133,41 @@ fn print_record(batch: u64, record: &Record<'_>, out: &mut dyn Write) -> Result<
             }
         }
         Record::Free(range) => writeln!(out, "free batch={batch} {}", blocks(range))?,
+        Record::Branch { id, inode_count } => {
+            writeln!(out, "branch batch={batch} id={id} inode_count={inode_count}")?;
+        }
+        Record::Drop(Dropped { blocks: range, birth, at }) => {
+            let (inode, offset, range) = (at.inode, at.offset, blocks(range));
+            writeln!(
+                out,
+                "drop batch={batch} {range} birth={birth} inode={inode} offset={offset:#x}"
+            )?;
+        }
     }
     Ok(())
 }
 
-/// What the log makes of items of the files tree.
-pub(super) fn print_items(recovered: &Recovered, out: &mut dyn Write) -> Result<(), CheckError> {
-    for (key, change) in &recovered.log.items {
-        let block = change.block;
-        match &change.value {
-            Some(value) => writeln!(out, "item log={block} {}", text::item(key, value))?,
-            None => writeln!(out, "deleted log={block} {}", text::key(key))?,
+/// What the log makes of items of the files trees, or of branches and snapshots.
+pub(super) fn print_items(
+    recovered: &Recovered,
+    tree: TreeId,
+    out: &mut dyn Write,
+) -> Result<(), CheckError> {
+    let log = &recovered.log;
+    let others = log.branches.iter().map(|(id, of)| (format!(" branch={id}"), &of.items));
+    let files = std::iter::once((String::new(), &log.items)).chain(others);
+    let lists: Vec<_> = match tree {
+        TreeId::Files => files.collect(),
+        TreeId::Space => vec![(String::new(), &log.lineage)],
+    };
+    for (branch, items) in lists {
+        for (key, Change { value, block }) in items {
+            match value {
+                Some(value) => {
+                    writeln!(out, "item log={block}{branch} {}", text::item(key, value))?
+                }
+                None => writeln!(out, "deleted log={block}{branch} {}", text::key(key))?,
+            }
         }
     }
     Ok(())

@@ -10,17 +10,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use holdfast_base::{BlockNo, BlockRange, InodeNo};
-use holdfast_format::item::{Dentry, Extent};
+use holdfast_format::item::lineage::{LINEAGE, MAIN};
+use holdfast_format::item::{Dentry, Extent, TreeKind};
 use holdfast_format::journal::DataExtent;
-use holdfast_format::log::{Content, DATA_BLOCKS_MAX, Decoder, Patch, REPLAY_BYTES_MAX, Record};
-use holdfast_format::{Key, Kind, Superblock};
+use holdfast_format::log::{
+    Content, DATA_BLOCKS_MAX, Decoder, Dropped, Patch, REPLAY_BYTES_MAX, Record,
+};
+use holdfast_format::{Key, Kind};
 
 use super::blocks::Blocks;
 use super::{Replay, Whole};
-use crate::changes::Change;
+use crate::changes::{Change, NO_CHANGES};
 use crate::issue::Issue;
+use crate::lineage::Lineage;
 use crate::patched::Patched;
 use crate::runs::Runs;
+use crate::volume::Volume;
 
 /// Most bytes that are kept of what batches say. No log in a ring that mkfs makes comes near.
 const KEPT_MAX: u64 = 4 * REPLAY_BYTES_MAX;
@@ -53,13 +58,21 @@ pub(super) struct State {
     /// Blocks that the log gave back.
     freed: Blocks,
     data: Patched,
+    /// Branches and snapshots by now.
+    lineage: Lineage,
     kept: u64,
 }
+
+/// A key of a branch.
+type OfBranch = (u64, Key);
 
 /// What a batch changes.
 #[derive(Debug, Default)]
 pub(super) struct Judged {
-    items: BTreeMap<Key, Option<Vec<u8>>>,
+    items: BTreeMap<OfBranch, Option<Vec<u8>>>,
+    lineage: BTreeMap<Key, Option<Vec<u8>>>,
+    /// Inodes of the branches that it names.
+    counts: BTreeMap<u64, u64>,
     taken: Blocks,
     freed: Blocks,
     data: Patched,
@@ -69,28 +82,34 @@ pub(super) struct Judged {
     pub(super) named: Vec<DataExtent>,
     pub(super) named_blocks: u64,
     /// Inodes of names whose own record has not come.
-    waiting: BTreeSet<InodeNo>,
+    waiting: BTreeSet<(u64, InodeNo)>,
     kept: u64,
 }
 
 impl Judged {
     /// The one record of a key.
-    fn change(&mut self, key: Key, value: Option<Vec<u8>>) -> Result<(), Refusal> {
+    fn change(&mut self, branch: u64, key: Key, value: Option<Vec<u8>>) -> Result<(), Refusal> {
         self.kept += COST + value.as_ref().map_or(0, |value| value.len() as u64);
-        match self.items.insert(key, value) {
+        if key.kind.is_lineage() {
+            self.lineage.insert(key, value);
+            return Ok(());
+        }
+        match self.items.insert((branch, key), value) {
             None => Ok(()),
             Some(_) => malformed(format!("it has two records of {key:?}")),
         }
     }
 
-    /// The blocks that the keys which the batch changes hold before it, and those that it takes.
-    fn held(&self, value: &dyn Fn(&Key) -> Option<Vec<u8>>) -> Blocks {
-        let keys = self.items.keys().filter(|key| key.kind == Kind::Extent);
-        let extents = keys.filter_map(|key| Extent::decode(&value(key)?).ok());
+    /// The blocks that the keys which the batch changes hold before it, and those that it takes. Of one branch, or of all.
+    fn held(&self, branch: Option<u64>, value: &Value<'_>) -> Blocks {
+        let keys = self.items.keys().filter(|(of, key)| {
+            key.kind == Kind::Extent && branch.is_none_or(|branch| branch == *of)
+        });
+        let extents = keys.filter_map(|(of, key)| Extent::decode(&value(*of, key)?).ok());
         let mut runs: Vec<(u64, u64)> = extents.map(|extent| ends(extent.blocks)).collect();
         runs.extend(self.taken.runs().iter().map(|run| (run.start, run.end)));
         runs.sort_unstable();
-        // Extents of a damaged volume may lie over one another.
+        // Extents of branches, and of a damaged volume, may lie over one another.
         let (mut held, mut done) = (Blocks::default(), 0);
         for (start, end) in runs {
             if end > done {
@@ -101,47 +120,58 @@ impl Judged {
         held
     }
 
-    fn put(&mut self, key: Key, value: Vec<u8>) -> Result<(), Refusal> {
-        if key == Key::inode(key.inode) && self.waiting.contains(&key.inode) {
+    fn put(&mut self, branch: u64, key: Key, value: Vec<u8>) -> Result<(), Refusal> {
+        if key == Key::inode(key.inode) && self.waiting.contains(&(branch, key.inode)) {
             return malformed(format!("the inode {} comes after its name", key.inode));
         }
         // A damaged name is left to the pass that judges names.
         if key.kind == Kind::Dentry
             && let Ok(dentry) = Dentry::decode(&value)
-            && !self.items.contains_key(&Key::inode(dentry.inode))
+            && !self.items.contains_key(&(branch, Key::inode(dentry.inode)))
         {
-            self.waiting.insert(dentry.inode);
+            self.waiting.insert((branch, dentry.inode));
         }
-        self.change(key, Some(value))
+        self.change(branch, key, Some(value))
     }
+}
+
+/// The value of a key of a branch.
+type Value<'a> = dyn Fn(u64, &Key) -> Option<Vec<u8>> + 'a;
+
+/// What a batch gives back: of all branches, or dropped by one.
+enum Given {
+    Free(BlockRange),
+    Drop(u64, Dropped),
 }
 
 impl State {
     /// Before the log, when the blocks `before` were in use, as far as that is known.
-    pub(super) fn new(before: Option<Runs>) -> State {
+    pub(super) fn new(before: Option<Runs>, lineage: Lineage) -> State {
         State {
             before,
             taken: Blocks::default(),
             freed: Blocks::default(),
             data: Patched::default(),
+            lineage,
             kept: 0,
         }
     }
 
-    /// Judges all records of a batch that follows `now`, when keys have the values that `value` says. Changes nothing.
+    /// Judges all records of a batch that follows what `replay` has by now. Changes nothing but the lineage, which nothing
+    /// looks at behind a batch that does not count.
     pub(super) fn judge(
-        &self,
+        &mut self,
         whole: &Whole,
-        now: &Superblock,
-        value: &dyn Fn(&Key) -> Option<Vec<u8>>,
+        before: &Volume<'_>,
+        replay: &Replay,
     ) -> Result<Judged, Refusal> {
-        let header = &whole.header;
+        let (header, now) = (&whole.header, &replay.superblock);
         if header.inode_next < now.inode_next.0 {
             let (next, before) = (header.inode_next, now.inode_next);
             return malformed(format!("the next inode number goes back from {before} to {next}"));
         }
         let mut judged = Judged::default();
-        let mut frees = Vec::new();
+        let (mut given, mut branch) = (Vec::new(), MAIN);
         for record in Decoder::new(&whole.records, header.records, &now.geometry, now.carried()) {
             match record.map_err(|bad| (Issue::BatchMalformed, bad.to_string()))? {
                 Record::Put(key, value) => {
@@ -149,27 +179,70 @@ impl State {
                     if key.kind == Kind::Extent {
                         Extent::be_born_by(&mut value, now.epoch.next());
                     }
-                    judged.put(key, value)?;
+                    judged.put(branch, key, value)?;
                 }
-                Record::Inode(number, item) => judged.put(Key::inode(number), item.encode())?,
-                Record::Delete(key) => judged.change(key, None)?,
+                Record::Inode(number, item) => {
+                    judged.put(branch, Key::inode(number), item.encode())?;
+                }
+                Record::Delete(key) => judged.change(branch, key, None)?,
                 Record::Take(blocks, content) => self.take(&mut judged, blocks, &content)?,
-                Record::Free(blocks) => {
-                    judged.kept += COST;
-                    frees.push(blocks);
+                Record::Free(blocks) => given.push(Given::Free(blocks)),
+                Record::Branch { id, inode_count } => {
+                    branch = id;
+                    judged.counts.insert(id, inode_count);
                 }
+                Record::Drop(dropped) => given.push(Given::Drop(branch, dropped)),
             }
-            if self.kept + judged.kept > KEPT_MAX {
+            if self.kept + judged.kept + COST * given.len() as u64 > KEPT_MAX {
                 return malformed("the log says more than can be kept");
             }
         }
-        if !frees.is_empty() {
-            let held = judged.held(value);
-            for blocks in frees {
-                self.free(&mut judged, &held, blocks)?;
+        let beside = put_beside(&judged.lineage);
+        for (key, value) in &mut judged.lineage {
+            if let Some(value) = value {
+                self.lineage.keep_parent(key, value, &beside);
+            }
+            match value {
+                Some(value) => drop(self.lineage.0.insert(*key, value.clone())),
+                None => drop(self.lineage.0.remove(key)),
             }
         }
+        let lineage = &self.lineage;
+        let mut named = judged.counts.keys().filter(|id| **id != MAIN);
+        if let Some(id) = named.find(|id| !is_branch(lineage, **id)) {
+            return malformed(format!("there is no branch {id}"));
+        }
+        let value = |branch, key: &Key| value_of(before, replay, lineage, branch, key);
+        self.give_back(&mut judged, given, &value)?;
         Ok(judged)
+    }
+
+    fn give_back(
+        &self,
+        judged: &mut Judged,
+        given: Vec<Given>,
+        value: &Value<'_>,
+    ) -> Result<(), Refusal> {
+        judged.kept += COST * given.len() as u64;
+        let mut held = BTreeMap::new();
+        for given in given {
+            let (of, blocks) = match &given {
+                Given::Free(blocks) => (None, *blocks),
+                Given::Drop(branch, dropped) => (Some(*branch), dropped.blocks),
+            };
+            let held = held.entry(of).or_insert_with(|| judged.held(of, value));
+            is_held(held, blocks)?;
+            match given {
+                Given::Free(blocks) => self.free(judged, blocks)?,
+                Given::Drop(branch, dropped) => {
+                    let own = self.lineage.own(branch, &dropped);
+                    if own > 0 {
+                        self.free(judged, BlockRange::new(dropped.blocks.start, own))?;
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     fn take(
@@ -231,7 +304,7 @@ impl State {
         (was || self.taken.end_at(block).is_some()) && self.freed.end_at(block).is_none()
     }
 
-    fn free(&self, judged: &mut Judged, held: &Blocks, blocks: BlockRange) -> Result<(), Refusal> {
+    fn free(&self, judged: &mut Judged, blocks: BlockRange) -> Result<(), Refusal> {
         let ((start, end), count) = (ends(blocks), blocks.count);
         if self.freed.touches(start, end) || judged.freed.touches(start, end) {
             return misused(start, count, "are given back twice");
@@ -247,21 +320,25 @@ impl State {
                 }
             }
         }
-        if held.end_at(start).is_none_or(|last| last < end) {
-            return misused(
-                start,
-                count,
-                "are given back, but belong to nothing that the batch changes",
-            );
-        }
         judged.freed.insert(start, end);
         Ok(())
     }
 
     /// Carries out what was judged. `block` is where the batch lies.
     pub(super) fn apply(&mut self, judged: Judged, block: BlockNo, replay: &mut Replay) {
-        let items = judged.items.into_iter().map(|(key, value)| (key, Change { value, block }));
-        replay.items.extend(items);
+        for ((branch, key), value) in judged.items {
+            let items = match branch {
+                MAIN => &mut replay.items,
+                other => &mut replay.branches.entry(other).or_default().items,
+            };
+            items.insert(key, Change { value, block });
+        }
+        for (id, inode_count) in judged.counts.into_iter().filter(|(id, _)| *id != MAIN) {
+            replay.branches.entry(id).or_default().inode_count = inode_count;
+        }
+        for (key, value) in judged.lineage {
+            replay.lineage.insert(key, Change { value, block });
+        }
         self.taken.absorb(&judged.taken);
         self.data.absorb(judged.data);
         for run in judged.freed.runs().iter() {
@@ -279,4 +356,42 @@ impl State {
         *now = now.saturating_add(replay.taken.total()).saturating_sub(replay.freed.total());
         replay.data = self.data;
     }
+}
+
+/// The snapshots beside which a batch puts new branches.
+fn put_beside(lineage: &BTreeMap<Key, Option<Vec<u8>>>) -> BTreeMap<u64, u64> {
+    let put = lineage.iter().filter(|(key, value)| key.kind == Kind::Child && value.is_some());
+    put.filter_map(|(key, _)| Some((key.offset, key.inode.0.checked_sub(LINEAGE)?))).collect()
+}
+
+fn is_branch(lineage: &Lineage, id: u64) -> bool {
+    lineage.tree(id).is_some_and(|item| item.kind == TreeKind::Branch) && lineage.root(id).is_some()
+}
+
+/// The value of a key before a batch: of a branch that the batch makes, that of the snapshot from which it grows.
+fn value_of(
+    before: &Volume<'_>,
+    replay: &Replay,
+    lineage: &Lineage,
+    branch: u64,
+    key: &Key,
+) -> Option<Vec<u8>> {
+    if let Some(change) = replay.items_of(branch).get(key) {
+        return change.value.clone();
+    }
+    if branch == MAIN {
+        return before.get(key);
+    }
+    let root = lineage.root(branch)?;
+    before.with_files((root.pointer(), root.level), &NO_CHANGES).get(key)
+}
+
+/// Whether all blocks belong to what the batch changes.
+fn is_held(held: &Blocks, blocks: BlockRange) -> Result<(), Refusal> {
+    let (start, end) = ends(blocks);
+    if held.end_at(start).is_none_or(|last| last < end) {
+        let why = "are given back, but belong to nothing that the batch changes";
+        return misused(start, blocks.count, why);
+    }
+    Ok(())
 }

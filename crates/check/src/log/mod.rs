@@ -19,14 +19,16 @@ use std::collections::BTreeMap;
 use holdfast_base::recover::RecoveryWork;
 use holdfast_base::{BatchNo, BlockNo, InodeNo, Lsn};
 use holdfast_device::{Device, DeviceError};
+use holdfast_format::item::lineage::MAIN;
 use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::log::{DATA_BLOCKS_MAX, REPLAY_BYTES_MAX};
 use holdfast_format::{Key, Superblock};
 
 use crate::CheckError;
-use crate::changes::{Change, Changes};
+use crate::changes::{Change, Changes, NO_CHANGES};
 use crate::issue::Issue;
 use crate::journal::{self, Fault, Reason};
+use crate::lineage::Lineage;
 use crate::patched::Patched;
 use crate::runs::Runs;
 use crate::volume::Volume;
@@ -38,8 +40,12 @@ pub(crate) use ring::{Ring, Whole};
 pub struct Replay {
     /// The superblock that stands for the volume after journal and log.
     pub superblock: Superblock,
-    /// Keys of the files tree that the log changed, with what they are now.
+    /// Keys of the files tree of `main` that the log changed, with what they are now.
     pub items: BTreeMap<Key, Change>,
+    /// The same of other branches, by their numbers.
+    pub branches: BTreeMap<u64, BranchChanges>,
+    /// Items of branches and snapshots that the log changed, with what they are now.
+    pub lineage: BTreeMap<Key, Change>,
     /// Batches applied.
     pub batches: u64,
     /// Batches that the journal contains already.
@@ -64,6 +70,15 @@ pub struct Replay {
     pub(crate) freed: Runs,
     /// Blocks whose data lies in the log.
     pub(crate) data: Patched,
+}
+
+/// What the log changed of a branch other than `main`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BranchChanges {
+    /// Keys of its files tree, with what they are now.
+    pub items: BTreeMap<Key, Change>,
+    /// Inodes in it.
+    pub inode_count: u64,
 }
 
 /// Where a log ends.
@@ -107,6 +122,8 @@ impl Replay {
         Replay {
             superblock: superblock.clone(),
             items: BTreeMap::new(),
+            branches: BTreeMap::new(),
+            lineage: BTreeMap::new(),
             batches: 0,
             skipped: 0,
             records: 0,
@@ -124,7 +141,21 @@ impl Replay {
 
     /// What it changed, to be seen in front of the trees.
     pub(crate) fn changes(&self) -> Changes<'_> {
-        Changes { items: &self.items, data: &self.data }
+        Changes { items: &self.items, lineage: &self.lineage, data: &self.data }
+    }
+
+    /// What it changed of the files tree of a branch.
+    pub(crate) fn items_of(&self, branch: u64) -> &BTreeMap<Key, Change> {
+        match self.branches.get(&branch) {
+            _ if branch == MAIN => &self.items,
+            Some(of) => &of.items,
+            None => &NO_CHANGES,
+        }
+    }
+
+    /// Inodes in a branch other than `main`, if the log changed it.
+    pub(crate) fn inodes_in(&self, branch: u64) -> Option<u64> {
+        self.branches.get(&branch).map(|of| of.inode_count)
     }
 
     /// A counter so near its end that no writer opens the volume any more, with its name.
@@ -198,7 +229,7 @@ pub(crate) fn replay_readable(
     }
     if !chain.is_empty() {
         let before = Volume::before_log(device, journal);
-        let state = State::new(before.marks());
+        let state = State::new(before.marks(), Lineage::read(&before));
         apply(&before, &ring, state, &chain, proven, &mut replay);
     }
     let batch = replay.end.batch;
@@ -272,11 +303,7 @@ fn apply(
 ) {
     let mut unproven = 0u64;
     for whole in chain {
-        let now = |key: &Key| match replay.items.get(key) {
-            Some(change) => change.value.clone(),
-            None => before.get(key),
-        };
-        let judged = match state.judge(whole, &replay.superblock, &now) {
+        let judged = match state.judge(whole, before, replay) {
             Ok(judged) => judged,
             Err((issue, why)) => {
                 replay.refuse(ring, whole, issue, why);

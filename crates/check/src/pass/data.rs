@@ -1,12 +1,12 @@
-//! Pass 7: the data of every file against its checksums. Some of it may lie in the log.
+//! Pass 7: the data of every file of `main` against its checksums. Some of it may lie in the log.
 
 use std::ops::ControlFlow;
 
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, BlockNo, InodeNo, TreeId};
-use holdfast_format::Kind;
 use holdfast_format::checksum::block_sum;
 use holdfast_format::item::Extent;
+use holdfast_format::{Key, Kind};
 
 use super::Context;
 use crate::issue::Issue;
@@ -22,37 +22,50 @@ pub(super) fn run(context: &mut Context<'_>) {
         return;
     }
     let volume = context.volume;
-    let total = context.facts.data_blocks - context.facts.unwritten_blocks;
-    // Grows to what the longest extent needs, at most a batch.
-    let mut buffer = Vec::new();
-    let mut done = 0;
+    let mut reader = Reader::default();
     let _ = volume.items(TreeId::Files, Bounds::ALL, &mut |_, key, value| {
+        reader.take(context, &key, value);
+        ControlFlow::Continue(())
+    });
+}
+
+/// Reads the data of extents.
+#[derive(Default)]
+pub(super) struct Reader {
+    /// Grows to what the longest extent needs, at most a batch.
+    buffer: Vec<u8>,
+    done: u64,
+}
+
+impl Reader {
+    /// Verifies the data of an item, if it is a sound extent.
+    pub(super) fn take(&mut self, context: &mut Context<'_>, key: &Key, value: &[u8]) {
         if key.kind != Kind::Extent {
-            return ControlFlow::Continue(());
+            return;
         }
-        let Ok(extent) = Extent::decode(value) else {
-            return ControlFlow::Continue(());
-        };
-        if !volume.superblock.geometry.holds_data(extent.blocks) {
-            return ControlFlow::Continue(());
+        let Ok(extent) = Extent::decode(value) else { return };
+        if !context.volume.superblock.geometry.holds_data(extent.blocks) {
+            return;
         }
+        let total = context.facts.data_blocks.saturating_sub(context.facts.unwritten_blocks);
         let mut start = extent.blocks.start;
         let mut offset = key.offset;
         for sums in extent.sums.chunks(BATCH) {
-            if buffer.len() < sums.len() * BLOCK_SIZE {
-                buffer.resize(sums.len() * BLOCK_SIZE, 0);
+            let bytes = sums.len() * BLOCK_SIZE;
+            if self.buffer.len() < bytes {
+                self.buffer.resize(bytes, 0);
             }
-            verify(context, &mut buffer, DataLocation { inode: key.inode, offset, start }, sums);
+            let place = DataLocation { inode: key.inode, offset, start };
+            verify(context, &mut self.buffer, place, sums);
             let count = sums.len() as u64;
             start = BlockNo(start.0 + count);
             offset = offset.saturating_add(count * BLOCK_BYTES);
-            done += count;
-            if done % STRIDE < count {
-                context.progress(done, total);
+            self.done += count;
+            if self.done % STRIDE < count {
+                context.progress(self.done, total);
             }
         }
-        ControlFlow::Continue(())
-    });
+    }
 }
 
 /// Where data is: in the file, and on the device.
@@ -81,11 +94,7 @@ fn verify(context: &mut Context<'_>, buffer: &mut [u8], place: DataLocation, sum
             Ok(()) => compare(context, place, block, &[*sum]),
             Err(error) => {
                 let what = format!("inode {} at byte {}: {error}", place.inode, place.offset);
-                context
-                    .findings
-                    .add(Issue::DataUnreadable, what)
-                    .inode(place.inode)
-                    .block(place.start);
+                context.add(Issue::DataUnreadable, what).inode(place.inode).block(place.start);
             }
         }
     }
@@ -103,7 +112,6 @@ fn compare(context: &mut Context<'_>, place: DataLocation, bytes: &[u8], sums: &
             let offset = place.offset.saturating_add(index * BLOCK_BYTES);
             let what = format!("inode {}: {} blocks from byte {offset} on", place.inode, run.len());
             context
-                .findings
                 .add(Issue::DataDamaged, what)
                 .inode(place.inode)
                 .block(BlockNo(place.start.0 + index));

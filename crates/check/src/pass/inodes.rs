@@ -13,7 +13,7 @@ use holdfast_format::limits::{FILE_SIZE_MAX, SYMLINK_MAX};
 use holdfast_format::{Key, Kind};
 
 use super::xattrs::Xattrs;
-use super::{Context, Owner, Use};
+use super::{Context, Use};
 use crate::inodes::Entry;
 use crate::issue::Issue;
 use crate::volume::Bounds;
@@ -47,35 +47,52 @@ enum NoItem {
     Damaged,
 }
 
+/// Takes items in the order of their keys, and judges each inode when the next one begins.
+#[derive(Default)]
+pub(super) struct Reader {
+    current: Option<Current>,
+}
+
+impl Reader {
+    pub(super) fn take(
+        &mut self,
+        context: &mut Context<'_>,
+        block: BlockNo,
+        key: &Key,
+        value: &[u8],
+    ) {
+        if key.kind.tree() != TreeId::Files || key.kind.asks().is_some() {
+            return;
+        }
+        match key.kind {
+            Kind::Orphan => return take_orphan(context, block, key, value),
+            Kind::Punch => return take_punch(context, block, key, value),
+            _ => {}
+        }
+        let is_next = self.current.as_ref().is_none_or(|current| current.number != key.inode);
+        if is_next && let Some(done) = self.current.replace(Current::new(key.inode)) {
+            finish(context, done);
+        }
+        if let Some(current) = &mut self.current {
+            take(context, current, block, key, value);
+        }
+    }
+
+    pub(super) fn end(self, context: &mut Context<'_>) {
+        if let Some(done) = self.current {
+            finish(context, done);
+        }
+    }
+}
+
 pub(super) fn run(context: &mut Context<'_>) {
     let volume = context.volume;
-    let mut current: Option<Current> = None;
+    let mut reader = Reader::default();
     let _ = volume.items(TreeId::Files, Bounds::ALL, &mut |block, key, value| {
-        if key.kind.tree() != TreeId::Files || key.kind.asks().is_some() {
-            return ControlFlow::Continue(());
-        }
-        if key.kind == Kind::Orphan {
-            take_orphan(context, block, &key, value);
-            return ControlFlow::Continue(());
-        }
-        if key.kind == Kind::Punch {
-            take_punch(context, block, &key, value);
-            return ControlFlow::Continue(());
-        }
-        if current.as_ref().is_none_or(|current| current.number != key.inode) {
-            if let Some(done) = current.take() {
-                finish(context, done);
-            }
-            current = Some(Current::new(key.inode));
-        }
-        if let Some(current) = &mut current {
-            take(context, current, block, &key, value);
-        }
+        reader.take(context, block, &key, value);
         ControlFlow::Continue(())
     });
-    if let Some(done) = current {
-        finish(context, done);
-    }
+    reader.end(context);
     let orphans = std::mem::take(&mut context.orphans);
     for inode in &orphans {
         if let Some(at) = context.inodes.find(*inode) {
@@ -87,7 +104,7 @@ pub(super) fn run(context: &mut Context<'_>) {
     let (counted, said) = (context.facts.inodes, volume.superblock.inode_count);
     if counted != said && context.files_lost.is_empty() {
         let what = format!("the superblock counts {said} inodes, there are {counted}");
-        context.findings.add(Issue::InodeCount, what);
+        context.add(Issue::InodeCount, what);
     }
 }
 
@@ -121,10 +138,7 @@ impl Current {
 
 fn take_orphan(context: &mut Context<'_>, block: BlockNo, key: &Key, value: &[u8]) {
     if key.inode.0 != 0 {
-        context
-            .findings
-            .add(Issue::OrphanKey, format!("{key:?} should belong to inode 0"))
-            .block(block);
+        context.add(Issue::OrphanKey, format!("{key:?} should belong to inode 0")).block(block);
         return;
     }
     if let Err(malformed) = orphan::decode(value) {
@@ -136,7 +150,7 @@ fn take_orphan(context: &mut Context<'_>, block: BlockNo, key: &Key, value: &[u8
 fn take_punch(context: &mut Context<'_>, block: BlockNo, key: &Key, value: &[u8]) {
     if key.inode.0 != 0 {
         let what = format!("{key:?} should belong to inode 0");
-        context.findings.add(Issue::PunchKey, what).block(block);
+        context.add(Issue::PunchKey, what).block(block);
         return;
     }
     if let Err(malformed) = PunchItem::decode(value) {
@@ -146,7 +160,7 @@ fn take_punch(context: &mut Context<'_>, block: BlockNo, key: &Key, value: &[u8]
 }
 
 fn damaged(context: &mut Context<'_>, block: BlockNo, key: &Key, why: &str) {
-    let finding = context.findings.add(Issue::ItemDamaged, format!("{key:?}: {why}"));
+    let finding = context.add(Issue::ItemDamaged, format!("{key:?}: {why}"));
     finding.block(block);
     if key.inode.0 != 0 {
         finding.inode(key.inode);
@@ -209,7 +223,7 @@ fn take_inode(
     if !known || key.offset != 0 {
         let next = superblock.inode_next;
         let what = format!("the inode {key:?} cannot be: the next number is {next}");
-        context.findings.add(Issue::InodeNumber, what).inode(number).block(block);
+        context.add(Issue::InodeNumber, what).inode(number).block(block);
         if key.offset != 0 {
             return;
         }
@@ -262,7 +276,7 @@ fn take_extent(
             "the extent at {} of inode {number} is born in epoch {}, the next one is {youngest}",
             key.offset, extent.birth
         );
-        context.findings.add(Issue::ExtentBirth, what).inode(number).block(block);
+        context.add(Issue::ExtentBirth, what).inode(number).block(block);
     }
     let end = count.checked_mul(BLOCK_BYTES).and_then(|bytes| key.offset.checked_add(bytes));
     match end {
@@ -272,7 +286,7 @@ fn take_extent(
                     "the extent at {} of inode {number} begins before the end of the one before, {}",
                     key.offset, current.end
                 );
-                context.findings.add(Issue::ExtentsOverlap, what).inode(number).block(block);
+                context.add(Issue::ExtentsOverlap, what).inode(number).block(block);
             }
             current.unbroken &= key.offset == current.end && extent.is_written();
             current.end = current.end.max(end);
@@ -282,7 +296,7 @@ fn take_extent(
                 "the extent of {count} blocks at {} of inode {number} cannot be",
                 key.offset
             );
-            context.findings.add(Issue::ExtentUnaligned, what).inode(number).block(block);
+            context.add(Issue::ExtentUnaligned, what).inode(number).block(block);
         }
     }
     if !context.volume.superblock.geometry.holds_data(extent.blocks) {
@@ -290,10 +304,10 @@ fn take_extent(
             "the extent at {} of inode {number} has the blocks {:?}, outside the data zone",
             key.offset, extent.blocks
         );
-        context.findings.add(Issue::ExtentOutside, what).inode(number).block(extent.blocks.start);
+        context.add(Issue::ExtentOutside, what).inode(number).block(extent.blocks.start);
         return;
     }
-    context.uses.push(Use { blocks: extent.blocks, owner: Owner::File(number) });
+    context.uses.push(Use::of(key, extent));
 }
 
 /// Judges an inode of which all items have been read.
@@ -308,7 +322,7 @@ fn finish(context: &mut Context<'_>, current: Current) {
         Err(NoItem::Missing) => {
             if current.items > 0 && !context.may_be_lost(&Key::inode(number)) {
                 let what = format!("{} items belong to inode {number}", current.items);
-                context.findings.add(Issue::ItemWithoutInode, what).inode(number);
+                context.add(Issue::ItemWithoutInode, what).inode(number);
             }
             return;
         }
@@ -323,7 +337,7 @@ fn finish(context: &mut Context<'_>, current: Current) {
     });
     for kind in &current.misfits {
         let what = format!("inode {number} is a {:?} and has {kind:?} items", item.file_type());
-        context.findings.add(Issue::KindMisfit, what).inode(number);
+        context.add(Issue::KindMisfit, what).inode(number);
     }
     check_fields(context, number, &item);
     // An orphan is removed in steps, each of which leaves a part; a lost node hides a part.
@@ -354,7 +368,7 @@ fn check_fields(context: &mut Context<'_>, number: InodeNo, item: &InodeItem) {
     }
     if !wrong.is_empty() {
         let what = format!("inode {number} is a {file_type:?} with {}", wrong.join(" and "));
-        context.findings.add(Issue::InodeFields, what).inode(number);
+        context.add(Issue::InodeFields, what).inode(number);
     }
 }
 
@@ -366,12 +380,12 @@ fn check_content(context: &mut Context<'_>, current: &Current, item: &InodeItem)
             "inode {number} counts {} blocks, its extents have {}",
             item.blocks, current.blocks
         );
-        context.findings.add(Issue::BlocksWrong, what).inode(number);
+        context.add(Issue::BlocksWrong, what).inode(number);
     }
     let wrong = match current.inline {
         Some(_) if current.blocks > 0 => {
             let what = format!("inode {number} has inline content and extents");
-            context.findings.add(Issue::ContentTwice, what).inode(number);
+            context.add(Issue::ContentTwice, what).inode(number);
             return;
         }
         Some(len) if len != item.size => Some(format!(
@@ -391,6 +405,6 @@ fn check_content(context: &mut Context<'_>, current: &Current, item: &InodeItem)
         }
     };
     if let Some(what) = wrong {
-        context.findings.add(Issue::ContentWrong, what).inode(number);
+        context.add(Issue::ContentWrong, what).inode(number);
     }
 }

@@ -5,11 +5,14 @@
 //! stop the rest: what could not be read is remembered as lost bounds of keys,
 //! and nothing is reported that may be explained by them.
 
+mod branches;
 mod data;
 mod dirs;
 mod inodes;
 mod journal;
+mod lineage;
 mod log;
+mod names;
 mod orphans;
 mod space;
 mod superblocks;
@@ -18,13 +21,19 @@ mod xattrs;
 
 pub(crate) use trees::name as tree_name;
 
-use holdfast_base::{BlockRange, InodeNo, TreeId};
+use std::collections::BTreeSet;
+
+use holdfast_base::units::BLOCK_BYTES;
+use holdfast_base::{BlockNo, BlockRange, Epoch, InodeNo, TreeId};
 use holdfast_device::Device;
+use holdfast_format::item::Extent;
 use holdfast_format::{Key, Superblock};
 
 use crate::inodes::Inodes;
+use crate::issue::Issue;
+use crate::lineage::{Lineage, Tree};
 use crate::recovered::Recovered;
-use crate::report::{Facts, Findings, Summary};
+use crate::report::{Facts, Finding, Findings, Summary};
 use crate::volume::{Bounds, LostKeys, Volume};
 use crate::{CheckError, Options, Progress, Report};
 
@@ -49,7 +58,7 @@ impl std::fmt::Debug for Pass {
 }
 
 /// Every pass, in the order in which they run.
-pub const PASSES: [Pass; 9] = [
+pub const PASSES: [Pass; 11] = [
     Pass {
         number: 1,
         name: "superblocks",
@@ -75,8 +84,15 @@ pub const PASSES: [Pass; 9] = [
         number: 2,
         name: "trees",
         needs: &["superblocks", "journal"],
-        sentence: "Reads every node of both trees: sums, levels, epochs, order and bounds of keys.",
+        sentence: "Reads every node of all trees, once: sums, levels, epochs, order and bounds of keys.",
         run: trees::run,
+    },
+    Pass {
+        number: 10,
+        name: "lineage",
+        needs: &["log", "trees"],
+        sentence: "Judges how branches and snapshots grew out of one another, their names and deletions.",
+        run: lineage::run,
     },
     Pass {
         number: 3,
@@ -86,9 +102,16 @@ pub const PASSES: [Pass; 9] = [
         run: inodes::run,
     },
     Pass {
+        number: 11,
+        name: "branches",
+        needs: &["log", "trees", "lineage", "inodes"],
+        sentence: "Judges what other branches and snapshots have that the tree beside them has not, as passes 3, 5, 6 and 7 do.",
+        run: branches::run,
+    },
+    Pass {
         number: 4,
         name: "space",
-        needs: &["log", "trees", "inodes"],
+        needs: &["log", "trees", "inodes", "branches"],
         sentence: "Compares the blocks that nodes and extents reach with bitmaps and counts.",
         run: space::run,
     },
@@ -140,6 +163,34 @@ impl std::fmt::Display for Owner {
 pub(crate) struct Use {
     pub(crate) blocks: BlockRange,
     pub(crate) owner: Owner,
+    /// Of data: when it became part of a tree, and the block of the file that the first one is.
+    of: (Epoch, u64),
+}
+
+impl Use {
+    pub(crate) fn node(blocks: BlockRange, tree: TreeId) -> Use {
+        Use { blocks, owner: Owner::Node(tree), of: (Epoch(0), 0) }
+    }
+
+    pub(crate) fn of(key: &Key, extent: &Extent) -> Use {
+        let of = (extent.birth, key.offset / BLOCK_BYTES);
+        Use { blocks: extent.blocks, owner: Owner::File(key.inode), of }
+    }
+
+    /// Without so many of the first blocks.
+    pub(crate) fn behind(self, count: u64) -> Use {
+        let Use { blocks, of: (birth, at), .. } = self;
+        let blocks =
+            BlockRange::new(BlockNo(blocks.start.0 + count), blocks.count.saturating_sub(count));
+        Use { blocks, of: (birth, at.saturating_add(count)), ..self }
+    }
+
+    /// Whether trees share these blocks: they are the same ones of the same file, born together.
+    fn is_same(&self, other: &Use) -> bool {
+        let place = |used: &Use| used.of.1.wrapping_sub(used.blocks.start.0);
+        matches!(self.owner, Owner::File(_))
+            && (self.owner, self.of.0, place(self)) == (other.owner, other.of.0, place(other))
+    }
 }
 
 /// What the passes share.
@@ -154,6 +205,16 @@ pub(crate) struct Context<'a> {
     pub(crate) files_lost: LostKeys,
     /// Keys of the space tree that could not be read.
     pub(crate) space_lost: LostKeys,
+    /// Whether something of another branch or snapshot could not be read.
+    pub(crate) others_lost: bool,
+    /// Branches and snapshots of which that is known.
+    pub(crate) lost_trees: BTreeSet<u64>,
+    /// Items of branches and snapshots.
+    pub(crate) lineage: Lineage,
+    /// Every tree: `main` first, what is being deleted last.
+    pub(crate) trees: Vec<Tree>,
+    /// The branch or snapshot beside `main` that is looked at.
+    pub(crate) aside: Option<String>,
     /// Blocks of nodes and extents, in no order.
     pub(crate) uses: Vec<Use>,
     pub(crate) inodes: Inodes,
@@ -165,7 +226,58 @@ pub(crate) struct Context<'a> {
     pass: &'static str,
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
+    fn new(
+        volume: Volume<'a>,
+        slots: &'a crate::superblocks::Slots,
+        recovered: &'a Recovered,
+        options: &'a Options<'a>,
+    ) -> Context<'a> {
+        Context {
+            volume,
+            slots,
+            recovered,
+            options,
+            findings: Findings::default(),
+            facts: Facts::default(),
+            files_lost: LostKeys::default(),
+            space_lost: LostKeys::default(),
+            others_lost: false,
+            lost_trees: BTreeSet::new(),
+            lineage: Lineage::default(),
+            trees: Vec::new(),
+            aside: None,
+            uses: Vec::new(),
+            inodes: Inodes::default(),
+            orphans: Vec::new(),
+            punches: Vec::new(),
+            pass: "",
+        }
+    }
+
+    /// The same for another tree: findings are of that, and nothing else is counted.
+    fn beside(&mut self, tree: &Tree) -> Context<'a> {
+        let volume = self.recovered.volume_of(self.volume.device, tree);
+        Context {
+            findings: std::mem::take(&mut self.findings),
+            aside: Some(tree.name.clone()),
+            pass: self.pass,
+            ..Context::new(volume, self.slots, self.recovered, self.options)
+        }
+    }
+
+    /// Adds a finding about the tree that is looked at.
+    pub(crate) fn add(&mut self, issue: Issue, what: impl Into<String>) -> &mut Finding {
+        let finding = self.findings.add(issue, what);
+        finding.tree.clone_from(&self.aside);
+        finding
+    }
+
+    /// Whether all of the files trees could be read.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.files_lost.is_empty() && !self.others_lost
+    }
+
     /// Says how far the running pass is.
     pub(crate) fn progress(&self, done: u64, total: u64) {
         if let Some(progress) = self.options.progress {
@@ -212,21 +324,10 @@ fn run_with(
 ) -> Report {
     let recovered = Recovered::read(device, superblock);
     let summary = Summary::new(superblock, &recovered);
-    let mut context = Context {
-        volume: recovered.volume(device),
-        slots,
-        recovered: &recovered,
-        options,
-        findings: Findings::default(),
-        facts: Facts { superblock: Some(summary), ..Facts::default() },
-        files_lost: LostKeys::default(),
-        space_lost: LostKeys::default(),
-        uses: Vec::new(),
-        inodes: Inodes::default(),
-        orphans: Vec::new(),
-        punches: Vec::new(),
-        pass: "",
-    };
+    let mut context = Context::new(recovered.volume(device), slots, &recovered, options);
+    context.facts.superblock = Some(summary);
+    context.lineage = Lineage::read(&context.volume);
+    context.trees = context.lineage.trees(&context.volume, &|id| recovered.log.inodes_in(id));
     for pass in PASSES {
         context.pass = pass.name;
         (pass.run)(&mut context);
@@ -234,7 +335,7 @@ fn run_with(
     let Context { volume, mut findings, facts, inodes, .. } = context;
     let mut budget = NAMES_MAX;
     for finding in &mut findings.list {
-        let Some(inode) = finding.inode else { continue };
+        let Some(inode) = finding.inode.filter(|_| finding.tree.is_none()) else { continue };
         finding.path = match (inodes.path(&volume, inode, &mut budget), &finding.name) {
             (Some(path), None) => Some(path),
             (Some(path), Some(name)) => {

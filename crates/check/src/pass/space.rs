@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 
 use holdfast_base::{BlockNo, BlockRange, TreeId};
 use holdfast_format::Kind;
+use holdfast_format::item::lineage::LINEAGE;
 use holdfast_format::item::{GroupItem, group};
 use holdfast_format::limits::{BITMAP_BLOCKS, BITMAPS_PER_GROUP, GROUP_BLOCKS};
 
@@ -31,12 +32,15 @@ struct Reached {
 pub(super) fn run(context: &mut Context<'_>) {
     let said = read(context);
     let reached = sweep(context);
+    if context.trees.len() > 1 {
+        context.facts.data_blocks = reached.all.total().saturating_sub(reached.nodes.total());
+    }
     // What cannot be read would be reported as leaked or uncounted.
     if !context.space_lost.is_empty() {
         return;
     }
     compare_marks(context, &said, &reached);
-    if context.files_lost.is_empty() {
+    if context.is_whole() {
         compare_counts(context, &said, &reached);
     }
 }
@@ -54,7 +58,9 @@ fn read(context: &mut Context<'_>) -> Said {
             Kind::Group => group >= geometry.group_count() || key.offset != 0,
             Kind::Bitmap => group >= geometry.group_count() || key.offset >= BITMAPS_PER_GROUP,
             // A setting, of the whole volume.
-            _ => group != 0,
+            Kind::Setting => group != 0,
+            // Of branches and snapshots, which have a pass of their own.
+            _ => group < LINEAGE,
         };
         if outside {
             let what = format!("{key:?} is of no group of the volume");
@@ -68,6 +74,7 @@ fn read(context: &mut Context<'_>) -> Said {
                 let start = group * GROUP_BLOCKS + key.offset * BITMAP_BLOCKS;
                 said.marked.push_bits(start, bits);
             }),
+            kind if kind.is_lineage() => Ok(()),
             _ => {
                 let what = format!("setting {:?} of {} bytes", key, value.len());
                 context.findings.add(Issue::SettingUnknown, what).block(block);
@@ -102,6 +109,7 @@ fn sweep(context: &mut Context<'_>) -> Reached {
         let (start, end) = ends(used.blocks);
         if let Some(last) = &last
             && start < ends(last.blocks).1
+            && !last.is_same(used)
         {
             let count = ends(last.blocks).1.min(end) - start;
             let what = format!(
@@ -130,8 +138,8 @@ fn ends(blocks: BlockRange) -> (u64, u64) {
 }
 
 fn compare_marks(context: &mut Context<'_>, said: &Said, reached: &Reached) {
-    let Context { findings, uses, files_lost, .. } = context;
-    let files_whole = files_lost.is_empty();
+    let is_whole = context.is_whole();
+    let Context { findings, uses, .. } = context;
     let geometry = &context.volume.superblock.geometry;
     let zone = (geometry.first_data_block().0, geometry.volume_blocks);
     reached.all.compare(&said.marked, |run, is_reached| {
@@ -146,7 +154,7 @@ fn compare_marks(context: &mut Context<'_>, said: &Said, reached: &Reached) {
             if let Some(Owner::File(inode)) = owner {
                 finding.inode(inode);
             }
-        } else if files_whole {
+        } else if is_whole {
             // Marks outside the zone have their own finding.
             let (start, end) = (start.max(zone.0), end.min(zone.1));
             if start < end {

@@ -1,4 +1,4 @@
-//! Pass 2: every node of both trees.
+//! Pass 2: every node of the files trees of all branches and snapshots, and of the space tree. What trees share is read once.
 //!
 //! The rules of a single node are those of `NodeView::open`; this pass adds
 //! what only the whole shows: bounds, epochs, sharing, kinds of items.
@@ -6,31 +6,44 @@
 use std::ops::ControlFlow;
 
 use holdfast_base::{BlockNo, TreeId};
-use holdfast_format::NodeView;
+use holdfast_format::item::Extent;
+use holdfast_format::item::lineage::MAIN;
+use holdfast_format::{Kind, NodePointer, NodeView};
 
-use super::{Context, Owner, Use};
+use super::{Context, Use};
 use crate::issue::Issue;
-use crate::volume::{Bounds, Step};
+use crate::volume::{Seen, Step, Volume, Way};
 
 /// Nodes between two reports of progress.
 const STRIDE: u64 = 256;
 
 pub(super) fn run(context: &mut Context<'_>) {
-    for tree in [TreeId::Files, TreeId::Space] {
-        walk(context, tree);
+    let trees = std::mem::take(&mut context.trees);
+    let mut seen = Seen::default();
+    for tree in &trees {
+        let way = Way { of: tree.id, cursor: tree.cursor, ..Way::default() };
+        let volume = context.recovered.volume_of(context.volume.device, tree);
+        let name = (tree.id != MAIN).then(|| tree.name.clone());
+        context.aside = name;
+        walk(context, &volume, TreeId::Files, way, &mut seen);
     }
+    context.aside = None;
+    context.trees = trees;
+    let volume = context.volume;
+    walk(context, &volume, TreeId::Space, Way::default(), &mut Seen::default());
     context.facts.node_blocks = (context.facts.files_nodes + context.facts.space_nodes)
         * context.volume.superblock.geometry.node_blocks();
-    context.facts.complete = context.files_lost.is_empty() && context.space_lost.is_empty();
+    context.facts.complete = context.is_whole() && context.space_lost.is_empty();
 }
 
-fn walk(context: &mut Context<'_>, tree: TreeId) {
-    let volume = context.volume;
-    let _ = volume.walk(tree, Bounds::ALL, &mut |step| {
+fn walk(context: &mut Context<'_>, volume: &Volume<'_>, tree: TreeId, way: Way, seen: &mut Seen) {
+    let _ = volume.walk_unseen(tree, way, seen, &mut |step| {
         match step {
-            Step::Node { pointer, node } => {
+            // A part of what is below it was not walked before.
+            Step::Node { is_first: false, .. } => {}
+            Step::Node { pointer, node, .. } => {
                 let blocks = volume.node_blocks(pointer.block);
-                context.uses.push(Use { blocks, owner: Owner::Node(tree) });
+                context.uses.push(Use::node(blocks, tree));
                 let nodes = match tree {
                     TreeId::Files => &mut context.facts.files_nodes,
                     TreeId::Space => &mut context.facts.space_nodes,
@@ -40,7 +53,10 @@ fn walk(context: &mut Context<'_>, tree: TreeId) {
                 if done.is_multiple_of(STRIDE) {
                     context.progress(done, 0);
                 }
-                check_kinds(context, tree, pointer.block, &node);
+                if node.level() == 0 {
+                    check_kinds(context, tree, pointer.block, &node);
+                    check_births(context, pointer, &node);
+                }
             }
             Step::Lost { pointer, level, bounds, problem } => {
                 let what = format!(
@@ -48,8 +64,12 @@ fn walk(context: &mut Context<'_>, tree: TreeId) {
                     pointer.block,
                     name(tree)
                 );
-                context.findings.add(problem.issue(), what).block(pointer.block);
+                context.add(problem.issue(), what).block(pointer.block);
                 match tree {
+                    TreeId::Files if context.aside.is_some() => {
+                        context.others_lost = true;
+                        context.lost_trees.insert(way.of);
+                    }
                     TreeId::Files => context.files_lost.push(bounds),
                     TreeId::Space => context.space_lost.push(bounds),
                 }
@@ -68,14 +88,31 @@ pub(crate) fn name(tree: TreeId) -> &'static str {
 }
 
 fn check_kinds(context: &mut Context<'_>, tree: TreeId, block: BlockNo, node: &NodeView<'_>) {
-    if node.level() > 0 {
-        return;
-    }
     for index in 0..node.count() {
         let key = node.key(index);
         if key.kind.tree() != tree {
             let what = format!("the item {key:?} in the {} tree", name(tree));
-            context.findings.add(Issue::ItemMisplaced, what).block(block);
+            context.add(Issue::ItemMisplaced, what).block(block);
+        }
+    }
+}
+
+/// S2: no extent is younger than its leaf. One that is younger than the volume has another finding.
+fn check_births(context: &mut Context<'_>, pointer: NodePointer, node: &NodeView<'_>) {
+    let youngest = context.volume.superblock.epoch.next();
+    for index in 0..node.count() {
+        let key = node.key(index);
+        if key.kind != Kind::Extent {
+            continue;
+        }
+        let Ok(extent) = Extent::decode(node.value(index)) else { continue };
+        if extent.birth > pointer.epoch && extent.birth <= youngest {
+            let (birth, epoch) = (extent.birth, pointer.epoch);
+            let what = format!(
+                "the extent at {} of inode {} is born in epoch {birth}, its leaf in epoch {epoch}",
+                key.offset, key.inode
+            );
+            context.add(Issue::ExtentYounger, what).inode(key.inode).block(pointer.block);
         }
     }
 }

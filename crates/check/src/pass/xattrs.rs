@@ -42,10 +42,10 @@ impl Xattrs {
         let name = printable(xattr.name);
         if slot(context.volume.superblock.hash_seed, xattr.name) != key.offset & !0xff {
             let what = format!("the attribute {name:?} of inode {number} is in the wrong slot");
-            context.findings.add(Issue::XattrName, what).inode(number);
+            context.add(Issue::XattrName, what).inode(number);
         } else if self.names.is_repeated(key.offset, xattr.name) {
             let what = format!("the attribute {name:?} of inode {number} occurs twice");
-            context.findings.add(Issue::XattrName, what).inode(number);
+            context.add(Issue::XattrName, what).inode(number);
         }
         Ok(())
     }
@@ -62,7 +62,7 @@ impl Xattrs {
     pub(super) fn finish(mut self, context: &mut Context<'_>, number: InodeNo, item: &InodeItem) {
         if self.count > 0 && item.flags & InodeItem::HAS_XATTRS == 0 {
             let what = format!("inode {number} has {} attributes but not the flag", self.count);
-            context.findings.add(Issue::XattrFlag, what).inode(number);
+            context.add(Issue::XattrFlag, what).inode(number);
         }
         self.values.sort_unstable();
         if let Some((id, _)) = self.values.last()
@@ -72,7 +72,7 @@ impl Xattrs {
                 "inode {number} has the attribute value {id}, the next is {}",
                 item.xattr_value_next
             );
-            context.findings.add(Issue::XattrFlag, what).inode(number);
+            context.add(Issue::XattrFlag, what).inode(number);
         }
         let piece_max = value_max(context.volume.superblock.geometry.node_size);
         let mut wrong = Vec::new();
@@ -94,7 +94,7 @@ impl Xattrs {
         }
         for what in wrong {
             let what = format!("inode {number}: {what}");
-            context.findings.add(Issue::XattrPieces, what).inode(number);
+            context.add(Issue::XattrPieces, what).inode(number);
         }
     }
 }

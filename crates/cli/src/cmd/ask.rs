@@ -5,15 +5,18 @@ use std::path::PathBuf;
 use crate::daemon;
 use crate::outcome::Outcome;
 
-/// Print the value of an attribute of a mounted directory, for other commands.
+/// Print the value of an attribute of a mounted directory, or its answer to a command, for other commands.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The attribute.
+    /// The attribute, or the command.
     name: String,
+    /// Have the kernel hand over pages of mapped files first.
+    #[arg(long)]
+    pages: bool,
     /// The mounted directory.
     dir: PathBuf,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    daemon::ask::run(&args.dir, &args.name)
+    daemon::ask::run(&args.dir, &args.name, args.pages)
 }

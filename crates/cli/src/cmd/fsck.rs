@@ -207,6 +207,8 @@ fn print(args: &Args, report: &Report) -> Result<(), Failure> {
             size::show(facts.data_blocks * block),
             size::show(facts.node_blocks * block)
         ))?;
+        let (branches, snapshots) = (facts.branches, facts.snapshots);
+        printed(writeln!(out, "{branches} branches, {snapshots} snapshots"))?;
     }
     let verdict = match report.is_clean() {
         true => "clean".to_string(),

@@ -1,13 +1,16 @@
 //! `holdfast info`: what a volume is, from its superblock, and what a recovery of it would take.
 //!
 //! Of a mounted volume the daemon knows the latter; what is in journal and
-//! log of another one is read from it. Nothing is locked and nothing is written.
+//! log of another one is read from it. Nothing is written, and nothing locked but to count branches and
+//! snapshots of a volume that is not mounted.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use holdfast::VolumeOptions;
 use holdfast_device::file::{PhysicalSector, Source};
+use serde_json::Value;
 
-use crate::daemon::control;
+use crate::daemon::control::{self, Mounted, Report};
 use crate::outcome::{Context, Outcome, printable, printed};
 use crate::peek::Peek;
 use crate::{mounts, recovery, rings, size, target};
@@ -29,6 +32,11 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let mount = mounts::find(&args.target).context("/proc/self/mountinfo")?;
     let mounted_at = mount.as_ref().map(|mount| mount.dir.to_string_lossy().into_owned());
     let live = mount.as_ref().map(control::ask).transpose();
+    let lineage = match &live {
+        Ok(Some(report)) => report.mounted.clone(),
+        Ok(None) => at_rest(&args.target),
+        Err(_) => None,
+    };
     let physical = PhysicalSector::of(device.file(), 512);
     let mut out = std::io::stdout().lock();
     use std::io::Write;
@@ -38,19 +46,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
         object["mounted_at"] = mounted_at.into();
         object["physical_sector_bytes"] = physical.bytes.into();
         object["physical_sector_is_assumed"] = (physical.source == Source::Assumed).into();
+        tell_lineage(&mut object, lineage.as_ref(), mount.is_some());
         // What the file shows of a mounted volume is older than what its daemon says.
         if let Ok(Some(report)) = &live {
-            let live = [
-                "recovery_estimate_ns",
-                "recovery_budget_ns",
-                "recovery_kept_ns",
-                "device_place_ns",
-                "journal_bytes_used",
-                "log_bytes_used",
-            ];
-            let live = live.map(|name| (name.to_string(), report.value(name).into()));
-            object["transport"] = report.activity.as_ref().map(|it| it.transport.clone()).into();
-            object["live"] = serde_json::Map::from_iter(live).into();
+            tell_live(&mut object, report);
         }
         return printed(writeln!(out, "{object}")).map(|()| 0);
     }
@@ -92,15 +91,51 @@ pub(crate) fn run(args: &Args) -> Outcome {
         recovery,
         ("mounted at", mounted_at.unwrap_or_else(|| "not mounted".into())),
     ];
+    let mounted = lineage.as_ref().map(|it| ("mounted", it.name())).filter(|_| mount.is_some());
+    let counts = lineage.as_ref().map(|it| ("branches", it.counts()));
     let transport = live
         .iter()
         .flatten()
         .filter_map(|report| report.activity.as_ref())
         .map(|activity| ("transport", rings::words(&activity.transport).to_owned()));
-    for (name, value) in lines.into_iter().chain(transport) {
+    for (name, value) in lines.into_iter().chain(mounted).chain(counts).chain(transport) {
         printed(writeln!(out, "{name:<13} {}", printable(&value)))?;
     }
     Ok(0)
+}
+
+/// How many branches and snapshots there are, and which is mounted.
+fn tell_lineage(object: &mut Value, lineage: Option<&Mounted>, is_mounted: bool) {
+    let count = |of: fn(&Mounted) -> u64| Value::from(lineage.map(of));
+    object["branches"] = count(|it| it.branches);
+    object["snapshots"] = count(|it| it.snapshots);
+    if let Some(mounted) = lineage.filter(|_| is_mounted) {
+        object["mounted_branch"] = mounted.branch.clone().into();
+        object["mounted_snapshot"] = mounted.snapshot.clone().into();
+    }
+}
+
+/// What only the daemon of a mount knows.
+fn tell_live(object: &mut Value, report: &Report) {
+    let live = [
+        "recovery_estimate_ns",
+        "recovery_budget_ns",
+        "recovery_kept_ns",
+        "device_place_ns",
+        "journal_bytes_used",
+        "log_bytes_used",
+    ];
+    let live = live.map(|name| (name.to_string(), report.value(name).into()));
+    object["transport"] = report.activity.as_ref().map(|it| it.transport.clone()).into();
+    object["live"] = serde_json::Map::from_iter(live).into();
+}
+
+/// What a volume that is not mounted has, if it can be opened: it may be damaged, or in use.
+fn at_rest(path: &Path) -> Option<Mounted> {
+    let volume = target::open_volume(path, &VolumeOptions::new(), true).ok()?;
+    let counts = volume.engine().ok().and_then(|fs| Mounted::of(&fs));
+    volume.close().ok()?;
+    counts
 }
 
 /// A moment, as people write it.

@@ -1,11 +1,13 @@
 //! One file for each command, and the list of them.
 
 mod ask;
+mod branch;
 mod cat;
 mod completions;
 mod cp;
 mod elsewhere;
 mod explain;
+mod fork;
 pub(crate) mod fsck;
 mod info;
 mod ls;
@@ -14,6 +16,7 @@ mod mkfs;
 mod mount;
 mod mount_helper;
 mod remount;
+mod snapshot;
 pub(crate) mod stats;
 mod sync;
 mod tune;
@@ -62,6 +65,9 @@ pub(crate) enum Command {
     Sync(sync::Args),
     Stats(stats::Args),
     Tune(tune::Args),
+    Snapshot(snapshot::Args),
+    Fork(fork::Args),
+    Branch(branch::Args),
     Explain(explain::Args),
     Completions(completions::Args),
     #[command(hide = true)]
@@ -94,6 +100,9 @@ impl Command {
             Command::Sync(args) => sync::run(&args),
             Command::Stats(args) => stats::run(&args),
             Command::Tune(args) => tune::run(&args),
+            Command::Snapshot(args) => snapshot::run(&args),
+            Command::Fork(args) => fork::run(&args),
+            Command::Branch(args) => branch::run(&args),
             Command::Explain(args) => explain::run(&args),
             Command::Completions(args) => completions::run(&args),
             Command::Ask(args) => ask::run(&args),

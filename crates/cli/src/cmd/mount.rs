@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::branches::Place;
 use crate::cmd::remount;
 use crate::daemon;
 use crate::dying;
@@ -20,6 +21,13 @@ const USAGE: u8 = 1;
 /// Mount a volume at a directory.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
+A branch or a snapshot of the volume is mounted if it stands behind the volume:
+  holdfast mount volume.img:work mnt             the branch `work`
+  holdfast mount volume.img@monday mnt           the snapshot `monday` of `main`, read-only
+  holdfast mount volume.img:work@monday mnt      the snapshot `monday` of `work`, read-only
+A file of the whole name wins. Snapshots of one volume can be mounted side by side, but not beside a
+branch: one process writes a volume.
+
 Options for -o, separated by commas; of several the last one counts. SIZE is a number of bytes, or
 one with k, M or G.
 
@@ -36,6 +44,11 @@ Safety and speed:
   sync                every change is durable before its call returns: as slow as an fsync each time
   async               end that (default)
   dirsync             changes of names (create, rename, remove) are durable before the call returns
+
+What is mounted, for fstab; the same as behind the volume:
+  branch=NAME         this branch (default main)
+  snapshot=NAME       this snapshot of the branch, read-only. Quotes keep the commas of a name
+                      together: branch=\"a,b\"
 
 Memory:
   cache=SIZE          for names, attributes and other metadata (default 256M). Raise it if
@@ -94,7 +107,13 @@ pub(crate) struct Args {
     /// This process is the daemon and its stdout leads to the one that waits.
     #[arg(long, hide = true)]
     detached: bool,
-    /// The volume: a file or a block device.
+    /// The branch, for the daemon.
+    #[arg(long, hide = true)]
+    branch: Option<String>,
+    /// The snapshot, for the daemon.
+    #[arg(long, hide = true)]
+    snapshot: Option<String>,
+    /// The volume: a file or a block device; :BRANCH and @SNAPSHOT may stand behind it.
     target: PathBuf,
     /// An existing directory, at which the files appear.
     dir: PathBuf,
@@ -107,10 +126,15 @@ pub(crate) fn run(args: &Args) -> Outcome {
         return remount::remount(&args.dir, &args.options, false);
     }
     if args.detached {
+        let mut options = options;
+        options.branch = args.branch.clone();
+        options.snapshot = args.snapshot.clone();
+        options.read_only |= options.snapshot.is_some();
         return daemon::detached(&args.target, &args.dir, &options);
     }
-    match mount(&args.target, &args.dir, &options, &args.options, args.foreground) {
-        Err(failure) if options.nofail && !args.target.exists() => {
+    let place = Place::parse(args.target.as_os_str());
+    match mount(&place, &args.dir, &options, &args.options, args.foreground) {
+        Err(failure) if options.nofail && !place.path.exists() => {
             complain(&format!("{} (nofail)", failure.sentence));
             Ok(0)
         }
@@ -120,12 +144,15 @@ pub(crate) fn run(args: &Args) -> Outcome {
 
 /// Checks what a person can get wrong, then serves or starts the daemon.
 pub(crate) fn mount(
-    target: &Path,
+    place: &Place,
     dir: &Path,
     options: &MountOptions,
     lists: &[String],
     foreground: bool,
 ) -> Outcome {
+    let target = place.path.as_path();
+    let mut options = options.clone();
+    options.choose(place).map_err(|why| Failure::new(USAGE, why))?;
     for path in [target, dir] {
         // A daemon that was killed and cannot end keeps the volume, and makes every process that looks at its mount
         // wait. What it has left says so below.
@@ -146,8 +173,8 @@ pub(crate) fn mount(
     }
     let dir = real_path(dir);
     if foreground {
-        daemon::foreground(&volume, &dir, options)
+        daemon::foreground(&volume, &dir, &options)
     } else {
-        daemon::start(&volume, &dir, options, lists)
+        daemon::start(&volume, &dir, &options, lists)
     }
 }

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use crate::branches::Place;
 use crate::cmd::{mount, remount};
 use crate::mount_options::{MountOptions, split};
 use crate::outcome::{Failure, Outcome};
@@ -10,7 +11,7 @@ use crate::outcome::{Failure, Outcome};
 /// Mount a volume, called by mount(8).
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The volume: a file or a block device.
+    /// The volume: a file or a block device; :BRANCH and @SNAPSHOT may stand behind it.
     spec: PathBuf,
     /// An existing directory.
     dir: PathBuf,
@@ -57,8 +58,9 @@ pub(crate) fn run(args: Args) -> Outcome {
             *list = split(list).filter(known).collect::<Vec<_>>().join(",");
         }
     }
-    match mount::mount(&args.spec, &args.dir, &options, &lists, false) {
-        Err(_) if options.nofail && !args.spec.exists() => Ok(0),
+    let place = Place::parse(args.spec.as_os_str());
+    match mount::mount(&place, &args.dir, &options, &lists, false) {
+        Err(_) if options.nofail && !place.path.exists() => Ok(0),
         other => other,
     }
 }

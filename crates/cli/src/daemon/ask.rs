@@ -1,18 +1,22 @@
-//! Attributes by which a mount is asked, read by a process of its own; by ioctl(2) where a mount has no others.
+//! Attributes by which a mount is asked, read by a process of its own; by ioctl(2) where a mount has no others. And commands
+//! for it, which come by that ioctl everywhere.
 //!
 //! A thread that waits for the answer of a FUSE server cannot be interrupted, not even by SIGKILL, and a process does
 //! not end before its threads. So a daemon that is stuck, or a stranger's that never answers, would hold `holdfast
 //! stats` for ever. Instead a second process asks, and is left behind if no answer comes; it ends when the daemon does.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use holdfast_base::clock::Deadline;
+use holdfast_fuse::{CONTROL, PIECE};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -30,10 +34,39 @@ pub(crate) const VALUE_MAX: usize = 65536;
 /// # Errors
 /// What the mount answered; `TimedOut` if nothing in `patience`.
 pub(crate) fn attribute(dir: &Path, name: &str, patience: Duration) -> io::Result<Vec<u8>> {
+    by_another(dir, &[OsStr::new(name)], patience)
+}
+
+/// The answer of a mounted directory to a command. With `pages` the kernel first hands over what programs have in memory of
+/// files that are mapped.
+///
+/// # Errors
+/// As of [`attribute`]. The command may be carried out all the same.
+pub(crate) fn command(
+    dir: &Path,
+    command: &[u8],
+    pages: bool,
+    patience: Duration,
+) -> io::Result<Vec<u8>> {
+    let text = [CONTROL, command].concat();
+    if text.len() > PIECE {
+        return Err(Errno::TOOBIG.into());
+    }
+    let mut words = vec![OsStr::from_bytes(&text)];
+    if pages {
+        words.push(OsStr::new("--pages"));
+    }
+    by_another(dir, &words, patience)
+}
+
+/// Has another process ask.
+fn by_another(dir: &Path, words: &[&OsStr], patience: Duration) -> io::Result<Vec<u8>> {
     super::keep_descriptors();
     let mut child = Command::new("/proc/self/exe")
         .arg0("holdfast")
-        .args(["ask", name, "--"])
+        .arg("ask")
+        .args(words)
+        .arg("--")
         .arg(dir)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -81,10 +114,14 @@ fn answer(said: &[u8]) -> io::Result<Vec<u8>> {
 }
 
 /// The life of the process that asks.
-pub(crate) fn run(dir: &Path, name: &str) -> Outcome {
+pub(crate) fn run(dir: &Path, name: &str, pages: bool) -> Outcome {
     // Pages of memory maps first: what this user may not have written now the kernel writes when it unmounts.
-    let written = if name == SYNC { write_pages(dir).map(drop) } else { Ok(()) };
-    let said = match written.and_then(|()| read(dir, name)) {
+    let written = if pages || name == SYNC { write_pages(dir).map(drop) } else { Ok(()) };
+    let value = || match name.as_bytes().starts_with(CONTROL) {
+        true => File::open(dir).and_then(|dir| holdfast_fuse::attribute(dir, name.as_bytes())),
+        false => read(dir, name),
+    };
+    let said = match written.and_then(|()| value()) {
         Ok(value) => [&b"0\n"[..], &value].concat(),
         Err(error) => {
             let number = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());

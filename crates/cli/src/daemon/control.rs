@@ -38,11 +38,57 @@ pub(crate) struct Report {
     /// The options that it was mounted with.
     #[serde(default)]
     pub(crate) options: String,
+    /// What is mounted of the volume.
+    #[serde(default)]
+    pub(crate) mounted: Option<Mounted>,
     /// What programs did with the mount. Nothing from a daemon whose program was older when it was started.
     #[serde(default)]
     pub(crate) activity: Option<Activity>,
     /// Every statistic, group after group; the last group is what the device was asked.
     pub(crate) counters: Vec<Counter>,
+}
+
+/// What is mounted of a volume, and what else it has.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct Mounted {
+    pub(crate) branch: String,
+    pub(crate) snapshot: Option<String>,
+    /// How many branches, and snapshots with a name, there are.
+    pub(crate) branches: u64,
+    pub(crate) snapshots: u64,
+}
+
+impl Mounted {
+    /// What is open as `fs`; `None` if it cannot be read.
+    pub(crate) fn of(fs: &FileSystem) -> Option<Mounted> {
+        let text = |name: Vec<u8>| String::from_utf8_lossy(&name).into_owned();
+        let snapshots = fs.all_snapshots().ok()?;
+        Some(Mounted {
+            branch: text(fs.branch_name().ok()?),
+            snapshot: fs.snapshot_name().ok()?.map(text),
+            branches: fs.branches().ok()?.len() as u64,
+            snapshots: snapshots.iter().filter(|it| !it.name.is_empty()).count() as u64,
+        })
+    }
+
+    /// `work@monday`.
+    pub(crate) fn name(&self) -> String {
+        let snapshot = self.snapshot.as_ref().map(|name| format!("@{name}"));
+        printable(&format!("{}{}", self.branch, snapshot.unwrap_or_default())).into_owned()
+    }
+
+    /// How many branches and snapshots there are.
+    pub(crate) fn counts(&self) -> String {
+        let [branches, snapshots] =
+            [(self.branches, "branch"), (self.snapshots, "snapshot")].map(|(n, one)| {
+                match (n, one) {
+                    (1, _) => format!("1 {one}"),
+                    (_, "branch") => format!("{n} branches"),
+                    _ => format!("{n} {one}s"),
+                }
+            });
+        format!("{branches}, {snapshots}")
+    }
 }
 
 /// The group of the statistics that the device keeps.
@@ -75,6 +121,10 @@ impl Report {
         report.volume = printable(&report.volume.to_string_lossy()).into_owned().into();
         if let Some(activity) = &mut report.activity {
             activity.make_printable();
+        }
+        if let Some(mounted) = &mut report.mounted {
+            let names = [Some(&mut mounted.branch), mounted.snapshot.as_mut()];
+            names.into_iter().flatten().for_each(|name| *name = printable(name).into_owned());
         }
         for counter in &mut report.counters {
             for text in [&mut counter.name, &mut counter.group, &mut counter.meaning] {
@@ -181,6 +231,7 @@ impl Answers {
             volume: self.volume.to_string_lossy().into_owned().into(),
             read_only: self.read_only,
             options: self.options.clone(),
+            mounted: Mounted::of(&engine),
             activity: Some(Activity::now(self.requests.operations(), &engine.statfs())),
             counters: of_engine.into_iter().chain(of_device).map(Counter::from).collect(),
         })
@@ -210,6 +261,7 @@ mod tests {
         let evil = "\\u001b[2J\\u009b31mall is well\\n\\r";
         let said = format!(
             r#"{{"pid":1,"volume":"{evil}","read_only":false,
+                "mounted":{{"branch":"{evil}","snapshot":"{evil}","branches":1,"snapshots":2}},
                 "activity":{{"operations":[["{evil}",[[4294967295,2],[3,18446744073709551615]]]],
                     "read_bytes":1,"written_bytes":1,"transport":"{evil}",
                     "fsyncs":{{"count":1,"free":9,"writes":1,"flushes":1,"bytes":1}},
@@ -222,6 +274,8 @@ mod tests {
         let volume = report.volume.to_str().unwrap();
         let activity = report.activity.as_ref().unwrap();
         let last = activity.errors.last.as_deref().unwrap();
+        let mounted = report.mounted.as_ref().unwrap();
+        assert!(!mounted.name().contains(char::is_control), "{mounted:?}");
         let of_activity = [activity.operations[0].0.as_str(), &activity.transport, last];
         let of_counter = [volume, &counter.name, &counter.group, &counter.meaning];
         for text in of_counter.into_iter().chain(of_activity) {
@@ -248,6 +302,12 @@ mod tests {
             volume,
             read_only: false,
             options: "x".repeat(4096),
+            mounted: Some(Mounted {
+                branch: "\u{1}".repeat(255),
+                snapshot: Some("\u{1}".repeat(255)),
+                branches: u64::MAX,
+                snapshots: u64::MAX,
+            }),
             activity: Some(Activity { operations, ..Activity::default() }),
             counters,
         }

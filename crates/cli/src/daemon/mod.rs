@@ -14,6 +14,7 @@
 
 pub(crate) mod activity;
 pub(crate) mod ask;
+mod commands;
 pub(crate) mod control;
 mod log;
 mod surroundings;
@@ -56,6 +57,10 @@ pub(crate) fn start(
     command.args(["mount", "--detached"]);
     for list in option_lists {
         command.arg("-o").arg(list);
+    }
+    for (word, name) in [("--branch", &options.branch), ("--snapshot", &options.snapshot)] {
+        // One argument: a name may begin with a dash.
+        command.args(name.as_ref().map(|name| format!("{word}={name}")));
     }
     let mut child = command
         .arg("--")
@@ -194,6 +199,7 @@ fn serve(
     let fuse = FuseOptions {
         requests,
         report: Some(Report::new(move || answers.report())),
+        control: Some(commands::control()),
         watchdog: Some(Watchdog::new(start_watchdog)),
         ..fuse_options(path, options)
     };

@@ -23,8 +23,8 @@ A state is what a disk may hold after a power cut: any part of what was written 
 torn at sectors. Each is recovered, checked, compared with the history of the script, opened twice
 and now and then used on and emptied. Nothing is written outside memory but the cases of --cases.
 
-Without --exhaustive, --sample, --families, --random, --beside and --full: length 1, then families and
-random. Without --minutes, --states and --count, what has no end goes on for a minute.
+Without --exhaustive, --sample, --families, --random, --beside, --full and --branches: length 1, then
+families and random. Without --minutes, --states and --count, what has no end goes on for a minute.
 Exit code 1: a promise was broken.
 
   holdfast-dev crashtest --exhaustive 1,2                      all short sequences
@@ -52,6 +52,12 @@ pub(crate) struct Args {
     /// Scripts of the families on a volume that has no room but what its files have reserved.
     #[arg(long)]
     full: bool,
+    /// Scripts of snapshots, forks, rollbacks and removals, with work in several branches.
+    #[arg(long)]
+    branches: bool,
+    /// All sequences of so many operations on branches and in them: 1, 2 or 3.
+    #[arg(long, value_name = "LENGTH", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=3))]
+    branch_sequences: Vec<u8>,
     /// Scripts of each kind that has no end.
     #[arg(long, value_name = "SCRIPTS")]
     count: Option<u64>,
@@ -205,12 +211,22 @@ fn campaign(args: &Args) -> Campaign {
     if args.full {
         sources.push(Source::Full(args.count));
     }
+    let sequences = args.branch_sequences.iter().map(|&length| length.into());
+    sources.extend(sequences.map(Source::BranchSequences));
+    if args.branches {
+        sources.push(Source::Branches(args.count));
+        if args.full {
+            sources.push(Source::FullBranches(args.count));
+        }
+    }
     if sources.is_empty() {
         sources.push(Source::Exhaustive(1));
         sources.push(Source::Families(families(&[]), args.count));
         sources.push(Source::Random(args.count));
     }
-    let ends = |source: &Source| matches!(source, Source::Exhaustive(_)) || args.count.is_some();
+    let ends = |source: &Source| {
+        matches!(source, Source::Exhaustive(_) | Source::BranchSequences(_)) || args.count.is_some()
+    };
     let minute = match args.states {
         None if !sources.iter().all(ends) => Some(1.0),
         _ => None,

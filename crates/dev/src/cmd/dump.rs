@@ -13,7 +13,7 @@ use crate::target::Target;
 /// Print the structures of a volume.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Every node and item of a tree: files or space.
+    /// Every node and item of a tree: files, that of main, or space.
     #[arg(long, value_parser = tree, group = "what")]
     tree: Option<TreeId>,
     /// The tree node that begins at this block.
@@ -22,6 +22,12 @@ pub(crate) struct Args {
     /// All items of this inode.
     #[arg(long, group = "what")]
     inode: Option<u64>,
+    /// Every branch and snapshot, with its root, and how far deletions have come.
+    #[arg(long, group = "what")]
+    lineage: bool,
+    /// Every node and item of the files tree of the branch or snapshot with this number.
+    #[arg(long, value_name = "NUMBER", group = "what")]
+    branch: Option<u64>,
     /// Every commit of the journal, and where and why it ends.
     #[arg(long, group = "what")]
     journal: bool,
@@ -47,6 +53,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
         (Some(tree), _, _) => What::Tree(tree),
         (_, Some(block), _) => What::Node(BlockNo(block)),
         (_, _, Some(inode)) => What::Inode(InodeNo(inode)),
+        _ if args.lineage => What::Lineage,
+        _ if args.branch.is_some() => What::Branch(args.branch.unwrap_or_default()),
         _ if args.journal => What::Journal,
         _ if args.log => What::Log,
         _ if names_path => What::Path(path.as_os_str().as_bytes().to_vec()),

@@ -24,7 +24,7 @@ pub mod record;
 mod varint;
 
 pub use frame::LogHeader;
-pub use record::{Content, Decoder, Encoder, Patch, Record};
+pub use record::{Content, Decoder, Dropped, Encoder, Patch, Record};
 
 use holdfast_base::BatchNo;
 

@@ -6,14 +6,14 @@
 //! before the name.
 
 use holdfast_base::units::BLOCK_SIZE;
-use holdfast_base::{BlockNo, BlockRange, InodeNo, Timestamp};
+use holdfast_base::{BlockNo, BlockRange, Epoch, InodeNo, Timestamp};
 
 use super::{inode, varint};
 use crate::codec::Reader;
 use crate::feature::Carried;
 use crate::geometry::Geometry;
 use crate::item::InodeItem;
-use crate::limits::value_max;
+use crate::limits::{COUNTER_MAX, value_max};
 use crate::{Key, Kind, Malformed};
 
 const WHAT: &str = "record of a log batch";
@@ -32,6 +32,10 @@ const TAKE_SUMMED: u8 = 4;
 const TAKE_INSIDE: u8 = 5;
 /// Blocks are freed.
 const FREE: u8 = 6;
+/// The keys that follow are of another branch: its number, and how many inodes it has behind this batch, follow.
+const BRANCH: u8 = 7;
+/// The branch gives up blocks that a snapshot may have: their birth, and their place in the file, follow.
+const DROP: u8 = 8;
 
 /// In place of a kind: it follows in a byte of its own. Kinds below it have none.
 const KIND_FOLLOWS: u8 = 15;
@@ -81,6 +85,28 @@ pub enum Record<'a> {
     Take(BlockRange, Content<'a>),
     /// Blocks that belonged to a file are not used any more.
     Free(BlockRange),
+    /// The records of keys and the drops that follow are of this branch, up to the next such record. Those before the first are
+    /// of `main`.
+    Branch {
+        /// Its number.
+        id: u64,
+        /// Inodes in it behind this batch.
+        inode_count: u64,
+    },
+    /// The branch does not have these blocks any more, which were born when a snapshot had them perhaps: a replay judges by the
+    /// lineage that it finds whether they are free.
+    Drop(Dropped),
+}
+
+/// Blocks that a branch gives up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// Which.
+    pub blocks: BlockRange,
+    /// The epoch in which they became part of a tree.
+    pub birth: Epoch,
+    /// The file, and the first of its blocks that lay there.
+    pub at: Key,
 }
 
 /// Writes the records of a batch one after the other.
@@ -184,6 +210,22 @@ impl Encoder {
     pub fn free(&mut self, blocks: BlockRange, out: &mut Vec<u8>) {
         self.blocks(FREE, blocks, out);
     }
+
+    /// What follows is of branch `id`, which has `inode_count` inodes behind this batch.
+    pub fn branch(&mut self, id: u64, inode_count: u64, out: &mut Vec<u8>) {
+        self.records += 1;
+        out.push(BRANCH);
+        varint::write(id, out);
+        varint::write(inode_count, out);
+    }
+
+    /// The branch gives up blocks that a snapshot may have.
+    pub fn drop_blocks(&mut self, dropped: &Dropped, out: &mut Vec<u8>) {
+        self.blocks(DROP, dropped.blocks, out);
+        varint::write(dropped.birth.0, out);
+        varint::write(dropped.at.inode.0, out);
+        varint::write(dropped.at.offset, out);
+    }
 }
 
 /// Reads and judges the records of a batch. Ends after the first that is malformed.
@@ -237,7 +279,7 @@ impl<'a> Decoder<'a> {
         let Some(kind) = known else {
             return fail(format!("kind {kind} is unknown"));
         };
-        if kind.tree() != holdfast_base::TreeId::Files {
+        if kind.tree() != holdfast_base::TreeId::Files && !kind.is_lineage() {
             return fail(format!("{kind:?} does not belong there"));
         }
         let distance = varint::unzigzag(self.varint()?);
@@ -318,6 +360,21 @@ impl<'a> Decoder<'a> {
                 Record::Take(blocks, Content::Inside(patches))
             }
             FREE => Record::Free(self.blocks()?),
+            BRANCH => {
+                let (id, inode_count) = (self.varint()?, self.varint()?);
+                if id == 0 || id > COUNTER_MAX || inode_count > COUNTER_MAX {
+                    return Err(Malformed::new(WHAT, format!("there is no branch {id}")));
+                }
+                Record::Branch { id, inode_count }
+            }
+            DROP => {
+                let (blocks, birth) = (self.blocks()?, Epoch(self.varint()?));
+                let (inode, offset) = (InodeNo(self.varint()?), self.varint()?);
+                if birth.0 == 0 || birth.0 > COUNTER_MAX || offset % BLOCK_SIZE as u64 != 0 {
+                    return Err(Malformed::new(WHAT, format!("{blocks:?} cannot be of {birth:?}")));
+                }
+                Record::Drop(Dropped { blocks, birth, at: Key::new(inode, Kind::Extent, offset) })
+            }
             what => return Err(Malformed::new(WHAT, format!("what {what} is, is unknown"))),
         })
     }

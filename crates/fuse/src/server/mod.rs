@@ -9,9 +9,11 @@
 //!
 //! What the kernel caches stays true without a message from us, as every change goes through it: after each call it
 //! forgets or updates what that call changed (names, both inodes of a rename, parents, link counts). The only
-//! exceptions are set-id bits that a write clears, see `privileges`, and what lost data takes with it, see `notices`.
+//! exceptions are set-id bits that a write clears, see `privileges`, what lost data takes with it, see `notices`, and a branch
+//! that is rolled back, see `control`.
 
 mod attrs;
+mod control;
 mod data;
 mod dirs;
 mod files;
@@ -24,6 +26,7 @@ mod remount;
 mod timing_tests;
 mod xattrs;
 
+pub use control::CONTROL;
 pub use remount::REMOUNT_XATTR;
 pub use xattrs::{FSYNC_XATTR, REPORT_XATTR, STATS_XATTR, SYNC_XATTR};
 
@@ -39,8 +42,8 @@ use crate::connection::{Connection, Watchdog};
 use crate::fsyncs::Fsyncs;
 use crate::handles::Handles;
 use crate::interface::{Answer, Entry, Errno, Kernel, Request};
-use crate::notices::Notices;
-use crate::options::Report;
+use crate::notices::{Notice, Notices};
+use crate::options::{Control, Report};
 use crate::statistics::Requests;
 use crate::statistics::{Operation, Timed};
 
@@ -69,6 +72,7 @@ pub struct Server {
     /// What watches over this process while the kernel is told of pages, and the device of the mount.
     watchdog: OnceLock<(Watchdog, Arc<Connection>)>,
     report: OnceLock<Report>,
+    control: OnceLock<Control>,
     synchronous: remount::Synchronous,
     /// The kernel does not know that directories need no handle.
     needs_opendir: AtomicBool,
@@ -108,6 +112,7 @@ impl Server {
             notices: Arc::default(),
             watchdog: OnceLock::new(),
             report: OnceLock::new(),
+            control: OnceLock::new(),
             synchronous: Default::default(),
             needs_opendir: AtomicBool::new(false),
             kernel_opens: AtomicBool::new(false),
@@ -125,14 +130,17 @@ impl Server {
             return Ok(());
         }
         let watchdog = self.watchdog.get().cloned();
-        self.notices.start(move |inodes| {
+        self.notices.start(move |some| {
             let _watched =
                 watchdog.as_ref().map(|(watchdog, connection)| watchdog.start(connection));
-            inodes.iter().for_each(|inode| kernel.content_changed(*inode));
+            some.iter().for_each(|notice| match notice {
+                Notice::Inode(inode) => kernel.content_changed(*inode),
+                Notice::Name(parent, name) => kernel.name_changed(*parent, name),
+            });
         })?;
         if let Ok(fs) = self.fs() {
             let notices = Arc::clone(&self.notices);
-            fs.watch(move |inode| notices.note(inode.0));
+            fs.watch(move |inode| notices.note(Notice::Inode(inode.0)));
         }
         Ok(())
     }
@@ -146,6 +154,11 @@ impl Server {
     /// Sets what this mount says of itself. The first one stays.
     pub fn set_report(&self, report: Report) {
         let _ = self.report.set(report);
+    }
+
+    /// Sets what carries out commands for this mount. The first one stays.
+    pub fn set_control(&self, control: Control) {
+        let _ = self.control.set(control);
     }
 
     /// The kernel cannot do without handles of directories.

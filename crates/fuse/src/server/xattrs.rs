@@ -9,7 +9,8 @@
 //!
 //! The kernel checks no permission for names in `system.`, on purpose: that is left to the filesystem. For all others
 //! it wants permission to read the file. It lets only the user of the mount in, not even root, unless `allow_other`
-//! says so. Where the kernel asks for no attributes (`noxattr`) ours are read by ioctl(2), with the same rights.
+//! says so. Where the kernel asks for no attributes (`noxattr`) ours are read by ioctl(2), with the same rights. Commands
+//! come by the same ioctl, see `control`.
 
 use std::fmt::Write as _;
 
@@ -18,8 +19,8 @@ use holdfast_posix::{Caller, FileSystem, XattrFlags};
 use holdfast_wire::ask::{Piece, VALUE_MAX};
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::{REMOUNT_XATTR, Server};
-use crate::caller::{Capability, is_capable};
+use super::{CONTROL, REMOUNT_XATTR, Server};
+use crate::caller::{Capability, is_capable, is_owner};
 use crate::flags;
 use crate::fsyncs::What;
 use crate::interface::{Answer, Errno, Request, XattrReply};
@@ -148,6 +149,10 @@ impl Server {
     /// Reads one of our own attributes for a program that asks by ioctl(2), where there are no others.
     pub(crate) fn ask(&self, request: &Request, inode: InodeNo, piece: &[u8]) -> Answer<Vec<u8>> {
         let piece = Piece::read_from_bytes(piece).map_err(|_| Errno(libc::EINVAL))?;
+        if let Some(command) = piece.content().and_then(|text| text.strip_prefix(CONTROL)) {
+            let answer = self.control(request, command)?;
+            return Ok(Piece::new(answer.len() as u32, 0, &answer).as_bytes().to_vec());
+        }
         let name = piece.content().filter(|name| OWN.contains(name));
         let name = name.ok_or(Errno(libc::EOPNOTSUPP))?;
         let at = piece.at as usize;
@@ -182,11 +187,6 @@ impl Server {
         }
         text
     }
-}
-
-/// Whether the caller is root or the user of the mount.
-fn is_owner(request: &Request) -> bool {
-    request.uid == rustix::process::getuid().as_raw() || is_capable(request, Capability::Administer)
 }
 
 /// What the caller's buffer of `size` bytes gets.

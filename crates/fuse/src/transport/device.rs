@@ -28,7 +28,7 @@ use zerocopy::IntoBytes;
 use super::readers::{Next, Reader, Readers};
 use super::rings::Rings;
 use super::work::Work;
-use super::{Ways, answer, dispatch};
+use super::{Ways, answer, dispatch, stale};
 use crate::interface::{Answer, Errno, Kernel};
 use crate::server::Server;
 
@@ -279,7 +279,7 @@ fn serve_one(fuse: &Arc<OwnedFd>, server: &Server, reader: &Reader, request: &Re
         let lone = Arc::clone(reader.lone());
         return fsync.call_then(server, move |answer| {
             lone.will_answer();
-            pending.send(answer.map(|()| &[][..]));
+            pending.send(stale::of_inode(answer).map(|()| &[][..]));
         });
     }
     let pending = Pending::new(fuse, header.unique);
@@ -364,5 +364,16 @@ impl Kernel for ToKernel {
 
     fn content_changed(&self, inode: u64) {
         self.tell(inode, &reply::content_changed(inode));
+    }
+
+    fn name_changed(&self, parent: u64, name: &[u8]) {
+        self.tell(parent, &reply::name_changed(parent, name));
+    }
+
+    fn all_names_changed(&self) -> bool {
+        match rustix::io::write(&self.0, &reply::all_names_changed()) {
+            Ok(_) | Err(Failed::NODEV | Failed::CONNABORTED) => true,
+            Err(_) => false,
+        }
     }
 }

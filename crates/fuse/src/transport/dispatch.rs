@@ -15,7 +15,7 @@ use holdfast_wire::dirents::Dirents;
 
 use super::answer::Out;
 use super::convert::{self, Names, set_attr};
-use super::synchronous;
+use super::{stale, synchronous};
 use crate::interface::{
     Answer, Completion, CopyRange, Errno, FileId, Mode, Opened, Request, Write, XattrReply,
 };
@@ -101,10 +101,10 @@ pub(super) fn fill(
     let out = &mut out[..most];
     let Some(plus) = names else {
         let file = file(InodeNo(header.nodeid), how.fh, how.flags);
-        return server.read(file, how.offset, out);
+        return stale::judged(op, server.read(file, how.offset, out));
     };
     let mut names = Names { out: Dirents::new(out), plus };
-    server.readdir(InodeNo(header.nodeid), how.offset, plus, &mut names)?;
+    stale::judged(op, server.readdir(InodeNo(header.nodeid), how.offset, plus, &mut names))?;
     Ok(names.out.used())
 }
 
@@ -154,7 +154,7 @@ pub(super) fn call(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Opti
         }
         // A request that waits cannot be given up half-way; its answer comes by itself.
         Op::Interrupt => {}
-        op => return Some(answer(server, header, op)),
+        op => return Some(stale::judged(op, answer(server, header, op))),
     }
     None
 }

@@ -19,6 +19,7 @@ mod lone;
 mod processors;
 pub(crate) mod readers;
 mod rings;
+mod stale;
 mod synchronous;
 pub(crate) mod work;
 

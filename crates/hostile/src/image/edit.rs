@@ -15,6 +15,7 @@ use holdfast_format::log::LogHeader;
 use holdfast_format::node::NodeHeader;
 use holdfast_format::{Carried, Field, Kind, superblock};
 
+use super::lineage;
 use super::records::{self, Holds, Logged};
 use super::{Image, Sort, Structure};
 use crate::program::Program;
@@ -36,6 +37,7 @@ pub fn carry_out(
         8..=10 => raw(image, program, touched, story),
         11 => replace(image, program, touched, story),
         12 => poke(image, program, pokes, story),
+        15 => branches(image, program, touched, story),
         _ => value_number(image, program, touched, story),
     }
 }
@@ -265,7 +267,13 @@ fn edit_logged(image: &Image, program: &mut Program<'_>, logged: &mut Vec<Logged
     let before = format!("{:?}", logged[at]);
     match how {
         0 => drop(logged.remove(at)),
-        1 => logged.push(logged[at].clone()),
+        1 => {
+            let more = match program.byte() % 4 {
+                0 => lineage::logged(image, program),
+                _ => vec![logged[at].clone()],
+            };
+            logged.extend(more);
+        }
         2 => {
             let other = program.u16() % logged.len();
             logged.swap(at, other);
@@ -279,6 +287,16 @@ fn edit_logged(image: &Image, program: &mut Program<'_>, logged: &mut Vec<Logged
                     _ => edit_value(image, program, value, most),
                 },
                 Logged::Delete(key) => edit_key(image, program, key),
+                Logged::Branch(id, inodes) => match how {
+                    3 => *id = program.number(*id, &known),
+                    _ => *inodes = program.number(*inodes, &known),
+                },
+                Logged::Drop(start, count, birth, at) => match (how, program.byte() & 1) {
+                    (3, 0) => *start = program.number(*start, &known),
+                    (3, _) => *count = program.number(*count, &known),
+                    (4, _) => *birth = program.number(*birth, &known),
+                    _ => at.offset = program.number(at.offset, &known),
+                },
                 Logged::Free(start, count) => match how {
                     3 => *count = program.number(*count, &known),
                     _ => *start = program.number(*start, &known),
@@ -315,6 +333,32 @@ fn edit_logged(image: &Image, program: &mut Program<'_>, logged: &mut Vec<Logged
     format!("record {at}, {cut}, is {after}")
 }
 
+/// Branches and snapshots in a leaf of the space tree.
+fn branches(
+    image: &Image,
+    program: &mut Program<'_>,
+    touched: &mut Touched,
+    story: &mut Vec<String>,
+) {
+    const SPACE: u8 = 2;
+    let leaf = |structure: &Structure| {
+        structure.sort == Sort::Node && structure.bytes[4] == 0 && structure.bytes[5] == SPACE
+    };
+    let Some(index) = pick(image, program, leaf) else { return };
+    let bytes = bytes(image, touched, index);
+    if !is_sound(bytes) {
+        return;
+    }
+    let mut items = records::of_node(bytes);
+    let more = lineage::items(image, program);
+    let what = format!("{} items of branches and snapshots", more.len());
+    items.extend(more);
+    if let Some(node) = records::to_node(bytes, &items) {
+        *bytes = node;
+        story.push(format!("Node at {}: {what}", image.structures[index].at));
+    }
+}
+
 /// A number of an item, by the tables of the items: what `list` does to bytes, aimed.
 fn value_number(
     image: &Image,
@@ -322,6 +366,7 @@ fn value_number(
     touched: &mut Touched,
     story: &mut Vec<String>,
 ) {
+    use holdfast_format::item::lineage::{LineageItem, RootItem, TreeHead, WalkItem};
     use holdfast_format::item::{GroupItem, InodeItem, PunchItem, dentry, extent, xattr};
     let leaf = |structure: &Structure| structure.sort == Sort::Node && structure.bytes[4] == 0;
     let Some(index) = pick(image, program, leaf) else { return };
@@ -342,6 +387,10 @@ fn value_number(
         Kind::Extent => extent::ExtentHead::fields(),
         Kind::Punch => PunchItem::fields(),
         Kind::Group => GroupItem::fields(),
+        Kind::Tree => TreeHead::fields(),
+        Kind::Root => RootItem::fields(),
+        Kind::Walk => WalkItem::fields(),
+        Kind::Lineage => LineageItem::fields(),
         _ => return,
     };
     let field = &table[program.below(table.len())];

@@ -4,6 +4,7 @@
 //! [`seal`] repairs their checksums.
 
 pub mod edit;
+mod lineage;
 pub mod records;
 pub mod seal;
 

@@ -4,9 +4,9 @@
 //! order, nothing overlaps, counts are right. What the records say is as edited.
 //! A list that does not fit is not written.
 
-use holdfast_base::{BlockNo, BlockRange};
+use holdfast_base::{BlockNo, BlockRange, Epoch};
 use holdfast_format::codec::Reader;
-use holdfast_format::log::{Content, Decoder, Encoder, LogHeader, Patch, Record};
+use holdfast_format::log::{Content, Decoder, Dropped, Encoder, LogHeader, Patch, Record};
 use holdfast_format::node::{NodeHeader, NodeView, SLOT_SIZE, SLOTS_AT};
 use holdfast_format::{Carried, Geometry, Key, Kind};
 
@@ -67,6 +67,10 @@ pub enum Logged {
     Take(u64, u64, Holds),
     /// Blocks are free: first, count.
     Free(u64, u64),
+    /// What follows is of this branch, which has so many inodes.
+    Branch(u64, u64),
+    /// A branch gives up blocks: first, count, birth, and their place in a file.
+    Drop(u64, u64, u64, Key),
 }
 
 /// The records of a batch that was valid.
@@ -95,6 +99,10 @@ pub fn of_batch(bytes: &[u8], geometry: &Geometry) -> Vec<Logged> {
             Logged::Take(blocks.start.0, blocks.count, holds)
         }
         Record::Free(blocks) => Logged::Free(blocks.start.0, blocks.count),
+        Record::Branch { id, inode_count } => Logged::Branch(id, inode_count),
+        Record::Drop(Dropped { blocks, birth, at }) => {
+            Logged::Drop(blocks.start.0, blocks.count, birth.0, at)
+        }
     };
     Decoder::new(records, header.records, geometry, Carried::NOTHING)
         .map_while(Result::ok)
@@ -140,6 +148,12 @@ pub fn to_batch(bytes: &[u8], records: &[Logged]) -> Option<Vec<u8>> {
             Logged::Free(start, count) => {
                 encoder.free(BlockRange::new(BlockNo(*start), *count), &mut out);
             }
+            Logged::Branch(id, inodes) => encoder.branch(*id, *inodes, &mut out),
+            Logged::Drop(start, count, birth, at) => {
+                let blocks = BlockRange::new(BlockNo(*start), *count);
+                let dropped = Dropped { blocks, birth: Epoch(*birth), at: *at };
+                encoder.drop_blocks(&dropped, &mut out);
+            }
         }
         // The batch behind it must stay where it is.
         if out.len() > bytes.len() {
@@ -157,7 +171,7 @@ pub fn to_batch(bytes: &[u8], records: &[Logged]) -> Option<Vec<u8>> {
 
 /// Keys that a log can hold.
 pub fn is_loggable(key: &Key) -> bool {
-    key.kind.tree() == Kind::Inode.tree()
+    key.kind.tree() == Kind::Inode.tree() || key.kind.is_lineage()
 }
 
 #[cfg(test)]

@@ -96,7 +96,7 @@ pub(crate) fn accept(
             continue;
         }
         let in_place = reserved.of(&content.pages);
-        let wants = write.wants(&held, &content, &counted, in_place.len() as u64);
+        let wants = write.wants(&held, &content, in_place.len() as u64);
         if !room.is_enough(wants) {
             drop((state, content));
             write.take_room(&mut room, wants)?;
@@ -205,16 +205,14 @@ impl<'a> Accepting<'a> {
     }
 
     /// What it takes to make blocks dirty that are not yet, `in_place` of them reserved ones.
-    fn wants(&self, held: &Held, content: &Content, counted: &Counted, in_place: u64) -> Wants {
+    fn wants(&self, held: &Held, content: &Content, in_place: u64) -> Wants {
         let clean = |block: &u64| !content.pages.is_dirty(*block);
         let before = held.before.iter().flatten().filter(|(block, _)| clean(block)).count() as u64;
         let own = self.blocks.clone().filter(clean).count() as u64;
         // Behind a dirty page it only makes a run longer.
         let is_new = self.blocks.start.checked_sub(1).is_none_or(|before| clean(&before));
         let runs = before + u64::from(own > 0 && is_new);
-        let is_replaced = |block| counted.has(block);
-        let replaces = before == 0 && self.blocks.clone().filter(clean).all(is_replaced);
-        Wants { blocks: own + before - in_place, in_place, runs, replaces }
+        Wants { blocks: own + before - in_place, in_place, runs }
     }
 
     /// Takes the space that is missing in `room`.

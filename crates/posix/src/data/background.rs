@@ -26,7 +26,11 @@ pub(crate) struct Background {
 impl Background {
     /// Starts the thread.
     pub(crate) fn start(core: Arc<Core>) -> Result<Background> {
-        let thread = threads::start(&core, "holdfast-writeback", WORK, run)?;
+        let body = {
+            let core = core.clone();
+            move || run(&core)
+        };
+        let thread = threads::start(core.store.store(), "holdfast-writeback", WORK, body)?;
         Ok(Background { core, thread: Some(thread) })
     }
 }
@@ -37,6 +41,7 @@ fn run(core: &Core) {
         if core.store.stop_reason().is_some() {
             continue;
         }
+        let _inside = core.gate.enter_first();
         let written = match wanted.all {
             true => core.write_back(),
             false => write_streams(core, wanted.streams.values()),

@@ -43,6 +43,7 @@ impl Core {
     /// returned.
     pub(crate) fn commit(&self) -> Result<()> {
         let written = self.write_back();
+        self.deletions.work_off_many();
         self.store.commit()?;
         written
     }
@@ -54,12 +55,6 @@ impl Core {
         let upto = self.store.latest();
         self.store.append()?;
         written.map(|()| upto)
-    }
-
-    /// Whether something is not committed, but fsyncs have made all of it durable.
-    pub(crate) fn is_logged(&self) -> bool {
-        let durable = self.store.durable();
-        self.store.committed() < self.store.latest() && self.store.latest() <= durable
     }
 
     /// Writes all dirty data, without making it durable.
@@ -98,9 +93,17 @@ impl Core {
                 if self.leaving.wait() | self.may_make_room() =>
             {
                 self.commit()?;
-                attempt()
             }
-            done => done,
+            done => return done,
+        }
+        loop {
+            match attempt() {
+                // A deletion goes on, and what it frees may be enough.
+                Err(FsError::Store(StoreError::NoSpace)) if self.deletions.are_left() => {
+                    self.commit()?;
+                }
+                done => return done,
+            }
         }
     }
 
@@ -141,6 +144,7 @@ impl Core {
         }
         let _one = self.data.lock_last();
         for _ in 0..LAST_TRIES {
+            self.deletions.work_off_many();
             self.store.commit()?;
             match self.store.reserve(need) {
                 Err(StoreError::NoSpace) => holdfast_sync::thread::sleep(LAST_PAUSE),
@@ -160,6 +164,8 @@ impl Core {
     /// Whether a commit could free blocks: something has changed since the last one.
     pub(crate) fn may_make_room(&self) -> bool {
         self.store.stop_reason().is_none()
-            && (self.data.totals.bytes() > 0 || self.store.committed() < self.store.latest())
+            && (self.data.totals.bytes() > 0
+                || self.deletions.are_left()
+                || self.store.committed() < self.store.latest())
     }
 }

@@ -17,7 +17,7 @@ use crate::Result;
 use crate::core::Core;
 use crate::file::inline;
 use crate::file::lookup::{FILE_BLOCKS_MAX, each_piece};
-use crate::file::map::{MapEdit, Piece};
+use crate::file::map::Piece;
 use crate::file_data::MapGuard;
 use crate::inode::Inode;
 
@@ -101,7 +101,7 @@ pub(crate) fn clean_tail_locked(core: &Core, inode: &Arc<Inode>, map: &MapGuard<
         if stale.is_empty() {
             break;
         }
-        let mut edit = MapEdit::new(stale);
+        let mut edit = core.edit(stale);
         edit.cut(start..FILE_BLOCKS_MAX);
         let removed = edit.blocks_added();
         let mut transaction = Transaction::new();

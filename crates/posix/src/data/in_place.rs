@@ -4,8 +4,7 @@
 //! reserved ones become free: then no flush is needed before its extents are published, and none of the code below
 //! runs. Where there is no room, [`Room`] keeps what such a write needs besides its blocks, space for items and
 //! checksums (P8), and a writeback writes the pages in place ([`write_round`]), flushes, and publishes. A block that is
-//! written a second time holds data, and needs other blocks: some are spare for data that is written over data, as the
-//! next commit frees as many.
+//! written a second time holds data, and needs other blocks.
 //!
 //! Invariant: a delayed page without a promised block has a reserved one. When the page became dirty, that block was
 //! reserved and nothing was in flight to it. A truncate or a hole that takes the block away drops the page with it, or
@@ -51,8 +50,6 @@ pub(super) struct Wants {
     pub(super) in_place: u64,
     /// Runs of pages that there are not yet.
     pub(super) runs: u64,
-    /// The new blocks replace others of the file, which become free.
-    pub(super) replaces: bool,
 }
 
 /// Space for a write that is about to be accepted.
@@ -81,7 +78,10 @@ impl Room {
             return Ok(Reserved::default());
         }
         let pieces = punch::visible(core, inode.no, pieces(core, inode.no, blocks.clone())?);
-        let reserved = pieces.iter().filter(|piece| !piece.extent.is_written());
+        // What a snapshot has reserved as well is written by none (S2).
+        let reserved = pieces
+            .iter()
+            .filter(|piece| !piece.extent.is_written() && core.store.owns(piece.extent.birth));
         let within = |piece: &Piece| piece.first.max(blocks.start)..piece.end().min(blocks.end);
         Ok(Reserved(reserved.map(within).collect()))
     }
@@ -121,11 +121,7 @@ impl Room {
         let blocks = wants.blocks.saturating_sub(self.blocks());
         let mut runs = wants.runs.saturating_sub(self.delayed().runs);
         if blocks > 0 {
-            let delayed = Delayed { runs, pages: blocks };
-            let need = match self.is_short && wants.replaces {
-                true => Need::Replace { blocks, delayed },
-                false => Need::Delay { blocks, delayed },
-            };
+            let need = Need::Delay { blocks, delayed: Delayed { runs, pages: blocks } };
             let more = match self.is_short {
                 true => Some(core.with_room(|| Ok(core.store.reserve(need)?))?),
                 false => core.store.reserve_now(need)?,
@@ -230,7 +226,9 @@ fn fill(
         let part = reserved.part(front.block..front.block + count as u64);
         let Some(part) = part else { continue };
         match send(core, inode, &part, now) {
-            Ok(done) => sent.push((part.first, done)),
+            Ok(Some(done)) => sent.push((part.first, done)),
+            // A snapshot reads them as zeros.
+            Ok(None) => filled.refused.extend_from_slice(now),
             Err(StoreError::Device(error)) if core.store.stop_reason().is_none() => {
                 tracing::warn!("data for {:?}: {error}; trying other blocks", part.extent.blocks);
                 filled.refused.extend_from_slice(now);
@@ -264,12 +262,19 @@ fn reserved_from(
 }
 
 /// One write.
-fn send(core: &Core, inode: &Inode, part: &Piece, pages: &[DirtyPage]) -> Result<Sent, StoreError> {
+fn send(
+    core: &Core,
+    inode: &Inode,
+    part: &Piece,
+    pages: &[DirtyPage],
+) -> Result<Option<Sent>, StoreError> {
     let blocks = part.extent.blocks;
-    let unwritten = core.store.unwritten(blocks)?;
+    let Some(unwritten) = core.store.unwritten(blocks, part.extent.birth)? else {
+        return Ok(None);
+    };
     core.data.recent.forget(blocks);
     page::with_row(pages.iter().map(|dirty| &dirty.page), |bytes| {
         let _sent = core.data.in_flight.enter(bytes.len(), Some(inode.no));
-        core.store.write_in_place(unwritten, bytes)
+        core.store.write_in_place(unwritten, bytes).map(Some)
     })
 }

@@ -17,7 +17,7 @@ use crate::core::Core;
 use crate::delayed::ordered::{OrderedExtent, Target};
 use crate::file::inline;
 use crate::file::lookup::{merge, pieces};
-use crate::file::map::{MapEdit, Piece};
+use crate::file::map::Piece;
 use crate::file_data::MapGuard;
 use crate::inode::Inode;
 
@@ -117,7 +117,7 @@ fn publish_part(
     round: Round,
 ) -> Result<()> {
     let mut transaction = Transaction::new();
-    let mut edit = MapEdit::new(old);
+    let mut edit = core.edit(old);
     let blocks_max = core.store.extent_blocks_max();
     for ordered in part {
         let (first, is_in_place) = (ordered.first, ordered.written.is_in_place());

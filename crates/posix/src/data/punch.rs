@@ -19,7 +19,7 @@ use holdfast_store::{Need, StoreError, Transaction};
 use super::publish::publish;
 use crate::core::Core;
 use crate::file::lookup::each_piece;
-use crate::file::map::{MapEdit, Piece};
+use crate::file::map::Piece;
 use crate::file_data::MapGuard;
 use crate::inode::Inode;
 use crate::{FsError, Result};
@@ -108,7 +108,7 @@ pub(crate) fn finish(core: &Core, inode: &Arc<Inode>, map: &MapGuard<'_>) -> Res
     loop {
         let (pieces, end) = window(core, inode.no, range.clone(), keeps, count_max)?;
         let (count, rest) = (pieces.len(), end..range.end);
-        let mut edit = MapEdit::new(pieces);
+        let mut edit = core.edit(pieces);
         match keeps {
             true => edit.unwrite(range.start..end),
             false => edit.cut(range.start..end),
@@ -145,8 +145,18 @@ pub(crate) fn finish(core: &Core, inode: &Arc<Inode>, map: &MapGuard<'_>) -> Res
     }
 }
 
-/// Reads which holes a crash left unfinished, and finishes them unless the volume is mounted read-only.
+/// Reads which holes are unfinished, and finishes them unless the volume is mounted read-only.
 pub(crate) fn recover(core: &Core) -> Result<()> {
+    let holes = load(core)?;
+    match core.options.read_only {
+        true => Ok(()),
+        false => holes.into_iter().try_for_each(|no| recover_one(core, no)),
+    }
+}
+
+/// Reads which holes are unfinished: from now on they read as zeros.
+pub(crate) fn load(core: &Core) -> Result<Vec<InodeNo>> {
+    let mut holes = Vec::new();
     let (first, last) = Key::span(InodeNo(0), Kind::Punch);
     let mut next = Some(first);
     while let Some(from) = next.take() {
@@ -169,15 +179,14 @@ pub(crate) fn recover(core: &Core) -> Result<()> {
                 source,
             })?;
             core.data.punches.begin(no, item);
-            if !core.options.read_only {
-                recover_one(core, no)?;
-            }
+            holes.push(no);
         }
     }
-    Ok(())
+    Ok(holes)
 }
 
-fn recover_one(core: &Core, no: InodeNo) -> Result<()> {
+/// Finishes an unfinished hole.
+pub(crate) fn recover_one(core: &Core, no: InodeNo) -> Result<()> {
     let inode = match core.inode(no) {
         Ok(inode) => inode,
         Err(FsError::NotFound) => {

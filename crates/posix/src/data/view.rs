@@ -52,6 +52,7 @@ pub(crate) fn view(core: &Core, inode: &Arc<Inode>, range: Range<u64>) -> Result
         };
         let (size, disk) = {
             let state = inode.state.read();
+            state.expect_fresh()?;
             (state.attr.size, state.disk)
         };
         let seen = look(core, inode, &range, size, &disk, version);
@@ -62,6 +63,7 @@ pub(crate) fn view(core: &Core, inode: &Arc<Inode>, range: Range<u64>) -> Result
     // The state's lock, which every change takes, holds the file still. Nodes may be read from the device meanwhile:
     // the price of an answer for a file that changes without a pause.
     let state = inode.state.read();
+    state.expect_fresh()?;
     let version = inode.data.version.now().expect("a change is over before it unlocks the state");
     look(core, inode, &range, state.attr.size, &state.disk, version)
 }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use holdfast_base::InodeNo;
 use holdfast_format::Geometry;
-use holdfast_store::{Idle, Store};
+use holdfast_store::{Branch, Idle};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::MountOptions;
@@ -65,7 +65,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Nothing waits yet.
-    pub(crate) fn new(store: &Store, options: &MountOptions) -> Shared {
+    pub(crate) fn new(store: &Branch, options: &MountOptions) -> Shared {
         Shared {
             #[cfg(feature = "before")]
             completions: Completions::default(),
@@ -129,6 +129,11 @@ impl Shared {
         if std::mem::take(&mut content.listed) {
             self.unlist(inode);
         }
+    }
+
+    /// Whether pages wait that go to reserved blocks, or are about to.
+    pub(crate) fn waits_in_place(&self) -> bool {
+        self.totals.in_place() > 0
     }
 
     /// Waits until no other thread waits for the last space.

@@ -30,6 +30,13 @@ impl Punches {
         self.count.store(items.len(), Ordering::Release);
     }
 
+    /// The tree is another one.
+    pub(crate) fn clear(&self) {
+        let mut items = self.items.lock();
+        items.clear();
+        self.count.store(0, Ordering::Release);
+    }
+
     /// The tree has no item any more.
     pub(crate) fn end(&self, inode: InodeNo) {
         if self.count.load(Ordering::Acquire) == 0 {

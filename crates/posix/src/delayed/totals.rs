@@ -24,6 +24,8 @@ pub(crate) struct Totals {
     bytes_max: usize,
     /// Files that have pages.
     files: AtomicUsize,
+    /// Pages that go to reserved blocks: a snapshot waits for them.
+    in_place: AtomicUsize,
     /// Limit of the pages' memory, including what is kept for the next ones.
     _allowance: Allowance,
 }
@@ -38,6 +40,7 @@ impl Totals {
             rewrites: AtomicU64::new(0),
             bytes_max,
             files: AtomicUsize::new(0),
+            in_place: AtomicUsize::new(0),
             _allowance: Allowance::new(bytes_max.saturating_add(options.recent_bytes)),
         }
     }
@@ -55,6 +58,16 @@ impl Totals {
             }
             CmpOrdering::Equal => {}
         }
+        let in_place = pages.in_place() as usize;
+        let before = data.swap_in_place(in_place);
+        if in_place != before {
+            self.in_place.fetch_add(in_place.wrapping_sub(before), Ordering::AcqRel);
+        }
+    }
+
+    /// Pages that go to reserved blocks.
+    pub(super) fn in_place(&self) -> usize {
+        self.in_place.load(Ordering::Acquire)
     }
 
     /// Counts a change that left the number of pages as it was.

@@ -16,7 +16,7 @@ use holdfast_base::counters::Counters;
 use holdfast_base::switch::RenameLog;
 use holdfast_base::{InodeNo, Lsn};
 use holdfast_format::{Key, Kind};
-use holdfast_store::{Need, Reservation, Store, Transaction};
+use holdfast_store::{Branch, Need, Reservation, Transaction};
 use parking_lot::Mutex;
 
 use crate::Result;
@@ -87,7 +87,7 @@ impl DirectoryLog {
     }
 
     /// Remembers that the operation `lsn` put or deleted the name at `offset` of `dir`, whose state is locked.
-    pub(crate) fn changed(&self, store: &Store, dir: InodeNo, offset: u64, lsn: Lsn) {
+    pub(crate) fn changed(&self, store: &Branch, dir: InodeNo, offset: u64, lsn: Lsn) {
         if let Some(changes) = &self.0 {
             changes.lock().changed(store.committed(), dir, offset, lsn);
         }
@@ -95,7 +95,7 @@ impl DirectoryLog {
 
     /// Space to log those of `dirs` once more that were logged since the last commit. Called before
     /// anything is locked. Without space there is no second time: it adds nothing that must be there.
-    pub(crate) fn prepare(&self, store: &Store, dirs: &[InodeNo]) -> Again {
+    pub(crate) fn prepare(&self, store: &Branch, dirs: &[InodeNo]) -> Again {
         let logged = self.0.as_ref().is_some_and(|changes| {
             let changes = changes.lock();
             let (durable, committed) = (store.durable(), store.committed());
@@ -106,7 +106,7 @@ impl DirectoryLog {
     }
 
     /// The names of `dir` to log once more, if it was logged since the last commit.
-    fn names(&self, store: &Store, dir: InodeNo) -> Option<Vec<u64>> {
+    fn names(&self, store: &Branch, dir: InodeNo) -> Option<Vec<u64>> {
         let changes = self.0.as_ref()?.lock();
         let (durable, committed) = (store.durable(), store.committed());
         changes.is_logged(committed, durable, dir).then(|| changes.names(committed, dir))
@@ -121,7 +121,7 @@ impl Again {
     pub(crate) fn log(
         &mut self,
         of: &DirectoryLog,
-        store: &Store,
+        store: &Branch,
         counters: &Counters,
         dirs: &[InodeNo],
     ) -> Result<()> {
@@ -141,7 +141,7 @@ impl Again {
 
 /// Puts each of `names` that `dir` has, and deletes each that it has not. They ascend.
 fn log_names(
-    store: &Store,
+    store: &Branch,
     dir: InodeNo,
     names: &[u64],
     reservation: &mut Reservation,

@@ -3,7 +3,7 @@
 use holdfast_base::counters::Counters;
 use holdfast_base::switch::RenameLog;
 use holdfast_base::{InodeNo, Lsn};
-use holdfast_store::Store;
+use holdfast_store::Branch;
 
 use crate::Result;
 
@@ -16,9 +16,9 @@ impl DirectoryLog {
         DirectoryLog
     }
 
-    pub(crate) fn changed(&self, _: &Store, _: InodeNo, _: u64, _: Lsn) {}
+    pub(crate) fn changed(&self, _: &Branch, _: InodeNo, _: u64, _: Lsn) {}
 
-    pub(crate) fn prepare(&self, _: &Store, _: &[InodeNo]) -> Again {
+    pub(crate) fn prepare(&self, _: &Branch, _: &[InodeNo]) -> Again {
         Again
     }
 }
@@ -30,7 +30,7 @@ impl Again {
     pub(crate) fn log(
         &mut self,
         _: &DirectoryLog,
-        _: &Store,
+        _: &Branch,
         _: &Counters,
         _: &[InodeNo],
     ) -> Result<()> {

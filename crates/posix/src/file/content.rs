@@ -8,7 +8,7 @@ use holdfast_store::{Reservation, StoreError, Transaction};
 
 use super::inline;
 use super::lookup::{last_pieces, pieces};
-use super::map::{MapEdit, Piece, extent_key};
+use super::map::{Piece, extent_key};
 use crate::core::Core;
 use crate::{FsError, Result};
 
@@ -21,7 +21,7 @@ pub(crate) fn plan_removal(
     items_max: usize,
 ) -> Result<bool> {
     let (last, more) = last_pieces(core, inode, 0, items_max)?;
-    let mut edit = MapEdit::new(last);
+    let mut edit = core.edit(last);
     edit.cut(0..u64::MAX);
     edit.plan(inode, transaction);
     if !more {

@@ -13,7 +13,7 @@ use holdfast_format::limits::FILE_SIZE_MAX;
 use holdfast_format::{Geometry, Key, Kind, Malformed};
 use holdfast_store::StoreError;
 
-use super::map::{Piece, extent_key};
+use super::map::{MapEdit, Piece, extent_key};
 use crate::core::Core;
 
 /// The first block that no file has.
@@ -207,6 +207,13 @@ fn judge(geometry: &Geometry, key: Key, value: &[u8]) -> Result<Piece, Malformed
         return wrong(format!("at {} it reaches beyond the largest file", key.offset));
     }
     Ok(Piece { first, extent })
+}
+
+impl Core {
+    /// Begins a change of a file's map, whose `pieces` these are. The caller is inside the gate.
+    pub(crate) fn edit(&self, pieces: Vec<Piece>) -> MapEdit {
+        MapEdit::new(pieces, self.store.parent_epoch())
+    }
 }
 
 #[cfg(test)]

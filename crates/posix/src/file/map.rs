@@ -11,7 +11,7 @@
 use std::ops::Range;
 
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_base::{BlockNo, BlockRange, InodeNo};
+use holdfast_base::{BlockNo, BlockRange, Epoch, InodeNo};
 use holdfast_format::item::Extent;
 use holdfast_format::{Key, Kind};
 use holdfast_store::Transaction;
@@ -73,15 +73,19 @@ impl Piece {
     }
 
     /// Whether `next` goes on where this ends, in the file and on the device, and both have no more than `limit` blocks.
-    fn joins(&self, next: &Piece, limit: u64) -> bool {
+    /// Of two births one would be lost: both must belong to the branch alone, which has grown out of a snapshot of epoch
+    /// `parent` (S1).
+    fn joins(&self, next: &Piece, limit: u64, parent: Epoch) -> bool {
+        let (birth, other) = (self.extent.birth, next.extent.birth);
         self.end() == next.first
+            && (birth == other || owns(parent, birth) && owns(parent, other))
             && self.extent.blocks.end() == Some(next.extent.blocks.start)
             && self.extent.is_written() == next.extent.is_written()
             && self.count() + next.count() <= limit
     }
 
-    /// Makes it longer by `next`, which it joins. It becomes as old as the younger part: too young is right as long as
-    /// no snapshot has either part, too old never is.
+    /// Makes it longer by `next`, which it joins. It becomes as old as the younger part: no snapshot has either part, or
+    /// both are as old.
     fn append(&mut self, next: &mut Piece) {
         let births = [self.extent.birth, next.extent.birth];
         let is_new = births.contains(&Extent::UNBORN);
@@ -91,21 +95,36 @@ impl Piece {
     }
 }
 
+/// Whether what was born then belongs to a branch alone that has grown out of a snapshot of epoch `parent` (0: out of
+/// none). What has no birth yet gets a later one.
+pub(crate) fn owns(parent: Epoch, birth: Epoch) -> bool {
+    parent == Epoch(0) || birth == Extent::UNBORN || birth > parent
+}
+
 /// The key of an extent that begins with block `first` of `inode`.
 pub(crate) fn extent_key(inode: InodeNo, first: u64) -> Key {
     Key::new(inode, Kind::Extent, first.saturating_mul(BLOCK_BYTES))
 }
 
+/// Whether the blocks of a piece are reserved, and a snapshot has them as well: then they are of no use to the branch,
+/// which has grown out of one of epoch `parent`.
+pub(crate) fn is_shared_reserve(parent: Epoch, piece: &Piece) -> bool {
+    !piece.extent.is_written() && !owns(parent, piece.extent.birth)
+}
+
 /// A change of a part of a map.
 #[derive(Debug, Default)]
 pub(crate) struct MapEdit {
+    /// The epoch of the branch's parent: what is not younger has others that reach it.
+    parent: Epoch,
     /// What the map will be, in the order of the file.
     after: Vec<Edited>,
     /// Where pieces of the tree began that are not as they were.
     stale: Vec<u64>,
-    freed: Vec<BlockRange>,
-    /// Blocks that held data and stay.
-    unwritten: Vec<BlockRange>,
+    /// Blocks, how old they are, and where in the file the first of them lay.
+    freed: Vec<(BlockRange, Epoch, u64)>,
+    /// Blocks that held data and stay, and how old they are.
+    unwritten: Vec<(BlockRange, Epoch)>,
     added: i64,
 }
 
@@ -126,33 +145,44 @@ impl Edited {
 }
 
 impl MapEdit {
-    /// Starts from the pieces that the tree holds, in the order of the file. They do not overlap.
-    pub(crate) fn new(pieces: Vec<Piece>) -> MapEdit {
+    /// Starts from the pieces that the tree holds, in the order of the file. They do not overlap. The branch has grown out
+    /// of a snapshot of epoch `parent`, and does until the edit is applied.
+    pub(crate) fn new(pieces: Vec<Piece>, parent: Epoch) -> MapEdit {
         let after = pieces.into_iter().map(|piece| Edited { piece, is_new: false }).collect();
-        MapEdit { after, ..MapEdit::default() }
+        MapEdit { parent, after, ..MapEdit::default() }
     }
 
     /// Makes a hole of `range` and frees its blocks.
     pub(crate) fn cut(&mut self, range: Range<u64>) {
         for piece in self.take(self.overlapping(&range)) {
             if let Some(inside) = piece.blocks_in(&range) {
-                self.freed.push(inside);
+                let first = piece.first.max(range.start);
+                self.freed.push((inside, piece.extent.birth, first));
                 self.added -= inside.count as i64;
             }
             self.keep_outside(&piece, &range);
         }
     }
 
-    /// Makes everything written in `range` unwritten: it reads as zeros and keeps its blocks.
+    /// Makes everything written in `range` unwritten: it reads as zeros and keeps its blocks. Blocks that a snapshot has as
+    /// well leave the file (S2): the caller puts others there.
     pub(crate) fn unwrite(&mut self, range: Range<u64>) {
         // From behind: what is put instead of a piece moves only those behind it.
         for at in self.overlapping(&range).rev() {
             if !self.after[at].piece.extent.is_written() {
                 continue;
             }
+            let is_own = owns(self.parent, self.after[at].piece.extent.birth);
             for piece in self.take(at..at + 1) {
                 if let Some(blocks) = piece.blocks_in(&range) {
-                    self.unwritten.push(blocks);
+                    if !is_own {
+                        let first = piece.first.max(range.start);
+                        self.freed.push((blocks, piece.extent.birth, first));
+                        self.added -= blocks.count as i64;
+                        self.keep_outside(&piece, &range);
+                        continue;
+                    }
+                    self.unwritten.push((blocks, piece.extent.birth));
                     let first = piece.first.max(range.start);
                     let birth = piece.extent.birth;
                     let extent = Extent { birth, ..Extent::new(blocks, Vec::new()) };
@@ -191,7 +221,7 @@ impl MapEdit {
         let limit = blocks_max.min(JOIN_BLOCKS_MAX);
         let mut at = self.begins(piece.first);
         if let Some(left) = at.checked_sub(1).and_then(|before| self.after.get_mut(before))
-            && left.piece.joins(&piece, limit)
+            && left.piece.joins(&piece, limit, self.parent)
         {
             at -= 1;
             left.piece.append(&mut piece);
@@ -200,18 +230,22 @@ impl MapEdit {
             self.after.insert(at, Edited { piece, is_new: true });
         }
         if let Some(right) = self.after.get(at + 1)
-            && self.after[at].piece.joins(&right.piece, limit)
+            && self.after[at].piece.joins(&right.piece, limit, self.parent)
         {
             let mut right = self.take(at + 1..at + 2);
             self.after[at].piece.append(&mut right[0]);
         }
     }
 
-    /// The parts of `range` that no piece covers.
+    /// The parts of `range` where the branch has no blocks of its own and no data: what is reserved there, if anything, a
+    /// snapshot has reserved as well, and it cannot be written (S2).
     pub(crate) fn gaps(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let mut gaps = Vec::new();
         let mut at = range.start;
         for Edited { piece, .. } in &self.after[self.overlapping(&range)] {
+            if is_shared_reserve(self.parent, piece) {
+                continue;
+            }
             if piece.first > at {
                 gaps.push(at..piece.first);
             }
@@ -242,11 +276,11 @@ impl MapEdit {
         for piece in self.new_or_changed() {
             transaction.put_with(piece.key(inode), |out| piece.extent.write(out));
         }
-        for blocks in self.freed {
-            transaction.free(blocks);
+        for (blocks, birth, first) in self.freed {
+            transaction.free(blocks, birth, extent_key(inode, first));
         }
-        for blocks in self.unwritten {
-            transaction.unwrite(blocks);
+        for (blocks, birth) in self.unwritten {
+            transaction.unwrite(blocks, birth);
         }
     }
 

@@ -60,7 +60,7 @@ fn random_edits_agree_with_a_model_and_free_each_block_once() {
         let mut tree: BTreeMap<u64, Piece> = BTreeMap::new();
         let mut next_block = 1000;
         for _ in 0..6 {
-            let mut edit = MapEdit::new(tree.values().cloned().collect());
+            let mut edit = MapEdit::new(tree.values().cloned().collect(), Epoch(0));
             let mut model = flatten(&tree);
             let held: BTreeSet<u64> = model.values().map(|place| place.0).collect();
             let mut placed = BTreeSet::new();
@@ -110,7 +110,7 @@ fn random_edits_agree_with_a_model_and_free_each_block_once() {
             assert_eq!(edit.blocks_added(), added);
 
             let mut freed = BTreeSet::new();
-            for range in &edit.freed {
+            for (range, ..) in &edit.freed {
                 for i in 0..range.count {
                     assert!(freed.insert(range.start.0 + i), "freed twice");
                 }
@@ -153,9 +153,10 @@ fn the_middle_of_a_piece_goes_and_both_ends_keep_their_blocks() {
         first: 10,
         extent: Extent::new(BlockRange::new(BlockNo(100), 10), (0..10).map(|i| 70 + i).collect()),
     };
-    let mut edit = MapEdit::new(vec![piece]);
+    let mut edit = MapEdit::new(vec![piece], Epoch(0));
     edit.cut(13..15);
-    assert_eq!(edit.freed, [BlockRange::new(BlockNo(103), 2)]);
+    let freed: Vec<_> = edit.freed.iter().map(|(range, _, first)| (*range, *first)).collect();
+    assert_eq!(freed, [(BlockRange::new(BlockNo(103), 2), 13)]);
     assert_eq!(after(&edit)[&10].extent.sums, [70, 71, 72]);
     assert_eq!(after(&edit)[&15].extent.blocks.start, BlockNo(105));
     assert_eq!(after(&edit)[&15].extent.sums, [75, 76, 77, 78, 79]);
@@ -168,10 +169,71 @@ fn what_is_unwritten_already_is_left_as_it_is() {
         let blocks = BlockRange::new(BlockNo(100 + first), 10);
         Piece { first, extent: Extent::new(blocks, sums) }
     };
-    let mut edit = MapEdit::new(vec![piece(0, Vec::new()), piece(10, vec![7; 10])]);
+    let mut edit = MapEdit::new(vec![piece(0, Vec::new()), piece(10, vec![7; 10])], Epoch(0));
     edit.unwrite(5..15);
     let firsts: Vec<u64> = edit.new_or_changed().map(|piece| piece.first).collect();
     assert_eq!(firsts, [10, 15], "the piece in front is neither cut nor put");
     assert_eq!(after(&edit)[&0].count(), 10);
     assert_eq!((edit.gone().count(), edit.freed.len(), edit.blocks_added()), (0, 0, 0));
+}
+
+#[test]
+fn parts_are_joined_whose_births_are_equal_or_the_branchs_own() {
+    let piece = |first: u64, birth: u64| Piece {
+        first,
+        extent: Extent {
+            birth: Epoch(birth),
+            ..Extent::new(BlockRange::new(BlockNo(100 + first), 2), vec![7; 2])
+        },
+    };
+    let unborn = Extent::UNBORN.0;
+    for (parent, left, right, joined) in [
+        (0, 3, 4, Some(4)),
+        (0, 3, unborn, Some(unborn)),
+        (5, 6, 7, Some(7)),
+        (5, 7, 6, Some(7)),
+        (5, 7, unborn, Some(unborn)),
+        (5, 4, 4, Some(4)),
+        (5, 5, 6, None),
+        (5, 6, 5, None),
+        (5, 3, 4, None),
+        (5, 5, unborn, None),
+    ] {
+        let mut edit = MapEdit::new(vec![piece(0, left)], Epoch(parent));
+        edit.insert(piece(2, right), 64);
+        let births: Vec<u64> = after(&edit).values().map(|of| of.extent.birth.0).collect();
+        let separate = vec![left, right];
+        assert_eq!(births, joined.map_or(separate, |birth| vec![birth]), "{parent} {left} {right}");
+    }
+}
+
+#[test]
+fn what_a_snapshot_has_as_well_is_not_unwritten_and_its_reserve_is_a_gap() {
+    let piece = |first: u64, sums: Vec<u64>, birth: u64| Piece {
+        first,
+        extent: Extent {
+            birth: Epoch(birth),
+            ..Extent::new(BlockRange::new(BlockNo(100 + first), 10), sums)
+        },
+    };
+    let pieces = || {
+        vec![
+            piece(0, vec![7; 10], 5),
+            piece(10, vec![7; 10], 6),
+            piece(20, Vec::new(), 5),
+            piece(30, Vec::new(), 6),
+        ]
+    };
+    let mut edit = MapEdit::new(pieces(), Epoch(5));
+    assert_eq!(edit.gaps(5..40), vec![20..30]);
+    edit.unwrite(5..15);
+    assert_eq!(edit.freed, [(BlockRange::new(BlockNo(105), 5), Epoch(5), 5)]);
+    assert_eq!(edit.unwritten, [(BlockRange::new(BlockNo(110), 5), Epoch(6))]);
+    assert_eq!(edit.blocks_added(), -5);
+    assert_eq!(edit.gaps(0..40), [5..10, 20..30]);
+    // Without a parent all of it is the branch's own.
+    let mut edit = MapEdit::new(pieces(), Epoch(0));
+    assert_eq!(edit.gaps(5..40), []);
+    edit.unwrite(5..15);
+    assert_eq!((edit.freed.len(), edit.unwritten.len()), (0, 2));
 }

@@ -39,6 +39,8 @@ pub(crate) struct FileData {
     content: Mutex<Content>,
     /// Pages in `content`, readable without its lock.
     count: AtomicUsize,
+    /// Of those, pages that go to reserved blocks, as last added to the sum of all files.
+    in_place: AtomicUsize,
     /// The tree is known to hold nothing written beyond the size.
     tail_is_clean: AtomicBool,
     /// The tree is known to hold nothing at all beyond the size, not even blocks that were never written.
@@ -97,6 +99,13 @@ impl FileData {
         (self.ended.0.load(Ordering::Relaxed) == block && behind.0 > 0).then_some(behind)
     }
 
+    /// The file is another one: nothing is known of its extents.
+    pub(crate) fn forget_map(&self) {
+        self.ends_at(0, BlockNo(0));
+        self.set_tail_is_clean(false);
+        self.set_ends_with_size(false);
+    }
+
     /// For a worker, while the thread that queued the job holds the map and waits.
     #[cfg(feature = "before")]
     pub(crate) fn map_of_waiter(&self) -> MapGuard<'_> {
@@ -107,6 +116,15 @@ impl FileData {
     /// Takes over how many pages there are, and returns how many there were. The content is locked.
     pub(crate) fn swap_pages(&self, now: usize) -> usize {
         self.count.swap(now, Ordering::AcqRel)
+    }
+
+    /// As [`FileData::swap_pages`], for pages that go to reserved blocks. Mostly both are 0.
+    pub(crate) fn swap_in_place(&self, now: usize) -> usize {
+        let before = self.in_place.load(Ordering::Relaxed);
+        if now != before {
+            self.in_place.store(now, Ordering::Relaxed);
+        }
+        before
     }
 
     /// Number of pages, dirty and in flight. Takes no lock.

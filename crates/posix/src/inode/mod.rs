@@ -64,6 +64,8 @@ pub(crate) struct InodeState {
     pub(crate) lookups: u64,
     /// It has no name and is not needed any more: it is being removed, or is removed already.
     pub(crate) gone: bool,
+    /// It belongs to what its branch was before a rollback.
+    stale: bool,
     /// It was made without a name and may be given one.
     pub(crate) linkable: bool,
     /// The access time in `attr` waits to be written.
@@ -84,6 +86,7 @@ impl Inode {
                 handles: 0,
                 lookups: 0,
                 gone: false,
+                stale: false,
                 linkable: false,
                 atime_waits: false,
             }),
@@ -154,12 +157,33 @@ impl InodeState {
 
     /// Fails if the inode is removed, or for a directory, if it has lost its name: nothing can be added to it.
     pub(crate) fn expect_named(&self) -> Result<()> {
-        if self.gone || self.disk.nlink == 0 { Err(FsError::NotFound) } else { Ok(()) }
+        self.expect_alive()?;
+        if self.disk.nlink == 0 { Err(FsError::NotFound) } else { Ok(()) }
     }
 
     /// Fails if the inode is removed.
     pub(crate) fn expect_alive(&self) -> Result<()> {
-        if self.gone { Err(FsError::NotFound) } else { Ok(()) }
+        match self.gone {
+            true if self.stale => Err(FsError::Stale),
+            true => Err(FsError::NotFound),
+            false => Ok(()),
+        }
+    }
+
+    /// Fails if a rollback has taken the inode away.
+    pub(crate) fn expect_fresh(&self) -> Result<()> {
+        if self.stale { Err(FsError::Stale) } else { Ok(()) }
+    }
+
+    /// The branch was rolled back, and this is the inode now.
+    pub(crate) fn renew(&mut self, item: InodeItem, tail: Box<[u8]>, changed: Lsn) {
+        (self.attr, self.disk, self.tail, self.changed) = (item, item, tail, changed);
+        (self.linkable, self.atime_waits) = (false, false);
+    }
+
+    /// The branch was rolled back, and the inode is not used any more or does not exist.
+    pub(crate) fn ends_stale(&mut self) {
+        (self.gone, self.stale, self.atime_waits) = (true, true, false);
     }
 
     /// The item to put: what the tree holds, with the access time that callers see, and one change more.

@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 use holdfast_base::InodeNo;
 use holdfast_format::Key;
-use holdfast_store::{Store, StoreError};
-use parking_lot::Mutex;
+use holdfast_store::{Branch, StoreError};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::Inode;
 use crate::{FsError, Result};
@@ -91,7 +91,7 @@ impl InodeTable {
     }
 
     /// The inode, read from the store if need be.
-    pub(crate) fn get(&self, store: &Store, no: InodeNo) -> Result<Arc<Inode>> {
+    pub(crate) fn get(&self, store: &Branch, no: InodeNo) -> Result<Arc<Inode>> {
         self.get_or_read(no, || {
             let Some(bytes) = store.get(&Key::inode(no))? else {
                 return Err(FsError::NotFound);
@@ -158,6 +158,21 @@ impl InodeTable {
         None
     }
 
+    /// All inodes in memory, in ascending order.
+    pub(crate) fn all(&self) -> Vec<Arc<Inode>> {
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            all.extend(shard.lock().known.values().map(|entry| entry.inode.clone()));
+        }
+        all.sort_unstable_by_key(|inode| inode.no);
+        all
+    }
+
+    /// Nothing is loaded or dropped until the guard is dropped. The caller may have states locked.
+    pub(crate) fn lock_all(&self) -> LockedTable<'_> {
+        LockedTable(self.shards.iter().map(|shard| shard.lock()).collect())
+    }
+
     /// Numbers in all clocks.
     #[cfg(test)]
     pub(crate) fn clock_len(&self) -> usize {
@@ -168,6 +183,45 @@ impl InodeTable {
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|s| s.lock().known.len()).sum()
+    }
+}
+
+/// The table, for one thread alone.
+pub(crate) struct LockedTable<'a>(Vec<MutexGuard<'a, Shard>>);
+
+impl LockedTable<'_> {
+    fn shard(&mut self, no: InodeNo) -> &mut Shard {
+        let count = self.0.len() as u64;
+        &mut self.0[(no.0 % count) as usize]
+    }
+
+    /// Whether exactly these are in memory.
+    pub(crate) fn is(&mut self, inodes: &[Arc<Inode>]) -> bool {
+        let count: usize = self.0.iter().map(|shard| shard.known.len()).sum();
+        count == inodes.len()
+            && inodes.iter().all(|inode| {
+                let known = self.shard(inode.no).known.get(&inode.no.0);
+                known.is_some_and(|entry| Arc::ptr_eq(&entry.inode, inode))
+            })
+    }
+
+    /// Inodes that are not in memory and have references from above.
+    pub(crate) fn remembered(&self) -> impl Iterator<Item = InodeNo> {
+        self.0.iter().flat_map(|shard| shard.remembered.keys().map(|no| InodeNo(*no)))
+    }
+
+    /// Drops an inode from memory that has so many references from above.
+    pub(crate) fn remove(&mut self, no: InodeNo, references: u64) {
+        let shard = self.shard(no);
+        shard.known.remove(&no.0);
+        if references > 0 {
+            shard.remembered.insert(no.0, references);
+        }
+    }
+
+    /// What was read of inodes that are not in memory is void.
+    pub(crate) fn all_left(&mut self) {
+        self.0.iter_mut().for_each(|shard| shard.left += 1);
     }
 }
 

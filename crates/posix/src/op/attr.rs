@@ -39,6 +39,7 @@ impl FileSystem {
         file: Option<&OpenFile>,
         change: SetAttr,
     ) -> Result<Attr> {
+        let _inside = self.core.gate.enter();
         let core = &*self.core;
         let inode = core.inode(inode)?;
         let now = Timestamp::now();

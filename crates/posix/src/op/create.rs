@@ -48,6 +48,7 @@ impl FileSystem {
         }
         // For other types any number is accepted: it means nothing there.
         let new = NewNode { rdev: if is_device { new.rdev } else { 0 }, ..new };
+        let _inside = self.core.gate.enter();
         let wanted = Wanted { caller, new, target: &[], handles: 0 };
         Ok(make(&self.core, parent, name, &wanted)?.1)
     }
@@ -75,6 +76,7 @@ impl FileSystem {
         if target.contains(&0) {
             return Err(FsError::Invalid("a target holds no NUL"));
         }
+        let _inside = self.core.gate.enter();
         let wanted = Wanted {
             caller,
             new: NewNode { file_type: FileType::Symlink, perm: 0o777, rdev: 0 },
@@ -124,7 +126,11 @@ impl FileSystem {
             handles: 1,
         };
         loop {
-            match make(core, parent, name, &wanted) {
+            let made = {
+                let _inside = core.gate.enter();
+                make(core, parent, name, &wanted)
+            };
+            match made {
                 Ok((inode, attr)) => return Ok((attr, OpenFile::counted(core, inode, flags))),
                 Err(FsError::Exists) if !exclusive => {}
                 Err(error) => return Err(error),
@@ -151,6 +157,7 @@ impl FileSystem {
         perm: u32,
         flags: OpenFlags,
     ) -> Result<(Attr, Arc<OpenFile>)> {
+        let _inside = self.core.gate.enter();
         let core = &self.core;
         let dir = core.inode(parent)?;
         dir.expect_directory()?;
@@ -165,7 +172,7 @@ impl FileSystem {
             state.expect_named()?;
             allow::expect(core, caller, parent, &state.attr, allow::CHANGE_ENTRIES)?;
             if state.disk.flags & InodeItem::HAS_XATTRS != 0 && !may_inherit_acl {
-                drop(state);
+                drop((state, _inside));
                 return self.tmpfile(caller, parent, perm, flags);
             }
             let mut item = inherit(core, caller, &dir, &state, no, &new, &mut transaction)?;

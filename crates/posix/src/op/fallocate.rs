@@ -13,7 +13,7 @@ use holdfast_format::Key;
 use holdfast_format::item::PunchItem;
 use holdfast_format::limits::FILE_SIZE_MAX;
 use holdfast_store::page::Page;
-use holdfast_store::{Delayed, Need, Reservation, StoreError, Transaction};
+use holdfast_store::{Need, Reservation, StoreError, Transaction};
 
 use crate::core::Core;
 use crate::data::grow::{clean_tail_locked, make_dirty, pages_before_growth};
@@ -25,7 +25,7 @@ use crate::data::writeback::write_back_locked;
 use crate::delayed::ordered::OrderedExtent;
 use crate::file::inline;
 use crate::file::lookup::{each_piece, merge, pieces};
-use crate::file::map::{MapEdit, Piece};
+use crate::file::map::{MapEdit, Piece, owns};
 use crate::file_data::{MapGuard, WriterGuard};
 use crate::inode::Inode;
 use crate::*;
@@ -40,7 +40,7 @@ impl FileSystem {
     /// Allocates, punches or zeroes a range, as `flags` say.
     ///
     /// Allocation is decided as a whole: without space for all of it nothing is allocated. What is allocated can be
-    /// written, and written again, also when nothing else is free.
+    /// written once, also when nothing else is free.
     pub fn fallocate(
         &self,
         file: &OpenFile,
@@ -67,6 +67,7 @@ impl FileSystem {
         if punch && (zero || !keep_size) {
             return Err(FsError::NotSupported);
         }
+        let _inside = self.core.gate.enter();
         let task = Task {
             core: &self.core,
             inode: &file.inode,
@@ -170,9 +171,7 @@ impl Task<'_> {
             return self.publish(&map, transaction, &mut reservation, 0, Some(last));
         }
         let edges = self.edges()?;
-        let blocks = edges.len() as u64;
-        let delayed = Delayed { runs: blocks, pages: blocks };
-        let reserved = core.store.reserve(Need::Replace { blocks, delayed })?;
+        let reserved = core.store.reserve(Need::Grow { changes: 0, blocks: edges.len() as u64 })?;
         self.clear(&map, Clear::Free, edges, reserved, None)
     }
 
@@ -204,7 +203,7 @@ impl Task<'_> {
         if at_once {
             merge(inode.no, &mut old, pieces)?;
         }
-        let mut edit = MapEdit::new(old);
+        let mut edit = core.edit(old);
         match how {
             _ if !at_once => {}
             Clear::Free => edit.cut(blocks.clone()),
@@ -274,32 +273,49 @@ impl Task<'_> {
 
         let edges = if zero { self.edges()? } else { Vec::new() };
         let blocks = self.range.start / BLOCK_BYTES..blocks_for(self.range.end);
-        let wanted = self.missing(&blocks)? + edges.len() as u64;
+        let wanted = self.missing(&blocks, zero)? + edges.len() as u64;
         let mut reservation = core.store.reserve(Need::Grow { changes: 2, blocks: wanted })?;
         let for_edges = reservation.split(edges.len() as u64);
+        if zero {
+            self.reserve_gaps(&map, &blocks, &mut reservation, None)?;
+            self.clear(&map, Clear::Unwrite, edges, for_edges, new_size)?;
+            // Where a snapshot has the blocks, clearing has left a hole.
+            return match reservation.blocks() {
+                0 => Ok(()),
+                _ => self.reserve_gaps(&map, &blocks, &mut reservation, None),
+            };
+        }
+        self.reserve_gaps(&map, &blocks, &mut reservation, Some(Last { new_size, punch: None }))
+    }
+
+    /// Allocates what has no blocks of the branch's own; what `last` says comes with the last step.
+    fn reserve_gaps(
+        &self,
+        map: &MapGuard<'_>,
+        blocks: &Range<u64>,
+        reservation: &mut Reservation,
+        last: Option<Last>,
+    ) -> Result<()> {
+        let (core, inode) = (self.core, self.inode);
         let mut at = blocks.start;
         while at < blocks.end {
             let all = at..blocks.end;
             let (pieces, window_end) = punch::window(core, inode.no, all, false, BATCH_EXTENTS)?;
-            let mut edit = MapEdit::new(pieces);
+            let mut edit = core.edit(pieces);
             let mut transaction = Transaction::new();
-            let end =
-                self.allocate(&mut edit, at..window_end, &mut reservation, &mut transaction)?;
+            let end = self.allocate(&mut edit, at..window_end, reservation, &mut transaction)?;
             at = end;
             let added = edit.blocks_added();
             edit.plan(inode.no, &mut transaction);
-            let last = (!zero && end >= blocks.end).then_some(Last { new_size, punch: None });
+            let last = last.filter(|_| end >= blocks.end);
             if last.is_none() && transaction.is_empty() {
                 continue;
             }
             let mut changes =
                 core.store.reserve(Need::Writeback { changes: transaction.changes() + 1 })?;
-            self.publish(&map, transaction, &mut changes, added, last)?;
+            self.publish(map, transaction, &mut changes, added, last)?;
         }
-        match zero {
-            true => self.clear(&map, Clear::Unwrite, edges, for_edges, new_size),
-            false => Ok(()),
-        }
+        Ok(())
     }
 
     /// Fills gaps from the start of `range` on with unwritten extents; returns how far it came.
@@ -329,12 +345,20 @@ impl Task<'_> {
         Ok(range.end)
     }
 
-    /// Blocks of `range` that no extent covers.
-    fn missing(&self, range: &Range<u64>) -> Result<u64> {
+    /// Blocks that `range` needs besides what it has: what no extent covers, and what is of no use because a snapshot has
+    /// it as well. With `zero` that holds for data, too.
+    fn missing(&self, range: &Range<u64>, zero: bool) -> Result<u64> {
+        let parent = self.core.store.parent_epoch();
+        let is_lent = |piece: &Piece| {
+            (zero || !piece.extent.is_written()) && !owns(parent, piece.extent.birth)
+        };
         let mut missing = range.end - range.start;
         each_piece(self.core, self.inode.no, range.start, |piece| {
             if piece.first >= range.end {
                 return ControlFlow::Break(());
+            }
+            if is_lent(piece) {
+                return ControlFlow::Continue(());
             }
             missing -= piece.part(range.clone()).map_or(0, |part| part.count());
             ControlFlow::Continue(())

@@ -18,6 +18,7 @@ impl FileSystem {
         parent: InodeNo,
         name: &[u8],
     ) -> Result<Attr> {
+        let _inside = self.core.gate.enter();
         let core = &*self.core;
         names::check_name(name, FsError::Exists)?;
         let dir = core.inode(parent)?;

@@ -59,7 +59,7 @@ impl FileSystem {
         if state.is_unreachable() && !state.gone {
             state.gone = true;
             drop(state);
-            orphan::collect(&self.core, &inode);
+            self.core.collect_soon(&inode);
         }
     }
 

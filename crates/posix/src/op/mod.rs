@@ -15,5 +15,7 @@ pub mod sync;
 pub mod truncate;
 pub mod unlink;
 pub mod volume;
+pub mod open_branch;
+pub mod branches;
 pub mod write;
 pub mod xattr;

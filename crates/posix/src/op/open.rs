@@ -60,7 +60,7 @@ impl Drop for OpenFile {
         if state.is_unreachable() {
             state.gone = true;
             drop(state);
-            crate::orphan::collect(&core, &self.inode);
+            core.collect_soon(&self.inode);
         } else {
             crate::orphan::note_if_leaving(&core, &self.inode, &state);
         }

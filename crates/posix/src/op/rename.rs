@@ -64,6 +64,7 @@ impl FileSystem {
         new_name: &[u8],
         flags: RenameFlags,
     ) -> Result<()> {
+        let _inside = self.core.gate.enter();
         let core = &*self.core;
         let exclusive = RenameFlags::NOREPLACE | RenameFlags::WHITEOUT;
         if flags.contains(RenameFlags::EXCHANGE) && flags.intersects(exclusive) {

@@ -27,6 +27,7 @@ impl FileSystem {
             };
             let (size, disk) = {
                 let state = inode.state.read();
+                state.expect_fresh()?;
                 (state.attr.size, state.disk)
             };
             let found = seek_once(core, inode, size, &disk, offset, whence);
@@ -36,6 +37,7 @@ impl FileSystem {
         }
         // It is changed without a pause: held still by the lock that every change takes.
         let state = inode.state.read();
+        state.expect_fresh()?;
         seek_once(core, inode, state.attr.size, &state.disk, offset, whence)
     }
 }

@@ -19,7 +19,7 @@ impl FileSystem {
             blocks: space.total,
             blocks_free: space.free,
             blocks_available: space.available,
-            inodes: space.inodes.saturating_add(inodes_free),
+            inodes: self.core.store.inode_count().saturating_add(inodes_free),
             inodes_free,
             name_max: NAME_MAX as u32,
         }

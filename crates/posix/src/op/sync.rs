@@ -71,7 +71,10 @@ impl FileSystem {
         let time = Stopwatch::start();
         let losses = &self.core.data.losses;
         let reported = losses.begin();
-        let written = self.core.write_back();
+        let written = {
+            let _inside = self.core.gate.enter();
+            self.core.write_back()
+        };
         let data_ns = time.nanos();
         let _under_way = self.core.data.in_flight.fsync(InodeNo::ROOT);
         let receipt = self.core.store.sync(self.core.store.latest(), InodeNo::ROOT)?;
@@ -90,6 +93,7 @@ impl FileSystem {
     /// As [`FileSystem::sync`], by a commit: what the background does after six times `commit_secs` at the latest. It
     /// is never required: it leaves the log empty, and makes freed space usable.
     pub fn commit(&self) -> Result<()> {
+        let _inside = self.core.gate.enter();
         self.core.commit()
     }
 
@@ -97,6 +101,7 @@ impl FileSystem {
     /// to the log without a flush, and what is durable already is confirmed (see [`holdfast_store::Store::confirm`]).
     /// Makes nothing durable.
     pub fn rest(&self) -> Result<()> {
+        let _inside = self.core.gate.enter();
         self.core.append()?;
         Ok(self.core.store.confirm().map(drop)?)
     }
@@ -191,8 +196,13 @@ fn prepare(core: &Core, inode: &Arc<Inode>) -> Result<Option<WrittenBack>> {
     let time = Stopwatch::start();
     let (data, under_way) = match mutants::is(Mutant::DataForgotten) {
         true => (DataCost::default(), core.data.in_flight.fsync(inode.no)),
-        false => write_back_for_log(core, inode)?,
+        false => {
+            // In front of a snapshot that waits: what is inside may take long.
+            let _inside = core.gate.enter_first();
+            write_back_for_log(core, inode)?
+        }
     };
+    inode.state.read().expect_fresh()?;
     expect_nothing_lost(inode)?;
     // The names above it count as well: all its names are reachable afterwards (P1).
     let last_move = Lsn(core.last_move.load(Ordering::Acquire));

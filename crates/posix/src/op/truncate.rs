@@ -18,7 +18,6 @@ use crate::data::publish::publish;
 use crate::data::writeback::write_back_locked;
 use crate::file::inline;
 use crate::file::lookup::{FILE_BLOCKS_MAX, last_pieces};
-use crate::file::map::MapEdit;
 use crate::file_data::{MapGuard, WriterGuard};
 use crate::inode::Inode;
 use crate::{FsError, Result};
@@ -87,7 +86,7 @@ fn shrink(
             extents_max = count / 4 + 1;
             continue;
         };
-        let mut edit = MapEdit::new(last);
+        let mut edit = core.edit(last);
         edit.cut(keep..FILE_BLOCKS_MAX);
         let removed = edit.blocks_added();
         edit.plan(inode.no, &mut transaction);

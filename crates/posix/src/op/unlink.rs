@@ -25,6 +25,7 @@ impl FileSystem {
         if name == b"." || name == b".." {
             return Err(FsError::IsDirectory);
         }
+        let _inside = self.core.gate.enter();
         remove(&self.core, caller, parent, name, Want::AnythingElse)
     }
 
@@ -35,6 +36,7 @@ impl FileSystem {
             b".." => return Err(FsError::NotEmpty),
             _ => {}
         }
+        let _inside = self.core.gate.enter();
         remove(&self.core, caller, parent, name, Want::Directory)
     }
 }

@@ -1,35 +1,22 @@
 //! Making, mounting and leaving a volume.
 
-use std::ops::ControlFlow;
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::Arc;
 
 use holdfast_base::counters::Counters;
 use holdfast_base::{InodeNo, Timestamp, prng};
+use holdfast_format::Key;
 use holdfast_format::item::{FileType, InodeItem};
 use holdfast_format::superblock::LABEL_MAX;
-use holdfast_format::{Geometry, Key};
 use holdfast_store::{
     CreateOptions, Device, Guarding, Identity, OpenOptions, Store, StoreError, Transaction, page,
     restore_superblock,
 };
-use parking_lot::Mutex;
 use uuid::Uuid;
 
-use crate::committer::Committer;
-use crate::core::Core;
-use crate::data::background::Background;
 use crate::data::complete::Completer;
-use crate::directory_log::DirectoryLog;
-use crate::inode::InodeTable;
+use crate::open_volume::OpenVolume;
+use crate::volume::Volume;
 use crate::*;
-
-/// Data that an fsync puts into the log unless the mount says otherwise, in bytes: what databases and mail write at
-/// a time. In a small log it must find room for several threads.
-fn usual_log_data(geometry: &Geometry) -> usize {
-    let log = geometry.log().bytes().unwrap_or(u64::MAX);
-    (log / 64).min(16 << 10) as usize
-}
 
 impl FileSystem {
     /// Makes an empty volume with a root directory (mode 755) on the whole device.
@@ -54,7 +41,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Opens the store, carries out what is left of holes, collects orphans, and starts the background commit.
+    /// Opens the store and the branch or snapshot of it that `options` name; see [`FileSystem::open_branch`].
     pub fn mount(device: Arc<dyn Device>, options: MountOptions) -> Result<FileSystem> {
         let counters = Arc::new(Counters::default());
         let open = OpenOptions {
@@ -67,63 +54,18 @@ impl FileSystem {
             threads: options.threads,
             guard: Guarding::default(),
         };
-        let store = Store::open(device, &open, counters.clone())?;
-        let usual = usual_log_data(&store.superblock().geometry);
-        let core = Arc::new(Core {
-            log_data_bytes: options.log_data_bytes.unwrap_or(usual),
-            hash_seed: store.superblock().hash_seed,
-            inodes: InodeTable::new(options.inode_cache),
-            data: crate::delayed::Shared::new(&store, &options),
-            renames: Mutex::new(()),
-            last_move: Default::default(),
-            directory_log: DirectoryLog::new(options.rename_log),
-            atime: times::Policy::new(options.atime),
-            watcher: OnceLock::new(),
-            leaving: Default::default(),
-            atimes: Mutex::default(),
-            #[cfg(test)]
-            hash_mask: holdfast_sync::atomic::AtomicU64::new(u64::MAX),
-            store,
-            counters,
-            options,
-        });
-        match core.inode(InodeNo::ROOT) {
-            Ok(root) => root.expect_directory(),
-            Err(FsError::NotFound) => Err(FsError::NotFound),
-            Err(error) => return Err(error),
-        }
-        .map_err(|_| StoreError::Refused("the volume has no root directory; run fsck".into()))?;
-        if !core.options.read_only {
-            check_next_inode(&core)?;
-        }
-        crate::data::punch::recover(&core)?;
-        let options = &core.options;
-        let committer = if options.read_only {
-            None
-        } else {
-            orphan::collect_all(&core)?;
-            match options.commit_secs {
-                0 => None,
-                secs => {
-                    let every = Duration::from_secs(secs.into());
-                    Some(Committer::start(&core, every)?)
-                }
-            }
-        };
-        let background = match core.options.read_only || !core.options.threads {
-            true => None,
-            false => Some(Background::start(core.clone())?),
-        };
-        let completer = Completer::start(&core)?;
-        Ok(FileSystem { core, committer, background, completer })
+        let store = Arc::new(Store::open(device, &open, counters.clone())?);
+        let volume = Volume::new(store, counters, options.clone());
+        FileSystem::first(volume, options)
     }
 
-    /// Writes everything, makes it durable and ends the threads. Dropping without this is like a crash.
+    /// Writes everything and makes it durable; with the last branch that is open, ends the volume and its threads. Dropping
+    /// without this is like a crash.
     ///
     /// Files that are still open are of no use afterwards; those without a name are removed.
     pub fn unmount(self) -> Result<()> {
-        let FileSystem { core, committer, background, completer } = self;
-        drop((committer, background));
+        let FileSystem { core, background, completer, volume } = self;
+        drop(background);
         let written = if core.options.read_only {
             Ok(())
         } else {
@@ -131,25 +73,24 @@ impl FileSystem {
                 .and_then(|()| atime::write_all(&core))
                 .and_then(|()| core.commit())
         };
+        // Until here it counts as open: nothing opens it, or rolls it back, beside what it still writes.
+        volume.volume.closed(&core);
         Completer::end(completer);
         let mut core = core;
         let core = loop {
-            // A handle that is just being dropped holds the volume for a moment.
+            // A handle that is just being dropped holds the branch for a moment.
             match Arc::try_unwrap(core) {
                 Ok(core) => break core,
                 Err(shared) => core = shared,
             }
             holdfast_sync::thread::yield_now();
         };
-        let closed = {
-            let core = core;
-            core.store.close()
-        };
+        drop(core);
+        let closed = Arc::into_inner(volume).map_or(Ok(()), OpenVolume::close);
         // After this, no thread is left to give it back step by step.
         page::give_back();
         written?;
-        closed?;
-        Ok(())
+        closed
     }
 
     /// Gives the volume another id or label, in both superblocks.
@@ -216,22 +157,6 @@ impl FileSystem {
     pub fn superblock(&self) -> holdfast_format::Superblock {
         self.core.store.superblock()
     }
-}
-
-/// Fails if a new inode could get the number of one that exists: it would replace it (P10).
-fn check_next_inode(core: &Core) -> Result<()> {
-    let next = core.store.superblock().inode_next;
-    let mut last = InodeNo(0);
-    // Items are in the order of their inodes.
-    core.store.scan_back(&Key::MIN, &Key::MAX, |key, _| {
-        last = key.inode;
-        ControlFlow::Break(())
-    })?;
-    if last.0 >= next.0 {
-        let why = format!("inode {last} is not below the next number {next}; run fsck");
-        return Err(StoreError::Refused(why).into());
-    }
-    Ok(())
 }
 
 fn root((uid, gid): (u32, u32)) -> InodeItem {

@@ -51,6 +51,7 @@ impl FileSystem {
         let inode = &file.inode;
         let append = how.append || file.flags.contains(OpenFlags::APPEND);
         let done = {
+            let _inside = self.core.gate.enter();
             let writer = inode.data.lock_writer();
             let start = match append {
                 true => inode.state.read().attr.size,
@@ -108,6 +109,7 @@ fn clear_set_ids(core: &Core, inode: &Arc<Inode>) -> Result<()> {
     }
     let mut reservation = core.store.reserve(Need::Writeback { changes: 1 })?;
     let mut state = inode.state.write();
+    state.expect_alive()?;
     let mut item = state.next_disk();
     item.mode = perm::without_set_id(item.mode);
     item.ctime = Timestamp::now();

@@ -151,6 +151,7 @@ impl FileSystem {
         value: &[u8],
         flags: XattrFlags,
     ) -> Result<()> {
+        let _inside = self.core.gate.enter();
         let core = &*self.core;
         let inode = core.inode(inode)?;
         let space = Space::of(name)?;
@@ -190,6 +191,7 @@ impl FileSystem {
 
     /// Removes an attribute.
     pub fn removexattr(&self, caller: &Caller, inode: InodeNo, name: &[u8]) -> Result<()> {
+        let _inside = self.core.gate.enter();
         let core = &*self.core;
         let inode = core.inode(inode)?;
         let space = Space::of(name)?;

@@ -225,7 +225,7 @@ fn what_is_durable_is_confirmed_when_the_volume_rests() {
 #[test]
 fn what_only_the_log_holds_is_known() {
     let v = Volume::new();
-    let is_logged = || v.fs.core.is_logged();
+    let is_logged = || crate::committer::is_logged(&v.fs.core.store);
     v.fs.commit().unwrap();
     assert!(!is_logged(), "all is committed");
     v.file(ROOT, "a");

@@ -14,7 +14,8 @@ impl Generator<'_> {
     }
 
     pub(super) fn handle(&mut self) -> Option<Handle> {
-        (!self.open.is_empty()).then(|| self.prng.pick(&self.open).clone())
+        let open = self.open.get(&self.model.number()).filter(|open| !open.is_empty())?;
+        Some(self.prng.pick(open).clone())
     }
 
     /// Something with bytes: a file by name, or a handle.

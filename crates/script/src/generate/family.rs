@@ -8,10 +8,14 @@
 //!
 //! The same seed and family give the same script for ever.
 
+mod motifs;
+
 use std::fmt;
 use std::str::FromStr;
 
-use crate::model::Model;
+use motifs::*;
+
+use crate::model::VolumeModel;
 use crate::op::*;
 use crate::outcome::Outcome;
 use crate::prng::Prng;
@@ -43,115 +47,15 @@ pub enum Family {
     Holes,
     /// What was reserved is written, made zeros, and written again.
     Reserved,
+    /// Snapshots are taken and removed, branches fork and go back.
+    Branches,
 }
 
-/// `$s` many extents in `$f`, `$f $g` different files, `$d $e` directories, `$p $q` anything that has a name, `$v $w` names that are
-/// probably free, `$n` a length and a seed, `$o` an offset, `$m` a mode.
-const REPLACE: [&str; 8] = [
-    "unlink $f; mkfile $f; write $f 0 $n",
-    "mkfile $v; write $v 0 $n; rename $v $f",
-    "rename $f $v; mkfile $f; append $f $n",
-    "rename $f $g; mkfile $f",
-    "rename $f $g exchange; write $f $o $n",
-    "unlink $f; link $g $f",
-    "rename $f $v; rename $g $f; rename $v $g",
-    "open h $f read,write; mkfile $v; rename $v $f; write @h $o $n; fsync @h; close h",
-];
-const THIRD_PARTY: [&str; 6] = [
-    "write $f $o $n; fsync $g",
-    "rename $f $v; fsync $g",
-    "unlink $f; mkfile $v; fsync $v",
-    "write $f $o $n; truncate $f 3000; fsyncdir $d",
-    "setxattr $f user.a $n; chmod $g $m; fsync $g",
-    "append $f $n; append $g $n; fdatasync $g",
-];
-const MOVE_OUT: [&str; 6] = [
-    "rename $f $v; fsyncdir $d",
-    "mkdir $v; rename $f $v/a; fsyncdir $v",
-    "rename $d $v; mkdir $d; fsyncdir $d",
-    "rename $d $v; mkfile $w; fsync $w",
-    "rename $p $v; rename $q $p",
-    "rename $d $e exchange; fsyncdir $d",
-];
-const WEAKEN: [&str; 8] = [
-    "write $f $o $n; fsync $f; link $f $v; fsyncdir /",
-    "truncate $f 0; fsync $f; link $f $v; fsync $v",
-    "chmod $f $m; fsync $f; link $f $v; fsyncdir /",
-    "write $f $o $n; fsync $f; rename $f $v; fsyncdir /",
-    "setxattr $f user.a $n; fsync $f; removexattr $f user.a; fdatasync $f",
-    "append $f $n; fsync $f; append $f $n; fdatasync $g",
-    "truncate $f 9000; fsync $f; truncate $f 100; write $f 5000 $n; chmod $f $m; fsync $g",
-    "write $f 0 $n; fdatasync $f; utimes $f 5 6; chown $f 5 6; fsyncdir $d",
-];
-const FORGET: [&str; 6] = [
-    "stat $f; stat $g; unlink $f; fsyncdir $d",
-    "fsync $f; evict; stat $g; rename $f $v; fsync $g",
-    "fsync $f; ls $d; ls $e; sum $g; unlink $f; mkfile $f; fsync $f",
-    "write $f $o $n; evict; sum $g; fsync $f",
-    "remount; rename $f $v; fsyncdir /",
-    "link $f $v; fsync $f; evict; ls $d; unlink $v; fsync $f",
-];
-const NEW_ANCESTORS: [&str; 6] = [
-    "mkdir $v; mkdir $v/a; mkfile $v/a/b; fsync $v/a/b",
-    "mkdir $v; mkfile $v/a; rename $v $w; fsync $w/a",
-    "mkdir $v; rename $f $v/a; fsync $v/a",
-    "mkdir $v; rename $d $v/a; fsyncdir $v/a",
-    "mkdir $v; link $f $v/a; fsync $f",
-    "mkdir $v; mkdir $w; mkfile $v/a; link $v/a $w/a; fsync $w/a",
-];
-const TYPE_CHANGE: [&str; 6] = [
-    "unlink $f; mkdir $f; fsyncdir $f",
-    "unlink $f; mkdir $f; mkfile $f/a; fsync $f/a; unlink $f/a; rmdir $f; mkfile $f; fsync $f",
-    "unlink $f; symlink $g $f; fsyncdir /",
-    "rename $f $v; mkdir $f; rename $v $f/a; fsync $f/a",
-    "rename $d $v; mkfile $d; write $d 0 $n; fsync $d",
-    "mkdir $v; rmdir $v; mkfile $v; append $v $n; fsync $v",
-];
-const HARD_LINKS: [&str; 8] = [
-    "link $f $v; unlink $f; fsync $v",
-    "link $f $v; link $f $w; unlink $v; fsync $w",
-    "link $f $v; rename $v $f; fsync $f",
-    "link $f $v; write $f $o $n; fsync $v",
-    "tmpfile t $d; write @t 0 $n; link @t $v; fsync @t; close t",
-    "open h $f read,write; unlink $f; write @h $o $n; fsync @h; close h",
-    "link $f $v; unlink $f; mkfile $f; fsync $f",
-    "link $f $v; rename $f $w; fsyncdir /; rename $v $w",
-];
-const REUSE: [&str; 6] = [
-    "write $f 0 $n; fsync $f; unlink $f; mkfile $v; write $v 0 $n; fsync $v",
-    "truncate $f 0; fsync $f; write $g $o $n; fsync $g",
-    "punch $f 0 16k; fsync $f; append $g $n; fsync $g",
-    "write $f $o $n; sync; write $f $o $n; fsync $f",
-    "write $f 0 $n; write $f 0 $n; fsync $f; write $f 0 $n; fsync $f",
-    "zero $f $o 5000; fallocate $g 0 20k; write $g 4096 $n; fsync $g",
-];
-
-const HOLES: [&str; 8] = [
-    "$s; fsync $f; punch $f 100 600k; fsync $g",
-    "$s; fsync $f; zero $f 5000 600k; fsync $g; append $f $n; fsync $f",
-    "$s; fsync $g; zero $f 3000 300k keep; fsync $g; punch $f 0 700k; fsync $g",
-    "$s; punch $f 8192 600k; truncate $f 9000; fsync $g",
-    "fallocate $f 0 80k; punch $f 4096 8192; zero $f 20k 9000; fsync $f",
-    "fallocate $f 4096 40k keep; write $f $o $n; fsync $g; punch $f $o 9000; fsync $f",
-    "write $f 0 $n; fsync $f; zero $f $o 9000; write $f $o $n; fsync $g",
-    "write $f $o $n; zero $f 50 30000 keep; fsync $f; rename $f $v; fsync $v",
-];
-const RESERVED: [&str; 9] = [
-    "fallocate $f 0 100k; write $f $o $n; fsync $f; write $f 50k $n; fsync $g",
-    "write $f 20k $n; fsync $f; write $f 24k $n; fdatasync $f",
-    "write $f 60k $n; write $g 60k $n; fsync $f; fsync $g",
-    "zero $f 0 40k keep; write $f $o $n; fsync $f",
-    "write $f 8192 $n; zero $f 0 30k keep; write $f 8192 $n; fsync $g; fsync $f",
-    "write $f 100k $n; fsync $f; zero $f 90k 50k; fsync $f; write $f 100k $n; fsync $f",
-    "write $f 64k $n; punch $f 60k 30k; fallocate $f 60k 30k; write $f 70k $n; fsync $f",
-    "write $f 30k $n; truncate $f 35k; fallocate $f 0 80k keep; write $f 40k $n; fsync $f",
-    "open h $f read,write; write @h 70k $n; unlink $g; sync; write @h 120k $n; fsync @h; close h",
-];
 /// Extents of `$s`.
 const SCATTERED: u64 = 70;
 
 impl Family {
-    /// All of them.
+    /// All that need no branches.
     pub const ALL: [Family; 11] = [
         Family::Replace,
         Family::ThirdParty,
@@ -180,6 +84,7 @@ impl Family {
             Family::Reuse => "reuse",
             Family::Holes => "holes",
             Family::Reserved => "reserved",
+            Family::Branches => "branches",
         }
     }
 
@@ -196,6 +101,7 @@ impl Family {
             Family::Reuse => &REUSE,
             Family::Holes => &HOLES,
             Family::Reserved => &RESERVED,
+            Family::Branches => &BRANCHES,
         }
     }
 
@@ -203,7 +109,7 @@ impl Family {
     pub fn generate(self, seed: u64, motifs: usize) -> Script {
         let mut story = Story {
             prng: Prng::seeded(seed ^ (self as u64) << 56),
-            model: Model::new(),
+            model: VolumeModel::new(),
             ops: Vec::new(),
             pattern: 0,
         };
@@ -221,7 +127,7 @@ impl Family {
     pub fn generate_full(self, seed: u64, motifs: usize) -> Script {
         let mut story = Story {
             prng: Prng::seeded(seed ^ (self as u64) << 56),
-            model: Model::new(),
+            model: VolumeModel::new(),
             ops: Vec::new(),
             pattern: 100,
         };
@@ -273,8 +179,9 @@ impl FromStr for Family {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Family, String> {
-        Family::ALL.into_iter().find(|family| family.word() == word).ok_or_else(|| {
-            let words: Vec<&str> = Family::ALL.iter().map(|family| family.word()).collect();
+        let all = || Family::ALL.into_iter().chain([Family::Branches]);
+        all().find(|family| family.word() == word).ok_or_else(|| {
+            let words: Vec<&str> = all().map(Family::word).collect();
             format!("{word} is not one of {}", words.join(", "))
         })
     }
@@ -283,7 +190,7 @@ impl FromStr for Family {
 /// A script that is being written, with what exists so far.
 struct Story {
     prng: Prng,
-    model: Model,
+    model: VolumeModel,
     ops: Vec<Op>,
     pattern: u32,
 }
@@ -342,6 +249,8 @@ impl Story {
                 'f' | 'g' => self.one(fits(|kind| kind == Kind::File))?.to_string(),
                 'd' | 'e' => self.one(fits(|kind| kind == Kind::Dir))?.to_string(),
                 'p' | 'q' => self.one(fits(|_| true))?.to_string(),
+                'S' | 'T' | 'U' => self.tree_name('s', &filled),
+                'B' | 'C' => self.tree_name('b', &filled),
                 'v' | 'w' => self.free(&paths, &filled)?.to_string(),
                 // Lengths and offsets are never repeated.
                 'n' => {
@@ -371,6 +280,16 @@ impl Story {
             text += &format!("write $f {} 1 {}; ", extent * 8192 + 77, self.pattern);
         }
         text
+    }
+
+    /// A name of a snapshot or branch that is not in the motif yet.
+    fn tree_name(&mut self, letter: char, filled: &[(char, String)]) -> String {
+        loop {
+            let name = format!("{letter}{}", self.prng.below(6));
+            if filled.iter().all(|(_, known)| *known != name) {
+                return name;
+            }
+        }
     }
 
     fn one(&mut self, paths: Vec<Path>) -> Option<Path> {
@@ -438,12 +357,12 @@ mod tests {
 
     #[test]
     fn every_motif_can_be_told() {
-        for family in Family::ALL {
+        for family in Family::ALL.into_iter().chain([Family::Branches]) {
             for motif in family.motifs() {
                 let told = (0..200).any(|seed| {
                     let mut story = Story {
                         prng: Prng::seeded(seed),
-                        model: Model::new(),
+                        model: VolumeModel::new(),
                         ops: Vec::new(),
                         pattern: 0,
                     };
@@ -462,7 +381,7 @@ mod tests {
 
     #[test]
     fn the_same_seed_tells_the_same_story() {
-        for family in Family::ALL {
+        for family in Family::ALL.into_iter().chain([Family::Branches]) {
             let script = family.generate(3, 4);
             assert_eq!(script, family.generate(3, 4));
             assert_ne!(script, family.generate(4, 4));

@@ -6,13 +6,16 @@
 //! anything at all, so that refusals are tried too.
 
 mod aim;
+mod branches;
 mod family;
 mod profile;
 
 pub use family::{Family, full};
 pub use profile::Profile;
 
-use crate::model::Model;
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::model::VolumeModel;
 use crate::op::*;
 use crate::outcome::{Answer, Outcome};
 use crate::prng::Prng;
@@ -24,8 +27,9 @@ pub fn generate(seed: u64, profile: &Profile) -> Script {
     let mut generator = Generator {
         prng: Prng::seeded(seed),
         profile,
-        model: Model::new(),
-        open: Vec::new(),
+        model: VolumeModel::new(),
+        open: BTreeMap::new(),
+        queued: VecDeque::new(),
         pattern: 0,
     };
     let mut script = Script::default();
@@ -41,8 +45,11 @@ pub fn generate(seed: u64, profile: &Profile) -> Script {
 struct Generator<'a> {
     prng: Prng,
     profile: &'a Profile,
-    model: Model,
-    open: Vec<Handle>,
+    model: VolumeModel,
+    /// Handles in the order in which they were opened, by the number of their tree.
+    open: BTreeMap<u64, Vec<Handle>>,
+    /// What comes next in any case.
+    queued: VecDeque<Op>,
     pattern: u32,
 }
 
@@ -83,10 +90,11 @@ enum Verb {
     Remount,
     Crash,
     Evict,
+    Branch,
 }
 
 impl Generator<'_> {
-    fn weights(&self) -> [(Verb, u32); 34] {
+    fn weights(&self) -> [(Verb, u32); 35] {
         let p = self.profile;
         let on = |set: bool, weight| if set { weight } else { 0 };
         [
@@ -124,6 +132,7 @@ impl Generator<'_> {
             (Verb::Remount, p.remounts),
             (Verb::Crash, p.crashes),
             (Verb::Evict, p.evicts),
+            (Verb::Branch, p.branches),
         ]
     }
 
@@ -140,6 +149,9 @@ impl Generator<'_> {
     }
 
     fn op(&mut self) -> Option<Op> {
+        if let Some(op) = self.queued.pop_front() {
+            return Some(op);
+        }
         let verb = self.verb()?;
         let is_file = |kind| kind == Kind::File;
         let is_dir = |kind| kind == Kind::Dir;
@@ -206,6 +218,7 @@ impl Generator<'_> {
             Verb::Remount => Op::Remount,
             Verb::Crash => Op::Crash,
             Verb::Evict => Op::Evict,
+            Verb::Branch => self.branch()?,
         })
     }
 
@@ -268,13 +281,16 @@ impl Generator<'_> {
 
     /// Keeps the model and the list of handles in step with the script.
     fn note(&mut self, op: &Op) {
+        let tree = self.model.number();
         let outcome = self.model.apply(op);
         if outcome == Outcome::Ok(Answer::Done) {
             match op {
                 Op::Open { handle, .. } | Op::Tmpfile { handle, .. } => {
-                    self.open.push(handle.clone());
+                    self.open.entry(tree).or_default().push(handle.clone());
                 }
-                Op::Close { handle } => self.open.retain(|open| open != handle),
+                Op::Close { handle } => {
+                    self.open.entry(tree).or_default().retain(|open| open != handle);
+                }
                 Op::Remount | Op::Crash => self.open.clear(),
                 _ => {}
             }

@@ -33,6 +33,18 @@ pub struct Profile {
     pub crashes: u32,
     /// Weight of dropping caches.
     pub evicts: u32,
+    /// Weight of operations on branches and snapshots; 0 for targets that have none.
+    pub branches: u32,
+    /// Holds on snapshots among them.
+    pub holds: bool,
+}
+
+impl Profile {
+    /// Several snapshots and forks in 60 operations, with work in several branches between them.
+    pub fn branches() -> Profile {
+        let usual = Profile::default();
+        Profile { ops: 60, names: 4, far: 0, write_max: 12_000, syncs: 12, branches: 60, ..usual }
+    }
 }
 
 impl Default for Profile {
@@ -53,6 +65,8 @@ impl Default for Profile {
             remounts: 1,
             crashes: 0,
             evicts: 2,
+            branches: 0,
+            holds: true,
         }
     }
 }

@@ -261,7 +261,7 @@ impl<H: Hooks> Host<H> {
             }
             Op::Remount => self.outside(H::remount),
             Op::Crash => self.outside(H::crash),
-            Op::Tree => unreachable!("answered by apply"),
+            Op::Tree | Op::Branch(_) => unreachable!("answered by apply"),
         }
     }
 }
@@ -278,6 +278,7 @@ impl<H: Hooks> Target for Host<H> {
                 Ok(tree) => Outcome::Ok(Answer::Tree(Box::new(tree))),
                 Err(_) => Outcome::Err(Errno::EIO),
             },
+            Op::Branch(op) => self.branch(op),
             op => self.answer(op).into(),
         }
     }

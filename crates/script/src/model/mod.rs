@@ -12,6 +12,9 @@
 mod attr;
 mod bytes;
 mod names;
+mod volume;
+
+pub use volume::VolumeModel;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -260,7 +263,7 @@ impl Model {
                 self.close_all();
                 Ok(Answer::Done)
             }
-            Op::Tree => unreachable!("answered by apply"),
+            Op::Tree | Op::Branch(_) => unreachable!("answered by apply"),
         }
     }
 }
@@ -308,6 +311,7 @@ impl Target for Model {
                 Ok(tree) => Outcome::Ok(Answer::Tree(Box::new(tree))),
                 Err(_) => Outcome::Err(Errno::EIO),
             },
+            Op::Branch(op) => self.branch(op),
             op => self.answer(op).into(),
         }
     }

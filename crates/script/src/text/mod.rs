@@ -5,6 +5,7 @@
 //! (powers of 1024), modes are octal, literal data stands in double quotes.
 //! Every error names line and column.
 
+mod branch;
 mod words;
 
 use std::str::FromStr;
@@ -133,7 +134,10 @@ impl Words<'_> {
             "remount" => Op::Remount,
             "crash" => Op::Crash,
             "tree" => Op::Tree,
-            _ => return self.fail(start, format!("unknown operation {verb}")),
+            verb => match self.branch_op(verb)? {
+                Some(op) => Op::Branch(op),
+                None => return self.fail(start, format!("unknown operation {verb}")),
+            },
         })
     }
 

@@ -8,7 +8,7 @@ use holdfast_device::sim;
 use holdfast_script::{Family, Profile, Script, full, generate};
 
 use super::Campaign;
-use crate::exhaustive::{Exhaustive, before};
+use crate::exhaustive::{Exhaustive, before, before_branches};
 use crate::{Checkpoints, Failure, Ground, Policy, Setup};
 
 /// The smallest volume there is: its rings are small too.
@@ -30,6 +30,12 @@ pub enum Source {
     Beside(Option<u64>),
     /// Of the families, on a volume that has no room but what its files have reserved; so many, or for ever.
     Full(Option<u64>),
+    /// All sequences of so many operations on branches and in them.
+    BranchSequences(usize),
+    /// Of snapshots, forks, rollbacks and removals, with work in several branches; so many, or for ever.
+    Branches(Option<u64>),
+    /// As `Branches`, on a volume that has no room but what its files have reserved; so many, or for ever.
+    FullBranches(Option<u64>),
 }
 
 impl fmt::Display for Source {
@@ -41,6 +47,9 @@ impl fmt::Display for Source {
             Source::Random(_) => f.write_str("random"),
             Source::Beside(_) => f.write_str("random, beside"),
             Source::Full(_) => f.write_str("full volumes"),
+            Source::BranchSequences(length) => write!(f, "all of branches of length {length}"),
+            Source::Branches(_) => f.write_str("branches"),
+            Source::FullBranches(_) => f.write_str("branches, full volumes"),
         }
     }
 }
@@ -60,6 +69,7 @@ enum Work {
     Family(Family, u64),
     Random(u64, bool),
     Full(Family, u64),
+    Branches(u64),
 }
 
 impl Job {
@@ -71,6 +81,7 @@ impl Job {
             Work::Family(family, seed) => family.generate(*seed, 2 + (seed % 4) as usize),
             Work::Random(seed, beside) => random(*seed, *beside),
             Work::Full(family, seed) => family.generate_full(*seed, 2 + (seed % 4) as usize),
+            Work::Branches(seed) => of_branches(*seed),
         }
     }
 }
@@ -86,6 +97,17 @@ fn random(seed: u64, beside: bool) -> Script {
         0 | 1 => Profile { ops: 9, names: 2, depth: 2, write_max: 3000, syncs: 90, ..usual },
         2 => Profile { ops: 25, write_max: 9000, ..usual },
         _ => Profile { ops: 40, names: 4, ..usual },
+    };
+    generate(seed, &profile)
+}
+
+fn of_branches(seed: u64) -> Script {
+    let usual = Profile { evicts: 0, ..Profile::branches() };
+    let profile = match seed % 4 {
+        0 | 1 => return Family::Branches.generate(seed, 2 + (seed % 5) as usize),
+        // Hardly anything but branches.
+        2 => Profile { ops: 30, names: 2, depth: 2, write_max: 9000, branches: 200, ..usual },
+        _ => usual,
     };
     generate(seed, &profile)
 }
@@ -109,7 +131,9 @@ enum Kind {
     Sampled(Arc<Exhaustive>, u64),
     Families(Vec<Family>, u64),
     Random(u64, bool),
-    Full(u64),
+    /// Of all families, or of branches alone.
+    Full(u64, bool),
+    Branches(u64),
     Ended,
 }
 
@@ -145,7 +169,8 @@ impl Running {
         let policies = policies(source, campaign);
         let start = match source {
             Source::Exhaustive(_) | Source::Sampled(..) => before(),
-            Source::Full(_) => full(),
+            Source::Full(_) | Source::FullBranches(_) => full(),
+            Source::BranchSequences(_) => before_branches(),
             _ => Script::default(),
         };
         let grounds = policies.iter().map(|policy| Ground::new(&start, policy).map(Arc::new));
@@ -158,7 +183,12 @@ impl Running {
             Source::Families(families, count) => Kind::Families(families.clone(), for_ever(*count)),
             Source::Random(count) => Kind::Random(for_ever(*count), false),
             Source::Beside(count) => Kind::Random(for_ever(*count), true),
-            Source::Full(count) => Kind::Full(for_ever(*count)),
+            Source::Full(count) => Kind::Full(for_ever(*count), false),
+            Source::FullBranches(count) => Kind::Full(for_ever(*count), true),
+            Source::BranchSequences(length) => {
+                Kind::All(Box::new(Exhaustive::of_branches(*length)), None)
+            }
+            Source::Branches(count) => Kind::Branches(for_ever(*count)),
         };
         Ok(Running { grounds: grounds.collect::<Result<_, _>>()?, next: 0, kind })
     }
@@ -188,13 +218,17 @@ impl Running {
             Kind::Random(count, beside) if index < *count => {
                 Some((format!("random, seed {seed}"), Work::Random(seed, *beside)))
             }
-            Kind::Full(count) if index < *count => {
+            Kind::Full(count, of_branches) if index < *count => {
                 // Mostly of what is reserved.
                 let family = match (index / grounds) % 3 {
+                    _ if *of_branches => Family::Branches,
                     0 => Family::ALL[(index / grounds / 3) as usize % Family::ALL.len()],
                     _ => Family::Reserved,
                 };
                 Some((format!("full volume, {family}, seed {seed}"), Work::Full(family, seed)))
+            }
+            Kind::Branches(count) if index < *count => {
+                Some((format!("branches, seed {seed}"), Work::Branches(seed)))
             }
             _ => None,
         };
@@ -245,17 +279,19 @@ fn policies(source: &Source, campaign: &Campaign) -> Vec<Policy> {
         }),
     ];
     match source {
-        Source::Exhaustive(0 | 1) | Source::Families(..) | Source::Random(_) => {
-            [plain, forgetful].into_iter().chain(others).collect()
-        }
+        Source::Exhaustive(0 | 1)
+        | Source::BranchSequences(0 | 1)
+        | Source::Families(..)
+        | Source::Random(_)
+        | Source::Branches(_) => [plain, forgetful].into_iter().chain(others).collect(),
         // An unmount is an unmount: those of length 1 have shown it.
-        Source::Exhaustive(_) => {
+        Source::Exhaustive(_) | Source::BranchSequences(_) => {
             let [commits, ..] = others;
             let volumes = [plain, forgetful, commits].into_iter();
             volumes.map(|policy| Policy { unmount: false, ..policy }).collect()
         }
         Source::Sampled(..) => vec![plain, forgetful],
-        Source::Full(_) => {
+        Source::Full(_) | Source::FullBranches(_) => {
             let [commits, checkpoints, ..] = others;
             vec![plain, forgetful, commits, checkpoints]
         }

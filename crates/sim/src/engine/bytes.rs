@@ -14,7 +14,7 @@ impl Engine {
         match op {
             Op::Open { handle, path, how } => self.open_handle(handle, path, *how),
             Op::Tmpfile { handle, dir, mode } => {
-                self.handles.check_free(handle)?;
+                self.here()?.handles.check_free(handle)?;
                 let dir = self.find(dir)?;
                 match dir.file_type {
                     FileType::Directory => {}
@@ -26,11 +26,11 @@ impl Engine {
                     .filesystem()?
                     .tmpfile(&self.caller, dir.inode, *mode, flags)
                     .map_err(errno)?;
-                self.handles.insert(handle, file);
+                self.handles()?.insert(handle, file);
                 Ok(Answer::Done)
             }
             Op::Close { handle } => {
-                self.handles.remove(handle)?;
+                self.handles()?.remove(handle)?;
                 Ok(Answer::Done)
             }
             Op::Write { place, offset, data } => {
@@ -82,7 +82,7 @@ impl Engine {
     }
 
     fn open_handle(&mut self, handle: &Handle, path: &Path, how: OpenHow) -> Answered {
-        self.handles.check_free(handle)?;
+        self.here()?.handles.check_free(handle)?;
         let mut flags = OpenFlags::empty();
         for (set, flag) in [
             (how.read, OpenFlags::READ),
@@ -110,7 +110,7 @@ impl Engine {
             }
             Err(errno) => return Err(errno),
         };
-        self.handles.insert(handle, file);
+        self.handles()?.insert(handle, file);
         Ok(Answer::Done)
     }
 
@@ -124,7 +124,7 @@ impl Engine {
     /// The open file that an operation on bytes means.
     fn opened(&self, place: &FileRef, flags: OpenFlags) -> Result<Arc<OpenFile>, Errno> {
         match place {
-            FileRef::Handle(handle) => Ok(Arc::clone(self.handles.get(handle)?)),
+            FileRef::Handle(handle) => Ok(Arc::clone(self.handle(handle)?)),
             FileRef::Path(path) => self.open_path(path, flags),
         }
     }

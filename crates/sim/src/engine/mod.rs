@@ -11,6 +11,7 @@
 //! device with [`Engine::mount_on`].
 
 mod attr;
+mod branches;
 mod bytes;
 mod checkpoints;
 mod names;
@@ -20,12 +21,10 @@ use std::sync::Arc;
 use holdfast_base::{InodeNo, prng};
 use holdfast_check::{Options, Report};
 use holdfast_device::Device;
-use holdfast_posix::{
-    Attr, Caller, FileSystem, FileType, FsError, MkfsOptions, MountOptions, OpenFile,
-};
-use holdfast_script::target::Handles;
-use holdfast_script::{Answer, Errno, FileRef, Kind, Op, Outcome, Path, Target};
+use holdfast_posix::{Attr, Caller, FileSystem, FileType, FsError, MkfsOptions, MountOptions};
+use holdfast_script::{Answer, BranchOp, Errno, FileRef, Kind, Op, Outcome, Path, Target};
 
+use branches::Mounts;
 use checkpoints::Beside;
 pub use checkpoints::Checkpoints;
 
@@ -94,9 +93,8 @@ pub fn judge(device: &dyn Device) -> Result<Report, String> {
 pub struct Engine {
     setup: Setup,
     device: Arc<dyn Device>,
-    handles: Handles<Arc<OpenFile>>,
-    /// `None` after [`Engine::kill`], or if the volume could not be mounted again.
-    filesystem: Option<Arc<FileSystem>>,
+    /// None after [`Engine::kill`], or if the volume could not be mounted again.
+    mounts: Mounts,
     beside: Option<Beside>,
     operations: u64,
     caller: Caller,
@@ -136,8 +134,7 @@ impl Engine {
         let mut engine = Engine {
             setup,
             device: Arc::clone(&device),
-            handles: Handles::default(),
-            filesystem: None,
+            mounts: Mounts::none(),
             beside: None,
             operations: 0,
             caller: Caller::root(),
@@ -147,14 +144,14 @@ impl Engine {
         Ok(engine)
     }
 
-    /// The mounted filesystem; ENOTCONN if there is none.
+    /// The mounted filesystem, which is the branch in which the script is; ENOTCONN if there is none.
     pub fn filesystem(&self) -> Result<&FileSystem, Errno> {
-        self.filesystem.as_deref().ok_or(Errno::ENOTCONN)
+        self.here().map(|here| &*here.filesystem)
     }
 
     /// Whether all operations so far are durable; what writes left in memory does not count.
     pub fn is_durable(&self) -> bool {
-        self.filesystem.as_ref().is_some_and(|filesystem| filesystem.is_durable())
+        self.filesystem().is_ok_and(FileSystem::is_durable)
     }
 
     /// The device under it.
@@ -170,8 +167,7 @@ impl Engine {
     /// Ends the filesystem without an unmount. Handles are gone.
     pub fn kill(&mut self) {
         self.beside = None;
-        self.handles.drain().for_each(drop);
-        self.filesystem = None;
+        self.mounts.kill();
     }
 
     /// Mounts the volume on another device, after [`Engine::kill`] or [`Engine::unmount`].
@@ -179,22 +175,18 @@ impl Engine {
         self.kill();
         self.device = device;
         let filesystem = FileSystem::mount(Arc::clone(&self.device), self.setup.mount.clone())?;
-        let filesystem = Arc::new(filesystem);
+        let filesystem = self.mounts.begin(filesystem, &self.setup.mount)?;
         let beside = self.setup.checkpoints.beside();
-        self.beside = beside.map(|work| Beside::start(&filesystem, work));
-        self.filesystem = Some(filesystem);
+        self.beside = beside.map(|work| Beside::start(filesystem, work));
         Ok(())
     }
 
     /// Closes all handles, unmounts cleanly, and asks for the second opinion if the setup says so.
     pub fn unmount(&mut self) -> Result<(), FsError> {
         self.beside = None;
-        self.handles.drain().for_each(drop);
-        let Some(filesystem) = self.filesystem.take() else {
+        if !self.mounts.unmount()? {
             return Ok(());
-        };
-        let alone = Arc::into_inner(filesystem).expect("the thread beside it has ended");
-        alone.unmount()?;
+        }
         match self.setup.check.then(|| judge(&*self.device)) {
             Some(Err(findings)) => Err(FsError::Io(format!("check finds: {findings}"))),
             _ => Ok(()),
@@ -236,7 +228,7 @@ impl Engine {
         match place {
             FileRef::Path(path) => self.find(path),
             FileRef::Handle(handle) => {
-                let inode = self.handles.get(handle)?.inode();
+                let inode = self.handle(handle)?.inode();
                 self.filesystem()?.getattr(inode).map_err(errno)
             }
         }
@@ -287,8 +279,10 @@ impl Engine {
             | Op::Removexattr { .. }
             | Op::Listxattr { .. } => self.attributes(op),
             Op::Sync => {
-                self.filesystem()?.sync().map_err(errno)?;
-                Ok(Answer::Done)
+                for branch in self.mounts.all() {
+                    branch.sync().map_err(errno)?;
+                }
+                self.filesystem().map(|_| Answer::Done)
             }
             // The engine has no call for it; small caches in the setup do the same all the time.
             Op::Evict => Ok(Answer::Done),
@@ -297,6 +291,7 @@ impl Engine {
                 engine.kill();
                 Ok(())
             }),
+            Op::Branch(op) => self.branches(op),
             Op::Tree => {
                 self.walk().map(|tree| Answer::Tree(Box::new(tree))).map_err(|_| Errno::EIO)
             }
@@ -308,7 +303,7 @@ impl Target for Engine {
     fn apply(&mut self, op: &Op) -> Outcome {
         let answer = self.answer(op);
         self.operations += 1;
-        if let Some(filesystem) = &self.filesystem {
+        if let Ok(filesystem) = self.filesystem() {
             // A failure stops the volume: the next operation that needs it hears of it.
             let _ = match self.setup.checkpoints {
                 Checkpoints::After(n) if self.operations.is_multiple_of(n) => {
@@ -324,5 +319,9 @@ impl Target for Engine {
             };
         }
         answer.into()
+    }
+
+    fn branch(&mut self, op: &BranchOp) -> Outcome {
+        self.apply(&Op::Branch(op.clone()))
     }
 }

@@ -54,7 +54,7 @@ impl Engine {
             Op::Link { from, to } => {
                 let inode = match from {
                     FileRef::Path(path) => self.find(path)?.inode,
-                    FileRef::Handle(handle) => self.handles.get(handle)?.inode(),
+                    FileRef::Handle(handle) => self.handle(handle)?.inode(),
                 };
                 let (dir, name) = self.parent(to)?;
                 self.filesystem()?.link(&caller, inode, dir.inode, name).map_err(errno)?;

@@ -3,11 +3,12 @@
 //! A whole state that is too old breaks the promise of the call that had
 //! returned since. A tree that never existed is described by its nearest state: if only
 //! the bytes of files differ, they were lost or never written; anything else is
-//! a mixture of moments.
+//! a mixture of moments. With several branches: a snapshot that changed, what was done in
+//! another branch, or branches that are each whole, of different moments.
 
-use holdfast_script::{Kind, Node, Op, Tree};
+use holdfast_script::{Kind, Node, Op, Tree, TreeRef, Trees};
 
-use super::{Barrier, History};
+use super::{Barrier, File, History};
 
 impl History {
     /// What was promised after state `k`, among `acked` operations.
@@ -15,15 +16,48 @@ impl History {
         let lost = self.steps[..acked].iter().rev();
         let lost = lost.filter(|step| step.barrier != Barrier::None);
         match lost.into_iter().find(|step| step.since > k) {
+            Some(step) if matches!(step.op, Op::Branch(_)) => "P12",
             Some(step) if matches!(step.barrier, Barrier::File(_)) => "P1",
             Some(step) if matches!(step.op, Op::Fsyncdir { .. } | Op::Fsync { .. }) => "P2",
             _ => "P3",
         }
     }
 
-    /// What a tree breaks that is no state at all; `k` is the nearest.
-    pub(super) fn mixture(&self, found: &Tree, k: usize, acked: usize) -> &'static str {
-        let view = self.view(k);
+    /// What is broken by trees that are no state at all; `k` is the nearest.
+    pub(super) fn mixture(&self, found: &Trees, k: usize, acked: usize) -> &'static str {
+        let volume = &self.states[k].volume;
+        let wrong: Vec<(TreeRef, u64, &Tree)> = volume
+            .trees()
+            .filter_map(|(name, number, _)| Some((found.0.get(&name)?, name, number)))
+            .filter(|(tree, _, number)| !self.differences_of(*number, tree, k, acked).is_empty())
+            .map(|(tree, name, number)| (name, number, tree))
+            .collect();
+        let Some((_, number, tree)) = wrong.first() else { return "P3" };
+        if wrong.iter().any(|(name, ..)| name.snapshot.is_some()) {
+            return "P13";
+        }
+        if wrong.iter().any(|(_, number, tree)| self.is_foreign(*number, tree, k)) {
+            return "P14";
+        }
+        self.mixture_of(*number, tree, k, acked)
+    }
+
+    /// Whether `found` has something that its branch never had, and another tree has in state `k`.
+    fn is_foreign(&self, number: u64, found: &Tree, k: usize) -> bool {
+        let has = |number: u64, state: usize, path, seen: &Node| {
+            let view = self.states[state].view(number);
+            view.is_some_and(|view| view.tree.0.get(path).is_some_and(|node| node.agrees(seen)))
+        };
+        let others: Vec<u64> = self.states[k].volume.trees().map(|(_, other, _)| other).collect();
+        found.0.iter().any(|(path, seen)| {
+            let is_own = (0..self.states.len()).any(|state| has(number, state, path, seen));
+            !is_own && others.iter().any(|&other| has(other, k, path, seen))
+        })
+    }
+
+    /// As [`History::mixture`], of one tree.
+    fn mixture_of(&self, number: u64, found: &Tree, k: usize, acked: usize) -> &'static str {
+        let view = self.states[k].view(number).expect("the state has this tree");
         let same_names = found.0.keys().eq(view.tree.0.keys());
         let mut files = found
             .0
@@ -36,18 +70,18 @@ impl History {
         if node.stat.kind != Kind::File || !only_bytes_differ(node, seen) {
             return "P3";
         }
-        let inode = view.inodes[path];
+        let file = File { tree: number, inode: view.inodes[path] };
         let bytes = |state: usize| {
-            let view = self.view(state);
-            let mut names = view.inodes.iter().filter(|&(_, &number)| number == inode);
+            let view = self.states[state].view(number)?;
+            let mut names = view.inodes.iter().filter(|&(_, &inode)| inode == file.inode);
             names.next().map(|(path, _)| (view.tree.0[path].stat.size, view.tree.0[path].digest))
         };
         if !(0..=k).any(|state| bytes(state) == Some((seen.stat.size, seen.digest))) {
             return "P5";
         }
         // It had these bytes once: what came after them had to stay, for an fsync or for a rename.
-        let synced = self.steps[..acked].iter().any(|step| step.barrier == Barrier::File(inode));
-        let replaced = self.steps[..k].iter().any(|step| step.replaces == Some(inode));
+        let synced = self.steps[..acked].iter().any(|step| step.barrier == Barrier::File(file));
+        let replaced = self.steps[..k].iter().any(|step| step.replaces == Some(file));
         match replaced && !synced {
             true => "P4",
             false => "P1",

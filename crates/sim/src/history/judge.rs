@@ -6,10 +6,10 @@
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_script::{
     Answer, Data, Digest, Fallocate, FileRef, Kind, Model, Mtime, Node, Op, Outcome, Path, Target,
-    Tree,
+    Tree, TreeRef, Trees, VolumeModel, trees,
 };
 
-use super::{Barrier, History, stat};
+use super::{Barrier, File, History, stat};
 
 /// Longer writes may be found in part.
 const LONG_WRITE: u64 = 1 << 20;
@@ -17,7 +17,7 @@ const LONG_WRITE: u64 = 1 << 20;
 /// Writes to a file that never reached the device.
 #[derive(Clone, Copy)]
 struct Loss<'a> {
-    inode: u64,
+    file: File,
     /// All of its writes from this operation on are lost.
     first: usize,
     /// What cut the file (or kept its size) when the writes were there does not grow it now.
@@ -27,9 +27,9 @@ struct Loss<'a> {
 }
 
 impl History {
-    /// Judges a tree that was found after a crash when `acked` operations had returned and
+    /// Judges what was found after a crash when `acked` operations had returned and
     /// `started` had begun. Gives the state that explains it, or says what is wrong.
-    pub fn judge(&self, found: &Tree, acked: usize, started: usize) -> Result<usize, String> {
+    pub fn judge(&self, found: &Trees, acked: usize, started: usize) -> Result<usize, String> {
         let barriers = self.steps[..acked].iter().filter(|step| step.barrier != Barrier::None);
         let low = barriers.map(|step| step.since).max().unwrap_or(0);
         let mut nearest: Option<(usize, Vec<String>)> = None;
@@ -56,14 +56,39 @@ impl History {
     }
 
     /// What keeps state `k` from explaining `found`.
-    fn differences(&self, found: &Tree, k: usize, acked: usize) -> Vec<String> {
-        let view = self.view(k);
+    fn differences(&self, found: &Trees, k: usize, acked: usize) -> Vec<String> {
+        let volume = &self.states[k].volume;
         let mut wrong = Vec::new();
+        for (name, number, _) in volume.trees() {
+            match found.0.get(&name) {
+                Some(tree) => {
+                    let lines = self.differences_of(number, tree, k, acked);
+                    wrong.extend(trees::of_tree(&name, lines));
+                }
+                None => wrong.push(format!("- {name}")),
+            }
+        }
+        let known = |name: &TreeRef| volume.trees().any(|(known, ..)| known == *name);
+        wrong.extend(found.0.keys().filter(|name| !known(name)).map(|name| format!("+ {name}")));
+        wrong
+    }
+
+    /// What keeps the tree with this number, as it is in state `k`, from explaining `found`.
+    pub(super) fn differences_of(
+        &self,
+        number: u64,
+        found: &Tree,
+        k: usize,
+        acked: usize,
+    ) -> Vec<String> {
+        let view = self.states[k].view(number).expect("the state has this tree");
+        let mut wrong = Vec::new();
+        let file = |path| File { tree: number, inode: view.inodes[path] };
         for (path, node) in &view.tree.0 {
             match found.0.get(path) {
                 None => wrong.push(format!("- {path} {node}")),
                 Some(seen) if node.agrees(seen) => {}
-                Some(seen) if self.explains(view.inodes[path], path, node, seen, k, acked) => {}
+                Some(seen) if self.explains(file(path), path, node, seen, k, acked) => {}
                 Some(seen) => wrong.push(format!("- {path} {node}\n+ {path} {seen}")),
             }
         }
@@ -78,7 +103,7 @@ impl History {
     /// Whether `seen` is what `node` becomes when late writes to it are lost.
     fn explains(
         &self,
-        inode: u64,
+        file: File,
         path: &Path,
         node: &Node,
         seen: &Node,
@@ -93,21 +118,21 @@ impl History {
         if node.stat.kind != Kind::File || !timeless(node).agrees(&timeless(seen)) {
             return false;
         }
-        let floor = self.floor(inode, k, acked);
-        if !self.mtimes(inode, floor, k).any(|mtime| mtime.agrees(seen.stat.mtime)) {
+        let floor = self.floor(file, k, acked);
+        if !self.mtimes(file, floor, k).any(|mtime| mtime.agrees(seen.stat.mtime)) {
             return false;
         }
         let content = (seen.stat.size, seen.digest);
         if content == (node.stat.size, node.digest) {
             return true;
         }
-        let writes = (floor..k).rev().filter(|&op| self.steps[op].writes == Some(inode));
+        let writes = (floor..k).rev().filter(|&op| self.steps[op].writes == Some(file));
         writes.into_iter().any(|first| {
             let parts = self.parts(first, seen.stat.size);
             let mut parts = std::iter::once(None).chain(parts.iter().map(Some));
             parts.any(|part| {
                 [false, true].into_iter().any(|cuts| {
-                    let loss = Loss { inode, first, cuts, part };
+                    let loss = Loss { file, first, cuts, part };
                     let (size, digest) = self.without(&loss, path, k);
                     content == (size, Some(digest))
                 })
@@ -115,22 +140,27 @@ impl History {
         })
     }
 
-    /// Writes to `inode` before this operation are durable.
-    fn floor(&self, inode: u64, k: usize, acked: usize) -> usize {
+    /// Writes to `file` before this operation are durable.
+    fn floor(&self, file: File, k: usize, acked: usize) -> usize {
         let durable = |op: usize| {
             let step = &self.steps[op];
-            let returned = op < acked
-                && (step.barrier == Barrier::Everything || step.barrier == Barrier::File(inode));
-            returned || (op < k && step.replaces == Some(inode))
+            let holds = match step.barrier {
+                Barrier::Everything => true,
+                Barrier::Tree(tree) => tree == file.tree,
+                Barrier::File(held) => held == file,
+                Barrier::None | Barrier::History => false,
+            };
+            let brings = step.replaces == Some(file) || step.seals == Some(file.tree);
+            (op < acked && holds) || (op < k && brings)
         };
         (0..k.max(acked)).rev().find(|&op| durable(op)).map_or(0, |op| op + 1)
     }
 
     /// Every mtime that the file had from state `floor` to state `k`.
-    fn mtimes(&self, inode: u64, floor: usize, k: usize) -> impl Iterator<Item = Mtime> {
+    fn mtimes(&self, file: File, floor: usize, k: usize) -> impl Iterator<Item = Mtime> {
         (floor.min(k)..=k).filter_map(move |state| {
-            let view = self.view(state);
-            let (path, _) = view.inodes.iter().find(|&(_, &number)| number == inode)?;
+            let view = self.states[state].view(file.tree)?;
+            let (path, _) = view.inodes.iter().find(|&(_, &number)| number == file.inode)?;
             Some(view.tree.0[path].stat.mtime)
         })
     }
@@ -146,7 +176,7 @@ impl History {
         };
         let offset = match &step.op {
             Op::Write { offset, .. } => *offset,
-            _ => stat(&mut self.states[op].clone(), &place).map_or(0, |found| found.size),
+            _ => stat(&mut self.states[op].volume.clone(), &place).map_or(0, |found| found.size),
         };
         let mut ends = Vec::new();
         if data.len() > LONG_WRITE {
@@ -166,19 +196,19 @@ impl History {
 
     /// Size and content of the file in state `k` after a loss.
     fn without(&self, loss: &Loss<'_>, path: &Path, k: usize) -> (u64, Digest) {
-        let &Loss { inode, first, cuts, part } = loss;
-        let mut model = self.states[first].clone();
+        let &Loss { file, first, cuts, part } = loss;
+        let mut model = self.states[first].volume.clone();
         if let Some(part) = part {
             model.apply(part);
         }
         for op in first..k {
             let step = &self.steps[op];
-            if !step.applied || step.writes == Some(inode) {
+            if !step.applied || step.writes == Some(file) {
                 continue;
             }
             let before = model.clone();
             model.apply(&step.op);
-            if cuts && self.only_cuts(op, inode) && grew(&step.op, &before, &model) {
+            if cuts && self.only_cuts(op, file) && grew(&step.op, &before, &model) {
                 model = before;
                 if let Op::Fallocate { place, how: Fallocate::Zero, offset, len } = &step.op {
                     let how = Fallocate::ZeroKeep;
@@ -187,31 +217,35 @@ impl History {
                 }
             }
         }
-        match model.apply(&Op::Sum { place: FileRef::Path(path.clone()) }) {
+        let tree = model.numbered(file.tree).expect("its state has this tree");
+        match Model::clone(tree).apply(&Op::Sum { place: FileRef::Path(path.clone()) }) {
             Outcome::Ok(Answer::Sum(size, digest)) => (size, digest),
             other => unreachable!("{path} is a file in state {k}, yet its sum is {other}"),
         }
     }
 
-    /// Whether `op` changes the size of `inode` and did not grow it in the run as it was.
-    fn only_cuts(&self, op: usize, inode: u64) -> bool {
+    /// Whether `op` changes the size of `file` and did not grow it in the run as it was.
+    fn only_cuts(&self, op: usize, file: File) -> bool {
         let place = match &self.steps[op].op {
             Op::Truncate { place, .. } | Op::Fallocate { place, .. } => place,
             _ => return false,
         };
-        let size = |state: usize| stat(&mut self.states[state].clone(), place);
+        if self.states[op].volume.number() != file.tree {
+            return false;
+        }
+        let size = |state: usize| stat(&mut self.states[state].volume.clone(), place);
         match (size(op), size(op + 1)) {
-            (Some(before), Some(after)) => before.inode == inode && after.size <= before.size,
+            (Some(before), Some(after)) => before.inode == file.inode && after.size <= before.size,
             _ => false,
         }
     }
 }
 
 /// Whether `op` made its file larger.
-fn grew(op: &Op, before: &Model, after: &Model) -> bool {
+fn grew(op: &Op, before: &VolumeModel, after: &VolumeModel) -> bool {
     let (Op::Truncate { place, .. } | Op::Fallocate { place, .. }) = op else {
         return false;
     };
-    let size = |model: &Model| stat(&mut model.clone(), place).map(|stat| stat.size);
+    let size = |model: &VolumeModel| stat(&mut model.clone(), place).map(|stat| stat.size);
     size(after) > size(before)
 }

@@ -1,11 +1,11 @@
 //! The judge lets through what is allowed, and nothing else.
 
 use super::*;
-use holdfast_script::Script;
+use holdfast_script::{Script, Trees};
 
-fn history(script: &str) -> History {
+pub(super) fn history(script: &str) -> History {
     let script: Script = script.parse().unwrap();
-    let (mut history, mut model) = (History::new(), Model::new());
+    let (mut history, mut model) = (History::new(), VolumeModel::new());
     for op in script.ops() {
         let answer = model.apply(op);
         history.push(op, &answer).unwrap();
@@ -13,15 +13,15 @@ fn history(script: &str) -> History {
     history
 }
 
-fn tree(script: &str) -> Tree {
+pub(super) fn tree(script: &str) -> Trees {
     let script: Script = script.parse().unwrap();
-    let mut model = Model::new();
+    let mut model = VolumeModel::new();
     script.ops().for_each(|op| drop(model.apply(op)));
-    model.walk().unwrap()
+    model.walk_all().unwrap()
 }
 
 /// Judges what `found` makes after all of `script`.
-fn judge(script: &str, found: &str) -> Result<usize, String> {
+pub(super) fn judge(script: &str, found: &str) -> Result<usize, String> {
     let history = history(script);
     history.judge(&tree(found), history.len(), history.len())
 }

@@ -8,10 +8,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use holdfast_script::Tree;
+use holdfast_script::Trees;
 
 /// What is in an image, or what is wrong with it.
-pub(super) type Found = Result<Arc<Tree>, String>;
+pub(super) type Found = Result<Arc<Trees>, String>;
 
 /// Images in one part before it forgets.
 const LARGE: usize = 1 << 17;
@@ -20,7 +20,7 @@ const LARGE: usize = 1 << 17;
 #[derive(Debug, Default)]
 pub(super) struct Memo {
     parts: [Mutex<HashMap<u64, Found>>; 16],
-    trees: Mutex<HashMap<String, Arc<Tree>>>,
+    trees: Mutex<HashMap<String, Arc<Trees>>>,
 }
 
 impl Memo {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use holdfast_device::sim::{CrashImage, Cut, Event, Recording};
-use holdfast_script::Tree;
+use holdfast_script::Trees;
 
 use super::memo::{Found, Memo};
 use super::{Policy, Stats};
@@ -132,14 +132,14 @@ impl<'a> Judge<'a> {
         if !self.judged.insert(fingerprint) {
             return Ok(());
         }
-        let tree = match self.memo.get(fingerprint) {
+        let trees = match self.memo.get(fingerprint) {
             Some(found) => found,
             None => {
                 let found = self.open(image);
                 self.memo.insert(fingerprint, found)
             }
         };
-        self.history.judge(&*tree?, self.acked, self.started).map(drop)
+        self.history.judge(&*trees?, self.acked, self.started).map(drop)
     }
 
     /// Opens an image that was not seen yet. What is done to it depends on nothing but its bytes, so
@@ -156,12 +156,13 @@ impl<'a> Judge<'a> {
                 torn: 2,
                 ..self.policy.images
             };
-            let (tree, images) = visit_recovery(&image.device(), setup, &few, self.policy.deep)?;
+            let (trees, images) = visit_recovery(&image.device(), setup, &few, self.policy.deep)?;
             self.stats.recoveries.0 += 1;
             self.stats.recoveries.1 += images;
-            return Ok(Arc::new(tree));
+            return Ok(Arc::new(trees));
         }
-        let tree: Tree = visit(image.device(), setup, lot.is_multiple_of(USED_ON))?;
-        Ok(Arc::new(tree))
+        let on = lot.is_multiple_of(USED_ON).then_some(lot);
+        let trees: Trees = visit(image.device(), setup, on)?;
+        Ok(Arc::new(trees))
     }
 }

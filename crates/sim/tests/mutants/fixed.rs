@@ -6,7 +6,7 @@ use holdfast_script::Script;
 use holdfast_sim::{Checkpoints, Policy, Setup, power_cut_after};
 
 use crate::crash_generations::{Conditions, run};
-use crate::{Hunt, damage, errors, full, last_lock, random};
+use crate::{Hunt, branches, damage, errors, full, last_lock, random};
 
 /// The smallest volume there is: its journal has 64 blocks, its log 256 KiB.
 const SMALLEST: u64 = 8 << 20;
@@ -93,6 +93,21 @@ pub(crate) const HUNTS: &[Hunt] = &[
     },
     Hunt { name: "a batch of another history", run: |_| last_lock::a_batch_of_another_history() },
     Hunt { name: "a commit that was given up", run: |_| last_lock::a_commit_that_was_given_up() },
+    Hunt {
+        name: "branches",
+        run: |_| {
+            (0..2).for_each(|seed| branches::history(seed, 1500, 4096));
+            Ok(())
+        },
+    },
+    Hunt {
+        name: "branches and power cuts",
+        run: |_| {
+            let images: usize = (0..24).map(|seed| branches::cut(seed, 60)).sum();
+            assert!(images > 0, "power was cut");
+            Ok(())
+        },
+    },
     Hunt { name: "no space", run: |_| random::no_space() },
     Hunt {
         name: "reserved blocks",
@@ -184,6 +199,21 @@ pub(crate) const KNOWN: &[(&str, &[Mutant])] = &[
     ("a superblock that was not flushed", &[Mutant::SuperblockNotMadeDurable]),
     ("a batch of another history", &[Mutant::ChainUnchecked]),
     ("a commit that was given up", &[Mutant::GivenUpEpochKept]),
+    (
+        "branches",
+        &[
+            Mutant::WalkTakesFromParent,
+            Mutant::WalkTakesFromChild,
+            Mutant::BirthOrEqual,
+            Mutant::WalkForgetsData,
+            Mutant::ChildKeepsParent,
+            Mutant::RollbackKeepsParent,
+            Mutant::EpochNotEnded,
+            Mutant::RootNotCarried,
+            Mutant::BranchNotLogged,
+            Mutant::DropNotLogged,
+        ],
+    ),
     ("no space", &[Mutant::NoSpaceHalf]),
     (
         "reserved blocks",

@@ -12,6 +12,8 @@
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
+#[path = "../../../store/tests/branches/mod.rs"]
+mod branches;
 mod damage;
 mod errors;
 mod fixed;

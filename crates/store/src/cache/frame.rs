@@ -114,6 +114,11 @@ impl Frame {
         Body { bytes, prefixes }
     }
 
+    /// As [`Frame::into_body`], for a node that stays.
+    pub(super) fn copied_body(&self) -> Body {
+        Body { bytes: Arc::from(&self.body.bytes[..]), prefixes: self.body.prefixes.clone() }
+    }
+
     /// The node, to be searched.
     #[inline]
     pub(crate) fn node(&self) -> Node<'_> {

@@ -195,6 +195,12 @@ impl Cache {
         self.take_out(block).expect("a node is copied only after it was seen here").into_body()
     }
 
+    /// The content of the node at `block`, which must be in memory and stays: a snapshot has it.
+    pub(crate) fn body_of(&self, block: BlockNo) -> Body {
+        let frame = self.frames.get(&block).expect("a node is copied only after it was seen here");
+        frame.copied_body()
+    }
+
     fn take_out(&mut self, block: BlockNo) -> Option<Frame> {
         let frame = self.frames.remove(&block)?;
         if frame.is_in_journal() {

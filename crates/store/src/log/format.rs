@@ -7,7 +7,9 @@
 #[cfg(feature = "before")]
 mod before;
 
+use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::switch::Batching;
+use holdfast_format::item::lineage::MAIN;
 use holdfast_format::journal::DataExtent;
 use holdfast_format::log::{Content, Encoder, Patch};
 
@@ -39,12 +41,13 @@ pub(super) fn format(generation: &Generation, how: How, out: &mut Vec<u8>) -> Wr
     let count = generation.len();
     // Which inodes came before their turn. Mostly none does: a create puts its inode first.
     let mut early: Vec<bool> = Vec::new();
+    let mut branch = MAIN;
     for at in 0..count {
         // The inode's content before the name that refers to it.
         let inode = generation.change(at).leads_to().and_then(|no| match how.batching {
-            Batching::Indexed => generation.inode(no),
+            Batching::Indexed => generation.inode(generation.branch(at), no),
             #[cfg(feature = "before")]
-            Batching::Scan => before::inode(generation, no),
+            Batching::Scan => before::inode(generation, generation.branch(at), no),
         });
         for now in inode.filter(|inode| *inode > at).into_iter().chain([at]) {
             if early.get(now) == Some(&true) {
@@ -55,6 +58,7 @@ pub(super) fn format(generation: &Generation, how: How, out: &mut Vec<u8>) -> Wr
                 early[now] = true;
             }
             let Change { key, value } = generation.change(now);
+            turn_to(&mut branch, generation.branch(now), generation, &mut encoder, out);
             match value {
                 Some(value) => encoder.put(&key, value, out),
                 None => encoder.delete(&key, out),
@@ -84,13 +88,34 @@ pub(super) fn format(generation: &Generation, how: How, out: &mut Vec<u8>) -> Wr
     for range in &generation.freed {
         encoder.free(*range, out);
     }
+    for (of, dropped) in &generation.dropped {
+        turn_to(&mut branch, *of, generation, &mut encoder, out);
+        encoder.drop_blocks(dropped, out);
+    }
     written.records = encoder.records();
     written
+}
+
+/// What follows is of branch `to`. Keys of the lineage are of none.
+fn turn_to(
+    branch: &mut u64,
+    to: u64,
+    generation: &Generation,
+    encoder: &mut Encoder,
+    out: &mut Vec<u8>,
+) {
+    if mutants::is(Mutant::BranchNotLogged) {
+        return;
+    }
+    if to != 0 && std::mem::replace(branch, to) != to {
+        encoder.branch(to, generation.inodes_in(to), out);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::given_up::{Counts, GivenUp};
     use crate::log::pending::Pending;
     use crate::transaction::Changes;
     use holdfast_base::{InodeNo, Lsn};
@@ -101,7 +126,13 @@ mod tests {
     /// The keys of the batch that `changes` become.
     fn order(changes: &Changes, batching: Batching) -> Vec<Key> {
         let mut pending = Pending::new(Lsn(0), LogMark::START);
-        pending.add(Lsn(1), 1, changes, Vec::new(), Vec::new());
+        pending.add(
+            Lsn(1),
+            Counts { branch: MAIN, inodes: 1, main: 1 },
+            changes,
+            Vec::new(),
+            GivenUp::default(),
+        );
         let mut out = Vec::new();
         let how = How { batching, data_is_durable: false };
         let written = format(&pending.take()[0], how, &mut out);

@@ -8,16 +8,20 @@ use hashbrown::{HashTable, hash_table};
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::units::BLOCK_SIZE;
 use holdfast_base::{BlockRange, InodeNo, Lsn};
+use holdfast_format::item::lineage::MAIN;
 use holdfast_format::journal::DataExtent;
-use holdfast_format::log::{BATCH_BYTES_MAX, LogHeader};
+use holdfast_format::log::{BATCH_BYTES_MAX, Dropped, LogHeader};
 use holdfast_format::{Key, Kind};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::values::{Value, Values};
+use crate::given_up::{Counts, GivenUp};
 use crate::transaction::{Change, Changes, Taken, TakenContent};
 
 /// No record is longer than this without its value, data and patches.
 const RECORD_BYTES: usize = 32;
+/// No record is longer than this that says of which branch the next ones are.
+const BRANCH_BYTES: usize = 24;
 /// No inode is longer than this.
 const INODE_BYTES: usize = 192;
 /// No patch is longer than this without its bytes.
@@ -33,6 +37,8 @@ const BEGIN_BYTES: usize = BATCH_BYTES_MAX / 4 * 3;
 /// A key and what it became.
 #[derive(Debug)]
 struct Entry {
+    /// The branch of the key; 0: the lineage.
+    branch: u64,
     key: Key,
     /// The value; when it has none any more, room for another.
     value: Value,
@@ -64,16 +70,22 @@ struct OfInode {
 pub(crate) struct Generation {
     pub(super) after: Lsn,
     pub(super) last: Lsn,
-    /// Inodes in the files tree at `last`.
+    /// Inodes in `main` at `last`.
     pub(super) inode_count: u64,
+    /// Inodes in each other branch that changed.
+    counts: FxHashMap<u64, u64>,
+    /// Of the entry that was added last.
+    last_branch: u64,
     entries: Vec<Entry>,
     values: Values,
-    inodes: FxHashMap<InodeNo, OfInode>,
+    inodes: FxHashMap<(u64, InodeNo), OfInode>,
     /// Entries of all keys but those of inodes themselves, by the key: numbers only, or the table would be larger
     /// than what it leads to.
     others: HashTable<u32>,
     pub(super) taken: Vec<Taken>,
     pub(super) freed: Vec<BlockRange>,
+    /// Each with its branch.
+    pub(super) dropped: Vec<(u64, Dropped)>,
     unflushed_blocks: u64,
     bound: usize,
 }
@@ -84,12 +96,15 @@ impl Generation {
             after,
             last: after,
             inode_count: 0,
+            counts: FxHashMap::default(),
+            last_branch: MAIN,
             entries: Vec::new(),
             values: Values::default(),
             inodes: FxHashMap::default(),
             others: HashTable::new(),
             taken: Vec::new(),
             freed: Vec::new(),
+            dropped: Vec::new(),
             unflushed_blocks: 0,
             bound: 0,
         })
@@ -103,6 +118,7 @@ impl Generation {
             || !suits(self.values.capacity(), self.values.bytes(), SPARE_ENTRIES * INODE_BYTES)
             || !suits(self.taken.capacity(), self.taken.len(), SPARE_ENTRIES)
             || !suits(self.freed.capacity(), self.freed.len(), SPARE_ENTRIES)
+            || !suits(self.dropped.capacity(), self.dropped.len(), SPARE_ENTRIES)
         {
             return None;
         }
@@ -111,12 +127,15 @@ impl Generation {
             after: _,
             last: _,
             inode_count,
+            counts,
+            last_branch,
             entries,
             values,
             inodes,
             others,
             taken,
             freed,
+            dropped,
             unflushed_blocks,
             bound,
         } = &mut *self;
@@ -126,6 +145,9 @@ impl Generation {
         others.clear();
         taken.clear();
         freed.clear();
+        dropped.clear();
+        counts.clear();
+        *last_branch = MAIN;
         (*inode_count, *unflushed_blocks, *bound) = (0, 0, 0);
         Some(self)
     }
@@ -150,8 +172,18 @@ impl Generation {
     }
 
     /// The entry of an inode itself, in constant time (M4).
-    pub(super) fn inode(&self, no: InodeNo) -> Option<usize> {
-        Some(self.inodes.get(&no)?.entry? as usize)
+    pub(super) fn inode(&self, branch: u64, no: InodeNo) -> Option<usize> {
+        Some(self.inodes.get(&(branch, no))?.entry? as usize)
+    }
+
+    /// The branch of a key that changed; 0: the lineage.
+    pub(super) fn branch(&self, at: usize) -> u64 {
+        self.entries[at].branch
+    }
+
+    /// Inodes in a branch at the end.
+    pub(super) fn inodes_in(&self, branch: u64) -> u64 {
+        self.counts.get(&branch).copied().unwrap_or(self.inode_count)
     }
 
     /// Number of keys that changed.
@@ -166,20 +198,21 @@ impl Generation {
         Change { key: entry.key, value }
     }
 
-    fn note(&mut self, change: Change<'_>) {
+    fn note(&mut self, branch: u64, change: Change<'_>) {
         let Change { key, value } = change;
         let next = self.entries.len() as u32;
         let is_inode = key == Key::inode(key.inode);
         let known = if is_inode {
-            let of = self.inodes.entry(key.inode).or_default();
+            let of = self.inodes.entry((branch, key.inode)).or_default();
             let known = of.entry.replace(of.entry.unwrap_or(next));
             of.records += u32::from(known.is_none());
             known
         } else {
             let entries = &self.entries;
-            let same = |at: &u32| entries[*at as usize].key == key;
-            let hash = |at: &u32| FxBuildHasher.hash_one(entries[*at as usize].key);
-            match self.others.entry(FxBuildHasher.hash_one(key), same, hash) {
+            let of = |at: &u32| (entries[*at as usize].branch, entries[*at as usize].key);
+            let same = |at: &u32| of(at) == (branch, key);
+            let hash = |at: &u32| FxBuildHasher.hash_one(of(at));
+            match self.others.entry(FxBuildHasher.hash_one((branch, key)), same, hash) {
                 hash_table::Entry::Occupied(known) => Some(*known.get()),
                 hash_table::Entry::Vacant(place) => {
                     place.insert(next);
@@ -203,15 +236,18 @@ impl Generation {
             }
             None => {
                 if !is_inode {
-                    self.inodes.entry(key.inode).or_default().records += 1;
+                    self.inodes.entry((branch, key.inode)).or_default().records += 1;
                     if let Some(child) = change.leads_to() {
-                        self.inodes.entry(child).or_default().records += 1;
+                        self.inodes.entry((branch, child)).or_default().records += 1;
                     }
                 }
                 let is_deleted = value.is_none();
                 let value = value.map_or(Value::EMPTY, |value| self.values.add(value));
-                let entry = Entry { key, value, is_deleted };
+                let entry = Entry { branch, key, value, is_deleted };
                 self.bound += entry.bound();
+                if std::mem::replace(&mut self.last_branch, branch) != branch {
+                    self.bound += BRANCH_BYTES;
+                }
                 self.entries.push(entry);
             }
         }
@@ -234,18 +270,26 @@ impl Generation {
     pub(super) fn add(
         &mut self,
         lsn: Lsn,
-        inode_count: u64,
+        counts: Counts,
         changes: &Changes,
         taken: Vec<Taken>,
-        freed: Vec<BlockRange>,
+        given_up: GivenUp,
     ) {
         assert_eq!(lsn, self.last.next(), "operations follow one another");
         self.last = lsn;
-        self.inode_count = inode_count;
-        changes.iter().filter(|change| !is_forgotten(change)).for_each(|change| self.note(change));
+        self.inode_count = counts.main;
+        let branch = counts.branch;
+        if branch != MAIN && branch != 0 {
+            self.counts.insert(branch, counts.inodes);
+        }
+        let noted = changes.iter().filter(|change| !is_forgotten(change));
+        noted.for_each(|change| self.note(branch, change));
         taken.into_iter().for_each(|taken| self.take(taken));
-        self.bound += freed.len() * RECORD_BYTES;
-        self.freed.extend(freed);
+        let GivenUp { free, dropped } = given_up;
+        self.bound += free.len() * RECORD_BYTES;
+        self.bound += dropped.len() * (2 * RECORD_BYTES + BRANCH_BYTES);
+        self.freed.extend(free);
+        self.dropped.extend(dropped.into_iter().map(|of| (branch, of)));
     }
 
     /// More bytes than the batch can have that holds it.
@@ -255,8 +299,10 @@ impl Generation {
 
     /// Records that tell of an inode and its names, and all records.
     pub(super) fn records(&self, of: InodeNo) -> (u64, u64) {
-        let own = self.inodes.get(&of).map_or(0, |of| of.records);
-        let all = self.entries.len() + self.taken.len() + self.freed.len();
+        let branches = self.counts.keys().copied().chain([MAIN]);
+        let own = branches.filter_map(|branch| self.inodes.get(&(branch, of)));
+        let own: u32 = own.map(|of| of.records).sum();
+        let all = self.entries.len() + self.taken.len() + self.freed.len() + self.dropped.len();
         (u64::from(own), all as u64)
     }
 
@@ -277,7 +323,7 @@ impl Generation {
     /// All that it says, of these inodes, and none of how its memory is laid out.
     pub(super) fn shown(&self, of: &[u64]) -> String {
         let changes: Vec<_> = (0..self.len()).map(|at| self.change(at)).collect();
-        let of: Vec<_> = of.iter().map(|no| self.inodes.get(&InodeNo(*no))).collect();
+        let of: Vec<_> = of.iter().map(|no| self.inodes.get(&(MAIN, InodeNo(*no)))).collect();
         format!(
             "{:?} {of:?} {} {changes:?} {:?} {:?} {} {} {} {}",
             (self.after, self.last),

@@ -15,8 +15,9 @@
 use std::collections::{BTreeMap, HashSet};
 
 use holdfast_base::mutants::{self, Mutant};
-use holdfast_base::{BlockNo, BlockRange, InodeNo, TreeId};
-use holdfast_format::item::Extent;
+use holdfast_base::{BlockNo, BlockRange, InodeNo};
+use holdfast_format::item::lineage::{LINEAGE, MAIN};
+use holdfast_format::item::{Extent, RootItem};
 use holdfast_format::log::record::leads_to;
 use holdfast_format::log::{Content, DATA_BLOCKS_MAX, Patch, Record};
 use holdfast_format::{Key, Kind, Superblock};
@@ -34,17 +35,21 @@ pub(super) struct Judge<'a> {
     inode_next: u64,
     /// Blocks that batches gave back: starts and ends.
     freed: BTreeMap<u64, u64>,
-    /// Blocks of the extents of keys that batches changed.
-    extents: BTreeMap<Key, Option<Span>>,
+    /// Blocks of the extents of keys that batches changed, by branch.
+    extents: BTreeMap<(u64, Key), Option<Span>>,
+    /// What batches say of branches: roots of those that they make.
+    roots: BTreeMap<u64, RootItem>,
 }
 
 /// What a batch says.
 #[derive(Default)]
 struct Said {
-    keys: HashSet<Key>,
+    /// The branch that the records are of.
+    branch: u64,
+    keys: HashSet<(u64, Key)>,
     /// Inodes of names whose own record has not come.
-    waiting: HashSet<InodeNo>,
-    extents: Vec<(Key, Option<Span>)>,
+    waiting: HashSet<(u64, InodeNo)>,
+    extents: Vec<((u64, Key), Option<Span>)>,
     taken: Vec<Span>,
     freed: Vec<Span>,
     named_blocks: u64,
@@ -86,6 +91,7 @@ impl<'a> Judge<'a> {
             inode_next: superblock.inode_next.0,
             freed: BTreeMap::new(),
             extents: BTreeMap::new(),
+            roots: BTreeMap::new(),
         }
     }
 
@@ -95,9 +101,17 @@ impl<'a> Judge<'a> {
         if batch.header.inode_next < self.inode_next {
             return refuse("the next inode number goes back".into());
         }
-        let mut said = Said::default();
+        let mut said = Said { branch: MAIN, ..Said::default() };
         for record in batch.records(self.superblock) {
             let judged = match record.map_err(|source| batch.damage(source))? {
+                Record::Put(key, value) if key.kind.is_lineage() => self.lineage(key, value),
+                Record::Delete(key) if key.kind.is_lineage() => Ok(()),
+                Record::Branch { id, .. } => {
+                    said.branch = id;
+                    Ok(())
+                }
+                // What it frees, and whether that may be, depends on the lineage: the space is asked when it is replayed.
+                Record::Drop(of) => span(of.blocks).map(|dropped| said.freed.push(dropped)),
                 Record::Put(key, value) => said.change(key, Some(value)),
                 Record::Inode(no, _) => said.change(Key::inode(no), None),
                 Record::Delete(key) => said.change(key, None),
@@ -115,6 +129,25 @@ impl<'a> Judge<'a> {
         self.extents.extend(said.extents);
         self.inode_next = batch.header.inode_next;
         Ok(())
+    }
+
+    /// A branch may be made by a batch: later ones change it.
+    fn lineage(&mut self, key: Key, value: &[u8]) -> std::result::Result<(), String> {
+        if key.kind == Kind::Root {
+            let item = RootItem::decode(value).map_err(|why| why.to_string())?;
+            let branch = key.inode.0.checked_sub(LINEAGE).ok_or("a root of no branch")?;
+            self.roots.insert(branch, item);
+        }
+        Ok(())
+    }
+
+    /// The extent under a key, as it was before the log.
+    fn extent_before(&self, branch: u64, key: &Key) -> Result<Option<Span>> {
+        let tree = match self.roots.get(&branch) {
+            Some(item) => self.inner.open_root(branch, item)?,
+            None => self.inner.open_tree(branch)?,
+        };
+        Ok(extent(self.inner.get(tree, key)?.as_deref()))
     }
 
     fn take(
@@ -166,10 +199,10 @@ impl<'a> Judge<'a> {
     /// What the keys that a batch changes hold before it, and what it takes itself.
     fn held(&self, said: &Said) -> Result<Vec<Span>> {
         let mut held = said.taken.clone();
-        for (key, _) in &said.extents {
-            held.extend(match self.extents.get(key) {
+        for ((branch, key), _) in &said.extents {
+            held.extend(match self.extents.get(&(*branch, *key)) {
                 Some(known) => *known,
-                None => extent(self.inner.get(TreeId::Files, key)?.as_deref()),
+                None => self.extent_before(*branch, key)?,
             });
         }
         Ok(merged(held))
@@ -200,19 +233,20 @@ impl<'a> Judge<'a> {
 impl Said {
     /// The one record of a key. `value` may be left out for an inode.
     fn change(&mut self, key: Key, value: Option<&[u8]>) -> std::result::Result<(), String> {
-        if key == Key::inode(key.inode) && self.waiting.contains(&key.inode) {
+        let branch = self.branch;
+        if key == Key::inode(key.inode) && self.waiting.contains(&(branch, key.inode)) {
             return Err(format!("the inode {} comes after its name", key.inode));
         }
-        if !self.keys.insert(key) {
+        if !self.keys.insert((branch, key)) {
             return Err(format!("it has two records of {key:?}"));
         }
         if key.kind == Kind::Extent {
-            self.extents.push((key, extent(value)));
+            self.extents.push(((branch, key), extent(value)));
         }
         if let Some(child) = value.and_then(|value| leads_to(&key, value))
-            && !self.keys.contains(&Key::inode(child))
+            && !self.keys.contains(&(branch, Key::inode(child)))
         {
-            self.waiting.insert(child);
+            self.waiting.insert((branch, child));
         }
         Ok(())
     }

@@ -72,6 +72,13 @@ enum Led {
     Escape(Escape),
 }
 
+/// Why nothing was taken of what is pending.
+enum NotTaken {
+    Escape(Escape),
+    /// A commit that changes the lineage is being made.
+    HeldBack,
+}
+
 impl Inner {
     fn is_durable(&self, lsn: Lsn) -> bool {
         self.durable.load(Ordering::Acquire) >= lsn.0
@@ -79,12 +86,19 @@ impl Inner {
 
     /// Makes everything durable that is pending now, or was appended before.
     fn make_batch(&self) -> Result<Led> {
-        self.check_running()?;
-        let mut log = self.logging.log.lock();
         // What was taken would be lost, and the next caller would find nothing to wait for.
-        let (generations, step) = match self.take_pending(&log) {
-            Ok(taken) => taken,
-            Err(escape) => return Ok(Led::Escape(escape)),
+        let (mut log, generations, step) = loop {
+            self.check_running()?;
+            let log = self.logging.log.lock();
+            match self.take_pending(&log) {
+                Ok((generations, step)) => break (log, generations, step),
+                Err(NotTaken::Escape(escape)) => return Ok(Led::Escape(escape)),
+                Err(NotTaken::HeldBack) => {
+                    drop(log);
+                    // The commit holds this lock until it is durable.
+                    drop(self.journal.lock());
+                }
+            }
         };
         let waiting = log.waiting().map(|appended| appended.last);
         let Some(last) = generations.back().map(|generation| generation.last).or(waiting) else {
@@ -116,17 +130,20 @@ impl Inner {
 
     /// Takes what is pending, if the log has room for all of it. The step ends when a batch of it is durable or
     /// appended.
-    fn take_pending(&self, log: &Log) -> std::result::Result<(Generations, Step<'_>), Escape> {
+    fn take_pending(&self, log: &Log) -> std::result::Result<(Generations, Step<'_>), NotTaken> {
         let mut pending = self.pending.lock();
+        if pending.is_held_back() {
+            return Err(NotTaken::HeldBack);
+        }
         let mut needed = 0;
         for bound in pending.bounds() {
             if bound > BATCH_BYTES_MAX {
-                return Err(Escape::TooLarge);
+                return Err(NotTaken::Escape(Escape::TooLarge));
             }
             needed += bound;
         }
         if needed as u64 > log.room(pending.tail()) {
-            return Err(Escape::LogFull);
+            return Err(NotTaken::Escape(Escape::LogFull));
         }
         if mutants::is(Mutant::AnswerBeforeWrite) {
             self.durable.store(self.lsn.load(Ordering::Acquire), Ordering::Release);

@@ -15,10 +15,11 @@ use std::collections::VecDeque;
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::recover::RecoveryWork;
 use holdfast_base::units::BLOCK_SIZE;
-use holdfast_base::{BlockRange, InodeNo, Lsn};
+use holdfast_base::{InodeNo, Lsn};
 use holdfast_format::log::LogMark;
 
 use super::generation::Generation;
+use crate::given_up::{Counts, GivenUp};
 use crate::log_resident::LogResident;
 use crate::transaction::{Changes, Taken};
 
@@ -36,6 +37,8 @@ pub(crate) struct Pending {
     generations: Generations,
     /// The commit that is being made.
     frozen: Option<FrozenGenerations>,
+    /// It changes the lineage: no batch holds what comes behind it before it is durable, or a replay would have to seal.
+    is_held_back: bool,
     /// Some that went, for their memory. Each comes to use in turn, and is judged by that.
     spares: Generations,
     place: LogPosition,
@@ -85,7 +88,14 @@ impl Pending {
     pub(crate) fn new(lsn: Lsn, mark: LogMark) -> Pending {
         let generations = Generations::from([Generation::new(lsn)]);
         let place = LogPosition::at(mark);
-        Pending { generations, frozen: None, spares: VecDeque::new(), place, tail: place }
+        Pending {
+            generations,
+            frozen: None,
+            is_held_back: false,
+            spares: VecDeque::new(),
+            place,
+            tail: place,
+        }
     }
 
     fn open(&mut self) -> &mut Generation {
@@ -125,15 +135,15 @@ impl Pending {
     pub(crate) fn add(
         &mut self,
         lsn: Lsn,
-        inode_count: u64,
+        counts: Counts,
         changes: &Changes,
         taken: Vec<Taken>,
-        freed: Vec<BlockRange>,
+        given_up: GivenUp,
     ) {
         if self.open().is_full() {
             self.begin();
         }
-        self.open().add(lsn, inode_count, changes, taken, freed);
+        self.open().add(lsn, counts, changes, taken, given_up);
     }
 
     /// Where the log stands. What a batch on its way to the device holds may lie behind it.
@@ -176,8 +186,19 @@ impl Pending {
         self.frozen = Some(FrozenGenerations { generations: self.generations.len() - 1, log });
     }
 
+    /// Nothing goes into the log until the commit that begins now is durable.
+    pub(crate) fn hold_back(&mut self) {
+        self.is_held_back = !mutants::is(Mutant::SealNotAwaited);
+    }
+
+    /// Whether nothing may go into the log at this moment.
+    pub(super) fn is_held_back(&self) -> bool {
+        self.is_held_back
+    }
+
     /// That commit is durable: the log before it is dead. Returns what it contains, which is no longer needed.
     pub(crate) fn thaw(&mut self) -> Generations {
+        self.is_held_back = false;
         let Some(frozen) = self.frozen.take() else {
             return Generations::new();
         };
@@ -239,8 +260,14 @@ mod tests {
     use super::*;
     use crate::transaction::TakenContent;
     use holdfast_base::BlockNo;
+    use holdfast_base::BlockRange;
+    use holdfast_format::item::lineage::MAIN;
     use holdfast_format::item::{Dentry, FileType, InodeItem};
     use holdfast_format::{Key, Kind};
+
+    fn counts(main: u64) -> Counts {
+        Counts { branch: MAIN, inodes: main, main }
+    }
 
     fn put(numbers: &[u64]) -> Changes {
         let mut changes = Changes::default();
@@ -253,14 +280,14 @@ mod tests {
     #[test]
     fn a_key_is_kept_once_with_its_last_value() {
         let mut pending = Pending::new(Lsn(4), LogMark::START);
-        pending.add(Lsn(5), 1, &put(&[20, 21, 20]), Vec::new(), Vec::new());
+        pending.add(Lsn(5), counts(1), &put(&[20, 21, 20]), Vec::new(), GivenUp::default());
         let mut gone = Changes::default();
         gone.delete(Key::inode(InodeNo(21)));
-        pending.add(Lsn(6), 1, &gone, Vec::new(), Vec::new());
+        pending.add(Lsn(6), counts(1), &gone, Vec::new(), GivenUp::default());
         assert_eq!(pending.records(InodeNo(21)), (1, 2));
         let taken = pending.take();
         assert_eq!((taken.len(), taken[0].after, taken[0].last), (1, Lsn(4), Lsn(6)));
-        assert_eq!(taken[0].inode(InodeNo(21)), Some(1));
+        assert_eq!(taken[0].inode(MAIN, InodeNo(21)), Some(1));
         assert_eq!(taken[0].change(0).value, Some(&[20; InodeItem::SIZE][..]));
         assert!(taken[0].change(1).value.is_none());
         assert!(pending.take().is_empty());
@@ -269,9 +296,9 @@ mod tests {
     #[test]
     fn no_batch_reaches_over_the_freeze_of_a_commit() {
         let mut pending = Pending::new(Lsn(0), LogMark::START);
-        pending.add(Lsn(1), 1, &put(&[20]), Vec::new(), Vec::new());
+        pending.add(Lsn(1), counts(1), &put(&[20]), Vec::new(), GivenUp::default());
         pending.freeze(pending.place());
-        pending.add(Lsn(2), 1, &put(&[20]), Vec::new(), Vec::new());
+        pending.add(Lsn(2), counts(1), &put(&[20]), Vec::new(), GivenUp::default());
         let taken = pending.take();
         let spans: Vec<_> = taken.iter().map(|g| (g.after.0, g.last.0)).collect();
         assert_eq!(
@@ -279,12 +306,12 @@ mod tests {
             [(0, 1), (1, 2)],
             "the commit is not durable: its changes are logged too"
         );
-        pending.add(Lsn(3), 1, &put(&[20]), Vec::new(), Vec::new());
+        pending.add(Lsn(3), counts(1), &put(&[20]), Vec::new(), GivenUp::default());
         pending.thaw();
         pending.freeze(pending.place());
         pending.thaw();
         assert!(pending.take().is_empty(), "the commit holds it");
-        pending.add(Lsn(4), 1, &put(&[20]), Vec::new(), Vec::new());
+        pending.add(Lsn(4), counts(1), &put(&[20]), Vec::new(), GivenUp::default());
         assert_eq!(
             pending.take().iter().map(|g| (g.after.0, g.last.0)).collect::<Vec<_>>(),
             [(3, 4)]
@@ -318,7 +345,8 @@ mod tests {
         changes.delete(Key::orphan(InodeNo(lsn)));
         let blocks = BlockRange::new(BlockNo(lsn), 2);
         let taken = vec![Taken { blocks, content: TakenContent::Written(lsn) }];
-        pending.add(Lsn(lsn), lsn, &changes, taken, vec![blocks]);
+        let given_up = GivenUp { free: vec![blocks], dropped: Vec::new() };
+        pending.add(Lsn(lsn), counts(lsn), &changes, taken, given_up);
     }
 
     #[test]
@@ -351,7 +379,7 @@ mod tests {
             let mut changes = Changes::default();
             changes.put(Key::new(InodeNo(lsn), Kind::Extent, 0), &[7; 4000]);
             changes.delete(Key::new(InodeNo(lsn), Kind::Extent, 0));
-            pending.add(Lsn(lsn), 1, &changes, Vec::new(), Vec::new());
+            pending.add(Lsn(lsn), counts(1), &changes, Vec::new(), GivenUp::default());
             lsn += 1;
         }
         lsn - first
@@ -363,7 +391,7 @@ mod tests {
         let count = burst(&mut pending, 1);
         assert!(count < 1000, "{count} operations until it is much");
         assert!(pending.open().is_full());
-        pending.add(Lsn(count + 1), 1, &put(&[20]), Vec::new(), Vec::new());
+        pending.add(Lsn(count + 1), counts(1), &put(&[20]), Vec::new(), GivenUp::default());
         assert_eq!(pending.take().len(), 2, "what is full in memory is followed by another");
     }
 
@@ -373,7 +401,7 @@ mod tests {
         let count = burst(&mut pending, 1);
         let mut lsn = count + 1;
         let mut next = |pending: &mut Pending| {
-            pending.add(Lsn(lsn), 1, &put(&[20]), Vec::new(), Vec::new());
+            pending.add(Lsn(lsn), counts(1), &put(&[20]), Vec::new(), GivenUp::default());
             lsn += 1;
             let taken = pending.take();
             assert_eq!(pending.take().len(), 0, "an empty one stays for what comes");

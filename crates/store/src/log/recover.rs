@@ -12,19 +12,23 @@
 use std::sync::atomic::Ordering;
 
 use holdfast_base::mutants::{self, Mutant};
-use holdfast_base::{BlockNo, BlockRange, Epoch, InodeNo, Lsn, TreeId};
+use holdfast_base::{BlockNo, BlockRange, Epoch, InodeNo, Lsn};
 use holdfast_device::Page;
 use holdfast_format::checksum::crc64;
 use holdfast_format::item::Extent;
-use holdfast_format::log::{Content, LogMark, Patch, Record};
+use holdfast_format::item::TreeItem;
+use holdfast_format::item::lineage::LINEAGE;
+use holdfast_format::log::{Content, Dropped, LogMark, Patch, Record};
 use holdfast_format::{Key, Kind, Superblock};
 
 use super::judge::Judge;
 use super::replay::{Broken, Logged, LoggedBatch};
 use super::{Log, LogPosition, Ring};
 use crate::apply::Slots;
+use crate::given_up::owned;
 use crate::load::Failed;
 use crate::transaction::Changes;
+use crate::tree::TreeNo;
 use crate::{Inner, Result, StoreError};
 
 /// Most bytes of data that lie in a log: a patch of no byte makes a block, and memory must not follow what a
@@ -76,6 +80,7 @@ impl Inner {
             self.device.write(at, bytes)?;
         }
         // Not by a commit: the superblock has to say where the log goes on, even if nothing else changed.
+        // Nothing is left to be written: the volume was opened just now.
         let _one = self.one_checkpoint.lock();
         let done = self.checkpoint_at_once(&mut self.journal.lock());
         match done {
@@ -100,11 +105,26 @@ impl Inner {
         last_birth: Epoch,
     ) -> Result<()> {
         let (mut changes, mut freed) = (Changes::default(), Vec::new());
+        let (mut lineage, mut dropped) = (Changes::default(), Vec::new());
+        let mut tree = TreeNo::MAIN;
         for record in batch.records(superblock) {
             match record.map_err(|source| batch.damage(source))? {
+                Record::Put(key, value) if key.kind.is_lineage() => lineage.put(key, value),
+                Record::Delete(key) if key.kind.is_lineage() => lineage.delete(key),
                 Record::Put(key, value) => changes.put(key, value),
                 Record::Inode(no, item) => changes.put(Key::inode(no), &item.bytes()),
                 Record::Delete(key) => changes.delete(key),
+                Record::Branch { id, inode_count } => {
+                    self.change(tree, &mut changes, last_birth)?;
+                    // It may have been made by this batch.
+                    self.change_lineage(&mut lineage)?;
+                    tree = self.open_tree(id)?;
+                    self.find_ancestry(tree)?;
+                    let mut forest = self.forest.write();
+                    forest.trees.get_mut(tree).inodes = inode_count;
+                    forest.trees.changes(tree);
+                }
+                Record::Drop(of) => dropped.push((tree, of)),
                 Record::Take(blocks, content) => {
                     self.space.lock().publish(blocks);
                     if let Content::Inside(patches) = content {
@@ -117,10 +137,12 @@ impl Inner {
                 Record::Free(blocks) => freed.push(blocks),
             }
             if changes.len() >= AT_ONCE {
-                self.change(&mut changes, last_birth)?;
+                self.change(tree, &mut changes, last_birth)?;
             }
         }
-        self.change(&mut changes, last_birth)?;
+        self.change(tree, &mut changes, last_birth)?;
+        self.change_lineage(&mut lineage)?;
+        freed.extend(self.free_again(&dropped));
         // Last: some of it may have been taken by the same batch, wherever the records stand.
         if !self.space.lock().can_be_data(&freed) {
             return Err(batch.refuse("it gives back blocks that are counted as blocks of nodes"));
@@ -146,13 +168,57 @@ impl Inner {
         Ok(())
     }
 
-    fn change(&self, changes: &mut Changes, last_birth: Epoch) -> Result<()> {
+    /// Carries out what a batch says of branches and snapshots. One that is there keeps its parent: only commits change that,
+    /// and the log has what it was in memory.
+    fn change_lineage(&self, changes: &mut Changes) -> Result<()> {
+        if changes.len() == 0 {
+            return Ok(());
+        }
+        let mut kept = Changes::default();
+        for change in changes.iter() {
+            let before = match change.key.kind {
+                Kind::Tree => self.get(TreeNo::SPACE, &change.key)?,
+                _ => None,
+            };
+            let judged = |bytes: &[u8]| {
+                let what = || format!("{:?}", change.key);
+                TreeItem::decode(bytes).map_err(|source| StoreError::Item { what: what(), source })
+            };
+            match (change.value, before) {
+                (Some(value), Some(before)) => {
+                    let item = TreeItem { parent: judged(&before)?.parent, ..judged(value)? };
+                    kept.put(change.key, &item.encode());
+                }
+                (Some(value), None) if change.key.kind == Kind::Tree => {
+                    let item = judged(value)?;
+                    let parent = put_beside(changes, &change.key).unwrap_or(item.parent);
+                    kept.put(change.key, &TreeItem { parent, ..item }.encode());
+                }
+                (Some(value), None) => kept.put(change.key, value),
+                (None, _) => kept.delete(change.key),
+            }
+        }
+        changes.clear();
+        self.change(TreeNo::SPACE, &mut kept, Epoch(0))?;
+        self.follow_walks()
+    }
+
+    /// Which of the blocks are free that branches gave up, as the lineage is that was found.
+    fn free_again(&self, dropped: &[(TreeNo, Dropped)]) -> Vec<BlockRange> {
+        let forest = self.forest.read();
+        let owned = dropped.iter().map(|(tree, of)| owned(&forest.trees.get(*tree).ancestry, of));
+        owned.map(|of| of.blocks).filter(|blocks| !blocks.is_empty()).collect()
+    }
+
+    fn change(&self, tree: TreeNo, changes: &mut Changes, last_birth: Epoch) -> Result<()> {
         let mut failed = Failed::default();
         let mut at = 0usize;
-        changes.be_born_by(last_birth);
+        if tree != TreeNo::SPACE {
+            changes.be_born_by(last_birth);
+        }
         while let Some(change) = changes.get(at) {
             let mut forest = self.forest.write();
-            let prepared = match forest.prepare_change(TreeId::Files, change) {
+            let prepared = match forest.prepare_change(tree, change) {
                 Ok(prepared) => prepared,
                 Err(missing) => {
                     drop(forest);
@@ -162,7 +228,7 @@ impl Inner {
             };
             let mut space = self.space.lock();
             let slots = &mut Slots { space: &mut space, promised: &mut 0 };
-            forest.carry_out(TreeId::Files, change, prepared, slots);
+            forest.carry_out(tree, change, prepared, slots);
             if let Some(damage) = &space.damage {
                 return Err(StoreError::Refused(format!("{damage}; run fsck")));
             }
@@ -201,6 +267,15 @@ impl Inner {
         self.log_resident.add(blocks.start, pages.into_iter());
         Ok(())
     }
+}
+
+/// The snapshot that a new branch was put beside. Its item may have a later parent: that of a snapshot whose deletion ended in
+/// memory behind the fork, and which the commit that the replay begins with has still.
+fn put_beside(changes: &Changes, branch: &Key) -> Option<u64> {
+    let number = branch.inode.0.checked_sub(LINEAGE)?;
+    let is_child = |key: &Key| key.kind == Kind::Child && key.offset == number;
+    let beside = changes.iter().find(|other| other.value.is_some() && is_child(&other.key))?;
+    beside.key.inode.0.checked_sub(LINEAGE)
 }
 
 /// The inode whose data belongs to `block`, as the log says.

@@ -344,12 +344,6 @@ impl Space {
             self.freed.gave(range.count);
             self.release(*range);
         }
-        self.settle();
-    }
-
-    /// Nothing that was written over data waits for a commit to give as many blocks back.
-    pub(crate) fn settle(&mut self) {
-        self.promises.settled = self.room().blocks;
     }
 
     /// The locations of nodes freed so far wait for the checkpoint that begins now.

@@ -14,9 +14,6 @@ use super::delayed::Delayed;
 /// large pieces, that is enough for 200 GiB on a volume that is full all the time.
 const RESERVED_SLOTS_MAX: u64 = 32768;
 
-/// Blocks that are kept for data that is written over data, at most: 1 MiB.
-const SPARE_BLOCKS_MAX: u64 = 256;
-
 /// Slots that only some may use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Floors {
@@ -27,8 +24,6 @@ pub(crate) struct Floors {
     /// For these, and for the items and checksums of what is written into reserved blocks. All that is not below
     /// `fill` leaves what delayed data may need.
     pub(crate) grow: u64,
-    /// The part of that which is for data that is written over data.
-    spare: u64,
 }
 
 impl Floors {
@@ -49,12 +44,8 @@ impl Floors {
         // gap: 112 bytes for two blocks, in leaves that are half full at least. A 52nd of the volume is 78 bytes for
         // each of its blocks: enough if 70 in 100 of them are reserved and written so, in leaves that hold nothing else.
         let reserved = (total / 52).clamp(16, RESERVED_SLOTS_MAX).min(total / 16);
-        // What is written over data takes as many blocks as the next commit frees. With more of them there are fewer
-        // commits, up to one for each request.
-        let slot_blocks = geometry.node_blocks();
-        let spare = (total * slot_blocks / 256).clamp(1, SPARE_BLOCKS_MAX).div_ceil(slot_blocks);
         let fill = checkpoint + extra;
-        Floors { checkpoint, fill, grow: fill + reserved + spare, spare }
+        Floors { checkpoint, fill, grow: fill + reserved }
     }
 }
 
@@ -75,8 +66,6 @@ pub(crate) struct Wanted {
     pub(crate) blocks: u64,
     /// Data that is about to be accepted.
     pub(crate) delayed: Delayed,
-    /// The blocks are for data that is written over data.
-    pub(crate) replaces: bool,
 }
 
 /// What is promised, and kept.
@@ -91,9 +80,6 @@ pub(crate) struct Promises {
     /// Data that was accepted and is not in the tree yet. Nodes that it may need are kept from all but the writebacks
     /// that bring it there, and what makes room.
     delayed: Delayed,
-    /// Free blocks when freed ones were given away last. Since then data that was written over data may have taken some,
-    /// which come back with the next commit.
-    pub(super) settled: u64,
     /// Nodes of both trees.
     pub(super) nodes: u64,
     /// Levels of the files tree, as last seen.
@@ -110,7 +96,6 @@ impl Promises {
             slots: 0,
             blocks: 0,
             delayed: Delayed::default(),
-            settled: u64::MAX,
             nodes: 0,
             levels: 1,
             floors: Floors::new(geometry, slots_total),
@@ -146,15 +131,7 @@ impl Promises {
 
     /// Blocks that have to be free so that `wanted` can be promised above `floor`.
     pub(super) fn wanted_blocks(&self, wanted: Wanted, floor: u64) -> u64 {
-        let slots = self.blocks_for(self.kept_for_all(floor, wanted), wanted.blocks);
-        if !wanted.replaces {
-            return slots;
-        }
-        // Only the spare blocks, wherever they begin: items may have used nodes that are kept for them. More would break
-        // slots all over the volume.
-        let full = self.kept(self.floors.grow) * self.slot_blocks;
-        let spare = self.settled.min(full).saturating_sub(self.floors.spare * self.slot_blocks);
-        slots.max(spare.saturating_add(self.blocks).saturating_add(wanted.blocks))
+        self.blocks_for(self.kept_for_all(floor, wanted), wanted.blocks)
     }
 
     /// Blocks that have to be free before one can be promised to data when nothing is delayed any more.
@@ -200,14 +177,13 @@ mod tests {
     use super::*;
 
     fn promises() -> Promises {
-        let floors = Floors { checkpoint: 1, fill: 2, grow: 3, spare: 0 };
+        let floors = Floors { checkpoint: 1, fill: 2, grow: 3 };
         Promises {
             slot_blocks: 4,
             node_size: 4 * 4096,
             slots: 0,
             blocks: 0,
             delayed: Delayed::default(),
-            settled: u64::MAX,
             nodes: 10,
             levels: 2,
             floors,
@@ -243,28 +219,6 @@ mod tests {
         );
         // More than there can be is no promise and no overflow.
         assert!(!promises.promise(room, wanted(0, u64::MAX), 0));
-    }
-
-    #[test]
-    fn data_over_data_has_spare_blocks_also_where_nodes_have_used_what_is_kept_for_them() {
-        let mut promises = promises();
-        promises.floors = Floors { checkpoint: 1, fill: 2, grow: 10, spare: 2 };
-        let over = |blocks| Wanted { blocks, replaces: true, ..Wanted::default() };
-        let room = Room { blocks: 40, slots: 10 };
-        assert!(!promises.promise(room, wanted(0, 1), 10), "full");
-        assert!(!promises.promise(room, over(9), 2));
-        assert!(promises.promise(room, over(6), 2) && promises.promise(room, over(2), 2));
-        assert!(!promises.promise(room, over(1), 2), "the next commit frees as many");
-        promises.forget(0, 8);
-        // Nodes took some, and a commit came since.
-        let room = Room { blocks: 24, slots: 6 };
-        assert!(!promises.promise(room, over(1), 2));
-        promises.settled = room.blocks;
-        assert!(promises.promise(room, over(8), 2) && !promises.promise(room, over(1), 2));
-        promises.forget(0, 8);
-        let room = Room { blocks: 8, slots: 2 };
-        promises.settled = room.blocks;
-        assert!(!promises.promise(room, over(1), 2), "below is what makes room");
     }
 
     #[test]

@@ -215,6 +215,16 @@ impl Throttle {
         self.relief.notify_all();
     }
 
+    /// Whether threads make commits and checkpoints.
+    pub(crate) fn has_threads(&self) -> bool {
+        !self.alone
+    }
+
+    /// Something that was sealed is to be written.
+    pub(crate) fn want_checkpoint(&self) {
+        self.want(Job::Checkpoint);
+    }
+
     fn want(&self, job: Job) {
         if !std::mem::replace(self.state.lock().wanted(job), true) {
             self.wanted.notify_all();
@@ -357,7 +367,7 @@ impl Inner {
 
     /// Makes a checkpoint unless one that was waited for has brought the pressure below `limit`.
     fn checkpoint_above(&self, limit: f64) -> Result<()> {
-        let one = self.one_checkpoint.lock();
+        let one = self.lock_checkpoints()?;
         if self.throttle.levels.read().pressure < limit {
             return Ok(());
         }

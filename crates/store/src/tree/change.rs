@@ -4,8 +4,9 @@
 //! are in memory that a change may touch; after it, and under the same hold of
 //! the lock, [`Forest::put`] and [`Forest::delete`] cannot fail.
 
+use holdfast_base::BlockNo;
 use holdfast_base::mutants::{self, Mutant};
-use holdfast_base::{BlockNo, TreeId};
+use holdfast_format::item::WalkPlace;
 use holdfast_format::key::RawKey;
 use holdfast_format::limits::TREE_LEVELS_MAX;
 use holdfast_format::node;
@@ -13,7 +14,7 @@ use holdfast_format::{Key, NodePointer, NodeView};
 
 use super::edit::{Full, NodeEdit, Records};
 use super::leaf_hint::LeafHint;
-use super::{Forest, Missing, NodeAllocator, Path, Root, lies_between};
+use super::{Forest, Missing, NodeAllocator, Path, Root, TreeNo, lies_between};
 use crate::cache::{Body, Node};
 use crate::transaction::{Change, Changes};
 use rustc_hash::FxHashMap;
@@ -36,7 +37,7 @@ impl Forest {
     #[inline]
     pub(crate) fn prepare(
         &mut self,
-        tree: TreeId,
+        tree: TreeNo,
         key: &Key,
         delete: bool,
     ) -> Result<Prepared, Missing> {
@@ -54,7 +55,7 @@ impl Forest {
     #[inline(never)]
     fn prepare_from_root(
         &mut self,
-        tree: TreeId,
+        tree: TreeNo,
         key: &RawKey,
         delete: bool,
         has_leaf_hint: bool,
@@ -110,14 +111,14 @@ impl Forest {
     /// The same for a change.
     pub(crate) fn prepare_change(
         &mut self,
-        tree: TreeId,
+        tree: TreeNo,
         change: Change<'_>,
     ) -> Result<Prepared, Missing> {
         self.prepare(tree, &change.key, change.value.is_none())
     }
 
     /// [`Forest::prepare_change`] for all of a transaction.
-    pub(crate) fn prepare_all(&mut self, tree: TreeId, changes: &Changes) -> Result<(), Missing> {
+    pub(crate) fn prepare_all(&mut self, tree: TreeNo, changes: &Changes) -> Result<(), Missing> {
         let mut prepared = std::mem::take(&mut self.prepared);
         prepared.clear();
         let done = changes.iter().try_for_each(|change| {
@@ -131,7 +132,7 @@ impl Forest {
     /// Carries all of a transaction out whose changes were prepared last, and under the same lock.
     pub(crate) fn carry_out_all(
         &mut self,
-        tree: TreeId,
+        tree: TreeNo,
         changes: &Changes,
         slots: &mut dyn NodeAllocator,
     ) {
@@ -144,7 +145,7 @@ impl Forest {
     /// Carries a change out that was `prepared` under the same lock.
     pub(crate) fn carry_out(
         &mut self,
-        tree: TreeId,
+        tree: TreeNo,
         change: Change<'_>,
         prepared: Prepared,
         slots: &mut dyn NodeAllocator,
@@ -174,7 +175,7 @@ impl Forest {
     /// change since the preparation took a node of it away, which only a damaged tree makes possible.
     fn own_path(
         &mut self,
-        tree: TreeId,
+        tree: TreeNo,
         key: &Key,
         slots: &mut dyn NodeAllocator,
     ) -> Option<(Path, NodePointer)> {
@@ -190,7 +191,9 @@ impl Forest {
             if pointer.epoch == self.epoch {
                 continue;
             }
-            let own = self.copy_node(pointer, slots)?;
+            let level = (path.len() - depth) as u8;
+            let end = self.end_of(&path[..depth]);
+            let own = self.copy_node(tree, pointer, WalkPlace::node(end, level), slots)?;
             match depth.checked_sub(1) {
                 None => {
                     let root = self.root(tree);
@@ -209,9 +212,34 @@ impl Forest {
         Some((path, leaf))
     }
 
+    /// Where the range of the node ends to which this way leads.
+    fn end_of(&self, path: &[(NodePointer, usize)]) -> Option<RawKey> {
+        path.iter().rev().find_map(|(above, index)| {
+            let above = self.view(*above);
+            (index + 1 < above.count()).then(|| above.raw_key(index + 1))
+        })
+    }
+
+    /// The node leaves the tree: its location is free, if no other tree has it (S1).
+    fn leave(
+        &mut self,
+        tree: TreeNo,
+        pointer: NodePointer,
+        place: WalkPlace,
+        slots: &mut dyn NodeAllocator,
+    ) {
+        if self.trees.get(tree).ancestry.owns(pointer.epoch, || place) {
+            self.cache.remove(pointer.block);
+            slots.give_back(pointer.block);
+        }
+    }
+
+    /// The copy of a node for this epoch. The node itself stays if a snapshot has it.
     fn copy_node(
         &mut self,
+        tree: TreeNo,
         pointer: NodePointer,
+        place: WalkPlace,
         slots: &mut dyn NodeAllocator,
     ) -> Option<NodePointer> {
         if !self.cache.holds(pointer) {
@@ -222,9 +250,13 @@ impl Forest {
         let in_place = mutants::is(Mutant::NodeInPlace);
         // Before the node is taken out: its bytes are nowhere else, perhaps.
         let location = if in_place { pointer.block } else { slots.take() };
-        let body = self.cache.succeed(pointer.block);
+        let is_own = self.trees.get(tree).ancestry.owns(pointer.epoch, || place);
         let own = NodePointer { block: location, epoch: self.epoch };
-        if !in_place {
+        let body = match is_own || in_place {
+            true => self.cache.succeed(pointer.block),
+            false => self.cache.body_of(pointer.block),
+        };
+        if is_own && !in_place {
             slots.give_back(pointer.block);
         }
         self.cache.insert_copy(own, pointer, body);
@@ -237,7 +269,7 @@ impl Forest {
             .expect("a pointer replaces one of the same length");
     }
 
-    fn new_node(&mut self, tree: TreeId, level: u8, slots: &mut dyn NodeAllocator) -> NodePointer {
+    fn new_node(&mut self, tree: TreeNo, level: u8, slots: &mut dyn NodeAllocator) -> NodePointer {
         self.shape += 1;
         let pointer = NodePointer { block: slots.take(), epoch: self.epoch };
         let bytes = node::empty(self.node_size, &self.expected(tree, pointer, level));
@@ -246,14 +278,14 @@ impl Forest {
     }
 
     /// Makes the first node of an empty tree.
-    pub(crate) fn plant(&mut self, tree: TreeId, slots: &mut dyn NodeAllocator) {
+    pub(crate) fn plant(&mut self, tree: TreeNo, slots: &mut dyn NodeAllocator) {
         let pointer = self.new_node(tree, 0, slots);
         self.set_root(tree, Root { pointer, level: 0 });
     }
 
     /// An upper bound for the locations that prepared `changes` take: nodes to copy, neighbours to
     /// join, halves of what may overflow.
-    pub(crate) fn slots_needed(&self, tree: TreeId, changes: &Changes) -> u64 {
+    pub(crate) fn slots_needed(&self, tree: TreeNo, changes: &Changes) -> u64 {
         // Bytes left in each node that the changes reach.
         let mut room: FxHashMap<BlockNo, usize> = FxHashMap::default();
         let mut needed = 0;
@@ -298,7 +330,7 @@ impl Forest {
     /// Gives `key` a value. It was `prepared` under the same lock.
     pub(crate) fn put(
         &mut self,
-        tree: TreeId,
+        tree: TreeNo,
         key: &Key,
         value: &[u8],
         prepared: Prepared,
@@ -328,7 +360,7 @@ impl Forest {
     #[expect(clippy::too_many_arguments, reason = "the state of one descent")]
     fn split_and_put(
         &mut self,
-        tree: TreeId,
+        tree: TreeNo,
         mut path: Path,
         full: NodePointer,
         level: u8,
@@ -368,7 +400,7 @@ impl Forest {
     }
 
     /// The way from the root to the parent of the node of `level` that covers `key`.
-    fn path_to(&self, tree: TreeId, key: &Key, level: u8) -> Path {
+    fn path_to(&self, tree: TreeNo, key: &Key, level: u8) -> Path {
         let root = self.root(tree);
         let mut path = Path::new();
         let mut pointer = root.pointer;
@@ -385,7 +417,7 @@ impl Forest {
     #[expect(clippy::too_many_arguments, reason = "the state of one descent")]
     fn put_separator(
         &mut self,
-        tree: TreeId,
+        tree: TreeNo,
         path: &mut Path,
         left: NodePointer,
         level: u8,
@@ -421,7 +453,7 @@ impl Forest {
     /// Takes the value of `key` away, if it has one. It was `prepared` under the same lock.
     pub(crate) fn delete(
         &mut self,
-        tree: TreeId,
+        tree: TreeNo,
         key: &Key,
         prepared: Prepared,
         slots: &mut dyn NodeAllocator,
@@ -445,7 +477,7 @@ impl Forest {
         let mut level = 0;
         while let Some((parent, index)) = path.pop() {
             if !is_thin(&self.view(node), self.node_size / THIN)
-                || !self.join(tree, parent, index, level, slots)
+                || !self.join(tree, &path, (parent, index), level, slots)
             {
                 break;
             }
@@ -461,12 +493,12 @@ impl Forest {
         found.map(|index| self.edit(leaf, |node| node.remove(index))).is_ok()
     }
 
-    /// Joins child `index` of `parent` with a neighbour if both fit one node with room to spare.
+    /// Joins child `index` of `parent`, to which `path` leads, with a neighbour if both fit one node with room to spare.
     fn join(
         &mut self,
-        tree: TreeId,
-        parent: NodePointer,
-        index: usize,
+        tree: TreeNo,
+        path: &[(NodePointer, usize)],
+        (parent, index): (NodePointer, usize),
         level: u8,
         slots: &mut dyn NodeAllocator,
     ) -> bool {
@@ -495,10 +527,12 @@ impl Forest {
                 continue;
             }
             let moved = Records::of(&right_view, 0..right_view.count());
+            let right_end = bound(left_index + 2).or_else(|| self.end_of(path));
             let left = if left.epoch == self.epoch {
                 left
             } else {
-                let Some(own) = self.copy_node(left, slots) else {
+                let place = WalkPlace::node(middle, level);
+                let Some(own) = self.copy_node(tree, left, place, slots) else {
                     return false;
                 };
                 self.set_child(parent, left_index, own);
@@ -506,8 +540,7 @@ impl Forest {
             };
             self.edit(left, |node| node.append(&moved)).expect("the sum of both was checked");
             self.shape += 1;
-            self.cache.remove(right.block);
-            slots.give_back(right.block);
+            self.leave(tree, right, WalkPlace::node(right_end, level), slots);
             self.edit(parent, |node| node.remove(left_index + 1));
             self.cache.count_merge();
             return true;
@@ -516,7 +549,7 @@ impl Forest {
     }
 
     /// Removes roots with a single child.
-    fn lower_root(&mut self, tree: TreeId, slots: &mut dyn NodeAllocator) {
+    fn lower_root(&mut self, tree: TreeNo, slots: &mut dyn NodeAllocator) {
         loop {
             let root = self.root(tree);
             if root.level == 0 {
@@ -530,8 +563,7 @@ impl Forest {
             }
             let child = view.child(0);
             self.shape += 1;
-            self.cache.remove(root.pointer.block);
-            slots.give_back(root.pointer.block);
+            self.leave(tree, root.pointer, WalkPlace::node(None, root.level), slots);
             self.set_root(tree, Root { pointer: child, level: root.level - 1 });
         }
     }

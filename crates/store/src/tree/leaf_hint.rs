@@ -4,9 +4,11 @@
 //! Always true of the leaf hints of the present moment (others count for nothing): the leaf is of this epoch, so it
 //! stays in memory with all nodes above it, and no node came, went or moved since the leaf hint was laid.
 
-use holdfast_base::{Epoch, TreeId};
+use holdfast_base::Epoch;
 use holdfast_format::NodePointer;
 use holdfast_format::key::RawKey;
+
+use super::TreeNo;
 
 /// Leaves that one operation changes, mostly: those of an inode, of its name, of the directory; and one more.
 const LEAF_HINTS: usize = 4;
@@ -14,7 +16,7 @@ const LEAF_HINTS: usize = 4;
 /// A leaf, and from where to where it covers keys.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LeafHint {
-    pub(super) tree: TreeId,
+    pub(super) tree: TreeNo,
     pub(super) low: RawKey,
     /// Not covered any more; `None`: all that is greater is.
     pub(super) high: Option<RawKey>,
@@ -22,7 +24,7 @@ pub(super) struct LeafHint {
 }
 
 impl LeafHint {
-    fn covers(&self, tree: TreeId, key: &RawKey) -> bool {
+    fn covers(&self, tree: TreeNo, key: &RawKey) -> bool {
         self.tree == tree && self.low <= *key && self.high.is_none_or(|high| *key < high)
     }
 }
@@ -42,7 +44,7 @@ impl LeafHints {
     pub(super) fn leaf(
         &mut self,
         moment: (u64, Epoch),
-        tree: TreeId,
+        tree: TreeNo,
         key: &RawKey,
     ) -> Option<NodePointer> {
         if self.moment != moment {
@@ -89,7 +91,7 @@ mod tests {
 
     fn leaf_hint(low: u64, high: Option<u64>) -> LeafHint {
         let leaf = NodePointer { block: BlockNo(low), epoch: Epoch(1) };
-        LeafHint { tree: TreeId::Files, low: key(low), high: high.map(key), leaf }
+        LeafHint { tree: TreeNo::MAIN, low: key(low), high: high.map(key), leaf }
     }
 
     #[test]
@@ -97,7 +99,7 @@ mod tests {
         let now = (1, Epoch(1));
         let mut leaf_hints = LeafHints::default();
         let at = |leaf_hints: &mut LeafHints, moment, no| {
-            leaf_hints.leaf(moment, TreeId::Files, &key(no)).map(|leaf| leaf.block.0)
+            leaf_hints.leaf(moment, TreeNo::MAIN, &key(no)).map(|leaf| leaf.block.0)
         };
         // As with creates: one leaf again and again, and others once.
         leaf_hints.lay(now, leaf_hint(10, Some(20)));
@@ -109,7 +111,7 @@ mod tests {
         leaf_hints.lay(now, leaf_hint(900, None));
         let ends = [9, 10, 19, 20, 899, 900, u64::MAX].map(|no| at(&mut leaf_hints, now, no));
         assert_eq!(ends, [None, Some(10), Some(10), None, None, Some(900), Some(900)]);
-        assert_eq!(leaf_hints.leaf(now, TreeId::Space, &key(15)), None);
+        assert_eq!(leaf_hints.leaf(now, TreeNo::SPACE, &key(15)), None);
 
         for later in [(2, Epoch(1)), (1, Epoch(2))] {
             assert_eq!(at(&mut leaf_hints, later, 15), None);

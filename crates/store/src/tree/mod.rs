@@ -11,10 +11,11 @@
 pub(crate) mod edit;
 mod change;
 mod leaf_hint;
+pub(crate) mod open;
 
 use std::ops::ControlFlow;
 
-use holdfast_base::{BlockNo, Epoch, TreeId};
+use holdfast_base::{BlockNo, Epoch};
 use holdfast_format::key::RawKey;
 use holdfast_format::node::{Expected, OfVolume};
 use holdfast_format::{Key, NodePointer, NodeView};
@@ -23,27 +24,30 @@ use crate::cache::{Cache, Node};
 
 pub(crate) use change::Prepared;
 use leaf_hint::LeafHints;
+use open::OpenTrees;
+pub(crate) use open::TreeNo;
 
 /// A node that must be read before the call can be carried out, or be judged again because it is
 /// not what its parent says.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Missing {
+    pub(crate) tree: TreeNo,
     pub(crate) expected: Expected,
     /// The separator that leads to it: says which place of the tree wants it.
     pub(crate) low: RawKey,
 }
 
 /// The root of a tree.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Root {
     pub(crate) pointer: NodePointer,
     pub(crate) level: u8,
 }
 
-/// Both trees and their nodes in memory. Owned by the store, behind one lock.
+/// The trees and their nodes in memory. Owned by the store, behind one lock.
 #[derive(Debug)]
 pub(crate) struct Forest {
-    roots: [Root; 2],
+    pub(crate) trees: OpenTrees,
     pub(crate) cache: Cache,
     /// The checkpoint that will first write what changes now.
     pub(crate) epoch: Epoch,
@@ -74,7 +78,7 @@ type Path = Vec<(NodePointer, usize)>;
 
 impl Forest {
     pub(crate) fn new(
-        roots: [Root; 2],
+        trees: OpenTrees,
         cache: Cache,
         epoch: Epoch,
         volume: OfVolume,
@@ -82,7 +86,7 @@ impl Forest {
     ) -> Forest {
         let leaf_hints = LeafHints::default();
         Forest {
-            roots,
+            trees,
             cache,
             epoch,
             sealed: None,
@@ -95,20 +99,28 @@ impl Forest {
     }
 
     /// The root of `tree`.
-    pub(crate) fn root(&self, tree: TreeId) -> Root {
-        self.roots[tree as usize - 1]
+    pub(crate) fn root(&self, tree: TreeNo) -> Root {
+        self.trees.get(tree).root
     }
 
-    fn set_root(&mut self, tree: TreeId, root: Root) {
-        self.roots[tree as usize - 1] = root;
+    /// Another node is the root of `tree` from now on.
+    pub(crate) fn set_root(&mut self, tree: TreeNo, root: Root) {
+        self.trees.get_mut(tree).root = root;
+        self.trees.changes(tree);
     }
 
-    fn expected(&self, tree: TreeId, pointer: NodePointer, level: u8) -> Expected {
-        Expected { pointer, tree, level, volume: self.volume }
+    /// The tree has come to another content: no leaf hint, and nothing that was prepared, is good any more.
+    pub(crate) fn replace_root(&mut self, tree: TreeNo, root: Root) {
+        self.shape += 1;
+        self.set_root(tree, root);
+    }
+
+    fn expected(&self, tree: TreeNo, pointer: NodePointer, level: u8) -> Expected {
+        Expected { pointer, tree: tree.id(), level, volume: self.volume }
     }
 
     #[inline]
-    fn root_node(&self, tree: TreeId) -> Result<Node<'_>, Missing> {
+    fn root_node(&self, tree: TreeNo) -> Result<Node<'_>, Missing> {
         let root = self.root(tree);
         self.node(tree, root.pointer, root.level)
             .ok_or_else(|| self.missing(tree, root.pointer, root.level, Key::MIN.raw()))
@@ -118,7 +130,7 @@ impl Forest {
     #[inline]
     fn child(
         &self,
-        tree: TreeId,
+        tree: TreeNo,
         parent: &NodeView<'_>,
         index: usize,
         level: u8,
@@ -129,20 +141,31 @@ impl Forest {
     }
 
     #[cold]
-    fn missing(&self, tree: TreeId, pointer: NodePointer, level: u8, low: RawKey) -> Missing {
-        Missing { expected: self.expected(tree, pointer, level), low }
+    fn missing(&self, tree: TreeNo, pointer: NodePointer, level: u8, low: RawKey) -> Missing {
+        Missing { tree, expected: self.expected(tree, pointer, level), low }
     }
 
     /// The node, if it is in memory. A damaged parent may name a node of another tree or level.
     #[inline]
-    pub(crate) fn node(&self, tree: TreeId, pointer: NodePointer, level: u8) -> Option<Node<'_>> {
+    pub(crate) fn node(&self, tree: TreeNo, pointer: NodePointer, level: u8) -> Option<Node<'_>> {
         let node = self.cache.get(pointer)?.node();
-        (node.level() == level && node.tree() == tree as u8).then_some(node)
+        (node.level() == level && node.tree() == tree.id() as u8).then_some(node)
+    }
+
+    /// As [`Forest::node`], or says that it is missing. Its range begins at `low`.
+    pub(crate) fn node_at(
+        &self,
+        tree: TreeNo,
+        pointer: NodePointer,
+        level: u8,
+        low: RawKey,
+    ) -> Result<Node<'_>, Missing> {
+        self.node(tree, pointer, level).ok_or_else(|| self.missing(tree, pointer, level, low))
     }
 
     /// The leaf that covers `key`.
     #[inline]
-    fn leaf(&self, tree: TreeId, key: &RawKey) -> Result<Node<'_>, Missing> {
+    fn leaf(&self, tree: TreeNo, key: &RawKey) -> Result<Node<'_>, Missing> {
         let mut node = self.root_node(tree)?;
         for level in (0..self.root(tree).level).rev() {
             node = self.child(tree, &node, node.child_index(key), level)?;
@@ -152,14 +175,14 @@ impl Forest {
 
     /// The value of `key`.
     #[inline]
-    pub(crate) fn get(&self, tree: TreeId, key: &Key) -> Result<Option<&[u8]>, Missing> {
+    pub(crate) fn get(&self, tree: TreeNo, key: &Key) -> Result<Option<&[u8]>, Missing> {
         let key = key.raw();
         let leaf = self.leaf(tree, &key)?;
         Ok(leaf.search(&key).ok().map(|index| leaf.value(index)))
     }
 
     /// The way to the leaf that covers `key`, and the leaf.
-    fn path(&self, tree: TreeId, key: &RawKey) -> Result<(Path, NodePointer), Missing> {
+    fn path(&self, tree: TreeNo, key: &RawKey) -> Result<(Path, NodePointer), Missing> {
         let root = self.root(tree);
         let mut path = Path::with_capacity(root.level.into());
         let mut pointer = root.pointer;
@@ -176,14 +199,14 @@ impl Forest {
     /// Whether a node that was read is the one that is wanted at its location, holds only keys that
     /// its parents lead to it, and names no younger node. Fails if a parent is not in memory.
     pub(crate) fn fits(&self, wanted: &Missing, read: &NodeView<'_>) -> Result<bool, Missing> {
-        let expected = &wanted.expected;
-        let root = self.root(expected.tree);
+        let (expected, tree) = (&wanted.expected, wanted.tree);
+        let root = self.root(tree);
         let (mut low, mut high) = (Key::MIN.raw(), None);
         let mut pointer = root.pointer;
         for level in (expected.level..root.level).rev() {
             let node = self
-                .node(expected.tree, pointer, level + 1)
-                .ok_or_else(|| self.missing(expected.tree, pointer, level + 1, low))?;
+                .node(tree, pointer, level + 1)
+                .ok_or_else(|| self.missing(tree, pointer, level + 1, low))?;
             let index = node.child_index(&wanted.low);
             low = node.raw_key(index);
             if index + 1 < node.count() {
@@ -205,7 +228,7 @@ impl Forest {
         wanted: &Missing,
         is_near: impl Fn(BlockNo) -> bool,
     ) -> Vec<Missing> {
-        let Expected { pointer, tree, level, .. } = wanted.expected;
+        let (Expected { pointer, level, .. }, tree) = (wanted.expected, wanted.tree);
         let Some(parent) = self.parent_of(wanted).filter(|_| !self.cache.is_crowded()) else {
             return Vec::new();
         };
@@ -219,7 +242,7 @@ impl Forest {
 
     /// The node above a missing one, if it is in memory and names it.
     fn parent_of(&self, wanted: &Missing) -> Option<Node<'_>> {
-        let Expected { pointer, tree, level, .. } = wanted.expected;
+        let (Expected { pointer, level, .. }, tree) = (wanted.expected, wanted.tree);
         let root = self.root(tree);
         if level >= root.level {
             return None;
@@ -234,7 +257,7 @@ impl Forest {
     /// Visits the items of one leaf from `from` to `to` upwards, and says where to go on.
     pub(crate) fn scan_leaf(
         &self,
-        tree: TreeId,
+        tree: TreeNo,
         from: &Key,
         to: &Key,
         visit: &mut dyn FnMut(Key, &[u8]) -> ControlFlow<()>,
@@ -267,7 +290,7 @@ impl Forest {
     /// Visits the items of one leaf from `to` down to `from`, and says below which key to go on.
     pub(crate) fn scan_leaf_back(
         &self,
-        tree: TreeId,
+        tree: TreeNo,
         from: &Key,
         to: &Bound,
         visit: &mut dyn FnMut(Key, &[u8]) -> ControlFlow<()>,
@@ -302,7 +325,7 @@ impl Forest {
 
     /// Calls `visit` for every node of `tree` that is in memory, from the root down, with its lower bound.
     #[cfg(any(test, debug_assertions))]
-    pub(crate) fn invariants(&self, tree: TreeId) {
+    pub(crate) fn invariants(&self, tree: TreeNo) {
         let root = self.root(tree);
         self.node_invariants(tree, root.pointer, root.level, Key::MIN, None);
         for leaf_hint in self.leaf_hints.at((self.shape, self.epoch)).filter(|of| of.tree == tree) {
@@ -320,7 +343,7 @@ impl Forest {
     #[cfg(any(test, debug_assertions))]
     fn node_invariants(
         &self,
-        tree: TreeId,
+        tree: TreeNo,
         pointer: NodePointer,
         level: u8,
         low: Key,
@@ -335,7 +358,7 @@ impl Forest {
         node.check_body(&header, self.volume.carried).expect("the program keeps its nodes valid");
         assert!(node.has_its_prefixes(), "the prefixes of {pointer:?} are those of its keys");
         assert_eq!((header.address, header.epoch), (pointer.block.0, pointer.epoch.0));
-        assert_eq!((header.level, header.tree), (level, tree as u8));
+        assert_eq!((header.level, header.tree), (level, tree.id() as u8));
         for index in 0..node.count() {
             let key = node.key(index);
             assert!(key >= low, "{key:?} is below {low:?} in {pointer:?}");

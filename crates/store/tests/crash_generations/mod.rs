@@ -286,7 +286,8 @@ pub(crate) fn step(
             drop(written);
             let kept = 1 + prng.below(old.blocks.count - 1);
             let rest = BlockNo(old.blocks.start.0 + kept);
-            transaction.free(BlockRange::new(rest, old.blocks.count - kept));
+            let at = Key { offset: key.offset + kept * 4096, ..key };
+            transaction.free(BlockRange::new(rest, old.blocks.count - kept), old.birth, at);
             let kept = Extent {
                 blocks: BlockRange::new(old.blocks.start, kept),
                 sums: old.sums[..kept as usize].to_vec(),
@@ -297,13 +298,13 @@ pub(crate) fn step(
         }
         (Some(old), 1 | 2) => {
             drop(written);
-            transaction.free(old.blocks);
+            transaction.free(old.blocks, old.birth, key);
             transaction.delete(key);
             map.remove(&key);
         }
         (old, _) => {
             if let Some(old) = old {
-                transaction.free(old.blocks);
+                transaction.free(old.blocks, old.birth, key);
             }
             let value = transaction.publish(written).encode();
             transaction.put(key, value.clone());

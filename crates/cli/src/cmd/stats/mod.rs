@@ -177,6 +177,7 @@ mod tests {
             volume: "/img".into(),
             read_only: false,
             options: String::new(),
+            mounted: None,
             activity: Some(Activity::default()),
             counters: vec![
                 counter("commits", commits, "commits"),

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::cmd::ls::utc;
 use crate::daemon::activity::{Activity, Fsyncs, Space};
-use crate::daemon::control::Report;
+use crate::daemon::control::{Mounted, Report};
 use crate::{rings, size};
 
 /// Changes with the meaning of a name, and when one goes.
@@ -76,6 +76,7 @@ pub(super) struct State {
     recovery: Option<Recovery>,
     errors: Errors,
     transport: Option<String>,
+    mounted: Option<Mounted>,
 }
 
 /// What mounting would take after a crash now, and what it may take.
@@ -177,6 +178,7 @@ impl State {
                 refused_full: report.value("no_space"),
             },
             transport: activity.map(|activity| activity.transport.clone()),
+            mounted: report.mounted.clone(),
         }
     }
 }
@@ -285,6 +287,9 @@ fn below(total: &Bytes, shown: &Interval, state: &State, seconds: Option<f64>) -
         named("each fsync", &or_dash(shown.fsync.as_ref().map(fsync))),
         named("cache", &or_dash(shown.cache.as_ref().map(cache))),
     ];
+    lines.extend(state.mounted.as_ref().map(|mounted| {
+        named("mounted", &format!("{}; the volume has {}", mounted.name(), mounted.counts()))
+    }));
     lines.extend(state.space.as_ref().map(|space| named("space", &space_words(space))));
     lines.extend(state.recovery.as_ref().map(|recovery| {
         let [estimate, limit] = [recovery.estimate_ns, recovery.limit_ns].map(show::nanos);

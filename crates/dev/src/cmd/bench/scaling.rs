@@ -20,7 +20,7 @@ pub(crate) struct Args {
     /// How much to do: seconds, minutes, or most of an hour.
     #[arg(long, value_enum, default_value_t = Scale::Usual)]
     scale: Scale,
-    /// Only these: directory, files, pending, threads, nodes, volume.
+    /// Only these: directory, files, pending, threads, nodes, volume, branched, snapshots, changes.
     #[arg(long, value_name = "WORD,...", value_delimiter = ',')]
     only: Vec<Dimension>,
     #[command(flatten)]

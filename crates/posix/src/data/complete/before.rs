@@ -59,8 +59,11 @@ impl Completer {
         }
         let core = core.clone();
         let (queue, jobs) = channel();
-        let body = move |core: &Core| run(core, &jobs);
-        let thread = threads::start(&core, "holdfast-complete", WORK, body)?;
+        let body = {
+            let core = core.clone();
+            move || run(&core, &jobs)
+        };
+        let thread = threads::start(core.store.store(), "holdfast-complete", WORK, body)?;
         core.data.completions.set(Some(queue));
         Ok(Some(Completer { core, thread: Some(thread) }))
     }

@@ -6,6 +6,7 @@ use holdfast_format::Key;
 use crate::log::generation::Generation;
 
 /// Where in `generation` the record of the inode is, if it is there.
-pub(super) fn inode(generation: &Generation, no: InodeNo) -> Option<usize> {
-    (0..generation.len()).find(|at| generation.change(*at).key == Key::inode(no))
+pub(super) fn inode(generation: &Generation, branch: u64, no: InodeNo) -> Option<usize> {
+    (0..generation.len())
+        .find(|at| generation.change(*at).key == Key::inode(no) && generation.branch(*at) == branch)
 }

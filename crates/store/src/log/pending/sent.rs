@@ -37,11 +37,19 @@ mod tests {
     use holdfast_format::log::LogMark;
 
     use super::*;
+    use crate::given_up::{Counts, GivenUp};
     use crate::transaction::{Changes, Taken, TakenContent};
+    use holdfast_format::item::lineage::MAIN;
 
     fn publish(pending: &mut Pending, lsn: u64, content: TakenContent) {
         let taken = vec![Taken { blocks: BlockRange::new(BlockNo(lsn * 10), 4), content }];
-        pending.add(Lsn(lsn), 1, &Changes::default(), taken, Vec::new());
+        pending.add(
+            Lsn(lsn),
+            Counts { branch: MAIN, inodes: 1, main: 1 },
+            &Changes::default(),
+            taken,
+            GivenUp::default(),
+        );
     }
 
     fn blocks(of: &[DataExtent]) -> Vec<u64> {

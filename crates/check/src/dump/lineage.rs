@@ -1,0 +1,46 @@
+//! Prints branches and snapshots: what each grew out of, its root, and how far a deletion has come.
+
+use std::io::Write;
+
+use crate::CheckError;
+use crate::lineage::{Lineage, Tree};
+use crate::recovered::Recovered;
+use crate::text;
+use crate::volume::Volume;
+
+/// Every tree, then every item as it is.
+pub(super) fn print(
+    volume: &Volume<'_>,
+    recovered: &Recovered,
+    out: &mut dyn Write,
+) -> Result<(), CheckError> {
+    let lineage = Lineage::read(volume);
+    for tree in lineage.trees(volume, &|id| recovered.log.inodes_in(id)) {
+        let Tree { id, name, root: (root, level), inode_count, cursor } = &tree;
+        let parent = lineage.tree(*id).map_or(0, |item| item.parent);
+        write!(
+            out,
+            "tree={id} name={name:?} parent={parent} block={} epoch={} level={level} inode_count={inode_count}",
+            root.block, root.epoch
+        )?;
+        if let Some(cursor) = cursor {
+            write!(out, " deleted_before={}", text::place(cursor))?;
+        }
+        writeln!(out)?;
+    }
+    for (key, value) in &lineage.0 {
+        writeln!(out, "item {}", text::item(key, value))?;
+    }
+    Ok(())
+}
+
+/// The branch or snapshot of this number.
+pub(super) fn find(
+    volume: &Volume<'_>,
+    recovered: &Recovered,
+    id: u64,
+) -> Result<Tree, CheckError> {
+    let trees = Lineage::read(volume).trees(volume, &|id| recovered.log.inodes_in(id));
+    let found = trees.into_iter().find(|tree| tree.id == id);
+    found.ok_or_else(|| CheckError::Missing(format!("there is no branch or snapshot {id}")))
+}

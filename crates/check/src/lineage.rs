@@ -1,0 +1,216 @@
+//! Branches and snapshots: their items, and what follows from them for a branch that drops blocks.
+//!
+//! The items are few, beside what trees hold, and are kept as they were read. Whether they fit together is judged
+//! by the pass over the lineage; here what is damaged counts as missing.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use holdfast_base::units::BLOCK_BYTES;
+use holdfast_base::{InodeNo, TreeId};
+use holdfast_format::item::lineage::{LINEAGE, MAIN, MAIN_NAME};
+use holdfast_format::item::{LineageItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace};
+use holdfast_format::log::Dropped;
+use holdfast_format::{Key, Kind, NodePointer};
+
+use crate::text::printable;
+use crate::volume::{Bounds, Volume};
+
+/// The items of branches and snapshots, by their keys.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lineage(pub(crate) BTreeMap<Key, Vec<u8>>);
+
+/// A branch or snapshot with its root.
+#[derive(Clone, Debug)]
+pub(crate) struct Tree {
+    pub(crate) id: u64,
+    /// As messages name it.
+    pub(crate) name: String,
+    pub(crate) root: (NodePointer, u8),
+    /// Inodes, as it counts them.
+    pub(crate) inode_count: u64,
+    /// It is a snapshot that is being deleted.
+    pub(crate) cursor: Option<WalkPlace>,
+}
+
+impl Lineage {
+    /// All that can be read of a volume.
+    pub(crate) fn read(volume: &Volume<'_>) -> Lineage {
+        let mut items = BTreeMap::new();
+        let range = Bounds { low: Key::inode(InodeNo(LINEAGE)), high: None };
+        let _ = volume.items(TreeId::Space, range, &mut |_, key, value| {
+            if key.kind.is_lineage() {
+                items.insert(key, value.to_vec());
+            }
+            ControlFlow::Continue(())
+        });
+        Lineage(items)
+    }
+
+    fn item<T>(&self, key: &Key, decode: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
+        self.0.get(key).and_then(|value| decode(value))
+    }
+
+    /// The branch or snapshot of this number. Without an item, `main` has none.
+    pub(crate) fn tree(&self, id: u64) -> Option<TreeItem> {
+        self.item(&TreeItem::key(id), |value| TreeItem::decode(value).ok())
+    }
+
+    /// The root of a branch other than `main`.
+    pub(crate) fn root(&self, id: u64) -> Option<RootItem> {
+        self.item(&RootItem::key(id), |value| RootItem::decode(value).ok())
+    }
+
+    /// How far the deletion of a snapshot has come.
+    pub(crate) fn cursor(&self, id: u64) -> Option<WalkPlace> {
+        self.item(&WalkItem::key(id), |value| WalkItem::decode(value).ok())
+    }
+
+    /// The next number.
+    pub(crate) fn next(&self) -> Option<u64> {
+        self.item(&LineageItem::KEY, |value| LineageItem::decode(value).ok()).map(|item| item.next)
+    }
+
+    /// The snapshot that `id` grew out of.
+    pub(crate) fn parent(&self, id: u64) -> Option<TreeItem> {
+        self.tree(self.parent_of(id)?).filter(|parent| parent.kind == TreeKind::Snapshot)
+    }
+
+    fn parent_of(&self, id: u64) -> Option<u64> {
+        self.tree(id).map(|item| item.parent).filter(|parent| *parent != 0)
+    }
+
+    /// Every branch and snapshot whose item is sound, by number.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u64, TreeItem)> {
+        let keys = self.0.keys().filter(|key| key.kind == Kind::Tree && key.offset == 0);
+        let numbers = keys.filter_map(|key| key.inode.0.checked_sub(LINEAGE));
+        numbers.filter_map(|id| Some((id, self.tree(id)?)))
+    }
+
+    /// How many of the first blocks that `branch` drops are its own, and so free: S1.
+    pub(crate) fn own(&self, branch: u64, dropped: &Dropped) -> u64 {
+        let count = dropped.blocks.count;
+        let Some((id, parent)) = self.parent_of(branch).zip(self.parent(branch)) else {
+            return count;
+        };
+        if dropped.birth > parent.epoch {
+            return count;
+        }
+        let before = self.parent(id).map_or(0, |before| before.epoch.0);
+        match self.cursor(id) {
+            Some(cursor) if dropped.birth.0 > before => passed(&cursor, dropped),
+            _ => 0,
+        }
+    }
+
+    /// A record of the log about a branch or snapshot that is there leaves its parent, which only commits change: the record
+    /// was made when a deletion may have moved it already. One that the batch makes has grown out of what its child key says: `beside` has
+    /// these.
+    pub(crate) fn keep_parent(&self, key: &Key, value: &mut Vec<u8>, beside: &BTreeMap<u64, u64>) {
+        let before = self.item(key, |value| TreeItem::decode(value).ok());
+        let made = || beside.get(&key.inode.0.checked_sub(LINEAGE)?).copied();
+        if key.kind == Kind::Tree
+            && let Some(parent) = before.map(|item| item.parent).or_else(made)
+            && let Ok(item) = TreeItem::decode(value)
+        {
+            *value = TreeItem { parent, ..item }.encode();
+        }
+    }
+
+    /// What a branch or snapshot is called.
+    pub(crate) fn name(&self, id: u64) -> String {
+        let Some(item) = self.tree(id) else {
+            return if id == MAIN { printable(MAIN_NAME) } else { format!("#{id}") };
+        };
+        let own = match item.name.is_empty() {
+            true => format!("#{id}"),
+            false => printable(&item.name),
+        };
+        match item.kind {
+            TreeKind::Branch => own,
+            TreeKind::Snapshot => {
+                let branch = self.tree(item.branch).filter(|of| of.kind == TreeKind::Branch);
+                let branch = branch.filter(|of| !of.name.is_empty()).map(|of| printable(&of.name));
+                let main = (item.branch == MAIN).then(|| printable(MAIN_NAME));
+                let branch = branch.or(main).unwrap_or_else(|| format!("#{}", item.branch));
+                format!("{branch}@{own}")
+            }
+        }
+    }
+
+    /// All trees that have a root: `main` first, what is being deleted last. `inodes` says how many a branch has by the log.
+    pub(crate) fn trees(
+        &self,
+        volume: &Volume<'_>,
+        inodes: &dyn Fn(u64) -> Option<u64>,
+    ) -> Vec<Tree> {
+        let main = Tree {
+            id: MAIN,
+            name: self.name(MAIN),
+            root: volume.root(TreeId::Files),
+            inode_count: volume.superblock.inode_count,
+            cursor: None,
+        };
+        let mut trees = vec![main];
+        for (id, item) in self.all().filter(|(id, _)| *id != MAIN) {
+            let name = self.name(id);
+            let (root, inode_count) = match item.kind {
+                TreeKind::Snapshot => ((item.root, item.level), item.inode_count),
+                TreeKind::Branch => {
+                    let Some(root) = self.root(id) else { continue };
+                    ((root.pointer(), root.level), inodes(id).unwrap_or(root.inode_count))
+                }
+            };
+            let cursor = self.cursor(id).filter(|_| item.kind == TreeKind::Snapshot);
+            // Without a sound cursor it is not known where it may be entered.
+            if cursor.is_none() && self.0.contains_key(&WalkItem::key(id)) {
+                continue;
+            }
+            trees.push(Tree { id, name, root, inode_count, cursor });
+        }
+        trees.sort_by_key(|tree| (tree.cursor.is_some(), tree.id));
+        trees
+    }
+}
+
+/// How many of the first blocks lie before the cursor.
+fn passed(cursor: &WalkPlace, dropped: &Dropped) -> u64 {
+    let Dropped { blocks, at, .. } = dropped;
+    match inside(cursor, at.inode) {
+        Some(offset) => offset.saturating_sub(at.offset).div_ceil(BLOCK_BYTES).min(blocks.count),
+        None if WalkPlace::item(at) < *cursor => blocks.count,
+        None => 0,
+    }
+}
+
+/// The byte at which a cursor stands among the extents of a file, if it stands there.
+pub(crate) fn inside(cursor: &WalkPlace, inode: InodeNo) -> Option<u64> {
+    let key = Key::decode(&cursor.key.encode()).ok()?;
+    ((key.inode, key.kind) == (inode, Kind::Extent)).then_some(key.offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_base::{BlockNo, BlockRange, Epoch};
+
+    fn place(offset: u64) -> WalkPlace {
+        WalkPlace::item(&Key::new(InodeNo(20), Kind::Extent, offset))
+    }
+
+    /// What lies across the cursor is cut there.
+    #[test]
+    fn blocks_before_the_cursor_are_counted() {
+        let at = Key::new(InodeNo(20), Kind::Extent, 8192);
+        let blocks = BlockRange::new(BlockNo(900), 3);
+        let dropped = Dropped { blocks, birth: Epoch(4), at };
+        let of = |offset: u64| passed(&place(offset), &dropped);
+        let found = [0, 8192, 12_288, 16_384, 20_480, u64::MAX].map(of);
+        assert_eq!(found, [0, 0, 1, 2, 3, 3]);
+        let other = |inode: u64, kind| WalkPlace::item(&Key::new(InodeNo(inode), kind, 0));
+        assert_eq!(passed(&other(21, Kind::Inode), &dropped), 3);
+        assert_eq!(passed(&other(20, Kind::Xattr), &dropped), 0);
+        assert_eq!(passed(&WalkPlace::node(None, 2), &dropped), 3);
+        assert_eq!(passed(&WalkPlace::start(), &dropped), 0);
+    }
+}

@@ -1,0 +1,170 @@
+//! Pass 11: all other branches and snapshots, each by what differs from one that has been judged.
+//!
+//! A tree stands beside those that it grew out of and that grew out of it, and is compared with the one of them that came
+//! first, `main` before all. Only what differs is judged, so that ten thousand snapshots cost what changed between
+//! them. Of a file that differs all items but names are read again; of a directory only the names that differ.
+//!
+//! Of a snapshot that is being deleted only the blocks count: nothing enters it any more but the deletion.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::ControlFlow;
+
+use holdfast_base::TreeId;
+use holdfast_base::units::BLOCK_BYTES;
+use holdfast_format::item::lineage::MAIN;
+use holdfast_format::item::{Extent, WalkPlace};
+use holdfast_format::{Key, Kind};
+
+use super::{Context, Use, data, inodes, names};
+use crate::difference::{Difference, difference};
+use crate::issue::Issue;
+use crate::lineage::{Tree, inside};
+use crate::volume::{Bounds, Volume};
+
+pub(super) fn run(context: &mut Context<'_>) {
+    let trees = std::mem::take(&mut context.trees);
+    let main = (MAIN, context.facts.inodes);
+    // Inodes that were counted in each.
+    let mut counted = BTreeMap::from([main]);
+    for (at, (base, tree)) in in_turn(context, &trees).into_iter().enumerate() {
+        context.progress(at as u64, trees.len() as u64);
+        let volume = |tree| context.recovered.volume_of(context.volume.device, tree);
+        let (before, now) = (volume(base), volume(tree));
+        let mut differs = difference(&before, &now, tree);
+        differs.is_whole &= !context.lost_trees.contains(&tree.id) && context.files_lost.is_empty();
+        let inodes = counted.get(&base.id).copied().unwrap_or_default();
+        let of_tree = judge(context, tree, &before, inodes, &differs);
+        counted.insert(tree.id, of_tree);
+    }
+    context.trees = trees;
+}
+
+/// Each tree but `main`, behind the one with which it is compared.
+fn in_turn<'t>(context: &Context<'_>, trees: &'t [Tree]) -> Vec<(&'t Tree, &'t Tree)> {
+    let by_id: BTreeMap<u64, &Tree> = trees.iter().map(|tree| (tree.id, tree)).collect();
+    let mut beside: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    for (id, item) in context.lineage.all().filter(|(_, item)| item.parent != 0) {
+        beside.entry(id).or_default().push(item.parent);
+        beside.entry(item.parent).or_default().push(id);
+    }
+    let mut left: BTreeSet<u64> = by_id.keys().copied().collect();
+    let (mut order, mut turn) = (Vec::new(), VecDeque::from([(MAIN, MAIN)]));
+    left.remove(&MAIN);
+    while let Some((base, id)) = turn.pop_front() {
+        if let (Some(base), Some(tree)) = (by_id.get(&base), by_id.get(&id))
+            && id != MAIN
+        {
+            order.push((*base, *tree));
+        }
+        // What is being deleted is nothing to compare with; what lies behind it is compared with what is before.
+        let is_whole = by_id.get(&id).is_some_and(|tree| tree.cursor.is_none());
+        let base = if is_whole { id } else { base };
+        let next = beside.get(&id).into_iter().flatten();
+        turn.extend(next.filter(|next| left.remove(next)).map(|next| (base, *next)));
+        if turn.is_empty() {
+            turn.extend(left.pop_first().map(|id| (MAIN, id)));
+        }
+    }
+    order
+}
+
+/// Judges what differs, and takes its blocks. Returns how many inodes the tree has.
+fn judge(
+    context: &mut Context<'_>,
+    tree: &Tree,
+    before: &Volume<'_>,
+    inodes: u64,
+    differs: &Difference,
+) -> u64 {
+    context.others_lost |= !differs.is_whole;
+    let changed = || differs.items.iter().filter_map(|(key, pair)| Some((key, pair.now.as_ref()?)));
+    for (key, value) in changed().filter(|(key, _)| key.kind == Kind::Extent) {
+        take_blocks(context, tree, key, value);
+    }
+    if tree.cursor.is_some() {
+        return inodes;
+    }
+    let mut beside = context.beside(tree);
+    if !differs.is_whole {
+        beside.files_lost.push(Bounds::ALL);
+    }
+    judge_files(&mut beside, differs);
+    if differs.is_whole {
+        names::judge(&mut beside, before, differs);
+    }
+    let inodes = count(&mut beside, tree, inodes, differs);
+    if beside.options.data {
+        let mut reader = data::Reader::default();
+        changed().for_each(|(key, value)| reader.take(&mut beside, key, value));
+    }
+    context.facts.verified_bytes += beside.facts.verified_bytes;
+    context.findings = beside.findings;
+    inodes
+}
+
+fn take_blocks(context: &mut Context<'_>, tree: &Tree, key: &Key, value: &[u8]) {
+    let Ok(extent) = Extent::decode(value) else { return };
+    if !context.volume.superblock.geometry.holds_data(extent.blocks) {
+        return;
+    }
+    let used = Use::of(key, &extent);
+    // What lies across the cursor is cut there.
+    let passed = tree.cursor.filter(|cursor| WalkPlace::item(key) < *cursor).map_or(0, |cursor| {
+        let end = inside(&cursor, key.inode).unwrap_or(u64::MAX);
+        end.saturating_sub(key.offset).div_ceil(BLOCK_BYTES)
+    });
+    if passed < used.blocks.count {
+        context.uses.push(used.behind(passed));
+    }
+}
+
+/// Pass 3 for each inode of which an item differs.
+fn judge_files(beside: &mut Context<'_>, differs: &Difference) {
+    let volume = beside.volume;
+    let mut reader = inodes::Reader::default();
+    let items: Vec<_> = differs.items.iter().collect();
+    for of_inode in items.chunk_by(|one, two| one.0.inode == two.0.inode) {
+        let inode = of_inode[0].0.inode;
+        let all = Bounds::inode(inode);
+        // The names of a directory may be many: those that differ stand between two parts of the rest.
+        let front = Bounds { high: Some(Key::new(inode, Kind::Dentry, 0)), ..all };
+        let back = Bounds { low: Key::new(inode, Kind::Xattr, 0), ..all };
+        if inode.0 > 0 {
+            read(beside, &volume, &mut reader, front);
+        }
+        for (key, pair) in
+            of_inode.iter().filter(|(key, _)| inode.0 == 0 || key.kind == Kind::Dentry)
+        {
+            if let Some(value) = &pair.now {
+                reader.take(beside, pair.block, key, value);
+            }
+        }
+        if inode.0 > 0 {
+            read(beside, &volume, &mut reader, back);
+        }
+    }
+    reader.end(beside);
+}
+
+fn read(beside: &mut Context<'_>, volume: &Volume<'_>, reader: &mut inodes::Reader, range: Bounds) {
+    let _ = volume.items(TreeId::Files, range, &mut |block, key, value| {
+        reader.take(beside, block, &key, value);
+        ControlFlow::Continue(())
+    });
+}
+
+/// How many inodes the tree has, if the one before it has `inodes`.
+fn count(beside: &mut Context<'_>, tree: &Tree, inodes: u64, differs: &Difference) -> u64 {
+    let items = differs.items.iter().filter(|(key, _)| **key == Key::inode(key.inode));
+    let (mut more, mut less) = (0, 0);
+    for (_, pair) in items {
+        more += u64::from(pair.before.is_none());
+        less += u64::from(pair.now.is_none());
+    }
+    let counted = (inodes + more).saturating_sub(less);
+    if counted != tree.inode_count && differs.is_whole {
+        let what = format!("it counts {} inodes, there are {counted}", tree.inode_count);
+        beside.add(Issue::InodeCount, what);
+    }
+    counted
+}

@@ -1,0 +1,386 @@
+//! Volumes with branches, as the engine makes them: what is right is clean, what is wrong in one of them is said of that, and
+//! what they share is read once.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use common::branches::{apply, chown, grown, grown_behind, item, moment, open, overwrite};
+use common::log::Log;
+use common::*;
+use holdfast_base::InodeNo;
+use holdfast_check::{Issue, Report, What, dump, view};
+use holdfast_device::{Device, DeviceError, DeviceStats, Flushed, MemoryDevice};
+use holdfast_format::item::{Dentry, FileType, InodeItem, TreeItem, TreeKind, WalkItem, WalkPlace};
+use holdfast_format::log::Dropped;
+use holdfast_format::{Key, Kind};
+use holdfast_store::{Branch, Store};
+
+fn clean(device: &dyn Device) -> Report {
+    let report = check_all(device);
+    assert_eq!(report.findings, []);
+    report
+}
+
+fn agent(store: &Arc<Store>) -> Branch {
+    Branch::open(Arc::clone(store), b"agent", None).unwrap()
+}
+
+/// As a crash leaves it: the engine does nothing at its end.
+fn crash(device: &Arc<MemoryDevice>) -> Arc<MemoryDevice> {
+    Arc::new(device.snapshot())
+}
+
+#[test]
+fn grown_volumes_are_clean() {
+    for leaf_items in [usize::MAX, 9, 4] {
+        for changes_main in [false, true] {
+            let grown = grown_behind(leaf_items, changes_main);
+            let report = clean(&*grown.device);
+            assert_eq!((report.facts.branches, report.facts.snapshots), (2, 1));
+            // Two more blocks of data for each that wrote.
+            let data = 6 + 2 + 2 * u64::from(changes_main);
+            assert_eq!(report.facts.data_blocks, data);
+            assert_eq!(report.facts.verified_bytes, (4 + data - 6) * 4096);
+            let used = report.facts.data_blocks + report.facts.node_blocks;
+            assert_eq!(used, grown.superblock.used_blocks);
+        }
+    }
+}
+
+/// Everything through the log, and nothing but it: a fork that the log makes, and what it changes and gives up.
+#[test]
+fn a_log_makes_a_branch_and_changes_it() {
+    let device = Arc::new(Maker::sample().make().device);
+    let store = open(&device);
+    let main = Branch::main(Arc::clone(&store));
+    let snapshot = store.snapshot(1, b"before", moment()).unwrap();
+    store.fork(snapshot, b"agent", moment()).unwrap();
+    let agent = agent(&store);
+    overwrite(&agent, 2);
+    chown(&agent, PIPE);
+    overwrite(&main, 3);
+    store.sync(store.latest(), PIPE).unwrap();
+    let image = crash(&device);
+    let report = clean(&*image);
+    assert!(report.facts.log_batches > 0);
+    assert_eq!((report.facts.branches, report.facts.snapshots), (2, 1));
+    let before = view(&*image).unwrap();
+    let number = agent.number();
+    assert_ne!(before.branches[&number], before.items);
+    let store = open(&image);
+    let recovered = Branch::open(Arc::clone(&store), b"agent", None).unwrap();
+    assert_eq!(item(&recovered, PIPE).uid, 1);
+    drop(recovered);
+    Arc::into_inner(store).unwrap().close().unwrap();
+    clean(&*image);
+    assert_eq!(view(&*image).unwrap().difference(&before), None);
+}
+
+/// Two forks give up the same blocks of the snapshot, one after the other: neither frees them.
+#[test]
+fn two_branches_give_up_what_the_snapshot_has() {
+    let device = Arc::new(Maker::sample().make().device);
+    let store = open(&device);
+    let main = Branch::main(Arc::clone(&store));
+    let snapshot = store.snapshot(1, b"before", moment()).unwrap();
+    store.fork(snapshot, b"agent", moment()).unwrap();
+    let agent = agent(&store);
+    for (branch, byte) in [(&agent, 2), (&main, 3)] {
+        overwrite(branch, byte);
+        store.sync(store.latest(), PIPE).unwrap();
+    }
+    let image = crash(&device);
+    clean(&*image);
+    let before = view(&*image).unwrap();
+    drop(open(&image));
+    clean(&*image);
+    assert_eq!(view(&*image).unwrap().difference(&before), None);
+}
+
+/// A deletion at every step, as a crash leaves it there: what its cursor has passed is in use no more, or by others. At one
+/// of the steps the branch gives up what the snapshot has.
+#[test]
+fn a_deletion_is_clean_at_every_step() {
+    let (mut most, mut drops) = (0, 0);
+    for when in 0..12 {
+        let (steps, dropped) = delete_with_a_write_at(when);
+        most = most.max(steps);
+        drops += dropped;
+    }
+    // Some of what the branch gave up was to be judged by the cursor.
+    assert!(most > 3 && drops > 1, "{most} steps, {drops} drops");
+}
+
+/// Steps, and blocks that were given up by the log.
+fn delete_with_a_write_at(when: usize) -> (usize, usize) {
+    let grown = grown_behind(4, true);
+    let store = open(&grown.device);
+    let main = Branch::main(Arc::clone(&store));
+    overwrite(&main, 5);
+    let last = store.snapshot(1, b"last", moment()).unwrap();
+    for number in [ROOT, DATA, PIPE, ORPHAN] {
+        chown(&main, number);
+    }
+    store.delete_snapshot(last).unwrap();
+    let (mut steps, mut drops) = (0, 0);
+    loop {
+        store.commit().unwrap();
+        clean(&*crash(&grown.device));
+        let goes_on = store.work_off_deletions(1).unwrap();
+        if steps == when {
+            overwrite(&main, 7);
+        }
+        chown(&main, PIPE);
+        store.sync(store.latest(), PIPE).unwrap();
+        let image = crash(&grown.device);
+        clean(&*image);
+        let mut log = Vec::new();
+        dump(&*image, &What::Log, &mut log).unwrap();
+        drops += String::from_utf8_lossy(&log).matches("\ndrop ").count();
+        steps += 1;
+        if !goes_on {
+            break;
+        }
+    }
+    store.commit().unwrap();
+    let report = clean(&*crash(&grown.device));
+    assert_eq!(report.facts.snapshots, 1);
+    (steps, drops)
+}
+
+/// Only what is wrong in a branch, and only of it.
+#[test]
+fn what_is_wrong_in_a_branch_is_said_of_it() {
+    type Wrong = fn(&Branch);
+    let cases: [(Issue, Wrong); 8] = [
+        (Issue::LinkCount, |branch| put(branch, DATA, |item| item.nlink += 1)),
+        (Issue::DirectorySize, |branch| put(branch, DIR, |item| item.size += 1)),
+        (Issue::InodeFields, |branch| put(branch, PIPE, |item| item.size = 5)),
+        (Issue::NamePlace, |branch| put(branch, SUB, |item| item.parent_slot += 1)),
+        (Issue::BlocksWrong, |branch| put(branch, DATA, |item| item.blocks += 1)),
+        (Issue::DentryDangling, |branch| name(branch, "ghost", InodeNo(9), FileType::Regular)),
+        (Issue::DirectoryNames, |branch| {
+            name(branch, "again", SUB, FileType::Directory);
+            put(branch, ROOT, |item| item.nlink += 1);
+        }),
+        (Issue::OrphanUnlisted, |branch| {
+            apply(branch, |transaction| transaction.delete(Key::orphan(ORPHAN)));
+        }),
+    ];
+    for (issue, wrong) in cases {
+        let grown = grown();
+        let store = open(&grown.device);
+        let agent = agent(&store);
+        wrong(&agent);
+        drop(agent);
+        Arc::into_inner(store).unwrap().close().unwrap();
+        let report = check_all(&*grown.device);
+        let found: Vec<_> =
+            report.findings.iter().map(|of| (of.issue(), of.tree.as_deref())).collect();
+        assert_eq!(found, [(issue, Some("agent"))], "{:#?}", report.findings);
+        assert!(report.findings[0].to_string().contains(": agent: "), "{}", report.findings[0]);
+    }
+}
+
+fn put(branch: &Branch, number: InodeNo, change: impl FnOnce(&mut InodeItem)) {
+    let mut now = item(branch, number);
+    change(&mut now);
+    apply(branch, |transaction| transaction.put(Key::inode(number), now.encode()));
+}
+
+/// A name in the root directory, which counts it.
+fn name(branch: &Branch, name: &str, to: InodeNo, file_type: FileType) {
+    let entry = Dentry { inode: to, file_type, name: name.as_bytes() }.encode();
+    apply(branch, |transaction| transaction.put(dentry_key(ROOT, name), &entry));
+    put(branch, ROOT, |item| item.size += 1);
+}
+
+/// A file that a branch makes, moves and removes.
+#[test]
+fn honest_changes_of_names_are_clean() {
+    let grown = grown();
+    let store = open(&grown.device);
+    let agent = agent(&store);
+    // A directory with a directory in it moves to another place.
+    let (from, to) = (dentry_key(DIR, "sub"), dentry_key(ROOT, "moved"));
+    let entry = Dentry { inode: SUB, file_type: FileType::Directory, name: b"moved" }.encode();
+    let change = |number, change: fn(&mut InodeItem)| {
+        let mut now = item(&agent, number);
+        change(&mut now);
+        (Key::inode(number), now.encode())
+    };
+    apply(&agent, |transaction| {
+        transaction.delete(from);
+        transaction.put(to, &entry);
+        let (key, value) = change(DIR, |dir| (dir.size, dir.nlink) = (dir.size - 1, dir.nlink - 1));
+        transaction.put(key, value);
+        let (key, value) =
+            change(ROOT, |dir| (dir.size, dir.nlink) = (dir.size + 1, dir.nlink + 1));
+        transaction.put(key, value);
+        let now = InodeItem { parent: ROOT, parent_slot: to.offset, ..item(&agent, SUB) };
+        transaction.put(Key::inode(SUB), now.encode());
+    });
+    // A name goes, and with it the file.
+    apply(&agent, |transaction| {
+        transaction.delete(dentry_key(ROOT, "pipe"));
+        transaction.delete(Key::inode(PIPE));
+        transaction.count_inodes(-1);
+        let (key, value) = change(ROOT, |dir| dir.size -= 1);
+        transaction.put(key, value);
+    });
+    drop(agent);
+    Arc::into_inner(store).unwrap().close().unwrap();
+    clean(&*grown.device);
+}
+
+/// A block that trees share is of one birth and at one place of one file, or it is two.
+#[test]
+fn what_trees_share_must_be_the_same() {
+    let key = Key::new(DATA, Kind::Extent, 8192);
+    let report = |change: fn(&mut [u8])| {
+        let grown = grown_behind(4, true);
+        grown.poke_item(grown.agent_root(), &key, change);
+        check_all(&*grown.device)
+    };
+    assert_eq!(report(|_| {}).findings, []);
+    let older = report(|value| value[8] -= 1);
+    assert_eq!(issues(&older), [Issue::BlocksShared], "{:#?}", older.findings);
+    // The block before, which is the second of another extent.
+    let beside = report(|value| value[0] -= 1);
+    assert!(issues(&beside).contains(&Issue::BlocksShared), "{:#?}", beside.findings);
+}
+
+/// A batch may only name branches that are there, and give up what they had.
+#[test]
+fn batches_of_branches_are_judged() {
+    let judge = |write: fn(&mut Log<'_>)| {
+        let made = Maker::sample().make();
+        let mut log = Log::new(&made);
+        log.operation();
+        write(&mut log);
+        issues(&check_all(&made.device))
+    };
+    let none = judge(|log| {
+        log.batch_with(|encoder, out| encoder.branch(9, 1, out), |_| {});
+    });
+    assert_eq!(none, [Issue::BatchMalformed]);
+    let strange = judge(|log| {
+        let at = Key::new(DATA, Kind::Extent, 0);
+        let dropped = Dropped { blocks: log.free_blocks(2), birth: EPOCH, at };
+        log.batch_with(|encoder, out| encoder.drop_blocks(&dropped, out), |_| {});
+    });
+    assert_eq!(strange, [Issue::BatchBlocks]);
+}
+
+/// Counts the bytes that are read.
+#[derive(Debug)]
+struct Counted(MemoryDevice, AtomicU64);
+
+impl Device for Counted {
+    holdfast_device::private!();
+
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        self.1.fetch_add(into.len() as u64, Ordering::Relaxed);
+        self.0.read(at, into)
+    }
+    fn write(&self, _: u64, _: &[u8]) -> Result<(), DeviceError> {
+        unreachable!("a check never writes")
+    }
+    fn flush(&self) -> Result<Flushed, DeviceError> {
+        unreachable!("a check never flushes")
+    }
+    fn discard(&self, _: u64, _: u64) -> Result<(), DeviceError> {
+        unreachable!("a check never discards")
+    }
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+    fn sector_size(&self) -> u32 {
+        self.0.sector_size()
+    }
+    fn physical_sector_size(&self) -> u32 {
+        self.0.physical_sector_size()
+    }
+    fn stats(&self) -> DeviceStats {
+        self.0.stats()
+    }
+}
+
+fn bytes_read(device: &Arc<MemoryDevice>) -> u64 {
+    let counted = Counted(device.snapshot(), AtomicU64::new(0));
+    let options = holdfast_check::Options::default();
+    let report = holdfast_check::check(&counted, &options).unwrap();
+    assert_eq!(report.findings, []);
+    counted.1.into_inner()
+}
+
+/// Many snapshots and forks of one tree cost what differs between them, not the tree each.
+#[test]
+fn what_trees_share_is_read_once() {
+    let mut maker = Maker::sample();
+    for index in 0..3000 {
+        maker.dentry(DIR, &format!("name {index}"), DATA, FileType::Regular);
+    }
+    maker.change(DIR, |item| item.size += 3000);
+    maker.change(DATA, |item| item.nlink += 3000);
+    let device = Arc::new(maker.make().device);
+    let one = bytes_read(&device);
+    let store = open(&device);
+    let main = Branch::main(Arc::clone(&store));
+    for index in 0..50 {
+        chown(&main, PIPE);
+        let snapshot = store.snapshot(1, format!("s{index}").as_bytes(), moment()).unwrap();
+        store.fork(snapshot, format!("f{index}").as_bytes(), moment()).unwrap();
+    }
+    drop(main);
+    Arc::into_inner(store).unwrap().close().unwrap();
+    let all = bytes_read(&device);
+    let nodes = |device: &MemoryDevice| check_all(device).facts.files_nodes;
+    assert!(nodes(&device) > 100);
+    // A hundred trees more: each a path, read a few times, and its items.
+    let most = one + 100 * 40 * 4096;
+    assert!(all < most, "{one} bytes with one tree, {all} with a hundred more");
+}
+
+#[test]
+fn dumps_show_branches() {
+    let grown = grown();
+    let show = |what| {
+        let mut out = Vec::new();
+        dump(&*grown.device, &what, &mut out).map(|()| String::from_utf8(out).unwrap())
+    };
+    let lineage = show(What::Lineage).unwrap();
+    for line in ["tree=1 name=\"main\"", "tree=2 name=\"main@before\"", "tree=3 name=\"agent\""] {
+        assert!(lineage.contains(line), "{lineage}");
+    }
+    let branch = show(What::Branch(3)).unwrap();
+    assert!(branch.contains("kind=Inode") && branch.contains("uid=2"), "{branch}");
+    assert!(show(What::Branch(9)).is_err());
+}
+
+/// Entered along its cursor only: what lies before it may be anything.
+#[test]
+fn a_snapshot_that_is_deleted_is_entered_along_its_cursor() {
+    let grown = grown_behind(4, true);
+    grown.patch(|items| {
+        let mut item = TreeItem::decode(&items[&TreeItem::key(2)]).unwrap();
+        assert_eq!(item.kind, TreeKind::Snapshot);
+        item.name.clear();
+        items.insert(TreeItem::key(2), item.encode());
+        items.remove(&holdfast_format::item::lineage::name_key(1, b"before"));
+        // Behind everything but the root.
+        let end = WalkPlace::node(None, item.level);
+        items.insert(WalkItem::key(2), WalkItem::at(&end).bytes().to_vec());
+    });
+    let report = check_all(&*grown.device);
+    // Two have grown out of it: it may not have begun. And what only it had is leaked now; its root is not.
+    let found = issues(&report);
+    assert!(found.contains(&Issue::DeletionWrong), "{:#?}", report.findings);
+    assert!(!found.contains(&Issue::BlocksNotMarked), "{:#?}", report.findings);
+    let leaked = report.findings.iter().filter(|of| of.issue() == Issue::BlocksLeaked);
+    assert!(leaked.count() > 0, "{:#?}", report.findings);
+}

@@ -1,0 +1,31 @@
+//! How commands read places and names.
+
+use clap::builder::{OsStringValueParser, TypedValueParser};
+
+use super::{Name, Place};
+
+/// A name. Whether it can be one is judged by the engine.
+pub(crate) fn name() -> impl TypedValueParser<Value = Name> {
+    OsStringValueParser::new().map(Name::of)
+}
+
+/// A place with whatever stands behind it.
+pub(crate) fn place() -> impl TypedValueParser<Value = Place> {
+    OsStringValueParser::new().map(Place::of)
+}
+
+/// A place with no more than a branch behind it.
+pub(crate) fn branch_place() -> impl TypedValueParser<Value = Place> {
+    OsStringValueParser::new().map(Place::of).try_map(|place| match place.snapshot {
+        None => Ok(place),
+        Some(_) => Err("it names a snapshot; write the name of the snapshot behind the place"),
+    })
+}
+
+/// A place with nothing behind it.
+pub(crate) fn volume_place() -> impl TypedValueParser<Value = Place> {
+    branch_place().try_map(|place| match place.branch {
+        None => Ok(place),
+        Some(_) => Err("it names a branch; here is a mounted directory or a volume wanted"),
+    })
+}

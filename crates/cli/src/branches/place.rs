@@ -1,0 +1,128 @@
+//! What a command is about: a mounted directory or a volume, and a branch or snapshot in it.
+//!
+//! `IMG:BRANCH`, `IMG@SNAPSHOT`, `IMG:BRANCH@SNAPSHOT`, and the same behind a mounted directory. A file of the whole name wins.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::Name;
+use crate::target::holds_bytes;
+
+/// A mounted directory, or a file or block device, and what is meant in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The directory, file or block device.
+    pub(crate) path: PathBuf,
+    /// The branch; `None`: the one that is mounted, or the first.
+    pub(crate) branch: Option<Name>,
+    /// A snapshot of that branch.
+    pub(crate) snapshot: Option<Name>,
+}
+
+impl Place {
+    /// Reads an argument. What is not there is taken for a path.
+    pub(crate) fn parse(text: &OsStr) -> Place {
+        let whole = Place { path: text.into(), branch: None, snapshot: None };
+        if whole.path.symlink_metadata().is_ok() {
+            return whole;
+        }
+        let bytes = text.as_bytes();
+        let ends = (1..bytes.len()).filter(|at| matches!(bytes[*at], b':' | b'@'));
+        let found = ends.filter_map(|at| {
+            let path = Path::new(OsStr::from_bytes(&bytes[..at]));
+            let (branch, snapshot) = names(&bytes[at..])?;
+            let is_there = holds_bytes(path) || path.is_dir();
+            is_there.then(|| Place { path: path.into(), branch, snapshot })
+        });
+        { found }.next().unwrap_or(whole)
+    }
+
+    /// Reads an argument for clap.
+    pub(crate) fn of(text: OsString) -> Place {
+        Place::parse(&text)
+    }
+}
+
+/// `:BRANCH`, `@SNAPSHOT` or `:BRANCH@SNAPSHOT`.
+fn names(text: &[u8]) -> Option<(Option<Name>, Option<Name>)> {
+    let (branch, snapshot) = match text.iter().position(|byte| *byte == b'@') {
+        Some(at) => (&text[..at], Some(&text[at + 1..])),
+        None => (text, None),
+    };
+    let branch = match branch.split_first() {
+        None => None,
+        Some((b':', branch)) => Some(branch),
+        Some(_) => return None,
+    };
+    let are_names = [branch, snapshot].into_iter().flatten().all(Name::can_be);
+    are_names.then(|| (branch.map(|it| Name(it.into())), snapshot.map(|it| Name(it.into()))))
+}
+
+/// What a fork begins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// The branch; `None`: the one that is mounted, or the first.
+    pub(crate) branch: Option<Name>,
+    /// A snapshot of it; `None`: the branch as it is.
+    pub(crate) snapshot: Option<Name>,
+}
+
+/// `BRANCH`, `BRANCH@SNAPSHOT` or `@SNAPSHOT`.
+pub(crate) fn origin(text: &str) -> Result<Origin, String> {
+    let with_colon = match text.starts_with('@') {
+        true => text.to_owned(),
+        false => format!(":{text}"),
+    };
+    names(with_colon.as_bytes())
+        .map(|(branch, snapshot)| Origin { branch, snapshot })
+        .ok_or_else(|| format!("{text:?} is not BRANCH, BRANCH@SNAPSHOT or @SNAPSHOT"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stand_behind_what_is_there_and_a_file_of_the_whole_name_wins() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for name in ["a.img", "b@c.img", "a.img:taken"] {
+            std::fs::write(at(name), "").unwrap();
+        }
+        let parse = |name: &str| {
+            let place = Place::parse(at(name).as_os_str());
+            let text = |name: Option<Name>| name.map(|name| name.text().into_owned());
+            let path = place.path.strip_prefix(dir.path()).unwrap().to_str().unwrap().to_owned();
+            (path, text(place.branch), text(place.snapshot))
+        };
+        let is = |path: &str, branch: Option<&str>, snapshot: Option<&str>| {
+            (path.to_owned(), branch.map(String::from), snapshot.map(String::from))
+        };
+        assert_eq!(parse("a.img"), is("a.img", None, None));
+        assert_eq!(parse("a.img:work"), is("a.img", Some("work"), None));
+        assert_eq!(parse("a.img@s"), is("a.img", None, Some("s")));
+        assert_eq!(parse("a.img:work@s t"), is("a.img", Some("work"), Some("s t")));
+        assert_eq!(parse("b@c.img@s"), is("b@c.img", None, Some("s")));
+        assert_eq!(parse("a.img:taken"), is("a.img:taken", None, None));
+        // A directory is one if it is mounted.
+        assert_eq!(Place::parse(dir.path().as_os_str()).path, dir.path());
+        // A path in the volume, no name, and nothing at all.
+        for path in ["a.img:/x", "a.img:/x@y", "a.img:", "a.img@", "a.img:x@", "a.img:x:y", "no:x"]
+        {
+            assert_eq!(parse(path), is(path, None, None));
+        }
+    }
+
+    #[test]
+    fn an_origin_has_one_form_or_three() {
+        let name = |text: &str| Some(Name(text.into()));
+        let is = |branch, snapshot| Ok(Origin { branch, snapshot });
+        assert_eq!(origin("work@s"), is(name("work"), name("s")));
+        assert_eq!(origin("@s"), is(None, name("s")));
+        assert_eq!(origin("work"), is(name("work"), None));
+        for wrong in ["", "@", "a@", "a@b@c", "a/b", ":a"] {
+            assert!(origin(wrong).is_err(), "{wrong}");
+        }
+    }
+}

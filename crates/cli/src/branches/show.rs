@@ -1,0 +1,178 @@
+//! Branches and snapshots for people, as tables, and for programs, as JSON.
+
+use std::io::Write;
+
+use comfy_table::{CellAlignment, Table};
+use serde_json::{Map, Value};
+
+use super::Name;
+use super::message::{Branch, Origin, Snapshot};
+use crate::outcome::{Outcome, printed};
+
+/// A name by the present moment. It has no colon, which no name may have.
+pub(crate) fn name_by_time(prefix: &str) -> Name {
+    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H%M%S.%3fZ");
+    Name(format!("{prefix}{now}").into_bytes())
+}
+
+/// `2024-05-21 13:05:00`, in UTC.
+pub(crate) fn time(nanoseconds: i64) -> String {
+    jiff::Timestamp::from_second(nanoseconds.div_euclid(1_000_000_000))
+        .map_or_else(|_| "?".into(), |time| time.strftime("%Y-%m-%d %H:%M:%S").to_string())
+}
+
+/// The branches that grew out of a snapshot.
+pub(crate) fn forks(of: &Snapshot) -> String {
+    let mut forks: Vec<String> = of.forks.iter().map(Name::to_string).collect();
+    if of.more_forks {
+        forks.push("...".into());
+    }
+    forks.join(", ")
+}
+
+/// `main@before-upgrade`, or what is known of it.
+pub(crate) fn origin(of: &Origin) -> String {
+    match (&of.branch, of.name.0.is_empty()) {
+        (Some(branch), false) => format!("{branch}@{}", of.name),
+        (Some(branch), true) => branch.to_string(),
+        (None, _) => format!("number {}", of.number),
+    }
+}
+
+/// Lines under a head. Columns of numbers and of nothing are as wide as they have to be.
+pub(crate) fn table<const N: usize>(
+    head: &[&str; N],
+    rows: impl Iterator<Item = [String; N]>,
+) -> Outcome {
+    let mut table = Table::new();
+    table.load_style(comfy_table::presets::NOTHING);
+    table.set_header(head);
+    for row in rows {
+        table.add_row(row);
+    }
+    for (at, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 2));
+        if matches!(head[at], "FILES" | "HELD" | "SNAPSHOTS" | "LIMIT") {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let mut out = std::io::stdout().lock();
+    for line in table.to_string().lines() {
+        printed(writeln!(out, "{}", line.trim_end()))?;
+    }
+    Ok(0)
+}
+
+/// Prints one JSON object.
+pub(crate) fn json(object: Map<String, Value>) -> Outcome {
+    printed(writeln!(std::io::stdout().lock(), "{}", Value::Object(object))).map(|()| 0)
+}
+
+/// What was made: a snapshot of a branch, or a branch.
+pub(crate) fn made(
+    as_json: bool,
+    branch: &Name,
+    snapshot: Option<&Name>,
+    number: Option<u64>,
+) -> Outcome {
+    if as_json {
+        let mut object = named(branch);
+        if let Some(snapshot) = snapshot {
+            put(&mut object, "snapshot", snapshot);
+        }
+        object.insert("number".into(), number.into());
+        return json(object);
+    }
+    let snapshot = snapshot.map(|name| format!("@{name}")).unwrap_or_default();
+    printed(writeln!(std::io::stdout().lock(), "{branch}{snapshot}")).map(|()| 0)
+}
+
+/// That a branch was rolled back, and where what it was can be found.
+pub(crate) fn rolled_back(as_json: bool, branch: &Name, to: &Name, kept: Option<&Name>) -> Outcome {
+    if as_json {
+        let mut object = named(branch);
+        put(&mut object, "snapshot", to);
+        object.insert("kept".into(), Value::Null);
+        if let Some(kept) = kept {
+            put(&mut object, "kept", kept);
+        }
+        return json(object);
+    }
+    let kept = kept.map_or("nothing of what it was is kept".into(), |kept| {
+        format!("what it was is kept as {branch}@{kept}")
+    });
+    printed(writeln!(std::io::stdout().lock(), "{branch} is as {branch}@{to}; {kept}")).map(|()| 0)
+}
+
+/// An object with the name of a branch.
+pub(crate) fn named(branch: &Name) -> Map<String, Value> {
+    let mut object = Map::new();
+    put(&mut object, "branch", branch);
+    object
+}
+
+/// A name, and its bytes if it is no text.
+fn put(object: &mut Map<String, Value>, field: &str, name: &Name) {
+    object.insert(field.into(), name.text().into());
+    if let Some(hex) = name.hex_unless_text() {
+        object.insert(format!("{field}_bytes"), hex.into());
+    }
+}
+
+/// A snapshot for programs.
+pub(crate) fn snapshot(of: &Snapshot) -> Map<String, Value> {
+    let mut object = Map::new();
+    put(&mut object, "name", &of.name);
+    let forks: Vec<Value> = of.forks.iter().map(|name| name.text().into()).collect();
+    object.extend([
+        ("number".into(), of.number.into()),
+        ("created_ns".into(), of.created_ns.into()),
+        ("lsn".into(), of.lsn.into()),
+        ("parent".into(), of.parent.into()),
+        ("holds".into(), of.holds.into()),
+        ("inodes".into(), of.inodes.into()),
+        ("forks".into(), forks.into()),
+        ("more_forks".into(), of.more_forks.into()),
+        ("mounted".into(), of.mounted.into()),
+    ]);
+    object
+}
+
+/// A branch for programs.
+pub(crate) fn branch(of: &Branch) -> Map<String, Value> {
+    let mut object = Map::new();
+    put(&mut object, "name", &of.name);
+    let origin = of.origin.as_ref().map(|parent| {
+        let mut object = Map::new();
+        object.insert("number".into(), parent.number.into());
+        object.insert("branch".into(), Value::Null);
+        if let Some(branch) = &parent.branch {
+            put(&mut object, "branch", branch);
+        }
+        put(&mut object, "name", &parent.name);
+        object
+    });
+    object.extend([
+        ("number".into(), of.number.into()),
+        ("created_ns".into(), of.created_ns.into()),
+        ("origin".into(), origin.into()),
+        ("snapshots".into(), of.snapshots.into()),
+        ("limit_bytes".into(), of.limit_bytes.into()),
+        ("mounted".into(), of.mounted.into()),
+    ]);
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_by_time_is_one() {
+        let name = name_by_time("before-rollback-");
+        assert!(Name::can_be(&name.0), "{name}");
+        assert_eq!(name.0.len(), "before-rollback-2026-11-24T141003.123Z".len(), "{name}");
+        assert_eq!(time(951_782_400_999_999_999), "2000-02-29 00:00:00");
+        assert_eq!(time(-1), "1969-12-31 23:59:59");
+    }
+}

@@ -1,0 +1,42 @@
+//! `holdfast branch limit`.
+
+use holdfast_base::units::BLOCK_BYTES;
+
+use crate::branches::{Ask, Name, Place, arguments};
+use crate::lineage;
+use crate::outcome::Outcome;
+use crate::size;
+
+/// Limit how much a branch may refer to. The limit is kept and shown, and not enforced yet.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// A mounted directory or a volume.
+    #[arg(value_parser = arguments::volume_place())]
+    place: Place,
+    /// The branch.
+    #[arg(value_parser = arguments::name())]
+    name: Name,
+    /// A size such as 512M or 8G, rounded up to whole blocks of 4 KiB, or `none`.
+    #[arg(value_parser = limit)]
+    limit: Limit,
+}
+
+/// Blocks, or none.
+#[derive(Clone, Copy, Debug)]
+struct Limit(Option<u64>);
+
+fn limit(text: &str) -> Result<Limit, String> {
+    match text {
+        "none" => Ok(Limit(None)),
+        text => match size::parse(text)?.div_ceil(BLOCK_BYTES) {
+            0 => Err("0 is no limit; write `none` for that".into()),
+            blocks => Ok(Limit(Some(blocks))),
+        },
+    }
+}
+
+pub(super) fn run(args: &Args) -> Outcome {
+    let question = Ask::LimitBranch { name: args.name.clone(), blocks: args.limit.0 };
+    lineage::done(&args.place, &question)?;
+    Ok(0)
+}

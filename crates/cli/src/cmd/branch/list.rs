@@ -1,0 +1,36 @@
+//! `holdfast branch list`.
+
+use crate::branches::message::Branch;
+use crate::branches::{Place, arguments, show};
+use crate::lineage;
+use crate::outcome::Outcome;
+use crate::size;
+
+/// List the branches of a volume, in the order in which they were made.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Print one JSON object, for programs: whole numbers, sizes in bytes, times in nanoseconds since 1970.
+    #[arg(long)]
+    json: bool,
+    /// A mounted directory or a volume.
+    #[arg(value_parser = arguments::volume_place())]
+    place: Place,
+}
+
+pub(super) fn run(args: &Args) -> Outcome {
+    let branches = lineage::branches(&args.place)?;
+    if args.json {
+        let list: Vec<_> = branches.iter().map(show::branch).collect();
+        return show::json([("branches".into(), list.into())].into_iter().collect());
+    }
+    let head = ["NAME", "MADE (UTC)", "OUT OF", "SNAPSHOTS", "LIMIT", ""];
+    show::table(&head, branches.iter().map(row))
+}
+
+fn row(of: &Branch) -> [String; 6] {
+    let made = of.created_ns.map(show::time).unwrap_or_default();
+    let origin = of.origin.as_ref().map(show::origin).unwrap_or_default();
+    let limit = of.limit_bytes.map(size::show).unwrap_or_default();
+    let mounted = if of.mounted { "mounted" } else { "" };
+    [of.name.to_string(), made, origin, of.snapshots.to_string(), limit, mounted.into()]
+}

@@ -1,0 +1,472 @@
+//! Branches and snapshots: how the trees of a volume grew out of one another.
+//!
+//! All of it lies in the space tree, behind the block groups. A branch or snapshot has a number that nothing else of the
+//! volume ever had; branch 1 is `main`, whose root stands in the superblock and in commits. A volume without such items has
+//! that branch alone.
+
+use holdfast_base::{Epoch, InodeNo, Lsn, Timestamp};
+
+use crate::checksum::crc64;
+use crate::codec::Reader;
+use crate::key::RawKey;
+use crate::limits::{COUNTER_MAX, TREE_LEVELS_MAX};
+use crate::node::{NodePointer, check_device};
+use crate::{Key, Kind, Malformed};
+
+/// Number of the branch that mkfs makes.
+pub const MAIN: u64 = 1;
+/// Its name as long as it has no item.
+pub const MAIN_NAME: &[u8] = b"main";
+/// The inode of keys that belong to no single branch or snapshot. Behind it come theirs; no block group has so large a number.
+pub const LINEAGE: u64 = 1 << 62;
+/// Longest name of a branch or snapshot, in bytes.
+pub const NAME_MAX: usize = 255;
+
+record! {
+    /// A branch or snapshot; its name follows, if it has one.
+    #[derive(Copy)]
+    pub struct TreeHead("tree", 88 bytes) {
+        /// Number of the snapshot that it grew out of, 0 if there is none.
+        parent: u64,
+        /// Of a snapshot: number of the branch that it was taken of. Of a branch: 0.
+        branch: u64,
+        /// Of a snapshot: its epoch. Nothing in it is younger.
+        epoch: u64,
+        /// The last operation before it was made.
+        lsn: u64,
+        /// When it was made.
+        created: Timestamp,
+        /// 1: a branch. 2: a snapshot.
+        kind: u8,
+        /// Of a snapshot: level of its root.
+        level: u8,
+        /// Bytes of the name.
+        name_len: u8,
+        /// Zero.
+        pad: u8,
+        /// Of a snapshot: holds, each of which keeps it from being deleted.
+        holds: u32,
+        /// Of a snapshot: block of its root.
+        root_block: u64,
+        /// Of a snapshot: epoch of its root.
+        root_epoch: u64,
+        /// Of a snapshot: inodes in it.
+        inode_count: u64,
+        /// Of a branch: most blocks that it may refer to, 0 if there is no limit.
+        limit: u64,
+        /// Zero.
+        reserved: [u8; 4],
+    }
+}
+
+record! {
+    /// Where the tree of a branch other than `main` begins.
+    #[derive(Copy)]
+    pub struct RootItem("root", 32 bytes) {
+        /// Block of its root.
+        block: u64,
+        /// Epoch of its root.
+        epoch: u64,
+        /// Inodes in it.
+        inode_count: u64,
+        /// Level of its root.
+        level: u8,
+        /// Zero.
+        reserved: [u8; 7],
+    }
+}
+
+record! {
+    /// How far the deletion of a snapshot has come: what lies before this place is freed, or left to the child.
+    #[derive(Copy)]
+    pub struct WalkItem("walk", 32 bytes) {
+        /// The key at which it goes on, as in a node.
+        key: [u8; 24],
+        /// 255: before the item of the key. Else: behind all items before the key, and behind the nodes that end there and are of a lower level.
+        level: u8,
+        /// Zero.
+        reserved: [u8; 7],
+    }
+}
+
+record! {
+    /// What all branches and snapshots share.
+    #[derive(Copy)]
+    pub struct LineageItem("lineage", 16 bytes) {
+        /// The next number of a branch or snapshot.
+        next: u64,
+        /// Zero.
+        reserved: [u8; 8],
+    }
+}
+
+/// What a tree is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TreeKind {
+    /// A writable tree.
+    Branch,
+    /// The tree of one moment.
+    Snapshot,
+}
+
+/// A branch or snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeItem {
+    /// What it is.
+    pub kind: TreeKind,
+    /// The snapshot that it grew out of; 0: none.
+    pub parent: u64,
+    /// Of a snapshot: the branch that it was taken of.
+    pub branch: u64,
+    /// Of a snapshot: nothing in it is younger.
+    pub epoch: Epoch,
+    /// The last operation before it was made.
+    pub lsn: Lsn,
+    /// When it was made.
+    pub created: Timestamp,
+    /// Of a snapshot: holds on it.
+    pub holds: u32,
+    /// Of a snapshot: its root.
+    pub root: NodePointer,
+    /// Of a snapshot: level of its root.
+    pub level: u8,
+    /// Of a snapshot: inodes in it.
+    pub inode_count: u64,
+    /// Of a branch: most blocks that it may refer to; 0: no limit.
+    pub limit: u64,
+    /// Empty: it has none, or not any more.
+    pub name: Vec<u8>,
+}
+
+impl TreeItem {
+    /// The bytes on disk.
+    pub fn encode(&self) -> Vec<u8> {
+        assert!(self.name.len() <= NAME_MAX, "names are judged when they come in");
+        let head = TreeHead {
+            parent: self.parent,
+            branch: self.branch,
+            epoch: self.epoch.0,
+            lsn: self.lsn.0,
+            created: self.created,
+            kind: match self.kind {
+                TreeKind::Branch => 1,
+                TreeKind::Snapshot => 2,
+            },
+            level: self.level,
+            name_len: self.name.len() as u8,
+            pad: 0,
+            holds: self.holds,
+            root_block: self.root.block.0,
+            root_epoch: self.root.epoch.0,
+            inode_count: self.inode_count,
+            limit: self.limit,
+            reserved: [0; 4],
+        };
+        let mut out = Vec::with_capacity(TreeHead::SIZE + self.name.len());
+        head.write(&mut out);
+        out.extend_from_slice(&self.name);
+        out
+    }
+
+    /// Reads and judges a branch or snapshot. Whether its root lies inside the volume is the caller's to check.
+    pub fn decode(bytes: &[u8]) -> Result<TreeItem, Malformed> {
+        let mut reader = Reader::new(TreeHead::TITLE, bytes);
+        let head = TreeHead::read(&mut reader)?;
+        let name = reader.bytes(head.name_len.into())?.to_vec();
+        reader.finish()?;
+        let fail = |why: String| Err(Malformed::new(TreeHead::TITLE, why));
+        let kind = match head.kind {
+            1 => TreeKind::Branch,
+            2 => TreeKind::Snapshot,
+            kind => return fail(format!("kind {kind} is unknown")),
+        };
+        if head.pad != 0 || head.reserved != [0; 4] {
+            return fail("its reserved bytes are set".into());
+        }
+        let counts =
+            [head.parent, head.branch, head.epoch, head.lsn, head.root_epoch, head.inode_count];
+        if counts.iter().any(|count| *count > COUNTER_MAX) {
+            return fail("one of its numbers cannot be".into());
+        }
+        if let Err(why) = judge_name(&name)
+            && !name.is_empty()
+        {
+            return fail(why.into());
+        }
+        let root = NodePointer {
+            block: holdfast_base::BlockNo(head.root_block),
+            epoch: Epoch(head.root_epoch),
+        };
+        match kind {
+            TreeKind::Snapshot => {
+                judge_root(TreeHead::TITLE, root, head.level)?;
+                if head.root_epoch > head.epoch || head.branch == 0 || head.limit != 0 {
+                    return fail("its root is younger than it, or it is of no branch".into());
+                }
+            }
+            TreeKind::Branch => {
+                let unused =
+                    [head.branch, head.epoch, head.root_block, head.root_epoch, head.inode_count];
+                if unused != [0; 5] || head.holds != 0 || head.level != 0 {
+                    return fail("a branch has what only snapshots have".into());
+                }
+            }
+        }
+        Ok(TreeItem {
+            kind,
+            parent: head.parent,
+            branch: head.branch,
+            epoch: Epoch(head.epoch),
+            lsn: Lsn(head.lsn),
+            created: head.created,
+            holds: head.holds,
+            root,
+            level: head.level,
+            inode_count: head.inode_count,
+            limit: head.limit,
+            name,
+        })
+    }
+
+    /// The key of number `id`.
+    pub const fn key(id: u64) -> Key {
+        Key::new(InodeNo(LINEAGE.saturating_add(id)), Kind::Tree, 0)
+    }
+}
+
+impl RootItem {
+    /// The root of a branch.
+    pub fn of(root: NodePointer, level: u8, inode_count: u64) -> RootItem {
+        RootItem { block: root.block.0, epoch: root.epoch.0, inode_count, level, reserved: [0; 7] }
+    }
+
+    /// Where it lies.
+    pub fn pointer(&self) -> NodePointer {
+        NodePointer { block: holdfast_base::BlockNo(self.block), epoch: Epoch(self.epoch) }
+    }
+
+    /// Reads and judges a root. Whether it lies inside the volume is the caller's to check.
+    pub fn decode(bytes: &[u8]) -> Result<RootItem, Malformed> {
+        let mut reader = Reader::new(RootItem::TITLE, bytes);
+        let item = RootItem::read(&mut reader)?;
+        reader.finish()?;
+        judge_root(RootItem::TITLE, item.pointer(), item.level)?;
+        if item.reserved != [0; 7] || item.inode_count > COUNTER_MAX {
+            return Err(Malformed::new(
+                RootItem::TITLE,
+                "its count cannot be, or reserved bytes are set",
+            ));
+        }
+        Ok(item)
+    }
+
+    /// The key of the root of branch `id`.
+    pub const fn key(id: u64) -> Key {
+        Key::new(InodeNo(LINEAGE.saturating_add(id)), Kind::Root, 0)
+    }
+}
+
+fn judge_root(what: &'static str, root: NodePointer, level: u8) -> Result<(), Malformed> {
+    check_device(root.block).map_err(|why| Malformed::new(what, why))?;
+    if level >= TREE_LEVELS_MAX || root.epoch.0 == 0 || root.epoch.0 > COUNTER_MAX {
+        return Err(Malformed::new(
+            what,
+            format!("no root is of level {level} and epoch {}", root.epoch),
+        ));
+    }
+    Ok(())
+}
+
+/// A place in the order of a walk through a tree: items at their keys, a node behind all that is below it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct WalkPlace {
+    /// The key of an item; of a node, the first key behind its range.
+    pub key: RawKey,
+    /// The level of a node; [`WalkPlace::ITEM`] for an item.
+    pub level: u8,
+}
+
+impl WalkPlace {
+    /// An item comes behind the nodes that end before it.
+    pub const ITEM: u8 = u8::MAX;
+
+    /// The place of an item, or of the block of data that it would begin with.
+    pub fn item(key: &Key) -> WalkPlace {
+        WalkPlace { key: key.raw(), level: WalkPlace::ITEM }
+    }
+
+    /// The place of a node of `level` whose range ends at `end`; `None`: nowhere.
+    pub fn node(end: Option<RawKey>, level: u8) -> WalkPlace {
+        WalkPlace { key: end.unwrap_or(Key::MAX.raw()), level }
+    }
+
+    /// Where a walk begins: before everything.
+    pub fn start() -> WalkPlace {
+        WalkPlace { key: Key::MIN.raw(), level: 0 }
+    }
+}
+
+impl WalkItem {
+    /// The item of a walk that goes on at `place`.
+    pub fn at(place: &WalkPlace) -> WalkItem {
+        WalkItem { key: place.key.encode(), level: place.level, reserved: [0; 7] }
+    }
+
+    /// Reads and judges a walk.
+    pub fn decode(bytes: &[u8]) -> Result<WalkPlace, Malformed> {
+        let mut reader = Reader::new(WalkItem::TITLE, bytes);
+        let item = WalkItem::read(&mut reader)?;
+        reader.finish()?;
+        let key = Key::decode(&item.key)?;
+        let is_level = item.level < TREE_LEVELS_MAX || item.level == WalkPlace::ITEM;
+        if item.reserved != [0; 7] || !is_level {
+            return Err(Malformed::new(
+                WalkItem::TITLE,
+                "its level or its reserved bytes make no sense",
+            ));
+        }
+        Ok(WalkPlace { key: key.raw(), level: item.level })
+    }
+
+    /// The key of the walk that deletes snapshot `id`.
+    pub const fn key(id: u64) -> Key {
+        Key::new(InodeNo(LINEAGE), Kind::Walk, id)
+    }
+}
+
+impl LineageItem {
+    /// Its key.
+    pub const KEY: Key = Key::new(InodeNo(LINEAGE), Kind::Lineage, 0);
+
+    /// Reads and judges it. The value of [`LineageItem::KEY`].
+    pub fn decode(bytes: &[u8]) -> Result<LineageItem, Malformed> {
+        let mut reader = Reader::new(LineageItem::TITLE, bytes);
+        let item = LineageItem::read(&mut reader)?;
+        reader.finish()?;
+        if item.next <= MAIN || item.next > COUNTER_MAX || item.reserved != [0; 8] {
+            return Err(Malformed::new(
+                LineageItem::TITLE,
+                format!("the next number cannot be {}", item.next),
+            ));
+        }
+        Ok(item)
+    }
+}
+
+/// The key that says of snapshot `parent` that `child` grew out of it. Its value is empty.
+pub const fn child_key(parent: u64, child: u64) -> Key {
+    Key::new(InodeNo(LINEAGE.saturating_add(parent)), Kind::Child, child)
+}
+
+/// The key under which the numbers stand of all whose names have this hash: branches with `branch` 0, snapshots of a branch.
+/// The value is a list of them, eight bytes each, upwards.
+pub fn name_key(branch: u64, name: &[u8]) -> Key {
+    let mut bytes = branch.to_le_bytes().to_vec();
+    bytes.extend_from_slice(name);
+    Key::new(InodeNo(LINEAGE), Kind::Name, crc64(&bytes))
+}
+
+/// Why this cannot be the name of a branch or snapshot.
+pub fn judge_name(name: &[u8]) -> Result<(), &'static str> {
+    if name.is_empty() || name.len() > NAME_MAX {
+        return Err("a name has 1 to 255 bytes");
+    }
+    if name.iter().any(|byte| b"/@:".contains(byte) || byte.is_ascii_control()) {
+        return Err("a name has no `/`, `@`, `:` or control character");
+    }
+    if name == b"." || name == b".." {
+        return Err("`.` and `..` are no names");
+    }
+    Ok(())
+}
+
+/// The numbers in the value of a [`name_key`].
+pub fn decode_numbers(bytes: &[u8]) -> Result<Vec<u64>, Malformed> {
+    let (numbers, rest) = bytes.as_chunks::<8>();
+    if !rest.is_empty() || numbers.is_empty() {
+        return Err(Malformed::new(
+            "names",
+            format!("{} bytes are no list of numbers", bytes.len()),
+        ));
+    }
+    let numbers: Vec<u64> = numbers.iter().map(|number| u64::from_le_bytes(*number)).collect();
+    if !numbers.is_sorted_by(|a, b| a < b) {
+        return Err(Malformed::new("names", "its numbers do not go up"));
+    }
+    Ok(numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_base::BlockNo;
+
+    fn snapshot() -> TreeItem {
+        TreeItem {
+            kind: TreeKind::Snapshot,
+            parent: 2,
+            branch: MAIN,
+            epoch: Epoch(9),
+            lsn: Lsn(70),
+            created: Timestamp { secs: 5, nanos: 6 },
+            holds: 1,
+            root: NodePointer { block: BlockNo(4096), epoch: Epoch(8) },
+            level: 1,
+            inode_count: 3,
+            limit: 0,
+            name: b"before-upgrade".to_vec(),
+        }
+    }
+
+    #[test]
+    fn items_survive_the_round_trip() {
+        let item = snapshot();
+        assert_eq!(TreeItem::decode(&item.encode()), Ok(item));
+        let root = RootItem::of(snapshot().root, 2, 7);
+        assert_eq!(RootItem::decode(&root.bytes()), Ok(root));
+        let place = WalkPlace::item(&Key::new(InodeNo(7), Kind::Extent, 4096));
+        for place in [place, WalkPlace::start(), WalkPlace::node(None, 3)] {
+            assert_eq!(WalkItem::decode(&WalkItem::at(&place).bytes()), Ok(place));
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        let young =
+            TreeItem { root: NodePointer { epoch: Epoch(10), ..snapshot().root }, ..snapshot() };
+        assert!(TreeItem::decode(&young.encode()).is_err(), "its root is younger than it");
+        let branch = TreeItem { kind: TreeKind::Branch, ..snapshot() };
+        assert!(TreeItem::decode(&branch.encode()).is_err(), "a branch has its root elsewhere");
+        let named = TreeItem { name: b"a/b".to_vec(), ..snapshot() };
+        assert!(TreeItem::decode(&named.encode()).is_err());
+        assert!(
+            TreeItem::decode(&snapshot().encode()[..TreeHead::SIZE]).is_err(),
+            "its name is missing"
+        );
+        assert!(decode_numbers(&[0; 12]).is_err());
+        assert!(decode_numbers(&[1; 16]).is_err(), "twice the same");
+    }
+
+    #[test]
+    fn a_node_comes_behind_all_that_is_below_it() {
+        let key = |no| Key::inode(InodeNo(no));
+        let end = Some(key(20).raw());
+        let places = [
+            WalkPlace::start(),
+            WalkPlace::item(&key(10)),
+            WalkPlace::node(end, 0),
+            WalkPlace::node(end, 1),
+            WalkPlace::item(&key(20)),
+            WalkPlace::node(None, 0),
+        ];
+        assert!(places.is_sorted_by(|a, b| a < b));
+    }
+
+    #[test]
+    fn names_have_rules() {
+        assert_eq!(judge_name(b"agent-17"), Ok(()));
+        for name in [&b""[..], b"a/b", b"a@b", b"a:b", b"a\nb", b"..", &[b'a'; 256]] {
+            assert!(judge_name(name).is_err(), "{name:?}");
+        }
+    }
+}

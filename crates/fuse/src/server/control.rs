@@ -1,0 +1,208 @@
+//! Commands for a mount, which a program carries out inside the daemon: snapshots, forks, rollbacks.
+//!
+//! A rollback changes everything behind the kernel's back. Of inodes the filesystem says which the kernel may know, and each is
+//! told to it. Names are void as a whole, where the kernel understands that (Linux 6.16). Elsewhere each name is told that was
+//! there before or is there now: of others the kernel can know only that they were missing, and they still are.
+
+use std::time::Duration;
+
+use holdfast_base::InodeNo;
+use holdfast_posix::{FileSystem, FileType};
+use holdfast_wire::ask::PIECE;
+
+use super::Server;
+use crate::caller::is_owner;
+use crate::interface::{Answer, Controlled, Errno, Request};
+use crate::notices::Notice;
+
+/// What a program asks by ioctl(2), as it asks for an attribute, is a command if it begins so.
+pub const CONTROL: &[u8] = b"system.holdfast.control ";
+
+/// How long a rollback waits until the kernel has forgotten what was. Pages that programs are reading may take a moment.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A mount with a request under way.
+struct Mount<'a> {
+    server: &'a Server,
+    fs: &'a FileSystem,
+}
+
+/// Stops the volume if a command panics, as any other change does: it may be half done.
+struct StopOnPanic<'a>(&'a FileSystem);
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.stop("a command has panicked");
+        }
+    }
+}
+
+impl Controlled for Mount<'_> {
+    fn fs(&self) -> &FileSystem {
+        self.fs
+    }
+
+    fn roll_back(&self, to: &[u8], keep: Option<&[u8]>) -> holdfast_posix::Result<()> {
+        let kernel = self.server.kernel.get();
+        // It does no harm before, and says whether the kernel understands it.
+        let by_epoch = kernel.is_none_or(|kernel| kernel.all_names_changed());
+        let before = if by_epoch { Vec::new() } else { names(self.fs)? };
+        self.fs.rollback(to, keep)?;
+        if by_epoch {
+            kernel.map(|kernel| kernel.all_names_changed());
+        } else {
+            let after = names(self.fs).unwrap_or_default();
+            before.into_iter().chain(after).for_each(|name| self.server.notices.note(name));
+        }
+        if kernel.is_some() && !self.server.notices.drain_within(PATIENCE) {
+            tracing::warn!("the kernel takes long to forget what was before a rollback");
+        }
+        Ok(())
+    }
+}
+
+/// All names, each as a notice.
+fn names(fs: &FileSystem) -> holdfast_posix::Result<Vec<Notice>> {
+    let (mut all, mut waiting) = (Vec::new(), vec![InodeNo::ROOT]);
+    while let Some(dir) = waiting.pop() {
+        fs.readdir(dir, 0, &mut |entry| {
+            if entry.name != b"." && entry.name != b".." {
+                all.push(Notice::Name(dir.0, entry.name.into()));
+                if entry.file_type == FileType::Directory {
+                    waiting.push(entry.inode);
+                }
+            }
+            true
+        })?;
+    }
+    Ok(all)
+}
+
+impl Server {
+    /// Carries out a command, and returns what is answered.
+    pub(super) fn control(&self, request: &Request, command: &[u8]) -> Answer<Vec<u8>> {
+        if !is_owner(request) {
+            return Err(Errno(libc::EACCES));
+        }
+        let control = self.control.get().ok_or(Errno(libc::EOPNOTSUPP))?;
+        let fs = self.fs()?;
+        let _stop = StopOnPanic(&fs);
+        let answer = control.carry_out(&Mount { server: self, fs: &fs }, command);
+        match answer.len() <= PIECE {
+            true => Ok(answer),
+            false => Err(Errno(libc::E2BIG)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use holdfast_posix::{Caller, RenameFlags};
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::interface::{Kernel, Mode};
+    use crate::options::Control;
+    use crate::server::fresh;
+
+    /// A kernel that writes down what it is told.
+    struct Told {
+        knows_epochs: bool,
+        heard: Mutex<Vec<String>>,
+    }
+
+    impl Kernel for Told {
+        fn attr_changed(&self, inode: u64) {
+            self.heard.lock().push(format!("attributes {inode}"));
+        }
+
+        fn content_changed(&self, inode: u64) {
+            self.heard.lock().push(format!("inode {inode}"));
+        }
+
+        fn name_changed(&self, parent: u64, name: &[u8]) {
+            self.heard.lock().push(format!("{parent}/{}", String::from_utf8_lossy(name)));
+        }
+
+        fn all_names_changed(&self) -> bool {
+            if self.knows_epochs {
+                self.heard.lock().push("all names".into());
+            }
+            self.knows_epochs
+        }
+    }
+
+    /// What a kernel hears of a rollback that takes a new file away and brings an old name back.
+    fn heard(knows_epochs: bool) -> Vec<String> {
+        let fs = fresh::mount(&fresh::volume());
+        let server = fresh::server(&fs);
+        let kernel = Arc::new(Told { knows_epochs, heard: Mutex::default() });
+        server.set_kernel(Arc::clone(&kernel) as Arc<dyn Kernel>).unwrap();
+        server.set_control(Control::new(|mount, command| {
+            match command {
+                b"take" => mount.fs().snapshot(b"s").map(drop).unwrap(),
+                _ => mount.roll_back(b"s", None).unwrap(),
+            }
+            b"done".to_vec()
+        }));
+        let root = Request { uid: 0, gid: 0, pid: 0 };
+        let make = |name: &[u8]| {
+            let mode = Mode { mode: libc::S_IFREG | 0o644, umask: 0 };
+            let entry = server.mknod(&root, InodeNo::ROOT, name, mode, 0).unwrap();
+            entry.attr.unwrap().inode
+        };
+        let old = make(b"old");
+        assert_eq!(server.control(&root, b"take"), Ok(b"done".to_vec()));
+        fs.rename(
+            &Caller::root(),
+            InodeNo::ROOT,
+            b"old",
+            InodeNo::ROOT,
+            b"moved",
+            RenameFlags::empty(),
+        )
+        .unwrap();
+        let new = make(b"new");
+        assert_eq!(server.control(&root, b"go back"), Ok(b"done".to_vec()));
+        let heard = kernel.heard.lock().clone();
+        for inode in [old, new] {
+            let wanted = format!("inode {}", inode.0);
+            assert!(heard.contains(&wanted), "{wanted}: {heard:?}");
+        }
+        server.close();
+        heard
+    }
+
+    #[test]
+    fn a_kernel_hears_that_all_names_are_void_after_the_rollback_too() {
+        let heard = heard(true);
+        let epochs = heard.iter().filter(|word| *word == "all names").count();
+        assert_eq!(epochs, 2, "one would come before: {heard:?}");
+        assert!(!heard.iter().any(|word| word.contains('/')), "{heard:?}");
+    }
+
+    #[test]
+    fn an_older_kernel_hears_each_name_that_was_and_each_that_is() {
+        let heard = heard(false);
+        for name in ["1/old", "1/moved", "1/new"] {
+            assert!(heard.iter().any(|word| word == name), "{name}: {heard:?}");
+        }
+    }
+
+    #[test]
+    fn strangers_command_nothing_and_nothing_is_commanded_where_nothing_obeys() {
+        let fs = fresh::mount(&fresh::volume());
+        let server = fresh::server(&fs);
+        let me = rustix::process::getuid().as_raw();
+        let request = |uid| Request { uid, gid: uid, pid: 0 };
+        assert_eq!(server.control(&request(me), b"x"), Err(Errno(libc::EOPNOTSUPP)));
+        server.set_control(Control::new(|_, command| command.repeat(PIECE)));
+        assert_eq!(server.control(&request(me + 4711), b"x"), Err(Errno(libc::EACCES)));
+        assert_eq!(server.control(&request(me), b"x").map(|said| said.len()), Ok(PIECE));
+        assert_eq!(server.control(&request(me), b"xy"), Err(Errno(libc::E2BIG)));
+        server.close();
+    }
+}

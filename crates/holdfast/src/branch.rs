@@ -1,0 +1,289 @@
+//! Branches and snapshots of a volume.
+//!
+//! ```
+//! use holdfast::Volume;
+//!
+//! # fn main() -> std::io::Result<()> {
+//! let volume = Volume::in_memory(64 << 20)?;
+//! volume.write("/notes", b"as they were")?;
+//! let main = volume.branch("main")?;
+//! let before = main.snapshot("before")?;
+//! volume.write("/notes", b"changed")?;
+//!
+//! // A snapshot is a volume that is only read.
+//! assert_eq!(before.open()?.read("/notes")?, b"as they were");
+//! // A fork is one that goes its own way.
+//! let trial = before.fork("trial")?.open()?;
+//! trial.write("/notes", b"tried")?;
+//! assert_eq!(volume.read("/notes")?, b"changed");
+//! trial.close()?;
+//!
+//! main.rollback_to(&before, Some("changed"))?;
+//! assert_eq!(volume.read("/notes")?, b"as they were");
+//! assert_eq!(main.snapshots()?.len(), 2);
+//! volume.branch("trial")?.delete()?;
+//! main.snapshot_named("changed")?.delete()?;
+//! volume.close()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Each call here is durable when it returns, and happens as a whole or not at all. Making and going back cost the same for an
+//! empty volume and for ten million files; space of what is deleted comes back in the background.
+
+use std::io;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use holdfast_posix::{BranchInfo, FileSystem, FsError, MountOptions, SnapshotInfo};
+
+use crate::held::Shared;
+use crate::options::VolumeOptions;
+use crate::volume::Volume;
+
+/// A writable tree of files with a name. A new volume has one, `main`.
+///
+/// It is found by its name in each call: after a rename by another handle there is none of this name.
+#[derive(Clone, Debug)]
+pub struct Branch {
+    shared: Arc<Shared>,
+    name: String,
+    number: u64,
+}
+
+/// The files of a branch at one moment. They never change.
+///
+/// It is found by its name, as a [`Branch`] is.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    branch: Branch,
+    info: SnapshotInfo,
+    name: String,
+}
+
+fn text(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
+}
+
+/// What there is in a volume.
+impl Volume {
+    /// All branches, in the order in which they were made.
+    pub fn branches(&self) -> io::Result<Vec<Branch>> {
+        Branch::list(self.shared())
+    }
+
+    /// A branch. The one that a volume is made with is `main`.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none of this name.
+    pub fn branch(&self, name: &str) -> io::Result<Branch> {
+        Branch::find(self.shared(), name)
+    }
+
+    /// Makes a branch out of what is open here, as it is now: out of the branch, or the snapshot.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if there is one of this name.
+    pub fn create_branch(&self, name: &str) -> io::Result<Branch> {
+        self.shared().with_volume(|fs| fs.fork(name.as_bytes(), None))?;
+        self.branch(name)
+    }
+}
+
+impl Branch {
+    fn find(shared: &Arc<Shared>, name: &str) -> io::Result<Branch> {
+        let mut all = Branch::list(shared)?.into_iter();
+        let error = || io::Error::new(io::ErrorKind::NotFound, format!("there is no `{name}`"));
+        all.find(|branch| branch.name == name).ok_or_else(error)
+    }
+
+    fn list(shared: &Arc<Shared>) -> io::Result<Vec<Branch>> {
+        let all = shared.with_volume(FileSystem::branches)?.into_iter();
+        let branch = |BranchInfo { name, number, .. }: BranchInfo| Branch {
+            shared: Arc::clone(shared),
+            name: text(&name),
+            number,
+        };
+        Ok(all.map(branch).collect())
+    }
+
+    fn with<T>(
+        &self,
+        call: impl FnOnce(&FileSystem, &[u8]) -> std::result::Result<T, FsError>,
+    ) -> io::Result<T> {
+        self.shared.with_volume(|fs| call(fs, self.name.as_bytes()))
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its number, which nothing else of the volume ever has.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Opens it, with the options of the volume that it was asked of. All volumes that are open together share one
+    /// device: it is released when the last of them is closed.
+    ///
+    /// # Errors
+    /// `ResourceBusy` if it is open in this process.
+    pub fn open(&self) -> io::Result<Volume> {
+        self.open_with_mount(None)
+    }
+
+    /// As [`Branch::open`], with options of its own, as far as they do not belong to the whole device.
+    pub fn open_with(&self, options: &VolumeOptions) -> io::Result<Volume> {
+        self.open_with_mount(Some(options))
+    }
+
+    fn open_with_mount(&self, options: Option<&VolumeOptions>) -> io::Result<Volume> {
+        let caller = options.map_or_else(|| self.shared.caller().clone(), |of| of.caller.clone());
+        let fs = self.with(|fs, name| {
+            // Out of a snapshot that is open as well: whether it is written is the whole volume's matter.
+            let usual = || MountOptions { read_only: false, ..fs.options().clone() };
+            let mount = options.map_or_else(usual, |of| of.mount.clone());
+            fs.open_branch(name, mount)
+        })?;
+        Volume::over(fs, caller)
+    }
+
+    /// Takes a snapshot of it, whether it is open or not. It shows each write that had returned.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if the branch has one of this name.
+    pub fn snapshot(&self, name: &str) -> io::Result<Snapshot> {
+        self.with(|fs, branch| fs.snapshot_of(branch, name.as_bytes()))?;
+        self.snapshot_named(name)
+    }
+
+    /// Its snapshots, in the order in which they were taken.
+    pub fn snapshots(&self) -> io::Result<Vec<Snapshot>> {
+        let all = self.with(|fs, branch| fs.snapshots_of(branch))?.into_iter();
+        let snapshot =
+            |info: SnapshotInfo| Snapshot { branch: self.clone(), name: text(&info.name), info };
+        Ok(all.filter(|info| !info.name.is_empty()).map(snapshot).collect())
+    }
+
+    /// One of its snapshots.
+    ///
+    /// # Errors
+    /// `NotFound` if it has none of this name.
+    pub fn snapshot_named(&self, name: &str) -> io::Result<Snapshot> {
+        let error = || io::Error::new(io::ErrorKind::NotFound, format!("there is no `{name}`"));
+        self.snapshots()?.into_iter().find(|of| of.name == name).ok_or_else(error)
+    }
+
+    /// Makes another branch out of it, as it is now, whether it is open or not.
+    pub fn fork(&self, name: &str) -> io::Result<Branch> {
+        self.with(|fs, branch| fs.fork_of(name.as_bytes(), branch, None))?;
+        Branch::find(&self.shared, name)
+    }
+
+    /// Takes it back to one of its snapshots. What it was is kept as a snapshot of the name `keep`, or deleted.
+    ///
+    /// Where it is open, files that are open go on with what the snapshot has of them; those that it does not have answer
+    /// ESTALE.
+    pub fn rollback_to(&self, to: &Snapshot, keep: Option<&str>) -> io::Result<()> {
+        if to.branch.number != self.number {
+            let why = format!("`{}` is no snapshot of `{}`", to.name, self.name);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        let (to, keep) = (to.name.as_bytes(), keep.map(str::as_bytes));
+        self.with(|fs, branch| fs.rollback_of(branch, to, keep))
+    }
+
+    /// Deletes it and its snapshots.
+    ///
+    /// # Errors
+    /// `ResourceBusy` if it or one of its snapshots is open in this process, or if another branch has grown out of one of
+    /// them: the sentence says which.
+    pub fn delete(self) -> io::Result<()> {
+        self.with(FileSystem::delete_branch)
+    }
+
+    /// Limits the blocks that it refers to; `None`: no limit. The limit is kept, and not enforced yet.
+    pub fn limit(&self, blocks: Option<u64>) -> io::Result<()> {
+        self.with(|fs, branch| fs.limit(branch, blocks))
+    }
+
+    /// Gives it another name.
+    pub fn rename(&mut self, name: &str) -> io::Result<()> {
+        self.with(|fs, branch| fs.rename_branch(branch, name.as_bytes()))?;
+        self.name = name.into();
+        Ok(())
+    }
+}
+
+impl Snapshot {
+    fn with<T>(
+        &self,
+        call: impl FnOnce(&FileSystem, &[u8], &[u8]) -> std::result::Result<T, FsError>,
+    ) -> io::Result<T> {
+        self.branch.with(|fs, branch| call(fs, branch, self.name.as_bytes()))
+    }
+
+    /// Its name, without that of its branch.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The branch that it was taken of.
+    pub fn branch(&self) -> &Branch {
+        &self.branch
+    }
+
+    /// Its number, which nothing else of the volume ever has.
+    pub fn number(&self) -> u64 {
+        self.info.number
+    }
+
+    /// When it was taken.
+    pub fn created(&self) -> SystemTime {
+        self.info.created.into()
+    }
+
+    /// Files, directories and everything else in it.
+    pub fn inodes(&self) -> u64 {
+        self.info.inodes
+    }
+
+    /// Makes a branch out of it.
+    pub fn fork(&self, name: &str) -> io::Result<Branch> {
+        self.with(|fs, branch, from| fs.fork_of(name.as_bytes(), branch, Some(from)))?;
+        Branch::find(&self.branch.shared, name)
+    }
+
+    /// Opens it. It is only read: what changes anything answers EROFS.
+    pub fn open(&self) -> io::Result<Volume> {
+        let fs =
+            self.with(|fs, branch, name| fs.open_snapshot(branch, name, fs.options().clone()))?;
+        Volume::over(fs, self.branch.shared.caller().clone())
+    }
+
+    /// Deletes it. Its space comes back in the background.
+    ///
+    /// # Errors
+    /// `ResourceBusy` if it is held, or open in this process.
+    pub fn delete(self) -> io::Result<()> {
+        self.with(FileSystem::delete_snapshot)
+    }
+
+    /// Holds it: it is not deleted until as many [`Snapshot::unhold`] have followed, by whomever.
+    pub fn hold(&self) -> io::Result<()> {
+        self.with(FileSystem::hold)
+    }
+
+    /// Ends one hold.
+    pub fn unhold(&self) -> io::Result<()> {
+        self.with(FileSystem::unhold)
+    }
+
+    /// Gives it another name.
+    pub fn rename(&mut self, name: &str) -> io::Result<()> {
+        self.with(|fs, branch, from| fs.rename_snapshot(branch, from, name.as_bytes()))?;
+        self.name = name.into();
+        Ok(())
+    }
+}

@@ -1,0 +1,97 @@
+//! Deletions of snapshots and branches, which go on behind the scenes.
+
+use std::sync::Arc;
+
+use holdfast_store::{Store, StoreError};
+use parking_lot::Mutex;
+
+use crate::Result;
+
+/// Steps between two looks at anything else, each of about a node.
+const STEPS: usize = 64;
+/// As many are worked off by a call that makes a commit, while it waits for room, at most.
+const STEPS_OF_CALL: usize = 4096;
+
+/// What is left to be deleted in a volume.
+#[derive(Debug)]
+pub(crate) struct Deletions {
+    store: Arc<Store>,
+    left: Mutex<Left>,
+    /// Held over some steps.
+    one: Mutex<()>,
+}
+
+#[derive(Debug)]
+struct Left {
+    /// Snapshots may wait to be deleted.
+    any: bool,
+    /// How often something was added.
+    begun: u64,
+}
+
+impl Deletions {
+    /// What an earlier mount left goes on.
+    pub(crate) fn new(store: Arc<Store>) -> Deletions {
+        Deletions { store, left: Mutex::new(Left { any: true, begun: 0 }), one: Mutex::default() }
+    }
+
+    /// Something is to be deleted.
+    pub(crate) fn begin(&self) {
+        {
+            let mut left = self.left.lock();
+            *left = Left { any: true, begun: left.begun.wrapping_add(1) };
+        }
+        self.store.idle().stir();
+    }
+
+    /// Whether something may wait to be deleted.
+    pub(crate) fn are_left(&self) -> bool {
+        self.left.lock().any
+    }
+
+    /// Goes on with deletions for a while, if there are any; says whether that is to be done again. At their end a commit
+    /// gives the space back.
+    pub(crate) fn work_off(&self) -> Result<bool> {
+        let _one = self.one.lock();
+        let begun = {
+            let left = self.left.lock();
+            if !left.any {
+                return Ok(false);
+            }
+            left.begun
+        };
+        let more = self.step()?;
+        let mut left = self.left.lock();
+        if !more && left.begun == begun {
+            left.any = false;
+        }
+        Ok(more)
+    }
+
+    fn step(&self) -> std::result::Result<bool, StoreError> {
+        // Without any nothing is written.
+        if !self.store.work_off_deletions(0)? {
+            return Ok(false);
+        }
+        let more = self.store.work_off_deletions(STEPS)?;
+        if !more {
+            self.store.commit_deletions()?;
+        }
+        Ok(more)
+    }
+
+    /// As [`Deletions::work_off`], for a call that waits for room: until they end, or have freed a lot. A deletion that
+    /// cannot go on is no reason to refuse the call.
+    pub(crate) fn work_off_many(&self) {
+        for _ in 0..STEPS_OF_CALL / STEPS {
+            match self.work_off() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    tracing::warn!("a deletion does not go on: {error}");
+                    break;
+                }
+            }
+        }
+    }
+}

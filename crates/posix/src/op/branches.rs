@@ -1,0 +1,386 @@
+//! Snapshots, forks, rollback and deletion of branches.
+//!
+//! Each is durable when its call returns, and happens as a whole or not at all (P12). What changes the tree of this branch
+//! closes its gate for that moment; nothing here waits for the space of what is deleted.
+
+use holdfast_base::{InodeNo, Lsn, Timestamp};
+use holdfast_format::item::lineage::MAIN_NAME;
+use holdfast_format::item::{TreeItem, TreeKind};
+use holdfast_store::{LineageError, Store, StoreError, TreeInfo};
+
+use crate::core::Core;
+use crate::gate::Closed;
+use crate::*;
+
+/// A branch, as a list of them shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BranchInfo {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// Its number, which nothing else of the volume ever has.
+    pub number: u64,
+    /// When it was made; of `main`: nothing is known.
+    pub created: Timestamp,
+    /// The number of the snapshot that it grew out of.
+    pub parent: Option<u64>,
+    /// Most blocks that it may refer to. It is kept and not yet enforced.
+    pub limit: Option<u64>,
+    /// It is open in this program.
+    pub is_open: bool,
+}
+
+/// A snapshot, as a list of them shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotInfo {
+    /// Its name; empty: it has none, and is kept for what grew out of it.
+    pub name: Vec<u8>,
+    /// Its number, which nothing else of the volume ever has.
+    pub number: u64,
+    /// The number of the branch that it was taken of.
+    pub branch: u64,
+    /// When it was taken.
+    pub created: Timestamp,
+    /// Its place in history: the last operation before it.
+    pub lsn: Lsn,
+    /// The number of the snapshot that its branch had grown out of.
+    pub parent: Option<u64>,
+    /// While it has any, it is not deleted.
+    pub holds: u32,
+    /// Inodes in it.
+    pub inodes: u64,
+    /// It is open in this program.
+    pub is_open: bool,
+}
+
+/// No change of the branch is under way, and none begins.
+struct Settled<'a> {
+    core: &'a Core,
+    closed: Option<Closed<'a>>,
+}
+
+impl Drop for Settled<'_> {
+    fn drop(&mut self) {
+        drop(self.closed.take());
+        self.core.collect_left();
+    }
+}
+
+impl Core {
+    /// Writes what is delayed and closes the gate. What had been written when this was called is in the tree, and no page
+    /// waits for a block that is reserved: a snapshot would share it, and nobody has promised another (P8).
+    fn settle(&self) -> Result<Settled<'_>> {
+        {
+            let _inside = self.gate.enter();
+            self.write_back()?;
+        }
+        let settled = Settled { core: self, closed: Some(self.gate.close()) };
+        match atime::write_all(self) {
+            // They wait on; the snapshot shows older ones.
+            Ok(()) | Err(FsError::Store(StoreError::NoSpace)) => {}
+            Err(error) => return Err(error),
+        }
+        // What was written since: a snapshot has a write only together with all before it.
+        self.write_back()?;
+        match self.data.waits_in_place() {
+            true => Err(FsError::Io("data for reserved blocks could not be written".into())),
+            false => Ok(settled),
+        }
+    }
+
+    fn expect_writable(&self) -> Result<()> {
+        match self.options.read_only {
+            true => Err(StoreError::ReadOnly.into()),
+            false => Ok(()),
+        }
+    }
+}
+
+impl FileSystem {
+    /// The name of the branch, or of the branch of this snapshot, as it is now.
+    pub fn branch_name(&self) -> Result<Vec<u8>> {
+        Ok(name_of(self.tree(self.branch_number()?)?))
+    }
+
+    /// The name of this snapshot, if it is one.
+    pub fn snapshot_name(&self) -> Result<Option<Vec<u8>>> {
+        let store = &self.core.store;
+        match store.is_snapshot() {
+            true => Ok(Some(self.tree(store.number())?.name)),
+            false => Ok(None),
+        }
+    }
+
+    /// Takes a snapshot of this branch, and returns its number. It shows each write that had returned.
+    pub fn snapshot(&self, name: &[u8]) -> Result<u64> {
+        self.core.expect_writable()?;
+        self.snapshot_number(self.core.store.number(), name)
+    }
+
+    /// As [`FileSystem::snapshot`], of any branch, whether it is open or not.
+    pub fn snapshot_of(&self, branch: &[u8], name: &[u8]) -> Result<u64> {
+        self.snapshot_number(self.core.store.find_tree(branch, None)?, name)
+    }
+
+    /// Makes a branch `new` out of a snapshot of this branch; `None`: out of what is open here, as it is now. Returns its
+    /// number.
+    pub fn fork(&self, new: &[u8], from: Option<&[u8]>) -> Result<u64> {
+        match from {
+            Some(from) => self.fork_number(new, self.find(self.branch_number()?, from)?),
+            None => self.fork_number(new, self.core.store.number()),
+        }
+    }
+
+    /// As [`FileSystem::fork`], of any branch or of a snapshot of it.
+    pub fn fork_of(&self, new: &[u8], branch: &[u8], from: Option<&[u8]>) -> Result<u64> {
+        self.fork_number(new, self.core.store.find_tree(branch, from)?)
+    }
+
+    /// Takes this branch back to one of its snapshots. What it was is kept as a snapshot of the name `keep`, or deleted.
+    ///
+    /// Files that are open go on with what the snapshot has of them; those that it does not have answer ESTALE. See
+    /// [`FileSystem::watch_rollback`].
+    pub fn rollback(&self, to: &[u8], keep: Option<&[u8]>) -> Result<()> {
+        self.core.expect_writable()?;
+        self.rollback_number(self.core.store.number(), to, keep)
+    }
+
+    /// As [`FileSystem::rollback`], of any branch, whether it is open or not.
+    pub fn rollback_of(&self, branch: &[u8], to: &[u8], keep: Option<&[u8]>) -> Result<()> {
+        self.rollback_number(self.core.store.find_tree(branch, None)?, to, keep)
+    }
+
+    fn snapshot_number(&self, branch: u64, name: &[u8]) -> Result<u64> {
+        self.with_branch(branch, |store, _| Ok(store.snapshot(branch, name, Timestamp::now())?))
+    }
+
+    fn fork_number(&self, new: &[u8], from: u64) -> Result<u64> {
+        let fork = |store: &Store| Ok(store.fork(from, new, Timestamp::now())?);
+        match self.tree(from)?.kind {
+            TreeKind::Branch => self.with_branch(from, |store, _| fork(store)),
+            TreeKind::Snapshot => {
+                self.expect_changeable()?;
+                fork(self.core.store.store())
+            }
+        }
+    }
+
+    fn rollback_number(&self, branch: u64, to: &[u8], keep: Option<&[u8]>) -> Result<()> {
+        let to = self.find(branch, to)?;
+        let turn = |store: &Store| Ok(store.roll_back(branch, to, keep, Timestamp::now())?);
+        let known = self.with_branch(branch, |store, open| {
+            let Some(core) = open else { return turn(store).map(|()| Vec::new()) };
+            if keep.is_some() {
+                // Writes that came since are part of what is kept.
+                core.write_back()?;
+            }
+            rollback::roll_back(core, || turn(store))
+        })?;
+        if let Some(core) = self.volume.volume.find(branch) {
+            rollback::tell(&core, &known);
+        }
+        if keep.is_none() {
+            self.volume.volume.deletions.begin();
+        }
+        Ok(())
+    }
+
+    /// Runs `act` while a branch stands still. If it is open, all that had been written is in its tree.
+    fn with_branch<T>(
+        &self,
+        branch: u64,
+        act: impl FnOnce(&Store, Option<&Core>) -> Result<T>,
+    ) -> Result<T> {
+        self.expect_changeable()?;
+        let volume = &self.volume.volume;
+        let still = volume.lock_opening();
+        let store = &volume.store;
+        match volume.find(branch) {
+            None => act(store, None),
+            Some(core) if core.options.read_only => Err(StoreError::ReadOnly.into()),
+            Some(core) => {
+                drop(still);
+                let _settled = core.settle()?;
+                act(store, Some(&core))
+            }
+        }
+    }
+
+    /// Sets the callback for a rollback of this branch: all inodes that were remembered ([`FileSystem::remember`]) or open.
+    /// Whatever is cached of them is void: attributes, content, and of directories what their names lead to. Names that were
+    /// found missing may exist as well. `tell` runs when the rollback is done, before its call returns. The first callback
+    /// stays.
+    pub fn watch_rollback(&self, tell: impl Fn(&[InodeNo]) + Send + Sync + 'static) {
+        let _ = self.core.rolled_back.set(Box::new(tell));
+    }
+
+    /// All branches of the volume, in the order in which they were made.
+    pub fn branches(&self) -> Result<Vec<BranchInfo>> {
+        let trees = self.core.store.trees()?.into_iter();
+        let branches = trees.filter(|of| of.item.kind == TreeKind::Branch && !of.is_deleted);
+        Ok(branches.map(|of| self.branch_info(of)).collect())
+    }
+
+    /// The snapshots of this branch, in the order in which they were taken; of a snapshot: of its branch.
+    pub fn snapshots(&self) -> Result<Vec<SnapshotInfo>> {
+        self.snapshots_of_number(self.branch_number()?)
+    }
+
+    /// The snapshots of any branch, in the order in which they were taken.
+    pub fn snapshots_of(&self, branch: &[u8]) -> Result<Vec<SnapshotInfo>> {
+        self.snapshots_of_number(self.core.store.find_tree(branch, None)?)
+    }
+
+    /// The snapshots of all branches, in the order in which they were taken.
+    pub fn all_snapshots(&self) -> Result<Vec<SnapshotInfo>> {
+        let trees = self.core.store.trees()?.into_iter();
+        let snapshots = trees.filter(|of| of.item.kind == TreeKind::Snapshot && !of.is_deleted);
+        Ok(snapshots.map(|of| self.snapshot_info(of)).collect())
+    }
+
+    /// Gives a branch another name.
+    pub fn rename_branch(&self, name: &[u8], new_name: &[u8]) -> Result<()> {
+        self.expect_changeable()?;
+        let store = &self.core.store;
+        Ok(store.rename_tree(store.find_tree(name, None)?, new_name)?)
+    }
+
+    /// Gives a snapshot of a branch another name.
+    pub fn rename_snapshot(&self, branch: &[u8], name: &[u8], new_name: &[u8]) -> Result<()> {
+        self.expect_changeable()?;
+        let store = &self.core.store;
+        Ok(store.rename_tree(store.find_tree(branch, Some(name))?, new_name)?)
+    }
+
+    /// Holds a snapshot: it is not deleted until as many [`FileSystem::unhold`] have followed.
+    pub fn hold(&self, branch: &[u8], snapshot: &[u8]) -> Result<()> {
+        self.expect_changeable()?;
+        let store = &self.core.store;
+        Ok(store.hold(store.find_tree(branch, Some(snapshot))?, true)?)
+    }
+
+    /// Ends one [`FileSystem::hold`].
+    pub fn unhold(&self, branch: &[u8], snapshot: &[u8]) -> Result<()> {
+        self.expect_changeable()?;
+        let store = &self.core.store;
+        Ok(store.hold(store.find_tree(branch, Some(snapshot))?, false)?)
+    }
+
+    /// Limits the blocks that a branch may refer to; `None`: no limit. It is kept and not yet enforced.
+    pub fn limit(&self, branch: &[u8], blocks: Option<u64>) -> Result<()> {
+        self.expect_changeable()?;
+        let store = &self.core.store;
+        Ok(store.limit(store.find_tree(branch, None)?, blocks.unwrap_or(0))?)
+    }
+
+    /// Deletes a snapshot that is not open. Its name is gone when this returns; its space comes back in the background, or
+    /// with the next calls of [`FileSystem::commit`].
+    pub fn delete_snapshot(&self, branch: &[u8], snapshot: &[u8]) -> Result<()> {
+        self.expect_changeable()?;
+        let volume = &self.volume.volume;
+        let _still = volume.lock_opening();
+        let number = volume.store.find_tree(branch, Some(snapshot))?;
+        self.expect_not_open(number, snapshot)?;
+        volume.store.delete_snapshot(number)?;
+        volume.deletions.begin();
+        Ok(())
+    }
+
+    /// Deletes a branch with its snapshots, none of them open; space as with [`FileSystem::delete_snapshot`].
+    pub fn delete_branch(&self, branch: &[u8]) -> Result<()> {
+        self.expect_changeable()?;
+        let volume = &self.volume.volume;
+        let _still = volume.lock_opening();
+        let number = volume.store.find_tree(branch, None)?;
+        self.expect_not_open(number, branch)?;
+        for of in self.snapshots_of_number(number)? {
+            self.expect_not_open(of.number, &[branch, b"@", &of.name].concat())?;
+        }
+        volume.store.delete_branch(number, Timestamp::now())?;
+        volume.deletions.begin();
+        Ok(())
+    }
+
+    /// Goes on with deletions until nothing is left that can be deleted now, and makes the space usable. Never required: the
+    /// background does it.
+    pub fn finish_deletions(&self) -> Result<()> {
+        self.expect_changeable()?;
+        while self.volume.volume.deletions.work_off()? {}
+        Ok(())
+    }
+
+    fn expect_changeable(&self) -> Result<()> {
+        match self.volume.volume.options.read_only {
+            true => Err(StoreError::ReadOnly.into()),
+            false => Ok(()),
+        }
+    }
+
+    fn expect_not_open(&self, number: u64, name: &[u8]) -> Result<()> {
+        match self.volume.volume.is_open(number) {
+            true => Err(FsError::InUse(String::from_utf8_lossy(name).into_owned())),
+            false => Ok(()),
+        }
+    }
+
+    fn tree(&self, number: u64) -> Result<TreeItem> {
+        Ok(self.core.store.store().tree(number)?)
+    }
+
+    /// This branch, or the branch of this snapshot.
+    fn branch_number(&self) -> Result<u64> {
+        let store = &self.core.store;
+        match store.is_snapshot() {
+            true => Ok(self.tree(store.number())?.branch),
+            false => Ok(store.number()),
+        }
+    }
+
+    /// The snapshot of this name of a branch.
+    fn find(&self, branch: u64, name: &[u8]) -> Result<u64> {
+        let mut all = self.snapshots_of_number(branch)?.into_iter();
+        let found = all.find(|of| !name.is_empty() && of.name == name).map(|of| of.number);
+        let shown = String::from_utf8_lossy(name).into_owned();
+        found.ok_or_else(|| StoreError::Lineage(LineageError::NotFound(shown)).into())
+    }
+
+    fn snapshots_of_number(&self, branch: u64) -> Result<Vec<SnapshotInfo>> {
+        let trees = self.core.store.trees()?.into_iter();
+        let is_of = |of: &TreeInfo| {
+            of.item.kind == TreeKind::Snapshot && of.item.branch == branch && !of.is_deleted
+        };
+        Ok(trees.filter(is_of).map(|of| self.snapshot_info(of)).collect())
+    }
+
+    fn branch_info(&self, of: TreeInfo) -> BranchInfo {
+        BranchInfo {
+            number: of.number,
+            created: of.item.created,
+            parent: Some(of.item.parent).filter(|parent| *parent != 0),
+            limit: Some(of.item.limit).filter(|limit| *limit != 0),
+            is_open: self.volume.volume.is_open(of.number),
+            name: name_of(of.item),
+        }
+    }
+
+    fn snapshot_info(&self, of: TreeInfo) -> SnapshotInfo {
+        SnapshotInfo {
+            number: of.number,
+            branch: of.item.branch,
+            created: of.item.created,
+            lsn: of.item.lsn,
+            parent: Some(of.item.parent).filter(|parent| *parent != 0),
+            holds: of.item.holds,
+            inodes: of.item.inode_count,
+            is_open: self.volume.volume.is_open(of.number),
+            name: of.item.name,
+        }
+    }
+}
+
+/// The name of a branch. The first one has none until something of it is kept.
+fn name_of(item: TreeItem) -> Vec<u8> {
+    match item.name.is_empty() {
+        true => MAIN_NAME.to_vec(),
+        false => item.name,
+    }
+}

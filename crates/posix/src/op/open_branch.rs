@@ -1,0 +1,141 @@
+//! Opening a branch or a snapshot, as the first of a volume or beside others.
+
+use std::ops::ControlFlow;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use holdfast_base::InodeNo;
+use holdfast_format::item::lineage::MAIN_NAME;
+use holdfast_format::{Geometry, Key};
+use holdfast_store::{Branch, StoreError};
+use parking_lot::Mutex;
+
+use crate::committer::Committer;
+use crate::core::Core;
+use crate::data::background::Background;
+use crate::data::complete::Completer;
+use crate::directory_log::DirectoryLog;
+use crate::inode::InodeTable;
+use crate::open_volume::OpenVolume;
+use crate::volume::Volume;
+use crate::*;
+
+/// Data that an fsync puts into the log unless the mount says otherwise, in bytes: what databases and mail write at
+/// a time. In a small log it must find room for several threads.
+fn usual_log_data(geometry: &Geometry) -> usize {
+    let log = geometry.log().bytes().unwrap_or(u64::MAX);
+    (log / 64).min(16 << 10) as usize
+}
+
+impl FileSystem {
+    /// Opens a branch beside this one: all branches of a volume share its store, its space and its history. It is not
+    /// open already. `options` hold for the branch; what they say of the volume is settled. [`MountOptions::branch`] and
+    /// [`MountOptions::snapshot`] are not looked at.
+    pub fn open_branch(&self, name: &[u8], options: MountOptions) -> Result<FileSystem> {
+        self.open_beside(MountOptions { branch: Some(name.into()), snapshot: None, ..options })
+    }
+
+    /// Opens a snapshot of a branch beside this one. It is only read, whatever `options` say.
+    pub fn open_snapshot(
+        &self,
+        branch: &[u8],
+        name: &[u8],
+        options: MountOptions,
+    ) -> Result<FileSystem> {
+        let snapshot = Some(name.into());
+        self.open_beside(MountOptions { branch: Some(branch.into()), snapshot, ..options })
+    }
+
+    fn open_beside(&self, options: MountOptions) -> Result<FileSystem> {
+        let volume = &self.volume.volume;
+        let core = open(volume, options)?;
+        start(core, self.volume.clone())
+    }
+
+    /// The first that is opened of a volume.
+    pub(crate) fn first(volume: Volume, options: MountOptions) -> Result<FileSystem> {
+        let volume = Arc::new(volume);
+        let core = open(&volume, options)?;
+        let committer = match (volume.options.read_only, volume.options.commit_secs) {
+            (true, _) | (_, 0) => None,
+            (_, secs) => Some(Committer::start(&volume, Duration::from_secs(secs.into()))?),
+        };
+        start(core, Arc::new(OpenVolume { committer, volume }))
+    }
+}
+
+/// Loads a branch, carries out what is left of holes, and collects orphans.
+fn open(volume: &Arc<Volume>, mut options: MountOptions) -> Result<Arc<Core>> {
+    let _one = volume.lock_opening();
+    let snapshot = options.snapshot.as_deref();
+    let store = match options.branch.as_deref() {
+        Some(name) => Branch::open(volume.store.clone(), name, snapshot)?,
+        None => Branch::open_first(volume.store.clone(), snapshot)?,
+    };
+    volume.expect_closed(&store, options.branch.as_deref().unwrap_or(MAIN_NAME))?;
+    options.read_only |= volume.options.read_only || store.is_snapshot();
+    let usual = usual_log_data(&store.superblock().geometry);
+    let core = Arc::new(Core {
+        gate: Default::default(),
+        deletions: volume.deletions.clone(),
+        log_data_bytes: options.log_data_bytes.unwrap_or(usual),
+        hash_seed: store.superblock().hash_seed,
+        inodes: InodeTable::new(options.inode_cache),
+        data: crate::delayed::Shared::new(&store, &options),
+        renames: Mutex::new(()),
+        last_move: Default::default(),
+        directory_log: DirectoryLog::new(options.rename_log),
+        atime: times::Policy::new(options.atime),
+        watcher: OnceLock::new(),
+        rolled_back: OnceLock::new(),
+        left: Mutex::default(),
+        leaving: Default::default(),
+        atimes: Mutex::default(),
+        #[cfg(test)]
+        hash_mask: holdfast_sync::atomic::AtomicU64::new(u64::MAX),
+        store,
+        counters: volume.counters.clone(),
+        options,
+    });
+    match core.inode(InodeNo::ROOT) {
+        Ok(root) => root.expect_directory(),
+        Err(FsError::NotFound) => Err(FsError::NotFound),
+        Err(error) => return Err(error),
+    }
+    .map_err(|_| StoreError::Refused("the volume has no root directory; run fsck".into()))?;
+    if !core.options.read_only {
+        check_next_inode(&core)?;
+    }
+    crate::data::punch::recover(&core)?;
+    if !core.options.read_only {
+        orphan::collect_all(&core)?;
+    }
+    volume.opened(&core);
+    Ok(core)
+}
+
+/// Starts the threads of a branch.
+fn start(core: Arc<Core>, volume: Arc<OpenVolume>) -> Result<FileSystem> {
+    let background = match core.options.read_only || !core.options.threads {
+        true => None,
+        false => Some(Background::start(core.clone())?),
+    };
+    let completer = Completer::start(&core)?;
+    Ok(FileSystem { core, background, completer, volume })
+}
+
+/// Fails if a new inode could get the number of one that exists: it would replace it (P10).
+fn check_next_inode(core: &Core) -> Result<()> {
+    let next = core.store.inode_counter();
+    let mut last = InodeNo(0);
+    // Items are in the order of their inodes.
+    core.store.scan_back(&Key::MIN, &Key::MAX, |key, _| {
+        last = key.inode;
+        ControlFlow::Break(())
+    })?;
+    if last.0 >= next.0 {
+        let why = format!("inode {last} is not below the next number {next}; run fsck");
+        return Err(StoreError::Refused(why).into());
+    }
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! What the open branches of a volume share: the store, the thread that commits, and the list of who is open.
+//!
+//! A branch has a [`Core`] of its own with inodes, delayed data and a thread that writes it. The volume ends with the last
+//! of its branches.
+
+use std::sync::{Arc, Weak};
+
+use holdfast_base::counters::Counters;
+use holdfast_store::{Branch, Store};
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::core::Core;
+use crate::deletions::Deletions;
+use crate::{FsError, MountOptions, Result};
+
+/// A volume, as the threads of its branches know it.
+pub(crate) struct Volume {
+    pub(crate) store: Arc<Store>,
+    /// The statistics, shared with the store.
+    pub(crate) counters: Arc<Counters>,
+    /// How the first of the branches was mounted: what it says of the volume holds for all.
+    pub(crate) options: MountOptions,
+    open: Mutex<Vec<Open>>,
+    /// Held by the thread that commits while it has branches in hand.
+    visit: Mutex<()>,
+    /// Held while what is open must stay as it is.
+    opening: Mutex<()>,
+    pub(crate) deletions: Arc<Deletions>,
+}
+
+/// A branch or snapshot that is open.
+struct Open {
+    number: u64,
+    core: Weak<Core>,
+}
+
+impl Volume {
+    /// Nothing is open yet. What an earlier mount left of deletions goes on.
+    pub(crate) fn new(store: Arc<Store>, counters: Arc<Counters>, options: MountOptions) -> Volume {
+        let deletions = Arc::new(Deletions::new(store.clone()));
+        Volume {
+            store,
+            counters,
+            options,
+            open: Mutex::default(),
+            visit: Mutex::default(),
+            opening: Mutex::default(),
+            deletions,
+        }
+    }
+
+    /// Until the guard is dropped nothing else is opened or deleted.
+    pub(crate) fn lock_opening(&self) -> MutexGuard<'_, ()> {
+        self.opening.lock()
+    }
+
+    /// Whether a branch or snapshot is open.
+    pub(crate) fn is_open(&self, number: u64) -> bool {
+        self.open.lock().iter().any(|of| of.number == number && of.core.strong_count() > 0)
+    }
+
+    /// The branch of this number, if it is open.
+    pub(crate) fn find(&self, number: u64) -> Option<Arc<Core>> {
+        self.open.lock().iter().find(|of| of.number == number)?.core.upgrade()
+    }
+
+    /// Fails if `branch` is open: there is one [`Core`] for each. Snapshots do not change.
+    pub(crate) fn expect_closed(&self, branch: &Branch, name: &[u8]) -> Result<()> {
+        match !branch.is_snapshot() && self.is_open(branch.number()) {
+            true => Err(FsError::InUse(String::from_utf8_lossy(name).into_owned())),
+            false => Ok(()),
+        }
+    }
+
+    /// From now on it is open.
+    pub(crate) fn opened(&self, core: &Arc<Core>) {
+        let of = Open { number: core.store.number(), core: Arc::downgrade(core) };
+        let mut open = self.open.lock();
+        open.retain(|of| of.core.strong_count() > 0);
+        open.push(of);
+    }
+
+    /// It is open no more for the thread that commits, which does not have it in hand either.
+    pub(crate) fn closed(&self, core: &Arc<Core>) {
+        self.open.lock().retain(|of| !std::ptr::eq(of.core.as_ptr(), Arc::as_ptr(core)));
+        drop(self.visit.lock());
+    }
+
+    /// Calls `visit` with all branches that are open for writing.
+    pub(crate) fn visit<R>(&self, visit: impl FnOnce(&[Arc<Core>]) -> R) -> R {
+        let _visit = self.visit.lock();
+        let cores: Vec<Arc<Core>> =
+            self.open.lock().iter().filter_map(|of| of.core.upgrade()).collect();
+        let writable: Vec<Arc<Core>> =
+            cores.into_iter().filter(|core| !core.options.read_only).collect();
+        visit(&writable)
+    }
+}
+
+impl std::fmt::Debug for Volume {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Volume").field("options", &self.options).finish_non_exhaustive()
+    }
+}

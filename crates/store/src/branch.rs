@@ -1,0 +1,276 @@
+//! A handle of one branch or snapshot: the map of its files, in the store that all of them share.
+
+use std::ops::{ControlFlow, Deref};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use holdfast_base::{BlockRange, Epoch, InodeNo, Lsn, Timestamp};
+use holdfast_format::Key;
+use holdfast_format::item::lineage::MAIN;
+use holdfast_format::item::{TreeItem, TreeKind};
+
+use crate::error::LineageError;
+use crate::tree::TreeNo;
+use crate::{Need, Reservation, Reserved, Result, Store, StoreError, Transaction, TreeInfo};
+
+/// A branch, or a snapshot that is only read. What it does not say itself is asked of the [`Store`].
+#[derive(Clone, Debug)]
+pub struct Branch {
+    store: Arc<Store>,
+    tree: TreeNo,
+    number: u64,
+    is_snapshot: bool,
+}
+
+impl Deref for Branch {
+    type Target = Store;
+
+    fn deref(&self) -> &Store {
+        &self.store
+    }
+}
+
+impl Branch {
+    /// The branch that mkfs made.
+    pub fn main(store: Arc<Store>) -> Branch {
+        Branch { store, tree: TreeNo::MAIN, number: MAIN, is_snapshot: false }
+    }
+
+    /// A branch by its name, or one of its snapshots.
+    pub fn open(store: Arc<Store>, branch: &[u8], snapshot: Option<&[u8]>) -> Result<Branch> {
+        let inner = &store.inner;
+        let _one = inner.lineage.lock();
+        let mut number = inner.find_tree(0, branch)?;
+        if let Some(snapshot) = snapshot {
+            number = inner.find_tree(number, snapshot)?;
+        }
+        let tree = inner.open_tree(number)?;
+        drop(_one);
+        Ok(Branch { store, tree, number, is_snapshot: snapshot.is_some() })
+    }
+
+    /// The branch that mkfs made, whatever its name is now, or one of its snapshots.
+    pub fn open_first(store: Arc<Store>, snapshot: Option<&[u8]>) -> Result<Branch> {
+        let Some(name) = snapshot else { return Ok(Branch::main(store)) };
+        let (number, tree) = {
+            let _one = store.inner.lineage.lock();
+            let number = store.inner.find_tree(MAIN, name)?;
+            (number, store.inner.open_tree(number)?)
+        };
+        Ok(Branch { store, tree, number, is_snapshot: true })
+    }
+
+    /// The store that it shares with other branches.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// Its number, which nothing else of the volume ever has.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Whether it is a snapshot.
+    pub fn is_snapshot(&self) -> bool {
+        self.is_snapshot
+    }
+
+    /// Inodes in it.
+    pub fn inode_count(&self) -> u64 {
+        match self.tree {
+            TreeNo::MAIN => self.store.inner.space.lock().inodes,
+            tree => self.store.inner.forest.read().trees.get(tree).inodes,
+        }
+    }
+
+    /// Whether what was born then belongs to this branch alone, at this moment (S1).
+    pub fn owns(&self, birth: Epoch) -> bool {
+        self.store.inner.forest.read().trees.get(self.tree).ancestry.owns_surely(birth)
+    }
+
+    /// The epoch of the snapshot that it grew out of, 0 if there is none: what was born later belongs to it alone (S1).
+    pub fn parent_epoch(&self) -> Epoch {
+        self.store.inner.forest.read().trees.get(self.tree).ancestry.parent
+    }
+
+    /// The value of `key`.
+    pub fn get(&self, key: &Key) -> Result<Option<Vec<u8>>> {
+        self.store.inner.get(self.tree, key)
+    }
+
+    /// See [`Store::is_in_memory`].
+    pub fn is_in_memory(&self, key: &Key) -> bool {
+        self.store.inner.is_in_memory(self.tree, key)
+    }
+
+    /// See [`Store::scan`].
+    pub fn scan(
+        &self,
+        from: &Key,
+        to: &Key,
+        mut visit: impl FnMut(Key, &[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.store.inner.scan(self.tree, from, to, &mut visit)
+    }
+
+    /// See [`Store::scan_back`].
+    pub fn scan_back(
+        &self,
+        from: &Key,
+        to: &Key,
+        mut visit: impl FnMut(Key, &[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.store.inner.scan_back(self.tree, from, to, &mut visit)
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        if self.is_snapshot { Err(StoreError::ReadOnly) } else { Ok(()) }
+    }
+
+    /// See [`Store::reserve`].
+    pub fn reserve(&self, need: Need) -> Result<Reservation> {
+        self.check_writable()?;
+        self.store.inner.reserve(self.tree, need)
+    }
+
+    /// See [`Store::reserve_now`].
+    pub fn reserve_now(&self, need: Need) -> Result<Option<Reservation>> {
+        self.check_writable()?;
+        self.store.inner.reserve_now(self.tree, need)
+    }
+
+    /// See [`Store::has_room_for`].
+    pub fn has_room_for(&self, changes: u32, reservation: &Reservation) -> bool {
+        self.store.inner.has_slots_for(self.tree, changes, reservation.slots)
+    }
+
+    /// See [`Store::apply`].
+    pub fn apply(&self, transaction: Transaction, reservation: &mut Reservation) -> Result<Lsn> {
+        self.check_writable()?;
+        self.store.inner.apply(self.tree, transaction, reservation)
+    }
+
+    /// See [`Store::unwritten`]. `None`: a snapshot has the blocks as well, which are so old.
+    pub fn unwritten(&self, blocks: BlockRange, birth: Epoch) -> Result<Option<Reserved>> {
+        self.check_writable()?;
+        if !self.owns(birth) {
+            return Ok(None);
+        }
+        self.store.inner.unwritten(blocks).map(Some)
+    }
+
+    /// Ends the store, if no other branch of it is open.
+    pub fn close(self) -> Result<()> {
+        match Arc::try_unwrap(self.store) {
+            Ok(store) => store.close(),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+/// Branches and snapshots. Each change is durable when its call returns, and happens as a whole or not at all (P12).
+impl Store {
+    /// All of them, in the order in which they were made.
+    pub fn trees(&self) -> Result<Vec<TreeInfo>> {
+        let _one = self.inner.lineage.lock();
+        self.inner.trees()
+    }
+
+    /// The number of a branch, or of a snapshot of one.
+    pub fn find_tree(&self, branch: &[u8], snapshot: Option<&[u8]>) -> Result<u64> {
+        let _one = self.inner.lineage.lock();
+        let number = self.inner.find_tree(0, branch)?;
+        snapshot.map_or(Ok(number), |name| self.inner.find_tree(number, name))
+    }
+
+    /// What is known of a branch or snapshot.
+    pub fn tree(&self, number: u64) -> Result<TreeItem> {
+        let _one = self.inner.lineage.lock();
+        self.inner.tree_item(number)
+    }
+
+    /// Takes a snapshot of a branch as it is now (S2): of everything that was applied. Returns its number.
+    pub fn snapshot(&self, branch: u64, name: &[u8], now: Timestamp) -> Result<u64> {
+        Ok(self.inner.snapshot(branch, named(name)?, now)?.number)
+    }
+
+    /// Makes a branch out of a snapshot, or out of another branch as it is now (S3). Returns its number.
+    pub fn fork(&self, from: u64, name: &[u8], now: Timestamp) -> Result<u64> {
+        let item = self.tree(from)?;
+        let made = match item.kind {
+            TreeKind::Snapshot => self.inner.fork(from, named(name)?, now)?,
+            TreeKind::Branch => self.inner.fork_live(from, named(name)?, now)?,
+        };
+        self.durable_behind(made.lsn)?;
+        Ok(made.number)
+    }
+
+    /// Takes a branch back to a snapshot of the volume (S6). What it was is kept as a snapshot of the name `kept_as`, or
+    /// deleted. Nothing that was read of the branch before is good any more.
+    pub fn roll_back(
+        &self,
+        branch: u64,
+        to: u64,
+        kept_as: Option<&[u8]>,
+        now: Timestamp,
+    ) -> Result<()> {
+        let kept_as = kept_as.map(named).transpose()?;
+        self.inner.roll_back(branch, to, kept_as, now).map(drop)
+    }
+
+    /// Gives a branch or snapshot another name.
+    pub fn rename_tree(&self, number: u64, name: &[u8]) -> Result<()> {
+        let made = self.inner.rename_tree(number, named(name)?)?;
+        self.durable_behind(made.lsn)
+    }
+
+    /// Holds a snapshot, or ends one hold: what is held is not deleted.
+    pub fn hold(&self, snapshot: u64, held: bool) -> Result<()> {
+        let made = self.inner.hold(snapshot, held)?;
+        self.durable_behind(made.lsn)
+    }
+
+    /// Limits the blocks that a branch refers to; 0: no limit.
+    pub fn limit(&self, branch: u64, blocks: u64) -> Result<()> {
+        let made = self.inner.limit(branch, blocks)?;
+        self.durable_behind(made.lsn)
+    }
+
+    /// Deletes a snapshot (S4): its name is gone when this returns, its space comes back by [`Store::work_off_deletions`].
+    pub fn delete_snapshot(&self, snapshot: u64) -> Result<()> {
+        let made = self.inner.delete_snapshot(snapshot)?;
+        self.durable_behind(made.lsn)
+    }
+
+    /// Deletes a branch and its snapshots (S5), as [`Store::delete_snapshot`]. It must not be open.
+    pub fn delete_branch(&self, branch: u64, now: Timestamp) -> Result<()> {
+        self.inner.delete_branch(branch, now).map(drop)
+    }
+
+    /// Goes on with deletions, for at most so many steps, each of about one node. Returns whether more is to be done.
+    pub fn work_off_deletions(&self, steps: usize) -> Result<bool> {
+        self.inner.work_off_deletions(steps)
+    }
+
+    /// The number that [`Store::next_inode`] gives next: no inode of any branch has it, or a higher one.
+    pub fn inode_counter(&self) -> InodeNo {
+        InodeNo(self.inner.inode_next.load(Ordering::Relaxed))
+    }
+
+    /// Makes what deletions have freed usable: the steps so far are durable when this returns.
+    pub fn commit_deletions(&self) -> Result<()> {
+        self.inner.commit_deletions()
+    }
+
+    fn durable_behind(&self, lsn: Lsn) -> Result<()> {
+        self.inner.sync(lsn, InodeNo::ROOT).map(drop)
+    }
+}
+
+/// A name, if it can be one.
+fn named(name: &[u8]) -> Result<&[u8]> {
+    match holdfast_format::item::lineage::judge_name(name) {
+        Ok(()) => Ok(name),
+        Err(why) => Err(LineageError::Name(why).into()),
+    }
+}

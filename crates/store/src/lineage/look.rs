@@ -1,0 +1,264 @@
+//! Looking at the lineage, and opening what it names.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+
+use holdfast_base::{Epoch, Lsn};
+use holdfast_format::item::lineage::{LINEAGE, MAIN};
+use holdfast_format::item::{RootItem, TreeItem, TreeKind, WalkItem, WalkPlace};
+use holdfast_format::{Key, Kind, Malformed};
+
+use super::plan::{Plan, PlanResult, Planned, first_branch, trees_span};
+use crate::apply::Halt;
+use crate::error::LineageError;
+use crate::load::Failed;
+use crate::tree::open::{Ancestry, OpenTree, Walked};
+use crate::tree::{Forest, Root, TreeNo};
+use crate::{Inner, Result, StoreError};
+
+/// A branch or snapshot.
+#[derive(Clone, Debug)]
+pub struct TreeInfo {
+    /// Its number, which nothing else of the volume ever has.
+    pub number: u64,
+    /// What is known of it.
+    pub item: TreeItem,
+    /// It is being deleted: it has no name any more.
+    pub is_deleted: bool,
+}
+
+impl Inner {
+    /// Runs `look` over the lineage until it misses no node.
+    pub(super) fn look_at<R>(
+        &self,
+        mut look: impl FnMut(&mut Plan<'_>) -> PlanResult<R>,
+    ) -> Result<(R, Planned)> {
+        let mut failed = Failed::default();
+        loop {
+            let missing = {
+                let forest = self.forest.read();
+                let inodes = self.space.lock().inodes;
+                let lsn = Lsn(self.lsn.load(Ordering::Acquire));
+                let mut plan = Plan::new(&forest, lsn, inodes);
+                match look(&mut plan) {
+                    Ok(done) => return Ok((done, plan.done(0))),
+                    Err(Halt::Failed(error)) => return Err(error),
+                    Err(Halt::Missing(missing)) => missing,
+                }
+            };
+            self.load(missing, &mut failed)?;
+        }
+    }
+
+    /// What `plan` makes of the lineage, for the log.
+    pub(super) fn plan(
+        &self,
+        plan: impl FnMut(&mut Plan<'_>) -> PlanResult<u64>,
+    ) -> Result<Planned> {
+        let (number, planned) = self.look_at(plan)?;
+        Ok(Planned { number, ..planned })
+    }
+
+    /// The branch (`of` is 0) or the snapshot of a branch that has this name.
+    pub(crate) fn find_tree(&self, of: u64, name: &[u8]) -> Result<u64> {
+        let found = self.look_at(|plan| plan.named(of, name))?.0;
+        found.ok_or_else(|| LineageError::NotFound(super::plan::shown(name)).into())
+    }
+
+    /// What is known of a branch or snapshot.
+    pub(crate) fn tree_item(&self, number: u64) -> Result<TreeItem> {
+        Ok(self.look_at(|plan| plan.item(number))?.0)
+    }
+
+    /// All branches and snapshots, in the order in which they were made.
+    pub(crate) fn trees(&self) -> Result<Vec<TreeInfo>> {
+        let mut found = Vec::new();
+        let mut wrong = None;
+        let (from, to) = trees_span();
+        self.scan(TreeNo::SPACE, &from, &to, &mut |key, value| {
+            if key.kind != Kind::Tree {
+                return ControlFlow::Continue(());
+            }
+            match TreeItem::decode(value) {
+                Ok(item) => {
+                    let number = key.inode.0.saturating_sub(LINEAGE);
+                    found.push(TreeInfo { number, item, is_deleted: false });
+                    ControlFlow::Continue(())
+                }
+                Err(why) => {
+                    wrong = Some(StoreError::Item { what: format!("{key:?}"), source: why });
+                    ControlFlow::Break(())
+                }
+            }
+        })?;
+        if let Some(wrong) = wrong {
+            return Err(wrong);
+        }
+        let deleted = self.walks()?;
+        for of in &mut found {
+            of.is_deleted = deleted.iter().any(|(number, _)| *number == of.number);
+        }
+        if found.first().is_none_or(|first| first.number != MAIN) {
+            found.insert(0, TreeInfo { number: MAIN, item: first_branch(), is_deleted: false });
+        }
+        Ok(found)
+    }
+
+    /// The snapshots that are being deleted, and how far each has come.
+    pub(super) fn walks(&self) -> Result<Vec<(u64, WalkPlace)>> {
+        let (from, to) = (WalkItem::key(0), WalkItem::key(u64::MAX));
+        let (mut walks, mut wrong) = (Vec::new(), None);
+        self.scan(TreeNo::SPACE, &from, &to, &mut |key, value| match WalkItem::decode(value) {
+            Ok(place) => {
+                walks.push((key.offset, place));
+                ControlFlow::Continue(())
+            }
+            Err(why) => {
+                wrong = Some(StoreError::Item { what: format!("{key:?}"), source: why });
+                ControlFlow::Break(())
+            }
+        })?;
+        wrong.map_or(Ok(walks), Err)
+    }
+
+    /// What a tree owns that has grown out of this snapshot.
+    pub(super) fn ancestry_of(&self, snapshot: u64) -> Result<Ancestry> {
+        if snapshot == 0 {
+            return Ok(Ancestry::default());
+        }
+        let item = self.tree_item(snapshot)?;
+        if item.kind != TreeKind::Snapshot {
+            return Err(not_a_snapshot(snapshot));
+        }
+        let walk = match self.get(TreeNo::SPACE, &WalkItem::key(snapshot))? {
+            None => None,
+            Some(bytes) => {
+                let cursor = WalkItem::decode(&bytes).map_err(|source| StoreError::Item {
+                    what: format!("the deletion of snapshot {snapshot}"),
+                    source,
+                })?;
+                Some(Walked { above: self.epoch_of(item.parent)?, cursor })
+            }
+        };
+        Ok(Ancestry { snapshot, parent: item.epoch, walk })
+    }
+
+    /// The epoch of a snapshot; 0 if there is none.
+    pub(super) fn epoch_of(&self, snapshot: u64) -> Result<Epoch> {
+        match snapshot {
+            0 => Ok(Epoch(0)),
+            number => Ok(self.tree_item(number)?.epoch),
+        }
+    }
+
+    /// Opens the tree of a branch or snapshot. The caller holds the lineage's lock, or is alone.
+    pub(crate) fn open_tree(&self, number: u64) -> Result<TreeNo> {
+        if let Some(no) = self.forest.read().trees.find(number) {
+            return Ok(no);
+        }
+        let item = self.tree_item(number)?;
+        let (root, inodes) = match item.kind {
+            TreeKind::Snapshot => {
+                (Root { pointer: item.root, level: item.level }, item.inode_count)
+            }
+            TreeKind::Branch => {
+                let of_root =
+                    |source| StoreError::Item { what: format!("branch {number}"), source };
+                let bytes = self.get(TreeNo::SPACE, &RootItem::key(number))?;
+                let bytes =
+                    bytes.ok_or_else(|| of_root(Malformed::new("root", "there is none")))?;
+                let item = RootItem::decode(&bytes).map_err(of_root)?;
+                (Root { pointer: item.pointer(), level: item.level }, item.inode_count)
+            }
+        };
+        let is_snapshot = item.kind == TreeKind::Snapshot;
+        let ancestry =
+            if is_snapshot { Ancestry::default() } else { self.ancestry_of(item.parent)? };
+        let mut forest = self.forest.write();
+        is_older(root, &forest, number)?;
+        Ok(forest.trees.add(OpenTree {
+            ancestry,
+            judged_from: ancestry.parent,
+            inodes,
+            inodes_carried: inodes,
+            ..OpenTree::at(number, root)
+        }))
+    }
+
+    /// Opens a branch at the root that the log gives it, before the log is replayed. What it owns is found with that.
+    pub(crate) fn open_root(&self, branch: u64, item: &RootItem) -> Result<TreeNo> {
+        let mut forest = self.forest.write();
+        if let Some(no) = forest.trees.find(branch) {
+            return Ok(no);
+        }
+        let root = Root { pointer: item.pointer(), level: item.level };
+        is_older(root, &forest, branch)?;
+        let tree = OpenTree {
+            inodes: item.inode_count,
+            inodes_carried: item.inode_count,
+            ..OpenTree::at(branch, root)
+        };
+        Ok(forest.trees.add(tree))
+    }
+
+    /// What a branch owns that was opened before the log was replayed.
+    pub(crate) fn find_ancestry(&self, tree: TreeNo) -> Result<()> {
+        let number = self.forest.read().trees.get(tree).number;
+        let parent = self.tree_item(number)?.parent;
+        let ancestry = self.ancestry_of(parent)?;
+        self.forest.write().trees.grew_out_of(tree, ancestry);
+        Ok(())
+    }
+
+    /// What `main` owns, when a volume is opened.
+    pub(crate) fn find_ancestry_of_main(&self) -> Result<()> {
+        self.find_ancestry(TreeNo::MAIN)
+    }
+
+    /// As [`Inner::follow_walks`], behind a change that is sure: nothing may fail there. What does not learn of a deletion frees
+    /// nothing that the walk would free, until the next step tells it.
+    pub(super) fn try_to_follow_walks(&self) {
+        if let Err(error) = self.follow_walks() {
+            tracing::error!("what is being deleted is not known: {error}");
+        }
+    }
+
+    /// Tells the open trees how far the deletions of what they grew out of have come.
+    pub(crate) fn follow_walks(&self) -> Result<()> {
+        let mut ancestries = Vec::new();
+        let walks = self.walks()?;
+        self.counters.deletions_left.set(walks.len() as u64);
+        for (snapshot, _) in walks {
+            ancestries.push(self.ancestry_of(snapshot)?);
+        }
+        let mut forest = self.forest.write();
+        for ancestry in ancestries {
+            forest.trees.follow(&ancestry);
+        }
+        Ok(())
+    }
+}
+
+/// Fails if a root would be of the present epoch, in which nothing of a tree that is opened was born: it could name a node that is
+/// being changed in memory.
+fn is_older(root: Root, forest: &Forest, number: u64) -> Result<()> {
+    match root.pointer.epoch < forest.epoch {
+        true => Ok(()),
+        false => Err(StoreError::Item {
+            what: format!("branch or snapshot {number}"),
+            source: Malformed::new("root", "it is younger than the volume"),
+        }),
+    }
+}
+
+fn not_a_snapshot(number: u64) -> StoreError {
+    StoreError::Item {
+        what: format!("tree {number}"),
+        source: Malformed::new("tree", "others have grown out of it, but it is a branch"),
+    }
+}
+
+/// Where the items of the lineage begin: behind those of all block groups.
+pub(crate) fn first_key() -> Key {
+    Key::new(holdfast_base::InodeNo(LINEAGE), Kind::Inode, 0)
+}

@@ -1,0 +1,160 @@
+//! Branches and snapshots: what has grown out of what, and how that changes.
+//!
+//! ```text
+//!  plan (what the items become) -> by the log:      fork of a snapshot, names, holds, a deletion begins
+//!                               -> with a commit:   snapshot, rollback, a branch goes
+//!  walk (a deletion, step by step): in memory, durable with the next commit
+//! ```
+//!
+//! Rules S1 to S9 are in docs/BRANCHES.md. Here is what carries them: items in the space tree
+//! ([`holdfast_format::item::lineage`]), and of each open tree what it owns ([`crate::tree::open::Ancestry`]).
+
+pub(crate) mod look;
+mod moved;
+mod plan;
+mod seal;
+mod walk;
+mod walk_data;
+mod walk_down;
+mod way;
+
+pub use look::TreeInfo;
+pub(crate) use look::first_key;
+pub(crate) use seal::Sealing;
+
+use holdfast_base::{Lsn, Timestamp};
+
+use crate::transaction::Changes;
+use crate::tree::TreeNo;
+use crate::{Inner, Need, Result, Transaction};
+use plan::{Plan, PlanResult};
+
+/// What a caller is told of a change that waits for the log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Made {
+    /// The number of the branch or snapshot.
+    pub(crate) number: u64,
+    /// It is durable with this operation.
+    pub(crate) lsn: Lsn,
+}
+
+/// Changes of items that an operation by the log makes at most, about.
+const CHANGES: u32 = 8;
+
+impl Inner {
+    /// Carries out what `plan` makes of the lineage, as an ordinary operation. The caller holds the lineage's lock.
+    fn by_the_log(&self, plan: impl FnMut(&mut Plan<'_>) -> PlanResult<u64>) -> Result<Made> {
+        self.by_the_log_for(Need::Shrink { changes: CHANGES }, plan)
+    }
+
+    fn by_the_log_for(
+        &self,
+        need: Need,
+        plan: impl FnMut(&mut Plan<'_>) -> PlanResult<u64>,
+    ) -> Result<Made> {
+        let mut reservation = self.reserve(TreeNo::SPACE, need)?;
+        let planned = self.plan(plan)?;
+        let changes: Changes = planned.changes;
+        let transaction = Transaction { changes, ..Transaction::default() };
+        let lsn = self.apply(TreeNo::SPACE, transaction, &mut reservation)?;
+        Ok(Made { number: planned.number, lsn })
+    }
+
+    /// Makes a branch out of a snapshot (S3).
+    pub(crate) fn fork(&self, snapshot: u64, name: &[u8], now: Timestamp) -> Result<Made> {
+        let _one = self.lineage.lock();
+        let need = Need::Grow { changes: CHANGES, blocks: 0 };
+        self.by_the_log_for(need, |plan| plan.fork(snapshot, name, now))
+    }
+
+    /// Gives a branch or snapshot another name.
+    pub(crate) fn rename_tree(&self, number: u64, name: &[u8]) -> Result<Made> {
+        let _one = self.lineage.lock();
+        self.by_the_log(|plan| plan.rename(number, name))
+    }
+
+    /// Holds a snapshot, or ends that: a snapshot that is held is not deleted.
+    pub(crate) fn hold(&self, snapshot: u64, held: bool) -> Result<Made> {
+        let _one = self.lineage.lock();
+        self.by_the_log(|plan| plan.hold(snapshot, held))
+    }
+
+    /// Limits what a branch may refer to; 0: no limit.
+    pub(crate) fn limit(&self, branch: u64, blocks: u64) -> Result<Made> {
+        let _one = self.lineage.lock();
+        self.by_the_log(|plan| plan.limit(branch, blocks))
+    }
+
+    /// Begins the deletion of a snapshot (S4): its name is gone.
+    pub(crate) fn delete_snapshot(&self, snapshot: u64) -> Result<Made> {
+        let _one = self.lineage.lock();
+        let made = self.by_the_log(|plan| plan.delete_snapshot(snapshot))?;
+        self.try_to_follow_walks();
+        Ok(made)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use holdfast_base::counters::Counters;
+    use holdfast_base::{InodeNo, Timestamp};
+    use holdfast_device::{Device, MemoryDevice};
+    use holdfast_format::{Geometry, Key};
+
+    use crate::{Branch, CreateOptions, Need, OpenOptions, Store, Transaction};
+
+    fn open(device: &Arc<dyn Device>) -> Arc<Store> {
+        let options = OpenOptions { threads: false, ..OpenOptions::default() };
+        let counters = Arc::new(Counters::default());
+        Arc::new(Store::open(device.clone(), &options, counters).unwrap())
+    }
+
+    fn put(store: &Arc<Store>, no: u64) {
+        let main = Branch::main(store.clone());
+        let mut room = main.reserve(Need::Grow { changes: 1, blocks: 0 }).unwrap();
+        let mut transaction = Transaction::new();
+        transaction.put(Key::inode(InodeNo(no)), [1]);
+        main.apply(transaction, &mut room).unwrap();
+    }
+
+    /// A fork, the whole deletion of its snapshot and a rename go into one batch of the log, which has the last value of the
+    /// fork's item. The replay begins with a commit in which the snapshot is there: it is the parent still.
+    #[test]
+    fn a_fork_keeps_the_snapshot_that_a_replay_finds_as_its_parent() {
+        let size = 32 << 20;
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(size));
+        let options = CreateOptions {
+            geometry: Geometry::for_device(size, 4096).unwrap(),
+            uuid: uuid::Uuid::from_bytes([7; 16]),
+            label: String::new(),
+            hash_seed: 1,
+            node_tag: [5; 8],
+            created: Timestamp::default(),
+        };
+        Store::create(&device, &options).unwrap();
+        let store = open(&device);
+        let now = Timestamp::default();
+        put(&store, 20);
+        let first = store.snapshot(1, b"first", now).unwrap();
+        put(&store, 21);
+        let second = store.snapshot(1, b"second", now).unwrap();
+        store.roll_back(1, first, None, now).unwrap();
+        while store.work_off_deletions(9).unwrap() {}
+        store.checkpoint().unwrap();
+        // No call waits for the log here, as if each were of a thread of its own that waits.
+        let fork = store.inner.fork(second, b"fork", now).unwrap().number;
+        store.inner.delete_snapshot(second).unwrap();
+        while store.inner.work_off_deletions(9).unwrap() {}
+        assert_eq!(store.tree(fork).unwrap().parent, first);
+        let last = store.inner.rename_tree(fork, b"renamed").unwrap();
+        store.inner.sync(last.lsn, InodeNo::ROOT).unwrap();
+        drop(store);
+        let store = open(&device);
+        assert_eq!(store.tree(fork).unwrap().name, b"renamed");
+        assert_eq!(store.tree(fork).unwrap().parent, second, "a replay finds the snapshot");
+        while store.work_off_deletions(9).unwrap() {}
+        assert_eq!(store.tree(fork).unwrap().parent, first);
+    }
+}

@@ -1,0 +1,216 @@
+//! What changes the lineage together with a commit: a snapshot, a rollback, a branch that goes (S2, S5, S6).
+//!
+//! ```text
+//!  freeze: plan > items into the space tree > roots, groups > bytes > turn the open trees > seal
+//! ```
+//!
+//! All of it is of one moment, in which no operation runs, and durable with the commit's flush. If a node is missing on the
+//! way, the freeze ends, the node is read, and all is planned once more: the items are put again, as they are then. No batch of
+//! the log holds what comes behind, before the commit is durable: a replay never has to seal.
+
+use std::sync::atomic::Ordering;
+
+use holdfast_base::mutants::{self, Mutant};
+use holdfast_base::{Lsn, Timestamp};
+use parking_lot::MutexGuard;
+
+use super::Made;
+use super::plan::{Items, Plan, PlanResult, Planned, TurnTo};
+use crate::apply::{Halt, Slots};
+use crate::space::alloc::Space;
+use crate::step;
+use crate::transaction::Changes;
+use crate::tree::open::{Ancestry, OpenTree};
+use crate::tree::{Forest, TreeNo};
+use crate::{Inner, Result, StoreError};
+
+/// A change of the lineage that a commit makes.
+pub(crate) struct Sealing<'a> {
+    plan: &'a mut dyn FnMut(&mut Plan<'_>) -> PlanResult<u64>,
+    /// What the items were that were put.
+    before: Items,
+    planned: Option<Planned>,
+    /// The open trees as they were, until the commit is sure.
+    turned: Vec<(TreeNo, OpenTree)>,
+    main_inodes: u64,
+}
+
+impl Inner {
+    /// Takes a snapshot of a branch. It is durable when this returns (P12).
+    pub(crate) fn snapshot(&self, branch: u64, name: &[u8], now: Timestamp) -> Result<Made> {
+        self.seal_with(&mut |plan| plan.take(branch, name, now))
+    }
+
+    /// Makes a branch out of another as it is now.
+    pub(crate) fn fork_live(&self, branch: u64, name: &[u8], now: Timestamp) -> Result<Made> {
+        self.seal_with(&mut |plan| {
+            let snapshot = plan.take(branch, b"", now)?;
+            let fork = plan.fork(snapshot, name, now)?;
+            // Nobody can name it: it goes as soon as one of the two is all that has grown out of it.
+            plan.begin_walk(snapshot);
+            Ok(fork)
+        })
+    }
+
+    /// Takes a branch back to a snapshot; what it was is kept as a snapshot of this name, or deleted.
+    pub(crate) fn roll_back(
+        &self,
+        branch: u64,
+        to: u64,
+        kept_as: Option<&[u8]>,
+        now: Timestamp,
+    ) -> Result<Made> {
+        self.seal_with(&mut |plan| plan.roll_back(branch, to, kept_as, now))
+    }
+
+    /// Deletes a branch and its snapshots.
+    pub(crate) fn delete_branch(&self, branch: u64, now: Timestamp) -> Result<Made> {
+        let of_branch = self.trees()?.into_iter().filter(|tree| tree.item.branch == branch);
+        let snapshots: Vec<u64> = of_branch.map(|tree| tree.number).collect();
+        self.seal_with(&mut |plan| plan.delete_branch(branch, &snapshots, now))
+    }
+
+    fn seal_with(&self, plan: &mut dyn FnMut(&mut Plan<'_>) -> PlanResult<u64>) -> Result<Made> {
+        self.check_running()?;
+        let _one = self.lineage.lock();
+        let mut waited = false;
+        let planned = loop {
+            let sealing = Sealing {
+                plan: &mut *plan,
+                before: Items::new(),
+                planned: None,
+                turned: Vec::new(),
+                main_inodes: 0,
+            };
+            match self.seal_by_commit(self.lock_checkpoints()?, sealing) {
+                // All that is free may be what the host of a sparse image has not given yet, and a freeze cannot ask it.
+                Err(StoreError::NoSpace) if self.take_from_host(|_| 0) => {}
+                Err(StoreError::NoSpace) if !waited && self.space.lock().has_pending() => {
+                    waited = true;
+                    self.checkpoint()?;
+                }
+                done => break done?,
+            }
+        };
+        self.try_to_follow_walks();
+        self.idle.stir();
+        Ok(Made { number: planned.number, lsn: Lsn(self.lsn.load(Ordering::Acquire)) })
+    }
+
+    /// Makes the commit. What it sealed is written before this returns.
+    fn seal_by_commit(&self, one: MutexGuard<'_, ()>, mut sealing: Sealing<'_>) -> Result<Planned> {
+        self.checkpoint_with(one, &mut sealing)?;
+        sealing.planned.ok_or_else(|| StoreError::Stopped("a change of branches was lost".into()))
+    }
+
+    /// Puts the items into the space tree, as they are at this moment.
+    pub(crate) fn put_items(
+        &self,
+        sealing: &mut Sealing<'_>,
+        forest: &mut Forest,
+        space: &mut Space,
+    ) -> std::result::Result<(), Halt> {
+        let lsn = Lsn(self.lsn.load(Ordering::Acquire));
+        let planned = {
+            let mut plan = Plan::new(forest, lsn, space.inodes).again(&sealing.before);
+            let number = (sealing.plan)(&mut plan)?;
+            plan.done(number)
+        };
+        forest.prepare_all(TreeNo::SPACE, &planned.changes)?;
+        if !self.has_slots(forest, space, TreeNo::SPACE, &planned.changes, 0) {
+            return Err(StoreError::NoSpace.into());
+        }
+        for change in planned.changes.iter() {
+            let before = forest.get(TreeNo::SPACE, &change.key)?.map(<[u8]>::to_vec);
+            sealing.before.entry(change.key).or_insert(before);
+        }
+        let slots = &mut Slots { space, promised: &mut 0 };
+        forest.carry_out_all(TreeNo::SPACE, &planned.changes, slots);
+        sealing.planned = Some(planned);
+        Ok(())
+    }
+
+    /// The open trees are what the change makes of them. Nothing fails.
+    pub(crate) fn turn(&self, sealing: &mut Sealing<'_>, forest: &mut Forest, space: &mut Space) {
+        sealing.main_inodes = space.inodes;
+        let turns = sealing.planned.iter().flat_map(|planned| &planned.turns);
+        for turn in turns {
+            let Some(tree) = forest.trees.find(turn.branch) else { continue };
+            sealing.turned.push((tree, *forest.trees.get(tree)));
+            match turn.to {
+                TurnTo::Child { snapshot, epoch } => {
+                    forest.trees.get_mut(tree).ancestry =
+                        Ancestry { snapshot, parent: epoch, walk: None };
+                }
+                TurnTo::Rolled { snapshot, epoch, root, inodes } => {
+                    forest.replace_root(tree, root);
+                    let of = forest.trees.get_mut(tree);
+                    if !mutants::is(Mutant::RollbackKeepsParent) {
+                        of.ancestry = Ancestry { snapshot, parent: epoch, walk: None };
+                    }
+                    of.judged_from = epoch;
+                    (of.carried, of.inodes, of.inodes_carried) = (root, inodes, inodes);
+                    if tree == TreeNo::MAIN {
+                        space.inodes = inodes;
+                    }
+                }
+                TurnTo::Gone => {}
+            }
+        }
+    }
+
+    /// The commit has no room, and comes again as a checkpoint: the open trees are as they were.
+    pub(crate) fn turn_back(
+        &self,
+        sealing: &mut Sealing<'_>,
+        forest: &mut Forest,
+        space: &mut Space,
+    ) {
+        for (tree, before) in sealing.turned.drain(..).rev() {
+            forest.replace_root(tree, before.root);
+            *forest.trees.get_mut(tree) = before;
+        }
+        space.inodes = sealing.main_inodes;
+    }
+
+    /// The commit is sure: what is gone is forgotten.
+    pub(crate) fn turned(&self, sealing: &mut Sealing<'_>, forest: &mut Forest) {
+        sealing.turned.clear();
+        for turn in sealing.planned.iter().flat_map(|planned| &planned.turns) {
+            if let TurnTo::Gone = turn.to {
+                forest.trees.forget(turn.branch);
+            }
+        }
+    }
+
+    /// The change has failed on its way: the items are what they were, or nothing may be written any more.
+    /// No commit comes between: the caller holds the journal.
+    pub(crate) fn put_back(&self, sealing: &mut Sealing<'_>) {
+        if sealing.before.is_empty() || self.stop.is_stopped() {
+            return;
+        }
+        let mut changes = Changes::default();
+        for (key, value) in &sealing.before {
+            match value {
+                Some(value) => changes.put(*key, value),
+                None => changes.delete(*key),
+            }
+        }
+        let done = self.stop_changers(|forest, space| {
+            forest.prepare_all(TreeNo::SPACE, &changes)?;
+            let slots = &mut Slots { space, promised: &mut 0 };
+            forest.carry_out_all(TreeNo::SPACE, &changes, slots);
+            Ok(())
+        });
+        if let Err(error) = done {
+            step::stop(&self.stop, format!("a change of branches cannot be taken back: {error}"));
+        }
+    }
+}
+
+impl Sealing<'_> {
+    /// Whether the epoch ends with it.
+    pub(crate) fn seals(&self) -> bool {
+        self.planned.as_ref().is_some_and(|planned| planned.seals)
+    }
+}

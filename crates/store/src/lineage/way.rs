@@ -1,0 +1,62 @@
+//! What the parts of a walk say to each other: where it is, where a node stands, what a step has found.
+
+// Its numbers come from the disk: each sum says what it does where it does not fit. In a release nothing else would.
+#![deny(clippy::arithmetic_side_effects)]
+
+use holdfast_base::BlockRange;
+use holdfast_format::item::WalkPlace;
+use holdfast_format::key::RawKey;
+use holdfast_format::{Key, NodePointer};
+
+use crate::tree::open::Ancestry;
+use crate::tree::{Forest, TreeNo};
+
+/// A walk that can go on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Walk {
+    pub(super) snapshot: u64,
+    /// The snapshot's tree.
+    pub(super) of: TreeNo,
+    /// What has grown out of it, if anything has.
+    pub(super) child: Option<u64>,
+    pub(super) beside: Option<TreeNo>,
+    /// What a tree owns that has grown out of the snapshot's parent.
+    pub(super) above: Ancestry,
+    /// What a tree owns that has grown out of the snapshot, but for the cursor.
+    pub(super) here: Ancestry,
+    pub(super) cursor: WalkPlace,
+}
+
+/// What a step has come to, once all its nodes are in memory.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) data: Vec<BlockRange>,
+    pub(super) nodes: Vec<NodePointer>,
+    /// Where the walk goes on; `None`: it is at its end.
+    pub(super) cursor: Option<WalkPlace>,
+}
+
+/// A node on the way down.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stand {
+    pub(super) pointer: NodePointer,
+    pub(super) level: u8,
+    pub(super) low: RawKey,
+    pub(super) end: Option<RawKey>,
+}
+
+impl Stand {
+    pub(super) fn root(forest: &Forest, tree: TreeNo) -> Stand {
+        let root = forest.root(tree);
+        Stand { pointer: root.pointer, level: root.level, low: Key::MIN.raw(), end: None }
+    }
+
+    pub(super) fn place(&self) -> WalkPlace {
+        WalkPlace::node(self.end, self.level)
+    }
+
+    /// The first place behind the node.
+    pub(super) fn behind(&self) -> WalkPlace {
+        WalkPlace { level: self.level.saturating_add(1), ..self.place() }
+    }
+}
