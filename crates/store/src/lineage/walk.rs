@@ -38,11 +38,19 @@ impl Inner {
             self.check_running()?;
             let _one = self.lineage.lock();
             let Some(walk) = self.next_walk()? else { return Ok(false) };
+            // Nothing has reserved room for a step, and of a sparse image that was just opened nothing is there.
+            while self.lacks_slots() && self.take_from_host(|_| 0) {}
             self.step_of(walk)?;
             self.idle.stir();
         }
         let _one = self.lineage.lock();
         Ok(self.next_walk()?.is_some())
+    }
+
+    /// Whether fewer nodes could be made than a commit may need.
+    fn lacks_slots(&self) -> bool {
+        let space = self.space.lock();
+        space.room().slots < space.promises.floors.checkpoint
     }
 
     /// The walk that has begun; else the first that can: not more than one tree has grown out of its snapshot.
