@@ -1,6 +1,6 @@
 //! All checksums: CRC-64/NVME for every block of data and every structure.
 //!
-//! [`block_sum`] is that of a block of data, whoever asks: the engine, fsck, a recovery. The superblock names its kind
+//! [`block_sum`] is that of a block of data, for the engine, fsck and a recovery alike. The superblock names its kind
 //! (`sums`), so that another one can come beside it.
 //!
 //! Structures carry their own address and epoch inside the summed bytes, so

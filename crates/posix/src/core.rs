@@ -35,7 +35,7 @@ pub(crate) type RollbackWatcher = Box<dyn Fn(&[InodeNo]) + Send + Sync>;
 
 /// A mounted volume without its threads.
 pub(crate) struct Core {
-    /// Held by whoever plans a change, until it is applied.
+    /// A call that plans a change is inside until the change is applied.
     pub(crate) gate: Gate,
     /// Those of the volume.
     pub(crate) deletions: Arc<Deletions>,

@@ -151,7 +151,7 @@ fn removed_but_remembered(fs: &FileSystem, closed_first: bool) -> InodeNo {
     inode
 }
 
-/// A mount hears of it behind the answer to whoever removed the file.
+/// A mount hears of it behind the answer to the caller that removed the file.
 #[test]
 fn who_finds_no_space_waits_until_a_removed_file_is_forgotten() {
     for closed_first in [false, true] {

@@ -1,7 +1,7 @@
 //! Data that was accepted and is not in the tree yet, and the nodes that its items may need (P8).
 //!
 //! Where its items will go is not known before they do: the leaf of a file may be full of other things by then. So what
-//! is kept is the most that can be needed, and it is counted anew whenever somebody else wants space. A volume that has
+//! is kept is the most that can be needed, and it is counted anew whenever another caller wants space. A volume that has
 //! less is not full: a writeback of what waits takes what it really needs, and the rest is free again.
 
 use std::ops::{Add, AddAssign, SubAssign};
