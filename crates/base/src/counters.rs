@@ -41,7 +41,7 @@ impl Counter {
 
 /// What a statistic's values have to do with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum CounterKind {
     /// It only grows: the difference of two readings is what happened between them.
     Total,
     /// It is what it is at a moment; a difference or a rate means nothing.
@@ -83,7 +83,7 @@ pub struct Reading {
     /// Its value, in the unit that [`Unit::of`] its name tells.
     pub value: u64,
     /// Whether it grows or goes up and down.
-    pub kind: Kind,
+    pub kind: CounterKind,
     /// The part of the filesystem that it tells of.
     pub group: &'static str,
     /// What it means: one sentence.
@@ -92,13 +92,13 @@ pub struct Reading {
 
 macro_rules! kind {
     () => {
-        Kind::Total
+        CounterKind::Total
     };
     (gauge) => {
-        Kind::Gauge
+        CounterKind::Gauge
     };
     (alarm) => {
-        Kind::Alarm
+        CounterKind::Alarm
     };
 }
 
@@ -292,7 +292,7 @@ mod tests {
         let first = Reading {
             name: "fsyncs",
             value: 3,
-            kind: Kind::Total,
+            kind: CounterKind::Total,
             group: "operations",
             meaning: "Calls of fsync, fdatasync, fsyncdir and sync, and synchronous writes.",
         };
@@ -306,17 +306,17 @@ mod tests {
         let kind = |name: &str| list.iter().find(|reading| reading.name == name).unwrap().kind;
         for gauge in ["journal_bytes_used", "frozen_max_ns", "recovery_estimate_ns", "recovery_ns"]
         {
-            assert_eq!(kind(gauge), Kind::Gauge, "{gauge}");
+            assert_eq!(kind(gauge), CounterKind::Gauge, "{gauge}");
         }
         for alarm in ["log_full", "log_too_large", "journal_full", "checksum_failures"] {
-            assert_eq!(kind(alarm), Kind::Alarm, "{alarm}");
+            assert_eq!(kind(alarm), CounterKind::Alarm, "{alarm}");
         }
         for reading in &list {
             let is_said = reading.meaning.contains("expected to be 0");
-            assert_eq!(reading.kind == Kind::Alarm, is_said, "{}", reading.name);
+            assert_eq!(reading.kind == CounterKind::Alarm, is_said, "{}", reading.name);
         }
         for total in ["commits", "frozen_ns", "journal_bytes_written"] {
-            assert_eq!(kind(total), Kind::Total, "{total}");
+            assert_eq!(kind(total), CounterKind::Total, "{total}");
         }
     }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use holdfast_base::{BlockNo, Epoch, TreeId};
 use holdfast_format::item::WalkPlace;
-use holdfast_format::{Key, Kind, NodePointer};
+use holdfast_format::{ItemKind, Key, NodePointer};
 
 use crate::lineage::{Tree, inside};
 use crate::volume::{Look, Volume};
@@ -118,7 +118,7 @@ pub(crate) fn difference(base: &Volume<'_>, volume: &Volume<'_>, tree: &Tree) ->
     // An extent may lie across the cursor.
     let is_passed = |key: &Key| {
         tree.cursor.is_some_and(|cursor| {
-            let is_across = key.kind == Kind::Extent && inside(&cursor, key.inode).is_some();
+            let is_across = key.kind == ItemKind::Extent && inside(&cursor, key.inode).is_some();
             WalkPlace::item(key) < cursor && !is_across
         })
     };

@@ -5,7 +5,7 @@
 
 use holdfast_base::InodeNo;
 use holdfast_format::item::{Dentry, FileType};
-use holdfast_format::{Key, Kind};
+use holdfast_format::{ItemKind, Key};
 
 use crate::text::printable;
 use crate::volume::Volume;
@@ -108,7 +108,7 @@ impl Inodes {
                 return None;
             }
             *budget = budget.checked_sub(1)?;
-            let key = Key::new(entry.name_dir, Kind::Dentry, entry.name_at);
+            let key = Key::new(entry.name_dir, ItemKind::Dentry, entry.name_at);
             let value = volume.get(&key)?;
             let name = printable(Dentry::decode(&value).ok()?.name);
             len += name.len() + 1;

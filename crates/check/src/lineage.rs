@@ -11,7 +11,7 @@ use holdfast_base::{InodeNo, TreeId};
 use holdfast_format::item::lineage::{LINEAGE, MAIN, MAIN_NAME};
 use holdfast_format::item::{LineageItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace};
 use holdfast_format::log::Dropped;
-use holdfast_format::{Key, Kind, NodePointer};
+use holdfast_format::{ItemKind, Key, NodePointer};
 
 use crate::text::printable;
 use crate::volume::{Bounds, Volume};
@@ -82,7 +82,7 @@ impl Lineage {
 
     /// Every branch and snapshot whose item is sound, by number.
     pub(crate) fn all(&self) -> impl Iterator<Item = (u64, TreeItem)> {
-        let keys = self.0.keys().filter(|key| key.kind == Kind::Tree && key.offset == 0);
+        let keys = self.0.keys().filter(|key| key.kind == ItemKind::Tree && key.offset == 0);
         let numbers = keys.filter_map(|key| key.inode.0.checked_sub(LINEAGE));
         numbers.filter_map(|id| Some((id, self.tree(id)?)))
     }
@@ -109,7 +109,7 @@ impl Lineage {
     pub(crate) fn keep_parent(&self, key: &Key, value: &mut Vec<u8>, beside: &BTreeMap<u64, u64>) {
         let before = self.item(key, |value| TreeItem::decode(value).ok());
         let made = || beside.get(&key.inode.0.checked_sub(LINEAGE)?).copied();
-        if key.kind == Kind::Tree
+        if key.kind == ItemKind::Tree
             && let Some(parent) = before.map(|item| item.parent).or_else(made)
             && let Ok(item) = TreeItem::decode(value)
         {
@@ -186,7 +186,7 @@ fn passed(cursor: &WalkPlace, dropped: &Dropped) -> u64 {
 /// The byte at which a cursor stands among the extents of a file, if it stands there.
 pub(crate) fn inside(cursor: &WalkPlace, inode: InodeNo) -> Option<u64> {
     let key = Key::decode(&cursor.key.encode()).ok()?;
-    ((key.inode, key.kind) == (inode, Kind::Extent)).then_some(key.offset)
+    ((key.inode, key.kind) == (inode, ItemKind::Extent)).then_some(key.offset)
 }
 
 #[cfg(test)]
@@ -195,21 +195,21 @@ mod tests {
     use holdfast_base::{BlockNo, BlockRange, Epoch};
 
     fn place(offset: u64) -> WalkPlace {
-        WalkPlace::item(&Key::new(InodeNo(20), Kind::Extent, offset))
+        WalkPlace::item(&Key::new(InodeNo(20), ItemKind::Extent, offset))
     }
 
     /// What lies across the cursor is cut there.
     #[test]
     fn blocks_before_the_cursor_are_counted() {
-        let at = Key::new(InodeNo(20), Kind::Extent, 8192);
+        let at = Key::new(InodeNo(20), ItemKind::Extent, 8192);
         let blocks = BlockRange::new(BlockNo(900), 3);
         let dropped = Dropped { blocks, birth: Epoch(4), at };
         let of = |offset: u64| passed(&place(offset), &dropped);
         let found = [0, 8192, 12_288, 16_384, 20_480, u64::MAX].map(of);
         assert_eq!(found, [0, 0, 1, 2, 3, 3]);
         let other = |inode: u64, kind| WalkPlace::item(&Key::new(InodeNo(inode), kind, 0));
-        assert_eq!(passed(&other(21, Kind::Inode), &dropped), 3);
-        assert_eq!(passed(&other(20, Kind::Xattr), &dropped), 0);
+        assert_eq!(passed(&other(21, ItemKind::Inode), &dropped), 3);
+        assert_eq!(passed(&other(20, ItemKind::Xattr), &dropped), 0);
         assert_eq!(passed(&WalkPlace::node(None, 2), &dropped), 3);
         assert_eq!(passed(&WalkPlace::start(), &dropped), 0);
     }

@@ -9,7 +9,7 @@ use holdfast_format::item::{
     Dentry, Extent, GroupItem, InodeItem, LineageItem, PunchItem, RootItem, TreeItem, TreeKind,
     WalkItem, WalkPlace, Xattr, group,
 };
-use holdfast_format::{Key, Kind, Malformed};
+use holdfast_format::{ItemKind, Key, Malformed};
 
 /// Bytes of inline content that are shown.
 const SHOWN_MAX: usize = 32;
@@ -46,34 +46,34 @@ fn start_of(bytes: &[u8]) -> String {
 /// An item on one line.
 pub(crate) fn item(key: &Key, value: &[u8]) -> String {
     let text = match key.kind {
-        Kind::Inode => InodeItem::decode(value).map(|inode| inode_text(&inode)),
-        Kind::Inline | Kind::XattrPiece => Ok(start_of(value)),
-        Kind::Dentry => Dentry::decode(value).map(|dentry| {
+        ItemKind::Inode => InodeItem::decode(value).map(|inode| inode_text(&inode)),
+        ItemKind::Inline | ItemKind::XattrPiece => Ok(start_of(value)),
+        ItemKind::Dentry => Dentry::decode(value).map(|dentry| {
             let Dentry { inode, file_type, name } = dentry;
             format!("to={inode} type={file_type:?} name={:?}", printable(name))
         }),
-        Kind::Xattr => Xattr::decode(value).map(|xattr| xattr_text(&xattr)),
-        Kind::Extent => Extent::decode(value).map(|extent| extent_text(&extent)),
-        Kind::Orphan => holdfast_format::item::orphan::decode(value).map(|()| String::new()),
-        Kind::Punch => PunchItem::decode(value).map(|punch| {
+        ItemKind::Xattr => Xattr::decode(value).map(|xattr| xattr_text(&xattr)),
+        ItemKind::Extent => Extent::decode(value).map(|extent| extent_text(&extent)),
+        ItemKind::Orphan => holdfast_format::item::orphan::decode(value).map(|()| String::new()),
+        ItemKind::Punch => PunchItem::decode(value).map(|punch| {
             let what = match punch.state {
                 PunchItem::KEEPS_BLOCKS => "stay allocated",
                 _ => "are freed",
             };
             format!("blocks {} to {} of the file read as zeros and {what}", punch.first, punch.end)
         }),
-        Kind::Group => GroupItem::decode(value).map(|group| {
+        ItemKind::Group => GroupItem::decode(value).map(|group| {
             format!("used_blocks={} node_blocks={}", group.used_blocks, group.node_blocks)
         }),
-        Kind::Bitmap => bitmap_text(value),
-        Kind::Tree => TreeItem::decode(value).map(|tree| tree_text(&tree)),
-        Kind::Root => RootItem::decode(value).map(|root| {
+        ItemKind::Bitmap => bitmap_text(value),
+        ItemKind::Tree => TreeItem::decode(value).map(|tree| tree_text(&tree)),
+        ItemKind::Root => RootItem::decode(value).map(|root| {
             let RootItem { block, epoch, inode_count, level, .. } = root;
             format!("block={block} epoch={epoch} level={level} inode_count={inode_count}")
         }),
-        Kind::Walk => WalkItem::decode(value).map(|cursor| place(&cursor)),
-        Kind::Lineage => LineageItem::decode(value).map(|item| format!("next={}", item.next)),
-        Kind::Name => decode_numbers(value).map(|numbers| {
+        ItemKind::Walk => WalkItem::decode(value).map(|cursor| place(&cursor)),
+        ItemKind::Lineage => LineageItem::decode(value).map(|item| format!("next={}", item.next)),
+        ItemKind::Name => decode_numbers(value).map(|numbers| {
             let numbers: Vec<_> = numbers.iter().map(u64::to_string).collect();
             format!("trees={}", numbers.join(","))
         }),

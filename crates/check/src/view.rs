@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use holdfast_base::{BlockNo, BlockRange, InodeNo, Lsn, TreeId};
 use holdfast_device::Device;
 use holdfast_format::item::lineage::MAIN;
-use holdfast_format::{Key, Kind};
+use holdfast_format::{ItemKind, Key};
 
 use crate::CheckError;
 use crate::lineage::{Lineage, Tree};
@@ -68,7 +68,7 @@ pub fn view(device: &dyn Device) -> Result<View, CheckError> {
     let is_branch = |tree: &&Tree| tree.id != MAIN && lineage.root(tree.id).is_some();
     let branches = trees.iter().filter(is_branch);
     let branches = branches.map(|tree| (tree.id, items(&of(tree)))).collect();
-    lineage.0.retain(|key, _| !matches!(key.kind, Kind::Root | Kind::Walk));
+    lineage.0.retain(|key, _| !matches!(key.kind, ItemKind::Root | ItemKind::Walk));
     let data = marks.changed(&log.taken, &log.freed).changed(&Runs::default(), &nodes);
     let range = |run: crate::runs::Run| BlockRange::new(BlockNo(run.start), run.end - run.start);
     let now = volume.superblock;

@@ -16,7 +16,7 @@ use holdfast_format::item::dentry::{slot, slot_end};
 use holdfast_format::item::{Dentry, WalkPlace, group};
 use holdfast_format::limits::{BITMAP_BLOCKS, BITMAPS_PER_GROUP, GROUP_BLOCKS};
 use holdfast_format::node::Expected;
-use holdfast_format::{Key, Kind, Malformed, NodePointer, NodeView, Superblock};
+use holdfast_format::{ItemKind, Key, Malformed, NodePointer, NodeView, Superblock};
 
 pub(crate) use crate::bounds::{Bounds, LostKeys};
 use crate::changes::{Change, Changes};
@@ -315,7 +315,7 @@ impl<'a> Volume<'a> {
             let leaf = if node.level() == 0 { node.count() } else { 0 };
             for index in 0..leaf {
                 let key = node.key(index);
-                if key.kind != Kind::Bitmap {
+                if key.kind != ItemKind::Bitmap {
                     continue;
                 }
                 let (group, piece) = (key.inode.0, key.offset);
@@ -335,8 +335,8 @@ impl<'a> Volume<'a> {
     /// The inode that `name` in `directory` leads to.
     pub(crate) fn look_up(&self, directory: InodeNo, name: &[u8]) -> Option<InodeNo> {
         let first = slot(self.superblock.hash_seed, name);
-        let low = Key::new(directory, Kind::Dentry, first);
-        let high = Some(Key::new(directory, Kind::Dentry, slot_end(first) + 1));
+        let low = Key::new(directory, ItemKind::Dentry, first);
+        let high = Some(Key::new(directory, ItemKind::Dentry, slot_end(first) + 1));
         let mut found = None;
         let _ =
             self.items(

@@ -16,7 +16,7 @@ use holdfast_check::{Issue, Report, What, dump, view};
 use holdfast_device::{Device, DeviceError, DeviceStats, Flushed, MemoryDevice};
 use holdfast_format::item::{Dentry, FileType, InodeItem, TreeItem, TreeKind, WalkItem, WalkPlace};
 use holdfast_format::log::Dropped;
-use holdfast_format::{Key, Kind};
+use holdfast_format::{ItemKind, Key};
 use holdfast_store::{Branch, Store};
 
 fn clean(device: &dyn Device) -> Report {
@@ -240,7 +240,7 @@ fn honest_changes_of_names_are_clean() {
 /// A block that trees share is of one birth and at one place of one file, or it is two.
 #[test]
 fn what_trees_share_must_be_the_same() {
-    let key = Key::new(DATA, Kind::Extent, 8192);
+    let key = Key::new(DATA, ItemKind::Extent, 8192);
     let report = |change: fn(&mut [u8])| {
         let grown = grown_behind(4, true);
         grown.poke_item(grown.agent_root(), &key, change);
@@ -269,7 +269,7 @@ fn batches_of_branches_are_judged() {
     });
     assert_eq!(none, [Issue::BatchMalformed]);
     let strange = judge(|log| {
-        let at = Key::new(DATA, Kind::Extent, 0);
+        let at = Key::new(DATA, ItemKind::Extent, 0);
         let dropped = Dropped { blocks: log.free_blocks(2), birth: EPOCH, at };
         log.batch_with(|encoder, out| encoder.drop_blocks(&dropped, out), |_| {});
     });

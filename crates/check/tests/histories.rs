@@ -13,7 +13,7 @@ use holdfast_base::{BlockNo, BlockRange, InodeNo, Timestamp};
 use holdfast_check::{Options, check};
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_format::item::Extent;
-use holdfast_format::{Geometry, Key, Kind};
+use holdfast_format::{Geometry, ItemKind, Key};
 use holdfast_store::{Branch, CreateOptions, Need, OpenOptions, Store, Transaction};
 
 /// Passes that judge files and names.
@@ -63,7 +63,7 @@ impl World {
         let mut transaction = Transaction::new();
         let mut room = branch.reserve(Need::Grow { changes: 6, blocks: 8 }).unwrap();
         let inode = InodeNo(20 + self.prng.below(200));
-        let key = Key::new(inode, Kind::Extent, self.prng.below(3) * 8 * 4096);
+        let key = Key::new(inode, ItemKind::Extent, self.prng.below(3) * 8 * 4096);
         let old = branch.get(&key).unwrap().map(|old| Extent::decode(&old).unwrap());
         match (old, self.prng.below(5)) {
             (_, 0) => {

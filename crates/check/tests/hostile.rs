@@ -19,7 +19,7 @@ use holdfast_format::checksum::crc64_with_hole;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::item::{Extent, FileType, InodeItem};
 use holdfast_format::journal::FrameHeader;
-use holdfast_format::{Key, Kind, NodePointer, Superblock};
+use holdfast_format::{ItemKind, Key, NodePointer, Superblock};
 
 #[test]
 fn random_damage_is_survived() {
@@ -161,7 +161,7 @@ fn long_chains_of_directories_end() {
 #[test]
 fn an_inode_with_too_many_links_in_its_head_is_one_finding() {
     let mut maker = Maker::sample();
-    let key = Key::new(PIPE, Kind::Inode, 0);
+    let key = Key::new(PIPE, ItemKind::Inode, 0);
     maker.files.get_mut(&key).expect("it exists")[12..16].fill(0xff);
     let report = check_all(&maker.make().device);
     assert_eq!(issues(&report), [holdfast_check::Issue::ItemDamaged]);

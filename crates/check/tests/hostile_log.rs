@@ -16,7 +16,7 @@ use holdfast_base::{BatchNo, BlockNo, BlockRange, InodeNo};
 use holdfast_check::Issue;
 use holdfast_format::item::Extent;
 use holdfast_format::log::{Content, Encoder, LogHeader, LogMark, Patch};
-use holdfast_format::{Geometry, Key, Kind};
+use holdfast_format::{Geometry, ItemKind, Key};
 
 /// A log of some honest batches over the ring's end.
 fn write_log(log: &mut Log<'_>, prng: &mut Prng) {
@@ -171,7 +171,13 @@ fn made_up(prng: &mut Prng, base: u64, encoder: &mut Encoder, out: &mut Vec<u8>)
     let block = BlockNo(base + prng.below(40));
     let blocks = BlockRange::new(block, 1 + prng.below(3));
     let inode = InodeNo(prng.below(26));
-    let kind = *prng.pick(&[Kind::Inode, Kind::Inline, Kind::Dentry, Kind::Extent, Kind::Orphan]);
+    let kind = *prng.pick(&[
+        ItemKind::Inode,
+        ItemKind::Inline,
+        ItemKind::Dentry,
+        ItemKind::Extent,
+        ItemKind::Orphan,
+    ]);
     let key = Key::new(inode, kind, prng.below(3) * 4096);
     let mut value = vec![0; prng.below(140) as usize];
     prng.fill(&mut value);
@@ -181,7 +187,7 @@ fn made_up(prng: &mut Prng, base: u64, encoder: &mut Encoder, out: &mut Vec<u8>)
         2 => {
             let blocks = BlockRange::new(block, 1 << prng.below(11));
             let extent = Extent::new(blocks, Vec::new());
-            encoder.put(&Key::new(inode, Kind::Extent, key.offset), &extent.encode(), out);
+            encoder.put(&Key::new(inode, ItemKind::Extent, key.offset), &extent.encode(), out);
         }
         3 => encoder.take(blocks, &Content::Unwritten, out),
         4 => encoder.take(blocks, &Content::Summed(prng.next_u64()), out),

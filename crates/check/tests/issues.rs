@@ -24,7 +24,7 @@ use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::limits::FILE_SIZE_MAX;
 use holdfast_format::node::SLOTS_AT;
 use holdfast_format::superblock::FoundDamage;
-use holdfast_format::{Key, Kind, NodePointer, Superblock};
+use holdfast_format::{ItemKind, Key, NodePointer, Superblock};
 
 /// The sample with a change of its items.
 fn with(change: impl FnOnce(&mut Maker)) -> Report {
@@ -77,11 +77,11 @@ fn set_child(made: &Made, index: usize, pointer: NodePointer) {
 }
 
 fn group_key() -> Key {
-    Key::new(InodeNo(0), Kind::Group, 0)
+    Key::new(InodeNo(0), ItemKind::Group, 0)
 }
 
 fn bitmap_key() -> Key {
-    Key::new(InodeNo(0), Kind::Bitmap, 0)
+    Key::new(InodeNo(0), ItemKind::Bitmap, 0)
 }
 
 /// The report of a volume that has `issue`, and what else that brings with it.
@@ -160,7 +160,7 @@ fn provoke(issue: Issue) -> (Report, &'static [Issue]) {
         }
         Issue::NodeOutOfBounds => (after(|made| set_child(made, 1, made.files[2])), none),
         Issue::ItemMisplaced => {
-            let key = Key::new(InodeNo(0), Kind::Setting, 1);
+            let key = Key::new(InodeNo(0), ItemKind::Setting, 1);
             (with(|maker| drop(maker.files.insert(key, vec![1]))), none)
         }
 
@@ -172,14 +172,14 @@ fn provoke(issue: Issue) -> (Report, &'static [Issue]) {
         }
         Issue::ItemWithoutInode => {
             let report = with(|maker| {
-                maker.files.insert(Key::new(InodeNo(15), Kind::Inline, 0), vec![1]);
+                maker.files.insert(Key::new(InodeNo(15), ItemKind::Inline, 0), vec![1]);
             });
             (report, none)
         }
         Issue::InodeNumber => (with(|maker| maker.superblock(|s| s.inode_next = ORPHAN)), none),
         Issue::InodeFields => (with(|maker| maker.change(PIPE, |item| item.rdev = 1)), none),
         Issue::KindMisfit => {
-            let key = Key::new(PIPE, Kind::Inline, 0);
+            let key = Key::new(PIPE, ItemKind::Inline, 0);
             (with(|maker| drop(maker.files.insert(key, vec![1]))), none)
         }
         Issue::ExtentUnaligned => {
@@ -207,13 +207,13 @@ fn provoke(issue: Issue) -> (Report, &'static [Issue]) {
         Issue::BlocksWrong => (with(|maker| maker.change(DATA, |item| item.blocks = 4)), none),
         Issue::ContentTwice => {
             let report = with(|maker| {
-                maker.files.insert(Key::new(DATA, Kind::Inline, 0), vec![1; 100]);
+                maker.files.insert(Key::new(DATA, ItemKind::Inline, 0), vec![1; 100]);
             });
             (report, none)
         }
         Issue::ContentWrong => (with(|maker| maker.change(INLINE, |item| item.size = 6)), none),
         Issue::XattrPieces => {
-            let key = Key::new(DATA, Kind::XattrPiece, piece_offset(0, 1));
+            let key = Key::new(DATA, ItemKind::XattrPiece, piece_offset(0, 1));
             (with(|maker| drop(maker.files.remove(&key))), none)
         }
         Issue::XattrName => {
@@ -295,7 +295,7 @@ fn provoke(issue: Issue) -> (Report, &'static [Issue]) {
         }
         Issue::UsedBlocks => (with(|maker| maker.superblock(|s| s.used_blocks += 1)), none),
         Issue::SettingUnknown => {
-            let key = Key::new(InodeNo(0), Kind::Setting, 9);
+            let key = Key::new(InodeNo(0), ItemKind::Setting, 9);
             (with(|maker| drop(maker.space.insert(key, vec![1]))), none)
         }
 
@@ -375,7 +375,7 @@ fn provoke(issue: Issue) -> (Report, &'static [Issue]) {
             (with(|maker| drop(maker.files.remove(&Key::orphan(ORPHAN)))), none)
         }
         Issue::OrphanKey => {
-            let key = Key::new(PIPE, Kind::Orphan, PIPE.0);
+            let key = Key::new(PIPE, ItemKind::Orphan, PIPE.0);
             (with(|maker| drop(maker.files.insert(key, Vec::new()))), none)
         }
 
@@ -385,14 +385,14 @@ fn provoke(issue: Issue) -> (Report, &'static [Issue]) {
         }
         Issue::PunchKey => {
             let hole = PunchItem { first: 0, end: 1, state: 0, reserved: [0; 4] };
-            let key = Key::new(PIPE, Kind::Punch, PIPE.0);
+            let key = Key::new(PIPE, ItemKind::Punch, PIPE.0);
             (with(|maker| drop(maker.files.insert(key, hole.encode()))), none)
         }
 
         Issue::DataDamaged => {
             let mut maker = Maker::sample();
             maker.change(INLINE, |item| (item.size, item.blocks) = (12_288, 3));
-            maker.files.remove(&Key::new(INLINE, Kind::Inline, 0));
+            maker.files.remove(&Key::new(INLINE, ItemKind::Inline, 0));
             let blocks = maker.written(INLINE, 0, 3);
             let made = maker.make();
             made.poke(BlockNo(blocks.start.0 + 1), BLOCK_SIZE, |bytes| bytes[4000] ^= 1);
@@ -401,7 +401,7 @@ fn provoke(issue: Issue) -> (Report, &'static [Issue]) {
         Issue::DataUnreadable => {
             let mut maker = Maker::sample();
             maker.change(INLINE, |item| (item.size, item.blocks) = (12_288, 3));
-            maker.files.remove(&Key::new(INLINE, Kind::Inline, 0));
+            maker.files.remove(&Key::new(INLINE, ItemKind::Inline, 0));
             let blocks = maker.written(INLINE, 0, 3);
             let bad = BlockRange::new(BlockNo(blocks.start.0 + 2), 1);
             (check_all(&Rotten(maker.make().device, bad)), none)
@@ -505,20 +505,20 @@ fn provoke_in_branches(issue: Issue) -> (Report, &'static [Issue]) {
                 change_tree(items, 2, |item| item.epoch = leaf.epoch);
                 change_tree(items, 1, |item| item.parent = 0);
                 change_tree(items, 3, |item| item.parent = 0);
-                items.retain(|key, _| key.kind != Kind::Child);
+                items.retain(|key, _| key.kind != ItemKind::Child);
             });
             (check_all(&*grown.device), none)
         }
         Issue::ExtentYounger => {
             let report = with(|maker| {
-                let key = Key::new(DATA, Kind::Extent, 0);
+                let key = Key::new(DATA, ItemKind::Extent, 0);
                 let bytes = maker.files.get_mut(&key).expect("it is there");
                 bytes[8..16].copy_from_slice(&(EPOCH.0 + 1).to_le_bytes());
             });
             (report, none)
         }
         Issue::LineageItemDamaged => {
-            let key = Key::new(InodeNo(LINEAGE), Kind::Name, 5);
+            let key = Key::new(InodeNo(LINEAGE), ItemKind::Name, 5);
             (with(|maker| drop(maker.space.insert(key, vec![1]))), none)
         }
         Issue::BranchRoot => (with_branches(|items| drop(items.remove(&RootItem::key(3)))), none),
@@ -697,7 +697,7 @@ fn a_commit_does_not_go_back() {
 /// A setting is of the volume, not of a group.
 #[test]
 fn a_setting_of_a_group_is_no_setting() {
-    let key = Key::new(InodeNo(1), Kind::Setting, 9);
+    let key = Key::new(InodeNo(1), ItemKind::Setting, 9);
     let report = with(|maker| drop(maker.space.insert(key, vec![1])));
     assert_eq!(ids(&report), [Issue::SpaceItemOutside.number()], "{report:?}");
 }

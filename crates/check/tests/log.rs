@@ -11,7 +11,7 @@ use holdfast_check::{Issue, What, dump, probe};
 use holdfast_format::checksum::block_sum;
 use holdfast_format::item::Extent;
 use holdfast_format::log::{Content, LogHeader, LogMark};
-use holdfast_format::{Key, Kind};
+use holdfast_format::{ItemKind, Key};
 
 /// The sample with leaves of few items, so that changes fall before, between and behind leaves.
 fn made_of_small_leaves() -> Made {
@@ -371,7 +371,7 @@ fn data_inside_is_read_over_its_bases() {
     ];
     log.take(blocks, Data::Inside(patches));
     log.give_back(old);
-    log.put(Key::new(new, Kind::Extent, 0), Extent::new(blocks, sums).encode());
+    log.put(Key::new(new, ItemKind::Extent, 0), Extent::new(blocks, sums).encode());
     log.change(new, |item| (item.size, item.blocks) = (3 * 4096, 3));
     log.batch();
     log.expect(batches + 1);
@@ -380,7 +380,7 @@ fn data_inside_is_read_over_its_bases() {
     let blocks = log.free_blocks(1);
     log.take(blocks, Data::Inside(vec![(None, 0, b"wrong".to_vec())]));
     let extent = Extent::new(blocks, vec![1]);
-    log.put(Key::new(new, Kind::Extent, 8 * 4096), extent.encode());
+    log.put(Key::new(new, ItemKind::Extent, 8 * 4096), extent.encode());
     log.change(new, |item| item.blocks = 4);
     log.batch();
     let report = check_all(&made.device);
@@ -400,7 +400,7 @@ fn a_dump_shows_the_log() {
     let blocks = log.free_blocks(2);
     log.take(blocks, Data::Unwritten);
     let extent = Extent::new(blocks, Vec::new());
-    log.put(Key::new(new, Kind::Extent, 4096), extent.encode());
+    log.put(Key::new(new, ItemKind::Extent, 4096), extent.encode());
     log.change(new, |item| item.blocks = 3);
     log.batch();
     let print = |what| {

@@ -12,7 +12,7 @@ use holdfast_check::log::Damage;
 use holdfast_check::{Issue, view};
 use holdfast_format::item::{Dentry, FileType};
 use holdfast_format::log::{Content, DATA_BLOCKS_MAX, Encoder, LogHeader, Patch};
-use holdfast_format::{Key, Kind};
+use holdfast_format::{ItemKind, Key};
 use holdfast_store::{OpenOptions, Store};
 
 #[test]
@@ -159,7 +159,7 @@ fn whole_batches_that_cannot_be_are_findings() {
             out.pop();
         }),
         (Issue::BatchMalformed, |encoder, out, _| {
-            encoder.put(&Key::new(PIPE, Kind::Inline, 0), &[1; 1025], out)
+            encoder.put(&Key::new(PIPE, ItemKind::Inline, 0), &[1; 1025], out)
         }),
         (Issue::BatchMalformed, |encoder, out, _| encoder.free(one(BlockNo(3)), out)),
         (Issue::BatchMalformed, |encoder, out, places| {
@@ -169,8 +169,8 @@ fn whole_batches_that_cannot_be_are_findings() {
             encoder.take(one(places.free), &inside(BlockNo(3)), out)
         }),
         (Issue::BatchMalformed, |encoder, out, _| {
-            encoder.delete(&Key::new(DIR, Kind::Xattr, 7), out);
-            encoder.put(&Key::new(DIR, Kind::Xattr, 7), b"", out);
+            encoder.delete(&Key::new(DIR, ItemKind::Xattr, 7), out);
+            encoder.put(&Key::new(DIR, ItemKind::Xattr, 7), b"", out);
         }),
         (Issue::BatchMalformed, |encoder, out, _| {
             encoder.put(&dentry_key(DIR, "early"), &named(InodeNo(600)), out);

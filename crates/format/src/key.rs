@@ -14,67 +14,67 @@ use crate::feature::{Asks, Carried};
 
 /// What an item is. The numbers are on disk for ever; they also order the items of one inode.
 ///
-/// A number, not an enum: there are kinds that this program does not know and carries along (see [`Kind::asks`]).
+/// A number, not an enum: there are kinds that this program does not know and carries along (see [`ItemKind::asks`]).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Kind(u8);
+pub struct ItemKind(u8);
 
 // They read as what they are, names of kinds; so do the matches on them.
 #[allow(non_upper_case_globals)]
-impl Kind {
+impl ItemKind {
     /// An inode. Offset 0.
-    pub const Inode: Kind = Kind(1);
+    pub const Inode: ItemKind = ItemKind(1);
     /// A file's whole content, when it is small. Offset 0.
-    pub const Inline: Kind = Kind(2);
+    pub const Inline: ItemKind = ItemKind(2);
     /// Entries of a directory by name hash. Offset [`crate::item::dentry::slot`].
-    pub const Dentry: Kind = Kind(3);
+    pub const Dentry: ItemKind = ItemKind(3);
     /// Extended attributes by name hash. Offset like `Dentry`.
-    pub const Xattr: Kind = Kind(4);
+    pub const Xattr: ItemKind = ItemKind(4);
     /// A piece of a long attribute value. Offset `value id << 16 | piece`.
-    pub const XattrPiece: Kind = Kind(5);
+    pub const XattrPiece: ItemKind = ItemKind(5);
     /// Blocks of a file. Offset in bytes, a multiple of the block size.
-    pub const Extent: Kind = Kind(6);
+    pub const Extent: ItemKind = ItemKind(6);
     /// An inode without a name, to be collected. The inode is 0, the offset the number of the orphan.
-    pub const Orphan: Kind = Kind(7);
+    pub const Orphan: ItemKind = ItemKind(7);
     /// A range of a file that is being made a hole. The inode is 0, the offset the number of the file.
-    pub const Punch: Kind = Kind(8);
+    pub const Punch: ItemKind = ItemKind(8);
     /// A block group (space tree). The inode is the group, offset 0.
-    pub const Group: Kind = Kind(16);
+    pub const Group: ItemKind = ItemKind(16);
     /// A piece of a group's bitmap (space tree). The inode is the group, the offset the piece.
-    pub const Bitmap: Kind = Kind(17);
+    pub const Bitmap: ItemKind = ItemKind(17);
     /// A setting of the volume (space tree). The inode is 0, the offset its number.
-    pub const Setting: Kind = Kind(18);
+    pub const Setting: ItemKind = ItemKind(18);
     /// What branches and snapshots share (space tree). See [`crate::item::lineage`] for the keys of all of these.
-    pub const Lineage: Kind = Kind(19);
+    pub const Lineage: ItemKind = ItemKind(19);
     /// Branches and snapshots by the hashes of their names (space tree). The offset is the hash.
-    pub const Name: Kind = Kind(20);
+    pub const Name: ItemKind = ItemKind(20);
     /// The deletion of a snapshot (space tree). The offset is its number.
-    pub const Walk: Kind = Kind(21);
+    pub const Walk: ItemKind = ItemKind(21);
     /// A branch or snapshot (space tree). Offset 0.
-    pub const Tree: Kind = Kind(22);
+    pub const Tree: ItemKind = ItemKind(22);
     /// The root of a branch (space tree). Offset 0.
-    pub const Root: Kind = Kind(23);
+    pub const Root: ItemKind = ItemKind(23);
     /// What grew out of a snapshot (space tree). The offset is its number.
-    pub const Child: Kind = Kind(24);
+    pub const Child: ItemKind = ItemKind(24);
 
     /// Every kind that this program knows.
-    pub const ALL: [Kind; 17] = [
-        Kind::Inode,
-        Kind::Inline,
-        Kind::Dentry,
-        Kind::Xattr,
-        Kind::XattrPiece,
-        Kind::Extent,
-        Kind::Orphan,
-        Kind::Punch,
-        Kind::Group,
-        Kind::Bitmap,
-        Kind::Setting,
-        Kind::Lineage,
-        Kind::Name,
-        Kind::Walk,
-        Kind::Tree,
-        Kind::Root,
-        Kind::Child,
+    pub const ALL: [ItemKind; 17] = [
+        ItemKind::Inode,
+        ItemKind::Inline,
+        ItemKind::Dentry,
+        ItemKind::Xattr,
+        ItemKind::XattrPiece,
+        ItemKind::Extent,
+        ItemKind::Orphan,
+        ItemKind::Punch,
+        ItemKind::Group,
+        ItemKind::Bitmap,
+        ItemKind::Setting,
+        ItemKind::Lineage,
+        ItemKind::Name,
+        ItemKind::Walk,
+        ItemKind::Tree,
+        ItemKind::Root,
+        ItemKind::Child,
     ];
     /// Kinds of the files tree that a compat feature may bring.
     pub const FILES_COMPAT: RangeInclusive<u8> = 64..=95;
@@ -85,7 +85,7 @@ impl Kind {
     /// Kinds of the space tree that an ro_compat feature may bring.
     pub const SPACE_RO_COMPAT: RangeInclusive<u8> = 160..=191;
     /// No kind is larger.
-    const LAST: Kind = Kind(191);
+    const LAST: ItemKind = ItemKind(191);
 
     /// The number on disk.
     #[inline]
@@ -102,13 +102,13 @@ impl Kind {
     }
 
     /// The kind with this number on disk, known or in a range set aside.
-    pub fn from_raw(raw: u8) -> Option<Kind> {
-        matches!(raw, 1..=8 | 16..=24 | 64..=191).then_some(Kind(raw))
+    pub fn from_raw(raw: u8) -> Option<ItemKind> {
+        matches!(raw, 1..=8 | 16..=24 | 64..=191).then_some(ItemKind(raw))
     }
 
     /// Whether items of this kind tell of branches and snapshots.
     pub fn is_lineage(self) -> bool {
-        (Kind::Lineage..=Kind::Child).contains(&self)
+        (ItemKind::Lineage..=ItemKind::Child).contains(&self)
     }
 
     /// What a kind that this program does not know asks of it. `None` if it knows it.
@@ -127,27 +127,27 @@ impl Kind {
     }
 }
 
-impl fmt::Debug for Kind {
+impl fmt::Debug for ItemKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match *self {
-            Kind::Inode => "Inode",
-            Kind::Inline => "Inline",
-            Kind::Dentry => "Dentry",
-            Kind::Xattr => "Xattr",
-            Kind::XattrPiece => "XattrPiece",
-            Kind::Extent => "Extent",
-            Kind::Orphan => "Orphan",
-            Kind::Punch => "Punch",
-            Kind::Group => "Group",
-            Kind::Bitmap => "Bitmap",
-            Kind::Setting => "Setting",
-            Kind::Lineage => "Lineage",
-            Kind::Name => "Name",
-            Kind::Walk => "Walk",
-            Kind::Tree => "Tree",
-            Kind::Root => "Root",
-            Kind::Child => "Child",
-            Kind(number) => return write!(f, "Kind{number}"),
+            ItemKind::Inode => "Inode",
+            ItemKind::Inline => "Inline",
+            ItemKind::Dentry => "Dentry",
+            ItemKind::Xattr => "Xattr",
+            ItemKind::XattrPiece => "XattrPiece",
+            ItemKind::Extent => "Extent",
+            ItemKind::Orphan => "Orphan",
+            ItemKind::Punch => "Punch",
+            ItemKind::Group => "Group",
+            ItemKind::Bitmap => "Bitmap",
+            ItemKind::Setting => "Setting",
+            ItemKind::Lineage => "Lineage",
+            ItemKind::Name => "Name",
+            ItemKind::Walk => "Walk",
+            ItemKind::Tree => "Tree",
+            ItemKind::Root => "Root",
+            ItemKind::Child => "Child",
+            ItemKind(number) => return write!(f, "ItemKind{number}"),
         };
         f.write_str(name)
     }
@@ -159,7 +159,7 @@ pub struct Key {
     /// The inode, or what the kind puts there.
     pub inode: InodeNo,
     /// What the item is.
-    pub kind: Kind,
+    pub kind: ItemKind,
     /// Offset, name hash or number, as the kind says.
     pub offset: u64,
 }
@@ -171,32 +171,32 @@ impl Key {
     /// Bytes of an encoded key.
     pub const SIZE: usize = 24;
     /// Not above any key.
-    pub const MIN: Key = Key { inode: InodeNo(0), kind: Kind::Inode, offset: 0 };
+    pub const MIN: Key = Key { inode: InodeNo(0), kind: ItemKind::Inode, offset: 0 };
     /// Not below any key.
-    pub const MAX: Key = Key { inode: InodeNo(u64::MAX), kind: Kind::LAST, offset: u64::MAX };
+    pub const MAX: Key = Key { inode: InodeNo(u64::MAX), kind: ItemKind::LAST, offset: u64::MAX };
 
     /// The key (`inode`, `kind`, `offset`).
-    pub const fn new(inode: InodeNo, kind: Kind, offset: u64) -> Key {
+    pub const fn new(inode: InodeNo, kind: ItemKind, offset: u64) -> Key {
         Key { inode, kind, offset }
     }
 
     /// The key of an inode.
     pub const fn inode(inode: InodeNo) -> Key {
-        Key::new(inode, Kind::Inode, 0)
+        Key::new(inode, ItemKind::Inode, 0)
     }
 
     /// The key of an orphan.
     pub const fn orphan(inode: InodeNo) -> Key {
-        Key::new(InodeNo(0), Kind::Orphan, inode.0)
+        Key::new(InodeNo(0), ItemKind::Orphan, inode.0)
     }
 
     /// The key of a range of a file that is being made a hole.
     pub const fn punch(inode: InodeNo) -> Key {
-        Key::new(InodeNo(0), Kind::Punch, inode.0)
+        Key::new(InodeNo(0), ItemKind::Punch, inode.0)
     }
 
     /// The smallest and the largest key of one kind of one inode.
-    pub const fn span(inode: InodeNo, kind: Kind) -> (Key, Key) {
+    pub const fn span(inode: InodeNo, kind: ItemKind) -> (Key, Key) {
         (Key::new(inode, kind, 0), Key::new(inode, kind, u64::MAX))
     }
 
@@ -215,7 +215,7 @@ impl Key {
             return Err(Malformed::new("key", format!("{} bytes are too few", bytes.len())));
         };
         let raw = RawKey::of(bytes);
-        let Some(kind) = Kind::from_raw(raw.kind) else {
+        let Some(kind) = ItemKind::from_raw(raw.kind) else {
             return Err(Malformed::new("key", format!("kind {} is unknown", raw.kind)));
         };
         if bytes[16..KIND_AT] != [0; 4] || bytes[KIND_AT + 1..] != [0; 3] {
@@ -258,7 +258,7 @@ impl RawKey {
 
     /// The 24 bytes on disk.
     pub fn encode(&self) -> [u8; Key::SIZE] {
-        Key { inode: InodeNo(self.inode), kind: Kind(self.kind), offset: self.offset }.encode()
+        Key { inode: InodeNo(self.inode), kind: ItemKind(self.kind), offset: self.offset }.encode()
     }
 
     /// Inode, kind, and the offset without its last byte, as one number: a key whose front is smaller is smaller.
@@ -276,9 +276,9 @@ mod tests {
     fn keys_survive_the_round_trip_and_keep_their_order() {
         let keys = [
             Key::MIN,
-            Key::new(InodeNo(1), Kind::Dentry, 9),
-            Key::new(InodeNo(1), Kind::Extent, 0),
-            Key::new(InodeNo(2), Kind::Inode, 0),
+            Key::new(InodeNo(1), ItemKind::Dentry, 9),
+            Key::new(InodeNo(1), ItemKind::Extent, 0),
+            Key::new(InodeNo(2), ItemKind::Inode, 0),
             Key::MAX,
         ];
         for pair in keys.windows(2) {
@@ -307,15 +307,15 @@ mod tests {
     #[test]
     fn kinds_of_the_ranges_set_aside_belong_to_features() {
         for raw in 0..=u8::MAX {
-            let Some(kind) = Kind::from_raw(raw) else { continue };
+            let Some(kind) = ItemKind::from_raw(raw) else { continue };
             let ranges = [
-                (Kind::FILES_COMPAT, TreeId::Files, Asks::Nothing),
-                (Kind::FILES_RO_COMPAT, TreeId::Files, Asks::NotToWrite),
-                (Kind::SPACE_COMPAT, TreeId::Space, Asks::Nothing),
-                (Kind::SPACE_RO_COMPAT, TreeId::Space, Asks::NotToWrite),
+                (ItemKind::FILES_COMPAT, TreeId::Files, Asks::Nothing),
+                (ItemKind::FILES_RO_COMPAT, TreeId::Files, Asks::NotToWrite),
+                (ItemKind::SPACE_COMPAT, TreeId::Space, Asks::Nothing),
+                (ItemKind::SPACE_RO_COMPAT, TreeId::Space, Asks::NotToWrite),
             ];
             let range = ranges.into_iter().find(|(range, ..)| range.contains(&raw));
-            assert_eq!(Kind::ALL.contains(&kind), range.is_none());
+            assert_eq!(ItemKind::ALL.contains(&kind), range.is_none());
             assert_eq!(kind.asks(), range.as_ref().map(|(.., asks)| *asks));
             assert!(range.is_none_or(|(_, tree, _)| kind.tree() == tree), "{kind:?}");
             assert_eq!(kind.may_be(Carried::NOTHING), kind.asks().is_none());

@@ -35,7 +35,7 @@ pub use error::Malformed;
 pub use feature::Carried;
 pub use geometry::Geometry;
 pub use journal::JournalMark;
-pub use key::{Key, Kind};
+pub use key::{ItemKind, Key};
 pub use log::LogMark;
 pub use node::{NodePointer, NodeView};
 pub use record::Field;

@@ -15,7 +15,7 @@ use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::limits::{FILE_SIZE_MAX, LINK_MAX, NODE_SIZES};
 use holdfast_format::superblock::FoundDamage;
 use holdfast_format::{
-    Geometry, JournalMark, Key, Kind, LogMark, Malformed, NodePointer, Superblock,
+    Geometry, ItemKind, JournalMark, Key, LogMark, Malformed, NodePointer, Superblock,
 };
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -58,7 +58,7 @@ fn judge_by_all(bytes: &[u8]) {
 }
 
 fn keys() -> impl Strategy<Value = Key> {
-    let kinds = prop::sample::select(Kind::ALL.to_vec());
+    let kinds = prop::sample::select(ItemKind::ALL.to_vec());
     (any::<u64>(), kinds, any::<u64>()).prop_map(|(inode, kind, offset)| Key {
         inode: InodeNo(inode),
         kind,

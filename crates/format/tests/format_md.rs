@@ -25,7 +25,7 @@ use holdfast_format::log::{self, Content, Decoder, Encoder, LogHeader, Patch, Re
 use holdfast_format::node::{self, Expected, NodeHeader, SLOT_SIZE, SLOTS_AT};
 use holdfast_format::superblock::Fields;
 use holdfast_format::{
-    Field, Geometry, JournalMark, Key, Kind, LogMark, NodePointer, NodeView, Superblock, limits,
+    Field, Geometry, ItemKind, JournalMark, Key, LogMark, NodePointer, NodeView, Superblock, limits,
 };
 use uuid::Uuid;
 
@@ -140,25 +140,25 @@ fn kinds_table() -> String {
     let mut out = String::from(
         "| kind | number | tree | inode | offset | value |\n|---|---|---|---|---|---|\n",
     );
-    for kind in Kind::ALL {
+    for kind in ItemKind::ALL {
         let (inode, offset, value) = match kind {
-            Kind::Inode => ("the inode", "0", "Inode"),
-            Kind::Inline => ("the inode", "0", "the content"),
-            Kind::Dentry => ("the directory", "name slot", "Directory entry"),
-            Kind::Xattr => ("the inode", "name slot", "Extended attribute"),
-            Kind::XattrPiece => ("the inode", "value id << 16, index", "a piece of a value"),
-            Kind::Extent => ("the inode", "byte in the file", "Extent"),
-            Kind::Orphan => ("0", "number of the orphan", "nothing"),
-            Kind::Punch => ("0", "number of the file", "Punch"),
-            Kind::Group => ("the group", "0", "Group"),
-            Kind::Bitmap => ("the group", "piece, 0 to 7", "Bitmap"),
-            Kind::Setting => ("0", "number of the setting", "Setting"),
-            Kind::Lineage => ("L", "0", "Lineage"),
-            Kind::Name => ("L", "hash of the name", "numbers"),
-            Kind::Walk => ("L", "number of the snapshot", "Walk"),
-            Kind::Tree => ("L + its number", "0", "Branch or snapshot"),
-            Kind::Root => ("L + number of the branch", "0", "Root"),
-            Kind::Child => ("L + number of the snapshot", "number of the child", "nothing"),
+            ItemKind::Inode => ("the inode", "0", "Inode"),
+            ItemKind::Inline => ("the inode", "0", "the content"),
+            ItemKind::Dentry => ("the directory", "name slot", "Directory entry"),
+            ItemKind::Xattr => ("the inode", "name slot", "Extended attribute"),
+            ItemKind::XattrPiece => ("the inode", "value id << 16, index", "a piece of a value"),
+            ItemKind::Extent => ("the inode", "byte in the file", "Extent"),
+            ItemKind::Orphan => ("0", "number of the orphan", "nothing"),
+            ItemKind::Punch => ("0", "number of the file", "Punch"),
+            ItemKind::Group => ("the group", "0", "Group"),
+            ItemKind::Bitmap => ("the group", "piece, 0 to 7", "Bitmap"),
+            ItemKind::Setting => ("0", "number of the setting", "Setting"),
+            ItemKind::Lineage => ("L", "0", "Lineage"),
+            ItemKind::Name => ("L", "hash of the name", "numbers"),
+            ItemKind::Walk => ("L", "number of the snapshot", "Walk"),
+            ItemKind::Tree => ("L + its number", "0", "Branch or snapshot"),
+            ItemKind::Root => ("L + number of the branch", "0", "Root"),
+            ItemKind::Child => ("L + number of the snapshot", "number of the child", "nothing"),
             other => panic!("{other:?} has no row"),
         };
         let tree = if kind.tree() == TreeId::Files { "files" } else { "space" };
@@ -241,7 +241,7 @@ fn example() -> (Superblock, Vec<u8>) {
     };
     let records = [
         (Key::inode(InodeNo::ROOT), directory.encode()),
-        (Key::new(InodeNo::ROOT, Kind::Dentry, at), dentry.encode()),
+        (Key::new(InodeNo::ROOT, ItemKind::Dentry, at), dentry.encode()),
         (Key::inode(InodeNo(16)), file.encode()),
     ];
     let expected = expected(&superblock);
@@ -316,7 +316,7 @@ fn leaf_example() -> String {
         listing(&mut out, &bytes[at..at + Key::SIZE], at, &format!("key of slot {index}: {key:?}"));
         let at = at + Key::SIZE;
         let prefix = format!("{:?}: ", key.kind).to_lowercase();
-        if key.kind == Kind::Dentry {
+        if key.kind == ItemKind::Dentry {
             fields_listing(&mut out, &bytes, at, &DentryHead::fields(), &prefix);
             let name_at = at + DentryHead::SIZE;
             let name_len = len - Key::SIZE - DentryHead::SIZE;
@@ -440,7 +440,8 @@ fn batch_records() -> (Vec<u8>, Vec<(usize, &'static str)>) {
     let mut page = [0; 4096];
     page[..CONTENT.len()].copy_from_slice(CONTENT);
     let extent = Extent { birth: Epoch(3), ..Extent::new(location, vec![block_sum(&page)]) };
-    let directory = Key::new(InodeNo::ROOT, Kind::Dentry, slot(superblock.hash_seed, name.name));
+    let directory =
+        Key::new(InodeNo::ROOT, ItemKind::Dentry, slot(superblock.hash_seed, name.name));
     let patch = Patch { base: None, at: 0, bytes: CONTENT };
     let mut out = Vec::new();
     let mut encoder = Encoder::default();
@@ -452,7 +453,7 @@ fn batch_records() -> (Vec<u8>, Vec<(usize, &'static str)>) {
     parts.push((out.len(), "put: its name"));
     encoder.put(&Key::inode(InodeNo::ROOT), &root.encode(), &mut out);
     parts.push((out.len(), "inode 1"));
-    encoder.put(&Key::new(InodeNo(17), Kind::Extent, 0), &extent.encode(), &mut out);
+    encoder.put(&Key::new(InodeNo(17), ItemKind::Extent, 0), &extent.encode(), &mut out);
     parts.push((out.len(), "put: the extent of inode 17"));
     encoder.take(location, &Content::Inside(vec![patch]), &mut out);
     parts.push((out.len(), "take: block 386, its data inside"));
@@ -514,7 +515,7 @@ fn the_bytes_in_the_document_decode() {
     assert_eq!(superblock.label, "example");
     let node = bytes_of("example: leaf", 4096);
     let view = NodeView::open(&node, &expected(&superblock)).expect("it is valid");
-    let key = Key::new(InodeNo::ROOT, Kind::Dentry, slot(superblock.hash_seed, b"hello"));
+    let key = Key::new(InodeNo::ROOT, ItemKind::Dentry, slot(superblock.hash_seed, b"hello"));
     let index = view.search(&key.raw()).expect("the name is found by its hash");
     let dentry = Dentry::decode(view.value(index)).expect("it is valid");
     assert_eq!((dentry.inode, dentry.name), (InodeNo(16), &b"hello"[..]));
@@ -539,14 +540,14 @@ fn the_bytes_in_the_document_decode() {
             .map(|record| record.expect("it is valid"))
             .collect();
     assert!(matches!(&records[0], Record::Inode(InodeNo(17), item) if item.size == 4));
-    assert!(matches!(&records[1], Record::Put(key, value) if key.kind == Kind::Dentry
+    assert!(matches!(&records[1], Record::Put(key, value) if key.kind == ItemKind::Dentry
         && Dentry::decode(value).is_ok_and(|dentry| dentry.name == b"note")));
     let Record::Take(blocks, Content::Inside(patches)) = &records[4] else {
         panic!("{:?}", records[4])
     };
     let mut page = [0; 4096];
     patches[0].apply(&mut page);
-    assert!(matches!(&records[3], Record::Put(key, value) if key.kind == Kind::Extent
+    assert!(matches!(&records[3], Record::Put(key, value) if key.kind == ItemKind::Extent
         && Extent::decode(value).is_ok_and(|extent| extent.blocks == *blocks
             && extent.sums == [block_sum(&page)])));
 }

@@ -7,7 +7,7 @@ use holdfast_format::item::{Dentry, FileType, InodeItem, LineageItem};
 use holdfast_format::log::{
     BATCH_BYTES_MAX, Content, Decoder, Dropped, Encoder, LogHeader, Patch, Record, UNIT, frame,
 };
-use holdfast_format::{Carried, Geometry, Key, Kind, Malformed};
+use holdfast_format::{Carried, Geometry, ItemKind, Key, Malformed};
 
 const VOLUME: [u8; 8] = *b"volume-1";
 
@@ -45,9 +45,9 @@ fn sample(out: &mut Vec<u8>) -> Encoder {
     let dentry = Dentry { inode: InodeNo(17), file_type: FileType::Regular, name: b"name" };
     let mut encoder = Encoder::default();
     encoder.put(&Key::inode(InodeNo(17)), &inode(-5).encode(), out);
-    encoder.put(&Key::new(InodeNo(1), Kind::Dentry, u64::MAX), &dentry.encode(), out);
+    encoder.put(&Key::new(InodeNo(1), ItemKind::Dentry, u64::MAX), &dentry.encode(), out);
     encoder.put(&Key::inode(InodeNo(1)), &inode(12).encode(), out);
-    encoder.delete(&Key::new(InodeNo(u64::MAX), Kind::Extent, 1 << 50), out);
+    encoder.delete(&Key::new(InodeNo(u64::MAX), ItemKind::Extent, 1 << 50), out);
     encoder.take(BlockRange::new(data, 2), &Content::Unwritten, out);
     encoder.take(BlockRange::new(BlockNo(data.0 + 2), 1), &Content::Summed(u64::MAX), out);
     let patches = vec![
@@ -65,7 +65,7 @@ fn sample(out: &mut Vec<u8>) -> Encoder {
 
 fn dropped() -> Dropped {
     let blocks = BlockRange::new(BlockNo(geometry().first_data_block().0 + 9), 2);
-    Dropped { blocks, birth: Epoch(7), at: Key::new(InodeNo(17), Kind::Extent, 1 << 40) }
+    Dropped { blocks, birth: Epoch(7), at: Key::new(InodeNo(17), ItemKind::Extent, 1 << 40) }
 }
 
 fn header(number: u64, records: u32) -> LogHeader {
@@ -196,7 +196,7 @@ fn branches_that_cannot_be_are_refused() {
         change(&mut dropped);
         assert!(!read(&|encoder, out| encoder.drop_blocks(&dropped, out)), "{dropped:?}");
     }
-    let group = Key::new(InodeNo(0), Kind::Group, 0);
+    let group = Key::new(InodeNo(0), ItemKind::Group, 0);
     assert!(!read(&|encoder, out| encoder.delete(&group, out)), "it is of no files tree");
 }
 

@@ -7,7 +7,7 @@ use holdfast_format::limits::NODE_SIZES;
 use holdfast_format::node::{
     self, Expected, NodeHeader, OfVolume, POINTER_SIZE, SLOT_SIZE, SLOTS_AT,
 };
-use holdfast_format::{Key, Kind, NodePointer, NodeView};
+use holdfast_format::{ItemKind, Key, NodePointer, NodeView};
 use proptest::prelude::*;
 
 fn expected(level: u8) -> Expected {
@@ -47,7 +47,7 @@ fn records(level: u8) -> impl Strategy<Value = Vec<(Key, Vec<u8>)>> {
     let keys = prop::collection::btree_set((0..64u64, 0..5000u64), 1..80);
     (keys, prop::collection::vec(prop::collection::vec(any::<u8>(), value), 80)).prop_map(
         move |(keys, values)| {
-            let key = |(inode, offset)| Key::new(InodeNo(inode), Kind::Dentry, offset);
+            let key = |(inode, offset)| Key::new(InodeNo(inode), ItemKind::Dentry, offset);
             // Pointers lead to the first device.
             let values = values.into_iter().map(|mut value: Vec<u8>| {
                 if level > 0 {
@@ -163,7 +163,10 @@ proptest! {
 /// Makes a change to a sound node, seals it, and returns what `open` says.
 fn refused(size: usize, change: impl FnOnce(&mut [u8])) -> String {
     let item = |offset| {
-        (Key::new(InodeNo(1), Kind::Dentry, offset), [[7; 7].as_slice(), &[0], &[7; 8]].concat())
+        (
+            Key::new(InodeNo(1), ItemKind::Dentry, offset),
+            [[7; 7].as_slice(), &[0], &[7; 8]].concat(),
+        )
     };
     let mut bytes = build(size, 1, &[item(1), item(2)]);
     change(&mut bytes);

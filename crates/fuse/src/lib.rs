@@ -34,4 +34,4 @@ pub use mount::remount;
 pub use options::{Control, FuseOptions, Report, SLOW_FSYNC};
 pub use server::{CONTROL, FSYNC_XATTR, REMOUNT_XATTR, REPORT_XATTR, STATS_XATTR, SYNC_XATTR};
 pub use session::{Stopper, serve};
-pub use statistics::{BucketScale, Kind, Latency, Operation, Operations, Requests};
+pub use statistics::{BucketScale, Latency, Operation, Operations, RequestKind, Requests};

@@ -99,7 +99,7 @@ pub mod device {
 
 /// What [`Volume::counters`] answers with.
 pub mod counters {
-    pub use holdfast_base::counters::{Kind, Reading, Unit};
+    pub use holdfast_base::counters::{CounterKind, Reading, Unit};
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use holdfast_format::journal::{Commit, FrameHeader, frame};
 use holdfast_format::log::{Decoder, Encoder, LogHeader, Record, frame as log_frame};
 use holdfast_format::node::{self, Expected, NodeHeader, OfVolume};
 use holdfast_format::{
-    Carried, Geometry, Key, Kind, NodePointer, NodeView, Superblock, superblock as words,
+    Carried, Geometry, ItemKind, Key, NodePointer, NodeView, Superblock, superblock as words,
 };
 
 use crate::golden::{COUNT, golden};
@@ -139,31 +139,33 @@ pub fn node_seeds() -> Vec<Vec<u8>> {
 }
 
 /// A value of any kind.
-fn value(kind: Kind, bytes: &[u8]) {
+fn value(kind: ItemKind, bytes: &[u8]) {
     let same = |encoded: Vec<u8>| {
         assert_eq!(encoded, bytes, "a valid {kind:?} encodes to other bytes");
     };
     match kind {
-        Kind::Inode => {
+        ItemKind::Inode => {
             if let Ok(item) = InodeItem::decode(bytes) {
                 let _ = item.file_type();
                 same([&item.encode(), InodeItem::tail(bytes)].concat());
             }
         }
-        Kind::Dentry => drop(Dentry::decode(bytes).map(|entry| same(entry.encode()))),
-        Kind::Xattr => drop(Xattr::decode(bytes).map(|xattr| same(xattr.encode()))),
-        Kind::Extent => drop(Extent::decode(bytes).map(|extent| same(extent.encode()))),
-        Kind::Group => drop(GroupItem::decode(bytes).map(|group| same(group.encode()))),
-        Kind::Bitmap => drop(decode_bitmap(bytes).map(|bits| same(bits.to_vec()))),
-        Kind::Orphan => drop(orphan::decode(bytes).map(|()| same(Vec::new()))),
-        Kind::Punch => drop(PunchItem::decode(bytes).map(|punch| same(punch.encode()))),
-        Kind::Tree => drop(TreeItem::decode(bytes).map(|tree| same(tree.encode()))),
-        Kind::Root => drop(RootItem::decode(bytes).map(|root| same(root.bytes().to_vec()))),
-        Kind::Walk => {
+        ItemKind::Dentry => drop(Dentry::decode(bytes).map(|entry| same(entry.encode()))),
+        ItemKind::Xattr => drop(Xattr::decode(bytes).map(|xattr| same(xattr.encode()))),
+        ItemKind::Extent => drop(Extent::decode(bytes).map(|extent| same(extent.encode()))),
+        ItemKind::Group => drop(GroupItem::decode(bytes).map(|group| same(group.encode()))),
+        ItemKind::Bitmap => drop(decode_bitmap(bytes).map(|bits| same(bits.to_vec()))),
+        ItemKind::Orphan => drop(orphan::decode(bytes).map(|()| same(Vec::new()))),
+        ItemKind::Punch => drop(PunchItem::decode(bytes).map(|punch| same(punch.encode()))),
+        ItemKind::Tree => drop(TreeItem::decode(bytes).map(|tree| same(tree.encode()))),
+        ItemKind::Root => drop(RootItem::decode(bytes).map(|root| same(root.bytes().to_vec()))),
+        ItemKind::Walk => {
             drop(WalkItem::decode(bytes).map(|at| same(WalkItem::at(&at).bytes().to_vec())))
         }
-        Kind::Lineage => drop(LineageItem::decode(bytes).map(|item| same(item.bytes().to_vec()))),
-        Kind::Name => drop(decode_numbers(bytes).map(|numbers| {
+        ItemKind::Lineage => {
+            drop(LineageItem::decode(bytes).map(|item| same(item.bytes().to_vec())))
+        }
+        ItemKind::Name => drop(decode_numbers(bytes).map(|numbers| {
             same(numbers.iter().flat_map(|number| number.to_le_bytes()).collect());
         })),
         _ => {}
@@ -173,7 +175,7 @@ fn value(kind: Kind, bytes: &[u8]) {
 /// A key and a value: the first byte says of which kind.
 pub fn item(data: &[u8]) {
     let Some((first, rest)) = data.split_first() else { return };
-    value(Kind::ALL[usize::from(*first) % Kind::ALL.len()], rest);
+    value(ItemKind::ALL[usize::from(*first) % ItemKind::ALL.len()], rest);
     if let Ok(key) = Key::decode(rest) {
         assert_eq!(key.encode(), rest[..Key::SIZE], "a valid key encodes to other bytes");
     }
@@ -187,7 +189,7 @@ pub fn item_seeds() -> Vec<Vec<u8>> {
     for structure in (0..COUNT).flat_map(|index| &golden(index).structures) {
         if structure.sort == Sort::Node && structure.bytes[4] == 0 {
             for (key, value) in crate::image::records::of_node(&structure.bytes) {
-                let kind = Kind::ALL.iter().position(|kind| *kind == key.kind).unwrap_or(0);
+                let kind = ItemKind::ALL.iter().position(|kind| *kind == key.kind).unwrap_or(0);
                 seeds.push([&[kind as u8], &value[..value.len().min(300)]].concat());
             }
         }

@@ -10,7 +10,7 @@
 use holdfast_base::InodeNo;
 use holdfast_format::item::{Dentry, FileType, dentry};
 use holdfast_format::limits::NAME_MAX;
-use holdfast_format::{Key, Kind};
+use holdfast_format::{ItemKind, Key};
 use holdfast_store::{StoreError, Transaction};
 
 use crate::core::Core;
@@ -62,7 +62,7 @@ pub(crate) fn check_name(name: &[u8], dots: FsError) -> Result<()> {
 
 /// Searches `dir` for `name`.
 pub(crate) fn find(core: &Core, dir: InodeNo, name: &[u8]) -> Result<Found> {
-    let slot = slot::search(core, dir, Kind::Dentry, name, |value| {
+    let slot = slot::search(core, dir, ItemKind::Dentry, name, |value| {
         let found = Dentry::decode(value)?;
         Ok((found.name == name).then_some((found.inode, found.file_type)))
     })?
@@ -91,10 +91,10 @@ pub(crate) fn put(
     file_type: FileType,
 ) {
     let entry = Dentry { inode, file_type, name };
-    transaction.put_with(Key::new(dir, Kind::Dentry, offset), |out| entry.write(out));
+    transaction.put_with(Key::new(dir, ItemKind::Dentry, offset), |out| entry.write(out));
 }
 
 /// Removes an entry.
 pub(crate) fn delete(transaction: &mut Transaction, dir: InodeNo, offset: u64) {
-    transaction.delete(Key::new(dir, Kind::Dentry, offset));
+    transaction.delete(Key::new(dir, ItemKind::Dentry, offset));
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use holdfast_base::InodeNo;
 use holdfast_format::item::{InodeItem, orphan};
-use holdfast_format::{Key, Kind};
+use holdfast_format::{ItemKind, Key};
 use holdfast_store::{Need, Transaction};
 
 use crate::core::Core;
@@ -189,7 +189,7 @@ pub(crate) fn collect_unused(core: &Core) -> Result<()> {
 fn collect_if(core: &Core, is_wanted: impl Fn(&InodeState) -> bool) -> Result<()> {
     let mut from = Key::orphan(InodeNo(0)).offset;
     loop {
-        let (first, last) = Key::span(InodeNo(0), Kind::Orphan);
+        let (first, last) = Key::span(InodeNo(0), ItemKind::Orphan);
         let first = Key { offset: from, ..first };
         let mut orphans = Vec::new();
         core.store.scan(&first, &last, |key, _| {

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 
 use holdfast_base::InodeNo;
 use holdfast_format::item::dentry;
-use holdfast_format::{Key, Kind, Malformed};
+use holdfast_format::{ItemKind, Key, Malformed};
 
 use crate::Result;
 use crate::core::Core;
@@ -31,7 +31,7 @@ pub(crate) struct Slot<T> {
 pub(crate) fn search<T>(
     core: &Core,
     inode: InodeNo,
-    kind: Kind,
+    kind: ItemKind,
     name: &[u8],
     mut decode: impl FnMut(&[u8]) -> std::result::Result<Option<T>, Malformed>,
 ) -> Result<std::result::Result<Slot<T>, Malformed>> {

@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 use holdfast_base::InodeNo;
 use holdfast_format::item::xattr::{XattrHead, XattrValue, piece_offset};
 use holdfast_format::item::{InodeItem, Xattr};
-use holdfast_format::{Key, Kind, Malformed};
+use holdfast_format::{ItemKind, Key, Malformed};
 use holdfast_store::{StoreError, Transaction};
 
 use crate::acl::Acl;
@@ -38,7 +38,7 @@ fn pieces(core: &Core, len: usize) -> u16 {
 }
 
 fn find(core: &Core, no: InodeNo, name: &[u8]) -> Result<Slot<Value>> {
-    slot::search(core, no, Kind::Xattr, name, |bytes| {
+    slot::search(core, no, ItemKind::Xattr, name, |bytes| {
         let found = Xattr::decode(bytes)?;
         Ok((found.name == name).then(|| match found.value {
             XattrValue::Here(bytes) => Value::Here(bytes.to_vec()),
@@ -66,7 +66,7 @@ pub(crate) fn load(
     };
     let mut value = Vec::with_capacity(len);
     for index in 0..pieces(core, len) {
-        let key = Key::new(no, Kind::XattrPiece, piece_offset(id, index));
+        let key = Key::new(no, ItemKind::XattrPiece, piece_offset(id, index));
         match core.store.get(&key)? {
             Some(piece) => value.extend_from_slice(&piece),
             None => break,
@@ -97,7 +97,7 @@ pub(crate) fn load_acl(
 fn plan_pieces_removal(core: &Core, no: InodeNo, value: &Value, transaction: &mut Transaction) {
     if let Value::Pieces { id, len } = *value {
         for index in 0..pieces(core, len as usize) {
-            transaction.delete(Key::new(no, Kind::XattrPiece, piece_offset(id, index)));
+            transaction.delete(Key::new(no, ItemKind::XattrPiece, piece_offset(id, index)));
         }
     }
 }
@@ -128,13 +128,13 @@ pub(crate) fn plan_set(
         let id = draft.xattr_value_next;
         draft.xattr_value_next = id.checked_add(1).ok_or(FsError::Store(StoreError::NoSpace))?;
         for (index, piece) in value.chunks(core.store.value_max()).enumerate() {
-            let key = Key::new(no, Kind::XattrPiece, piece_offset(id, index as u16));
+            let key = Key::new(no, ItemKind::XattrPiece, piece_offset(id, index as u16));
             transaction.put(key, piece);
         }
         XattrValue::Pieces { id, len: value.len() as u32 }
     };
     let item = Xattr { name, value: place };
-    transaction.put(Key::new(no, Kind::Xattr, offset), item.encode());
+    transaction.put(Key::new(no, ItemKind::Xattr, offset), item.encode());
     draft.flags |= InodeItem::HAS_XATTRS;
     Ok(())
 }
@@ -150,7 +150,7 @@ pub(crate) fn plan_remove(
         return Ok(false);
     };
     plan_pieces_removal(core, no, &value, transaction);
-    transaction.delete(Key::new(no, Kind::Xattr, offset));
+    transaction.delete(Key::new(no, ItemKind::Xattr, offset));
     Ok(true)
 }
 
@@ -161,8 +161,8 @@ pub(crate) fn plan_removal_of_all(
     transaction: &mut Transaction,
     items_max: usize,
 ) -> Result<bool> {
-    let (from, _) = Key::span(no, Kind::Xattr);
-    let (_, to) = Key::span(no, Kind::XattrPiece);
+    let (from, _) = Key::span(no, ItemKind::Xattr);
+    let (_, to) = Key::span(no, ItemKind::XattrPiece);
     let mut keys = Vec::new();
     let mut more = false;
     core.store.scan(&from, &to, |key, _| {
@@ -185,7 +185,7 @@ pub(crate) fn names(core: &Core, no: InodeNo, item: &InodeItem) -> Result<Vec<Ve
     if item.flags & InodeItem::HAS_XATTRS == 0 {
         return Ok(names);
     }
-    let (from, to) = Key::span(no, Kind::Xattr);
+    let (from, to) = Key::span(no, ItemKind::Xattr);
     let mut damage = None;
     core.store.scan(&from, &to, |_, bytes| match Xattr::decode(bytes) {
         Ok(found) => {

@@ -44,7 +44,7 @@ pub use op::{
 };
 pub use outcome::{Answer, Outcome, Rules};
 pub use shrink::shrink;
-pub use stat::{Kind, Mtime, Stat};
+pub use stat::{FileKind, Mtime, Stat};
 pub use target::{Handles, Target};
 pub use text::ParseError;
 pub use tree::{Node, Tree};

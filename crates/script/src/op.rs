@@ -8,7 +8,7 @@
 
 use crate::branch::BranchOp;
 use crate::bytes::Data;
-use crate::stat::Kind;
+use crate::stat::FileKind;
 
 /// An absolute path: `/` or names separated by single slashes. Compared as bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -94,12 +94,12 @@ pub enum NodeKind {
 
 impl NodeKind {
     /// The type, and the device number where there is one.
-    pub fn parts(self) -> (Kind, (u32, u32)) {
+    pub fn parts(self) -> (FileKind, (u32, u32)) {
         match self {
-            NodeKind::Fifo => (Kind::Fifo, (0, 0)),
-            NodeKind::Socket => (Kind::Socket, (0, 0)),
-            NodeKind::Char(major, minor) => (Kind::Char, (major, minor)),
-            NodeKind::Block(major, minor) => (Kind::Block, (major, minor)),
+            NodeKind::Fifo => (FileKind::Fifo, (0, 0)),
+            NodeKind::Socket => (FileKind::Socket, (0, 0)),
+            NodeKind::Char(major, minor) => (FileKind::Char, (major, minor)),
+            NodeKind::Block(major, minor) => (FileKind::Block, (major, minor)),
         }
     }
 }

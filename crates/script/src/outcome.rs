@@ -12,7 +12,7 @@ use crate::branch::TreeName;
 use crate::bytes::Digest;
 use crate::errno::Errno;
 use crate::op::{Op, Whence};
-use crate::stat::{Kind, Stat};
+use crate::stat::{FileKind, Stat};
 use crate::tree::Tree;
 use crate::words::{Quoted, Size, Word};
 
@@ -46,7 +46,7 @@ pub enum Answer {
     /// Attributes.
     Stat(Stat),
     /// Names with their types, sorted.
-    Names(Vec<(Vec<u8>, Kind)>),
+    Names(Vec<(Vec<u8>, FileKind)>),
     /// Names of attributes, sorted.
     Attributes(Vec<Vec<u8>>),
     /// The target of a symbolic link.

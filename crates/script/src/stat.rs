@@ -8,7 +8,7 @@ use crate::words::Size;
 /// The type of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
 #[allow(missing_docs)]
-pub enum Kind {
+pub enum FileKind {
     File,
     Dir,
     Symlink,
@@ -18,17 +18,17 @@ pub enum Kind {
     Block,
 }
 
-impl Kind {
+impl FileKind {
     /// The type in the upper bits of a mode.
-    pub fn from_mode(mode: u32) -> Option<Kind> {
+    pub fn from_mode(mode: u32) -> Option<FileKind> {
         Some(match mode >> 12 {
-            1 => Kind::Fifo,
-            2 => Kind::Char,
-            4 => Kind::Dir,
-            6 => Kind::Block,
-            8 => Kind::File,
-            10 => Kind::Symlink,
-            12 => Kind::Socket,
+            1 => FileKind::Fifo,
+            2 => FileKind::Char,
+            4 => FileKind::Dir,
+            6 => FileKind::Block,
+            8 => FileKind::File,
+            10 => FileKind::Symlink,
+            12 => FileKind::Socket,
             _ => return None,
         })
     }
@@ -38,9 +38,9 @@ impl Kind {
     /// never touch a device or wait for the other end of a pipe.
     pub fn refuses_bytes(self) -> Result<(), Errno> {
         match self {
-            Kind::File => Ok(()),
-            Kind::Dir => Err(Errno::EISDIR),
-            Kind::Symlink => Err(Errno::ELOOP),
+            FileKind::File => Ok(()),
+            FileKind::Dir => Err(Errno::EISDIR),
+            FileKind::Symlink => Err(Errno::ELOOP),
             _ => Err(Errno::EINVAL),
         }
     }
@@ -73,7 +73,7 @@ impl Mtime {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stat {
     /// Type.
-    pub kind: Kind,
+    pub kind: FileKind,
     /// Permission bits, at most 0o7777.
     pub mode: u32,
     /// Names.
@@ -100,16 +100,16 @@ impl Stat {
     }
 }
 
-impl Display for Kind {
+impl Display for FileKind {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Kind::File => "file",
-            Kind::Dir => "dir",
-            Kind::Symlink => "symlink",
-            Kind::Fifo => "fifo",
-            Kind::Socket => "socket",
-            Kind::Char => "char",
-            Kind::Block => "block",
+            FileKind::File => "file",
+            FileKind::Dir => "dir",
+            FileKind::Symlink => "symlink",
+            FileKind::Fifo => "fifo",
+            FileKind::Socket => "socket",
+            FileKind::Char => "char",
+            FileKind::Block => "block",
         })
     }
 }
@@ -133,9 +133,11 @@ impl Display for Stat {
             self.kind, self.mode, self.nlink, self.uid, self.gid
         )?;
         match self.kind {
-            Kind::Dir | Kind::Fifo | Kind::Socket => {}
-            Kind::Char | Kind::Block => write!(f, " dev {}:{}", self.device.0, self.device.1)?,
-            Kind::File | Kind::Symlink => write!(f, " size {}", Size(self.size))?,
+            FileKind::Dir | FileKind::Fifo | FileKind::Socket => {}
+            FileKind::Char | FileKind::Block => {
+                write!(f, " dev {}:{}", self.device.0, self.device.1)?
+            }
+            FileKind::File | FileKind::Symlink => write!(f, " size {}", Size(self.size))?,
         }
         write!(f, " mtime {}", self.mtime)
     }

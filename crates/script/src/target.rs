@@ -6,7 +6,7 @@ use crate::branch::{BranchOp, TreeName};
 use crate::errno::Errno;
 use crate::op::{FileRef, Handle, Op, Path};
 use crate::outcome::{Answer, Outcome};
-use crate::stat::Kind;
+use crate::stat::FileKind;
 use crate::tree::{Node, Tree};
 use crate::trees::{TreeRef, Trees};
 
@@ -60,7 +60,7 @@ pub trait Target {
         let mut pending = vec![Path::root()];
         while let Some(path) = pending.pop() {
             let mut node = look(self, &path, &mut pending)?;
-            if node.stat.kind != Kind::Dir && node.stat.nlink > 1 {
+            if node.stat.kind != FileKind::Dir && node.stat.nlink > 1 {
                 // Paths do not come in order; the smallest is made canonical below.
                 let known = first.entry(node.stat.inode).or_insert_with(|| path.clone());
                 if path < *known {
@@ -107,15 +107,15 @@ fn look(
     let mut node =
         Node { stat, digest: None, target: None, xattrs: BTreeMap::new(), same_as: None };
     match stat.kind {
-        Kind::File => match ask(Op::Sum { place: place.clone() })? {
+        FileKind::File => match ask(Op::Sum { place: place.clone() })? {
             Answer::Sum(size, digest) if size == stat.size => node.digest = Some(digest),
             other => return odd("sum", &other),
         },
-        Kind::Symlink => match ask(Op::Readlink { path: path.clone() })? {
+        FileKind::Symlink => match ask(Op::Readlink { path: path.clone() })? {
             Answer::Target(link) => node.target = Some(link),
             other => return odd("readlink", &other),
         },
-        Kind::Dir => match ask(Op::Ls { path: path.clone() })? {
+        FileKind::Dir => match ask(Op::Ls { path: path.clone() })? {
             Answer::Names(names) => {
                 pending.extend(names.iter().map(|(name, _)| path.join(name)));
             }

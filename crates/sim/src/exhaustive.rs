@@ -16,7 +16,7 @@
 use std::collections::BTreeSet;
 
 use holdfast_script::prng::Prng;
-use holdfast_script::{Answer, FileRef, Kind, Op, Outcome, Path, Script, Target, VolumeModel};
+use holdfast_script::{Answer, FileKind, FileRef, Op, Outcome, Path, Script, Target, VolumeModel};
 
 /// What the volume holds when a sequence begins. Sizes and numbers distinguish the files.
 pub const BEFORE: &str = "mkdir /A; mkfile /A/a; write /A/a 0 9000 1; setxattr /A/a user.x \"old\"; \
@@ -232,14 +232,14 @@ impl Exhaustive {
         });
         for path in touched {
             match model.tree().kind(&path) {
-                Ok(Kind::File) => {
+                Ok(FileKind::File) => {
                     let place = FileRef::Path(path);
                     if is_bytes {
                         syncs.push(Some(Op::Fdatasync { place: place.clone() }));
                     }
                     syncs.push(Some(Op::Fsync { place }));
                 }
-                Ok(Kind::Dir) => syncs.push(Some(Op::Fsyncdir { path })),
+                Ok(FileKind::Dir) => syncs.push(Some(Op::Fsyncdir { path })),
                 _ => {}
             }
         }

@@ -28,7 +28,7 @@ mod state;
 use std::collections::HashMap;
 
 use holdfast_script::{
-    Answer, BranchOp, Errno, FileRef, Handle, Kind, Node, Op, Outcome, Path, RenameHow, Rules,
+    Answer, BranchOp, Errno, FileKind, FileRef, Handle, Node, Op, Outcome, Path, RenameHow, Rules,
     Stat, Target, VolumeModel,
 };
 
@@ -240,7 +240,7 @@ impl History {
         let moved = stat(&mut model, &FileRef::Path(from.clone()))?;
         let replaced = stat(&mut model, &FileRef::Path(to.clone()))?;
         let file = File { tree: model.number(), inode: moved.inode };
-        (moved.kind == Kind::File && moved.inode != replaced.inode).then_some(file)
+        (moved.kind == FileKind::File && moved.inode != replaced.inode).then_some(file)
     }
 
     fn barrier(&self, op: &Op, writes: Option<File>) -> Barrier {
@@ -250,7 +250,7 @@ impl History {
             Op::Fsyncdir { .. } => Barrier::History,
             Op::Fsync { place } | Op::Fdatasync { place } => {
                 match stat(&mut self.last().clone(), place) {
-                    Some(found) if found.kind == Kind::File => {
+                    Some(found) if found.kind == FileKind::File => {
                         Barrier::File(File { tree, inode: found.inode })
                     }
                     _ => Barrier::History,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_script::prng::Prng;
 use holdfast_script::{
-    BranchOp, Errno, Kind, Op, Outcome, Script, Target, TreeName, TreeRef, Trees,
+    BranchOp, Errno, FileKind, Op, Outcome, Script, Target, TreeName, TreeRef, Trees,
 };
 
 use crate::opened::{clean, quiet, same};
@@ -81,7 +81,7 @@ fn empty(engine: &mut Engine) -> Result<(), String> {
     for (path, node) in all.0.iter().rev().filter(|(path, _)| !path.is_root()) {
         let path = path.clone();
         let op = match node.stat.kind {
-            Kind::Dir => Op::Rmdir { path },
+            FileKind::Dir => Op::Rmdir { path },
             _ => Op::Unlink { path },
         };
         expect(engine, &op)?;

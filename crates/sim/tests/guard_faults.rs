@@ -20,7 +20,7 @@ use holdfast_device::sim::{self, Call, SharedDevice};
 use holdfast_device::{Device, MemoryDevice, Reach, SimDevice};
 use holdfast_format::geometry::GUARD;
 use holdfast_format::guard::{Guard, GuardState};
-use holdfast_format::{Geometry, Key, Kind};
+use holdfast_format::{Geometry, ItemKind, Key};
 use holdfast_sim::How;
 use holdfast_store::{CreateOptions, Guarding, Need, OpenOptions, Result, Store, Transaction};
 
@@ -41,7 +41,7 @@ fn open(device: &Arc<SimDevice>, number: u8) -> Result<Store> {
 }
 
 fn key(number: u64) -> Key {
-    Key::new(InodeNo(1000), Kind::Extent, number)
+    Key::new(InodeNo(1000), ItemKind::Extent, number)
 }
 
 /// Puts one value and makes it durable.

@@ -90,10 +90,10 @@ mod tests {
     use crate::tree::Root;
     use crate::tree::open::Walked;
     use holdfast_base::{BlockNo, InodeNo};
-    use holdfast_format::{Kind, NodePointer};
+    use holdfast_format::{ItemKind, NodePointer};
 
     fn key(block: u64) -> Key {
-        Key::new(InodeNo(7), Kind::Extent, block * BLOCK_BYTES)
+        Key::new(InodeNo(7), ItemKind::Extent, block * BLOCK_BYTES)
     }
 
     fn tree(parent: u64, walk: Option<u64>, judged_from: u64) -> OpenTree {

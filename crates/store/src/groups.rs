@@ -10,7 +10,7 @@
 use holdfast_base::InodeNo;
 use holdfast_base::clock::Stopwatch;
 use holdfast_base::mutants::{self, Mutant};
-use holdfast_format::{Key, Kind};
+use holdfast_format::{ItemKind, Key};
 
 use crate::apply::Slots;
 use crate::space::alloc::Space;
@@ -62,7 +62,7 @@ impl Inner {
     ) -> std::result::Result<(), Missing> {
         let tree = TreeNo::SPACE;
         let group_key = group_key(index);
-        let piece_key = |piece| Key::new(InodeNo(index), Kind::Bitmap, piece);
+        let piece_key = |piece| Key::new(InodeNo(index), ItemKind::Bitmap, piece);
         let step = space.group(index).step(self.accounting);
         // First everything that can fail: from here on the record is as the tree holds it, or written.
         let of_record = match step {
@@ -125,5 +125,5 @@ impl Inner {
 }
 
 fn group_key(index: u64) -> Key {
-    Key::new(InodeNo(index), Kind::Group, 0)
+    Key::new(InodeNo(index), ItemKind::Group, 0)
 }

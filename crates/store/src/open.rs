@@ -21,7 +21,7 @@ use holdfast_device::{Device, Sticky};
 use holdfast_format::item::group::{GroupItem, decode_bitmap};
 use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::superblock::RO_COMPAT_KNOWN;
-use holdfast_format::{Key, Kind, Malformed, Superblock};
+use holdfast_format::{ItemKind, Key, Malformed, Superblock};
 use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::cache::Cache;
@@ -266,7 +266,7 @@ fn load_groups(inner: &Inner) -> Result<()> {
     // Behind them are branches and snapshots, which are read when they are wanted.
     inner.scan(TreeNo::SPACE, &Key::MIN, &lineage::first_key(), &mut |key, value| {
         // None is known: a later program may have left one. What must be known has a bit among the features.
-        if key == Key::new(InodeNo(0), Kind::Setting, key.offset) || key.kind.asks().is_some() {
+        if key == Key::new(InodeNo(0), ItemKind::Setting, key.offset) || key.kind.asks().is_some() {
             return ControlFlow::Continue(());
         }
         let mut space = inner.space.lock();
@@ -309,13 +309,13 @@ fn load_groups(inner: &Inner) -> Result<()> {
 
 fn load_item(group: &mut Group, key: &Key, value: &[u8]) -> std::result::Result<(), String> {
     match key.kind {
-        Kind::Group if key.offset == 0 => {
+        ItemKind::Group if key.offset == 0 => {
             let item = GroupItem::decode(value).map_err(|malformed| malformed.to_string())?;
             group.record = Record::InTree(item);
             group.node_blocks = item.node_blocks.into();
             Ok(())
         }
-        Kind::Bitmap if key.offset < holdfast_format::limits::BITMAPS_PER_GROUP => {
+        ItemKind::Bitmap if key.offset < holdfast_format::limits::BITMAPS_PER_GROUP => {
             let bytes = decode_bitmap(value).map_err(|malformed| malformed.to_string())?;
             group
                 .load_piece(key.offset, bytes)

@@ -6,7 +6,7 @@ use holdfast_base::{BlockRange, Epoch, InodeNo};
 use holdfast_format::item::Extent;
 use holdfast_format::journal::{self, DataExtent};
 use holdfast_format::log::{self, Dropped};
-use holdfast_format::{Key, Kind};
+use holdfast_format::{ItemKind, Key};
 
 use crate::space::{Allocated, Destination, Filling, LoggedBlock, Written, WrittenContent};
 
@@ -75,7 +75,7 @@ impl Changes {
     /// They were part of a tree once, and become part of it again in `epoch`: none of the extents among them is younger.
     pub(crate) fn be_born_by(&mut self, epoch: Epoch) {
         for (key, value) in &self.list {
-            if let (Kind::Extent, Some(range)) = (key.kind, value) {
+            if let (ItemKind::Extent, Some(range)) = (key.kind, value) {
                 Extent::be_born_by(&mut self.values[range.clone()], epoch);
             }
         }
@@ -84,7 +84,7 @@ impl Changes {
     /// They become part of a tree in `epoch`: so do the extents among them that are not part of one.
     pub(crate) fn be_born(&mut self, epoch: Epoch) {
         for (key, value) in &self.list {
-            if let (Kind::Extent, Some(range)) = (key.kind, value) {
+            if let (ItemKind::Extent, Some(range)) = (key.kind, value) {
                 Extent::be_born(&mut self.values[range.clone()], epoch);
             }
         }

@@ -11,7 +11,7 @@ use holdfast_base::prng::Prng;
 use holdfast_base::{Epoch, InodeNo, Lsn};
 use holdfast_device::Device;
 use holdfast_device::memory::MemoryDevice;
-use holdfast_format::{Geometry, Key, Kind};
+use holdfast_format::{Geometry, ItemKind, Key};
 use holdfast_store::{CreateOptions, Need, OpenOptions, Store, StoreError, Transaction};
 
 type Map = BTreeMap<Key, Vec<u8>>;
@@ -53,7 +53,7 @@ fn contents(store: &Store) -> Map {
 }
 
 fn random_key(prng: &mut Prng) -> Key {
-    let kinds = [Kind::Inode, Kind::Dentry, Kind::Extent];
+    let kinds = [ItemKind::Inode, ItemKind::Dentry, ItemKind::Extent];
     let inode = if prng.one_in(4) { prng.below(1 << 40) } else { prng.below(40) };
     Key::new(InodeNo(inode), *prng.pick(&kinds), prng.below(60))
 }
@@ -178,8 +178,9 @@ fn emptying_the_map_gives_all_space_back() {
         let store = open(&device, 16 << 20);
         let before = store.space_use().free;
         let mut prng = Prng::seeded(3);
-        let mut keys: Vec<Key> =
-            (0..20_000).map(|n| Key::new(InodeNo(n / 10), Kind::Dentry, prng.next_u64())).collect();
+        let mut keys: Vec<Key> = (0..20_000)
+            .map(|n| Key::new(InodeNo(n / 10), ItemKind::Dentry, prng.next_u64()))
+            .collect();
         for keys in keys.chunks(4) {
             let mut transaction = Transaction::new();
             keys.iter().for_each(|key| transaction.put(*key, vec![1; 60]));
@@ -217,13 +218,13 @@ fn blocks_come_back_when_tokens_are_dropped_and_only_after_a_checkpoint_when_fre
     let written = store.write(placed, &[9; 40 * 4096]).unwrap();
     let mut transaction = Transaction::new();
     let extent = transaction.publish(written);
-    transaction.put(Key::new(InodeNo(20), Kind::Extent, 0), extent.encode());
+    transaction.put(Key::new(InodeNo(20), ItemKind::Extent, 0), extent.encode());
     store.apply(transaction, &mut room).unwrap();
     store.commit().unwrap();
 
     let mut transaction = Transaction::new();
-    transaction.free(extent.blocks, extent.birth, Key::new(InodeNo(20), Kind::Extent, 0));
-    transaction.delete(Key::new(InodeNo(20), Kind::Extent, 0));
+    transaction.free(extent.blocks, extent.birth, Key::new(InodeNo(20), ItemKind::Extent, 0));
+    transaction.delete(Key::new(InodeNo(20), ItemKind::Extent, 0));
     let mut room = store.reserve(Need::Shrink { changes: 1 }).unwrap();
     store.apply(transaction, &mut room).unwrap();
     let mut room = store.reserve(Need::Grow { changes: 1, blocks: 2000 }).unwrap();
@@ -260,7 +261,7 @@ fn a_full_volume_still_shrinks() {
         let store = open(&device, 16 << 20);
         let mut extents = Vec::new();
         for number in 0.. {
-            let key = Key::new(InodeNo(20 + number), Kind::Extent, 0);
+            let key = Key::new(InodeNo(20 + number), ItemKind::Extent, 0);
             let mut room = match store.reserve(Need::Grow { changes: 1, blocks: 3 }) {
                 Ok(room) => room,
                 Err(StoreError::NoSpace) => break,
@@ -303,7 +304,8 @@ fn many_threads_change_and_read_while_checkpoints_run() {
             let store = &store;
             scope.spawn(move || {
                 for number in 0..3000u64 {
-                    let key = Key::new(InodeNo(100 + thread), Kind::Dentry, number * 7919 % 3001);
+                    let key =
+                        Key::new(InodeNo(100 + thread), ItemKind::Dentry, number * 7919 % 3001);
                     let mut transaction = Transaction::new();
                     transaction.put(key, vec![thread as u8; 100]);
                     transaction.put(Key::inode(InodeNo(100 + thread)), number.to_le_bytes());

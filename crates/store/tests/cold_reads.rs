@@ -13,7 +13,7 @@ use holdfast_base::{InodeNo, TreeId};
 use holdfast_device::sim::{Action, Call, Faults, When};
 use holdfast_device::{Device, MemoryDevice, SimDevice};
 use holdfast_format::node::EPOCH_AT;
-use holdfast_format::{Key, Kind, NodeView};
+use holdfast_format::{ItemKind, Key, NodeView};
 use holdfast_store::{Store, StoreError};
 
 const ITEMS: u64 = 300;
@@ -32,7 +32,7 @@ fn image() -> MemoryDevice {
 
 fn keys_of(store: &Store) -> Vec<u64> {
     let mut seen = Vec::new();
-    let (from, to) = Key::span(InodeNo(20), Kind::Extent);
+    let (from, to) = Key::span(InodeNo(20), ItemKind::Extent);
     let mut visit = |key: Key, _: &[u8]| {
         seen.push(key.offset);
         ControlFlow::Continue(())
@@ -58,7 +58,7 @@ fn some_leaf(image: &MemoryDevice) -> Leaf {
         let node = NodeView::trusted(&bytes);
         if bytes.starts_with(b"hfNd") && node.level() == 0 && node.tree() == TreeId::Files as u8 {
             let keys: Vec<Key> = (0..node.count()).map(|index| node.key(index)).collect();
-            if keys.iter().all(|key| key.kind == Kind::Extent) {
+            if keys.iter().all(|key| key.kind == ItemKind::Extent) {
                 let items = keys.iter().map(|key| key.offset).collect();
                 let epoch = &bytes[EPOCH_AT..EPOCH_AT + 8];
                 let epoch = u64::from_le_bytes(epoch.try_into().unwrap());

@@ -14,7 +14,7 @@ use holdfast_base::counters::Counters;
 use holdfast_base::{Escape, InodeNo, Lsn, Receipt, wait};
 use holdfast_device::memory::MemoryDevice;
 use holdfast_device::{Device, DeviceError, Flushed, forward};
-use holdfast_format::{Geometry, Key, Kind};
+use holdfast_format::{Geometry, ItemKind, Key};
 use holdfast_store::{CreateOptions, Need, OpenOptions, Store, StoreError, Transaction};
 use parking_lot::{Condvar, Mutex};
 
@@ -121,7 +121,7 @@ fn volume_of(bytes: u64, node_size: usize) -> (Arc<Gate>, Arc<Store>) {
 /// An operation. Returns its place in history.
 fn change(store: &Store, number: u64) -> Lsn {
     let mut transaction = Transaction::new();
-    transaction.put(Key::new(InodeNo(20), Kind::Xattr, number * 4096), vec![1; 100]);
+    transaction.put(Key::new(InodeNo(20), ItemKind::Xattr, number * 4096), vec![1; 100]);
     store
         .apply(transaction, &mut store.reserve(Need::Grow { changes: 1, blocks: 0 }).unwrap())
         .unwrap()
@@ -275,7 +275,7 @@ fn all_hear_of_an_escape() {
         let count = 1200;
         let mut transaction = Transaction::new();
         for number in 1..=count {
-            transaction.put(Key::new(InodeNo(20), Kind::Xattr, number * 4096), vec![1; 4000]);
+            transaction.put(Key::new(InodeNo(20), ItemKind::Xattr, number * 4096), vec![1; 4000]);
         }
         let need = Need::Grow { changes: count as u32, blocks: 0 };
         let lsn = store.apply(transaction, &mut store.reserve(need).unwrap()).unwrap();

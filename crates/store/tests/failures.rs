@@ -13,7 +13,7 @@ use holdfast_base::counters::Counters;
 use holdfast_device::memory::MemoryDevice;
 use holdfast_device::sim::{Action, Call, Faults, When};
 use holdfast_device::{Device, DeviceError, Flushed, SimDevice, forward};
-use holdfast_format::{Geometry, Key, Kind};
+use holdfast_format::{Geometry, ItemKind, Key};
 use holdfast_store::{CreateOptions, Need, OpenOptions, Store, Transaction};
 
 fn formatted() -> MemoryDevice {
@@ -37,7 +37,7 @@ fn open(device: Arc<dyn Device>) -> Store {
 }
 
 fn key(number: u64) -> Key {
-    Key::new(InodeNo(20 + number), Kind::Dentry, 0)
+    Key::new(InodeNo(20 + number), ItemKind::Dentry, 0)
 }
 
 fn put(store: &Store, number: u64) {

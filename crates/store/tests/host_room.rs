@@ -13,7 +13,7 @@ use holdfast_base::{BlockRange, InodeNo};
 use holdfast_device::sim::HostedDevice;
 use holdfast_device::{Device, DeviceError, MemoryDevice, forward};
 use holdfast_format::item::Extent;
-use holdfast_format::{Geometry, Key, Kind};
+use holdfast_format::{Geometry, ItemKind, Key};
 use holdfast_store::{CreateOptions, Need, OpenOptions, Store, StoreError, Transaction};
 use parking_lot::{Condvar, Mutex};
 
@@ -97,7 +97,7 @@ fn fill(store: &Store, want: u64, extents: &mut Vec<BlockRange>) {
         };
         let placed = store.allocate(&mut room, want, None).expect("it was reserved");
         let mut transaction = Transaction::new();
-        let key = Key::new(InodeNo(50), Kind::Extent, extents.len() as u64);
+        let key = Key::new(InodeNo(50), ItemKind::Extent, extents.len() as u64);
         let extent = transaction.publish_unwritten(placed);
         transaction.put(key, extent.encode());
         store.apply(transaction, &mut room).unwrap();
@@ -120,8 +120,8 @@ fn a_full_image_asks_its_host_for_pieces_with_free_blocks_only() {
     let large = (0..extents.len()).filter(|number| extents[*number].count >= 512);
     let freed = large.max_by_key(|number| extents[*number].start).unwrap();
     let mut transaction = Transaction::new();
-    transaction.delete(Key::new(InodeNo(50), Kind::Extent, freed as u64));
-    let at = Key::new(InodeNo(50), Kind::Extent, freed as u64);
+    transaction.delete(Key::new(InodeNo(50), ItemKind::Extent, freed as u64));
+    let at = Key::new(InodeNo(50), ItemKind::Extent, freed as u64);
     transaction.free(extents[freed], Extent::UNBORN, at);
     let mut room = store.reserve(Need::Shrink { changes: transaction.changes() }).unwrap();
     store.apply(transaction, &mut room).unwrap();
@@ -165,8 +165,8 @@ fn a_piece_is_asked_for_once_blocks_of_it_are_free() {
     ));
     for (number, extent) in (0..).zip(&extents).filter(|(_, extent)| extent.count == 512) {
         let mut transaction = Transaction::new();
-        transaction.delete(Key::new(InodeNo(50), Kind::Extent, number));
-        transaction.free(*extent, Extent::UNBORN, Key::new(InodeNo(50), Kind::Extent, number));
+        transaction.delete(Key::new(InodeNo(50), ItemKind::Extent, number));
+        transaction.free(*extent, Extent::UNBORN, Key::new(InodeNo(50), ItemKind::Extent, number));
         let mut room = store.reserve(Need::Shrink { changes: transaction.changes() }).unwrap();
         store.apply(transaction, &mut room).unwrap();
         drop(room);

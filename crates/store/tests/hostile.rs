@@ -22,14 +22,14 @@ use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::item::group::GroupItem;
 use holdfast_format::journal::SEARCH_BLOCKS_MAX;
 use holdfast_format::node::{EPOCH_AT, MAGIC, NodeHeader};
-use holdfast_format::{Geometry, Key, Kind, NodePointer, NodeView, Superblock, node};
+use holdfast_format::{Geometry, ItemKind, Key, NodePointer, NodeView, Superblock, node};
 use holdfast_store::{CreateOptions, Need, OpenOptions, Result, Store, Transaction, replay};
 
 const NODE: usize = 4096;
 const BYTES: u64 = 32 << 20;
 
 fn key(number: u64) -> Key {
-    Key::new(InodeNo(20 + number / 8), Kind::Extent, number % 8)
+    Key::new(InodeNo(20 + number / 8), ItemKind::Extent, number % 8)
 }
 
 fn options() -> CreateOptions {
@@ -277,7 +277,7 @@ fn group_records_that_lie() {
         let device = device.snapshot();
         change_node(&device, superblock.space.block, |bytes| {
             let view = NodeView::trusted(bytes);
-            let index = (0..view.count()).find(|&at| view.key(at).kind == Kind::Group).unwrap();
+            let index = (0..view.count()).find(|&at| view.key(at).kind == ItemKind::Group).unwrap();
             let item = GroupItem::decode(view.value(index)).unwrap();
             let at = view.record(index).0 + Key::SIZE;
             bytes[at..at + 16].copy_from_slice(&GroupItem { node_blocks, ..item }.encode());

@@ -13,7 +13,7 @@ use holdfast_device::sim::{Action, Call, Faults, When};
 use holdfast_device::{Device, MemoryDevice, SimDevice};
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::journal::{FrameHeader, JournalMark};
-use holdfast_format::{Geometry, Key, Kind};
+use holdfast_format::{Geometry, ItemKind, Key};
 use holdfast_store::{CreateOptions, Need, OpenOptions, Result, Store, Transaction};
 
 const BYTES: u64 = 32 << 20;
@@ -21,7 +21,7 @@ const BLOCK: u64 = 4096;
 const COMMITS: u64 = 4;
 
 fn key(number: u64) -> Key {
-    Key::new(InodeNo(20 + number), Kind::Extent, 0)
+    Key::new(InodeNo(20 + number), ItemKind::Extent, 0)
 }
 
 fn open(device: Arc<dyn Device>, read_only: bool) -> Result<Store> {

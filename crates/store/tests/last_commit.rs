@@ -11,7 +11,7 @@ use holdfast_device::memory::MemoryDevice;
 use holdfast_device::sim::Event;
 use holdfast_device::{Device, SimDevice};
 use holdfast_format::item::Extent;
-use holdfast_format::{Geometry, Key, Kind};
+use holdfast_format::{Geometry, ItemKind, Key};
 use holdfast_sim::{Verdict, agree};
 use holdfast_store::{CreateOptions, Need, OpenOptions, Store, Transaction};
 
@@ -37,7 +37,7 @@ fn open(device: Arc<dyn Device>) -> Store {
 }
 
 fn key(number: u64) -> Key {
-    Key::new(InodeNo(20 + number), Kind::Extent, 0)
+    Key::new(InodeNo(20 + number), ItemKind::Extent, 0)
 }
 
 /// Writes blocks of `fill` at `at`, and publishes them under a key if one is given.

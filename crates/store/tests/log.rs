@@ -16,7 +16,7 @@ use holdfast_device::sim::Policy;
 use holdfast_device::{Device, DeviceError, SimDevice, forward};
 use holdfast_format::checksum::block_sums;
 use holdfast_format::log::{DATA_BLOCKS_MAX, LogHeader};
-use holdfast_format::{Geometry, Key, Kind};
+use holdfast_format::{Geometry, ItemKind, Key};
 use holdfast_store::{Need, OpenOptions, Reservation, Store, StoreError, Transaction, Written};
 use parking_lot::{Condvar, Mutex};
 
@@ -37,7 +37,7 @@ fn open(device: Arc<dyn Device>, read_only: bool) -> Result<Store, StoreError> {
 }
 
 fn key(number: u64) -> Key {
-    Key::new(InodeNo(20 + number), Kind::Extent, 0)
+    Key::new(InodeNo(20 + number), ItemKind::Extent, 0)
 }
 
 /// Writes a block and publishes it under a key. Answers where it is.
@@ -260,7 +260,7 @@ fn more_than_a_batch_may_hold_becomes_a_commit() {
     let put_all = |from: u64| {
         let mut transaction = Transaction::new();
         for number in from..from + count {
-            transaction.put(Key::new(InodeNo(20), Kind::Xattr, number * 4096), value(number));
+            transaction.put(Key::new(InodeNo(20), ItemKind::Xattr, number * 4096), value(number));
         }
         let need = Need::Grow { changes: count as u32, blocks: 0 };
         store.apply(transaction, &mut store.reserve(need).unwrap()).unwrap();
@@ -287,7 +287,7 @@ fn more_than_a_batch_may_hold_becomes_a_commit() {
     let found = open(Arc::new(left), false).unwrap();
     assert_eq!(found.latest(), store.latest());
     for number in 0..count {
-        let key = Key::new(InodeNo(20), Kind::Xattr, number * 4096);
+        let key = Key::new(InodeNo(20), ItemKind::Xattr, number * 4096);
         assert_eq!(found.get(&key).unwrap(), Some(value(number)));
     }
 }
@@ -332,7 +332,7 @@ fn large_data_of_a_stranger_is_flushed_before_it_is_published() {
         let extents: Vec<_> =
             written.into_iter().map(|written| transaction.publish(written)).collect();
         for (number, extent) in extents.iter().enumerate() {
-            let key = Key::new(InodeNo(9_000 + attempt), Kind::Extent, number as u64);
+            let key = Key::new(InodeNo(9_000 + attempt), ItemKind::Extent, number as u64);
             transaction.put(key, extent.encode());
         }
         store.apply(transaction, &mut room).unwrap();

@@ -17,7 +17,7 @@ use holdfast_device::{Device, DeviceError, Flushed, SimDevice, forward};
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::log::LogHeader;
-use holdfast_format::{Geometry, Key, Kind, Superblock};
+use holdfast_format::{Geometry, ItemKind, Key, Superblock};
 use holdfast_sim::agree_on_log;
 use holdfast_store::{
     CreateOptions, LoggedBlock, Need, OpenOptions, Store, StoreError, Transaction,
@@ -47,7 +47,7 @@ fn open(device: Arc<dyn Device>, read_only: bool) -> Result<Store, StoreError> {
 }
 
 fn key(number: u64) -> Key {
-    Key::new(InodeNo(20 + number), Kind::Extent, 0)
+    Key::new(InodeNo(20 + number), ItemKind::Extent, 0)
 }
 
 /// Publishes a block under a key; in the log, or written to its location. Returns its block.
@@ -238,7 +238,7 @@ fn a_recovery_on_other_sectors_is_cut_at_every_call() {
         write(&store, 2, false);
         sync(&store);
         let mut transaction = Transaction::new();
-        transaction.put(Key::new(ABOUT, Kind::Xattr, 256), vec![7; 100]);
+        transaction.put(Key::new(ABOUT, ItemKind::Xattr, 256), vec![7; 100]);
         let mut room = store.reserve(Need::Grow { changes: 1, blocks: 0 }).unwrap();
         store.apply(transaction, &mut room).unwrap();
         sync(&store);

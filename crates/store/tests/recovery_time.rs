@@ -12,7 +12,7 @@ use holdfast_base::counters::Counters;
 use holdfast_base::prng::Prng;
 use holdfast_device::sim::TimedDevice;
 use holdfast_device::{Device, MemoryDevice};
-use holdfast_format::{Geometry, Key, Kind};
+use holdfast_format::{Geometry, ItemKind, Key};
 use holdfast_store::{CreateOptions, Need, OpenOptions, Store, Transaction};
 
 const BYTES: u64 = 256 << 20;
@@ -30,7 +30,7 @@ fn open(device: Arc<dyn Device>, recover: Duration) -> Store {
 fn put(store: &Store, file: u64, fill: u8) {
     let mut room = store.reserve(Need::Grow { changes: 1, blocks: 0 }).unwrap();
     let mut transaction = Transaction::new();
-    transaction.put(Key::new(InodeNo(20 + file), Kind::Dentry, 0), vec![fill; 500]);
+    transaction.put(Key::new(InodeNo(20 + file), ItemKind::Dentry, 0), vec![fill; 500]);
     store.apply(transaction, &mut room).unwrap();
 }
 

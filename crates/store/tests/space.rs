@@ -10,7 +10,7 @@ use holdfast_base::{BlockRange, Epoch, InodeNo};
 use holdfast_device::Device;
 use holdfast_device::memory::MemoryDevice;
 use holdfast_device::sim::HostedDevice;
-use holdfast_format::{Geometry, Key, Kind};
+use holdfast_format::{Geometry, ItemKind, Key};
 use holdfast_store::{CreateOptions, Need, OpenOptions, Store, StoreError, Transaction};
 
 const NODE_SIZES: [usize; 3] = [4096, 16384, 65536];
@@ -31,7 +31,7 @@ fn store(bytes: u64, node_size: usize) -> Store {
 }
 
 fn file(inode: u64, offset: u64) -> Key {
-    Key::new(InodeNo(inode), Kind::Extent, offset)
+    Key::new(InodeNo(inode), ItemKind::Extent, offset)
 }
 
 /// Puts values with nothing reserved but what the store itself thinks of them.
@@ -46,7 +46,7 @@ fn shrink(store: &Store, keys: &[Key], freed: &[BlockRange]) -> Result<(), Store
     let mut transaction = Transaction::new();
     keys.iter().for_each(|key| transaction.delete(*key));
     freed.iter().for_each(|range| {
-        transaction.free(*range, Epoch(1), Key::new(InodeNo(9), Kind::Extent, 0))
+        transaction.free(*range, Epoch(1), Key::new(InodeNo(9), ItemKind::Extent, 0))
     });
     let mut room = store.reserve(Need::Shrink { changes: transaction.changes() })?;
     store.apply(transaction, &mut room).map(drop)
@@ -120,7 +120,7 @@ fn a_full_volume_can_be_emptied_item_by_item() {
             let mut prng = Prng::seeded(1);
             let mut keys: Vec<Key> = Vec::new();
             for number in 0..names {
-                let key = Key::new(InodeNo(20 + number / 50), Kind::Dentry, prng.next_u64());
+                let key = Key::new(InodeNo(20 + number / 50), ItemKind::Dentry, prng.next_u64());
                 match put(&store, &[(key, 200)]) {
                     Ok(()) => keys.push(key),
                     Err(StoreError::NoSpace) => break,
@@ -230,7 +230,7 @@ fn many_threads_empty_a_full_volume() {
         let store = store(16 << 20, node_size);
         let mut parts: Vec<Vec<Key>> = (0..8).map(|_| Vec::new()).collect();
         for number in 0..800u64 {
-            let key = Key::new(InodeNo(20 + number), Kind::Dentry, number);
+            let key = Key::new(InodeNo(20 + number), ItemKind::Dentry, number);
             if put(&store, &[(key, 200)]).is_ok() {
                 parts[number as usize % 8].push(key);
             }

@@ -16,7 +16,7 @@ use holdfast_format::journal::DataExtent;
 use holdfast_format::log::{
     Content, DATA_BLOCKS_MAX, Decoder, Dropped, Patch, REPLAY_BYTES_MAX, Record,
 };
-use holdfast_format::{Key, Kind};
+use holdfast_format::{ItemKind, Key};
 
 use super::blocks::Blocks;
 use super::{Replay, Whole};
@@ -103,7 +103,7 @@ impl Judged {
     /// The blocks that the keys which the batch changes hold before it, and those that it takes. Of one branch, or of all.
     fn held(&self, branch: Option<u64>, value: &Value<'_>) -> Blocks {
         let keys = self.items.keys().filter(|(of, key)| {
-            key.kind == Kind::Extent && branch.is_none_or(|branch| branch == *of)
+            key.kind == ItemKind::Extent && branch.is_none_or(|branch| branch == *of)
         });
         let extents = keys.filter_map(|(of, key)| Extent::decode(&value(*of, key)?).ok());
         let mut runs: Vec<(u64, u64)> = extents.map(|extent| ends(extent.blocks)).collect();
@@ -125,7 +125,7 @@ impl Judged {
             return malformed(format!("the inode {} comes after its name", key.inode));
         }
         // A damaged name is left to the pass that judges names.
-        if key.kind == Kind::Dentry
+        if key.kind == ItemKind::Dentry
             && let Ok(dentry) = Dentry::decode(&value)
             && !self.items.contains_key(&(branch, Key::inode(dentry.inode)))
         {
@@ -176,7 +176,7 @@ impl State {
             match record.map_err(|bad| (Issue::BatchMalformed, bad.to_string()))? {
                 Record::Put(key, value) => {
                     let mut value = value.to_vec();
-                    if key.kind == Kind::Extent {
+                    if key.kind == ItemKind::Extent {
                         Extent::be_born_by(&mut value, now.epoch.next());
                     }
                     judged.put(branch, key, value)?;
@@ -360,7 +360,7 @@ impl State {
 
 /// The snapshots beside which a batch puts new branches.
 fn put_beside(lineage: &BTreeMap<Key, Option<Vec<u8>>>) -> BTreeMap<u64, u64> {
-    let put = lineage.iter().filter(|(key, value)| key.kind == Kind::Child && value.is_some());
+    let put = lineage.iter().filter(|(key, value)| key.kind == ItemKind::Child && value.is_some());
     put.filter_map(|(key, _)| Some((key.offset, key.inode.0.checked_sub(LINEAGE)?))).collect()
 }
 

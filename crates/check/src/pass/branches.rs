@@ -13,7 +13,7 @@ use holdfast_base::TreeId;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_format::item::lineage::MAIN;
 use holdfast_format::item::{Extent, WalkPlace};
-use holdfast_format::{Key, Kind};
+use holdfast_format::{ItemKind, Key};
 
 use super::{Context, Use, data, inodes, names};
 use crate::difference::{Difference, difference};
@@ -78,7 +78,7 @@ fn judge(
 ) -> u64 {
     context.others_lost |= !differs.is_whole;
     let changed = || differs.items.iter().filter_map(|(key, pair)| Some((key, pair.now.as_ref()?)));
-    for (key, value) in changed().filter(|(key, _)| key.kind == Kind::Extent) {
+    for (key, value) in changed().filter(|(key, _)| key.kind == ItemKind::Extent) {
         take_blocks(context, tree, key, value);
     }
     if tree.cursor.is_some() {
@@ -127,13 +127,13 @@ fn judge_files(beside: &mut Context<'_>, differs: &Difference) {
         let inode = of_inode[0].0.inode;
         let all = Bounds::inode(inode);
         // The names of a directory may be many: those that differ stand between two parts of the rest.
-        let front = Bounds { high: Some(Key::new(inode, Kind::Dentry, 0)), ..all };
-        let back = Bounds { low: Key::new(inode, Kind::Xattr, 0), ..all };
+        let front = Bounds { high: Some(Key::new(inode, ItemKind::Dentry, 0)), ..all };
+        let back = Bounds { low: Key::new(inode, ItemKind::Xattr, 0), ..all };
         if inode.0 > 0 {
             read(beside, &volume, &mut reader, front);
         }
         for (key, pair) in
-            of_inode.iter().filter(|(key, _)| inode.0 == 0 || key.kind == Kind::Dentry)
+            of_inode.iter().filter(|(key, _)| inode.0 == 0 || key.kind == ItemKind::Dentry)
         {
             if let Some(value) = &pair.now {
                 reader.take(beside, pair.block, key, value);

@@ -6,7 +6,7 @@ use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, BlockNo, InodeNo, TreeId};
 use holdfast_format::checksum::block_sum;
 use holdfast_format::item::Extent;
-use holdfast_format::{Key, Kind};
+use holdfast_format::{ItemKind, Key};
 
 use super::Context;
 use crate::issue::Issue;
@@ -40,7 +40,7 @@ pub(super) struct Reader {
 impl Reader {
     /// Verifies the data of an item, if it is a sound extent.
     pub(super) fn take(&mut self, context: &mut Context<'_>, key: &Key, value: &[u8]) {
-        if key.kind != Kind::Extent {
+        if key.kind != ItemKind::Extent {
             return;
         }
         let Ok(extent) = Extent::decode(value) else { return };

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use holdfast_base::{InodeNo, TreeId};
 use holdfast_format::item::dentry::slot;
 use holdfast_format::item::{Dentry, FileType};
-use holdfast_format::{Key, Kind};
+use holdfast_format::{ItemKind, Key};
 
 use super::Context;
 use crate::inodes::Inodes;
@@ -42,7 +42,7 @@ pub(super) fn run(context: &mut Context<'_>) {
     let mut names = SlotNames::default();
     let mut done = 0;
     let _ = volume.items(TreeId::Files, Bounds::ALL, &mut |_, key, value| {
-        if key.kind != Kind::Dentry {
+        if key.kind != ItemKind::Dentry {
             return ControlFlow::Continue(());
         }
         if key.inode != directory {
@@ -199,7 +199,7 @@ fn judge(context: &mut Context<'_>) {
         // The directory that holds the name may have lost a part.
         let is_elsewhere = entry.is_directory() && entry.parent != entry.name_dir;
         let is_known = entry.knows_name || entry.parent.0 == 0 || entry.nlink == 0 || is_root;
-        let place = Key::new(entry.parent, Kind::Dentry, entry.parent_slot);
+        let place = Key::new(entry.parent, ItemKind::Dentry, entry.parent_slot);
         if !is_known && !is_elsewhere && !context.files_lost.holds(&place) {
             let (said, slot) = (entry.parent, entry.parent_slot);
             report(

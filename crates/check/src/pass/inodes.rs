@@ -10,7 +10,7 @@ use holdfast_base::units::{BLOCK_BYTES, blocks_for};
 use holdfast_base::{BlockNo, Epoch, InodeNo, TreeId};
 use holdfast_format::item::{Dentry, Extent, FileType, InodeItem, PunchItem, orphan};
 use holdfast_format::limits::{FILE_SIZE_MAX, SYMLINK_MAX};
-use holdfast_format::{Key, Kind};
+use holdfast_format::{ItemKind, Key};
 
 use super::xattrs::Xattrs;
 use super::{Context, Use};
@@ -38,7 +38,7 @@ struct Current {
     unbroken: bool,
     xattrs: Xattrs,
     /// Kinds of items that its type cannot have.
-    misfits: Vec<Kind>,
+    misfits: Vec<ItemKind>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -65,8 +65,8 @@ impl Reader {
             return;
         }
         match key.kind {
-            Kind::Orphan => return take_orphan(context, block, key, value),
-            Kind::Punch => return take_punch(context, block, key, value),
+            ItemKind::Orphan => return take_orphan(context, block, key, value),
+            ItemKind::Punch => return take_punch(context, block, key, value),
             _ => {}
         }
         let is_next = self.current.as_ref().is_none_or(|current| current.number != key.inode);
@@ -124,11 +124,11 @@ impl Current {
     }
 
     /// Whether items of `kind` fit the inode's type, as far as that is known.
-    fn fits(&self, kind: Kind) -> bool {
+    fn fits(&self, kind: ItemKind) -> bool {
         let Ok(item) = self.item else { return true };
         match kind {
-            Kind::Dentry => item.file_type() == FileType::Directory,
-            Kind::Inline | Kind::Extent => {
+            ItemKind::Dentry => item.file_type() == FileType::Directory,
+            ItemKind::Inline | ItemKind::Extent => {
                 matches!(item.file_type(), FileType::Regular | FileType::Symlink)
             }
             _ => true,
@@ -168,7 +168,7 @@ fn damaged(context: &mut Context<'_>, block: BlockNo, key: &Key, why: &str) {
 }
 
 fn take(context: &mut Context<'_>, current: &mut Current, block: BlockNo, key: &Key, value: &[u8]) {
-    if key.kind == Kind::Inode {
+    if key.kind == ItemKind::Inode {
         return take_inode(context, current, block, key, value);
     }
     current.items += 1;
@@ -176,26 +176,26 @@ fn take(context: &mut Context<'_>, current: &mut Current, block: BlockNo, key: &
         current.misfits.push(key.kind);
     }
     let outcome = match key.kind {
-        Kind::Inline => {
+        ItemKind::Inline => {
             current.inline = Some(value.len() as u64);
             if key.offset != 0 { Err("its offset is not 0".into()) } else { Ok(()) }
         }
-        Kind::Dentry => match Dentry::decode(value) {
+        ItemKind::Dentry => match Dentry::decode(value) {
             Ok(_) => {
                 context.facts.dentries += 1;
                 Ok(())
             }
             Err(malformed) => Err(malformed.why),
         },
-        Kind::Xattr => {
+        ItemKind::Xattr => {
             context.facts.xattrs += 1;
             current.xattrs.take(context, key, value)
         }
-        Kind::XattrPiece => {
+        ItemKind::XattrPiece => {
             current.xattrs.take_piece(key, value);
             Ok(())
         }
-        Kind::Extent => match Extent::decode(value) {
+        ItemKind::Extent => match Extent::decode(value) {
             Ok(extent) => {
                 take_extent(context, current, block, key, &extent);
                 Ok(())

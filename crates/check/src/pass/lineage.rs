@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_format::item::lineage::{LINEAGE, MAIN, child_key, decode_numbers, name_key};
 use holdfast_format::item::{LineageItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace};
-use holdfast_format::{Key, Kind, NodePointer};
+use holdfast_format::{ItemKind, Key, NodePointer};
 
 use super::Context;
 use crate::issue::Issue;
@@ -69,18 +69,18 @@ impl Judge<'_, '_> {
     fn items(&mut self) {
         for (key, value) in &self.lineage.0 {
             let judged = match key.kind {
-                Kind::Tree => TreeItem::decode(value).map(drop),
-                Kind::Root => RootItem::decode(value).map(drop),
-                Kind::Walk => WalkItem::decode(value).map(drop),
-                Kind::Lineage => LineageItem::decode(value).map(drop),
-                Kind::Name => decode_numbers(value).map(drop),
+                ItemKind::Tree => TreeItem::decode(value).map(drop),
+                ItemKind::Root => RootItem::decode(value).map(drop),
+                ItemKind::Walk => WalkItem::decode(value).map(drop),
+                ItemKind::Lineage => LineageItem::decode(value).map(drop),
+                ItemKind::Name => decode_numbers(value).map(drop),
                 _ => Ok(()),
             };
             let is_own = number(key).is_some_and(|number| number > 0);
             let is_placed = match key.kind {
-                Kind::Tree | Kind::Root => is_own && key.offset == 0,
-                Kind::Child => is_own && value.is_empty(),
-                Kind::Lineage => !is_own && key.offset == 0,
+                ItemKind::Tree | ItemKind::Root => is_own && key.offset == 0,
+                ItemKind::Child => is_own && value.is_empty(),
+                ItemKind::Lineage => !is_own && key.offset == 0,
                 _ => !is_own,
             };
             let why = match judged {
@@ -89,7 +89,8 @@ impl Judge<'_, '_> {
                 Err(malformed) => malformed.why,
             };
             // What such a tree reaches is not known.
-            self.context.others_lost |= matches!(key.kind, Kind::Tree | Kind::Root | Kind::Walk);
+            self.context.others_lost |=
+                matches!(key.kind, ItemKind::Tree | ItemKind::Root | ItemKind::Walk);
             self.context.findings.add(Issue::LineageItemDamaged, format!("{key:?}: {why}"));
         }
     }
@@ -180,7 +181,8 @@ impl Judge<'_, '_> {
     }
 
     fn roots(&mut self) {
-        let keys = self.lineage.0.keys().filter(|key| key.kind == Kind::Root && key.offset == 0);
+        let keys =
+            self.lineage.0.keys().filter(|key| key.kind == ItemKind::Root && key.offset == 0);
         let rooted: BTreeSet<u64> = keys.filter_map(number).collect();
         let is_branch = |id: &u64| {
             let item = self.trees.get(id);
@@ -219,7 +221,7 @@ impl Judge<'_, '_> {
     }
 
     fn child_items(&mut self) {
-        let keys = self.lineage.0.keys().filter(|key| key.kind == Kind::Child);
+        let keys = self.lineage.0.keys().filter(|key| key.kind == ItemKind::Child);
         let listed: Vec<(u64, u64)> =
             keys.filter_map(|key| Some((number(key)?, key.offset))).collect();
         for (parent, child) in listed {
@@ -256,7 +258,7 @@ impl Judge<'_, '_> {
                 wrong.push(format!("branch {id} has no name"));
             }
         }
-        let items = self.lineage.0.iter().filter(|(key, _)| key.kind == Kind::Name);
+        let items = self.lineage.0.iter().filter(|(key, _)| key.kind == ItemKind::Name);
         for (key, value) in items {
             // What is damaged has its own finding.
             let Ok(numbers) = decode_numbers(value) else {
@@ -281,7 +283,7 @@ impl Judge<'_, '_> {
     }
 
     fn deletions(&mut self) {
-        let keys = self.lineage.0.keys().filter(|key| key.kind == Kind::Walk);
+        let keys = self.lineage.0.keys().filter(|key| key.kind == ItemKind::Walk);
         let walks: Vec<u64> = keys.map(|key| key.offset).collect();
         let has_begun = |lineage: &Lineage, id| {
             lineage.cursor(id).is_some_and(|cursor| cursor != WalkPlace::start())

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use holdfast_base::{InodeNo, TreeId};
 use holdfast_format::item::dentry::{slot, slot_end};
 use holdfast_format::item::{Dentry, FileType, InodeItem};
-use holdfast_format::{Key, Kind};
+use holdfast_format::{ItemKind, Key};
 
 use super::Context;
 use crate::difference::{Difference, Pair};
@@ -33,9 +33,9 @@ pub(super) fn judge(beside: &mut Context<'_>, before: &Volume<'_>, differs: &Dif
     let mut mores = Mores::new();
     for (key, pair) in &differs.items {
         match key.kind {
-            Kind::Dentry => name(beside, &mut mores, key, pair),
-            Kind::Inode if key.offset == 0 => drop(mores.entry(key.inode).or_default()),
-            Kind::Orphan | Kind::Punch if key.inode.0 == 0 => {
+            ItemKind::Dentry => name(beside, &mut mores, key, pair),
+            ItemKind::Inode if key.offset == 0 => drop(mores.entry(key.inode).or_default()),
+            ItemKind::Orphan | ItemKind::Punch if key.inode.0 == 0 => {
                 mores.entry(InodeNo(key.offset)).or_default();
             }
             _ => {}
@@ -225,7 +225,7 @@ impl Inode {
         if now.parent.0 == 0 || now.nlink == 0 || number == InodeNo::ROOT || is_elsewhere {
             return;
         }
-        let is_there = match volume.look(&Key::new(now.parent, Kind::Dentry, now.parent_slot)) {
+        let is_there = match volume.look(&Key::new(now.parent, ItemKind::Dentry, now.parent_slot)) {
             Look::Found(value) => Dentry::decode(&value).is_ok_and(|dentry| dentry.inode == number),
             Look::Missing => false,
             Look::Lost => true,

@@ -5,7 +5,7 @@
 use std::ops::ControlFlow;
 
 use holdfast_base::{BlockNo, BlockRange, TreeId};
-use holdfast_format::Kind;
+use holdfast_format::ItemKind;
 use holdfast_format::item::lineage::LINEAGE;
 use holdfast_format::item::{GroupItem, group};
 use holdfast_format::limits::{BITMAP_BLOCKS, BITMAPS_PER_GROUP, GROUP_BLOCKS};
@@ -55,10 +55,10 @@ fn read(context: &mut Context<'_>) -> Said {
         }
         let group = key.inode.0;
         let outside = match key.kind {
-            Kind::Group => group >= geometry.group_count() || key.offset != 0,
-            Kind::Bitmap => group >= geometry.group_count() || key.offset >= BITMAPS_PER_GROUP,
+            ItemKind::Group => group >= geometry.group_count() || key.offset != 0,
+            ItemKind::Bitmap => group >= geometry.group_count() || key.offset >= BITMAPS_PER_GROUP,
             // A setting, of the whole volume.
-            Kind::Setting => group != 0,
+            ItemKind::Setting => group != 0,
             // Of branches and snapshots, which have a pass of their own.
             _ => group < LINEAGE,
         };
@@ -68,8 +68,8 @@ fn read(context: &mut Context<'_>) -> Said {
             return ControlFlow::Continue(());
         }
         let outcome = match key.kind {
-            Kind::Group => GroupItem::decode(value).map(|item| said.groups.push((group, item))),
-            Kind::Bitmap => group::decode_bitmap(value).map(|bits| {
+            ItemKind::Group => GroupItem::decode(value).map(|item| said.groups.push((group, item))),
+            ItemKind::Bitmap => group::decode_bitmap(value).map(|bits| {
                 // In range: the group exists, and the geometry fits 64 bits.
                 let start = group * GROUP_BLOCKS + key.offset * BITMAP_BLOCKS;
                 said.marked.push_bits(start, bits);

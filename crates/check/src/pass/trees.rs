@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use holdfast_base::{BlockNo, TreeId};
 use holdfast_format::item::Extent;
 use holdfast_format::item::lineage::MAIN;
-use holdfast_format::{Kind, NodePointer, NodeView};
+use holdfast_format::{ItemKind, NodePointer, NodeView};
 
 use super::{Context, Use};
 use crate::issue::Issue;
@@ -102,7 +102,7 @@ fn check_births(context: &mut Context<'_>, pointer: NodePointer, node: &NodeView
     let youngest = context.volume.superblock.epoch.next();
     for index in 0..node.count() {
         let key = node.key(index);
-        if key.kind != Kind::Extent {
+        if key.kind != ItemKind::Extent {
             continue;
         }
         let Ok(extent) = Extent::decode(node.value(index)) else { continue };

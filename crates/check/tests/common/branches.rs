@@ -8,7 +8,7 @@ use holdfast_base::{BLOCK_SIZE, InodeNo, Timestamp, TreeId};
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::item::{Extent, InodeItem, RootItem};
-use holdfast_format::{Key, Kind, NodePointer, NodeView, Superblock, node};
+use holdfast_format::{ItemKind, Key, NodePointer, NodeView, Superblock, node};
 use holdfast_store::{Branch, Need, OpenOptions, Store, Transaction};
 
 use super::{DATA, Maker, NODE, PIPE, node_bytes, put};
@@ -58,7 +58,7 @@ pub(crate) fn chown(branch: &Branch, number: InodeNo) {
 
 /// New data for the first two blocks of a file, in new blocks.
 pub(crate) fn overwrite(branch: &Branch, byte: u8) {
-    let key = Key::new(DATA, Kind::Extent, 0);
+    let key = Key::new(DATA, ItemKind::Extent, 0);
     let old = branch.get(&key).expect("it reads").expect("it is there");
     let old = Extent::decode(&old).expect("it is sound");
     let mut room = branch.reserve(Need::Grow { changes: 8, blocks: 8 }).expect("there is room");

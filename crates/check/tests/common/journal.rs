@@ -15,7 +15,7 @@ use holdfast_format::journal::frame::{FrameHeader, KIND_COMMIT, KIND_END, MAGIC}
 use holdfast_format::journal::node::encode_node;
 use holdfast_format::journal::{Base, CommitHead, DataExtent, JournalMark, next_block};
 use holdfast_format::node::{self, ADDRESS_AT, EPOCH_AT};
-use holdfast_format::{Key, Kind, NodePointer, NodeView, Superblock};
+use holdfast_format::{ItemKind, Key, NodePointer, NodeView, Superblock};
 
 use super::{Made, NODE, put};
 
@@ -140,7 +140,7 @@ impl<'a> Journal<'a> {
         }
         node::seal(&mut files_after);
         let mut space_after = copied(&space_before, space);
-        let bitmap = Key::new(InodeNo(0), Kind::Bitmap, 0);
+        let bitmap = Key::new(InodeNo(0), ItemKind::Bitmap, 0);
         poke_item(&mut space_after, bitmap, |bits| {
             for (old, new) in [(self.now.files, files), (self.now.space, space)] {
                 bits[old.block.0 as usize / 8] &= !(1 << (old.block.0 % 8));

@@ -16,7 +16,7 @@ use holdfast_format::checksum::{block_sum, crc64_with_hole};
 use holdfast_format::item::{Dentry, Extent, FileType, InodeItem};
 use holdfast_format::journal::commit::data_sum;
 use holdfast_format::log::{Content, Encoder, LogHeader, LogMark, Patch, frame};
-use holdfast_format::{Key, Kind, Superblock};
+use holdfast_format::{ItemKind, Key, Superblock};
 use holdfast_store::{OpenOptions, Store, StoreError};
 
 use super::{Made, Maker, ROOT, check_all, dentry_key, inode};
@@ -107,7 +107,7 @@ impl<'a> Log<'a> {
     }
 
     pub(crate) fn put(&mut self, key: Key, mut value: Vec<u8>) {
-        if key.kind == Kind::Extent {
+        if key.kind == ItemKind::Extent {
             Extent::be_born(&mut value, super::EPOCH);
         }
         self.now.items.insert(key, value.clone());
@@ -174,13 +174,13 @@ impl<'a> Log<'a> {
         super::put(&self.made.device, blocks.start, &page);
         self.take(blocks, Data::Written);
         let extent = Extent { birth: super::EPOCH, ..Extent::new(blocks, vec![block_sum(&page)]) };
-        self.put(Key::new(number, Kind::Extent, 0), extent.encode());
+        self.put(Key::new(number, ItemKind::Extent, 0), extent.encode());
         number
     }
 
     /// The only block of a file.
     pub(crate) fn block_of(&self, number: InodeNo) -> BlockNo {
-        let value = &self.now.items[&Key::new(number, Kind::Extent, 0)];
+        let value = &self.now.items[&Key::new(number, ItemKind::Extent, 0)];
         Extent::decode(value).expect("the extent is sound").blocks.start
     }
 
@@ -194,7 +194,7 @@ impl<'a> Log<'a> {
         let extent = Extent { birth: super::EPOCH, ..Extent::new(blocks, vec![block_sum(&page)]) };
         self.pages.insert(blocks.start.0, page);
         self.take(blocks, Data::Inside(vec![(Some(old), at, bytes.to_vec())]));
-        self.put(Key::new(number, Kind::Extent, 0), extent.encode());
+        self.put(Key::new(number, ItemKind::Extent, 0), extent.encode());
         self.give_back(BlockRange::new(old, 1));
         self.change(number, |item| item.ctime.secs += 1);
     }
@@ -204,7 +204,7 @@ impl<'a> Log<'a> {
         self.operation();
         let block = self.block_of(number);
         self.give_back(BlockRange::new(block, 1));
-        self.delete(Key::new(number, Kind::Extent, 0));
+        self.delete(Key::new(number, ItemKind::Extent, 0));
         self.delete(Key::inode(number));
         self.delete(dentry_key(ROOT, name));
         self.change(ROOT, |root| root.size -= 1);
@@ -272,7 +272,7 @@ impl<'a> Log<'a> {
     fn write_records(&mut self, encoder: &mut Encoder, out: &mut Vec<u8>) {
         // Inodes first, so that each comes before its names.
         let mut changes: Vec<_> = std::mem::take(&mut self.changes).into_iter().collect();
-        changes.sort_by_key(|(key, _)| key.kind != Kind::Inode);
+        changes.sort_by_key(|(key, _)| key.kind != ItemKind::Inode);
         for (key, value) in &changes {
             match value {
                 Some(value) => encoder.put(key, value, out),

@@ -25,7 +25,7 @@ use holdfast_format::item::xattr::{XattrValue, piece_offset};
 use holdfast_format::item::{Dentry, Extent, FileType, GroupItem, InodeItem, Xattr};
 use holdfast_format::limits::{BITMAP_BYTES, GROUP_BLOCKS};
 use holdfast_format::node::{self, Expected, OfVolume, SLOT_SIZE, SLOTS_AT};
-use holdfast_format::{Geometry, JournalMark, Key, Kind, LogMark, NodePointer, Superblock};
+use holdfast_format::{Geometry, ItemKind, JournalMark, Key, LogMark, NodePointer, Superblock};
 use uuid::Uuid;
 
 pub(crate) const ROOT: InodeNo = InodeNo::ROOT;
@@ -111,11 +111,11 @@ pub(crate) fn inode(file_type: FileType, nlink: u32, size: u64) -> InodeItem {
 }
 
 pub(crate) fn dentry_key(directory: InodeNo, name: &str) -> Key {
-    Key::new(directory, Kind::Dentry, slot(SEED, name.as_bytes()))
+    Key::new(directory, ItemKind::Dentry, slot(SEED, name.as_bytes()))
 }
 
 pub(crate) fn xattr_key(inode: InodeNo, name: &str) -> Key {
-    Key::new(inode, Kind::Xattr, slot(SEED, name.as_bytes()))
+    Key::new(inode, ItemKind::Xattr, slot(SEED, name.as_bytes()))
 }
 
 impl Maker {
@@ -178,13 +178,13 @@ impl Maker {
         let len = PIECE as u32 + 3;
         maker.xattr(DATA, "user.long", XattrValue::Pieces { id: 0, len });
         for (index, len) in [(0, PIECE), (1, 3)] {
-            let key = Key::new(DATA, Kind::XattrPiece, piece_offset(0, index));
+            let key = Key::new(DATA, ItemKind::XattrPiece, piece_offset(0, index));
             maker.files.insert(key, vec![b'x'; len]);
         }
         maker.inode(INLINE, inode(FileType::Regular, 1, 5));
-        maker.files.insert(Key::new(INLINE, Kind::Inline, 0), b"hello".to_vec());
+        maker.files.insert(Key::new(INLINE, ItemKind::Inline, 0), b"hello".to_vec());
         maker.inode(LINK, inode(FileType::Symlink, 1, 8));
-        maker.files.insert(Key::new(LINK, Kind::Inline, 0), b"dir/data".to_vec());
+        maker.files.insert(Key::new(LINK, ItemKind::Inline, 0), b"dir/data".to_vec());
         maker.inode(PIPE, inode(FileType::Fifo, 1, 0));
         maker.inode(ORPHAN, InodeItem { blocks: 1, ..inode(FileType::Regular, 0, 4096) });
         maker.written(ORPHAN, 0, 1);
@@ -260,7 +260,7 @@ impl Maker {
     pub(crate) fn extent(&mut self, inode: InodeNo, offset: u64, extent: &Extent) {
         let mut bytes = extent.encode();
         Extent::be_born(&mut bytes, EPOCH);
-        self.files.insert(Key::new(inode, Kind::Extent, offset), bytes);
+        self.files.insert(Key::new(inode, ItemKind::Extent, offset), bytes);
     }
 
     /// Changes the superblock before it is written.
@@ -287,7 +287,7 @@ impl Maker {
         let nodes: Vec<_> = files.iter().map(|node| node.0.block).chain([space_at]).collect();
         used.extend(nodes.iter().map(|block| block.0));
         for (key, value) in &self.files {
-            if key.kind == Kind::Extent
+            if key.kind == ItemKind::Extent
                 && let Ok(extent) = Extent::decode(value)
                 && self.geometry.holds_data(extent.blocks)
             {
@@ -305,10 +305,10 @@ impl Maker {
             node_blocks: nodes.len() as u32,
             reserved: [0; 8],
         };
-        space.insert(Key::new(InodeNo(0), Kind::Group, 0), group.encode());
+        space.insert(Key::new(InodeNo(0), ItemKind::Group, 0), group.encode());
         for (piece, bits) in bits.chunks(BITMAP_BYTES).enumerate() {
             if bits.iter().any(|&byte| byte != 0) {
-                let key = Key::new(InodeNo(0), Kind::Bitmap, piece as u64);
+                let key = Key::new(InodeNo(0), ItemKind::Bitmap, piece as u64);
                 space.insert(key, bits.to_vec());
             }
         }
@@ -319,7 +319,7 @@ impl Maker {
         let space_pointer = NodePointer { block: space_at, epoch: EPOCH };
         let items: Vec<_> = space.into_iter().collect();
         put(&device, space_at, &node_bytes(TreeId::Space, 0, space_pointer, &items));
-        let inodes = self.files.keys().filter(|key| key.kind == Kind::Inode && key.offset == 0);
+        let inodes = self.files.keys().filter(|key| key.kind == ItemKind::Inode && key.offset == 0);
         let (root, level) = *files.last().expect("a tree has a root");
         let mut superblock = Superblock {
             epoch: EPOCH.next(),

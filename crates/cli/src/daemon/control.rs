@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use holdfast::FileSystem;
 use holdfast::device::Device;
-use holdfast_base::counters::{Kind, Reading};
+use holdfast_base::counters::{CounterKind, Reading};
 use holdfast_fuse::Requests;
 use serde::{Deserialize, Serialize};
 
@@ -165,8 +165,8 @@ impl From<Reading> for Counter {
             name: reading.name.into(),
             value: reading.value,
             group: reading.group.into(),
-            gauge: reading.kind == Kind::Gauge,
-            alarm: reading.kind == Kind::Alarm,
+            gauge: reading.kind == CounterKind::Gauge,
+            alarm: reading.kind == CounterKind::Alarm,
             meaning: reading.meaning.into(),
         }
     }
@@ -219,7 +219,7 @@ impl Answers {
         .map(|(name, value, meaning)| Reading {
             name,
             value,
-            kind: Kind::Total,
+            kind: CounterKind::Total,
             group: DEVICE,
             meaning,
         });

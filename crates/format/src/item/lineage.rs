@@ -11,7 +11,7 @@ use crate::codec::Reader;
 use crate::key::RawKey;
 use crate::limits::{COUNTER_MAX, TREE_LEVELS_MAX};
 use crate::node::{NodePointer, check_device};
-use crate::{Key, Kind, Malformed};
+use crate::{ItemKind, Key, Malformed};
 
 /// Number of the branch that mkfs makes.
 pub const MAIN: u64 = 1;
@@ -230,7 +230,7 @@ impl TreeItem {
 
     /// The key of number `id`.
     pub const fn key(id: u64) -> Key {
-        Key::new(InodeNo(LINEAGE.saturating_add(id)), Kind::Tree, 0)
+        Key::new(InodeNo(LINEAGE.saturating_add(id)), ItemKind::Tree, 0)
     }
 }
 
@@ -262,7 +262,7 @@ impl RootItem {
 
     /// The key of the root of branch `id`.
     pub const fn key(id: u64) -> Key {
-        Key::new(InodeNo(LINEAGE.saturating_add(id)), Kind::Root, 0)
+        Key::new(InodeNo(LINEAGE.saturating_add(id)), ItemKind::Root, 0)
     }
 }
 
@@ -330,13 +330,13 @@ impl WalkItem {
 
     /// The key of the walk that deletes snapshot `id`.
     pub const fn key(id: u64) -> Key {
-        Key::new(InodeNo(LINEAGE), Kind::Walk, id)
+        Key::new(InodeNo(LINEAGE), ItemKind::Walk, id)
     }
 }
 
 impl LineageItem {
     /// Its key.
-    pub const KEY: Key = Key::new(InodeNo(LINEAGE), Kind::Lineage, 0);
+    pub const KEY: Key = Key::new(InodeNo(LINEAGE), ItemKind::Lineage, 0);
 
     /// Reads and judges it. The value of [`LineageItem::KEY`].
     pub fn decode(bytes: &[u8]) -> Result<LineageItem, Malformed> {
@@ -355,7 +355,7 @@ impl LineageItem {
 
 /// The key that says of snapshot `parent` that `child` grew out of it. Its value is empty.
 pub const fn child_key(parent: u64, child: u64) -> Key {
-    Key::new(InodeNo(LINEAGE.saturating_add(parent)), Kind::Child, child)
+    Key::new(InodeNo(LINEAGE.saturating_add(parent)), ItemKind::Child, child)
 }
 
 /// The key under which the numbers stand of all whose names have this hash: branches with `branch` 0, snapshots of a branch.
@@ -363,7 +363,7 @@ pub const fn child_key(parent: u64, child: u64) -> Key {
 pub fn name_key(branch: u64, name: &[u8]) -> Key {
     let mut bytes = branch.to_le_bytes().to_vec();
     bytes.extend_from_slice(name);
-    Key::new(InodeNo(LINEAGE), Kind::Name, crc64(&bytes))
+    Key::new(InodeNo(LINEAGE), ItemKind::Name, crc64(&bytes))
 }
 
 /// Why this cannot be the name of a branch or snapshot.
@@ -424,7 +424,7 @@ mod tests {
         assert_eq!(TreeItem::decode(&item.encode()), Ok(item));
         let root = RootItem::of(snapshot().root, 2, 7);
         assert_eq!(RootItem::decode(&root.bytes()), Ok(root));
-        let place = WalkPlace::item(&Key::new(InodeNo(7), Kind::Extent, 4096));
+        let place = WalkPlace::item(&Key::new(InodeNo(7), ItemKind::Extent, 4096));
         for place in [place, WalkPlace::start(), WalkPlace::node(None, 3)] {
             assert_eq!(WalkItem::decode(&WalkItem::at(&place).bytes()), Ok(place));
         }

@@ -14,7 +14,7 @@ use crate::feature::Carried;
 use crate::geometry::Geometry;
 use crate::item::InodeItem;
 use crate::limits::{COUNTER_MAX, value_max};
-use crate::{Key, Kind, Malformed};
+use crate::{ItemKind, Key, Malformed};
 
 const WHAT: &str = "record of a log batch";
 
@@ -138,7 +138,7 @@ impl Encoder {
         }
         match key.kind {
             // A hash is as long as it is.
-            Kind::Dentry | Kind::Xattr => out.extend_from_slice(&key.offset.to_le_bytes()),
+            ItemKind::Dentry | ItemKind::Xattr => out.extend_from_slice(&key.offset.to_le_bytes()),
             _ => varint::write(key.offset, out),
         }
     }
@@ -275,7 +275,7 @@ impl<'a> Decoder<'a> {
             KIND_FOLLOWS => self.reader.array().map(|[kind]| kind)?,
             kind => kind,
         };
-        let known = Kind::from_raw(kind).filter(|kind| kind.may_be(self.carried));
+        let known = ItemKind::from_raw(kind).filter(|kind| kind.may_be(self.carried));
         let Some(kind) = known else {
             return fail(format!("kind {kind} is unknown"));
         };
@@ -286,10 +286,10 @@ impl<'a> Decoder<'a> {
         self.inode = self.inode.wrapping_add(distance as u64);
         let offset = match kind {
             _ if what == INODE => 0,
-            Kind::Dentry | Kind::Xattr => u64::from_le_bytes(self.reader.array()?),
+            ItemKind::Dentry | ItemKind::Xattr => u64::from_le_bytes(self.reader.array()?),
             _ => self.varint()?,
         };
-        if what == INODE && kind != Kind::Inode {
+        if what == INODE && kind != ItemKind::Inode {
             return fail(format!("{kind:?} is no inode"));
         }
         Ok(Key::new(InodeNo(self.inode), kind, offset))
@@ -373,7 +373,11 @@ impl<'a> Decoder<'a> {
                 if birth.0 == 0 || birth.0 > COUNTER_MAX || offset % BLOCK_SIZE as u64 != 0 {
                     return Err(Malformed::new(WHAT, format!("{blocks:?} cannot be of {birth:?}")));
                 }
-                Record::Drop(Dropped { blocks, birth, at: Key::new(inode, Kind::Extent, offset) })
+                Record::Drop(Dropped {
+                    blocks,
+                    birth,
+                    at: Key::new(inode, ItemKind::Extent, offset),
+                })
             }
             what => return Err(Malformed::new(WHAT, format!("what {what} is, is unknown"))),
         })
@@ -399,6 +403,6 @@ impl<'a> Iterator for Decoder<'a> {
 
 /// The inode that a name leads to, if `key` and `value` are those of a name: its record comes first.
 pub fn leads_to(key: &Key, value: &[u8]) -> Option<InodeNo> {
-    let inode = value.first_chunk::<8>().filter(|_| key.kind == Kind::Dentry)?;
+    let inode = value.first_chunk::<8>().filter(|_| key.kind == ItemKind::Dentry)?;
     Some(InodeNo(u64::from_le_bytes(*inode)))
 }

@@ -7,4 +7,4 @@ mod requests;
 
 pub(crate) use operations::Timed;
 pub use operations::{BUCKETS, BucketScale, Latency, Operation, Operations};
-pub use requests::{Kind, Requests};
+pub use requests::{RequestKind, Requests};

@@ -12,18 +12,18 @@ macro_rules! kinds {
     ($($(#[doc = $doc:literal])* $kind:ident = $name:literal,)*) => {
         /// What the kernel asks for.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Kind {
+        pub enum RequestKind {
             $($(#[doc = $doc])* $kind,)*
         }
 
-        impl Kind {
+        impl RequestKind {
             /// Every kind, in the order of declaration.
-            pub const ALL: &'static [Kind] = &[$(Kind::$kind,)*];
+            pub const ALL: &'static [RequestKind] = &[$(RequestKind::$kind,)*];
 
             /// Its name in lower case, as statistics show it.
             pub fn name(self) -> &'static str {
                 match self {
-                    $(Kind::$kind => $name,)*
+                    $(RequestKind::$kind => $name,)*
                 }
             }
         }
@@ -108,7 +108,7 @@ kinds! {
 /// The counts of one mount, and the operations that its requests became.
 #[derive(Debug)]
 pub struct Requests {
-    counts: [Counter; Kind::ALL.len()],
+    counts: [Counter; RequestKind::ALL.len()],
     operations: Operations,
 }
 
@@ -123,12 +123,12 @@ impl Default for Requests {
 
 impl Requests {
     /// Counts one request.
-    pub fn count(&self, kind: Kind) {
+    pub fn count(&self, kind: RequestKind) {
         self.counts[kind as usize].increment();
     }
 
     /// How many requests of this kind came so far.
-    pub fn get(&self, kind: Kind) -> u64 {
+    pub fn get(&self, kind: RequestKind) -> u64 {
         self.counts[kind as usize].get()
     }
 
@@ -138,8 +138,8 @@ impl Requests {
     }
 
     /// Every kind with its count, in the order of declaration.
-    pub fn list(&self) -> Vec<(Kind, u64)> {
-        Kind::ALL.iter().map(|kind| (*kind, self.get(*kind))).collect()
+    pub fn list(&self) -> Vec<(RequestKind, u64)> {
+        RequestKind::ALL.iter().map(|kind| (*kind, self.get(*kind))).collect()
     }
 }
 
@@ -150,12 +150,12 @@ mod tests {
     #[test]
     fn each_kind_has_its_own_count() {
         let requests = Requests::default();
-        for (index, kind) in Kind::ALL.iter().enumerate() {
+        for (index, kind) in RequestKind::ALL.iter().enumerate() {
             for _ in 0..index {
                 requests.count(*kind);
             }
         }
         let counts: Vec<u64> = requests.list().iter().map(|(_, count)| *count).collect();
-        assert_eq!(counts, (0..Kind::ALL.len() as u64).collect::<Vec<_>>());
+        assert_eq!(counts, (0..RequestKind::ALL.len() as u64).collect::<Vec<_>>());
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use holdfast_wire::abi::opcode;
 
 use crate::server::Server;
-use crate::statistics::Kind;
+use crate::statistics::RequestKind;
 
 /// Serves requests on whatever thread has one.
 pub(crate) struct Work {
@@ -29,7 +29,7 @@ impl Work {
     }
 
     /// Counts a request. To be called once for each.
-    pub(crate) fn count(&self, kind: Kind) {
+    pub(crate) fn count(&self, kind: RequestKind) {
         self.server.requests().count(kind);
     }
 

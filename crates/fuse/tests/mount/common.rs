@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use holdfast_device::{Device, DeviceError, Flushed, MemoryDevice, forward};
-use holdfast_fuse::{FuseOptions, Kind, Opens, Requests, Stopper, Transport, serve};
+use holdfast_fuse::{FuseOptions, Opens, RequestKind, Requests, Stopper, Transport, serve};
 use holdfast_posix::{FileSystem, MkfsOptions, MountOptions};
 
 /// Whether mounts are possible here; says so if not.
@@ -130,7 +130,7 @@ impl Mount {
     }
 
     /// How many requests of this kind came so far.
-    pub(crate) fn count(&self, kind: Kind) -> u64 {
+    pub(crate) fn count(&self, kind: RequestKind) -> u64 {
         self.requests.get(kind)
     }
 

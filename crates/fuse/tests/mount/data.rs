@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{Mount, SlowFlush, can_mount, mkfs, open_to_write};
 use holdfast_device::{Device, MemoryDevice};
-use holdfast_fuse::{Kind, Opens};
+use holdfast_fuse::{Opens, RequestKind};
 use rustix::fs::{FallocateFlags, fallocate};
 
 #[test]
@@ -239,8 +239,8 @@ fn ranges_are_copied_inside_of_the_server() {
     .unwrap()
         > 0
     {}
-    assert!(mount.count(Kind::CopyRange) > 0);
-    assert_eq!(mount.count(Kind::Read), 0);
+    assert!(mount.count(RequestKind::CopyRange) > 0);
+    assert_eq!(mount.count(RequestKind::Read), 0);
     let copy = fs::read(mount.path("to")).unwrap();
     assert!(copy[..50].iter().all(|byte| *byte == 0) && copy[50..] == bytes[1000..]);
 }
@@ -257,9 +257,9 @@ fn a_write_that_begins_within_a_page_that_is_not_in_memory_is_two_requests() {
     let file = file.unwrap();
     file.set_len(100_000).unwrap();
     let requests = |at: u64, len: usize| {
-        let before = mount.count(Kind::Write);
+        let before = mount.count(RequestKind::Write);
         assert_eq!(file.write_at(&vec![1; len], at).unwrap(), len, "one call");
-        mount.count(Kind::Write) - before
+        mount.count(RequestKind::Write) - before
     };
     assert_eq!(requests(100, 10_000), 2, "its first page is not in memory");
     assert_eq!(requests(40_960, 10_000), 1, "it begins with a page");
@@ -287,12 +287,12 @@ fn synchronous_writes_survive_a_crash_and_others_do_not() {
     // Written before: the kernel cuts a write short at a page that it would have to load first.
     let (three, one) = (vec![5; 12288], vec![6; 4096]);
     for (name, flags) in files {
-        let before = (mount.count(Kind::Write), mount.count(Kind::Fsync));
+        let before = (mount.count(RequestKind::Write), mount.count(RequestKind::Fsync));
         let file = open(name, flags);
         file.write_all_at(&three, 0).unwrap();
         file.write_all_at(&one, 12288).unwrap();
-        let writes = mount.count(Kind::Write) - before.0;
-        let fsyncs = mount.count(Kind::Fsync) - before.1;
+        let writes = mount.count(RequestKind::Write) - before.0;
+        let fsyncs = mount.count(RequestKind::Fsync) - before.1;
         // Without page cache the write says it all; with it, the kernel adds an fsync.
         let expected = match flags & libc::O_DIRECT {
             0 => (2, 2),

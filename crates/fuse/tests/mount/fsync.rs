@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use holdfast_device::{Device, DeviceError, MemoryDevice, forward};
-use holdfast_fuse::{Kind, Opens};
+use holdfast_fuse::{Opens, RequestKind};
 use rustix::fs::XattrFlags;
 
 use crate::common::{Mount, can_mount, mkfs, open_to_write, options};
@@ -67,7 +67,7 @@ fn every_way_to_be_durable_costs_one_flush() {
     for (name, flags) in [("O_SYNC", libc::O_SYNC), ("O_DSYNC", libc::O_DSYNC)] {
         for direct in [0, libc::O_DIRECT] {
             let file = open_to_write(&mount.path(name), flags | direct);
-            let fsyncs = mount.count(Kind::Fsync);
+            let fsyncs = mount.count(RequestKind::Fsync);
             // Two calls of one handle: each is durable when it returns.
             for at in [0, 65536] {
                 let write = cost(&mount, || file.write_all_at(&[7; 8192], at).unwrap());
@@ -75,16 +75,16 @@ fn every_way_to_be_durable_costs_one_flush() {
             }
             // Without page cache the kernel leaves it to the write.
             let asked = if direct == 0 { 2 } else { 0 };
-            assert_eq!(mount.count(Kind::Fsync) - fsyncs, asked, "{name}, {direct:#o}");
+            assert_eq!(mount.count(RequestKind::Fsync) - fsyncs, asked, "{name}, {direct:#o}");
         }
     }
     for dir in [mount.path("d"), mount.dir.path().to_path_buf()] {
-        let asked = mount.count(Kind::FsyncDir);
+        let asked = mount.count(RequestKind::FsyncDir);
         fs::write(dir.join("new"), b"in the log with its name").unwrap();
         let handle = File::open(&dir).unwrap();
         assert_eq!(cost(&mount, || handle.sync_all().unwrap()), (1, 1), "{dir:?}");
         assert_eq!(cost(&mount, || handle.sync_all().unwrap()), (0, 0), "{dir:?} is clean");
-        assert_eq!(mount.count(Kind::FsyncDir) - asked, 2);
+        assert_eq!(mount.count(RequestKind::FsyncDir) - asked, 2);
     }
     fs::write(mount.path("d/more"), vec![1; 100_000]).unwrap();
     fs::rename(mount.path("d/new"), mount.path("d/moved")).unwrap();

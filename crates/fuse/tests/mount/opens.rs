@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use holdfast_fuse::{Kind, Opens};
+use holdfast_fuse::{Opens, RequestKind};
 
 use crate::common::{Mount, can_mount, open_to_write, options, volume};
 
@@ -21,7 +21,7 @@ fn open_and_close_cost_no_message() {
     let Some(mount) = mount() else { return };
     // The kernel learns once that it need not ask.
     fs::write(mount.path("warm"), b"warm").unwrap();
-    assert_eq!((mount.count(Kind::Open), mount.count(Kind::Create)), (1, 1));
+    assert_eq!((mount.count(RequestKind::Open), mount.count(RequestKind::Create)), (1, 1));
     fs::write(mount.path("f"), vec![1; 10_000]).unwrap();
     // The second time the kernel looks whether the access time has changed.
     for _ in 0..2 {
@@ -43,8 +43,8 @@ fn open_and_close_cost_no_message() {
     assert_eq!(made, Some(&("mknod", 10)), "{created:?}");
     let told: Vec<_> = created.iter().map(|(kind, _)| *kind).collect();
     assert!(told.iter().all(|kind| ["lookup", "getattr", "mknod"].contains(kind)), "{created:?}");
-    assert_eq!((mount.count(Kind::Open), mount.count(Kind::Create)), (1, 1));
-    assert_eq!(mount.count(Kind::Release), 0);
+    assert_eq!((mount.count(RequestKind::Open), mount.count(RequestKind::Create)), (1, 1));
+    assert_eq!(mount.count(RequestKind::Release), 0);
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_kernel_that_does_not_check_permissions_has_to_ask() {
     });
     fs::write(mount.path("f"), b"x").unwrap();
     fs::read(mount.path("f")).unwrap();
-    assert_eq!((mount.count(Kind::Create), mount.count(Kind::Open)), (1, 1));
+    assert_eq!((mount.count(RequestKind::Create), mount.count(RequestKind::Open)), (1, 1));
     mount.messages(|| ());
-    assert_eq!(mount.count(Kind::Release), 2);
+    assert_eq!(mount.count(RequestKind::Release), 2);
 }

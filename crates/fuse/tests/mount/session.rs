@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::common::{Mount, can_mount, options, volume};
-use holdfast_fuse::{FuseOptions, Kind, Opens, Stopper, serve};
+use holdfast_fuse::{FuseOptions, Opens, RequestKind, Stopper, serve};
 use holdfast_posix::FileSystem;
 
 fn mounts_line(mount: &Mount) -> Option<String> {
@@ -202,7 +202,7 @@ fn operations_cost_no_message_too_many() {
     // The first close is answered with "no closes wanted"; the first opendir likewise.
     drop(File::create(mount.path("warm")).unwrap());
     assert_eq!(fs::read_dir(mount.dir.path()).unwrap().count(), 1);
-    assert_eq!(mount.count(Kind::Flush), 1);
+    assert_eq!(mount.count(RequestKind::Flush), 1);
 
     let create = mount.messages(|| {
         for n in 0..10 {

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use holdfast_fuse::{Kind, Stopper, Transport, serve};
+use holdfast_fuse::{RequestKind, Stopper, Transport, serve};
 use holdfast_posix::FileSystem;
 use rustix::fs::{AtFlags, CWD, OFlags, linkat};
 
@@ -36,7 +36,7 @@ fn a_file_without_a_name_can_be_given_one() {
     linkat(CWD, through, CWD, &name, AtFlags::SYMLINK_FOLLOW).unwrap();
     file.sync_all().unwrap();
     drop(open().unwrap());
-    assert_eq!(mount.count(Kind::TmpFile), 2);
+    assert_eq!(mount.count(RequestKind::TmpFile), 2);
     drop(file);
     let mount = mount.remount();
     assert_eq!(fs::read(mount.path("named")).unwrap(), b"given a name late");
@@ -109,7 +109,7 @@ fn many_fsyncs_at_once_all_return() {
             });
         }
     });
-    assert_eq!(mount.count(Kind::Fsync), 64 * 20);
+    assert_eq!(mount.count(RequestKind::Fsync), 64 * 20);
 }
 
 #[test]

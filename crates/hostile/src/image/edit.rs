@@ -13,7 +13,7 @@ use holdfast_format::journal::{CommitHead, FrameHeader};
 use holdfast_format::limits::value_max;
 use holdfast_format::log::LogHeader;
 use holdfast_format::node::NodeHeader;
-use holdfast_format::{Carried, Field, Kind, superblock};
+use holdfast_format::{Carried, Field, ItemKind, superblock};
 
 use super::lineage;
 use super::records::{self, Holds, Logged};
@@ -200,8 +200,8 @@ fn edit_key(image: &Image, program: &mut Program<'_>, key: &mut holdfast_format:
     match program.byte() % 6 {
         0 | 1 => key.inode = InodeNo(program.number(key.inode.0, &known)),
         2 | 3 => key.offset = program.number(key.offset, &known),
-        4 => key.kind = Kind::ALL[program.below(Kind::ALL.len())],
-        _ => key.kind = Kind::from_raw(64 + program.byte() % 128).unwrap_or(key.kind),
+        4 => key.kind = ItemKind::ALL[program.below(ItemKind::ALL.len())],
+        _ => key.kind = ItemKind::from_raw(64 + program.byte() % 128).unwrap_or(key.kind),
     }
 }
 
@@ -381,16 +381,16 @@ fn value_number(
     let at = program.u16() % items.len();
     let (key, value) = &mut items[at];
     let table = match key.kind {
-        Kind::Inode => InodeItem::fields(),
-        Kind::Dentry => dentry::DentryHead::fields(),
-        Kind::Xattr => xattr::XattrHead::fields(),
-        Kind::Extent => extent::ExtentHead::fields(),
-        Kind::Punch => PunchItem::fields(),
-        Kind::Group => GroupItem::fields(),
-        Kind::Tree => TreeHead::fields(),
-        Kind::Root => RootItem::fields(),
-        Kind::Walk => WalkItem::fields(),
-        Kind::Lineage => LineageItem::fields(),
+        ItemKind::Inode => InodeItem::fields(),
+        ItemKind::Dentry => dentry::DentryHead::fields(),
+        ItemKind::Xattr => xattr::XattrHead::fields(),
+        ItemKind::Extent => extent::ExtentHead::fields(),
+        ItemKind::Punch => PunchItem::fields(),
+        ItemKind::Group => GroupItem::fields(),
+        ItemKind::Tree => TreeHead::fields(),
+        ItemKind::Root => RootItem::fields(),
+        ItemKind::Walk => WalkItem::fields(),
+        ItemKind::Lineage => LineageItem::fields(),
         _ => return,
     };
     let field = &table[program.below(table.len())];

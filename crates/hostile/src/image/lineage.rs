@@ -8,7 +8,7 @@ use holdfast_format::item::lineage::{
     LINEAGE, LineageItem, RootItem, WalkItem, child_key, name_key,
 };
 use holdfast_format::item::{TreeItem, TreeKind, WalkPlace};
-use holdfast_format::{Key, Kind, NodePointer};
+use holdfast_format::{ItemKind, Key, NodePointer};
 
 use super::Image;
 use super::records::{Item, Logged};
@@ -39,7 +39,7 @@ fn root(image: &Image, program: &mut Program<'_>) -> (NodePointer, u8) {
 }
 
 fn place(image: &Image, program: &mut Program<'_>) -> WalkPlace {
-    let kind = Kind::ALL[program.below(Kind::ALL.len())];
+    let kind = ItemKind::ALL[program.below(ItemKind::ALL.len())];
     let inode = InodeNo(program.number(16, &image.known()));
     let key = Key::new(inode, kind, program.number(4096, &image.known()));
     match program.byte() % 4 {
@@ -115,7 +115,7 @@ pub(super) fn items(image: &Image, program: &mut Program<'_>) -> Vec<Item> {
     };
     items.push((LineageItem::KEY, LineageItem { next, reserved: [0; 8] }.bytes().to_vec()));
     if program.byte().is_multiple_of(4) {
-        let key = Key::new(InodeNo(LINEAGE), Kind::Name, program.number(7, &image.known()));
+        let key = Key::new(InodeNo(LINEAGE), ItemKind::Name, program.number(7, &image.known()));
         items.push((key, vec![program.byte(); program.below(40)]));
     }
     items
@@ -129,7 +129,7 @@ pub(super) fn logged(image: &Image, program: &mut Program<'_>) -> Vec<Logged> {
         items.into_iter().map(|(key, value)| Logged::Put(key, value)).collect();
     let first = image.superblock.geometry.first_data_block().0;
     records.push(Logged::Branch(id(image, program), program.number(3, &image.known())));
-    let at = Key::new(InodeNo(16 + id(image, program)), Kind::Extent, 0);
+    let at = Key::new(InodeNo(16 + id(image, program)), ItemKind::Extent, 0);
     let block = program.number(first, &image.known());
     records.push(Logged::Drop(block, 1, program.number(2, &image.known()), at));
     records

@@ -8,7 +8,7 @@ use holdfast_base::{BlockNo, BlockRange, Epoch};
 use holdfast_format::codec::Reader;
 use holdfast_format::log::{Content, Decoder, Dropped, Encoder, LogHeader, Patch, Record};
 use holdfast_format::node::{NodeHeader, NodeView, SLOT_SIZE, SLOTS_AT};
-use holdfast_format::{Carried, Geometry, Key, Kind};
+use holdfast_format::{Carried, Geometry, ItemKind, Key};
 
 /// A record of a node: key and value.
 pub type Item = (Key, Vec<u8>);
@@ -171,7 +171,7 @@ pub fn to_batch(bytes: &[u8], records: &[Logged]) -> Option<Vec<u8>> {
 
 /// Keys that a log can hold.
 pub fn is_loggable(key: &Key) -> bool {
-    key.kind.tree() == Kind::Inode.tree() || key.kind.is_lineage()
+    key.kind.tree() == ItemKind::Inode.tree() || key.kind.is_lineage()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use holdfast_base::units::{BLOCK_BYTES, BLOCK_SIZE};
 use holdfast_base::{BlockNo, BlockRange, InodeNo, Timestamp};
 use holdfast_device::{Device, DeviceError, MemoryDevice, Page, forward};
 use holdfast_format::item::Extent;
-use holdfast_format::{Key, Kind};
+use holdfast_format::{ItemKind, Key};
 use holdfast_store::{Need, Reservation, Transaction};
 use holdfast_sync::atomic::{AtomicU64, Ordering};
 
@@ -121,7 +121,7 @@ fn the_rest_of_a_round_that_fails_in_the_middle_keeps_its_promise() {
     // The second transaction of extents meets an invalid extent.
     let outside = Extent::new(BlockRange::new(BlockNo(3), 1), vec![1]);
     let mut transaction = Transaction::new();
-    transaction.put(Key::new(inode.no, Kind::Extent, 150 * BLOCK_BYTES), outside.encode());
+    transaction.put(Key::new(inode.no, ItemKind::Extent, 150 * BLOCK_BYTES), outside.encode());
     let mut room = core.store.reserve(Need::Writeback { changes: 1 }).unwrap();
     core.store.apply(transaction, &mut room).unwrap();
     let now = Timestamp::now();

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use holdfast_base::InodeNo;
 use holdfast_format::item::{FileType, PunchItem};
-use holdfast_format::{Key, Kind};
+use holdfast_format::{ItemKind, Key};
 use holdfast_store::{Need, StoreError, Transaction};
 
 use super::publish::publish;
@@ -157,7 +157,7 @@ pub(crate) fn recover(core: &Core) -> Result<()> {
 /// Reads which holes are unfinished: from now on they read as zeros.
 pub(crate) fn load(core: &Core) -> Result<Vec<InodeNo>> {
     let mut holes = Vec::new();
-    let (first, last) = Key::span(InodeNo(0), Kind::Punch);
+    let (first, last) = Key::span(InodeNo(0), ItemKind::Punch);
     let mut next = Some(first);
     while let Some(from) = next.take() {
         let mut found = Vec::new();

@@ -8,7 +8,7 @@ use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, BlockRange, InodeNo, wait};
 use holdfast_device::{Device, DeviceError, Flushed, MemoryDevice, Page, forward};
 use holdfast_format::item::Extent;
-use holdfast_format::{Key, Kind};
+use holdfast_format::{ItemKind, Key};
 use holdfast_store::{Need, StoreError, Transaction};
 
 use crate::data::writeback;
@@ -132,7 +132,7 @@ fn extents_that_make_no_sense_are_errors_that_name_the_inode() {
         let blocks = BlockRange::new(BlockNo(start), count);
         let extent = Extent::new(blocks, vec![1; count as usize]);
         let mut transaction = Transaction::new();
-        transaction.put(Key::new(inode, Kind::Extent, offset), extent.encode());
+        transaction.put(Key::new(inode, ItemKind::Extent, offset), extent.encode());
         let store = &fs.core.store;
         let mut reservation = store.reserve(Need::Writeback { changes: 1 }).unwrap();
         store.apply(transaction, &mut reservation).unwrap();
@@ -170,7 +170,7 @@ fn a_synchronous_write_says_that_its_data_was_lost_by_another_writeback() {
     write(&fs, &file, 0, &[1; 5 * BLOCK_BYTES as usize]);
     fs.fsync(&file, false).unwrap();
     let sync = fs.open(&Caller::root(), file.inode(), BOTH | OpenFlags::DSYNC).unwrap();
-    let key = Key::new(file.inode(), Kind::Extent, 0);
+    let key = Key::new(file.inode(), ItemKind::Extent, 0);
     let store = &fs.core.store;
     let good = store.get(&key).unwrap().unwrap();
     let put = |value: Vec<u8>| {

@@ -15,7 +15,7 @@ use std::ops::ControlFlow;
 use holdfast_base::counters::Counters;
 use holdfast_base::switch::RenameLog;
 use holdfast_base::{InodeNo, Lsn};
-use holdfast_format::{Key, Kind};
+use holdfast_format::{ItemKind, Key};
 use holdfast_store::{Branch, Need, Reservation, Transaction};
 use parking_lot::Mutex;
 
@@ -147,7 +147,7 @@ fn log_names(
     reservation: &mut Reservation,
 ) -> Result<()> {
     let mut present: Vec<(u64, Vec<u8>)> = Vec::new();
-    let (from, to) = Key::span(dir, Kind::Dentry);
+    let (from, to) = Key::span(dir, ItemKind::Dentry);
     store.scan(&from, &to, |key, value| {
         if names.binary_search(&key.offset).is_ok() {
             present.push((key.offset, value.to_vec()));
@@ -158,7 +158,7 @@ fn log_names(
     for part in names.chunks(NAMES_AT_ONCE) {
         let mut transaction = Transaction::new();
         for offset in part {
-            let key = Key::new(dir, Kind::Dentry, *offset);
+            let key = Key::new(dir, ItemKind::Dentry, *offset);
             match present.next_if(|(at, _)| at == offset) {
                 Some((_, value)) => transaction.put(key, value),
                 None => transaction.delete(key),

@@ -6,7 +6,7 @@
 
 use holdfast_base::InodeNo;
 use holdfast_format::item::InodeItem;
-use holdfast_format::{Key, Kind, Malformed};
+use holdfast_format::{ItemKind, Key, Malformed};
 use holdfast_store::StoreError;
 
 use crate::core::Core;
@@ -21,7 +21,7 @@ pub(crate) fn size_max(core: &Core) -> u64 {
 
 /// The key of the item.
 pub(crate) fn key(inode: InodeNo) -> Key {
-    Key::new(inode, Kind::Inline, 0)
+    Key::new(inode, ItemKind::Inline, 0)
 }
 
 /// Whether a file with this item in the tree may have an inline item.

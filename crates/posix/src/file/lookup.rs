@@ -10,7 +10,7 @@ use holdfast_base::InodeNo;
 use holdfast_base::units::{BLOCK_BYTES, blocks_for};
 use holdfast_format::item::Extent;
 use holdfast_format::limits::FILE_SIZE_MAX;
-use holdfast_format::{Geometry, Key, Kind, Malformed};
+use holdfast_format::{Geometry, ItemKind, Key, Malformed};
 use holdfast_store::StoreError;
 
 use super::map::{MapEdit, Piece, extent_key};
@@ -92,7 +92,7 @@ pub(crate) fn last_pieces(
     start: u64,
     count_max: usize,
 ) -> Result<(Vec<Piece>, bool), StoreError> {
-    let (_, to) = Key::span(inode, Kind::Extent);
+    let (_, to) = Key::span(inode, ItemKind::Extent);
     pieces_back(core, inode, &to, start, count_max)
 }
 
@@ -139,7 +139,7 @@ pub(crate) fn each_piece(
         }
         found.pieces.push(before);
     }
-    let (_, to) = Key::span(inode, Kind::Extent);
+    let (_, to) = Key::span(inode, ItemKind::Extent);
     core.store.scan(&extent_key(inode, start), &to, |key, value| {
         if found.add(key, value).is_break() {
             return ControlFlow::Break(());
@@ -234,7 +234,7 @@ mod tests {
     fn an_extent_outside_the_volume_or_off_the_grid_is_refused() {
         let geometry = geometry();
         let at = geometry.first_data_block().0;
-        let key = |offset| Key::new(InodeNo(20), Kind::Extent, offset);
+        let key = |offset| Key::new(InodeNo(20), ItemKind::Extent, offset);
         let ok = extent(at, 3).encode();
         assert_eq!(judge(&geometry, key(8192), &ok).map(|piece| piece.first), Ok(2));
         assert!(judge(&geometry, key(8193), &ok).is_err(), "off the grid");

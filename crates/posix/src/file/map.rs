@@ -13,7 +13,7 @@ use std::ops::Range;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, BlockRange, Epoch, InodeNo};
 use holdfast_format::item::Extent;
-use holdfast_format::{Key, Kind};
+use holdfast_format::{ItemKind, Key};
 use holdfast_store::Transaction;
 
 /// Pieces that lie side by side are joined up to this many blocks: an append of one block and an fsync
@@ -103,7 +103,7 @@ pub(crate) fn owns(parent: Epoch, birth: Epoch) -> bool {
 
 /// The key of an extent that begins with block `first` of `inode`.
 pub(crate) fn extent_key(inode: InodeNo, first: u64) -> Key {
-    Key::new(inode, Kind::Extent, first.saturating_mul(BLOCK_BYTES))
+    Key::new(inode, ItemKind::Extent, first.saturating_mul(BLOCK_BYTES))
 }
 
 /// Whether the blocks of a piece are reserved, and a snapshot has them as well: then they are of no use to the branch,

@@ -8,7 +8,7 @@ use std::ops::{ControlFlow, Range};
 
 use holdfast_base::InodeNo;
 use holdfast_format::item::{Dentry, FileType};
-use holdfast_format::{Key, Kind};
+use holdfast_format::{ItemKind, Key};
 use holdfast_store::StoreError;
 
 use crate::core::Core;
@@ -82,8 +82,8 @@ impl Portion {
         let Some(first) = after.checked_add(1) else {
             return Ok(());
         };
-        let from = Key::new(dir, Kind::Dentry, first);
-        let (_, to) = Key::span(dir, Kind::Dentry);
+        let from = Key::new(dir, ItemKind::Dentry, first);
+        let (_, to) = Key::span(dir, ItemKind::Dentry);
         let mut damage = None;
         core.store.scan(&from, &to, |key, value| {
             match Dentry::decode(value) {

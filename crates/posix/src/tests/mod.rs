@@ -140,14 +140,14 @@ impl Volume {
 
     /// Inodes and orphans that the tree holds.
     pub(crate) fn in_tree(&self) -> (usize, usize) {
-        use holdfast_format::{Key, Kind};
+        use holdfast_format::{ItemKind, Key};
         use std::ops::ControlFlow;
         let (mut inodes, mut orphans) = (0, 0);
         let store = &self.fs.core.store;
         store
             .scan(&Key::MIN, &Key::MAX, |key, _| {
-                inodes += usize::from(key.kind == Kind::Inode);
-                orphans += usize::from(key.kind == Kind::Orphan);
+                inodes += usize::from(key.kind == ItemKind::Inode);
+                orphans += usize::from(key.kind == ItemKind::Orphan);
                 ControlFlow::Continue(())
             })
             .unwrap();

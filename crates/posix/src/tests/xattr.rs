@@ -63,13 +63,13 @@ fn values_of_every_length() {
 
 /// Items of attributes in the whole tree.
 fn xattr_items(v: &Volume) -> usize {
-    use holdfast_format::{Key, Kind};
+    use holdfast_format::{ItemKind, Key};
     use std::ops::ControlFlow;
     let mut count = 0;
     let store = &v.fs.core.store;
     store
         .scan(&Key::MIN, &Key::MAX, |key, _| {
-            count += usize::from(matches!(key.kind, Kind::Xattr | Kind::XattrPiece));
+            count += usize::from(matches!(key.kind, ItemKind::Xattr | ItemKind::XattrPiece));
             ControlFlow::Continue(())
         })
         .unwrap();

@@ -4,7 +4,7 @@ use super::Generator;
 use crate::bytes::Data;
 use crate::op::*;
 use crate::outcome::{Answer, Outcome};
-use crate::stat::Kind;
+use crate::stat::FileKind;
 use crate::target::Target;
 
 impl Generator<'_> {
@@ -20,14 +20,14 @@ impl Generator<'_> {
 
     /// Something with bytes: a file by name, or a handle.
     pub(super) fn bytes(&mut self) -> Option<FileRef> {
-        self.place_or(30, |kind| kind == Kind::File)
+        self.place_or(30, |kind| kind == FileKind::File)
     }
 
     /// A handle with this chance, if one is open; otherwise a path.
     pub(super) fn place_or(
         &mut self,
         percent: u64,
-        fits: impl Fn(Kind) -> bool,
+        fits: impl Fn(FileKind) -> bool,
     ) -> Option<FileRef> {
         if self.prng.chance(percent)
             && let Some(handle) = self.handle()
@@ -38,12 +38,12 @@ impl Generator<'_> {
     }
 
     /// All paths of the model, in order, with their types.
-    pub(super) fn paths(&mut self) -> Vec<(Path, Kind)> {
-        let mut found = vec![(Path::root(), Kind::Dir)];
+    pub(super) fn paths(&mut self) -> Vec<(Path, FileKind)> {
+        let mut found = vec![(Path::root(), FileKind::Dir)];
         let mut next = 0;
         while next < found.len() {
             let (path, kind) = found[next].clone();
-            if kind == Kind::Dir
+            if kind == FileKind::Dir
                 && let Outcome::Ok(Answer::Names(names)) =
                     self.model.apply(&Op::Ls { path: path.clone() })
             {
@@ -55,7 +55,7 @@ impl Generator<'_> {
     }
 
     /// A path that mostly exists and mostly fits.
-    pub(super) fn existing(&mut self, fits: impl Fn(Kind) -> bool) -> Option<Path> {
+    pub(super) fn existing(&mut self, fits: impl Fn(FileKind) -> bool) -> Option<Path> {
         let mut paths = self.paths();
         match self.prng.below(100) {
             0..=1 => return Some(self.stray()),
@@ -66,13 +66,13 @@ impl Generator<'_> {
     }
 
     /// Like [`Generator::existing`], but not the root.
-    pub(super) fn named(&mut self, fits: impl Fn(Kind) -> bool) -> Option<Path> {
+    pub(super) fn named(&mut self, fits: impl Fn(FileKind) -> bool) -> Option<Path> {
         self.existing(fits).filter(|path| !path.is_root())
     }
 
     /// A place for something new: a name in a directory, now and then taken already.
     pub(super) fn vacant(&mut self) -> Option<Path> {
-        let dir = self.existing(|kind| kind == Kind::Dir)?;
+        let dir = self.existing(|kind| kind == FileKind::Dir)?;
         let name = self.name();
         (dir.depth() < self.profile.depth).then(|| dir.join(&name))
     }

@@ -19,7 +19,7 @@ use crate::model::VolumeModel;
 use crate::op::*;
 use crate::outcome::Outcome;
 use crate::prng::Prng;
-use crate::stat::Kind;
+use crate::stat::FileKind;
 use crate::target::Target;
 
 /// A way to lose things.
@@ -240,14 +240,14 @@ impl Story {
                 continue;
             }
             let taken = |path: &Path| filled.iter().any(|(_, known)| *known == path.to_string());
-            let fits = |kinds: fn(Kind) -> bool| -> Vec<Path> {
+            let fits = |kinds: fn(FileKind) -> bool| -> Vec<Path> {
                 let named = paths.iter().filter(|(path, _)| !path.is_root());
                 let fitting = named.filter(|(path, kind)| kinds(*kind) && !taken(path));
                 fitting.map(|(path, _)| path.clone()).collect()
             };
             let word = match hole {
-                'f' | 'g' => self.one(fits(|kind| kind == Kind::File))?.to_string(),
-                'd' | 'e' => self.one(fits(|kind| kind == Kind::Dir))?.to_string(),
+                'f' | 'g' => self.one(fits(|kind| kind == FileKind::File))?.to_string(),
+                'd' | 'e' => self.one(fits(|kind| kind == FileKind::Dir))?.to_string(),
                 'p' | 'q' => self.one(fits(|_| true))?.to_string(),
                 'S' | 'T' | 'U' => self.tree_name('s', &filled),
                 'B' | 'C' => self.tree_name('b', &filled),
@@ -297,10 +297,10 @@ impl Story {
     }
 
     /// A name that is free, unless none is found soon.
-    fn free(&mut self, paths: &[(Path, Kind)], filled: &[(char, String)]) -> Option<Path> {
+    fn free(&mut self, paths: &[(Path, FileKind)], filled: &[(char, String)]) -> Option<Path> {
         let dirs: Vec<&Path> = paths
             .iter()
-            .filter(|(path, kind)| *kind == Kind::Dir && path.depth() < 3)
+            .filter(|(path, kind)| *kind == FileKind::Dir && path.depth() < 3)
             .map(|(path, _)| path)
             .collect();
         let mut found = None;
@@ -320,7 +320,7 @@ impl Story {
     }
 
     /// Everything there is, with its type.
-    fn paths(&mut self) -> Vec<(Path, Kind)> {
+    fn paths(&mut self) -> Vec<(Path, FileKind)> {
         let tree = self.model.walk().unwrap_or_default();
         tree.0.into_iter().map(|(path, node)| (path, node.stat.kind)).collect()
     }
@@ -336,14 +336,14 @@ impl Story {
                 near.iter().any(|near| near.starts_with(&path) || path.starts_with(near))
             });
         }
-        paths.retain(|(_, kind)| matches!(kind, Kind::File | Kind::Dir));
+        paths.retain(|(_, kind)| matches!(kind, FileKind::File | FileKind::Dir));
         let Some((path, kind)) = (!paths.is_empty()).then(|| self.prng.pick(&paths).clone()) else {
             return;
         };
         let place = FileRef::Path(path.clone());
         let op = match (kind, self.prng.below(10)) {
             (_, 0) => Op::Sync,
-            (Kind::Dir, _) => Op::Fsyncdir { path },
+            (FileKind::Dir, _) => Op::Fsyncdir { path },
             (_, 1..=3) => Op::Fdatasync { place },
             _ => Op::Fsync { place },
         };

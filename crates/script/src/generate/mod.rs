@@ -19,7 +19,7 @@ use crate::model::VolumeModel;
 use crate::op::*;
 use crate::outcome::{Answer, Outcome};
 use crate::prng::Prng;
-use crate::stat::Kind;
+use crate::stat::FileKind;
 use crate::target::Target;
 
 /// The script that `seed` means with this profile.
@@ -153,8 +153,8 @@ impl Generator<'_> {
             return Some(op);
         }
         let verb = self.verb()?;
-        let is_file = |kind| kind == Kind::File;
-        let is_dir = |kind| kind == Kind::Dir;
+        let is_file = |kind| kind == FileKind::File;
+        let is_dir = |kind| kind == FileKind::Dir;
         Some(match verb {
             Verb::Mkdir => Op::Mkdir {
                 path: self.vacant()?,
@@ -165,11 +165,14 @@ impl Generator<'_> {
             }
             Verb::Mknod => self.mknod()?,
             Verb::Symlink => self.symlink()?,
-            Verb::Readlink => Op::Readlink { path: self.existing(|kind| kind == Kind::Symlink)? },
-            Verb::Link => {
-                Op::Link { from: self.place_or(15, |kind| kind != Kind::Dir)?, to: self.vacant()? }
+            Verb::Readlink => {
+                Op::Readlink { path: self.existing(|kind| kind == FileKind::Symlink)? }
             }
-            Verb::Unlink => Op::Unlink { path: self.named(|kind| kind != Kind::Dir)? },
+            Verb::Link => Op::Link {
+                from: self.place_or(15, |kind| kind != FileKind::Dir)?,
+                to: self.vacant()?,
+            },
+            Verb::Unlink => Op::Unlink { path: self.named(|kind| kind != FileKind::Dir)? },
             Verb::Rmdir => Op::Rmdir { path: self.named(is_dir)? },
             Verb::Rename => self.rename()?,
             Verb::Open => self.open()?,
@@ -270,7 +273,7 @@ impl Generator<'_> {
     }
 
     fn sync(&mut self) -> Option<Op> {
-        let (is_file, is_dir) = (|kind| kind == Kind::File, |kind| kind == Kind::Dir);
+        let (is_file, is_dir) = (|kind| kind == FileKind::File, |kind| kind == FileKind::Dir);
         Some(match self.prng.below(10) {
             0 => Op::Sync,
             1 | 2 => Op::Fsyncdir { path: self.existing(is_dir)? },
@@ -317,7 +320,8 @@ impl Generator<'_> {
 
     fn open(&mut self) -> Option<Op> {
         let create = self.prng.chance(30);
-        let path = if create { self.vacant()? } else { self.existing(|kind| kind == Kind::File)? };
+        let path =
+            if create { self.vacant()? } else { self.existing(|kind| kind == FileKind::File)? };
         let write = self.prng.chance(85);
         let how = OpenHow {
             read: !write || self.prng.chance(85),

@@ -10,7 +10,7 @@ use crate::bytes::Data;
 use crate::errno::Errno;
 use crate::op::{FileRef, SetTime, XattrHow};
 use crate::outcome::Answer;
-use crate::stat::{Kind, Mtime, Stat};
+use crate::stat::{FileKind, Mtime, Stat};
 
 impl<H: Hooks> Host<H> {
     pub(super) fn stat(&self, place: &FileRef) -> Answered {
@@ -21,15 +21,15 @@ impl<H: Hooks> Host<H> {
                 fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?
             }
         };
-        let kind = Kind::from_mode(stat.st_mode).ok_or(Errno::EIO)?;
-        let is_device = matches!(kind, Kind::Char | Kind::Block);
+        let kind = FileKind::from_mode(stat.st_mode).ok_or(Errno::EIO)?;
+        let is_device = matches!(kind, FileKind::Char | FileKind::Block);
         Ok(Answer::Stat(Stat {
             kind,
             mode: stat.st_mode & 0o7777,
             nlink: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),
             uid: stat.st_uid,
             gid: stat.st_gid,
-            size: if kind == Kind::Dir { 0 } else { stat.st_size as u64 },
+            size: if kind == FileKind::Dir { 0 } else { stat.st_size as u64 },
             device: match is_device {
                 true => (fs::major(stat.st_rdev), fs::minor(stat.st_rdev)),
                 false => (0, 0),
@@ -45,7 +45,7 @@ impl<H: Hooks> Host<H> {
             FileRef::Handle(handle) => fs::fchmod(self.handles.get(handle)?, mode)?,
             FileRef::Path(path) => {
                 let (dir, name) = self.locate(path)?;
-                if kind_at(&dir, name)? == Kind::Symlink {
+                if kind_at(&dir, name)? == FileKind::Symlink {
                     return Err(Errno::EOPNOTSUPP);
                 }
                 fs::chmodat(&dir, name, mode, AtFlags::empty())?;

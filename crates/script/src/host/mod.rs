@@ -20,7 +20,7 @@ use rustix::fs::{self, AtFlags, Mode, OFlags, ResolveFlags};
 use crate::errno::Errno;
 use crate::op::*;
 use crate::outcome::{Answer, Outcome};
-use crate::stat::Kind;
+use crate::stat::FileKind;
 use crate::target::{Handles, Target};
 
 type Answered = Result<Answer, Errno>;
@@ -171,7 +171,7 @@ impl<H: Hooks> Host<H> {
         };
         if let FileRef::Path(path) = place {
             let (dir, name) = self.locate(path)?;
-            if kind_at(&dir, name)? == Kind::Dir {
+            if kind_at(&dir, name)? == FileKind::Dir {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 sync(fs::openat(&dir, name, flags, Mode::empty())?.as_fd())?;
                 return Ok(Answer::Done);
@@ -266,9 +266,9 @@ impl<H: Hooks> Host<H> {
     }
 }
 
-fn kind_at(dir: &OwnedFd, name: &[u8]) -> Result<Kind, Errno> {
+fn kind_at(dir: &OwnedFd, name: &[u8]) -> Result<FileKind, Errno> {
     let stat = fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
-    Kind::from_mode(stat.st_mode).ok_or(Errno::EIO)
+    FileKind::from_mode(stat.st_mode).ok_or(Errno::EIO)
 }
 
 impl<H: Hooks> Target for Host<H> {

@@ -6,7 +6,7 @@ use super::{Answered, Hooks, Host, kind_at};
 use crate::errno::Errno;
 use crate::op::{FileRef, NodeKind, Path, RenameHow};
 use crate::outcome::Answer;
-use crate::stat::Kind;
+use crate::stat::FileKind;
 
 impl<H: Hooks> Host<H> {
     pub(super) fn mkdir(&self, path: &Path, mode: u32) -> Answered {
@@ -81,7 +81,7 @@ impl<H: Hooks> Host<H> {
 
     pub(super) fn readlink(&self, path: &Path) -> Answered {
         let (dir, name) = self.locate(path)?;
-        if kind_at(&dir, name)? != Kind::Symlink {
+        if kind_at(&dir, name)? != FileKind::Symlink {
             return Err(Errno::EINVAL);
         }
         let target = fs::readlinkat(&dir, name, Vec::new())?;
@@ -97,13 +97,13 @@ impl<H: Hooks> Host<H> {
             let name = entry.file_name().to_bytes();
             if name != b"." && name != b".." {
                 let kind = match entry.file_type() {
-                    FileType::RegularFile => Kind::File,
-                    FileType::Directory => Kind::Dir,
-                    FileType::Symlink => Kind::Symlink,
-                    FileType::Fifo => Kind::Fifo,
-                    FileType::Socket => Kind::Socket,
-                    FileType::CharacterDevice => Kind::Char,
-                    FileType::BlockDevice => Kind::Block,
+                    FileType::RegularFile => FileKind::File,
+                    FileType::Directory => FileKind::Dir,
+                    FileType::Symlink => FileKind::Symlink,
+                    FileType::Fifo => FileKind::Fifo,
+                    FileType::Socket => FileKind::Socket,
+                    FileType::CharacterDevice => FileKind::Char,
+                    FileType::BlockDevice => FileKind::Block,
                     FileType::Unknown => kind_at(&self.dir(path)?, name)?,
                 };
                 names.push((name.to_vec(), kind));

@@ -5,13 +5,13 @@ use crate::bytes::Data;
 use crate::errno::Errno;
 use crate::op::{FileRef, SetTime, XattrHow};
 use crate::outcome::Answer;
-use crate::stat::{Kind, Mtime};
+use crate::stat::{FileKind, Mtime};
 
 impl Model {
     pub(super) fn chmod(&mut self, place: &FileRef, mode: u32) -> Answered {
         let number = self.place(place)?;
         let inode = self.inode_mut(number);
-        if inode.kind() == Kind::Symlink {
+        if inode.kind() == FileKind::Symlink {
             return Err(Errno::EOPNOTSUPP);
         }
         inode.mode = mode;
@@ -28,7 +28,7 @@ impl Model {
         let inode = self.inode_mut(number);
         inode.uid = uid.unwrap_or(inode.uid);
         inode.gid = gid.unwrap_or(inode.gid);
-        if inode.kind() != Kind::Dir {
+        if inode.kind() != FileKind::Dir {
             // Set-group-id without group execution once meant mandatory locking and stays.
             let group = if inode.mode & 0o2010 == 0o2010 { 0o2000 } else { 0 };
             inode.mode &= !(0o4000 | group);
@@ -59,7 +59,7 @@ impl Model {
         }
         let number = self.place(place)?;
         let kind = self.inode(number).kind();
-        if name.starts_with(b"user.") && !matches!(kind, Kind::File | Kind::Dir) {
+        if name.starts_with(b"user.") && !matches!(kind, FileKind::File | FileKind::Dir) {
             return Err(absent);
         }
         if !name.starts_with(b"user.") && !name.starts_with(b"trusted.") {

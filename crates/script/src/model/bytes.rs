@@ -6,7 +6,7 @@ use crate::content::Content;
 use crate::errno::Errno;
 use crate::op::{Fallocate, FileRef, Handle, OpenHow, Path, Whence};
 use crate::outcome::Answer;
-use crate::stat::{Kind, Mtime};
+use crate::stat::{FileKind, Mtime};
 
 impl Model {
     pub(super) fn open(&mut self, handle: &Handle, path: &Path, how: OpenHow) -> Answered {
@@ -42,8 +42,8 @@ impl Model {
         self.handles.check_free(handle)?;
         let dir = self.find(dir)?;
         match self.inode(dir).kind() {
-            Kind::Dir => {}
-            Kind::Symlink => return Err(Errno::ELOOP),
+            FileKind::Dir => {}
+            FileKind::Symlink => return Err(Errno::ELOOP),
             _ => return Err(Errno::ENOTDIR),
         }
         let number = self.make(dir, Body::File(Content::default()), mode);

@@ -23,7 +23,7 @@ use crate::content::Content;
 use crate::errno::Errno;
 use crate::op::*;
 use crate::outcome::{Answer, Outcome};
-use crate::stat::{Kind, Mtime, Stat};
+use crate::stat::{FileKind, Mtime, Stat};
 use crate::target::{Handles, Target};
 
 type Answered = Result<Answer, Errno>;
@@ -40,7 +40,7 @@ enum Body {
     File(Content),
     Dir { entries: BTreeMap<Vec<u8>, Number>, parent: Number },
     Symlink(Vec<u8>),
-    Special(Kind, (u32, u32)),
+    Special(FileKind, (u32, u32)),
 }
 
 #[derive(Clone, Debug)]
@@ -127,7 +127,7 @@ impl Model {
     }
 
     /// The type of what `path` names.
-    pub fn kind(&self, path: &Path) -> Result<Kind, Errno> {
+    pub fn kind(&self, path: &Path) -> Result<FileKind, Errno> {
         Ok(self.inode(self.find(path)?).kind())
     }
 
@@ -188,7 +188,7 @@ impl Model {
     /// Files, directories and handles can be made durable.
     fn fsync(&self, place: &FileRef) -> Answered {
         match self.inode(self.place(place)?).kind() {
-            Kind::Dir => Ok(Answer::Done),
+            FileKind::Dir => Ok(Answer::Done),
             kind => kind.refuses_bytes().map(|()| Answer::Done),
         }
     }
@@ -274,11 +274,11 @@ fn done_with(_: Answer) -> Answer {
 }
 
 impl Inode {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> FileKind {
         match &self.body {
-            Body::File(_) => Kind::File,
-            Body::Dir { .. } => Kind::Dir,
-            Body::Symlink(_) => Kind::Symlink,
+            Body::File(_) => FileKind::File,
+            Body::Dir { .. } => FileKind::Dir,
+            Body::Symlink(_) => FileKind::Symlink,
             Body::Special(kind, _) => *kind,
         }
     }

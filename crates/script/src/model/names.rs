@@ -7,7 +7,7 @@ use super::{Answered, Body, Inode, Model, NAME_MAX, Number, ROOT};
 use crate::errno::Errno;
 use crate::op::{FileRef, Path, RenameHow};
 use crate::outcome::Answer;
-use crate::stat::{Kind, Mtime};
+use crate::stat::{FileKind, Mtime};
 
 impl Model {
     /// One step of a walk.
@@ -29,8 +29,8 @@ impl Model {
         let (parent, name) = path.split().ok_or(Errno::EBUSY)?;
         let dir = self.find(&parent)?;
         match self.inode(dir).kind() {
-            Kind::Dir => {}
-            Kind::Symlink => return Err(Errno::ELOOP),
+            FileKind::Dir => {}
+            FileKind::Symlink => return Err(Errno::ELOOP),
             _ => return Err(Errno::ENOTDIR),
         }
         Ok((dir, name))
@@ -80,7 +80,7 @@ impl Model {
     /// Takes a name out of a directory; the inode keeps its link count.
     pub(super) fn leave(&mut self, dir: Number, name: &[u8]) -> Number {
         let number = self.entries(dir).remove(name).expect("the name was just looked up");
-        if self.inode(number).kind() == Kind::Dir {
+        if self.inode(number).kind() == FileKind::Dir {
             self.inode_mut(dir).nlink -= 1;
         }
         self.changed(dir);
@@ -97,7 +97,7 @@ impl Model {
     /// What a removed or replaced inode loses.
     pub(super) fn drop_link(&mut self, number: Number) {
         let inode = self.inode_mut(number);
-        inode.nlink = if inode.kind() == Kind::Dir { 0 } else { inode.nlink - 1 };
+        inode.nlink = if inode.kind() == FileKind::Dir { 0 } else { inode.nlink - 1 };
         self.reap(number);
     }
 
@@ -108,7 +108,7 @@ impl Model {
     pub(super) fn unlink(&mut self, path: &Path) -> Answered {
         let (dir, name) = self.parent(path)?;
         let number = self.lookup(dir, name)?;
-        if self.inode(number).kind() == Kind::Dir {
+        if self.inode(number).kind() == FileKind::Dir {
             return Err(Errno::EISDIR);
         }
         self.leave(dir, name);
@@ -119,7 +119,7 @@ impl Model {
     pub(super) fn rmdir(&mut self, path: &Path) -> Answered {
         let (dir, name) = self.parent(path)?;
         let number = self.lookup(dir, name)?;
-        if self.inode(number).kind() != Kind::Dir {
+        if self.inode(number).kind() != FileKind::Dir {
             return Err(Errno::ENOTDIR);
         }
         if !self.is_empty_dir(number) {
@@ -134,7 +134,7 @@ impl Model {
         let number = self.place(from)?;
         let (dir, name) = self.vacancy(to)?;
         let inode = self.inode(number);
-        if inode.kind() == Kind::Dir {
+        if inode.kind() == FileKind::Dir {
             return Err(Errno::EPERM);
         }
         if inode.nlink == 0 && !inode.linkable {
@@ -192,12 +192,12 @@ impl Model {
             }
             (Some(target), _) => {
                 match (self.inode(moved).kind(), self.inode(target).kind()) {
-                    (Kind::Dir, Kind::Dir) if !self.is_empty_dir(target) => {
+                    (FileKind::Dir, FileKind::Dir) if !self.is_empty_dir(target) => {
                         return Err(Errno::ENOTEMPTY);
                     }
-                    (Kind::Dir, Kind::Dir) => {}
-                    (Kind::Dir, _) => return Err(Errno::ENOTDIR),
-                    (_, Kind::Dir) => return Err(Errno::EISDIR),
+                    (FileKind::Dir, FileKind::Dir) => {}
+                    (FileKind::Dir, _) => return Err(Errno::ENOTDIR),
+                    (_, FileKind::Dir) => return Err(Errno::EISDIR),
                     _ => {}
                 }
                 self.leave(new_dir, new_name);

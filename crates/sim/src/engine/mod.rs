@@ -22,7 +22,7 @@ use holdfast_base::{InodeNo, prng};
 use holdfast_check::{Options, Report};
 use holdfast_device::Device;
 use holdfast_posix::{Attr, Caller, FileSystem, FileType, FsError, MkfsOptions, MountOptions};
-use holdfast_script::{Answer, BranchOp, Errno, FileRef, Kind, Op, Outcome, Path, Target};
+use holdfast_script::{Answer, BranchOp, Errno, FileKind, FileRef, Op, Outcome, Path, Target};
 
 use branches::Mounts;
 use checkpoints::Beside;
@@ -107,15 +107,15 @@ fn errno(error: FsError) -> Errno {
 }
 
 /// The type in the script's words.
-fn kind(file_type: FileType) -> Kind {
+fn kind(file_type: FileType) -> FileKind {
     match file_type {
-        FileType::Regular => Kind::File,
-        FileType::Directory => Kind::Dir,
-        FileType::Symlink => Kind::Symlink,
-        FileType::Fifo => Kind::Fifo,
-        FileType::Socket => Kind::Socket,
-        FileType::CharDevice => Kind::Char,
-        FileType::BlockDevice => Kind::Block,
+        FileType::Regular => FileKind::File,
+        FileType::Directory => FileKind::Dir,
+        FileType::Symlink => FileKind::Symlink,
+        FileType::Fifo => FileKind::Fifo,
+        FileType::Socket => FileKind::Socket,
+        FileType::CharDevice => FileKind::Char,
+        FileType::BlockDevice => FileKind::Block,
     }
 }
 

@@ -6,7 +6,7 @@
 //! a mixture of moments. With several branches: a snapshot that changed, what was done in
 //! another branch, or branches that are each whole, of different moments.
 
-use holdfast_script::{Kind, Node, Op, Tree, TreeRef, Trees};
+use holdfast_script::{FileKind, Node, Op, Tree, TreeRef, Trees};
 
 use super::{Barrier, File, History};
 
@@ -67,7 +67,7 @@ impl History {
             return "P3";
         };
         let node = &view.tree.0[path];
-        if node.stat.kind != Kind::File || !only_bytes_differ(node, seen) {
+        if node.stat.kind != FileKind::File || !only_bytes_differ(node, seen) {
             return "P3";
         }
         let file = File { tree: number, inode: view.inodes[path] };

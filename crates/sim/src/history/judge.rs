@@ -5,8 +5,8 @@
 
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_script::{
-    Answer, Data, Digest, Fallocate, FileRef, Kind, Model, Mtime, Node, Op, Outcome, Path, Target,
-    Tree, TreeRef, Trees, VolumeModel, trees,
+    Answer, Data, Digest, Fallocate, FileKind, FileRef, Model, Mtime, Node, Op, Outcome, Path,
+    Target, Tree, TreeRef, Trees, VolumeModel, trees,
 };
 
 use super::{Barrier, File, History, stat};
@@ -115,7 +115,7 @@ impl History {
             (node.stat.size, node.digest, node.stat.mtime) = (0, None, Mtime::Unsure);
             node
         };
-        if node.stat.kind != Kind::File || !timeless(node).agrees(&timeless(seen)) {
+        if node.stat.kind != FileKind::File || !timeless(node).agrees(&timeless(seen)) {
             return false;
         }
         let floor = self.floor(file, k, acked);

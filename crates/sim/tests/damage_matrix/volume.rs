@@ -12,7 +12,7 @@ use holdfast_format::item::Extent;
 use holdfast_format::journal::{FrameHeader, JournalMark};
 use holdfast_format::log::LogHeader;
 use holdfast_format::node::Expected;
-use holdfast_format::{Kind as ItemKind, NodePointer, NodeView, Superblock};
+use holdfast_format::{ItemKind, NodePointer, NodeView, Superblock};
 use holdfast_script::{Script, Target, Tree};
 use holdfast_sim::{Engine, Setup};
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use holdfast_base::{Epoch, Lsn};
 use holdfast_format::item::lineage::{LINEAGE, MAIN};
 use holdfast_format::item::{RootItem, TreeItem, TreeKind, WalkItem, WalkPlace};
-use holdfast_format::{Key, Kind, Malformed};
+use holdfast_format::{ItemKind, Key, Malformed};
 
 use super::plan::{Plan, PlanResult, Planned, first_branch, trees_span};
 use crate::apply::Halt;
@@ -76,7 +76,7 @@ impl Inner {
         let mut wrong = None;
         let (from, to) = trees_span();
         self.scan(TreeNo::SPACE, &from, &to, &mut |key, value| {
-            if key.kind != Kind::Tree {
+            if key.kind != ItemKind::Tree {
                 return ControlFlow::Continue(());
             }
             match TreeItem::decode(value) {
@@ -260,5 +260,5 @@ fn not_a_snapshot(number: u64) -> StoreError {
 
 /// Where the items of the lineage begin: behind those of all block groups.
 pub(crate) fn first_key() -> Key {
-    Key::new(holdfast_base::InodeNo(LINEAGE), Kind::Inode, 0)
+    Key::new(holdfast_base::InodeNo(LINEAGE), ItemKind::Inode, 0)
 }

@@ -9,7 +9,7 @@ use holdfast_format::item::lineage::{
     LINEAGE, MAIN, MAIN_NAME, child_key, decode_numbers, judge_name, name_key,
 };
 use holdfast_format::item::{LineageItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace};
-use holdfast_format::{Key, Kind, Malformed, NodePointer};
+use holdfast_format::{ItemKind, Key, Malformed, NodePointer};
 
 use crate::StoreError;
 use crate::apply::Halt;
@@ -531,6 +531,6 @@ pub(super) fn first_branch() -> TreeItem {
 
 /// The first and the last key of all branches and snapshots.
 pub(super) fn trees_span() -> (Key, Key) {
-    let first = Key::new(holdfast_base::InodeNo(LINEAGE + 1), Kind::Inode, 0);
+    let first = Key::new(holdfast_base::InodeNo(LINEAGE + 1), ItemKind::Inode, 0);
     (first, Key::MAX)
 }

@@ -8,7 +8,7 @@ use std::ops::{ControlFlow, Range};
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, BlockRange};
 use holdfast_format::item::{Extent, WalkPlace};
-use holdfast_format::{Key, Kind, Malformed};
+use holdfast_format::{ItemKind, Key, Malformed};
 
 use super::way::{Found, Stand, Walk};
 use crate::StoreError;
@@ -63,7 +63,7 @@ pub(super) fn data_of_leaf(
     let mut behind = None;
     for index in 0..leaf.count() {
         let key = leaf.key(index);
-        if key.kind != Kind::Extent {
+        if key.kind != ItemKind::Extent {
             continue;
         }
         let piece = Piece::of(&key, leaf.value(index))?;
@@ -175,7 +175,7 @@ pub(super) fn end_of_last_extent(
     let Some(end) = here.end.and_then(|end| Key::decode(&end.encode()).ok()) else {
         return Ok(None);
     };
-    if end.kind != Kind::Extent || end.offset == 0 {
+    if end.kind != ItemKind::Extent || end.offset == 0 {
         return Ok(None);
     }
     let low = Key::decode(&here.low.encode()).unwrap_or(Key::MIN);

@@ -121,7 +121,7 @@ mod tests {
     use holdfast_base::{InodeNo, Lsn};
     use holdfast_format::item::{Dentry, FileType};
     use holdfast_format::log::{Decoder, LogMark, Record};
-    use holdfast_format::{Carried, Geometry, Key, Kind};
+    use holdfast_format::{Carried, Geometry, ItemKind, Key};
 
     /// The keys of the batch that `changes` become.
     fn order(changes: &Changes, batching: Batching) -> Vec<Key> {
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn an_inode_comes_once_and_before_every_name_of_it() {
         let inode = |no: u64| Key::inode(InodeNo(no));
-        let name = |offset: u64| Key::new(InodeNo(1), Kind::Dentry, offset);
+        let name = |offset: u64| Key::new(InodeNo(1), ItemKind::Dentry, offset);
         let mut changes = Changes::default();
         let put_name = |changes: &mut Changes, offset: u64, to: u64| {
             let inode = InodeNo(to);

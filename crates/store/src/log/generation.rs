@@ -11,7 +11,7 @@ use holdfast_base::{BlockRange, InodeNo, Lsn};
 use holdfast_format::item::lineage::MAIN;
 use holdfast_format::journal::DataExtent;
 use holdfast_format::log::{BATCH_BYTES_MAX, Dropped, LogHeader};
-use holdfast_format::{Key, Kind};
+use holdfast_format::{ItemKind, Key};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::values::{Value, Values};
@@ -50,7 +50,7 @@ impl Entry {
     fn bound(&self) -> usize {
         match self.key.kind {
             _ if self.is_deleted => RECORD_BYTES,
-            Kind::Inode => RECORD_BYTES + INODE_BYTES,
+            ItemKind::Inode => RECORD_BYTES + INODE_BYTES,
             _ => RECORD_BYTES + self.value.len(),
         }
     }
@@ -346,9 +346,9 @@ impl Generation {
 /// The mutants by which the log forgets something.
 fn is_forgotten(change: &Change<'_>) -> bool {
     match change.key.kind {
-        Kind::Dentry => mutants::is(Mutant::RenameHalf) && change.value.is_none(),
-        Kind::Xattr | Kind::XattrPiece => mutants::is(Mutant::XattrsForgotten),
-        Kind::Orphan => mutants::is(Mutant::OrphanForgotten) && change.value.is_some(),
+        ItemKind::Dentry => mutants::is(Mutant::RenameHalf) && change.value.is_none(),
+        ItemKind::Xattr | ItemKind::XattrPiece => mutants::is(Mutant::XattrsForgotten),
+        ItemKind::Orphan => mutants::is(Mutant::OrphanForgotten) && change.value.is_some(),
         _ => false,
     }
 }

@@ -20,7 +20,7 @@ use holdfast_format::item::lineage::{LINEAGE, MAIN};
 use holdfast_format::item::{Extent, RootItem};
 use holdfast_format::log::record::leads_to;
 use holdfast_format::log::{Content, DATA_BLOCKS_MAX, Patch, Record};
-use holdfast_format::{Key, Kind, Superblock};
+use holdfast_format::{ItemKind, Key, Superblock};
 
 use super::replay::LoggedBatch;
 use crate::{Inner, Result};
@@ -133,7 +133,7 @@ impl<'a> Judge<'a> {
 
     /// A branch may be made by a batch: later ones change it.
     fn lineage(&mut self, key: Key, value: &[u8]) -> std::result::Result<(), String> {
-        if key.kind == Kind::Root {
+        if key.kind == ItemKind::Root {
             let item = RootItem::decode(value).map_err(|why| why.to_string())?;
             let branch = key.inode.0.checked_sub(LINEAGE).ok_or("a root of no branch")?;
             self.roots.insert(branch, item);
@@ -240,7 +240,7 @@ impl Said {
         if !self.keys.insert((branch, key)) {
             return Err(format!("it has two records of {key:?}"));
         }
-        if key.kind == Kind::Extent {
+        if key.kind == ItemKind::Extent {
             self.extents.push(((branch, key), extent(value)));
         }
         if let Some(child) = value.and_then(|value| leads_to(&key, value))

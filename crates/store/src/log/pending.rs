@@ -263,7 +263,7 @@ mod tests {
     use holdfast_base::BlockRange;
     use holdfast_format::item::lineage::MAIN;
     use holdfast_format::item::{Dentry, FileType, InodeItem};
-    use holdfast_format::{Key, Kind};
+    use holdfast_format::{ItemKind, Key};
 
     fn counts(main: u64) -> Counts {
         Counts { branch: MAIN, inodes: main, main }
@@ -341,7 +341,7 @@ mod tests {
     fn all_kinds(pending: &mut Pending, lsn: u64) {
         let mut changes = put(&[lsn, lsn + 100]);
         let name = Dentry { inode: InodeNo(lsn), file_type: FileType::Regular, name: b"name" };
-        changes.put_with(Key::new(InodeNo(2), Kind::Dentry, lsn << 8), |out| name.write(out));
+        changes.put_with(Key::new(InodeNo(2), ItemKind::Dentry, lsn << 8), |out| name.write(out));
         changes.delete(Key::orphan(InodeNo(lsn)));
         let blocks = BlockRange::new(BlockNo(lsn), 2);
         let taken = vec![Taken { blocks, content: TakenContent::Written(lsn) }];
@@ -377,8 +377,8 @@ mod tests {
         let first = lsn;
         while !pending.open().is_full() {
             let mut changes = Changes::default();
-            changes.put(Key::new(InodeNo(lsn), Kind::Extent, 0), &[7; 4000]);
-            changes.delete(Key::new(InodeNo(lsn), Kind::Extent, 0));
+            changes.put(Key::new(InodeNo(lsn), ItemKind::Extent, 0), &[7; 4000]);
+            changes.delete(Key::new(InodeNo(lsn), ItemKind::Extent, 0));
             pending.add(Lsn(lsn), counts(1), &changes, Vec::new(), GivenUp::default());
             lsn += 1;
         }

@@ -19,7 +19,7 @@ use holdfast_format::item::Extent;
 use holdfast_format::item::TreeItem;
 use holdfast_format::item::lineage::LINEAGE;
 use holdfast_format::log::{Content, Dropped, LogMark, Patch, Record};
-use holdfast_format::{Key, Kind, Superblock};
+use holdfast_format::{ItemKind, Key, Superblock};
 
 use super::judge::Judge;
 use super::replay::{Broken, Logged, LoggedBatch};
@@ -177,7 +177,7 @@ impl Inner {
         let mut kept = Changes::default();
         for change in changes.iter() {
             let before = match change.key.kind {
-                Kind::Tree => self.get(TreeNo::SPACE, &change.key)?,
+                ItemKind::Tree => self.get(TreeNo::SPACE, &change.key)?,
                 _ => None,
             };
             let judged = |bytes: &[u8]| {
@@ -189,7 +189,7 @@ impl Inner {
                     let item = TreeItem { parent: judged(&before)?.parent, ..judged(value)? };
                     kept.put(change.key, &item.encode());
                 }
-                (Some(value), None) if change.key.kind == Kind::Tree => {
+                (Some(value), None) if change.key.kind == ItemKind::Tree => {
                     let item = judged(value)?;
                     let parent = put_beside(changes, &change.key).unwrap_or(item.parent);
                     kept.put(change.key, &TreeItem { parent, ..item }.encode());
@@ -273,7 +273,7 @@ impl Inner {
 /// memory behind the fork, and which the commit that the replay begins with has still.
 fn put_beside(changes: &Changes, branch: &Key) -> Option<u64> {
     let number = branch.inode.0.checked_sub(LINEAGE)?;
-    let is_child = |key: &Key| key.kind == Kind::Child && key.offset == number;
+    let is_child = |key: &Key| key.kind == ItemKind::Child && key.offset == number;
     let beside = changes.iter().find(|other| other.value.is_some() && is_child(&other.key))?;
     beside.key.inode.0.checked_sub(LINEAGE)
 }
@@ -282,7 +282,7 @@ fn put_beside(changes: &Changes, branch: &Key) -> Option<u64> {
 fn owner(logged: &Logged, superblock: &Superblock, block: BlockNo) -> Option<InodeNo> {
     let records = logged.batches.iter().rev().flat_map(|batch| batch.records(superblock));
     records.into_iter().find_map(|record| match record {
-        Ok(Record::Put(key, value)) if key.kind == Kind::Extent => {
+        Ok(Record::Put(key, value)) if key.kind == ItemKind::Extent => {
             let blocks = Extent::decode(value).ok()?.blocks;
             let is_inside = block >= blocks.start && blocks.end().is_some_and(|end| block < end);
             is_inside.then_some(key.inode)

@@ -284,7 +284,7 @@ mod tests {
     use holdfast_base::switch::Dirty;
     use holdfast_base::{BlockNo, Epoch, InodeNo, TreeId};
     use holdfast_format::node::{Expected, NodeHeader, OfVolume, empty};
-    use holdfast_format::{Carried, Kind};
+    use holdfast_format::{Carried, ItemKind};
     use proptest::prelude::*;
 
     use super::*;
@@ -338,7 +338,7 @@ mod tests {
     }
 
     fn key(number: u64) -> Key {
-        Key::new(InodeNo(number), Kind::Inode, 0)
+        Key::new(InodeNo(number), ItemKind::Inode, 0)
     }
 
     proptest! {
@@ -421,7 +421,8 @@ mod tests {
     fn keys() -> impl Strategy<Value = Key> {
         let bit = 0..64u32;
         let number = prop_oneof![Just(0), 0..4u64, bit.prop_map(|bit| 1 << bit), any::<u64>()];
-        let kind = prop_oneof![Just(Kind::Inode), Just(Kind::Dentry), Just(Kind::Extent)];
+        let kind =
+            prop_oneof![Just(ItemKind::Inode), Just(ItemKind::Dentry), Just(ItemKind::Extent)];
         (number.clone(), kind, number)
             .prop_map(|(inode, kind, offset)| Key::new(InodeNo(inode), kind, offset))
     }

@@ -13,7 +13,7 @@ use holdfast_device::SimDevice;
 use holdfast_device::memory::MemoryDevice;
 use holdfast_device::sim::{Event, Policy};
 use holdfast_format::item::{Extent, TreeKind};
-use holdfast_format::{Geometry, Key, Kind};
+use holdfast_format::{Geometry, ItemKind, Key};
 use holdfast_store::{Branch, CreateOptions, Need, OpenOptions, Store, Transaction};
 
 /// What a branch or snapshot holds: of each key the value, and of an extent its bytes.
@@ -101,7 +101,7 @@ impl World {
                 map.remove(&Key::inode(inode));
             }
             _ => {
-                let key = Key::new(inode, Kind::Extent, self.prng.below(3) * 8 * 4096);
+                let key = Key::new(inode, ItemKind::Extent, self.prng.below(3) * 8 * 4096);
                 let old = branch.get(&key).unwrap().map(|old| Extent::decode(&old).unwrap());
                 match (old, self.prng.below(3)) {
                     (Some(old), 0) => {
@@ -285,7 +285,7 @@ fn content(branch: &Branch) -> Map {
         })
         .unwrap();
     for (key, value) in &mut map {
-        if key.kind == Kind::Extent {
+        if key.kind == ItemKind::Extent {
             let extent = Extent::decode(value).unwrap();
             let mut bytes = vec![0; extent.blocks.count as usize * 4096];
             branch.read(extent.blocks, &mut bytes).unwrap();
@@ -405,7 +405,7 @@ pub(crate) fn history(seed: u64, steps: u64, node_size: usize) {
     for key in keys {
         let mut transaction = Transaction::new();
         let mut room = main.reserve(Need::Shrink { changes: 1 }).unwrap();
-        if key.kind == Kind::Extent {
+        if key.kind == ItemKind::Extent {
             let extent = Extent::decode(&main.get(&key).unwrap().unwrap()).unwrap();
             transaction.free(extent.blocks, extent.birth, key);
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use holdfast_device::memory::MemoryDevice;
 use holdfast_device::sim::{Event, Policy, Recording};
 use holdfast_device::{Device, SimDevice};
-use holdfast_format::Kind;
+use holdfast_format::ItemKind;
 use holdfast_format::checksum::block_sums;
 use holdfast_format::item::Extent;
 use holdfast_sim::{Verdict, agree, agree_on_log};
@@ -35,7 +35,7 @@ fn judge(
     let map = contents(&store);
     let expected = told.get(lsn as usize).unwrap_or_else(|| panic!("{what}: {lsn}?"));
     assert!(map == **expected, "{what}: not the map of {lsn}");
-    for (key, value) in map.iter().filter(|(key, _)| key.kind == Kind::Extent) {
+    for (key, value) in map.iter().filter(|(key, _)| key.kind == ItemKind::Extent) {
         let extent = Extent::decode(value).unwrap();
         let mut bytes = vec![0; extent.blocks.bytes().unwrap() as usize];
         store.read(extent.blocks, &mut bytes).unwrap();

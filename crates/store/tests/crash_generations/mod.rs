@@ -30,7 +30,7 @@ use holdfast_format::geometry::LOG_START;
 use holdfast_format::item::Extent;
 use holdfast_format::journal::FrameHeader;
 use holdfast_format::log::LogHeader;
-use holdfast_format::{Geometry, Key, Kind};
+use holdfast_format::{Geometry, ItemKind, Key};
 use holdfast_store::{
     CreateOptions, LoggedBlock, Need, OpenOptions, Reservation, Store, StoreError, Transaction,
     Written,
@@ -211,7 +211,7 @@ pub(crate) fn contents(store: &Store) -> Map {
     let mut map = Map::new();
     let visit = |key: Key, value: &[u8]| {
         let mut value = value.to_vec();
-        if key.kind == Kind::Extent {
+        if key.kind == ItemKind::Extent {
             let extent = Extent::decode(&value).unwrap();
             assert_ne!(extent.birth, Extent::UNBORN, "{key:?}");
             value = Extent { birth: Extent::UNBORN, ..extent }.encode();
@@ -274,7 +274,7 @@ pub(crate) fn step(
 ) -> Result<Map, StoreError> {
     let mut map = map.clone();
     let mut transaction = Transaction::new();
-    let key = Key::new(InodeNo(20 + prng.below(3)), Kind::Extent, prng.below(4) * 4096);
+    let key = Key::new(InodeNo(20 + prng.below(3)), ItemKind::Extent, prng.below(4) * 4096);
     let old = map.get(&key).map(|old| Extent::decode(old).unwrap());
     let in_log = log_data != 0 && prng.one_in(log_data);
     let (written, mut room) = write(store, prng, in_log, old.as_ref())?;
@@ -313,14 +313,15 @@ pub(crate) fn step(
     }
     // Now and then a whole directory goes: nodes merge, and commits cancel them.
     if prng.one_in(12) {
-        let all: Vec<Key> = map.keys().copied().filter(|key| key.kind == Kind::Dentry).collect();
+        let all: Vec<Key> =
+            map.keys().copied().filter(|key| key.kind == ItemKind::Dentry).collect();
         for key in all.into_iter().take(8) {
             transaction.delete(key);
             map.remove(&key);
         }
     }
     for _ in 0..prng.below(3) {
-        let key = Key::new(InodeNo(20 + prng.below(9)), Kind::Dentry, prng.below(30));
+        let key = Key::new(InodeNo(20 + prng.below(9)), ItemKind::Dentry, prng.below(30));
         if prng.one_in(3) {
             transaction.delete(key);
             map.remove(&key);

@@ -11,14 +11,14 @@ use holdfast_base::counters::Counters;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockRange, InodeNo};
 use holdfast_device::{Device, MemoryDevice};
-use holdfast_format::{Geometry, Key, Kind};
+use holdfast_format::{Geometry, ItemKind, Key};
 use holdfast_store::{CreateOptions, Need, OpenOptions, Reservation, Result, Store, Transaction};
 
 const BYTES: u64 = 16 << 20;
 const SECTOR: usize = 512;
 
 pub(crate) fn key(number: u64) -> Key {
-    Key::new(InodeNo(20), Kind::Extent, number)
+    Key::new(InodeNo(20), ItemKind::Extent, number)
 }
 
 pub(crate) fn geometry() -> Geometry {
