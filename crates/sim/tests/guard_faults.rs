@@ -22,7 +22,9 @@ use holdfast_format::geometry::GUARD;
 use holdfast_format::guard::{Guard, GuardState};
 use holdfast_format::{Geometry, ItemKind, Key};
 use holdfast_sim::How;
-use holdfast_store::{CreateOptions, Guarding, Need, OpenOptions, Result, Store, Transaction};
+use holdfast_store::{
+    Branch, CreateOptions, Guarding, Need, OpenOptions, Result, Store, Transaction,
+};
 
 const BYTES: u64 = 8 << 20;
 const SLEEP: Duration = Duration::from_secs(60);
@@ -32,12 +34,12 @@ fn machine(number: u8) -> Host {
 }
 
 /// Without threads: each call of the device is made here, the looks at the guard too, after a sleep.
-fn open(device: &Arc<SimDevice>, number: u8) -> Result<Store> {
+fn open(device: &Arc<SimDevice>, number: u8) -> Result<Branch> {
     let wait = Duration::from_millis(1);
     let guard = Guarding { host: Some(machine(number)), look: wait, wait, ..Guarding::default() };
     let options = OpenOptions { threads: false, guard, ..OpenOptions::default() };
     let name = SharedDevice::cached(device.clone(), Reach::Host);
-    Store::open(Arc::new(name), &options, Arc::new(Counters::default()))
+    Store::open(Arc::new(name), &options, Arc::new(Counters::default())).map(Store::into_main)
 }
 
 fn key(number: u64) -> Key {
@@ -45,7 +47,7 @@ fn key(number: u64) -> Key {
 }
 
 /// Puts one value and makes it durable.
-fn put(store: &Store, number: u64) -> Result<()> {
+fn put(store: &Branch, number: u64) -> Result<()> {
     let mut room = store.reserve(Need::Grow { changes: 1, blocks: 0 })?;
     let mut transaction = Transaction::new();
     transaction.put(key(number), vec![7; 100]);
@@ -81,7 +83,7 @@ fn story(device: &Arc<SimDevice>, clock: SimulatedClock, seen: &mut Seen) {
         Ok(one) => one,
         Err(_) => return seen.is_refused = true,
     };
-    let work = |store: &Store, numbers: std::ops::Range<u64>, seen: &mut Seen| {
+    let work = |store: &Branch, numbers: std::ops::Range<u64>, seen: &mut Seen| {
         for number in numbers {
             // A panic of the device ends the call; the volume is used on.
             match catch_unwind(AssertUnwindSafe(|| put(store, number))) {

@@ -11,7 +11,7 @@ use holdfast_format::item::{TreeItem, TreeKind};
 
 use crate::error::LineageError;
 use crate::tree::TreeNo;
-use crate::{Need, Reservation, Reserved, Result, Store, StoreError, Transaction, TreeInfo};
+use crate::{Inner, Need, Reservation, Reserved, Result, Store, StoreError, Transaction, TreeInfo};
 
 /// A branch, or a snapshot that is only read. What it does not say itself is asked of the [`Store`].
 #[derive(Clone, Debug)]
@@ -38,26 +38,27 @@ impl Branch {
 
     /// A branch by its name, or one of its snapshots.
     pub fn open(store: Arc<Store>, branch: &[u8], snapshot: Option<&[u8]>) -> Result<Branch> {
-        let inner = &store.inner;
-        let _one = inner.lineage.lock();
-        let mut number = inner.find_tree(0, branch)?;
-        if let Some(snapshot) = snapshot {
-            number = inner.find_tree(number, snapshot)?;
-        }
-        let tree = inner.open_tree(number)?;
-        drop(_one);
-        Ok(Branch { store, tree, number, is_snapshot: snapshot.is_some() })
+        Branch::find(store, |inner| inner.find_tree(0, branch), snapshot)
     }
 
     /// The branch that mkfs made, whatever its name is now, or one of its snapshots.
     pub fn open_first(store: Arc<Store>, snapshot: Option<&[u8]>) -> Result<Branch> {
-        let Some(name) = snapshot else { return Ok(Branch::main(store)) };
+        Branch::find(store, |_| Ok(MAIN), snapshot)
+    }
+
+    fn find(
+        store: Arc<Store>,
+        branch: impl FnOnce(&Inner) -> Result<u64>,
+        snapshot: Option<&[u8]>,
+    ) -> Result<Branch> {
         let (number, tree) = {
-            let _one = store.inner.lineage.lock();
-            let number = store.inner.find_tree(MAIN, name)?;
-            (number, store.inner.open_tree(number)?)
+            let inner = &store.inner;
+            let _one = inner.lineage.lock();
+            let branch = branch(inner)?;
+            let number = snapshot.map_or(Ok(branch), |name| inner.find_tree(branch, name))?;
+            (number, inner.open_tree(number)?)
         };
-        Ok(Branch { store, tree, number, is_snapshot: true })
+        Ok(Branch { store, tree, number, is_snapshot: snapshot.is_some() })
     }
 
     /// The store that it shares with other branches.
@@ -98,12 +99,14 @@ impl Branch {
         self.store.inner.get(self.tree, key)
     }
 
-    /// See [`Store::is_in_memory`].
+    /// Whether [`Branch::get`] of this key has all it needs in memory.
     pub fn is_in_memory(&self, key: &Key) -> bool {
         self.store.inner.is_in_memory(self.tree, key)
     }
 
-    /// See [`Store::scan`].
+    /// Calls `visit` for the items from `from` to `to`, both included, upwards, until it breaks.
+    /// Items of one leaf are seen at one moment; between leaves others may change the tree.
+    /// `visit` runs under the tree's lock: it must be short and must not call the store.
     pub fn scan(
         &self,
         from: &Key,
@@ -113,7 +116,7 @@ impl Branch {
         self.store.inner.scan(self.tree, from, to, &mut visit)
     }
 
-    /// See [`Store::scan_back`].
+    /// Like [`Branch::scan`], downwards from `to` to `from`.
     pub fn scan_back(
         &self,
         from: &Key,
@@ -127,30 +130,37 @@ impl Branch {
         if self.is_snapshot { Err(StoreError::ReadOnly) } else { Ok(()) }
     }
 
-    /// See [`Store::reserve`].
+    /// Takes space for an operation before it starts (P8), or says [`StoreError::NoSpace`].
+    /// Unused parts return when the reservation is dropped. May wait for a checkpoint that
+    /// makes freed blocks usable again.
     pub fn reserve(&self, need: Need) -> Result<Reservation> {
         self.check_writable()?;
         self.store.inner.reserve(self.tree, need)
     }
 
-    /// See [`Store::reserve_now`].
+    /// As [`Branch::reserve`], out of what is free now, without a commit or checkpoint. `None` if that is not enough.
     pub fn reserve_now(&self, need: Need) -> Result<Option<Reservation>> {
         self.check_writable()?;
         self.store.inner.reserve_now(self.tree, need)
     }
 
-    /// See [`Store::has_room_for`].
+    /// Whether [`Branch::apply`] surely finds room for the nodes of a transaction of so many changes: on a volume that
+    /// is nearly full, a smaller transaction may be better.
     pub fn has_room_for(&self, changes: u32, reservation: &Reservation) -> bool {
         self.store.inner.has_slots_for(self.tree, changes, reservation.slots)
     }
 
-    /// See [`Store::apply`].
+    /// Makes a transaction visible as one step and returns its place in history. One refused for lack of space has
+    /// changed nothing, and its placed blocks are back in the reservation.
     pub fn apply(&self, transaction: Transaction, reservation: &mut Reservation) -> Result<Lsn> {
         self.check_writable()?;
         self.store.inner.apply(self.tree, transaction, reservation)
     }
 
-    /// See [`Store::unwritten`]. `None`: a snapshot has the blocks as well, which are so old.
+    /// Allows writing `blocks` in place (R2), which an extent of the tree reserves and which were not written since.
+    /// The caller keeps the extent as it is until then. Waits for a commit if blocks that held data were made reserved
+    /// lately. An extent of a damaged volume may be refused, as [`StoreError::Item`]. `None`: a snapshot has the blocks
+    /// as well, which are so old.
     pub fn unwritten(&self, blocks: BlockRange, birth: Epoch) -> Result<Option<Reserved>> {
         self.check_writable()?;
         if !self.owns(birth) {
@@ -170,6 +180,11 @@ impl Branch {
 
 /// Branches and snapshots. Each change is durable when its call returns, and happens as a whole or not at all (P12).
 impl Store {
+    /// Its first branch, for a caller that wants no other.
+    pub fn into_main(self) -> Branch {
+        Branch::main(Arc::new(self))
+    }
+
     /// All of them, in the order in which they were made.
     pub fn trees(&self) -> Result<Vec<TreeInfo>> {
         let _one = self.inner.lineage.lock();

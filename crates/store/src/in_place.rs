@@ -48,7 +48,7 @@ impl Sent {
 }
 
 impl Inner {
-    /// See [`crate::Store::unwritten`].
+    /// See [`crate::Branch::unwritten`].
     ///
     /// When a volume has snapshots, this is where it is decided which blocks qualify: those of extents that are younger
     /// than the last one. A snapshot reads the others as zeros for ever.

@@ -1,7 +1,7 @@
 //! Floor 2: a transactional, copy-on-write map from keys to values, and the space under it.
 //!
 //! A change is a [`Transaction`]: everything that one operation puts, deletes,
-//! frees and publishes. [`Store::apply`] makes it visible as one step and
+//! frees and publishes. [`Branch::apply`] makes it visible as one step and
 //! gives it a place in history, its [`Lsn`]; [`Store::sync`] makes history
 //! durable up to a place. After a crash the store holds all transactions up to one
 //! place in history and none after it (P3).
@@ -61,7 +61,6 @@ pub use transaction::Transaction;
 use holdfast_sync::atomic::{AtomicU64, Ordering};
 use holdfast_sync::thread::JoinHandle;
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,7 +72,7 @@ pub use holdfast_device::Device;
 use holdfast_device::buffer::BufferPool;
 pub use holdfast_device::page;
 use holdfast_format::superblock::FoundDamage;
-use holdfast_format::{Geometry, Key, Superblock};
+use holdfast_format::{Geometry, Superblock};
 use parking_lot::{Condvar, Mutex, RwLock};
 use uuid::Uuid;
 
@@ -145,7 +144,7 @@ impl Default for OpenOptions {
     }
 }
 
-/// What an operation needs before it may start. See [`Store::reserve`].
+/// What an operation needs before it may start. See [`Branch::reserve`].
 #[derive(Clone, Copy, Debug)]
 pub enum Need {
     /// Makes the volume fuller: `changes` puts and deletes, `blocks` of data.
@@ -314,57 +313,6 @@ impl Store {
         holdfast_format::item::extent::extent_blocks_max(self.inner.geometry.node_size)
     }
 
-    /// The value of `key`.
-    pub fn get(&self, key: &Key) -> Result<Option<Vec<u8>>> {
-        self.inner.get(TreeNo::MAIN, key)
-    }
-
-    /// Whether [`Store::get`] of this key has all it needs in memory.
-    pub fn is_in_memory(&self, key: &Key) -> bool {
-        self.inner.is_in_memory(TreeNo::MAIN, key)
-    }
-
-    /// Calls `visit` for the items from `from` to `to`, both included, upwards, until it breaks.
-    /// Items of one leaf are seen at one moment; between leaves others may change the tree.
-    /// `visit` runs under the tree's lock: it must be short and must not call the store.
-    pub fn scan(
-        &self,
-        from: &Key,
-        to: &Key,
-        mut visit: impl FnMut(Key, &[u8]) -> ControlFlow<()>,
-    ) -> Result<()> {
-        self.inner.scan(TreeNo::MAIN, from, to, &mut visit)
-    }
-
-    /// Like [`Store::scan`], downwards from `to` to `from`.
-    pub fn scan_back(
-        &self,
-        from: &Key,
-        to: &Key,
-        mut visit: impl FnMut(Key, &[u8]) -> ControlFlow<()>,
-    ) -> Result<()> {
-        self.inner.scan_back(TreeNo::MAIN, from, to, &mut visit)
-    }
-
-    /// Takes space for an operation before it starts (P8), or says [`StoreError::NoSpace`].
-    /// Unused parts return when the reservation is dropped. May wait for a checkpoint that
-    /// makes freed blocks usable again.
-    pub fn reserve(&self, need: Need) -> Result<Reservation> {
-        self.inner.reserve(TreeNo::MAIN, need)
-    }
-
-    /// As [`Store::reserve`], out of what is free now, without a commit or checkpoint. `None` if that is not enough.
-    pub fn reserve_now(&self, need: Need) -> Result<Option<Reservation>> {
-        self.inner.reserve_now(TreeNo::MAIN, need)
-    }
-
-    /// Allows writing `blocks` in place (R2), which an extent of the tree reserves and which were not written since.
-    /// The caller keeps the extent as it is until then. Waits for a commit if blocks that held data were made reserved
-    /// lately. An extent of a damaged volume may be refused, as [`StoreError::Item`].
-    pub fn unwritten(&self, blocks: BlockRange) -> Result<Reserved> {
-        self.inner.unwritten(blocks)
-    }
-
     /// Writes the first data of reserved blocks and sums it. `bytes` fill the blocks exactly.
     pub fn write_in_place(&self, unwritten: Reserved, bytes: &[u8]) -> Result<Sent> {
         self.inner.write_in_place(unwritten, bytes)
@@ -420,18 +368,6 @@ impl Store {
     /// Reads blocks of data. The caller verifies the checksums: it has the extent.
     pub fn read(&self, blocks: BlockRange, into: &mut [u8]) -> Result<()> {
         self.inner.read_data(blocks, into)
-    }
-
-    /// Whether [`Store::apply`] surely finds room for the nodes of a transaction of so many changes: on a volume that
-    /// is nearly full, a smaller transaction may be better.
-    pub fn has_room_for(&self, changes: u32, reservation: &Reservation) -> bool {
-        self.inner.has_slots_for(TreeNo::MAIN, changes, reservation.slots)
-    }
-
-    /// Makes a transaction visible as one step and returns its place in history. One refused for lack of space has
-    /// changed nothing, and its placed blocks are back in the reservation.
-    pub fn apply(&self, transaction: Transaction, reservation: &mut Reservation) -> Result<Lsn> {
-        self.inner.apply(TreeNo::MAIN, transaction, reservation)
     }
 
     /// Returns when every transaction up to `upto` is durable, by the log: one write and one flush. Costs nothing if it

@@ -12,7 +12,7 @@ use holdfast_base::{Epoch, InodeNo, Lsn};
 use holdfast_device::Device;
 use holdfast_device::memory::MemoryDevice;
 use holdfast_format::{Geometry, ItemKind, Key};
-use holdfast_store::{CreateOptions, Need, OpenOptions, Store, StoreError, Transaction};
+use holdfast_store::{Branch, CreateOptions, Need, OpenOptions, Store, StoreError, Transaction};
 
 type Map = BTreeMap<Key, Vec<u8>>;
 
@@ -30,18 +30,20 @@ fn device(bytes: u64, node_size: usize) -> Arc<dyn Device> {
     device
 }
 
-fn open(device: &Arc<dyn Device>, cache_bytes: usize) -> Store {
+fn open(device: &Arc<dyn Device>, cache_bytes: usize) -> Branch {
     let options = OpenOptions { read_only: false, cache_bytes, ..OpenOptions::default() };
-    Store::open(device.clone(), &options, Arc::new(Counters::default())).unwrap()
+    Store::open(device.clone(), &options, Arc::new(Counters::default()))
+        .map(Store::into_main)
+        .unwrap()
 }
 
-fn invariants(store: &Store) {
+fn invariants(store: &Branch) {
     #[cfg(debug_assertions)]
     store.invariants();
     let _ = store;
 }
 
-fn contents(store: &Store) -> Map {
+fn contents(store: &Branch) -> Map {
     let mut map = Map::new();
     store
         .scan(&Key::MIN, &Key::MAX, |key, value| {
@@ -70,12 +72,12 @@ fn random_value(prng: &mut Prng, max: usize) -> Vec<u8> {
     value
 }
 
-fn apply(store: &Store, transaction: Transaction) -> Lsn {
+fn apply(store: &Branch, transaction: Transaction) -> Lsn {
     let mut room = store.reserve(Need::Grow { changes: transaction.changes(), blocks: 0 }).unwrap();
     store.apply(transaction, &mut room).unwrap()
 }
 
-fn compare_ranges(store: &Store, map: &Map, prng: &mut Prng, seed: u64) {
+fn compare_ranges(store: &Branch, map: &Map, prng: &mut Prng, seed: u64) {
     let (a, b) = (random_key(prng), random_key(prng));
     let (from, to) = if a < b { (a, b) } else { (b, a) };
     let limit = 1 + prng.below(40) as usize;

@@ -14,7 +14,7 @@ use holdfast_device::sim::{Action, Call, Faults, When};
 use holdfast_device::{Device, MemoryDevice, SimDevice};
 use holdfast_format::node::EPOCH_AT;
 use holdfast_format::{ItemKind, Key, NodeView};
-use holdfast_store::{Store, StoreError};
+use holdfast_store::{Branch, StoreError};
 
 const ITEMS: u64 = 300;
 
@@ -30,7 +30,7 @@ fn image() -> MemoryDevice {
     device.snapshot()
 }
 
-fn keys_of(store: &Store) -> Vec<u64> {
+fn keys_of(store: &Branch) -> Vec<u64> {
     let mut seen = Vec::new();
     let (from, to) = Key::span(InodeNo(20), ItemKind::Extent);
     let mut visit = |key: Key, _: &[u8]| {
@@ -145,7 +145,7 @@ fn a_neighbour_that_cannot_be_read_hides_no_other() {
 }
 
 /// Each item of the leaf is refused as expected, all others are there.
-fn judge(store: &Store, leaf: &Leaf, is_expected: impl Fn(&StoreError) -> bool) {
+fn judge(store: &Branch, leaf: &Leaf, is_expected: impl Fn(&StoreError) -> bool) {
     for number in 0..ITEMS {
         match store.get(&small::key(number)) {
             Ok(value) => {

@@ -15,7 +15,7 @@ use holdfast_base::{Escape, InodeNo, Lsn, Receipt, wait};
 use holdfast_device::memory::MemoryDevice;
 use holdfast_device::{Device, DeviceError, Flushed, forward};
 use holdfast_format::{Geometry, ItemKind, Key};
-use holdfast_store::{CreateOptions, Need, OpenOptions, Store, StoreError, Transaction};
+use holdfast_store::{Branch, CreateOptions, Need, OpenOptions, Store, StoreError, Transaction};
 use parking_lot::{Condvar, Mutex};
 
 const BYTES: u64 = 8 << 20;
@@ -87,11 +87,11 @@ impl Device for Gate {
     }
 }
 
-fn volume() -> (Arc<Gate>, Arc<Store>) {
+fn volume() -> (Arc<Gate>, Branch) {
     volume_of(BYTES, 4096)
 }
 
-fn volume_of(bytes: u64, node_size: usize) -> (Arc<Gate>, Arc<Store>) {
+fn volume_of(bytes: u64, node_size: usize) -> (Arc<Gate>, Branch) {
     let device = Arc::new(MemoryDevice::new(bytes));
     let geometry = Geometry::for_device(bytes, node_size).unwrap();
     let options = CreateOptions {
@@ -114,12 +114,14 @@ fn volume_of(bytes: u64, node_size: usize) -> (Arc<Gate>, Arc<Store>) {
         panics: AtomicBool::new(false),
     });
     let options = OpenOptions::default();
-    let store = Store::open(gate.clone(), &options, Arc::new(Counters::default())).unwrap();
-    (gate, Arc::new(store))
+    let store = Store::open(gate.clone(), &options, Arc::new(Counters::default()))
+        .map(Store::into_main)
+        .unwrap();
+    (gate, store)
 }
 
 /// An operation. Returns its place in history.
-fn change(store: &Store, number: u64) -> Lsn {
+fn change(store: &Branch, number: u64) -> Lsn {
     let mut transaction = Transaction::new();
     transaction.put(Key::new(InodeNo(20), ItemKind::Xattr, number * 4096), vec![1; 100]);
     store
@@ -130,7 +132,7 @@ fn change(store: &Store, number: u64) -> Lsn {
 /// What a callback got, and on which thread.
 type Heard = (Result<Receipt, StoreError>, ThreadId);
 
-fn told(store: &Store, upto: Lsn) -> Receiver<Heard> {
+fn told(store: &Branch, upto: Lsn) -> Receiver<Heard> {
     let (tell, hear) = channel();
     store.sync_then(upto, ABOUT, move |done| {
         tell.send((done, thread::current().id())).unwrap();
@@ -142,7 +144,7 @@ fn told(store: &Store, upto: Lsn) -> Receiver<Heard> {
 /// ended.
 fn behind_a_leader<T>(
     gate: &Gate,
-    store: &Store,
+    store: &Branch,
     body: impl FnOnce() -> T,
 ) -> (thread::Result<Receiver<Heard>>, T) {
     gate.close(true);
@@ -157,7 +159,7 @@ fn behind_a_leader<T>(
 }
 
 /// So many operations, each with a callback.
-fn changes_told(store: &Store, count: u64) -> Vec<Receiver<Heard>> {
+fn changes_told(store: &Branch, count: u64) -> Vec<Receiver<Heard>> {
     (1..=count).map(|number| told(store, change(store, number))).collect()
 }
 

@@ -10,14 +10,14 @@ use std::sync::Arc;
 use holdfast_base::BlockRange;
 use holdfast_device::{Device, MemoryDevice, SimDevice, sim};
 use holdfast_sim::{Verdict, agree, agree_on_log};
-use holdfast_store::Store;
+use holdfast_store::Branch;
 use small::{first, formatted, geometry, open, put_one_transaction, sectors, sync, try_open};
 
 const SECTOR: u64 = 512;
 
 /// A volume after three steps that `durably` made durable, the program killed; and which sectors of `zone` the last
 /// step wrote.
-fn killed(zone: BlockRange, durably: fn(&Store), rests: bool) -> (MemoryDevice, Vec<u64>) {
+fn killed(zone: BlockRange, durably: fn(&Branch), rests: bool) -> (MemoryDevice, Vec<u64>) {
     let device = formatted();
     let store = open(&device);
     for number in 0..2 {
@@ -84,7 +84,7 @@ fn rot_of_the_last_batch_is_missed_once_it_is_confirmed() {
 #[test]
 fn rot_of_the_last_commit_is_missed_once_it_is_confirmed() {
     let zone = geometry().journal();
-    let commit = |store: &Store| store.commit().unwrap();
+    let commit = |store: &Branch| store.commit().unwrap();
     let (image, written) = killed(zone, commit, false);
     let (silent, noticed) = rot(&image, &written);
     assert!(silent > 100 && noticed == 0, "nothing follows it: {silent} {noticed}");

@@ -14,7 +14,7 @@ use holdfast_device::memory::MemoryDevice;
 use holdfast_device::sim::{Action, Call, Faults, When};
 use holdfast_device::{Device, DeviceError, Flushed, SimDevice, forward};
 use holdfast_format::{Geometry, ItemKind, Key};
-use holdfast_store::{CreateOptions, Need, OpenOptions, Store, Transaction};
+use holdfast_store::{Branch, CreateOptions, Need, OpenOptions, Store, Transaction};
 
 fn formatted() -> MemoryDevice {
     let device = Arc::new(MemoryDevice::new(16 << 20));
@@ -31,16 +31,16 @@ fn formatted() -> MemoryDevice {
     device.snapshot()
 }
 
-fn open(device: Arc<dyn Device>) -> Store {
+fn open(device: Arc<dyn Device>) -> Branch {
     let options = OpenOptions { read_only: false, cache_bytes: 0, ..OpenOptions::default() };
-    Store::open(device, &options, Arc::new(Counters::default())).unwrap()
+    Store::open(device, &options, Arc::new(Counters::default())).map(Store::into_main).unwrap()
 }
 
 fn key(number: u64) -> Key {
     Key::new(InodeNo(20 + number), ItemKind::Dentry, 0)
 }
 
-fn put(store: &Store, number: u64) {
+fn put(store: &Branch, number: u64) {
     let mut transaction = Transaction::new();
     transaction.put(key(number), vec![1; 500]);
     let mut room = store.reserve(Need::Grow { changes: 1, blocks: 0 }).unwrap();

@@ -16,7 +16,7 @@ use holdfast_device::sim::Policy;
 use holdfast_device::{Device, MemoryDevice, SimDevice};
 use holdfast_format::geometry::{SUPERBLOCK_SLOTS, far_copy};
 use holdfast_format::{Key, Superblock};
-use holdfast_store::{Store, restore_superblock};
+use holdfast_store::{Branch, restore_superblock};
 use small::{formatted, formatted_on_512e, open, put, put_one_transaction, sync, try_open};
 
 const MIB: usize = 1 << 20;
@@ -44,7 +44,7 @@ fn live(device: &Arc<SimDevice>) {
 
 /// Its last operation, and all that it holds.
 fn shown(device: &Arc<MemoryDevice>) -> (u64, Vec<(Key, Vec<u8>)>) {
-    let store: Store = open(device);
+    let store: Branch = open(device);
     let mut items = Vec::new();
     let visit = |key, value: &[u8]| {
         items.push((key, value.to_vec()));

@@ -17,7 +17,7 @@ use holdfast_device::sim::{Call, Faults, Policy, SharedDevice};
 use holdfast_device::{Device, DeviceError, Reach, SimDevice, forward};
 use holdfast_format::geometry::GUARD;
 use holdfast_format::guard::{Guard, GuardState};
-use holdfast_store::{Guarding, Need, OpenOptions, Result, Store, StoreError, Transaction};
+use holdfast_store::{Branch, Guarding, Need, OpenOptions, Result, Store, StoreError, Transaction};
 use small::{first, put, sync};
 
 /// Longer than any test: one that waits for so long hangs, and is seen.
@@ -34,7 +34,7 @@ fn open_as<D: Device + 'static>(
     reach: Reach,
     host: Host,
     wait: Duration,
-) -> Result<Store> {
+) -> Result<Branch> {
     let guard = Guarding { host: Some(host), look: Duration::from_millis(2), wait, rest: u32::MAX };
     open_how(device, reach, OpenOptions { guard, ..OpenOptions::default() })
 }
@@ -43,9 +43,9 @@ fn open_how<D: Device + 'static>(
     device: &Arc<D>,
     reach: Reach,
     options: OpenOptions,
-) -> Result<Store> {
+) -> Result<Branch> {
     let name: Arc<dyn Device> = Arc::new(SharedDevice::new(device.clone(), reach));
-    Store::open(name, &options, Arc::new(Counters::default()))
+    Store::open(name, &options, Arc::new(Counters::default())).map(Store::into_main)
 }
 
 fn guard_on(device: &dyn Device) -> Option<Guard> {
@@ -54,7 +54,7 @@ fn guard_on(device: &dyn Device) -> Option<Guard> {
     Guard::decode(&block).ok()
 }
 
-fn expect_refusal(opened: Result<Store>, by: &str) {
+fn expect_refusal(opened: Result<Branch>, by: &str) {
     match opened.map(drop) {
         Err(StoreError::Device(DeviceError::InUse { holder, .. })) => {
             assert!(holder.contains(by), "{holder}");
@@ -313,10 +313,12 @@ fn no_guard_where_none_is_needed() {
 }
 
 /// Opens without threads, so that no watcher looks meanwhile: as on a machine that is asleep.
-fn open_asleep(name: SharedDevice, host: Host) -> Store {
+fn open_asleep(name: SharedDevice, host: Host) -> Branch {
     let guard = Guarding { host: Some(host), wait: SOON, ..Guarding::default() };
     let options = OpenOptions { threads: false, guard, ..OpenOptions::default() };
-    Store::open(Arc::new(name), &options, Arc::new(Counters::default())).unwrap()
+    Store::open(Arc::new(name), &options, Arc::new(Counters::default()))
+        .map(Store::into_main)
+        .unwrap()
 }
 
 /// Another machine takes the volume of one that is suspended, and works. The first one wakes up and writes nothing,
@@ -419,7 +421,9 @@ fn an_answer_that_comes_after_the_last_look_is_given_up() {
         let guard = Guarding { host: Some(machine(number, number)), look, wait, rest: 1 };
         OpenOptions { threads: false, guard, ..OpenOptions::default() }
     };
-    let one = Store::open(name(Box::new(before)), &options(1), Arc::default()).unwrap();
+    let one = Store::open(name(Box::new(before)), &options(1), Arc::default())
+        .map(Store::into_main)
+        .unwrap();
     put(&one, 0..5, 1, 9);
     sync(&one);
     clock.advance(Duration::from_secs(60));
@@ -437,7 +441,9 @@ fn an_answer_that_comes_after_the_last_look_is_given_up() {
                     may_go_on.lock().unwrap().recv().unwrap();
                 }
             };
-            let two = Store::open(name(Box::new(before)), &options(2), Arc::default()).unwrap();
+            let two = Store::open(name(Box::new(before)), &options(2), Arc::default())
+                .map(Store::into_main)
+                .unwrap();
             open.send(()).unwrap();
             two
         });

@@ -14,7 +14,7 @@ use holdfast_device::sim::HostedDevice;
 use holdfast_device::{Device, DeviceError, MemoryDevice, forward};
 use holdfast_format::item::Extent;
 use holdfast_format::{Geometry, ItemKind, Key};
-use holdfast_store::{CreateOptions, Need, OpenOptions, Store, StoreError, Transaction};
+use holdfast_store::{Branch, CreateOptions, Need, OpenOptions, Store, StoreError, Transaction};
 use parking_lot::{Condvar, Mutex};
 
 /// An image on a host whose answers to a request for space are counted, and can be held back.
@@ -82,13 +82,13 @@ fn formatted(bytes: u64) -> (MemoryDevice, Geometry) {
     (device.snapshot(), geometry)
 }
 
-fn open(device: Arc<dyn Device>) -> Store {
+fn open(device: Arc<dyn Device>) -> Branch {
     let options = OpenOptions { threads: false, ..OpenOptions::default() };
-    Store::open(device, &options, Arc::new(Counters::default())).unwrap()
+    Store::open(device, &options, Arc::new(Counters::default())).map(Store::into_main).unwrap()
 }
 
 /// Reserves everything that there is, in pieces of up to `want` blocks.
-fn fill(store: &Store, want: u64, extents: &mut Vec<BlockRange>) {
+fn fill(store: &Branch, want: u64, extents: &mut Vec<BlockRange>) {
     loop {
         let mut room = match store.reserve(Need::Grow { changes: 1, blocks: want }) {
             Ok(room) => room,

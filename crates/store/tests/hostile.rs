@@ -23,7 +23,9 @@ use holdfast_format::item::group::GroupItem;
 use holdfast_format::journal::SEARCH_BLOCKS_MAX;
 use holdfast_format::node::{EPOCH_AT, MAGIC, NodeHeader};
 use holdfast_format::{Geometry, ItemKind, Key, NodePointer, NodeView, Superblock, node};
-use holdfast_store::{CreateOptions, Need, OpenOptions, Result, Store, Transaction, replay};
+use holdfast_store::{
+    Branch, CreateOptions, Need, OpenOptions, Result, Store, Transaction, replay,
+};
 
 const NODE: usize = 4096;
 const BYTES: u64 = 32 << 20;
@@ -56,19 +58,19 @@ fn volume(count: u64) -> MemoryDevice {
     device.snapshot()
 }
 
-fn open(device: &Arc<dyn Device>) -> Result<Store> {
+fn open(device: &Arc<dyn Device>) -> Result<Branch> {
     let options = OpenOptions { read_only: false, cache_bytes: 1 << 20, ..OpenOptions::default() };
-    Store::open(device.clone(), &options, Arc::new(Counters::default()))
+    Store::open(device.clone(), &options, Arc::new(Counters::default())).map(Store::into_main)
 }
 
-fn put(store: &Store, keys: &[Key], len: usize) -> Result<()> {
+fn put(store: &Branch, keys: &[Key], len: usize) -> Result<()> {
     let mut transaction = Transaction::new();
     keys.iter().for_each(|key| transaction.put(*key, vec![1; len]));
     let mut room = store.reserve(Need::Grow { changes: transaction.changes(), blocks: 0 })?;
     store.apply(transaction, &mut room).map(drop)
 }
 
-fn delete(store: &Store, keys: &[Key]) -> Result<()> {
+fn delete(store: &Branch, keys: &[Key]) -> Result<()> {
     let mut transaction = Transaction::new();
     keys.iter().for_each(|key| transaction.delete(*key));
     let mut room = store.reserve(Need::Shrink { changes: transaction.changes() })?;
@@ -76,7 +78,7 @@ fn delete(store: &Store, keys: &[Key]) -> Result<()> {
 }
 
 /// Visits everything both ways. A walk of a tree of this size that sees more than so many items is endless.
-fn walk(store: &Store) -> Result<()> {
+fn walk(store: &Branch) -> Result<()> {
     for back in [false, true] {
         let mut seen = 0;
         let visit = |_: Key, _: &[u8]| {

@@ -14,7 +14,7 @@ use holdfast_device::{Device, MemoryDevice, SimDevice};
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::journal::{FrameHeader, JournalMark};
 use holdfast_format::{Geometry, ItemKind, Key};
-use holdfast_store::{CreateOptions, Need, OpenOptions, Result, Store, Transaction};
+use holdfast_store::{Branch, CreateOptions, Need, OpenOptions, Result, Store, Transaction};
 
 const BYTES: u64 = 32 << 20;
 const BLOCK: u64 = 4096;
@@ -24,9 +24,9 @@ fn key(number: u64) -> Key {
     Key::new(InodeNo(20 + number), ItemKind::Extent, 0)
 }
 
-fn open(device: Arc<dyn Device>, read_only: bool) -> Result<Store> {
+fn open(device: Arc<dyn Device>, read_only: bool) -> Result<Branch> {
     let options = OpenOptions { read_only, cache_bytes: 1 << 20, ..OpenOptions::default() };
-    Store::open(device, &options, Arc::new(Counters::default()))
+    Store::open(device, &options, Arc::new(Counters::default())).map(Store::into_main)
 }
 
 /// A volume with an item in each of some commits, the marks before each of them and behind the last, and the
@@ -65,7 +65,7 @@ fn crashed() -> (MemoryDevice, Vec<JournalMark>, BlockNo) {
     (image, marks, store.superblock().files.block)
 }
 
-fn put(store: &Store, number: u64, len: usize) {
+fn put(store: &Branch, number: u64, len: usize) {
     let mut transaction = Transaction::new();
     transaction.put(key(number), vec![number as u8; len]);
     let mut room = store.reserve(Need::Grow { changes: transaction.changes(), blocks: 0 }).unwrap();
@@ -153,7 +153,8 @@ fn a_checkpoint_that_no_commit_says_is_missed() {
     };
     Store::create(&shared, &options).unwrap();
     let how = OpenOptions { dirty: Dirty::Whole, ..OpenOptions::default() };
-    let store = Store::open(shared, &how, Arc::new(Counters::default())).unwrap();
+    let store =
+        Store::open(shared, &how, Arc::new(Counters::default())).map(Store::into_main).unwrap();
     // More leaves than the smallest journal has room for.
     for number in 0..160 {
         put(&store, number, 3000);

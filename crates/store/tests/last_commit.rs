@@ -13,7 +13,7 @@ use holdfast_device::{Device, SimDevice};
 use holdfast_format::item::Extent;
 use holdfast_format::{Geometry, ItemKind, Key};
 use holdfast_sim::{Verdict, agree};
-use holdfast_store::{CreateOptions, Need, OpenOptions, Store, Transaction};
+use holdfast_store::{Branch, CreateOptions, Need, OpenOptions, Store, Transaction};
 
 const BYTES: u64 = 8 << 20;
 
@@ -32,8 +32,10 @@ fn formatted() -> MemoryDevice {
     device.snapshot()
 }
 
-fn open(device: Arc<dyn Device>) -> Store {
-    Store::open(device, &OpenOptions::default(), Arc::new(Counters::default())).unwrap()
+fn open(device: Arc<dyn Device>) -> Branch {
+    Store::open(device, &OpenOptions::default(), Arc::new(Counters::default()))
+        .map(Store::into_main)
+        .unwrap()
 }
 
 fn key(number: u64) -> Key {
@@ -41,7 +43,7 @@ fn key(number: u64) -> Key {
 }
 
 /// Writes blocks of `fill` at `at`, and publishes them under a key if one is given.
-fn write(store: &Store, at: BlockNo, count: u64, fill: u8, publish: Option<Key>) {
+fn write(store: &Branch, at: BlockNo, count: u64, fill: u8, publish: Option<Key>) {
     let mut room = store.reserve(Need::Grow { changes: 1, blocks: count }).unwrap();
     let placed = store.allocate(&mut room, count, Some(at)).unwrap();
     assert_eq!(placed.blocks(), BlockRange::new(at, count), "the blocks are free");
@@ -54,7 +56,7 @@ fn write(store: &Store, at: BlockNo, count: u64, fill: u8, publish: Option<Key>)
     store.apply(transaction, &mut room).unwrap();
 }
 
-fn free(store: &Store, blocks: BlockRange, put: Option<Vec<u8>>) {
+fn free(store: &Branch, blocks: BlockRange, put: Option<Vec<u8>>) {
     let mut transaction = Transaction::new();
     transaction.free(blocks, Extent::UNBORN, key(0));
     match put {
@@ -66,7 +68,7 @@ fn free(store: &Store, blocks: BlockRange, put: Option<Vec<u8>>) {
 }
 
 /// A place for data that nothing has used.
-fn place(store: &Store) -> BlockNo {
+fn place(store: &Branch) -> BlockNo {
     BlockNo(store.geometry().first_data_block().0 + 512)
 }
 

@@ -17,7 +17,9 @@ use holdfast_device::{Device, DeviceError, SimDevice, forward};
 use holdfast_format::checksum::block_sums;
 use holdfast_format::log::{DATA_BLOCKS_MAX, LogHeader};
 use holdfast_format::{Geometry, ItemKind, Key};
-use holdfast_store::{Need, OpenOptions, Reservation, Store, StoreError, Transaction, Written};
+use holdfast_store::{
+    Branch, Need, OpenOptions, Reservation, Store, StoreError, Transaction, Written,
+};
 use parking_lot::{Condvar, Mutex};
 
 const BYTES: u64 = 8 << 20;
@@ -31,9 +33,9 @@ fn formatted_as(geometry: Geometry) -> MemoryDevice {
     small::formatted_as(geometry).snapshot()
 }
 
-fn open(device: Arc<dyn Device>, read_only: bool) -> Result<Store, StoreError> {
+fn open(device: Arc<dyn Device>, read_only: bool) -> Result<Branch, StoreError> {
     let options = OpenOptions { read_only, ..OpenOptions::default() };
-    Store::open(device, &options, Arc::new(Counters::default()))
+    Store::open(device, &options, Arc::new(Counters::default())).map(Store::into_main)
 }
 
 fn key(number: u64) -> Key {
@@ -41,7 +43,7 @@ fn key(number: u64) -> Key {
 }
 
 /// Writes a block and publishes it under a key. Answers where it is.
-fn write(store: &Store, number: u64) -> BlockNo {
+fn write(store: &Branch, number: u64) -> BlockNo {
     let mut room = store.reserve(Need::Grow { changes: 1, blocks: 1 }).unwrap();
     let placed = store.allocate(&mut room, 1, None).unwrap();
     let at = placed.blocks().start;
@@ -293,7 +295,7 @@ fn more_than_a_batch_may_hold_becomes_a_commit() {
 }
 
 /// Blocks of a file on the device, none of them published.
-fn write_many(store: &Store, room: &mut Reservation, blocks: u64) -> Vec<Written> {
+fn write_many(store: &Branch, room: &mut Reservation, blocks: u64) -> Vec<Written> {
     let mut written = Vec::new();
     let mut left = blocks;
     while left > 0 {

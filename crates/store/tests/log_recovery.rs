@@ -20,7 +20,7 @@ use holdfast_format::log::LogHeader;
 use holdfast_format::{Geometry, ItemKind, Key, Superblock};
 use holdfast_sim::agree_on_log;
 use holdfast_store::{
-    CreateOptions, LoggedBlock, Need, OpenOptions, Store, StoreError, Transaction,
+    Branch, CreateOptions, LoggedBlock, Need, OpenOptions, Store, StoreError, Transaction,
 };
 use parking_lot::{Condvar, Mutex};
 
@@ -41,9 +41,9 @@ fn formatted(sector: u32) -> Arc<MemoryDevice> {
     device
 }
 
-fn open(device: Arc<dyn Device>, read_only: bool) -> Result<Store, StoreError> {
+fn open(device: Arc<dyn Device>, read_only: bool) -> Result<Branch, StoreError> {
     let options = OpenOptions { read_only, ..OpenOptions::default() };
-    Store::open(device, &options, Arc::new(Counters::default()))
+    Store::open(device, &options, Arc::new(Counters::default())).map(Store::into_main)
 }
 
 fn key(number: u64) -> Key {
@@ -51,11 +51,11 @@ fn key(number: u64) -> Key {
 }
 
 /// Publishes a block under a key; in the log, or written to its location. Returns its block.
-fn write(store: &Store, number: u64, in_log: bool) -> BlockNo {
+fn write(store: &Branch, number: u64, in_log: bool) -> BlockNo {
     write_page(store, number, in_log, [number as u8 + 1; BLOCK_SIZE])
 }
 
-fn write_page(store: &Store, number: u64, in_log: bool, page: [u8; BLOCK_SIZE]) -> BlockNo {
+fn write_page(store: &Branch, number: u64, in_log: bool, page: [u8; BLOCK_SIZE]) -> BlockNo {
     let mut room = store.reserve(Need::Grow { changes: 1, blocks: 1 }).unwrap();
     let placed = store.allocate(&mut room, 1, None).unwrap();
     let at = placed.blocks().start;
@@ -73,12 +73,12 @@ fn write_page(store: &Store, number: u64, in_log: bool, page: [u8; BLOCK_SIZE]) 
     at
 }
 
-fn sync(store: &Store) {
+fn sync(store: &Branch) {
     store.sync(store.latest(), ABOUT).unwrap();
 }
 
 /// Every block that is published has its bytes.
-fn assert_whole(store: &Store, keys: std::ops::Range<u64>) {
+fn assert_whole(store: &Branch, keys: std::ops::Range<u64>) {
     for number in keys {
         let value = store.get(&key(number)).unwrap().unwrap_or_else(|| panic!("{number} is gone"));
         let extent = holdfast_format::item::Extent::decode(&value).unwrap();

@@ -13,7 +13,7 @@ use holdfast_base::prng::Prng;
 use holdfast_device::sim::TimedDevice;
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_format::{Geometry, ItemKind, Key};
-use holdfast_store::{CreateOptions, Need, OpenOptions, Store, Transaction};
+use holdfast_store::{Branch, CreateOptions, Need, OpenOptions, Store, Transaction};
 
 const BYTES: u64 = 256 << 20;
 /// Of a disk with an arm; networks are faster.
@@ -22,12 +22,12 @@ const FILES: u64 = 20_000;
 const OPERATIONS: u64 = 1200;
 
 /// Nothing works in the background: the same calls take the same time.
-fn open(device: Arc<dyn Device>, recover: Duration) -> Store {
+fn open(device: Arc<dyn Device>, recover: Duration) -> Branch {
     let options = OpenOptions { threads: false, recover, ..OpenOptions::default() };
-    Store::open(device, &options, Arc::new(Counters::default())).unwrap()
+    Store::open(device, &options, Arc::new(Counters::default())).map(Store::into_main).unwrap()
 }
 
-fn put(store: &Store, file: u64, fill: u8) {
+fn put(store: &Branch, file: u64, fill: u8) {
     let mut room = store.reserve(Need::Grow { changes: 1, blocks: 0 }).unwrap();
     let mut transaction = Transaction::new();
     transaction.put(Key::new(InodeNo(20 + file), ItemKind::Dentry, 0), vec![fill; 500]);

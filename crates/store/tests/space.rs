@@ -11,11 +11,11 @@ use holdfast_device::Device;
 use holdfast_device::memory::MemoryDevice;
 use holdfast_device::sim::HostedDevice;
 use holdfast_format::{Geometry, ItemKind, Key};
-use holdfast_store::{CreateOptions, Need, OpenOptions, Store, StoreError, Transaction};
+use holdfast_store::{Branch, CreateOptions, Need, OpenOptions, Store, StoreError, Transaction};
 
 const NODE_SIZES: [usize; 3] = [4096, 16384, 65536];
 
-fn store(bytes: u64, node_size: usize) -> Store {
+fn store(bytes: u64, node_size: usize) -> Branch {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
     let options = CreateOptions {
         geometry: Geometry::for_device(bytes, node_size).unwrap(),
@@ -27,7 +27,7 @@ fn store(bytes: u64, node_size: usize) -> Store {
     };
     Store::create(&device, &options).unwrap();
     let options = OpenOptions { read_only: false, cache_bytes: 32 << 20, ..OpenOptions::default() };
-    Store::open(device, &options, Arc::new(Counters::default())).unwrap()
+    Store::open(device, &options, Arc::new(Counters::default())).map(Store::into_main).unwrap()
 }
 
 fn file(inode: u64, offset: u64) -> Key {
@@ -35,14 +35,14 @@ fn file(inode: u64, offset: u64) -> Key {
 }
 
 /// Puts values with nothing reserved but what the store itself thinks of them.
-fn put(store: &Store, items: &[(Key, usize)]) -> Result<(), StoreError> {
+fn put(store: &Branch, items: &[(Key, usize)]) -> Result<(), StoreError> {
     let mut transaction = Transaction::new();
     items.iter().for_each(|(key, len)| transaction.put(*key, vec![3; *len]));
     let mut room = store.reserve(Need::Grow { changes: transaction.changes(), blocks: 0 })?;
     store.apply(transaction, &mut room).map(drop)
 }
 
-fn shrink(store: &Store, keys: &[Key], freed: &[BlockRange]) -> Result<(), StoreError> {
+fn shrink(store: &Branch, keys: &[Key], freed: &[BlockRange]) -> Result<(), StoreError> {
     let mut transaction = Transaction::new();
     keys.iter().for_each(|key| transaction.delete(*key));
     freed.iter().for_each(|range| {
@@ -53,7 +53,7 @@ fn shrink(store: &Store, keys: &[Key], freed: &[BlockRange]) -> Result<(), Store
 }
 
 /// Fills what is left with data, in pieces of up to 16 blocks, one item each.
-fn fill(store: &Store, inode: u64) -> Vec<(Key, BlockRange)> {
+fn fill(store: &Branch, inode: u64) -> Vec<(Key, BlockRange)> {
     let mut extents = Vec::new();
     for want in [16, 1] {
         loop {
@@ -302,7 +302,9 @@ fn what_a_full_host_has_given_before_is_promised_again() {
     Store::create(&shared, &options).unwrap();
     let open = || {
         let options = OpenOptions { read_only: false, ..OpenOptions::default() };
-        Store::open(shared.clone(), &options, Arc::new(Counters::default())).unwrap()
+        Store::open(shared.clone(), &options, Arc::new(Counters::default()))
+            .map(Store::into_main)
+            .unwrap()
     };
     let need = Need::Grow { changes: 1, blocks: BLOCKS };
     let store = open();

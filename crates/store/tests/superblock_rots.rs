@@ -13,7 +13,7 @@ use std::sync::Arc;
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_format::Superblock;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
-use holdfast_store::Store;
+use holdfast_store::Branch;
 use small::{
     after_a_commit_without_room, first, formatted, geometry, open, put, put_one_transaction,
     sectors, sync, try_open, write_sectors,
@@ -35,7 +35,7 @@ fn rot_newest(image: &MemoryDevice) {
 
 /// After the newest superblock has rotted, the volume is refused, or it is as it was: its last operation, and value
 /// 0 as it was written last. `gone` is what is said otherwise.
-fn is_refused_or_holds(device: &Arc<MemoryDevice>, store: Store, gone: &str) {
+fn is_refused_or_holds(device: &Arc<MemoryDevice>, store: Branch, gone: &str) {
     let lsn = store.latest();
     drop(store);
     rot_newest(device);
@@ -131,7 +131,7 @@ fn a_checkpoint_that_only_batches_say() {
 
 /// The superblock that an opening after a crash writes rots. What was fsynced behind it must be found from the one
 /// before, or be noticed as missing.
-fn after_a_crash(durable: fn(&Store)) {
+fn after_a_crash(durable: fn(&Branch)) {
     let device = formatted();
     let store = open(&device);
     put(&store, 0..2, 3, 9);

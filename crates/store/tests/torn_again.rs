@@ -13,28 +13,28 @@ use std::sync::Arc;
 use holdfast_base::{BlockRange, Lsn};
 use holdfast_device::MemoryDevice;
 use holdfast_format::Geometry;
-use holdfast_store::Store;
+use holdfast_store::Branch;
 use small::{
     after_a_commit_without_room, first, formatted, geometry, open, put_one_transaction, sectors,
     sync, write_sectors,
 };
 
 /// Values that differ in their beginning alone, if `rest` is the same, made durable.
-fn work(store: &Store, fill: u8, rest: u8, durable: fn(&Store)) {
+fn work(store: &Branch, fill: u8, rest: u8, durable: fn(&Branch)) {
     put_one_transaction(store, 0..1, fill, rest);
     put_one_transaction(store, 1..8, rest, rest);
     durable(store);
 }
 
-fn commit(store: &Store) {
+fn commit(store: &Branch) {
     store.commit().unwrap();
 }
 
 /// The work is torn on the volume that `begin` makes, behind all that its opening writes.
 fn stays_torn(
-    begin: fn() -> (Arc<MemoryDevice>, Store),
+    begin: fn() -> (Arc<MemoryDevice>, Branch),
     zone: fn(&Geometry) -> BlockRange,
-    durable: fn(&Store),
+    durable: fn(&Branch),
 ) {
     let (device, store) = begin();
     let zone = zone(&geometry());
@@ -72,14 +72,14 @@ fn stays_torn(
     assert_eq!(first(&store, 0), value);
 }
 
-fn empty() -> (Arc<MemoryDevice>, Store) {
+fn empty() -> (Arc<MemoryDevice>, Branch) {
     let device = formatted();
     let store = open(&device);
     (device, store)
 }
 
 /// A commit stands in the journal already.
-fn committed() -> (Arc<MemoryDevice>, Store) {
+fn committed() -> (Arc<MemoryDevice>, Branch) {
     let (device, store) = empty();
     work(&store, 3, 9, commit);
     (device, store)

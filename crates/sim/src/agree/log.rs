@@ -13,7 +13,7 @@ use holdfast_check::journal::Fault;
 use holdfast_check::{View, view};
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_format::Key;
-use holdfast_store::{OpenOptions, Store, StoreError};
+use holdfast_store::{Branch, OpenOptions, Store, StoreError};
 
 use super::{Verdict, agree, newest};
 
@@ -93,11 +93,11 @@ fn recovered(image: &MemoryDevice, before: &View, is_high: bool) -> Result<(), S
     ))
 }
 
-fn open(image: &MemoryDevice, read_only: bool) -> Result<Store, StoreError> {
+fn open(image: &MemoryDevice, read_only: bool) -> Result<Branch, StoreError> {
     open_on(Arc::new(image.snapshot()), read_only)
 }
 
-fn open_on(device: Arc<dyn Device>, read_only: bool) -> Result<Store, StoreError> {
+fn open_on(device: Arc<dyn Device>, read_only: bool) -> Result<Branch, StoreError> {
     let options = OpenOptions { read_only, threads: false, ..OpenOptions::default() };
-    Store::open(device, &options, Arc::new(Counters::default()))
+    Store::open(device, &options, Arc::new(Counters::default())).map(Store::into_main)
 }

@@ -32,8 +32,8 @@ use holdfast_format::journal::FrameHeader;
 use holdfast_format::log::LogHeader;
 use holdfast_format::{Geometry, ItemKind, Key};
 use holdfast_store::{
-    CreateOptions, LoggedBlock, Need, OpenOptions, Reservation, Store, StoreError, Transaction,
-    Written,
+    Branch, CreateOptions, LoggedBlock, Need, OpenOptions, Reservation, Store, StoreError,
+    Transaction, Written,
 };
 
 use judge::judge_all;
@@ -183,7 +183,7 @@ impl Conditions {
 
     pub(crate) fn step(
         &self,
-        store: &Store,
+        store: &Branch,
         map: &Map,
         prng: &mut Prng,
     ) -> Result<Map, StoreError> {
@@ -194,7 +194,7 @@ impl Conditions {
         &self,
         device: Arc<dyn Device>,
         read_only: bool,
-    ) -> Result<Store, StoreError> {
+    ) -> Result<Branch, StoreError> {
         let options = OpenOptions {
             read_only,
             cache_bytes: self.cache_bytes,
@@ -202,12 +202,12 @@ impl Conditions {
             accounting: self.accounting,
             ..OpenOptions::default()
         };
-        Store::open(device, &options, Arc::new(Counters::default()))
+        Store::open(device, &options, Arc::new(Counters::default())).map(Store::into_main)
     }
 }
 
 /// All items; extents as they were put, without the birth that the store gives them.
-pub(crate) fn contents(store: &Store) -> Map {
+pub(crate) fn contents(store: &Branch) -> Map {
     let mut map = Map::new();
     let visit = |key: Key, value: &[u8]| {
         let mut value = value.to_vec();
@@ -227,7 +227,7 @@ pub(crate) fn contents(store: &Store) -> Map {
 /// written, or travel inside the log: as a whole, or as what is changed over the blocks of `old`, which
 /// are given back.
 fn write(
-    store: &Store,
+    store: &Branch,
     prng: &mut Prng,
     in_log: bool,
     old: Option<&Extent>,
@@ -267,7 +267,7 @@ fn write(
 
 /// One random batch; returns the map after it. One write of data in `log_data` travels inside the log.
 pub(crate) fn step(
-    store: &Store,
+    store: &Branch,
     map: &Map,
     prng: &mut Prng,
     log_data: u64,

@@ -15,7 +15,7 @@ use holdfast_device::{Device, DeviceError, Flushed, MemoryDevice, Page, SimDevic
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
 use holdfast_format::log::LogHeader;
 use holdfast_format::{Geometry, Superblock};
-use holdfast_store::{LoggedBlock, Need, Store, Transaction};
+use holdfast_store::{Branch, LoggedBlock, Need, Transaction};
 
 use crate::small::{self, first, formatted_as, key, open, prepared, put_one_transaction, sync};
 
@@ -96,7 +96,7 @@ pub(crate) fn a_superblock_that_was_not_flushed() -> Result<(), String> {
 }
 
 /// Takes space until little is left.
-fn fill_up(store: &Store) {
+fn fill_up(store: &Branch) {
     for number in 0.. {
         let free = store.space_use().free;
         if free <= LEFT {

@@ -12,7 +12,9 @@ use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockRange, InodeNo};
 use holdfast_device::{Device, MemoryDevice};
 use holdfast_format::{Geometry, ItemKind, Key};
-use holdfast_store::{CreateOptions, Need, OpenOptions, Reservation, Result, Store, Transaction};
+use holdfast_store::{
+    Branch, CreateOptions, Need, OpenOptions, Reservation, Result, Store, Transaction,
+};
 
 const BYTES: u64 = 16 << 20;
 const SECTOR: usize = 512;
@@ -53,32 +55,33 @@ fn formatted_on(device: MemoryDevice, geometry: Geometry) -> Arc<MemoryDevice> {
     formatted
 }
 
-pub(crate) fn try_open(device: &Arc<impl Device + 'static>) -> Result<Store> {
+pub(crate) fn try_open(device: &Arc<impl Device + 'static>) -> Result<Branch> {
     Store::open(
         device.clone(),
         &OpenOptions { threads: false, ..OpenOptions::default() },
         Arc::new(Counters::default()),
     )
+    .map(Store::into_main)
 }
 
-pub(crate) fn open(device: &Arc<impl Device + 'static>) -> Store {
+pub(crate) fn open(device: &Arc<impl Device + 'static>) -> Branch {
     try_open(device).unwrap()
 }
 
 /// Each value in a batch of its own.
-pub(crate) fn put(store: &Store, keys: std::ops::Range<u64>, fill: u8, rest: u8) {
+pub(crate) fn put(store: &Branch, keys: std::ops::Range<u64>, fill: u8, rest: u8) {
     keys.for_each(|number| put_one_transaction(store, number..number + 1, fill, rest));
 }
 
 /// Values whose first bytes are `fill` and the other ones `rest`.
-pub(crate) fn put_one_transaction(store: &Store, keys: std::ops::Range<u64>, fill: u8, rest: u8) {
+pub(crate) fn put_one_transaction(store: &Branch, keys: std::ops::Range<u64>, fill: u8, rest: u8) {
     let (batch, mut room) = prepared(store, keys, fill, rest);
     store.apply(batch, &mut room).unwrap();
 }
 
 /// The same, not applied: a store without threads does what is due when a caller asks for room.
 pub(crate) fn prepared(
-    store: &Store,
+    store: &Branch,
     keys: std::ops::Range<u64>,
     fill: u8,
     rest: u8,
@@ -93,12 +96,12 @@ pub(crate) fn prepared(
     (transaction, room)
 }
 
-pub(crate) fn sync(store: &Store) {
+pub(crate) fn sync(store: &Branch) {
     let receipt = store.sync(store.latest(), InodeNo(20)).unwrap();
     assert!(receipt.escape.is_none());
 }
 
-pub(crate) fn first(store: &Store, number: u64) -> Option<u8> {
+pub(crate) fn first(store: &Branch, number: u64) -> Option<u8> {
     store.get(&key(number)).unwrap().map(|value| value[0])
 }
 
@@ -123,7 +126,7 @@ pub(crate) fn write_sectors(
 }
 
 /// A volume, in use, after a commit that had no room and became a checkpoint.
-pub(crate) fn after_a_commit_without_room() -> (Arc<MemoryDevice>, Store) {
+pub(crate) fn after_a_commit_without_room() -> (Arc<MemoryDevice>, Branch) {
     let device = formatted();
     let store = open(&device);
     put_one_transaction(&store, 0..400, 3, 9);
