@@ -46,7 +46,21 @@ pub enum What {
     /// All items of an inode.
     Inode(InodeNo),
     /// All items of the inode that an absolute path leads to. Symbolic links are not followed.
-    Path(Vec<u8>),
+    Path {
+        /// The branch; `None`: `main`.
+        branch: Option<Vec<u8>>,
+        /// A snapshot of it; `None`: the branch itself.
+        snapshot: Option<Vec<u8>>,
+        /// The path.
+        path: Vec<u8>,
+    },
+}
+
+impl What {
+    /// All items of the inode that an absolute path of `main` leads to.
+    pub fn path(path: &[u8]) -> What {
+        What::Path { branch: None, snapshot: None, path: path.into() }
+    }
 }
 
 /// Prints `what` of the volume on `device`.
@@ -82,7 +96,9 @@ pub fn dump(device: &dyn Device, what: &What, out: &mut dyn Write) -> Result<(),
             log::print_items(&recovered, *tree, out)
         }
         What::Inode(inode) => print_inode(&volume, *inode, out),
-        What::Path(path) => {
+        What::Path { branch, snapshot, path } => {
+            let tree = lineage::named(&volume, &recovered, branch.as_deref(), snapshot.as_deref())?;
+            let volume = recovered.volume_of(device, &tree);
             let inode = resolve(&volume, path)?;
             print_inode(&volume, inode, out)
         }

@@ -370,7 +370,7 @@ fn a_large_directory_is_clean_and_can_be_printed() {
     expect_clean(&device, "with 20,000 files");
     let mut out = Vec::new();
     let path = b"/large/file 12345".to_vec();
-    dump(&*device, &What::Path(path), &mut out).expect("the file exists");
+    dump(&*device, &What::path(&path), &mut out).expect("the file exists");
     let text = String::from_utf8(out).expect("a dump is text");
     assert!(text.contains("type=Regular"), "{text}");
 }

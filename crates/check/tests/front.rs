@@ -141,7 +141,7 @@ fn dumps_print_each_thing_on_a_line() {
     assert!(text.contains(" unwritten"), "{text}");
     let text = printed(&made.device, What::Tree(TreeId::Space));
     assert!(text.contains("kind=Group offset=0x0 used_blocks="), "{text}");
-    let by_path = printed(&made.device, What::Path(b"/dir//data".to_vec()));
+    let by_path = printed(&made.device, What::path(b"/dir//data"));
     assert_eq!(by_path, printed(&made.device, What::Inode(DATA)));
     assert!(by_path.lines().all(|line| line.contains(" inode=18 ")), "{by_path}");
     let text = printed(&made.device, What::Node(made.root()));
@@ -165,7 +165,7 @@ fn dumps_show_damage_and_go_on() {
     assert!(text.contains("item node="), "{text}");
     let missing = dump(&made.device, &What::Node(BlockNo(70)), &mut Vec::new());
     assert!(matches!(missing, Err(CheckError::Missing(_))));
-    let missing = dump(&made.device, &What::Path(b"/no/such".to_vec()), &mut Vec::new());
+    let missing = dump(&made.device, &What::path(b"/no/such"), &mut Vec::new());
     let words = missing.expect_err("there is no such file").to_string();
     assert_eq!(words, "/no/such: there is no \"no\" in inode 1");
 }

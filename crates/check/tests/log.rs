@@ -75,7 +75,7 @@ fn names_and_items_of_the_log_are_like_those_of_the_tree() {
     log.batch();
     let printed = |path: &str| {
         let mut out = Vec::new();
-        let done = dump(&made.device, &What::Path(path.as_bytes().to_vec()), &mut out);
+        let done = dump(&made.device, &What::path(path.as_bytes()), &mut out);
         done.map(|()| String::from_utf8(out).expect("a dump is text"))
     };
     let text = printed("/new").expect("the log makes it");

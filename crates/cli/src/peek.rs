@@ -25,7 +25,7 @@ impl Peek {
     /// Opens it for reading, whichever process holds it.
     pub fn open(path: &Path) -> Result<Peek, Failure> {
         let found = std::fs::metadata(path).context(path.display())?;
-        if !crate::target::holds_bytes(path) {
+        if !crate::branches::place::holds_bytes(path) {
             let what = match found.is_dir() {
                 true => "is a directory",
                 false => "is neither a file nor a block device",

@@ -1,7 +1,9 @@
-//! Volumes named on the command line, and paths inside them: `IMAGE:/path`.
+//! Volumes named on the command line, and paths inside them: `IMAGE:/path`, and the same in a branch or snapshot:
+//! `IMAGE:BRANCH:/path`, `IMAGE@SNAPSHOT:/path`, `IMAGE:BRANCH@SNAPSHOT:/path`.
 
+use std::ffi::OsStr;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +12,8 @@ use holdfast::device::{Device, DeviceError, FileDevice, OpenMode};
 use holdfast::{Volume, VolumeOptions};
 use holdfast_base::clock::Stopwatch;
 
+use crate::branches::Place;
+use crate::branches::place::holds_bytes;
 use crate::mounts::{self, Mount};
 use crate::outcome::{Context, Failure};
 
@@ -18,6 +22,16 @@ const CLOSING_MAX: Duration = Duration::from_secs(120);
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// What help says of paths.
+pub(crate) const PATHS: &str = "\
+A path in a volume is written IMAGE:/path, where IMAGE is a file or a block device. A branch, a
+snapshot or both may stand before the second colon, otherwise `main` is meant:
+  data.holdfast:/etc/fstab
+  data.holdfast:work:/etc/fstab
+  data.holdfast@before-upgrade:/etc/fstab
+  data.holdfast:work@monday:/etc/fstab
+A file of the whole name wins.";
+
 /// A path, in a volume or on the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
@@ -25,35 +39,43 @@ pub enum Target {
     Host(PathBuf),
     /// A path inside the volume in a file or block device.
     Inside {
-        /// The file or block device.
-        image: PathBuf,
-        /// The path, from the volume's root.
+        /// The file or block device, and the branch or snapshot in it.
+        place: Place,
+        /// The path, from the root of the branch or snapshot.
         path: PathBuf,
     },
 }
 
 impl Target {
-    /// Reads `IMAGE:/path`, where IMAGE is a file or block device that exists; everything else is a host path.
-    /// A host path with a colon after an existing file can be written as an existing path or with `./`.
+    /// Reads `IMAGE:/path`, where IMAGE is a file or block device that exists, maybe with a branch and a snapshot behind
+    /// it; everything else is a host path. An existing path of the whole name wins, and so does an existing image: a host
+    /// path with a colon after an existing file can be written as an existing path or with `./`.
     pub fn parse(text: &str) -> Target {
         if !text.contains(':') || Path::new(text).symlink_metadata().is_ok() {
             return Target::Host(text.into());
         }
         for (at, _) in text.match_indices(':') {
-            let (image, path) = (Path::new(&text[..at]), &text[at + 1..]);
-            if holds_bytes(image) && (path.is_empty() || path.starts_with('/')) {
-                return Target::Inside { image: image.into(), path: Path::new("/").join(path) };
+            let (head, path) = (&text[..at], &text[at + 1..]);
+            if !path.is_empty() && !path.starts_with('/') {
+                continue;
+            }
+            let place = Place::parse(OsStr::new(head));
+            if holds_bytes(&place.path) {
+                return Target::Inside { place, path: Path::new("/").join(path) };
             }
         }
         Target::Host(text.into())
     }
 
-    /// Image and path. Like [`Target::parse`], and an image alone means its root.
-    pub fn inside(text: &str) -> Result<(PathBuf, PathBuf), Failure> {
+    /// The place and the path in it. Like [`Target::parse`], and a place alone means its root.
+    pub fn inside(text: &str) -> Result<(Place, PathBuf), Failure> {
         match Target::parse(text) {
-            Target::Inside { image, path } => Ok((image, path)),
-            Target::Host(image) if holds_bytes(&image) => Ok((image, "/".into())),
+            Target::Inside { place, path } => Ok((place, path)),
             Target::Host(host) => {
+                let place = Place::parse(host.as_os_str());
+                if holds_bytes(&place.path) {
+                    return Ok((place, "/".into()));
+                }
                 // Say what is missing: the image, or the colon.
                 let image = text.split(":/").next().unwrap_or(text);
                 std::fs::metadata(image).context(image)?;
@@ -64,11 +86,6 @@ impl Target {
             }
         }
     }
-}
-
-/// Whether a volume could be there: a regular file or a block device.
-pub(crate) fn holds_bytes(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|m| m.is_file() || m.file_type().is_block_device())
 }
 
 /// Opens and locks a file or block device.
@@ -130,6 +147,18 @@ pub(crate) fn open_volume(
         .map_err(|error| not_opened(path, &*device, &error))
 }
 
+/// Opens what stands in front of a path: a volume, or a branch or snapshot of it.
+pub(crate) fn open_place(place: &Place, read_only: bool) -> Result<Volume, Failure> {
+    let mut options = VolumeOptions::new();
+    if let Some(branch) = &place.branch {
+        options = options.branch(branch.utf8()?);
+    }
+    if let Some(snapshot) = &place.snapshot {
+        options = options.snapshot(snapshot.utf8()?);
+    }
+    open_volume(&place.path, &options, read_only)
+}
+
 /// The sentence for a volume that does not open: what it is if it is something else, otherwise why.
 pub(crate) fn not_opened(path: &Path, device: &dyn Device, error: &io::Error) -> Failure {
     match foreign(device).filter(|_| holdfast_check::probe(device).is_none()) {
@@ -163,23 +192,4 @@ pub(crate) fn not_ours(path: &Path, foreign: Option<&str>) -> Failure {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_image_is_recognised_by_being_there() {
-        let dir = tempfile::tempdir().unwrap();
-        let image = dir.path().join("a:b.img");
-        std::fs::write(&image, "").unwrap();
-        let text = format!("{}:/x:y", image.display());
-        assert_eq!(
-            Target::parse(&text),
-            Target::Inside { image: image.clone(), path: "/x:y".into() }
-        );
-        let whole = image.display().to_string();
-        assert_eq!(Target::parse(&whole), Target::Host(image.clone()));
-        assert_eq!(Target::inside(&whole).unwrap(), (image, PathBuf::from("/")));
-        assert_eq!(Target::parse("no/such:/path"), Target::Host("no/such:/path".into()));
-        assert!(Target::inside("no/such:/path").is_err());
-    }
-}
+mod tests;

@@ -226,3 +226,54 @@ fn a_snapshot_or_branch_is_mounted_by_its_name() {
 fn libc_erofs() -> i32 {
     30
 }
+
+#[test]
+fn paths_in_branches_and_snapshots() {
+    let place = TestMount::with_volume();
+    let image = place.image();
+    let at = |tree: &str, path: &str| format!("{image}{tree}:{path}");
+    put(&place, "one");
+    place.run(&["snapshot", "create", image, "s"]).fine();
+    place.run(&["fork", image, "work"]).fine();
+    place.run(&["snapshot", "create", &format!("{image}:work"), "monday"]).fine();
+    put(&place, "two");
+    fs::write(place.path("host"), "three").unwrap();
+    place.run(&["cp", &place.path("host"), &at(":work", "/file")]).fine();
+
+    let trees = [("", "two"), (":main", "two"), ("@s", "one"), (":main@s", "one")];
+    let all = [&trees[..], &[(":work", "three"), (":work@monday", "one")]].concat();
+    for (tree, text) in &all {
+        assert_eq!(place.run(&["cat", &at(tree, "/file")]).fine(), *text, "{tree}");
+        assert_eq!(place.run(&["ls", &at(tree, "/")]).fine(), "file\n", "{tree}");
+        assert_eq!(place.run(&["ls", &at(tree, "")]).fine(), "file\n", "{tree}");
+        assert_eq!(place.run(&["ls", &format!("{image}{tree}")]).fine(), "file\n", "{tree}");
+        place.run(&["cp", &at(tree, "/file"), &place.path("out")]).fine();
+        assert_eq!(fs::read_to_string(place.path("out")).unwrap(), *text, "{tree}");
+    }
+    // Several trees of one volume in one command, written and read.
+    place.run(&["cp", &at("@s", "/file"), &at("", "/as-it-was")]).fine();
+    place.run(&["cp", "-a", &at(":work", "/file"), &at(":main", "/of-work")]).fine();
+    fs::create_dir(place.path("out-dir")).unwrap();
+    let three = [at("", "/as-it-was"), at(":work@monday", "/file"), at(":work", "/file")];
+    let three = three.each_ref().map(String::as_str);
+    place.run(&["cp", three[0], three[1], &place.path("out-dir")]).fine();
+    assert_eq!(fs::read_to_string(place.path("out-dir/file")).unwrap(), "one");
+    place.run(&["cp", three[0], three[2], &place.path("out-dir")]).fine();
+    assert_eq!(fs::read_to_string(place.path("out-dir/file")).unwrap(), "three");
+    place.run(&["cp", &at("", "/as-it-was"), &at(":main", "/of-work"), &at(":work", "/")]).fine();
+    assert_eq!(
+        place.run(&["cat", &at(":work", "/as-it-was"), &at(":work", "/of-work")]).fine(),
+        "onethree"
+    );
+    // Nothing is copied into a snapshot, and what is not there is named.
+    place.run(&["cp", &place.path("host"), &at("@s", "/new")]).fails(1, "never changes");
+    place.run(&["cat", &at("@t", "/file")]).fails(1, "there is no `t`");
+    place.run(&["cat", &at(":none", "/file")]).fails(1, "`none`");
+    place.run(&["cat", &at(":work@monday", "/none")]).fails(1, "No such file");
+    // A file of the whole name wins.
+    fs::copy(image, format!("{image}@s")).unwrap();
+    place.run(&["cp", &place.path("host"), &at("@s", "/file")]).fine();
+    assert_eq!(place.run(&["cat", &at("@s", "/file")]).fine(), "three");
+    assert_eq!(place.run(&["cat", &at(":main@s", "/file")]).fine(), "one");
+    place.fsck();
+}

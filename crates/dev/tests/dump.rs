@@ -19,6 +19,16 @@ fn dump_prints_superblocks_trees_and_files() {
     assert!(place.run(&["dump", "--log", place.image()]).fine().contains("end batch="));
     assert!(!place.run(&["dump", &place.inside("/file")]).fine().is_empty());
     place.run(&["dump", &place.inside("/none")]).fails(1, "none");
+    let image = place.image();
+    place.run(&["snapshot", "create", image, "s"]).fine();
+    place.run(&["fork", image, "work"]).fine();
+    for tree in ["main", "work", "main@s"] {
+        let behind = tree.strip_prefix("main@").map_or(format!(":{tree}"), |of| format!("@{of}"));
+        assert!(!place.run(&["dump", &format!("{image}{behind}:/file")]).fine().is_empty());
+        place.run(&["dump", &format!("{image}{behind}:/none")]).fails(1, "none");
+    }
+    place.run(&["dump", &format!("{image}@t:/file")]).fails(1, "there is no `main@t`");
+    place.run(&["dump", "--tree", "files", &format!("{image}@s")]).fails(1, "--branch");
     place.run(&["dump", "--tree", "oak", place.image()]).fails(2, "--help");
 }
 

@@ -105,7 +105,7 @@ fn print(device: &dyn Device, edited: &Edited) {
         What::Node(first),
         What::Node(BlockNo(u64::MAX)),
         What::Inode(InodeNo::ROOT),
-        What::Path(b"/d/sub".to_vec()),
+        What::path(b"/d/sub"),
     ] {
         let _ = dump(device, &what, &mut std::io::sink());
     }

@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use holdfast_format::item::lineage::MAIN;
+
 use crate::CheckError;
 use crate::lineage::{Lineage, Tree};
 use crate::recovered::Recovered;
@@ -43,4 +45,21 @@ pub(super) fn find(
     let trees = Lineage::read(volume).trees(volume, &|id| recovered.log.inodes_in(id));
     let found = trees.into_iter().find(|tree| tree.id == id);
     found.ok_or_else(|| CheckError::Missing(format!("there is no branch or snapshot {id}")))
+}
+
+/// The branch or snapshot of this name. Without a branch, `main` is meant, whatever it is called.
+pub(super) fn named(
+    volume: &Volume<'_>,
+    recovered: &Recovered,
+    branch: Option<&[u8]>,
+    snapshot: Option<&[u8]>,
+) -> Result<Tree, CheckError> {
+    let lineage = Lineage::read(volume);
+    let mut wanted = branch.map_or_else(|| lineage.name(MAIN), text::printable);
+    if let Some(snapshot) = snapshot {
+        wanted = format!("{wanted}@{}", text::printable(snapshot));
+    }
+    let trees = lineage.trees(volume, &|id| recovered.log.inodes_in(id));
+    let found = trees.into_iter().find(|tree| tree.name == wanted);
+    found.ok_or_else(|| CheckError::Missing(format!("there is no `{wanted}`")))
 }

@@ -538,7 +538,7 @@ pub(crate) fn use_all(device: &dyn Device) {
     print(What::Tree(TreeId::Files));
     print(What::Tree(TreeId::Space));
     print(What::Inode(DATA));
-    print(What::Path(b"/dir/data".to_vec()));
+    print(What::path(b"/dir/data"));
     if let Some(finding) = report.iter().flat_map(|report| &report.findings).next()
         && let Some(block) = finding.block
     {

@@ -8,11 +8,11 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::outcome::printable;
+use crate::outcome::{Failure, printable};
 
 /// A name. In JSON it is a string, or a list of bytes if it is not UTF-8.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Name(pub(crate) Vec<u8>);
+pub struct Name(pub(crate) Vec<u8>);
 
 impl Name {
     /// Of an argument.
@@ -20,9 +20,20 @@ impl Name {
         Name(text.into_vec())
     }
 
+    /// As it is.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     /// As text; odd bytes are replaced.
     pub(crate) fn text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.0)
+    }
+
+    /// For the library, whose names are text.
+    pub(crate) fn utf8(&self) -> Result<&str, Failure> {
+        std::str::from_utf8(&self.0)
+            .map_err(|_| Failure::plain(format!("the name {self} is not UTF-8")))
     }
 
     /// The bytes in hexadecimal if they are no text.

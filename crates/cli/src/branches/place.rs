@@ -3,21 +3,36 @@
 //! `IMG:BRANCH`, `IMG@SNAPSHOT`, `IMG:BRANCH@SNAPSHOT`, and the same behind a mounted directory. A file of the whole name wins.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use super::Name;
-use crate::target::holds_bytes;
 
 /// A mounted directory, or a file or block device, and what is meant in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub struct Place {
     /// The directory, file or block device.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
     /// The branch; `None`: the one that is mounted, or the first.
-    pub(crate) branch: Option<Name>,
+    pub branch: Option<Name>,
     /// A snapshot of that branch.
-    pub(crate) snapshot: Option<Name>,
+    pub snapshot: Option<Name>,
+}
+
+/// As it is written in an argument.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.path.display())?;
+        if let Some(branch) = &self.branch {
+            write!(f, ":{branch}")?;
+        }
+        if let Some(snapshot) = &self.snapshot {
+            write!(f, "@{snapshot}")?;
+        }
+        Ok(())
+    }
 }
 
 impl Place {
@@ -42,6 +57,11 @@ impl Place {
     pub(crate) fn of(text: OsString) -> Place {
         Place::parse(&text)
     }
+}
+
+/// Whether a volume could be there: a regular file or a block device.
+pub(crate) fn holds_bytes(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|m| m.is_file() || m.file_type().is_block_device())
 }
 
 /// `:BRANCH`, `@SNAPSHOT` or `:BRANCH@SNAPSHOT`.

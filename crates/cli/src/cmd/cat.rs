@@ -2,13 +2,12 @@
 
 use std::io::{self, Write};
 
-use holdfast::VolumeOptions;
-
 use crate::outcome::{Context, Outcome, printed};
-use crate::target::{Target, open_volume};
+use crate::target::{PATHS, Target, open_place};
 
 /// Print files of a volume.
 #[derive(Debug, clap::Args)]
+#[command(after_help = PATHS)]
 pub(crate) struct Args {
     /// One or more files, each as IMAGE:/path.
     #[arg(required = true)]
@@ -18,8 +17,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Outcome {
     let mut out = io::stdout().lock();
     for text in &args.files {
-        let (image, path) = Target::inside(text)?;
-        let volume = open_volume(&image, &VolumeOptions::new(), true)?;
+        let (place, path) = Target::inside(text)?;
+        let volume = open_place(&place, true)?;
         let file = volume.open_file(&path).context(text)?;
         let mut buffer = vec![0; 1 << 20];
         let mut at = 0;

@@ -5,14 +5,15 @@ use std::io::{self, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use holdfast::{FileType, Metadata, Volume, VolumeOptions};
+use holdfast::{FileType, Metadata, Volume};
 use serde::Serialize;
 
 use crate::outcome::{Context, Failure, Outcome, printable, printed};
-use crate::target::{Target, open_volume};
+use crate::target::{PATHS, Target, open_place};
 
 /// List files of a volume.
 #[derive(Debug, clap::Args)]
+#[command(after_help = PATHS)]
 pub(crate) struct Args {
     /// Show type, permissions, links, owner, size and time.
     #[arg(long, short)]
@@ -24,7 +25,7 @@ pub(crate) struct Args {
     /// its odd bytes replaced in `path` and all of them in hexadecimal in `path_bytes`.
     #[arg(long)]
     json: bool,
-    /// IMAGE:/path, or an image for its root.
+    /// IMAGE:/path, or an image for its root; :BRANCH and @SNAPSHOT may stand behind the image.
     target: String,
 }
 
@@ -49,8 +50,8 @@ struct Line<'a> {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let (image, path) = Target::inside(&args.target)?;
-    let volume = open_volume(&image, &VolumeOptions::new(), true)?;
+    let (place, path) = Target::inside(&args.target)?;
+    let volume = open_place(&place, true)?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     let found = volume.symlink_metadata(&path).context(&args.target)?;
     if found.is_dir() {

@@ -13,11 +13,11 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
+use crate::branches::place::holds_bytes;
 use crate::daemon::ask::{self, SYNC};
 use crate::dying;
 use crate::mounts::{self, Mount};
 use crate::outcome::{Context, Failure, Outcome};
-use crate::target::holds_bytes;
 
 const FAILED: u8 = 32;
 /// Seconds that a daemon gets to write what it holds.

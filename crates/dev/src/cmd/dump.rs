@@ -34,7 +34,8 @@ pub(crate) struct Args {
     /// Every batch of the fsync log with its records, and where and why it ends.
     #[arg(long, group = "what")]
     log: bool,
-    /// A file or block device for its superblocks, or IMAGE:/path for all of that file; it may be mounted.
+    /// A file or block device for its superblocks, or IMAGE:/path for all of that file, also IMAGE:BRANCH@SNAPSHOT:/path; it
+    /// may be mounted.
     target: String,
 }
 
@@ -47,7 +48,7 @@ fn tree(name: &str) -> Result<TreeId, String> {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let (image, path) = Target::inside(&args.target)?;
+    let (place, path) = Target::inside(&args.target)?;
     let names_path = matches!(Target::parse(&args.target), Target::Inside { .. });
     let what = match (args.tree, args.node, args.inode) {
         (Some(tree), _, _) => What::Tree(tree),
@@ -57,15 +58,25 @@ pub(crate) fn run(args: &Args) -> Outcome {
         _ if args.branch.is_some() => What::Branch(args.branch.unwrap_or_default()),
         _ if args.journal => What::Journal,
         _ if args.log => What::Log,
-        _ if names_path => What::Path(path.as_os_str().as_bytes().to_vec()),
+        _ if names_path => What::Path {
+            branch: place.branch.as_ref().map(|name| name.bytes().to_vec()),
+            snapshot: place.snapshot.as_ref().map(|name| name.bytes().to_vec()),
+            path: path.as_os_str().as_bytes().to_vec(),
+        },
         _ => What::Superblocks,
     };
-    let peek = Peek::open(&image)?;
+    let is_one_tree = place.branch.is_some() || place.snapshot.is_some();
+    if is_one_tree && !matches!(what, What::Path { .. }) {
+        let sentence =
+            format!("{place}: only a path is looked for there; for all of it use --branch");
+        return Err(Failure::plain(sentence));
+    }
+    let peek = Peek::open(&place.path)?;
     let mut out = BufWriter::new(io::stdout().lock());
     match holdfast_check::dump(&peek, &what, &mut out) {
         Ok(()) => {}
         Err(CheckError::Output(error)) => printed(Err(error))?,
-        Err(error) => return Err(Failure::plain(format!("{}: {error}", image.display()))),
+        Err(error) => return Err(Failure::plain(format!("{}: {error}", place.path.display()))),
     }
     printed(out.flush())?;
     Ok(0)

@@ -6,24 +6,20 @@
 
 mod copy;
 mod side;
+mod volumes;
 
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-use holdfast::VolumeOptions;
-
-use crate::outcome::{Context, Failure, Outcome};
-use crate::target::{Target, open_volume};
+use crate::outcome::{Failure, Outcome};
+use crate::target::{PATHS, Target};
 use copy::Copier;
-use side::{Image, Side};
+use volumes::Volumes;
 
 /// Copy files into, out of and between volumes.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-A path in a volume is written IMAGE:/path, where IMAGE is a file or a block device:
+#[command(after_help = format!("\
+{PATHS}
+
   holdfast cp -r src data.holdfast:/backup
-  holdfast cp data.holdfast:/etc/fstab .")]
+  holdfast cp data.holdfast@before-upgrade:/etc/fstab ."))]
 pub(crate) struct Args {
     /// Copy directories and what is in them; symbolic links stay links.
     #[arg(short, long, visible_short_alias = 'R')]
@@ -37,7 +33,7 @@ pub(crate) struct Args {
     /// Show no progress bar. Elsewhere than on a terminal there is none anyway.
     #[arg(short, long)]
     quiet: bool,
-    /// What to copy, and where to as the last: host paths or IMAGE:/path.
+    /// What to copy, and where to as the last: host paths or IMAGE:/path, also in a branch or snapshot.
     #[arg(required = true, num_args = 2.., value_names = ["SOURCE", "DESTINATION"])]
     paths: Vec<String>,
 }
@@ -71,42 +67,4 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let failures = copier.finish();
     volumes.close()?;
     Ok(u8::from(failures > 0))
-}
-
-/// The volumes of one command, each opened once.
-#[derive(Default)]
-struct Volumes(HashMap<PathBuf, Arc<Image>>);
-
-impl Volumes {
-    fn side(&mut self, target: &Target, read_only: bool) -> Result<Side, Failure> {
-        match target {
-            Target::Host(path) => Ok(Side::Host(path.clone())),
-            Target::Inside { image, path } => {
-                let volume = self.open(image, read_only)?;
-                Ok(Side::Volume(volume, path.clone()))
-            }
-        }
-    }
-
-    fn open(&mut self, image: &Path, read_only: bool) -> Result<Arc<Image>, Failure> {
-        let real = image.canonicalize().context(image.display())?;
-        if let Some(image) = self.0.get(&real) {
-            return Ok(image.clone());
-        }
-        let volume = open_volume(image, &VolumeOptions::new(), read_only)?;
-        let image = Arc::new(Image { name: image.into(), volume });
-        self.0.insert(real, image.clone());
-        Ok(image)
-    }
-
-    fn close(self) -> Result<(), Failure> {
-        for image in self.0.into_values() {
-            match Arc::try_unwrap(image) {
-                Ok(image) => image.volume.close().context(image.name.display())?,
-                // Never so once the copier is gone; and a sync keeps the promise all the same.
-                Err(image) => image.sync().context(image.name.display())?,
-            }
-        }
-        Ok(())
-    }
 }

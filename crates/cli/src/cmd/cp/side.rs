@@ -21,7 +21,7 @@ pub(super) enum Side {
 
 /// An open volume, and the name that the user gave for it.
 pub(super) struct Image {
-    pub(super) name: PathBuf,
+    pub(super) name: String,
     pub(super) volume: Volume,
 }
 
@@ -71,7 +71,7 @@ impl fmt::Display for Side {
         match self {
             Side::Host(path) => write!(f, "{}", path.display()),
             Side::Volume(image, path) => {
-                write!(f, "{}:{}", image.name.display(), path.display())
+                write!(f, "{}:{}", image.name, path.display())
             }
         }
     }
