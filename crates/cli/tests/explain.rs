@@ -26,7 +26,13 @@ fn the_last_fsync_is_explained() {
     file.sync_all().unwrap();
     let text = place.run(&["explain", name]).fine();
     assert!(text.starts_with(&format!("{name}: fsync ")) && text.contains(" ago, it took "));
-    for part in ["\n  in the volume: /file\n", "\n  batch ", " in 1 write and 1 flush\n", " of its own, ", " flushing\n"] {
+    for part in [
+        "\n  in the volume: /file\n",
+        "\n  batch ",
+        " in 1 write and 1 flush\n",
+        " of its own, ",
+        " flushing\n",
+    ] {
         assert!(text.contains(part), "{part:?} is missing: {text}");
     }
     assert!(text.contains("  100.0 KiB of data written to its place first, in "), "{text}");

@@ -85,7 +85,11 @@ impl FsError {
 }
 
 /// An item that cannot be: for the caller, and for the next superblock.
-pub(crate) fn damaged_item(store: &Store, what: impl Into<String>, source: Malformed) -> StoreError {
+pub(crate) fn damaged_item(
+    store: &Store,
+    what: impl Into<String>,
+    source: Malformed,
+) -> StoreError {
     let error = StoreError::Item { what: what.into(), source };
     store.found_damage(&error.to_string());
     error

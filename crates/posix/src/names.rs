@@ -13,8 +13,8 @@ use holdfast_format::limits::NAME_MAX;
 use holdfast_format::{ItemKind, Key};
 use holdfast_store::{StoreError, Transaction};
 
-use crate::error::damaged_item;
 use crate::core::Core;
+use crate::error::damaged_item;
 use crate::slot;
 use crate::{FsError, Result};
 

@@ -47,7 +47,9 @@ impl Whereabouts {
         match self {
             Whereabouts::At(path) => format!("inode {inode} ({path})"),
             Whereabouts::Endless => {
-                format!("inode {inode} (its directories lead in a circle or are too many; run fsck)")
+                format!(
+                    "inode {inode} (its directories lead in a circle or are too many; run fsck)"
+                )
             }
             Whereabouts::Unknown => format!("inode {inode}"),
         }

@@ -15,9 +15,9 @@ use holdfast_format::item::{InodeItem, Xattr};
 use holdfast_format::{ItemKind, Key, Malformed};
 use holdfast_store::{StoreError, Transaction};
 
-use crate::error::damaged_item;
 use crate::acl::Acl;
 use crate::core::Core;
+use crate::error::damaged_item;
 use crate::slot::{self, Slot};
 use crate::{FsError, Result, XattrFlags};
 

@@ -35,11 +35,7 @@ pub(crate) struct Newest {
 ///
 /// A slot that cannot be read may be read another time, and be the newer one: only a reader may do without.
 /// `places` learns how long the reads took.
-pub(crate) fn newest(
-    device: &dyn Device,
-    is_reader: bool,
-    places: &AccessTimes,
-) -> Result<Newest> {
+pub(crate) fn newest(device: &dyn Device, is_reader: bool, places: &AccessTimes) -> Result<Newest> {
     let mut found = Vec::new();
     let mut too_new = None;
     let mut broken = Vec::new();

@@ -9,8 +9,8 @@ use holdfast_store::{Reservation, StoreError, Transaction};
 use super::inline;
 use super::lookup::{last_pieces, pieces};
 use super::map::{Piece, extent_key};
-use crate::error::damaged_item;
 use crate::core::Core;
+use crate::error::damaged_item;
 use crate::{FsError, Result};
 
 /// Appends the removal of up to `items_max` content items and of their blocks; true when nothing is left.

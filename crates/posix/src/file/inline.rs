@@ -9,8 +9,8 @@ use holdfast_format::item::InodeItem;
 use holdfast_format::{ItemKind, Key, Malformed};
 use holdfast_store::StoreError;
 
-use crate::error::damaged_item;
 use crate::core::Core;
+use crate::error::damaged_item;
 
 /// Larger content is cheaper in a block of its own: rewriting it would dirty half a block of tree.
 const INLINE_BYTES_MAX: u64 = 2048;

@@ -14,8 +14,8 @@ use holdfast_format::{Geometry, ItemKind, Key, Malformed};
 use holdfast_store::StoreError;
 
 use super::map::{MapEdit, Piece, extent_key};
-use crate::error::damaged_item;
 use crate::core::Core;
+use crate::error::damaged_item;
 
 /// The first block that no file has.
 pub(crate) const FILE_BLOCKS_MAX: u64 = blocks_for(FILE_SIZE_MAX);

@@ -10,8 +10,8 @@ use holdfast_base::InodeNo;
 use holdfast_format::item::{Dentry, FileType};
 use holdfast_format::{ItemKind, Key};
 
-use crate::error::damaged_item;
 use crate::core::Core;
+use crate::error::damaged_item;
 use crate::*;
 
 /// Entries copied at once: some KiB, read under one lock.
