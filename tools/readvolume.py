@@ -72,6 +72,10 @@ class Damage(Exception):
 class Refused(Exception):
     """The volume asks for what this reader does not know."""
 
+    def __init__(self, words, epoch=-1):
+        super().__init__(words)
+        self.epoch = epoch
+
 
 class Findings:
     """What is wrong, said at once, one line each."""
@@ -448,9 +452,11 @@ def read_superblock(image, address, far=False):
     need(block.magic == b"holdfast volume\n", "no superblock is there")
     need(block.sum == crc64_without(data, 16), "its sum does not match")
     if block.version != 5:
-        raise Refused(f"version {block.version} of the format; this reader knows 5")
+        epoch = 1 << 64 if block.version > 5 else -1
+        raise Refused(f"version {block.version} of the format; this reader knows 5", epoch)
     if block.incompat:
-        raise Refused(f"the volume has features that this reader does not know: {block.incompat:#x}")
+        words = f"the volume has features that this reader does not know: {block.incompat:#x}"
+        raise Refused(words, block.epoch if block.address == address else -1)
     need(block.address == address, "it belongs elsewhere")
     block.geometry = geometry = check_zones(block)
     check_state(block, geometry, block.epoch)
@@ -479,8 +485,11 @@ def choose_superblock(image, findings):
             invalid.append(f"block {address}: {error}")
         except Refused as error:
             refused.append(error)
-    if refused and not valid:
-        raise refused[0]
+    # One that this reader is too old for is obeyed, unless a newer one is valid.
+    newest = max((block.epoch for block in valid), default=-2)
+    for error in refused:
+        if not valid or error.epoch > newest:
+            raise error
     if not valid:
         raise Damage(f"no superblock is valid ({'; '.join(invalid)}); perhaps the far copy is: --far [102]")
     if len(valid) == 2:

@@ -3,6 +3,7 @@
 //! For sentences that every floor may have to say. Units of bytes are powers
 //! of 1024, and names that a program reads get numbers as they are instead.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 /// A number of things: `1 batch`, `2 batches`.
@@ -48,6 +49,25 @@ pub fn time(time: Duration) -> String {
             }
         }
     }
+}
+
+/// A name for people: control characters, backslashes and bytes that are not UTF-8 escaped.
+pub fn name(name: &[u8]) -> String {
+    let mut out = String::with_capacity(name.len());
+    for chunk in name.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '\\' => out.push_str("\\\\"),
+                c if c.is_control() => out.extend(c.escape_default()),
+                c => out.push(c),
+            }
+        }
+        for byte in chunk.invalid() {
+            // Writing into a String cannot fail.
+            let _ = write!(out, "\\x{byte:02x}");
+        }
+    }
+    out
 }
 
 /// As [`time`], of so many nanoseconds.

@@ -79,6 +79,8 @@ issues! {
         "The far copy of the superblock, at the volume's end, is not valid. The next checkpoint writes it again."
     108 Fault "fault" Warning
         "A program that had the volume open found something damaged, and said so in the superblock."
+    109 NewestSuperblockLost "newest-superblock-lost" Error
+        "The newer superblock slot is not valid, and only the far copy leads to what it led to."
 
     201 NodeUnreadable "node-unreadable" Error
         "The device could not read a tree node."

@@ -82,5 +82,5 @@ pub fn older(device: &dyn Device) -> Option<String> {
 pub fn probe(device: &dyn Device) -> Option<Summary> {
     let slots = superblocks::Slots::read(device).ok()?;
     let superblock = slots.newest()?;
-    Some(Summary::new(superblock, &recovered::Recovered::read(device, superblock)))
+    Some(Summary::new(superblock, &slots, &recovered::Recovered::read(device, superblock)))
 }

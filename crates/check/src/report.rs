@@ -12,6 +12,7 @@ use serde::{Serialize, Serializer};
 
 use crate::issue::{Issue, Severity};
 use crate::recovered::Recovered;
+use crate::superblocks::Slots;
 
 /// Findings of one issue that are kept.
 pub const KEPT_MAX: u64 = 1000;
@@ -187,7 +188,7 @@ fn seconds<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
 
 impl Summary {
     /// Of the volume whose newest superblock is `newest`, with journal and log behind it.
-    pub(crate) fn new(newest: &Superblock, recovered: &Recovered) -> Summary {
+    pub(crate) fn new(newest: &Superblock, slots: &Slots, recovered: &Recovered) -> Summary {
         let Recovered { journal, log, .. } = recovered;
         let superblock = &log.superblock;
         let geometry = &superblock.geometry;
@@ -199,7 +200,7 @@ impl Summary {
             label: superblock.label.clone(),
             created_secs: superblock.created.secs,
             written_by: superblock.writer.clone(),
-            fault: superblock.fault.as_ref().map(|fault| (fault.time.secs, fault.reason.clone())),
+            fault: slots.fault().map(|fault| (fault.time.secs, fault.reason.clone())),
             volume_bytes: bytes(geometry.volume_blocks),
             node_size: geometry.node_size as u64,
             log_bytes: bytes(geometry.log_blocks),

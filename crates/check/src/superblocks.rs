@@ -3,11 +3,9 @@
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, BlockNo};
 use holdfast_device::{Device, DeviceError};
-use holdfast_format::checksum::crc64_with_hole;
-use holdfast_format::codec::Reader;
 use holdfast_format::geometry::{SUPERBLOCK_SLOTS, far_copy};
 use holdfast_format::superblock::{
-    Fields, INCOMPAT_KNOWN, MAGIC, VERSION, other_version, version_of,
+    Fields, FoundDamage, MAGIC, VERSION, newer_program, other_version, version_of,
 };
 use holdfast_format::{Malformed, Superblock};
 
@@ -90,23 +88,30 @@ impl Slots {
         versions.filter(|version| *version < VERSION).find_map(other_version)
     }
 
-    /// What of an intact superblock this program is too old for, if no slot is valid.
+    /// What of an intact superblock this program is too old for, if no valid one is as new.
     pub(crate) fn newer(&self) -> Option<String> {
-        if self.newest().is_some() {
-            return None;
-        }
-        self.bytes.iter().find_map(|bytes| {
-            let fields = Fields::read(&mut Reader::new(Fields::TITLE, &bytes[..])).ok()?;
-            let sum_at = Fields::fields().iter().find(|field| field.name == "sum")?.offset;
-            let intact = fields.magic == MAGIC && crc64_with_hole(&bytes[..], sum_at) == fields.sum;
-            let unknown = fields.features_incompat & !INCOMPAT_KNOWN;
-            match fields.version {
-                _ if !intact => None,
-                version if version > VERSION => Some(format!("its format is version {version}")),
-                _ if unknown != 0 => Some(format!("it has the features {unknown:#x}")),
-                _ => None,
-            }
-        })
+        let slots = self.bytes.iter().zip(SUPERBLOCK_SLOTS);
+        let newer = slots.filter_map(|(bytes, slot)| newer_program(bytes, slot)).max()?;
+        let counts = self.newest().is_none_or(|newest| newest.epoch < newer.0);
+        counts.then_some(newer.1)
+    }
+
+    /// The far copy, if the superblock that it is a copy of is lost: the slot that it belongs to is not valid, and the other
+    /// one is older and of the same volume. A power cut may leave that as well, and then both lead to the same state.
+    pub(crate) fn lost_newest(&self) -> Option<&Superblock> {
+        let far = self.far.as_ref()?.as_ref().ok()?;
+        let [even, odd] = &self.judged;
+        let (own, other) = if far.epoch.0.is_multiple_of(2) { (even, odd) } else { (odd, even) };
+        let other = other.as_ref().ok().filter(|_| own.is_err())?;
+        let of = |it: &Superblock| (it.node_tag, it.ring_tag, it.created);
+        (other.epoch < far.epoch && of(other) == of(far)).then_some(far)
+    }
+
+    /// What was found damaged, by the superblock that counts or the one before it.
+    pub(crate) fn fault(&self) -> Option<&FoundDamage> {
+        let newest = self.newest().or(self.only_far())?;
+        let before = self.judged.iter().flatten().find(|slot| slot.epoch < newest.epoch);
+        newest.fault.as_ref().or_else(|| before?.fault.as_ref())
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use holdfast_base::Timestamp;
+pub(crate) use holdfast_base::show::name as printable;
 use holdfast_format::item::lineage::decode_numbers;
 use holdfast_format::item::xattr::XattrValue;
 use holdfast_format::item::{
@@ -13,25 +14,6 @@ use holdfast_format::{ItemKind, Key, Malformed};
 
 /// Bytes of inline content that are shown.
 const SHOWN_MAX: usize = 32;
-
-/// A name for people: control characters, backslashes and bytes that are not UTF-8 escaped.
-pub(crate) fn printable(name: &[u8]) -> String {
-    let mut out = String::with_capacity(name.len());
-    for chunk in name.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            match c {
-                '\\' => out.push_str("\\\\"),
-                c if c.is_control() => out.extend(c.escape_default()),
-                c => out.push(c),
-            }
-        }
-        for byte in chunk.invalid() {
-            // Writing into a String cannot fail.
-            let _ = write!(out, "\\x{byte:02x}");
-        }
-    }
-    out
-}
 
 fn time(time: Timestamp) -> String {
     format!("{}.{:09}", time.secs, time.nanos)

@@ -114,6 +114,17 @@ fn provoke(issue: Issue) -> (Report, &'static [Issue]) {
                 FoundDamage { time: Default::default(), reason: "a node was damaged".into() };
             (with(move |m| m.superblock(move |s| s.fault = Some(fault.clone()))), none)
         }
+        Issue::NewestSuperblockLost => {
+            let report = after(|made| {
+                // The slot before it leads to nodes that are not there any more.
+                let other = Superblock { epoch: Epoch(1), ..made.superblock.clone() };
+                let files = NodePointer { epoch: Epoch(1), ..other.files };
+                let space = NodePointer { epoch: Epoch(1), ..other.space };
+                made.write_superblock(1, &Superblock { files, space, ..other });
+                made.poke(SUPERBLOCK_SLOTS[0], BLOCK_SIZE, |bytes| bytes[100] ^= 1);
+            });
+            (report, &[Issue::SuperblockInvalid])
+        }
         Issue::SuperblocksDisagree => {
             let report = after(|made| {
                 let other = Superblock { hash_seed: 3, epoch: Epoch(1), ..made.superblock.clone() };

@@ -26,7 +26,13 @@ fn the_last_fsync_is_explained() {
     file.sync_all().unwrap();
     let text = place.run(&["explain", name]).fine();
     assert!(text.starts_with(&format!("{name}: fsync ")) && text.contains(" ago, it took "));
-    for part in ["\n  batch ", " in 1 write and 1 flush\n", " of its own, ", " flushing\n"] {
+    for part in [
+        "\n  in the volume: /file\n",
+        "\n  batch ",
+        " in 1 write and 1 flush\n",
+        " of its own, ",
+        " flushing\n",
+    ] {
         assert!(text.contains(part), "{part:?} is missing: {text}");
     }
     assert!(text.contains("  100.0 KiB of data written to its place first, in "), "{text}");
@@ -106,7 +112,7 @@ fn a_slow_fsync_gets_a_line_and_the_next_are_counted() {
     let told = lines();
     assert_eq!(told.len(), 1, "{told:?}");
     let inode = std::os::unix::fs::MetadataExt::ino(&file.metadata().unwrap());
-    assert!(told[0].contains(&format!("slow: fsync of inode {inode} took ")), "{told:?}");
+    assert!(told[0].contains(&format!("slow: fsync of inode {inode} (/file) took ")), "{told:?}");
     assert!(told[0].contains(": batch ") && told[0].contains(" flushing"), "{told:?}");
     let json = place.run(&["stats", "--json", place.dir()]).fine();
     assert_eq!(number(&json, "slow_fsyncs"), 3, "{json}");

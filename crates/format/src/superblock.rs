@@ -231,6 +231,24 @@ pub fn version_of(block: &[u8; BLOCK_SIZE]) -> Option<u32> {
     intact.then_some(fields.version)
 }
 
+/// What of an intact superblock at `address` this program is too old for, and the epoch that it says. Whatever else stands
+/// on the device is older, or of no use to a program that does not know what this one brought: nothing may be read by it.
+pub fn newer_program(block: &[u8; BLOCK_SIZE], address: BlockNo) -> Option<(Epoch, String)> {
+    let fields = Fields::read(&mut Reader::new(Fields::TITLE, block)).ok()?;
+    fields.check_intact(block, address).ok()?;
+    let unknown = fields.features_incompat & !INCOMPAT_KNOWN;
+    match fields.version {
+        // Where a later version has its epoch is not known.
+        version if version > VERSION => {
+            Some((Epoch(u64::MAX), format!("its format is version {version}")))
+        }
+        VERSION if unknown != 0 => {
+            Some((Epoch(fields.epoch), format!("it has the features {unknown:#x}")))
+        }
+        _ => None,
+    }
+}
+
 /// What to do with a volume of another version, in a sentence; `None` if it is of this one.
 pub fn other_version(version: u32) -> Option<String> {
     match version {

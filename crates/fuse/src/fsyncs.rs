@@ -4,8 +4,8 @@
 //! bounded: files without an fsync for long are forgotten. Inode numbers are never used twice, so nothing here can be
 //! taken for another file's.
 //!
-//! Knows numbers of inodes, not names: only the kernel knows by which name a file was opened. `find DIR -inum N` finds
-//! it.
+//! Files are known by their inodes; the line and the answer name them by the path that the inode knows, which may be another
+//! than the one by which the file was opened.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use holdfast_base::clock::Stopwatch;
 use holdfast_base::{InodeNo, Receipt, show};
-use holdfast_posix::FsError;
+use holdfast_posix::{FsError, Names};
 use parking_lot::Mutex;
 
 /// How many files are known at least, if so many were fsynced. Twice as many are held.
@@ -35,7 +35,8 @@ pub(crate) enum What {
 }
 
 impl What {
-    fn name(self) -> &'static str {
+    /// Its name in messages.
+    pub(crate) fn name(self) -> &'static str {
         match self {
             What::Fsync => "fsync",
             What::Write => "synchronous write",
@@ -70,11 +71,11 @@ impl Fsyncs {
         Fsyncs { last: Mutex::default(), lines: Mutex::default(), slow }
     }
 
-    /// One has ended that began at `time`. Says whether it was slow.
+    /// One has ended that began at `time`. Says whether it was slow. `names` is asked only for a line.
     pub(crate) fn note(
         &self,
         inode: InodeNo,
-        what: What,
+        (what, names): (What, &Names),
         time: Stopwatch,
         outcome: &Result<Receipt, FsError>,
     ) -> bool {
@@ -91,7 +92,7 @@ impl Fsyncs {
         if let Some(before) = line {
             let what = match what {
                 What::Sync => what.name().to_owned(),
-                _ => format!("{} of inode {inode}", what.name()),
+                _ => format!("{} of {}", what.name(), names.whereabouts(inode).of(inode)),
             };
             let how = match outcome {
                 Ok(receipt) => receipt.to_string(),
@@ -103,8 +104,9 @@ impl Fsyncs {
         is_slow
     }
 
-    /// The last one of `inode`: a line for each number, then what it means; `None` if none is known.
-    pub(crate) fn describe(&self, inode: InodeNo) -> Option<String> {
+    /// The last one of `inode`: a line for each number, then what it means; `None` if none is known. `path`: where it is, for
+    /// those who may know.
+    pub(crate) fn describe(&self, inode: InodeNo, path: Option<&str>) -> Option<String> {
         let fsync = self.last.lock().get(inode)?;
         let mut text = String::new();
         let mut line = |name: &str, value: &dyn std::fmt::Display| {
@@ -112,6 +114,9 @@ impl Fsyncs {
         };
         line("what", &fsync.what.name());
         line("inode", &inode);
+        if let Some(path) = path {
+            line("volume_path", &path);
+        }
         line("ago_ns", &fsync.ended.nanos());
         line("took_ns", &fsync.took.as_nanos());
         match &fsync.outcome {
@@ -199,19 +204,20 @@ mod tests {
     use super::*;
 
     fn note(fsyncs: &Fsyncs, inode: u64, outcome: Result<Receipt, FsError>) -> bool {
-        fsyncs.note(InodeNo(inode), What::Fsync, Stopwatch::start(), &outcome)
+        let how = (What::Fsync, &Names::default());
+        fsyncs.note(InodeNo(inode), how, Stopwatch::start(), &outcome)
     }
 
     #[test]
     fn the_last_one_of_a_file_is_described() {
         let fsyncs = Fsyncs::new(None);
-        assert_eq!(fsyncs.describe(InodeNo(20)), None);
+        assert_eq!(fsyncs.describe(InodeNo(20), None), None);
         note(&fsyncs, 20, Err(FsError::Io("gone".into())));
-        let text = fsyncs.describe(InodeNo(20)).unwrap();
+        let text = fsyncs.describe(InodeNo(20), None).unwrap();
         assert!(text.contains("\nerror 5\nsays it failed: Input/output error\n"), "{text}");
         let receipt = Receipt { led: true, log_bytes: 512, ..Receipt::default() };
         assert!(!note(&fsyncs, 20, Ok(receipt)), "nothing is slow");
-        let text = fsyncs.describe(InodeNo(20)).unwrap();
+        let text = fsyncs.describe(InodeNo(20), None).unwrap();
         assert!(text.starts_with("what fsync\ninode 20\nago_ns "), "{text}");
         assert!(text.contains("\nlog_bytes 512\n") && !text.contains("error"), "{text}");
     }

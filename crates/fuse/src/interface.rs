@@ -8,12 +8,15 @@ use std::time::Duration;
 use holdfast_base::InodeNo;
 use holdfast_posix::{Attr, DirEntry, FileSystem, FsError};
 
+use crate::troubles;
+
 /// The number with which a request fails. Always positive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errno(pub i32);
 
 impl From<FsError> for Errno {
     fn from(error: FsError) -> Errno {
+        troubles::met(&error);
         Errno(error.errno())
     }
 }

@@ -25,6 +25,7 @@ pub mod server;
 pub mod session;
 pub mod statistics;
 mod threads;
+mod troubles;
 pub mod transport;
 
 pub use holdfast_base::switch::{Opens, Transport};

@@ -1,6 +1,7 @@
 //! Why a call failed. `errno` turns each into a number.
 
-use holdfast_store::StoreError;
+use holdfast_format::Malformed;
+use holdfast_store::{Store, StoreError};
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -77,4 +78,22 @@ pub enum FsError {
     /// The store failed: no space, damage, the device.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl FsError {
+    /// Whether the volume had stopped before.
+    pub fn is_of_stopped(&self) -> bool {
+        matches!(self, FsError::Store(StoreError::Stopped(_)))
+    }
+}
+
+/// An item that cannot be: for the caller, and for the next superblock.
+pub(crate) fn damaged_item(
+    store: &Store,
+    what: impl Into<String>,
+    source: Malformed,
+) -> StoreError {
+    let error = StoreError::Item { what: what.into(), source };
+    store.found_damage(&error.to_string());
+    error
 }

@@ -5,7 +5,7 @@
 //! changed is visible at once and durable after an fsync (P1, P2), a sync, or
 //! the background commit (P11). Calls live in `op/`, one file for each family.
 //!
-//! Knows nothing of node layout, rings, groups, paths or FUSE.
+//! Knows nothing of node layout, rings, groups or FUSE, and paths only for messages.
 
 pub mod op;
 mod committer;
@@ -19,6 +19,7 @@ mod file;
 mod allow;
 mod last_message;
 mod names;
+mod path;
 mod xattr_items;
 mod slot;
 mod core;
@@ -46,6 +47,7 @@ pub use op::branches::{Affected, BranchInfo, SnapshotInfo};
 pub use op::open::OpenFile;
 pub use op::write::WriteHow;
 pub use options::*;
+pub use path::{Names, Whereabouts};
 pub use types::*;
 
 /// The result of every call.

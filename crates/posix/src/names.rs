@@ -14,6 +14,7 @@ use holdfast_format::{ItemKind, Key};
 use holdfast_store::{StoreError, Transaction};
 
 use crate::core::Core;
+use crate::error::damaged_item;
 use crate::slot;
 use crate::{FsError, Result};
 
@@ -66,7 +67,9 @@ pub(crate) fn find(core: &Core, dir: InodeNo, name: &[u8]) -> Result<Found> {
         let found = Dentry::decode(value)?;
         Ok((found.name == name).then_some((found.inode, found.file_type)))
     })?
-    .map_err(|source| StoreError::Item { what: format!("an entry of directory {dir}"), source })?;
+    .map_err(|source| {
+        damaged_item(&core.store, format!("an entry of {}", core.called(dir)), source)
+    })?;
     let entry = slot.found.map(|(offset, (inode, file_type))| Entry { offset, inode, file_type });
     Ok(Found { entry, free: slot.free })
 }

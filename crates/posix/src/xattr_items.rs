@@ -17,6 +17,7 @@ use holdfast_store::{StoreError, Transaction};
 
 use crate::acl::Acl;
 use crate::core::Core;
+use crate::error::damaged_item;
 use crate::slot::{self, Slot};
 use crate::{FsError, Result, XattrFlags};
 
@@ -27,8 +28,9 @@ enum Value {
     Pieces { id: u32, len: u32 },
 }
 
-fn damaged(no: InodeNo, source: Malformed) -> FsError {
-    FsError::Store(StoreError::Item { what: format!("an attribute of inode {no}"), source })
+fn damaged(core: &Core, no: InodeNo, source: Malformed) -> FsError {
+    let what = format!("an attribute of {}", core.called(no));
+    FsError::Store(damaged_item(&core.store, what, source))
 }
 
 /// How many pieces a value of `len` bytes has.
@@ -45,7 +47,7 @@ fn find(core: &Core, no: InodeNo, name: &[u8]) -> Result<Slot<Value>> {
             XattrValue::Pieces { id, len } => Value::Pieces { id, len },
         }))
     })?
-    .map_err(|source| damaged(no, source))
+    .map_err(|source| damaged(core, no, source))
 }
 
 /// The value of an attribute. The caller holds the inode's state, for reading at least, so that the
@@ -76,7 +78,7 @@ pub(crate) fn load(
         Ok(Some(value))
     } else {
         let why = format!("its pieces have {} bytes and not {len}", value.len());
-        Err(damaged(no, Malformed::new(XattrHead::TITLE, why)))
+        Err(damaged(core, no, Malformed::new(XattrHead::TITLE, why)))
     }
 }
 
@@ -198,7 +200,7 @@ pub(crate) fn names(core: &Core, no: InodeNo, item: &InodeItem) -> Result<Vec<Ve
         }
     })?;
     match damage {
-        Some(source) => Err(damaged(no, source)),
+        Some(source) => Err(damaged(core, no, source)),
         None => Ok(names),
     }
 }

@@ -125,6 +125,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         logging: Logging::new(Ring::new(&superblock, &*device), place, how.batching),
         committed: AtomicU64::new(0),
         unwrote: AtomicU64::new(0),
+        under: device.clone(),
         device,
         counters,
         stop,

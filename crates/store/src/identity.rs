@@ -58,26 +58,37 @@ impl Inner {
         }
     }
 
+    /// The volume has stopped, and is closed: the superblock before the one that counts says why, for `holdfast info` and
+    /// fsck. One try, whatever becomes of it: what is wrong is the caller's already.
+    pub(crate) fn tell_stop(&self) {
+        let known = self.fault.lock().clone();
+        let Some(reason) = self.stop.reason().filter(|_| !self.read_only) else { return };
+        let stopped = || FoundDamage {
+            time: Timestamp::now(),
+            reason: format!("the volume stopped: {reason}"),
+        };
+        let present = self.superblock.lock().epoch;
+        let told = superblock::tell_stop(&*self.under, present, known.unwrap_or_else(stopped));
+        if let Err(error) = told {
+            tracing::warn!("that the volume stopped is not said in it: {error}");
+        }
+    }
+
     /// Whether a superblock has to say what no superblock says yet.
     pub(crate) fn hides_damage(&self) -> bool {
         *self.fault.lock() != self.superblock.lock().fault
     }
 }
 
-/// Writes the far copy of the superblock into its slot, where both slots are lost. What it leads to was judged by the
-/// caller. Fails, and writes nothing, if a slot is valid or the far copy is not.
+/// Writes the far copy of the superblock into its slot, where both slots are lost, or the newer one. What it leads to was
+/// judged by the caller. Fails, and writes nothing, if a slot counts that is as new or the far copy is not valid. Power may
+/// fail at any moment: the slot is as lost as before, or back.
 pub fn restore_superblock(device: &dyn Device) -> Result<Superblock> {
-    let found = superblock::far(device)?;
-    if superblock::any_slot(device)? {
-        return Err(StoreError::Refused(
-            "a superblock slot is valid: nothing is to be restored".into(),
-        ));
-    }
-    let Some(found) = found else {
+    let Some(found) = superblock::far(device)? else {
         let blocks = device.len() / holdfast_base::units::BLOCK_BYTES;
         let place = geometry::far_copy(blocks);
         return Err(StoreError::Refused(format!("there is no superblock at block {place} either")));
     };
-    let _durable = superblock::put(device, &found)?;
+    superblock::restore(device, &found)?;
     Ok(found)
 }

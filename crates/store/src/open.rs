@@ -52,15 +52,17 @@ pub(crate) fn open(
     let device = guarded.clone().map_or(device, |guarded| guarded as Arc<dyn Device>);
     // A checkpoint and a commit flush side by side: no failure of one may pass the other by (P7).
     let stop: Arc<Stop> = Arc::default();
+    let under = device.clone();
     let device: Arc<dyn Device> = Arc::new(Sticky::new(device, stop.clone()));
+    let devices = (&device, &under);
     let Some(guarded) = guarded else {
-        return open_alone(device, stop, options, counters);
+        return open_alone(devices, stop, options, counters);
     };
     // Before anything else is read: what another program writes until it is asked is not to be mixed with it.
-    let uuid = superblock::newest(&*device, false, &AccessTimes::default())?.uuid;
+    let uuid = superblock::newest(&*device, false, &AccessTimes::default())?.superblock.uuid;
     let mut keeper =
         Keeper::start(guarded, (&device, &stop), uuid, &options.guard, options.threads)?;
-    match open_alone(device, stop, options, counters) {
+    match open_alone(devices, stop, options, counters) {
         Ok(inner) => Ok(Inner { guard: Some(keeper), ..inner }),
         Err(error) => {
             keeper.not_opened();
@@ -71,16 +73,17 @@ pub(crate) fn open(
 
 /// Opens what no other program writes to.
 fn open_alone(
-    device: Arc<dyn Device>,
+    (device, under): (&Arc<dyn Device>, &Arc<dyn Device>),
     stop: Arc<Stop>,
     options: &OpenOptions,
     counters: Arc<Counters>,
 ) -> Result<Inner> {
     let places = Arc::new(AccessTimes::default());
-    let superblock = superblock::newest(&*device, options.read_only, &places)?;
-    check_volume(&superblock, &*device, options)?;
+    let superblock::Newest { superblock, fault } =
+        superblock::newest(&**device, options.read_only, &places)?;
+    check_volume(&superblock, &**device, options)?;
     let time = Stopwatch::start();
-    let mut replayed = recover::read(&*device, &superblock, &counters, options.read_only)?;
+    let mut replayed = recover::read(&**device, &superblock, &counters, options.read_only)?;
     let hole = recover::hole(&replayed);
     if let Some(why) = &hole {
         refuse_to_write(why, options)?;
@@ -88,7 +91,7 @@ fn open_alone(
     let mut logged = match hole {
         // The log goes on behind commits that are gone: their blocks may serve others since.
         Some(_) => Logged::nothing(replayed.superblock.log),
-        None => log::replay::read(&*device, &replayed.superblock, replayed.ended),
+        None => log::replay::read(&**device, &replayed.superblock, replayed.ended),
     };
     logged.last_birth = replayed.last_epoch.next();
     let mut took = time.nanos();
@@ -100,7 +103,7 @@ fn open_alone(
             refuse_to_write(damage, options)?;
         }
         let mut inner =
-            at((&device, &stop), options, &counters, &replayed.superblock, nodes, &places);
+            at((device, under, &stop), options, &counters, &replayed.superblock, nodes, &places);
         load_groups(&inner)?;
         inner.find_ancestry_of_main()?;
         let time = Stopwatch::start();
@@ -117,6 +120,9 @@ fn open_alone(
         }
         nodes = std::mem::take(&mut inner.overlay);
     };
+    if fault.is_some() {
+        *inner.fault.lock() = fault;
+    }
     check_counters(&inner, &replayed.superblock, &logged, options)?;
     let is_recovered = replayed.commits > 0 || !logged.batches.is_empty();
     if !options.read_only {
@@ -201,7 +207,7 @@ fn refuse_to_write(why: &str, options: &OpenOptions) -> Result<()> {
 
 /// A volume that stands at `superblock`, with `nodes` in front of the device, which `stop` keeps from being written.
 fn at(
-    (device, stop): (&Arc<dyn Device>, &Arc<Stop>),
+    (device, under, stop): (&Arc<dyn Device>, &Arc<dyn Device>, &Arc<Stop>),
     options: &OpenOptions,
     counters: &Arc<Counters>,
     superblock: &Superblock,
@@ -226,6 +232,7 @@ fn at(
         committed: AtomicU64::new(superblock.lsn.0),
         unwrote: AtomicU64::new(0),
         device: device.clone(),
+        under: under.clone(),
         counters: counters.clone(),
         stop: stop.clone(),
         read_only: options.read_only,

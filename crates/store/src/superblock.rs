@@ -12,7 +12,7 @@ use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BLOCK_SIZE, Epoch};
 use holdfast_device::{Device, Flushed, flush_unless};
 use holdfast_format::geometry::{SUPERBLOCK_SLOTS, far_copy};
-use holdfast_format::superblock::{other_version as other, version_of};
+use holdfast_format::superblock::{FoundDamage, newer_program, other_version as other, version_of};
 use holdfast_format::{Malformed, Superblock};
 
 use crate::throttle::access_times::AccessTimes;
@@ -21,16 +21,23 @@ use crate::{Result, StoreError};
 /// What superblocks say of the program that wrote them.
 pub(crate) const WRITER: &str = concat!("holdfast ", env!("CARGO_PKG_VERSION"));
 
-/// The valid superblock with the larger epoch.
+/// What the slots say.
+#[derive(Debug)]
+pub(crate) struct Newest {
+    /// The valid superblock with the larger epoch.
+    pub(crate) superblock: Superblock,
+    /// What was found damaged, by that one or the one before it: a volume that stopped has told the latter.
+    pub(crate) fault: Option<FoundDamage>,
+}
+
+/// The valid superblock with the larger epoch. One that is newer still, and that this program is too old for, is obeyed
+/// as well: then there is none.
 ///
 /// A slot that cannot be read may be read another time, and be the newer one: only a reader may do without.
 /// `places` learns how long the reads took.
-pub(crate) fn newest(
-    device: &dyn Device,
-    is_reader: bool,
-    places: &AccessTimes,
-) -> Result<Superblock> {
+pub(crate) fn newest(device: &dyn Device, is_reader: bool, places: &AccessTimes) -> Result<Newest> {
     let mut found = Vec::new();
+    let mut too_new = None;
     let mut broken = Vec::new();
     let mut unread = None;
     let mut other_version = None;
@@ -44,6 +51,7 @@ pub(crate) fn newest(
                 Ok(()) => {
                     places.read_took(BLOCK_BYTES, time.nanos());
                     other_version = other_version.or_else(|| version_of(&block).and_then(other));
+                    too_new = too_new.max(newer_program(&block, slot));
                     Superblock::decode(&block, slot)
                 }
                 Err(error) if is_reader => {
@@ -61,15 +69,25 @@ pub(crate) fn newest(
             Err(malformed) => broken.push(malformed),
         }
     }
-    match (found.into_iter().max_by_key(|superblock| superblock.epoch), unread) {
-        (Some(superblock), _) => Ok(superblock),
+    found.sort_by_key(|superblock: &Superblock| superblock.epoch);
+    if let Some((epoch, why)) = too_new
+        && found.last().is_none_or(|newest| newest.epoch < epoch)
+    {
+        return Err(StoreError::Refused(format!("the volume needs a newer program: {why}")));
+    }
+    match (found.pop(), unread) {
+        (Some(superblock), _) => {
+            let before = found.pop().and_then(|before| before.fault);
+            let fault = superblock.fault.clone().or(before);
+            Ok(Newest { superblock, fault })
+        }
         (None, Some(error)) => Err(error.into()),
         (None, None) if other_version.is_some() => {
             Err(StoreError::Refused(other_version.unwrap_or_default()))
         }
         (None, None) if far(device).is_ok_and(|far| far.is_some()) => {
             Err(StoreError::Refused(
-                "both superblocks are damaged, but the far copy is whole: `holdfast fsck --repair-superblock` writes it back"
+                "both superblocks are damaged, but the far copy is whole: `holdfast fsck -y` writes it back"
                     .into(),
             ))
         }
@@ -93,16 +111,48 @@ pub(crate) fn far(device: &dyn Device) -> Result<Option<Superblock>> {
     Ok(Superblock::decode(&block, place).ok())
 }
 
-/// Whether a slot is valid.
-pub(crate) fn any_slot(device: &dyn Device) -> Result<bool> {
+/// Writes what was found at the far copy into its slot, unless a slot counts that is as new. What it leads to was judged by the
+/// caller. The far copy itself is left alone: until the flush it may be all that there is.
+pub(crate) fn restore(device: &dyn Device, far: &Superblock) -> Result<()> {
     for slot in SUPERBLOCK_SLOTS {
         let mut block = [0; BLOCK_SIZE];
         device.read(slot.byte_offset().expect("the slots lie at the start"), &mut block)?;
-        if Superblock::decode(&block, slot).is_ok() {
-            return Ok(true);
+        if let Some((_, why)) = newer_program(&block, slot) {
+            return Err(StoreError::Refused(format!("the volume needs a newer program: {why}")));
+        }
+        let Ok(found) = Superblock::decode(&block, slot) else { continue };
+        let is_same = (found.node_tag, found.ring_tag, found.created)
+            == (far.node_tag, far.ring_tag, far.created);
+        if !is_same || found.epoch >= far.epoch {
+            return Err(StoreError::Refused(
+                "a superblock slot is valid: nothing is to be restored".into(),
+            ));
         }
     }
-    Ok(false)
+    let [even, odd] = SUPERBLOCK_SLOTS;
+    let slot = if far.epoch.0.is_multiple_of(2) { even } else { odd };
+    device.write(slot.byte_offset().expect("the slots lie at the start"), &far.encode(slot)[..])?;
+    let _durable = device.flush()?;
+    Ok(())
+}
+
+/// Says in the slot before `present`, which counts, why the volume has stopped: nothing but that is changed, and whatever
+/// becomes of the write, `present` counts. Not if that slot is not valid, or is newer: then a checkpoint ended in between.
+pub(crate) fn tell_stop(device: &dyn Device, present: Epoch, fault: FoundDamage) -> Result<()> {
+    let [even, odd] = SUPERBLOCK_SLOTS;
+    let slot = if present.0.is_multiple_of(2) { odd } else { even };
+    let at = slot.byte_offset().expect("the slots lie at the start of the volume");
+    let mut block = [0; BLOCK_SIZE];
+    device.read(at, &mut block)?;
+    let Ok(before) = Superblock::decode(&block, slot) else {
+        return Ok(());
+    };
+    if before.epoch >= present || before.fault.is_some() {
+        return Ok(());
+    }
+    device.write(at, &Superblock { fault: Some(fault), ..before }.encode(slot)[..])?;
+    let _durable = device.flush()?;
+    Ok(())
 }
 
 /// Writes a superblock into its slot, and the far copy, and flushes. `present` is that of the superblock that counts until then: its slot

@@ -30,7 +30,7 @@ use holdfast_format::item::Extent;
 use holdfast_format::{Key, Superblock};
 
 use crate::inodes::Inodes;
-use crate::issue::Issue;
+use crate::issue::{Issue, Severity};
 use crate::lineage::{Lineage, Tree};
 use crate::recovered::Recovered;
 use crate::report::{Facts, Finding, Findings, Summary};
@@ -197,6 +197,8 @@ impl Use {
 pub(crate) struct Context<'a> {
     pub(crate) volume: Volume<'a>,
     pub(crate) slots: &'a crate::superblocks::Slots,
+    /// The far copy counts, as the superblock that it is a copy of is lost.
+    pub(crate) newest_is_lost: bool,
     pub(crate) recovered: &'a Recovered,
     pub(crate) options: &'a Options<'a>,
     pub(crate) findings: Findings,
@@ -236,6 +238,7 @@ impl<'a> Context<'a> {
         Context {
             volume,
             slots,
+            newest_is_lost: false,
             recovered,
             options,
             findings: Findings::default(),
@@ -313,7 +316,22 @@ pub(crate) fn run(device: &dyn Device, options: &Options<'_>) -> Result<Report, 
         superblocks::none_is_valid(&slots, &mut findings);
         return Ok(findings.into_report(Facts::default()));
     };
-    Ok(run_with(device, options, &slots, &superblock))
+    let report = run_with(device, options, &slots, &superblock, false);
+    let errors = |report: &Report, besides: Option<Issue>| {
+        let known = besides.map(Issue::number);
+        let is_one = |it: &Finding| it.severity > Severity::Warning && Some(it.id) != known;
+        report.omitted > 0 || report.findings.iter().any(is_one)
+    };
+    // A slot that rotted, and what it alone led to: the far copy may know better.
+    if errors(&report, None)
+        && let Some(far) = slots.lost_newest()
+    {
+        let better = run_with(device, options, &slots, far, true);
+        if !errors(&better, Some(Issue::NewestSuperblockLost)) {
+            return Ok(better);
+        }
+    }
+    Ok(report)
 }
 
 fn run_with(
@@ -321,10 +339,12 @@ fn run_with(
     options: &Options<'_>,
     slots: &crate::superblocks::Slots,
     superblock: &Superblock,
+    newest_is_lost: bool,
 ) -> Report {
     let recovered = Recovered::read(device, superblock);
-    let summary = Summary::new(superblock, &recovered);
+    let summary = Summary::new(superblock, slots, &recovered);
     let mut context = Context::new(recovered.volume(device), slots, &recovered, options);
+    context.newest_is_lost = newest_is_lost;
     context.facts.superblock = Some(summary);
     context.lineage = Lineage::read(&context.volume);
     context.trees = context.lineage.trees(&context.volume, &|id| recovered.log.inodes_in(id));

@@ -27,11 +27,22 @@ pub(super) fn run(context: &mut Context<'_>) {
     {
         findings.add(Issue::SuperblocksDisagree, why);
     }
-    if let Some(far) = context.slots.only_far() {
+    if context.newest_is_lost {
+        let far = context.volume.superblock;
+        let what = format!(
+            "the slot of checkpoint {0} is not valid, and what the other slot leads to is not whole; the far copy at block {1} \
+             is of checkpoint {0}, and all that follows is judged by it; `holdfast fsck -y` writes it back",
+            far.epoch,
+            far.geometry.far_copy()
+        );
+        let [even, odd] = SUPERBLOCK_SLOTS;
+        let slot = if far.epoch.0.is_multiple_of(2) { even } else { odd };
+        findings.add(Issue::NewestSuperblockLost, what).block(slot);
+    } else if let Some(far) = context.slots.only_far() {
         let mut words = words_of(context.slots);
         words.push(format!(
             "the far copy at block {} is of checkpoint {}, and all that follows is judged by it; \
-             `holdfast fsck --repair-superblock` writes it back if it leads to whole trees",
+             `holdfast fsck -y` writes it back if it leads to whole trees",
             far.geometry.far_copy(),
             far.epoch
         ));
@@ -40,7 +51,7 @@ pub(super) fn run(context: &mut Context<'_>) {
         let place = context.volume.superblock.geometry.far_copy();
         findings.add(Issue::FarCopyInvalid, malformed.why.clone()).block(place);
     }
-    if let Some(fault) = &context.volume.superblock.fault {
+    if let Some(fault) = context.slots.fault() {
         findings.add(Issue::Fault, fault.reason.clone());
     }
     let superblock = context.volume.superblock;

@@ -47,6 +47,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     let path = args.path.to_string_lossy();
     printed(writeln!(out, "{}: {}", printable(&path), answer.head()))?;
+    if let Some(path) = answer.values.get("volume_path").and_then(Value::as_str) {
+        printed(writeln!(out, "  in the volume: {path}"))?;
+    }
     for statement in &answer.says {
         printed(writeln!(out, "  {statement}"))?;
     }

@@ -32,11 +32,11 @@ pub(crate) struct Args {
     /// As at boot: only see whether the volume can be opened. -f checks everything all the same.
     #[arg(short = 'p', short_alias = 'a')]
     preen: bool,
-    /// Forget a fault that the superblock tells of, if -d finds nothing else. Nothing else is repaired.
+    /// Write back a superblock that is lost, from a good copy, if nothing else is wrong; not where another filesystem begins by
+    /// now. And forget a fault that the superblock tells of, if -d finds nothing else. Nothing else is repaired.
     #[arg(short = 'y')]
     yes: bool,
-    /// Write back the superblock of a volume that has lost its first MiB, from the copy at its end. Only if nothing else
-    /// is wrong.
+    /// Write back a superblock that is lost, also where another filesystem begins by now, which does not survive it.
     #[arg(long, conflicts_with_all = ["no_changes", "preen"])]
     repair_superblock: bool,
     /// Check everything, also with -p.
@@ -105,19 +105,44 @@ pub(crate) fn run(args: &Args) -> Outcome {
         operational(Failure::plain(format!("{}: {error}", args.target.display())))
     })?;
     print(args, &report)?;
+    // Where a superblock is lost: that the other slot is not valid either says no more.
     let only = |issue: Issue| {
         let errors = report.findings.iter().filter(|finding| finding.severity > Severity::Note);
         report.omitted == 0 && errors.map(|finding| finding.id).eq([issue.number()])
     };
-    if args.repair_superblock && only(Issue::NoSuperblock) && report.facts.superblock.is_some() {
+    let is_lost = only(Issue::NoSuperblock) || only(Issue::NewestSuperblockLost);
+    if (args.yes || args.repair_superblock) && is_lost && report.facts.superblock.is_some() {
+        if !args.repair_superblock {
+            refuse_another(args, &*device)?;
+        }
         return repaired(args, device, "the superblock was written back", |device| {
             holdfast::restore_superblock(&*device)
+        });
+    }
+    let notes = [Issue::SuperblockInvalid, Issue::FarCopyInvalid].map(Issue::number);
+    if args.yes && report.is_clean() && report.findings.iter().any(|it| notes.contains(&it.id)) {
+        return repaired(args, device, "the superblock's copies were written anew", |device| {
+            holdfast::set_identity(device, None, None)
         });
     }
     if args.yes && args.data && only(Issue::Fault) {
         return repaired(args, device, "the fault was forgotten", holdfast::clear_fault);
     }
     Ok(report.exit_code())
+}
+
+/// Fails if something else begins where the volume began: it may be wanted.
+fn refuse_another(args: &Args, device: &dyn Device) -> Result<(), Failure> {
+    let found = holdfast_check::identify(device).filter(|found| *found != holdfast_check::OURS);
+    let Some(found) = found else { return Ok(()) };
+    let target = args.target.display();
+    Err(Failure::new(
+        ERRORS_LEFT,
+        format!(
+            "{target} holds {found} by now, and nothing was written; if that is not wanted any more, \
+             `holdfast fsck --repair-superblock {target}` writes the superblock of the Holdfast volume back all the same"
+        ),
+    ))
 }
 
 /// Changes the volume, which was locked for reading until now.

@@ -162,6 +162,7 @@ impl Server {
     ) -> impl FnOnce(holdfast_posix::Result<Receipt>) -> Answer<()> + Send + use<> {
         let (fsyncs, counters) = (Arc::clone(&self.fsyncs), Arc::clone(fs.counters()));
         let (notices, requests) = (Arc::clone(&self.notices), Arc::clone(&self.requests));
+        let (names, troubles) = (fs.names(), Arc::clone(&self.troubles));
         let time = Stopwatch::start();
         move |done| {
             let operations = requests.operations();
@@ -170,10 +171,14 @@ impl Server {
             if matches!(what, What::Fsync | What::Sync) {
                 operations.record(Operation::Fsync, time.nanos());
             }
-            if fsyncs.note(inode, what, time, &done) {
+            if fsyncs.note(inode, (what, &names), time, &done) {
                 counters.slow_fsyncs.increment();
             }
-            if done.is_err() {
+            if let Err(error) = &done {
+                if error.errno() == libc::EIO && !error.is_of_stopped() {
+                    let place = || names.whereabouts(inode);
+                    troubles.failed(what.name(), inode, &error.to_string(), place);
+                }
                 // A program that gets the error and reads finds what is there.
                 notices.drain();
             }
@@ -265,7 +270,7 @@ mod tests {
             assert_eq!(server.mkdir(&request, InodeNo::ROOT, b"d", mode).map(drop), Ok(()));
             assert!(!fs.is_durable());
             assert_eq!((told(of), fs.is_durable()), (Ok(()), true));
-            let words = server.fsyncs.describe(of.inode).unwrap();
+            let words = server.fsyncs.describe(of.inode, None).unwrap();
             assert!(words.contains("what fsync\n"), "{words}");
             assert_eq!(server.rmdir(&request, InodeNo::ROOT, b"d"), Ok(()));
         }

@@ -36,7 +36,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use holdfast_base::InodeNo;
-use holdfast_posix::{Attr, Caller, FileSystem, OpenFile};
+use holdfast_posix::{Attr, Caller, FileSystem, OpenFile, Whereabouts};
 use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
 
 use crate::caller::caller;
@@ -48,6 +48,7 @@ use crate::notices::{Notice, Notices};
 use crate::options::{Control, Report};
 use crate::statistics::Requests;
 use crate::statistics::{Operation, Timed};
+use crate::troubles::{self, Troubles};
 
 /// The filesystem, held for the time of one request, and of the fsyncs that it makes batches for.
 type Held<'a> = MappedRwLockReadGuard<'a, Arc<FileSystem>>;
@@ -68,6 +69,7 @@ pub struct Server {
     ttl: Duration,
     requests: Arc<Requests>,
     fsyncs: Arc<Fsyncs>,
+    troubles: Arc<Troubles>,
     kernel: OnceLock<Arc<dyn Kernel>>,
     /// What tells the kernel of changes that it did not ask for.
     notices: Arc<Notices>,
@@ -114,6 +116,7 @@ impl Server {
             ttl,
             requests,
             fsyncs: Arc::new(Fsyncs::new(slow_fsync)),
+            troubles: Arc::default(),
             kernel: OnceLock::new(),
             notices: Arc::default(),
             watchdog: OnceLock::new(),
@@ -237,6 +240,16 @@ impl Server {
         if let Some(fs) = &*self.fs.read() {
             fs.stop(reason);
         }
+    }
+
+    /// A request of this kind is about to be answered with EIO.
+    pub(crate) fn fails(&self, kind: &str, inode: InodeNo) {
+        // What a volume that has stopped refuses was said when it stopped.
+        if self.fs().is_ok_and(|fs| fs.stop_reason().is_some()) {
+            return;
+        }
+        let place = || self.fs().map_or(Whereabouts::Unknown, |fs| fs.whereabouts(inode));
+        self.troubles.failed(kind, inode, &troubles::why(), place);
     }
 
     /// Measures an operation that begins now and ends when the answer is dropped.

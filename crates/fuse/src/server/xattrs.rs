@@ -5,7 +5,7 @@
 //! `system.holdfast.report`: what the serving program says of itself, and `holdfast.stats`: the counters, one `name
 //! value` a line. Both are for root and the user of the mount. `holdfast.fsync`: what the last fsync of this file or
 //! directory cost, in such lines and in `says` lines for people; ENODATA if none is known. Every user with permission
-//! to read the file may read it. None of them is listed or stored.
+//! to read the file may read it; the path of the file in the volume stands there for root and the user of the mount only. None of them is listed or stored.
 //!
 //! The kernel checks no permission for names in `system.`, on purpose: that is left to the filesystem. For all others
 //! it wants permission to read the file. It lets only the user of the mount in, not even root, unless `allow_other`
@@ -15,7 +15,7 @@
 use std::fmt::Write as _;
 
 use holdfast_base::InodeNo;
-use holdfast_posix::{Caller, FileSystem, XattrFlags};
+use holdfast_posix::{Caller, FileSystem, Whereabouts, XattrFlags};
 use holdfast_wire::ask::{Piece, VALUE_MAX};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -75,7 +75,12 @@ impl Server {
                 report.ok_or(Errno(libc::ENODATA))?
             }
             STATS_XATTR => self.stats(&fs).into_bytes(),
-            FSYNC_XATTR => self.fsyncs.describe(inode).ok_or(Errno(libc::ENODATA))?.into_bytes(),
+            FSYNC_XATTR => {
+                // Who may read the file need not be allowed to see the directories above.
+                let place = is_owner(request).then(|| fs.whereabouts(inode));
+                let path = place.as_ref().and_then(Whereabouts::path);
+                self.fsyncs.describe(inode, path).ok_or(Errno(libc::ENODATA))?.into_bytes()
+            }
             _ => {
                 let _timed = self.timed(Operation::Other);
                 fs.getxattr(&self.caller(request), inode, name)?

@@ -22,6 +22,7 @@ use crate::interface::{
 };
 use crate::server::{CHANGE_XATTR, REMOUNT_XATTR, Server};
 use crate::statistics::RequestKind;
+use crate::troubles;
 
 const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
 const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
@@ -100,13 +101,26 @@ pub(super) fn fill(
     };
     let most = out.len().min(how.size as usize);
     let out = &mut out[..most];
+    troubles::begin();
     let Some(plus) = names else {
         let file = file(InodeNo(header.nodeid), how.fh, how.flags);
-        return stale::judged(op, server.read(file, how.offset, out));
+        return told(server, header, op, stale::judged(op, server.read(file, how.offset, out)));
     };
     let mut names = Names { out: Dirents::new(out), plus };
-    stale::judged(op, server.readdir(InodeNo(header.nodeid), how.offset, plus, &mut names))?;
+    let done = server.readdir(InodeNo(header.nodeid), how.offset, plus, &mut names);
+    told(server, header, op, stale::judged(op, done))?;
     Ok(names.out.used())
+}
+
+/// The answer, with a line in the log if it is EIO. What makes something durable has had its line.
+fn told<T>(server: &Server, header: &abi::InHeader, op: &Op<'_>, answer: Answer<T>) -> Answer<T> {
+    if let Err(Errno(libc::EIO)) = answer
+        && fsync(header, op).is_none()
+        && let Some(kind) = kind(op)
+    {
+        server.fails(kind.name(), InodeNo(header.nodeid));
+    }
+    answer
 }
 
 /// A request to make something durable.
@@ -155,7 +169,11 @@ pub(super) fn call(server: &Server, header: &abi::InHeader, op: &Op<'_>) -> Opti
         }
         // A request that waits cannot be given up half-way; its answer comes by itself.
         Op::Interrupt => {}
-        op => return Some(stale::judged(op, answer(server, header, op))),
+        op => {
+            troubles::begin();
+            let answer = stale::judged(op, answer(server, header, op));
+            return Some(told(server, header, op, answer));
+        }
     }
     None
 }

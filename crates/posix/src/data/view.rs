@@ -155,11 +155,12 @@ pub(crate) fn fetch(
 pub(crate) fn damaged(core: &Core, inode: &Inode, block: u64, at: u64) -> FsError {
     core.counters.checksum_failures.increment();
     let why = format!(
-        "inode {}: the data at byte {} (block {at} of the volume) fails its checksum",
-        inode.no,
+        "{}: the data at byte {} (block {at} of the volume) fails its checksum",
+        core.called(inode.no),
         block * BLOCK_BYTES
     );
     tracing::error!("{why}");
+    core.store.found_damage(&why);
     FsError::Io(why)
 }
 

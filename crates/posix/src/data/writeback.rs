@@ -342,6 +342,7 @@ fn give_up(
         FsError::Store(StoreError::Item { .. } | StoreError::Node { .. }) => true,
         _ => false,
     };
+    let called = hopeless.then(|| core.called(inode.no));
     let mut is_lost = false;
     let mut state = inode.state.write();
     let mut content = inode.data.lock_content();
@@ -350,8 +351,8 @@ fn give_up(
         content.add_reserved(reservation);
     }
     // Without pages nothing that was accepted is lost: the caller alone hears of it.
-    let error = if hopeless && !content.pages.is_empty() {
-        let why = format!("data of inode {} could not be written: {error}", inode.no);
+    let error = if let Some(called) = called.filter(|_| !content.pages.is_empty()) {
+        let why = format!("data of {called} could not be written: {error}");
         tracing::error!("{why}");
         let size = state.attr.size;
         inode.lost.add(content.pages.written_bytes().map(|lost| lost.start..lost.end.min(size)));

@@ -10,6 +10,7 @@ use super::inline;
 use super::lookup::{last_pieces, pieces};
 use super::map::{Piece, extent_key};
 use crate::core::Core;
+use crate::error::damaged_item;
 use crate::{FsError, Result};
 
 /// Appends the removal of up to `items_max` content items and of their blocks; true when nothing is left.
@@ -64,10 +65,8 @@ pub(crate) fn store_whole(
 /// Reads a whole content of `size` bytes, which the caller knows to be small.
 pub(crate) fn load_whole(core: &Core, inode: InodeNo, size: u64) -> Result<Vec<u8>> {
     let damaged = |why: &str| {
-        FsError::Store(StoreError::Item {
-            what: format!("the content of inode {inode}"),
-            source: Malformed::new("content", why),
-        })
+        let what = format!("the content of {}", core.called(inode));
+        FsError::Store(damaged_item(&core.store, what, Malformed::new("content", why)))
     };
     let item: Key = inline::key(inode);
     if let Some(bytes) = core.store.get(&item)? {
@@ -92,10 +91,10 @@ pub(crate) fn load_whole(core: &Core, inode: InodeNo, size: u64) -> Result<Vec<u
         for (block, sum) in read.iter().zip(&extent.sums) {
             if block_sum(block) != *sum {
                 core.counters.checksum_failures.increment();
-                tracing::error!("inode {inode}: its content fails its checksum");
-                return Err(FsError::Io(format!(
-                    "the content of inode {inode} fails its checksum"
-                )));
+                let why = format!("{}: its content fails its checksum", core.called(inode));
+                tracing::error!("{why}");
+                core.store.found_damage(&why);
+                return Err(FsError::Io(why));
             }
         }
     }

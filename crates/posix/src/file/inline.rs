@@ -10,6 +10,7 @@ use holdfast_format::{ItemKind, Key, Malformed};
 use holdfast_store::StoreError;
 
 use crate::core::Core;
+use crate::error::damaged_item;
 
 /// Larger content is cheaper in a block of its own: rewriting it would dirty half a block of tree.
 const INLINE_BYTES_MAX: u64 = 2048;
@@ -36,13 +37,9 @@ pub(crate) fn load(core: &Core, inode: InodeNo, size: u64) -> Result<Option<Vec<
         return Ok(None);
     };
     if bytes.len() as u64 != size {
-        return Err(StoreError::Item {
-            what: format!("the inline content of inode {inode}"),
-            source: Malformed::new(
-                "inline content",
-                format!("{} bytes for a file of {size}", bytes.len()),
-            ),
-        });
+        let why = format!("{} bytes for a file of {size}", bytes.len());
+        let what = format!("the inline content of {}", core.called(inode));
+        return Err(damaged_item(&core.store, what, Malformed::new("inline content", why)));
     }
     Ok(Some(bytes))
 }

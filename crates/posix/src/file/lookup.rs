@@ -15,6 +15,7 @@ use holdfast_store::StoreError;
 
 use super::map::{MapEdit, Piece, extent_key};
 use crate::core::Core;
+use crate::error::damaged_item;
 
 /// The first block that no file has.
 pub(crate) const FILE_BLOCKS_MAX: u64 = blocks_for(FILE_SIZE_MAX);
@@ -52,7 +53,10 @@ pub(crate) fn merge(
         let covered = piece.first..piece.end();
         let mut near = known[at.saturating_sub(1)..].iter().take(2);
         if near.any(|known| known.overlaps(&covered)) {
-            return Err(refused(inode, overlap(piece.key(inode))));
+            return Err(StoreError::Item {
+                what: format!("an extent of inode {inode}"),
+                source: overlap(piece.key(inode)),
+            });
         }
         known.insert(at, piece);
     }
@@ -63,8 +67,8 @@ fn overlap(key: Key) -> Malformed {
     Malformed::new("extent", format!("at {} it overlaps its neighbour", key.offset))
 }
 
-fn refused(inode: InodeNo, source: Malformed) -> StoreError {
-    StoreError::Item { what: format!("an extent of inode {inode}"), source }
+fn refused(core: &Core, inode: InodeNo, source: Malformed) -> StoreError {
+    damaged_item(&core.store, format!("an extent of {}", core.called(inode)), source)
 }
 
 /// The last piece that begins before `block`.
@@ -82,7 +86,7 @@ pub(crate) fn piece_before(
             ControlFlow::Break(())
         })?;
     }
-    Ok(found.finish()?.pop())
+    Ok(found.finish(core)?.pop())
 }
 
 /// The last `count_max` pieces that have blocks at or after `start`, in ascending order, and whether there are more.
@@ -122,7 +126,7 @@ fn pieces_back(
         }
     })?;
     found.pieces.reverse();
-    Ok((found.finish()?, more))
+    Ok((found.finish(core)?, more))
 }
 
 /// Calls `visit` for the pieces from the one that covers `start` on, until it breaks.
@@ -151,7 +155,7 @@ pub(crate) fn each_piece(
         let last = found.pieces.last().expect("added just now");
         visit(last)
     })?;
-    found.finish().map(|_| ())
+    found.finish(core).map(|_| ())
 }
 
 /// Judges what a scan finds.
@@ -184,10 +188,10 @@ impl Found {
         }
     }
 
-    fn finish(self) -> Result<Vec<Piece>, StoreError> {
+    fn finish(self, core: &Core) -> Result<Vec<Piece>, StoreError> {
         match self.wrong {
             None => Ok(self.pieces),
-            Some(source) => Err(refused(self.inode, source)),
+            Some(source) => Err(refused(core, self.inode, source)),
         }
     }
 }

@@ -17,10 +17,11 @@ use std::sync::Arc;
 
 use holdfast_base::InodeNo;
 use holdfast_format::Key;
-use holdfast_store::{Branch, StoreError};
+use holdfast_store::Branch;
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 
 use super::Inode;
+use crate::error::damaged_item;
 use crate::{FsError, Result};
 
 /// Inodes that the hand passes at each insertion into a full shard: more than one, so that a shard shrinks.
@@ -101,7 +102,7 @@ impl InodeTable {
             };
             // Its last change before it was read is unknown; nothing has changed it since.
             let inode = Inode::decode(no, &bytes, store.latest());
-            Ok(inode.map_err(|source| StoreError::Item { what: format!("inode {no}"), source })?)
+            Ok(inode.map_err(|source| damaged_item(store, format!("inode {no}"), source))?)
         })
     }
 

@@ -95,8 +95,8 @@ impl FileSystem {
         let size = inode.state.read().disk.size;
         if size > SYMLINK_MAX as u64 {
             return Err(FsError::Io(format!(
-                "the target of inode {} has {size} bytes, more than any target; run fsck",
-                inode.no
+                "the target of {} has {size} bytes, more than any target; run fsck",
+                self.core.called(inode.no)
             )));
         }
         let target = content::load_whole(&self.core, inode.no, size)?;

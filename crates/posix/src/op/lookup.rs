@@ -98,7 +98,8 @@ pub(crate) fn resolve(core: &Core, dir: InodeNo, name: &[u8]) -> Result<(Entry, 
         same = if last == Some(entry) { same + 1 } else { 0 };
         if same > DANGLING_MAX {
             return Err(FsError::Io(format!(
-                "a name in directory {dir} leads to inode {}, which does not exist; run fsck",
+                "a name in {} leads to inode {}, which does not exist; run fsck",
+                core.called(dir),
                 entry.inode
             )));
         }

@@ -9,9 +9,9 @@ use std::ops::{ControlFlow, Range};
 use holdfast_base::InodeNo;
 use holdfast_format::item::{Dentry, FileType};
 use holdfast_format::{ItemKind, Key};
-use holdfast_store::StoreError;
 
 use crate::core::Core;
+use crate::error::damaged_item;
 use crate::*;
 
 /// Entries copied at once: some KiB, read under one lock.
@@ -104,8 +104,8 @@ impl Portion {
         match damage {
             None => Ok(()),
             Some(source) => {
-                Err(StoreError::Item { what: format!("an entry of directory {dir}"), source }
-                    .into())
+                let what = format!("an entry of {}", core.called(dir));
+                Err(damaged_item(&core.store, what, source).into())
             }
         }
     }

@@ -205,7 +205,7 @@ impl Move<'_> {
         // Data that was lost and not yet reported must not replace data that is there (P4).
         match moved.errors.unseen() {
             Some(error) => Err(error),
-            None => crate::op::sync::expect_nothing_lost(moved),
+            None => crate::op::sync::expect_nothing_lost(core, moved),
         }
     }
 

@@ -133,14 +133,16 @@ fn report(file: &OpenFile, done: Result<Receipt>) -> Result<Receipt> {
 }
 
 /// Fails while lost bytes of the file may still be relied on: see [`crate::inode::lost`].
-pub(crate) fn expect_nothing_lost(inode: &Inode) -> Result<()> {
+pub(crate) fn expect_nothing_lost(core: &Core, inode: &Inode) -> Result<()> {
     let is_told = !mutants::is(Mutant::ErrorSwallowed) && !mutants::is(Mutant::ErrorToldOnce);
     let Some(lost) = inode.lost.first().filter(|_| is_told) else {
         return Ok(());
     };
     Err(FsError::Io(format!(
-        "bytes {} to {} of inode {} could not be written and are lost; write them again, or close the file",
-        lost.start, lost.end, inode.no
+        "bytes {} to {} of {} could not be written and are lost; write them again, or close the file",
+        lost.start,
+        lost.end,
+        core.called(inode.no)
     )))
 }
 
@@ -203,7 +205,7 @@ fn prepare(core: &Core, inode: &Arc<Inode>) -> Result<Option<WrittenBack>> {
         }
     };
     inode.state.read().expect_fresh()?;
-    expect_nothing_lost(inode)?;
+    expect_nothing_lost(core, inode)?;
     // The names above it count as well: all its names are reachable afterwards (P1).
     let last_move = Lsn(core.last_move.load(Ordering::Acquire));
     let above = if mutants::is(Mutant::AncestorsForgotten) { Lsn(0) } else { last_move };

@@ -6,6 +6,7 @@ mod content;
 mod create;
 mod holes;
 mod orphans;
+mod path;
 mod readdir;
 mod rename;
 mod rollbacks;
