@@ -225,6 +225,8 @@ counters! {
         snapshot_blocks_freed,
         /// Snapshots, and branches that were deleted, whose space is not free yet, as far as this opening has looked.
         deletions_left: gauge,
+        /// Deletions that were looked at, whether they can go on.
+        deletions_looked_at,
         /// Nanoseconds that checkpoints took, in all.
         checkpoint_ns,
         /// Commits that became a checkpoint because the journal had no room; expected to be 0.

@@ -12,13 +12,15 @@ use holdfast_format::Malformed;
 use holdfast_format::limits::value_max;
 use parking_lot::{MutexGuard, RwLockWriteGuard};
 
+use crate::error::LineageError;
 use crate::given_up::{Counts, GivenUp};
 use crate::load::Failed;
+use crate::room::Tries;
 use crate::space::alloc::Space;
 use crate::space::promise::{Floors, Wanted};
 use crate::space::{Allocated, Delayed, Filling, Reservation};
 use crate::step::{self, Step};
-use crate::transaction::{Change, Changes, Taken, TakenContent};
+use crate::transaction::{Change, Taken, TakenContent};
 use crate::tree::{Forest, Missing, NodeAllocator, TreeNo};
 use crate::{Inner, Need, Result, StoreError, Transaction};
 
@@ -79,7 +81,10 @@ impl Need {
     fn blocks(self) -> u64 {
         match self {
             Need::Grow { blocks, .. } | Need::Delay { blocks, .. } => blocks,
-            Need::Fill { .. } | Need::Writeback { .. } | Need::Shrink { .. } => 0,
+            Need::Fill { .. }
+            | Need::Writeback { .. }
+            | Need::Shrink { .. }
+            | Need::Delete { .. } => 0,
         }
     }
 
@@ -87,7 +92,10 @@ impl Need {
     fn delayed(self) -> Delayed {
         match self {
             Need::Delay { delayed, .. } | Need::Fill { delayed } => delayed,
-            Need::Grow { .. } | Need::Writeback { .. } | Need::Shrink { .. } => Delayed::default(),
+            Need::Grow { .. }
+            | Need::Writeback { .. }
+            | Need::Shrink { .. }
+            | Need::Delete { .. } => Delayed::default(),
         }
     }
 
@@ -96,7 +104,9 @@ impl Need {
     fn slots(self, levels: u64, nodes: u64) -> u64 {
         let (changes, each) = match self {
             Need::Delay { .. } | Need::Fill { .. } => return 0,
-            Need::Grow { changes, .. } | Need::Writeback { changes } => (changes, 2 * levels + 1),
+            Need::Grow { changes, .. } | Need::Writeback { changes } | Need::Delete { changes } => {
+                (changes, 2 * levels + 1)
+            }
             Need::Shrink { changes } => (changes, levels),
         };
         let changes = u64::from(changes);
@@ -109,6 +119,7 @@ impl Need {
             Need::Grow { .. } | Need::Delay { .. } => floors.grow,
             Need::Fill { .. } => floors.fill,
             Need::Writeback { .. } | Need::Shrink { .. } => floors.checkpoint,
+            Need::Delete { .. } => floors.checkpoint.div_ceil(2),
         }
     }
 }
@@ -256,38 +267,6 @@ impl Inner {
         self.check_running()
     }
 
-    /// Whether the transaction finds locations for all its nodes without those that were promised to others.
-    /// The estimates of [`Inner::reserve`] know no keys and may be too small; here is the last
-    /// moment at which nothing has changed. Half of the reserve watermark of commits stays whole: it
-    /// is enough for two copies of the space tree.
-    pub(crate) fn has_slots(
-        &self,
-        forest: &Forest,
-        space: &Space,
-        tree: TreeNo,
-        changes: &Changes,
-        own: u64,
-    ) -> bool {
-        let left = space.room().slots + own;
-        // A recovery copies every node that changed since the last commit once more.
-        let again = forest.cache.uncommitted_nodes() as u64;
-        let kept = space.promises.kept(space.promises.floors.checkpoint.div_ceil(2)) + again;
-        let levels = u64::from(forest.root(tree).level) + 1;
-        let most = changes.len() as u64 * (3 * levels + 2);
-        left >= kept + most || left >= kept + forest.slots_needed(tree, changes)
-    }
-
-    /// As [`Inner::has_slots`], for a transaction of so many changes whose keys are not known yet: false if room is not
-    /// certain.
-    pub(crate) fn has_slots_for(&self, tree: TreeNo, changes: u32, own: u64) -> bool {
-        let forest = self.forest.read();
-        let levels = u64::from(forest.root(tree).level) + 1;
-        let again = forest.cache.uncommitted_nodes() as u64;
-        let space = self.space.lock();
-        let kept = space.promises.kept(space.promises.floors.checkpoint.div_ceil(2)) + again;
-        space.room().slots + own >= kept + u64::from(changes) * (3 * levels + 2)
-    }
-
     pub(crate) fn apply(
         &self,
         tree: TreeNo,
@@ -301,7 +280,7 @@ impl Inner {
             assert!(len <= longest, "{key:?}: {len} bytes");
         }
         let mut failed = Failed::default();
-        let mut waited = false;
+        let mut tries = Tries::default();
         let mut loaded = false;
         loop {
             let mut forest = self.forest.write();
@@ -310,6 +289,12 @@ impl Inner {
                 loaded = true;
                 self.load(missing, &mut failed)?;
                 continue;
+            }
+            let of = forest.trees.get(tree);
+            if of.is_gone {
+                let gone = LineageError::NotFound(format!("number {}", of.number));
+                transaction.placed.into_iter().for_each(|placed| reservation.reclaim(placed));
+                return Err(gone.into());
             }
             let space = self.space.lock();
             self.check_freed(&transaction, &space)?;
@@ -324,20 +309,13 @@ impl Inner {
                 if loaded { &counters.node_misses } else { &counters.node_hits }.increment();
                 return self.carry_out(tree, forest, space, transaction, reservation);
             }
-            let pending = space.has_pending();
             drop(space);
             drop(forest);
-            if self.take_from_host(|_| 0) {
-                continue;
-            }
-            if waited || !pending {
-                self.counters.no_space.increment();
+            if !self.make_room(&mut tries)? {
                 // Otherwise a retry with less might find that others have them.
                 transaction.placed.into_iter().for_each(|placed| reservation.reclaim(placed));
                 return Err(StoreError::NoSpace);
             }
-            waited = true;
-            self.checkpoint()?;
         }
     }
 

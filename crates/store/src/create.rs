@@ -150,7 +150,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         regions: load::regions(),
         superblock: Mutex::new(superblock),
         fault: Mutex::default(),
-        lineage: Mutex::new(()),
+        lineage: Mutex::default(),
         one_checkpoint: Mutex::new(()),
         left_over: Mutex::default(),
         lsn: AtomicU64::new(0),

@@ -33,6 +33,7 @@ mod guard;
 mod host;
 mod identity;
 mod apply;
+mod room;
 mod idle;
 mod data;
 mod in_place;
@@ -52,6 +53,7 @@ pub use identity::{Identity, restore_superblock};
 pub use idle::Idle;
 pub use in_place::{Reserved, Sent};
 pub use lineage::TreeInfo;
+use lineage::Walks;
 pub use space::{
     Allocated, Delayed, KeptNodes, LoggedBlock, Reservation, SpaceUse, Unwritten, Written,
 };
@@ -177,6 +179,12 @@ pub enum Need {
         /// Puts and deletes of the transactions to come.
         changes: u32,
     },
+    /// Begins a deletion, which may be all that can still make room: may use half of what commits keep, as a step of the
+    /// deletion does, and needs as much as such a step beside its own (P8).
+    Delete {
+        /// Puts and deletes of the transactions to come.
+        changes: u32,
+    },
 }
 
 /// What the threads of an open store share.
@@ -199,7 +207,7 @@ pub(crate) struct Inner {
     /// With the lock of the space: the host has answered a request for more.
     host_answered: Condvar,
     /// Held while branches and snapshots change.
-    lineage: Mutex<()>,
+    lineage: Mutex<Walks>,
     /// The newest durable superblock.
     superblock: Mutex<Superblock>,
     /// What was found damaged, for the next superblock.

@@ -253,7 +253,7 @@ fn at(
         regions: load::regions(),
         superblock: Mutex::new(superblock.clone()),
         fault: Mutex::new(superblock.fault.clone()),
-        lineage: Mutex::new(()),
+        lineage: Mutex::default(),
         one_checkpoint: Mutex::new(()),
         left_over: Mutex::default(),
         throttle: Throttle::new(&geometry, options, counters, places.clone()),

@@ -1,5 +1,6 @@
 //! Looking at the lineage, and opening what it names.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
@@ -94,9 +95,9 @@ impl Inner {
         if let Some(wrong) = wrong {
             return Err(wrong);
         }
-        let deleted = self.walks()?;
+        let deleted: BTreeSet<u64> = self.walks()?.into_iter().map(|(number, _)| number).collect();
         for of in &mut found {
-            of.is_deleted = deleted.iter().any(|(number, _)| *number == of.number);
+            of.is_deleted = deleted.contains(&of.number);
         }
         if found.first().is_none_or(|first| first.number != MAIN) {
             found.insert(0, TreeInfo { number: MAIN, item: first_branch(), is_deleted: false });
@@ -215,25 +216,12 @@ impl Inner {
         self.find_ancestry(TreeNo::MAIN)
     }
 
-    /// As [`Inner::follow_walks`], behind a change that is sure: nothing may fail there. What does not learn of a deletion frees
-    /// nothing that the walk would free, until the next step tells it.
-    pub(super) fn try_to_follow_walks(&self) {
-        if let Err(error) = self.follow_walks() {
-            tracing::error!("what is being deleted is not known: {error}");
-        }
-    }
-
-    /// Tells the open trees how far the deletions of what they grew out of have come.
-    pub(crate) fn follow_walks(&self) -> Result<()> {
-        let mut ancestries = Vec::new();
-        let walks = self.walks()?;
-        self.counters.deletions_left.set(walks.len() as u64);
-        for (snapshot, _) in walks {
-            ancestries.push(self.ancestry_of(snapshot)?);
-        }
+    /// Tells an open tree how far the deletion of the snapshot has come that it grew out of, as the log says.
+    pub(crate) fn follow_walk(&self, snapshot: u64) -> Result<()> {
+        let ancestry = self.ancestry_of(snapshot)?;
         let mut forest = self.forest.write();
-        for ancestry in ancestries {
-            forest.trees.follow(&ancestry);
+        for tree in forest.trees.grown_out_of(snapshot) {
+            forest.trees.follow(tree, &ancestry);
         }
         Ok(())
     }

@@ -16,11 +16,13 @@ mod seal;
 mod walk;
 mod walk_data;
 mod walk_down;
+mod walks;
 mod way;
 
 pub use look::TreeInfo;
 pub(crate) use look::first_key;
 pub(crate) use seal::Sealing;
+pub(crate) use walks::Walks;
 
 use holdfast_base::{Lsn, Timestamp};
 
@@ -42,7 +44,7 @@ pub(crate) struct Made {
 const CHANGES: u32 = 8;
 
 impl Inner {
-    /// Carries out what `plan` makes of the lineage, as an ordinary operation. The caller holds the lineage's lock.
+    /// Carries out what `plan` makes of the lineage, as an ordinary operation.
     fn by_the_log(&self, plan: impl FnMut(&mut Plan<'_>) -> PlanResult<u64>) -> Result<Made> {
         self.by_the_log_for(Need::Shrink { changes: CHANGES }, plan)
     }
@@ -52,45 +54,41 @@ impl Inner {
         need: Need,
         plan: impl FnMut(&mut Plan<'_>) -> PlanResult<u64>,
     ) -> Result<Made> {
+        let mut walks = self.lineage.lock();
         let mut reservation = self.reserve(TreeNo::SPACE, need)?;
         let planned = self.plan(plan)?;
         let changes: Changes = planned.changes;
         let transaction = Transaction { changes, ..Transaction::default() };
         let lsn = self.apply(TreeNo::SPACE, transaction, &mut reservation)?;
+        self.walks_begin(&mut walks, &planned.begun);
         Ok(Made { number: planned.number, lsn })
     }
 
     /// Makes a branch out of a snapshot (S3).
     pub(crate) fn fork(&self, snapshot: u64, name: &[u8], now: Timestamp) -> Result<Made> {
-        let _one = self.lineage.lock();
         let need = Need::Grow { changes: CHANGES, blocks: 0 };
         self.by_the_log_for(need, |plan| plan.fork(snapshot, name, now))
     }
 
     /// Gives a branch or snapshot another name.
     pub(crate) fn rename_tree(&self, number: u64, name: &[u8]) -> Result<Made> {
-        let _one = self.lineage.lock();
         self.by_the_log(|plan| plan.rename(number, name))
     }
 
     /// Holds a snapshot, or ends that: a snapshot that is held is not deleted.
     pub(crate) fn hold(&self, snapshot: u64, held: bool) -> Result<Made> {
-        let _one = self.lineage.lock();
         self.by_the_log(|plan| plan.hold(snapshot, held))
     }
 
     /// Limits what a branch may refer to; 0: no limit.
     pub(crate) fn limit(&self, branch: u64, blocks: u64) -> Result<Made> {
-        let _one = self.lineage.lock();
         self.by_the_log(|plan| plan.limit(branch, blocks))
     }
 
     /// Begins the deletion of a snapshot (S4): its name is gone.
     pub(crate) fn delete_snapshot(&self, snapshot: u64) -> Result<Made> {
-        let _one = self.lineage.lock();
-        let made = self.by_the_log(|plan| plan.delete_snapshot(snapshot))?;
-        self.try_to_follow_walks();
-        Ok(made)
+        let need = Need::Delete { changes: CHANGES };
+        self.by_the_log_for(need, |plan| plan.delete_snapshot(snapshot))
     }
 }
 

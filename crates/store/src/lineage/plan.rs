@@ -28,6 +28,8 @@ pub(crate) struct Planned {
     pub(super) number: u64,
     /// What the open tree of a branch becomes, with the commit.
     pub(super) turns: Vec<Turn>,
+    /// Snapshots whose deletion begins.
+    pub(super) begun: Vec<u64>,
     /// The epoch ends with it.
     pub(crate) seals: bool,
 }
@@ -69,6 +71,7 @@ pub(super) struct Plan<'a> {
     before: Option<&'a Items>,
     changed: Items,
     turns: Vec<Turn>,
+    begun: Vec<u64>,
     seals: bool,
 }
 
@@ -88,7 +91,8 @@ pub(super) fn shown(name: &[u8]) -> String {
 impl<'a> Plan<'a> {
     pub(super) fn new(forest: &'a Forest, lsn: Lsn, main_inodes: u64) -> Plan<'a> {
         let changed = BTreeMap::new();
-        Plan { forest, lsn, main_inodes, before: None, changed, turns: Vec::new(), seals: false }
+        let (turns, begun) = (Vec::new(), Vec::new());
+        Plan { forest, lsn, main_inodes, before: None, changed, turns, begun, seals: false }
     }
 
     /// The same change once more: `before` is what the items were that it has changed.
@@ -104,7 +108,7 @@ impl<'a> Plan<'a> {
                 None => changes.delete(*key),
             }
         }
-        Planned { changes, number, turns: self.turns, seals: self.seals }
+        Planned { changes, number, turns: self.turns, begun: self.begun, seals: self.seals }
     }
 
     fn get(&self, key: &Key) -> PlanResult<Option<Vec<u8>>> {
@@ -333,6 +337,7 @@ impl<'a> Plan<'a> {
     /// The deletion of a snapshot that has no name begins; it goes on when no two trees have grown out of it.
     pub(super) fn begin_walk(&mut self, snapshot: u64) {
         self.put(WalkItem::key(snapshot), WalkItem::at(&WalkPlace::start()).bytes().to_vec());
+        self.begun.push(snapshot);
     }
 
     /// The present tree of a branch becomes a snapshot out of which nothing has grown (S2).

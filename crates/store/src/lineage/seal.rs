@@ -16,7 +16,9 @@ use parking_lot::MutexGuard;
 
 use super::Made;
 use super::plan::{Items, Plan, PlanResult, Planned, TurnTo};
+use super::walks::Walks;
 use crate::apply::{Halt, Slots};
+use crate::room::Tries;
 use crate::space::alloc::Space;
 use crate::step;
 use crate::transaction::Changes;
@@ -65,15 +67,25 @@ impl Inner {
 
     /// Deletes a branch and its snapshots.
     pub(crate) fn delete_branch(&self, branch: u64, now: Timestamp) -> Result<Made> {
+        // Listed under the lock: one that is taken meanwhile would be of a branch that is gone.
+        let mut walks = self.lineage.lock();
         let of_branch = self.trees()?.into_iter().filter(|tree| tree.item.branch == branch);
         let snapshots: Vec<u64> = of_branch.map(|tree| tree.number).collect();
-        self.seal_with(&mut |plan| plan.delete_branch(branch, &snapshots, now))
+        self.seal_locked(&mut walks, &mut |plan| plan.delete_branch(branch, &snapshots, now))
     }
 
     fn seal_with(&self, plan: &mut dyn FnMut(&mut Plan<'_>) -> PlanResult<u64>) -> Result<Made> {
+        let mut walks = self.lineage.lock();
+        self.seal_locked(&mut walks, plan)
+    }
+
+    fn seal_locked(
+        &self,
+        walks: &mut Walks,
+        plan: &mut dyn FnMut(&mut Plan<'_>) -> PlanResult<u64>,
+    ) -> Result<Made> {
         self.check_running()?;
-        let _one = self.lineage.lock();
-        let mut waited = false;
+        let mut tries = Tries::default();
         let planned = loop {
             let sealing = Sealing {
                 plan: &mut *plan,
@@ -83,16 +95,11 @@ impl Inner {
                 main_inodes: 0,
             };
             match self.seal_by_commit(self.lock_checkpoints()?, sealing) {
-                // All that is free may be what the host of a sparse image has not given yet, and a freeze cannot ask it.
-                Err(StoreError::NoSpace) if self.take_from_host(|_| 0) => {}
-                Err(StoreError::NoSpace) if !waited && self.space.lock().has_pending() => {
-                    waited = true;
-                    self.checkpoint()?;
-                }
+                Err(StoreError::NoSpace) if self.make_room(&mut tries)? => {}
                 done => break done?,
             }
         };
-        self.try_to_follow_walks();
+        self.walks_begin(walks, &planned.begun);
         self.idle.stir();
         Ok(Made { number: planned.number, lsn: Lsn(self.lsn.load(Ordering::Acquire)) })
     }

@@ -22,9 +22,11 @@ use holdfast_format::{Malformed, NodePointer};
 
 use super::plan::Plan;
 use super::walk_down::find;
+use super::walks::Walks;
 use super::way::{Found, Walk};
 use crate::apply::{Halt, Slots};
 use crate::load::Failed;
+use crate::room::Tries;
 use crate::space::alloc::Space;
 use crate::transaction::Changes;
 use crate::tree::open::{Ancestry, Walked};
@@ -34,76 +36,107 @@ use crate::{Inner, Result, StoreError};
 impl Inner {
     /// Goes on with a deletion, for at most so many steps. Returns whether more is to be done.
     pub(crate) fn work_off_deletions(&self, steps: usize) -> Result<bool> {
-        for _ in 0..steps {
+        let mut left = steps;
+        loop {
+            let mut walks = self.lineage.lock();
+            let Some(walk) = self.next_walk(&mut walks)? else { return Ok(false) };
+            let Some(less) = left.checked_sub(1) else { return Ok(true) };
+            left = less;
             self.check_running()?;
-            let _one = self.lineage.lock();
-            let Some(walk) = self.next_walk()? else { return Ok(false) };
-            // Nothing has reserved room for a step, and of a sparse image that was just opened nothing is there.
-            while self.lacks_slots() && self.take_from_host(|_| 0) {}
-            self.step_of(walk)?;
+            if !self.step_of(&walk)? {
+                walks.ended(walk.snapshot, walk.above.snapshot);
+                self.counters.deletions_left.set(walks.left());
+            }
+            drop(walks);
             self.idle.stir();
         }
-        let _one = self.lineage.lock();
-        Ok(self.next_walk()?.is_some())
     }
 
-    /// Whether fewer nodes could be made than a commit may need.
-    fn lacks_slots(&self) -> bool {
-        let space = self.space.lock();
-        space.room().slots < space.promises.floors.checkpoint
+    /// Deletions have begun.
+    pub(super) fn walks_begin(&self, walks: &mut Walks, snapshots: &[u64]) {
+        walks.begin(snapshots);
+        self.counters.deletions_left.set(walks.left());
     }
 
     /// The walk that has begun; else the first that can: not more than one tree has grown out of its snapshot.
-    fn next_walk(&self) -> Result<Option<Walk>> {
-        let mut walks = self.walks()?;
-        self.counters.deletions_left.set(walks.len() as u64);
-        walks.sort_by_key(|(_, cursor)| *cursor == WalkPlace::start());
-        for (snapshot, cursor) in walks {
-            let children = self.look_at(|plan| plan.children(snapshot, 2))?.0;
-            if children.len() > 1 {
-                continue;
+    fn next_walk(&self, walks: &mut Walks) -> Result<Option<Walk>> {
+        if !walks.are_known() {
+            walks.are(&self.walks()?);
+            self.counters.deletions_left.set(walks.left());
+        }
+        while let Some(snapshot) = walks.next() {
+            if let Some(walk) = self.walk_of(snapshot)? {
+                walks.goes_on(snapshot);
+                return Ok(Some(walk));
             }
-            let child = children.first().copied();
-            let of = self.open_tree(snapshot)?;
-            let beside = child.map(|child| self.open_tree(child)).transpose()?;
-            let above = self.ancestry_of(self.tree_item(snapshot)?.parent)?;
-            let here = self.ancestry_of(snapshot)?;
-            return Ok(Some(Walk { snapshot, of, child, beside, above, here, cursor }));
+            walks.waits(snapshot);
         }
         Ok(None)
     }
 
-    fn step_of(&self, walk: Walk) -> Result<()> {
+    /// The deletion of a snapshot, if it can go on.
+    fn walk_of(&self, snapshot: u64) -> Result<Option<Walk>> {
+        self.counters.deletions_looked_at.increment();
+        let here = match self.get(TreeNo::SPACE, &WalkItem::key(snapshot))? {
+            Some(_) => self.ancestry_of(snapshot)?,
+            None => return Ok(None),
+        };
+        let Some(Walked { cursor, .. }) = here.walk else { return Ok(None) };
+        let children = self.look_at(|plan| plan.children(snapshot, 2))?.0;
+        if children.len() > 1 {
+            return Ok(None);
+        }
+        let child = children.first().copied();
+        let of = self.open_tree(snapshot)?;
+        let beside = child.map(|child| self.open_tree(child)).transpose()?;
+        let above = self.ancestry_of(self.tree_item(snapshot)?.parent)?;
+        Ok(Some(Walk { snapshot, of, child, beside, above, here, cursor }))
+    }
+
+    /// Returns whether more is to be done of this deletion.
+    fn step_of(&self, walk: &Walk) -> Result<bool> {
         let mut failed = Failed::default();
+        let mut tries = Tries::default();
         loop {
             let done = {
                 let mut forest = self.forest.write();
                 let mut space = self.space.lock();
                 let step = self.step("a step of a deletion");
-                let done = self.try_step(&walk, &mut forest, &mut space);
+                let done = self.try_step(walk, &mut forest, &mut space);
                 step.end();
+                drop(space);
+                if done.is_ok() {
+                    // What was read of both trees would stay, and nobody else may ask for memory.
+                    forest.cache.evict();
+                    self.throttle.cache_is(&forest.cache);
+                }
                 done
             };
             match done {
-                Ok(()) => return Ok(()),
+                Ok(goes_on) => return Ok(goes_on),
+                // Nothing has reserved room for a step.
+                Err(Halt::Failed(StoreError::NoSpace)) if self.make_room(&mut tries)? => {}
                 Err(Halt::Failed(error)) => return Err(error),
                 Err(Halt::Missing(missing)) => self.load(missing, &mut failed)?,
             }
         }
     }
 
-    /// One step: everything is found first; from then on nothing fails.
+    /// One step: everything is found first; from then on nothing fails. Returns whether more is to be done.
     fn try_step(
         &self,
         walk: &Walk,
         forest: &mut Forest,
         space: &mut Space,
-    ) -> std::result::Result<(), Halt> {
+    ) -> std::result::Result<bool, Halt> {
         self.check_damage(space)?;
         let found = find(walk, forest)?;
         let changes = self.changes_of(walk, forest, found.cursor)?;
         forest.prepare_all(TreeNo::SPACE, &changes)?;
         self.check_found(&found, space)?;
+        if !self.has_slots(forest, space, TreeNo::SPACE, &changes, 0) {
+            return Err(StoreError::NoSpace.into());
+        }
         let slots = &mut Slots { space, promised: &mut 0 };
         forest.carry_out_all(TreeNo::SPACE, &changes, slots);
         for range in found.data.iter().filter(|_| !mutants::is(Mutant::WalkForgetsData)) {
@@ -118,14 +151,19 @@ impl Inner {
         match found.cursor {
             Some(cursor) => {
                 let walked = Walked { above: walk.above.parent, cursor };
-                forest.trees.follow(&Ancestry { walk: Some(walked), ..walk.here });
+                if let Some(beside) = walk.beside {
+                    let ancestry = Ancestry { walk: Some(walked), ..walk.here };
+                    forest.trees.follow(beside, &ancestry);
+                }
             }
             None => {
-                forest.trees.outlives(walk.snapshot, walk.above);
+                if let Some(beside) = walk.beside {
+                    forest.trees.outlives(beside, walk.snapshot, walk.above);
+                }
                 forest.trees.forget(walk.snapshot);
             }
         }
-        Ok(())
+        Ok(found.cursor.is_some())
     }
 
     /// Items of the lineage behind a step.
@@ -156,7 +194,13 @@ impl Inner {
         let wrong = found.nodes.iter().find(|pointer| !is_node(pointer)).map(node);
         let is_used = |range: &&BlockRange| !space.is_used(**range);
         let wrong = wrong.or_else(|| found.data.iter().find(is_used).copied());
-        let is_data = found.data.is_empty() || space.can_be_data(&found.data);
+        let mut all: Vec<BlockRange> = found.nodes.iter().map(node).collect();
+        all.extend(&found.data);
+        all.sort_unstable();
+        let twice = all.windows(2).find(|pair| pair[0].end() > Some(pair[1].start));
+        let wrong = wrong.or_else(|| twice.map(|pair| pair[1]));
+        // They are known not to overlap.
+        let is_data = wrong.is_some() || found.data.is_empty() || space.can_be_data(&found.data);
         match wrong.or_else(|| (!is_data).then(|| found.data[0])) {
             None => Ok(()),
             Some(range) => Err(Halt::Failed(StoreError::Item {

@@ -198,9 +198,11 @@ impl Inner {
                 (None, _) => kept.delete(change.key),
             }
         }
+        let walks = changes.iter().filter(|change| change.key.kind == ItemKind::Walk);
+        let walks: Vec<u64> = walks.map(|change| change.key.offset).collect();
         changes.clear();
         self.change(TreeNo::SPACE, &mut kept, Epoch(0))?;
-        self.follow_walks()
+        walks.into_iter().try_for_each(|snapshot| self.follow_walk(snapshot))
     }
 
     /// Which of the blocks are free that branches gave up, as the lineage is that was found.

@@ -90,6 +90,8 @@ pub(crate) struct OpenTree {
     pub(crate) inodes_carried: u64,
     /// Whether it is on the list of those that changed since the last commit.
     pub(crate) is_listed: bool,
+    /// Its branch or snapshot is deleted.
+    pub(crate) is_gone: bool,
 }
 
 impl OpenTree {
@@ -104,6 +106,7 @@ impl OpenTree {
             inodes: 0,
             inodes_carried: 0,
             is_listed: false,
+            is_gone: false,
         }
     }
 
@@ -165,7 +168,9 @@ impl OpenTrees {
 
     /// Takes the number away from a branch or snapshot that is deleted: its tree can be looked at no more.
     pub(crate) fn forget(&mut self, number: u64) {
-        self.by_number.remove(&number);
+        if let Some(tree) = self.by_number.remove(&number) {
+            self.get_mut(tree).is_gone = true;
+        }
     }
 
     /// All that are open and have a number.
@@ -203,26 +208,29 @@ impl OpenTrees {
         (of.ancestry, of.judged_from) = (ancestry, ancestry.parent);
     }
 
-    /// The deletion of a snapshot has come so far: the open trees that have grown out of it learn it.
-    pub(crate) fn follow(&mut self, ancestry: &Ancestry) {
-        // Branches only: a snapshot drops nothing.
-        for tree in self.trees.iter_mut().filter(|tree| tree.ancestry.snapshot == ancestry.snapshot)
-        {
-            if ancestry.snapshot != 0 {
-                tree.ancestry = *ancestry;
-            }
+    /// The open trees that have grown out of a snapshot. For a recovery, which opens few.
+    pub(crate) fn grown_out_of(&self, snapshot: u64) -> Vec<TreeNo> {
+        let trees = (0..).map(TreeNo).zip(&self.trees);
+        trees.filter(|(_, of)| of.ancestry.snapshot == snapshot).map(|(no, _)| no).collect()
+    }
+
+    /// The deletion of a snapshot has come so far: an open tree that has grown out of it learns it. A snapshot has nothing to
+    /// learn: it drops nothing.
+    pub(crate) fn follow(&mut self, tree: TreeNo, ancestry: &Ancestry) {
+        let of = self.get_mut(tree);
+        if of.ancestry.snapshot == ancestry.snapshot && ancestry.snapshot != 0 {
+            of.ancestry = *ancestry;
         }
     }
 
-    /// The deletion of a snapshot has come to its end: what has grown out of it has grown out of `parent` now.
-    pub(crate) fn outlives(&mut self, snapshot: u64, parent: Ancestry) {
-        for (at, tree) in self.trees.iter_mut().enumerate() {
-            if tree.ancestry.snapshot == snapshot {
-                // A recovery may find the snapshot until the next commit is durable.
-                tree.judged_from = tree.judged_from.max(tree.ancestry.parent);
-                tree.ancestry = parent;
-                self.orphaned.push((TreeNo(at as u32), parent.parent));
-            }
+    /// The deletion of a snapshot has come to its end: an open tree that has grown out of it has grown out of `parent` now.
+    pub(crate) fn outlives(&mut self, tree: TreeNo, snapshot: u64, parent: Ancestry) {
+        let of = self.get_mut(tree);
+        if of.ancestry.snapshot == snapshot && snapshot != 0 {
+            // A recovery may find the snapshot until the next commit is durable.
+            of.judged_from = of.judged_from.max(of.ancestry.parent);
+            of.ancestry = parent;
+            self.orphaned.push((tree, parent.parent));
         }
     }
 

@@ -1,0 +1,76 @@
+//! Which deletions wait and which of them can go on, in memory: neither a step nor a new deletion looks at all of them.
+//!
+//! One waits while two trees have grown out of its snapshot, and can go on when one of these is gone: that is when the deletion
+//! of a child ends. So each deletion is looked at when it begins, and when one of the children ends.
+
+use std::collections::BTreeSet;
+
+use holdfast_format::item::WalkPlace;
+
+/// What is known of the deletions of a volume. Changes under the lineage's lock.
+#[derive(Debug, Default)]
+pub(crate) struct Walks {
+    /// The items of all deletions were looked at, once.
+    are_known: bool,
+    /// The one that goes on until its end.
+    current: Option<u64>,
+    /// Snapshots whose deletion can go on, perhaps.
+    ready: BTreeSet<u64>,
+    /// How many there are.
+    left: u64,
+}
+
+impl Walks {
+    pub(super) fn are_known(&self) -> bool {
+        self.are_known
+    }
+
+    /// How many wait.
+    pub(super) fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// These are all.
+    pub(super) fn are(&mut self, all: &[(u64, WalkPlace)]) {
+        let begun = all.iter().find(|(_, cursor)| *cursor != WalkPlace::start());
+        *self = Walks {
+            are_known: true,
+            current: begun.map(|(snapshot, _)| *snapshot),
+            ready: all.iter().map(|(snapshot, _)| *snapshot).collect(),
+            left: all.len() as u64,
+        };
+    }
+
+    /// Deletions have begun. What is not known yet is found with all others.
+    pub(super) fn begin(&mut self, snapshots: &[u64]) {
+        if self.are_known {
+            self.ready.extend(snapshots);
+            self.left = self.left.saturating_add(snapshots.len() as u64);
+        }
+    }
+
+    /// The one to go on with, if it can.
+    pub(super) fn next(&self) -> Option<u64> {
+        self.current.or_else(|| self.ready.first().copied())
+    }
+
+    /// This one goes on.
+    pub(super) fn goes_on(&mut self, snapshot: u64) {
+        self.current = Some(snapshot);
+    }
+
+    /// More than one tree has grown out of it, or it is no deletion.
+    pub(super) fn waits(&mut self, snapshot: u64) {
+        self.ready.remove(&snapshot);
+        self.current = self.current.filter(|current| *current != snapshot);
+    }
+
+    /// One has come to its end; fewer trees may have grown out of `parent`.
+    pub(super) fn ended(&mut self, snapshot: u64, parent: u64) {
+        self.waits(snapshot);
+        self.left = self.left.saturating_sub(1);
+        if parent != 0 {
+            self.ready.insert(parent);
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Room for nodes: whether there is enough for a change before it begins, and what makes some (P8).
+
+use crate::space::alloc::Space;
+use crate::transaction::Changes;
+use crate::tree::{Forest, TreeNo};
+use crate::{Inner, Result};
+
+/// Checkpoints that a change waits for at most: a second one frees what the first has replaced.
+const CHECKPOINTS: u32 = 2;
+
+/// How often a change has found too little room.
+#[derive(Debug, Default)]
+pub(crate) struct Tries(u32);
+
+impl Inner {
+    /// Whether changes find locations for all their nodes without those that were promised to others.
+    /// The estimates of [`Inner::reserve`] know no keys and may be too small; here is the last
+    /// moment at which nothing has changed. Half of the reserve watermark of commits stays whole: it
+    /// is enough for two copies of the space tree.
+    pub(crate) fn has_slots(
+        &self,
+        forest: &Forest,
+        space: &Space,
+        tree: TreeNo,
+        changes: &Changes,
+        own: u64,
+    ) -> bool {
+        let left = space.room().slots + own;
+        let kept = kept(forest, space);
+        let levels = u64::from(forest.root(tree).level) + 1;
+        let most = changes.len() as u64 * (3 * levels + 2);
+        left >= kept + most || left >= kept + forest.slots_needed(tree, changes)
+    }
+
+    /// As [`Inner::has_slots`], for a transaction of so many changes whose keys are not known yet: false if room is not
+    /// certain.
+    pub(crate) fn has_slots_for(&self, tree: TreeNo, changes: u32, own: u64) -> bool {
+        let forest = self.forest.read();
+        let levels = u64::from(forest.root(tree).level) + 1;
+        let space = self.space.lock();
+        let kept = kept(&forest, &space);
+        space.room().slots + own >= kept + u64::from(changes) * (3 * levels + 2)
+    }
+
+    /// A change has found too little room, and has changed nothing: makes some, and says whether to try again. No lock of
+    /// forest and space is held.
+    pub(crate) fn make_room(&self, tries: &mut Tries) -> Result<bool> {
+        // All that is free may be what the host of a sparse image has not given yet, and no change can ask it.
+        if self.take_from_host(|_| 0) {
+            return Ok(true);
+        }
+        if tries.0 >= CHECKPOINTS {
+            self.counters.no_space.increment();
+            return Ok(false);
+        }
+        tries.0 += 1;
+        // If nothing waits for a checkpoint, another caller may have made it meanwhile.
+        if self.space.lock().has_pending() {
+            self.checkpoint()?;
+        }
+        Ok(true)
+    }
+}
+
+/// What a change leaves.
+fn kept(forest: &Forest, space: &Space) -> u64 {
+    // A recovery copies every node that changed since the last commit once more. A branch that has changed has at least one:
+    // the commit carries its root.
+    let again = forest.cache.uncommitted_nodes() as u64;
+    space.promises.kept(space.promises.floors.checkpoint.div_ceil(2)) + again
+}

@@ -1,0 +1,208 @@
+//! Branches and snapshots by the thousands, on volumes that are full: what deletes them always finds room (P8), and looks at
+//! what it changes only (P15).
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod branches;
+
+use std::sync::Arc;
+
+use holdfast_base::{BlockNo, InodeNo};
+use holdfast_device::sim::HostedDevice;
+use holdfast_device::{Device, MemoryDevice};
+use holdfast_format::{ItemKind, Key};
+use holdfast_store::{Branch, LineageError, Need, Store, StoreError, Transaction};
+
+use branches::{make, now, open};
+
+/// A name so long that a few hundred of them fill many nodes.
+fn name(number: u64) -> Vec<u8> {
+    format!("{number:0>200}").into_bytes()
+}
+
+/// Changes something, if there is room for that.
+fn put(branch: &Branch, inode: u64, need: Need) -> Result<(), StoreError> {
+    let mut room = branch.reserve(need)?;
+    let mut transaction = Transaction::new();
+    transaction.put(Key::inode(InodeNo(inode)), [7; 8]);
+    branch.apply(transaction, &mut room).map(drop)
+}
+
+/// Takes all blocks that data can have.
+fn fill(branch: &Branch) {
+    for want in [512, 64, 8, 1] {
+        for number in 0.. {
+            let mut room = match branch.reserve(Need::Grow { changes: 1, blocks: want }) {
+                Ok(room) => room,
+                Err(StoreError::NoSpace) => break,
+                Err(error) => panic!("{error}"),
+            };
+            let mut transaction = Transaction::new();
+            let key = Key::new(InodeNo(50 + want), ItemKind::Extent, number * 4096 * want);
+            let placed = branch.allocate(&mut room, want, Some(BlockNo(0))).unwrap();
+            let extent = transaction.publish_unwritten(placed);
+            transaction.put(key, extent.encode());
+            match branch.apply(transaction, &mut room) {
+                Ok(_) => {}
+                Err(StoreError::NoSpace) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+fn is_running(store: &Store) {
+    assert_eq!(store.stop_reason(), None);
+}
+
+/// P8: the nodes of the lineage are many times the floor of commits. All deletions begin and end, without a commit of the
+/// caller's between them.
+#[test]
+fn a_full_volume_gets_rid_of_its_snapshots() {
+    let device: Arc<dyn Device> = make(8192, 4096);
+    let store = open(&device);
+    let main = Branch::main(store.clone());
+    put(&main, 20, Need::Grow { changes: 1, blocks: 0 }).unwrap();
+    store.checkpoint().unwrap();
+    let empty = store.space_use();
+    let taken: Vec<u64> =
+        (0..5000).map(|number| store.snapshot(1, &name(number), now()).unwrap()).collect();
+    store.checkpoint().unwrap();
+    let lineage = empty.free - store.space_use().free;
+    fill(&main);
+    let full = store.space_use();
+    for number in &taken {
+        store.delete_snapshot(*number).unwrap();
+        is_running(&store);
+    }
+    // The steps copy every node anew.
+    store.checkpoint().unwrap();
+    while store.work_off_deletions(5000).unwrap() {}
+    is_running(&store);
+    assert_eq!(store.trees().unwrap().len(), 1, "only main is left");
+    for _ in 0..3 {
+        store.checkpoint().unwrap();
+    }
+    let left = store.space_use();
+    println!("{lineage} nodes of the lineage; empty {empty:?}, full {full:?}, in the end {left:?}");
+    assert!(lineage > 300 && left.free + 20 > full.free + lineage, "{lineage}: {full:?}, {left:?}");
+    put(&main, 21, Need::Grow { changes: 1, blocks: 8 }).unwrap();
+}
+
+/// P8: a deletion that waits when a sparse image is opened finds no node free: it asks the host.
+#[test]
+fn a_deletion_goes_on_at_the_mount_of_a_sparse_image() {
+    let image = make(8192, 4096);
+    let device: Arc<dyn Device> = image.clone();
+    let store = open(&device);
+    let main = Branch::main(store.clone());
+    for inode in 0..600 {
+        put(&main, 20 + inode, Need::Grow { changes: 1, blocks: 0 }).unwrap();
+    }
+    let snapshot = store.snapshot(1, b"s", now()).unwrap();
+    for inode in 0..600 {
+        put(&main, 20 + inode, Need::Grow { changes: 1, blocks: 0 }).unwrap();
+    }
+    store.delete_snapshot(snapshot).unwrap();
+    // As a kill leaves it.
+    let image: MemoryDevice = image.snapshot();
+    let hosted: Arc<dyn Device> = Arc::new(HostedDevice::new(&image, 64 << 20));
+    let store = open(&hosted);
+    while store.work_off_deletions(1).unwrap() {}
+    store.commit_deletions().unwrap();
+    is_running(&store);
+    assert_eq!(store.trees().unwrap().len(), 1);
+}
+
+/// P15: of deletions that wait, because two trees have grown out of each of their snapshots, a step looks at none.
+#[test]
+fn deletions_that_wait_cost_a_step_nothing() {
+    let looks = |forks: u64| {
+        let device: Arc<dyn Device> = make(16384, 4096);
+        let store = open(&device);
+        let main = Branch::main(store.clone());
+        for number in 0..forks {
+            put(&main, 20, Need::Grow { changes: 1, blocks: 0 }).unwrap();
+            store.fork(1, format!("f{number}").as_bytes(), now()).unwrap();
+        }
+        // What waits is looked at once.
+        while store.work_off_deletions(100).unwrap() {}
+        let before = store.counters().deletions_looked_at.get();
+        for number in 0..20 {
+            put(&main, 20, Need::Grow { changes: 1, blocks: 0 }).unwrap();
+            let snapshot = store.snapshot(1, format!("s{number}").as_bytes(), now()).unwrap();
+            put(&main, 20, Need::Grow { changes: 1, blocks: 0 }).unwrap();
+            store.delete_snapshot(snapshot).unwrap();
+            while store.work_off_deletions(1).unwrap() {}
+        }
+        assert_eq!(store.counters().deletions_left.get(), forks, "they wait");
+        store.counters().deletions_looked_at.get() - before
+    };
+    let (few, many) = (looks(3), looks(300));
+    assert_eq!(few, many);
+    assert!(many < 20 * 8, "{many}");
+}
+
+/// When all but one of the forks go, what waited for that goes on.
+#[test]
+fn a_deletion_goes_on_when_one_tree_is_left() {
+    let device: Arc<dyn Device> = make(8192, 4096);
+    let store = open(&device);
+    let main = Branch::main(store.clone());
+    put(&main, 20, Need::Grow { changes: 1, blocks: 0 }).unwrap();
+    let forks: Vec<u64> = (0..3u64)
+        .map(|number| store.fork(1, format!("f{number}").as_bytes(), now()).unwrap())
+        .collect();
+    while store.work_off_deletions(1).unwrap() {}
+    assert!(store.counters().deletions_left.get() > 0);
+    for fork in forks {
+        store.delete_branch(fork, now()).unwrap();
+        while store.work_off_deletions(1).unwrap() {}
+    }
+    assert_eq!(store.trees().unwrap().len(), 1);
+    assert_eq!(store.counters().deletions_left.get(), 0);
+}
+
+/// A handle of a branch that is deleted changes nothing any more: its blocks are free, or will be.
+#[test]
+fn a_handle_of_a_deleted_branch_is_refused() {
+    let device: Arc<dyn Device> = make(8192, 4096);
+    let store = open(&device);
+    let fork = store.fork(1, b"f", now()).unwrap();
+    let branch = Branch::open(store.clone(), b"f", None).unwrap();
+    let need = Need::Grow { changes: 1, blocks: 0 };
+    put(&branch, 20, need).unwrap();
+    store.delete_branch(fork, now()).unwrap();
+    let refused = put(&branch, 21, need);
+    assert!(matches!(refused, Err(StoreError::Lineage(LineageError::NotFound(_)))), "{refused:?}");
+    while store.work_off_deletions(100).unwrap() {}
+    assert!(put(&branch, 21, need).is_err());
+    store.checkpoint().unwrap();
+    is_running(&store);
+}
+
+/// P10: two extents of a snapshot name the same blocks. Its deletion comes to an answer, and not to an assert.
+#[test]
+fn blocks_that_a_snapshot_names_twice_are_an_answer() {
+    let device: Arc<dyn Device> = make(8192, 4096);
+    let store = open(&device);
+    let main = Branch::main(store.clone());
+    let keys = [0, 65536].map(|offset| Key::new(InodeNo(20), ItemKind::Extent, offset));
+    let mut room = main.reserve(Need::Grow { changes: 2, blocks: 4 }).unwrap();
+    let mut transaction = Transaction::new();
+    let placed = main.allocate(&mut room, 4, None).unwrap();
+    let blocks = placed.blocks();
+    let extent = transaction.publish_unwritten(placed);
+    keys.iter().for_each(|key| transaction.put(*key, extent.encode()));
+    main.apply(transaction, &mut room).unwrap();
+    let snapshot = store.snapshot(1, b"s", now()).unwrap();
+    let mut transaction = Transaction::new();
+    keys.iter().for_each(|key| transaction.delete(*key));
+    let mut room = main.reserve(Need::Shrink { changes: 2 }).unwrap();
+    main.apply(transaction, &mut room).unwrap();
+    store.delete_snapshot(snapshot).unwrap();
+    let answer = store.work_off_deletions(100);
+    let Err(StoreError::Item { what, .. }) = answer else { panic!("{answer:?}") };
+    assert!(what.contains(&format!("{:?}", blocks)), "{what}");
+    is_running(&store);
+}
