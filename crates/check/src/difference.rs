@@ -11,6 +11,7 @@ use holdfast_format::item::WalkPlace;
 use holdfast_format::{ItemKind, Key, NodePointer};
 
 use crate::lineage::{Tree, inside};
+use crate::nodes::AHEAD;
 use crate::volume::{Look, Volume};
 
 /// A key whose value differs.
@@ -72,7 +73,12 @@ impl<'a> Side<'a> {
     /// Reads the nodes of a level; those below take their place. `take` gets the items of leaves. Whether all could be read.
     fn down(&mut self, level: u8, take: &mut dyn FnMut(BlockNo, Key, &[u8])) -> bool {
         let (mut buffer, mut is_whole) = (Vec::new(), true);
-        for place in std::mem::take(&mut self.nodes) {
+        let nodes = std::mem::take(&mut self.nodes);
+        for (at, place) in (0..).zip(&nodes) {
+            if at % AHEAD == 0 {
+                let next = nodes.iter().skip(at).take(AHEAD);
+                self.volume.read_ahead(next.map(|place| place.block));
+            }
             let pointer = NodePointer { block: place.block, epoch: Epoch(place.epoch) };
             let expected = self.volume.expected(TreeId::Files, pointer, level);
             let Ok(node) = self.volume.node(&expected, None, &mut buffer) else {

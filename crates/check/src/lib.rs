@@ -12,7 +12,7 @@
 //! everything but [`What::Superblocks`] sees what [`journal::replay`] and
 //! [`log::replay`] make of it. [`view`] lists what that is.
 //!
-//! Shares no code with the engine but the words of `format` and `device`.
+//! Shares no code with the engine but the words of `format` and `device`, and what starts threads.
 
 pub mod changes;
 pub mod dump;
@@ -28,6 +28,7 @@ mod bounds;
 mod difference;
 mod inodes;
 mod lineage;
+mod nodes;
 mod patched;
 mod recovered;
 mod runs;

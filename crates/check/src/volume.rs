@@ -2,7 +2,8 @@
 //!
 //! [`Volume::walk`] visits every node of a tree once, in key order, and tells
 //! of each subtree that it had to leave out and why. It is deterministic: a
-//! second walk leaves out the same subtrees. Nothing is cached.
+//! second walk leaves out the same subtrees. What was read lately is kept as
+//! bytes, and judged each time.
 //!
 //! Nodes are those that the journal leaves; items and data are as the log
 //! leaves them, and callers cannot tell where they come from.
@@ -22,6 +23,7 @@ pub(crate) use crate::bounds::{Bounds, LostKeys};
 use crate::changes::{Change, Changes};
 use crate::issue::Issue;
 use crate::journal::Replay;
+use crate::nodes::{AHEAD, NodeCache};
 use crate::runs::Runs;
 
 /// Takes an item: the block of its leaf, its key, its value; says whether to go on.
@@ -37,6 +39,8 @@ pub(crate) struct Volume<'a> {
     files: (NodePointer, u8),
     /// Nodes of the journal, which stand in front of those of the device.
     nodes: &'a BTreeMap<BlockNo, Vec<u8>>,
+    /// Those of the device that were read lately.
+    read: &'a NodeCache,
     /// What the log changed.
     log: Option<Changes<'a>>,
 }
@@ -104,14 +108,21 @@ impl<'a> Volume<'a> {
         log: Changes<'a>,
     ) -> Volume<'a> {
         let files = (superblock.files, superblock.files_level);
-        Volume { device, superblock, files, nodes: &journal.nodes, log: Some(log) }
+        Volume {
+            device,
+            superblock,
+            files,
+            nodes: &journal.nodes,
+            read: &journal.read,
+            log: Some(log),
+        }
     }
 
     /// The volume as the journal alone leaves it.
     pub(crate) fn before_log(device: &'a dyn Device, journal: &'a Replay) -> Volume<'a> {
         let superblock = &journal.superblock;
         let files = (superblock.files, superblock.files_level);
-        Volume { device, superblock, files, nodes: &journal.nodes, log: None }
+        Volume { device, superblock, files, nodes: &journal.nodes, read: &journal.read, log: None }
     }
 
     /// The same with the files tree of another branch or snapshot, of which the log changed `items`.
@@ -138,8 +149,15 @@ impl<'a> Volume<'a> {
             buffer.clone_from(node);
             return Ok(());
         }
-        buffer.resize(self.superblock.geometry.node_size, 0);
-        self.read(block, buffer)
+        self.read.read(self.device, block, self.superblock.geometry.node_size, buffer)
+    }
+
+    /// Says that these nodes will be looked at next.
+    pub(crate) fn read_ahead(&self, blocks: impl Iterator<Item = BlockNo>) {
+        let geometry = &self.superblock.geometry;
+        let on_device =
+            |block: &BlockNo| geometry.holds_node(*block) && !self.nodes.contains_key(block);
+        self.read.read_ahead(self.device, blocks.filter(on_device).collect(), geometry.node_size);
     }
 
     /// The batch of the log that changed a key of the files tree.
@@ -478,14 +496,28 @@ impl Walk<'_, '_> {
         if level == 0 {
             return ControlFlow::Continue(());
         }
-        for index in 0..node.count() {
+        let child = |index| {
             let next = (index + 1 < node.count()).then(|| node.key(index + 1));
             let bounds = Bounds { low: node.key(index), high: next.or(bounds.high) };
-            if bounds.meets(&self.way.range) {
-                self.descend(node.child(index), level - 1, bounds, Some(pointer))?;
+            (node.child(index), bounds)
+        };
+        let wanted = (0..node.count()).map(child);
+        let wanted: Vec<_> = wanted.filter(|(_, of)| of.meets(&self.way.range)).collect();
+        for some in wanted.chunks(AHEAD) {
+            self.volume
+                .read_ahead(some.iter().filter_map(|(to, of)| self.will_read(*to, level - 1, of)));
+            for (to, bounds) in some {
+                self.descend(*to, level - 1, *bounds, Some(pointer))?;
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// The block of a child that has to be read.
+    fn will_read(&self, pointer: NodePointer, level: u8, bounds: &Bounds) -> Option<BlockNo> {
+        let is_wanted =
+            !self.is_passed(bounds, level) && !self.seen.0.contains_key(&pointer.block.0);
+        is_wanted.then_some(pointer.block)
     }
 }
 

@@ -23,6 +23,7 @@ use holdfast_format::Superblock;
 
 use crate::CheckError;
 use crate::issue::Issue;
+use crate::nodes::NodeCache;
 pub(crate) use ring::{Found, Ring, Whole};
 
 /// What a journal makes of a volume.
@@ -33,6 +34,8 @@ pub struct Replay {
     pub superblock: Superblock,
     /// Nodes that stand in front of those of the device, sealed, by their first block.
     pub nodes: BTreeMap<BlockNo, Vec<u8>>,
+    /// Other nodes, that were read from the device lately.
+    pub(crate) read: NodeCache,
     /// Commits applied.
     pub commits: u64,
     /// Bytes of their frames, padding included.
@@ -122,6 +125,7 @@ impl Replay {
         Replay {
             superblock: superblock.clone(),
             nodes: BTreeMap::new(),
+            read: NodeCache::default(),
             commits: 0,
             bytes: 0,
             end,
