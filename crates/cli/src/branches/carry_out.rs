@@ -301,7 +301,7 @@ mod tests {
             let ask = Ask::Snapshots { branch: branch.clone(), after };
             let Reply::Snapshots { list, more, .. } = done(ask) else { panic!() };
             after = list.last().unwrap().number;
-            assert!(list.iter().all(|it| it.more_forks == !it.forks.is_empty()));
+            assert!(list.iter().all(|it| it.more_forks != it.forks.is_empty()));
             seen.extend(list.into_iter().map(|it| it.name).filter(|name| !name.0.is_empty()));
             if !more {
                 break;

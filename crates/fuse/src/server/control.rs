@@ -297,7 +297,8 @@ mod tests {
     #[test]
     fn the_kernel_does_not_keep_what_was_found_before_a_rollback() {
         let fs = fresh::mount(&fresh::volume());
-        let server = fresh::server(&fs);
+        let ttl = Duration::from_secs(1);
+        let server = Server::new(Arc::clone(&fs), true, ttl, Arc::default(), None);
         fs.snapshot(b"s").unwrap();
         let before = fs.turns();
         let attr = fs.getattr(InodeNo::ROOT).unwrap();
