@@ -92,6 +92,9 @@ pub struct Write<'a> {
     pub bytes: &'a [u8],
     /// Set-id bits must go.
     pub kill_suid_sgid: bool,
+    /// The kernel writes pages that programs have changed in a mapping. It looks at the error alone, so a part of them that
+    /// is written is a loss of which nobody hears.
+    pub mapped: bool,
 }
 
 /// A copy from file to file.

@@ -78,7 +78,9 @@ impl Need {
     /// Data blocks.
     fn blocks(self) -> u64 {
         match self {
-            Need::Grow { blocks, .. } | Need::Delay { blocks, .. } => blocks,
+            Need::Grow { blocks, .. }
+            | Need::Delay { blocks, .. }
+            | Need::Replace { blocks, .. } => blocks,
             Need::Fill { .. } | Need::Writeback { .. } | Need::Shrink { .. } => 0,
         }
     }
@@ -86,7 +88,9 @@ impl Need {
     /// Data that is about to be accepted.
     fn delayed(self) -> Delayed {
         match self {
-            Need::Delay { delayed, .. } | Need::Fill { delayed } => delayed,
+            Need::Delay { delayed, .. }
+            | Need::Replace { delayed, .. }
+            | Need::Fill { delayed } => delayed,
             Need::Grow { .. } | Need::Writeback { .. } | Need::Shrink { .. } => Delayed::default(),
         }
     }
@@ -95,7 +99,7 @@ impl Need {
     /// all of it. No more than twice all `nodes`, because in one epoch a node is copied once.
     fn slots(self, levels: u64, nodes: u64) -> u64 {
         let (changes, each) = match self {
-            Need::Delay { .. } | Need::Fill { .. } => return 0,
+            Need::Delay { .. } | Need::Replace { .. } | Need::Fill { .. } => return 0,
             Need::Grow { changes, .. } | Need::Writeback { changes } => (changes, 2 * levels + 1),
             Need::Shrink { changes } => (changes, levels),
         };
@@ -107,6 +111,7 @@ impl Need {
     fn floor(self, floors: &Floors) -> u64 {
         match self {
             Need::Grow { .. } | Need::Delay { .. } => floors.grow,
+            Need::Replace { .. } => floors.replace,
             Need::Fill { .. } => floors.fill,
             Need::Writeback { .. } | Need::Shrink { .. } => floors.checkpoint,
         }
@@ -204,7 +209,8 @@ impl Inner {
     fn promise(&self, need: Need, levels: u64, ask_host: bool) -> Option<Reservation> {
         let wanted = |space: &Space| {
             let slots = need.slots(levels, space.nodes());
-            Wanted { slots, blocks: need.blocks(), delayed: need.delayed() }
+            let replaces = matches!(need, Need::Replace { .. });
+            Wanted { slots, blocks: need.blocks(), delayed: need.delayed(), replaces }
         };
         let promise = |space: &mut Space| {
             space.promises.levels = levels;

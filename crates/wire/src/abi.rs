@@ -223,6 +223,8 @@ pub const SETXATTR_ACL_KILL_SGID: u32 = 1;
 pub const OPEN_KILL_SUIDGID: u32 = 1;
 /// A write must take set-id bits away.
 pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
+/// The kernel writes pages of a mapping.
+pub const WRITE_CACHE: u32 = 1;
 /// fsync is for data only.
 pub const FSYNC_FDATASYNC: u32 = 1;
 /// The code, in place of an error, of [`NotifyInvalInode`].

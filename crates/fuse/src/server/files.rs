@@ -220,7 +220,8 @@ mod tests {
         let inode = entry.attr.unwrap().inode;
         let write = |flags, offset| {
             let file = FileId { inode, fh: 0, flags };
-            let write = Write { file, offset, bytes: &[7; 4096], kill_suid_sgid: false };
+            let write =
+                Write { file, offset, bytes: &[7; 4096], kill_suid_sgid: false, mapped: false };
             assert_eq!(server.write(&request, &write), Ok(4096));
             fs.is_durable() && fs.counters().clean_fsyncs.get() == 0
         };
@@ -244,7 +245,8 @@ mod tests {
         let (entry, opened) =
             server.create(&request, InodeNo::ROOT, b"f", mode, libc::O_WRONLY, false).unwrap();
         let file = FileId { inode: entry.attr.unwrap().inode, fh: opened.fh, flags: 0 };
-        let write = Write { file, offset: 0, bytes: &[7; 100], kill_suid_sgid: false };
+        let write =
+            Write { file, offset: 0, bytes: &[7; 100], kill_suid_sgid: false, mapped: false };
         let told = |of: FileId| {
             let (tell, hear) = std::sync::mpsc::channel();
             match of.inode {

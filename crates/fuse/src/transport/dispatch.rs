@@ -356,6 +356,7 @@ fn write<'a>(inode: InodeNo, how: &abi::WriteIn, bytes: &'a [u8]) -> Write<'a> {
         offset: how.offset,
         bytes,
         kill_suid_sgid: how.write_flags & WRITE_KILL_SUIDGID != 0,
+        mapped: how.write_flags & abi::WRITE_CACHE != 0,
     }
 }
 

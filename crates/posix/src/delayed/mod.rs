@@ -59,6 +59,8 @@ pub(crate) struct Shared {
     waiting: Mutex<BTreeMap<InodeNo, Arc<Inode>>>,
     /// Held by the thread that waits for the last space.
     last: Mutex<()>,
+    /// Held by a write over data that uses the spare blocks.
+    spare: Mutex<()>,
     /// What the background is to write.
     pub(crate) pressure: Pressure,
 }
@@ -78,6 +80,7 @@ impl Shared {
             totals: Totals::new(options),
             waiting: Mutex::default(),
             last: Mutex::new(()),
+            spare: Mutex::new(()),
             pressure: Pressure::default(),
         }
     }
@@ -139,6 +142,11 @@ impl Shared {
     /// Waits until no other thread waits for the last space.
     pub(crate) fn lock_last(&self) -> MutexGuard<'_, ()> {
         self.last.lock()
+    }
+
+    /// Waits until no other write is about to use the spare blocks.
+    pub(crate) fn lock_spare(&self) -> MutexGuard<'_, ()> {
+        self.spare.lock()
     }
 
     /// The inodes that have pages.

@@ -107,7 +107,11 @@ pub(crate) fn apply(
         Ok(())
     };
     let (Outcome::Err(Errno::ENOSPC), Some(place), Some(before)) = (&answer, &place, before) else {
-        return add(op, answer);
+        add(op, answer)?;
+        if place.is_some() && engine.writes() > 1 {
+            history.was_accepted_in_steps();
+        }
+        return Ok(());
     };
     let (offset, data) = match op {
         Op::Write { offset, data, .. } => (*offset, data.bytes()),
