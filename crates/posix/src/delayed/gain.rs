@@ -3,6 +3,9 @@
 //! A device with a queue does. One that does a single thing at a time does not: there each further write that is sent
 //! ahead only makes the next fsync wait longer. It is measured and never assumed: now and then comes a trial, a few writes
 //! that are sent one by one and then a few side by side. As long as trials find the same they become rarer.
+//!
+//! A trial on a device without a gain puts two writes in front of an fsync instead of one. So where fsyncs are about it
+//! comes as rarely as trials ever do: less than one fsync in a hundred meets it.
 
 use holdfast_base::units::BLOCK_SIZE;
 
@@ -67,11 +70,14 @@ pub(super) struct Gain {
     block_nanos: u64,
     phase: Phase,
     pause: u64,
+    /// There was an fsync since the last trial.
+    fsync_seen: bool,
 }
 
 impl Default for Gain {
     fn default() -> Gain {
-        Gain { is_there: true, block_nanos: 0, phase: Phase::Pause(PAUSE_MIN), pause: PAUSE_MIN }
+        let phase = Phase::Pause(PAUSE_MIN);
+        Gain { is_there: true, block_nanos: 0, phase, pause: PAUSE_MIN, fsync_seen: false }
     }
 }
 
@@ -101,10 +107,19 @@ impl Gain {
         self.block_nanos.saturating_mul(bytes.div_ceil(BLOCK_SIZE) as u64)
     }
 
+    /// An fsync is about to send its data.
+    pub(super) fn saw_fsync(&mut self) {
+        self.fsync_seen = true;
+    }
+
     /// A large write has returned.
     pub(super) fn returned(&mut self, reading: &Reading) {
         match &mut self.phase {
             Phase::Pause(left) if *left > 1 => *left -= 1,
+            Phase::Pause(_) if !self.is_there && self.fsync_seen && self.pause < PAUSE_MAX => {
+                self.phase = Phase::Pause(PAUSE_MAX - self.pause);
+                self.pause = PAUSE_MAX;
+            }
             Phase::Pause(_) => self.phase = Phase::Alone(Took::default()),
             Phase::Alone(took) => {
                 // Those that were sent before the trial have company.
@@ -136,12 +151,14 @@ impl Gain {
         self.pause = if is_same { (2 * self.pause).min(PAUSE_MAX) } else { PAUSE_MIN };
         self.is_there = is_there;
         self.phase = Phase::Pause(self.pause);
+        self.fsync_seen = false;
     }
 
     /// For tests: a device without a gain, that takes so long for each block.
     #[cfg(test)]
     pub(super) fn none(block_nanos: u64) -> Gain {
-        Gain { is_there: false, block_nanos, phase: Phase::Pause(u64::MAX), pause: PAUSE_MAX }
+        let phase = Phase::Pause(u64::MAX);
+        Gain { is_there: false, block_nanos, phase, pause: PAUSE_MAX, fsync_seen: false }
     }
 }
 
@@ -197,6 +214,38 @@ mod tests {
             let beside = send(&mut gain, 1, is_fair, 10_000);
             let two = beside.iter().filter(|count| **count > 1).count();
             assert!((1..=200).contains(&two), "{two} of 10,000 were sent beside another one");
+        }
+    }
+
+    /// C11: what an fsync waits for besides its own data is one write.
+    #[test]
+    fn beside_fsyncs_two_writes_are_on_their_way_less_than_once_in_a_hundred() {
+        for is_fair in [true, false] {
+            let mut gain = Gain::default();
+            send(&mut gain, 1, is_fair, 40);
+            assert!(!gain.is_there(), "fair: {is_fair}");
+            let mut beside = Vec::new();
+            for _ in 0..200 {
+                gain.saw_fsync();
+                beside.extend(send(&mut gain, 1, is_fair, 50));
+            }
+            let two = beside.iter().filter(|count| **count > 1).count();
+            assert!((1..100).contains(&two), "fair: {is_fair}: {two} of 10,000");
+            let early =
+                beside[..PAUSE_MAX as usize - 50].iter().filter(|count| **count > 1).count();
+            assert_eq!(early, 0, "fair: {is_fair}");
+        }
+    }
+
+    #[test]
+    fn a_gain_that_comes_or_goes_is_found_beside_fsyncs_too() {
+        let mut gain = Gain::default();
+        for (at_once, is_there) in [(1, false), (2, true), (1, false)] {
+            for _ in 0..60 {
+                gain.saw_fsync();
+                send(&mut gain, at_once, true, 50);
+            }
+            assert_eq!(gain.is_there(), is_there, "{at_once} at once");
         }
     }
 

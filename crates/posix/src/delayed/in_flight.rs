@@ -7,7 +7,7 @@
 //!
 //! Where a device gains nothing from a second write ([`Gain`]) they are sent one by one, and none is sent while an
 //! fsync is under way: between its write and its flush there would be another one. So an fsync waits for
-//! one of them at most. A write waits for no more than the end of one fsync, and no longer than it takes itself: where flushes
+//! one of them at most, but for the rare trials. A write waits for no more than the end of one fsync, and no longer than it takes itself: where flushes
 //! are slow, or fsyncs come one after the other, the device still has half of its time for data.
 
 use std::sync::Arc;
@@ -99,7 +99,10 @@ impl InFlight {
 
     /// An fsync of a file begins: its data is in the hands of no other thread, and is about to be sent.
     pub(crate) fn fsync(self: &Arc<Self>, inode: InodeNo) -> UnderWay {
-        self.state.lock().fsyncs.push(inode);
+        let mut state = self.state.lock();
+        state.fsyncs.push(inode);
+        state.gain.saw_fsync();
+        drop(state);
         UnderWay { of: Arc::clone(self), inode }
     }
 
