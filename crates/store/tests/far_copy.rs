@@ -68,7 +68,7 @@ fn repaired(image: &MemoryDevice) -> Option<Arc<MemoryDevice>> {
         Ok(_) => panic!("no mount begins from the far copy by itself"),
         Err(error) => {
             let is_whole = superblock_at(image, far_copy(image.len() / 4096)).is_some();
-            assert_eq!(is_whole, error.to_string().contains("--repair-superblock"), "{error}");
+            assert_eq!(is_whole, error.to_string().contains("`holdfast fsck -y`"), "{error}");
         }
     }
     restore_superblock(&*left).ok().map(|_| left)
