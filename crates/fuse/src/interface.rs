@@ -92,6 +92,8 @@ pub struct Write<'a> {
     pub bytes: &'a [u8],
     /// Set-id bits must go.
     pub kill_suid_sgid: bool,
+    /// The kernel writes pages that a program has stored into through a mapping.
+    pub is_cached: bool,
 }
 
 /// A copy from file to file.
@@ -143,6 +145,10 @@ pub trait Kernel: Send + Sync {
     /// The content of `inode` has changed, too: the attributes and all pages that the kernel holds are not true any
     /// more. Waits for pages that are being read. Never called on a thread that serves a request.
     fn content_changed(&self, inode: u64);
+    /// The pages that hold `len` bytes of `inode` from `offset` on are not true any more. As [`Kernel::content_changed`].
+    fn bytes_changed(&self, inode: u64, offset: u64, len: u64);
+    /// `inode` has at least `size` bytes, the last of which is `last`. As [`Kernel::content_changed`].
+    fn grown(&self, inode: u64, size: u64, last: u8);
     /// What `name` in the directory `parent` leads to has changed. Never called on a thread that serves a request.
     fn name_changed(&self, parent: u64, name: &[u8]);
     /// What any name leads to may have changed. False if the kernel does not understand that. Waits for nothing.

@@ -28,6 +28,12 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) enum Notice {
     /// Attributes and pages of an inode.
     Inode(u64),
+    /// The same, by the rollback of this number.
+    Turned(u64, u64),
+    /// The pages that hold so many bytes of an inode, from an offset on.
+    Bytes(u64, u64, u64),
+    /// That an inode has not at least so many bytes; the last is this.
+    Grown(u64, u64, u8),
     /// What a name in a directory leads to.
     Name(u64, Box<[u8]>),
 }
@@ -75,12 +81,18 @@ impl Notices {
 
     /// The kernel must forget what it knows of it. Never waits.
     pub(crate) fn note(&self, notice: Notice) {
+        self.note_all([notice]);
+    }
+
+    /// The same of many.
+    pub(crate) fn note_all(&self, notices: impl IntoIterator<Item = Notice>) {
         let mut state = self.state.lock();
         if state.ended {
             return;
         }
-        state.noted += 1;
-        state.notices.push(notice);
+        let before = state.notices.len();
+        state.notices.extend(notices);
+        state.noted += (state.notices.len() - before) as u64;
         drop(state);
         self.changed.notify_all();
     }

@@ -473,8 +473,9 @@ impl Client<'_> {
         let (mut file, offset) = (self.file(), self.number());
         let bytes = vec![self.program.byte(); self.number() as usize % 70_000];
         file.flags = self.flags();
-        let kill_suid_sgid = self.program.byte() & 1 == 0;
-        let write = Write { file, offset, bytes: &bytes, kill_suid_sgid };
+        let how = self.program.byte();
+        let (kill_suid_sgid, is_cached) = (how & 1 == 0, how & 2 != 0);
+        let write = Write { file, offset, bytes: &bytes, kill_suid_sgid, is_cached };
         let answer = self.server.write(request, &write);
         self.answered(format!("write {file:?} {offset} {}", bytes.len()), answer);
     }

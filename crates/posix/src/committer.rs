@@ -67,12 +67,13 @@ fn stamp(volume: &Volume) -> Stamp {
     (store.latest(), store.durable(), store.committed(), delayed)
 }
 
-/// Does something for each open branch. What fails keeps no other from it; the first error is returned.
+/// Does something for each open branch, but for those that stand still: what they had to write is written by that call, and
+/// nobody waits for it with all branches in hand. What fails keeps no other from it; the first error is returned.
 fn each(volume: &Volume, mut act: impl FnMut(&Core) -> Result<()>) -> Result<()> {
     volume.visit(|cores| {
         let mut first = Ok(());
         for core in cores {
-            let _inside = core.gate.enter_first();
+            let Some(_inside) = core.gate.try_enter() else { continue };
             let done = act(core);
             first = first.and(done);
         }

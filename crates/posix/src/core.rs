@@ -26,12 +26,12 @@ use parking_lot::Mutex;
 use crate::deletions::Deletions;
 use crate::gate::Gate;
 use crate::inode::{Inode, InodeTable, Leaving};
-use crate::{MountOptions, Result};
+use crate::{Affected, MountOptions, Result};
 
 /// See [`crate::FileSystem::watch`].
 pub(crate) type Watcher = Box<dyn Fn(InodeNo) + Send + Sync>;
 /// See [`crate::FileSystem::watch_rollback`].
-pub(crate) type RollbackWatcher = Box<dyn Fn(&[InodeNo]) + Send + Sync>;
+pub(crate) type RollbackWatcher = Box<dyn Fn(&[Affected], u64) + Send + Sync>;
 
 /// A mounted volume without its threads.
 pub(crate) struct Core {
@@ -66,6 +66,8 @@ pub(crate) struct Core {
     pub(crate) watcher: OnceLock<Watcher>,
     /// Called when the branch was rolled back.
     pub(crate) rolled_back: OnceLock<RollbackWatcher>,
+    /// How often it was. It changes while the gate is closed, behind that call.
+    pub(crate) turns: AtomicU64,
     /// Inodes without a name that the end of a handle could not remove, because the gate was closed.
     pub(crate) left: Mutex<Vec<Arc<Inode>>>,
     /// Inodes whose space is about to become free.

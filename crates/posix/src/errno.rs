@@ -27,7 +27,7 @@ impl FsError {
             FsError::NotSupported => libc::EOPNOTSUPP,
             FsError::NoSuchPosition => libc::ENXIO,
             FsError::Busy | FsError::InUse(_) => libc::EBUSY,
-            FsError::Stale => libc::ESTALE,
+            FsError::Stale | FsError::Turned => libc::ESTALE,
             FsError::Io(_) => libc::EIO,
             FsError::Store(StoreError::NoSpace) => libc::ENOSPC,
             FsError::Store(StoreError::Device(error)) if error.is_no_space() => libc::ENOSPC,

@@ -65,6 +65,9 @@ pub enum FsError {
     /// The open file is not there any more: its branch was rolled back.
     #[error("the file is not there any more: its branch was rolled back")]
     Stale,
+    /// The branch was rolled back before the call had its turn, and the call wanted to come before that.
+    #[error("the branch was rolled back meanwhile")]
+    Turned,
     /// A branch or snapshot is open, and must not be.
     #[error("`{0}` is open")]
     InUse(String),

@@ -1,14 +1,12 @@
 //! What is in memory of a branch when it goes back to a snapshot.
 //!
-//! Nothing of the old head may show later. So the inodes in memory are locked, none can be loaded, the store turns the
+//! Nothing of the old head may show later. So none can be loaded, the inodes in memory are locked, the store turns the
 //! branch, and what is known of each inode is thrown away or read anew: an open file goes on with what the snapshot has of
 //! it, or is stale. A reader meets the old head or the new one, never half of both.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use holdfast_base::InodeNo;
 use holdfast_format::Key;
 use holdfast_format::item::InodeItem;
 use parking_lot::RwLockWriteGuard;
@@ -16,42 +14,39 @@ use parking_lot::RwLockWriteGuard;
 use crate::core::Core;
 use crate::data::punch;
 use crate::inode::{Inode, InodeState};
-use crate::{Result, orphan};
+use crate::{Affected, Result, orphan};
 
-/// Turns the branch by `turn`, and returns which inodes were known above. The gate is closed.
-pub(crate) fn roll_back(core: &Core, turn: impl FnOnce() -> Result<()>) -> Result<Vec<InodeNo>> {
-    let known = loop {
-        let inodes = core.inodes.all();
-        let mut states: Vec<_> = inodes.iter().map(|inode| inode.state.write()).collect();
-        let mut table = core.inodes.lock_all();
-        if !table.is(&inodes) {
-            // Some were loaded or dropped meanwhile.
-            continue;
+/// Turns the branch by `turn`, and tells what keeps inodes above. The gate is closed.
+pub(crate) fn roll_back(core: &Core, turn: impl FnOnce() -> Result<()>) -> Result<()> {
+    let loads = core.inodes.stop_loads();
+    let inodes = core.inodes.all();
+    let mut states: Vec<_> = inodes.iter().map(|inode| inode.state.write()).collect();
+    let mut table = core.inodes.lock_all();
+    assert_eq!(table.len(), inodes.len(), "an inode came or went beside a rollback");
+    let changing: Vec<_> = inodes.iter().map(|inode| inode.data.version.begin_change()).collect();
+    turn()?;
+    core.data.punches.clear();
+    core.atimes.lock().inodes.clear();
+    core.left.lock().clear();
+    core.last_move.store(core.store.latest().0, Ordering::Release);
+    let not_here = |inode| Affected { inode, is_open: false, size: None };
+    let mut known: Vec<Affected> = table.remembered().map(not_here).collect();
+    for (inode, state) in inodes.iter().zip(&mut states) {
+        if state.lookups > 0 || state.handles > 0 {
+            let (is_open, size) = (state.handles > 0, Some(state.attr.size));
+            known.push(Affected { inode: inode.no, is_open, size });
         }
-        let changing: Vec<_> =
-            inodes.iter().map(|inode| inode.data.version.begin_change()).collect();
-        turn()?;
-        core.data.punches.clear();
-        core.atimes.lock().inodes.clear();
-        core.left.lock().clear();
-        core.last_move.store(core.store.latest().0, Ordering::Release);
-        let mut known: BTreeSet<InodeNo> = table.remembered().collect();
-        for (inode, state) in inodes.iter().zip(&mut states) {
-            if state.lookups > 0 || state.handles > 0 {
-                known.insert(inode.no);
-            }
-            drop_data(core, inode);
-            if !renew(core, inode, state) {
-                table.remove(inode.no, state.lookups);
-            }
+        forget(core, inode);
+        if !renew(core, inode, state) {
+            table.remove(inode.no, state.lookups);
         }
-        table.all_left();
-        // Before a reader can look: what is left of holes reads as zeros.
-        let holes = punch::load(core);
-        drop((changing, table, states));
-        break (known, holes);
-    };
-    let (known, holes) = known;
+    }
+    table.all_left();
+    // Before a reader can look: what is left of holes reads as zeros.
+    let holes = punch::load(core);
+    known.sort_unstable_by_key(|of| of.inode);
+    tell(core, &known);
+    drop((changing, table, states, loads));
     // The rollback is done; what fails from here on is done by the next mount.
     match holes {
         Ok(holes) => {
@@ -62,17 +57,16 @@ pub(crate) fn roll_back(core: &Core, turn: impl FnOnce() -> Result<()>) -> Resul
         Err(error) => warn(Err(error)),
     }
     warn(orphan::collect_unused(core));
-    Ok(known.into_iter().collect())
+    Ok(())
 }
 
-/// Tells what keeps inodes above that they have changed. The gate is open: it may wait for calls that wait there.
-pub(crate) fn tell(core: &Core, known: &[InodeNo]) {
-    if let Some(watcher) = core.watcher.get() {
-        known.iter().for_each(|no| watcher(*no));
-    }
+/// Tells what keeps inodes above that they have changed. Nobody has seen the new head yet, and no change of it has begun.
+fn tell(core: &Core, known: &[Affected]) {
+    let turns = core.turns.load(Ordering::Acquire) + 1;
     if let Some(watcher) = core.rolled_back.get() {
-        watcher(known);
+        watcher(known, turns);
     }
+    core.turns.store(turns, Ordering::Release);
 }
 
 fn warn(done: Result<()>) {
@@ -81,17 +75,20 @@ fn warn(done: Result<()>) {
     }
 }
 
-/// Drops all pages of a file, and what is remembered of its extents.
-fn drop_data(core: &Core, inode: &Arc<Inode>) {
+/// Forgets what belongs to the old head: all pages of a file, what is remembered of its extents, and what was lost of it.
+fn forget(core: &Core, inode: &Arc<Inode>) {
     let mut content = inode.data.lock_content();
     content.pages.drop_dirty(0..u64::MAX);
     core.data.forget(inode, &mut content);
     inode.data.forget_map();
     inode.lost.forget_all();
+    inode.errors.forget_all();
+    *inode.receipt.lock() = None;
 }
 
-/// Reads an inode anew that is open; false: it leaves memory.
-fn renew(core: &Core, inode: &Inode, state: &mut RwLockWriteGuard<'_, InodeState>) -> bool {
+/// Reads an inode anew that is open, or that a call has in hand and waits for; false: it leaves memory. No thread can get
+/// hold of it meanwhile: the table is locked.
+fn renew(core: &Core, inode: &Arc<Inode>, state: &mut RwLockWriteGuard<'_, InodeState>) -> bool {
     let read = || match core.store.get(&Key::inode(inode.no)) {
         Ok(bytes) => bytes,
         Err(error) => {
@@ -99,7 +96,9 @@ fn renew(core: &Core, inode: &Inode, state: &mut RwLockWriteGuard<'_, InodeState
             None
         }
     };
-    let is_used = state.handles > 0 && !state.gone;
+    // The table has one, and the list of all of them.
+    let is_in_hand = Arc::strong_count(inode) > 2;
+    let is_used = (state.handles > 0 || is_in_hand) && !state.gone;
     let item = if is_used { read() } else { None };
     let renewed = item.and_then(|bytes| {
         let item = InodeItem::decode(&bytes).ok()?;

@@ -74,7 +74,10 @@ fn what_keeps_inodes_above_is_told_of_a_rollback() {
     let fs = mount(&device, &quiet());
     let told = Arc::new(Mutex::new(Vec::new()));
     let tell = told.clone();
-    fs.watch_rollback(move |inodes| tell.lock().unwrap().extend_from_slice(inodes));
+    fs.watch_rollback(move |inodes, turns| {
+        assert_eq!(turns, 1);
+        tell.lock().unwrap().extend(inodes.iter().map(|of| of.inode));
+    });
     let (known, unknown) = (create(&fs, "known").inode(), create(&fs, "unknown").inode());
     fs.snapshot(b"s").unwrap();
     let later = create(&fs, "later");

@@ -267,6 +267,12 @@ impl Store {
         self.inner.work_off_deletions(steps)
     }
 
+    /// Completes a checkpoint that the last change of the lineage has left, or waits for one that is being made: the next
+    /// change begins with that, and its caller may let others wait.
+    pub fn complete_checkpoint(&self) -> Result<()> {
+        self.inner.lock_checkpoints().map(drop)
+    }
+
     /// The number that [`Store::next_inode`] gives next: no inode of any branch has it, or a higher one.
     pub fn inode_counter(&self) -> InodeNo {
         InodeNo(self.inner.inode_next.load(Ordering::Relaxed))

@@ -132,6 +132,8 @@ structs! {
     NotifyInvalInode { ino: u64, off: i64, len: i64, }
     /// Told without being asked: what a name in a directory leads to is not true any more. The name follows, and a zero.
     NotifyInvalEntry { parent: u64, namelen: u32, flags: u32, }
+    /// Told without being asked: bytes of a file. They follow.
+    NotifyStore { nodeid: u64, offset: u64, size: u32, padding: u32, }
     /// Behind the header and the fixed struct of a request on a ring.
     RingEntry { flags: u64, commit_id: u64, payload_size: u32, padding: u32, reserved: u64, }
     /// What a ring's command carries.
@@ -223,12 +225,16 @@ pub const SETXATTR_ACL_KILL_SGID: u32 = 1;
 pub const OPEN_KILL_SUIDGID: u32 = 1;
 /// A write must take set-id bits away.
 pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
+/// A write of pages from the kernel's cache: a program has stored into a mapping of them.
+pub const WRITE_CACHE: u32 = 1;
 /// fsync is for data only.
 pub const FSYNC_FDATASYNC: u32 = 1;
 /// The code, in place of an error, of [`NotifyInvalInode`].
 pub const NOTIFY_INVAL_INODE: i32 = 2;
 /// The code, in place of an error, of [`NotifyInvalEntry`] and the name behind it.
 pub const NOTIFY_INVAL_ENTRY: i32 = 3;
+/// The code, in place of an error, of [`NotifyStore`] and the bytes behind it.
+pub const NOTIFY_STORE: i32 = 4;
 /// The code, in place of an error, of a message without a body: all names are void.
 pub const NOTIFY_INC_EPOCH: i32 = 8;
 

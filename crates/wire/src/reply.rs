@@ -3,8 +3,8 @@
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use crate::abi::{
-    NOTIFY_INC_EPOCH, NOTIFY_INVAL_ENTRY, NOTIFY_INVAL_INODE, NotifyInvalEntry, NotifyInvalInode,
-    OutHeader,
+    NOTIFY_INC_EPOCH, NOTIFY_INVAL_ENTRY, NOTIFY_INVAL_INODE, NOTIFY_STORE, NotifyInvalEntry,
+    NotifyInvalInode, NotifyStore, OutHeader,
 };
 
 /// Bytes of the header that every answer on /dev/fuse begins with.
@@ -35,6 +35,18 @@ pub fn attributes_changed(inode: u64) -> Vec<u8> {
 pub fn content_changed(inode: u64) -> Vec<u8> {
     // No length: up to the end.
     inode_changed(NotifyInvalInode { ino: inode, off: 0, len: 0 })
+}
+
+/// A message that neither the attributes nor `len` bytes from `offset` on are true any more, nor what shares pages with them.
+pub fn bytes_changed(inode: u64, offset: u64, len: u64) -> Vec<u8> {
+    let [off, len] = [offset, len].map(|it| i64::try_from(it).unwrap_or(i64::MAX));
+    inode_changed(NotifyInvalInode { ino: inode, off, len })
+}
+
+/// A message with bytes of a file, which is at least so long: the kernel does not believe any more that it ends before.
+pub fn stored(inode: u64, offset: u64, bytes: &[u8]) -> Vec<u8> {
+    let body = NotifyStore { nodeid: inode, offset, size: bytes.len() as u32, padding: 0 };
+    notice(NOTIFY_STORE, &[body.as_bytes(), bytes].concat())
 }
 
 /// A message that no name leads any more to where it led, in any directory. Kernels before 6.16 do not know it.
@@ -68,6 +80,7 @@ mod tests {
         let header = header(7, 2, 0);
         assert_eq!((header.len, header.error, header.unique), (16, -2, 7));
         assert_eq!((attributes_changed(5).len(), content_changed(5).len()), (40, 40));
+        assert_eq!((bytes_changed(5, 4096, 8192).len(), stored(5, 4096, b"x").len()), (40, 41));
         assert_eq!((all_names_changed().len(), name_changed(1, b"name").len()), (16, 37));
         let mut out = [0xff; 32];
         assert_eq!(put(&mut out, &header), 16);

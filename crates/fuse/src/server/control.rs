@@ -4,10 +4,11 @@
 //! told to it. Names are void as a whole, where the kernel understands that (Linux 6.16). Elsewhere each name is told that was
 //! there before or is there now: of others the kernel can know only that they were missing, and they still are.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_base::InodeNo;
-use holdfast_posix::{FileSystem, FileType};
+use holdfast_posix::{FileSystem, FileType, OpenFlags};
 use holdfast_wire::ask::PIECE;
 
 use super::Server;
@@ -49,6 +50,7 @@ impl Controlled for Mount<'_> {
         let by_epoch = kernel.is_none_or(|kernel| kernel.all_names_changed());
         let before = if by_epoch { Vec::new() } else { names(self.fs)? };
         self.fs.rollback(to, keep)?;
+        self.server.note_what_grew(self.fs);
         if by_epoch {
             kernel.map(|kernel| kernel.all_names_changed());
         } else {
@@ -80,6 +82,40 @@ fn names(fs: &FileSystem) -> holdfast_posix::Result<Vec<Notice>> {
 }
 
 impl Server {
+    /// From now on the kernel is told of rollbacks.
+    pub(super) fn watch_rollback(&self, fs: &FileSystem) {
+        let (rolled_back, notices) = (Arc::clone(&self.rolled_back), Arc::clone(&self.notices));
+        let sizes_before = Arc::clone(&self.sizes_before);
+        // Where the kernel opens files, nothing says which of them are open.
+        let opens = self.kernel_opens();
+        fs.watch_rollback(move |known, turn| {
+            let open = known.iter().filter(|of| opens || of.is_open);
+            rolled_back.turned(open.map(|of| of.inode), turn);
+            let sizes = known.iter().filter(|of| of.is_open);
+            *sizes_before.lock() = sizes.filter_map(|of| Some((of.inode, of.size?))).collect();
+            notices.note_all(known.iter().map(|of| Notice::Turned(of.inode.0, turn)));
+        });
+    }
+
+    /// Of open files that are longer than before the kernel hears where they end: it does not ask when a mapping of them is read.
+    fn note_what_grew(&self, fs: &FileSystem) {
+        for (inode, before) in std::mem::take(&mut *self.sizes_before.lock()) {
+            let size = fs.getattr(inode).map_or(0, |now| now.size);
+            if size <= before {
+                continue;
+            }
+            let last = || {
+                let file = fs.lend(inode, OpenFlags::READ | OpenFlags::NOATIME)?;
+                let mut last = [0];
+                fs.read(&file, size - 1, &mut last).map(|_| last[0])
+            };
+            if let Ok(last) = last() {
+                // What it then holds of the page may be older than what a program writes meanwhile.
+                self.notices.note_all([Notice::Grown(inode.0, size, last), Notice::Inode(inode.0)]);
+            }
+        }
+    }
+
     /// Carries out a command, and returns what is answered.
     pub(super) fn control(&self, request: &Request, command: &[u8]) -> Answer<Vec<u8>> {
         if !is_owner(request) {
@@ -98,8 +134,6 @@ impl Server {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use holdfast_posix::{Caller, RenameFlags};
     use parking_lot::Mutex;
 
@@ -122,6 +156,10 @@ mod tests {
         fn content_changed(&self, inode: u64) {
             self.heard.lock().push(format!("inode {inode}"));
         }
+
+        fn bytes_changed(&self, _: u64, _: u64, _: u64) {}
+
+        fn grown(&self, _: u64, _: u64, _: u8) {}
 
         fn name_changed(&self, parent: u64, name: &[u8]) {
             self.heard.lock().push(format!("{parent}/{}", String::from_utf8_lossy(name)));

@@ -1,17 +1,25 @@
 //! Bytes: read, write, allocate, seek, copy.
 
-use holdfast_posix::WriteHow;
+use holdfast_base::units::{align_down, align_up};
+use holdfast_posix::{FileSystem, FsError, WriteHow};
 
 use super::Server;
+use super::rolled_back::Verdict;
 use crate::flags;
 use crate::fsyncs::What;
 use crate::interface::{Answer, CopyRange, Errno, FileId, Request, Write};
+use crate::notices::Notice;
 use crate::statistics::Operation;
 
 /// How much one copy request does at most. The kernel asks again for the rest.
 const COPY_MOST: u64 = 16 << 20;
 /// Bytes that a copy holds in memory.
 const COPY_PIECE: usize = 1 << 20;
+
+/// Bytes as an answer.
+fn length(written: usize) -> Answer<u32> {
+    u32::try_from(written).map_err(|_| Errno(libc::EIO))
+}
 
 impl Server {
     /// Fills `into` from `offset`; fewer bytes only at the end of the file.
@@ -31,7 +39,14 @@ impl Server {
         let fs = self.fs()?;
         let handle = self.file(&fs, write.file)?;
         let file = &handle.file;
-        let how = WriteHow { kill_suid_sgid: write.kill_suid_sgid, ..WriteHow::default() };
+        let inode = file.inode();
+        let is_append = write.file.flags & libc::O_APPEND != 0;
+        // Before the first judgement, so that a rollback behind it is noticed.
+        let mut turn = fs.turns();
+        let mut verdict = self.rolled_back.judge(inode, write.is_cached, is_append);
+        if verdict == Verdict::Void {
+            return length(write.bytes.len());
+        }
         // For files that the kernel opened itself it has cleared them before the write.
         if handle.direct && !self.kernel_opens() {
             self.drop_capabilities(&fs, file.inode())?;
@@ -39,7 +54,29 @@ impl Server {
             self.drop_unseen_capabilities(&fs, file.inode())?;
         }
         let tell = write.kill_suid_sgid && self.has_privileges(&fs, file.inode());
-        let written = fs.write(&self.caller(request), file, write.offset, write.bytes, how)?;
+        let caller = self.caller(request);
+        let written = loop {
+            let is_elsewhere = verdict == Verdict::Append && self.ends_elsewhere(&fs, write)?;
+            let how = WriteHow {
+                kill_suid_sgid: write.kill_suid_sgid,
+                append: is_elsewhere,
+                turn: Some(turn),
+                ..WriteHow::default()
+            };
+            match fs.write(&caller, file, write.offset, write.bytes, how) {
+                Err(FsError::Turned) => {}
+                Ok(written) if is_elsewhere => {
+                    self.forget_misplaced(write);
+                    break written;
+                }
+                done => break done?,
+            }
+            turn = fs.turns();
+            verdict = self.rolled_back.judge(inode, write.is_cached, is_append);
+            if verdict == Verdict::Void {
+                return length(write.bytes.len());
+            }
+        };
         self.requests.operations().written_bytes.add(written as u64);
         if tell {
             self.tell_attr_changed(file.inode());
@@ -47,7 +84,28 @@ impl Server {
         if handle.direct && flags::write_is_durable(write.file.flags) {
             self.durable(&fs, file.inode(), What::Write, || fs.fsync(file, true))?;
         }
-        u32::try_from(written).map_err(|_| Errno(libc::EIO))
+        length(written)
+    }
+
+    /// Whether the file of an append does not end where the kernel believes.
+    fn ends_elsewhere(&self, fs: &FileSystem, write: &Write<'_>) -> Answer<bool> {
+        // The kernel lets one write come after the other.
+        let is_elsewhere = fs.getattr(write.file.inode)?.size != write.offset;
+        if !is_elsewhere {
+            self.rolled_back.is_right(write.file.inode);
+        }
+        Ok(is_elsewhere)
+    }
+
+    /// An append went elsewhere. The kernel keeps its whole pages where it believed the end to be: they go before the program
+    /// can go on. A page that is not whole it does not keep, but holds it until the answer.
+    fn forget_misplaced(&self, write: &Write<'_>) {
+        let end = align_down(write.offset.saturating_add(write.bytes.len() as u64));
+        let first = align_up(write.offset).unwrap_or(end);
+        if first < end {
+            self.notices.note(Notice::Bytes(write.file.inode.0, first, end - first));
+            self.notices.drain();
+        }
     }
 
     /// Allocates, punches or zeroes a range; `mode` as for fallocate(2).

@@ -32,6 +32,7 @@ impl Server {
     ) -> Answer<()> {
         let _timed = self.timed(Operation::List);
         let fs = self.fs()?;
+        let turn = fs.turns();
         let only_known = attrs && cookie == 0 && fs.getattr(dir)?.size > ANSWER;
         fs.readdir(dir, cookie, &mut |entry| {
             if !attrs || entry.name == b"." || entry.name == b".." {
@@ -53,6 +54,7 @@ impl Server {
             };
             // Counted first: once the entry is in the answer, the kernel may use it.
             fs.remember(entry.inode, 1);
+            let ttl = ttl.min(self.ttl_since(&fs, turn));
             let taken = sink.add(&entry, Some((&attr, ttl)));
             if !taken {
                 fs.forget(entry.inode, 1);

@@ -50,6 +50,7 @@ impl Server {
         let perm = self.masked(&fs, parent, mode) & 0o7777;
         let (caller, exclusive) = (self.caller(request), flags & libc::O_EXCL != 0);
         let how = flags::open(flags)?;
+        let turn = fs.turns();
         let (mut attr, file) = fs.create(&caller, parent, name, perm, how, exclusive)?;
         if flags & libc::O_TRUNC != 0 && attr.ctime != attr.btime {
             self.drop_unseen_capabilities(&fs, attr.inode)?;
@@ -59,7 +60,7 @@ impl Server {
             self.drop_privileges(&fs, attr.inode)?;
             attr = fs.getattr(attr.inode)?;
         }
-        Ok((self.entry(&fs, attr), self.opened(file, flags)))
+        Ok((self.entry(&fs, turn, attr), self.opened(file, flags)))
     }
 
     /// Makes a regular file without a name in a directory and opens it.
@@ -74,8 +75,9 @@ impl Server {
         let fs = self.fs()?;
         let perm = self.masked(&fs, parent, mode) & 0o7777;
         let caller = self.caller(request);
+        let turn = fs.turns();
         let (attr, file) = fs.tmpfile(&caller, parent, perm, flags::open(flags)?)?;
-        Ok((self.entry(&fs, attr), self.opened(file, flags)))
+        Ok((self.entry(&fs, turn, attr), self.opened(file, flags)))
     }
 
     /// Closes a handle. What is freed by this is freed before it returns.
@@ -220,7 +222,8 @@ mod tests {
         let inode = entry.attr.unwrap().inode;
         let write = |flags, offset| {
             let file = FileId { inode, fh: 0, flags };
-            let write = Write { file, offset, bytes: &[7; 4096], kill_suid_sgid: false };
+            let write =
+                Write { file, offset, bytes: &[7; 4096], kill_suid_sgid: false, is_cached: false };
             assert_eq!(server.write(&request, &write), Ok(4096));
             fs.is_durable() && fs.counters().clean_fsyncs.get() == 0
         };
@@ -244,7 +247,8 @@ mod tests {
         let (entry, opened) =
             server.create(&request, InodeNo::ROOT, b"f", mode, libc::O_WRONLY, false).unwrap();
         let file = FileId { inode: entry.attr.unwrap().inode, fh: opened.fh, flags: 0 };
-        let write = Write { file, offset: 0, bytes: &[7; 100], kill_suid_sgid: false };
+        let write =
+            Write { file, offset: 0, bytes: &[7; 100], kill_suid_sgid: false, is_cached: false };
         let told = |of: FileId| {
             let (tell, hear) = std::sync::mpsc::channel();
             match of.inode {

@@ -22,6 +22,7 @@ pub(crate) mod fresh;
 mod names;
 mod privileges;
 mod remount;
+mod rolled_back;
 #[cfg(test)]
 mod timing_tests;
 mod xattrs;
@@ -34,6 +35,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use holdfast_base::InodeNo;
 use holdfast_posix::{Attr, Caller, FileSystem, OpenFile};
 use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
 
@@ -74,6 +76,9 @@ pub struct Server {
     report: OnceLock<Report>,
     control: OnceLock<Control>,
     synchronous: remount::Synchronous,
+    rolled_back: Arc<rolled_back::RolledBack>,
+    /// Files that were open in the head before the last rollback, and their sizes.
+    sizes_before: Arc<Mutex<Vec<(InodeNo, u64)>>>,
     /// The kernel does not know that directories need no handle.
     needs_opendir: AtomicBool,
     /// The kernel opens regular files without asking, and there are no handles.
@@ -114,6 +119,8 @@ impl Server {
             report: OnceLock::new(),
             control: OnceLock::new(),
             synchronous: Default::default(),
+            rolled_back: Arc::default(),
+            sizes_before: Arc::default(),
             needs_opendir: AtomicBool::new(false),
             kernel_opens: AtomicBool::new(false),
             no_xattrs: AtomicBool::new(false),
@@ -130,17 +137,25 @@ impl Server {
             return Ok(());
         }
         let watchdog = self.watchdog.get().cloned();
+        let rolled_back = Arc::clone(&self.rolled_back);
         self.notices.start(move |some| {
             let _watched =
                 watchdog.as_ref().map(|(watchdog, connection)| watchdog.start(connection));
             some.iter().for_each(|notice| match notice {
                 Notice::Inode(inode) => kernel.content_changed(*inode),
+                Notice::Turned(inode, turn) => {
+                    kernel.content_changed(*inode);
+                    rolled_back.told(InodeNo(*inode), *turn);
+                }
+                Notice::Bytes(inode, at, len) => kernel.bytes_changed(*inode, *at, *len),
+                Notice::Grown(inode, size, last) => kernel.grown(*inode, *size, *last),
                 Notice::Name(parent, name) => kernel.name_changed(*parent, name),
             });
         })?;
         if let Ok(fs) = self.fs() {
             let notices = Arc::clone(&self.notices);
             fs.watch(move |inode| notices.note(Notice::Inode(inode.0)));
+            self.watch_rollback(&fs);
         }
         Ok(())
     }
@@ -235,9 +250,16 @@ impl Server {
         caller(request, self.trusted)
     }
 
-    /// An entry for a name that exists: counts the reference that the kernel gets with it.
-    fn entry(&self, fs: &FileSystem, attr: Attr) -> Entry {
+    /// An entry for a name that exists, found behind so many turns: counts the reference that the kernel gets with it.
+    fn entry(&self, fs: &FileSystem, turn: u64, attr: Attr) -> Entry {
         fs.remember(attr.inode, 1);
-        Entry { attr: Some(attr), ttl: self.ttl }
+        Entry { attr: Some(attr), ttl: self.ttl_since(fs, turn) }
+    }
+
+    /// How long the kernel may believe what was found behind so many turns. If the branch was rolled back since, it may be of
+    /// the head that was, and the kernel has heard already that it is void. An inode that is remembered now is told from
+    /// now on.
+    fn ttl_since(&self, fs: &FileSystem, turn: u64) -> Duration {
+        if fs.turns() == turn { self.ttl } else { Duration::ZERO }
     }
 }

@@ -14,6 +14,7 @@ impl Server {
     pub fn lookup(&self, request: &Request, parent: InodeNo, name: &[u8]) -> Answer<Entry> {
         let _timed = self.timed(Operation::Lookup);
         let fs = self.fs()?;
+        let turn = fs.turns();
         let found = match name {
             // Whatever has this number, as file handles (name_to_handle_at, servers of network filesystems) name it. No
             // path asks for `.`, so the caller has not searched a directory.
@@ -21,10 +22,10 @@ impl Server {
             _ => fs.lookup(&self.caller(request), parent, name),
         };
         match found {
-            Ok(attr) => Ok(self.entry(&fs, attr)),
+            Ok(attr) => Ok(self.entry(&fs, turn, attr)),
             // Numbers are never used twice: what is gone stays gone, and its handle is stale.
             Err(FsError::NotFound) if name == b"." || name == b".." => Err(Errno(libc::ESTALE)),
-            Err(FsError::NotFound) => Ok(Entry { attr: None, ttl: self.ttl }),
+            Err(FsError::NotFound) => Ok(Entry { attr: None, ttl: self.ttl_since(&fs, turn) }),
             Err(error) => Err(error.into()),
         }
     }
@@ -61,8 +62,9 @@ impl Server {
             perm: mode & 0o7777,
             rdev: rdev.into(),
         };
+        let turn = fs.turns();
         let attr = fs.mknod(&self.caller(request), parent, name, new)?;
-        Ok(self.entry(&fs, attr))
+        Ok(self.entry(&fs, turn, attr))
     }
 
     /// Makes a directory.
@@ -76,8 +78,9 @@ impl Server {
         let _timed = self.timed(Operation::Create);
         let fs = self.fs()?;
         let perm = self.masked(&fs, parent, mode) & 0o7777;
+        let turn = fs.turns();
         let attr = fs.mkdir(&self.caller(request), parent, name, perm)?;
-        Ok(self.entry(&fs, attr))
+        Ok(self.entry(&fs, turn, attr))
     }
 
     /// Makes a symbolic link.
@@ -90,8 +93,9 @@ impl Server {
     ) -> Answer<Entry> {
         let _timed = self.timed(Operation::Create);
         let fs = self.fs()?;
+        let turn = fs.turns();
         let attr = fs.symlink(&self.caller(request), parent, name, target)?;
-        Ok(self.entry(&fs, attr))
+        Ok(self.entry(&fs, turn, attr))
     }
 
     /// The target of a symbolic link.
@@ -110,8 +114,9 @@ impl Server {
     ) -> Answer<Entry> {
         let _timed = self.timed(Operation::Create);
         let fs = self.fs()?;
+        let turn = fs.turns();
         let attr = fs.link(&self.caller(request), inode, parent, name)?;
-        Ok(self.entry(&fs, attr))
+        Ok(self.entry(&fs, turn, attr))
     }
 
     /// Removes a name of anything but a directory.

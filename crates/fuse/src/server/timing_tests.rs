@@ -84,7 +84,12 @@ fn a_latency_is_what_the_caller_waited() {
     let file = opened(&server, first);
     let write = |byte: u8| {
         let bytes = &[byte; 5000];
-        server.write(&ROOT, &Write { file, offset: 0, bytes, kill_suid_sgid: false }).unwrap();
+        server
+            .write(
+                &ROOT,
+                &Write { file, offset: 0, bytes, kill_suid_sgid: false, is_cached: false },
+            )
+            .unwrap();
     };
     slow.is_slow.store(true, Ordering::Relaxed);
     for byte in 0..3 {
@@ -109,7 +114,12 @@ fn a_latency_is_what_the_caller_waited() {
     let (tell, hear) = mpsc::channel();
     for _ in 0..3 {
         let bytes = &[7; 5000];
-        server.write(&ROOT, &Write { file, offset: 0, bytes, kill_suid_sgid: false }).unwrap();
+        server
+            .write(
+                &ROOT,
+                &Write { file, offset: 0, bytes, kill_suid_sgid: false, is_cached: false },
+            )
+            .unwrap();
         let tell = tell.clone();
         server.fsync_then(file, false, move |done| tell.send(done).unwrap());
         hear.recv().unwrap().unwrap();
@@ -139,7 +149,8 @@ fn each_call_is_one_operation_of_its_kind() {
     let link = server.symlink(&ROOT, root, b"s", b"f").unwrap().attr.unwrap().inode;
     let id = opened(server, file);
     let directory = Mode { mode: 0o755, umask: 0 };
-    let write = Write { file: id, offset: 0, bytes: b"12345", kill_suid_sgid: false };
+    let write =
+        Write { file: id, offset: 0, bytes: b"12345", kill_suid_sgid: false, is_cached: false };
     let copy = CopyRange { from: id, offset_in: 0, to: id, offset_out: 4096, len: 3 };
     let (tell, hear) = mpsc::channel();
     let (tell_too, hear_too) = mpsc::channel();

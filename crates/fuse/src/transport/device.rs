@@ -40,8 +40,6 @@ const MAX_ANSWER: usize = 128 << 10;
 const HEADERS: usize = 4096;
 /// Readahead and asynchronous direct requests that the kernel sends before it waits for answers.
 const MAX_BACKGROUND: u16 = 64;
-/// Of a write: it comes from the kernel's cache.
-const WRITE_CACHE: u32 = 1;
 
 thread_local! {
     /// Where a thread puts its answers.
@@ -241,7 +239,7 @@ fn is_ahead(op: &Op<'_>) -> bool {
     match op {
         Op::Read(_) => true,
         Op::Write { how, .. } => {
-            how.flags & libc::O_DIRECT as u32 != 0 || how.write_flags & WRITE_CACHE != 0
+            how.flags & libc::O_DIRECT as u32 != 0 || how.write_flags & abi::WRITE_CACHE != 0
         }
         _ => false,
     }
@@ -364,6 +362,16 @@ impl Kernel for ToKernel {
 
     fn content_changed(&self, inode: u64) {
         self.tell(inode, &reply::content_changed(inode));
+    }
+
+    fn bytes_changed(&self, inode: u64, offset: u64, len: u64) {
+        self.tell(inode, &reply::bytes_changed(inode, offset, len));
+    }
+
+    fn grown(&self, inode: u64, size: u64, last: u8) {
+        if let Some(at) = size.checked_sub(1) {
+            self.tell(inode, &reply::stored(inode, at, &[last]));
+        }
     }
 
     fn name_changed(&self, parent: u64, name: &[u8]) {

@@ -8,7 +8,8 @@
 use holdfast_base::InodeNo;
 use holdfast_wire::Op;
 use holdfast_wire::abi::{
-    self, FSYNC_FDATASYNC, OPEN_KILL_SUIDGID, SETXATTR_ACL_KILL_SGID, WRITE_KILL_SUIDGID, opcode,
+    self, FSYNC_FDATASYNC, OPEN_KILL_SUIDGID, SETXATTR_ACL_KILL_SGID, WRITE_CACHE,
+    WRITE_KILL_SUIDGID, opcode,
 };
 use holdfast_wire::ask::ASK;
 use holdfast_wire::dirents::Dirents;
@@ -356,6 +357,7 @@ fn write<'a>(inode: InodeNo, how: &abi::WriteIn, bytes: &'a [u8]) -> Write<'a> {
         offset: how.offset,
         bytes,
         kill_suid_sgid: how.write_flags & WRITE_KILL_SUIDGID != 0,
+        is_cached: how.write_flags & WRITE_CACHE != 0,
     }
 }
 

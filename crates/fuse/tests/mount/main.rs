@@ -15,5 +15,6 @@ mod names;
 mod opens;
 mod programs;
 mod reserved;
+mod rollback;
 mod session;
 mod transports;

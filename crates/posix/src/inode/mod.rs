@@ -178,7 +178,8 @@ impl InodeState {
     /// The branch was rolled back, and this is the inode now.
     pub(crate) fn renew(&mut self, item: InodeItem, tail: Box<[u8]>, changed: Lsn) {
         (self.attr, self.disk, self.tail, self.changed) = (item, item, tail, changed);
-        (self.linkable, self.atime_waits) = (false, false);
+        // Where the snapshot has it without a name, it was made so, and may still get one.
+        (self.linkable, self.atime_waits) = (self.linkable && item.nlink == 0, false);
     }
 
     /// The branch was rolled back, and the inode is not used any more or does not exist.

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use holdfast_base::InodeNo;
 use holdfast_format::Key;
 use holdfast_store::{Branch, StoreError};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 
 use super::Inode;
 use crate::{FsError, Result};
@@ -34,6 +34,9 @@ const CLOCK_SLACK: usize = 1024;
 /// All inodes in memory.
 pub(crate) struct InodeTable {
     shards: Vec<Mutex<Shard>>,
+    /// Held while an inode is read and put into its shard. No call waits for it with a state locked, unless it is inside
+    /// the gate.
+    loads: RwLock<()>,
 }
 
 #[derive(Default)]
@@ -78,7 +81,7 @@ impl InodeTable {
     pub(crate) fn new(idle_max: usize) -> InodeTable {
         let count = if idle_max < SHARDED_CACHE_MIN { 1 } else { SHARDS };
         let shard = || Mutex::new(Shard { known_max: idle_max / count, ..Shard::default() });
-        InodeTable { shards: (0..count).map(|_| shard()).collect() }
+        InodeTable { shards: (0..count).map(|_| shard()).collect(), loads: RwLock::default() }
     }
 
     fn shard(&self, no: InodeNo) -> &Mutex<Shard> {
@@ -108,6 +111,10 @@ impl InodeTable {
         no: InodeNo,
         mut read: impl FnMut() -> Result<Inode>,
     ) -> Result<Arc<Inode>> {
+        if let Some(inode) = self.peek(no) {
+            return Ok(inode);
+        }
+        let _loads = self.loads.read();
         let shard = self.shard(no);
         loop {
             let left = {
@@ -168,6 +175,12 @@ impl InodeTable {
         all
     }
 
+    /// Waits for inodes that are just being read, and lets none be read until the guard is dropped: whatever comes, what is in
+    /// memory stays the same but for what the gate keeps out. The caller has nothing locked.
+    pub(crate) fn stop_loads(&self) -> RwLockWriteGuard<'_, ()> {
+        self.loads.write()
+    }
+
     /// Nothing is loaded or dropped until the guard is dropped. The caller may have states locked.
     pub(crate) fn lock_all(&self) -> LockedTable<'_> {
         LockedTable(self.shards.iter().map(|shard| shard.lock()).collect())
@@ -195,14 +208,9 @@ impl LockedTable<'_> {
         &mut self.0[(no.0 % count) as usize]
     }
 
-    /// Whether exactly these are in memory.
-    pub(crate) fn is(&mut self, inodes: &[Arc<Inode>]) -> bool {
-        let count: usize = self.0.iter().map(|shard| shard.known.len()).sum();
-        count == inodes.len()
-            && inodes.iter().all(|inode| {
-                let known = self.shard(inode.no).known.get(&inode.no.0);
-                known.is_some_and(|entry| Arc::ptr_eq(&entry.inode, inode))
-            })
+    /// How many are in memory.
+    pub(crate) fn len(&self) -> usize {
+        self.0.iter().map(|shard| shard.known.len()).sum()
     }
 
     /// Inodes that are not in memory and have references from above.

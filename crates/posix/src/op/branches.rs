@@ -3,6 +3,8 @@
 //! Each is durable when its call returns, and happens as a whole or not at all (P12). What changes the tree of this branch
 //! closes its gate for that moment; nothing here waits for the space of what is deleted.
 
+use std::sync::atomic::Ordering;
+
 use holdfast_base::{InodeNo, Lsn, Timestamp};
 use holdfast_format::item::lineage::MAIN_NAME;
 use holdfast_format::item::{TreeItem, TreeKind};
@@ -52,6 +54,17 @@ pub struct SnapshotInfo {
     pub is_open: bool,
 }
 
+/// An inode that was remembered or open when its branch was rolled back, as it was before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Affected {
+    /// Its number.
+    pub inode: InodeNo,
+    /// It is or was open.
+    pub is_open: bool,
+    /// Its size, if it was in memory.
+    pub size: Option<u64>,
+}
+
 /// No change of the branch is under way, and none begins.
 struct Settled<'a> {
     core: &'a Core,
@@ -73,6 +86,8 @@ impl Core {
             let _inside = self.gate.enter();
             self.write_back()?;
         }
+        // The last change of the lineage may have left it: it would be completed first, and nobody could change anything.
+        self.store.store().complete_checkpoint()?;
         let settled = Settled { core: self, closed: Some(self.gate.close()) };
         match atime::write_all(self) {
             // They wait on; the snapshot shows older ones.
@@ -167,17 +182,14 @@ impl FileSystem {
     fn rollback_number(&self, branch: u64, to: &[u8], keep: Option<&[u8]>) -> Result<()> {
         let to = self.find(branch, to)?;
         let turn = |store: &Store| Ok(store.roll_back(branch, to, keep, Timestamp::now())?);
-        let known = self.with_branch(branch, |store, open| {
-            let Some(core) = open else { return turn(store).map(|()| Vec::new()) };
+        self.with_branch(branch, |store, open| {
+            let Some(core) = open else { return turn(store) };
             if keep.is_some() {
                 // Writes that came since are part of what is kept.
                 core.write_back()?;
             }
             rollback::roll_back(core, || turn(store))
         })?;
-        if let Some(core) = self.volume.volume.find(branch) {
-            rollback::tell(&core, &known);
-        }
         if keep.is_none() {
             self.volume.volume.deletions.begin();
         }
@@ -205,12 +217,18 @@ impl FileSystem {
         }
     }
 
-    /// Sets the callback for a rollback of this branch: all inodes that were remembered ([`FileSystem::remember`]) or open.
-    /// Whatever is cached of them is void: attributes, content, and of directories what their names lead to. Names that were
-    /// found missing may exist as well. `tell` runs when the rollback is done, before its call returns. The first callback
-    /// stays.
-    pub fn watch_rollback(&self, tell: impl Fn(&[InodeNo]) + Send + Sync + 'static) {
+    /// Sets the callback for a rollback of this branch: all inodes that were remembered ([`FileSystem::remember`]) or open,
+    /// and what [`FileSystem::turns`] is about to be. Whatever is cached of them is void: attributes, content, and of
+    /// directories what their names lead to. Names that were found missing may exist as well. `tell` runs when the branch is
+    /// rolled back, before any call sees that: it must not wait, nor call this filesystem. The first callback stays.
+    pub fn watch_rollback(&self, tell: impl Fn(&[Affected], u64) + Send + Sync + 'static) {
         let _ = self.core.rolled_back.set(Box::new(tell));
+    }
+
+    /// How often this branch was rolled back since it was opened. What was read before it moved may be of a head that is
+    /// gone.
+    pub fn turns(&self) -> u64 {
+        self.core.turns.load(Ordering::Acquire)
     }
 
     /// All branches of the volume, in the order in which they were made.

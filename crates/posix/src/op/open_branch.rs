@@ -88,6 +88,7 @@ fn open(volume: &Arc<Volume>, mut options: MountOptions) -> Result<Arc<Core>> {
         atime: times::Policy::new(options.atime),
         watcher: OnceLock::new(),
         rolled_back: OnceLock::new(),
+        turns: Default::default(),
         left: Mutex::default(),
         leaving: Default::default(),
         atimes: Mutex::default(),

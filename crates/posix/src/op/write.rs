@@ -25,6 +25,8 @@ pub struct WriteHow {
     pub append: bool,
     /// Clear set-id bits (FUSE KILL_SUIDGID).
     pub kill_suid_sgid: bool,
+    /// [`FsError::Turned`] if the branch is rolled back after [`FileSystem::turns`] was this, and before the write.
+    pub turn: Option<u64>,
 }
 
 impl FileSystem {
@@ -52,6 +54,9 @@ impl FileSystem {
         let append = how.append || file.flags.contains(OpenFlags::APPEND);
         let done = {
             let _inside = self.core.gate.enter();
+            if how.turn.is_some_and(|turn| turn != self.turns()) {
+                return Err(FsError::Turned);
+            }
             let writer = inode.data.lock_writer();
             let start = match append {
                 true => inode.state.read().attr.size,
