@@ -229,6 +229,12 @@ fn tick(volume: &Volume, patience: &mut Patience) -> Result<()> {
     written.and(volume.store.commit().map_err(FsError::from))
 }
 
+/// A tick for a test.
+#[cfg(test)]
+pub(crate) fn tick_of_test(volume: &Volume) -> Result<()> {
+    tick(volume, &mut Patience::default())
+}
+
 /// Whether something is not committed, but fsyncs have made all of it durable.
 pub(crate) fn is_logged(store: &Store) -> bool {
     let durable = store.durable();

@@ -4,11 +4,13 @@
 mod common;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use common::*;
 use holdfast_base::InodeNo;
+use holdfast_device::{Device, DeviceError, Flushed, MemoryDevice, forward};
 use holdfast_posix::{Caller, FsError, MountOptions, OpenFlags};
 
 const ROOT: InodeNo = InodeNo::ROOT;
@@ -187,6 +189,93 @@ fn threads_work_while_snapshots_and_rollbacks_come() {
     }
     fs.unmount().unwrap();
     mount(&device, &quiet()).unmount().unwrap();
+}
+
+/// A device that lets nothing be written behind a flush, until it may go on.
+#[derive(Debug)]
+struct Stuck {
+    under: Arc<MemoryDevice>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum State {
+    Free,
+    /// With the next flush it is stuck.
+    Armed,
+    Stuck,
+    /// So many wait.
+    Waited,
+}
+
+impl Stuck {
+    fn set(&self, state: State) {
+        *self.state.lock().unwrap() = state;
+        self.changed.notify_all();
+    }
+
+    /// Waits until a write has come.
+    fn wait(&self) {
+        let state = self.state.lock().unwrap();
+        drop(self.changed.wait_while(state, |state| *state != State::Waited).unwrap());
+    }
+}
+
+impl Device for Stuck {
+    forward!(under: read, discard, room, take_room, len, sector_size, reach, stats);
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        let mut state = self.state.lock().unwrap();
+        while matches!(*state, State::Stuck | State::Waited) {
+            *state = State::Waited;
+            self.changed.notify_all();
+            state = self.changed.wait(state).unwrap();
+        }
+        drop(state);
+        self.under.write(offset, bytes)
+    }
+
+    fn flush(&self) -> Result<Flushed, DeviceError> {
+        let flushed = self.under.flush();
+        let mut state = self.state.lock().unwrap();
+        if *state == State::Armed {
+            *state = State::Stuck;
+        }
+        flushed
+    }
+}
+
+/// A snapshot leaves the checkpoint of what it sealed to a thread. The next one waits for that, and programs do not.
+#[test]
+fn programs_do_not_wait_for_the_checkpoint_of_the_last_snapshot() {
+    let under = new_volume(64 * MIB, 4096);
+    let stuck = Arc::new(Stuck { under, state: Mutex::new(State::Free), changed: Condvar::new() });
+    let fs = mount(&stuck, &quiet());
+    write_all(&fs, &create(&fs, "file"), 0, &[1; 100_000]);
+    fs.commit().unwrap();
+    stuck.set(State::Armed);
+    fs.snapshot(b"one").unwrap();
+    stuck.wait();
+    std::thread::scope(|scope| {
+        let next = scope.spawn(|| fs.snapshot(b"two").unwrap());
+        let (done, told) = channel();
+        let fs = &fs;
+        scope.spawn(move || {
+            // Also while the snapshot looks whether it may begin.
+            for n in 0..1000 {
+                create(fs, &format!("new-{n}"));
+                std::thread::yield_now();
+            }
+            done.send(()).unwrap();
+        });
+        let worked = told.recv_timeout(Duration::from_secs(20));
+        assert!(!next.is_finished(), "it waits for the checkpoint");
+        stuck.set(State::Free);
+        assert_eq!(worked, Ok(()), "programs wait for it as well");
+    });
+    assert_eq!(fs.snapshots().unwrap().len(), 2);
+    fs.unmount().unwrap();
 }
 
 /// What a call may answer whose file or name a rollback has taken away.

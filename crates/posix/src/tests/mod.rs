@@ -8,6 +8,7 @@ mod holes;
 mod orphans;
 mod readdir;
 mod rename;
+mod rollbacks;
 mod threads;
 mod unlink;
 mod xattr;

@@ -1,0 +1,137 @@
+//! What calls find that were under way when their branch was rolled back.
+
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use super::*;
+
+/// How long a thread gets that must not wait.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn create(v: &Volume, name: &str) -> Arc<OpenFile> {
+    let flags = OpenFlags::READ | OpenFlags::WRITE;
+    v.fs.create(&root(), ROOT, name.as_bytes(), 0o644, flags, false).unwrap().1
+}
+
+#[test]
+fn a_call_that_has_an_inode_in_hand_goes_on_with_it_if_both_heads_have_it() {
+    let v = Volume::new();
+    let both = v.file(ROOT, "both");
+    v.fs.snapshot(b"s").unwrap();
+    let new = v.file(ROOT, "new");
+    v.fs.setattr(&root(), both, None, SetAttr { perm: Some(0o600), ..SetAttr::default() }).unwrap();
+    let core = &v.fs.core;
+    // As a call that waits for the state, which the rollback has locked.
+    let (both, new) = (core.inode(both).unwrap(), core.inode(new).unwrap());
+    v.fs.rollback(b"s", None).unwrap();
+    both.state.read().expect_alive().unwrap();
+    assert_eq!(both.state.read().attr.mode & 0o777, 0o644);
+    assert!(Arc::ptr_eq(&both, &core.inode(both.no).unwrap()), "there is one inode of a number");
+    assert_eq!(errno(new.state.read().expect_alive()), libc::ESTALE);
+    assert!(matches!(core.inode(new.no), Err(FsError::NotFound)));
+    drop((both, new));
+    v.check();
+}
+
+#[test]
+fn what_was_lost_of_the_head_that_was_is_no_error_of_the_next() {
+    let v = Volume::new();
+    let file = create(&v, "f");
+    v.fs.snapshot(b"s").unwrap();
+    file.inode.errors.record_error("the device refused");
+    file.inode.lost.add(std::iter::once(0..100));
+    v.fs.rollback(b"s", None).unwrap();
+    v.fs.fsync(&file, false).unwrap();
+    v.fs.fsync(&create(&v, "f"), false).unwrap();
+    file.inode.errors.record_error("and again");
+    assert_eq!(errno(v.fs.fsync(&file, false)), libc::EIO);
+    v.fs.fsync(&file, false).unwrap();
+}
+
+#[test]
+fn a_write_that_wanted_to_come_before_a_rollback_does_not_come_behind() {
+    let v = Volume::new();
+    let file = create(&v, "f");
+    let how = |turn| WriteHow { turn: Some(turn), ..WriteHow::default() };
+    v.fs.write(&root(), &file, 0, b"one", how(0)).unwrap();
+    v.fs.snapshot(b"s").unwrap();
+    assert_eq!(v.fs.turns(), 0);
+    v.fs.rollback(b"s", None).unwrap();
+    assert!(matches!(v.fs.write(&root(), &file, 0, b"two", how(0)), Err(FsError::Turned)));
+    v.fs.write(&root(), &file, 1, b"2", how(v.fs.turns())).unwrap();
+    let mut bytes = [0; 9];
+    assert_eq!(v.fs.read(&file, 0, &mut bytes).unwrap(), 3);
+    assert_eq!(&bytes[..3], b"o2e");
+}
+
+#[test]
+fn a_file_made_without_a_name_may_get_one_in_the_snapshot_that_has_it_so() {
+    let v = Volume::new();
+    let flags = OpenFlags::READ | OpenFlags::WRITE;
+    let (attr, file) = v.fs.tmpfile(&root(), ROOT, 0o644, flags).unwrap();
+    v.fs.snapshot(b"s").unwrap();
+    let unlinked = create(&v, "f");
+    v.fs.snapshot(b"named").unwrap();
+    v.unlink(ROOT, "f").unwrap();
+    v.fs.rollback(b"named", Some(b"was")).unwrap();
+    v.fs.rollback(b"s", None).unwrap();
+    v.fs.link(&root(), attr.inode, ROOT, b"name").unwrap();
+    assert!(v.fs.link(&root(), unlinked.inode(), ROOT, b"f").is_err());
+    assert_eq!(v.ls(ROOT), ["name"]);
+    drop((file, unlinked));
+    v.check();
+}
+
+/// However many readers there are, each with other inodes, a rollback waits for those that are being read and no others.
+#[test]
+fn no_inode_is_read_beside_a_rollback() {
+    let v = Volume::with(64 << 20, 4096, MountOptions { inode_cache: 1, ..options() });
+    let (first, second) = (v.file(ROOT, "first"), v.file(ROOT, "second"));
+    let core = &v.fs.core;
+    let held = core.inode(first).unwrap();
+    let _ = core.inode(ROOT).unwrap();
+    let (done, told) = channel();
+    std::thread::scope(|scope| {
+        let loads = core.inodes.stop_loads();
+        assert!(core.inodes.peek(second).is_none(), "the table keeps one");
+        scope.spawn(move || {
+            // What is in memory is there.
+            done.send(core.inode(held.no).unwrap().no).unwrap();
+            done.send(core.inode(second).unwrap().no).unwrap();
+        });
+        assert_eq!(told.recv_timeout(PATIENCE), Ok(first));
+        assert!(told.recv_timeout(Duration::from_millis(20)).is_err(), "it waits");
+        drop(loads);
+        assert_eq!(told.recv_timeout(PATIENCE), Ok(second));
+    });
+}
+
+/// The thread that commits has all branches in hand: it waits for none that stands still.
+#[test]
+fn a_branch_that_stands_still_keeps_no_other_from_being_written() {
+    let v = Volume::new();
+    let file = create(&v, "f");
+    let fork = v.fs.fork(b"work", None).map(|_| v.fs.open_branch(b"work", options()).unwrap());
+    let fork = fork.unwrap();
+    let flags = OpenFlags::WRITE;
+    let other = fork.create(&root(), ROOT, b"other", 0o644, flags, false).unwrap().1;
+    for (fs, file) in [(&v.fs, &file), (&fork, &other)] {
+        fs.write(&root(), file, 0, &[1; 9000], WriteHow::default()).unwrap();
+    }
+    let (done, told) = channel();
+    std::thread::scope(|scope| {
+        let still = v.fs.core.gate.close();
+        let volume = &v.fs.volume.volume;
+        scope.spawn(move || {
+            crate::committer::tick_of_test(volume).unwrap();
+            done.send(()).unwrap();
+        });
+        let waited = told.recv_timeout(PATIENCE);
+        drop(still);
+        assert_eq!(waited, Ok(()), "it waits with all branches in hand");
+    });
+    assert_eq!((fork.dirty_bytes(), v.fs.dirty_bytes() > 0), (0, true));
+    drop((file, other));
+    fork.unmount().unwrap();
+    v.fs.unmount().unwrap();
+}
