@@ -19,6 +19,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How long it gets to change something: before a snapshot it writes what is in memory.
 const PATIENCE_FOR_CHANGES: Duration = Duration::from_secs(600);
 
+/// Entries of a list that are believed.
+const MOST: usize = 1_000_000;
+
 /// Has it carried out, where the volume is.
 fn ask(place: &Place, ask: &Ask) -> Result<Reply, Failure> {
     let mount = mounts::find(&place.path).context("/proc/self/mountinfo")?;
@@ -39,7 +42,7 @@ fn ask(place: &Place, ask: &Ask) -> Result<Reply, Failure> {
 fn live(mount: &Mount, ask: &Ask) -> Result<Reply, Failure> {
     let question = serde_json::to_vec(ask).expect("names and numbers");
     let patience = if ask.only_looks() { PATIENCE } else { PATIENCE_FOR_CHANGES };
-    let answer = command(&mount.dir, &question, ask.wants_pages(), patience);
+    let answer = command(&mount.dir, &question, ask.wants_pages(), !ask.only_looks(), patience);
     let answer = answer.map_err(|error| no_answer(mount, &error))?;
     serde_json::from_slice(&answer).map_err(|error| no_answer(mount, &error.into()))
 }
@@ -53,6 +56,7 @@ fn no_answer(mount: &Mount, error: &io::Error) -> Failure {
         Some(Errno::ACCESS | Errno::PERM) => {
             format!("{dir}: {words}; only root and the user who has mounted may do this")
         }
+        Some(Errno::ROFS) => format!("{dir} is mounted read-only here"),
         Some(Errno::NOTTY | Errno::OPNOTSUPP) => {
             format!("{dir} is served by a program without branches; unmount it and mount it again")
         }
@@ -90,39 +94,57 @@ pub(crate) fn done(place: &Place, question: &Ask) -> Result<(Name, Option<u64>),
 
 /// All branches.
 pub(crate) fn branches(place: &Place) -> Result<Vec<Branch>, Failure> {
-    let mut all: Vec<Branch> = Vec::new();
+    let part = |after| match ask(place, &Ask::Branches { after })? {
+        Reply::Branches { list, more } => Ok((list, more)),
+        other => Err(nonsense(&other)),
+    };
+    in_parts(part, |branch| branch.number)
+}
+
+/// A list that comes in parts, each behind the last number of the one before. A daemon that is a stranger's may answer
+/// anything: numbers that do not rise would be asked for without an end, and no volume has more than `MOST`.
+fn in_parts<T>(
+    mut part: impl FnMut(u64) -> Result<(Vec<T>, bool), Failure>,
+    number: impl Fn(&T) -> u64,
+) -> Result<Vec<T>, Failure> {
+    let mut all: Vec<T> = Vec::new();
+    let mut after = 0;
     loop {
-        let after = all.last().map_or(0, |last| last.number);
-        match ask(place, &Ask::Branches { after })? {
-            Reply::Branches { list, more } => {
-                let is_end = !more || list.is_empty();
-                all.extend(list);
-                if is_end {
-                    return Ok(all);
-                }
+        let (list, more) = part(after)?;
+        for of in &list {
+            if number(of) <= after {
+                let words = "the answer makes no sense: its numbers do not rise";
+                return Err(Failure::plain(words));
             }
-            other => return Err(nonsense(&other)),
+            after = number(of);
+        }
+        let is_end = !more || list.is_empty();
+        all.extend(list);
+        if is_end {
+            return Ok(all);
+        }
+        if all.len() > MOST {
+            return Err(Failure::plain("the answer makes no sense: the list does not end"));
         }
     }
 }
 
 /// The name of the branch, and all its snapshots.
 pub(crate) fn snapshots(place: &Place) -> Result<(Name, Vec<Snapshot>), Failure> {
-    let mut all: Vec<Snapshot> = Vec::new();
-    loop {
-        let after = all.last().map_or(0, |last| last.number);
+    let mut name = None;
+    let part = |after| {
         let question = Ask::Snapshots { branch: place.branch.clone(), after };
         match ask(place, &question)? {
             Reply::Snapshots { branch, list, more } => {
-                let is_end = !more || list.is_empty();
-                all.extend(list);
-                if is_end {
-                    return Ok((branch, all));
-                }
+                name = Some(branch);
+                Ok((list, more))
             }
-            other => return Err(nonsense(&other)),
+            other => Err(nonsense(&other)),
         }
-    }
+    };
+    let all = in_parts(part, |snapshot| snapshot.number)?;
+    // There was a part, or an error.
+    name.map(|name| (name, all)).ok_or_else(|| Failure::plain("there was no answer"))
 }
 
 /// The name of the branch, and one of its snapshots.
@@ -139,4 +161,38 @@ pub(crate) fn snapshot(place: &Place, name: &Name) -> Result<(Name, Snapshot), F
 fn nonsense(reply: &Reply) -> Failure {
     let said = format!("{reply:?}");
     Failure::plain(format!("the answer makes no sense: {}", printable(&said)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_comes_in_parts_up_to_its_end() {
+        let parts = |after| {
+            Ok(match after {
+                0 => (vec![3, 4], true),
+                4 => (vec![9], true),
+                _ => (vec![], true),
+            })
+        };
+        assert_eq!(in_parts(parts, |number| *number).ok(), Some(vec![3, 4, 9]));
+    }
+
+    #[test]
+    fn a_daemon_that_says_the_same_for_ever_is_asked_no_more() {
+        for lie in [vec![1, 2, 3], vec![7], vec![5, 4], vec![0]] {
+            let mut asked = 0;
+            let part = |_| {
+                asked += 1;
+                Ok((lie.clone(), true))
+            };
+            assert!(in_parts(part, |number| *number).is_err());
+            assert!(asked <= 2, "{lie:?}");
+        }
+        let rising = |after: u64| Ok(((after + 1..=after + 100_000).collect(), true));
+        assert!(in_parts(rising, |number| *number).is_err(), "it does not end");
+        let last = |_| Ok((vec![u64::MAX], true));
+        assert!(in_parts(last, |number| *number).is_err());
+    }
 }

@@ -288,3 +288,81 @@ fn a_user_commands_a_mount_of_its_own() {
         nobody.run(&["umount", place.dir()]).fine();
     }
 }
+
+/// A program that asks a directory without our help: `take` is what it wants to be done, as it is sent.
+const ASKS: &str = "import fcntl, os, struct, sys\n\
+    what = b'system.holdfast.control ' + sys.argv[2].encode()\n\
+    dir = os.open(sys.argv[1], os.O_RDONLY)\n\
+    if len(sys.argv) > 3: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n\
+    piece = bytearray(struct.pack('III', 0, 0, len(what)) + what.ljust(16000, b'\\0'))\n\
+    try:\n\
+    \x20   fcntl.ioctl(dir, (3 << 30) | (len(piece) << 16) | (ord('h') << 8) | 0xf5, piece)\n\
+    \x20   print(piece[12:12 + struct.unpack('III', piece[:12])[0]].decode())\n\
+    except OSError as error: print(error.errno)\n";
+
+/// Which user has opened a descriptor does not matter: the one that asks is judged.
+#[test]
+fn a_descriptor_of_root_gives_no_rights() {
+    let place = TestMount::with_volume();
+    if Nobody::at(&place).is_none() {
+        return;
+    }
+    place.mount();
+    let asked = |as_nobody: bool| {
+        let mut python = Command::new("python3");
+        python.args(["-c", ASKS, place.dir(), r#"{"branches":{"after":0}}"#]);
+        python.args(as_nobody.then_some("nobody"));
+        let said = common::said(python.output().unwrap());
+        assert_eq!(said.err, "");
+        said.out
+    };
+    assert!(asked(false).contains("main"), "{}", asked(false));
+    assert_eq!(asked(true), "13\n");
+    place.umount();
+}
+
+/// A read-only bind mount shows, and changes nothing: not even with an ioctl, of which the kernel asks nothing.
+#[test]
+fn where_a_mount_is_read_only_nothing_is_changed() {
+    let can = Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|s| s.success());
+    if !can_mount() || !can {
+        holdfast_base::skip::skipped("needs unshare -m");
+        return;
+    }
+    for options in ["rw", "noxattr"] {
+        let place = TestMount::with_volume();
+        place.run(&["mount", "-o", options, place.image(), place.dir()]).fine();
+        place.run(&["snapshot", "create", place.dir(), "s"]).fine();
+        fs::write(place.dir.join("file"), "two").unwrap();
+        let there = place.path("read-only");
+        fs::create_dir(&there).unwrap();
+        let seen = |program: &str, args: &[&str]| {
+            let script = "mount --bind \"$1\" \"$2\" && mount -o remount,bind,ro \"$2\" && shift 2 && exec \"$@\"";
+            let mut shell = Command::new("unshare");
+            shell.args(["-m", "sh", "-c", script, "sh", place.dir(), &there, program]).args(args);
+            common::said(shell.output().unwrap())
+        };
+        let words = "is mounted read-only here";
+        for args in [
+            &["snapshot", "create", &there, "x"][..],
+            &["snapshot", "rollback", "--discard", &there, "s"],
+            &["snapshot", "delete", &there, "s"],
+            &["snapshot", "hold", &there, "s"],
+            &["fork", &there, "x"],
+            &["branch", "delete", &there, "x"],
+        ] {
+            seen(common::PROGRAM, args).fails(1, words);
+        }
+        let list = seen(common::PROGRAM, &["snapshot", "list", &there]).fine();
+        assert_eq!(list.lines().count(), 2, "{list}");
+        let take = r#"{"take":{"branch":null,"name":"x"}}"#;
+        for asked in [take.into(), format!("{} {take}", "a".repeat(32))] {
+            let said = seen("python3", &["-c", ASKS, &there, &asked]).fine();
+            assert!(said.contains("refused"), "{said}");
+        }
+        assert_eq!(fs::read_to_string(place.dir.join("file")).unwrap(), "two");
+        let list = place.run(&["snapshot", "list", place.dir()]).fine();
+        assert_eq!(list.lines().count(), 2, "{list}");
+        place.umount();
+    }
+}

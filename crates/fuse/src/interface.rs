@@ -130,6 +130,8 @@ pub trait DirSink {
 pub trait Controlled {
     /// What is mounted.
     fn fs(&self) -> &FileSystem;
+    /// Whether the caller has shown that the mount may be written where it stands.
+    fn may_change(&self) -> bool;
     /// Takes the branch back to one of its snapshots (see [`FileSystem::rollback`]); when this returns the kernel knows.
     ///
     /// # Errors

@@ -32,6 +32,9 @@ pub use holdfast_wire::ask::{PIECE, attribute};
 pub use interface::Controlled;
 pub use mount::remount;
 pub use options::{Control, FuseOptions, Report, SLOW_FSYNC};
-pub use server::{CONTROL, FSYNC_XATTR, REMOUNT_XATTR, REPORT_XATTR, STATS_XATTR, SYNC_XATTR};
+pub use server::{
+    CHANGE_XATTR, CONTROL, FSYNC_XATTR, PERMIT, REMOUNT_XATTR, REPORT_XATTR, STATS_XATTR,
+    SYNC_XATTR,
+};
 pub use session::{Stopper, serve};
 pub use statistics::{BucketScale, Latency, Operation, Operations, RequestKind, Requests};

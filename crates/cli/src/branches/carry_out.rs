@@ -6,14 +6,16 @@ use std::fmt::Display;
 
 use holdfast::{BranchInfo, FileSystem, SnapshotInfo};
 use holdfast_base::units::BLOCK_BYTES;
+use holdfast_fuse::PIECE;
 
 use super::message::{Branch, Origin, Snapshot, nanoseconds};
 use super::{Ask, Name, Reply};
 
-/// Bytes of a part of a list, about. The longest entry has a few KiB, and a message 16,000 bytes.
-const PART: usize = 8000;
-/// Names of forks that a snapshot shows.
+/// Bytes of a message besides the entries of a list and the name of a branch.
+const FRAME: usize = 200;
+/// Names of forks that a snapshot shows, and their bytes: a name that is no text takes four times its length.
 const FORKS: usize = 8;
+const FORK_BYTES: usize = 4000;
 
 /// A volume with an open branch or snapshot.
 pub(crate) struct Open<'a> {
@@ -146,7 +148,7 @@ fn branches(open: &Open<'_>, after: u64) -> Done<Reply> {
     let all = open.fs.branches().map_err(words)?;
     let snapshots = open.fs.all_snapshots().map_err(words)?;
     let named = snapshots.iter().filter(|it| !it.name.is_empty());
-    let (mut list, mut bytes, mut more) = (Vec::new(), 0, false);
+    let mut part = Part::of(None)?;
     for of in all.iter().filter(|of| of.number > after) {
         let origin = origin(of, &snapshots);
         let branch_of = |number| all.iter().find(|it| it.number == number);
@@ -163,14 +165,11 @@ fn branches(open: &Open<'_>, after: u64) -> Done<Reply> {
             limit_bytes: of.limit.map(|blocks| blocks.saturating_mul(BLOCK_BYTES)),
             mounted: open.is_mounted && of.is_open,
         };
-        bytes += length(&branch)?;
-        list.push(branch);
-        if bytes > PART {
-            more = true;
+        if !part.add(branch)? {
             break;
         }
     }
-    Ok(Reply::Branches { list, more })
+    Ok(Reply::Branches { list: part.list, more: part.more })
 }
 
 fn snapshots(open: &Open<'_>, branch: Option<&Name>, after: u64) -> Done<Reply> {
@@ -179,11 +178,11 @@ fn snapshots(open: &Open<'_>, branch: Option<&Name>, after: u64) -> Done<Reply> 
     let all = open.fs.all_snapshots().map_err(words)?;
     let origins: Vec<_> = branches.iter().map(|it| (it, origin(it, &all))).collect();
     let snapshots = open.fs.snapshots_of(&name.0).map_err(words)?;
-    let (mut list, mut bytes, mut more) = (Vec::new(), 0, false);
+    let mut part = Part::of(Some(&name))?;
     for of in snapshots.into_iter().filter(|of| of.number > after) {
         let is_of = |it: Option<&SnapshotInfo>| it.is_some_and(|it| it.number == of.number);
         let forks = origins.iter().filter(|(_, origin)| is_of(*origin));
-        let mut forks = forks.map(|(it, _)| Name(it.name.clone()));
+        let (forks, more_forks) = some_names(forks.map(|(it, _)| Name(it.name.clone())))?;
         let snapshot = Snapshot {
             name: Name(of.name),
             number: of.number,
@@ -192,18 +191,15 @@ fn snapshots(open: &Open<'_>, branch: Option<&Name>, after: u64) -> Done<Reply> 
             parent: of.parent,
             holds: of.holds,
             inodes: of.inodes,
-            forks: forks.by_ref().take(FORKS).collect(),
-            more_forks: forks.next().is_some(),
+            forks,
+            more_forks,
             mounted: open.is_mounted && of.is_open,
         };
-        bytes += length(&snapshot)?;
-        list.push(snapshot);
-        if bytes > PART {
-            more = true;
+        if !part.add(snapshot)? {
             break;
         }
     }
-    Ok(Reply::Snapshots { branch: name, list, more })
+    Ok(Reply::Snapshots { branch: name, list: part.list, more: part.more })
 }
 
 fn snapshot(open: &Open<'_>, branch: Option<&Name>, name: &Name) -> Done<Reply> {
@@ -222,7 +218,108 @@ fn snapshot(open: &Open<'_>, branch: Option<&Name>, name: &Name) -> Done<Reply> 
     }
 }
 
+/// A part of a list: as many entries as fit a message.
+struct Part<T> {
+    list: Vec<T>,
+    room: usize,
+    more: bool,
+}
+
+impl<T: serde::Serialize> Part<T> {
+    /// A part of a list of this branch.
+    fn of(branch: Option<&Name>) -> Done<Part<T>> {
+        let room = PIECE - FRAME - length(&branch)?;
+        Ok(Part { list: Vec::new(), room, more: false })
+    }
+
+    /// Adds an entry; false: there is no room, it comes with the next part. The longest has less than half of a message.
+    fn add(&mut self, entry: T) -> Done<bool> {
+        // And a comma.
+        let bytes = length(&entry)? + 1;
+        self.more = bytes > self.room && !self.list.is_empty();
+        if !self.more {
+            self.room = self.room.saturating_sub(bytes);
+            self.list.push(entry);
+        }
+        Ok(!self.more)
+    }
+}
+
+/// The first of these names, and whether there are more.
+fn some_names(names: impl Iterator<Item = Name>) -> Done<(Vec<Name>, bool)> {
+    let (mut some, mut bytes) = (Vec::new(), 0);
+    for name in names {
+        bytes += length(&name)?;
+        if some.len() == FORKS || bytes > FORK_BYTES {
+            return Ok((some, true));
+        }
+        some.push(name);
+    }
+    Ok((some, false))
+}
+
 /// Bytes of it in a message.
 fn length(of: &impl serde::Serialize) -> Done<usize> {
     serde_json::to_vec(of).map(|bytes| bytes.len()).map_err(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast::Volume;
+
+    use super::*;
+
+    /// The longest name there is in a message: it is no text.
+    fn long(n: u8) -> Name {
+        Name([vec![b'A' + n], vec![0xff; 254]].concat())
+    }
+
+    #[test]
+    fn the_longest_entries_fit_their_messages() {
+        let volume = Volume::in_memory(64 << 20).unwrap();
+        let fs = volume.engine().unwrap();
+        let none = |_: &[u8], _: Option<&[u8]>| Ok(());
+        let open = Open { fs: &fs, is_mounted: true, roll_back: &none };
+        let done = |ask: Ask| {
+            let reply = carry_out(&open, &ask);
+            let bytes = serde_json::to_vec(&reply).unwrap().len();
+            assert!(bytes <= PIECE, "{bytes} bytes: {ask:?}");
+            reply
+        };
+        let change = |ask| assert!(matches!(done(ask), Reply::Done { .. }));
+        let branch = Some(long(0));
+        change(Ask::Fork { branch: None, snapshot: None, name: long(0) });
+        for n in 0..6 {
+            change(Ask::Take { branch: branch.clone(), name: long(n) });
+            for fork in 0..if n < 2 { 12 } else { 0 } {
+                let name = long(1 + n * 16 + fork);
+                change(Ask::Fork { branch: branch.clone(), snapshot: Some(long(n)), name });
+            }
+        }
+        let (mut after, mut seen) = (0, Vec::new());
+        loop {
+            let ask = Ask::Snapshots { branch: branch.clone(), after };
+            let Reply::Snapshots { list, more, .. } = done(ask) else { panic!() };
+            after = list.last().unwrap().number;
+            assert!(list.iter().all(|it| it.more_forks != it.forks.is_empty()));
+            seen.extend(list.into_iter().map(|it| it.name).filter(|name| !name.0.is_empty()));
+            if !more {
+                break;
+            }
+        }
+        assert_eq!(seen, (0..6).map(long).collect::<Vec<_>>());
+        let (mut after, mut count) = (0, 0);
+        loop {
+            let Reply::Branches { list, more } = done(Ask::Branches { after }) else { panic!() };
+            after = list.last().unwrap().number;
+            count += list.len();
+            if !more {
+                break;
+            }
+        }
+        assert_eq!(count, 26);
+        done(Ask::Snapshot { branch, name: long(1) });
+        drop(fs);
+        volume.close().unwrap();
+    }
 }

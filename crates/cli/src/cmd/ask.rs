@@ -13,10 +13,13 @@ pub(crate) struct Args {
     /// Have the kernel hand over pages of mapped files first.
     #[arg(long)]
     pages: bool,
+    /// It changes something: have the kernel say that the mount may be written.
+    #[arg(long)]
+    changes: bool,
     /// The mounted directory.
     dir: PathBuf,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    daemon::ask::run(&args.dir, &args.name, args.pages)
+    daemon::ask::run(&args.dir, &args.name, args.pages, args.changes)
 }

@@ -16,8 +16,10 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use holdfast_base::clock::Deadline;
-use holdfast_fuse::{CONTROL, PIECE};
+use holdfast_base::prng;
+use holdfast_fuse::{CHANGE_XATTR, CONTROL, PERMIT, PIECE};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
 use crate::outcome::{Failure, Outcome};
@@ -38,7 +40,7 @@ pub(crate) fn attribute(dir: &Path, name: &str, patience: Duration) -> io::Resul
 }
 
 /// The answer of a mounted directory to a command. With `pages` the kernel first hands over what programs have in memory of
-/// files that are mapped.
+/// files that are mapped. One that `changes` something is refused where the mount may only be read.
 ///
 /// # Errors
 /// As of [`attribute`]. The command may be carried out all the same.
@@ -46,15 +48,19 @@ pub(crate) fn command(
     dir: &Path,
     command: &[u8],
     pages: bool,
+    changes: bool,
     patience: Duration,
 ) -> io::Result<Vec<u8>> {
     let text = [CONTROL, command].concat();
-    if text.len() > PIECE {
+    if text.len() > PIECE - PERMIT - 1 {
         return Err(Errno::TOOBIG.into());
     }
     let mut words = vec![OsStr::from_bytes(&text)];
     if pages {
         words.push(OsStr::new("--pages"));
+    }
+    if changes {
+        words.push(OsStr::new("--changes"));
     }
     by_another(dir, &words, patience)
 }
@@ -114,12 +120,12 @@ fn answer(said: &[u8]) -> io::Result<Vec<u8>> {
 }
 
 /// The life of the process that asks.
-pub(crate) fn run(dir: &Path, name: &str, pages: bool) -> Outcome {
+pub(crate) fn run(dir: &Path, name: &str, pages: bool, changes: bool) -> Outcome {
     // Pages of memory maps first: what this user may not have written now the kernel writes when it unmounts.
     let written = if pages || name == SYNC { write_pages(dir).map(drop) } else { Ok(()) };
-    let value = || match name.as_bytes().starts_with(CONTROL) {
-        true => File::open(dir).and_then(|dir| holdfast_fuse::attribute(dir, name.as_bytes())),
-        false => read(dir, name),
+    let value = || match name.as_bytes().strip_prefix(CONTROL) {
+        Some(command) => obeyed(dir, command, changes),
+        None => read(dir, name),
     };
     let said = match written.and_then(|()| value()) {
         Ok(value) => [&b"0\n"[..], &value].concat(),
@@ -130,6 +136,20 @@ pub(crate) fn run(dir: &Path, name: &str, pages: bool) -> Outcome {
     };
     let told = std::io::stdout().write_all(&said);
     told.map(|()| 0).map_err(|_| Failure::plain(""))
+}
+
+/// The answer to a command. Before one that changes something its permit is written: the kernel lets that through only where
+/// the mount may be written, and lets through any ioctl.
+fn obeyed(dir: &Path, command: &[u8], changes: bool) -> io::Result<Vec<u8>> {
+    let mut text = CONTROL.to_vec();
+    if changes {
+        let permit = format!("{:016x}{:016x}", prng::entropy(), prng::entropy());
+        rustix::fs::setxattr(dir, CHANGE_XATTR, permit.as_bytes(), XattrFlags::empty())?;
+        text.extend_from_slice(permit.as_bytes());
+        text.push(b' ');
+    }
+    text.extend_from_slice(command);
+    holdfast_fuse::attribute(File::open(dir)?, &text)
 }
 
 /// The value of an attribute of a mount, asked for by this process.

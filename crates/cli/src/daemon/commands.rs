@@ -9,6 +9,9 @@ use crate::branches::{Ask, Reply};
 pub(super) fn control() -> Control {
     Control::new(|mount, command| {
         let reply = match serde_json::from_slice::<Ask>(command) {
+            Ok(ask) if !ask.only_looks() && !mount.may_change() => {
+                refused("nothing says that the mount may be written here".into())
+            }
             Ok(ask) => answer(mount, &ask),
             Err(error) => refused(format!("the daemon does not understand the command: {error}")),
         };

@@ -4,12 +4,14 @@
 //! told to it. Names are void as a whole, where the kernel understands that (Linux 6.16). Elsewhere each name is told that was
 //! there before or is there now: of others the kernel can know only that they were missing, and they still are.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_base::InodeNo;
 use holdfast_posix::{FileSystem, FileType, OpenFlags};
 use holdfast_wire::ask::PIECE;
+use parking_lot::Mutex;
 
 use super::Server;
 use crate::caller::is_owner;
@@ -19,6 +21,46 @@ use crate::notices::Notice;
 /// What a program asks by ioctl(2), as it asks for an attribute, is a command if it begins so.
 pub const CONTROL: &[u8] = b"system.holdfast.control ";
 
+/// Writing it announces a command that changes something: its value is a permit of the caller's choice, of [`PERMIT`] bytes, that
+/// stands in front of the command with a space behind it. The kernel refuses it where the mount is read-only, be it
+/// only in one place (a bind mount); of an ioctl it asks nothing.
+pub const CHANGE_XATTR: &[u8] = b"system.holdfast.change";
+/// Bytes of a permit: hexadecimal digits.
+pub const PERMIT: usize = 32;
+/// Permits that wait for their commands; others push them out.
+const PERMITS: usize = 256;
+
+/// Permits that were written and not used.
+#[derive(Debug, Default)]
+pub(super) struct Permits(Mutex<VecDeque<[u8; PERMIT]>>);
+
+impl Permits {
+    /// One is written.
+    pub(super) fn add(&self, permit: &[u8]) -> Answer<()> {
+        let permit = permit.try_into().map_err(|_| Errno(libc::EINVAL))?;
+        let mut waiting = self.0.lock();
+        if waiting.len() >= PERMITS {
+            waiting.pop_front();
+        }
+        waiting.push_back(permit);
+        Ok(())
+    }
+
+    /// Takes the permit off a command; whether it was written before, and the command.
+    fn take<'a>(&self, command: &'a [u8]) -> (bool, &'a [u8]) {
+        let Some((permit, rest)) = command.split_at_checked(PERMIT) else {
+            return (false, command);
+        };
+        let Some((b' ', rest)) = rest.split_first() else { return (false, command) };
+        if !permit.iter().all(u8::is_ascii_hexdigit) {
+            return (false, command);
+        }
+        let mut waiting = self.0.lock();
+        let at = waiting.iter().position(|it| it == permit);
+        (at.and_then(|at| waiting.remove(at)).is_some(), rest)
+    }
+}
+
 /// How long a rollback waits until the kernel has forgotten what was. Pages that programs are reading may take a moment.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -26,6 +68,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 struct Mount<'a> {
     server: &'a Server,
     fs: &'a FileSystem,
+    may_change: bool,
 }
 
 /// Stops the volume if a command panics, as any other change does: it may be half done.
@@ -42,6 +85,10 @@ impl Drop for StopOnPanic<'_> {
 impl Controlled for Mount<'_> {
     fn fs(&self) -> &FileSystem {
         self.fs
+    }
+
+    fn may_change(&self) -> bool {
+        self.may_change
     }
 
     fn roll_back(&self, to: &[u8], keep: Option<&[u8]>) -> holdfast_posix::Result<()> {
@@ -124,7 +171,8 @@ impl Server {
         let control = self.control.get().ok_or(Errno(libc::EOPNOTSUPP))?;
         let fs = self.fs()?;
         let _stop = StopOnPanic(&fs);
-        let answer = control.carry_out(&Mount { server: self, fs: &fs }, command);
+        let (may_change, command) = self.permits.take(command);
+        let answer = control.carry_out(&Mount { server: self, fs: &fs, may_change }, command);
         match answer.len() <= PIECE {
             true => Ok(answer),
             false => Err(Errno(libc::E2BIG)),
@@ -135,7 +183,6 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use holdfast_posix::{Caller, RenameFlags};
-    use parking_lot::Mutex;
 
     use super::*;
     use crate::interface::{Kernel, Mode};
@@ -228,6 +275,38 @@ mod tests {
         for name in ["1/old", "1/moved", "1/new"] {
             assert!(heard.iter().any(|word| word == name), "{name}: {heard:?}");
         }
+    }
+
+    #[test]
+    fn a_permit_is_for_one_command() {
+        let permits = Permits::default();
+        let permit = [b'a'; PERMIT];
+        let command = [&permit[..], b" do it"].concat();
+        assert_eq!(permits.take(&command), (false, &b"do it"[..]));
+        assert_eq!(permits.add(b"short"), Err(Errno(libc::EINVAL)));
+        assert_eq!(permits.add(&permit), Ok(()));
+        assert_eq!(permits.take(b"{}"), (false, &b"{}"[..]));
+        assert_eq!(permits.take(&command[1..]), (false, &command[1..]));
+        assert_eq!(permits.take(&command), (true, &b"do it"[..]));
+        assert_eq!(permits.take(&command), (false, &b"do it"[..]));
+        (0..2 * PERMITS).for_each(|_| permits.add(&permit).unwrap());
+        assert_eq!(permits.0.lock().len(), PERMITS);
+    }
+
+    /// What was read before a rollback may be of the head that is gone.
+    #[test]
+    fn the_kernel_does_not_keep_what_was_found_before_a_rollback() {
+        let fs = fresh::mount(&fresh::volume());
+        let ttl = Duration::from_secs(1);
+        let server = Server::new(Arc::clone(&fs), true, ttl, Arc::default(), None);
+        fs.snapshot(b"s").unwrap();
+        let before = fs.turns();
+        let attr = fs.getattr(InodeNo::ROOT).unwrap();
+        assert_ne!(server.entry(&fs, before, attr).ttl, Duration::ZERO);
+        fs.rollback(b"s", None).unwrap();
+        assert_eq!(server.entry(&fs, before, attr).ttl, Duration::ZERO);
+        assert_ne!(server.entry(&fs, fs.turns(), attr).ttl, Duration::ZERO);
+        server.close();
     }
 
     #[test]

@@ -27,7 +27,7 @@ mod rolled_back;
 mod timing_tests;
 mod xattrs;
 
-pub use control::CONTROL;
+pub use control::{CHANGE_XATTR, CONTROL, PERMIT};
 pub use remount::REMOUNT_XATTR;
 pub use xattrs::{FSYNC_XATTR, REPORT_XATTR, STATS_XATTR, SYNC_XATTR};
 
@@ -75,6 +75,7 @@ pub struct Server {
     watchdog: OnceLock<(Watchdog, Arc<Connection>)>,
     report: OnceLock<Report>,
     control: OnceLock<Control>,
+    permits: control::Permits,
     synchronous: remount::Synchronous,
     rolled_back: Arc<rolled_back::RolledBack>,
     /// Files that were open in the head before the last rollback, and their sizes.
@@ -118,6 +119,7 @@ impl Server {
             watchdog: OnceLock::new(),
             report: OnceLock::new(),
             control: OnceLock::new(),
+            permits: Default::default(),
             synchronous: Default::default(),
             rolled_back: Arc::default(),
             sizes_before: Arc::default(),

@@ -19,7 +19,7 @@ use holdfast_posix::{Caller, FileSystem, XattrFlags};
 use holdfast_wire::ask::{Piece, VALUE_MAX};
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::{CONTROL, REMOUNT_XATTR, Server};
+use super::{CHANGE_XATTR, CONTROL, REMOUNT_XATTR, Server};
 use crate::caller::{Capability, is_capable, is_owner};
 use crate::flags;
 use crate::fsyncs::What;
@@ -117,6 +117,12 @@ impl Server {
         if name == REMOUNT_XATTR {
             return match is_owner(request) {
                 true => self.remount(value),
+                false => Err(Errno(libc::EACCES)),
+            };
+        }
+        if name == CHANGE_XATTR {
+            return match is_owner(request) {
+                true => self.permits.add(value),
                 false => Err(Errno(libc::EACCES)),
             };
         }

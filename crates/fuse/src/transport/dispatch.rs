@@ -20,7 +20,7 @@ use super::{stale, synchronous};
 use crate::interface::{
     Answer, Completion, CopyRange, Errno, FileId, Mode, Opened, Request, Write, XattrReply,
 };
-use crate::server::{REMOUNT_XATTR, Server};
+use crate::server::{CHANGE_XATTR, REMOUNT_XATTR, Server};
 use crate::statistics::RequestKind;
 
 const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
@@ -299,8 +299,10 @@ fn xattr(server: &Server, request: &Request, inode: InodeNo, op: &Op<'_>) -> Ans
     let done = |()| Out::Nothing;
     let has_xattrs = server.has_xattrs();
     match *op {
-        // What the kernel says of a remount must come through.
-        Op::Setxattr { name, .. } if !has_xattrs && name != REMOUNT_XATTR => {
+        // What the kernel says of a remount must come through, and what it lets through before a command.
+        Op::Setxattr { name, .. }
+            if !has_xattrs && name != REMOUNT_XATTR && name != CHANGE_XATTR =>
+        {
             Err(Errno(libc::EOPNOTSUPP))
         }
         Op::Setxattr { how, name, value } => {

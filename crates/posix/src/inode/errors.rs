@@ -27,7 +27,7 @@ fn forgotten(word: u64) -> u64 {
 fn without_errors(word: u64) -> u64 {
     match forgotten(word) {
         0 => 0,
-        often => often * ONE_FORGOTTEN | SEEN,
+        often => (often * ONE_FORGOTTEN) | SEEN,
     }
 }
 

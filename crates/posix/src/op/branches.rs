@@ -5,7 +5,7 @@
 
 use std::sync::atomic::Ordering;
 
-use holdfast_base::{InodeNo, Lsn, Timestamp};
+use holdfast_base::{Lsn, Timestamp};
 use holdfast_format::item::lineage::MAIN_NAME;
 use holdfast_format::item::{TreeItem, TreeKind};
 use holdfast_store::{LineageError, Store, StoreError, TreeInfo};
@@ -52,17 +52,6 @@ pub struct SnapshotInfo {
     pub inodes: u64,
     /// It is open in this program.
     pub is_open: bool,
-}
-
-/// An inode that was remembered or open when its branch was rolled back, as it was before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Affected {
-    /// Its number.
-    pub inode: InodeNo,
-    /// It is or was open.
-    pub is_open: bool,
-    /// Its size, if it was in memory.
-    pub size: Option<u64>,
 }
 
 /// No change of the branch is under way, and none begins.
