@@ -203,3 +203,14 @@ pub struct StatFs {
     /// Longest name.
     pub name_max: u32,
 }
+
+/// An inode that was remembered or open when its branch was rolled back, as it was before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Affected {
+    /// Its number.
+    pub inode: InodeNo,
+    /// It is or was open.
+    pub is_open: bool,
+    /// Its size, if it was in memory.
+    pub size: Option<u64>,
+}

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::Ordering;
 
-use holdfast_base::{InodeNo, Lsn, Timestamp};
+use holdfast_base::{Lsn, Timestamp};
 use holdfast_format::item::lineage::MAIN_NAME;
 use holdfast_format::item::{TreeItem, TreeKind};
 use holdfast_store::{LineageError, Store, StoreError, TreeInfo};
