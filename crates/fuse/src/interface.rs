@@ -95,7 +95,8 @@ pub struct Write<'a> {
     pub bytes: &'a [u8],
     /// Set-id bits must go.
     pub kill_suid_sgid: bool,
-    /// The kernel writes pages that a program has stored into through a mapping.
+    /// The kernel writes pages that programs have stored into through a mapping. It looks at the error alone, so a part of
+    /// them that is written is a loss of which nobody hears.
     pub is_cached: bool,
 }
 

@@ -43,7 +43,7 @@ mod tests;
 
 pub use error::FsError;
 pub use holdfast_store::{Device, LineageError, StoreError};
-pub use op::branches::{Affected, BranchInfo, SnapshotInfo};
+pub use op::branches::{BranchInfo, SnapshotInfo};
 pub use op::open::OpenFile;
 pub use op::write::WriteHow;
 pub use options::*;

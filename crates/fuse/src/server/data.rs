@@ -55,7 +55,8 @@ impl Server {
         }
         let tell = write.kill_suid_sgid && self.has_privileges(&fs, file.inode());
         let caller = self.caller(request);
-        let written = loop {
+        let mut written = 0;
+        loop {
             let is_elsewhere = verdict == Verdict::Append && self.ends_elsewhere(&fs, write)?;
             let how = WriteHow {
                 kill_suid_sgid: write.kill_suid_sgid,
@@ -63,20 +64,28 @@ impl Server {
                 turn: Some(turn),
                 ..WriteHow::default()
             };
-            match fs.write(&caller, file, write.offset, write.bytes, how) {
+            let (at, rest) = (write.offset + written as u64, &write.bytes[written..]);
+            match fs.write(&caller, file, at, rest, how) {
                 Err(FsError::Turned) => {}
-                Ok(written) if is_elsewhere => {
-                    self.forget_misplaced(write);
-                    break written;
+                Ok(0) if write.is_cached && !rest.is_empty() => return Err(Errno(libc::ENOSPC)),
+                Ok(more) => {
+                    written += more;
+                    if is_elsewhere {
+                        self.forget_misplaced(write);
+                    }
+                    if !write.is_cached || written == write.bytes.len() {
+                        break;
+                    }
+                    continue;
                 }
-                done => break done?,
+                Err(error) => return Err(error.into()),
             }
             turn = fs.turns();
             verdict = self.rolled_back.judge(inode, write.is_cached, is_append);
             if verdict == Verdict::Void {
                 return length(write.bytes.len());
             }
-        };
+        }
         self.requests.operations().written_bytes.add(written as u64);
         if tell {
             self.tell_attr_changed(file.inode());

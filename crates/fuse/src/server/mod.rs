@@ -36,7 +36,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use holdfast_base::InodeNo;
-use holdfast_posix::{Attr, Caller, FileSystem, OpenFile};
+use holdfast_posix::{Attr, Caller, FileSystem, OpenFile, Whereabouts};
 use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
 
 use crate::caller::caller;

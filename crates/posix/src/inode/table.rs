@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use holdfast_base::InodeNo;
 use holdfast_format::Key;
-use holdfast_store::{Branch, StoreError};
+use holdfast_store::Branch;
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 
 use super::Inode;

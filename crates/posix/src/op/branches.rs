@@ -54,17 +54,6 @@ pub struct SnapshotInfo {
     pub is_open: bool,
 }
 
-/// An inode that was remembered or open when its branch was rolled back, as it was before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Affected {
-    /// Its number.
-    pub inode: InodeNo,
-    /// It is or was open.
-    pub is_open: bool,
-    /// Its size, if it was in memory.
-    pub size: Option<u64>,
-}
-
 /// No change of the branch is under way, and none begins.
 struct Settled<'a> {
     core: &'a Core,
