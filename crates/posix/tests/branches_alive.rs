@@ -3,15 +3,16 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use common::*;
 use holdfast_base::InodeNo;
 use holdfast_device::{Device, DeviceError, Flushed, MemoryDevice, forward};
 use holdfast_posix::{Caller, FsError, MountOptions, OpenFlags};
+use parking_lot::{Condvar, Mutex};
 
 const ROOT: InodeNo = InodeNo::ROOT;
 
@@ -78,7 +79,7 @@ fn what_keeps_inodes_above_is_told_of_a_rollback() {
     let tell = told.clone();
     fs.watch_rollback(move |inodes, turns| {
         assert_eq!(turns, 1);
-        tell.lock().unwrap().extend(inodes.iter().map(|of| of.inode));
+        tell.lock().extend(inodes.iter().map(|of| of.inode));
     });
     let (known, unknown) = (create(&fs, "known").inode(), create(&fs, "unknown").inode());
     fs.snapshot(b"s").unwrap();
@@ -88,7 +89,7 @@ fn what_keeps_inodes_above_is_told_of_a_rollback() {
     let change = holdfast_posix::SetAttr { perm: Some(0o600), ..Default::default() };
     fs.setattr(&Caller::root(), known, None, change).unwrap();
     fs.rollback(b"s", Some(b"was")).unwrap();
-    assert_eq!(*told.lock().unwrap(), [ROOT, known, later.inode()]);
+    assert_eq!(*told.lock(), [ROOT, known, later.inode()]);
     assert_eq!(fs.getattr(known).unwrap().perm, 0o644);
     assert!(fs.getattr(unknown).is_ok());
     assert!(matches!(fs.getattr(later.inode()), Err(FsError::NotFound)));
@@ -211,14 +212,14 @@ enum State {
 
 impl Stuck {
     fn set(&self, state: State) {
-        *self.state.lock().unwrap() = state;
+        *self.state.lock() = state;
         self.changed.notify_all();
     }
 
     /// Waits until a write has come.
     fn wait(&self) {
-        let state = self.state.lock().unwrap();
-        drop(self.changed.wait_while(state, |state| *state != State::Waited).unwrap());
+        let mut state = self.state.lock();
+        self.changed.wait_while(&mut state, |state| *state != State::Waited);
     }
 }
 
@@ -226,11 +227,11 @@ impl Device for Stuck {
     forward!(under: read, discard, room, take_room, len, sector_size, reach, stats);
 
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         while matches!(*state, State::Stuck | State::Waited) {
             *state = State::Waited;
             self.changed.notify_all();
-            state = self.changed.wait(state).unwrap();
+            self.changed.wait(&mut state);
         }
         drop(state);
         self.under.write(offset, bytes)
@@ -238,7 +239,7 @@ impl Device for Stuck {
 
     fn flush(&self) -> Result<Flushed, DeviceError> {
         let flushed = self.under.flush();
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         if *state == State::Armed {
             *state = State::Stuck;
         }
