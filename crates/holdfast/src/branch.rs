@@ -91,20 +91,18 @@ impl Volume {
 }
 
 impl Branch {
+    fn new(shared: &Arc<Shared>, BranchInfo { name, number, .. }: BranchInfo) -> Branch {
+        Branch { shared: Arc::clone(shared), name: text(&name), number }
+    }
+
     fn find(shared: &Arc<Shared>, name: &str) -> io::Result<Branch> {
-        let mut all = Branch::list(shared)?.into_iter();
-        let error = || io::Error::new(io::ErrorKind::NotFound, format!("there is no `{name}`"));
-        all.find(|branch| branch.name == name).ok_or_else(error)
+        let found = shared.with_volume(|fs| fs.branch_named(name.as_bytes()))?;
+        Ok(Branch::new(shared, found))
     }
 
     fn list(shared: &Arc<Shared>) -> io::Result<Vec<Branch>> {
         let all = shared.with_volume(FileSystem::branches)?.into_iter();
-        let branch = |BranchInfo { name, number, .. }: BranchInfo| Branch {
-            shared: Arc::clone(shared),
-            name: text(&name),
-            number,
-        };
-        Ok(all.map(branch).collect())
+        Ok(all.map(|info| Branch::new(shared, info)).collect())
     }
 
     fn with<T>(
@@ -161,9 +159,11 @@ impl Branch {
     /// Its snapshots, in the order in which they were taken.
     pub fn snapshots(&self) -> io::Result<Vec<Snapshot>> {
         let all = self.with(|fs, branch| fs.snapshots_of(branch))?.into_iter();
-        let snapshot =
-            |info: SnapshotInfo| Snapshot { branch: self.clone(), name: text(&info.name), info };
-        Ok(all.filter(|info| !info.name.is_empty()).map(snapshot).collect())
+        Ok(all.filter(|info| !info.name.is_empty()).map(|info| self.with_info(info)).collect())
+    }
+
+    fn with_info(&self, info: SnapshotInfo) -> Snapshot {
+        Snapshot { branch: self.clone(), name: text(&info.name), info }
     }
 
     /// One of its snapshots.
@@ -171,8 +171,8 @@ impl Branch {
     /// # Errors
     /// `NotFound` if it has none of this name.
     pub fn snapshot_named(&self, name: &str) -> io::Result<Snapshot> {
-        let error = || io::Error::new(io::ErrorKind::NotFound, format!("there is no `{name}`"));
-        self.snapshots()?.into_iter().find(|of| of.name == name).ok_or_else(error)
+        let found = self.with(|fs, branch| fs.snapshot_named(branch, name.as_bytes()))?;
+        Ok(self.with_info(found))
     }
 
     /// Makes another branch out of it, as it is now, whether it is open or not.

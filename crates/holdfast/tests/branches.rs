@@ -2,7 +2,10 @@
 
 use std::io::{self, ErrorKind};
 
-use holdfast::{Volume, VolumeOptions};
+use std::sync::Arc;
+
+use holdfast::{CreateOptions, Volume, VolumeOptions};
+use holdfast_device::{Device, MemoryDevice};
 
 fn kind<T: std::fmt::Debug>(done: io::Result<T>) -> ErrorKind {
     done.expect_err("it should have failed").kind()
@@ -76,4 +79,52 @@ fn branches_of_a_file_are_opened_one_by_one_and_together() {
         volume.branches().unwrap().iter().map(|branch| branch.name().to_owned()).collect();
     assert_eq!(names, ["main", "trial", "fork"]);
     volume.close().unwrap();
+}
+
+/// Nodes of the trees that operations with names search and read, beside so many snapshots and as many forks.
+fn searched_beside(number: usize) -> Vec<(&'static str, u64)> {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(256 << 20));
+    CreateOptions::new().node_size(4096).format(&device).unwrap();
+    let open = || VolumeOptions::new().commit_secs(0).open_device(Arc::clone(&device)).unwrap();
+    let volume = open();
+    let main = volume.branch("main").unwrap();
+    let base = main.snapshot("base").unwrap();
+    for number in 0..number {
+        main.snapshot(&format!("snapshot-{number}")).unwrap();
+        base.fork(&format!("fork-{number}")).unwrap();
+    }
+    drop((main, base));
+    volume.close().unwrap();
+    let volume = open();
+    let count = || {
+        let counters = volume.counters().unwrap();
+        let is_counted = |name: &str| ["node_hits", "nodes_read"].contains(&name);
+        counters.iter().filter(|of| is_counted(of.name)).map(|of| of.value).sum::<u64>()
+    };
+    let mut all = Vec::new();
+    let mut note = |what, work: &dyn Fn()| {
+        let before = count();
+        work();
+        all.push((what, count() - before));
+    };
+    let main = volume.branch("main").unwrap();
+    note("a snapshot by its name", &|| drop(main.snapshot_named("snapshot-7").unwrap()));
+    note("a branch by its name", &|| drop(volume.branch("fork-7").unwrap()));
+    note("a new snapshot", &|| drop(main.snapshot("new").unwrap()));
+    let of = main.snapshot_named("snapshot-15").unwrap();
+    note("a fork", &|| drop(of.fork("new").unwrap()));
+    note("a rollback", &|| main.rollback_to(&of, Some("kept")).unwrap());
+    drop((main, of));
+    volume.close().unwrap();
+    all
+}
+
+/// A name is found among thousands as among few: nothing lists the rest.
+#[test]
+fn what_has_a_name_costs_the_same_among_many() {
+    let (few, many) = (searched_beside(20), searched_beside(1000));
+    for ((what, few), (_, many)) in few.iter().zip(&many) {
+        // A tree that is higher takes a few nodes more. All items of branches and snapshots are in some hundred leaves.
+        assert!(*many < 2 * few + 40, "{what}: {many} nodes beside a thousand, {few} beside twenty");
+    }
 }

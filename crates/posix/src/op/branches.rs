@@ -227,6 +227,16 @@ impl FileSystem {
         Ok(branches.map(|of| self.branch_info(of)).collect())
     }
 
+    /// The branch of this name. Costs the same however many there are.
+    pub fn branch_named(&self, name: &[u8]) -> Result<BranchInfo> {
+        Ok(self.branch_info(self.info(self.core.store.find_tree(name, None)?)?))
+    }
+
+    /// The snapshot of this name of any branch. Costs the same however many there are.
+    pub fn snapshot_named(&self, branch: &[u8], name: &[u8]) -> Result<SnapshotInfo> {
+        Ok(self.snapshot_info(self.info(self.core.store.find_tree(branch, Some(name))?)?))
+    }
+
     /// The snapshots of this branch, in the order in which they were taken; of a snapshot: of its branch.
     pub fn snapshots(&self) -> Result<Vec<SnapshotInfo>> {
         self.snapshots_of_number(self.branch_number()?)
@@ -344,10 +354,13 @@ impl FileSystem {
 
     /// The snapshot of this name of a branch.
     fn find(&self, branch: u64, name: &[u8]) -> Result<u64> {
-        let mut all = self.snapshots_of_number(branch)?.into_iter();
-        let found = all.find(|of| !name.is_empty() && of.name == name).map(|of| of.number);
-        let shown = String::from_utf8_lossy(name).into_owned();
-        found.ok_or_else(|| StoreError::Lineage(LineageError::NotFound(shown)).into())
+        let of = name_of(self.tree(branch)?);
+        Ok(self.core.store.find_tree(&of, Some(name))?)
+    }
+
+    /// What is known of a branch or snapshot that has a name.
+    fn info(&self, number: u64) -> Result<TreeInfo> {
+        Ok(TreeInfo { number, item: self.tree(number)?, is_deleted: false })
     }
 
     fn snapshots_of_number(&self, branch: u64) -> Result<Vec<SnapshotInfo>> {
