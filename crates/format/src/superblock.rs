@@ -113,7 +113,7 @@ record! {
         node_tag: [u8; 8],
         /// When the volume was made.
         created: Timestamp,
-        /// ItemKind of the checksums of blocks of data. 0: CRC-64/NVME.
+        /// Kind of the checksums of blocks of data. 0: CRC-64/NVME.
         sums: u8,
         /// 1: something was found damaged; the time and the reason follow. Else 0.
         fault: u8,

@@ -125,6 +125,9 @@ fn what_has_a_name_costs_the_same_among_many() {
     let (few, many) = (searched_beside(20), searched_beside(1000));
     for ((what, few), (_, many)) in few.iter().zip(&many) {
         // A tree that is higher takes a few nodes more. All items of branches and snapshots are in some hundred leaves.
-        assert!(*many < 2 * few + 40, "{what}: {many} nodes beside a thousand, {few} beside twenty");
+        assert!(
+            *many < 2 * few + 40,
+            "{what}: {many} nodes beside a thousand, {few} beside twenty"
+        );
     }
 }

@@ -33,6 +33,8 @@ const CACHE_BYTES: usize = 8 << 20;
 
 /// Changes that the first transaction may make.
 const FIRST_CHANGES: u32 = 16;
+/// Where the root of an empty tree is.
+const NOWHERE: NodePointer = NodePointer { block: BlockNo(0), epoch: Epoch(0) };
 
 pub(crate) fn create(
     device: &Arc<dyn Device>,
@@ -79,14 +81,10 @@ pub(crate) fn create(
     guard::after_mkfs(device, options.uuid)
 }
 
-/// A store in memory whose trees have no root yet.
-fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
+/// The superblock of a volume whose trees have no root yet.
+fn superblock_of(options: &CreateOptions) -> Superblock {
     let geometry = options.geometry;
-    let stop: Arc<Stop> = Arc::default();
-    let device: Arc<dyn Device> = Arc::new(Sticky::new(device, stop.clone()));
-    let counters = Arc::new(Counters::default());
-    let nowhere = NodePointer { block: BlockNo(0), epoch: Epoch(0) };
-    let superblock = Superblock {
+    Superblock {
         epoch: Epoch(0),
         geometry,
         uuid: options.uuid,
@@ -94,9 +92,9 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         hash_seed: options.hash_seed,
         features_compat: 0,
         features_ro_compat: 0,
-        files: nowhere,
+        files: NOWHERE,
         files_level: 0,
-        space: nowhere,
+        space: NOWHERE,
         space_level: 0,
         lsn: Lsn(0),
         inode_next: InodeNo::FIRST_FREE,
@@ -111,8 +109,17 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         writer: superblock::WRITER.into(),
         fault: None,
         rest: Vec::new(),
-    };
-    let root = Root { pointer: nowhere, level: 0 };
+    }
+}
+
+/// A store in memory whose trees have no root yet.
+fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
+    let geometry = options.geometry;
+    let stop: Arc<Stop> = Arc::default();
+    let device: Arc<dyn Device> = Arc::new(Sticky::new(device, stop.clone()));
+    let counters = Arc::new(Counters::default());
+    let superblock = superblock_of(options);
+    let root = Root { pointer: NOWHERE, level: 0 };
     let how = OpenOptions { cache_bytes: CACHE_BYTES, ..OpenOptions::default() };
     let cache = Cache::new(CACHE_BYTES, geometry.node_size, how.dirty, counters.clone());
     let volume = OfVolume::tagged(options.node_tag);

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use holdfast_base::{Lsn, Timestamp};
 use holdfast_format::item::lineage::MAIN_NAME;
 use holdfast_format::item::{TreeItem, TreeKind};
-use holdfast_store::{LineageError, Store, StoreError, TreeInfo};
+use holdfast_store::{Store, StoreError, TreeInfo};
 
 use crate::core::Core;
 use crate::gate::Closed;
