@@ -95,8 +95,7 @@ pub struct Write<'a> {
     pub bytes: &'a [u8],
     /// Set-id bits must go.
     pub kill_suid_sgid: bool,
-    /// The kernel writes pages that programs have stored into through a mapping. It looks at the error alone, so a part of
-    /// them that is written is a loss of which nobody hears.
+    /// The kernel writes pages that programs have stored into through a mapping.
     pub is_cached: bool,
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use common::*;
 use holdfast_base::prng::Prng;
-use holdfast_posix::{FallocateFlags, FileSystem, FsError, OpenFile, OpenFlags, StatFs};
+use holdfast_posix::{FallocateFlags, FileSystem, FsError, OpenFile, StatFs};
 use holdfast_store::StoreError;
 
 const BLOCK: u64 = 4096;
@@ -131,95 +131,6 @@ fn reserved_space_is_written_on_a_full_volume_in_any_order() {
                 .unwrap_or_else(|error| panic!("{when}: unlink {name}: {error}"));
             }
         }
-    }
-}
-
-/// The second half of a block whose first half is on the volume, and a block that is written again, need another one.
-#[test]
-fn what_is_written_is_written_again_on_a_full_volume() {
-    for node_size in [4096, 16384, 65536] {
-        let device = new_volume(24 * MIB, node_size);
-        let fs = mount(&device, &quiet());
-        let file = create(&fs, "reserved");
-        let blocks = 600;
-        fs.fallocate(&file, FallocateFlags::empty(), 0, blocks * BLOCK).expect("there is room");
-        fill(&fs);
-        let filled = fs.counters().no_space.get();
-        let mut model = vec![0; (blocks * BLOCK) as usize];
-        let mut write_parts = |byte: u8, from: u64, len: u64, step: usize| {
-            for (count, block) in (0..blocks).step_by(step).enumerate() {
-                let at = block * BLOCK + from;
-                let part = vec![byte; len as usize];
-                model[at as usize..(at + len) as usize].copy_from_slice(&part);
-                let written = write(&fs, &file, at, &part)
-                    .unwrap_or_else(|error| panic!("nodes of {node_size}, at {at}: {error}"));
-                assert_eq!(written as u64, len);
-                if count % 16 == 15 {
-                    fs.fsync(&file, false).expect("fsync");
-                }
-            }
-            fs.fsync(&file, false).expect("fsync");
-        };
-        write_parts(1, 0, BLOCK / 2, 1);
-        write_parts(2, BLOCK / 2, BLOCK / 2, 1);
-        write_parts(3, 0, BLOCK, 3);
-        write_parts(4, 0, 50 * BLOCK, 50);
-        let other = open(&fs, "fill", OpenFlags::READ | OpenFlags::WRITE);
-        // In as many calls as there are spare blocks for, each of them one step.
-        let (bytes, mut at) = (vec![5; 2 << 20], 0);
-        while at < bytes.len() {
-            at += write(&fs, &other, at as u64, &bytes[at..]).expect("it is as full as before");
-        }
-        fs.sync().expect("sync");
-        assert!(fs.counters().no_space.get() > filled, "it was full");
-        // Nothing that makes the volume fuller has room.
-        for end in [size(&fs, &file), size(&fs, &other) + (1 << 30)] {
-            let refused = write(&fs, &file, end, &[6; BLOCK as usize]);
-            assert!(refused.is_err_and(|error| is_full(&error)), "it is full");
-        }
-        same(&fs, &file, &model, "before");
-        drop((file, other));
-        fs.unmount().expect("unmount");
-        let fs = mount(&device, &quiet());
-        same(&fs, &open(&fs, "reserved", OpenFlags::READ), &model, "after");
-    }
-}
-
-/// Each has a MiB in flight as one step, and there are spare blocks for one of them at a time.
-#[test]
-fn threads_that_write_over_data_on_a_full_volume_are_none_of_them_refused() {
-    let device = new_volume(96 * MIB, 16384);
-    let fs = mount(&device, &quiet());
-    const FILES: u8 = 4;
-    let name = |file: u8| format!("file {file}");
-    for file in 0..FILES {
-        write_all(&fs, &create(&fs, &name(file)), 0, &vec![file; 3 << 20]);
-    }
-    fill(&fs);
-    std::thread::scope(|scope| {
-        for number in 0..FILES {
-            let fs = &fs;
-            scope.spawn(move || {
-                let file = open(fs, &name(number), OpenFlags::READ | OpenFlags::WRITE);
-                for round in 1..4 {
-                    let bytes = vec![number + FILES * round; 1 << 20];
-                    for at in [0, 1 << 20, (1 << 20) + 4096 * 17, 2 << 20] {
-                        let written = write(fs, &file, at, &bytes).expect("none is refused");
-                        assert_eq!(written, bytes.len(), "nor cut short");
-                    }
-                }
-            });
-        }
-    });
-    fs.sync().expect("sync");
-    let of = |number: u8| vec![number + FILES * 3; 3 << 20];
-    for number in 0..FILES {
-        same(&fs, &open(&fs, &name(number), OpenFlags::READ), &of(number), "before");
-    }
-    fs.unmount().expect("unmount");
-    let fs = mount(&device, &quiet());
-    for number in 0..FILES {
-        same(&fs, &open(&fs, &name(number), OpenFlags::READ), &of(number), "after");
     }
 }
 

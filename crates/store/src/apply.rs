@@ -80,9 +80,7 @@ impl Need {
     /// Data blocks.
     fn blocks(self) -> u64 {
         match self {
-            Need::Grow { blocks, .. }
-            | Need::Delay { blocks, .. }
-            | Need::Replace { blocks, .. } => blocks,
+            Need::Grow { blocks, .. } | Need::Delay { blocks, .. } => blocks,
             Need::Fill { .. }
             | Need::Writeback { .. }
             | Need::Shrink { .. }
@@ -93,9 +91,7 @@ impl Need {
     /// Data that is about to be accepted.
     fn delayed(self) -> Delayed {
         match self {
-            Need::Delay { delayed, .. }
-            | Need::Replace { delayed, .. }
-            | Need::Fill { delayed } => delayed,
+            Need::Delay { delayed, .. } | Need::Fill { delayed } => delayed,
             Need::Grow { .. }
             | Need::Writeback { .. }
             | Need::Shrink { .. }
@@ -107,7 +103,7 @@ impl Need {
     /// all of it. No more than twice all `nodes`, because in one epoch a node is copied once.
     fn slots(self, levels: u64, nodes: u64) -> u64 {
         let (changes, each) = match self {
-            Need::Delay { .. } | Need::Replace { .. } | Need::Fill { .. } => return 0,
+            Need::Delay { .. } | Need::Fill { .. } => return 0,
             Need::Grow { changes, .. } | Need::Writeback { changes } | Need::Delete { changes } => {
                 (changes, 2 * levels + 1)
             }
@@ -121,7 +117,6 @@ impl Need {
     fn floor(self, floors: &Floors) -> u64 {
         match self {
             Need::Grow { .. } | Need::Delay { .. } => floors.grow,
-            Need::Replace { .. } => floors.replace,
             Need::Fill { .. } => floors.fill,
             Need::Writeback { .. } | Need::Shrink { .. } => floors.checkpoint,
             Need::Delete { .. } => floors.checkpoint.div_ceil(2),
@@ -220,8 +215,7 @@ impl Inner {
     fn promise(&self, need: Need, levels: u64, ask_host: bool) -> Option<Reservation> {
         let wanted = |space: &Space| {
             let slots = need.slots(levels, space.nodes());
-            let replaces = matches!(need, Need::Replace { .. });
-            Wanted { slots, blocks: need.blocks(), delayed: need.delayed(), replaces }
+            Wanted { slots, blocks: need.blocks(), delayed: need.delayed() }
         };
         let promise = |space: &mut Space| {
             space.promises.levels = levels;

@@ -163,14 +163,6 @@ pub enum Need {
         /// What waits from now on, until its [`KeptNodes`] is dropped.
         delayed: Delayed,
     },
-    /// As [`Need::Delay`], for blocks that replace as many others, which the writeback frees: it may use the spare blocks, and
-    /// part of the nodes that are kept for [`Need::Fill`].
-    Replace {
-        /// Data blocks to allocate.
-        blocks: u64,
-        /// What waits from now on, until its [`KeptNodes`] is dropped.
-        delayed: Delayed,
-    },
     /// As [`Need::Delay`], for blocks that the file has reserved: it needs no others, and may use the nodes that are kept
     /// for such items.
     Fill {

@@ -55,8 +55,7 @@ impl Server {
         }
         let tell = write.kill_suid_sgid && self.has_privileges(&fs, file.inode());
         let caller = self.caller(request);
-        let mut written = 0;
-        loop {
+        let written = loop {
             let is_elsewhere = verdict == Verdict::Append && self.ends_elsewhere(&fs, write)?;
             let how = WriteHow {
                 kill_suid_sgid: write.kill_suid_sgid,
@@ -64,28 +63,20 @@ impl Server {
                 turn: Some(turn),
                 ..WriteHow::default()
             };
-            let (at, rest) = (write.offset + written as u64, &write.bytes[written..]);
-            match fs.write(&caller, file, at, rest, how) {
+            match fs.write(&caller, file, write.offset, write.bytes, how) {
                 Err(FsError::Turned) => {}
-                Ok(0) if write.is_cached && !rest.is_empty() => return Err(Errno(libc::ENOSPC)),
-                Ok(more) => {
-                    written += more;
-                    if is_elsewhere {
-                        self.forget_misplaced(write);
-                    }
-                    if !write.is_cached || written == write.bytes.len() {
-                        break;
-                    }
-                    continue;
+                Ok(written) if is_elsewhere => {
+                    self.forget_misplaced(write);
+                    break written;
                 }
-                Err(error) => return Err(error.into()),
+                done => break done?,
             }
             turn = fs.turns();
             verdict = self.rolled_back.judge(inode, write.is_cached, is_append);
             if verdict == Verdict::Void {
                 return length(write.bytes.len());
             }
-        }
+        };
         self.requests.operations().written_bytes.add(written as u64);
         if tell {
             self.tell_attr_changed(file.inode());
@@ -189,44 +180,5 @@ impl Server {
             self.drop_privileges_for(request, &fs, to.inode())?;
         }
         u32::try_from(done).map_err(|_| Errno(libc::EIO))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use holdfast_base::InodeNo;
-
-    use super::super::fresh;
-    use super::*;
-    use crate::interface::Mode;
-
-    /// A program that calls write(2) sees how much was written; one that has the file mapped sees an error, or none.
-    #[test]
-    fn pages_of_a_mapping_are_written_as_a_whole_or_refused() {
-        let fs = fresh::mount(&fresh::volume());
-        let server = fresh::server(&fs);
-        let request = Request { uid: 0, gid: 0, pid: 0 };
-        let mode = Mode { mode: libc::S_IFREG | 0o644, umask: 0 };
-        let flags = libc::O_WRONLY;
-        let created = server.create(&request, InodeNo::ROOT, b"f", mode, flags, false);
-        let (entry, opened) = created.unwrap();
-        let file = FileId { inode: entry.attr.unwrap().inode, fh: opened.fh, flags: 0 };
-        let bytes = vec![7; 1 << 20];
-        let at = |offset, is_cached| {
-            let write = Write { file, offset, bytes: &bytes, kill_suid_sgid: false, is_cached };
-            server.write(&request, &write)
-        };
-        let mut offset = 0;
-        let mut last = bytes.len();
-        while last == bytes.len() {
-            last = at(offset, false).expect("a part of it finds room") as usize;
-            offset += last as u64;
-        }
-        // Behind it there is room for some of as much, and not for all.
-        assert_eq!(at(1 << 30, true), Err(Errno(libc::ENOSPC)));
-        // Over data there is room for all of it, in steps or at once.
-        assert_eq!(at(0, true), Ok(1 << 20));
-        server.release(opened.fh);
-        server.close();
     }
 }

@@ -40,6 +40,8 @@ const MAX_ANSWER: usize = 128 << 10;
 const HEADERS: usize = 4096;
 /// Readahead and asynchronous direct requests that the kernel sends before it waits for answers.
 const MAX_BACKGROUND: u16 = 64;
+/// Of a write: it comes from the kernel's cache.
+const WRITE_CACHE: u32 = 1;
 
 thread_local! {
     /// Where a thread puts its answers.
@@ -239,7 +241,7 @@ fn is_ahead(op: &Op<'_>) -> bool {
     match op {
         Op::Read(_) => true,
         Op::Write { how, .. } => {
-            how.flags & libc::O_DIRECT as u32 != 0 || how.write_flags & abi::WRITE_CACHE != 0
+            how.flags & libc::O_DIRECT as u32 != 0 || how.write_flags & WRITE_CACHE != 0
         }
         _ => false,
     }

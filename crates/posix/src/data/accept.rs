@@ -16,7 +16,7 @@ use holdfast_store::page::{Page, copy_blocks};
 
 use super::counted::{Counted, counted};
 use super::grow::{clean_tail, needs_first_page, pages_before_growth};
-use super::in_place::{Own, Room, Wants};
+use super::in_place::{Reserved, Room, Wants};
 use super::view::{clipped, load_raw_block};
 use super::writeback::write_back;
 use crate::core::Core;
@@ -77,17 +77,16 @@ pub(crate) fn accept(
     let grows = loop {
         let seen = write.prepare(&mut held)?;
         looks += 1;
-        let tree =
-            if looks <= LOOKS_MAX { Some(write.look(&room, &held, &seen.disk)?) } else { None };
+        let tree = if looks <= LOOKS_MAX { Some(write.look(&room, &seen.disk)?) } else { None };
 
         let mut state = inode.state.write();
         state.expect_alive()?;
         // The state's lock, which every change takes, holds the file still. Nodes may be read from the device
         // meanwhile.
         let is_still = tree.is_none();
-        let (counted, own) = match tree {
+        let (counted, reserved) = match tree {
             Some(tree) => tree,
-            None => write.look(&room, &held, &state.disk)?,
+            None => write.look(&room, &state.disk)?,
         };
         let mut content = inode.data.lock_content();
         // What the tree holds of these blocks is looked up again if a writeback has changed it since.
@@ -96,8 +95,8 @@ pub(crate) fn accept(
         if !write.still_holds(&mut held, &state, &content) || !is_tree {
             continue;
         }
-        let in_place = own.in_place(&content.pages);
-        let wants = write.wants(&held, &content, &own, &in_place);
+        let in_place = reserved.of(&content.pages);
+        let wants = write.wants(&held, &content, in_place.len() as u64);
         if !room.is_enough(wants) {
             drop((state, content));
             write.take_room(&mut room, wants)?;
@@ -112,7 +111,7 @@ pub(crate) fn accept(
         }
         if let Some(mut promised) = room.held.take() {
             // Gives back what a second round did not need any more.
-            let surplus = promised.blocks() - wants.new_blocks();
+            let surplus = promised.blocks() - wants.blocks;
             drop(promised.split(surplus));
             content.add_reserved(promised);
         }
@@ -178,11 +177,10 @@ impl<'a> Accepting<'a> {
         Ok(Seen { version, disk })
     }
 
-    /// What the tree counts of the blocks, and which of them, and of those before, are the file's own.
-    fn look(&self, room: &Room<'_>, held: &Held, disk: &InodeItem) -> Result<(Counted, Own)> {
-        let before = held.before.iter().flatten().map(|(block, _)| *block..block + 1);
-        let own = room.own(self.core, self.inode, disk, before.chain([self.blocks.clone()]))?;
-        Ok((counted(self.core, self.inode, disk, self.blocks.clone()), own))
+    /// What the tree counts of the blocks, and which of them the file has reserved.
+    fn look(&self, room: &Room, disk: &InodeItem) -> Result<(Counted, Reserved)> {
+        let reserved = room.reserved(self.core, self.inode, disk, self.blocks.clone())?;
+        Ok((counted(self.core, self.inode, disk, self.blocks.clone()), reserved))
     }
 
     /// Whether `held` is what the file holds now. What is not any more is taken out of it.
@@ -206,22 +204,19 @@ impl<'a> Accepting<'a> {
             && !self.parts().any(unready)
     }
 
-    /// What it takes to make blocks dirty that are not yet, those in `in_place` where they are reserved.
-    fn wants(&self, held: &Held, content: &Content, own: &Own, in_place: &[u64]) -> Wants {
+    /// What it takes to make blocks dirty that are not yet, `in_place` of them reserved ones.
+    fn wants(&self, held: &Held, content: &Content, in_place: u64) -> Wants {
         let clean = |block: &u64| !content.pages.is_dirty(*block);
-        let before = || held.before.iter().flatten().map(|(block, _)| *block).filter(clean);
-        let written = || self.blocks.clone().filter(clean);
+        let before = held.before.iter().flatten().filter(|(block, _)| clean(block)).count() as u64;
+        let own = self.blocks.clone().filter(clean).count() as u64;
         // Behind a dirty page it only makes a run longer.
         let is_new = self.blocks.start.checked_sub(1).is_none_or(|before| clean(&before));
-        let runs = before().count() as u64 + u64::from(written().count() > 0 && is_new);
-        let all = before().chain(written()).count() as u64;
-        let kept = before().chain(written()).filter(|&block| own.has(block)).count() as u64;
-        let in_place = in_place.len() as u64;
-        Wants { blocks: all - kept, over: kept - in_place, in_place, runs }
+        let runs = before + u64::from(own > 0 && is_new);
+        Wants { blocks: own + before - in_place, in_place, runs }
     }
 
     /// Takes the space that is missing in `room`.
-    fn take_room(&self, room: &mut Room<'a>, wants: Wants) -> Result<()> {
+    fn take_room(&self, room: &mut Room, wants: Wants) -> Result<()> {
         let more = room.take(self.core, wants);
         if mutants::is(Mutant::NoSpaceHalf) && more.is_err() {
             let mut state = self.inode.state.write();

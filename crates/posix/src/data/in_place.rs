@@ -4,8 +4,7 @@
 //! reserved ones become free: then no flush is needed before its extents are published, and none of the code below
 //! runs. Where there is no room, [`Room`] keeps what such a write needs besides its blocks, space for items and
 //! checksums (P8), and a writeback writes the pages in place ([`write_round`]), flushes, and publishes. A block that is
-//! written a second time holds data, and needs other blocks: some are spare for that, as the next commit frees as many
-//! ([`Wants::over`]). They are used by one write at a time, which takes all that it needs at once and is one step of history.
+//! written a second time holds data, and needs other blocks.
 //!
 //! Invariant: a delayed page without a promised block has a reserved one. When the page became dirty, that block was
 //! reserved and nothing was in flight to it. A truncate or a hole that takes the block away drops the page with it, or
@@ -18,7 +17,6 @@ use holdfast_base::BlockNo;
 use holdfast_format::item::InodeItem;
 use holdfast_store::page;
 use holdfast_store::{Delayed, KeptNodes, Need, Reservation, Sent, StoreError};
-use parking_lot::MutexGuard;
 
 use super::place::{CHUNK_BLOCKS, Item, write_all};
 use super::punch;
@@ -31,90 +29,61 @@ use crate::file_data::MapGuard;
 use crate::file_data::pages::{DirtyPage, Pages};
 use crate::inode::Inode;
 
-/// Blocks that a file has and no snapshot, at one moment.
+/// Blocks of a file that are reserved and were never written, at one moment.
 #[derive(Debug, Default)]
-pub(super) struct Own {
-    all: Vec<Range<u64>>,
-    /// Those that are reserved and were never written.
-    reserved: Vec<Range<u64>>,
-}
+pub(super) struct Reserved(Vec<Range<u64>>);
 
-impl Own {
+impl Reserved {
     /// Those whose pages are about to become dirty, and go there: they are neither dirty nor in flight.
-    pub(super) fn in_place(&self, pages: &Pages) -> Vec<u64> {
-        let blocks = self.reserved.iter().cloned().flatten();
+    pub(super) fn of(&self, pages: &Pages) -> Vec<u64> {
+        let blocks = self.0.iter().cloned().flatten();
         blocks.filter(|&block| !pages.is_dirty(block) && !pages.is_in_flight(block)).collect()
-    }
-
-    /// Whether the file has `block`, and a write of it makes that free.
-    pub(super) fn has(&self, block: u64) -> bool {
-        self.all.iter().any(|blocks| blocks.contains(&block))
     }
 }
 
 /// What a write needs that is about to be accepted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wants {
-    /// New blocks that replace none of the file's own.
+    /// New blocks.
     pub(super) blocks: u64,
-    /// New blocks that replace others of the file, which become free.
-    pub(super) over: u64,
     /// Blocks that the file has reserved.
     pub(super) in_place: u64,
     /// Runs of pages that there are not yet.
     pub(super) runs: u64,
 }
 
-impl Wants {
-    /// Blocks to be promised.
-    pub(super) fn new_blocks(self) -> u64 {
-        self.blocks + self.over
-    }
-}
-
 /// Space for a write that is about to be accepted.
 #[derive(Debug, Default)]
-pub(super) struct Room<'a> {
+pub(super) struct Room {
     /// Blocks.
     pub(super) held: Option<Reservation>,
     /// What is kept for nodes.
     pub(super) kept_nodes: Option<KeptNodes>,
     /// Of these, the pages that go to reserved blocks.
     in_place: u64,
-    /// Of the blocks, those that were promised to data over data.
-    over: u64,
     /// There were not enough free blocks at once.
     is_short: bool,
-    /// Held until the pages are dirty: a commit for the next write then frees what they replace.
-    alone: Option<MutexGuard<'a, ()>>,
 }
 
-impl<'a> Room<'a> {
-    /// Which of some blocks of the file are its own. Looked up only if free blocks are short. The caller holds the writer's
-    /// lock.
-    pub(super) fn own(
+impl Room {
+    /// Which of `blocks` are reserved. Looked up only if free blocks are short. The caller holds the writer's lock.
+    pub(super) fn reserved(
         &self,
         core: &Core,
         inode: &Inode,
         disk: &InodeItem,
-        parts: impl IntoIterator<Item = Range<u64>>,
-    ) -> Result<Own, FsError> {
-        let mut own = Own::default();
+        blocks: Range<u64>,
+    ) -> Result<Reserved, FsError> {
         if !self.is_short || disk.blocks == 0 {
-            return Ok(own);
+            return Ok(Reserved::default());
         }
-        for blocks in parts {
-            let pieces = punch::visible(core, inode.no, pieces(core, inode.no, blocks.clone())?);
-            // What a snapshot has as well is written by none (S2), and no write makes it free (S1).
-            for piece in pieces.iter().filter(|piece| core.store.owns(piece.extent.birth)) {
-                let within = piece.first.max(blocks.start)..piece.end().min(blocks.end);
-                if !piece.extent.is_written() {
-                    own.reserved.push(within.clone());
-                }
-                own.all.push(within);
-            }
-        }
-        Ok(own)
+        let pieces = punch::visible(core, inode.no, pieces(core, inode.no, blocks.clone())?);
+        // What a snapshot has reserved as well is written by none (S2).
+        let reserved = pieces
+            .iter()
+            .filter(|piece| !piece.extent.is_written() && core.store.owns(piece.extent.birth));
+        let within = |piece: &Piece| piece.first.max(blocks.start)..piece.end().min(blocks.end);
+        Ok(Reserved(reserved.map(within).collect()))
     }
 
     fn blocks(&self) -> u64 {
@@ -128,10 +97,9 @@ impl<'a> Room<'a> {
     /// Whether it is enough.
     pub(super) fn is_enough(&self, wants: Wants) -> bool {
         let Delayed { runs, pages } = self.delayed();
-        self.blocks() - self.over >= wants.blocks
-            && self.over >= wants.over
+        self.blocks() >= wants.blocks
             && self.in_place >= wants.in_place
-            && pages >= wants.new_blocks() + wants.in_place
+            && pages >= wants.blocks + wants.in_place
             && runs >= wants.runs
     }
 
@@ -149,8 +117,8 @@ impl<'a> Room<'a> {
 
     /// Takes what is missing, or finds that the volume does not have it at once: then the caller looks up what the file
     /// has reserved. No state is locked.
-    pub(super) fn take(&mut self, core: &'a Core, wants: Wants) -> Result<(), FsError> {
-        let blocks = wants.blocks.saturating_sub(self.blocks() - self.over);
+    pub(super) fn take(&mut self, core: &Core, wants: Wants) -> Result<(), FsError> {
+        let blocks = wants.blocks.saturating_sub(self.blocks());
         let mut runs = wants.runs.saturating_sub(self.delayed().runs);
         if blocks > 0 {
             let need = Need::Delay { blocks, delayed: Delayed { runs, pages: blocks } };
@@ -165,16 +133,6 @@ impl<'a> Room<'a> {
                     return Ok(());
                 }
             }
-            runs = 0;
-        }
-        let over = wants.over.saturating_sub(self.over);
-        if over > 0 {
-            // What others hold of the spare blocks comes back with a commit, unless they have no pages for it yet.
-            self.alone.get_or_insert_with(|| core.data.lock_spare());
-            let need = Need::Replace { blocks: over, delayed: Delayed { runs, pages: over } };
-            let more = core.with_room(|| Ok(core.store.reserve(need)?))?;
-            self.add(more);
-            self.over += over;
             runs = 0;
         }
         let pages = wants.in_place.saturating_sub(self.in_place);

@@ -59,8 +59,6 @@ pub(crate) struct Shared {
     waiting: Mutex<BTreeMap<InodeNo, Arc<Inode>>>,
     /// Held by the thread that waits for the last space.
     last: Mutex<()>,
-    /// Held by a write over data that uses the spare blocks.
-    spare: Mutex<()>,
     /// What the background is to write.
     pub(crate) pressure: Pressure,
 }
@@ -80,7 +78,6 @@ impl Shared {
             totals: Totals::new(options),
             waiting: Mutex::default(),
             last: Mutex::new(()),
-            spare: Mutex::new(()),
             pressure: Pressure::default(),
         }
     }
@@ -142,11 +139,6 @@ impl Shared {
     /// Waits until no other thread waits for the last space.
     pub(crate) fn lock_last(&self) -> MutexGuard<'_, ()> {
         self.last.lock()
-    }
-
-    /// Waits until no other write is about to use the spare blocks.
-    pub(crate) fn lock_spare(&self) -> MutexGuard<'_, ()> {
-        self.spare.lock()
     }
 
     /// The inodes that have pages.

@@ -78,8 +78,7 @@ impl FileSystem {
     }
 }
 
-/// Writes as much as there is space for; an error only if that is nothing. What is short of a whole step is one step: the
-/// rest, for which a commit may have made room, would be another one, and the caller asks for that.
+/// Writes as much as there is space for; an error only if that is nothing.
 fn write_steps(
     core: &Core,
     inode: &Arc<Inode>,
@@ -96,7 +95,6 @@ fn write_steps(
         let end = align_down(at + step_max as u64).max(align_down(at) + BLOCK_BYTES);
         let len = ((end - at) as usize).min(bytes.len() - done);
         match accept(core, inode, writer, at, &bytes[done..done + len], now) {
-            Ok(()) if step_max < STEP_BYTES_MAX => return Ok(done + len),
             Ok(()) => done += len,
             Err(FsError::Store(StoreError::NoSpace)) if len > BLOCK_BYTES as usize => {
                 step_max = (len / 2).max(BLOCK_BYTES as usize);

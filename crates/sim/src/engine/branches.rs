@@ -242,7 +242,6 @@ impl Engine {
             operations: 0,
             caller: self.caller.clone(),
             written: 0,
-            writes: 0,
         };
         let tree = shown.walk().map_err(|_| Errno::EIO)?;
         shown.mounts.unmount().map_err(errno)?;

@@ -132,7 +132,7 @@ impl Engine {
     fn write(&mut self, file: &OpenFile, offset: u64, data: &Data) -> Answered {
         let bytes = data.bytes();
         let mut done = 0;
-        (self.written, self.writes) = (0, 0);
+        self.written = 0;
         loop {
             let count = self
                 .filesystem()?
@@ -145,7 +145,7 @@ impl Engine {
                 )
                 .map_err(errno)?;
             done += count;
-            (self.written, self.writes) = (done, self.writes + 1);
+            self.written = done;
             if done == bytes.len() {
                 return Ok(Answer::Done);
             }

@@ -99,8 +99,6 @@ pub struct Engine {
     operations: u64,
     caller: Caller,
     written: usize,
-    /// How many calls that took.
-    writes: usize,
 }
 
 /// The number that a system call would return.
@@ -141,7 +139,6 @@ impl Engine {
             operations: 0,
             caller: Caller::root(),
             written: 0,
-            writes: 0,
         };
         engine.mount_on(device)?;
         Ok(engine)
@@ -165,11 +162,6 @@ impl Engine {
     /// Bytes that the last write or append brought in; fewer than it wanted only if it was refused.
     pub fn written(&self) -> usize {
         self.written
-    }
-
-    /// Calls of the last write or append; more than one only if a volume had not room for all at once.
-    pub fn writes(&self) -> usize {
-        self.writes
     }
 
     /// Ends the filesystem without an unmount. Handles are gone.

@@ -107,11 +107,7 @@ pub(crate) fn apply(
         Ok(())
     };
     let (Outcome::Err(Errno::ENOSPC), Some(place), Some(before)) = (&answer, &place, before) else {
-        add(op, answer)?;
-        if place.is_some() && engine.writes() > 1 {
-            history.was_accepted_in_steps();
-        }
-        return Ok(());
+        return add(op, answer);
     };
     let (offset, data) = match op {
         Op::Write { offset, data, .. } => (*offset, data.bytes()),

@@ -5,16 +5,6 @@
 pub(crate) const BEFORE: &str = "mkfile /r; fallocate /r 0 600k; mkfile /z; write /z 0 200k 1; mkfile /gap; write /gap 0 128k 2; \
     mkfile /x; mkfile /y; mkfile /fill; write /fill 0 8M 3; sync; append /fill 8M 4; sync; append /fill 1M 5; sync";
 
-/// Data over data, which needs as many blocks as the next commit frees: halves of blocks that are on the volume, more than
-/// there are spare blocks for, and parts of that with reserved blocks between.
-#[allow(dead_code)]
-pub(crate) const OVER: [&str; 3] = [
-    "append /fill 8M 6; write /r 0 2000 7; fsync /r; write /r 2000 2096 8; fsync /r; write /r 0 64k 9; write /r 0 64k 10; fsync /r; \
-     write /r 60k 30k 11; write /r 1 70000 12; fdatasync /r",
-    "append /fill 8M 6; write /z 0 60k 7; fsync /z; write /z 50k 40k 8; sync",
-    "append /fill 8M 6; write /r 0 30k 9; fsync /r; write /z 0 100k 10; write /r 20k 30k 11; sync",
-];
-
 /// Never written before; made zeros by an operation that no commit contains; the same with data that no flush has covered.
 /// What the last two write to `/x` leaves too little for the write behind it.
 pub(crate) const SCRIPTS: [&str; 3] = [

@@ -14,10 +14,7 @@ use super::delayed::Delayed;
 /// large pieces, that is enough for 200 GiB on a volume that is full all the time.
 const RESERVED_SLOTS_MAX: u64 = 32768;
 
-/// Blocks that are spare for data that is written over data, at most: a write of 1 MiB, which is one step of history.
-const SPARE_BLOCKS_MAX: u64 = 256;
-
-/// Space that only some may use: slots, but for the spare blocks.
+/// Slots that only some may use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Floors {
     /// For commits alone: they copy nodes of the space tree.
@@ -26,12 +23,7 @@ pub(crate) struct Floors {
     pub(crate) fill: u64,
     /// For these, and for the items and checksums of what is written into reserved blocks. All that is not below
     /// `fill` leaves what delayed data may need.
-    pub(crate) replace: u64,
-    /// For these, and for the items and checksums of data that is written over data.
     pub(crate) grow: u64,
-    /// Blocks, wherever they lie, for data that is written over data. It takes as many as the next commit frees, so
-    /// there are as many again behind that commit: nobody else takes any of them.
-    pub(crate) spare_blocks: u64,
 }
 
 impl Floors {
@@ -53,12 +45,7 @@ impl Floors {
         // each of its blocks: enough if 70 in 100 of them are reserved and written so, in leaves that hold nothing else.
         let reserved = (total / 52).clamp(16, RESERVED_SLOTS_MAX).min(total / 16);
         let fill = checkpoint + extra;
-        // Data over data may cut extents anywhere, so half of that room stays for what fallocate has promised. Where it
-        // is only enough for a few writes at once, both have all of it.
-        let first_writes = if reserved < 128 { 0 } else { reserved / 2 };
-        let replace = fill + first_writes;
-        let spare_blocks = (total * geometry.node_blocks() / 64).min(SPARE_BLOCKS_MAX);
-        Floors { checkpoint, fill, replace, grow: fill + reserved, spare_blocks }
+        Floors { checkpoint, fill, grow: fill + reserved }
     }
 }
 
@@ -79,8 +66,6 @@ pub(crate) struct Wanted {
     pub(crate) blocks: u64,
     /// Data that is about to be accepted.
     pub(crate) delayed: Delayed,
-    /// The blocks are for data that is written over data.
-    pub(crate) replaces: bool,
 }
 
 /// What is promised, and kept.
@@ -141,19 +126,17 @@ impl Promises {
     /// Blocks that can be promised to data when nothing is delayed any more.
     pub(super) fn data_available(&self, room: Room) -> u64 {
         let kept = self.kept(self.floors.grow).min(room.slots) * self.slot_blocks;
-        (room.blocks - kept.min(room.blocks)).saturating_sub(self.blocks + self.floors.spare_blocks)
+        (room.blocks - kept.min(room.blocks)).saturating_sub(self.blocks)
     }
 
     /// Blocks that have to be free so that `wanted` can be promised above `floor`.
     pub(super) fn wanted_blocks(&self, wanted: Wanted, floor: u64) -> u64 {
-        let carries_out = floor < self.floors.fill;
-        let spare = if carries_out || wanted.replaces { 0 } else { self.floors.spare_blocks };
-        self.blocks_for(self.kept_for_all(floor, wanted), wanted.blocks).saturating_add(spare)
+        self.blocks_for(self.kept_for_all(floor, wanted), wanted.blocks)
     }
 
     /// Blocks that have to be free before one can be promised to data when nothing is delayed any more.
     pub(super) fn kept_blocks(&self) -> u64 {
-        self.blocks_for(self.kept(self.floors.grow), self.floors.spare_blocks)
+        self.blocks_for(self.kept(self.floors.grow), 0)
     }
 
     fn blocks_for(&self, slots: u64, blocks: u64) -> u64 {
@@ -194,7 +177,7 @@ mod tests {
     use super::*;
 
     fn promises() -> Promises {
-        let floors = Floors { checkpoint: 1, fill: 2, replace: 2, grow: 3, spare_blocks: 0 };
+        let floors = Floors { checkpoint: 1, fill: 2, grow: 3 };
         Promises {
             slot_blocks: 4,
             node_size: 4 * 4096,
@@ -236,29 +219,6 @@ mod tests {
         );
         // More than there can be is no promise and no overflow.
         assert!(!promises.promise(room, wanted(0, u64::MAX), 0));
-    }
-
-    #[test]
-    fn spare_blocks_are_for_data_over_data_also_where_items_have_used_the_nodes_kept_for_them() {
-        let mut promises = promises();
-        promises.floors.grow = 10;
-        promises.floors.spare_blocks = 8;
-        let over = |blocks| Wanted { blocks, replaces: true, ..Wanted::default() };
-        // All whole slots are kept, and there are no more single blocks than are spare.
-        let full = Room { blocks: 48, slots: 10 };
-        assert_eq!((promises.data_available(full), promises.kept_blocks()), (0, 48));
-        assert!(!promises.promise(full, wanted(0, 1), 10), "full");
-        assert!(!promises.promise(full, over(1), 10 + 1), "its nodes are above its own floor");
-        assert!(promises.promise(full, over(8), 10));
-        assert!(!promises.promise(full, over(1), 10), "the next commit frees as many");
-        promises.forget(0, 8);
-        // Items took nodes down to the lowest floor that they may use, and a commit came since.
-        let used = Room { blocks: 2 * 4 + 8, slots: 2 };
-        assert!(!promises.promise(used, wanted(1, 0), 2), "nodes leave the spare blocks");
-        assert!(promises.promise(used, over(8), 2) && !promises.promise(used, over(1), 2));
-        promises.forget(0, 8);
-        // What carries out or makes room may use them.
-        assert!(promises.promise(used, wanted(1, 0), 1));
     }
 
     #[test]

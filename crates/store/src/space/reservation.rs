@@ -26,7 +26,7 @@ impl Reservation {
         space: &SharedSpace,
         promise: impl FnOnce(&mut Space) -> Option<Wanted>,
     ) -> Option<Self> {
-        let Wanted { slots, blocks, delayed, .. } = promise(&mut space.lock())?;
+        let Wanted { slots, blocks, delayed } = promise(&mut space.lock())?;
         Some(Reservation { space: space.clone(), slots, blocks, delayed })
     }
 
