@@ -86,11 +86,15 @@ const TABLE: &[(u64, &[u8], &str)] = &[
 pub fn identify(device: &dyn Device) -> Option<&'static str> {
     let holds = |at: u64, bytes: &[u8]| read(device, at, bytes.len()).is_some_and(|b| b == bytes);
     let found = TABLE[..2].iter().find(|(at, magic, _)| holds(*at, magic));
-    found
-        .map(|(_, _, name)| *name)
-        .or_else(|| ext(device))
+    found.map(|(_, _, name)| *name).or_else(|| identify_other(device))
+}
+
+/// As [`identify`], of other things than ours, also where a superblock of ours is left beside.
+pub fn identify_other(device: &dyn Device) -> Option<&'static str> {
+    let holds = |at: u64, bytes: &[u8]| read(device, at, bytes.len()).is_some_and(|b| b == bytes);
+    ext(device)
         .or_else(|| {
-            let found = TABLE.iter().find(|(at, magic, _)| holds(*at, magic));
+            let found = TABLE[2..].iter().find(|(at, magic, _)| holds(*at, magic));
             found.map(|(_, _, name)| *name)
         })
         .or_else(|| mbr(device))

@@ -39,7 +39,7 @@ mod volume;
 
 pub use dump::{What, dump};
 pub use error::CheckError;
-pub use foreign::{OURS, identify};
+pub use foreign::{OURS, identify, identify_other};
 pub use issue::{Issue, Severity};
 pub use report::{Facts, Finding, Report, Summary};
 pub use view::{View, view};

@@ -27,19 +27,25 @@ struct Left {
     any: bool,
     /// How often something was added.
     begun: u64,
+    /// The last step failed.
+    is_stuck: bool,
 }
 
 impl Deletions {
     /// What an earlier mount left goes on.
     pub(crate) fn new(store: Arc<Store>) -> Deletions {
-        Deletions { store, left: Mutex::new(Left { any: true, begun: 0 }), one: Mutex::default() }
+        Deletions {
+            store,
+            left: Mutex::new(Left { any: true, begun: 0, is_stuck: false }),
+            one: Mutex::default(),
+        }
     }
 
     /// Something is to be deleted.
     pub(crate) fn begin(&self) {
         {
             let mut left = self.left.lock();
-            *left = Left { any: true, begun: left.begun.wrapping_add(1) };
+            *left = Left { any: true, begun: left.begun.wrapping_add(1), is_stuck: false };
         }
         self.store.idle().stir();
     }
@@ -47,6 +53,12 @@ impl Deletions {
     /// Whether something may wait to be deleted.
     pub(crate) fn are_left(&self) -> bool {
         self.left.lock().any
+    }
+
+    /// Whether a deletion goes on, and may free something: a caller without room may wait for that.
+    pub(crate) fn go_on(&self) -> bool {
+        let left = self.left.lock();
+        left.any && !left.is_stuck
     }
 
     /// Goes on with deletions for a while, if there are any; says whether that is to be done again. At their end a commit
@@ -60,8 +72,10 @@ impl Deletions {
             }
             left.begun
         };
-        let more = self.step()?;
+        let more = self.step();
         let mut left = self.left.lock();
+        left.is_stuck = more.is_err();
+        let more = more?;
         if !more && left.begun == begun {
             left.any = false;
         }

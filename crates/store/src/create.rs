@@ -33,6 +33,7 @@ const CACHE_BYTES: usize = 8 << 20;
 
 /// Changes that the first transaction may make.
 const FIRST_CHANGES: u32 = 16;
+
 /// Where the root of an empty tree is.
 const NOWHERE: NodePointer = NodePointer { block: BlockNo(0), epoch: Epoch(0) };
 
@@ -132,7 +133,6 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         logging: Logging::new(Ring::new(&superblock, &*device), place, how.batching),
         committed: AtomicU64::new(0),
         unwrote: AtomicU64::new(0),
-        under: device.clone(),
         device,
         counters,
         stop,

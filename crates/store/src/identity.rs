@@ -58,22 +58,6 @@ impl Inner {
         }
     }
 
-    /// The volume has stopped, and is closed: the superblock before the one that counts says why, for `holdfast info` and
-    /// fsck. One try, whatever becomes of it: what is wrong is the caller's already.
-    pub(crate) fn tell_stop(&self) {
-        let known = self.fault.lock().clone();
-        let Some(reason) = self.stop.reason().filter(|_| !self.read_only) else { return };
-        let stopped = || FoundDamage {
-            time: Timestamp::now(),
-            reason: format!("the volume stopped: {reason}"),
-        };
-        let present = self.superblock.lock().epoch;
-        let told = superblock::tell_stop(&*self.under, present, known.unwrap_or_else(stopped));
-        if let Err(error) = told {
-            tracing::warn!("that the volume stopped is not said in it: {error}");
-        }
-    }
-
     /// Whether a superblock has to say what no superblock says yet.
     pub(crate) fn hides_damage(&self) -> bool {
         *self.fault.lock() != self.superblock.lock().fault

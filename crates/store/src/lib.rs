@@ -195,8 +195,6 @@ pub enum Need {
 #[derive(Debug)]
 pub(crate) struct Inner {
     device: Arc<dyn Device>,
-    /// Below what refuses every write once the volume has stopped: for the one that says so.
-    under: Arc<dyn Device>,
     counters: Arc<Counters>,
     stop: Arc<Stop>,
     read_only: bool,
@@ -500,10 +498,7 @@ impl Store {
 
     /// Makes everything durable at its location and ends the store's threads. Dropping a store without this is a crash.
     pub fn close(self) -> Result<()> {
-        if self.inner.read_only {
-            return Ok(());
-        }
-        self.inner.close().inspect_err(|_| self.inner.tell_stop())
+        if self.inner.read_only { Ok(()) } else { self.inner.close() }
     }
 }
 

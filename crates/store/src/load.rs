@@ -130,7 +130,8 @@ impl Inner {
         if span.count > nodes.checked_mul(node_blocks)?.checked_mul(READ_PER_NODE_MAX)? {
             return None;
         }
-        // Damage of a neighbour is reported when a caller needs that node.
+        // Damage of a neighbour is reported when a caller needs that node: of a snapshot that is being deleted, what the cursor
+        // has passed may be in use for something else, and no caller enters it.
         let mut buffer = self.regions.take();
         let bytes = buffer.get_mut(..usize::try_from(span.bytes()?).ok()?)?;
         self.read_blocks(span, bytes).ok()?;
@@ -143,7 +144,7 @@ impl Inner {
             .into_iter()
             .filter_map(|near| {
                 let bytes = node(near.expected.pointer.block)?;
-                Some((self.judge(&near.expected, bytes).ok()?, near))
+                Some((self.opened(&near.expected, bytes).ok()?, near))
             })
             .collect();
         let mut forest = self.forest.write();
@@ -163,10 +164,14 @@ impl Inner {
         Ok(())
     }
 
+    /// Judges a node that a caller needs: damage is told to the next superblock.
     fn judge(&self, expected: &Expected, bytes: Arc<[u8]>) -> Result<Body> {
+        self.opened(expected, bytes).inspect_err(|error| self.found_damage(&error.to_string()))
+    }
+
+    fn opened(&self, expected: &Expected, bytes: Arc<[u8]>) -> Result<Body> {
         self.counters.nodes_read.increment();
-        let node = NodeView::open(&bytes, expected).map_err(|why| damage(expected, why));
-        let node = node.inspect_err(|error| self.found_damage(&error.to_string()))?;
+        let node = NodeView::open(&bytes, expected).map_err(|why| damage(expected, why))?;
         judge_keys(&node, expected.tree).map_err(|why| damage(expected, why))?;
         Ok(Body::of(bytes))
     }

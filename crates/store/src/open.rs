@@ -52,17 +52,15 @@ pub(crate) fn open(
     let device = guarded.clone().map_or(device, |guarded| guarded as Arc<dyn Device>);
     // A checkpoint and a commit flush side by side: no failure of one may pass the other by (P7).
     let stop: Arc<Stop> = Arc::default();
-    let under = device.clone();
     let device: Arc<dyn Device> = Arc::new(Sticky::new(device, stop.clone()));
-    let devices = (&device, &under);
     let Some(guarded) = guarded else {
-        return open_alone(devices, stop, options, counters);
+        return open_alone(&device, stop, options, counters);
     };
     // Before anything else is read: what another program writes until it is asked is not to be mixed with it.
     let uuid = superblock::newest(&*device, false, &AccessTimes::default())?.superblock.uuid;
     let mut keeper =
         Keeper::start(guarded, (&device, &stop), uuid, &options.guard, options.threads)?;
-    match open_alone(devices, stop, options, counters) {
+    match open_alone(&device, stop, options, counters) {
         Ok(inner) => Ok(Inner { guard: Some(keeper), ..inner }),
         Err(error) => {
             keeper.not_opened();
@@ -73,7 +71,7 @@ pub(crate) fn open(
 
 /// Opens what no other program writes to.
 fn open_alone(
-    (device, under): (&Arc<dyn Device>, &Arc<dyn Device>),
+    device: &Arc<dyn Device>,
     stop: Arc<Stop>,
     options: &OpenOptions,
     counters: Arc<Counters>,
@@ -103,7 +101,7 @@ fn open_alone(
             refuse_to_write(damage, options)?;
         }
         let mut inner =
-            at((device, under, &stop), options, &counters, &replayed.superblock, nodes, &places);
+            at((device, &stop), options, &counters, &replayed.superblock, nodes, &places);
         load_groups(&inner)?;
         inner.find_ancestry_of_main()?;
         let time = Stopwatch::start();
@@ -207,7 +205,7 @@ fn refuse_to_write(why: &str, options: &OpenOptions) -> Result<()> {
 
 /// A volume that stands at `superblock`, with `nodes` in front of the device, which `stop` keeps from being written.
 fn at(
-    (device, under, stop): (&Arc<dyn Device>, &Arc<dyn Device>, &Arc<Stop>),
+    (device, stop): (&Arc<dyn Device>, &Arc<Stop>),
     options: &OpenOptions,
     counters: &Arc<Counters>,
     superblock: &Superblock,
@@ -232,7 +230,6 @@ fn at(
         committed: AtomicU64::new(superblock.lsn.0),
         unwrote: AtomicU64::new(0),
         device: device.clone(),
-        under: under.clone(),
         counters: counters.clone(),
         stop: stop.clone(),
         read_only: options.read_only,

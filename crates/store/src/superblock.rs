@@ -136,25 +136,6 @@ pub(crate) fn restore(device: &dyn Device, far: &Superblock) -> Result<()> {
     Ok(())
 }
 
-/// Says in the slot before `present`, which counts, why the volume has stopped: nothing but that is changed, and whatever
-/// becomes of the write, `present` counts. Not if that slot is not valid, or is newer: then a checkpoint ended in between.
-pub(crate) fn tell_stop(device: &dyn Device, present: Epoch, fault: FoundDamage) -> Result<()> {
-    let [even, odd] = SUPERBLOCK_SLOTS;
-    let slot = if present.0.is_multiple_of(2) { odd } else { even };
-    let at = slot.byte_offset().expect("the slots lie at the start of the volume");
-    let mut block = [0; BLOCK_SIZE];
-    device.read(at, &mut block)?;
-    let Ok(before) = Superblock::decode(&block, slot) else {
-        return Ok(());
-    };
-    if before.epoch >= present || before.fault.is_some() {
-        return Ok(());
-    }
-    device.write(at, &Superblock { fault: Some(fault), ..before }.encode(slot)[..])?;
-    let _durable = device.flush()?;
-    Ok(())
-}
-
 /// Writes a superblock into its slot, and the far copy, and flushes. `present` is that of the superblock that counts until then: its slot
 /// is refused, whatever went wrong before (P9). `_reached` proves that all it reaches is durable (R1).
 pub(crate) fn publish(

@@ -8,7 +8,7 @@ mod small;
 use std::sync::Arc;
 
 use holdfast_base::BlockNo;
-use holdfast_device::sim::{Action, Call, Faults, Policy, When};
+use holdfast_device::sim::Policy;
 use holdfast_device::{Device, MemoryDevice, SimDevice};
 use holdfast_format::checksum::crc64_with_hole;
 use holdfast_format::geometry::{SUPERBLOCK_SLOTS, far_copy};
@@ -88,65 +88,6 @@ fn an_id_and_a_label_change_together_whenever_power_fails() {
         assert!(old > 5 && changed > 5, "{old} {changed}");
         assert!(slots(&*sim).iter().all(|slot| slot.uuid == new && slot.label == "new"));
     }
-}
-
-/// P7: a volume that has stopped says why in the superblock before the one that counts, and in nothing else; the next
-/// one carries that on until it is forgotten.
-#[test]
-fn a_stop_is_told_by_the_superblock_before_the_one_that_counts() {
-    let base = formatted();
-    lived_in(&base);
-    let sim = Arc::new(SimDevice::new(&base));
-    let store = open(&sim);
-    let present = store.superblock().epoch;
-    put(&store, 50..60, 3, 9);
-    let ring = small::geometry().journal();
-    let start = ring.start.byte_offset().unwrap();
-    let inside = When::Inside { start, end: start + ring.bytes().unwrap(), skip: 0, times: 1 };
-    sim.set_faults(Faults::none().with(Call::Write, inside, Action::Fail));
-    store.commit().unwrap_err();
-    assert!(store.stop_reason().is_some());
-    let before = sim.recording().events.len();
-    store.close().unwrap_err();
-    // One read and write of the older slot, and one flush; whatever becomes of the write, the volume is what it was.
-    let recording = sim.recording();
-    assert_eq!(recording.events.len() - before, 3, "{:?}", &recording.events[before..]);
-    at_every_cut(&sim, |what, device| {
-        let store = open(&device);
-        assert!((0..40).all(|number| first(&store, number) == Some(1)), "{what}");
-        assert!((40..44).all(|number| first(&store, number) == Some(2)), "{what}");
-    });
-    let [older, newer] = &slots(&*sim)[..] else { panic!("a slot is lost") };
-    assert_eq!((newer.epoch, &newer.fault), (present, &None));
-    let reason = older.fault.as_ref().unwrap().reason.clone();
-    assert!(reason.starts_with("the volume stopped: "), "{reason}");
-
-    sim.set_faults(Faults::none());
-    let store = open(&sim);
-    put(&store, 60..61, 4, 9);
-    store.close().unwrap();
-    let told = |slot: &Superblock| slot.fault.as_ref().map(|fault| fault.reason.clone());
-    assert_eq!(told(&slots(&*sim)[1]).as_ref(), Some(&reason), "it goes on");
-    let store = open(&sim);
-    store.change_identity(&Identity { clear_fault: true, ..Identity::default() }).unwrap();
-    store.close().unwrap();
-    assert!(slots(&*sim).iter().all(|slot| slot.fault.is_none()), "it is forgotten");
-}
-
-/// P7: a device that is dead stays silent, and one that only refuses this is not asked again.
-#[test]
-fn a_dead_device_is_asked_once() {
-    let base = formatted();
-    lived_in(&base);
-    let sim = Arc::new(SimDevice::new(&base));
-    let store = open(&sim);
-    let whole = slots(&*sim);
-    put(&store, 50..60, 3, 9);
-    sim.set_faults(Faults::none().with(Call::Write, When::From(1), Action::Fail));
-    store.commit().unwrap_err();
-    store.close().unwrap_err();
-    assert_eq!(sim.faults_fired(), 2, "the commit, and the one try to say so");
-    assert_eq!(slots(&*sim), whole);
 }
 
 /// P5: the write of a slot from the far copy, with both slots lost and with the newer one.

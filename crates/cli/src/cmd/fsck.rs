@@ -110,7 +110,14 @@ pub(crate) fn run(args: &Args) -> Outcome {
         let errors = report.findings.iter().filter(|finding| finding.severity > Severity::Note);
         report.omitted == 0 && errors.map(|finding| finding.id).eq([issue.number()])
     };
-    let is_lost = only(Issue::NoSuperblock) || only(Issue::NewestSuperblockLost);
+    // A fault that the copy tells of goes with it.
+    let only_beside_fault = |issue: Issue| {
+        let errors = report.findings.iter().filter(|finding| finding.severity > Severity::Note);
+        let errors = errors.map(|finding| finding.id).filter(|id| *id != Issue::Fault.number());
+        report.omitted == 0 && errors.eq([issue.number()])
+    };
+    let is_lost =
+        [Issue::NoSuperblock, Issue::NewestSuperblockLost].map(only_beside_fault).contains(&true);
     if (args.yes || args.repair_superblock) && is_lost && report.facts.superblock.is_some() {
         if !args.repair_superblock {
             refuse_another(args, &*device)?;
@@ -121,6 +128,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     let notes = [Issue::SuperblockInvalid, Issue::FarCopyInvalid].map(Issue::number);
     if args.yes && report.is_clean() && report.findings.iter().any(|it| notes.contains(&it.id)) {
+        if !args.repair_superblock {
+            refuse_another(args, &*device)?;
+        }
         return repaired(args, device, "the superblock's copies were written anew", |device| {
             holdfast::set_identity(device, None, None)
         });
@@ -133,8 +143,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
 
 /// Fails if something else begins where the volume began: it may be wanted.
 fn refuse_another(args: &Args, device: &dyn Device) -> Result<(), Failure> {
-    let found = holdfast_check::identify(device).filter(|found| *found != holdfast_check::OURS);
-    let Some(found) = found else { return Ok(()) };
+    let Some(found) = holdfast_check::identify_other(device) else { return Ok(()) };
     let target = args.target.display();
     Err(Failure::new(
         ERRORS_LEFT,

@@ -99,7 +99,7 @@ impl Core {
         loop {
             match attempt() {
                 // A deletion goes on, and what it frees may be enough.
-                Err(FsError::Store(StoreError::NoSpace)) if self.deletions.are_left() => {
+                Err(FsError::Store(StoreError::NoSpace)) if self.deletions.go_on() => {
                     self.commit()?;
                 }
                 done => return done,
