@@ -1,7 +1,8 @@
 //! Branches and snapshots through the library.
 
-use std::io::{self, ErrorKind};
+#![allow(clippy::unwrap_used)] // helpers of tests, too
 
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
 use holdfast::{CreateOptions, Volume, VolumeOptions};
