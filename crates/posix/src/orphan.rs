@@ -91,10 +91,10 @@ impl Fate {
     }
 }
 
-/// The last name or handle of an inode has gone, and its state is still locked: if it is only remembered, those who look
-/// for space wait a moment for it.
+/// The last name or handle of an inode has gone, and its state is still locked: while it is remembered, callers that look
+/// for space wait a moment for it. It may have a handle that was closed before its name went: the kernel says so later.
 pub(crate) fn note_if_leaving(core: &Core, inode: &Inode, state: &InodeState) {
-    if state.handles == 0 && state.is_remembered_orphan() {
+    if state.is_remembered_orphan() {
         core.leaving.expect(inode.no);
     }
 }

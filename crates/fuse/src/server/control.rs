@@ -93,6 +93,7 @@ impl Controlled for Mount<'_> {
 
     fn roll_back(&self, to: &[u8], keep: Option<&[u8]>) -> holdfast_posix::Result<()> {
         let kernel = self.server.kernel.get();
+        let _one = self.server.one_rollback.lock();
         // It does no harm before, and says whether the kernel understands it.
         let by_epoch = kernel.is_none_or(|kernel| kernel.all_names_changed());
         let before = if by_epoch { Vec::new() } else { names(self.fs)? };
@@ -133,11 +134,9 @@ impl Server {
     pub(super) fn watch_rollback(&self, fs: &FileSystem) {
         let (rolled_back, notices) = (Arc::clone(&self.rolled_back), Arc::clone(&self.notices));
         let sizes_before = Arc::clone(&self.sizes_before);
-        // Where the kernel opens files, nothing says which of them are open.
-        let opens = self.kernel_opens();
         fs.watch_rollback(move |known, turn| {
-            let open = known.iter().filter(|of| opens || of.is_open);
-            rolled_back.turned(open.map(|of| of.inode), turn);
+            // Also those that are not open: a program may open one before the kernel has heard, and finds its old pages.
+            rolled_back.turned(known.iter().map(|of| of.inode), turn);
             let sizes = known.iter().filter(|of| of.is_open);
             *sizes_before.lock() = sizes.filter_map(|of| Some((of.inode, of.size?))).collect();
             notices.note_all(known.iter().map(|of| Notice::Turned(of.inode.0, turn)));
@@ -146,7 +145,9 @@ impl Server {
 
     /// Of open files that are longer than before the kernel hears where they end: it does not ask when a mapping of them is read.
     fn note_what_grew(&self, fs: &FileSystem) {
-        for (inode, before) in std::mem::take(&mut *self.sizes_before.lock()) {
+        // The lock is not held below, where inodes are waited for: a rollback takes it with all of them in hand.
+        let sizes = std::mem::take(&mut *self.sizes_before.lock());
+        for (inode, before) in sizes {
             let size = fs.getattr(inode).map_or(0, |now| now.size);
             if size <= before {
                 continue;
@@ -182,10 +183,10 @@ impl Server {
 
 #[cfg(test)]
 mod tests {
-    use holdfast_posix::{Caller, RenameFlags};
+    use holdfast_posix::{Caller, RenameFlags, SetAttr};
 
     use super::*;
-    use crate::interface::{Kernel, Mode};
+    use crate::interface::{FileId, Kernel, Mode, Write};
     use crate::options::Control;
     use crate::server::fresh;
 
@@ -291,6 +292,56 @@ mod tests {
         assert_eq!(permits.take(&command), (false, &b"do it"[..]));
         (0..2 * PERMITS).for_each(|_| permits.add(&permit).unwrap());
         assert_eq!(permits.0.lock().len(), PERMITS);
+    }
+
+    /// P13: two rollbacks at once, of files that are longer again, come one after the other.
+    #[test]
+    fn rollbacks_at_once_do_not_wait_for_each_other() {
+        let fs = fresh::mount(&fresh::volume());
+        let server = fresh::server(&fs);
+        let kernel = Arc::new(Told { knows_epochs: true, heard: Mutex::default() });
+        server.set_kernel(kernel).unwrap();
+        server.set_control(Control::new(|mount, _| {
+            mount.roll_back(b"s", None).unwrap();
+            b"done".to_vec()
+        }));
+        let root = Request { uid: 0, gid: 0, pid: 0 };
+        let mode = Mode { mode: libc::S_IFREG | 0o644, umask: 0 };
+        let made = (0..20u8).map(|n| {
+            let made = server.create(&root, InodeNo::ROOT, &[b'a' + n], mode, libc::O_RDWR, false);
+            let (entry, opened) = made.unwrap();
+            FileId { inode: entry.attr.unwrap().inode, fh: opened.fh, flags: libc::O_RDWR }
+        });
+        let files: Vec<_> = made.collect();
+        for &file in &files {
+            let write = Write {
+                file,
+                offset: 0,
+                bytes: &[7; 9000],
+                kill_suid_sgid: false,
+                is_cached: false,
+            };
+            server.write(&root, &write).unwrap();
+        }
+        fs.snapshot(b"s").unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for _ in 0..30 {
+                        for file in &files {
+                            let to = SetAttr { size: Some(0), ..SetAttr::default() };
+                            fs.setattr(&Caller::root(), file.inode, None, to).unwrap();
+                        }
+                        assert_eq!(server.control(&root, b"go back"), Ok(b"done".to_vec()));
+                    }
+                });
+            }
+        });
+        for file in &files {
+            assert_eq!(fs.getattr(file.inode).unwrap().size, 9000);
+        }
+        files.iter().for_each(|file| server.release(file.fh));
+        server.close();
     }
 
     /// What was read before a rollback may be of the head that is gone.

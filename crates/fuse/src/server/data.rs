@@ -49,14 +49,15 @@ impl Server {
         }
         // For files that the kernel opened itself it has cleared them before the write.
         if handle.direct && !self.kernel_opens() {
-            self.drop_capabilities(&fs, file.inode())?;
+            self.drop_capabilities(&fs, inode)?;
         } else {
-            self.drop_unseen_capabilities(&fs, file.inode())?;
+            self.drop_unseen_capabilities(&fs, inode)?;
         }
-        let tell = write.kill_suid_sgid && self.has_privileges(&fs, file.inode());
+        let mut tell = write.kill_suid_sgid && self.has_privileges(&fs, inode);
         let caller = self.caller(request);
         let written = loop {
-            let is_elsewhere = verdict == Verdict::Append && self.ends_elsewhere(&fs, write)?;
+            let is_elsewhere =
+                verdict == Verdict::Append && self.ends_elsewhere(&fs, write, turn)?;
             let how = WriteHow {
                 kill_suid_sgid: write.kill_suid_sgid,
                 append: is_elsewhere,
@@ -76,10 +77,13 @@ impl Server {
             if verdict == Verdict::Void {
                 return length(write.bytes.len());
             }
+            // What the kernel has cleared, or knows, is that of the head that is gone.
+            self.drop_capabilities(&fs, inode)?;
+            tell = write.kill_suid_sgid && self.has_privileges(&fs, inode);
         };
         self.requests.operations().written_bytes.add(written as u64);
         if tell {
-            self.tell_attr_changed(file.inode());
+            self.tell_attr_changed(inode);
         }
         if handle.direct && flags::write_is_durable(write.file.flags) {
             self.durable(&fs, file.inode(), What::Write, || fs.fsync(file, true))?;
@@ -88,24 +92,27 @@ impl Server {
     }
 
     /// Whether the file of an append does not end where the kernel believes.
-    fn ends_elsewhere(&self, fs: &FileSystem, write: &Write<'_>) -> Answer<bool> {
+    fn ends_elsewhere(&self, fs: &FileSystem, write: &Write<'_>, turn: u64) -> Answer<bool> {
         // The kernel lets one write come after the other.
         let is_elsewhere = fs.getattr(write.file.inode)?.size != write.offset;
         if !is_elsewhere {
-            self.rolled_back.is_right(write.file.inode);
+            self.rolled_back.is_right(write.file.inode, turn);
         }
         Ok(is_elsewhere)
     }
 
     /// An append went elsewhere. The kernel keeps its whole pages where it believed the end to be: they go before the program
-    /// can go on. A page that is not whole it does not keep, but holds it until the answer.
+    /// can go on. One that is not whole it may hold until the answer: that goes behind it.
     fn forget_misplaced(&self, write: &Write<'_>) {
-        let end = align_down(write.offset.saturating_add(write.bytes.len() as u64));
-        let first = align_up(write.offset).unwrap_or(end);
-        if first < end {
-            self.notices.note(Notice::Bytes(write.file.inode.0, first, end - first));
+        let inode = write.file.inode.0;
+        let end = write.offset.saturating_add(write.bytes.len() as u64);
+        let (first, last) = (align_up(write.offset).unwrap_or(end), align_down(end));
+        if first < last {
+            self.notices.note(Notice::Bytes(inode, first, last - first));
             self.notices.drain();
         }
+        let (first, last) = (align_down(write.offset), align_up(end).unwrap_or(end));
+        self.notices.note(Notice::Bytes(inode, first, last - first));
     }
 
     /// Allocates, punches or zeroes a range; `mode` as for fallocate(2).
@@ -149,20 +156,17 @@ impl Server {
         let mut done = 0;
         while done < most {
             let want = piece.len().min((most - done) as usize);
+            // Bytes of a head that is gone are not written into the next one.
+            let how = WriteHow { turn: Some(fs.turns()), ..WriteHow::default() };
             let step =
                 fs.read(from, copy.offset_in + done, &mut piece[..want]).and_then(
                     |got| match got {
                         0 => Ok(0),
-                        _ => fs.write(
-                            &caller,
-                            to,
-                            copy.offset_out + done,
-                            &piece[..got],
-                            WriteHow::default(),
-                        ),
+                        _ => fs.write(&caller, to, copy.offset_out + done, &piece[..got], how),
                     },
                 );
             match step {
+                Err(FsError::Turned) => {}
                 Ok(0) => break,
                 Ok(moved) => done += moved as u64,
                 // What has been copied counts; the error comes back with the next request.

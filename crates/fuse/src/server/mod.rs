@@ -80,6 +80,8 @@ pub struct Server {
     permits: control::Permits,
     synchronous: remount::Synchronous,
     rolled_back: Arc<rolled_back::RolledBack>,
+    /// Held over a rollback, with all that the kernel is told of it.
+    one_rollback: Mutex<()>,
     /// Files that were open in the head before the last rollback, and their sizes.
     sizes_before: Arc<Mutex<Vec<(InodeNo, u64)>>>,
     /// The kernel does not know that directories need no handle.
@@ -125,6 +127,7 @@ impl Server {
             permits: Default::default(),
             synchronous: Default::default(),
             rolled_back: Arc::default(),
+            one_rollback: Mutex::default(),
             sizes_before: Arc::default(),
             needs_opendir: AtomicBool::new(false),
             kernel_opens: AtomicBool::new(false),

@@ -1,4 +1,4 @@
-//! What the kernel still believes of files that were open when their branch was rolled back.
+//! What the kernel still believes of files that it knew when their branch was rolled back.
 //!
 //! - Pages that a program has stored into through a mapping are written when the kernel drops them: it is told that they are void, and
 //!   first hands them over. They belong to the head that is gone, so until the kernel has dropped them what it writes from
@@ -29,8 +29,8 @@ pub(super) enum Verdict {
 struct File {
     /// The rollback, by the number of turns behind it, of which the kernel is being told.
     void: Option<u64>,
-    /// The kernel may not know the end.
-    is_misplaced: bool,
+    /// The rollback since which the kernel may not know the end.
+    misplaced: Option<u64>,
 }
 
 /// Those files.
@@ -44,7 +44,7 @@ pub(super) struct RolledBack {
 impl RolledBack {
     /// The branch was rolled back, the turn of this number, and the kernel may have pages of these.
     pub(super) fn turned(&self, inodes: impl Iterator<Item = InodeNo>, turn: u64) {
-        let file = File { void: Some(turn), is_misplaced: true };
+        let file = File { void: Some(turn), misplaced: Some(turn) };
         let mut files = self.files.lock();
         *files = inodes.map(|inode| (inode, file)).collect();
         self.any.store(!files.is_empty(), Ordering::Release);
@@ -55,16 +55,16 @@ impl RolledBack {
         self.change(inode, |file| file.void = file.void.filter(|void| *void != turn));
     }
 
-    /// The kernel knows where the file ends.
-    pub(super) fn is_right(&self, inode: InodeNo) {
-        self.change(inode, |file| file.is_misplaced = false);
+    /// The kernel knows where the file ended before the next rollback behind this turn.
+    pub(super) fn is_right(&self, inode: InodeNo, turn: u64) {
+        self.change(inode, |file| file.misplaced = file.misplaced.filter(|since| *since > turn));
     }
 
     fn change(&self, inode: InodeNo, change: impl FnOnce(&mut File)) {
         let mut files = self.files.lock();
         let Some(file) = files.get_mut(&inode) else { return };
         change(file);
-        if file.void.is_none() && !file.is_misplaced {
+        if file.void.is_none() && file.misplaced.is_none() {
             files.remove(&inode);
         }
         self.any.store(!files.is_empty(), Ordering::Release);
@@ -77,7 +77,7 @@ impl RolledBack {
         }
         match self.files.lock().get(&inode) {
             Some(file) if is_cached && file.void.is_some() => Verdict::Void,
-            Some(file) if is_append && !is_cached && file.is_misplaced => Verdict::Append,
+            Some(file) if is_append && !is_cached && file.misplaced.is_some() => Verdict::Append,
             _ => Verdict::Fine,
         }
     }
@@ -114,7 +114,9 @@ mod tests {
         rolled_back.told(file, 1);
         assert_eq!(rolled_back.judge(file, false, true), Verdict::Append);
         assert_eq!(rolled_back.judge(file, true, true), Verdict::Fine);
-        rolled_back.is_right(file);
+        rolled_back.is_right(file, 0);
+        assert_eq!(rolled_back.judge(file, false, true), Verdict::Append, "it was right before");
+        rolled_back.is_right(file, 1);
         assert_eq!(rolled_back.judge(file, false, true), Verdict::Fine);
         assert!(!rolled_back.any.load(Ordering::Acquire) && rolled_back.files.lock().is_empty());
     }

@@ -42,7 +42,7 @@ pub(crate) struct Leaving {
 }
 
 impl Leaving {
-    /// The inode has no name and no handle any more, and is still remembered. Its state is locked.
+    /// The inode has no name any more, and is still remembered. Its state is locked.
     pub(crate) fn expect(&self, no: InodeNo) {
         self.inodes.lock().insert(no, Stage::Remembered(Deadline::after(PATIENCE)));
     }

@@ -61,7 +61,7 @@ impl Drop for OpenFile {
             state.gone = true;
             drop(state);
             core.collect_soon(&self.inode);
-        } else {
+        } else if state.handles == 0 {
             crate::orphan::note_if_leaving(&core, &self.inode, &state);
         }
     }
