@@ -10,8 +10,11 @@ use holdfast_format::superblock::MAGIC;
 /// The name of our own volumes, which may be damaged.
 pub const OURS: &str = "a Holdfast volume";
 
+/// Bytes at an offset that say what a device holds.
+type Signature = (u64, &'static [u8], &'static str);
+
 /// Byte offset, bytes found there, name.
-const TABLE: &[(u64, &[u8], &str)] = &[
+const TABLE: &[Signature] = &[
     (SUPERBLOCK_SLOTS[0].0 * 4096, &MAGIC, OURS),
     (SUPERBLOCK_SLOTS[1].0 * 4096, &MAGIC, OURS),
     (0, b"LUKS\xba\xbe", "an encrypted LUKS volume"),
@@ -84,20 +87,18 @@ const TABLE: &[(u64, &[u8], &str)] = &[
 /// What `device` seems to hold: a name with its article, or `None` if nothing is recognised.
 /// Offsets that the device does not have or cannot read are passed over.
 pub fn identify(device: &dyn Device) -> Option<&'static str> {
-    let holds = |at: u64, bytes: &[u8]| read(device, at, bytes.len()).is_some_and(|b| b == bytes);
-    let found = TABLE[..2].iter().find(|(at, magic, _)| holds(*at, magic));
-    found.map(|(_, _, name)| *name).or_else(|| identify_other(device))
+    named_by(&TABLE[..2], device).or_else(|| identify_other(device))
 }
 
 /// As [`identify`], of other things than ours, also where a superblock of ours is left beside.
 pub fn identify_other(device: &dyn Device) -> Option<&'static str> {
+    ext(device).or_else(|| named_by(&TABLE[2..], device)).or_else(|| mbr(device))
+}
+
+/// What the first entry names whose bytes the device holds.
+fn named_by(table: &[Signature], device: &dyn Device) -> Option<&'static str> {
     let holds = |at: u64, bytes: &[u8]| read(device, at, bytes.len()).is_some_and(|b| b == bytes);
-    ext(device)
-        .or_else(|| {
-            let found = TABLE[2..].iter().find(|(at, magic, _)| holds(*at, magic));
-            found.map(|(_, _, name)| *name)
-        })
-        .or_else(|| mbr(device))
+    table.iter().find(|(at, magic, _)| holds(*at, magic)).map(|(_, _, name)| *name)
 }
 
 fn read(device: &dyn Device, at: u64, len: usize) -> Option<Vec<u8>> {

@@ -106,18 +106,16 @@ pub(crate) fn run(args: &Args) -> Outcome {
     })?;
     print(args, &report)?;
     // Where a superblock is lost: that the other slot is not valid either says no more.
-    let only = |issue: Issue| {
+    let only = |issue: Issue, beside: Option<Issue>| {
         let errors = report.findings.iter().filter(|finding| finding.severity > Severity::Note);
-        report.omitted == 0 && errors.map(|finding| finding.id).eq([issue.number()])
+        let ids =
+            errors.map(|finding| finding.id).filter(|id| Some(*id) != beside.map(Issue::number));
+        report.omitted == 0 && ids.eq([issue.number()])
     };
     // A fault that the copy tells of goes with it.
-    let only_beside_fault = |issue: Issue| {
-        let errors = report.findings.iter().filter(|finding| finding.severity > Severity::Note);
-        let errors = errors.map(|finding| finding.id).filter(|id| *id != Issue::Fault.number());
-        report.omitted == 0 && errors.eq([issue.number()])
-    };
-    let is_lost =
-        [Issue::NoSuperblock, Issue::NewestSuperblockLost].map(only_beside_fault).contains(&true);
+    let is_lost = [Issue::NoSuperblock, Issue::NewestSuperblockLost]
+        .into_iter()
+        .any(|issue| only(issue, Some(Issue::Fault)));
     if (args.yes || args.repair_superblock) && is_lost && report.facts.superblock.is_some() {
         if !args.repair_superblock {
             refuse_another(args, &*device)?;
@@ -135,7 +133,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             holdfast::set_identity(device, None, None)
         });
     }
-    if args.yes && args.data && only(Issue::Fault) {
+    if args.yes && args.data && only(Issue::Fault, None) {
         return repaired(args, device, "the fault was forgotten", holdfast::clear_fault);
     }
     Ok(report.exit_code())
