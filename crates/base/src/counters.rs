@@ -241,6 +241,8 @@ counters! {
         node_hits,
         /// Searches that had to wait for nodes from the device.
         node_misses,
+        /// Tree nodes that differences of two trees looked into.
+        nodes_compared,
         /// Tree nodes dropped from memory to make room.
         nodes_evicted,
         /// Tree nodes split because they were full.

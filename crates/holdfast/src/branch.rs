@@ -35,8 +35,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use holdfast_posix::{BranchInfo, FileSystem, FsError, MountOptions, SnapshotInfo};
+use holdfast_posix::{BranchInfo, FileSystem, FsError, Moment, MountOptions, SnapshotInfo};
 
+use crate::diff::Diff;
 use crate::held::Shared;
 use crate::options::VolumeOptions;
 use crate::volume::Volume;
@@ -120,6 +121,11 @@ impl Branch {
     /// Its number, which nothing else of the volume ever has.
     pub fn number(&self) -> u64 {
         self.number
+    }
+
+    /// The branch as it is now, to be compared with others ([`Volume::diff`]).
+    pub fn moment(&self) -> Moment<'_> {
+        Moment { branch: self.name.as_bytes(), snapshot: None }
     }
 
     /// Opens it, with the options of the volume that it was asked of. All volumes that are open together share one
@@ -237,6 +243,38 @@ impl Snapshot {
     /// Its number, which nothing else of the volume ever has.
     pub fn number(&self) -> u64 {
         self.info.number
+    }
+
+    /// The snapshot, to be compared with others ([`Volume::diff`]).
+    pub fn moment(&self) -> Moment<'_> {
+        Moment { branch: self.branch.name.as_bytes(), snapshot: Some(self.name.as_bytes()) }
+    }
+
+    /// What became of each file from here to another snapshot, of this branch or of any. The cost is that of what changed.
+    ///
+    /// ```
+    /// # use holdfast::{ChangeKind, Volume};
+    /// # fn main() -> std::io::Result<()> {
+    /// let volume = Volume::in_memory(64 << 20)?;
+    /// volume.write("/notes", b"as they were")?;
+    /// let main = volume.branch("main")?;
+    /// let before = main.snapshot("before")?;
+    /// volume.rename("/notes", "/old-notes")?;
+    /// let after = main.snapshot("after")?;
+    /// let changes = before.diff(&after)?.collect::<std::io::Result<Vec<_>>>()?;
+    /// assert_eq!(changes.len(), 1);
+    /// assert_eq!(changes[0].kind, ChangeKind::Renamed);
+    /// assert_eq!(changes[0].new_path.as_deref(), Some(&b"old-notes"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn diff(&self, newer: &Snapshot) -> io::Result<Diff> {
+        Diff::start(self.branch.shared.clone(), self.moment(), newer.moment(), false)
+    }
+
+    /// As [`Snapshot::diff`], to what a branch is now.
+    pub fn diff_to_branch(&self, branch: &Branch) -> io::Result<Diff> {
+        Diff::start(self.branch.shared.clone(), self.moment(), branch.moment(), false)
     }
 
     /// When it was taken.

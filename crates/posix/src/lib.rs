@@ -8,6 +8,7 @@
 //! Knows nothing of node layout, rings, groups or FUSE, and paths only for messages.
 
 pub mod op;
+mod changes;
 mod committer;
 mod threads;
 mod orphan;
@@ -41,6 +42,7 @@ pub mod error;
 #[cfg(test)]
 mod tests;
 
+pub use changes::{Change, ChangeKind, Changes, Moment, Parts};
 pub use error::FsError;
 pub use holdfast_store::{Device, LineageError, StoreError};
 pub use op::branches::{BranchInfo, SnapshotInfo};

@@ -158,6 +158,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         superblock: Mutex::new(superblock),
         fault: Mutex::default(),
         lineage: Mutex::default(),
+        pins: Mutex::default(),
         one_checkpoint: Mutex::new(()),
         left_over: Mutex::default(),
         lsn: AtomicU64::new(0),

@@ -19,6 +19,8 @@ mod groups;
 mod given_up;
 mod lineage;
 mod branch;
+mod difference;
+mod pin;
 mod checkpoint;
 mod nodes;
 mod side_by_side;
@@ -47,6 +49,8 @@ pub mod space;
 pub mod error;
 
 pub use branch::Branch;
+pub use difference::{Difference, Differing};
+pub use pin::Pin;
 pub use error::{LineageError, StoreError};
 pub use guard::Guarding;
 pub use identity::{Identity, restore_superblock};
@@ -84,6 +88,7 @@ use journal::Journal;
 pub use journal::replay::{Replayed, replay};
 use log::{Logging, Pending};
 use log_resident::LogResident;
+use pin::Pins;
 use sealed::LeftOver;
 use space::SharedSpace;
 use throttle::Throttle;
@@ -206,6 +211,8 @@ pub(crate) struct Inner {
     host_answered: Condvar,
     /// Held while branches and snapshots change.
     lineage: Mutex<Walks>,
+    /// Snapshots that are being looked at.
+    pins: Mutex<Pins>,
     /// The newest durable superblock.
     superblock: Mutex<Superblock>,
     /// What was found damaged, for the next superblock.

@@ -251,6 +251,7 @@ fn at(
         superblock: Mutex::new(superblock.clone()),
         fault: Mutex::new(superblock.fault.clone()),
         lineage: Mutex::default(),
+        pins: Mutex::default(),
         one_checkpoint: Mutex::new(()),
         left_over: Mutex::default(),
         throttle: Throttle::new(&geometry, options, counters, places.clone()),

@@ -197,7 +197,7 @@ impl Found {
 }
 
 /// Makes a piece of an item, or says what is wrong with it.
-fn judge(geometry: &Geometry, key: Key, value: &[u8]) -> Result<Piece, Malformed> {
+pub(crate) fn judge(geometry: &Geometry, key: Key, value: &[u8]) -> Result<Piece, Malformed> {
     let wrong = |why: String| Err(Malformed::new("extent", why));
     if !key.offset.is_multiple_of(BLOCK_BYTES) {
         return wrong(format!("its offset {} is not a multiple of 4096", key.offset));

@@ -58,14 +58,19 @@ impl Inner {
         self.counters.deletions_left.set(walks.left());
     }
 
-    /// The walk that has begun; else the first that can: not more than one tree has grown out of its snapshot.
+    /// The walk that has begun; else the first that can: not more than one tree has grown out of its snapshot, and nobody
+    /// looks at it.
     fn next_walk(&self, walks: &mut Walks) -> Result<Option<Walk>> {
         if !walks.are_known() {
             walks.are(&self.walks()?);
             self.counters.deletions_left.set(walks.left());
         }
+        for snapshot in self.pins.lock().let_go() {
+            walks.may_go_on(snapshot);
+        }
         while let Some(snapshot) = walks.next() {
-            if let Some(walk) = self.walk_of(snapshot)? {
+            let is_pinned = self.pins.lock().keeps_waiting(snapshot);
+            if !is_pinned && let Some(walk) = self.walk_of(snapshot)? {
                 walks.goes_on(snapshot);
                 return Ok(Some(walk));
             }

@@ -1,7 +1,8 @@
 //! Which deletions wait and which of them can go on, in memory: neither a step nor a new deletion looks at all of them.
 //!
 //! One waits while two trees have grown out of its snapshot, and can go on when one of these is gone: that is when the deletion
-//! of a child ends. So each deletion is looked at when it begins, and when one of the children ends.
+//! of a child ends. So each deletion is looked at when it begins, and when one of the children ends. And one waits while its
+//! snapshot is pinned ([`crate::pin`]).
 
 use std::collections::BTreeSet;
 
@@ -54,12 +55,17 @@ impl Walks {
         self.current.or_else(|| self.ready.first().copied())
     }
 
+    /// Nobody looks any more at one that waited for that.
+    pub(super) fn may_go_on(&mut self, snapshot: u64) {
+        self.ready.insert(snapshot);
+    }
+
     /// This one goes on.
     pub(super) fn goes_on(&mut self, snapshot: u64) {
         self.current = Some(snapshot);
     }
 
-    /// More than one tree has grown out of it, or it is no deletion.
+    /// More than one tree has grown out of it, or it is looked at, or is no deletion.
     pub(super) fn waits(&mut self, snapshot: u64) {
         self.ready.remove(&snapshot);
         self.current = self.current.filter(|current| *current != snapshot);

@@ -2,7 +2,7 @@
 
 #![allow(missing_docs, clippy::unwrap_used, dead_code)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use holdfast_base::counters::Counters;
@@ -14,7 +14,9 @@ use holdfast_device::memory::MemoryDevice;
 use holdfast_device::sim::{Event, Policy};
 use holdfast_format::item::{Extent, TreeKind};
 use holdfast_format::{Geometry, ItemKind, Key};
-use holdfast_store::{Branch, CreateOptions, Need, OpenOptions, Store, Transaction};
+use holdfast_store::{
+    Branch, CreateOptions, Difference, Differing, Need, OpenOptions, Pin, Store, Transaction,
+};
 
 /// What a branch or snapshot holds: of each key the value, and of an extent its bytes.
 type Map = BTreeMap<Key, Vec<u8>>;
@@ -254,6 +256,30 @@ impl World {
             let opened = Branch::open(self.store.clone(), &of.name, Some(&item.name)).unwrap();
             assert_eq!(&content(&opened), map, "snapshot {number} of {branch}");
         }
+        self.judge_differences();
+    }
+
+    /// The difference of each tree and the one before it is what a look at all items of both finds.
+    fn judge_differences(&self) {
+        let numbers = self.branches.keys().chain(self.snapshots.keys());
+        let pins: Vec<Pin> = numbers.map(|number| self.store.pin_number(*number).unwrap()).collect();
+        for pair in pins.windows(2) {
+            let [old, new] = pair else { unreachable!("windows of two") };
+            let (before, after) = (items(&self.store, old), items(&self.store, new));
+            let mut wanted = Vec::new();
+            for key in before.keys().chain(after.keys()).collect::<BTreeSet<_>>() {
+                let (old, new) = (before.get(key).cloned(), after.get(key).cloned());
+                if old != new {
+                    wanted.push(Differing { key: *key, old, new });
+                }
+            }
+            let mut walk = Difference::new(old.clone(), new.clone());
+            let mut found = Vec::new();
+            while let Some(item) = walk.next(&self.store).unwrap() {
+                found.push(item);
+            }
+            assert!(found == wanted, "the difference of {} and {}", old.number(), new.number());
+        }
     }
 
     /// The volume as it is found after a crash of the program.
@@ -274,6 +300,17 @@ impl World {
             self.branches.insert(number, (branch, maps[&number].clone()));
         }
     }
+}
+
+fn items(store: &Store, pin: &Pin) -> Map {
+    let mut map = Map::new();
+    store
+        .scan_pinned(pin, &Key::MIN, &Key::MAX, |key, value| {
+            map.insert(key, value.to_vec());
+            std::ops::ControlFlow::Continue(())
+        })
+        .unwrap();
+    map
 }
 
 fn content(branch: &Branch) -> Map {

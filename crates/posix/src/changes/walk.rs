@@ -1,0 +1,469 @@
+//! From items that differ to what became of each inode.
+
+// Its numbers come from the disk: each sum says what it does where it does not fit. In a release nothing else would.
+#![deny(clippy::arithmetic_side_effects)]
+
+use std::collections::{HashSet, VecDeque};
+use std::ops::Range;
+
+use holdfast_base::InodeNo;
+use holdfast_format::item::xattr::{XattrHead, XattrValue, piece_offset};
+use holdfast_format::item::{FileType, InodeItem, PunchItem, Xattr};
+use holdfast_format::limits::XATTR_VALUE_MAX;
+use holdfast_format::{ItemKind, Key, Malformed};
+use holdfast_store::{Difference, Differing, Pin, Store, StoreError};
+
+use super::content::Content;
+use super::side::{Name, Place, Side, damage, wrong};
+use super::{Change, ChangeKind, Parts};
+use crate::Result;
+use crate::file::lookup;
+
+/// Files whose names are looked for in one pass.
+const WAITING_MAX: usize = 1 << 14;
+/// Bits of a mode that are not the type.
+const PERMISSIONS: u32 = 0o7777;
+
+/// A comparison of two trees that goes on. See [`crate::FileSystem::changes`].
+#[derive(Debug)]
+pub struct Changes {
+    walk: Difference,
+    old: Side,
+    new: Side,
+    ranges: bool,
+    /// Whether any file of either tree is being made a hole; it is not known before the first item.
+    punches: Option<bool>,
+    /// The inode whose items come.
+    of: Option<Of>,
+    ready: VecDeque<Change>,
+    /// Files that do not know where their names are.
+    waiting: Vec<Fate>,
+    is_over: bool,
+}
+
+/// An inode of which items differ.
+#[derive(Debug)]
+struct Of {
+    no: InodeNo,
+    old: Option<InodeItem>,
+    new: Option<InodeItem>,
+    names_differ: bool,
+    parts: Parts,
+    content: Content,
+    /// Of the old tree, and of the new one.
+    punches: [Option<PunchItem>; 2],
+}
+
+/// What became of an inode, without its path.
+#[derive(Debug)]
+struct Fate {
+    no: InodeNo,
+    old: Option<InodeItem>,
+    new: Option<InodeItem>,
+    parts: Parts,
+    ranges: Vec<Range<u64>>,
+}
+
+impl Fate {
+    /// Whether it has, or had, several names: those are told where they are.
+    fn has_several_names(&self) -> bool {
+        has_several_names(self.old.as_ref(), self.new.as_ref())
+    }
+}
+
+fn has_several_names(old: Option<&InodeItem>, new: Option<&InodeItem>) -> bool {
+    let several = |item: &InodeItem| item.file_type() != FileType::Directory && item.nlink > 1;
+    old.is_some_and(several) || new.is_some_and(several)
+}
+
+/// Where an inode says that its newest name is.
+fn place(item: &InodeItem) -> Option<Place> {
+    (item.parent.0 != 0).then_some((item.parent, item.parent_slot))
+}
+
+impl Changes {
+    pub(super) fn new(old: Pin, new: Pin, ranges: bool) -> Changes {
+        Changes {
+            walk: Difference::new(old.clone(), new.clone()),
+            old: Side::new(old),
+            new: Side::new(new),
+            ranges,
+            punches: None,
+            of: None,
+            ready: VecDeque::new(),
+            waiting: Vec::new(),
+            is_over: false,
+        }
+    }
+
+    pub(super) fn next(&mut self, store: &Store) -> Result<Option<Change>> {
+        loop {
+            if let Some(change) = self.ready.pop_front() {
+                return Ok(Some(change));
+            }
+            if self.is_over {
+                return Ok(None);
+            }
+            match self.step(store) {
+                Ok(more) => self.is_over = !more,
+                Err(error) => {
+                    self.is_over = true;
+                    self.ready.clear();
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Takes the next item up. Returns whether there was one.
+    fn step(&mut self, store: &Store) -> Result<bool> {
+        if self.punches.is_none() {
+            self.punches = Some(self.old.has_punches(store)? || self.new.has_punches(store)?);
+        }
+        let Some(item) = self.walk.next(store)? else {
+            self.finish(store)?;
+            self.look_for_names(store)?;
+            return Ok(false);
+        };
+        let no = item.key.inode;
+        if self.of.as_ref().is_none_or(|of| of.no != no) {
+            self.finish(store)?;
+            if self.waiting.len() >= WAITING_MAX {
+                self.look_for_names(store)?;
+            }
+            self.of = Some(self.begin(store, no)?);
+        }
+        // Orphans and holes that are being made are no files.
+        if no.0 != 0 {
+            self.take(store, item)?;
+        }
+        Ok(true)
+    }
+
+    fn begin(&self, store: &Store, no: InodeNo) -> Result<Of> {
+        let punches = match self.punches {
+            Some(true) => [self.old.punch(store, no)?, self.new.punch(store, no)?],
+            _ => [None, None],
+        };
+        Ok(Of {
+            no,
+            old: self.old.inode(store, no)?,
+            new: self.new.inode(store, no)?,
+            names_differ: false,
+            parts: Parts::default(),
+            content: Content::new(self.ranges),
+            punches,
+        })
+    }
+
+    fn take(&mut self, store: &Store, item: Differing) -> Result<()> {
+        let Differing { key, old, new } = item;
+        if key.kind == ItemKind::Dentry {
+            if let Some(of) = &mut self.of {
+                of.names_differ = true;
+            }
+            return self.names(store, key, old.as_deref(), new.as_deref());
+        }
+        let Some(of) = &mut self.of else { return Ok(()) };
+        match key.kind {
+            // Inodes were looked up; pieces belong to attributes, which name others with each value.
+            ItemKind::Inode | ItemKind::XattrPiece => {}
+            ItemKind::Inline => {
+                (of.content.old_inline, of.content.new_inline) = (old, new);
+            }
+            ItemKind::Extent => return of.extents(store, key, old.as_deref(), new.as_deref()),
+            ItemKind::Xattr => {
+                of.parts.xattrs |= !same_attribute(
+                    store,
+                    key.inode,
+                    (&self.old, old.as_deref()),
+                    (&self.new, new.as_deref()),
+                )?;
+            }
+            _ => of.parts.flags = true,
+        }
+        Ok(())
+    }
+
+    /// Names of a directory, of files that have several. Others are told with their inodes.
+    fn names(
+        &mut self,
+        store: &Store,
+        key: Key,
+        old: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<()> {
+        let dir = key.inode;
+        let name = |bytes: Option<&[u8]>| bytes.map(|bytes| Name::decode(dir, bytes)).transpose();
+        let (old, new) = (name(old)?, name(new)?);
+        let is_same = old.is_some() && old == new;
+        let sides = [(old, ChangeKind::Removed), (new, ChangeKind::Created)];
+        for (name, kind) in sides.into_iter().filter(|_| !is_same) {
+            let Some(Name { inode, file_type, name }) = name else { continue };
+            if file_type == FileType::Directory {
+                continue;
+            }
+            let (before, after) = (self.old.inode(store, inode)?, self.new.inode(store, inode)?);
+            if !has_several_names(before.as_ref(), after.as_ref()) {
+                continue;
+            }
+            let (side, is_there) = match kind {
+                ChangeKind::Removed => (&mut self.old, before.is_some()),
+                _ => (&mut self.new, after.is_some()),
+            };
+            if !is_there {
+                return Err(wrong(inode, "a name leads there, and it is not there"));
+            }
+            let path = Some(side.path_in(store, dir, &name)?);
+            let (old_path, new_path) = match kind {
+                ChangeKind::Removed => (path, None),
+                _ => (None, path),
+            };
+            self.ready.push_back(Change {
+                kind,
+                inode,
+                file_type,
+                old_path,
+                new_path,
+                is_link: true,
+                parts: Parts::default(),
+                old_size: before.map(|item| item.size),
+                new_size: after.map(|item| item.size),
+                ranges: Vec::new(),
+            });
+        }
+        Ok(())
+    }
+
+    /// All items of an inode have come.
+    fn finish(&mut self, store: &Store) -> Result<()> {
+        let Some(of) = self.of.take() else { return Ok(()) };
+        let Some(fate) = of.fate(store)? else { return Ok(()) };
+        match self.places(store, &fate)? {
+            Some((old, new)) => self.tell(store, fate, old, new)?,
+            None => self.waiting.push(fate),
+        }
+        Ok(())
+    }
+
+    /// Where an inode is in both trees; `None`: nobody knows without a search.
+    fn places(&self, store: &Store, fate: &Fate) -> Result<Option<(Option<Place>, Option<Place>)>> {
+        let (old, new) = (fate.old.as_ref(), fate.new.as_ref());
+        let (mut before, mut after) = (old.and_then(place), new.and_then(place));
+        let leads = |side: &Side, at: Option<Place>| -> Result<Option<Place>> {
+            let Some(at) = at else { return Ok(None) };
+            let name = side.name(store, at)?;
+            Ok(name.is_some_and(|name| name.inode == fate.no).then_some(at))
+        };
+        // A name that one tree knows may be in the other as well.
+        if old.is_some() && before.is_none() {
+            before = leads(&self.old, after)?;
+        }
+        if new.is_some() && after.is_none() {
+            after = leads(&self.new, before)?;
+        }
+        let is_known = old.is_some() == before.is_some() && new.is_some() == after.is_some();
+        // What is told under its new name alone needs no other.
+        let is_enough = fate.has_several_names() && new.is_some() && after.is_some();
+        Ok((is_known || is_enough).then_some((before, after)))
+    }
+
+    /// Tells of those that were waiting.
+    fn look_for_names(&mut self, store: &Store) -> Result<()> {
+        let waiting = std::mem::take(&mut self.waiting);
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        let unknown = |item: fn(&Fate) -> Option<&InodeItem>| -> HashSet<InodeNo> {
+            let unknown = waiting.iter().filter(|fate| {
+                item(fate).is_some_and(|item| place(item).is_none())
+            });
+            unknown.map(|fate| fate.no).collect()
+        };
+        let old = self.old.search(store, &unknown(|fate| fate.old.as_ref()))?;
+        let new = self.new.search(store, &unknown(|fate| fate.new.as_ref()))?;
+        for fate in waiting {
+            let before = fate.old.as_ref().and_then(place).or(old.get(&fate.no).copied());
+            let after = fate.new.as_ref().and_then(place).or(new.get(&fate.no).copied());
+            self.tell(store, fate, before, after)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a change of what became of an inode, if that is one.
+    fn tell(
+        &mut self,
+        store: &Store,
+        fate: Fate,
+        before: Option<Place>,
+        after: Option<Place>,
+    ) -> Result<()> {
+        let (no, is_link) = (fate.no, fate.has_several_names());
+        let known = |place: Option<Place>| place.ok_or_else(|| wrong(no, "no name leads there"));
+        let Some(item) = fate.new.as_ref().or(fate.old.as_ref()) else { return Ok(()) };
+        let (mut old_path, mut new_path) = (None, None);
+        let kind = match (&fate.old, &fate.new) {
+            (None, _) => ChangeKind::Created,
+            (_, None) => ChangeKind::Removed,
+            (Some(_), Some(_)) => {
+                let moved = !is_link && self.has_moved(store, no, known(before)?, known(after)?)?;
+                match fate.parts {
+                    _ if moved => ChangeKind::Renamed,
+                    Parts { content: true, .. } => ChangeKind::Changed,
+                    parts if parts.is_empty() => return Ok(()),
+                    _ => ChangeKind::Attributes,
+                }
+            }
+        };
+        if matches!(kind, ChangeKind::Removed | ChangeKind::Renamed) {
+            old_path = Some(self.old.path(store, no, known(before)?)?);
+        }
+        if kind != ChangeKind::Removed {
+            new_path = Some(self.new.path(store, no, known(after)?)?);
+        }
+        self.ready.push_back(Change {
+            kind,
+            inode: no,
+            file_type: item.file_type(),
+            old_path,
+            new_path,
+            is_link,
+            parts: fate.parts,
+            old_size: fate.old.as_ref().map(|item| item.size),
+            new_size: fate.new.as_ref().map(|item| item.size),
+            ranges: fate.ranges,
+        });
+        Ok(())
+    }
+
+    /// Whether an inode of one name is in another directory, or has another name there. Where its directory is does not count.
+    fn has_moved(&self, store: &Store, no: InodeNo, before: Place, after: Place) -> Result<bool> {
+        if no == InodeNo::ROOT {
+            return Ok(false);
+        }
+        if before.0 != after.0 {
+            return Ok(true);
+        }
+        let name = |side: &Side, place: Place| -> Result<Option<Vec<u8>>> {
+            Ok(side.name(store, place)?.map(|name| name.name))
+        };
+        Ok(name(&self.old, before)? != name(&self.new, after)?)
+    }
+}
+
+impl Of {
+    fn extents(
+        &mut self,
+        store: &Store,
+        key: Key,
+        old: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<()> {
+        if self.old.is_none() || self.new.is_none() {
+            return Ok(());
+        }
+        let geometry = store.geometry();
+        let damaged = |source: Malformed| StoreError::Item {
+            what: format!("an extent of inode {}", key.inode),
+            source,
+        };
+        let piece = |bytes: Option<&[u8]>| {
+            bytes.map(|bytes| lookup::judge(&geometry, key, bytes)).transpose().map_err(damaged)
+        };
+        let (old, new) = (piece(old)?, piece(new)?);
+        // What is about to become a hole is one. The part in front of it comes first.
+        let parts = |piece: Option<crate::file::map::Piece>, punch: &Option<PunchItem>| {
+            let cut = punch.as_ref().map_or((u64::MAX, u64::MAX), |punch| (punch.first, punch.end));
+            let part = |range: Range<u64>| piece.as_ref().and_then(|piece| piece.part(range));
+            [part(0..cut.0), part(cut.1..u64::MAX)]
+        };
+        let [old_first, old_last] = parts(old, &self.punches[0]);
+        let [new_first, new_last] = parts(new, &self.punches[1]);
+        let mut pairs = [(old_first, None), (None, new_first), (old_last, None), (None, new_last)];
+        let first = |(old, new): &(Option<_>, Option<_>)| {
+            let of = |piece: &Option<crate::file::map::Piece>| piece.as_ref().map(|it| it.first);
+            of(old).or(of(new))
+        };
+        pairs.sort_by_key(first);
+        for (old, new) in pairs {
+            if !self.content.add(store, old, new) {
+                let why = format!("at {} it overlaps its neighbour", key.offset);
+                return Err(damaged(Malformed::new("extent", why)).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// What became of it, if it is, or was, a file with a name.
+    fn fate(self, store: &Store) -> Result<Option<Fate>> {
+        let Of { no, old, new, names_differ, mut parts, content, punches } = self;
+        let mut ranges = Vec::new();
+        match (&old, &new) {
+            (None, None) => return Ok(None),
+            (Some(before), Some(after)) => {
+                if before.file_type() != after.file_type() {
+                    return Err(wrong(no, "it is of another type than it was"));
+                }
+                compare(before, after, names_differ, &mut parts);
+                // The size of a directory is the number of its names.
+                if before.file_type() != FileType::Directory {
+                    let differ = punches[0] != punches[1];
+                    let punched: Vec<PunchItem> =
+                        punches.into_iter().flatten().filter(|_| differ).collect();
+                    ranges = content.finish(store, (before.size, after.size), &punched);
+                    parts.content = !ranges.is_empty();
+                }
+            }
+            // Of a file of several names each is told on its own.
+            _ if has_several_names(old.as_ref(), new.as_ref()) => return Ok(None),
+            _ => parts = Parts::default(),
+        }
+        Ok(Some(Fate { no, old, new, parts, ranges }))
+    }
+}
+
+/// What two versions of an inode do not have alike, but for the content.
+fn compare(old: &InodeItem, new: &InodeItem, names_differ: bool, parts: &mut Parts) {
+    let flags = |item: &InodeItem| (item.flags & !InodeItem::HAS_XATTRS, item.project, item.rdev);
+    parts.mode = (old.mode & PERMISSIONS) != (new.mode & PERMISSIONS);
+    parts.owner = (old.uid, old.gid) != (new.uid, new.gid);
+    parts.times = (old.mtime != new.mtime && !names_differ) || old.btime != new.btime;
+    parts.flags |= flags(old) != flags(new);
+}
+
+/// Whether two versions of an attribute have the same name and value.
+fn same_attribute(
+    store: &Store,
+    no: InodeNo,
+    (old_side, old): (&Side, Option<&[u8]>),
+    (new_side, new): (&Side, Option<&[u8]>),
+) -> Result<bool> {
+    let (Some(old), Some(new)) = (old, new) else { return Ok(false) };
+    let decode = |bytes| Xattr::decode(bytes).map_err(|source| damage(no, source));
+    let (old, new) = (decode(old)?, decode(new)?);
+    Ok(old.name == new.name
+        && value(store, no, old_side, &old)? == value(store, no, new_side, &new)?)
+}
+
+fn value(store: &Store, no: InodeNo, side: &Side, of: &Xattr<'_>) -> Result<Vec<u8>> {
+    let (id, len) = match of.value {
+        XattrValue::Here(bytes) => return Ok(bytes.to_vec()),
+        XattrValue::Pieces { id, len } => (id, len as usize),
+    };
+    let mut value = Vec::new();
+    let pieces = len.min(XATTR_VALUE_MAX).div_ceil(store.value_max());
+    for index in 0..pieces {
+        let key = Key::new(no, ItemKind::XattrPiece, piece_offset(id, index as u16));
+        match side.get(store, &key)? {
+            Some(piece) => value.extend_from_slice(&piece),
+            None => break,
+        }
+    }
+    match value.len() == len {
+        true => Ok(value),
+        false => {
+            let why = format!("its pieces have {} bytes and not {len}", value.len());
+            Err(damage(no, Malformed::new(XattrHead::TITLE, why)).into())
+        }
+    }
+}
