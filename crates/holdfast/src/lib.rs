@@ -60,6 +60,7 @@
 //! its own for background commits, and they end with it.
 
 mod branch;
+mod diff;
 mod dir;
 mod error;
 mod file;
@@ -74,10 +75,14 @@ mod remove;
 mod volume;
 
 pub use branch::{Branch, Snapshot};
+pub use diff::Diff;
 pub use dir::Dir;
 pub use file::File;
 pub use holdfast_base::{Escape, Receipt};
-pub use holdfast_posix::{BranchInfo, FileSystem, RenameFlags, SnapshotInfo, StatFs, XattrFlags};
+pub use holdfast_posix::{
+    BranchInfo, Change, ChangeKind, FileSystem, Moment, Parts, RenameFlags, SnapshotInfo, StatFs,
+    XattrFlags,
+};
 pub use identity::{clear_fault, restore_superblock, set_identity};
 pub use metadata::{FileTimes, FileType, Metadata, Permissions};
 pub use options::{
@@ -113,6 +118,7 @@ mod tests {
         check::<crate::ReadDir>();
         check::<crate::Branch>();
         check::<crate::Snapshot>();
+        check::<crate::Diff>();
     }
 }
 

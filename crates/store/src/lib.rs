@@ -50,7 +50,6 @@ pub mod error;
 
 pub use branch::Branch;
 pub use difference::{Difference, Differing};
-pub use pin::Pin;
 pub use error::{LineageError, StoreError};
 pub use guard::Guarding;
 pub use identity::{Identity, restore_superblock};
@@ -58,6 +57,7 @@ pub use idle::Idle;
 pub use in_place::{Reserved, Sent};
 pub use lineage::TreeInfo;
 use lineage::Walks;
+pub use pin::Pin;
 pub use space::{
     Allocated, Delayed, KeptNodes, LoggedBlock, Reservation, SpaceUse, Unwritten, Written,
 };

@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use holdfast_base::BLOCK_SIZE;
-use holdfast_base::units::BLOCK_BYTES;
+use holdfast_base::units::{BLOCK_BYTES, blocks_for};
 use holdfast_format::checksum::block_sum;
 use holdfast_format::item::PunchItem;
 use holdfast_store::Store;
@@ -32,20 +32,24 @@ static ZEROS: LazyLock<u64> = LazyLock::new(|| block_sum(&[0; BLOCK_SIZE]));
 pub(super) struct Content {
     /// Whether all ranges are wanted, or one is enough.
     all: bool,
+    /// Bytes that both versions have. What lies behind differs, and is not compared.
+    common: u64,
     /// The rests of the last extents.
     old: Option<Piece>,
     new: Option<Piece>,
     /// Whole contents of small files.
     pub(super) old_inline: Option<Vec<u8>>,
     pub(super) new_inline: Option<Vec<u8>>,
+    /// Whether the first block was compared.
+    has_first: bool,
     /// Bytes, upwards.
     ranges: Vec<Range<u64>>,
 }
 
 impl Content {
-    /// Nothing is known yet. `all`: all ranges are wanted.
-    pub(super) fn new(all: bool) -> Content {
-        Content { all, ..Content::default() }
+    /// Nothing is known yet. `all`: all ranges are wanted. `common`: the size of the shorter version.
+    pub(super) fn new(all: bool, common: u64) -> Content {
+        Content { all, common, ..Content::default() }
     }
 
     /// Takes parts of extents up, none of which lies before what came already. `false`: they overlap others, as in no sound tree.
@@ -81,10 +85,18 @@ impl Content {
     fn compare(
         &mut self,
         store: &Store,
-        range: Range<u64>,
+        mut range: Range<u64>,
         old: Option<&Piece>,
         new: Option<&Piece>,
     ) {
+        range.end = range.end.min(blocks_for(self.common));
+        if range.is_empty() {
+            return;
+        }
+        if range.start == 0 && self.is_mixed() {
+            self.compare_first(store, old, new);
+            range.start = 1;
+        }
         let written = |piece: Option<&Piece>| piece.filter(|it| it.extent.is_written()).cloned();
         let (old, new) = (written(old), written(new));
         let is_same = match (&old, &new) {
@@ -98,6 +110,31 @@ impl Content {
             let part = |piece: &Option<Piece>| piece.as_ref().and_then(|of| of.part(at..end));
             self.compare_blocks(store, at, end, part(&old), part(&new));
             at = end;
+        }
+    }
+
+    /// Whether the file is small in one tree only: then its bytes there are those of its first block.
+    fn is_mixed(&self) -> bool {
+        self.old_inline.is_some() != self.new_inline.is_some()
+    }
+
+    /// Compares the first block of a file that is small in one tree only.
+    fn compare_first(&mut self, store: &Store, old: Option<&Piece>, new: Option<&Piece>) {
+        self.has_first = true;
+        let bytes = |inline: &Option<Vec<u8>>, piece: Option<&Piece>| match inline {
+            Some(bytes) => {
+                let mut block = bytes.clone();
+                block.resize(BLOCK_SIZE, 0);
+                Some(block)
+            }
+            None => {
+                let written = piece.filter(|piece| piece.extent.is_written());
+                bytes_of(store, &written.and_then(|piece| piece.part(0..1)), 1)
+            }
+        };
+        let (old, new) = (bytes(&self.old_inline, old), bytes(&self.new_inline, new));
+        if !same_bytes(old.as_deref(), new.as_deref(), 0..self.bytes_of_block(0)) {
+            self.differs(0..BLOCK_BYTES);
         }
     }
 
@@ -116,24 +153,29 @@ impl Content {
                 Some(piece) => piece.extent.sums.get(index).copied().unwrap_or(*ZEROS),
                 None => *ZEROS,
             };
-            let is_same = sum(&old) == sum(&new) && {
+            // Behind the end of a file its last block may hold anything.
+            let bytes = self.bytes_of_block(block);
+            let may_be_same = sum(&old) == sum(&new) || bytes < BLOCK_SIZE;
+            let is_same = may_be_same && {
                 let (old, new) = &*read.get_or_insert_with(|| {
-                    let bytes = |piece: &Option<Piece>| bytes_of(store, piece, end.saturating_sub(at));
+                    let bytes =
+                        |piece: &Option<Piece>| bytes_of(store, piece, end.saturating_sub(at));
                     (bytes(&old), bytes(&new))
                 });
                 let start = index.saturating_mul(BLOCK_SIZE);
-                let here = start..start.saturating_add(BLOCK_SIZE);
-                // What cannot be read is not known to be the same.
-                match (old, new) {
-                    (Some(old), Some(new)) => old.get(here.clone()) == new.get(here),
-                    _ => false,
-                }
+                same_bytes(old.as_deref(), new.as_deref(), start..start.saturating_add(bytes))
             };
             if !is_same {
                 let first = block.saturating_mul(BLOCK_BYTES);
                 self.differs(first..first.saturating_add(BLOCK_BYTES));
             }
         }
+    }
+
+    /// How many bytes of a block both versions have.
+    fn bytes_of_block(&self, block: u64) -> usize {
+        let behind = self.common.saturating_sub(block.saturating_mul(BLOCK_BYTES));
+        behind.min(BLOCK_BYTES) as usize
     }
 
     /// A range of bytes differs, which does not begin before others.
@@ -152,6 +194,9 @@ impl Content {
         punched: &[PunchItem],
     ) -> Vec<Range<u64>> {
         self.settle(store, u64::MAX);
+        if self.is_mixed() && !self.has_first {
+            self.compare_first(store, None, None);
+        }
         let size = sizes.0.max(sizes.1);
         let mut ranges = std::mem::take(&mut self.ranges);
         for punch in punched {
@@ -159,8 +204,9 @@ impl Content {
             ranges.push(bytes(punch.first)..bytes(punch.end));
         }
         ranges.push(sizes.0.min(sizes.1)..size);
-        let inline = (self.old_inline.as_deref(), self.new_inline.as_deref());
-        ranges.extend(inline_range(inline, size));
+        if let (Some(old), Some(new)) = (&self.old_inline, &self.new_inline) {
+            ranges.extend(inline_range(old, new));
+        }
         ranges.sort_unstable_by_key(|range| range.start);
         for range in ranges {
             let range = range.start..range.end.min(size);
@@ -172,19 +218,21 @@ impl Content {
     }
 }
 
-/// Which bytes of contents differ that lie in the tree.
-fn inline_range((old, new): (Option<&[u8]>, Option<&[u8]>), size: u64) -> Option<Range<u64>> {
-    let (old, new) = match (old, new) {
-        (None, None) => return None,
-        (Some(old), Some(new)) => (old, new),
-        // The file is small in one tree only, so all of that differs as far as anybody can tell without reading.
-        _ => return Some(0..size),
-    };
+/// Which bytes of contents differ that both lie in the tree.
+fn inline_range(old: &[u8], new: &[u8]) -> Option<Range<u64>> {
     let mut differing =
         old.iter().zip(new).enumerate().filter(|(_, (old, new))| old != new).map(|(at, _)| at);
     let first = differing.next()? as u64;
     let last = differing.last().map_or(first, |at| at as u64);
     Some(first..last.saturating_add(1))
+}
+
+/// Whether a range of bytes is the same. What cannot be read is not known to be.
+fn same_bytes(old: Option<&[u8]>, new: Option<&[u8]>, range: Range<usize>) -> bool {
+    match (old.and_then(|old| old.get(range.clone())), new.and_then(|new| new.get(range))) {
+        (Some(old), Some(new)) => old == new,
+        _ => false,
+    }
 }
 
 /// What the blocks of a part hold; without one, zeros. `None`: they cannot be read.

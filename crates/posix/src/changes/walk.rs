@@ -145,13 +145,16 @@ impl Changes {
             Some(true) => [self.old.punch(store, no)?, self.new.punch(store, no)?],
             _ => [None, None],
         };
+        let (old, new) = (self.old.inode(store, no)?, self.new.inode(store, no)?);
+        let size = |item: &Option<InodeItem>| item.as_ref().map_or(0, |item| item.size);
+        let common = size(&old).min(size(&new));
         Ok(Of {
             no,
-            old: self.old.inode(store, no)?,
-            new: self.new.inode(store, no)?,
+            old,
+            new,
             names_differ: false,
             parts: Parts::default(),
-            content: Content::new(self.ranges),
+            content: Content::new(self.ranges, common),
             punches,
         })
     }
@@ -275,9 +278,8 @@ impl Changes {
             return Ok(());
         }
         let unknown = |item: fn(&Fate) -> Option<&InodeItem>| -> HashSet<InodeNo> {
-            let unknown = waiting.iter().filter(|fate| {
-                item(fate).is_some_and(|item| place(item).is_none())
-            });
+            let unknown =
+                waiting.iter().filter(|fate| item(fate).is_some_and(|item| place(item).is_none()));
             unknown.map(|fate| fate.no).collect()
         };
         let old = self.old.search(store, &unknown(|fate| fate.old.as_ref()))?;

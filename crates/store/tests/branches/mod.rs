@@ -262,7 +262,8 @@ impl World {
     /// The difference of each tree and the one before it is what a look at all items of both finds.
     fn judge_differences(&self) {
         let numbers = self.branches.keys().chain(self.snapshots.keys());
-        let pins: Vec<Pin> = numbers.map(|number| self.store.pin_number(*number).unwrap()).collect();
+        let pins: Vec<Pin> =
+            numbers.map(|number| self.store.pin_number(*number).unwrap()).collect();
         for pair in pins.windows(2) {
             let [old, new] = pair else { unreachable!("windows of two") };
             let (before, after) = (items(&self.store, old), items(&self.store, new));
