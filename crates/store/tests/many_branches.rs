@@ -143,6 +143,37 @@ fn deletions_that_wait_cost_a_step_nothing() {
     assert!(many < 20 * 8, "{many}");
 }
 
+/// P15: what did not change is passed in a few steps, however many nodes of one parent that is.
+#[test]
+fn a_deletion_passes_what_did_not_change() {
+    let steps = |inodes: u64| {
+        let device: Arc<dyn Device> = make(32768, 4096);
+        let store = open(&device);
+        let main = Branch::main(store.clone());
+        let need = Need::Grow { changes: 1, blocks: 0 };
+        for inode in 0..inodes {
+            put(&main, 20 + inode, need).unwrap();
+        }
+        let mut steps = 0;
+        // Without a parent, and the child has the rest; then in the middle.
+        for name in ["a", "b", "c"] {
+            let snapshot = store.snapshot(1, name.as_bytes(), now()).unwrap();
+            put(&main, 20 + inodes / 2, need).unwrap();
+            if name != "b" {
+                store.delete_snapshot(snapshot).unwrap();
+            }
+            while store.work_off_deletions(1).unwrap() {
+                steps += 1;
+            }
+        }
+        assert_eq!(store.trees().unwrap().len(), 2);
+        steps
+    };
+    let (few, many) = (steps(200), steps(20_000));
+    println!("{few} steps for 200 inodes, {many} for 20,000");
+    assert!(many <= few + 8, "{few} and {many}");
+}
+
 /// When all but one of the forks go, what waited for that goes on.
 #[test]
 fn a_deletion_goes_on_when_one_tree_is_left() {

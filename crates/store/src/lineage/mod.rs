@@ -9,10 +9,12 @@
 //! Rules S1 to S9 are in docs/BRANCHES.md. Here is what carries them: items in the space tree
 //! ([`holdfast_format::item::lineage`]), and of each open tree what it owns ([`crate::tree::open::Ancestry`]).
 
+mod beside;
 pub(crate) mod look;
 mod moved;
 mod plan;
 mod seal;
+
 mod walk;
 mod walk_data;
 mod walk_down;

@@ -165,22 +165,23 @@ fn last_before(
     last.transpose()
 }
 
-/// Of a node that is passed as a whole: the place behind its last extent, if that reaches beyond the node.
+/// Of neighbours that are passed as a whole: the place behind the last extent, if that reaches beyond the last of them.
 pub(super) fn end_of_last_extent(
     walk: &Walk,
     forest: &Forest,
-    here: &Stand,
+    first: &Stand,
+    last: &Stand,
 ) -> Result<Option<WalkPlace>, Halt> {
     // Only a node that ends within a file can end within an extent.
-    let Some(end) = here.end.and_then(|end| Key::decode(&end.encode()).ok()) else {
+    let Some(end) = last.end.and_then(|end| Key::decode(&end.encode()).ok()) else {
         return Ok(None);
     };
     if end.kind != ItemKind::Extent || end.offset == 0 {
         return Ok(None);
     }
-    let low = Key::decode(&here.low.encode()).unwrap_or(Key::MIN);
+    let low = Key::decode(&first.low.encode()).unwrap_or(Key::MIN);
     let from = low.max(Key { offset: 0, ..end });
-    let last = last_before(forest, walk.of, &from, &Bound::Excluded(end))?;
-    let behind = last.map(|(key, piece)| piece.behind(&key));
+    let extent = last_before(forest, walk.of, &from, &Bound::Excluded(end))?;
+    let behind = extent.map(|(key, piece)| piece.behind(&key));
     Ok(behind.filter(|behind| *behind > WalkPlace::item(&end)))
 }

@@ -1,8 +1,8 @@
 //! Which nodes and data of a snapshot the next step of its deletion frees, and how far it comes.
 //!
-//! A step handles one node whose place the cursor has not passed, and each node that ends where it ends. An extent may reach
-//! beyond the end of its leaf: then the cursor goes to the end of the extent, and leaves that lie within, which hold nothing, are
-//! handled by the same step.
+//! A step passes what it needs not go into, with neighbours of the same parent at once, up to a limit; then it handles one node
+//! whose place the cursor has not passed, and each node that ends where it ends. An extent may reach beyond the end of its leaf: then
+//! the cursor goes to the end of the extent, and leaves that lie within, which hold nothing, are handled by the same step.
 
 // Its numbers come from the disk: each sum says what it does where it does not fit. In a release nothing else would.
 #![deny(clippy::arithmetic_side_effects)]
@@ -10,10 +10,15 @@
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_format::item::WalkPlace;
 
+use super::beside::Beside;
 use super::walk_data::{data_of_leaf, end_of_last_extent};
 use super::way::{Found, Stand, Walk};
 use crate::apply::Halt;
+use crate::cache::Node;
 use crate::tree::{Forest, Missing, TreeNo};
+
+/// Nodes that a step passes as a whole at most, about: nobody else changes the tree meanwhile.
+const PASSED_MAX: usize = 1024;
 
 /// How far a step has come.
 struct Reach {
@@ -21,54 +26,105 @@ struct Reach {
     nodes: WalkPlace,
     /// Behind the last data.
     data: WalkPlace,
+    /// Nodes that were passed as a whole.
+    passed: usize,
+}
+
+/// What became of a node.
+#[derive(PartialEq, Eq)]
+enum Handled {
+    /// It was passed as a whole, and its neighbours too.
+    Passed,
+    /// What it held is freed.
+    Freed,
+    /// There was none.
+    Nothing,
 }
 
 /// Finds what the next step frees. Changes nothing.
 pub(super) fn find(walk: &Walk, forest: &Forest) -> Result<Found, Halt> {
     let mut found = Found::default();
-    let mut reach = Reach { nodes: walk.cursor, data: walk.cursor };
+    let mut reach = Reach { nodes: walk.cursor, data: walk.cursor, passed: 0 };
     loop {
-        let is_left = step(walk, forest, &mut reach, &mut found)?;
-        if !is_left {
+        let handled = step(walk, forest, &mut reach, &mut found)?;
+        let next = next_node(walk, forest, &reach.nodes)?;
+        let Some(next) = next.last().filter(|_| handled != Handled::Nothing) else {
             found.cursor = None;
             return Ok(found);
-        }
+        };
         found.cursor = Some(reach.nodes.max(reach.data));
-        if reach.nodes >= reach.data {
-            return Ok(found);
-        }
-        // The last extent reaches beyond its leaf. What ends within it holds nothing.
-        let next = next_node(walk, forest, &reach.nodes)?;
-        if next.last().is_none_or(|next| next.place() > reach.data) {
+        // The last extent may reach beyond its leaf. What ends within it holds nothing.
+        let is_within = reach.nodes < reach.data && next.place() <= reach.data;
+        let goes_on = handled == Handled::Passed && reach.passed < PASSED_MAX;
+        if !is_within && (!goes_on || reach.nodes < reach.data) {
             return Ok(found);
         }
     }
 }
 
-/// Handles one node. Returns whether another is left.
-fn step(walk: &Walk, forest: &Forest, reach: &mut Reach, found: &mut Found) -> Result<bool, Halt> {
+/// Handles one node, or passes as many neighbours as it may.
+fn step(
+    walk: &Walk,
+    forest: &Forest,
+    reach: &mut Reach,
+    found: &mut Found,
+) -> Result<Handled, Halt> {
     let mut way = next_node(walk, forest, &reach.nodes)?;
-    let Some(here) = way.pop() else { return Ok(false) };
-    if is_passed_whole(walk, forest, &here)? {
-        if let Some(end) = end_of_last_extent(walk, forest, &here)? {
-            reach.data = reach.data.max(end);
+    let Some(first) = way.pop() else { return Ok(Handled::Nothing) };
+    let mut last = first;
+    let handled = if is_passed_whole(walk, forest, &first)? {
+        if let Some(above) = way.last() {
+            last = last_passed(walk, forest, above, &first, reach)?;
         }
+        let end = end_of_last_extent(walk, forest, &first, &last)?;
+        reach.data = end.map_or(reach.data, |end| reach.data.max(end));
+        Handled::Passed
     } else {
-        if here.level == 0 {
-            let node = view(forest, walk.of, &here)?;
+        if first.level == 0 {
+            let node = view(forest, walk.of, &first)?;
             let end = data_of_leaf(walk, forest, &node, found)?;
             reach.data = end.map_or(reach.data, |end| reach.data.max(end));
         }
-        found.nodes.push(here.pointer);
-    }
-    reach.nodes = here.behind();
+        found.nodes.push(first.pointer);
+        Handled::Freed
+    };
+    reach.nodes = last.behind();
     // What ends with it has nothing left below.
-    while let Some(above) = way.last().filter(|above| above.end == here.end).copied() {
+    while let Some(above) = way.last().filter(|above| above.end == last.end).copied() {
         way.pop();
         found.nodes.push(above.pointer);
         reach.nodes = above.behind();
     }
-    Ok(!way.is_empty())
+    Ok(if way.is_empty() { Handled::Nothing } else { handled })
+}
+
+/// The last of the children of a node that can be passed as a whole in a row, from one that can be.
+fn last_passed(
+    walk: &Walk,
+    forest: &Forest,
+    above: &Stand,
+    first: &Stand,
+    reach: &mut Reach,
+) -> Result<Stand, Missing> {
+    let node = view(forest, walk.of, above)?;
+    let mut neighbour = Beside::default();
+    let mut last = *first;
+    let mut index = node.child_index(&first.low).saturating_add(1);
+    while index < node.count() && reach.passed < PASSED_MAX {
+        let next = above.child(&node, index);
+        let is_passed = is_the_parents(walk, &next)
+            || match walk.beside.filter(|_| !mutants::is(Mutant::WalkTakesFromChild)) {
+                Some(beside) => neighbour.has(forest, beside, &next)?,
+                None => false,
+            };
+        if !is_passed {
+            break;
+        }
+        reach.passed = reach.passed.saturating_add(1);
+        index = index.saturating_add(1);
+        last = next;
+    }
+    Ok(last)
 }
 
 /// The way to the first node that a place has not passed: a leaf, a node that is passed as a whole, or one below which all is
@@ -83,13 +139,7 @@ fn next_node(walk: &Walk, forest: &Forest, at: &WalkPlace) -> Result<Vec<Stand>,
             break;
         }
         let node = view(forest, walk.of, &here)?;
-        let children = (0..node.count()).map(|index| {
-            let next = index.saturating_add(1);
-            let end = if next < node.count() { Some(node.raw_key(next)) } else { here.end };
-            let level = here.level.saturating_sub(1);
-            Stand { pointer: node.child(index), level, low: node.raw_key(index), end }
-        });
-        match children.into_iter().find(|child| child.place() >= *at) {
+        match first_child_not_before(&node, &here, at) {
             Some(child) => way.push(child),
             None => break,
         }
@@ -97,28 +147,36 @@ fn next_node(walk: &Walk, forest: &Forest, at: &WalkPlace) -> Result<Vec<Stand>,
     Ok(way)
 }
 
-/// Whether nothing of a node is freed: the snapshot's parent has all of it, or the child has the same node.
-fn is_passed_whole(walk: &Walk, forest: &Forest, here: &Stand) -> Result<bool, Missing> {
-    if here.pointer.epoch <= walk.above.parent && !mutants::is(Mutant::WalkTakesFromParent) {
-        return Ok(true);
+/// The first child of a node whose place is not before another.
+fn first_child_not_before(node: &Node<'_>, here: &Stand, at: &WalkPlace) -> Option<Stand> {
+    let (mut low, mut high) = (0, node.count());
+    while low < high {
+        let middle = low.midpoint(high);
+        if here.child(node, middle).place() < *at {
+            low = middle.saturating_add(1);
+        } else {
+            high = middle;
+        }
     }
-    let Some(beside) = walk.beside.filter(|_| !mutants::is(Mutant::WalkTakesFromChild)) else {
-        return Ok(false);
-    };
-    let mut stand = Stand::root(forest, beside);
-    while stand.level > here.level {
-        let node = view(forest, beside, &stand)?;
-        let index = node.child_index(&here.low);
-        let level = stand.level.saturating_sub(1);
-        stand = Stand { pointer: node.child(index), level, low: node.raw_key(index), end: None };
-    }
-    Ok(stand.level == here.level && stand.pointer == here.pointer)
+    (low < node.count()).then(|| here.child(node, low))
 }
 
-fn view<'a>(
-    forest: &'a Forest,
-    tree: TreeNo,
-    stand: &Stand,
-) -> Result<crate::cache::Node<'a>, Missing> {
+/// Whether nothing of a node is freed: the snapshot's parent has all of it, or the child has the same node.
+fn is_passed_whole(walk: &Walk, forest: &Forest, here: &Stand) -> Result<bool, Missing> {
+    if is_the_parents(walk, here) {
+        return Ok(true);
+    }
+    match walk.beside.filter(|_| !mutants::is(Mutant::WalkTakesFromChild)) {
+        Some(beside) => Beside::default().has(forest, beside, here),
+        None => Ok(false),
+    }
+}
+
+/// Whether the snapshot's parent has a node, and so all that is below it.
+fn is_the_parents(walk: &Walk, here: &Stand) -> bool {
+    here.pointer.epoch <= walk.above.parent && !mutants::is(Mutant::WalkTakesFromParent)
+}
+
+fn view<'a>(forest: &'a Forest, tree: TreeNo, stand: &Stand) -> Result<Node<'a>, Missing> {
     forest.node_at(tree, stand.pointer, stand.level, stand.low)
 }

@@ -8,6 +8,7 @@ use holdfast_format::item::WalkPlace;
 use holdfast_format::key::RawKey;
 use holdfast_format::{Key, NodePointer};
 
+use crate::cache::Node;
 use crate::tree::open::Ancestry;
 use crate::tree::{Forest, TreeNo};
 
@@ -49,6 +50,19 @@ impl Stand {
     pub(super) fn root(forest: &Forest, tree: TreeNo) -> Stand {
         let root = forest.root(tree);
         Stand { pointer: root.pointer, level: root.level, low: Key::MIN.raw(), end: None }
+    }
+
+    /// Child `index` of the node, whose view is given.
+    pub(super) fn child(&self, node: &Node<'_>, index: usize) -> Stand {
+        let next = index.saturating_add(1);
+        let end = if next < node.count() { Some(node.raw_key(next)) } else { self.end };
+        let level = self.level.saturating_sub(1);
+        Stand { pointer: node.child(index), level, low: node.raw_key(index), end }
+    }
+
+    /// Whether a key lies in the range of the node.
+    pub(super) fn covers(&self, key: &RawKey) -> bool {
+        self.low <= *key && self.end.is_none_or(|end| *key < end)
     }
 
     pub(super) fn place(&self) -> WalkPlace {
