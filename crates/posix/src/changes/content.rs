@@ -223,7 +223,7 @@ fn inline_range(old: &[u8], new: &[u8]) -> Option<Range<u64>> {
     let mut differing =
         old.iter().zip(new).enumerate().filter(|(_, (old, new))| old != new).map(|(at, _)| at);
     let first = differing.next()? as u64;
-    let last = differing.last().map_or(first, |at| at as u64);
+    let last = differing.next_back().map_or(first, |at| at as u64);
     Some(first..last.saturating_add(1))
 }
 

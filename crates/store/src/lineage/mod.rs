@@ -14,7 +14,6 @@ pub(crate) mod look;
 mod moved;
 mod plan;
 mod seal;
-
 mod walk;
 mod walk_data;
 mod walk_down;
