@@ -16,7 +16,7 @@ pub use report::sections;
 use std::io;
 use std::sync::Arc;
 
-use holdfast::{CreateOptions, Volume, VolumeOptions};
+use holdfast::{CreateOptions, OpenOptions, Volume, VolumeOptions};
 use holdfast_device::{Device, DeviceStats, MemoryDevice};
 
 use crate::systems::{Bed, Blocks, Mounted, Ours, System};
@@ -39,6 +39,8 @@ pub struct Plan {
     pub renames: u64,
     /// Bytes of a sector of the library's device.
     pub sector: u32,
+    /// Snapshots of the tree that Holdfast's volumes have: they must cost an operation nothing (P15).
+    pub snapshots: u64,
 }
 
 impl Plan {
@@ -49,10 +51,17 @@ impl Plan {
         operations: 1_000,
         renames: 1_000,
         sector: 512,
+        snapshots: 0,
     };
     /// Enough to see that everything works.
-    pub const QUICK: Plan =
-        Plan { files: 400, large_bytes: 4 << 20, operations: 20, renames: 100, sector: 512 };
+    pub const QUICK: Plan = Plan {
+        files: 400,
+        large_bytes: 4 << 20,
+        operations: 20,
+        renames: 100,
+        sector: 512,
+        snapshots: 0,
+    };
 
     /// Operations of `row`: the costly ones are fewer, and what is a thousand things at once is one.
     fn operations_of(&self, row: &Row) -> u64 {
@@ -127,6 +136,9 @@ pub fn on_bed(
     let mounted = Mounted::new(system, bed, ours)?;
     fill(&Place::Host(mounted.dir().to_path_buf()), plan)?;
     mounted.pause()?;
+    if system.is_ours() {
+        take_snapshots(VolumeOptions::new().commit_secs(0).open(bed.device())?, plan)?;
+    }
     let (mut costs, mut own) = (Vec::new(), Vec::new());
     for row in ROWS {
         mounted.resume()?;
@@ -171,6 +183,7 @@ pub fn in_memory(plan: &Plan, mounted: &[Option<Cost>]) -> io::Result<Column> {
     let volume = Arc::new(open(device)?);
     fill(&Place::Library(volume.clone()), plan)?;
     close(volume)?;
+    take_snapshots(open(base.clone())?, plan)?;
     let mut costs = Vec::new();
     for (number, row) in ROWS.iter().enumerate() {
         if row.needs_mount {
@@ -196,12 +209,24 @@ pub fn in_memory(plan: &Plan, mounted: &[Option<Cost>]) -> io::Result<Column> {
 }
 
 fn device_bytes(plan: &Plan) -> u64 {
-    (256 << 20) + 4 * plan.large_bytes + plan.files * 16_384
+    (256 << 20) + 4 * plan.large_bytes + plan.files * 16_384 + plan.snapshots * 65_536
 }
 
 /// No background commit disturbs the counts.
 fn open(device: Arc<dyn Device>) -> io::Result<Volume> {
     VolumeOptions::new().commit_secs(0).open_device(device)
+}
+
+/// Takes the snapshots that the plan wants. A file changes between them, so that each has a tree of its own.
+fn take_snapshots(volume: Volume, plan: &Plan) -> io::Result<()> {
+    let main = volume.branch("main")?;
+    let file = OpenOptions::new().write(true).create(true).open(&volume, "/snapshotted")?;
+    for number in 0..plan.snapshots {
+        file.write_at(&number.to_le_bytes(), 0)?;
+        main.snapshot(&format!("before-{number}"))?;
+    }
+    drop((file, main));
+    volume.close()
 }
 
 fn close(volume: Arc<Volume>) -> io::Result<()> {
@@ -235,6 +260,19 @@ fn fill(place: &Place, plan: &Plan) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// P15: with snapshots an operation writes what it writes without.
+    #[test]
+    fn snapshots_cost_an_operation_nothing() {
+        let few = in_memory(&Plan::QUICK, &[]).unwrap();
+        let many = in_memory(&Plan { snapshots: 300, ..Plan::QUICK }, &[]).unwrap();
+        for (row, (few, many)) in ROWS.iter().zip(few.costs.iter().zip(&many.costs)) {
+            let asked = |cost: &Result<Cost, String>| {
+                cost.as_ref().ok().map(|cost| (cost.bytes, cost.writes, cost.flushes))
+            };
+            assert_eq!(asked(few), asked(many), "{}", row.name);
+        }
+    }
 
     #[test]
     fn the_library_stays_below_what_is_published_of_others() {

@@ -18,10 +18,14 @@ const KINDS: [Kind; 4] = [
 pub fn sections(plan: &Plan, about: &str, columns: &[Column]) -> Vec<Section> {
     let about = format!(
         "KiB / write requests / flushes for each of {} operations (SQLite with a rollback journal: 30 %), on {about}. \
-         {} files and one of {} are there before; {} renames. The kernel counts a flush without data as a write.",
+         {} files and one of {} are there before{}; {} renames. The kernel counts a flush without data as a write.",
         plan.operations,
         plan.files,
         Unit::Bytes.show(plan.large_bytes as f64),
+        match plan.snapshots {
+            0 => String::new(),
+            some => format!(", and on Holdfast {some} snapshots"),
+        },
         plan.renames,
     );
     let mut sections = vec![summary(&about, columns)];

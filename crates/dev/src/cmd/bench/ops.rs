@@ -31,6 +31,9 @@ pub(crate) struct Args {
     /// Operations of a row [default: 1000, with --quick 20].
     #[arg(long)]
     operations: Option<u64>,
+    /// Snapshots that Holdfast's volumes have before.
+    #[arg(long, default_value_t = 0)]
+    snapshots: u64,
     /// Bytes of the loop device [default: 2G, with --quick 512M].
     #[arg(long, value_parser = size::parse)]
     size: Option<u64>,
@@ -47,6 +50,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let mut plan = if args.quick { Plan::QUICK } else { Plan::USUAL };
     plan.operations = args.operations.unwrap_or(plan.operations).max(1);
     plan.sector = args.bed.sector;
+    plan.snapshots = args.snapshots;
     let on_device = match systems::can_mount() {
         Ok(()) => Some(columns(args, &plan)?),
         Err(why) => {
