@@ -1,4 +1,4 @@
-//! Operations by many threads, each in a directory and a file of its own.
+//! Operations by many threads, each in a directory and a file of its own, or with names of its own.
 
 use std::io;
 
@@ -15,6 +15,26 @@ const APPEND: usize = 4096;
 /// A run by time ends earlier after so many operations of a thread: space is not endless.
 const MOST: u64 = 100_000;
 
+/// What the threads do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Operation {
+    Create,
+    AppendAndFsync,
+    Fork,
+}
+
+impl Operation {
+    const ALL: [Operation; 3] = [Operation::Create, Operation::AppendAndFsync, Operation::Fork];
+
+    fn title(self) -> &'static str {
+        match self {
+            Operation::Create => "create",
+            Operation::AppendAndFsync => "append 4 KiB + fsync",
+            Operation::Fork => "fork of one snapshot, durable",
+        }
+    }
+}
+
 pub(super) fn run(
     scale: Scale,
     devices: &mut Devices<'_>,
@@ -25,12 +45,13 @@ pub(super) fn run(
     let mut curves = Curves::new("scaling-threads", "Threads at work", "threads", Unit::Count);
     for round in 0..scale.rounds() {
         for &threads in threads {
-            for (operation, fsync) in [("create", false), ("append 4 KiB + fsync", true)] {
+            for operation in Operation::ALL {
                 let device = devices(32 << 30)?;
                 CreateOptions::new().format(&device)?;
                 let volume = VolumeOptions::new().open_device(device.clone())?;
                 fill_dirs(&volume, threads, 1)?;
                 let dirs = open_dirs(&volume, threads)?;
+                let base = volume.branch("main")?.snapshot("base")?;
                 quiesce(&volume)?;
                 let before = device.stats().written_bytes;
                 let watch = Stopwatch::start();
@@ -41,23 +62,25 @@ pub(super) fn run(
                     let file = dir.create("appended")?;
                     let mut done = 0;
                     while done == 0 || (done < MOST && !until.is_over()) {
-                        if fsync {
-                            file.write_all_at(&chunk, done * APPEND as u64)?;
-                            file.sync_all()?;
-                        } else {
-                            drop(dir.create(format!("file-{done}"))?);
+                        match operation {
+                            Operation::Create => drop(dir.create(format!("file-{done}"))?),
+                            Operation::AppendAndFsync => {
+                                file.write_all_at(&chunk, done * APPEND as u64)?;
+                                file.sync_all()?;
+                            }
+                            Operation::Fork => drop(base.fork(&format!("{thread}-{done}"))?),
                         }
                         done += 1;
                     }
                     Ok(done)
                 })?;
                 let nanos = watch.nanos() as f64;
-                drop(dirs);
+                drop((dirs, base));
                 volume.commit()?;
                 let bytes = (device.stats().written_bytes - before) as f64;
                 volume.abandon();
                 let done = done.iter().sum::<u64>() as f64;
-                curves.add(operation, threads as f64, nanos / done, Some(bytes / done));
+                curves.add(operation.title(), threads as f64, nanos / done, Some(bytes / done));
             }
             seen(format!("threads: round {}, {threads}", round + 1));
         }
