@@ -176,6 +176,11 @@ fn compare(fs: &FileSystem, old: &[u8], new: Option<&[u8]>, lists: (&Listing, &L
             }
             false => new_path,
         };
+        let was_elsewhere = matches!(kind, ChangeKind::Removed | ChangeKind::Renamed);
+        if let Some(old_path) = &old_path {
+            assert_eq!(lists.0.paths.get(old_path), Some(&inode), "{change:?}");
+        }
+        let old_path = old_path.filter(|_| was_elsewhere);
         let twice = said.insert((kind, inode, is_link, old_path, new_path), parts);
         assert_eq!(twice, None, "{change:?} is told twice");
         // Of a file of several names its content is told once, and not with each of them.

@@ -153,7 +153,7 @@ fn hex_unless_text(path: &Path) -> Option<String> {
     }
 }
 
-fn type_name(file_type: FileType) -> &'static str {
+pub(crate) fn type_name(file_type: FileType) -> &'static str {
     match file_type {
         FileType::Regular => "file",
         FileType::Directory => "directory",

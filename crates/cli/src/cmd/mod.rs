@@ -5,6 +5,7 @@ mod branch;
 mod cat;
 mod completions;
 mod cp;
+mod diff;
 mod elsewhere;
 mod explain;
 mod fork;
@@ -68,6 +69,7 @@ pub(crate) enum Command {
     Snapshot(snapshot::Args),
     Fork(fork::Args),
     Branch(branch::Args),
+    Diff(diff::Args),
     Explain(explain::Args),
     Completions(completions::Args),
     #[command(hide = true)]
@@ -103,6 +105,7 @@ impl Command {
             Command::Snapshot(args) => snapshot::run(&args),
             Command::Fork(args) => fork::run(&args),
             Command::Branch(args) => branch::run(&args),
+            Command::Diff(args) => diff::run(&args),
             Command::Explain(args) => explain::run(&args),
             Command::Completions(args) => completions::run(&args),
             Command::Ask(args) => ask::run(&args),

@@ -85,7 +85,8 @@ pub struct Change {
     pub inode: InodeNo,
     /// What it is.
     pub file_type: FileType,
-    /// Where it was, from the root, without a slash in front: of what was removed or renamed.
+    /// Where it was, from the root, without a slash in front: of what was removed or renamed, and mostly of all else that was
+    /// there (of a file of several names only if the one that it is told by was there).
     pub old_path: Option<Vec<u8>>,
     /// Where it is, of all but what was removed. That of the root is empty.
     pub new_path: Option<Vec<u8>>,

@@ -318,7 +318,10 @@ impl Changes {
             }
         };
         if matches!(kind, ChangeKind::Removed | ChangeKind::Renamed) {
-            old_path = Some(self.old.path(store, no, known(before)?)?);
+            known(before)?;
+        }
+        if let (Some(_), Some(before)) = (&fate.old, before) {
+            old_path = Some(self.old.path(store, no, before)?);
         }
         if kind != ChangeKind::Removed {
             new_path = Some(self.new.path(store, no, known(after)?)?);

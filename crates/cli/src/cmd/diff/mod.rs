@@ -92,6 +92,29 @@ pub(crate) fn run(args: &Args) -> Outcome {
     Ok(u8::from(differs && (args.exit_code || args.quiet)))
 }
 
+/// A branch as it is now, or a snapshot of it.
+struct Which {
+    branch: Name,
+    snapshot: Option<Name>,
+}
+
+impl Which {
+    fn of(origin: &Origin, usual: &Name) -> Which {
+        let branch = origin.branch.as_ref().unwrap_or(usual).clone();
+        Which { branch, snapshot: origin.snapshot.clone() }
+    }
+
+    fn moment(&self) -> Moment<'_> {
+        Moment { branch: &self.branch.0, snapshot: self.snapshot.as_ref().map(|name| &name.0[..]) }
+    }
+
+    /// Says what is missing, if anything is.
+    fn check(&self, volume: &Volume) -> io::Result<()> {
+        let branch = volume.branch(&self.branch.text())?;
+        self.snapshot.as_ref().map_or(Ok(()), |name| branch.snapshot_named(&name.text()).map(drop))
+    }
+}
+
 /// Prints what differs. Returns whether anything does.
 fn compare(args: &Args) -> Result<bool, Failure> {
     let path = &args.place.path;
@@ -103,27 +126,15 @@ fn compare(args: &Args) -> Result<bool, Failure> {
     };
     let branch = args.place.branch.as_ref().unwrap_or(&usual);
     let now = Origin { branch: None, snapshot: None };
-    let moment = |of: &Origin| -> (Name, Option<Name>) {
-        (of.branch.as_ref().unwrap_or(branch).clone(), of.snapshot.clone())
-    };
-    let (old, new) = (moment(&args.a), moment(args.b.as_ref().unwrap_or(&now)));
-    let of = |(branch, snapshot): &'_ (Name, Option<Name>)| -> Result<(), Failure> {
-        let (branch, snapshot) = (branch.text(), snapshot.as_ref().map(Name::text));
-        let found = volume.branch(&branch).context(path.display())?;
-        snapshot.map_or(Ok(()), |name| found.snapshot_named(&name).map(drop)).context(path.display())
-    };
-    of(&old)?;
-    of(&new)?;
+    let old = Which::of(&args.a, branch);
+    let new = Which::of(args.b.as_ref().unwrap_or(&now), branch);
+    [&old, &new].into_iter().try_for_each(|which| which.check(&volume)).context(path.display())?;
     let diff = volume
-        .diff(as_moment(&old), as_moment(&new), args.ranges || args.stat)
+        .diff(old.moment(), new.moment(), args.ranges || args.stat)
         .context(path.display())?;
     let done = print(args, &volume, diff, (&old, &new));
     volume.close().context(path.display())?;
     done
-}
-
-fn as_moment((branch, snapshot): &(Name, Option<Name>)) -> Moment<'_> {
-    Moment { branch: &branch.0, snapshot: snapshot.as_ref().map(|name| &name.0[..]) }
 }
 
 fn refuse_mounted(path: &std::path::Path) -> Result<(), Failure> {
@@ -146,12 +157,13 @@ fn print(
     args: &Args,
     volume: &Volume,
     diff: Diff,
-    (old, new): (&(Name, Option<Name>), &(Name, Option<Name>)),
+    (old, new): (&Which, &Which),
 ) -> Result<bool, Failure> {
     let path = args.place.path.display();
     let mut out = io::BufWriter::new(io::stdout().lock());
     let is_terminal = io::stdout().is_terminal();
-    let format = Format { name_only: args.name_only, null: args.null, is_terminal };
+    let format =
+        Format { ranges: args.ranges, name_only: args.name_only, null: args.null, is_terminal };
     let mut counts = Counts::default();
     // For programs nothing is kept; people get an order.
     let is_sorted = !args.json && !args.null;
@@ -169,7 +181,9 @@ fn print(
             (false, false) => printed(format.show(&change, &mut out))?,
         }
     }
-    all.sort_by(|one, other| show::path(one).cmp(show::path(other)).then(one.kind.cmp(&other.kind)));
+    all.sort_by(|one, other| {
+        show::path(one).cmp(show::path(other)).then(one.kind.cmp(&other.kind))
+    });
     if args.patch {
         let patches = Patches::open(volume, old, new, is_terminal)?;
         for change in &all {

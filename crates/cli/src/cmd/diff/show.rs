@@ -42,6 +42,7 @@ fn words(parts: &Parts) -> impl Iterator<Item = &'static str> {
 /// How lines look.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Format {
+    pub(super) ranges: bool,
     pub(super) name_only: bool,
     pub(super) null: bool,
     pub(super) is_terminal: bool,
@@ -72,15 +73,14 @@ impl Format {
         out.write_all(&self.path(path(change)))?;
         write!(out, "{slash}")?;
         // That bytes are others says the word already, and that the time is.
-        let is_plain = |word: &str| {
-            change.kind == ChangeKind::Changed && matches!(word, "content" | "times")
-        };
+        let is_plain =
+            |word: &str| change.kind == ChangeKind::Changed && matches!(word, "content" | "times");
         let words: Vec<_> = words(&change.parts).filter(|word| !is_plain(word)).collect();
         if !words.is_empty() {
             write!(out, " ({})", words.join(", "))?;
         }
         writeln!(out)?;
-        change.ranges.iter().try_for_each(|range| {
+        change.ranges.iter().filter(|_| self.ranges).try_for_each(|range| {
             let bytes = range.end - range.start;
             writeln!(out, "            bytes {} to {} ({bytes})", range.start, range.end - 1)
         })
