@@ -93,6 +93,9 @@ impl Inner {
 }
 
 #[cfg(test)]
+mod lies;
+
+#[cfg(test)]
 mod tests {
     use std::sync::Arc;
 

@@ -2,8 +2,10 @@
 //!
 //! One waits while two trees have grown out of its snapshot, and can go on when one of these is gone: that is when the deletion
 //! of a child ends. So each deletion is looked at when it begins, and when one of the children ends.
+//!
+//! One that fails, because its snapshot is damaged or does not read, is set aside until the next opening: others go on.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_format::item::WalkPlace;
 
@@ -18,6 +20,8 @@ pub(crate) struct Walks {
     ready: BTreeSet<u64>,
     /// How many there are.
     left: u64,
+    /// Those that have failed, and why.
+    set_aside: BTreeMap<u64, String>,
 }
 
 impl Walks {
@@ -38,7 +42,19 @@ impl Walks {
             current: begun.map(|(snapshot, _)| *snapshot),
             ready: all.iter().map(|(snapshot, _)| *snapshot).collect(),
             left: all.len() as u64,
+            set_aside: BTreeMap::new(),
         };
+    }
+
+    /// This one has failed: it is tried again when the volume is opened next.
+    pub(super) fn set_aside(&mut self, snapshot: u64, why: String) {
+        self.waits(snapshot);
+        self.set_aside.insert(snapshot, why);
+    }
+
+    /// Those that have failed, and why.
+    pub(super) fn failed(&self) -> &BTreeMap<u64, String> {
+        &self.set_aside
     }
 
     /// Deletions have begun. What is not known yet is found with all others.
@@ -65,12 +81,11 @@ impl Walks {
         self.current = self.current.filter(|current| *current != snapshot);
     }
 
-    /// One has come to its end; fewer trees may have grown out of `parent`.
-    pub(super) fn ended(&mut self, snapshot: u64, parent: u64) {
+    /// One has come to its end: fewer trees may have grown out of its parent, and neither that nor its child waits for it.
+    pub(super) fn ended(&mut self, snapshot: u64, beside: impl IntoIterator<Item = u64>) {
         self.waits(snapshot);
         self.left = self.left.saturating_sub(1);
-        if parent != 0 {
-            self.ready.insert(parent);
-        }
+        let beside = beside.into_iter().filter(|other| *other != 0);
+        self.ready.extend(beside.filter(|other| !self.set_aside.contains_key(other)));
     }
 }
