@@ -30,6 +30,9 @@ fn made(grown: &Grown) -> Made {
     Made { device: device.snapshot(), superblock: superblock.clone(), files: Vec::new(), space }
 }
 
+/// What a batch says.
+type Says = dyn Fn(&mut Writer<'_>);
+
 /// Puts into a batch.
 struct Writer<'a> {
     encoder: &'a mut Encoder,
@@ -109,7 +112,7 @@ struct Fork {
 }
 
 /// Batches, each with an operation of its own.
-fn logged(grown: &Grown, batches: &[&dyn Fn(&mut Writer<'_>)]) -> Made {
+fn logged(grown: &Grown, batches: &[&Says]) -> Made {
     let items = items_of(grown);
     let made = made(grown);
     let mut log = Log::new(&made);
@@ -126,7 +129,7 @@ fn logged(grown: &Grown, batches: &[&dyn Fn(&mut Writer<'_>)]) -> Made {
 /// The honest ones among them are taken by both, and mean the same to both.
 #[test]
 fn what_operations_say_is_taken() {
-    let honest: [(&str, &dyn Fn(&mut Writer<'_>)); 5] = [
+    let honest: [(&str, &Says); 5] = [
         ("a fork", &|of| of.fork(|_| {})),
         ("its branch is named before it is made", &|of| {
             of.branch(4);
@@ -168,7 +171,7 @@ fn what_operations_say_is_taken() {
 fn what_no_operation_says_is_refused() {
     let begun = WalkPlace::node(None, 0);
     let key = Key::inode(PIPE);
-    let lies: Vec<(&str, Box<dyn Fn(&mut Writer<'_>)>)> = vec![
+    let lies: Vec<(&str, Box<Says>)> = vec![
         ("a branch that does not exist", Box::new(|of| of.branch(9))),
         ("a branch that is a snapshot", Box::new(|of| of.branch(2))),
         (
@@ -313,7 +316,7 @@ fn what_no_operation_says_is_refused() {
 /// What earlier batches made counts for later ones.
 #[test]
 fn batches_follow_one_another() {
-    let later: [(&str, &dyn Fn(&mut Writer<'_>)); 4] = [
+    let later: [(&str, &Says); 4] = [
         ("the fork once more", &|of| of.fork(|fork| fork.next = 6)),
         ("a fork of what is being deleted", &|of| {
             of.fork(|fork| (fork.id, fork.next, fork.item.name) = (5, 6, b"again".to_vec()));
@@ -323,7 +326,7 @@ fn batches_follow_one_another() {
     ];
     for (what, write) in later {
         let grown = grown();
-        let first: &dyn Fn(&mut Writer<'_>) = &|of| {
+        let first: &Says = &|of| {
             of.fork(|_| {});
             of.delete();
         };

@@ -93,7 +93,7 @@ impl Inner {
 }
 
 #[cfg(test)]
-mod lies;
+mod lies_tests;
 
 #[cfg(test)]
 mod tests {

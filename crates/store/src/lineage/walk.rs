@@ -47,6 +47,7 @@ impl Inner {
                 Ok(true) => {}
                 Ok(false) => {
                     walks.ended(walk.snapshot, walk.child.into_iter().chain([walk.above.snapshot]));
+                    walks.snapshots.ended(walk.branch, walk.snapshot);
                     self.counters.deletions_left.set(walks.left());
                 }
                 Err(error) => self.set_aside(&mut walks, walk.snapshot, error)?,
@@ -124,7 +125,8 @@ impl Inner {
             return Ok(None);
         }
         let child = children.first().copied();
-        let above = self.ancestry_of(self.tree_item(snapshot)?.parent)?;
+        let item = self.tree_item(snapshot)?;
+        let (branch, above) = (item.branch, self.ancestry_of(item.parent)?);
         // One that has failed on its way: what both have passed would not be known.
         for beside in child.into_iter().chain([above.snapshot]) {
             if !self.has_begun(beside)? {
@@ -141,7 +143,7 @@ impl Inner {
         }
         let of = self.open_tree(snapshot)?;
         let beside = child.map(|child| self.open_tree(child)).transpose()?;
-        Ok(Some(Walk { snapshot, of, child, beside, above, here, cursor }))
+        Ok(Some(Walk { snapshot, branch, of, child, beside, above, here, cursor }))
     }
 
     /// Whether the deletion of a snapshot has passed something.

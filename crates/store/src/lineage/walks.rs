@@ -7,7 +7,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holdfast_format::item::WalkPlace;
+use holdfast_format::ItemKind;
+use holdfast_format::item::lineage::LINEAGE;
+use holdfast_format::item::{TreeItem, TreeKind, WalkPlace};
+
+use crate::transaction::Changes;
 
 /// What is known of the deletions of a volume. Changes under the lineage's lock.
 #[derive(Debug, Default)]
@@ -22,6 +26,54 @@ pub(crate) struct Walks {
     left: u64,
     /// Those that have failed, and why.
     set_aside: BTreeMap<u64, String>,
+    pub(super) snapshots: Snapshots,
+}
+
+/// The snapshots of each branch, once they were wanted: nothing on disk lists them by branch.
+#[derive(Debug, Default)]
+pub(super) struct Snapshots(Option<BTreeMap<u64, BTreeSet<u64>>>);
+
+impl Snapshots {
+    pub(super) fn are_known(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// These are all: branch and number of each.
+    pub(super) fn are(&mut self, all: impl IntoIterator<Item = (u64, u64)>) {
+        let known = self.0.insert(BTreeMap::new());
+        for (branch, number) in all {
+            known.entry(branch).or_default().insert(number);
+        }
+    }
+
+    /// What a commit has made of items.
+    pub(super) fn follow(&mut self, changes: &Changes) {
+        let Some(known) = &mut self.0 else { return };
+        for change in changes.iter().filter(|change| change.key.kind == ItemKind::Tree) {
+            let item = change.value.and_then(|value| TreeItem::decode(value).ok());
+            if let Some(item) = item.filter(|item| item.kind == TreeKind::Snapshot) {
+                let number = change.key.inode.0.saturating_sub(LINEAGE);
+                known.entry(item.branch).or_default().insert(number);
+            }
+        }
+    }
+
+    /// One is there no more.
+    pub(super) fn ended(&mut self, branch: u64, number: u64) {
+        let Some(known) = &mut self.0 else { return };
+        if let Some(of) = known.get_mut(&branch) {
+            of.remove(&number);
+            if of.is_empty() {
+                known.remove(&branch);
+            }
+        }
+    }
+
+    /// Those of a branch.
+    pub(super) fn of(&self, branch: u64) -> Vec<u64> {
+        let of = self.0.iter().filter_map(|known| known.get(&branch));
+        of.flatten().copied().collect()
+    }
 }
 
 impl Walks {
@@ -43,6 +95,7 @@ impl Walks {
             ready: all.iter().map(|(snapshot, _)| *snapshot).collect(),
             left: all.len() as u64,
             set_aside: BTreeMap::new(),
+            snapshots: std::mem::take(&mut self.snapshots),
         };
     }
 
