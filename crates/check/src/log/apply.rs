@@ -197,7 +197,7 @@ impl State {
                 return malformed("the log says more than can be kept");
             }
         }
-        lineage::judge(&self.lineage, &judged.lineage)?;
+        lineage::judge(&self.lineage, &judged.lineage).or_else(malformed)?;
         let beside = put_beside(&judged.lineage);
         for (key, value) in &mut judged.lineage {
             if let Some(value) = value {

@@ -8,14 +8,17 @@ use holdfast_format::item::lineage::{LINEAGE, MAIN, decode_numbers};
 use holdfast_format::item::{LineageItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace};
 use holdfast_format::{ItemKind, Key};
 
-use super::apply::{Refusal, malformed};
 use crate::lineage::Lineage;
+
+fn malformed<T>(why: impl Into<String>) -> Result<T, String> {
+    Err(why.into())
+}
 
 /// What a batch makes of items.
 pub(super) type Items = BTreeMap<Key, Option<Vec<u8>>>;
 
 /// Judges what a batch says, which follows `before`.
-pub(super) fn judge(before: &Lineage, items: &Items) -> Result<(), Refusal> {
+pub(super) fn judge(before: &Lineage, items: &Items) -> Result<(), String> {
     let said: Said = sort(items)?;
     let next = before.next().unwrap_or(MAIN + 1);
     let behind = said.next.unwrap_or(next);
@@ -72,7 +75,7 @@ struct Said {
 }
 
 /// Sorts the items of a batch, each of which must be sound and at its place.
-fn sort(items: &Items) -> Result<Said, Refusal> {
+fn sort(items: &Items) -> Result<Said, String> {
     let mut said = Said::default();
     for (key, value) in items {
         let bad = || malformed::<()>(format!("{key:?} cannot be in a log"));
@@ -115,7 +118,7 @@ fn sort(items: &Items) -> Result<Said, Refusal> {
 }
 
 /// Name, holds and limit may change. The parent in a record counts for nothing.
-fn is_kept(id: u64, was: &TreeItem, now: &TreeItem) -> Result<(), Refusal> {
+fn is_kept(id: u64, was: &TreeItem, now: &TreeItem) -> Result<(), String> {
     let same = |item: &TreeItem| {
         let TreeItem { kind, branch, epoch, lsn, created, root, level, inode_count, .. } = *item;
         (kind, branch, epoch, lsn, created, root, level, inode_count)
@@ -127,7 +130,7 @@ fn is_kept(id: u64, was: &TreeItem, now: &TreeItem) -> Result<(), Refusal> {
 }
 
 /// A new branch has the root of a snapshot that is there, and stands beside it.
-fn begins(before: &Lineage, said: &Said, id: u64) -> Result<(), Refusal> {
+fn begins(before: &Lineage, said: &Said, id: u64) -> Result<(), String> {
     let parent = said.parents.get(&id).copied().unwrap_or_default();
     let of = before.tree(parent).filter(|of| of.kind == TreeKind::Snapshot);
     let of = of.filter(|_| !is_deleted(before, parent));

@@ -154,3 +154,31 @@ fn extents_that_cannot_be_are_met_by_a_deletion() {
         }
     }
 }
+
+/// What the next commit copies for the roots of branches is kept from the first change of each on, and given back by the commit.
+#[test]
+fn each_branch_that_has_changed_keeps_room_for_its_root() {
+    let (_, store) = made();
+    let snapshot = store.snapshot(1, b"s", now()).unwrap();
+    let kept = || store.inner.space.lock().promises.roots;
+    let levels = || u64::from(store.inner.forest.read().root(TreeNo::SPACE).level) + 1;
+    for number in 0..5u64 {
+        let name = format!("f{number}").into_bytes();
+        store.fork(snapshot, &name, now()).unwrap();
+    }
+    store.commit().unwrap();
+    assert_eq!(kept(), 0);
+    for number in 0..5u64 {
+        let fork = Branch::open(store.clone(), format!("f{number}").as_bytes(), None).unwrap();
+        for inode in 0..3 {
+            put(&store, fork_tree(&store, &fork), &[(Key::inode(InodeNo(20 + inode)), vec![1])]);
+        }
+        assert_eq!(kept(), (number + 1) * levels());
+    }
+    store.commit().unwrap();
+    assert_eq!(kept(), 0);
+}
+
+fn fork_tree(store: &Store, fork: &Branch) -> TreeNo {
+    store.inner.forest.read().trees.find(fork.number()).unwrap()
+}

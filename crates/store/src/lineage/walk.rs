@@ -79,7 +79,7 @@ impl Inner {
         tracing::error!("{why}; it is tried again when the volume is opened next");
         self.found_damage(&why);
         walks.set_aside(snapshot, why);
-        self.counters.deletions_failed.set(walks.failed().len() as u64);
+        self.counters.deletions_failed.increment();
         Ok(())
     }
 
