@@ -1077,6 +1077,8 @@ class Log:
 
     def apply(self, batch, volume):
         """Puts what a batch says in place of what was."""
+        said = {key: value for (branch, key), value in batch.puts.items() if branch == 0}
+        judge_said(volume.lineage, said, [key for branch, key in batch.removes if branch == 0])
         # Branches and snapshots first: the batch may make a branch that it changes.
         for branch, key in sorted(batch.removes):
             volume.items(branch).pop(key, None)
@@ -1093,7 +1095,9 @@ class Log:
                 value = parents[key[0] - LINEAGE].to_bytes(8, "little") + value[8:]
             volume.items(branch)[key] = value
         for branch in batch.counts:
-            need(branch == MAIN or volume.lineage.root(branch), f"there is no branch {branch} [902]")
+            item = volume.lineage.tree(branch)
+            there = branch == MAIN or (item and item.kind == BRANCH and volume.lineage.root(branch))
+            need(there, f"there is no branch {branch} [902]")
         self.counts.update(batch.counts)
         for block, base, start, data in batch.patches:
             before = ZERO_BLOCK if base == 0 else self.data.get(base) or self.image.read(base)
@@ -1132,6 +1136,44 @@ class Log:
 
 
 # Branches and snapshots.
+
+
+def judge_said(before, said, removed):
+    """What a batch says of branches and snapshots: only what operations by the log change [902]."""
+    need(all(key[:2] == (LINEAGE, NAME_ITEM) for key in removed), "something goes that only commits can take [902]")
+    now = Lineage({**before.items, **said})
+    first, behind = before.next(), now.next()
+    need(first <= behind <= COUNTER_LIMIT, f"the next number goes back from {first} to {behind} [902]")
+    children = [(key[2], key[0] - LINEAGE) for key in said if key[1] == CHILD_ITEM]
+    parents, made = dict(children), set()
+    for inode, kind, offset in said:
+        own = kind in (TREE_ITEM, ROOT_ITEM, CHILD_ITEM)
+        need(inode > LINEAGE if own else inode == LINEAGE, f"kind {kind} stands at {inode} [902]")
+        need(offset == 0 or kind in (NAME_ITEM, WALK_ITEM, CHILD_ITEM), f"kind {kind} stands at offset {offset} [902]")
+    for number in [key[0] - LINEAGE for key in said if key[1] == TREE_ITEM]:
+        old, item = before.tree(number), now.tree(number)
+        if old is None and number != MAIN:
+            parent = before.tree(parents.get(number, 0))
+            there = parent and parent.kind == SNAPSHOT and before.cursor(parents[number]) is None
+            need(there and item.kind == BRANCH and first <= number < behind, f"{number} is no new branch [902]")
+            root, begin = now.root(number), (parent.root_block, parent.root_epoch, parent.inode_count, parent.level)
+            same = root and (root.block, root.epoch, root.inode_count, root.level) == begin
+            need(same, f"branch {number} does not begin as its snapshot is [902]")
+            made.add(number)
+        elif old is None:
+            need(item.kind == BRANCH and item.parent == 0, "the first branch is another [902]")
+        else:
+            changing = {"parent", "length", "name", "holds", "limit"}
+            same = all(getattr(old, name) == getattr(item, name) for name in set(TREE_LAYOUT.names) - changing)
+            need(same, f"{number} becomes another [902]")
+        going = item.kind == SNAPSHOT and now.cursor(number) is not None
+        need(not going or not (item.name or item.holds), f"{number} is being deleted and has a name or holds [902]")
+    placed = {key[0] - LINEAGE for key in said if key[1] == ROOT_ITEM} | set(parents)
+    need(placed <= made and len(parents) == len(children), "it places a branch that it does not make [902]")
+    for number in [key[2] for key in said if key[1] == WALK_ITEM]:
+        item, start = now.tree(number), ((0, INODE, 0), 0)
+        begins = item and item.kind == SNAPSHOT and before.cursor(number) is None and now.cursor(number) == start
+        need(begins and not item.name and not item.holds, f"the deletion of {number} cannot begin [902]")
 
 
 class Lineage:
@@ -1195,6 +1237,10 @@ class Lineage:
         if cursor is None or drop.birth <= (above.epoch if above else 0):
             return 0
         return passed(cursor, drop.inode, drop.offset, drop.count)
+
+    def next(self):
+        """The next number of a branch or snapshot."""
+        return u64(self.items.get((LINEAGE, NEXT_ITEM, 0), (MAIN + 1).to_bytes(16, "little")), 0)
 
     def label(self, number):
         """What it is called."""

@@ -225,6 +225,10 @@ counters! {
         snapshot_blocks_freed,
         /// Snapshots, and branches that were deleted, whose space is not free yet, as far as this opening has looked.
         deletions_left: gauge,
+        /// Of these, those that have failed on a damaged snapshot: they are tried again at the next opening; expected to be 0.
+        deletions_failed: alarm,
+        /// Branches opened for reading though what they grew out of cannot be read; expected to be 0.
+        parents_unreadable: alarm,
         /// Deletions that were looked at, whether they can go on.
         deletions_looked_at,
         /// Nanoseconds that checkpoints took, in all.

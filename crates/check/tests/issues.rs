@@ -689,6 +689,9 @@ fn high_counters_of_journal_and_log_are_found() {
         log.batch_with(|_, _| {}, |header| header.inode_next = far);
     });
     assert_eq!(ids(&report), [Issue::CounterHigh.number()], "{report:?}");
+    let next = LineageItem { next: far, reserved: [0; 8] }.bytes().to_vec();
+    let report = with_branches(|items| drop(items.insert(LineageItem::KEY, next)));
+    assert_eq!(ids(&report), [Issue::CounterHigh.number()], "{report:?}");
 }
 
 /// A commit follows in history what it follows in the journal.

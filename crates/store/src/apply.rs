@@ -15,7 +15,7 @@ use parking_lot::{MutexGuard, RwLockWriteGuard};
 use crate::error::LineageError;
 use crate::given_up::{Counts, GivenUp};
 use crate::load::Failed;
-use crate::room::Tries;
+use crate::room::{Tries, keep_roots};
 use crate::space::alloc::Space;
 use crate::space::promise::{Floors, Wanted};
 use crate::space::{Allocated, Delayed, Filling, Reservation};
@@ -178,7 +178,7 @@ impl Inner {
             if let Some(reservation) = self.promise(need, levels, true) {
                 return Ok(reservation);
             }
-            if !self.space.lock().has_pending() {
+            if !self.space.lock().has_pending_or_roots() {
                 break;
             }
             match attempt {
@@ -218,7 +218,7 @@ impl Inner {
             Wanted { slots, blocks: need.blocks(), delayed: need.delayed() }
         };
         let promise = |space: &mut Space| {
-            space.promises.levels = levels;
+            space.promises.wanted_by(levels);
             let wanted = wanted(space);
             space.promise(wanted, need.floor(&space.promises.floors)).then_some(wanted)
         };
@@ -336,6 +336,7 @@ impl Inner {
         self.show_logged_data(&transaction.taken);
         let slots = &mut Slots { space: &mut space, promised: &mut reservation.slots };
         forest.carry_out_all(tree, &transaction.changes, slots);
+        keep_roots(&forest, &mut space);
         let given_up = GivenUp::of(forest.trees.get(tree), &transaction.dropped);
         self.change_blocks(&mut space, &given_up, &transaction.unwritten);
         // First all of them: one that is dropped takes the lock of the space.

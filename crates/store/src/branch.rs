@@ -262,9 +262,16 @@ impl Store {
         self.inner.delete_branch(branch, now).map(drop)
     }
 
-    /// Goes on with deletions, for at most so many steps, each of about one node. Returns whether more is to be done.
+    /// Goes on with deletions, for at most so many steps, each of about one node. Returns whether more is to be done. One that
+    /// fails on a damaged snapshot is set aside, and others go on: [`Store::failed_deletions`] has it.
     pub fn work_off_deletions(&self, steps: usize) -> Result<bool> {
         self.inner.work_off_deletions(steps)
+    }
+
+    /// Deletions that have failed since the volume was opened, and why: number of the snapshot, and words. They are tried again
+    /// when it is opened next.
+    pub fn failed_deletions(&self) -> Vec<(u64, String)> {
+        self.inner.failed_deletions()
     }
 
     /// Completes a checkpoint that the last change of the lineage has left, or waits for one that is being made: the next

@@ -26,7 +26,7 @@ impl Inner {
         own: u64,
     ) -> bool {
         let left = space.room().slots + own;
-        let kept = kept(forest, space);
+        let kept = kept(forest, space) + next_root(forest, tree);
         let levels = u64::from(forest.root(tree).level) + 1;
         let most = changes.len() as u64 * (3 * levels + 2);
         left >= kept + most || left >= kept + forest.slots_needed(tree, changes)
@@ -38,7 +38,7 @@ impl Inner {
         let forest = self.forest.read();
         let levels = u64::from(forest.root(tree).level) + 1;
         let space = self.space.lock();
-        let kept = kept(&forest, &space);
+        let kept = kept(&forest, &space) + next_root(&forest, tree);
         space.room().slots + own >= kept + u64::from(changes) * (3 * levels + 2)
     }
 
@@ -55,7 +55,7 @@ impl Inner {
         }
         tries.0 += 1;
         // If nothing waits for a checkpoint, another caller may have made it meanwhile.
-        if self.space.lock().has_pending() {
+        if self.space.lock().has_pending_or_roots() {
             self.checkpoint()?;
         }
         Ok(true)
@@ -64,8 +64,25 @@ impl Inner {
 
 /// What a change leaves.
 fn kept(forest: &Forest, space: &Space) -> u64 {
-    // A recovery copies every node that changed since the last commit once more. A branch that has changed has at least one:
-    // the commit carries its root.
+    // A recovery copies every node that changed since the last commit once more, beside what its own commit carries.
     let again = forest.cache.uncommitted_nodes() as u64;
-    space.promises.kept(space.promises.floors.checkpoint.div_ceil(2)) + again
+    space.promises.kept_now(space.promises.floors.checkpoint.div_ceil(2)) + again
+}
+
+/// Slots that a commit may take in the space tree for one root: its leaf and the way there. The item is there and keeps its
+/// length, so no node is split.
+fn of_root(forest: &Forest) -> u64 {
+    u64::from(forest.root(TreeNo::SPACE).level) + 1
+}
+
+/// What a change of a tree adds to that.
+fn next_root(forest: &Forest, tree: TreeNo) -> u64 {
+    if forest.trees.will_move(tree) { of_root(forest) } else { 0 }
+}
+
+/// Branches have changed, or a commit has carried their roots: what the next one needs for them is kept from everybody else. In one
+/// epoch a node is copied once, so it is never more than all nodes.
+pub(crate) fn keep_roots(forest: &Forest, space: &mut Space) {
+    let roots = forest.trees.moved_count() * of_root(forest);
+    space.promises.roots = roots.min(space.nodes());
 }

@@ -19,7 +19,7 @@ use holdfast_format::log::{
 use holdfast_format::{ItemKind, Key};
 
 use super::blocks::Blocks;
-use super::{Replay, Whole};
+use super::{Replay, Whole, lineage};
 use crate::changes::{Change, NO_CHANGES};
 use crate::issue::Issue;
 use crate::lineage::Lineage;
@@ -90,11 +90,11 @@ impl Judged {
     /// The one record of a key.
     fn change(&mut self, branch: u64, key: Key, value: Option<Vec<u8>>) -> Result<(), Refusal> {
         self.kept += COST + value.as_ref().map_or(0, |value| value.len() as u64);
-        if key.kind.is_lineage() {
-            self.lineage.insert(key, value);
-            return Ok(());
-        }
-        match self.items.insert((branch, key), value) {
+        let before = match key.kind.is_lineage() {
+            true => self.lineage.insert(key, value),
+            false => self.items.insert((branch, key), value),
+        };
+        match before {
             None => Ok(()),
             Some(_) => malformed(format!("it has two records of {key:?}")),
         }
@@ -197,6 +197,7 @@ impl State {
                 return malformed("the log says more than can be kept");
             }
         }
+        lineage::judge(&self.lineage, &judged.lineage).or_else(malformed)?;
         let beside = put_beside(&judged.lineage);
         for (key, value) in &mut judged.lineage {
             if let Some(value) = value {

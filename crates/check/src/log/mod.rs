@@ -12,6 +12,7 @@
 
 mod apply;
 mod blocks;
+mod lineage;
 mod ring;
 
 use std::collections::BTreeMap;

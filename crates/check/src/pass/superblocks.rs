@@ -3,6 +3,7 @@
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_format::Superblock;
 use holdfast_format::geometry::SUPERBLOCK_SLOTS;
+use holdfast_format::limits::COUNTER_MAX;
 use holdfast_format::superblock::{COMPAT_KNOWN, RO_COMPAT_KNOWN};
 
 use super::Context;
@@ -68,7 +69,10 @@ pub(super) fn run(context: &mut Context<'_>) {
     if unknown != 0 {
         findings.add(Issue::FeaturesUnknown, format!("unknown feature bits: {unknown:#x}"));
     }
-    if let Some((what, count)) = context.recovered.log.high_counter() {
+    // A writer gives no number behind it.
+    let next = context.lineage.next().filter(|next| *next > COUNTER_MAX / 2);
+    let next = next.map(|next| ("next number of a branch or snapshot", next));
+    if let Some((what, count)) = context.recovered.log.high_counter().or(next) {
         findings.add(Issue::CounterHigh, format!("the {what} is {count}"));
     }
 }

@@ -318,11 +318,14 @@ impl FileSystem {
     }
 
     /// Goes on with deletions until nothing is left that can be deleted now, and makes the space usable. Never required: the
-    /// background does it.
+    /// background does it. Fails if one of them has failed, when the others are done.
     pub fn finish_deletions(&self) -> Result<()> {
         self.expect_changeable()?;
         while self.volume.volume.deletions.work_off()? {}
-        Ok(())
+        match self.core.store.failed_deletions().first() {
+            Some((_, why)) => Err(StoreError::Refused(why.clone()).into()),
+            None => Ok(()),
+        }
     }
 
     fn expect_changeable(&self) -> Result<()> {

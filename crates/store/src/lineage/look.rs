@@ -28,6 +28,9 @@ pub struct TreeInfo {
     pub is_deleted: bool,
 }
 
+/// Deletions, and the place that each has come to.
+type Begun = Vec<(u64, WalkPlace)>;
+
 impl Inner {
     /// Runs `look` over the lineage until it misses no node.
     pub(super) fn look_at<R>(
@@ -95,7 +98,9 @@ impl Inner {
         if let Some(wrong) = wrong {
             return Err(wrong);
         }
-        let deleted: BTreeSet<u64> = self.walks()?.into_iter().map(|(number, _)| number).collect();
+        let (walks, wrong) = self.walks()?;
+        let walks = walks.into_iter().map(|(number, _)| number);
+        let deleted: BTreeSet<u64> = walks.chain(wrong.into_iter().map(|(no, _)| no)).collect();
         for of in &mut found {
             of.is_deleted = deleted.contains(&of.number);
         }
@@ -105,21 +110,20 @@ impl Inner {
         Ok(found)
     }
 
-    /// The snapshots that are being deleted, and how far each has come.
-    pub(super) fn walks(&self) -> Result<Vec<(u64, WalkPlace)>> {
+    /// The snapshots that are being deleted, and how far each has come; and those of which that cannot be read.
+    pub(super) fn walks(&self) -> Result<(Begun, Vec<(u64, StoreError)>)> {
         let (from, to) = (WalkItem::key(0), WalkItem::key(u64::MAX));
-        let (mut walks, mut wrong) = (Vec::new(), None);
-        self.scan(TreeNo::SPACE, &from, &to, &mut |key, value| match WalkItem::decode(value) {
-            Ok(place) => {
-                walks.push((key.offset, place));
-                ControlFlow::Continue(())
+        let (mut walks, mut wrong) = (Vec::new(), Vec::new());
+        self.scan(TreeNo::SPACE, &from, &to, &mut |key, value| {
+            match WalkItem::decode(value) {
+                Ok(place) => walks.push((key.offset, place)),
+                Err(source) => {
+                    wrong.push((key.offset, StoreError::Item { what: format!("{key:?}"), source }));
+                }
             }
-            Err(why) => {
-                wrong = Some(StoreError::Item { what: format!("{key:?}"), source: why });
-                ControlFlow::Break(())
-            }
+            ControlFlow::Continue(())
         })?;
-        wrong.map_or(Ok(walks), Err)
+        Ok((walks, wrong))
     }
 
     /// What a tree owns that has grown out of this snapshot.
@@ -173,8 +177,10 @@ impl Inner {
             }
         };
         let is_snapshot = item.kind == TreeKind::Snapshot;
-        let ancestry =
-            if is_snapshot { Ancestry::default() } else { self.ancestry_of(item.parent)? };
+        let ancestry = match is_snapshot {
+            true => Ancestry::default(),
+            false => self.or_owns_nothing(number, self.ancestry_of(item.parent))?,
+        };
         let mut forest = self.forest.write();
         is_older(root, &forest, number)?;
         Ok(forest.trees.add(OpenTree {
@@ -205,10 +211,23 @@ impl Inner {
     /// What a branch owns that was opened before the log was replayed.
     pub(crate) fn find_ancestry(&self, tree: TreeNo) -> Result<()> {
         let number = self.forest.read().trees.get(tree).number;
-        let parent = self.tree_item(number)?.parent;
-        let ancestry = self.ancestry_of(parent)?;
+        let ancestry = self.tree_item(number).and_then(|of| self.ancestry_of(of.parent));
+        let ancestry = self.or_owns_nothing(number, ancestry)?;
         self.forest.write().trees.grew_out_of(tree, ancestry);
         Ok(())
+    }
+
+    /// In an opening for reading, a branch can be read whatever is wrong with what it grew out of: then it owns nothing. One for
+    /// writing has to know what is free.
+    fn or_owns_nothing(&self, branch: u64, ancestry: Result<Ancestry>) -> Result<Ancestry> {
+        match ancestry {
+            Err(error) if self.read_only => {
+                tracing::error!("what branch {branch} grew out of cannot be read: {error}");
+                self.counters.parents_unreadable.increment();
+                Ok(Ancestry::of_nothing())
+            }
+            done => done,
+        }
     }
 
     /// What `main` owns, when a volume is opened.

@@ -94,6 +94,9 @@ impl Inner {
 }
 
 #[cfg(test)]
+mod lies_tests;
+
+#[cfg(test)]
 mod tests {
     use std::sync::Arc;
 

@@ -5,6 +5,7 @@ use holdfast_format::item::RootItem;
 
 use crate::Inner;
 use crate::apply::{Halt, Slots};
+use crate::room::keep_roots;
 use crate::space::alloc::Space;
 use crate::transaction::Change;
 use crate::tree::{Forest, TreeNo};
@@ -30,6 +31,7 @@ impl Inner {
             }
             forest.trees.carried(tree);
         }
+        keep_roots(forest, space);
         Ok(())
     }
 }

@@ -9,13 +9,17 @@ use holdfast_format::item::lineage::{
     LINEAGE, MAIN, MAIN_NAME, child_key, decode_numbers, judge_name, name_key,
 };
 use holdfast_format::item::{LineageItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace};
+use holdfast_format::limits::{COUNTER_MAX, value_max};
 use holdfast_format::{ItemKind, Key, Malformed, NodePointer};
 
 use crate::StoreError;
 use crate::apply::Halt;
 use crate::error::LineageError;
 use crate::transaction::Changes;
-use crate::tree::{Forest, Root, TreeNo};
+use crate::tree::{Bound, Forest, Root, TreeNo};
+
+/// What holds the next number.
+const LINEAGE_ITEM: &str = "the item of the lineage";
 
 /// The result of planning: a node may be missing.
 pub(super) type PlanResult<T> = std::result::Result<T, Halt>;
@@ -162,18 +166,49 @@ impl<'a> Plan<'a> {
     /// A number that nothing had before.
     fn next_number(&mut self) -> PlanResult<u64> {
         let item = match self.get(&LineageItem::KEY)? {
-            Some(bytes) => LineageItem::decode(&bytes).map_err(|why| damage("the lineage", why))?,
+            Some(bytes) => LineageItem::decode(&bytes).map_err(|why| damage(LINEAGE_ITEM, why))?,
             None => LineageItem { next: MAIN + 1, reserved: [0; 8] },
         };
-        // Above it no volume is opened for writing.
+        let wrong =
+            |why: String| Err(damage(LINEAGE_ITEM, Malformed::new(LineageItem::TITLE, why)));
+        // No volume counts so far, and what is written has to be valid.
+        if item.next > COUNTER_MAX / 2 {
+            return wrong(format!("it has counted to {}", item.next));
+        }
+        if let Some(last) = self.last_number()?.filter(|last| *last >= item.next) {
+            return wrong(format!("the next number is {}, but {last} is in use", item.next));
+        }
         let next = LineageItem { next: item.next.saturating_add(1), ..item };
         self.put(LineageItem::KEY, next.bytes().to_vec());
         Ok(item.next)
     }
 
+    /// The largest number that an item has which was there before this change.
+    fn last_number(&self) -> PlanResult<Option<u64>> {
+        let (first, last) = trees_span();
+        let mut found = None;
+        let mut at = Some(Bound::Included(last));
+        while let Some(to) = at.filter(|_| found.is_none()) {
+            let next = self.forest.scan_leaf_back(TreeNo::SPACE, &first, &to, &mut |key, _| {
+                // This change has put it when it was tried before.
+                if self.before.is_some_and(|before| before.get(&key) == Some(&None)) {
+                    return ControlFlow::Continue(());
+                }
+                found = key.inode.0.checked_sub(LINEAGE);
+                ControlFlow::Break(())
+            })?;
+            at = next.map(Bound::Excluded);
+        }
+        Ok(found)
+    }
+
     /// The branch (`of` is 0) or the snapshot of a branch that has this name.
     pub(super) fn named(&self, of: u64, name: &[u8]) -> PlanResult<Option<u64>> {
         for number in self.numbers(&name_key(of, name))? {
+            if self.get(&TreeItem::key(number))?.is_none() && number != MAIN {
+                let why = format!("{number} has the sum of `{}`, but does not exist", shown(name));
+                return Err(damage("a name", Malformed::new("names", why)));
+            }
             let item = self.item(number)?;
             if item.name == name && item.branch == of {
                 return Ok(Some(number));
@@ -199,8 +234,7 @@ impl<'a> Plan<'a> {
         let key = name_key(of, name);
         let mut numbers = self.numbers(&key)?;
         numbers.push(number);
-        self.put_numbers(key, numbers);
-        Ok(())
+        self.put_numbers(key, numbers)
     }
 
     fn take_name(&mut self, of: u64, name: &[u8], number: u64) -> PlanResult<()> {
@@ -210,16 +244,22 @@ impl<'a> Plan<'a> {
         let key = name_key(of, name);
         let mut numbers = self.numbers(&key)?;
         numbers.retain(|other| *other != number);
-        self.put_numbers(key, numbers);
-        Ok(())
+        self.put_numbers(key, numbers)
     }
 
-    fn put_numbers(&mut self, key: Key, mut numbers: Vec<u64>) {
+    /// Nothing keeps names from having one sum, if somebody looks for such: then the list of their numbers may be full.
+    fn put_numbers(&mut self, key: Key, mut numbers: Vec<u64>) -> PlanResult<()> {
         numbers.sort_unstable();
-        match numbers.is_empty() {
-            true => self.delete(key),
-            false => self.put(key, numbers.iter().flat_map(|no| no.to_le_bytes()).collect()),
+        numbers.dedup();
+        let value: Vec<u8> = numbers.iter().flat_map(|no| no.to_le_bytes()).collect();
+        if value.len() > value_max(self.forest.node_size) {
+            return refuse(LineageError::Name("too many other names have the same checksum"));
         }
+        match value.is_empty() {
+            true => self.delete(key),
+            false => self.put(key, value),
+        }
+        Ok(())
     }
 
     /// What has grown out of a snapshot: the first of them, no more than `most`.
@@ -398,7 +438,7 @@ impl<'a> Plan<'a> {
             let key = name_key(0, &item.name);
             let mut numbers = self.numbers(&key)?;
             numbers.push(branch);
-            self.put_numbers(key, numbers);
+            self.put_numbers(key, numbers)?;
         }
         self.put_item(branch, item);
         Ok(())

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{Lsn, Timestamp};
+use holdfast_format::item::TreeKind;
 use parking_lot::MutexGuard;
 
 use super::Made;
@@ -69,8 +70,12 @@ impl Inner {
     pub(crate) fn delete_branch(&self, branch: u64, now: Timestamp) -> Result<Made> {
         // Listed under the lock: one that is taken meanwhile would be of a branch that is gone.
         let mut walks = self.lineage.lock();
-        let of_branch = self.trees()?.into_iter().filter(|tree| tree.item.branch == branch);
-        let snapshots: Vec<u64> = of_branch.map(|tree| tree.number).collect();
+        if !walks.snapshots.are_known() {
+            let all = self.trees()?;
+            let all = all.iter().filter(|tree| tree.item.kind == TreeKind::Snapshot);
+            walks.snapshots.are(all.map(|tree| (tree.item.branch, tree.number)));
+        }
+        let snapshots = walks.snapshots.of(branch);
         self.seal_locked(&mut walks, &mut |plan| plan.delete_branch(branch, &snapshots, now))
     }
 
@@ -99,6 +104,7 @@ impl Inner {
                 done => break done?,
             }
         };
+        walks.snapshots.follow(&planned.changes);
         self.walks_begin(walks, &planned.begun);
         self.idle.stir();
         Ok(Made { number: planned.number, lsn: Lsn(self.lsn.load(Ordering::Acquire)) })

@@ -43,9 +43,14 @@ impl Inner {
             let Some(less) = left.checked_sub(1) else { return Ok(true) };
             left = less;
             self.check_running()?;
-            if !self.step_of(&walk)? {
-                walks.ended(walk.snapshot, walk.above.snapshot);
-                self.counters.deletions_left.set(walks.left());
+            match self.step_of(&walk) {
+                Ok(true) => {}
+                Ok(false) => {
+                    walks.ended(walk.snapshot, walk.child.into_iter().chain([walk.above.snapshot]));
+                    walks.snapshots.ended(walk.branch, walk.snapshot);
+                    self.counters.deletions_left.set(walks.left());
+                }
+                Err(error) => self.set_aside(&mut walks, walk.snapshot, error)?,
             }
             drop(walks);
             self.idle.stir();
@@ -58,23 +63,59 @@ impl Inner {
         self.counters.deletions_left.set(walks.left());
     }
 
+    /// A deletion has failed. If that says something of its snapshot, others go on without it; else it is the answer.
+    fn set_aside(&self, walks: &mut Walks, snapshot: u64, error: StoreError) -> Result<()> {
+        let is_its_own = matches!(
+            error,
+            StoreError::Node { .. }
+                | StoreError::Item { .. }
+                | StoreError::Device(_)
+                | StoreError::Lineage(_)
+        );
+        if !is_its_own || self.stop.is_stopped() {
+            return Err(error);
+        }
+        let why = format!("the deletion of snapshot {snapshot} does not go on: {error}");
+        tracing::error!("{why}; it is tried again when the volume is opened next");
+        self.found_damage(&why);
+        walks.set_aside(snapshot, why);
+        self.counters.deletions_failed.increment();
+        Ok(())
+    }
+
+    /// The deletions that have failed since the volume was opened, and why.
+    pub(crate) fn failed_deletions(&self) -> Vec<(u64, String)> {
+        let walks = self.lineage.lock();
+        walks.failed().iter().map(|(snapshot, why)| (*snapshot, why.clone())).collect()
+    }
+
     /// The walk that has begun; else the first that can: not more than one tree has grown out of its snapshot, and nobody
     /// looks at it.
     fn next_walk(&self, walks: &mut Walks) -> Result<Option<Walk>> {
         if !walks.are_known() {
-            walks.are(&self.walks()?);
+            let (all, wrong) = self.walks()?;
+            walks.are(&all);
+            for (snapshot, error) in wrong {
+                self.set_aside(walks, snapshot, error)?;
+            }
             self.counters.deletions_left.set(walks.left());
         }
         for snapshot in self.pins.lock().let_go() {
             walks.may_go_on(snapshot);
         }
         while let Some(snapshot) = walks.next() {
-            let is_pinned = self.pins.lock().keeps_waiting(snapshot);
-            if !is_pinned && let Some(walk) = self.walk_of(snapshot)? {
-                walks.goes_on(snapshot);
-                return Ok(Some(walk));
+            if self.pins.lock().keeps_waiting(snapshot) {
+                walks.waits(snapshot);
+                continue;
             }
-            walks.waits(snapshot);
+            match self.walk_of(snapshot) {
+                Ok(Some(walk)) => {
+                    walks.goes_on(snapshot);
+                    return Ok(Some(walk));
+                }
+                Ok(None) => walks.waits(snapshot),
+                Err(error) => self.set_aside(walks, snapshot, error)?,
+            }
         }
         Ok(None)
     }
@@ -92,10 +133,32 @@ impl Inner {
             return Ok(None);
         }
         let child = children.first().copied();
+        let item = self.tree_item(snapshot)?;
+        let (branch, above) = (item.branch, self.ancestry_of(item.parent)?);
+        // One that has failed on its way: what both have passed would not be known.
+        for beside in child.into_iter().chain([above.snapshot]) {
+            if !self.has_begun(beside)? {
+                continue;
+            }
+            if cursor == WalkPlace::start() {
+                return Ok(None);
+            }
+            let why = format!("it stands beside that of {beside}, and both have begun");
+            return Err(StoreError::Item {
+                what: format!("the deletion of snapshot {snapshot}"),
+                source: Malformed::new(WalkItem::TITLE, why),
+            });
+        }
         let of = self.open_tree(snapshot)?;
         let beside = child.map(|child| self.open_tree(child)).transpose()?;
-        let above = self.ancestry_of(self.tree_item(snapshot)?.parent)?;
-        Ok(Some(Walk { snapshot, of, child, beside, above, here, cursor }))
+        Ok(Some(Walk { snapshot, branch, of, child, beside, above, here, cursor }))
+    }
+
+    /// Whether the deletion of a snapshot has passed something.
+    fn has_begun(&self, snapshot: u64) -> Result<bool> {
+        let item = self.get(TreeNo::SPACE, &WalkItem::key(snapshot))?;
+        // One that cannot be read may have.
+        Ok(item.is_some_and(|item| WalkItem::decode(&item) != Ok(WalkPlace::start())))
     }
 
     /// Returns whether more is to be done of this deletion.
@@ -199,12 +262,14 @@ impl Inner {
         let wrong = found.nodes.iter().find(|pointer| !is_node(pointer)).map(node);
         let is_used = |range: &&BlockRange| !space.is_used(**range);
         let wrong = wrong.or_else(|| found.data.iter().find(is_used).copied());
-        let mut all: Vec<BlockRange> = found.nodes.iter().map(node).collect();
-        all.extend(&found.data);
+        let nodes: Vec<BlockRange> = found.nodes.iter().map(node).collect();
+        let mut all = [&nodes[..], &found.data].concat();
         all.sort_unstable();
         let twice = all.windows(2).find(|pair| pair[0].end() > Some(pair[1].start));
         let wrong = wrong.or_else(|| twice.map(|pair| pair[1]));
         // They are known not to overlap.
+        let wrong =
+            wrong.or_else(|| nodes.first().copied().filter(|_| !space.can_be_nodes(&nodes)));
         let is_data = wrong.is_some() || found.data.is_empty() || space.can_be_data(&found.data);
         match wrong.or_else(|| (!is_data).then(|| found.data[0])) {
             None => Ok(()),

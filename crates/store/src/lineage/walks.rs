@@ -3,10 +3,16 @@
 //! One waits while two trees have grown out of its snapshot, and can go on when one of these is gone: that is when the deletion
 //! of a child ends. So each deletion is looked at when it begins, and when one of the children ends. And one waits while its
 //! snapshot is pinned ([`crate::pin`]).
+//!
+//! One that fails, because its snapshot is damaged or does not read, is set aside until the next opening: others go on.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use holdfast_format::item::WalkPlace;
+use holdfast_format::ItemKind;
+use holdfast_format::item::lineage::LINEAGE;
+use holdfast_format::item::{TreeItem, TreeKind, WalkPlace};
+
+use crate::transaction::Changes;
 
 /// What is known of the deletions of a volume. Changes under the lineage's lock.
 #[derive(Debug, Default)]
@@ -19,6 +25,56 @@ pub(crate) struct Walks {
     ready: BTreeSet<u64>,
     /// How many there are.
     left: u64,
+    /// Those that have failed, and why.
+    set_aside: BTreeMap<u64, String>,
+    pub(super) snapshots: Snapshots,
+}
+
+/// The snapshots of each branch, once they were wanted: nothing on disk lists them by branch.
+#[derive(Debug, Default)]
+pub(super) struct Snapshots(Option<BTreeMap<u64, BTreeSet<u64>>>);
+
+impl Snapshots {
+    pub(super) fn are_known(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// These are all: branch and number of each.
+    pub(super) fn are(&mut self, all: impl IntoIterator<Item = (u64, u64)>) {
+        let known = self.0.insert(BTreeMap::new());
+        for (branch, number) in all {
+            known.entry(branch).or_default().insert(number);
+        }
+    }
+
+    /// What a commit has made of items.
+    pub(super) fn follow(&mut self, changes: &Changes) {
+        let Some(known) = &mut self.0 else { return };
+        for change in changes.iter().filter(|change| change.key.kind == ItemKind::Tree) {
+            let item = change.value.and_then(|value| TreeItem::decode(value).ok());
+            if let Some(item) = item.filter(|item| item.kind == TreeKind::Snapshot) {
+                let number = change.key.inode.0.saturating_sub(LINEAGE);
+                known.entry(item.branch).or_default().insert(number);
+            }
+        }
+    }
+
+    /// One is there no more.
+    pub(super) fn ended(&mut self, branch: u64, number: u64) {
+        let Some(known) = &mut self.0 else { return };
+        if let Some(of) = known.get_mut(&branch) {
+            of.remove(&number);
+            if of.is_empty() {
+                known.remove(&branch);
+            }
+        }
+    }
+
+    /// Those of a branch.
+    pub(super) fn of(&self, branch: u64) -> Vec<u64> {
+        let of = self.0.iter().filter_map(|known| known.get(&branch));
+        of.flatten().copied().collect()
+    }
 }
 
 impl Walks {
@@ -39,7 +95,20 @@ impl Walks {
             current: begun.map(|(snapshot, _)| *snapshot),
             ready: all.iter().map(|(snapshot, _)| *snapshot).collect(),
             left: all.len() as u64,
+            set_aside: BTreeMap::new(),
+            snapshots: std::mem::take(&mut self.snapshots),
         };
+    }
+
+    /// This one has failed: it is tried again when the volume is opened next.
+    pub(super) fn set_aside(&mut self, snapshot: u64, why: String) {
+        self.waits(snapshot);
+        self.set_aside.insert(snapshot, why);
+    }
+
+    /// Those that have failed, and why.
+    pub(super) fn failed(&self) -> &BTreeMap<u64, String> {
+        &self.set_aside
     }
 
     /// Deletions have begun. What is not known yet is found with all others.
@@ -71,12 +140,11 @@ impl Walks {
         self.current = self.current.filter(|current| *current != snapshot);
     }
 
-    /// One has come to its end; fewer trees may have grown out of `parent`.
-    pub(super) fn ended(&mut self, snapshot: u64, parent: u64) {
+    /// One has come to its end: fewer trees may have grown out of its parent, and neither that nor its child waits for it.
+    pub(super) fn ended(&mut self, snapshot: u64, beside: impl IntoIterator<Item = u64>) {
         self.waits(snapshot);
         self.left = self.left.saturating_sub(1);
-        if parent != 0 {
-            self.ready.insert(parent);
-        }
+        let beside = beside.into_iter().filter(|other| *other != 0);
+        self.ready.extend(beside.filter(|other| !self.set_aside.contains_key(other)));
     }
 }

@@ -16,6 +16,8 @@ use crate::tree::{Forest, TreeNo};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Walk {
     pub(super) snapshot: u64,
+    /// The branch that it was taken of.
+    pub(super) branch: u64,
     /// The snapshot's tree.
     pub(super) of: TreeNo,
     /// What has grown out of it, if anything has.

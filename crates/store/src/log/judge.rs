@@ -12,16 +12,17 @@
 // Its numbers come from the disk: each sum says what it does where it does not fit. In a release nothing else would.
 #![deny(clippy::arithmetic_side_effects)]
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{BlockNo, BlockRange, InodeNo};
-use holdfast_format::item::lineage::{LINEAGE, MAIN};
-use holdfast_format::item::{Extent, RootItem};
+use holdfast_format::item::Extent;
+use holdfast_format::item::lineage::MAIN;
 use holdfast_format::log::record::leads_to;
 use holdfast_format::log::{Content, DATA_BLOCKS_MAX, Patch, Record};
 use holdfast_format::{ItemKind, Key, Superblock};
 
+use super::judge_lineage::{Items, Lineage, Wrong};
 use super::replay::LoggedBatch;
 use crate::{Inner, Result};
 
@@ -37,8 +38,8 @@ pub(super) struct Judge<'a> {
     freed: BTreeMap<u64, u64>,
     /// Blocks of the extents of keys that batches changed, by branch.
     extents: BTreeMap<(u64, Key), Option<Span>>,
-    /// What batches say of branches: roots of those that they make.
-    roots: BTreeMap<u64, RootItem>,
+    /// What batches say of branches and snapshots.
+    lineage: Lineage,
 }
 
 /// What a batch says.
@@ -46,6 +47,9 @@ pub(super) struct Judge<'a> {
 struct Said {
     /// The branch that the records are of.
     branch: u64,
+    /// All that records are of.
+    branches: BTreeSet<u64>,
+    lineage: Items,
     keys: HashSet<(u64, Key)>,
     /// Inodes of names whose own record has not come.
     waiting: HashSet<(u64, InodeNo)>,
@@ -91,7 +95,7 @@ impl<'a> Judge<'a> {
             inode_next: superblock.inode_next.0,
             freed: BTreeMap::new(),
             extents: BTreeMap::new(),
-            roots: BTreeMap::new(),
+            lineage: Lineage::default(),
         }
     }
 
@@ -104,10 +108,13 @@ impl<'a> Judge<'a> {
         let mut said = Said { branch: MAIN, ..Said::default() };
         for record in batch.records(self.superblock) {
             let judged = match record.map_err(|source| batch.damage(source))? {
-                Record::Put(key, value) if key.kind.is_lineage() => self.lineage(key, value),
-                Record::Delete(key) if key.kind.is_lineage() => Ok(()),
+                Record::Put(key, value) if key.kind.is_lineage() => {
+                    said.lineage(key, Some(value.to_vec()))
+                }
+                Record::Delete(key) if key.kind.is_lineage() => said.lineage(key, None),
                 Record::Branch { id, .. } => {
                     said.branch = id;
+                    said.branches.insert(id);
                     Ok(())
                 }
                 // What it frees, and whether that may be, depends on the lineage: the space is asked when it is replayed.
@@ -122,6 +129,11 @@ impl<'a> Judge<'a> {
                 return refuse(why);
             }
         }
+        match self.lineage.batch(self.inner, &said.lineage, &said.branches) {
+            Ok(()) => {}
+            Err(Wrong::Batch(why)) => return refuse(why),
+            Err(Wrong::Before(error)) => return Err(error),
+        }
         let held = if said.freed.is_empty() { Vec::new() } else { self.held(&said)? };
         if let Some(why) = self.give_back(&said, &held) {
             return refuse(why);
@@ -131,19 +143,9 @@ impl<'a> Judge<'a> {
         Ok(())
     }
 
-    /// A branch may be made by a batch: later ones change it.
-    fn lineage(&mut self, key: Key, value: &[u8]) -> std::result::Result<(), String> {
-        if key.kind == ItemKind::Root {
-            let item = RootItem::decode(value).map_err(|why| why.to_string())?;
-            let branch = key.inode.0.checked_sub(LINEAGE).ok_or("a root of no branch")?;
-            self.roots.insert(branch, item);
-        }
-        Ok(())
-    }
-
     /// The extent under a key, as it was before the log.
     fn extent_before(&self, branch: u64, key: &Key) -> Result<Option<Span>> {
-        let tree = match self.roots.get(&branch) {
+        let tree = match self.lineage.made(branch) {
             Some(item) => self.inner.open_root(branch, item)?,
             None => self.inner.open_tree(branch)?,
         };
@@ -231,6 +233,14 @@ impl<'a> Judge<'a> {
 }
 
 impl Said {
+    /// The one record of an item of the lineage.
+    fn lineage(&mut self, key: Key, value: Option<Vec<u8>>) -> std::result::Result<(), String> {
+        match self.lineage.insert(key, value) {
+            None => Ok(()),
+            Some(_) => Err(format!("it has two records of {key:?}")),
+        }
+    }
+
     /// The one record of a key. `value` may be left out for an inode.
     fn change(&mut self, key: Key, value: Option<&[u8]>) -> std::result::Result<(), String> {
         let branch = self.branch;

@@ -14,6 +14,7 @@
 mod format;
 pub(crate) mod generation;
 mod judge;
+mod judge_lineage;
 pub(crate) mod pending;
 mod queue;
 mod rest;

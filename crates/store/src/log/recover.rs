@@ -107,17 +107,23 @@ impl Inner {
         let (mut changes, mut freed) = (Changes::default(), Vec::new());
         let (mut lineage, mut dropped) = (Changes::default(), Vec::new());
         let mut tree = TreeNo::MAIN;
+        // The lineage counts as it is behind the batch, wherever its records stand: it may make the branches that others are of.
         for record in batch.records(superblock) {
             match record.map_err(|source| batch.damage(source))? {
                 Record::Put(key, value) if key.kind.is_lineage() => lineage.put(key, value),
                 Record::Delete(key) if key.kind.is_lineage() => lineage.delete(key),
+                _ => {}
+            }
+        }
+        self.change_lineage(&mut lineage)?;
+        for record in batch.records(superblock) {
+            match record.map_err(|source| batch.damage(source))? {
+                Record::Put(key, _) | Record::Delete(key) if key.kind.is_lineage() => {}
                 Record::Put(key, value) => changes.put(key, value),
                 Record::Inode(no, item) => changes.put(Key::inode(no), &item.bytes()),
                 Record::Delete(key) => changes.delete(key),
                 Record::Branch { id, inode_count } => {
                     self.change(tree, &mut changes, last_birth)?;
-                    // It may have been made by this batch.
-                    self.change_lineage(&mut lineage)?;
                     tree = self.open_tree(id)?;
                     self.find_ancestry(tree)?;
                     let mut forest = self.forest.write();
@@ -141,7 +147,6 @@ impl Inner {
             }
         }
         self.change(tree, &mut changes, last_birth)?;
-        self.change_lineage(&mut lineage)?;
         freed.extend(self.free_again(&dropped));
         // Last: some of it may have been taken by the same batch, wherever the records stand.
         if !self.space.lock().can_be_data(&freed) {

@@ -279,6 +279,11 @@ impl Space {
         self.groups.is_node(range)
     }
 
+    /// Whether all of `ranges`, which do not overlap and are in use, can be nodes.
+    pub(crate) fn can_be_nodes(&self, ranges: &[BlockRange]) -> bool {
+        self.groups.can_be_nodes(ranges)
+    }
+
     /// Whether all of `ranges`, which do not overlap and are in use, can be data.
     pub(crate) fn can_be_data(&self, ranges: &[BlockRange]) -> bool {
         self.groups.can_be_data(ranges)
@@ -326,6 +331,11 @@ impl Space {
     /// Whether freed blocks wait for a commit or a checkpoint.
     pub(crate) fn has_pending(&self) -> bool {
         self.freed.blocks() > 0
+    }
+
+    /// Whether a commit or checkpoint gives anything back.
+    pub(crate) fn has_pending_or_roots(&self) -> bool {
+        self.has_pending() || self.promises.roots > 0
     }
 
     /// The data freed so far waits for the commit that begins now.

@@ -147,13 +147,22 @@ impl Groups {
     /// Whether all of `ranges`, which do not overlap and are in use, can be data: each group has that much
     /// beside its nodes, as far as it knows.
     pub(super) fn can_be_data(&self, ranges: &[BlockRange]) -> bool {
+        self.have(ranges, |group| group.used_blocks - group.node_blocks)
+    }
+
+    /// The same for nodes: each group counts that many of them.
+    pub(super) fn can_be_nodes(&self, ranges: &[BlockRange]) -> bool {
+        self.have(ranges, |group| group.node_blocks)
+    }
+
+    /// Whether each group has as many blocks of a sort as `ranges` have in it.
+    fn have(&self, ranges: &[BlockRange], blocks: impl Fn(&Group) -> u64) -> bool {
         let mut of_group = BTreeMap::new();
         for (index, part) in ranges.iter().flat_map(|range| by_group(*range)) {
             *of_group.entry(index).or_insert(0) += part.count;
         }
-        of_group.into_iter().all(|(index, count)| {
-            self.get(index).is_some_and(|group| group.used_blocks - group.node_blocks >= count)
-        })
+        let has = |(index, count)| self.get(index).is_some_and(|group| blocks(group) >= count);
+        of_group.into_iter().all(has)
     }
 
     /// Marks blocks as used, or not any more: their groups may differ from the tree.

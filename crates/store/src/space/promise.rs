@@ -82,8 +82,10 @@ pub(crate) struct Promises {
     delayed: Delayed,
     /// Nodes of both trees.
     pub(super) nodes: u64,
-    /// Levels of the files tree, as last seen.
-    pub(crate) levels: u64,
+    /// The most levels of a tree since nothing was delayed last: which tree delayed data is of is not kept.
+    levels: u64,
+    /// What the next commit may copy of the space tree for the roots of branches that have changed since the last one.
+    pub(crate) roots: u64,
     pub(crate) floors: Floors,
 }
 
@@ -98,18 +100,30 @@ impl Promises {
             delayed: Delayed::default(),
             nodes: 0,
             levels: 1,
+            roots: 0,
             floors: Floors::new(geometry, slots_total),
         }
     }
 
+    /// A caller wants space for a tree of so many levels.
+    pub(crate) fn wanted_by(&mut self, levels: u64) {
+        let others = if self.delayed == Delayed::default() { 0 } else { self.levels };
+        self.levels = levels.max(others);
+    }
+
     /// Slots that are promised or lie below `floor`.
-    pub(crate) fn kept(&self, floor: u64) -> u64 {
+    fn kept(&self, floor: u64) -> u64 {
         self.slots + floor
+    }
+
+    /// These, and what the next commit needs beside its floor.
+    pub(crate) fn kept_now(&self, floor: u64) -> u64 {
+        self.kept(floor) + self.roots
     }
 
     /// These, and above the floor of writebacks those that delayed data may need, `more` of it included.
     fn kept_for_all(&self, floor: u64, more: Wanted) -> u64 {
-        let kept = self.kept(floor) + more.slots;
+        let kept = self.kept_now(floor) + more.slots;
         if floor < self.floors.fill {
             return kept;
         }
@@ -186,6 +200,7 @@ mod tests {
             delayed: Delayed::default(),
             nodes: 10,
             levels: 2,
+            roots: 0,
             floors,
         }
     }
@@ -219,6 +234,38 @@ mod tests {
         );
         // More than there can be is no promise and no overflow.
         assert!(!promises.promise(room, wanted(0, u64::MAX), 0));
+    }
+
+    /// Delayed data of a deep tree needs what it needs, whoever wants space after it.
+    #[test]
+    fn a_shallow_tree_does_not_speak_for_a_deep_one() {
+        let mut promises = promises();
+        promises.nodes = 1000;
+        let room = Room { blocks: 4000, slots: 1000 };
+        let delayed = Delayed { runs: 20, pages: 20 };
+        promises.wanted_by(5);
+        assert!(promises.promise(room, Wanted { delayed, ..Wanted::default() }, 2));
+        let need = delayed.slots(5, 1000, 4 * 4096);
+        promises.wanted_by(1);
+        assert_eq!(promises.spare_slots(room, 3), 1000 - 3 - need);
+        promises.landed(delayed);
+        promises.wanted_by(1);
+        assert!(promises.promise(room, Wanted { delayed, ..Wanted::default() }, 2));
+        let need = delayed.slots(1, 1000, 4 * 4096);
+        assert_eq!(promises.spare_slots(room, 3), 1000 - 3 - need, "the deep one waits no more");
+    }
+
+    /// The roots of branches that have changed are kept from data and from nodes of others.
+    #[test]
+    fn what_a_commit_carries_is_kept() {
+        let mut promises = promises();
+        promises.roots = 4;
+        let room = Room { blocks: 45, slots: 10 };
+        assert_eq!(promises.spare_slots(room, 3), 10 - 3 - 4);
+        assert!(
+            !promises.promise(room, wanted(4, 0), 3) && promises.promise(room, wanted(3, 0), 3)
+        );
+        assert_eq!(promises.data_available(room), 45 - (3 + 3) * 4, "a commit gives them back");
     }
 
     #[test]

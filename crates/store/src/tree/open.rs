@@ -54,6 +54,11 @@ pub(crate) struct Walked {
 }
 
 impl Ancestry {
+    /// Of a tree that owns nothing, since nobody knows what.
+    pub(crate) fn of_nothing() -> Ancestry {
+        Ancestry { snapshot: 0, parent: Epoch(u64::MAX), walk: None }
+    }
+
     /// Whether what was born then belongs to the tree alone, wherever it lies.
     #[inline]
     pub(crate) fn owns_surely(&self, birth: Epoch) -> bool {
@@ -188,6 +193,16 @@ impl OpenTrees {
                 self.moved.push(tree);
             }
         }
+    }
+
+    /// Whether the first change of a tree since the last commit would list it.
+    pub(crate) fn will_move(&self, tree: TreeNo) -> bool {
+        tree != TreeNo::MAIN && tree != TreeNo::SPACE && !self.get(tree).is_listed
+    }
+
+    /// How many have changed since the last commit, perhaps.
+    pub(crate) fn moved_count(&self) -> u64 {
+        self.moved.len() as u64
     }
 
     /// One of those that have changed since the last commit.

@@ -1,0 +1,146 @@
+//! What a batch may say of branches and snapshots.
+//!
+//! Forks of snapshots, names, holds, limits, and deletions that begin. Everything else comes with commits.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdfast_format::item::lineage::{LINEAGE, MAIN, decode_numbers};
+use holdfast_format::item::{LineageItem, RootItem, TreeItem, TreeKind, WalkItem, WalkPlace};
+use holdfast_format::{ItemKind, Key};
+
+use crate::lineage::Lineage;
+
+fn malformed<T>(why: impl Into<String>) -> Result<T, String> {
+    Err(why.into())
+}
+
+/// What a batch makes of items.
+pub(super) type Items = BTreeMap<Key, Option<Vec<u8>>>;
+
+/// Judges what a batch says, which follows `before`.
+pub(super) fn judge(before: &Lineage, items: &Items) -> Result<(), String> {
+    let said: Said = sort(items)?;
+    let next = before.next().unwrap_or(MAIN + 1);
+    let behind = said.next.unwrap_or(next);
+    if behind < next {
+        return malformed(format!("the next number goes back from {next} to {behind}"));
+    }
+    let mut made = BTreeSet::new();
+    for (id, item) in &said.trees {
+        match before.tree(*id) {
+            Some(was) => is_kept(*id, &was, item)?,
+            None if before.0.contains_key(&TreeItem::key(*id)) => {
+                return malformed(format!("{id} was damaged before it"));
+            }
+            None if *id == MAIN => {
+                if (item.kind, item.parent) != (TreeKind::Branch, 0) {
+                    return malformed("the first branch is not what it was made as");
+                }
+            }
+            None if item.kind == TreeKind::Branch && (next..behind).contains(id) => {
+                begins(before, &said, *id)?;
+                made.insert(*id);
+            }
+            None => return malformed(format!("{id} is no new branch")),
+        }
+    }
+    let placed = said.roots.keys().chain(said.parents.keys());
+    if let Some(id) = placed.copied().find(|id| !made.contains(id)) {
+        return malformed(format!("it places branch {id}, which it does not make"));
+    }
+    for id in &said.walks {
+        let of = said.trees.get(id).cloned().or_else(|| before.tree(*id));
+        if of.is_none_or(|of| of.kind != TreeKind::Snapshot) || is_deleted(before, *id) {
+            return malformed(format!("the deletion of {id} cannot begin"));
+        }
+    }
+    for (id, item) in &said.trees {
+        let is_called = !item.name.is_empty() || item.holds > 0;
+        let is_going = said.walks.contains(id) || is_deleted(before, *id);
+        if item.kind == TreeKind::Snapshot && is_called && is_going {
+            return malformed(format!("{id} is being deleted and has a name or holds"));
+        }
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+struct Said {
+    next: Option<u64>,
+    trees: BTreeMap<u64, TreeItem>,
+    roots: BTreeMap<u64, RootItem>,
+    /// The snapshot under which each child is put.
+    parents: BTreeMap<u64, u64>,
+    walks: BTreeSet<u64>,
+}
+
+/// Sorts the items of a batch, each of which must be sound and at its place.
+fn sort(items: &Items) -> Result<Said, String> {
+    let mut said = Said::default();
+    for (key, value) in items {
+        let bad = || malformed::<()>(format!("{key:?} cannot be in a log"));
+        let of_all = key.inode.0 == LINEAGE;
+        let own = key.inode.0.checked_sub(LINEAGE).filter(|id| *id > 0);
+        let Some(value) = value else {
+            if key.kind != ItemKind::Name || !of_all {
+                bad()?;
+            }
+            continue;
+        };
+        let is_kept = match (key.kind, own) {
+            (ItemKind::Lineage, None) if of_all && key.offset == 0 => {
+                said.next = LineageItem::decode(value).ok().map(|item| item.next);
+                said.next.is_some()
+            }
+            (ItemKind::Name, None) => of_all && decode_numbers(value).is_ok(),
+            (ItemKind::Walk, None) if of_all => {
+                said.walks.insert(key.offset);
+                WalkItem::decode(value) == Ok(WalkPlace::start())
+            }
+            (ItemKind::Tree, Some(id)) if key.offset == 0 => {
+                let item = TreeItem::decode(value).ok();
+                item.is_some_and(|item| said.trees.insert(id, item).is_none())
+            }
+            (ItemKind::Root, Some(id)) if key.offset == 0 => {
+                let item = RootItem::decode(value).ok();
+                item.is_some_and(|item| said.roots.insert(id, item).is_none())
+            }
+            (ItemKind::Child, Some(id)) => {
+                value.is_empty() && said.parents.insert(key.offset, id).is_none()
+            }
+            _ => false,
+        };
+        if !is_kept {
+            bad()?;
+        }
+    }
+    Ok(said)
+}
+
+/// Name, holds and limit may change. The parent in a record counts for nothing.
+fn is_kept(id: u64, was: &TreeItem, now: &TreeItem) -> Result<(), String> {
+    let same = |item: &TreeItem| {
+        let TreeItem { kind, branch, epoch, lsn, created, root, level, inode_count, .. } = *item;
+        (kind, branch, epoch, lsn, created, root, level, inode_count)
+    };
+    match same(was) == same(now) {
+        true => Ok(()),
+        false => malformed(format!("{id} becomes another branch or snapshot")),
+    }
+}
+
+/// A new branch has the root of a snapshot that is there, and stands beside it.
+fn begins(before: &Lineage, said: &Said, id: u64) -> Result<(), String> {
+    let parent = said.parents.get(&id).copied().unwrap_or_default();
+    let of = before.tree(parent).filter(|of| of.kind == TreeKind::Snapshot);
+    let of = of.filter(|_| !is_deleted(before, parent));
+    let root = of.map(|of| RootItem::of(of.root, of.level, of.inode_count));
+    match root.is_some() && root == said.roots.get(&id).copied() {
+        true => Ok(()),
+        false => malformed(format!("{id} does not begin as snapshot {parent} is")),
+    }
+}
+
+fn is_deleted(before: &Lineage, id: u64) -> bool {
+    before.0.contains_key(&WalkItem::key(id))
+}

@@ -1,0 +1,339 @@
+//! Batches that say of branches and snapshots what no operation says: fsck finds each, and the engine neither writes to the
+//! volume nor shows anything of the batch (P10).
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::branches::{Grown, Items, grown, open};
+use common::log::{Log, last_shown};
+use common::*;
+use holdfast_base::{BlockRange, Epoch, InodeNo};
+use holdfast_check::Issue;
+use holdfast_format::item::lineage::{LINEAGE, LineageItem, child_key, name_key};
+use holdfast_format::item::{RootItem, TreeItem, WalkItem, WalkPlace};
+use holdfast_format::log::{Dropped, Encoder};
+use holdfast_format::{ItemKind, Key};
+
+/// What the space tree of a volume with `main@before` (2) and `agent` (3) holds.
+fn items_of(grown: &Grown) -> Items {
+    let mut found = Items::new();
+    grown.patch(|items| found = items.clone());
+    found
+}
+
+fn made(grown: &Grown) -> Made {
+    let Grown { device, superblock } = grown;
+    let space = superblock.space;
+    Made { device: device.snapshot(), superblock: superblock.clone(), files: Vec::new(), space }
+}
+
+/// What a batch says.
+type Says = dyn Fn(&mut Writer<'_>);
+
+/// Puts into a batch.
+struct Writer<'a> {
+    encoder: &'a mut Encoder,
+    out: &'a mut Vec<u8>,
+    items: &'a Items,
+}
+
+impl Writer<'_> {
+    fn put(&mut self, key: Key, value: &[u8]) {
+        self.encoder.put(&key, value, self.out);
+    }
+
+    fn tree(&self, id: u64) -> TreeItem {
+        TreeItem::decode(&self.items[&TreeItem::key(id)]).unwrap()
+    }
+
+    fn put_tree(&mut self, id: u64, change: impl FnOnce(&mut TreeItem)) {
+        let mut item = self.tree(id);
+        change(&mut item);
+        self.put(TreeItem::key(id), &item.encode());
+    }
+
+    fn next(&mut self, next: u64) {
+        self.put(LineageItem::KEY, &LineageItem { next, reserved: [0; 8] }.bytes());
+    }
+
+    fn branch(&mut self, id: u64) {
+        self.encoder.branch(id, 9, self.out);
+    }
+
+    fn walk(&mut self, id: u64, place: &WalkPlace) {
+        self.put(WalkItem::key(id), &WalkItem::at(place).bytes());
+    }
+
+    /// A fork as the engine makes it, number 4, but for what `change` changes.
+    fn fork(&mut self, change: impl FnOnce(&mut Fork)) {
+        let snapshot = self.tree(2);
+        let mut fork = Fork {
+            id: 4,
+            next: 5,
+            parent: 2,
+            item: self.tree(3),
+            root: RootItem::of(snapshot.root, snapshot.level, snapshot.inode_count),
+            is_beside: true,
+            has_root: true,
+        };
+        fork.item.name = b"forged".to_vec();
+        change(&mut fork);
+        let Fork { id, next, parent, item, root, is_beside, has_root } = fork;
+        self.next(next);
+        self.put(name_key(item.branch, &item.name), &id.to_le_bytes());
+        self.put(TreeItem::key(id), &item.encode());
+        if has_root {
+            self.put(RootItem::key(id), &root.bytes());
+        }
+        if is_beside {
+            self.put(child_key(parent, id), &[]);
+        }
+    }
+
+    /// The deletion of the snapshot begins, as the engine says it.
+    fn delete(&mut self) {
+        self.put_tree(2, |item| item.name.clear());
+        self.encoder.delete(&name_key(1, b"before"), self.out);
+        self.walk(2, &WalkPlace::start());
+    }
+}
+
+struct Fork {
+    id: u64,
+    next: u64,
+    parent: u64,
+    item: TreeItem,
+    root: RootItem,
+    is_beside: bool,
+    has_root: bool,
+}
+
+/// Batches, each with an operation of its own.
+fn logged(grown: &Grown, batches: &[&Says]) -> Made {
+    let items = items_of(grown);
+    let made = made(grown);
+    let mut log = Log::new(&made);
+    for write in batches {
+        log.operation();
+        let records = |encoder: &mut Encoder, out: &mut Vec<u8>| {
+            write(&mut Writer { encoder, out, items: &items });
+        };
+        log.batch_with(records, |_| {});
+    }
+    made
+}
+
+/// The honest ones among them are taken by both, and mean the same to both.
+#[test]
+fn what_operations_say_is_taken() {
+    let honest: [(&str, &Says); 5] = [
+        ("a fork", &|of| of.fork(|_| {})),
+        ("its branch is named before it is made", &|of| {
+            of.branch(4);
+            of.fork(|_| {});
+        }),
+        ("a deletion begins", &|of| of.delete()),
+        ("a fork, and the deletion begins", &|of| {
+            of.fork(|_| {});
+            of.delete();
+        }),
+        ("holds, and another parent, which counts for nothing", &|of| {
+            of.put_tree(2, |item| (item.holds, item.parent) = (3, 77));
+        }),
+    ];
+    for (what, write) in honest {
+        let grown = grown();
+        let made = logged(&grown, &[write]);
+        let report = check_all(&made.device);
+        let found = issues(&report);
+        // The inodes that the record of a branch counts are not there.
+        let found: Vec<_> = found.into_iter().filter(|of| *of != Issue::InodeCount).collect();
+        assert_eq!(found, [], "{what}: {:#?}", report.findings);
+        assert_eq!(report.facts.log_batches, 1, "{what}");
+        let device = Arc::new(made.device.snapshot());
+        let store = open(&device);
+        let trees = store.trees().unwrap().len();
+        assert!(trees >= 3, "{what}");
+        assert_eq!(store.tree(2).unwrap().parent, 0, "{what}");
+        drop(store);
+        let report = check_all(&*device);
+        let found: Vec<_> =
+            issues(&report).into_iter().filter(|of| *of != Issue::InodeCount).collect();
+        assert_eq!(found, [], "{what}, recovered: {:#?}", report.findings);
+    }
+}
+
+/// Each of them is refused by both, as damage of the batch.
+#[test]
+fn what_no_operation_says_is_refused() {
+    let begun = WalkPlace::node(None, 0);
+    let key = Key::inode(PIPE);
+    let lies: Vec<(&str, Box<Says>)> = vec![
+        ("a branch that does not exist", Box::new(|of| of.branch(9))),
+        ("a branch that is a snapshot", Box::new(|of| of.branch(2))),
+        (
+            "a change of a snapshot",
+            Box::new(move |of| {
+                of.branch(2);
+                of.put(key, &inode(holdfast_format::item::FileType::Fifo, 1, 0).encode());
+            }),
+        ),
+        (
+            "a drop of a snapshot",
+            Box::new(|of| {
+                of.branch(2);
+                let at = Key::new(DATA, ItemKind::Extent, 0);
+                let blocks = BlockRange::new(of.tree(2).root.block, 1);
+                of.encoder.drop_blocks(&Dropped { blocks, birth: Epoch(1), at }, of.out);
+            }),
+        ),
+        (
+            "the root of another branch",
+            Box::new(|of| {
+                of.branch(3);
+                let root = of.tree(2).root;
+                of.put(RootItem::key(3), &RootItem::of(root, 0, 9).bytes());
+            }),
+        ),
+        (
+            "the root of main",
+            Box::new(|of| {
+                let root = of.tree(2).root;
+                of.put(RootItem::key(1), &RootItem::of(root, 0, 9).bytes());
+            }),
+        ),
+        ("a root that goes", Box::new(|of| of.encoder.delete(&RootItem::key(3), of.out))),
+        ("a branch that goes", Box::new(|of| of.encoder.delete(&TreeItem::key(3), of.out))),
+        ("a child that goes", Box::new(|of| of.encoder.delete(&child_key(2, 3), of.out))),
+        ("a child that comes", Box::new(|of| of.put(child_key(2, 9), &[]))),
+        (
+            "another root of the snapshot",
+            Box::new(|of| {
+                of.put_tree(2, |item| item.root.block.0 += 1);
+            }),
+        ),
+        (
+            "another epoch of the snapshot",
+            Box::new(|of| {
+                of.put_tree(2, |item| item.epoch = Epoch(item.epoch.0 + 1));
+            }),
+        ),
+        (
+            "a branch becomes a snapshot",
+            Box::new(|of| {
+                let item = TreeItem { name: b"agent".to_vec(), ..of.tree(2) };
+                of.put(TreeItem::key(3), &item.encode());
+            }),
+        ),
+        (
+            "a new snapshot",
+            Box::new(|of| {
+                let item = of.tree(2);
+                of.fork(|fork| fork.item = TreeItem { name: b"forged".to_vec(), ..item });
+            }),
+        ),
+        ("a fork with a number in use", Box::new(|of| of.fork(|fork| fork.id = 3))),
+        ("a fork with a number that nobody gave", Box::new(|of| of.fork(|fork| fork.id = 5))),
+        (
+            "a fork with an old number",
+            Box::new(|of| {
+                of.fork(|fork| (fork.id, fork.next) = (0, 5));
+            }),
+        ),
+        ("a fork without a root", Box::new(|of| of.fork(|fork| fork.has_root = false))),
+        ("a fork of nothing", Box::new(|of| of.fork(|fork| fork.is_beside = false))),
+        ("a fork of a branch", Box::new(|of| of.fork(|fork| fork.parent = 3))),
+        ("a fork of what is not there", Box::new(|of| of.fork(|fork| fork.parent = 8))),
+        (
+            "a fork with another root",
+            Box::new(|of| {
+                of.fork(|fork| fork.root.block += 1);
+            }),
+        ),
+        ("a fork with another level", Box::new(|of| of.fork(|fork| fork.root.level += 1))),
+        ("a fork with other inodes", Box::new(|of| of.fork(|fork| fork.root.inode_count += 1))),
+        ("the next number goes back", Box::new(|of| of.next(3))),
+        (
+            "a deletion midway",
+            Box::new(move |of| {
+                of.delete();
+                of.encoder.delete(&name_key(1, b"none"), of.out);
+                of.put_tree(3, |_| {});
+                let place = WalkItem::at(&begun).bytes();
+                of.put(WalkItem::key(2), &place);
+            }),
+        ),
+        ("only the deletion, midway", Box::new(move |of| of.walk(2, &begun))),
+        ("the deletion of a branch", Box::new(|of| of.walk(3, &WalkPlace::start()))),
+        ("the deletion of nothing", Box::new(|of| of.walk(8, &WalkPlace::start()))),
+        (
+            "a deletion of what has a name",
+            Box::new(|of| {
+                of.put_tree(2, |_| {});
+                of.walk(2, &WalkPlace::start());
+            }),
+        ),
+        (
+            "two records of one item",
+            Box::new(|of| {
+                of.put_tree(3, |item| item.limit = 5);
+                of.put_tree(3, |item| item.limit = 6);
+            }),
+        ),
+        (
+            "an item at no place",
+            Box::new(|of| {
+                of.put(Key::new(InodeNo(5), ItemKind::Tree, 0), &of.tree(3).encode());
+            }),
+        ),
+        (
+            "a name of one branch",
+            Box::new(|of| {
+                of.put(Key::new(InodeNo(LINEAGE + 3), ItemKind::Name, 7), &3u64.to_le_bytes());
+            }),
+        ),
+        (
+            "names in no order",
+            Box::new(|of| {
+                let key = Key::new(InodeNo(LINEAGE), ItemKind::Name, 7);
+                of.put(key, &[3u64, 2].map(u64::to_le_bytes).concat());
+            }),
+        ),
+    ];
+    for (what, write) in &lies {
+        let grown = grown();
+        let made = logged(&grown, &[&**write]);
+        let report = check_all(&made.device);
+        assert_eq!(issues(&report), [Issue::BatchMalformed], "{what}: {:#?}", report.findings);
+        assert!(report.findings[0].what.contains("batch "), "{what}: {}", report.findings[0]);
+        assert_eq!(last_shown(&made.device), grown.superblock.lsn, "{what}");
+    }
+}
+
+/// What earlier batches made counts for later ones.
+#[test]
+fn batches_follow_one_another() {
+    let later: [(&str, &Says); 4] = [
+        ("the fork once more", &|of| of.fork(|fork| fork.next = 6)),
+        ("a fork of what is being deleted", &|of| {
+            of.fork(|fork| (fork.id, fork.next, fork.item.name) = (5, 6, b"again".to_vec()));
+        }),
+        ("the deletion once more", &|of| of.walk(2, &WalkPlace::start())),
+        ("a name for what is being deleted", &|of| of.put_tree(2, |_| {})),
+    ];
+    for (what, write) in later {
+        let grown = grown();
+        let first: &Says = &|of| {
+            of.fork(|_| {});
+            of.delete();
+        };
+        let made = logged(&grown, &[first, write]);
+        let report = check_all(&made.device);
+        assert_eq!(issues(&report), [Issue::BatchMalformed], "{what}: {:#?}", report.findings);
+        assert_eq!(last_shown(&made.device), grown.superblock.lsn.next(), "{what}");
+        assert_eq!(report.facts.log_batches, 1, "{what}");
+    }
+}
