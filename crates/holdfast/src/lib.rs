@@ -77,7 +77,9 @@ pub use branch::{Branch, Snapshot};
 pub use dir::Dir;
 pub use file::File;
 pub use holdfast_base::{Escape, Receipt};
-pub use holdfast_posix::{BranchInfo, FileSystem, RenameFlags, SnapshotInfo, StatFs, XattrFlags};
+pub use holdfast_posix::{
+    BranchInfo, FileSystem, RenameFlags, SnapshotInfo, StatFs, Which, XattrFlags,
+};
 pub use identity::{clear_fault, restore_superblock, set_identity};
 pub use metadata::{FileTimes, FileType, Metadata, Permissions};
 pub use options::{

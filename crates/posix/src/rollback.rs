@@ -26,6 +26,7 @@ pub(crate) fn roll_back(core: &Core, turn: impl FnOnce() -> Result<()>) -> Resul
     let changing: Vec<_> = inodes.iter().map(|inode| inode.data.version.begin_change()).collect();
     turn()?;
     core.data.punches.clear();
+    core.data.losses.forget();
     core.atimes.lock().inodes.clear();
     core.left.lock().clear();
     core.last_move.store(core.store.latest().0, Ordering::Release);

@@ -46,6 +46,16 @@ impl Branch {
         Branch::find(store, |_| Ok(MAIN), snapshot)
     }
 
+    /// A branch, or a snapshot, by its number. It is not deleted meanwhile.
+    pub fn open_number(store: Arc<Store>, number: u64) -> Result<Branch> {
+        let (tree, item) = {
+            let inner = &store.inner;
+            let _one = inner.lineage.lock();
+            (inner.open_tree(number)?, inner.tree_item(number)?)
+        };
+        Ok(Branch { store, tree, number, is_snapshot: item.kind == TreeKind::Snapshot })
+    }
+
     fn find(
         store: Arc<Store>,
         branch: impl FnOnce(&Inner) -> Result<u64>,
@@ -196,6 +206,12 @@ impl Store {
         let _one = self.inner.lineage.lock();
         let number = self.inner.find_tree(0, branch)?;
         snapshot.map_or(Ok(number), |name| self.inner.find_tree(number, name))
+    }
+
+    /// The number of the snapshot of a branch that has this name.
+    pub fn find_snapshot(&self, branch: u64, name: &[u8]) -> Result<u64> {
+        let _one = self.inner.lineage.lock();
+        self.inner.find_tree(branch, name)
     }
 
     /// What is known of a branch or snapshot.

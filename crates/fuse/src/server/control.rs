@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use super::Server;
 use crate::caller::is_owner;
-use crate::interface::{Answer, Controlled, Errno, Request};
+use crate::interface::{Answer, Controlled, Errno, Request, Told};
 use crate::notices::Notice;
 
 /// What a program asks by ioctl(2), as it asks for an attribute, is a command if it begins so.
@@ -69,6 +69,8 @@ struct Mount<'a> {
     server: &'a Server,
     fs: &'a FileSystem,
     may_change: bool,
+    /// How long a rollback waits until the kernel knows everything.
+    patience: Duration,
 }
 
 /// Stops the volume if a command panics, as any other change does: it may be half done.
@@ -91,7 +93,7 @@ impl Controlled for Mount<'_> {
         self.may_change
     }
 
-    fn roll_back(&self, to: &[u8], keep: Option<&[u8]>) -> holdfast_posix::Result<()> {
+    fn roll_back(&self, to: &[u8], keep: Option<&[u8]>) -> holdfast_posix::Result<Told> {
         let kernel = self.server.kernel.get();
         let _one = self.server.one_rollback.lock();
         // It does no harm before, and says whether the kernel understands it.
@@ -105,10 +107,13 @@ impl Controlled for Mount<'_> {
             let after = names(self.fs).unwrap_or_default();
             before.into_iter().chain(after).for_each(|name| self.server.notices.note(name));
         }
-        if kernel.is_some() && !self.server.notices.drain_within(PATIENCE) {
-            tracing::warn!("the kernel takes long to forget what was before a rollback");
+        match kernel.is_none() || self.server.notices.drain_within(self.patience) {
+            true => Ok(Told::All),
+            false => {
+                tracing::warn!("the kernel takes long to forget what was before a rollback");
+                Ok(Told::NotYet)
+            }
         }
-        Ok(())
     }
 }
 
@@ -173,7 +178,8 @@ impl Server {
         let fs = self.fs()?;
         let _stop = StopOnPanic(&fs);
         let (may_change, command) = self.permits.take(command);
-        let answer = control.carry_out(&Mount { server: self, fs: &fs, may_change }, command);
+        let mount = Mount { server: self, fs: &fs, may_change, patience: PATIENCE };
+        let answer = control.carry_out(&mount, command);
         match answer.len() <= PIECE {
             true => Ok(answer),
             false => Err(Errno(libc::E2BIG)),
@@ -191,12 +197,12 @@ mod tests {
     use crate::server::fresh;
 
     /// A kernel that writes down what it is told.
-    struct Told {
+    struct Listener {
         knows_epochs: bool,
         heard: Mutex<Vec<String>>,
     }
 
-    impl Kernel for Told {
+    impl Kernel for Listener {
         fn attr_changed(&self, inode: u64) {
             self.heard.lock().push(format!("attributes {inode}"));
         }
@@ -225,12 +231,12 @@ mod tests {
     fn heard(knows_epochs: bool) -> Vec<String> {
         let fs = fresh::mount(&fresh::volume());
         let server = fresh::server(&fs);
-        let kernel = Arc::new(Told { knows_epochs, heard: Mutex::default() });
+        let kernel = Arc::new(Listener { knows_epochs, heard: Mutex::default() });
         server.set_kernel(Arc::clone(&kernel) as Arc<dyn Kernel>).unwrap();
         server.set_control(Control::new(|mount, command| {
             match command {
                 b"take" => mount.fs().snapshot(b"s").map(drop).unwrap(),
-                _ => mount.roll_back(b"s", None).unwrap(),
+                _ => assert_eq!(mount.roll_back(b"s", None).unwrap(), Told::All),
             }
             b"done".to_vec()
         }));
@@ -299,10 +305,10 @@ mod tests {
     fn rollbacks_at_once_do_not_wait_for_each_other() {
         let fs = fresh::mount(&fresh::volume());
         let server = fresh::server(&fs);
-        let kernel = Arc::new(Told { knows_epochs: true, heard: Mutex::default() });
+        let kernel = Arc::new(Listener { knows_epochs: true, heard: Mutex::default() });
         server.set_kernel(kernel).unwrap();
         server.set_control(Control::new(|mount, _| {
-            mount.roll_back(b"s", None).unwrap();
+            let _ = mount.roll_back(b"s", None).unwrap();
             b"done".to_vec()
         }));
         let root = Request { uid: 0, gid: 0, pid: 0 };
@@ -341,6 +347,47 @@ mod tests {
             assert_eq!(fs.getattr(file.inode).unwrap().size, 9000);
         }
         files.iter().for_each(|file| server.release(file.fh));
+        server.close();
+    }
+
+    /// A kernel that waits for a program in the middle of a page.
+    struct Stuck(Mutex<()>);
+
+    impl Kernel for Stuck {
+        fn attr_changed(&self, _: u64) {}
+
+        fn content_changed(&self, _: u64) {
+            drop(self.0.lock());
+        }
+
+        fn bytes_changed(&self, _: u64, _: u64, _: u64) {}
+
+        fn grown(&self, _: u64, _: u64, _: u8) {}
+
+        fn name_changed(&self, _: u64, _: &[u8]) {}
+
+        fn all_names_changed(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn a_rollback_says_whether_the_kernel_knows_of_it() {
+        let fs = fresh::mount(&fresh::volume());
+        let server = fresh::server(&fs);
+        fs.remember(InodeNo::ROOT, 1);
+        fs.snapshot(b"s").unwrap();
+        let roll_back = |patience| {
+            let mount = Mount { server: &server, fs: &fs, may_change: true, patience };
+            mount.roll_back(b"s", None).unwrap()
+        };
+        assert_eq!(roll_back(Duration::ZERO), Told::All, "nobody has to be told");
+        let kernel = Arc::new(Stuck(Mutex::default()));
+        server.set_kernel(Arc::clone(&kernel) as Arc<dyn Kernel>).unwrap();
+        let waits = kernel.0.lock();
+        assert_eq!(roll_back(Duration::ZERO), Told::NotYet);
+        drop(waits);
+        assert_eq!(roll_back(PATIENCE), Told::All);
         server.close();
     }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use crate::common::{Mount, can_mount, options, volume};
-use holdfast_fuse::{CONTROL, Control, Opens};
+use holdfast_fuse::{CONTROL, Control, Opens, Told};
 
 /// A mount of which snapshots are taken, and that goes back to them, as a command does it: by ioctl(2), but without
 /// syncfs(2) before.
@@ -17,7 +17,7 @@ fn live(opens: Opens) -> Mount {
         let (what, name) = words.split_once(' ').unwrap();
         match what {
             "take" => mount.fs().snapshot(name.as_bytes()).map(drop),
-            _ => mount.roll_back(name.as_bytes(), None),
+            _ => mount.roll_back(name.as_bytes(), None).map(|told| assert_eq!(told, Told::All)),
         }
         .map_or_else(|error| error.to_string(), |()| "done".into())
         .into_bytes()

@@ -40,7 +40,9 @@ fn what_was_lost_of_the_head_that_was_is_no_error_of_the_next() {
     v.fs.snapshot(b"s").unwrap();
     file.inode.errors.record_error("the device refused");
     file.inode.lost.add(std::iter::once(0..100));
+    v.fs.core.data.losses.add("the device refused");
     v.fs.rollback(b"s", None).unwrap();
+    v.fs.sync().unwrap();
     v.fs.fsync(&file, false).unwrap();
     v.fs.fsync(&create(&v, "f"), false).unwrap();
     file.inode.errors.record_error("and again");
