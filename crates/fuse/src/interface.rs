@@ -127,6 +127,8 @@ pub enum XattrReply {
 pub trait DirSink {
     /// Takes one entry, with attributes if they are wanted. False if it had no room (the entry was not taken).
     fn add(&mut self, entry: &DirEntry<'_>, attr: Option<(&Attr, Duration)>) -> bool;
+    /// Takes out all that it has taken.
+    fn clear(&mut self);
 }
 
 /// A mount that a command is carried out for.

@@ -6,6 +6,7 @@
 use std::sync::{Arc, Weak};
 
 use holdfast_base::counters::Counters;
+use holdfast_base::show;
 use holdfast_store::{Branch, Store};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -71,7 +72,7 @@ impl Volume {
             return Ok(());
         }
         let name = name_of(self.store.tree(branch.number())?);
-        Err(FsError::InUse(String::from_utf8_lossy(&name).into_owned()))
+        Err(FsError::InUse(show::name(&name)))
     }
 
     /// From now on it is open.

@@ -11,7 +11,9 @@ use holdfast_format::item::{TreeItem, TreeKind};
 
 use crate::error::LineageError;
 use crate::tree::TreeNo;
-use crate::{Inner, Need, Reservation, Reserved, Result, Store, StoreError, Transaction, TreeInfo};
+use crate::{
+    Inner, Inodes, Need, Reservation, Reserved, Result, Store, StoreError, Transaction, TreeInfo,
+};
 
 /// A branch, or a snapshot that is only read. What it does not say itself is asked of the [`Store`].
 #[derive(Clone, Debug)]
@@ -134,6 +136,13 @@ impl Branch {
         mut visit: impl FnMut(Key, &[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
         self.store.inner.scan_back(self.tree, from, to, &mut visit)
+    }
+
+    /// Inodes of which it may have other items than a snapshot, by the snapshot's number. `None`: all. It does not change
+    /// meanwhile. Costs what lies between them, up to a bound.
+    pub fn changed_since(&self, snapshot: u64) -> Result<Option<Inodes>> {
+        let _one = self.store.inner.lineage.lock();
+        self.store.inner.changed_since(self.tree, self.number, snapshot)
     }
 
     fn check_writable(&self) -> Result<()> {

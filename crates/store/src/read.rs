@@ -11,7 +11,7 @@ use crate::{Inner, Result};
 
 impl Inner {
     /// Runs `look` under the shared lock until it misses nothing.
-    fn look<R>(
+    pub(crate) fn look<R>(
         &self,
         mut look: impl FnMut(&Forest) -> std::result::Result<R, Missing>,
     ) -> Result<R> {

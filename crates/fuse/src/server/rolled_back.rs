@@ -4,7 +4,8 @@
 //!   first hands them over. They belong to the head that is gone, so until the kernel has dropped them what it writes from
 //!   its cache is accepted and thrown away.
 //! - The kernel puts an append where it believes that the file ends, which it asks for at a look at the attributes and not at
-//!   a write. So appends go to the end here, until one comes that was right.
+//!   a write. So appends go to the end here, until one comes that was right, or the kernel forgets the file. (An answer that
+//!   tells it the size proves nothing: an append that is on its way may have its place from before.)
 //!
 //! A write that came before the rollback and has its turn behind it is judged again: see [`WriteHow::turn`](holdfast_posix::WriteHow).
 
@@ -46,7 +47,8 @@ impl RolledBack {
     pub(super) fn turned(&self, inodes: impl Iterator<Item = InodeNo>, turn: u64) {
         let file = File { void: Some(turn), misplaced: Some(turn) };
         let mut files = self.files.lock();
-        *files = inodes.map(|inode| (inode, file)).collect();
+        // Of others the kernel may not have heard of the rollback before this one.
+        files.extend(inodes.map(|inode| (inode, file)));
         self.any.store(!files.is_empty(), Ordering::Release);
     }
 
@@ -58,6 +60,26 @@ impl RolledBack {
     /// The kernel knows where the file ended before the next rollback behind this turn.
     pub(super) fn is_right(&self, inode: InodeNo, turn: u64) {
         self.change(inode, |file| file.misplaced = file.misplaced.filter(|since| *since > turn));
+    }
+
+    /// The kernel does not know it any more.
+    pub(super) fn forgotten(&self, inode: InodeNo) {
+        if self.any.load(Ordering::Acquire) {
+            let mut files = self.files.lock();
+            files.remove(&inode);
+            self.any.store(!files.is_empty(), Ordering::Release);
+        }
+    }
+
+    /// Whether the kernel may have pages of it that are of a head that is gone.
+    pub(super) fn is_void(&self, inode: InodeNo) -> bool {
+        self.judge(inode, true, false) == Verdict::Void
+    }
+
+    /// How many files are remembered.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.files.lock().len()
     }
 
     fn change(&self, inode: InodeNo, change: impl FnOnce(&mut File)) {

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering;
 
-use holdfast_base::{Lsn, Timestamp};
+use holdfast_base::{Lsn, Timestamp, show};
 use holdfast_format::item::lineage::MAIN_NAME;
 use holdfast_format::item::{TreeItem, TreeKind};
 use holdfast_store::{Store, StoreError, TreeInfo};
@@ -199,7 +199,7 @@ impl FileSystem {
                 // Writes that came since are part of what is kept.
                 core.write_back()?;
             }
-            rollback::roll_back(core, || turn(store))
+            rollback::roll_back(core, to, || turn(store))
         })?;
         if keep.is_none() {
             self.volume.volume.deletions.begin();
@@ -229,8 +229,8 @@ impl FileSystem {
     }
 
     /// Sets the callback for a rollback of this branch: all inodes that were remembered ([`FileSystem::remember`]) or open,
-    /// and what [`FileSystem::turns`] is about to be. Whatever is cached of them is void: attributes, content, and of
-    /// directories what their names lead to. Names that were found missing may exist as well. `tell` runs when the branch is
+    /// and what [`FileSystem::turns`] is about to be. Whatever is cached of them is void, but of those that are the same: attributes, content, and
+    /// of directories what their names lead to. Names that were found missing may exist as well. `tell` runs when the branch is
     /// rolled back, before any call sees that: it must not wait, nor call this filesystem. The first callback stays.
     pub fn watch_rollback(&self, tell: impl Fn(&[Affected], u64) + Send + Sync + 'static) {
         let _ = self.core.rolled_back.set(Box::new(tell));
@@ -381,7 +381,7 @@ impl FileSystem {
 
     fn expect_not_open(&self, number: u64, name: &[u8]) -> Result<()> {
         match self.volume.volume.is_open(number) {
-            true => Err(FsError::InUse(String::from_utf8_lossy(name).into_owned())),
+            true => Err(FsError::InUse(show::name(name))),
             false => Ok(()),
         }
     }

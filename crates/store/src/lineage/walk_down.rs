@@ -83,13 +83,7 @@ fn next_node(walk: &Walk, forest: &Forest, at: &WalkPlace) -> Result<Vec<Stand>,
             break;
         }
         let node = view(forest, walk.of, &here)?;
-        let children = (0..node.count()).map(|index| {
-            let next = index.saturating_add(1);
-            let end = if next < node.count() { Some(node.raw_key(next)) } else { here.end };
-            let level = here.level.saturating_sub(1);
-            Stand { pointer: node.child(index), level, low: node.raw_key(index), end }
-        });
-        match children.into_iter().find(|child| child.place() >= *at) {
+        match here.children(&node).find(|child| child.place() >= *at) {
             Some(child) => way.push(child),
             None => break,
         }

@@ -8,6 +8,7 @@ use holdfast_format::item::WalkPlace;
 use holdfast_format::key::RawKey;
 use holdfast_format::{Key, NodePointer};
 
+use crate::cache::Node;
 use crate::tree::open::Ancestry;
 use crate::tree::{Forest, TreeNo};
 
@@ -49,6 +50,17 @@ impl Stand {
     pub(super) fn root(forest: &Forest, tree: TreeNo) -> Stand {
         let root = forest.root(tree);
         Stand { pointer: root.pointer, level: root.level, low: Key::MIN.raw(), end: None }
+    }
+
+    /// Where those below it stand.
+    pub(super) fn children<'a>(&self, node: &'a Node<'a>) -> impl Iterator<Item = Stand> + 'a {
+        let here = *self;
+        (0..node.count()).map(move |index| {
+            let next = index.saturating_add(1);
+            let end = if next < node.count() { Some(node.raw_key(next)) } else { here.end };
+            let level = here.level.saturating_sub(1);
+            Stand { pointer: node.child(index), level, low: node.raw_key(index), end }
+        })
     }
 
     pub(super) fn place(&self) -> WalkPlace {
