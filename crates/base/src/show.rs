@@ -51,14 +51,23 @@ pub fn time(time: Duration) -> String {
     }
 }
 
-/// A name for people: control characters, backslashes and bytes that are not UTF-8 escaped.
+/// Whether a character is not seen itself, but obeyed by a terminal, or changes how others look: controls, marks of direction,
+/// line separators, and what Unicode calls format characters.
+pub fn is_unseen(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
+        || matches!(c, '\u{e0000}'..='\u{e0fff}')
+}
+
+/// A name for people: characters that are not seen, backslashes and bytes that are not UTF-8 escaped.
 pub fn name(name: &[u8]) -> String {
     let mut out = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
         for c in chunk.valid().chars() {
             match c {
                 '\\' => out.push_str("\\\\"),
-                c if c.is_control() => out.extend(c.escape_default()),
+                c if is_unseen(c) => out.extend(c.escape_default()),
                 c => out.push(c),
             }
         }
@@ -85,6 +94,13 @@ mod tests {
         assert_eq!(of(1), ["1 batch", "1 flush", "1 write"]);
         assert_eq!(of(2), ["2 batches", "2 flushes", "2 writes"]);
         assert_eq!(count(0, "record"), "0 records");
+    }
+
+    #[test]
+    fn a_name_shows_what_would_only_change_how_others_look() {
+        assert_eq!(name("größe 日本 e\u{301}".as_bytes()), "größe 日本 e\u{301}");
+        assert_eq!(name("gpj\u{202e}exe\u{2066}\u{200f}".as_bytes()), "gpj\\u{202e}exe\\u{2066}\\u{200f}");
+        assert_eq!(name(b"a\n\x1b\\\xff"), "a\\n\\u{1b}\\\\\\xff");
     }
 
     #[test]

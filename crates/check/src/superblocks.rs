@@ -5,7 +5,7 @@ use holdfast_base::{BLOCK_SIZE, BlockNo};
 use holdfast_device::{Device, DeviceError};
 use holdfast_format::geometry::{SUPERBLOCK_SLOTS, far_copy};
 use holdfast_format::superblock::{
-    Fields, FoundDamage, MAGIC, VERSION, newer_program, other_version, version_of,
+    Fields, FoundDamage, MAGIC, VERSION, newer_program, other_version, tags_of, version_of,
 };
 use holdfast_format::{Malformed, Superblock};
 
@@ -92,8 +92,16 @@ impl Slots {
     pub(crate) fn newer(&self) -> Option<String> {
         let slots = self.bytes.iter().zip(SUPERBLOCK_SLOTS);
         let newer = slots.filter_map(|(bytes, slot)| newer_program(bytes, slot)).max()?;
-        let counts = self.newest().is_none_or(|newest| newest.epoch < newer.0);
-        counts.then_some(newer.1)
+        let newest = self.newest().or(self.later_far());
+        newest.is_none_or(|newest| newest.epoch < newer.0).then_some(newer.1)
+    }
+
+    /// The far copy, if no slot is valid and one is of the same volume that this program is too old for: is it of a later
+    /// checkpoint, the volume has given up what that one brought.
+    fn later_far(&self) -> Option<&Superblock> {
+        let far = self.only_far()?;
+        let slots = self.bytes.iter().zip(SUPERBLOCK_SLOTS);
+        { slots }.any(|(bytes, slot)| tags_of(bytes, slot) == Some(far.tags())).then_some(far)
     }
 
     /// The far copy, if the superblock that it is a copy of is lost: the slot that it belongs to is not valid, and the other
@@ -103,8 +111,7 @@ impl Slots {
         let [even, odd] = &self.judged;
         let (own, other) = if far.epoch.0.is_multiple_of(2) { (even, odd) } else { (odd, even) };
         let other = other.as_ref().ok().filter(|_| own.is_err())?;
-        let of = |it: &Superblock| (it.node_tag, it.ring_tag, it.created);
-        (other.epoch < far.epoch && of(other) == of(far)).then_some(far)
+        (other.epoch < far.epoch && other.tags() == far.tags()).then_some(far)
     }
 
     /// What was found damaged, by the superblock that counts or the one before it.

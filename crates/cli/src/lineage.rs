@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use holdfast::VolumeOptions;
+use holdfast_fuse::Told;
 
 use crate::branches::carry_out::{Open, carry_out};
 use crate::branches::message::{Branch, Snapshot};
@@ -76,7 +77,7 @@ fn at_rest(path: &Path, ask: &Ask) -> Result<Reply, Failure> {
     let reply = {
         let fs = volume.engine().context(path.display())?;
         let roll_back = |to: &[u8], keep: Option<&[u8]>| {
-            fs.rollback(to, keep).map_err(|error| error.to_string())
+            fs.rollback(to, keep).map(|()| Told::All).map_err(|error| error.to_string())
         };
         carry_out(&Open { fs: &fs, is_mounted: false, roll_back: &roll_back }, ask)
     };
@@ -88,6 +89,14 @@ fn at_rest(path: &Path, ask: &Ask) -> Result<Reply, Failure> {
 pub(crate) fn done(place: &Place, question: &Ask) -> Result<(Name, Option<u64>), Failure> {
     match ask(place, question)? {
         Reply::Done { branch, number } => Ok((branch, number)),
+        other => Err(nonsense(&other)),
+    }
+}
+
+/// Has a branch rolled back; its name, and whether the kernel has forgotten all that was.
+pub(crate) fn rolled_back(place: &Place, question: &Ask) -> Result<(Name, bool), Failure> {
+    match ask(place, question)? {
+        Reply::RolledBack { branch, forgotten } => Ok((branch, forgotten)),
         other => Err(nonsense(&other)),
     }
 }

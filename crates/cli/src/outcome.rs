@@ -5,6 +5,8 @@ use std::fmt::Display;
 use std::io;
 use std::path::Path;
 
+use holdfast_base::show::is_unseen;
+
 use crate::mounts;
 
 /// mount(8)'s exit code for a mount that failed.
@@ -89,14 +91,6 @@ pub fn printable(text: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(out)
-}
-
-/// Controls, and what Unicode uses to direct lines.
-fn is_unseen(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
-        || matches!(c, '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Says `sentence` to the person, on stderr.

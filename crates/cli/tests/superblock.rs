@@ -98,6 +98,70 @@ fn a_lost_first_mib_comes_back() {
     assert!(status == Some(4) && !said.contains("written back"), "{status:?} {said}");
 }
 
+/// The superblock tells of a fault, and its slots are lost beside that: the one is mended, the other stays until all data was read.
+#[test]
+fn a_lost_superblock_comes_back_beside_a_fault_that_it_tells_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = image(dir.path());
+    ok(&["mkfs", "--size", "64M", &image]);
+    let content: Vec<u8> = (0..1_000_000u32).map(|n| (n / 7) as u8).collect();
+    let volume = holdfast::Volume::open(&image).unwrap();
+    volume.write("/file", &content).unwrap();
+    volume.close().unwrap();
+    let whole = fs::read(&image).unwrap();
+    let at = whole.windows(4096).position(|bytes| bytes == &content[8192..12_288]).unwrap();
+    let file = fs::File::options().write(true).open(&image).unwrap();
+    file.write_all_at(&[0x55; 4096], at as u64).unwrap();
+    let volume = holdfast::Volume::open(&image).unwrap();
+    assert!(volume.read("/file").is_err());
+    volume.write("/other", b"so that there is another superblock").unwrap();
+    volume.close().unwrap();
+    // The device reads again.
+    file.write_all_at(&content[8192..12_288], at as u64).unwrap();
+    let (status, said) = code(&["fsck", "-d", &image]);
+    assert!(status == Some(4) && said.contains("fault"), "{status:?} {said}");
+    file.write_all_at(&vec![0; 1 << 20], 0).unwrap();
+    let (status, said) = code(&["fsck", "-y", &image]);
+    assert!(status == Some(1) && said.contains("written back"), "{status:?} {said}");
+    let (status, said) = code(&["fsck", "-y", &image]);
+    assert!(status == Some(4) && said.contains("fault"), "without -d it stays: {status:?} {said}");
+    let (status, said) = code(&["fsck", "-y", "-d", &image]);
+    assert!(status == Some(1) && said.contains("forgotten"), "{status:?} {said}");
+    assert!(ok(&["fsck", "-d", &image]).contains("clean"));
+    assert_eq!(holdfast::Volume::open(&image).unwrap().read("/file").unwrap(), content);
+}
+
+/// One slot is valid, so the volume can be mounted; but something else says that it begins there.
+#[test]
+fn nothing_is_written_beside_the_signature_of_another_filesystem_unless_it_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = image(dir.path());
+    ok(&["mkfs", "--size", "64M", &image]);
+    let source = dir.path().join("file");
+    fs::write(&source, "content").unwrap();
+    ok(&["cp", source.to_str().unwrap(), &format!("{image}:/file")]);
+    let file = fs::File::options().write(true).open(&image).unwrap();
+    let whole = fs::read(&image).unwrap();
+    let slots = whole.chunks(4096).take(256).enumerate();
+    let mut slots = slots.filter(|(_, block)| block.starts_with(b"holdfast volume\n"));
+    let (first, second) = (slots.next().unwrap().0, slots.next().unwrap().0);
+    for lost in [first, second] {
+        file.write_all_at(&whole, 0).unwrap();
+        file.write_all_at(b"XFSB", 0).unwrap();
+        file.write_all_at(&[0x55; 4096], lost as u64 * 4096).unwrap();
+        let before = fs::read(&image).unwrap();
+        let (status, said) = code(&["fsck", &image]);
+        assert!(status == Some(0) && said.contains("slot"), "{status:?} {said}");
+        let (status, said) = code(&["fsck", "-y", &image]);
+        assert!(status == Some(4) && said.contains("an XFS filesystem"), "{status:?} {said}");
+        assert!(fs::read(&image).unwrap() == before, "nothing was written");
+        let (status, said) = code(&["fsck", "--repair-superblock", "-y", &image]);
+        assert!(status == Some(1) && said.contains("written anew"), "{status:?} {said}");
+        assert!(!ok(&["fsck", &image]).contains("slot"));
+        assert_eq!(ok(&["cat", &format!("{image}:/file")]), "content");
+    }
+}
+
 #[test]
 fn a_copy_gets_an_id_and_a_label_of_its_own() {
     let dir = tempfile::tempdir().unwrap();

@@ -261,6 +261,11 @@ impl RawKey {
         Key { inode: InodeNo(self.inode), kind: ItemKind(self.kind), offset: self.offset }.encode()
     }
 
+    /// The inode that an item of this key is of.
+    pub fn inode(&self) -> InodeNo {
+        InodeNo(self.inode)
+    }
+
     /// Inode, kind, and the offset without its last byte, as one number: a key whose front is smaller is smaller.
     #[inline]
     pub fn front(&self) -> u128 {

@@ -249,6 +249,23 @@ pub fn newer_program(block: &[u8; BLOCK_SIZE], address: BlockNo) -> Option<(Epoc
     }
 }
 
+/// What all superblocks of a volume have in common, and those of no other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VolumeTags {
+    node_tag: [u8; 8],
+    ring_tag: [u8; 8],
+    created: Timestamp,
+}
+
+/// Which volume an intact superblock at `address` is of, also if it has features that this program does not know. `None` if it is of
+/// another version: where that has them is not known.
+pub fn tags_of(block: &[u8; BLOCK_SIZE], address: BlockNo) -> Option<VolumeTags> {
+    let fields = Fields::read(&mut Reader::new(Fields::TITLE, block)).ok()?;
+    fields.check_intact(block, address).ok()?;
+    let Fields { node_tag, ring_tag, created, version, .. } = fields;
+    (version == VERSION).then_some(VolumeTags { node_tag, ring_tag, created })
+}
+
 /// What to do with a volume of another version, in a sentence; `None` if it is of this one.
 pub fn other_version(version: u32) -> Option<String> {
     match version {
@@ -264,6 +281,18 @@ pub fn other_version(version: u32) -> Option<String> {
 }
 
 impl Superblock {
+    /// Which volume it is of.
+    pub fn tags(&self) -> VolumeTags {
+        let Superblock { node_tag, ring_tag, created, .. } = *self;
+        VolumeTags { node_tag, ring_tag, created }
+    }
+
+    /// The slot that it belongs to.
+    pub fn slot(&self) -> BlockNo {
+        let [even, odd] = SUPERBLOCK_SLOTS;
+        if self.epoch.0.is_multiple_of(2) { even } else { odd }
+    }
+
     /// What its nodes have in common.
     pub fn nodes(&self) -> OfVolume {
         OfVolume { tag: self.node_tag, carried: self.carried() }

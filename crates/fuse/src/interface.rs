@@ -127,6 +127,8 @@ pub enum XattrReply {
 pub trait DirSink {
     /// Takes one entry, with attributes if they are wanted. False if it had no room (the entry was not taken).
     fn add(&mut self, entry: &DirEntry<'_>, attr: Option<(&Attr, Duration)>) -> bool;
+    /// Takes out all that it has taken.
+    fn clear(&mut self);
 }
 
 /// A mount that a command is carried out for.
@@ -135,11 +137,21 @@ pub trait Controlled {
     fn fs(&self) -> &FileSystem;
     /// Whether the caller has shown that the mount may be written where it stands.
     fn may_change(&self) -> bool;
-    /// Takes the branch back to one of its snapshots (see [`FileSystem::rollback`]); when this returns the kernel knows.
+    /// Takes the branch back to one of its snapshots (see [`FileSystem::rollback`]), and says what the kernel knows of it.
     ///
     /// # Errors
-    /// As of [`FileSystem::rollback`].
-    fn roll_back(&self, to: &[u8], keep: Option<&[u8]>) -> holdfast_posix::Result<()>;
+    /// As of [`FileSystem::rollback`]: the branch is what it was.
+    fn roll_back(&self, to: &[u8], keep: Option<&[u8]>) -> holdfast_posix::Result<Told>;
+}
+
+/// What the kernel knows of a rollback that has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Told {
+    /// Everything: no program sees what was.
+    All,
+    /// It is still being told, and programs may see some of what was.
+    NotYet,
 }
 
 /// What a server tells the kernel without being asked.

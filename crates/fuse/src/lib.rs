@@ -30,7 +30,7 @@ pub mod transport;
 
 pub use holdfast_base::switch::{Opens, Transport};
 pub use holdfast_wire::ask::{PIECE, attribute};
-pub use interface::Controlled;
+pub use interface::{Controlled, Told};
 pub use mount::remount;
 pub use options::{Control, FuseOptions, Report, SLOW_FSYNC};
 pub use server::{

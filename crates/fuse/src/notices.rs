@@ -28,12 +28,11 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) enum Notice {
     /// Attributes and pages of an inode.
     Inode(u64),
-    /// The same, by the rollback of this number.
-    Turned(u64, u64),
+    /// The same, by the rollback of this number. Of an open file with its size before: if it is longer now, the kernel hears
+    /// where it ends first, as it does not ask when a mapping is read.
+    Turned { inode: u64, turn: u64, size: Option<u64> },
     /// The pages that hold so many bytes of an inode, from an offset on.
     Bytes(u64, u64, u64),
-    /// That an inode has not at least so many bytes; the last is this.
-    Grown(u64, u64, u8),
     /// What a name in a directory leads to.
     Name(u64, Box<[u8]>),
 }

@@ -60,7 +60,7 @@ impl Troubles {
         let Some(left_out) = self.0.lock().admit(age) else { return };
         let called = place().of(inode);
         // Most reasons name the file themselves.
-        let about = match why.contains(&called) {
+        let about = match mentions(why, &called) {
             true => String::new(),
             false => format!(" of {called}"),
         };
@@ -70,6 +70,15 @@ impl Troubles {
         };
         tracing::error!("{what}{about} fails: {why}{rest}");
     }
+}
+
+/// Whether a reason names the inode, and not one whose number begins like its.
+fn mentions(why: &str, called: &str) -> bool {
+    why.match_indices(called).any(|(at, called)| {
+        let before = why[..at].chars().next_back();
+        let behind = why[at + called.len()..].chars().next();
+        ![before, behind].into_iter().flatten().any(char::is_alphanumeric)
+    })
 }
 
 impl Lines {
@@ -100,6 +109,15 @@ mod tests {
         assert_eq!(lines.admit(Some(Duration::from_secs(9))), None);
         assert_eq!(lines.admit(Some(Duration::from_secs(9))), None);
         assert_eq!(lines.admit(Some(WINDOW)), Some(2));
+    }
+
+    #[test]
+    fn a_number_that_begins_like_another_one_is_another_one() {
+        assert!(mentions("inode 1: a sum", "inode 1") && mentions("of inode 1", "inode 1"));
+        assert!(mentions("inode 17 and inode 1", "inode 1"));
+        assert!(!mentions("inode 17: a sum", "inode 1") && !mentions("a sum", "inode 1"));
+        assert!(mentions("data of inode 1 (/a) is lost", "inode 1 (/a)"));
+        assert!(!mentions("an orphaninode 1", "inode 1"));
     }
 
     #[test]

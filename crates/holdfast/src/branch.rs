@@ -35,7 +35,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use holdfast_posix::{BranchInfo, FileSystem, FsError, Moment, MountOptions, SnapshotInfo};
+use holdfast_posix::{
+    BranchInfo, FileSystem, FsError, Moment, MountOptions, SnapshotInfo, Which,
+};
 
 use crate::diff::Diff;
 use crate::held::Shared;
@@ -44,7 +46,8 @@ use crate::volume::Volume;
 
 /// A writable tree of files with a name. A new volume has one, `main`.
 ///
-/// It is found by its name in each call: after a rename by another handle there is none of this name.
+/// It goes on meaning the same branch, whatever its name is by then. Once the branch is deleted each call fails with `NotFound`, also if
+/// there is another one of its name.
 #[derive(Clone, Debug)]
 pub struct Branch {
     shared: Arc<Shared>,
@@ -54,7 +57,7 @@ pub struct Branch {
 
 /// The files of a branch at one moment. They never change.
 ///
-/// It is found by its name, as a [`Branch`] is.
+/// It goes on meaning the same snapshot, as a [`Branch`] does.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     branch: Branch,
@@ -78,7 +81,7 @@ impl Volume {
     /// # Errors
     /// `NotFound` if there is none of this name.
     pub fn branch(&self, name: &str) -> io::Result<Branch> {
-        Branch::find(self.shared(), name)
+        Branch::find(self.shared(), name.as_bytes().into())
     }
 
     /// Makes a branch out of what is open here, as it is now: out of the branch, or the snapshot.
@@ -86,8 +89,8 @@ impl Volume {
     /// # Errors
     /// `AlreadyExists` if there is one of this name.
     pub fn create_branch(&self, name: &str) -> io::Result<Branch> {
-        self.shared().with_volume(|fs| fs.fork(name.as_bytes(), None))?;
-        self.branch(name)
+        let number = self.shared().with_volume(|fs| fs.fork(name.as_bytes(), None))?;
+        Branch::find(self.shared(), number.into())
     }
 }
 
@@ -96,8 +99,8 @@ impl Branch {
         Branch { shared: Arc::clone(shared), name: text(&name), number }
     }
 
-    fn find(shared: &Arc<Shared>, name: &str) -> io::Result<Branch> {
-        let found = shared.with_volume(|fs| fs.branch_named(name.as_bytes()))?;
+    fn find(shared: &Arc<Shared>, which: Which<'_>) -> io::Result<Branch> {
+        let found = shared.with_volume(|fs| fs.find_branch(which))?;
         Ok(Branch::new(shared, found))
     }
 
@@ -108,12 +111,12 @@ impl Branch {
 
     fn with<T>(
         &self,
-        call: impl FnOnce(&FileSystem, &[u8]) -> std::result::Result<T, FsError>,
+        call: impl FnOnce(&FileSystem, u64) -> std::result::Result<T, FsError>,
     ) -> io::Result<T> {
-        self.shared.with_volume(|fs| call(fs, self.name.as_bytes()))
+        self.shared.with_volume(|fs| call(fs, self.number))
     }
 
-    /// Its name.
+    /// Its name, as it was when this was made or has renamed it. [`Volume::branches`] has the present ones.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -144,11 +147,11 @@ impl Branch {
 
     fn open_with_mount(&self, options: Option<&VolumeOptions>) -> io::Result<Volume> {
         let caller = options.map_or_else(|| self.shared.caller().clone(), |of| of.caller.clone());
-        let fs = self.with(|fs, name| {
+        let fs = self.with(|fs, number| {
             // Out of a snapshot that is open as well: whether it is written is the whole volume's matter.
             let usual = || MountOptions { read_only: false, ..fs.options().clone() };
             let mount = options.map_or_else(usual, |of| of.mount.clone());
-            fs.open_branch(name, mount)
+            fs.open_branch(number, mount)
         })?;
         Volume::over(fs, caller)
     }
@@ -158,8 +161,8 @@ impl Branch {
     /// # Errors
     /// `AlreadyExists` if the branch has one of this name.
     pub fn snapshot(&self, name: &str) -> io::Result<Snapshot> {
-        self.with(|fs, branch| fs.snapshot_of(branch, name.as_bytes()))?;
-        self.snapshot_named(name)
+        let number = self.with(|fs, branch| fs.snapshot_of(branch, name.as_bytes()))?;
+        self.find_snapshot(number.into())
     }
 
     /// Its snapshots, in the order in which they were taken.
@@ -177,14 +180,18 @@ impl Branch {
     /// # Errors
     /// `NotFound` if it has none of this name.
     pub fn snapshot_named(&self, name: &str) -> io::Result<Snapshot> {
-        let found = self.with(|fs, branch| fs.snapshot_named(branch, name.as_bytes()))?;
+        self.find_snapshot(name.as_bytes().into())
+    }
+
+    fn find_snapshot(&self, which: Which<'_>) -> io::Result<Snapshot> {
+        let found = self.with(|fs, branch| fs.find_snapshot(branch, which))?;
         Ok(self.with_info(found))
     }
 
     /// Makes another branch out of it, as it is now, whether it is open or not.
     pub fn fork(&self, name: &str) -> io::Result<Branch> {
-        self.with(|fs, branch| fs.fork_of(name.as_bytes(), branch, None))?;
-        Branch::find(&self.shared, name)
+        let number = self.with(|fs, branch| fs.fork_of(name.as_bytes(), branch, None))?;
+        Branch::find(&self.shared, number.into())
     }
 
     /// Takes it back to one of its snapshots. What it was is kept as a snapshot of the name `keep`, or deleted.
@@ -196,8 +203,8 @@ impl Branch {
             let why = format!("`{}` is no snapshot of `{}`", to.name, self.name);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        let (to, keep) = (to.name.as_bytes(), keep.map(str::as_bytes));
-        self.with(|fs, branch| fs.rollback_of(branch, to, keep))
+        let keep = keep.map(str::as_bytes);
+        self.with(|fs, branch| fs.rollback_of(branch, to.number(), keep))
     }
 
     /// Deletes it and its snapshots.
@@ -206,7 +213,7 @@ impl Branch {
     /// `ResourceBusy` if it or one of its snapshots is open in this process, or if another branch has grown out of one of
     /// them: the sentence says which.
     pub fn delete(self) -> io::Result<()> {
-        self.with(FileSystem::delete_branch)
+        self.with(|fs, branch| fs.delete_branch(branch))
     }
 
     /// Limits the blocks that it refers to; `None`: no limit. The limit is kept, and not enforced yet.
@@ -225,12 +232,12 @@ impl Branch {
 impl Snapshot {
     fn with<T>(
         &self,
-        call: impl FnOnce(&FileSystem, &[u8], &[u8]) -> std::result::Result<T, FsError>,
+        call: impl FnOnce(&FileSystem, u64, u64) -> std::result::Result<T, FsError>,
     ) -> io::Result<T> {
-        self.branch.with(|fs, branch| call(fs, branch, self.name.as_bytes()))
+        self.branch.with(|fs, branch| call(fs, branch, self.number()))
     }
 
-    /// Its name, without that of its branch.
+    /// Its name, without that of its branch, as it was when this was made or has renamed it.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -289,14 +296,15 @@ impl Snapshot {
 
     /// Makes a branch out of it.
     pub fn fork(&self, name: &str) -> io::Result<Branch> {
-        self.with(|fs, branch, from| fs.fork_of(name.as_bytes(), branch, Some(from)))?;
-        Branch::find(&self.branch.shared, name)
+        let number =
+            self.with(|fs, branch, from| fs.fork_of(name.as_bytes(), branch, Some(from.into())))?;
+        Branch::find(&self.branch.shared, number.into())
     }
 
     /// Opens it. It is only read: what changes anything answers EROFS.
     pub fn open(&self) -> io::Result<Volume> {
         let fs =
-            self.with(|fs, branch, name| fs.open_snapshot(branch, name, fs.options().clone()))?;
+            self.with(|fs, branch, of| fs.open_snapshot(branch, of, fs.options().clone()))?;
         Volume::over(fs, self.branch.shared.caller().clone())
     }
 
@@ -305,17 +313,17 @@ impl Snapshot {
     /// # Errors
     /// `ResourceBusy` if it is held, or open in this process.
     pub fn delete(self) -> io::Result<()> {
-        self.with(FileSystem::delete_snapshot)
+        self.with(|fs, branch, of| fs.delete_snapshot(branch, of))
     }
 
     /// Holds it: it is not deleted until as many [`Snapshot::unhold`] have followed, by whomever.
     pub fn hold(&self) -> io::Result<()> {
-        self.with(FileSystem::hold)
+        self.with(|fs, branch, of| fs.hold(branch, of))
     }
 
     /// Ends one hold.
     pub fn unhold(&self) -> io::Result<()> {
-        self.with(FileSystem::unhold)
+        self.with(|fs, branch, of| fs.unhold(branch, of))
     }
 
     /// Gives it another name.

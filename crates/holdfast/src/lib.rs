@@ -81,7 +81,7 @@ pub use file::File;
 pub use holdfast_base::{Escape, Receipt};
 pub use holdfast_posix::{
     BranchInfo, Change, ChangeKind, FileSystem, Moment, Parts, RenameFlags, SnapshotInfo, StatFs,
-    XattrFlags,
+    Which, XattrFlags,
 };
 pub use identity::{clear_fault, restore_superblock, set_identity};
 pub use metadata::{FileTimes, FileType, Metadata, Permissions};

@@ -82,6 +82,56 @@ fn branches_of_a_file_are_opened_one_by_one_and_together() {
     volume.close().unwrap();
 }
 
+#[test]
+fn a_handle_goes_on_meaning_the_same_branch_and_snapshot() {
+    let volume = Volume::in_memory(64 << 20).unwrap();
+    volume.write("/file", b"first").unwrap();
+    let work = volume.create_branch("work").unwrap();
+    let snapshot = work.snapshot("s").unwrap();
+    // Renamed by somebody else, and others have their names now.
+    volume.branch("work").unwrap().rename("old").unwrap();
+    work.snapshot_named("s").unwrap().rename("t").unwrap();
+    volume.write("/file", b"second").unwrap();
+    let other = volume.create_branch("work").unwrap();
+    assert_ne!(other.number(), work.number());
+    work.snapshot("s").unwrap();
+    assert_eq!(snapshot.open().unwrap().read("/file").unwrap(), b"first");
+    let opened = work.open().unwrap();
+    assert_eq!(opened.read("/file").unwrap(), b"first");
+    opened.write("/file", b"third").unwrap();
+    work.rollback_to(&snapshot, None).unwrap();
+    assert_eq!(opened.read("/file").unwrap(), b"first");
+    opened.close().unwrap();
+    assert_eq!(snapshot.fork("of-snapshot").unwrap().snapshots().unwrap().len(), 0);
+    volume.branch("of-snapshot").unwrap().delete().unwrap();
+    let names = |branch: &holdfast::Branch| {
+        let all = branch.snapshots().unwrap().into_iter();
+        all.map(|of| of.name().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!((names(&work), names(&other)), (vec!["t".into(), "s".into()], vec![]));
+
+    // Deleted by somebody else, and made again.
+    work.snapshot_named("t").unwrap().delete().unwrap();
+    let again = work.snapshot("t").unwrap();
+    assert_eq!(kind(snapshot.open()), ErrorKind::NotFound);
+    assert_eq!(kind(snapshot.hold()), ErrorKind::NotFound);
+    assert_eq!(kind(snapshot.fork("never")), ErrorKind::NotFound);
+    assert_eq!(kind(work.rollback_to(&snapshot, None)), ErrorKind::NotFound);
+    assert_eq!(kind(snapshot.clone().rename("never")), ErrorKind::NotFound);
+    assert_eq!(kind(snapshot.delete()), ErrorKind::NotFound);
+    work.clone().delete().unwrap();
+    volume.create_branch("old").unwrap().snapshot("t").unwrap();
+    assert_eq!(kind(work.open()), ErrorKind::NotFound);
+    assert_eq!(kind(work.snapshot("never")), ErrorKind::NotFound);
+    assert_eq!(kind(work.snapshots()), ErrorKind::NotFound);
+    assert_eq!(kind(work.fork("never")), ErrorKind::NotFound);
+    assert_eq!(kind(work.limit(None)), ErrorKind::NotFound);
+    assert_eq!(kind(again.open()), ErrorKind::NotFound);
+    assert_eq!(kind(work.delete()), ErrorKind::NotFound);
+    assert!(volume.branch("never").is_err());
+    volume.close().unwrap();
+}
+
 /// Nodes of the trees that operations with names search and read, beside so many snapshots and as many forks.
 fn searched_beside(number: usize) -> Vec<(&'static str, u64)> {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(256 << 20));

@@ -44,6 +44,10 @@ impl DirSink for Sink {
         }
         fits
     }
+
+    fn clear(&mut self) {
+        self.taken.clear();
+    }
 }
 
 struct Client<'a> {

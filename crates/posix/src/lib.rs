@@ -34,6 +34,7 @@ mod inode;
 mod perm;
 mod acl;
 mod times;
+mod which;
 pub mod options;
 pub mod types;
 pub mod errno;
@@ -51,6 +52,7 @@ pub use op::write::WriteHow;
 pub use options::*;
 pub use path::{Names, Whereabouts};
 pub use types::*;
+pub use which::Which;
 
 /// The result of every call.
 pub type Result<T> = std::result::Result<T, FsError>;

@@ -16,8 +16,14 @@ use crate::data::punch;
 use crate::inode::{Inode, InodeState};
 use crate::{Affected, Result, orphan};
 
-/// Turns the branch by `turn`, and tells what keeps inodes above. The gate is closed.
-pub(crate) fn roll_back(core: &Core, turn: impl FnOnce() -> Result<()>) -> Result<()> {
+/// Turns the branch back to a snapshot by `turn`, and tells what keeps inodes above. The gate is closed.
+pub(crate) fn roll_back(core: &Core, to: u64, turn: impl FnOnce() -> Result<()>) -> Result<()> {
+    // A head that cannot be read is left all the same.
+    let changed = core.store.changed_since(to).unwrap_or_else(|error| {
+        tracing::warn!("before a rollback: {error}");
+        None
+    });
+    let may_differ = |no| changed.as_ref().is_none_or(|changed| changed.contains(no));
     let loads = core.inodes.stop_loads();
     let inodes = core.inodes.all();
     let mut states: Vec<_> = inodes.iter().map(|inode| inode.state.write()).collect();
@@ -26,15 +32,23 @@ pub(crate) fn roll_back(core: &Core, turn: impl FnOnce() -> Result<()>) -> Resul
     let changing: Vec<_> = inodes.iter().map(|inode| inode.data.version.begin_change()).collect();
     turn()?;
     core.data.punches.clear();
+    core.data.losses.forget();
     core.atimes.lock().inodes.clear();
     core.left.lock().clear();
     core.last_move.store(core.store.latest().0, Ordering::Release);
-    let not_here = |inode| Affected { inode, is_open: false, size: None };
+    let not_here = |inode| Affected {
+        inode,
+        is_open: false,
+        size: None,
+        // It had nothing that was not written.
+        is_same: !may_differ(inode),
+    };
     let mut known: Vec<Affected> = table.remembered().map(not_here).collect();
     for (inode, state) in inodes.iter().zip(&mut states) {
         if state.lookups > 0 || state.handles > 0 {
             let (is_open, size) = (state.handles > 0, Some(state.attr.size));
-            known.push(Affected { inode: inode.no, is_open, size });
+            let is_same = !is_open && !may_differ(inode.no) && is_as_written(inode, state);
+            known.push(Affected { inode: inode.no, is_open, size, is_same });
         }
         forget(core, inode);
         if !renew(core, inode, state) {
@@ -44,7 +58,10 @@ pub(crate) fn roll_back(core: &Core, turn: impl FnOnce() -> Result<()>) -> Resul
     table.all_left();
     // Before a reader can look: what is left of holes reads as zeros.
     let holes = punch::load(core);
-    known.sort_unstable_by_key(|of| of.inode);
+    if let Ok(holes) = &holes {
+        // They are about to change.
+        known.iter_mut().for_each(|of| of.is_same &= !holes.contains(&of.inode));
+    }
     tell(core, &known);
     drop((changing, table, states, loads));
     // The rollback is done; what fails from here on is done by the next mount.
@@ -67,6 +84,11 @@ fn tell(core: &Core, known: &[Affected]) {
         watcher(known, turns);
     }
     core.turns.store(turns, Ordering::Release);
+}
+
+/// Whether callers see of an inode what the tree holds, and nothing else.
+fn is_as_written(inode: &Inode, state: &InodeState) -> bool {
+    state.attr == state.disk && !state.gone && inode.data.is_clean()
 }
 
 fn warn(done: Result<()>) {
@@ -92,7 +114,8 @@ fn renew(core: &Core, inode: &Arc<Inode>, state: &mut RwLockWriteGuard<'_, Inode
     let read = || match core.store.get(&Key::inode(inode.no)) {
         Ok(bytes) => bytes,
         Err(error) => {
-            tracing::error!("inode {}, which is open, cannot be read: {error}", inode.no);
+            let whose = if state.handles > 0 { "is open" } else { "a call waits for" };
+            tracing::error!("inode {}, which {whose}, cannot be read: {error}", inode.no);
             None
         }
     };

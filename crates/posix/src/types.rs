@@ -213,4 +213,6 @@ pub struct Affected {
     pub is_open: bool,
     /// Its size, if it was in memory.
     pub size: Option<u64>,
+    /// It is not open, and what it was is surely what it is: attributes, content and names.
+    pub is_same: bool,
 }

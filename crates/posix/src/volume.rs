@@ -6,11 +6,13 @@
 use std::sync::{Arc, Weak};
 
 use holdfast_base::counters::Counters;
+use holdfast_base::show;
 use holdfast_store::{Branch, Store};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::core::Core;
 use crate::deletions::Deletions;
+use crate::op::branches::name_of;
 use crate::{FsError, MountOptions, Result};
 
 /// A volume, as the threads of its branches know it.
@@ -65,11 +67,12 @@ impl Volume {
     }
 
     /// Fails if `branch` is open: there is one [`Core`] for each. Snapshots do not change.
-    pub(crate) fn expect_closed(&self, branch: &Branch, name: &[u8]) -> Result<()> {
-        match !branch.is_snapshot() && self.is_open(branch.number()) {
-            true => Err(FsError::InUse(String::from_utf8_lossy(name).into_owned())),
-            false => Ok(()),
+    pub(crate) fn expect_closed(&self, branch: &Branch) -> Result<()> {
+        if branch.is_snapshot() || !self.is_open(branch.number()) {
+            return Ok(());
         }
+        let name = name_of(self.store.tree(branch.number())?);
+        Err(FsError::InUse(show::name(&name)))
     }
 
     /// From now on it is open.

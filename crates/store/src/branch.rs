@@ -11,7 +11,9 @@ use holdfast_format::item::{TreeItem, TreeKind};
 
 use crate::error::LineageError;
 use crate::tree::TreeNo;
-use crate::{Inner, Need, Reservation, Reserved, Result, Store, StoreError, Transaction, TreeInfo};
+use crate::{
+    Inner, Inodes, Need, Reservation, Reserved, Result, Store, StoreError, Transaction, TreeInfo,
+};
 
 /// A branch, or a snapshot that is only read. What it does not say itself is asked of the [`Store`].
 #[derive(Clone, Debug)]
@@ -44,6 +46,16 @@ impl Branch {
     /// The branch that mkfs made, whatever its name is now, or one of its snapshots.
     pub fn open_first(store: Arc<Store>, snapshot: Option<&[u8]>) -> Result<Branch> {
         Branch::find(store, |_| Ok(MAIN), snapshot)
+    }
+
+    /// A branch, or a snapshot, by its number. It is not deleted meanwhile.
+    pub fn open_number(store: Arc<Store>, number: u64) -> Result<Branch> {
+        let (tree, item) = {
+            let inner = &store.inner;
+            let _one = inner.lineage.lock();
+            (inner.open_tree(number)?, inner.tree_item(number)?)
+        };
+        Ok(Branch { store, tree, number, is_snapshot: item.kind == TreeKind::Snapshot })
     }
 
     fn find(
@@ -126,6 +138,13 @@ impl Branch {
         self.store.inner.scan_back(self.tree, from, to, &mut visit)
     }
 
+    /// Inodes of which it may have other items than a snapshot, by the snapshot's number. `None`: all. It does not change
+    /// meanwhile. Costs what lies between them, up to a bound.
+    pub fn changed_since(&self, snapshot: u64) -> Result<Option<Inodes>> {
+        let _one = self.store.inner.lineage.lock();
+        self.store.inner.changed_since(self.tree, self.number, snapshot)
+    }
+
     fn check_writable(&self) -> Result<()> {
         if self.is_snapshot { Err(StoreError::ReadOnly) } else { Ok(()) }
     }
@@ -196,6 +215,12 @@ impl Store {
         let _one = self.inner.lineage.lock();
         let number = self.inner.find_tree(0, branch)?;
         snapshot.map_or(Ok(number), |name| self.inner.find_tree(number, name))
+    }
+
+    /// The number of the snapshot of a branch that has this name.
+    pub fn find_snapshot(&self, branch: u64, name: &[u8]) -> Result<u64> {
+        let _one = self.inner.lineage.lock();
+        self.inner.find_tree(branch, name)
     }
 
     /// What is known of a branch or snapshot.

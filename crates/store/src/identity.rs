@@ -7,7 +7,7 @@
 use holdfast_base::clock::Timestamp;
 use holdfast_device::Device;
 use holdfast_format::superblock::FoundDamage;
-use holdfast_format::{Superblock, geometry};
+use holdfast_format::Superblock;
 use uuid::Uuid;
 
 use crate::{Inner, Result, StoreError, superblock};
@@ -69,8 +69,7 @@ impl Inner {
 /// fail at any moment: the slot is as lost as before, or back.
 pub fn restore_superblock(device: &dyn Device) -> Result<Superblock> {
     let Some(found) = superblock::far(device)? else {
-        let blocks = device.len() / holdfast_base::units::BLOCK_BYTES;
-        let place = geometry::far_copy(blocks);
+        let place = superblock::far_place(device);
         return Err(StoreError::Refused(format!("there is no superblock at block {place} either")));
     };
     superblock::restore(device, &found)?;

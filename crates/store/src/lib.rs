@@ -55,7 +55,7 @@ pub use guard::Guarding;
 pub use identity::{Identity, restore_superblock};
 pub use idle::Idle;
 pub use in_place::{Reserved, Sent};
-pub use lineage::TreeInfo;
+pub use lineage::{Inodes, TreeInfo};
 use lineage::Walks;
 pub use pin::Pin;
 pub use space::{

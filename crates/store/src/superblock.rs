@@ -9,10 +9,12 @@
 use holdfast_base::clock::Stopwatch;
 use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_base::{BLOCK_SIZE, Epoch};
+use holdfast_base::{BLOCK_SIZE, BlockNo, Epoch};
 use holdfast_device::{Device, Flushed, flush_unless};
 use holdfast_format::geometry::{SUPERBLOCK_SLOTS, far_copy};
-use holdfast_format::superblock::{FoundDamage, newer_program, other_version as other, version_of};
+use holdfast_format::superblock::{
+    FoundDamage, newer_program, other_version as other, tags_of, version_of,
+};
 use holdfast_format::{Malformed, Superblock};
 
 use crate::throttle::access_times::AccessTimes;
@@ -99,11 +101,21 @@ pub(crate) fn newest(device: &dyn Device, is_reader: bool, places: &AccessTimes)
     }
 }
 
-/// The far copy, where a volume as large as the device has it.
+/// Where the far copy is: where the volume has it as a slot says that is valid, else where one as large as the device has it.
+pub(crate) fn far_place(device: &dyn Device) -> BlockNo {
+    let slots = SUPERBLOCK_SLOTS.into_iter().filter_map(|slot| {
+        let mut block = [0; BLOCK_SIZE];
+        device.read(slot.byte_offset()?, &mut block).ok()?;
+        Superblock::decode(&block, slot).ok()
+    });
+    let newest = slots.max_by_key(|superblock| superblock.epoch);
+    newest.map_or_else(|| far_copy(device.len() / BLOCK_BYTES), |it| it.geometry.far_copy())
+}
+
+/// The far copy, if there is one that is valid.
 pub(crate) fn far(device: &dyn Device) -> Result<Option<Superblock>> {
-    let last = device.len() / BLOCK_BYTES;
-    let place = far_copy(last);
-    if place.0 >= last {
+    let place = far_place(device);
+    if place.0 >= device.len() / BLOCK_BYTES {
         return Ok(None);
     }
     let mut block = [0; BLOCK_SIZE];
@@ -111,26 +123,28 @@ pub(crate) fn far(device: &dyn Device) -> Result<Option<Superblock>> {
     Ok(Superblock::decode(&block, place).ok())
 }
 
-/// Writes what was found at the far copy into its slot, unless a slot counts that is as new. What it leads to was judged by the
-/// caller. The far copy itself is left alone: until the flush it may be all that there is.
+/// Writes what was found at the far copy into its slot, unless a slot counts that is as new, or that is of another volume. One that
+/// this program is too old for counts as well; if it is older, the volume has given up since what it brought. What the far copy leads to was
+/// judged by the caller. The far copy itself is left alone: until the flush it may be all that there is.
 pub(crate) fn restore(device: &dyn Device, far: &Superblock) -> Result<()> {
     for slot in SUPERBLOCK_SLOTS {
         let mut block = [0; BLOCK_SIZE];
         device.read(slot.byte_offset().expect("the slots lie at the start"), &mut block)?;
-        if let Some((_, why)) = newer_program(&block, slot) {
+        let is_same = tags_of(&block, slot) == Some(far.tags());
+        if let Some((epoch, why)) = newer_program(&block, slot) {
+            if is_same && epoch < far.epoch && slot != far.slot() {
+                continue;
+            }
             return Err(StoreError::Refused(format!("the volume needs a newer program: {why}")));
         }
         let Ok(found) = Superblock::decode(&block, slot) else { continue };
-        let is_same = (found.node_tag, found.ring_tag, found.created)
-            == (far.node_tag, far.ring_tag, far.created);
         if !is_same || found.epoch >= far.epoch {
             return Err(StoreError::Refused(
                 "a superblock slot is valid: nothing is to be restored".into(),
             ));
         }
     }
-    let [even, odd] = SUPERBLOCK_SLOTS;
-    let slot = if far.epoch.0.is_multiple_of(2) { even } else { odd };
+    let slot = far.slot();
     device.write(slot.byte_offset().expect("the slots lie at the start"), &far.encode(slot)[..])?;
     let _durable = device.flush()?;
     Ok(())

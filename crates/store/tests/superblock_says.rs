@@ -152,6 +152,37 @@ fn a_newer_superblock_with_an_unknown_feature_is_obeyed() {
     let device = Arc::new(base.snapshot());
     set_features(&*device, slot(false), INCOMPAT);
     assert_eq!(first(&open(&device), 40), Some(2));
+    // Also if only the far copy of that one is left.
+    let lost = slot(true).byte_offset().unwrap();
+    let device = Arc::new(base.snapshot());
+    set_features(&*device, slot(false), INCOMPAT);
+    device.write(lost, &[0x55; 4096]).unwrap();
+    assert_eq!(restore_superblock(&*device).unwrap().epoch.0 % 2, newest);
+    assert_eq!(first(&open(&device), 40), Some(2));
+    // But not if that far copy is of another volume.
+    let (device, other) = (Arc::new(base.snapshot()), formatted());
+    lived_in(&other);
+    device.write(lost, &[0x55; 4096]).unwrap();
+    device.write(slot(false).byte_offset().unwrap(), &block(&*other, slot(false))).unwrap();
+    assert_eq!(slots(&*device).len(), 1);
+    set_features(&*device, slot(false), INCOMPAT);
+    let before = device.snapshot();
+    assert!(restore_superblock(&*device).unwrap_err().to_string().contains("newer program"));
+    assert_eq!(before.to_image(), device.to_image(), "nothing was written");
+}
+
+/// The far copy is where the volume ends, which may be before the device does.
+#[test]
+fn a_slot_comes_back_on_a_device_that_is_larger_than_the_volume() {
+    let base = formatted();
+    lived_in(&base);
+    let newest = slots(&*base).pop().unwrap();
+    let image = base.to_image();
+    let larger = Arc::new(MemoryDevice::new(image.len() as u64 + (3 << 20)));
+    larger.write(0, &image).unwrap();
+    larger.write(newest.slot().byte_offset().unwrap(), &[0x55; 4096]).unwrap();
+    assert_eq!(restore_superblock(&*larger).unwrap(), newest);
+    assert_eq!(first(&open(&larger), 40), Some(2));
 }
 
 /// Unknown kinds of items under an unknown compat bit, and bytes behind the superblock's fields, stay what they are.

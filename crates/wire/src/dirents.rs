@@ -42,6 +42,11 @@ impl<'a> Dirents<'a> {
         true
     }
 
+    /// Takes all entries out again.
+    pub fn clear(&mut self) {
+        self.used = 0;
+    }
+
     /// Bytes used.
     pub fn used(&self) -> usize {
         self.used

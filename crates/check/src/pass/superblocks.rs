@@ -36,9 +36,7 @@ pub(super) fn run(context: &mut Context<'_>) {
             far.epoch,
             far.geometry.far_copy()
         );
-        let [even, odd] = SUPERBLOCK_SLOTS;
-        let slot = if far.epoch.0.is_multiple_of(2) { even } else { odd };
-        findings.add(Issue::NewestSuperblockLost, what).block(slot);
+        findings.add(Issue::NewestSuperblockLost, what).block(far.slot());
     } else if let Some(far) = context.slots.only_far() {
         let mut words = words_of(context.slots);
         words.push(format!(

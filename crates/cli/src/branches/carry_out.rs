@@ -4,9 +4,9 @@
 
 use std::fmt::Display;
 
-use holdfast::{BranchInfo, FileSystem, SnapshotInfo};
+use holdfast::{BranchInfo, FileSystem, SnapshotInfo, Which};
 use holdfast_base::units::BLOCK_BYTES;
-use holdfast_fuse::PIECE;
+use holdfast_fuse::{PIECE, Told};
 
 use super::message::{Branch, Origin, Snapshot, nanoseconds};
 use super::{Ask, Name, Reply};
@@ -27,12 +27,16 @@ pub(crate) struct Open<'a> {
     pub(crate) roll_back: RollBack<'a>,
 }
 
-/// See [`FileSystem::rollback`].
-pub(crate) type RollBack<'a> = &'a dyn Fn(&[u8], Option<&[u8]>) -> Result<(), String>;
+/// See [`FileSystem::rollback`], and what the kernel knows of it.
+pub(crate) type RollBack<'a> = &'a dyn Fn(&[u8], Option<&[u8]>) -> Result<Told, String>;
 
 /// Carries out what is asked.
 pub(crate) fn carry_out(open: &Open<'_>, ask: &Ask) -> Reply {
     let done = match ask {
+        Ask::RollBack { branch, to, keep } => {
+            let keep = keep.as_ref().map(|keep| keep.0.as_slice());
+            roll_back(open, branch.as_ref(), &to.0, keep)
+        }
         Ask::Branches { after } => branches(open, *after),
         Ask::Snapshots { branch, after } => snapshots(open, branch.as_ref(), *after),
         Ask::Snapshot { branch, name } => snapshot(open, branch.as_ref(), name),
@@ -62,18 +66,9 @@ fn change(open: &Open<'_>, ask: &Ask) -> Done<(Name, Option<u64>)> {
             let number = match branch {
                 // Also out of a snapshot that is open.
                 None => fs.fork(&name.0, from),
-                Some(branch) => fs.fork_of(&name.0, &branch.0, from),
+                Some(branch) => fs.fork_of(&name.0, &branch.0, from.map(Which::from)),
             };
             Ok((name.clone(), Some(number.map_err(words)?)))
-        }
-        Ask::RollBack { branch, to, keep } => {
-            let branch = branch_of(branch)?;
-            let keep = keep.as_ref().map(|keep| keep.0.as_slice());
-            match is_open(open, &branch)? {
-                true => (open.roll_back)(&to.0, keep)?,
-                false => fs.rollback_of(&branch.0, &to.0, keep).map_err(words)?,
-            }
-            Ok((branch, None))
         }
         Ask::DeleteSnapshot { branch, name } => {
             let branch = branch_of(branch)?;
@@ -106,10 +101,30 @@ fn change(open: &Open<'_>, ask: &Ask) -> Done<(Name, Option<u64>)> {
             fs.limit(&name.0, *blocks).map_err(words)?;
             Ok((name.clone(), None))
         }
-        Ask::Branches { .. } | Ask::Snapshots { .. } | Ask::Snapshot { .. } => {
-            Err("this changes nothing".into())
-        }
+        Ask::RollBack { .. }
+        | Ask::Branches { .. }
+        | Ask::Snapshots { .. }
+        | Ask::Snapshot { .. } => Err("this is answered elsewhere".into()),
     }
+}
+
+fn roll_back(
+    open: &Open<'_>,
+    branch: Option<&Name>,
+    to: &[u8],
+    keep: Option<&[u8]>,
+) -> Done<Reply> {
+    let branch = name_of(open, branch)?;
+    // It may get another name meanwhile.
+    let number = open.fs.find_branch(&branch.0).map_err(words)?.number;
+    let told = match is_open(open, number)? {
+        true => (open.roll_back)(to, keep)?,
+        false => {
+            open.fs.rollback_of(number, to, keep).map_err(words)?;
+            Told::All
+        }
+    };
+    Ok(Reply::RolledBack { branch, forgotten: told == Told::All })
 }
 
 /// The name of a branch; `None`: of the open one.
@@ -121,9 +136,9 @@ fn name_of(open: &Open<'_>, branch: Option<&Name>) -> Done<Name> {
 }
 
 /// Whether it is this branch that is open, and no snapshot of it.
-fn is_open(open: &Open<'_>, branch: &Name) -> Done<bool> {
+fn is_open(open: &Open<'_>, branch: u64) -> Done<bool> {
     let is_snapshot = open.fs.snapshot_name().map_err(words)?.is_some();
-    Ok(!is_snapshot && open.fs.branch_name().map_err(words)? == branch.0)
+    Ok(!is_snapshot && open.fs.branch_number().map_err(words)? == branch)
 }
 
 /// The snapshot of another branch that a branch was made of. Its own snapshots lie between them.
@@ -278,7 +293,7 @@ mod tests {
     fn the_longest_entries_fit_their_messages() {
         let volume = Volume::in_memory(64 << 20).unwrap();
         let fs = volume.engine().unwrap();
-        let none = |_: &[u8], _: Option<&[u8]>| Ok(());
+        let none = |_: &[u8], _: Option<&[u8]>| Ok(Told::All);
         let open = Open { fs: &fs, is_mounted: true, roll_back: &none };
         let done = |ask: Ask| {
             let reply = carry_out(&open, &ask);

@@ -58,6 +58,8 @@ pub(crate) enum Reply {
     Snapshots { branch: Name, list: Vec<Snapshot>, more: bool },
     /// It is done: the branch that it was about, and the number of what was made.
     Done { branch: Name, number: Option<u64> },
+    /// The branch is rolled back; whether the kernel has forgotten all that was.
+    RolledBack { branch: Name, forgotten: bool },
     /// It is not done, and why.
     Refused { why: String },
 }

@@ -88,7 +88,13 @@ pub(crate) fn made(
 }
 
 /// That a branch was rolled back, and where what it was can be found.
-pub(crate) fn rolled_back(as_json: bool, branch: &Name, to: &Name, kept: Option<&Name>) -> Outcome {
+pub(crate) fn rolled_back(
+    as_json: bool,
+    branch: &Name,
+    to: &Name,
+    kept: Option<&Name>,
+    forgotten: bool,
+) -> Outcome {
     if as_json {
         let mut object = named(branch);
         put(&mut object, "snapshot", to);
@@ -96,6 +102,7 @@ pub(crate) fn rolled_back(as_json: bool, branch: &Name, to: &Name, kept: Option<
         if let Some(kept) = kept {
             put(&mut object, "kept", kept);
         }
+        object.insert("forgotten".into(), forgotten.into());
         return json(object);
     }
     let kept = kept.map_or("nothing of what it was is kept".into(), |kept| {

@@ -6,16 +6,17 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use holdfast_base::InodeNo;
 use holdfast_posix::{FileSystem, FileType, OpenFlags};
 use holdfast_wire::ask::PIECE;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use super::Server;
 use crate::caller::is_owner;
-use crate::interface::{Answer, Controlled, Errno, Request};
+use crate::interface::{Answer, Controlled, Errno, Request, Told};
 use crate::notices::Notice;
 
 /// What a program asks by ioctl(2), as it asks for an attribute, is a command if it begins so.
@@ -69,6 +70,8 @@ struct Mount<'a> {
     server: &'a Server,
     fs: &'a FileSystem,
     may_change: bool,
+    /// How long a rollback waits until the kernel knows everything.
+    patience: Duration,
 }
 
 /// Stops the volume if a command panics, as any other change does: it may be half done.
@@ -91,25 +94,46 @@ impl Controlled for Mount<'_> {
         self.may_change
     }
 
-    fn roll_back(&self, to: &[u8], keep: Option<&[u8]>) -> holdfast_posix::Result<()> {
+    fn roll_back(&self, to: &[u8], keep: Option<&[u8]>) -> holdfast_posix::Result<Told> {
         let kernel = self.server.kernel.get();
         let _one = self.server.one_rollback.lock();
         // It does no harm before, and says whether the kernel understands it.
         let by_epoch = kernel.is_none_or(|kernel| kernel.all_names_changed());
         let before = if by_epoch { Vec::new() } else { names(self.fs)? };
         self.fs.rollback(to, keep)?;
-        self.server.note_what_grew(self.fs);
         if by_epoch {
             kernel.map(|kernel| kernel.all_names_changed());
         } else {
             let after = names(self.fs).unwrap_or_default();
             before.into_iter().chain(after).for_each(|name| self.server.notices.note(name));
         }
-        if kernel.is_some() && !self.server.notices.drain_within(PATIENCE) {
-            tracing::warn!("the kernel takes long to forget what was before a rollback");
+        match kernel.is_none() || self.server.notices.drain_within(self.patience) {
+            true => Ok(Told::All),
+            false => {
+                tracing::warn!("the kernel takes long to forget what was before a rollback");
+                Ok(Told::NotYet)
+            }
         }
-        Ok(())
     }
+}
+
+/// The size of an open file that is longer than before, and its last byte. Waits for a rollback that is under way.
+pub(super) fn grown(
+    fs: &RwLock<Option<Arc<FileSystem>>>,
+    inode: InodeNo,
+    before: u64,
+) -> Option<(u64, u8)> {
+    // Who waits to drop the filesystem may wait for a rollback, which waits for this.
+    let fs = fs.read_recursive();
+    let fs = fs.as_ref()?;
+    let size = fs.getattr(inode).ok()?.size;
+    if size <= before {
+        return None;
+    }
+    let file = fs.lend(inode, OpenFlags::READ | OpenFlags::NOATIME).ok()?;
+    let mut last = [0];
+    fs.read(&file, size - 1, &mut last).ok()?;
+    Some((size, last[0]))
 }
 
 /// All names, each as a notice.
@@ -133,35 +157,20 @@ impl Server {
     /// From now on the kernel is told of rollbacks.
     pub(super) fn watch_rollback(&self, fs: &FileSystem) {
         let (rolled_back, notices) = (Arc::clone(&self.rolled_back), Arc::clone(&self.notices));
-        let sizes_before = Arc::clone(&self.sizes_before);
+        let kernel_opens = Arc::clone(&self.kernel_opens);
         fs.watch_rollback(move |known, turn| {
-            // Also those that are not open: a program may open one before the kernel has heard, and finds its old pages.
-            rolled_back.turned(known.iter().map(|of| of.inode), turn);
-            let sizes = known.iter().filter(|of| of.is_open);
-            *sizes_before.lock() = sizes.filter_map(|of| Some((of.inode, of.size?))).collect();
-            notices.note_all(known.iter().map(|of| Notice::Turned(of.inode.0, turn)));
+            // Of the same content, what the kernel has in memory is true; unless it may be mapped, which only shows where a file
+            // is open, and where the kernel opens files not even that. Of the others also those that are not open: a program may
+            // open one before the kernel has heard, and finds its old pages.
+            let may_be_mapped = kernel_opens.load(Ordering::Relaxed);
+            let void = || known.iter().filter(|of| !of.is_same || may_be_mapped);
+            rolled_back.turned(void().map(|of| of.inode), turn);
+            notices.note_all(void().map(|of| Notice::Turned {
+                inode: of.inode.0,
+                turn,
+                size: of.size.filter(|_| of.is_open),
+            }));
         });
-    }
-
-    /// Of open files that are longer than before the kernel hears where they end: it does not ask when a mapping of them is read.
-    fn note_what_grew(&self, fs: &FileSystem) {
-        // The lock is not held below, where inodes are waited for: a rollback takes it with all of them in hand.
-        let sizes = std::mem::take(&mut *self.sizes_before.lock());
-        for (inode, before) in sizes {
-            let size = fs.getattr(inode).map_or(0, |now| now.size);
-            if size <= before {
-                continue;
-            }
-            let last = || {
-                let file = fs.lend(inode, OpenFlags::READ | OpenFlags::NOATIME)?;
-                let mut last = [0];
-                fs.read(&file, size - 1, &mut last).map(|_| last[0])
-            };
-            if let Ok(last) = last() {
-                // What it then holds of the page may be older than what a program writes meanwhile.
-                self.notices.note_all([Notice::Grown(inode.0, size, last), Notice::Inode(inode.0)]);
-            }
-        }
     }
 
     /// Carries out a command, and returns what is answered.
@@ -173,7 +182,8 @@ impl Server {
         let fs = self.fs()?;
         let _stop = StopOnPanic(&fs);
         let (may_change, command) = self.permits.take(command);
-        let answer = control.carry_out(&Mount { server: self, fs: &fs, may_change }, command);
+        let mount = Mount { server: self, fs: &fs, may_change, patience: PATIENCE };
+        let answer = control.carry_out(&mount, command);
         match answer.len() <= PIECE {
             true => Ok(answer),
             false => Err(Errno(libc::E2BIG)),
@@ -191,12 +201,12 @@ mod tests {
     use crate::server::fresh;
 
     /// A kernel that writes down what it is told.
-    struct Told {
+    struct Listener {
         knows_epochs: bool,
         heard: Mutex<Vec<String>>,
     }
 
-    impl Kernel for Told {
+    impl Kernel for Listener {
         fn attr_changed(&self, inode: u64) {
             self.heard.lock().push(format!("attributes {inode}"));
         }
@@ -207,7 +217,9 @@ mod tests {
 
         fn bytes_changed(&self, _: u64, _: u64, _: u64) {}
 
-        fn grown(&self, _: u64, _: u64, _: u8) {}
+        fn grown(&self, inode: u64, size: u64, last: u8) {
+            self.heard.lock().push(format!("grown {inode} {size} {last}"));
+        }
 
         fn name_changed(&self, parent: u64, name: &[u8]) {
             self.heard.lock().push(format!("{parent}/{}", String::from_utf8_lossy(name)));
@@ -225,12 +237,12 @@ mod tests {
     fn heard(knows_epochs: bool) -> Vec<String> {
         let fs = fresh::mount(&fresh::volume());
         let server = fresh::server(&fs);
-        let kernel = Arc::new(Told { knows_epochs, heard: Mutex::default() });
+        let kernel = Arc::new(Listener { knows_epochs, heard: Mutex::default() });
         server.set_kernel(Arc::clone(&kernel) as Arc<dyn Kernel>).unwrap();
         server.set_control(Control::new(|mount, command| {
             match command {
                 b"take" => mount.fs().snapshot(b"s").map(drop).unwrap(),
-                _ => mount.roll_back(b"s", None).unwrap(),
+                _ => assert_eq!(mount.roll_back(b"s", None).unwrap(), Told::All),
             }
             b"done".to_vec()
         }));
@@ -260,6 +272,134 @@ mod tests {
         }
         server.close();
         heard
+    }
+
+    /// Which inodes a kernel hears of behind a rollback, of many files that it remembers. The last is changed, the first open.
+    fn heard_of_many(kernel_opens: bool) -> (Vec<u64>, Vec<u64>) {
+        let fs = fresh::mount(&fresh::volume());
+        let server = fresh::server(&fs);
+        let kernel = Arc::new(Listener { knows_epochs: true, heard: Mutex::default() });
+        server.set_kernel(Arc::clone(&kernel) as Arc<dyn Kernel>).unwrap();
+        if kernel_opens {
+            server.set_kernel_opens();
+        }
+        let root = Request { uid: 0, gid: 0, pid: 0 };
+        let mode = Mode { mode: libc::S_IFREG | 0o644, umask: 0 };
+        let mut files = Vec::new();
+        for n in 0..500 {
+            let made = server.mknod(&root, InodeNo::ROOT, format!("{n}").as_bytes(), mode, 0);
+            files.push(made.unwrap().attr.unwrap().inode);
+        }
+        let opened = fs.lend(files[0], OpenFlags::READ).unwrap();
+        fs.snapshot(b"s").unwrap();
+        let to = SetAttr { perm: Some(0o600), ..SetAttr::default() };
+        fs.setattr(&Caller::root(), files[499], None, to).unwrap();
+        let mount = Mount { server: &server, fs: &fs, may_change: true, patience: PATIENCE };
+        assert_eq!(mount.roll_back(b"s", None).unwrap(), Told::All);
+        let said = kernel.heard.lock().clone();
+        let heard = said.iter().filter_map(|word| word.strip_prefix("inode ")?.parse().ok());
+        drop(opened);
+        server.close();
+        (files.into_iter().map(|inode| inode.0).collect(), heard.collect())
+    }
+
+    /// What costs a notice each is bounded by what has changed, not by what the kernel remembers.
+    #[test]
+    fn a_kernel_hears_of_inodes_that_have_changed_or_are_open() {
+        let (files, heard) = heard_of_many(false);
+        assert!(heard.contains(&files[0]) && heard.contains(&files[499]), "{heard:?}");
+        // With those that lie beside it in the tree.
+        assert!(heard.len() < 100, "{}", heard.len());
+    }
+
+    /// Where nobody says which files are open, any may have been mapped and stored into.
+    #[test]
+    fn a_kernel_that_opens_files_hears_of_all() {
+        let (files, heard) = heard_of_many(true);
+        assert!(files.iter().all(|file| heard.contains(file)), "{} of 500", heard.len());
+    }
+
+    /// A mapping of an open file ends where the kernel believes that the file ends; it hears of that while what is stored into the
+    /// mapping is still void, or it would put a byte over one that a program has just stored.
+    #[test]
+    fn a_kernel_hears_that_a_file_has_grown_before_its_pages_count_again() {
+        let fs = fresh::mount(&fresh::volume());
+        let server = fresh::server(&fs);
+        let kernel = Arc::new(Listener { knows_epochs: true, heard: Mutex::default() });
+        server.set_kernel(Arc::clone(&kernel) as Arc<dyn Kernel>).unwrap();
+        let root = Request { uid: 0, gid: 0, pid: 0 };
+        let mode = Mode { mode: libc::S_IFREG | 0o644, umask: 0 };
+        let made = server.create(&root, InodeNo::ROOT, b"f", mode, libc::O_RDWR, false).unwrap();
+        let (inode, opened) = (made.0.attr.unwrap().inode, made.1);
+        let file = FileId { inode, fh: opened.fh, flags: libc::O_RDWR };
+        let write =
+            Write { file, offset: 0, bytes: &[7; 9000], kill_suid_sgid: false, is_cached: false };
+        server.write(&root, &write).unwrap();
+        fs.snapshot(b"s").unwrap();
+        let to = SetAttr { size: Some(10), ..SetAttr::default() };
+        fs.setattr(&Caller::root(), inode, None, to).unwrap();
+        let mount = Mount { server: &server, fs: &fs, may_change: true, patience: PATIENCE };
+        assert_eq!(mount.roll_back(b"s", None).unwrap(), Told::All);
+        let heard = kernel.heard.lock().clone();
+        let of_file: Vec<_> = heard.iter().filter(|it| it.contains(&format!(" {inode}"))).collect();
+        assert_eq!(of_file, [&format!("grown {inode} 9000 7"), &format!("inode {inode}")]);
+        server.release(opened.fh);
+        server.close();
+    }
+
+    /// What the kernel has in memory of a file is not kept by an open that comes before it has heard.
+    #[test]
+    fn a_file_that_is_opened_before_the_kernel_has_heard_keeps_no_pages() {
+        let fs = fresh::mount(&fresh::volume());
+        let server = fresh::server(&fs);
+        let kernel = Arc::new(Stuck(Mutex::default()));
+        server.set_kernel(Arc::clone(&kernel) as Arc<dyn Kernel>).unwrap();
+        let root = Request { uid: 0, gid: 0, pid: 0 };
+        let mode = Mode { mode: libc::S_IFREG | 0o644, umask: 0 };
+        let made = server.mknod(&root, InodeNo::ROOT, b"f", mode, 0).unwrap();
+        let inode = made.attr.unwrap().inode;
+        let opened = || server.open(&root, inode, libc::O_RDONLY, false).unwrap().keep_cache;
+        assert!(opened());
+        fs.snapshot(b"s").unwrap();
+        let to = SetAttr { size: Some(10), ..SetAttr::default() };
+        fs.setattr(&Caller::root(), inode, None, to).unwrap();
+        let waits = kernel.0.lock();
+        let roll_back = |patience| {
+            let mount = Mount { server: &server, fs: &fs, may_change: true, patience };
+            mount.roll_back(b"s", None).unwrap()
+        };
+        assert_eq!(roll_back(Duration::ZERO), Told::NotYet);
+        assert!(!opened());
+        drop(waits);
+        assert!(server.notices.drain_within(PATIENCE));
+        assert!(opened());
+        server.close();
+    }
+
+    /// What is remembered of files over a rollback goes when the kernel forgets them.
+    #[test]
+    fn nothing_is_remembered_of_files_that_the_kernel_has_forgotten() {
+        let fs = fresh::mount(&fresh::volume());
+        let server = fresh::server(&fs);
+        let root = Request { uid: 0, gid: 0, pid: 0 };
+        let mode = Mode { mode: libc::S_IFREG | 0o644, umask: 0 };
+        fs.snapshot(b"s").unwrap();
+        let kernel = Arc::new(Listener { knows_epochs: true, heard: Mutex::default() });
+        server.set_kernel(kernel).unwrap();
+        let mut files = Vec::new();
+        for n in 0..100 {
+            let made = server.mknod(&root, InodeNo::ROOT, format!("{n}").as_bytes(), mode, 0);
+            files.push(made.unwrap().attr.unwrap().inode);
+        }
+        server.lookup(&root, InodeNo::ROOT, b"7").unwrap();
+        let mount = Mount { server: &server, fs: &fs, may_change: true, patience: PATIENCE };
+        assert_eq!(mount.roll_back(b"s", None).unwrap(), Told::All);
+        assert_eq!(server.rolled_back.len(), 100);
+        files.iter().for_each(|inode| server.forget(*inode, 1));
+        assert_eq!(server.rolled_back.len(), 1, "one is referred to twice");
+        server.forget(files[7], 1);
+        assert_eq!(server.rolled_back.len(), 0);
+        server.close();
     }
 
     #[test]
@@ -299,10 +439,10 @@ mod tests {
     fn rollbacks_at_once_do_not_wait_for_each_other() {
         let fs = fresh::mount(&fresh::volume());
         let server = fresh::server(&fs);
-        let kernel = Arc::new(Told { knows_epochs: true, heard: Mutex::default() });
+        let kernel = Arc::new(Listener { knows_epochs: true, heard: Mutex::default() });
         server.set_kernel(kernel).unwrap();
         server.set_control(Control::new(|mount, _| {
-            mount.roll_back(b"s", None).unwrap();
+            let _ = mount.roll_back(b"s", None).unwrap();
             b"done".to_vec()
         }));
         let root = Request { uid: 0, gid: 0, pid: 0 };
@@ -341,6 +481,48 @@ mod tests {
             assert_eq!(fs.getattr(file.inode).unwrap().size, 9000);
         }
         files.iter().for_each(|file| server.release(file.fh));
+        server.close();
+    }
+
+    /// A kernel that waits for a program in the middle of a page.
+    struct Stuck(Mutex<()>);
+
+    impl Kernel for Stuck {
+        fn attr_changed(&self, _: u64) {}
+
+        fn content_changed(&self, _: u64) {
+            drop(self.0.lock());
+        }
+
+        fn bytes_changed(&self, _: u64, _: u64, _: u64) {}
+
+        fn grown(&self, _: u64, _: u64, _: u8) {}
+
+        fn name_changed(&self, _: u64, _: &[u8]) {}
+
+        fn all_names_changed(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn a_rollback_says_whether_the_kernel_knows_of_it() {
+        let fs = fresh::mount(&fresh::volume());
+        let server = fresh::server(&fs);
+        fs.remember(InodeNo::ROOT, 1);
+        fs.snapshot(b"s").unwrap();
+        let roll_back = |patience| {
+            fs.mkdir(&Caller::root(), InodeNo::ROOT, b"d", 0o755).unwrap();
+            let mount = Mount { server: &server, fs: &fs, may_change: true, patience };
+            mount.roll_back(b"s", None).unwrap()
+        };
+        assert_eq!(roll_back(Duration::ZERO), Told::All, "nobody has to be told");
+        let kernel = Arc::new(Stuck(Mutex::default()));
+        server.set_kernel(Arc::clone(&kernel) as Arc<dyn Kernel>).unwrap();
+        let waits = kernel.0.lock();
+        assert_eq!(roll_back(Duration::ZERO), Told::NotYet);
+        drop(waits);
+        assert_eq!(roll_back(PATIENCE), Told::All);
         server.close();
     }
 

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use holdfast_base::{InodeNo, Timestamp};
-use holdfast_posix::{Attr, DirEntry, FsError};
+use holdfast_posix::{Attr, DirEntry, FileSystem, FsError};
 
 use super::Server;
 use crate::interface::{Answer, DirSink};
@@ -15,6 +15,27 @@ use crate::statistics::Operation;
 
 /// Names that an answer with attributes holds, more or less.
 const ANSWER: u64 = 200;
+
+/// Remembers which entries were counted as references.
+struct Counting<'a> {
+    sink: &'a mut dyn DirSink,
+    counted: Vec<InodeNo>,
+}
+
+impl DirSink for Counting<'_> {
+    fn add(&mut self, entry: &DirEntry<'_>, attr: Option<(&Attr, Duration)>) -> bool {
+        let taken = self.sink.add(entry, attr);
+        if taken && attr.is_some() {
+            self.counted.push(entry.inode);
+        }
+        taken
+    }
+
+    fn clear(&mut self) {
+        self.sink.clear();
+        self.counted.clear();
+    }
+}
 
 impl Server {
     /// Gives the entries after `cookie` to `sink` until it is full. With `attrs` each comes with its
@@ -32,7 +53,29 @@ impl Server {
     ) -> Answer<()> {
         let _timed = self.timed(Operation::List);
         let fs = self.fs()?;
-        let turn = fs.turns();
+        loop {
+            let turn = fs.turns();
+            let mut counting = Counting { sink, counted: Vec::new() };
+            let done = self.list(&fs, dir, cookie, attrs, &mut counting);
+            let Counting { counted, .. } = counting;
+            if done.is_ok() && fs.turns() == turn {
+                return Ok(());
+            }
+            // The kernel gets none of it: it has heard already that the head is void that a part of it is of.
+            self.forget_all(counted.into_iter().map(|inode| (inode, 1)));
+            done?;
+            sink.clear();
+        }
+    }
+
+    fn list(
+        &self,
+        fs: &FileSystem,
+        dir: InodeNo,
+        cookie: u64,
+        attrs: bool,
+        sink: &mut dyn DirSink,
+    ) -> Answer<()> {
         let only_known = attrs && cookie == 0 && fs.getattr(dir)?.size > ANSWER;
         fs.readdir(dir, cookie, &mut |entry| {
             if !attrs || entry.name == b"." || entry.name == b".." {
@@ -54,7 +97,6 @@ impl Server {
             };
             // Counted first: once the entry is in the answer, the kernel may use it.
             fs.remember(entry.inode, 1);
-            let ttl = ttl.min(self.ttl_since(&fs, turn));
             let taken = sink.add(&entry, Some((&attr, ttl)));
             if !taken {
                 fs.forget(entry.inode, 1);
@@ -88,7 +130,7 @@ fn type_only(entry: &DirEntry<'_>) -> Attr {
 mod tests {
     use std::sync::Arc;
 
-    use holdfast_posix::{Caller, FileSystem, FileType, NewNode};
+    use holdfast_posix::{Caller, FileType, NewNode, SetAttr};
 
     use super::*;
     use crate::server::fresh;
@@ -111,6 +153,10 @@ mod tests {
                 self.known.push(attr.is_some());
             }
             true
+        }
+
+        fn clear(&mut self) {
+            self.known.clear();
         }
     }
 
@@ -155,6 +201,54 @@ mod tests {
         let mut sink = Sink { room: 1000, known: Vec::new(), cookie: 0 };
         server.readdir(dir, 0, true, &mut sink).unwrap();
         assert_eq!(sink.known, [true; 150]);
+        server.close();
+    }
+
+    /// Goes back to a snapshot when it has a name, once.
+    struct Turning<'a> {
+        fs: &'a FileSystem,
+        turned: bool,
+        names: Vec<(Vec<u8>, u64)>,
+    }
+
+    impl DirSink for Turning<'_> {
+        fn add(&mut self, entry: &DirEntry<'_>, attr: Option<(&Attr, Duration)>) -> bool {
+            if let Some((attr, _)) = attr {
+                self.names.push((entry.name.into(), attr.size));
+                if !std::mem::replace(&mut self.turned, true) {
+                    self.fs.rollback(b"s", None).unwrap();
+                }
+            }
+            true
+        }
+
+        fn clear(&mut self) {
+            self.names.clear();
+        }
+    }
+
+    /// The kernel has heard already that what was is void, and would believe an answer that comes behind that.
+    #[test]
+    fn an_answer_that_a_rollback_overtakes_has_nothing_of_what_was() {
+        let fs = fresh::mount(&fresh::volume());
+        let server = fresh::server(&fs);
+        let new = NewNode { file_type: FileType::Regular, perm: 0o644, rdev: 0 };
+        let made = [b"a", b"b"].map(|name| {
+            fs.mknod(&Caller::root(), InodeNo::ROOT, name, new).unwrap().inode
+        });
+        fs.snapshot(b"s").unwrap();
+        fs.mknod(&Caller::root(), InodeNo::ROOT, b"c", new).unwrap();
+        for inode in made {
+            let to = SetAttr { size: Some(7), ..SetAttr::default() };
+            fs.setattr(&Caller::root(), inode, None, to).unwrap();
+        }
+        let mut sink = Turning { fs: &fs, turned: false, names: Vec::new() };
+        server.readdir(InodeNo::ROOT, 0, true, &mut sink).unwrap();
+        let mut names = sink.names;
+        names.sort();
+        assert_eq!(names, [(b"a".to_vec(), 0), (b"b".to_vec(), 0)]);
+        // Each is referred to once.
+        assert!(made.iter().all(|inode| fs.forget(*inode, 1)));
         server.close();
     }
 }

@@ -200,11 +200,9 @@ impl Server {
             return Opened { fh: 0, direct: false, keep_cache: true };
         }
         let direct = flags & libc::O_DIRECT != 0;
-        Opened {
-            fh: self.handles.insert(Arc::new(Handle { file, direct })),
-            direct,
-            keep_cache: true,
-        }
+        let keep_cache = !self.rolled_back.is_void(file.inode());
+        let fh = self.handles.insert(Arc::new(Handle { file, direct }));
+        Opened { fh, direct, keep_cache }
     }
 }
 

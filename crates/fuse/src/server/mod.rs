@@ -63,7 +63,7 @@ struct Handle {
 
 /// Answers the requests of one mount.
 pub struct Server {
-    fs: RwLock<Option<Arc<FileSystem>>>,
+    fs: Arc<RwLock<Option<Arc<FileSystem>>>>,
     handles: Handles<Handle>,
     trusted: bool,
     ttl: Duration,
@@ -82,12 +82,10 @@ pub struct Server {
     rolled_back: Arc<rolled_back::RolledBack>,
     /// Held over a rollback, with all that the kernel is told of it.
     one_rollback: Mutex<()>,
-    /// Files that were open in the head before the last rollback, and their sizes.
-    sizes_before: Arc<Mutex<Vec<(InodeNo, u64)>>>,
     /// The kernel does not know that directories need no handle.
     needs_opendir: AtomicBool,
     /// The kernel opens regular files without asking, and there are no handles.
-    kernel_opens: AtomicBool,
+    kernel_opens: Arc<AtomicBool>,
     /// The kernel asks for no extended attributes, and programs cannot.
     no_xattrs: AtomicBool,
     /// What is asked for in pieces.
@@ -112,7 +110,7 @@ impl Server {
         slow_fsync: Option<Duration>,
     ) -> Server {
         Server {
-            fs: RwLock::new(Some(fs)),
+            fs: Arc::new(RwLock::new(Some(fs))),
             handles: Handles::new(),
             trusted,
             ttl,
@@ -128,9 +126,8 @@ impl Server {
             synchronous: Default::default(),
             rolled_back: Arc::default(),
             one_rollback: Mutex::default(),
-            sizes_before: Arc::default(),
             needs_opendir: AtomicBool::new(false),
-            kernel_opens: AtomicBool::new(false),
+            kernel_opens: Arc::default(),
             no_xattrs: AtomicBool::new(false),
             asked: Mutex::default(),
         }
@@ -145,18 +142,22 @@ impl Server {
             return Ok(());
         }
         let watchdog = self.watchdog.get().cloned();
-        let rolled_back = Arc::clone(&self.rolled_back);
+        let (rolled_back, fs) = (Arc::clone(&self.rolled_back), Arc::clone(&self.fs));
         self.notices.start(move |some| {
             let _watched =
                 watchdog.as_ref().map(|(watchdog, connection)| watchdog.start(connection));
             some.iter().for_each(|notice| match notice {
                 Notice::Inode(inode) => kernel.content_changed(*inode),
-                Notice::Turned(inode, turn) => {
+                Notice::Turned { inode, turn, size } => {
+                    // While what programs store is void: the byte may be older than what they have written meanwhile.
+                    let grown = size.and_then(|size| control::grown(&fs, InodeNo(*inode), size));
+                    if let Some((size, last)) = grown {
+                        kernel.grown(*inode, size, last);
+                    }
                     kernel.content_changed(*inode);
                     rolled_back.told(InodeNo(*inode), *turn);
                 }
                 Notice::Bytes(inode, at, len) => kernel.bytes_changed(*inode, *at, *len),
-                Notice::Grown(inode, size, last) => kernel.grown(*inode, *size, *last),
                 Notice::Name(parent, name) => kernel.name_changed(*parent, name),
             });
         })?;

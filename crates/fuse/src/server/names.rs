@@ -38,7 +38,11 @@ impl Server {
     /// Takes back references of many inodes, as one request.
     pub(crate) fn forget_all(&self, counts: impl IntoIterator<Item = (InodeNo, u64)>) {
         if let Ok(fs) = self.fs() {
-            counts.into_iter().for_each(|(inode, count)| fs.forget(inode, count));
+            for (inode, count) in counts {
+                if fs.forget(inode, count) {
+                    self.rolled_back.forgotten(inode);
+                }
+            }
         }
     }
 

@@ -4,7 +4,8 @@
 //! goes on believing the old mode, and would still run the file with the rights of its owner. So the kernel is told,
 //! before the write is answered. This happens about never.
 //!
-//! The kernel clears capabilities itself, but not before writes that bypass its page cache.
+//! The kernel clears capabilities itself, but not before writes that bypass its page cache, nor where a rollback has brought them
+//! back.
 
 use holdfast_base::{InodeNo, wait};
 use holdfast_posix::{Caller, FileSystem, FsError, SetAttr};
@@ -33,12 +34,18 @@ impl Server {
         }
     }
 
-    /// The same where the kernel does not know that files have any, and so clears none itself.
+    /// The same where the kernel does not know that files have any, or that this one has some since a rollback, and so clears none
+    /// itself.
     pub(super) fn drop_unseen_capabilities(&self, fs: &FileSystem, inode: InodeNo) -> Answer<()> {
-        match self.has_xattrs() {
-            true => Ok(()),
-            false => self.drop_capabilities(fs, inode),
+        let turn = fs.turns();
+        let is_unsure = self.rolled_back.may_have_capabilities(inode);
+        if is_unsure || !self.has_xattrs() {
+            self.drop_capabilities(fs, inode)?;
         }
+        if is_unsure {
+            self.rolled_back.has_no_capabilities(inode, turn);
+        }
+        Ok(())
     }
 
     /// Clears the set-id bits, as a write by an unprivileged user does.

@@ -4,7 +4,10 @@
 //!   first hands them over. They belong to the head that is gone, so until the kernel has dropped them what it writes from
 //!   its cache is accepted and thrown away.
 //! - The kernel puts an append where it believes that the file ends, which it asks for at a look at the attributes and not at
-//!   a write. So appends go to the end here, until one comes that was right.
+//!   a write. So appends go to the end here, until one comes that was right, or the kernel forgets the file. (An answer that
+//!   tells it the size proves nothing: an append that is on its way may have its place from before.)
+//! - The kernel remembers that a file has no capabilities, and then takes none away when it is written. Behind a rollback it may have some, so they
+//!   are taken away here, once.
 //!
 //! A write that came before the rollback and has its turn behind it is judged again: see [`WriteHow::turn`](holdfast_posix::WriteHow).
 
@@ -31,6 +34,8 @@ struct File {
     void: Option<u64>,
     /// The rollback since which the kernel may not know the end.
     misplaced: Option<u64>,
+    /// The rollback since which the kernel may not know that it has capabilities.
+    capable: Option<u64>,
 }
 
 /// Those files.
@@ -44,9 +49,10 @@ pub(super) struct RolledBack {
 impl RolledBack {
     /// The branch was rolled back, the turn of this number, and the kernel may have pages of these.
     pub(super) fn turned(&self, inodes: impl Iterator<Item = InodeNo>, turn: u64) {
-        let file = File { void: Some(turn), misplaced: Some(turn) };
+        let file = File { void: Some(turn), misplaced: Some(turn), capable: Some(turn) };
         let mut files = self.files.lock();
-        *files = inodes.map(|inode| (inode, file)).collect();
+        // Of others the kernel may not have heard of the rollback before this one.
+        files.extend(inodes.map(|inode| (inode, file)));
         self.any.store(!files.is_empty(), Ordering::Release);
     }
 
@@ -60,11 +66,42 @@ impl RolledBack {
         self.change(inode, |file| file.misplaced = file.misplaced.filter(|since| *since > turn));
     }
 
+    /// Whether a file may have capabilities that the kernel does not take away.
+    pub(super) fn may_have_capabilities(&self, inode: InodeNo) -> bool {
+        let of = |files: &HashMap<InodeNo, File>| files.get(&inode).is_some_and(|it| it.capable.is_some());
+        self.any.load(Ordering::Acquire) && of(&self.files.lock())
+    }
+
+    /// They were taken away behind this turn.
+    pub(super) fn has_no_capabilities(&self, inode: InodeNo, turn: u64) {
+        self.change(inode, |file| file.capable = file.capable.filter(|since| *since > turn));
+    }
+
+    /// The kernel does not know it any more.
+    pub(super) fn forgotten(&self, inode: InodeNo) {
+        if self.any.load(Ordering::Acquire) {
+            let mut files = self.files.lock();
+            files.remove(&inode);
+            self.any.store(!files.is_empty(), Ordering::Release);
+        }
+    }
+
+    /// Whether the kernel may have pages of it that are of a head that is gone.
+    pub(super) fn is_void(&self, inode: InodeNo) -> bool {
+        self.judge(inode, true, false) == Verdict::Void
+    }
+
+    /// How many files are remembered.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.files.lock().len()
+    }
+
     fn change(&self, inode: InodeNo, change: impl FnOnce(&mut File)) {
         let mut files = self.files.lock();
         let Some(file) = files.get_mut(&inode) else { return };
         change(file);
-        if file.void.is_none() && file.misplaced.is_none() {
+        if file.void.or(file.misplaced).or(file.capable).is_none() {
             files.remove(&inode);
         }
         self.any.store(!files.is_empty(), Ordering::Release);
@@ -118,6 +155,10 @@ mod tests {
         assert_eq!(rolled_back.judge(file, false, true), Verdict::Append, "it was right before");
         rolled_back.is_right(file, 1);
         assert_eq!(rolled_back.judge(file, false, true), Verdict::Fine);
+        rolled_back.has_no_capabilities(file, 0);
+        assert!(rolled_back.may_have_capabilities(file));
+        rolled_back.has_no_capabilities(file, 1);
+        assert!(!rolled_back.may_have_capabilities(file));
         assert!(!rolled_back.any.load(Ordering::Acquire) && rolled_back.files.lock().is_empty());
     }
 }

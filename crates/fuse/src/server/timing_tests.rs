@@ -138,6 +138,8 @@ impl DirSink for Names {
     fn add(&mut self, _: &DirEntry<'_>, _: Option<(&holdfast_posix::Attr, Duration)>) -> bool {
         true
     }
+
+    fn clear(&mut self) {}
 }
 
 #[test]

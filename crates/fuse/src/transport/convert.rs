@@ -161,6 +161,10 @@ impl DirSink for Names<'_> {
         let kind = entry.file_type.mode_bits() >> 12;
         self.out.add(plus.as_ref(), entry.inode.0, entry.cookie, kind, entry.name)
     }
+
+    fn clear(&mut self) {
+        self.out.clear();
+    }
 }
 
 /// Only a number and a type: all that the kernel takes from `.` and `..`, of which it keeps no reference.

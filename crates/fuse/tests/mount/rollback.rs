@@ -1,13 +1,14 @@
 //! What programs find whose branch is rolled back under them: what the kernel holds for them, and what they hold themselves.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, IoSlice, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::common::{Mount, can_mount, options, volume};
-use holdfast_fuse::{CONTROL, Control, Opens};
+use holdfast_fuse::{CONTROL, Control, Opens, Told};
 
 /// A mount of which snapshots are taken, and that goes back to them, as a command does it: by ioctl(2), but without
 /// syncfs(2) before.
@@ -17,7 +18,7 @@ fn live(opens: Opens) -> Mount {
         let (what, name) = words.split_once(' ').unwrap();
         match what {
             "take" => mount.fs().snapshot(name.as_bytes()).map(drop),
-            _ => mount.roll_back(name.as_bytes(), None),
+            _ => mount.roll_back(name.as_bytes(), None).map(|told| assert_eq!(told, Told::All)),
         }
         .map_or_else(|error| error.to_string(), |()| "done".into())
         .into_bytes()
@@ -403,4 +404,199 @@ fn files_without_a_name_live_on_if_the_snapshot_has_them() {
         std::thread::yield_now();
     }
     mount.leave();
+}
+
+/// However many files the kernel remembers, it believes nothing that a rollback has changed.
+fn what_the_kernel_remembers_is_true(opens: Opens) {
+    const FILES: u32 = 50_000;
+    let mount = live(opens);
+    fs::create_dir(mount.path("d")).unwrap();
+    let at = |n: u32| mount.path(&format!("d/{n}"));
+    (0..FILES).for_each(|n| drop(File::create(at(n)).unwrap()));
+    fs::write(at(1), vec![b'1'; 8192]).unwrap();
+    fs::write(at(2), b"one").unwrap();
+    command(&mount, "take s");
+    let lengths = || (0..FILES).map(|n| fs::metadata(at(n)).map_or(99, |of| of.len())).sum::<u64>();
+    let before = lengths();
+    fs::write(at(1), b"two").unwrap();
+    fs::rename(at(2), at(3)).unwrap();
+    fs::remove_file(at(40_000)).unwrap();
+    assert!(!at(40_000).exists() && !at(FILES).exists());
+    assert_eq!(fs::read(at(1)).unwrap(), b"two");
+    assert_ne!(lengths(), before);
+    let time = std::time::Instant::now();
+    command(&mount, "back s");
+    println!("a rollback with {FILES} files in memory, opened by {opens:?}: {:?}", time.elapsed());
+    assert_eq!(lengths(), before);
+    assert_eq!(fs::read(at(1)).unwrap(), [b'1'; 8192]);
+    assert_eq!(fs::read(at(2)).unwrap(), b"one");
+    assert!(at(40_000).exists() && fs::read(at(3)).unwrap().is_empty());
+    // What comes later is seen, and what is stored.
+    fs::write(at(1), b"three").unwrap();
+    fs::write(at(FILES), b"new").unwrap();
+    command(&mount, "take t");
+    fs::write(at(1), b"four").unwrap();
+    fs::remove_file(at(FILES)).unwrap();
+    command(&mount, "back t");
+    assert_eq!(fs::read(at(1)).unwrap(), b"three");
+    assert_eq!(fs::read(at(FILES)).unwrap(), b"new");
+}
+
+#[test]
+fn what_the_kernel_remembers_of_many_files_is_true_behind_a_rollback() {
+    if can_mount() {
+        what_the_kernel_remembers_is_true(Opens::Server);
+        // It is told each inode.
+        what_the_kernel_remembers_is_true(Opens::Kernel);
+    }
+}
+
+/// What was read of the head that was is not written into the next one.
+#[test]
+fn a_copy_takes_nothing_over_a_rollback() {
+    const LEN: usize = 4 << 20;
+    if !can_mount() {
+        return;
+    }
+    let mount = live(Opens::Server);
+    fs::write(mount.path("from"), vec![b'a'; LEN]).unwrap();
+    fs::write(mount.path("to"), b"").unwrap();
+    command(&mount, "take s");
+    let from = File::open(mount.path("from")).unwrap();
+    let to = OpenOptions::new().write(true).open(mount.path("to")).unwrap();
+    let (end, copied, mut old) = (AtomicBool::new(false), AtomicU64::new(0), 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !end.load(Ordering::Acquire) {
+                let (at_from, at_to) = (Some(&mut 0), Some(&mut 0));
+                let done = rustix::fs::copy_file_range(&from, at_from, &to, at_to, LEN).unwrap();
+                copied.fetch_add(done as u64, Ordering::AcqRel);
+            }
+        });
+        for _ in 0..8 {
+            fs::write(mount.path("from"), vec![b'b'; LEN]).unwrap();
+            let before = copied.load(Ordering::Acquire);
+            while copied.load(Ordering::Acquire) < before + LEN as u64 {
+                std::thread::yield_now();
+            }
+            command(&mount, "back s");
+            let bytes = fs::read(mount.path("to")).unwrap();
+            // The part of a copy that came behind the rollback begins where that part does.
+            old += bytes.iter().filter(|byte| !matches!(byte, b'a' | 0)).count();
+        }
+        end.store(true, Ordering::Release);
+    });
+    assert_eq!(old, 0, "bytes of the head that was");
+}
+
+/// The kernel puts a part of a page into the page that it has.
+#[test]
+fn an_append_of_a_part_of_a_page_is_right_in_the_page_that_the_kernel_has() {
+    if !can_mount() {
+        return;
+    }
+    let mount = live(Opens::Server);
+    fs::write(mount.path("f"), b"0123456789").unwrap();
+    command(&mount, "take s");
+    let mut file = OpenOptions::new().read(true).append(true).open(mount.path("f")).unwrap();
+    file.write_all(&[b'b'; 6000]).unwrap();
+    let Some(mut program) = Program::start(mount.dir.path()) else { return };
+    program.run("f = open('f', 'rb'); m = mmap.mmap(f.fileno(), 6010, prot=mmap.PROT_READ)");
+    assert_eq!(program.run("m[8:12] + m[6000:6001]"), "b'89bbb'");
+    command(&mount, "back s");
+    assert_eq!(program.run("m[0:10]"), "b'0123456789'");
+    for (more, all) in [("xyz", "0123456789xyz"), ("!", "0123456789xyz!")] {
+        file.write_all(more.as_bytes()).unwrap();
+        assert_eq!(fs::read_to_string(mount.path("f")).unwrap(), all);
+        let mapped = program.run(&format!("m[0:{}]", all.len() + 1));
+        assert_eq!(mapped, format!("b'{all}\\x00'"), "what is mapped");
+    }
+    drop((program, file));
+    let mount = mount.remount();
+    assert_eq!(fs::read_to_string(mount.path("f")).unwrap(), "0123456789xyz!");
+}
+
+/// The snapshot has file capabilities, and the kernel knows of the head that was that it has none: a write takes them all the same.
+#[test]
+fn a_write_behind_a_rollback_takes_capabilities_away() {
+    const NAME: &str = "security.capability";
+    // Version 2, CAP_NET_RAW permitted.
+    let value = [1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    if !can_mount() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let mount = live(Opens::Server);
+    let at = mount.path("f");
+    fs::write(&at, b"old").unwrap();
+    rustix::fs::setxattr(&at, NAME, &value, rustix::fs::XattrFlags::empty()).unwrap();
+    command(&mount, "take s");
+    let has = || rustix::fs::getxattr(&at, NAME, &mut [0; 64][..]).is_ok();
+    let file = OpenOptions::new().write(true).open(&at).unwrap();
+    file.write_all_at(b"new", 0).unwrap();
+    assert!(!has());
+    command(&mount, "back s");
+    assert!(has());
+    file.write_all_at(b"x", 0).unwrap();
+    assert!(!has(), "a write behind the rollback");
+    // And one that the rollback overtakes, or that is all that the kernel asks for behind it.
+    let mut kept = 0;
+    let (end, written) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !end.load(Ordering::Acquire) {
+                file.write_all_at(b"y", 0).unwrap();
+                written.fetch_add(1, Ordering::AcqRel);
+            }
+        });
+        for _ in 0..20 {
+            command(&mount, "back s");
+            let before = written.load(Ordering::Acquire);
+            while written.load(Ordering::Acquire) < before + 2 {
+                std::thread::yield_now();
+            }
+            kept += u32::from(has());
+        }
+        end.store(true, Ordering::Release);
+    });
+    assert_eq!(kept, 0, "a write took nothing away");
+    drop(file);
+    let mount = mount.remount();
+    let found = rustix::fs::getxattr(mount.path("f"), NAME, &mut [0; 64][..]);
+    assert_eq!(found, Err(rustix::io::Errno::NODATA));
+}
+
+/// The kernel does not say that a write of an appender has a place of its own: until it knows where the file ends, such a write
+/// goes to the end as well.
+#[test]
+fn a_write_of_an_appender_to_a_place_of_its_own() {
+    const RWF_NOAPPEND: u32 = 0x20;
+    if !can_mount() {
+        return;
+    }
+    let mount = live(Opens::Server);
+    fs::write(mount.path("f"), [b'a'; 100]).unwrap();
+    command(&mount, "take s");
+    let file = OpenOptions::new().read(true).append(true).open(mount.path("f")).unwrap();
+    (&file).write_all(&[b'b'; 100]).unwrap();
+    let at_start = |byte: u8| {
+        let how = rustix::io::ReadWriteFlags::from_bits_retain(RWF_NOAPPEND);
+        rustix::io::pwritev2(&file, &[IoSlice::new(&[byte])], 0, how)
+    };
+    match at_start(b'c') {
+        Err(rustix::io::Errno::OPNOTSUPP) => {
+            return holdfast_base::skip::skipped(format_args!("RWF_NOAPPEND: Linux 6.9"));
+        }
+        done => assert_eq!(done, Ok(1)),
+    }
+    assert_eq!(fs::read(mount.path("f")).unwrap()[0], b'c');
+    command(&mount, "back s");
+    assert_eq!(at_start(b'x'), Ok(1));
+    let bytes = fs::read(mount.path("f")).unwrap();
+    assert_eq!((bytes.len(), bytes[0], bytes[100]), (101, b'a', b'x'));
+    // An append by which the kernel shows that it knows the end.
+    assert_eq!(file.metadata().unwrap().len(), 101);
+    (&file).write_all(b"y").unwrap();
+    assert_eq!(at_start(b'w'), Ok(1));
+    let bytes = fs::read(mount.path("f")).unwrap();
+    assert_eq!((bytes.len(), bytes[0], &bytes[100..]), (102, b'w', &b"xy"[..]));
 }

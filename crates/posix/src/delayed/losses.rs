@@ -30,6 +30,11 @@ impl Losses {
         self.count.fetch_add(1, Ordering::AcqRel);
     }
 
+    /// What was lost is not there any more: no sync that begins now reports it.
+    pub(crate) fn forget(&self) {
+        self.reported.fetch_max(self.count.load(Ordering::Acquire), Ordering::AcqRel);
+    }
+
     /// A sync begins.
     pub(crate) fn begin(&self) -> ReportedLosses {
         ReportedLosses(self.reported.load(Ordering::Acquire))
@@ -65,5 +70,10 @@ mod tests {
         let error = losses.end(losses.begin()).expect_err("it was not reported");
         assert!(error.to_string().contains('c'));
         losses.end(losses.begin()).expect("both were reported");
+        losses.add("d");
+        losses.forget();
+        losses.end(losses.begin()).expect("it was of a head that is gone");
+        losses.add("e");
+        assert!(losses.end(losses.begin()).is_err());
     }
 }

@@ -150,20 +150,27 @@ impl InodeTable {
         }
     }
 
-    /// Takes `count` references back from an inode that is not in memory. If it is, it is the answer,
-    /// and its references are as they were.
-    pub(crate) fn forget_absent(&self, no: InodeNo, count: u64) -> Option<Arc<Inode>> {
+    /// Takes `count` references back from an inode that is not in memory, and returns whether none is left. If it is in memory,
+    /// it is the error, and its references are as they were.
+    pub(crate) fn forget_absent(
+        &self,
+        no: InodeNo,
+        count: u64,
+    ) -> std::result::Result<bool, Arc<Inode>> {
         let mut shard = self.shard(no).lock();
         if let Some(inode) = shard.find(no) {
-            return Some(inode);
+            return Err(inode);
         }
         match shard.remembered.get_mut(&no.0) {
-            Some(references) if *references > count => *references -= count,
+            Some(references) if *references > count => {
+                *references -= count;
+                Ok(false)
+            }
             _ => {
                 shard.remembered.remove(&no.0);
+                Ok(true)
             }
         }
-        None
     }
 
     /// All inodes in memory, in ascending order.

@@ -1,11 +1,12 @@
 //! Snapshots, forks, rollback and deletion of branches.
 //!
 //! Each is durable when its call returns, and happens as a whole or not at all (P12). What changes the tree of this branch
-//! closes its gate for that moment; nothing here waits for the space of what is deleted.
+//! closes its gate for that moment; nothing here waits for the space of what is deleted. A branch or snapshot is meant by its
+//! name or its number, see [`Which`].
 
 use std::sync::atomic::Ordering;
 
-use holdfast_base::{Lsn, Timestamp};
+use holdfast_base::{Lsn, Timestamp, show};
 use holdfast_format::item::lineage::MAIN_NAME;
 use holdfast_format::item::{TreeItem, TreeKind};
 use holdfast_store::{Store, StoreError, TreeInfo};
@@ -121,22 +122,35 @@ impl FileSystem {
     }
 
     /// As [`FileSystem::snapshot`], of any branch, whether it is open or not.
-    pub fn snapshot_of(&self, branch: &[u8], name: &[u8]) -> Result<u64> {
-        self.snapshot_number(self.core.store.find_tree(branch, None)?, name)
+    pub fn snapshot_of<'a>(&self, branch: impl Into<Which<'a>>, name: &[u8]) -> Result<u64> {
+        self.snapshot_number(self.branch_no(branch.into())?, name)
     }
 
     /// Makes a branch `new` out of a snapshot of this branch; `None`: out of what is open here, as it is now. Returns its
     /// number.
     pub fn fork(&self, new: &[u8], from: Option<&[u8]>) -> Result<u64> {
         match from {
-            Some(from) => self.fork_number(new, self.find(self.branch_number()?, from)?),
+            Some(from) => {
+                let branch = Which::Numbered(self.branch_number()?);
+                self.fork_number(new, self.snapshot_no(branch, from.into())?)
+            }
             None => self.fork_number(new, self.core.store.number()),
         }
     }
 
     /// As [`FileSystem::fork`], of any branch or of a snapshot of it.
-    pub fn fork_of(&self, new: &[u8], branch: &[u8], from: Option<&[u8]>) -> Result<u64> {
-        self.fork_number(new, self.core.store.find_tree(branch, from)?)
+    pub fn fork_of<'a>(
+        &self,
+        new: &[u8],
+        branch: impl Into<Which<'a>>,
+        from: Option<Which<'_>>,
+    ) -> Result<u64> {
+        let branch = branch.into();
+        let from = match from {
+            Some(from) => self.snapshot_no(branch, from)?,
+            None => self.branch_no(branch)?,
+        };
+        self.fork_number(new, from)
     }
 
     /// Takes this branch back to one of its snapshots. What it was is kept as a snapshot of the name `keep`, or deleted.
@@ -145,12 +159,21 @@ impl FileSystem {
     /// [`FileSystem::watch_rollback`].
     pub fn rollback(&self, to: &[u8], keep: Option<&[u8]>) -> Result<()> {
         self.core.expect_writable()?;
-        self.rollback_number(self.core.store.number(), to, keep)
+        let branch = self.core.store.number();
+        let to = self.snapshot_no(Which::Numbered(branch), to.into())?;
+        self.rollback_number(branch, to, keep)
     }
 
     /// As [`FileSystem::rollback`], of any branch, whether it is open or not.
-    pub fn rollback_of(&self, branch: &[u8], to: &[u8], keep: Option<&[u8]>) -> Result<()> {
-        self.rollback_number(self.core.store.find_tree(branch, None)?, to, keep)
+    pub fn rollback_of<'a, 'b>(
+        &self,
+        branch: impl Into<Which<'a>>,
+        to: impl Into<Which<'b>>,
+        keep: Option<&[u8]>,
+    ) -> Result<()> {
+        let branch = self.branch_no(branch.into())?;
+        let to = self.snapshot_no(Which::Numbered(branch), to.into())?;
+        self.rollback_number(branch, to, keep)
     }
 
     fn snapshot_number(&self, branch: u64, name: &[u8]) -> Result<u64> {
@@ -168,8 +191,7 @@ impl FileSystem {
         }
     }
 
-    fn rollback_number(&self, branch: u64, to: &[u8], keep: Option<&[u8]>) -> Result<()> {
-        let to = self.find(branch, to)?;
+    fn rollback_number(&self, branch: u64, to: u64, keep: Option<&[u8]>) -> Result<()> {
         let turn = |store: &Store| Ok(store.roll_back(branch, to, keep, Timestamp::now())?);
         self.with_branch(branch, |store, open| {
             let Some(core) = open else { return turn(store) };
@@ -177,7 +199,7 @@ impl FileSystem {
                 // Writes that came since are part of what is kept.
                 core.write_back()?;
             }
-            rollback::roll_back(core, || turn(store))
+            rollback::roll_back(core, to, || turn(store))
         })?;
         if keep.is_none() {
             self.volume.volume.deletions.begin();
@@ -207,8 +229,8 @@ impl FileSystem {
     }
 
     /// Sets the callback for a rollback of this branch: all inodes that were remembered ([`FileSystem::remember`]) or open,
-    /// and what [`FileSystem::turns`] is about to be. Whatever is cached of them is void: attributes, content, and of
-    /// directories what their names lead to. Names that were found missing may exist as well. `tell` runs when the branch is
+    /// and what [`FileSystem::turns`] is about to be. Whatever is cached of them is void, but of those that are the same: attributes, content, and
+    /// of directories what their names lead to. Names that were found missing may exist as well. `tell` runs when the branch is
     /// rolled back, before any call sees that: it must not wait, nor call this filesystem. The first callback stays.
     pub fn watch_rollback(&self, tell: impl Fn(&[Affected], u64) + Send + Sync + 'static) {
         let _ = self.core.rolled_back.set(Box::new(tell));
@@ -227,14 +249,19 @@ impl FileSystem {
         Ok(branches.map(|of| self.branch_info(of)).collect())
     }
 
-    /// The branch of this name. Costs the same however many there are.
-    pub fn branch_named(&self, name: &[u8]) -> Result<BranchInfo> {
-        Ok(self.branch_info(self.info(self.core.store.find_tree(name, None)?)?))
+    /// A branch. Costs the same however many there are.
+    pub fn find_branch<'a>(&self, branch: impl Into<Which<'a>>) -> Result<BranchInfo> {
+        Ok(self.branch_info(self.info(self.branch_no(branch.into())?)?))
     }
 
-    /// The snapshot of this name of any branch. Costs the same however many there are.
-    pub fn snapshot_named(&self, branch: &[u8], name: &[u8]) -> Result<SnapshotInfo> {
-        Ok(self.snapshot_info(self.info(self.core.store.find_tree(branch, Some(name))?)?))
+    /// A snapshot of any branch. Costs the same however many there are.
+    pub fn find_snapshot<'a, 'b>(
+        &self,
+        branch: impl Into<Which<'a>>,
+        snapshot: impl Into<Which<'b>>,
+    ) -> Result<SnapshotInfo> {
+        let number = self.snapshot_no(branch.into(), snapshot.into())?;
+        Ok(self.snapshot_info(self.info(number)?))
     }
 
     /// The snapshots of this branch, in the order in which they were taken; of a snapshot: of its branch.
@@ -243,8 +270,8 @@ impl FileSystem {
     }
 
     /// The snapshots of any branch, in the order in which they were taken.
-    pub fn snapshots_of(&self, branch: &[u8]) -> Result<Vec<SnapshotInfo>> {
-        self.snapshots_of_number(self.core.store.find_tree(branch, None)?)
+    pub fn snapshots_of<'a>(&self, branch: impl Into<Which<'a>>) -> Result<Vec<SnapshotInfo>> {
+        self.snapshots_of_number(self.branch_no(branch.into())?)
     }
 
     /// The snapshots of all branches, in the order in which they were taken.
@@ -255,62 +282,82 @@ impl FileSystem {
     }
 
     /// Gives a branch another name.
-    pub fn rename_branch(&self, name: &[u8], new_name: &[u8]) -> Result<()> {
+    pub fn rename_branch<'a>(
+        &self,
+        branch: impl Into<Which<'a>>,
+        new_name: &[u8],
+    ) -> Result<()> {
         self.expect_changeable()?;
-        let store = &self.core.store;
-        Ok(store.rename_tree(store.find_tree(name, None)?, new_name)?)
+        Ok(self.core.store.rename_tree(self.branch_no(branch.into())?, new_name)?)
     }
 
     /// Gives a snapshot of a branch another name.
-    pub fn rename_snapshot(&self, branch: &[u8], name: &[u8], new_name: &[u8]) -> Result<()> {
+    pub fn rename_snapshot<'a, 'b>(
+        &self,
+        branch: impl Into<Which<'a>>,
+        snapshot: impl Into<Which<'b>>,
+        new_name: &[u8],
+    ) -> Result<()> {
         self.expect_changeable()?;
-        let store = &self.core.store;
-        Ok(store.rename_tree(store.find_tree(branch, Some(name))?, new_name)?)
+        let number = self.snapshot_no(branch.into(), snapshot.into())?;
+        Ok(self.core.store.rename_tree(number, new_name)?)
     }
 
     /// Holds a snapshot: it is not deleted until as many [`FileSystem::unhold`] have followed.
-    pub fn hold(&self, branch: &[u8], snapshot: &[u8]) -> Result<()> {
+    pub fn hold<'a, 'b>(
+        &self,
+        branch: impl Into<Which<'a>>,
+        snapshot: impl Into<Which<'b>>,
+    ) -> Result<()> {
         self.expect_changeable()?;
-        let store = &self.core.store;
-        Ok(store.hold(store.find_tree(branch, Some(snapshot))?, true)?)
+        let number = self.snapshot_no(branch.into(), snapshot.into())?;
+        Ok(self.core.store.hold(number, true)?)
     }
 
     /// Ends one [`FileSystem::hold`].
-    pub fn unhold(&self, branch: &[u8], snapshot: &[u8]) -> Result<()> {
+    pub fn unhold<'a, 'b>(
+        &self,
+        branch: impl Into<Which<'a>>,
+        snapshot: impl Into<Which<'b>>,
+    ) -> Result<()> {
         self.expect_changeable()?;
-        let store = &self.core.store;
-        Ok(store.hold(store.find_tree(branch, Some(snapshot))?, false)?)
+        let number = self.snapshot_no(branch.into(), snapshot.into())?;
+        Ok(self.core.store.hold(number, false)?)
     }
 
     /// Limits the blocks that a branch may refer to; `None`: no limit. It is kept and not yet enforced.
-    pub fn limit(&self, branch: &[u8], blocks: Option<u64>) -> Result<()> {
+    pub fn limit<'a>(&self, branch: impl Into<Which<'a>>, blocks: Option<u64>) -> Result<()> {
         self.expect_changeable()?;
-        let store = &self.core.store;
-        Ok(store.limit(store.find_tree(branch, None)?, blocks.unwrap_or(0))?)
+        Ok(self.core.store.limit(self.branch_no(branch.into())?, blocks.unwrap_or(0))?)
     }
 
     /// Deletes a snapshot that is not open. Its name is gone when this returns; its space comes back in the background, or
     /// with the next calls of [`FileSystem::commit`].
-    pub fn delete_snapshot(&self, branch: &[u8], snapshot: &[u8]) -> Result<()> {
+    pub fn delete_snapshot<'a, 'b>(
+        &self,
+        branch: impl Into<Which<'a>>,
+        snapshot: impl Into<Which<'b>>,
+    ) -> Result<()> {
         self.expect_changeable()?;
         let volume = &self.volume.volume;
         let _still = volume.lock_opening();
-        let number = volume.store.find_tree(branch, Some(snapshot))?;
-        self.expect_not_open(number, snapshot)?;
+        let number = self.snapshot_no(branch.into(), snapshot.into())?;
+        self.expect_not_open(number, &self.tree(number)?.name)?;
         volume.store.delete_snapshot(number)?;
         volume.deletions.begin();
         Ok(())
     }
 
     /// Deletes a branch with its snapshots, none of them open; space as with [`FileSystem::delete_snapshot`].
-    pub fn delete_branch(&self, branch: &[u8]) -> Result<()> {
+    pub fn delete_branch<'a>(&self, branch: impl Into<Which<'a>>) -> Result<()> {
         self.expect_changeable()?;
         let volume = &self.volume.volume;
         let _still = volume.lock_opening();
-        let number = volume.store.find_tree(branch, None)?;
-        self.expect_not_open(number, branch)?;
+        let number = self.branch_no(branch.into())?;
+        let name = name_of(self.tree(number)?);
+        self.expect_not_open(number, &name)?;
         for of in self.snapshots_of_number(number)? {
-            self.expect_not_open(of.number, &[branch, b"@", &of.name].concat())?;
+            self.expect_not_open(of.number, &[&name, &b"@"[..], &of.name].concat())?;
         }
         volume.store.delete_branch(number, Timestamp::now())?;
         volume.deletions.begin();
@@ -337,28 +384,22 @@ impl FileSystem {
 
     fn expect_not_open(&self, number: u64, name: &[u8]) -> Result<()> {
         match self.volume.volume.is_open(number) {
-            true => Err(FsError::InUse(String::from_utf8_lossy(name).into_owned())),
+            true => Err(FsError::InUse(show::name(name))),
             false => Ok(()),
         }
     }
 
-    fn tree(&self, number: u64) -> Result<TreeItem> {
+    pub(crate) fn tree(&self, number: u64) -> Result<TreeItem> {
         Ok(self.core.store.store().tree(number)?)
     }
 
-    /// This branch, or the branch of this snapshot.
-    fn branch_number(&self) -> Result<u64> {
+    /// The number of this branch, or of the branch of this snapshot.
+    pub fn branch_number(&self) -> Result<u64> {
         let store = &self.core.store;
         match store.is_snapshot() {
             true => Ok(self.tree(store.number())?.branch),
             false => Ok(store.number()),
         }
-    }
-
-    /// The snapshot of this name of a branch.
-    fn find(&self, branch: u64, name: &[u8]) -> Result<u64> {
-        let of = name_of(self.tree(branch)?);
-        Ok(self.core.store.find_tree(&of, Some(name))?)
     }
 
     /// What is known of a branch or snapshot that has a name.
@@ -401,7 +442,7 @@ impl FileSystem {
 }
 
 /// The name of a branch. The first one has none until something of it is kept.
-fn name_of(item: TreeItem) -> Vec<u8> {
+pub(crate) fn name_of(item: TreeItem) -> Vec<u8> {
     match item.name.is_empty() {
         true => MAIN_NAME.to_vec(),
         false => item.name,

@@ -49,18 +49,21 @@ impl FileSystem {
         }
     }
 
-    /// Takes `count` references back.
-    pub fn forget(&self, inode: InodeNo, count: u64) {
-        let Some(inode) = self.core.inodes.forget_absent(inode, count) else {
-            return;
+    /// Takes `count` references back, and returns whether none is left.
+    pub fn forget(&self, inode: InodeNo, count: u64) -> bool {
+        let inode = match self.core.inodes.forget_absent(inode, count) {
+            Ok(is_last) => return is_last,
+            Err(inode) => inode,
         };
         let mut state = inode.state.write();
         state.lookups = state.lookups.saturating_sub(count);
+        let is_last = state.lookups == 0;
         if state.is_unreachable() && !state.gone {
             state.gone = true;
             drop(state);
             self.core.collect_soon(&inode);
         }
+        is_last
     }
 
     /// Whether `caller` may do all of `access` with `inode`. Checked also for trusted callers.

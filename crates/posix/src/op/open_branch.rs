@@ -5,7 +5,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use holdfast_base::InodeNo;
-use holdfast_format::item::lineage::MAIN_NAME;
 use holdfast_format::{Geometry, Key};
 use holdfast_store::{Branch, StoreError};
 use parking_lot::Mutex;
@@ -31,31 +30,50 @@ impl FileSystem {
     /// Opens a branch beside this one: all branches of a volume share its store, its space and its history. It is not
     /// open already. `options` hold for the branch; what they say of the volume is settled. [`MountOptions::branch`] and
     /// [`MountOptions::snapshot`] are not looked at.
-    pub fn open_branch(&self, name: &[u8], options: MountOptions) -> Result<FileSystem> {
-        self.open_beside(MountOptions { branch: Some(name.into()), snapshot: None, ..options })
+    pub fn open_branch<'a>(
+        &self,
+        branch: impl Into<Which<'a>>,
+        options: MountOptions,
+    ) -> Result<FileSystem> {
+        let branch = branch.into();
+        self.open_beside(options, || self.branch_no(branch))
     }
 
     /// Opens a snapshot of a branch beside this one. It is only read, whatever `options` say.
-    pub fn open_snapshot(
+    pub fn open_snapshot<'a, 'b>(
         &self,
-        branch: &[u8],
-        name: &[u8],
+        branch: impl Into<Which<'a>>,
+        snapshot: impl Into<Which<'b>>,
         options: MountOptions,
     ) -> Result<FileSystem> {
-        let snapshot = Some(name.into());
-        self.open_beside(MountOptions { branch: Some(branch.into()), snapshot, ..options })
+        let (branch, snapshot) = (branch.into(), snapshot.into());
+        self.open_beside(options, || self.snapshot_no(branch, snapshot))
     }
 
-    fn open_beside(&self, options: MountOptions) -> Result<FileSystem> {
+    fn open_beside(
+        &self,
+        options: MountOptions,
+        find: impl FnOnce() -> Result<u64>,
+    ) -> Result<FileSystem> {
         let volume = &self.volume.volume;
-        let core = open(volume, options)?;
+        let options = MountOptions { branch: None, snapshot: None, ..options };
+        let core = open(volume, options, || {
+            Ok(Branch::open_number(volume.store.clone(), find()?)?)
+        })?;
         start(core, self.volume.clone())
     }
 
     /// The first that is opened of a volume.
     pub(crate) fn first(volume: Volume, options: MountOptions) -> Result<FileSystem> {
         let volume = Arc::new(volume);
-        let core = open(&volume, options)?;
+        let (branch, snapshot) = (options.branch.clone(), options.snapshot.clone());
+        let core = open(&volume, options, || {
+            let store = volume.store.clone();
+            Ok(match branch {
+                Some(name) => Branch::open(store, &name, snapshot.as_deref())?,
+                None => Branch::open_first(store, snapshot.as_deref())?,
+            })
+        })?;
         let committer = match (volume.options.read_only, volume.options.commit_secs) {
             (true, _) | (_, 0) => None,
             (_, secs) => Some(Committer::start(&volume, Duration::from_secs(secs.into()))?),
@@ -65,14 +83,15 @@ impl FileSystem {
 }
 
 /// Loads a branch, carries out what is left of holes, and collects orphans.
-fn open(volume: &Arc<Volume>, mut options: MountOptions) -> Result<Arc<Core>> {
+fn open(
+    volume: &Arc<Volume>,
+    mut options: MountOptions,
+    find: impl FnOnce() -> Result<Branch>,
+) -> Result<Arc<Core>> {
     let _one = volume.lock_opening();
-    let snapshot = options.snapshot.as_deref();
-    let store = match options.branch.as_deref() {
-        Some(name) => Branch::open(volume.store.clone(), name, snapshot)?,
-        None => Branch::open_first(volume.store.clone(), snapshot)?,
-    };
-    volume.expect_closed(&store, options.branch.as_deref().unwrap_or(MAIN_NAME))?;
+    // Nothing is deleted meanwhile.
+    let store = find()?;
+    volume.expect_closed(&store)?;
     options.read_only |= volume.options.read_only || store.is_snapshot();
     let usual = usual_log_data(&store.superblock().geometry);
     let core = Arc::new(Core {

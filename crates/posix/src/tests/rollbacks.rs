@@ -3,6 +3,8 @@
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
 use super::*;
 
 /// How long a thread gets that must not wait.
@@ -40,7 +42,9 @@ fn what_was_lost_of_the_head_that_was_is_no_error_of_the_next() {
     v.fs.snapshot(b"s").unwrap();
     file.inode.errors.record_error("the device refused");
     file.inode.lost.add(std::iter::once(0..100));
+    v.fs.core.data.losses.add("the device refused");
     v.fs.rollback(b"s", None).unwrap();
+    v.fs.sync().unwrap();
     v.fs.fsync(&file, false).unwrap();
     v.fs.fsync(&create(&v, "f"), false).unwrap();
     file.inode.errors.record_error("and again");
@@ -134,4 +138,102 @@ fn a_branch_that_stands_still_keeps_no_other_from_being_written() {
     drop((file, other));
     fork.unmount().unwrap();
     v.fs.unmount().unwrap();
+}
+
+/// What a rollback has told: which inodes, and whether they are the same.
+fn told(v: &Volume) -> Arc<Mutex<Vec<Affected>>> {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let all = Arc::clone(&told);
+    v.fs.watch_rollback(move |known, _| *all.lock() = known.to_vec());
+    told
+}
+
+/// What can be seen of an inode.
+#[derive(Debug, PartialEq)]
+struct Shown {
+    attr: Attr,
+    bytes: Vec<u8>,
+    value: Vec<u8>,
+    names: Vec<String>,
+}
+
+/// It, unless it is gone.
+fn shown(v: &Volume, no: InodeNo) -> Option<Shown> {
+    let attr = v.fs.getattr(no).ok()?;
+    let mut bytes = vec![0; 100_000];
+    let mut names = Vec::new();
+    let length = match attr.file_type {
+        FileType::Directory => {
+            names = v.ls(no);
+            0
+        }
+        _ => {
+            let file = v.fs.lend(no, OpenFlags::READ | OpenFlags::NOATIME).unwrap();
+            v.fs.read(&file, 0, &mut bytes).unwrap()
+        }
+    };
+    bytes.truncate(length);
+    let value = v.fs.getxattr(&root(), no, b"user.x").unwrap_or_default();
+    Some(Shown { attr, bytes, value, names })
+}
+
+/// P13: what is said to be the same is the same, whatever was done to what, and over more than one snapshot.
+#[test]
+fn what_a_rollback_says_is_the_same_is_the_same() {
+    let v = Volume::new();
+    let told = told(&v);
+    let dir = v.fs.mkdir(&root(), ROOT, b"dir", 0o755).unwrap().inode;
+    let mut all: Vec<InodeNo> = (0..1500).map(|n| v.file(ROOT, &format!("file-{n}"))).collect();
+    all.extend([ROOT, dir]);
+    all.iter().for_each(|no| v.fs.remember(*no, 1));
+    let write = |n: usize, bytes: &[u8]| {
+        let file = v.fs.lend(all[n], OpenFlags::WRITE).unwrap();
+        v.fs.write(&root(), &file, 0, bytes, WriteHow::default()).unwrap();
+    };
+    (0..1500).step_by(100).for_each(|n| write(n, &[1; 9000]));
+    let show = || all.iter().map(|no| shown(&v, *no)).collect::<Vec<_>>();
+    let rename = |from: &str, to: &str| {
+        let flags = RenameFlags::empty();
+        v.fs.rename(&root(), ROOT, from.as_bytes(), ROOT, to.as_bytes(), flags).unwrap();
+    };
+    v.fs.snapshot(b"one").unwrap();
+    write(0, b"otherwise");
+    v.fs.snapshot(b"two").unwrap();
+    write(300, &[2; 50_000]);
+    v.fs.setxattr(&root(), all[600], b"user.x", b"value", XattrFlags::empty()).unwrap();
+    rename("file-900", "renamed");
+    v.file(dir, "new");
+    v.unlink(ROOT, "file-1200").unwrap();
+    let before = show();
+    let judge = |before: &[Option<_>], most: usize| {
+        let after = show();
+        let told = told.lock();
+        let mut same = 0;
+        for (at, no) in all.iter().enumerate() {
+            let of = told.iter().find(|of| of.inode == *no).unwrap();
+            assert!(!of.is_same || before[at] == after[at], "{no}: {:?}", after[at]);
+            same += usize::from(of.is_same);
+        }
+        assert!(same >= most, "{same} of {}", all.len());
+        after
+    };
+    v.fs.rollback(b"two", Some(b"was")).unwrap();
+    let at_two = judge(&before, 800);
+    // Nothing has changed but access times.
+    v.fs.rollback(b"two", None).unwrap();
+    judge(&at_two, 1400);
+    write(1400, b"once more");
+    let before = show();
+    v.fs.rollback(b"one", None).unwrap();
+    let at_one = judge(&before, 800);
+    // It has not grown out of that one.
+    v.fs.rollback(b"was", None).unwrap();
+    judge(&at_one, 0);
+    assert!(told.lock().iter().all(|of| !of.is_same));
+    // Not written yet, and an access time that only memory has.
+    v.fs.rollback(b"two", None).unwrap();
+    write(700, b"delayed");
+    let before = show();
+    v.fs.rollback(b"two", None).unwrap();
+    judge(&before, 800);
 }

@@ -14,6 +14,7 @@ pub(crate) mod look;
 mod moved;
 mod plan;
 mod seal;
+mod since;
 mod walk;
 mod walk_data;
 mod walk_down;
@@ -23,6 +24,7 @@ mod way;
 pub use look::TreeInfo;
 pub(crate) use look::first_key;
 pub(crate) use seal::Sealing;
+pub use since::Inodes;
 pub(crate) use walks::Walks;
 
 use holdfast_base::{Lsn, Timestamp};

@@ -67,6 +67,12 @@ impl Stand {
         self.low <= *key && self.end.is_none_or(|end| *key < end)
     }
 
+    /// Where those below it stand.
+    pub(super) fn children<'a>(&self, node: &'a Node<'a>) -> impl Iterator<Item = Stand> + 'a {
+        let here = *self;
+        (0..node.count()).map(move |index| here.child(node, index))
+    }
+
     pub(super) fn place(&self) -> WalkPlace {
         WalkPlace::node(self.end, self.level)
     }

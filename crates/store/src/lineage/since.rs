@@ -1,0 +1,105 @@
+//! Which inodes of a branch may be otherwise than in a snapshot that it has grown out of.
+//!
+//! A node that is not younger than the snapshot is the snapshot's, with the same range of keys, and so is all below it. So only
+//! nodes that are younger are looked at, and of leaves not more than where they stand in the node above.
+
+// Its numbers come from the disk: each sum says what it does where it does not fit. In a release nothing else would.
+#![deny(clippy::arithmetic_side_effects)]
+
+use holdfast_base::{Epoch, InodeNo};
+
+use super::way::Stand;
+use crate::tree::TreeNo;
+use crate::{Inner, Result};
+
+/// Snapshots between a branch and one that it has grown out of, at most: it costs the same with many snapshots.
+const SNAPSHOTS_MAX: usize = 64;
+/// Nodes above the leaves that are looked at, at most.
+const NODES_MAX: usize = 1024;
+
+/// Inodes, as ranges in ascending order, both ends included.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inodes(Vec<(InodeNo, InodeNo)>);
+
+impl Inodes {
+    /// Whether it is one of these.
+    pub fn contains(&self, inode: InodeNo) -> bool {
+        let behind = self.0.partition_point(|(_, last)| *last < inode);
+        self.0.get(behind).is_some_and(|(first, _)| *first <= inode)
+    }
+
+    /// Adds a range that begins no earlier than the last one.
+    fn add(&mut self, first: InodeNo, last: InodeNo) {
+        match self.0.last_mut() {
+            Some(before) if before.1 >= first => before.1 = before.1.max(last),
+            _ => self.0.push((first, last)),
+        }
+    }
+}
+
+impl Inner {
+    /// Inodes of which a branch may have other items than a snapshot. `None`: all, as it has not grown out of it, or too much
+    /// lies between. The branch does not change meanwhile.
+    pub(crate) fn changed_since(
+        &self,
+        tree: TreeNo,
+        branch: u64,
+        snapshot: u64,
+    ) -> Result<Option<Inodes>> {
+        let Some(epoch) = self.epoch_of_ancestor(branch, snapshot)? else { return Ok(None) };
+        let root = Stand::root(&self.forest.read(), tree);
+        let mut waiting = vec![root];
+        let (mut inodes, mut seen) = (Inodes::default(), 0_usize);
+        while let Some(here) = waiting.pop().filter(|_| seen < NODES_MAX) {
+            if here.pointer.epoch <= epoch {
+                continue;
+            }
+            if here.level == 0 {
+                let end = here.end.map_or(InodeNo(u64::MAX), |end| end.inode());
+                inodes.add(here.low.inode(), end);
+                continue;
+            }
+            seen = seen.saturating_add(1);
+            let children = self.look(|forest| {
+                let node = forest.node_at(tree, here.pointer, here.level, here.low)?;
+                Ok(here.children(&node).filter(|of| of.pointer.epoch > epoch).collect::<Vec<_>>())
+            })?;
+            waiting.extend(children.into_iter().rev());
+        }
+        Ok(waiting.is_empty().then_some(inodes).filter(|_| seen < NODES_MAX))
+    }
+
+    /// The epoch of a snapshot, if a branch has grown out of it.
+    fn epoch_of_ancestor(&self, branch: u64, snapshot: u64) -> Result<Option<Epoch>> {
+        let mut parent = self.tree_item(branch)?.parent;
+        for _ in 0..SNAPSHOTS_MAX {
+            if parent == 0 {
+                break;
+            }
+            let item = self.tree_item(parent)?;
+            if parent == snapshot {
+                return Ok(Some(item.epoch));
+            }
+            parent = item.parent;
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_that_meet_are_one() {
+        let mut inodes = Inodes::default();
+        assert!(!inodes.contains(InodeNo(0)));
+        for (first, last) in [(1, 3), (3, 3), (3, 5), (9, 9), (20, u64::MAX)] {
+            inodes.add(InodeNo(first), InodeNo(last));
+        }
+        assert_eq!(inodes.0.len(), 3);
+        let are = [1, 3, 5, 9, 20, u64::MAX];
+        assert!(are.iter().all(|no| inodes.contains(InodeNo(*no))));
+        assert!([0, 6, 8, 10, 19].iter().all(|no| !inodes.contains(InodeNo(*no))));
+    }
+}
