@@ -156,10 +156,19 @@ pub enum Need {
         /// Data blocks to allocate.
         blocks: u64,
     },
+    /// As [`Need::Grow`], in place of what the branch refers to already: its limit does not keep it from that.
+    Change {
+        /// Puts and deletes of the transactions to come.
+        changes: u32,
+        /// Data blocks to allocate.
+        blocks: u64,
+    },
     /// Accepts data that a [`Need::Writeback`] brings into the tree later.
     Delay {
         /// Data blocks to allocate.
         blocks: u64,
+        /// How many of them the branch will refer to more than now: the others come in place of blocks that it has.
+        growth: u64,
         /// What waits from now on, until its [`KeptNodes`] is dropped.
         delayed: Delayed,
     },

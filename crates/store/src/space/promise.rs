@@ -9,6 +9,7 @@ use holdfast_format::Geometry;
 use holdfast_format::limits::{BITMAP_BLOCKS, BITMAP_BYTES};
 
 use super::delayed::Delayed;
+use crate::tree::TreeNo;
 
 /// Slots that are kept for what is written into reserved blocks, at most: 512 MiB with nodes of 16 KiB. Written in
 /// large pieces, that is enough for 200 GiB on a volume that is full all the time.
@@ -64,6 +65,8 @@ pub(crate) struct Wanted {
     pub(crate) slots: u64,
     /// Blocks of data.
     pub(crate) blocks: u64,
+    /// How many of them the tree does not refer to yet.
+    pub(crate) growth: u64,
     /// Data that is about to be accepted.
     pub(crate) delayed: Delayed,
 }
@@ -80,6 +83,8 @@ pub(crate) struct Promises {
     /// Data that was accepted and is not in the tree yet. Nodes that it may need are kept from all but the writebacks
     /// that bring it there, and what makes room.
     delayed: Delayed,
+    /// To data by which trees are to grow, by the numbers of these.
+    growth: Vec<u64>,
     /// Nodes of both trees.
     pub(super) nodes: u64,
     /// Levels of the files tree, as last seen.
@@ -96,6 +101,7 @@ impl Promises {
             slots: 0,
             blocks: 0,
             delayed: Delayed::default(),
+            growth: Vec::new(),
             nodes: 0,
             levels: 1,
             floors: Floors::new(geometry, slots_total),
@@ -155,6 +161,26 @@ impl Promises {
         done
     }
 
+    /// Blocks that are promised to a tree, and that it does not refer to yet.
+    pub(crate) fn growth_of(&self, tree: TreeNo) -> u64 {
+        self.growth.get(tree.index()).copied().unwrap_or(0)
+    }
+
+    /// A tree is to grow by so many of the blocks that are promised.
+    pub(super) fn will_grow(&mut self, tree: TreeNo, blocks: u64) {
+        if self.growth.len() <= tree.index() {
+            self.growth.resize(tree.index() + 1, 0);
+        }
+        self.growth[tree.index()] += blocks;
+    }
+
+    /// It has grown, or does not.
+    pub(crate) fn grown(&mut self, tree: TreeNo, blocks: u64) {
+        if blocks > 0 {
+            self.growth[tree.index()] -= blocks;
+        }
+    }
+
     /// So much of the delayed data is in the tree, or gone.
     pub(super) fn landed(&mut self, delayed: Delayed) {
         self.delayed -= delayed;
@@ -184,6 +210,7 @@ mod tests {
             slots: 0,
             blocks: 0,
             delayed: Delayed::default(),
+            growth: Vec::new(),
             nodes: 10,
             levels: 2,
             floors,
