@@ -324,8 +324,9 @@ impl Forest {
     }
 
     /// Calls `visit` for every node of `tree` that is in memory, from the root down, with its lower bound.
+    /// Returns whether all of it is in memory, so that its blocks were counted.
     #[cfg(any(test, debug_assertions))]
-    pub(crate) fn invariants(&self, tree: TreeNo) {
+    pub(crate) fn invariants(&self, tree: TreeNo) -> bool {
         let root = self.root(tree);
         let referenced = self.node_invariants(tree, root.pointer, root.level, Key::MIN, None);
         let of = self.trees.get(tree);
@@ -342,6 +343,7 @@ impl Forest {
             });
             assert_eq!(behind, leaf_hint.high, "a leaf_hint ends where its leaf does");
         }
+        referenced.is_some()
     }
 
     /// Returns how many blocks the node and all that is below it refer to, if all of it is in memory.
