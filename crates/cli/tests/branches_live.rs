@@ -382,7 +382,8 @@ fn a_mounted_branch_keeps_to_its_limit() {
     assert!(shown.f_bavail * shown.f_frsize < 8 << 20);
 
     let file = fs::File::create(place.dir.join("file")).unwrap();
-    let quota = |result: std::io::Result<()>| result.unwrap_err().kind() == ErrorKind::QuotaExceeded;
+    let quota =
+        |result: std::io::Result<()>| result.unwrap_err().kind() == ErrorKind::QuotaExceeded;
     let piece = vec![7; 1 << 20];
     for at in 0..7 {
         file.write_all_at(&piece, at << 20).unwrap();

@@ -109,13 +109,8 @@ impl<'a> Commit<'a> {
         if head.pad != [0; 6] || head.pad2 != 0 {
             return fail("reserved bytes are set".into());
         }
-        let counters = [
-            head.lsn,
-            head.inode_next,
-            head.inode_count,
-            head.referenced_blocks,
-            head.log_batch,
-        ];
+        let counters =
+            [head.lsn, head.inode_next, head.inode_count, head.referenced_blocks, head.log_batch];
         if head.inode_next < InodeNo::FIRST_FREE.0 || counters.iter().any(|n| *n > COUNTER_MAX) {
             return fail("its counters are out of range".into());
         }

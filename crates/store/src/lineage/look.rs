@@ -119,13 +119,17 @@ impl Inner {
         let deleted: BTreeSet<u64> = self.walks()?.into_iter().map(|(number, _)| number).collect();
         if found.first().is_none_or(|first| first.number != MAIN) {
             let item = first_branch();
-            found.insert(0, TreeInfo { number: MAIN, item, is_deleted: false, referenced_blocks: 0 });
+            found.insert(
+                0,
+                TreeInfo { number: MAIN, item, is_deleted: false, referenced_blocks: 0 },
+            );
         }
         let forest = self.forest.read();
         for of in &mut found {
             of.is_deleted = deleted.contains(&of.number);
             if of.item.kind == TreeKind::Branch {
-                let open = forest.trees.find(of.number).map(|tree| forest.trees.get(tree).referenced);
+                let open =
+                    forest.trees.find(of.number).map(|tree| forest.trees.get(tree).referenced);
                 let at_rest = || referenced.get(&of.number).copied();
                 of.referenced_blocks = open.or_else(at_rest).unwrap_or_default();
             }

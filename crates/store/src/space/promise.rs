@@ -9,7 +9,6 @@ use holdfast_format::Geometry;
 use holdfast_format::limits::{BITMAP_BLOCKS, BITMAP_BYTES};
 
 use super::delayed::Delayed;
-use crate::tree::TreeNo;
 
 /// Slots that are kept for what is written into reserved blocks, at most: 512 MiB with nodes of 16 KiB. Written in
 /// large pieces, that is enough for 200 GiB on a volume that is full all the time.
@@ -162,22 +161,22 @@ impl Promises {
     }
 
     /// Blocks that are promised to a tree, and that it does not refer to yet.
-    pub(crate) fn growth_of(&self, tree: TreeNo) -> u64 {
-        self.growth.get(tree.index()).copied().unwrap_or(0)
+    pub(crate) fn growth_of(&self, tree: usize) -> u64 {
+        self.growth.get(tree).copied().unwrap_or(0)
     }
 
     /// A tree is to grow by so many of the blocks that are promised.
-    pub(super) fn will_grow(&mut self, tree: TreeNo, blocks: u64) {
-        if self.growth.len() <= tree.index() {
-            self.growth.resize(tree.index() + 1, 0);
+    pub(super) fn will_grow(&mut self, tree: usize, blocks: u64) {
+        if self.growth.len() <= tree {
+            self.growth.resize(tree + 1, 0);
         }
-        self.growth[tree.index()] += blocks;
+        self.growth[tree] += blocks;
     }
 
     /// It has grown, or does not.
-    pub(crate) fn grown(&mut self, tree: TreeNo, blocks: u64) {
+    pub(crate) fn grown(&mut self, tree: usize, blocks: u64) {
         if blocks > 0 {
-            self.growth[tree.index()] -= blocks;
+            self.growth[tree] -= blocks;
         }
     }
 

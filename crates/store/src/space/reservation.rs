@@ -9,7 +9,6 @@ use super::alloc::Space;
 use super::delayed::Delayed;
 use super::promise::Wanted;
 use crate::Result;
-use crate::tree::TreeNo;
 
 pub(crate) type SharedSpace = Arc<Mutex<Space>>;
 
@@ -17,7 +16,8 @@ pub(crate) type SharedSpace = Arc<Mutex<Space>>;
 #[derive(Debug)]
 pub struct Reservation {
     space: SharedSpace,
-    tree: TreeNo,
+    /// The number of the open tree that it is for.
+    tree: usize,
     pub(crate) slots: u64,
     blocks: u64,
     /// How many of them the tree is to refer to more than now. The blocks that leave first are others: then too much
@@ -30,7 +30,7 @@ impl Reservation {
     /// What `promise` says that it has promised to a tree.
     pub(crate) fn take(
         space: &SharedSpace,
-        tree: TreeNo,
+        tree: usize,
         promise: impl FnOnce(&mut Space) -> Result<Option<Wanted>>,
     ) -> Result<Option<Self>> {
         let mut locked = space.lock();
@@ -92,7 +92,7 @@ impl Reservation {
         Reservation::empty(&placed.space, placed.tree)
     }
 
-    fn empty(space: &SharedSpace, tree: TreeNo) -> Reservation {
+    fn empty(space: &SharedSpace, tree: usize) -> Reservation {
         let (space, delayed) = (space.clone(), Delayed::default());
         Reservation { space, tree, slots: 0, blocks: 0, growth: 0, delayed }
     }
@@ -126,7 +126,7 @@ impl Drop for Reservation {
 #[derive(Debug)]
 pub struct Allocated {
     space: SharedSpace,
-    tree: TreeNo,
+    tree: usize,
     blocks: BlockRange,
     /// How many of them the tree is to refer to more than now.
     growth: u64,

@@ -4,8 +4,8 @@
 //! are in memory that a change may touch; after it, and under the same hold of
 //! the lock, [`Forest::put`] and [`Forest::delete`] cannot fail.
 
-use holdfast_base::{BLOCK_SIZE, BlockNo};
 use holdfast_base::mutants::{self, Mutant};
+use holdfast_base::{BLOCK_SIZE, BlockNo};
 use holdfast_format::item::{Extent, WalkPlace};
 use holdfast_format::key::RawKey;
 use holdfast_format::limits::TREE_LEVELS_MAX;
@@ -477,7 +477,8 @@ impl Forest {
         slots: &mut dyn NodeAllocator,
     ) {
         if let Some(leaf) = self.ready_leaf(prepared) {
-            if !self.take_out(tree, leaf, key) || !is_thin(&self.view(leaf), self.node_size / THIN) {
+            if !self.take_out(tree, leaf, key) || !is_thin(&self.view(leaf), self.node_size / THIN)
+            {
                 return;
             }
         } else {

@@ -29,6 +29,7 @@ impl TreeNo {
         }
     }
 
+    /// As a number, which the space knows as well.
     pub(crate) fn index(self) -> usize {
         self.0 as usize
     }
@@ -225,7 +226,8 @@ impl OpenTrees {
         if more != less {
             let of = self.get_mut(tree);
             // No volume has so many; a count that comes from a damaged one may say anything.
-            of.referenced = of.referenced.saturating_add(more).saturating_sub(less).min(COUNTER_MAX);
+            of.referenced =
+                of.referenced.saturating_add(more).saturating_sub(less).min(COUNTER_MAX);
             self.changes(tree);
         }
     }
