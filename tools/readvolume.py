@@ -313,9 +313,9 @@ SUPERBLOCK = Layout(
     "magic:16s sum:Q address:Q epoch:Q version:I node_size:I compat:Q ro_compat:Q incompat:Q uuid:16s label:64s "
     "volume_blocks:Q log_blocks:Q journal_blocks:Q hash_seed:Q files_block:Q files_epoch:Q space_block:Q "
     "space_epoch:Q files_level:B space_level:B pad:6s lsn:Q inode_next:Q inode_count:Q used_blocks:Q "
-    "journal_commit:Q journal_next:Q journal_sum:Q log_batch:Q log_next:Q log_sum:Q ring_tag:8s node_tag:8s "
+    "referenced:Q journal_commit:Q journal_next:Q journal_sum:Q log_batch:Q log_next:Q log_sum:Q ring_tag:8s node_tag:8s "
     "created:q created_ns:I sums:B fault:B pad2:2s fault_time:q fault_ns:I pad3:4s fault_reason:160s writer:32s "
-    "branches:Q set_aside:216s"
+    "branches:Q set_aside:208s"
 )
 NODE = Layout(
     "magic:4s level:B tree:B count:H sum:Q address:Q epoch:Q volume:8s heap_start:I garbage:I reserved:16s"
@@ -331,17 +331,17 @@ EXTENT_ITEM = Layout("block:Q birth:Q count:I state:B codec:B flags:B stored:B")
 PUNCH_ITEM = Layout("first:Q end:Q state:I reserved:4s")
 TREE_LAYOUT = Layout(
     "parent:Q branch:Q epoch:Q lsn:Q created:q created_ns:I kind:B level:B length:B pad:B holds:I root_block:Q "
-    "root_epoch:Q inode_count:Q limit:Q reserved:4s"
+    "root_epoch:Q inode_count:Q referenced:Q limit:Q reserved:4s"
 )
-ROOT_LAYOUT = Layout("block:Q epoch:Q inode_count:Q level:B reserved:7s")
+ROOT_LAYOUT = Layout("block:Q epoch:Q inode_count:Q referenced:Q level:B reserved:7s")
 WALK_LAYOUT = Layout("inode:Q offset:Q zeros:4s kind:B more:3s level:B reserved:7s")
 FRAME = Layout(
     "magic:4s kind:I sum:Q address:Q volume:8s epoch:Q commit:Q durable:Q prior:Q index:I frames:I len:I pad:I "
     "reserved:16s"
 )
 HEAD = Layout(
-    "lsn:Q inode_next:Q inode_count:Q used_blocks:Q files_block:Q files_epoch:Q space_block:Q space_epoch:Q "
-    "files_level:B space_level:B pad:6s nodes:I cancels:I extents:I pad2:I log_batch:Q log_next:Q log_sum:Q"
+    "lsn:Q inode_next:Q inode_count:Q used_blocks:Q referenced:Q files_block:Q files_epoch:Q space_block:Q "
+    "space_epoch:Q files_level:B space_level:B pad:6s nodes:I cancels:I extents:I pad2:I log_batch:Q log_next:Q log_sum:Q"
 )
 NODE_RECORD = Layout("block:Q kind:B pad:B ranges:H len:I")
 DATA_EXTENT = Layout("block:Q count:Q sum:Q")
@@ -440,7 +440,7 @@ def check_state(state, geometry, epoch):
     need(max(state.files_level, state.space_level) < LEVELS, "a tree is too high")
     need(state.used_blocks <= geometry.far - geometry.data, "more blocks are used than there are")
     need(state.inode_next >= 16, "inode_next is below 16")
-    counters = (state.lsn, state.inode_next, state.inode_count, state.log_batch)
+    counters = (state.lsn, state.inode_next, state.inode_count, state.referenced, state.log_batch)
     need(max(counters) <= COUNTER_LIMIT, "a counter is out of range")
     need(state.log_next % SECTOR == 0 and state.log_next < geometry.log_bytes, "log_next is not in the log ring")
 
@@ -1191,13 +1191,14 @@ class Lineage:
         item.name = value[TREE_LAYOUT.size :]
         bad = any(byte in b"/@:" or byte < 32 or byte == 127 for byte in item.name) or item.name in (b".", b"..")
         need(item.kind in (BRANCH, SNAPSHOT) and len(item.name) == item.length and not bad, f"tree {number} is none [1001]")
-        numbers = (item.parent, item.branch, item.epoch, item.lsn, item.root_epoch, item.inode_count)
+        counts = (item.inode_count, item.referenced)
+        numbers = (item.parent, item.branch, item.epoch, item.lsn, item.root_epoch, *counts)
         need(max(numbers) <= COUNTER_LIMIT and not item.pad and not any(item.reserved), f"tree {number} is none [1001]")
         if item.kind == SNAPSHOT:
             need(0 < item.root_epoch <= item.epoch and item.level < LEVELS, f"the root of {number} cannot be [1001]")
             need(item.branch and not item.limit, f"snapshot {number} is of no branch, or has a limit [1001]")
         else:
-            only = (item.branch, item.epoch, item.holds, item.level, item.root_block, item.root_epoch, item.inode_count)
+            only = (item.branch, item.epoch, item.holds, item.level, item.root_block, item.root_epoch, *counts)
             need(not any(only), f"branch {number} has what only snapshots have [1001]")
         return item
 
@@ -1213,6 +1214,7 @@ class Lineage:
         item = ROOT_LAYOUT.at(value)
         need(len(value) == ROOT_LAYOUT.size and not any(item.reserved), f"the root of branch {number} is none [1001]")
         need(0 < item.epoch <= COUNTER_LIMIT and item.level < LEVELS, f"the root of branch {number} is none [1001]")
+        need(max(item.inode_count, item.referenced) <= COUNTER_LIMIT, f"the root of branch {number} is none [1001]")
         return item
 
     def cursor(self, number):
@@ -1601,7 +1603,20 @@ class Volume:
             walk = self.nodes.walk(FILES, root, self.findings, reached, self.lost[number], cursor)
             self.trees[number] = dict(walk)
             self.reached |= reached
+            if not self.lost[number] and not cursor:
+                self.compare_referenced(number, len(reached))
         return self.trees[number]
+
+    def compare_referenced(self, number, nodes):
+        """Says so if a tree does not count the blocks that it refers to. The log changes neither."""
+        item = self.journal.state
+        if number != MAIN:
+            item = self.lineage.tree(number)
+            item = item if item.kind == SNAPSHOT else self.lineage.root(number)
+        extents = (value for key, value in self.trees[number].items() if key[1] == EXTENT)
+        found = nodes * self.geometry.node_blocks + sum(u32(value, 16) for value in extents if len(value) >= 20)
+        if item.referenced != found:
+            self.findings.add(f"tree {number} counts {item.referenced} blocks that it refers to, there are {found} [210]")
 
     def files_of(self, number):
         """The files of a tree."""

@@ -170,6 +170,7 @@ fn fields(superblock: &Superblock) -> Vec<(&'static str, String)> {
         ("inode_next", superblock.inode_next.to_string()),
         ("inode_count", superblock.inode_count.to_string()),
         ("used_blocks", superblock.used_blocks.to_string()),
+        ("referenced_blocks", superblock.referenced_blocks.to_string()),
         ("journal", mark(&superblock.journal)),
         ("log", log::mark(&superblock.log)),
     ]

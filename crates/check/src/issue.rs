@@ -100,6 +100,8 @@ issues! {
         "A tree node has another range of keys or level in one tree than in another that shares it."
     209 ExtentYounger "extent-younger" Error
         "An extent is younger than the leaf that holds it."
+    210 ReferencedBlocks "referenced-blocks" Warning
+        "A branch or snapshot does not count the blocks that it refers to."
 
     301 ItemDamaged "item-damaged" Error
         "An item breaks a rule of the format."

@@ -29,6 +29,9 @@ pub(crate) struct Tree {
     pub(crate) root: (NodePointer, u8),
     /// Inodes, as it counts them.
     pub(crate) inode_count: u64,
+    /// Blocks of its nodes, and those that its extents have on the device, as it counts them. The log changes neither nodes
+    /// nor this.
+    pub(crate) referenced_blocks: u64,
     /// It is a snapshot that is being deleted.
     pub(crate) cursor: Option<WalkPlace>,
 }
@@ -149,16 +152,20 @@ impl Lineage {
             name: self.name(MAIN),
             root: volume.root(TreeId::Files),
             inode_count: volume.superblock.inode_count,
+            referenced_blocks: volume.superblock.referenced_blocks,
             cursor: None,
         };
         let mut trees = vec![main];
         for (id, item) in self.all().filter(|(id, _)| *id != MAIN) {
             let name = self.name(id);
-            let (root, inode_count) = match item.kind {
-                TreeKind::Snapshot => ((item.root, item.level), item.inode_count),
+            let (root, inode_count, referenced_blocks) = match item.kind {
+                TreeKind::Snapshot => {
+                    ((item.root, item.level), item.inode_count, item.referenced_blocks)
+                }
                 TreeKind::Branch => {
                     let Some(root) = self.root(id) else { continue };
-                    ((root.pointer(), root.level), inodes(id).unwrap_or(root.inode_count))
+                    let inodes = inodes(id).unwrap_or(root.inode_count);
+                    ((root.pointer(), root.level), inodes, root.referenced_blocks)
                 }
             };
             let cursor = self.cursor(id).filter(|_| item.kind == TreeKind::Snapshot);
@@ -166,7 +173,7 @@ impl Lineage {
             if cursor.is_none() && self.0.contains_key(&WalkItem::key(id)) {
                 continue;
             }
-            trees.push(Tree { id, name, root, inode_count, cursor });
+            trees.push(Tree { id, name, root, inode_count, referenced_blocks, cursor });
         }
         trees.sort_by_key(|tree| (tree.cursor.is_some(), tree.id));
         trees

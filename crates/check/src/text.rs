@@ -50,8 +50,11 @@ pub(crate) fn item(key: &Key, value: &[u8]) -> String {
         ItemKind::Bitmap => bitmap_text(value),
         ItemKind::Tree => TreeItem::decode(value).map(|tree| tree_text(&tree)),
         ItemKind::Root => RootItem::decode(value).map(|root| {
-            let RootItem { block, epoch, inode_count, level, .. } = root;
-            format!("block={block} epoch={epoch} level={level} inode_count={inode_count}")
+            let RootItem { block, epoch, inode_count, referenced_blocks, level, .. } = root;
+            format!(
+                "block={block} epoch={epoch} level={level} inode_count={inode_count} \
+                 referenced_blocks={referenced_blocks}"
+            )
         }),
         ItemKind::Walk => WalkItem::decode(value).map(|cursor| place(&cursor)),
         ItemKind::Lineage => LineageItem::decode(value).map(|item| format!("next={}", item.next)),
@@ -88,14 +91,15 @@ fn tree_text(tree: &TreeItem) -> String {
     match tree.kind {
         TreeKind::Branch => format!("branch {shared} limit={}", tree.limit),
         TreeKind::Snapshot => format!(
-            "snapshot {shared} branch={} epoch={} holds={} block={} root_epoch={} level={} inode_count={}",
+            "snapshot {shared} branch={} epoch={} holds={} block={} root_epoch={} level={} inode_count={} referenced_blocks={}",
             tree.branch,
             tree.epoch,
             tree.holds,
             tree.root.block,
             tree.root.epoch,
             tree.level,
-            tree.inode_count
+            tree.inode_count,
+            tree.referenced_blocks
         ),
     }
 }

@@ -14,7 +14,7 @@ use std::ops::{Bound, ControlFlow};
 use holdfast_base::{BLOCK_SIZE, BlockNo, BlockRange, InodeNo, TreeId};
 use holdfast_device::{Device, DeviceError};
 use holdfast_format::item::dentry::{slot, slot_end};
-use holdfast_format::item::{Dentry, WalkPlace, group};
+use holdfast_format::item::{Dentry, Extent, WalkPlace, group};
 use holdfast_format::limits::{BITMAP_BLOCKS, BITMAPS_PER_GROUP, GROUP_BLOCKS};
 use holdfast_format::node::Expected;
 use holdfast_format::{ItemKind, Key, Malformed, NodePointer, NodeView, Superblock};
@@ -239,6 +239,7 @@ impl<'a> Volume<'a> {
         visit: &mut Visit<'_>,
     ) -> ControlFlow<()> {
         let (root, level) = self.root(tree);
+        seen.referenced = 0;
         let mut walk = Walk { volume: *self, tree, way, seen, visit };
         walk.descend(root, level, Bounds::ALL, None)
     }
@@ -405,7 +406,11 @@ impl Default for Way {
 /// The nodes that were met, by their blocks: a hostile tree whose nodes share children ends all the same, and what trees
 /// share is read once.
 #[derive(Debug, Default)]
-pub(crate) struct Seen(HashMap<u64, Met>);
+pub(crate) struct Seen {
+    met: HashMap<u64, Met>,
+    /// Blocks that the present walk has met, those of shared nodes and what is below them included.
+    referenced: u64,
+}
 
 /// Where a node was met first.
 #[derive(Clone, Copy, Debug)]
@@ -417,6 +422,8 @@ struct Met {
     of: u64,
     /// A part of what is below it was not walked.
     is_partial: bool,
+    /// Blocks that it and what is below it refer to, when all of it was walked.
+    referenced: u64,
 }
 
 /// What a node is that was met before.
@@ -429,8 +436,21 @@ enum Again {
 }
 
 impl Seen {
+    /// Blocks that the tree refers to that was walked last, if all of it could be read.
+    pub(crate) fn referenced(&self) -> u64 {
+        self.referenced
+    }
+
+    /// The subtree of a node was walked, before which so many blocks had been met.
+    fn ends(&mut self, block: BlockNo, before: u64) {
+        let referenced = self.referenced.saturating_sub(before);
+        if let Some(met) = self.met.get_mut(&block.0) {
+            met.referenced = referenced;
+        }
+    }
+
     fn judge(&self, pointer: NodePointer, now: &Met) -> Again {
-        let Some(met) = self.0.get(&pointer.block.0) else { return Again::New };
+        let Some(met) = self.met.get(&pointer.block.0) else { return Again::New };
         if met.of == now.of || met.tree != now.tree || met.epoch != now.epoch {
             return Again::Wrong(Problem::Twice);
         }
@@ -473,11 +493,15 @@ impl Walk<'_, '_> {
         }
         let is_partial = self.way.cursor.is_some_and(|cursor| cursor.key > bounds.low.raw());
         let (tree, of, epoch) = (self.tree, self.way.of, pointer.epoch.0);
-        let now = Met { epoch, tree, level, bounds, of, is_partial };
+        let now = Met { epoch, tree, level, bounds, of, is_partial, referenced: 0 };
         let expected = self.volume.expected(self.tree, pointer, level);
         let mut buffer = Vec::new();
         let opened = match self.seen.judge(pointer, &now) {
-            Again::Shared => return ControlFlow::Continue(()),
+            Again::Shared => {
+                let below = self.seen.met.get(&pointer.block.0).map_or(0, |met| met.referenced);
+                self.seen.referenced = self.seen.referenced.saturating_add(below);
+                return ControlFlow::Continue(());
+            }
             Again::Wrong(problem) => Err(problem),
             Again::New => self.volume.node(&expected, parent, &mut buffer),
         };
@@ -491,9 +515,13 @@ impl Walk<'_, '_> {
                 return (self.visit)(Step::Lost { pointer, level, bounds, problem });
             }
         };
-        let is_first = self.seen.0.insert(pointer.block.0, now).is_none();
+        let is_first = self.seen.met.insert(pointer.block.0, now).is_none();
+        let before = self.seen.referenced;
+        let own = self.volume.superblock.geometry.node_blocks() + blocks_of_extents(&node);
+        self.seen.referenced = before.saturating_add(own);
         (self.visit)(Step::Node { pointer, node, is_first })?;
         if level == 0 {
+            self.seen.ends(pointer.block, before);
             return ControlFlow::Continue(());
         }
         let child = |index| {
@@ -510,15 +538,24 @@ impl Walk<'_, '_> {
                 self.descend(*to, level - 1, *bounds, Some(pointer))?;
             }
         }
+        self.seen.ends(pointer.block, before);
         ControlFlow::Continue(())
     }
 
     /// The block of a child that has to be read.
     fn will_read(&self, pointer: NodePointer, level: u8, bounds: &Bounds) -> Option<BlockNo> {
         let is_wanted =
-            !self.is_passed(bounds, level) && !self.seen.0.contains_key(&pointer.block.0);
+            !self.is_passed(bounds, level) && !self.seen.met.contains_key(&pointer.block.0);
         is_wanted.then_some(pointer.block)
     }
+}
+
+/// Blocks of the device that the extents of a leaf have.
+fn blocks_of_extents(node: &NodeView<'_>) -> u64 {
+    let leaf = if node.level() == 0 { node.count() } else { 0 };
+    let extents = (0..leaf).filter(|index| node.key(*index).kind == ItemKind::Extent);
+    // A leaf has thousands of items, each with less than 2^32 blocks.
+    extents.map(|index| Extent::blocks_in(node.value(index))).sum()
 }
 
 /// What of a node does not belong between `bounds`.

@@ -304,6 +304,9 @@ fn provoke(issue: Issue) -> (Report, &'static [Issue]) {
             });
             (report, none)
         }
+        Issue::ReferencedBlocks => {
+            (with(|maker| maker.superblock(|s| s.referenced_blocks += 1)), none)
+        }
         Issue::UsedBlocks => (with(|maker| maker.superblock(|s| s.used_blocks += 1)), none),
         Issue::SettingUnknown => {
             let key = Key::new(InodeNo(0), ItemKind::Setting, 9);

@@ -4,7 +4,7 @@
 
 mod common;
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -365,4 +365,56 @@ fn where_a_mount_is_read_only_nothing_is_changed() {
         assert_eq!(list.lines().count(), 2, "{list}");
         place.umount();
     }
+}
+
+/// A branch at its limit, as programs and `df` meet it.
+#[test]
+fn a_mounted_branch_keeps_to_its_limit() {
+    if !can_mount() {
+        return;
+    }
+    let place = TestMount::with_volume();
+    let dir = place.dir();
+    place.mount();
+    place.run(&["branch", "limit", dir, "main", "8M"]).fine();
+    let shown = rustix::fs::statvfs(dir).unwrap();
+    assert_eq!(shown.f_blocks * shown.f_frsize, 8 << 20);
+    assert!(shown.f_bavail * shown.f_frsize < 8 << 20);
+
+    let file = fs::File::create(place.dir.join("file")).unwrap();
+    let quota =
+        |result: std::io::Result<()>| result.unwrap_err().kind() == ErrorKind::QuotaExceeded;
+    let piece = vec![7; 1 << 20];
+    for at in 0..7 {
+        file.write_all_at(&piece, at << 20).unwrap();
+    }
+    assert!(quota(file.write_all_at(&piece, 7 << 20).and_then(|()| file.sync_all())));
+    let rewritten = vec![8; 1 << 20];
+    for at in 0..7 {
+        file.write_all_at(&rewritten, at << 20).unwrap();
+        file.sync_all().unwrap();
+    }
+    let json = place.run(&["branch", "list", "--json", dir]).fine();
+    let list: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let main = &list["branches"][0];
+    let referenced = main["referenced_bytes"].as_u64().unwrap();
+    assert!((7 << 20..=8 << 20).contains(&referenced), "{json}");
+    assert_eq!(main["limit_bytes"].as_u64(), Some(8 << 20), "{json}");
+
+    place.run(&["branch", "limit", dir, "main", "1M"]).fine();
+    assert!(quota(fs::write(place.dir.join("new"), "x")));
+    assert_eq!(rustix::fs::statvfs(dir).unwrap().f_bavail, 0);
+    // Neither another branch nor the volume is full.
+    place.run(&["fork", dir, "work"]).fine();
+    fs::rename(place.dir.join("file"), place.dir.join("same file")).unwrap();
+    fs::remove_file(place.dir.join("same file")).unwrap();
+    drop(file);
+    fs::write(place.dir.join("new"), "x").unwrap();
+    place.umount();
+    place.run(&["mount", &format!("{}:work", place.image()), dir]).fine();
+    fs::write(place.dir.join("more"), &piece).unwrap();
+    place.umount();
+    let list = place.run(&["branch", "list", place.image()]).fine();
+    assert!(list.contains("REFERENCED"), "{list}");
+    place.fsck();
 }

@@ -95,6 +95,8 @@ record! {
         inode_count: u64,
         /// Blocks in use in the data zone.
         used_blocks: u64,
+        /// Blocks that the files tree refers to: those of its nodes, and those that its extents have on the device.
+        referenced_blocks: u64,
         /// Last commit of the journal that the trees contain.
         journal_commit: u64,
         /// Block at which the next frame of the journal lies, if there is one.
@@ -138,7 +140,7 @@ record! {
         /// Set aside: state of a mirror.
         mirror_state: [u8; 16],
         /// Zero.
-        reserved: [u8; 104],
+        reserved: [u8; 96],
     }
 }
 
@@ -184,6 +186,8 @@ pub struct Superblock {
     pub inode_count: u64,
     /// Blocks in use in the data zone.
     pub used_blocks: u64,
+    /// Blocks that the files tree refers to: those of its nodes, and those that its extents have on the device.
+    pub referenced_blocks: u64,
     /// Where the journal goes on.
     pub journal: JournalMark,
     /// Where the log goes on. The first batches there may be contained in the trees.
@@ -335,6 +339,7 @@ impl Superblock {
             inode_next: self.inode_next.0,
             inode_count: self.inode_count,
             used_blocks: self.used_blocks,
+            referenced_blocks: self.referenced_blocks,
             journal_commit: self.journal.commit.0,
             journal_next: self.journal.next.0,
             journal_sum: self.journal.sum,
@@ -356,7 +361,7 @@ impl Superblock {
             key_slots: [0; 16],
             mirror: [0; 16],
             mirror_state: [0; 16],
-            reserved: [0; 104],
+            reserved: [0; 96],
         }
     }
 
@@ -403,6 +408,7 @@ impl Superblock {
             inode_next: InodeNo(fields.inode_next),
             inode_count: fields.inode_count,
             used_blocks: fields.used_blocks,
+            referenced_blocks: fields.referenced_blocks,
             journal,
             log,
             ring_tag: fields.ring_tag,
@@ -485,6 +491,7 @@ impl Fields {
             self.epoch,
             self.lsn,
             self.inode_count,
+            self.referenced_blocks,
             self.journal_commit,
             self.log_batch,
         ];
@@ -582,6 +589,7 @@ impl CommitHead {
             inode_next: InodeNo(self.inode_next),
             inode_count: self.inode_count,
             used_blocks: self.used_blocks,
+            referenced_blocks: self.referenced_blocks,
             journal,
             log: self.log(),
             ..before.clone()
@@ -595,6 +603,7 @@ impl CommitHead {
             inode_next: now.inode_next.0,
             inode_count: now.inode_count,
             used_blocks: now.used_blocks,
+            referenced_blocks: now.referenced_blocks,
             files_block: now.files.block.0,
             files_epoch: now.files.epoch.0,
             space_block: now.space.block.0,

@@ -180,6 +180,7 @@ fn superblocks() -> impl Strategy<Value = Superblock> {
             inode_next: InodeNo((numbers[3] % COUNTER_MAX).max(16)),
             inode_count: numbers[2] % COUNTER_MAX,
             used_blocks: numbers[3] % geometry.data_blocks(),
+            referenced_blocks: numbers[3] % COUNTER_MAX,
             journal: JournalMark {
                 commit: CommitNo(numbers[2] % COUNTER_MAX),
                 next: BlockNo(geometry.journal().start.0 + numbers[3] % geometry.journal().count),

@@ -199,6 +199,7 @@ fn example() -> (Superblock, Vec<u8>) {
         inode_next: InodeNo(17),
         inode_count: 2,
         used_blocks: 2,
+        referenced_blocks: 1,
         journal: JournalMark { commit: CommitNo(1), next: geometry.journal().start, sum: 0 },
         log: LogMark::START,
         ring_tag: *b"a secret",

@@ -59,6 +59,7 @@ fn heads() -> impl Strategy<Value = CommitHead> {
             inode_next,
             inode_count,
             used_blocks,
+            referenced_blocks: inode_count / 2,
             files_block: first,
             files_epoch: epochs[0],
             space_block: first + 1,

@@ -216,7 +216,10 @@ impl Branch {
         self.with(|fs, branch| fs.delete_branch(branch))
     }
 
-    /// Limits the blocks that it refers to; `None`: no limit. The limit is kept, and not enforced yet.
+    /// Limits the blocks of 4 KiB that it refers to; `None`: no limit. They are those of its tree and of the data of its
+    /// files, also where it shares them. What would make it refer to more fails with
+    /// [`QuotaExceeded`](io::ErrorKind::QuotaExceeded); what removes, shrinks, renames or overwrites does not. What it refers
+    /// to by now stays.
     pub fn limit(&self, blocks: Option<u64>) -> io::Result<()> {
         self.with(|fs, branch| fs.limit(branch, blocks))
     }

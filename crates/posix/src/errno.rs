@@ -31,6 +31,7 @@ impl FsError {
             FsError::Io(_) => libc::EIO,
             FsError::Store(StoreError::NoSpace) => libc::ENOSPC,
             FsError::Store(StoreError::Device(error)) if error.is_no_space() => libc::ENOSPC,
+            FsError::Store(StoreError::Limit) => libc::EDQUOT,
             FsError::Store(StoreError::ReadOnly) => libc::EROFS,
             FsError::Store(StoreError::Lineage(error)) => of_lineage(error),
             FsError::Store(_) => libc::EIO,

@@ -509,7 +509,7 @@ fn history_that_was_durable_and_is_gone_is_said() {
     let folder = golden_image::folder().join(format!("volume-{VERSION}"));
     let sound = golden_image::load(&folder.join("image")).to_image();
     let superblock = newest(&sound);
-    let commit = number(&sound, superblock + 264) * BLOCK_SIZE;
+    let commit = number(&sound, superblock + 272) * BLOCK_SIZE;
     // The first batch behind the last commit lies somewhere behind the one that the superblock names.
     let batches = (256 * BLOCK_SIZE..320 * BLOCK_SIZE).step_by(512);
     let last = batches

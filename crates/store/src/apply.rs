@@ -80,11 +80,26 @@ impl Need {
     /// Data blocks.
     fn blocks(self) -> u64 {
         match self {
-            Need::Grow { blocks, .. } | Need::Delay { blocks, .. } => blocks,
+            Need::Grow { blocks, .. }
+            | Need::Change { blocks, .. }
+            | Need::Delay { blocks, .. } => blocks,
             Need::Fill { .. }
             | Need::Writeback { .. }
             | Need::Shrink { .. }
             | Need::Delete { .. } => 0,
+        }
+    }
+
+    /// Blocks that the branch will refer to more than now; `None`: its limit is not asked.
+    fn growth(self) -> Option<u64> {
+        match self {
+            Need::Grow { blocks, .. } => Some(blocks),
+            Need::Delay { growth, .. } => Some(growth).filter(|growth| *growth > 0),
+            Need::Change { .. }
+            | Need::Fill { .. }
+            | Need::Writeback { .. }
+            | Need::Shrink { .. }
+            | Need::Delete { .. } => None,
         }
     }
 
@@ -93,6 +108,7 @@ impl Need {
         match self {
             Need::Delay { delayed, .. } | Need::Fill { delayed } => delayed,
             Need::Grow { .. }
+            | Need::Change { .. }
             | Need::Writeback { .. }
             | Need::Shrink { .. }
             | Need::Delete { .. } => Delayed::default(),
@@ -104,9 +120,10 @@ impl Need {
     fn slots(self, levels: u64, nodes: u64) -> u64 {
         let (changes, each) = match self {
             Need::Delay { .. } | Need::Fill { .. } => return 0,
-            Need::Grow { changes, .. } | Need::Writeback { changes } | Need::Delete { changes } => {
-                (changes, 2 * levels + 1)
-            }
+            Need::Grow { changes, .. }
+            | Need::Change { changes, .. }
+            | Need::Writeback { changes }
+            | Need::Delete { changes } => (changes, 2 * levels + 1),
             Need::Shrink { changes } => (changes, levels),
         };
         let changes = u64::from(changes);
@@ -116,7 +133,7 @@ impl Need {
     /// What must stay free for others.
     fn floor(self, floors: &Floors) -> u64 {
         match self {
-            Need::Grow { .. } | Need::Delay { .. } => floors.grow,
+            Need::Grow { .. } | Need::Change { .. } | Need::Delay { .. } => floors.grow,
             Need::Fill { .. } => floors.fill,
             Need::Writeback { .. } | Need::Shrink { .. } => floors.checkpoint,
             Need::Delete { .. } => floors.checkpoint.div_ceil(2),
@@ -171,11 +188,10 @@ impl Inner {
             // A writeback carries out what was accepted, and slowed down, before; an fsync may wait for it.
             self.throttle()?;
         }
-        let levels = self.levels(tree);
         // Freed data becomes usable with a commit, locations of nodes with a checkpoint; a second one
         // frees what the first replaced.
         for attempt in 0..3 {
-            if let Some(reservation) = self.promise(need, levels, true) {
+            if let Some(reservation) = self.promise(tree, need, true)? {
                 return Ok(reservation);
             }
             if !self.space.lock().has_pending_or_roots() {
@@ -186,7 +202,7 @@ impl Inner {
                 _ => self.checkpoint()?,
             }
         }
-        self.promise(need, levels, false).ok_or_else(|| {
+        self.promise(tree, need, false)?.ok_or_else(|| {
             self.counters.no_space.increment();
             StoreError::NoSpace
         })
@@ -198,36 +214,45 @@ impl Inner {
         if !matches!(need, Need::Writeback { .. }) {
             self.throttle()?;
         }
-        let levels = self.levels(tree);
-        if let Some(reservation) = self.promise(need, levels, false) {
+        if let Some(reservation) = self.promise(tree, need, false)? {
             return Ok(Some(reservation));
         }
         let wanted = HOST_ROOM_MIN.saturating_add(need.blocks() * BLOCK_BYTES);
         let host_has_room = self.device.room().is_some_and(|room| room > wanted);
-        Ok(if host_has_room { self.promise(need, levels, true) } else { None })
+        if host_has_room { self.promise(tree, need, true) } else { Ok(None) }
     }
 
-    fn levels(&self, tree: TreeNo) -> u64 {
-        u64::from(self.forest.read().root(tree).level) + 1
-    }
-
-    /// Promises what `need` needs, if it is free; with `ask_host` also if the host of a sparse image gives it.
-    fn promise(&self, need: Need, levels: u64, ask_host: bool) -> Option<Reservation> {
-        let wanted = |space: &Space| {
-            let slots = need.slots(levels, space.nodes());
-            Wanted { slots, blocks: need.blocks(), delayed: need.delayed() }
-        };
-        let promise = |space: &mut Space| {
-            space.promises.wanted_by(levels);
-            let wanted = wanted(space);
-            space.promise(wanted, need.floor(&space.promises.floors)).then_some(wanted)
-        };
-        let lacking =
-            |space: &Space| space.lacking_bytes(wanted(space), need.floor(&space.promises.floors));
+    /// Promises what `need` needs, if it is free and the branch may refer to so much; with `ask_host` also if the host of a
+    /// sparse image gives it.
+    fn promise(&self, tree: TreeNo, need: Need, ask_host: bool) -> Result<Option<Reservation>> {
         loop {
-            let promised = Reservation::take(&self.space, promise);
+            let forest = self.forest.read();
+            let of = *forest.trees.get(tree);
+            // What is promised becomes what the tree refers to under both locks: nothing is missed in between.
+            let still = (of.limit != 0).then_some(forest);
+            let levels = u64::from(of.root.level) + 1;
+            let wanted = |space: &Space| Wanted {
+                slots: need.slots(levels, space.nodes()),
+                blocks: need.blocks(),
+                growth: need.growth().unwrap_or(0),
+                delayed: need.delayed(),
+            };
+            let promised = Reservation::take(&self.space, tree.index(), |space| {
+                let promised = space.promises.growth_of(tree.index());
+                if need.growth().is_some_and(|growth| of.exceeds_limit(promised, growth)) {
+                    return Err(StoreError::Limit);
+                }
+                space.promises.wanted_by(levels);
+                let wanted = wanted(space);
+                let floor = need.floor(&space.promises.floors);
+                Ok(space.promise(wanted, floor).then_some(wanted))
+            })?;
+            drop(still);
+            let lacking = |space: &Space| {
+                space.lacking_bytes(wanted(space), need.floor(&space.promises.floors))
+            };
             if promised.is_some() || !ask_host || !self.take_from_host(lacking) {
-                return promised;
+                return Ok(promised);
             }
         }
     }
@@ -340,10 +365,11 @@ impl Inner {
         let given_up = GivenUp::of(forest.trees.get(tree), &transaction.dropped);
         self.change_blocks(&mut space, &given_up, &transaction.unwritten);
         // First all of them: one that is dropped takes the lock of the space.
-        let published: Vec<BlockRange> =
+        let published: Vec<(BlockRange, u64)> =
             transaction.placed.into_iter().map(Allocated::published).collect();
-        for range in published {
+        for (range, growth) in published {
             space.publish(range);
+            space.promises.grown(tree.index(), growth);
         }
         transaction.filled.into_iter().for_each(Filling::published);
         space.unflushed.add(transaction.taken.iter().filter_map(Taken::data));

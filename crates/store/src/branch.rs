@@ -11,8 +11,10 @@ use holdfast_format::item::{TreeItem, TreeKind};
 
 use crate::error::LineageError;
 use crate::tree::TreeNo;
+use crate::tree::open::OpenTree;
 use crate::{
-    Inner, Inodes, Need, Reservation, Reserved, Result, Store, StoreError, Transaction, TreeInfo,
+    Inner, Inodes, Need, Reservation, Reserved, Result, SpaceUse, Store, StoreError, Transaction,
+    TreeInfo,
 };
 
 /// A branch, or a snapshot that is only read. What it does not say itself is asked of the [`Store`].
@@ -106,6 +108,30 @@ impl Branch {
         self.store.inner.forest.read().trees.get(self.tree).ancestry.parent
     }
 
+    /// How full the volume is for this branch: within its limit, if it has one.
+    pub fn space_use(&self) -> SpaceUse {
+        let all = self.store.space_use();
+        let forest = self.store.inner.forest.read();
+        let OpenTree { limit, referenced, .. } = *forest.trees.get(self.tree);
+        if limit == 0 {
+            return all;
+        }
+        let free = limit.saturating_sub(referenced);
+        let promised = self.store.inner.space.lock().promises.growth_of(self.tree.index());
+        SpaceUse {
+            total: limit.min(all.total),
+            free: free.min(all.free),
+            available: free.saturating_sub(promised).min(all.available),
+            ..all
+        }
+    }
+
+    /// Blocks that it refers to: those of its nodes, and those that its extents have on the device. What it shares with
+    /// other branches and snapshots counts in full.
+    pub fn referenced_blocks(&self) -> u64 {
+        self.store.inner.forest.read().trees.get(self.tree).referenced
+    }
+
     /// The value of `key`.
     pub fn get(&self, key: &Key) -> Result<Option<Vec<u8>>> {
         self.store.inner.get(self.tree, key)
@@ -149,7 +175,8 @@ impl Branch {
         if self.is_snapshot { Err(StoreError::ReadOnly) } else { Ok(()) }
     }
 
-    /// Takes space for an operation before it starts (P8), or says [`StoreError::NoSpace`].
+    /// Takes space for an operation before it starts (P8), or says [`StoreError::NoSpace`], or [`StoreError::Limit`] if
+    /// the branch would refer to more than it may.
     /// Unused parts return when the reservation is dropped. May wait for a checkpoint that
     /// makes freed blocks usable again.
     pub fn reserve(&self, need: Need) -> Result<Reservation> {
@@ -223,6 +250,12 @@ impl Store {
         self.inner.find_tree(branch, name)
     }
 
+    /// A branch or snapshot, with how many blocks it refers to.
+    pub fn tree_info(&self, number: u64) -> Result<TreeInfo> {
+        let _one = self.inner.lineage.lock();
+        self.inner.tree_info(number)
+    }
+
     /// What is known of a branch or snapshot.
     pub fn tree(&self, number: u64) -> Result<TreeItem> {
         let _one = self.inner.lineage.lock();
@@ -270,7 +303,8 @@ impl Store {
         self.durable_behind(made.lsn)
     }
 
-    /// Limits the blocks that a branch refers to; 0: no limit.
+    /// Limits the blocks that a branch refers to; 0: no limit. What it refers to by now stays: it does not grow until it has
+    /// shrunk.
     pub fn limit(&self, branch: u64, blocks: u64) -> Result<()> {
         let made = self.inner.limit(branch, blocks)?;
         self.durable_behind(made.lsn)

@@ -322,6 +322,7 @@ impl Inner {
             inode_next: InodeNo(self.inode_next.load(Ordering::Acquire)),
             inode_count: space.inodes,
             used_blocks: space.used_blocks(),
+            referenced_blocks: forest.trees.get(TreeNo::MAIN).referenced,
             log: self.pending.lock().place().mark,
             writer: superblock::WRITER.into(),
             fault: self.fault.lock().clone(),

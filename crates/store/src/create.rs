@@ -101,6 +101,7 @@ fn superblock_of(options: &CreateOptions) -> Superblock {
         inode_next: InodeNo::FIRST_FREE,
         inode_count: 0,
         used_blocks: 0,
+        referenced_blocks: 0,
         journal: JournalMark { commit: CommitNo(0), next: geometry.journal().start, sum: 0 },
         log: LogMark::START,
         // A user that writes data cannot guess it.

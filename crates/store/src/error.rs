@@ -56,6 +56,9 @@ pub enum StoreError {
     /// Not enough space for the operation.
     #[error("no space left on the volume")]
     NoSpace,
+    /// The branch would refer to more blocks than its limit allows.
+    #[error("the branch has reached its limit")]
+    Limit,
     /// The volume was opened for reading only.
     #[error("the volume is read-only")]
     ReadOnly,

@@ -161,10 +161,19 @@ pub enum Need {
         /// Data blocks to allocate.
         blocks: u64,
     },
+    /// As [`Need::Grow`], in place of what the branch refers to already: its limit does not keep it from that.
+    Change {
+        /// Puts and deletes of the transactions to come.
+        changes: u32,
+        /// Data blocks to allocate.
+        blocks: u64,
+    },
     /// Accepts data that a [`Need::Writeback`] brings into the tree later.
     Delay {
         /// Data blocks to allocate.
         blocks: u64,
+        /// How many of them the branch will refer to more than now: the others come in place of blocks that it has.
+        growth: u64,
         /// What waits from now on, until its [`KeptNodes`] is dropped.
         delayed: Delayed,
     },
@@ -482,14 +491,12 @@ impl Store {
         self.inner.step(name)
     }
 
-    /// Judges every node in memory: for tests.
+    /// Judges every node in memory: for tests. Returns how many trees of branches and snapshots are in memory as a whole, whose blocks were counted.
     #[cfg(debug_assertions)]
-    pub fn invariants(&self) {
+    pub fn invariants(&self) -> usize {
         let forest = self.inner.forest.read();
         forest.invariants(TreeNo::SPACE);
-        for tree in forest.trees.numbers() {
-            forest.invariants(tree);
-        }
+        forest.trees.numbers().filter(|tree| forest.invariants(*tree)).count()
     }
 
     /// Makes everything so far durable at its location, so that an opening has nothing to recover.

@@ -213,10 +213,11 @@ fn at(
     places: &Arc<AccessTimes>,
 ) -> Inner {
     let geometry = superblock.geometry;
-    let trees = OpenTrees::new(
+    let mut trees = OpenTrees::new(
         Root { pointer: superblock.space, level: superblock.space_level },
         Root { pointer: superblock.files, level: superblock.files_level },
     );
+    trees.get_mut(TreeNo::MAIN).referenced = superblock.referenced_blocks;
     let cache =
         Cache::new(options.cache_bytes, geometry.node_size, options.dirty, counters.clone());
     let volume = superblock.nodes();

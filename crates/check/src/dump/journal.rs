@@ -77,13 +77,14 @@ fn print_commit(
     let (files, space) = (head.files(), head.space());
     writeln!(
         out,
-        "commit={commit} lsn={} inode_next={} inode_count={} used_blocks={} \
+        "commit={commit} lsn={} inode_next={} inode_count={} used_blocks={} referenced_blocks={} \
          files_block={} files_epoch={} files_level={} space_block={} space_epoch={} space_level={} \
          nodes={} cancels={} extents={}",
         head.lsn,
         head.inode_next,
         head.inode_count,
         head.used_blocks,
+        head.referenced_blocks,
         files.block,
         files.epoch,
         head.files_level,

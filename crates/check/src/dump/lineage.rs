@@ -18,11 +18,11 @@ pub(super) fn print(
 ) -> Result<(), CheckError> {
     let lineage = Lineage::read(volume);
     for tree in lineage.trees(volume, &|id| recovered.log.inodes_in(id)) {
-        let Tree { id, name, root: (root, level), inode_count, cursor } = &tree;
+        let Tree { id, name, root: (root, level), inode_count, referenced_blocks, cursor } = &tree;
         let parent = lineage.tree(*id).map_or(0, |item| item.parent);
         write!(
             out,
-            "tree={id} name={name:?} parent={parent} block={} epoch={} level={level} inode_count={inode_count}",
+            "tree={id} name={name:?} parent={parent} block={} epoch={} level={level} inode_count={inode_count} referenced_blocks={referenced_blocks}",
             root.block, root.epoch
         )?;
         if let Some(cursor) = cursor {

@@ -12,6 +12,7 @@ use holdfast_format::{ItemKind, NodePointer, NodeView};
 
 use super::{Context, Use};
 use crate::issue::Issue;
+use crate::lineage::Tree;
 use crate::volume::{Seen, Step, Volume, Way};
 
 /// Nodes between two reports of progress.
@@ -26,6 +27,7 @@ pub(super) fn run(context: &mut Context<'_>) {
         let name = (tree.id != MAIN).then(|| tree.name.clone());
         context.aside = name;
         walk(context, &volume, TreeId::Files, way, &mut seen);
+        compare_referenced(context, tree, seen.referenced());
     }
     context.aside = None;
     context.trees = trees;
@@ -77,6 +79,17 @@ fn walk(context: &mut Context<'_>, volume: &Volume<'_>, tree: TreeId, way: Way, 
         }
         ControlFlow::Continue(())
     });
+}
+
+/// What a tree says that it refers to is what was met in it. Nothing is known of what cannot be read, and what a deletion has
+/// passed was not walked.
+fn compare_referenced(context: &mut Context<'_>, tree: &Tree, met: u64) {
+    let is_whole = context.files_lost.is_empty() && context.lost_trees.is_empty();
+    if is_whole && tree.cursor.is_none() && met != tree.referenced_blocks {
+        let said = tree.referenced_blocks;
+        let what = format!("{} counts {said} blocks that it refers to, there are {met}", tree.name);
+        context.add(Issue::ReferencedBlocks, what);
+    }
 }
 
 /// The tree's name in messages.

@@ -321,6 +321,8 @@ impl Maker {
         put(&device, space_at, &node_bytes(TreeId::Space, 0, space_pointer, &items));
         let inodes = self.files.keys().filter(|key| key.kind == ItemKind::Inode && key.offset == 0);
         let (root, level) = *files.last().expect("a tree has a root");
+        let extents = self.files.iter().filter(|(key, _)| key.kind == ItemKind::Extent);
+        let of_extents: u64 = extents.map(|(_, value)| Extent::blocks_in(value)).sum();
         let mut superblock = Superblock {
             epoch: EPOCH.next(),
             geometry: self.geometry,
@@ -337,6 +339,7 @@ impl Maker {
             inode_next: NEXT,
             inode_count: inodes.count() as u64,
             used_blocks: used.len() as u64,
+            referenced_blocks: files.len() as u64 * self.geometry.node_blocks() + of_extents,
             journal: JournalMark {
                 commit: CommitNo(7),
                 next: self.geometry.journal().start,

@@ -177,6 +177,7 @@ fn branches(open: &Open<'_>, after: u64) -> Done<Reply> {
                 name: Name(it.name.clone()),
             }),
             snapshots: named.clone().filter(|it| it.branch == of.number).count() as u64,
+            referenced_bytes: of.referenced.saturating_mul(BLOCK_BYTES),
             limit_bytes: of.limit.map(|blocks| blocks.saturating_mul(BLOCK_BYTES)),
             mounted: open.is_mounted && of.is_open,
         };

@@ -75,6 +75,8 @@ pub(crate) struct Branch {
     pub(crate) origin: Option<Origin>,
     /// How many it has, without those that have no name.
     pub(crate) snapshots: u64,
+    /// Bytes that it refers to.
+    pub(crate) referenced_bytes: u64,
     /// Most bytes that it may refer to.
     pub(crate) limit_bytes: Option<u64>,
     /// It is mounted.

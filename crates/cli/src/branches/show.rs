@@ -52,7 +52,7 @@ pub(crate) fn table<const N: usize>(
     }
     for (at, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 2));
-        if matches!(head[at], "FILES" | "HELD" | "SNAPSHOTS" | "LIMIT") {
+        if matches!(head[at], "FILES" | "HELD" | "SNAPSHOTS" | "REFERENCED" | "LIMIT") {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
@@ -164,6 +164,7 @@ pub(crate) fn branch(of: &Branch) -> Map<String, Value> {
         ("created_ns".into(), of.created_ns.into()),
         ("origin".into(), origin.into()),
         ("snapshots".into(), of.snapshots.into()),
+        ("referenced_bytes".into(), of.referenced_bytes.into()),
         ("limit_bytes".into(), of.limit_bytes.into()),
         ("mounted".into(), of.mounted.into()),
     ]);

@@ -47,6 +47,8 @@ pub struct Extent {
 
 /// Where the birth stands in an extent.
 const BIRTH_AT: usize = 8;
+/// Where the number of blocks stands.
+const COUNT_AT: usize = 16;
 
 impl Extent {
     /// The birth of an extent that is not part of a tree yet.
@@ -64,6 +66,12 @@ impl Extent {
         {
             birth.copy_from_slice(&epoch.0.to_le_bytes());
         }
+    }
+
+    /// How many blocks of the device an encoded extent has; 0 of bytes that are none. It is not judged.
+    pub fn blocks_in(bytes: &[u8]) -> u64 {
+        let count = bytes.get(COUNT_AT..).and_then(<[u8]>::first_chunk);
+        count.map_or(0, |count| u32::from_le_bytes(*count).into())
     }
 
     /// Whether the blocks hold data. Otherwise they read as zeros.

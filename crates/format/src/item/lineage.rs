@@ -25,7 +25,7 @@ pub const NAME_MAX: usize = 255;
 record! {
     /// A branch or snapshot; its name follows, if it has one.
     #[derive(Copy)]
-    pub struct TreeHead("tree", 88 bytes) {
+    pub struct TreeHead("tree", 96 bytes) {
         /// Number of the snapshot that it grew out of, 0 if there is none.
         parent: u64,
         /// Of a snapshot: number of the branch that it was taken of. Of a branch: 0.
@@ -52,6 +52,8 @@ record! {
         root_epoch: u64,
         /// Of a snapshot: inodes in it.
         inode_count: u64,
+        /// Of a snapshot: blocks that it refers to, those of its nodes and those that its extents have on the device.
+        referenced_blocks: u64,
         /// Of a branch: most blocks that it may refer to, 0 if there is no limit.
         limit: u64,
         /// Zero.
@@ -62,13 +64,15 @@ record! {
 record! {
     /// Where the tree of a branch other than `main` begins.
     #[derive(Copy)]
-    pub struct RootItem("root", 32 bytes) {
+    pub struct RootItem("root", 40 bytes) {
         /// Block of its root.
         block: u64,
         /// Epoch of its root.
         epoch: u64,
         /// Inodes in it.
         inode_count: u64,
+        /// Blocks that it refers to: those of its nodes, and those that its extents have on the device.
+        referenced_blocks: u64,
         /// Level of its root.
         level: u8,
         /// Zero.
@@ -132,6 +136,8 @@ pub struct TreeItem {
     pub level: u8,
     /// Of a snapshot: inodes in it.
     pub inode_count: u64,
+    /// Of a snapshot: blocks that it refers to.
+    pub referenced_blocks: u64,
     /// Of a branch: most blocks that it may refer to; 0: no limit.
     pub limit: u64,
     /// Empty: it has none, or not any more.
@@ -159,6 +165,7 @@ impl TreeItem {
             root_block: self.root.block.0,
             root_epoch: self.root.epoch.0,
             inode_count: self.inode_count,
+            referenced_blocks: self.referenced_blocks,
             limit: self.limit,
             reserved: [0; 4],
         };
@@ -183,8 +190,15 @@ impl TreeItem {
         if head.pad != 0 || head.reserved != [0; 4] {
             return fail("its reserved bytes are set".into());
         }
-        let counts =
-            [head.parent, head.branch, head.epoch, head.lsn, head.root_epoch, head.inode_count];
+        let counts = [
+            head.parent,
+            head.branch,
+            head.epoch,
+            head.lsn,
+            head.root_epoch,
+            head.inode_count,
+            head.referenced_blocks,
+        ];
         if counts.iter().any(|count| *count > COUNTER_MAX) {
             return fail("one of its numbers cannot be".into());
         }
@@ -205,9 +219,15 @@ impl TreeItem {
                 }
             }
             TreeKind::Branch => {
-                let unused =
-                    [head.branch, head.epoch, head.root_block, head.root_epoch, head.inode_count];
-                if unused != [0; 5] || head.holds != 0 || head.level != 0 {
+                let unused = [
+                    head.branch,
+                    head.epoch,
+                    head.root_block,
+                    head.root_epoch,
+                    head.inode_count,
+                    head.referenced_blocks,
+                ];
+                if unused != [0; 6] || head.holds != 0 || head.level != 0 {
                     return fail("a branch has what only snapshots have".into());
                 }
             }
@@ -223,6 +243,7 @@ impl TreeItem {
             root,
             level: head.level,
             inode_count: head.inode_count,
+            referenced_blocks: head.referenced_blocks,
             limit: head.limit,
             name,
         })
@@ -236,8 +257,9 @@ impl TreeItem {
 
 impl RootItem {
     /// The root of a branch.
-    pub fn of(root: NodePointer, level: u8, inode_count: u64) -> RootItem {
-        RootItem { block: root.block.0, epoch: root.epoch.0, inode_count, level, reserved: [0; 7] }
+    pub fn of(root: NodePointer, level: u8, inode_count: u64, referenced_blocks: u64) -> RootItem {
+        let (block, epoch) = (root.block.0, root.epoch.0);
+        RootItem { block, epoch, inode_count, referenced_blocks, level, reserved: [0; 7] }
     }
 
     /// Where it lies.
@@ -251,10 +273,11 @@ impl RootItem {
         let item = RootItem::read(&mut reader)?;
         reader.finish()?;
         judge_root(RootItem::TITLE, item.pointer(), item.level)?;
-        if item.reserved != [0; 7] || item.inode_count > COUNTER_MAX {
+        let counted = item.inode_count.max(item.referenced_blocks);
+        if item.reserved != [0; 7] || counted > COUNTER_MAX {
             return Err(Malformed::new(
                 RootItem::TITLE,
-                "its count cannot be, or reserved bytes are set",
+                "one of its counts cannot be, or reserved bytes are set",
             ));
         }
         Ok(item)
@@ -413,6 +436,7 @@ mod tests {
             root: NodePointer { block: BlockNo(4096), epoch: Epoch(8) },
             level: 1,
             inode_count: 3,
+            referenced_blocks: 21,
             limit: 0,
             name: b"before-upgrade".to_vec(),
         }
@@ -422,7 +446,7 @@ mod tests {
     fn items_survive_the_round_trip() {
         let item = snapshot();
         assert_eq!(TreeItem::decode(&item.encode()), Ok(item));
-        let root = RootItem::of(snapshot().root, 2, 7);
+        let root = RootItem::of(snapshot().root, 2, 7, 40);
         assert_eq!(RootItem::decode(&root.bytes()), Ok(root));
         let place = WalkPlace::item(&Key::new(InodeNo(7), ItemKind::Extent, 4096));
         for place in [place, WalkPlace::start(), WalkPlace::node(None, 3)] {

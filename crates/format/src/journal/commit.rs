@@ -15,7 +15,7 @@ use crate::roots::judge_roots;
 record! {
     /// The head of a commit's payload: what a superblock would say.
     #[derive(Copy)]
-    pub struct CommitHead("commit", 112 bytes) {
+    pub struct CommitHead("commit", 120 bytes) {
         /// Last operation that the commit contains.
         lsn: u64,
         /// Next inode number to hand out.
@@ -24,6 +24,8 @@ record! {
         inode_count: u64,
         /// Blocks in use in the data zone.
         used_blocks: u64,
+        /// Blocks that the files tree refers to: those of its nodes, and those that its extents have on the device.
+        referenced_blocks: u64,
         /// Root of the files tree: block.
         files_block: u64,
         /// Root of the files tree: epoch.
@@ -107,7 +109,8 @@ impl<'a> Commit<'a> {
         if head.pad != [0; 6] || head.pad2 != 0 {
             return fail("reserved bytes are set".into());
         }
-        let counters = [head.lsn, head.inode_next, head.inode_count, head.log_batch];
+        let counters =
+            [head.lsn, head.inode_next, head.inode_count, head.referenced_blocks, head.log_batch];
         if head.inode_next < InodeNo::FIRST_FREE.0 || counters.iter().any(|n| *n > COUNTER_MAX) {
             return fail("its counters are out of range".into());
         }

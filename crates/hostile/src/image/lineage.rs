@@ -71,6 +71,7 @@ fn tree(image: &Image, program: &mut Program<'_>, items: &mut Vec<Item>) {
         root: NodePointer { block: BlockNo(0), epoch: Epoch(0) },
         level: 0,
         inode_count: 0,
+        referenced_blocks: 0,
         limit: 0,
         name,
     };
@@ -78,6 +79,7 @@ fn tree(image: &Image, program: &mut Program<'_>, items: &mut Vec<Item>) {
         (item.root, item.level, item.branch) = (root, level, 1 + id(image, program) % 3);
         item.epoch = superblock.epoch;
         item.inode_count = superblock.inode_count;
+        item.referenced_blocks = superblock.referenced_blocks;
     }
     match program.byte() % 8 {
         0 => item.epoch = Epoch(program.number(item.epoch.0, &known)),
@@ -85,6 +87,8 @@ fn tree(image: &Image, program: &mut Program<'_>, items: &mut Vec<Item>) {
         2 => item.holds = program.byte().into(),
         3 => item.inode_count = program.number(item.inode_count, &known),
         4 => item.branch = id(image, program),
+        5 => item.referenced_blocks = program.number(item.referenced_blocks, &known),
+        6 => item.limit = program.number(item.limit, &known),
         _ => {}
     }
     items.push((TreeItem::key(own), item.encode()));
@@ -96,7 +100,9 @@ fn tree(image: &Image, program: &mut Program<'_>, items: &mut Vec<Item>) {
     }
     if (how & 32 == 0) == (kind == TreeKind::Branch) {
         let count = program.number(superblock.inode_count, &known);
-        items.push((RootItem::key(own), RootItem::of(root, level, count).bytes().to_vec()));
+        let referenced = program.number(superblock.referenced_blocks, &known);
+        let root = RootItem::of(root, level, count, referenced);
+        items.push((RootItem::key(own), root.bytes().to_vec()));
     }
     if how & 64 == 0 {
         items.push((WalkItem::key(own), WalkItem::at(&place(image, program)).bytes().to_vec()));

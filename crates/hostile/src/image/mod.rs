@@ -110,6 +110,7 @@ impl Image {
             now.inode_next.0,
             now.inode_count,
             now.used_blocks,
+            now.referenced_blocks,
             now.journal.commit.0,
             now.log.batch.0,
             holdfast_format::limits::FILE_SIZE_MAX,

@@ -96,7 +96,8 @@ pub(crate) fn accept(
             continue;
         }
         let in_place = reserved.of(&content.pages);
-        let wants = write.wants(&held, &content, in_place.len() as u64);
+        let has_blocks = state.disk.blocks > 0;
+        let wants = write.wants(&held, &content, in_place.len() as u64, (&counted, has_blocks));
         if !room.is_enough(wants) {
             drop((state, content));
             write.take_room(&mut room, wants)?;
@@ -105,7 +106,7 @@ pub(crate) fn accept(
 
         // From here on nothing fails.
         let size = held.size;
-        write.put_pages(&mut content, held, &mut whole, &counted, state.disk.blocks > 0);
+        write.put_pages(&mut content, held, &mut whole, &counted, has_blocks);
         for block in in_place {
             content.pages.write_in_place(block);
         }
@@ -204,15 +205,24 @@ impl<'a> Accepting<'a> {
             && !self.parts().any(unready)
     }
 
-    /// What it takes to make blocks dirty that are not yet, `in_place` of them reserved ones.
-    fn wants(&self, held: &Held, content: &Content, in_place: u64) -> Wants {
+    /// What it takes to make blocks dirty that are not yet, `in_place` of them reserved ones, if the tree has this of them.
+    fn wants(
+        &self,
+        held: &Held,
+        content: &Content,
+        in_place: u64,
+        (counted, has_blocks): (&Counted, bool),
+    ) -> Wants {
         let clean = |block: &u64| !content.pages.is_dirty(*block);
         let before = held.before.iter().flatten().filter(|(block, _)| clean(block)).count() as u64;
         let own = self.blocks.clone().filter(clean).count() as u64;
+        let has_none = |block: &u64| clean(block) && !counted.has(*block);
+        let growth = self.blocks.clone().filter(has_none).count() as u64;
+        let growth = growth + if has_blocks { 0 } else { before };
         // Behind a dirty page it only makes a run longer.
         let is_new = self.blocks.start.checked_sub(1).is_none_or(|before| clean(&before));
         let runs = before + u64::from(own > 0 && is_new);
-        Wants { blocks: own + before - in_place, in_place, runs }
+        Wants { blocks: own + before - in_place, growth, in_place, runs }
     }
 
     /// Takes the space that is missing in `room`.

@@ -86,13 +86,16 @@ impl Core {
     }
 
     /// Runs `attempt`. If there is no space for it, waits for inodes that are being removed, makes everything durable, so
-    /// that freed blocks become usable, and runs it once more. Called without any lock of a file's extents.
+    /// that freed blocks become usable, and runs it once more. If the branch is at its limit, delayed data is written back. Called without any lock of a file's extents.
     pub(crate) fn with_room<T>(&self, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
         match attempt() {
             Err(FsError::Store(StoreError::NoSpace))
                 if self.leaving.wait() | self.may_make_room() =>
             {
                 self.commit()?;
+            }
+            Err(FsError::Store(StoreError::Limit)) if self.may_come_below_limit() => {
+                drop(self.write_back());
             }
             done => return done,
         }
@@ -107,13 +110,33 @@ impl Core {
         }
     }
 
+    /// Whether the branch may refer to less in a moment, or less may be promised to it: inodes that were being removed have
+    /// left, or data waits, which mostly needs less than is promised. An error of that is one of other files, and reaches
+    /// them.
+    fn may_come_below_limit(&self) -> bool {
+        self.leaving.wait() | (self.data.totals.bytes() > 0)
+    }
+
+    /// As [`Core::with_room`], for the branch's limit alone.
+    pub(crate) fn within_limit<T>(
+        &self,
+        mut attempt: impl FnMut() -> std::result::Result<T, StoreError>,
+    ) -> std::result::Result<T, StoreError> {
+        match attempt() {
+            Err(StoreError::Limit) if self.may_come_below_limit() => {
+                drop(self.write_back());
+                attempt()
+            }
+            done => done,
+        }
+    }
+
     /// Reserves for an operation that makes the volume fuller. If there is no space for it, waits for inodes that are
     /// being removed, and writes delayed data back, which mostly needs less than is kept for it. Called before anything is
     /// locked.
     pub(crate) fn reserve(&self, need: Need) -> std::result::Result<Reservation, StoreError> {
         match self.store.reserve(need) {
-            Err(StoreError::NoSpace) if self.leaving.wait() | (self.data.totals.bytes() > 0) => {
-                // An error of that is one of other files, and reaches them.
+            Err(StoreError::NoSpace | StoreError::Limit) if self.may_come_below_limit() => {
                 drop(self.write_back());
                 self.store.reserve(need)
             }

@@ -132,7 +132,9 @@ pub(crate) fn make_dirty(core: &Core, inode: &Arc<Inode>, pages: Vec<(u64, Page)
     }
     let count = pages.len() as u64;
     let delayed = Delayed { runs: count, pages: count };
-    let mut reservation = core.store.reserve(Need::Delay { blocks: count, delayed })?;
+    // They are in the tree, but for a content that lies in an item until now.
+    let growth = if inode.state.read().disk.blocks > 0 { 0 } else { count };
+    let mut reservation = core.store.reserve(Need::Delay { blocks: count, growth, delayed })?;
     let mut state = inode.state.write();
     // The pages of an inode that was removed meanwhile would never be written back or dropped.
     state.expect_alive()?;

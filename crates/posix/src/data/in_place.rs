@@ -46,6 +46,8 @@ impl Reserved {
 pub(super) struct Wants {
     /// New blocks.
     pub(super) blocks: u64,
+    /// How many of these the file has none for yet.
+    pub(super) growth: u64,
     /// Blocks that the file has reserved.
     pub(super) in_place: u64,
     /// Runs of pages that there are not yet.
@@ -121,10 +123,11 @@ impl Room {
         let blocks = wants.blocks.saturating_sub(self.blocks());
         let mut runs = wants.runs.saturating_sub(self.delayed().runs);
         if blocks > 0 {
-            let need = Need::Delay { blocks, delayed: Delayed { runs, pages: blocks } };
+            let growth = wants.growth.min(blocks);
+            let need = Need::Delay { blocks, growth, delayed: Delayed { runs, pages: blocks } };
             let more = match self.is_short {
                 true => Some(core.with_room(|| Ok(core.store.reserve(need)?))?),
-                false => core.store.reserve_now(need)?,
+                false => core.within_limit(|| core.store.reserve_now(need))?,
             };
             match more {
                 Some(more) => self.add(more),
@@ -165,7 +168,7 @@ pub(super) fn write_round(
         extents = filled.extents;
         if !filled.refused.is_empty() {
             let blocks = filled.refused.len() as u64;
-            let more = core.store.reserve(Need::Grow { changes: 0, blocks });
+            let more = core.store.reserve(Need::Change { changes: 0, blocks });
             let more = match (more, filled.error) {
                 (Err(StoreError::NoSpace), Some(error)) => return Err(error.into()),
                 (more, _) => more?,

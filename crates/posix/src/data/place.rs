@@ -86,7 +86,7 @@ pub(crate) fn write_all(
         match proofs {
             Ok(proofs) => all.extend(proofs),
             Err(refused) => {
-                reservation.merge(refused.promised);
+                reservation.merge(*refused.promised);
                 failed = failed.or(Some(refused.error));
             }
         }
@@ -219,7 +219,7 @@ fn chunk_len(items: &[Item]) -> u64 {
 /// Why items could not be written, and their blocks, which are promised to them as before.
 struct Refused {
     error: StoreError,
-    promised: Reservation,
+    promised: Box<Reservation>,
 }
 
 type Proofs = Result<Vec<Written>, Refused>;
@@ -267,7 +267,7 @@ fn write(core: &Core, items: &[Item], placed: Allocated, of: Option<InodeNo>) ->
             tracing::warn!("data for {blocks:?}: {error}; trying other blocks");
             return write_elsewhere(core, items, bytes, promised, blocks.end());
         }
-        Err(Refused { error, promised })
+        Err(Refused { error, promised: Box::new(promised) })
     })
 }
 
@@ -300,7 +300,7 @@ fn write_elsewhere(
     };
     let written = proofs.into_iter().filter_map(Written::into_placed);
     written.chain(placed).for_each(|placed| promised.reclaim(placed));
-    Err(Refused { error, promised })
+    Err(Refused { error, promised: Box::new(promised) })
 }
 
 /// Cuts a write where one file's neighbours end.

@@ -238,7 +238,7 @@ pub(super) fn ensure(core: &Core, taken: &mut Taken) -> Result<()> {
     let wanted = promised(&taken.pages);
     let have = taken.reservation.as_ref().map_or(0, Reservation::blocks);
     if have < wanted {
-        let more = core.store.reserve(Need::Grow { changes: 0, blocks: wanted - have })?;
+        let more = core.store.reserve(Need::Change { changes: 0, blocks: wanted - have })?;
         match &mut taken.reservation {
             Some(reservation) => reservation.merge(more),
             None => taken.reservation = Some(more),

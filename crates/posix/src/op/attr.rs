@@ -142,7 +142,7 @@ fn apply(
 ) -> Result<()> {
     let mut changes = 1;
     loop {
-        let mut reservation = core.reserve(Need::Grow { changes, blocks: 0 })?;
+        let mut reservation = core.reserve(Need::Change { changes, blocks: 0 })?;
         let mut state = inode.state.write();
         state.expect_alive()?;
         let mut item = state.next_disk();

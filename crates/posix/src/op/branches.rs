@@ -26,7 +26,9 @@ pub struct BranchInfo {
     pub created: Timestamp,
     /// The number of the snapshot that it grew out of.
     pub parent: Option<u64>,
-    /// Most blocks that it may refer to. It is kept and not yet enforced.
+    /// Blocks that it refers to. What it shares with others counts in full.
+    pub referenced: u64,
+    /// Most blocks that it may refer to.
     pub limit: Option<u64>,
     /// It is open in this program.
     pub is_open: bool,
@@ -325,7 +327,8 @@ impl FileSystem {
         Ok(self.core.store.hold(number, false)?)
     }
 
-    /// Limits the blocks that a branch may refer to; `None`: no limit. It is kept and not yet enforced.
+    /// Limits the blocks that a branch may refer to; `None`: no limit. What would make it refer to more
+    /// is refused with EDQUOT; what it refers to by now stays.
     pub fn limit<'a>(&self, branch: impl Into<Which<'a>>, blocks: Option<u64>) -> Result<()> {
         self.expect_changeable()?;
         Ok(self.core.store.limit(self.branch_no(branch.into())?, blocks.unwrap_or(0))?)
@@ -404,7 +407,7 @@ impl FileSystem {
 
     /// What is known of a branch or snapshot that has a name.
     fn info(&self, number: u64) -> Result<TreeInfo> {
-        Ok(TreeInfo { number, item: self.tree(number)?, is_deleted: false })
+        Ok(self.core.store.store().tree_info(number)?)
     }
 
     fn snapshots_of_number(&self, branch: u64) -> Result<Vec<SnapshotInfo>> {
@@ -420,6 +423,7 @@ impl FileSystem {
             number: of.number,
             created: of.item.created,
             parent: Some(of.item.parent).filter(|parent| *parent != 0),
+            referenced: of.referenced_blocks,
             limit: Some(of.item.limit).filter(|limit| *limit != 0),
             is_open: self.volume.volume.is_open(of.number),
             name: name_of(of.item),

@@ -171,7 +171,8 @@ impl Task<'_> {
             return self.publish(&map, transaction, &mut reservation, 0, Some(last));
         }
         let edges = self.edges()?;
-        let reserved = core.store.reserve(Need::Grow { changes: 0, blocks: edges.len() as u64 })?;
+        let need = Need::Change { changes: 0, blocks: edges.len() as u64 };
+        let reserved = core.store.reserve(need)?;
         self.clear(&map, Clear::Free, edges, reserved, None)
     }
 

@@ -212,7 +212,7 @@ impl Move<'_> {
     fn need(&self, seen: &Seen) -> Need {
         let replaces = seen.target.is_some() && !self.exchanges();
         let changes = CHANGES + if replaces { last_name_changes(ITEMS_AT_ONCE) } else { 0 };
-        Need::Grow { changes, blocks: 0 }
+        Need::Change { changes, blocks: 0 }
     }
 
     /// Fails if a directory would come to lie inside itself.

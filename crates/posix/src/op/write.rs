@@ -96,7 +96,9 @@ fn write_steps(
         let len = ((end - at) as usize).min(bytes.len() - done);
         match accept(core, inode, writer, at, &bytes[done..done + len], now) {
             Ok(()) => done += len,
-            Err(FsError::Store(StoreError::NoSpace)) if len > BLOCK_BYTES as usize => {
+            Err(FsError::Store(StoreError::NoSpace | StoreError::Limit))
+                if len > BLOCK_BYTES as usize =>
+            {
                 step_max = (len / 2).max(BLOCK_BYTES as usize);
             }
             Err(error) if done == 0 => return Err(error),

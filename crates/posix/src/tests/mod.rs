@@ -5,6 +5,7 @@ mod attr;
 mod content;
 mod create;
 mod holes;
+mod limits;
 mod orphans;
 mod path;
 mod readdir;

@@ -1,6 +1,6 @@
 //! Looking at the lineage, and opening what it names.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
@@ -26,6 +26,9 @@ pub struct TreeInfo {
     pub item: TreeItem,
     /// It is being deleted: it has no name any more.
     pub is_deleted: bool,
+    /// Blocks that it refers to: those of its nodes, and those that its extents have on the device. What it shares with
+    /// others counts in full. Of what is being deleted: what it was.
+    pub referenced_blocks: u64,
 }
 
 /// Deletions, and the place that each has come to.
@@ -74,21 +77,39 @@ impl Inner {
         Ok(self.look_at(|plan| plan.item(number))?.0)
     }
 
+    /// A branch or snapshot that is not being deleted.
+    pub(crate) fn tree_info(&self, number: u64) -> Result<TreeInfo> {
+        let look = |plan: &mut Plan<'_>| {
+            let item = plan.item(number)?;
+            let referenced_blocks = match item.kind {
+                TreeKind::Snapshot => item.referenced_blocks,
+                TreeKind::Branch => plan.head(number)?.2,
+            };
+            Ok(TreeInfo { number, item, is_deleted: false, referenced_blocks })
+        };
+        Ok(self.look_at(look)?.0)
+    }
+
     /// All branches and snapshots, in the order in which they were made.
     pub(crate) fn trees(&self) -> Result<Vec<TreeInfo>> {
         let mut found = Vec::new();
+        let mut referenced = BTreeMap::new();
         let mut wrong = None;
         let (from, to) = trees_span();
         self.scan(TreeNo::SPACE, &from, &to, &mut |key, value| {
-            if key.kind != ItemKind::Tree {
-                return ControlFlow::Continue(());
-            }
-            match TreeItem::decode(value) {
-                Ok(item) => {
-                    let number = key.inode.0.saturating_sub(LINEAGE);
-                    found.push(TreeInfo { number, item, is_deleted: false });
-                    ControlFlow::Continue(())
-                }
+            let number = key.inode.0.saturating_sub(LINEAGE);
+            let read = match key.kind {
+                ItemKind::Tree => TreeItem::decode(value).map(|item| {
+                    let referenced_blocks = item.referenced_blocks;
+                    found.push(TreeInfo { number, item, is_deleted: false, referenced_blocks });
+                }),
+                ItemKind::Root => RootItem::decode(value).map(|root| {
+                    referenced.insert(number, root.referenced_blocks);
+                }),
+                _ => Ok(()),
+            };
+            match read {
+                Ok(()) => ControlFlow::Continue(()),
                 Err(why) => {
                     wrong = Some(StoreError::Item { what: format!("{key:?}"), source: why });
                     ControlFlow::Break(())
@@ -101,11 +122,22 @@ impl Inner {
         let (walks, wrong) = self.walks()?;
         let walks = walks.into_iter().map(|(number, _)| number);
         let deleted: BTreeSet<u64> = walks.chain(wrong.into_iter().map(|(no, _)| no)).collect();
+        if found.first().is_none_or(|first| first.number != MAIN) {
+            let item = first_branch();
+            found.insert(
+                0,
+                TreeInfo { number: MAIN, item, is_deleted: false, referenced_blocks: 0 },
+            );
+        }
+        let forest = self.forest.read();
         for of in &mut found {
             of.is_deleted = deleted.contains(&of.number);
-        }
-        if found.first().is_none_or(|first| first.number != MAIN) {
-            found.insert(0, TreeInfo { number: MAIN, item: first_branch(), is_deleted: false });
+            if of.item.kind == TreeKind::Branch {
+                let open =
+                    forest.trees.find(of.number).map(|tree| forest.trees.get(tree).referenced);
+                let at_rest = || referenced.get(&of.number).copied();
+                of.referenced_blocks = open.or_else(at_rest).unwrap_or_default();
+            }
         }
         Ok(found)
     }
@@ -162,9 +194,10 @@ impl Inner {
             return Ok(no);
         }
         let item = self.tree_item(number)?;
-        let (root, inodes) = match item.kind {
+        let (root, inodes, referenced) = match item.kind {
             TreeKind::Snapshot => {
-                (Root { pointer: item.root, level: item.level }, item.inode_count)
+                let root = Root { pointer: item.root, level: item.level };
+                (root, item.inode_count, item.referenced_blocks)
             }
             TreeKind::Branch => {
                 let of_root =
@@ -173,7 +206,8 @@ impl Inner {
                 let bytes =
                     bytes.ok_or_else(|| of_root(Malformed::new("root", "there is none")))?;
                 let item = RootItem::decode(&bytes).map_err(of_root)?;
-                (Root { pointer: item.pointer(), level: item.level }, item.inode_count)
+                let root = Root { pointer: item.pointer(), level: item.level };
+                (root, item.inode_count, item.referenced_blocks)
             }
         };
         let is_snapshot = item.kind == TreeKind::Snapshot;
@@ -188,6 +222,9 @@ impl Inner {
             judged_from: ancestry.parent,
             inodes,
             inodes_carried: inodes,
+            referenced,
+            referenced_carried: referenced,
+            limit: item.limit,
             ..OpenTree::at(number, root)
         }))
     }
@@ -203,17 +240,23 @@ impl Inner {
         let tree = OpenTree {
             inodes: item.inode_count,
             inodes_carried: item.inode_count,
+            referenced: item.referenced_blocks,
+            referenced_carried: item.referenced_blocks,
             ..OpenTree::at(branch, root)
         };
         Ok(forest.trees.add(tree))
     }
 
-    /// What a branch owns that was opened before the log was replayed.
+    /// What a branch owns that was opened before the log was replayed, and its limit.
     pub(crate) fn find_ancestry(&self, tree: TreeNo) -> Result<()> {
         let number = self.forest.read().trees.get(tree).number;
-        let ancestry = self.tree_item(number).and_then(|of| self.ancestry_of(of.parent));
+        let item = self.tree_item(number);
+        let limit = item.as_ref().map_or(0, |of| of.limit);
+        let ancestry = item.and_then(|of| self.ancestry_of(of.parent));
         let ancestry = self.or_owns_nothing(number, ancestry)?;
-        self.forest.write().trees.grew_out_of(tree, ancestry);
+        let mut forest = self.forest.write();
+        forest.trees.grew_out_of(tree, ancestry);
+        forest.trees.get_mut(tree).limit = limit;
         Ok(())
     }
 
@@ -230,7 +273,7 @@ impl Inner {
         }
     }
 
-    /// What `main` owns, when a volume is opened.
+    /// What `main` owns, and its limit, when a volume is opened.
     pub(crate) fn find_ancestry_of_main(&self) -> Result<()> {
         self.find_ancestry(TreeNo::MAIN)
     }

@@ -85,7 +85,15 @@ impl Inner {
 
     /// Limits what a branch may refer to; 0: no limit.
     pub(crate) fn limit(&self, branch: u64, blocks: u64) -> Result<Made> {
-        self.by_the_log(|plan| plan.limit(branch, blocks))
+        let made = self.by_the_log(|plan| plan.limit(branch, blocks))?;
+        // Read again: another call may have come between.
+        let _one = self.lineage.lock();
+        let item = self.tree_item(branch)?;
+        let mut forest = self.forest.write();
+        if let Some(tree) = forest.trees.find(branch) {
+            forest.trees.get_mut(tree).limit = item.limit;
+        }
+        Ok(made)
     }
 
     /// Begins the deletion of a snapshot (S4): its name is gone.

@@ -11,7 +11,7 @@ use crate::transaction::Change;
 use crate::tree::{Forest, TreeNo};
 
 impl Inner {
-    /// Carries the roots that have moved since the last commit, and the counts of inodes beside them.
+    /// Carries the roots that have moved since the last commit, and the counts beside them.
     pub(crate) fn carry_roots(
         &self,
         forest: &mut Forest,
@@ -22,7 +22,7 @@ impl Inner {
             // One that is deleted has no root any more.
             let is_carried = of.has_moved() && !mutants::is(Mutant::RootNotCarried);
             if is_carried && forest.trees.find(of.number) == Some(tree) {
-                let item = RootItem::of(of.root.pointer, of.root.level, of.inodes);
+                let item = RootItem::of(of.root.pointer, of.root.level, of.inodes, of.referenced);
                 let bytes = item.bytes();
                 let change = Change { key: RootItem::key(of.number), value: Some(&bytes) };
                 let prepared = forest.prepare_change(TreeNo::SPACE, change)?;

@@ -58,6 +58,7 @@ pub(super) enum TurnTo {
         epoch: Epoch,
         root: Root,
         inodes: u64,
+        referenced: u64,
     },
     Gone,
 }
@@ -299,18 +300,19 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The root of the open tree of a branch, and how many inodes it has.
-    fn head(&self, branch: u64) -> PlanResult<(Root, u64)> {
+    /// The root of the open tree of a branch, how many inodes it has, and how many blocks it refers to.
+    pub(super) fn head(&self, branch: u64) -> PlanResult<(Root, u64, u64)> {
         if let Some(no) = self.forest.trees.find(branch) {
             let of = self.forest.trees.get(no);
             let inodes = if no == TreeNo::MAIN { self.main_inodes } else { of.inodes };
-            return Ok((of.root, inodes));
+            return Ok((of.root, inodes, of.referenced));
         }
         let Some(bytes) = self.get(&RootItem::key(branch))? else {
             return Err(damage("a branch", Malformed::new(RootItem::TITLE, "it has no root")));
         };
         let item = RootItem::decode(&bytes).map_err(|why| damage("a branch", why))?;
-        Ok((Root { pointer: item.pointer(), level: item.level }, item.inode_count))
+        let root = Root { pointer: item.pointer(), level: item.level };
+        Ok((root, item.inode_count, item.referenced_blocks))
     }
 
     pub(super) fn fork(&mut self, snapshot: u64, name: &[u8], now: Timestamp) -> PlanResult<u64> {
@@ -326,7 +328,7 @@ impl<'a> Plan<'a> {
             ..first_branch()
         };
         self.put_item(number, &branch);
-        let root = RootItem::of(of.root, of.level, of.inode_count);
+        let root = RootItem::of(of.root, of.level, of.inode_count, of.referenced_blocks);
         self.put(RootItem::key(number), root.bytes().to_vec());
         self.adopt(number, 0, snapshot);
         Ok(number)
@@ -388,7 +390,7 @@ impl<'a> Plan<'a> {
         now: Timestamp,
     ) -> PlanResult<(u64, Epoch)> {
         let of = self.branch(branch)?;
-        let (root, inode_count) = self.head(branch)?;
+        let (root, inode_count, referenced_blocks) = self.head(branch)?;
         let number = self.next_number()?;
         if !name.is_empty() {
             self.add_name(branch, name, number)?;
@@ -409,6 +411,7 @@ impl<'a> Plan<'a> {
             root: root.pointer,
             level: root.level,
             inode_count,
+            referenced_blocks,
             limit: 0,
             name: name.to_vec(),
         };
@@ -462,12 +465,19 @@ impl<'a> Plan<'a> {
         self.put_branch(branch, &of)?;
         self.adopt(branch, 0, to);
         if branch != MAIN {
-            let root = RootItem::of(target.root, target.level, target.inode_count);
+            let (inodes, referenced) = (target.inode_count, target.referenced_blocks);
+            let root = RootItem::of(target.root, target.level, inodes, referenced);
             self.put(RootItem::key(branch), root.bytes().to_vec());
         }
         let root = Root { pointer: target.root, level: target.level };
-        let (epoch, inodes) = (target.epoch, target.inode_count);
-        self.turns.push(Turn { branch, to: TurnTo::Rolled { snapshot: to, epoch, root, inodes } });
+        let to = TurnTo::Rolled {
+            snapshot: to,
+            epoch: target.epoch,
+            root,
+            inodes: target.inode_count,
+            referenced: target.referenced_blocks,
+        };
+        self.turns.push(Turn { branch, to });
         Ok(left)
     }
 
@@ -569,6 +579,7 @@ pub(super) fn first_branch() -> TreeItem {
         root: NodePointer { block: holdfast_base::BlockNo(0), epoch: Epoch(0) },
         level: 0,
         inode_count: 0,
+        referenced_blocks: 0,
         limit: 0,
         name: MAIN_NAME.to_vec(),
     }

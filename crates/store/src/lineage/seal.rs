@@ -155,7 +155,7 @@ impl Inner {
                     forest.trees.get_mut(tree).ancestry =
                         Ancestry { snapshot, parent: epoch, walk: None };
                 }
-                TurnTo::Rolled { snapshot, epoch, root, inodes } => {
+                TurnTo::Rolled { snapshot, epoch, root, inodes, referenced } => {
                     forest.replace_root(tree, root);
                     let of = forest.trees.get_mut(tree);
                     if !mutants::is(Mutant::RollbackKeepsParent) {
@@ -163,6 +163,7 @@ impl Inner {
                     }
                     of.judged_from = epoch;
                     (of.carried, of.inodes, of.inodes_carried) = (root, inodes, inodes);
+                    (of.referenced, of.referenced_carried) = (referenced, referenced);
                     if tree == TreeNo::MAIN {
                         space.inodes = inodes;
                     }

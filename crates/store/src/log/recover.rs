@@ -206,6 +206,15 @@ impl Inner {
         let walks = changes.iter().filter(|change| change.key.kind == ItemKind::Walk);
         let walks: Vec<u64> = walks.map(|change| change.key.offset).collect();
         changes.clear();
+        for change in kept.iter().filter(|change| change.key.kind == ItemKind::Tree) {
+            let item = change.value.and_then(|value| TreeItem::decode(value).ok());
+            let number = change.key.inode.0.checked_sub(LINEAGE);
+            let mut forest = self.forest.write();
+            // One that a later batch opens finds the limit in its item.
+            if let Some((item, tree)) = item.zip(number.and_then(|no| forest.trees.find(no))) {
+                forest.trees.get_mut(tree).limit = item.limit;
+            }
+        }
         self.change(TreeNo::SPACE, &mut kept, Epoch(0))?;
         walks.into_iter().try_for_each(|snapshot| self.follow_walk(snapshot))
     }

@@ -64,6 +64,8 @@ pub(crate) struct Wanted {
     pub(crate) slots: u64,
     /// Blocks of data.
     pub(crate) blocks: u64,
+    /// How many of them the tree does not refer to yet.
+    pub(crate) growth: u64,
     /// Data that is about to be accepted.
     pub(crate) delayed: Delayed,
 }
@@ -80,6 +82,8 @@ pub(crate) struct Promises {
     /// Data that was accepted and is not in the tree yet. Nodes that it may need are kept from all but the writebacks
     /// that bring it there, and what makes room.
     delayed: Delayed,
+    /// To data by which trees are to grow, by the numbers of these.
+    growth: Vec<u64>,
     /// Nodes of both trees.
     pub(super) nodes: u64,
     /// The most levels of a tree since nothing was delayed last: which tree delayed data is of is not kept.
@@ -98,6 +102,7 @@ impl Promises {
             slots: 0,
             blocks: 0,
             delayed: Delayed::default(),
+            growth: Vec::new(),
             nodes: 0,
             levels: 1,
             roots: 0,
@@ -169,6 +174,26 @@ impl Promises {
         done
     }
 
+    /// Blocks that are promised to a tree, and that it does not refer to yet.
+    pub(crate) fn growth_of(&self, tree: usize) -> u64 {
+        self.growth.get(tree).copied().unwrap_or(0)
+    }
+
+    /// A tree is to grow by so many of the blocks that are promised.
+    pub(super) fn will_grow(&mut self, tree: usize, blocks: u64) {
+        if self.growth.len() <= tree {
+            self.growth.resize(tree + 1, 0);
+        }
+        self.growth[tree] += blocks;
+    }
+
+    /// It has grown, or does not.
+    pub(crate) fn grown(&mut self, tree: usize, blocks: u64) {
+        if blocks > 0 {
+            self.growth[tree] -= blocks;
+        }
+    }
+
     /// So much of the delayed data is in the tree, or gone.
     pub(super) fn landed(&mut self, delayed: Delayed) {
         self.delayed -= delayed;
@@ -198,6 +223,7 @@ mod tests {
             slots: 0,
             blocks: 0,
             delayed: Delayed::default(),
+            growth: Vec::new(),
             nodes: 10,
             levels: 2,
             roots: 0,

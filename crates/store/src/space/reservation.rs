@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use super::alloc::Space;
 use super::delayed::Delayed;
 use super::promise::Wanted;
+use crate::Result;
 
 pub(crate) type SharedSpace = Arc<Mutex<Space>>;
 
@@ -15,19 +16,37 @@ pub(crate) type SharedSpace = Arc<Mutex<Space>>;
 #[derive(Debug)]
 pub struct Reservation {
     space: SharedSpace,
+    /// The number of the open tree that it is for.
+    tree: usize,
     pub(crate) slots: u64,
     blocks: u64,
+    /// How many of them the tree is to refer to more than now. The blocks that leave first are others: then too much
+    /// counts for a while, never too little.
+    growth: u64,
     delayed: Delayed,
 }
 
 impl Reservation {
-    /// What `promise` says that it has promised.
+    /// What `promise` says that it has promised to a tree.
     pub(crate) fn take(
         space: &SharedSpace,
-        promise: impl FnOnce(&mut Space) -> Option<Wanted>,
-    ) -> Option<Self> {
-        let Wanted { slots, blocks, delayed } = promise(&mut space.lock())?;
-        Some(Reservation { space: space.clone(), slots, blocks, delayed })
+        tree: usize,
+        promise: impl FnOnce(&mut Space) -> Result<Option<Wanted>>,
+    ) -> Result<Option<Self>> {
+        let mut locked = space.lock();
+        let Some(Wanted { slots, blocks, growth, delayed }) = promise(&mut locked)? else {
+            return Ok(None);
+        };
+        locked.promises.will_grow(tree, growth);
+        drop(locked);
+        Ok(Some(Reservation { space: space.clone(), tree, slots, blocks, growth, delayed }))
+    }
+
+    /// What of the growth leaves with `blocks`.
+    fn growth_with(&mut self, blocks: u64) -> u64 {
+        let growth = self.growth.saturating_sub(self.blocks - blocks);
+        self.growth -= growth;
+        growth
     }
 
     /// What it keeps for the nodes of delayed data, which may wait longer than the rest of it.
@@ -43,12 +62,17 @@ impl Reservation {
     /// Moves `blocks` data blocks (at most all) into a reservation of their own.
     pub fn split(&mut self, blocks: u64) -> Reservation {
         let blocks = blocks.min(self.blocks);
+        let growth = self.growth_with(blocks);
         self.blocks -= blocks;
-        Reservation { space: self.space.clone(), slots: 0, blocks, delayed: Delayed::default() }
+        let mut part = Reservation::empty(&self.space, self.tree);
+        (part.blocks, part.growth) = (blocks, growth);
+        part
     }
 
     /// Adds what `other` holds to this one.
     pub fn merge(&mut self, mut other: Reservation) {
+        assert_eq!(self.tree, other.tree, "what is promised to a branch is not another's");
+        self.growth += std::mem::take(&mut other.growth);
         self.slots += std::mem::take(&mut other.slots);
         self.blocks += std::mem::take(&mut other.blocks);
         self.delayed += std::mem::take(&mut other.delayed);
@@ -59,13 +83,18 @@ impl Reservation {
     pub fn reclaim(&mut self, mut placed: Allocated) {
         placed.published = true;
         self.blocks += placed.blocks.count;
+        self.growth += placed.growth;
         self.space.lock().take_back(placed.blocks);
     }
 
     /// One with nothing in it, of the space that `placed` belongs to.
     pub fn empty_for(placed: &Allocated) -> Reservation {
-        let delayed = Delayed::default();
-        Reservation { space: placed.space.clone(), slots: 0, blocks: 0, delayed }
+        Reservation::empty(&placed.space, placed.tree)
+    }
+
+    fn empty(space: &SharedSpace, tree: usize) -> Reservation {
+        let (space, delayed) = (space.clone(), Delayed::default());
+        Reservation { space, tree, slots: 0, blocks: 0, growth: 0, delayed }
     }
 
     pub(crate) fn place(&mut self, want: u64, goal: Option<BlockNo>) -> Option<Allocated> {
@@ -74,17 +103,20 @@ impl Reservation {
             return None;
         }
         let blocks = self.space.lock().take_data(want, goal)?;
+        let growth = self.growth_with(blocks.count);
         self.blocks -= blocks.count;
-        Some(Allocated { space: self.space.clone(), blocks, published: false })
+        let (space, tree) = (self.space.clone(), self.tree);
+        Some(Allocated { space, tree, blocks, growth, published: false })
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
         let is_empty = self.slots == 0 && self.blocks == 0 && self.delayed == Delayed::default();
-        if !is_empty {
+        if !is_empty || self.growth > 0 {
             let mut space = self.space.lock();
             space.forget(self.slots, self.blocks);
+            space.promises.grown(self.tree, self.growth);
             space.landed(self.delayed);
         }
     }
@@ -94,7 +126,10 @@ impl Drop for Reservation {
 #[derive(Debug)]
 pub struct Allocated {
     space: SharedSpace,
+    tree: usize,
     blocks: BlockRange,
+    /// How many of them the tree is to refer to more than now.
+    growth: u64,
     published: bool,
 }
 
@@ -109,20 +144,25 @@ impl Allocated {
         let BlockRange { start, count: all } = self.blocks;
         self.blocks = BlockRange::new(BlockNo(start.0 + count), all - count);
         let blocks = BlockRange::new(start, count);
-        Allocated { space: self.space.clone(), blocks, published: false }
+        let growth = self.growth.saturating_sub(self.blocks.count);
+        self.growth -= growth;
+        let (space, tree) = (self.space.clone(), self.tree);
+        Allocated { space, tree, blocks, growth, published: false }
     }
 
-    /// The blocks belong to a file now.
-    pub(crate) fn published(mut self) -> BlockRange {
+    /// The blocks belong to a file now. So many of them had been promised to its branch for its growth.
+    pub(crate) fn published(mut self) -> (BlockRange, u64) {
         self.published = true;
-        self.blocks
+        (self.blocks, self.growth)
     }
 }
 
 impl Drop for Allocated {
     fn drop(&mut self) {
         if !self.published {
-            self.space.lock().release(self.blocks);
+            let mut space = self.space.lock();
+            space.release(self.blocks);
+            space.promises.grown(self.tree, self.growth);
         }
     }
 }

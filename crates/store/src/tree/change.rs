@@ -4,13 +4,13 @@
 //! are in memory that a change may touch; after it, and under the same hold of
 //! the lock, [`Forest::put`] and [`Forest::delete`] cannot fail.
 
-use holdfast_base::BlockNo;
 use holdfast_base::mutants::{self, Mutant};
-use holdfast_format::item::WalkPlace;
+use holdfast_base::{BLOCK_SIZE, BlockNo};
+use holdfast_format::item::{Extent, WalkPlace};
 use holdfast_format::key::RawKey;
 use holdfast_format::limits::TREE_LEVELS_MAX;
 use holdfast_format::node;
-use holdfast_format::{Key, NodePointer, NodeView};
+use holdfast_format::{ItemKind, Key, NodePointer, NodeView};
 
 use super::edit::{Full, NodeEdit, Records};
 use super::leaf_hint::LeafHint;
@@ -232,6 +232,7 @@ impl Forest {
             self.cache.remove(pointer.block);
             slots.give_back(pointer.block);
         }
+        self.trees.refer(tree, 0, self.node_blocks());
     }
 
     /// The copy of a node for this epoch. The node itself stays if a snapshot has it.
@@ -274,7 +275,12 @@ impl Forest {
         let pointer = NodePointer { block: slots.take(), epoch: self.epoch };
         let bytes = node::empty(self.node_size, &self.expected(tree, pointer, level));
         self.cache.insert_new(pointer, Body::of(bytes));
+        self.trees.refer(tree, self.node_blocks(), 0);
         pointer
+    }
+
+    fn node_blocks(&self) -> u64 {
+        (self.node_size / BLOCK_SIZE) as u64
     }
 
     /// Makes the first node of an empty tree.
@@ -337,23 +343,35 @@ impl Forest {
         slots: &mut dyn NodeAllocator,
     ) {
         if let Some(leaf) = self.ready_leaf(prepared)
-            && self.put_into(leaf, key, value).is_ok()
+            && self.put_into(tree, leaf, key, value).is_ok()
         {
             return;
         }
         let Some((path, leaf)) = self.own_path(tree, key, slots) else {
             return;
         };
-        if self.put_into(leaf, key, value).is_err() {
+        if self.put_into(tree, leaf, key, value).is_err() {
             self.split_and_put(tree, path, leaf, 0, key, value, slots);
         }
     }
 
-    fn put_into(&mut self, leaf: NodePointer, key: &Key, value: &[u8]) -> Result<(), Full> {
-        self.edit(leaf, |node| match node.search(&key.raw()) {
-            Ok(index) => node.replace(index, value),
+    fn put_into(
+        &mut self,
+        tree: TreeNo,
+        node: NodePointer,
+        key: &Key,
+        value: &[u8],
+    ) -> Result<(), Full> {
+        let mut less = 0;
+        self.edit(node, |node| match node.search(&key.raw()) {
+            Ok(index) => {
+                less = referenced(&node.view(), key, node.view().value(index));
+                node.replace(index, value)
+            }
             Err(index) => node.insert(index, key, value),
-        })
+        })?;
+        self.trees.refer(tree, referenced(&self.view(node), key, value), less);
+        Ok(())
     }
 
     /// Splits a node of `level` until `key` and `value` fit one of the halves.
@@ -392,7 +410,7 @@ impl Forest {
         self.edit(right, |node| node.append(&moved)).expect("half of a node fits a node");
         let location = if *key < separator { full } else { right };
         self.put_separator(tree, &mut path, full, level, &separator, right, slots);
-        if self.put_into(location, key, value).is_err() {
+        if self.put_into(tree, location, key, value).is_err() {
             // Long values: one cut was not enough. The path may have changed by the separator.
             let path = self.path_to(tree, key, level);
             self.split_and_put(tree, path, location, level, key, value, slots);
@@ -459,7 +477,8 @@ impl Forest {
         slots: &mut dyn NodeAllocator,
     ) {
         if let Some(leaf) = self.ready_leaf(prepared) {
-            if !self.take_out(leaf, key) || !is_thin(&self.view(leaf), self.node_size / THIN) {
+            if !self.take_out(tree, leaf, key) || !is_thin(&self.view(leaf), self.node_size / THIN)
+            {
                 return;
             }
         } else {
@@ -472,7 +491,7 @@ impl Forest {
         let Some((mut path, mut node)) = self.own_path(tree, key, slots) else {
             return;
         };
-        self.take_out(node, key);
+        self.take_out(tree, node, key);
         // Upwards: join thin nodes with a neighbour, as far as that makes the parent thin.
         let mut level = 0;
         while let Some((parent, index)) = path.pop() {
@@ -488,9 +507,13 @@ impl Forest {
     }
 
     /// Takes `key` out of a leaf. Says whether it was there: if not, the leaf has not changed.
-    fn take_out(&mut self, leaf: NodePointer, key: &Key) -> bool {
-        let found = self.view(leaf).search(&key.raw());
-        found.map(|index| self.edit(leaf, |node| node.remove(index))).is_ok()
+    fn take_out(&mut self, tree: TreeNo, leaf: NodePointer, key: &Key) -> bool {
+        let view = self.view(leaf);
+        let Ok(index) = view.search(&key.raw()) else { return false };
+        let less = referenced(&view, key, view.value(index));
+        self.edit(leaf, |node| node.remove(index));
+        self.trees.refer(tree, 0, less);
+        true
     }
 
     /// Joins child `index` of `parent`, to which `path` leads, with a neighbour if both fit one node with room to spare.
@@ -567,6 +590,12 @@ impl Forest {
             self.set_root(tree, Root { pointer: child, level: root.level - 1 });
         }
     }
+}
+
+/// Blocks that the item of `key` in a node refers to: those of an extent. Above the leaves stand separators, not items.
+fn referenced(node: &NodeView<'_>, key: &Key, value: &[u8]) -> u64 {
+    let is_extent = key.kind == ItemKind::Extent && node.level() == 0;
+    if is_extent { Extent::blocks_in(value) } else { 0 }
 }
 
 fn is_thin(node: &NodeView<'_>, limit: usize) -> bool {

@@ -324,10 +324,15 @@ impl Forest {
     }
 
     /// Calls `visit` for every node of `tree` that is in memory, from the root down, with its lower bound.
+    /// Returns whether all of it is in memory, so that its blocks were counted.
     #[cfg(any(test, debug_assertions))]
-    pub(crate) fn invariants(&self, tree: TreeNo) {
+    pub(crate) fn invariants(&self, tree: TreeNo) -> bool {
         let root = self.root(tree);
-        self.node_invariants(tree, root.pointer, root.level, Key::MIN, None);
+        let referenced = self.node_invariants(tree, root.pointer, root.level, Key::MIN, None);
+        let of = self.trees.get(tree);
+        if let Some(referenced) = referenced.filter(|_| tree != TreeNo::SPACE && !of.is_gone) {
+            assert_eq!(of.referenced, referenced, "tree {} refers to so many blocks", of.number);
+        }
         for leaf_hint in self.leaf_hints.at((self.shape, self.epoch)).filter(|of| of.tree == tree) {
             let (path, leaf) =
                 self.path(tree, &leaf_hint.low).expect("the way to a leaf hint is in memory");
@@ -338,8 +343,10 @@ impl Forest {
             });
             assert_eq!(behind, leaf_hint.high, "a leaf_hint ends where its leaf does");
         }
+        referenced.is_some()
     }
 
+    /// Returns how many blocks the node and all that is below it refer to, if all of it is in memory.
     #[cfg(any(test, debug_assertions))]
     fn node_invariants(
         &self,
@@ -348,10 +355,9 @@ impl Forest {
         level: u8,
         low: Key,
         high: Option<Key>,
-    ) {
-        let Some(node) = self.node(tree, pointer, level) else {
-            return;
-        };
+    ) -> Option<u64> {
+        let node = self.node(tree, pointer, level)?;
+        let mut referenced = Some((self.node_size / holdfast_base::BLOCK_SIZE) as u64);
         let mut reader = holdfast_format::codec::Reader::new("node", node.bytes());
         let header =
             holdfast_format::node::NodeHeader::read(&mut reader).expect("a node has a head");
@@ -368,9 +374,14 @@ impl Forest {
                 let next = (index + 1 < node.count()).then(|| node.key(index + 1)).or(high);
                 let child = node.child(index);
                 assert!(child.epoch <= pointer.epoch, "a child is younger than its parent");
-                self.node_invariants(tree, child, level - 1, key, next);
+                let below = self.node_invariants(tree, child, level - 1, key, next);
+                referenced = referenced.zip(below).map(|(all, below)| all + below);
+            } else if key.kind == holdfast_format::ItemKind::Extent {
+                let blocks = holdfast_format::item::Extent::blocks_in(node.value(index));
+                referenced = referenced.map(|all| all + blocks);
             }
         }
+        referenced
     }
 }
 

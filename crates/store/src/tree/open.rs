@@ -6,6 +6,7 @@ use holdfast_base::mutants::{self, Mutant};
 use holdfast_base::{Epoch, TreeId};
 use holdfast_format::item::WalkPlace;
 use holdfast_format::item::lineage::MAIN;
+use holdfast_format::limits::COUNTER_MAX;
 use rustc_hash::FxHashMap;
 
 use super::Root;
@@ -28,7 +29,8 @@ impl TreeNo {
         }
     }
 
-    fn index(self) -> usize {
+    /// As a number, which the space knows as well.
+    pub(crate) fn index(self) -> usize {
         self.0 as usize
     }
 }
@@ -93,6 +95,12 @@ pub(crate) struct OpenTree {
     /// Inodes in it. Those of `main` are counted with the space.
     pub(crate) inodes: u64,
     pub(crate) inodes_carried: u64,
+    /// Blocks that it refers to: of its nodes, and those that its extents have on the device. Of the space tree, which has
+    /// no limit, nobody asks.
+    pub(crate) referenced: u64,
+    pub(crate) referenced_carried: u64,
+    /// Most blocks that it may refer to; 0: no limit.
+    pub(crate) limit: u64,
     /// Whether it is on the list of those that changed since the last commit.
     pub(crate) is_listed: bool,
     /// Its branch or snapshot is deleted.
@@ -110,14 +118,24 @@ impl OpenTree {
             judged_from: Epoch(0),
             inodes: 0,
             inodes_carried: 0,
+            referenced: 0,
+            referenced_carried: 0,
+            limit: 0,
             is_listed: false,
             is_gone: false,
         }
     }
 
+    /// Whether it would refer to more than it may with `growth` blocks more, when so many are `promised` to it.
+    pub(crate) fn exceeds_limit(&self, promised: u64, growth: u64) -> bool {
+        let all = self.referenced.saturating_add(promised).saturating_add(growth);
+        self.limit != 0 && all > self.limit
+    }
+
     /// Whether its item is not as it is.
     pub(crate) fn has_moved(&self) -> bool {
-        (self.root, self.inodes) != (self.carried, self.inodes_carried)
+        (self.root, self.inodes, self.referenced)
+            != (self.carried, self.inodes_carried, self.referenced_carried)
     }
 }
 
@@ -215,6 +233,18 @@ impl OpenTrees {
         assert_eq!(self.moved.pop(), Some(tree), "one after the other");
         let of = self.get_mut(tree);
         (of.carried, of.inodes_carried, of.is_listed) = (of.root, of.inodes, false);
+        of.referenced_carried = of.referenced;
+    }
+
+    /// A tree refers to `more` blocks that it did not refer to, and not any more to `less`.
+    pub(crate) fn refer(&mut self, tree: TreeNo, more: u64, less: u64) {
+        if more != less {
+            let of = self.get_mut(tree);
+            // No volume has so many; a count that comes from a damaged one may say anything.
+            of.referenced =
+                of.referenced.saturating_add(more).saturating_sub(less).min(COUNTER_MAX);
+            self.changes(tree);
+        }
     }
 
     /// It is known what a tree has grown out of that was opened.

@@ -249,12 +249,14 @@ impl World {
         self.store.invariants();
         for (number, (branch, map)) in &self.branches {
             assert_eq!(&content(branch), map, "branch {number}");
+            expect_counted(&self.store, 1);
         }
         for (number, (branch, map)) in &self.snapshots {
             let item = self.store.tree(*number).unwrap();
             let of = self.store.tree(*branch).unwrap();
             let opened = Branch::open(self.store.clone(), &of.name, Some(&item.name)).unwrap();
             assert_eq!(&content(&opened), map, "snapshot {number} of {branch}");
+            expect_counted(&self.store, 1);
         }
         self.judge_differences();
     }
@@ -333,6 +335,13 @@ fn content(branch: &Branch) -> Map {
     map
 }
 
+/// Trees that were just read are in memory, so that their blocks are counted and compared with what they say.
+fn expect_counted(store: &Store, trees: usize) {
+    #[cfg(debug_assertions)]
+    assert!(store.invariants() >= trees, "{trees} trees are in memory");
+    let _ = (store, trees);
+}
+
 /// The content of each branch, and of each snapshot of it, by their names.
 type Seen = BTreeMap<(Vec<u8>, Option<Vec<u8>>), Map>;
 
@@ -398,6 +407,7 @@ pub(crate) fn cut(seed: u64, steps: usize) -> usize {
             }
             store.checkpoint().unwrap();
             assert_eq!(shown(&store), seen, "seed {seed}, step {done}, call {at}");
+            expect_counted(&store, seen.len());
         }
     }
     images

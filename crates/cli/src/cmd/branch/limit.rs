@@ -7,7 +7,11 @@ use crate::lineage;
 use crate::outcome::Outcome;
 use crate::size;
 
-/// Limit how much a branch may refer to. The limit is kept and shown, and not enforced yet.
+/// Limit how much a branch may refer to.
+///
+/// That is its tree and the blocks of its files, those included that it shares with other branches and snapshots. What would make it more is refused
+/// (EDQUOT): new files and data, but not what removes, shrinks, renames, or takes the place of old data. A limit
+/// below what the branch has lets nothing grow until it has shrunk. `df` shows it.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// A mounted directory or a volume.

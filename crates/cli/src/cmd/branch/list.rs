@@ -7,6 +7,8 @@ use crate::outcome::Outcome;
 use crate::size;
 
 /// List the branches of a volume, in the order in which they were made.
+///
+/// A branch refers to its tree and the blocks of its files; what it shares with other branches and snapshots counts in full.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Print one JSON object, for programs: whole numbers, sizes in bytes, times in nanoseconds since 1970.
@@ -23,14 +25,16 @@ pub(super) fn run(args: &Args) -> Outcome {
         let list: Vec<_> = branches.iter().map(show::branch).collect();
         return show::json([("branches".into(), list.into())].into_iter().collect());
     }
-    let head = ["NAME", "MADE (UTC)", "OUT OF", "SNAPSHOTS", "LIMIT", ""];
+    let head = ["NAME", "MADE (UTC)", "OUT OF", "SNAPSHOTS", "REFERENCED", "LIMIT", ""];
     show::table(&head, branches.iter().map(row))
 }
 
-fn row(of: &Branch) -> [String; 6] {
+fn row(of: &Branch) -> [String; 7] {
     let made = of.created_ns.map(show::time).unwrap_or_default();
     let origin = of.origin.as_ref().map(show::origin).unwrap_or_default();
+    let referenced = size::show(of.referenced_bytes);
     let limit = of.limit_bytes.map(size::show).unwrap_or_default();
     let mounted = if of.mounted { "mounted" } else { "" };
-    [of.name.to_string(), made, origin, of.snapshots.to_string(), limit, mounted.into()]
+    let (name, snapshots) = (of.name.to_string(), of.snapshots.to_string());
+    [name, made, origin, snapshots, referenced, limit, mounted.into()]
 }
