@@ -168,7 +168,7 @@ fn what_is_wrong_in_a_branch_is_said_of_it() {
         (Issue::DentryDangling, ":/ghost", |branch| {
             name(branch, "ghost", InodeNo(9), FileType::Regular)
         }),
-        (Issue::DirectoryNames, "", |branch| {
+        (Issue::DirectoryNames, ":/dir/sub", |branch| {
             name(branch, "again", SUB, FileType::Directory);
             put(branch, ROOT, |item| item.nlink += 1);
         }),
@@ -220,9 +220,10 @@ fn damage_in_a_branch_or_snapshot_names_it_and_the_file() {
         (root.block, Issue::NodeDamaged, ": agent@last: "),
     ] {
         let image = grown.device.snapshot();
-        let mut byte = [0];
-        image.read(block.0 * 4096 + 100, &mut byte).unwrap();
-        image.write(block.0 * 4096 + 100, &[byte[0] ^ 1]).unwrap();
+        let mut bytes = [0; 4096];
+        image.read(block.0 * 4096, &mut bytes).unwrap();
+        bytes[100] ^= 1;
+        image.write(block.0 * 4096, &bytes).unwrap();
         let report = check_all(&image);
         assert_eq!(issues(&report)[0], issue, "{:#?}", report.findings);
         assert!(report.findings[0].to_string().contains(place), "{}", report.findings[0]);
