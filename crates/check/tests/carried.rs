@@ -311,10 +311,13 @@ fn read_all(fs: &FileSystem) -> Result<(), FsError> {
     Ok(())
 }
 
+/// Puts something into a volume.
+type Put = Box<dyn Fn(&mut Maker)>;
+
 /// What one feature may bring, one thing at a time.
-fn things(word: Word) -> Vec<(String, Box<dyn Fn(&mut Maker)>)> {
+fn things(word: Word) -> Vec<(String, Put)> {
     let (files, space) = word.kinds();
-    let mut all: Vec<(String, Box<dyn Fn(&mut Maker)>)> = Vec::new();
+    let mut all: Vec<(String, Put)> = Vec::new();
     for raw in files {
         let put = move |maker: &mut Maker| {
             maker.files.insert(Key::new(DATA, kind(raw), 0), vec![1]);
