@@ -14,7 +14,7 @@ STATIC_TARGET := $(shell uname -m)-unknown-linux-musl
 STATIC_PROGRAM := $(TARGET_DIR)/$(STATIC_TARGET)/release/holdfast
 PROGRAM := $(if $(filter 1,$(PROFILED)),$(PROFILED_PROGRAM),$(if $(filter 1,$(STATIC)),$(STATIC_PROGRAM),$(TARGET_DIR)/release/holdfast))
 
-.PHONY: run stop test prove build dev static profiled docs install
+.PHONY: run stop test prove build dev static profiled docs golden install
 
 # Builds, makes a volume, mounts it, and shows on real content what it does. Leaves it mounted.
 run:
@@ -60,6 +60,12 @@ profiled: $(PROFILED_PROGRAM)
 
 $(PROFILED_PROGRAM): scripts/profiled.sh Cargo.toml Cargo.lock $(shell find crates -path '*/src/*' -type f -o -name Cargo.toml)
 	CARGO="$(CARGO)" bash scripts/profiled.sh
+
+# The golden images of a format version that is in the making, anew, and then what fsck finds in the broken ones.
+golden:
+	UPDATE_GOLDEN=1 $(CARGO) test -p holdfast-sim --test golden
+	UPDATE_GOLDEN=1 $(CARGO) test -p holdfast-sim --test broken
+	$(CARGO) test -p holdfast-sim --test golden --test broken --test second_reader
 
 docs:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps

@@ -159,6 +159,8 @@ counters! {
         log_data_flushes,
         /// Fsyncs that waited for a batch which another fsync wrote.
         log_followers,
+        /// Fsyncs that waited until a snapshot, a rollback or the end of a branch was durable.
+        log_held_back,
         /// Commits that fsyncs needed because the log had no room; expected to be 0.
         log_full: alarm,
         /// Commits that fsyncs needed because more had changed than a batch may hold; expected to be 0.

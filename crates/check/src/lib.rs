@@ -30,6 +30,7 @@ mod inodes;
 mod lineage;
 mod nodes;
 mod patched;
+mod path;
 mod recovered;
 mod runs;
 mod superblocks;

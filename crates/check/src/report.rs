@@ -30,7 +30,7 @@ pub struct Finding {
     pub what: String,
     /// The branch or snapshot concerned, if it is another than `main`.
     pub tree: Option<String>,
-    /// The file or name concerned, as an absolute path in `main`, if one leads there.
+    /// The file or name concerned, as an absolute path in that tree, or in `main`, if one leads there.
     pub path: Option<String>,
     /// The inode concerned.
     #[serde(serialize_with = "inode_number")]
@@ -83,11 +83,10 @@ impl std::fmt::Display for Finding {
             Severity::Error => "error",
         };
         write!(f, "{severity} {} {}: ", self.id, self.slug)?;
-        if let Some(tree) = &self.tree {
-            write!(f, "{tree}: ")?;
-        }
-        if let Some(path) = &self.path {
-            write!(f, "{path}: ")?;
+        match (&self.tree, &self.path) {
+            (Some(tree), Some(path)) => write!(f, "{tree}:{path}: ")?,
+            (Some(of), None) | (None, Some(of)) => write!(f, "{of}: ")?,
+            (None, None) => {}
         }
         f.write_str(&self.what)
     }

@@ -14,7 +14,9 @@ use common::*;
 use holdfast_base::InodeNo;
 use holdfast_check::{Issue, Report, What, dump, view};
 use holdfast_device::{Device, DeviceError, DeviceStats, Flushed, MemoryDevice};
-use holdfast_format::item::{Dentry, FileType, InodeItem, TreeItem, TreeKind, WalkItem, WalkPlace};
+use holdfast_format::item::{
+    Dentry, Extent, FileType, InodeItem, TreeItem, TreeKind, WalkItem, WalkPlace,
+};
 use holdfast_format::log::Dropped;
 use holdfast_format::{ItemKind, Key};
 use holdfast_store::{Branch, Store};
@@ -156,22 +158,25 @@ fn delete_with_a_write_at(when: usize) -> (usize, usize) {
 #[test]
 fn what_is_wrong_in_a_branch_is_said_of_it() {
     type Wrong = fn(&Branch);
-    let cases: [(Issue, Wrong); 8] = [
-        (Issue::LinkCount, |branch| put(branch, DATA, |item| item.nlink += 1)),
-        (Issue::DirectorySize, |branch| put(branch, DIR, |item| item.size += 1)),
-        (Issue::InodeFields, |branch| put(branch, PIPE, |item| item.size = 5)),
-        (Issue::NamePlace, |branch| put(branch, SUB, |item| item.parent_slot += 1)),
-        (Issue::BlocksWrong, |branch| put(branch, DATA, |item| item.blocks += 1)),
-        (Issue::DentryDangling, |branch| name(branch, "ghost", InodeNo(9), FileType::Regular)),
-        (Issue::DirectoryNames, |branch| {
+    // And where in it, if the file knows its name.
+    let cases: [(Issue, &str, Wrong); 8] = [
+        (Issue::LinkCount, "", |branch| put(branch, DATA, |item| item.nlink += 1)),
+        (Issue::DirectorySize, ":/dir", |branch| put(branch, DIR, |item| item.size += 1)),
+        (Issue::InodeFields, "", |branch| put(branch, PIPE, |item| item.size = 5)),
+        (Issue::NamePlace, "", |branch| put(branch, SUB, |item| item.parent_slot += 1)),
+        (Issue::BlocksWrong, "", |branch| put(branch, DATA, |item| item.blocks += 1)),
+        (Issue::DentryDangling, ":/ghost", |branch| {
+            name(branch, "ghost", InodeNo(9), FileType::Regular)
+        }),
+        (Issue::DirectoryNames, ":/dir/sub", |branch| {
             name(branch, "again", SUB, FileType::Directory);
             put(branch, ROOT, |item| item.nlink += 1);
         }),
-        (Issue::OrphanUnlisted, |branch| {
+        (Issue::OrphanUnlisted, "", |branch| {
             apply(branch, |transaction| transaction.delete(Key::orphan(ORPHAN)));
         }),
     ];
-    for (issue, wrong) in cases {
+    for (issue, path, wrong) in cases {
         let grown = grown();
         let store = open(&grown.device);
         let agent = agent(&store);
@@ -182,7 +187,46 @@ fn what_is_wrong_in_a_branch_is_said_of_it() {
         let found: Vec<_> =
             report.findings.iter().map(|of| (of.issue(), of.tree.as_deref())).collect();
         assert_eq!(found, [(issue, Some("agent"))], "{:#?}", report.findings);
-        assert!(report.findings[0].to_string().contains(": agent: "), "{}", report.findings[0]);
+        let said = report.findings[0].to_string();
+        println!("{said}");
+        assert!(said.contains(&format!(": agent{path}: ")), "{said}");
+    }
+}
+
+/// Data of one tree alone, and a node of one: which tree, and which file.
+#[test]
+fn damage_in_a_branch_or_snapshot_names_it_and_the_file() {
+    let grown = grown_behind(4, true);
+    let store = open(&grown.device);
+    let agent = agent(&store);
+    overwrite(&agent, 9);
+    // The sample says of directories alone where they are.
+    put(&agent, DATA, |item| {
+        (item.parent, item.parent_slot) = (DIR, dentry_key(DIR, "data").offset);
+    });
+    let last = store.snapshot(agent.number(), b"last", moment()).unwrap();
+    overwrite(&agent, 10);
+    let key = Key::new(DATA, ItemKind::Extent, 0);
+    let extent = {
+        let last = Branch::open(Arc::clone(&store), b"agent", Some(b"last")).unwrap();
+        Extent::decode(&last.get(&key).unwrap().unwrap()).unwrap()
+    };
+    let root = store.tree(last).unwrap().root;
+    drop(agent);
+    Arc::into_inner(store).unwrap().close().unwrap();
+    clean(&*grown.device);
+    for (block, issue, place) in [
+        (extent.blocks.start, Issue::DataDamaged, ": agent@last:/dir/data: "),
+        (root.block, Issue::NodeDamaged, ": agent@last: "),
+    ] {
+        let image = grown.device.snapshot();
+        let mut bytes = [0; 4096];
+        image.read(block.0 * 4096, &mut bytes).unwrap();
+        bytes[100] ^= 1;
+        image.write(block.0 * 4096, &bytes).unwrap();
+        let report = check_all(&image);
+        assert_eq!(issues(&report)[0], issue, "{:#?}", report.findings);
+        assert!(report.findings[0].to_string().contains(place), "{}", report.findings[0]);
     }
 }
 

@@ -1,186 +1,29 @@
 //! Random scripts through the kernel: mounted with the real program, unmounted as the scripts
-//! say, held against the plain model, and checked by fsck in the end.
+//! say, held against the plain model, and checked by fsck in the end. Branches and snapshots are those of
+//! the program's commands; going to another branch is another mount.
 //!
 //! Needs root and /dev/fuse; says so and passes where they are missing.
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output};
-use std::time::{Duration, Instant};
+mod mounted;
 
 use holdfast_script::{
-    Errno, Hooks, Host, Mismatch, Model, Op, Profile, Rules, Script, compare, generate,
+    Host, Mismatch, Op, Profile, Rules, Script, Target, VolumeModel, closing, compare,
+    compare_trees, generate,
 };
-
-const HOLDFAST: &str = env!("CARGO_BIN_EXE_holdfast");
-
-/// Why the tests of this file cannot run here, if they cannot.
-fn unable() -> Option<&'static str> {
-    if !rustix::process::geteuid().is_root() {
-        return Some("needs root");
-    }
-    if !Path::new("/dev/fuse").exists() {
-        return Some("needs /dev/fuse");
-    }
-    None
-}
-
-/// The transport that `HOLDFAST_TRANSPORT` names and the side that opens files, as `HOLDFAST_OPEN` says: as mount
-/// options.
-fn way() -> String {
-    let word = |name, usual: &str| std::env::var(name).unwrap_or_else(|_| usual.into());
-    let (transport, open) = (word("HOLDFAST_TRANSPORT", "auto"), word("HOLDFAST_OPEN", "server"));
-    format!("transport={transport},open={open}")
-}
-
-fn holdfast(words: &[&str], paths: &[&Path]) -> Output {
-    Command::new(HOLDFAST).args(words).args(paths).output().expect("the program was just built")
-}
-
-fn must(output: Output) {
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{:?}: {said}", output.status);
-}
-
-/// A volume in a temporary directory, mounted; unmounted when dropped, also when a test fails.
-struct Mounted {
-    volume: PathBuf,
-    dir: PathBuf,
-    daemon: Option<Child>,
-    _keep: tempfile::TempDir,
-}
-
-impl Mounted {
-    fn new(node_size: &str) -> Mounted {
-        let keep = tempfile::tempdir().expect("a directory for the volume");
-        let root = keep.path().canonicalize().expect("the directory is new");
-        let (volume, dir) = (root.join("volume"), root.join("mnt"));
-        std::fs::create_dir(&dir).expect("the directory is new");
-        must(holdfast(&["mkfs", "--size", "64M", "--node-size", node_size], &[&volume]));
-        let mut mounted = Mounted { volume, dir, daemon: None, _keep: keep };
-        mounted.mount().expect("a fresh volume mounts");
-        mounted
-    }
-
-    /// Where the daemons write what they have to say.
-    fn log(&self) -> std::fs::File {
-        let path = self.volume.with_file_name("log");
-        let log = std::fs::OpenOptions::new().create(true).append(true).open(path);
-        log.expect("the directory is ours")
-    }
-
-    /// What the daemons said.
-    fn said(&self) -> String {
-        std::fs::read_to_string(self.volume.with_file_name("log")).unwrap_or_default()
-    }
-
-    /// Whether the directory is a mount point.
-    fn is_mounted(&self) -> bool {
-        let table = std::fs::read_to_string("/proc/self/mountinfo").expect("proc is mounted");
-        let dir = self.dir.to_str().expect("a temporary path is plain");
-        table.lines().any(|line| line.split(' ').nth(4) == Some(dir))
-    }
-
-    fn mount(&mut self) -> Result<(), Errno> {
-        let mut daemon = Command::new(HOLDFAST)
-            .args(["mount", "--foreground", "-o", &way()])
-            .args([&self.volume, &self.dir])
-            // What it says of every mount would drown what a failing test says.
-            .stdout(std::process::Stdio::null())
-            .stderr(self.log())
-            .spawn()
-            .expect("the program was just built");
-        let start = Instant::now();
-        while !self.is_mounted() {
-            if let Ok(Some(status)) = daemon.try_wait() {
-                eprintln!("mount ended with {status}\n{}", self.said());
-                return Err(Errno::EIO);
-            }
-            if start.elapsed() > Duration::from_secs(60) {
-                let _ = daemon.kill();
-                let _ = daemon.wait();
-                return Err(Errno::EBUSY);
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        self.daemon = Some(daemon);
-        Ok(())
-    }
-
-    fn unmount(&mut self) -> Result<(), Errno> {
-        let mut output = holdfast(&["umount"], &[&self.dir]);
-        // A program that another test is starting holds copies of our open files until it has begun.
-        for _ in 0..100 {
-            if output.status.success() || !String::from_utf8_lossy(&output.stderr).contains("busy")
-            {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-            output = holdfast(&["umount"], &[&self.dir]);
-        }
-        if !output.status.success() {
-            eprintln!("{}", String::from_utf8_lossy(&output.stderr));
-            return Err(Errno::EBUSY);
-        }
-        match self.daemon.take().map(|mut daemon| daemon.wait()) {
-            Some(Ok(status)) if !status.success() => {
-                eprintln!("the daemon ended with {status}\n{}", self.said());
-                Err(Errno::EIO)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// As SIGKILL and a forced unmount leave it.
-    fn kill(&mut self) {
-        if let Some(mut daemon) = self.daemon.take() {
-            let _ = daemon.kill();
-            let _ = daemon.wait();
-        }
-        if self.is_mounted() {
-            let _ = rustix::mount::unmount(&self.dir, rustix::mount::UnmountFlags::DETACH);
-        }
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        if self.daemon.is_some() && self.unmount().is_ok() {
-            return;
-        }
-        self.kill();
-    }
-}
-
-impl Hooks for Mounted {
-    fn remount(&mut self) -> Result<(), Errno> {
-        self.unmount()?;
-        self.mount()
-    }
-
-    fn crash(&mut self) -> Result<(), Errno> {
-        self.kill();
-        self.mount()
-    }
-
-    fn evict(&mut self) -> Result<(), Errno> {
-        Ok(())
-    }
-
-    fn sync(&mut self) -> Result<(), Errno> {
-        let output = holdfast(&["sync"], &[&self.dir]);
-        if output.status.success() {
-            return Ok(());
-        }
-        eprintln!("{}", String::from_utf8_lossy(&output.stderr));
-        Err(Errno::EIO)
-    }
-}
+use mounted::{Mounted, holdfast, unable};
 
 fn run(script: &Script, node_size: &str) -> Result<(), Mismatch> {
     let mounted = Mounted::new(node_size);
     let dir = mounted.dir.clone();
     let mut host = Host::with_hooks(dir, mounted).expect("the mount is there");
-    compare(script, &mut Model::new(), &mut host, Rules::LENIENT)?;
+    let mut model = VolumeModel::new();
+    compare(script, &mut model, &mut host, Rules::LENIENT)?;
+    // What a script without branches leaves was compared, and no remount is due.
+    if script.ops().any(|op| matches!(op, Op::Branch(_))) {
+        model.apply(&Op::Remount);
+        host.apply(&Op::Remount);
+        compare_trees(script, &mut model, &mut host)?;
+    }
     let mut mounted = host.into_hooks();
     mounted.unmount().expect("nothing is open any more");
     let fsck = holdfast(&["fsck", "-n", "-f", "-d"], &[&mounted.volume]);
@@ -195,15 +38,30 @@ fn profile() -> Profile {
     Profile { ops: 120, remounts: 2, evicts: 0, ..Profile::default() }
 }
 
+/// The same with branches and snapshots. Each step into another branch is a mount, and so is each look at a snapshot.
+fn with_branches() -> Profile {
+    Profile { remounts: 1, evicts: 0, ..Profile::branches() }
+}
+
 /// `HOLDFAST_SEEDS=20` runs twenty times as many scripts.
 fn agree(first: u64, count: u64, node_size: &str, change: fn(Script) -> Script) {
+    agree_with(&profile(), first, count, node_size, change);
+}
+
+fn agree_with(
+    profile: &Profile,
+    first: u64,
+    count: u64,
+    node_size: &str,
+    change: fn(Script) -> Script,
+) {
     if let Some(reason) = unable() {
         holdfast_base::skip::skipped(reason);
         return;
     }
     let times = std::env::var("HOLDFAST_SEEDS").ok().and_then(|times| times.parse().ok());
     for seed in first..first + count * times.unwrap_or(1) {
-        let script = change(generate(seed, &profile()));
+        let script = change(generate(seed, profile));
         if let Err(mismatch) = run(&script, node_size) {
             panic!("nodes of {node_size}: {}", mismatch.from_seed(seed));
         }
@@ -238,4 +96,33 @@ fn the_mount_agrees_with_the_model_with_large_nodes() {
 #[test]
 fn a_killed_daemon_loses_nothing_that_was_synced() {
     agree(3_000_000, 12, "16k", killed);
+}
+
+#[test]
+fn branches_of_a_mount_agree_with_the_model() {
+    agree_with(&with_branches(), 4_000_000, 4, "4k", |script| closing(&script));
+    agree_with(&with_branches(), 5_000_000, 3, "16k", |script| closing(&script));
+}
+
+/// The daemon is killed right behind what has returned: a change of branches needs no sync (P12).
+#[test]
+fn a_killed_daemon_loses_no_branch() {
+    agree_with(&with_branches(), 6_000_000, 4, "16k", |script| killed(closing(&script)));
+}
+
+/// The script of the golden volume: rollbacks, forks of forks, and what only the log holds when the daemon is killed.
+#[test]
+fn the_golden_script_on_a_mount_agrees_with_the_model() {
+    if let Some(reason) = unable() {
+        holdfast_base::skip::skipped(reason);
+        return;
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../golden/branches-5/script");
+    let text = std::fs::read_to_string(path).expect("the script is there");
+    let script: Script = text.parse().expect("it is a script");
+    let ends: Script = "sync; crash; rmbranch young; rmsnapshot large".parse().expect("it is one");
+    let script = script.ops().chain(ends.ops()).cloned().collect();
+    if let Err(mismatch) = run(&closing(&script), "4k") {
+        panic!("{mismatch}");
+    }
 }

@@ -125,6 +125,7 @@ fn renew(core: &Core, inode: &Arc<Inode>, state: &mut RwLockWriteGuard<'_, Inode
     let item = if is_used { read() } else { None };
     let renewed = item.and_then(|bytes| {
         let item = InodeItem::decode(&bytes).ok()?;
+        item.check_carried(&bytes, core.store.carried()).ok()?;
         (item.file_type() == inode.file_type).then(|| (item, InodeItem::tail(&bytes).into()))
     });
     match renewed {

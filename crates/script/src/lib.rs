@@ -36,7 +36,7 @@ pub use bytes::{Data, Digest};
 pub use check::{Mismatch, compare, compare_trees, transcript, verify};
 pub use errno::Errno;
 pub use generate::{Family, Profile, full, generate};
-pub use host::{Hooks, Host, NoHooks};
+pub use host::{Hooks, Host, NoHooks, closing};
 pub use model::{Model, VolumeModel};
 pub use op::{
     Fallocate, FileRef, Handle, NodeKind, Op, OpenHow, Path, RenameHow, Script, SetTime, Step,

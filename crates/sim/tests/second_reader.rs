@@ -162,13 +162,27 @@ fn paths(dir: &Dir) -> Vec<PathBuf> {
 }
 
 fn open(bytes: &[u8]) -> Volume {
+    open_tree(bytes, "main")
+}
+
+/// A branch, or a snapshot of one.
+fn open_tree(bytes: &[u8], tree: &str) -> Volume {
     let device = Arc::new(MemoryDevice::from_image(bytes));
-    VolumeOptions::new().read_only(true).open_device(device).expect("the library opens it")
+    let options = VolumeOptions::new().read_only(true);
+    let options = match tree.split_once('@') {
+        Some((branch, snapshot)) => options.branch(branch).snapshot(snapshot),
+        None => options.branch(tree),
+    };
+    options.open_device(device).expect("the library opens it")
 }
 
 /// What the library lists, sorted.
 fn listed(bytes: &[u8]) -> Vec<String> {
-    let volume = open(bytes);
+    listed_in(bytes, "main")
+}
+
+fn listed_in(bytes: &[u8], tree: &str) -> Vec<String> {
+    let volume = open_tree(bytes, tree);
     let dir: &Dir = &volume;
     let mut lines: Vec<String> = paths(dir).iter().map(|path| line(dir, path)).collect();
     lines.sort();
@@ -220,19 +234,48 @@ fn golden_volumes_are_read_as_the_library_reads_them() {
         let what = folder.display().to_string();
         let Some(replayed) = compare(&what, &bytes) else { return };
         assert!(replayed.commits > 1 && replayed.batches > 1, "{what}: {replayed:?}");
-        extracted(&bytes);
+        extracted(&bytes, "main");
     }
 }
 
+/// Every branch and snapshot of the golden volume with branches, with a log and deletions on their way.
+#[test]
+fn branches_of_a_golden_volume_are_read_as_the_library_reads_them() {
+    let bytes = golden_image::load(&golden_image::branches().join("image")).to_image();
+    let image = Image::new(&bytes);
+    let Some(said) = image.read_sound("check", &["check"]) else { return };
+    assert!(said.ends_with(": 0 findings\n"), "{said}");
+    let mut trees = Vec::new();
+    let volume = open(&bytes);
+    for branch in volume.branches().expect("they are read") {
+        trees.push(branch.name().to_owned());
+        let snapshots = branch.snapshots().expect("they are read");
+        trees.extend(snapshots.iter().map(|of| format!("{}@{}", branch.name(), of.name())));
+    }
+    volume.close().expect("nothing is written");
+    let listing = image.read_sound("trees", &["--list-trees"]).expect("there is Python");
+    for tree in &trees {
+        assert!(listing.lines().any(|line| line.ends_with(&format!(" {tree}"))), "{listing}");
+        let text = listed_of(&image, tree).expect("there is Python");
+        let mut found: Vec<String> = text.lines().map(String::from).collect();
+        found.sort();
+        let expected = listed_in(&bytes, tree);
+        assert!(found == expected, "{tree}: expected\n{expected:#?}\nfound\n{found:#?}");
+    }
+    assert!(trees.len() >= 11, "{trees:?}");
+    // A snapshot, and a branch that is in the log alone.
+    ["main@first", "young"].iter().for_each(|tree| extracted(&bytes, tree));
+}
+
 /// What the reader writes to the host is what the library has.
-fn extracted(bytes: &[u8]) {
+fn extracted(bytes: &[u8], tree: &str) {
     let folder = tempfile::tempdir().expect("there is room for files");
     let target = folder.path().join("files");
     let image = Image::new(bytes);
     image
-        .read_sound("extract", &["extract", target.to_str().expect("it is text")])
+        .read_sound("extract", &["--tree", tree, "extract", target.to_str().expect("it is text")])
         .expect("it ran");
-    let volume = open(bytes);
+    let volume = open_tree(bytes, tree);
     let dir: &Dir = &volume;
     for path in paths(dir) {
         let here = target.join(path.strip_prefix("/").expect("it begins there"));
@@ -258,8 +301,9 @@ fn extracted(bytes: &[u8]) {
             }
             _ => {}
         }
-        let cat =
-            Image::new(bytes).read(&["cat", path.to_str().expect("it is text")]).expect("it ran");
+        let cat = Image::new(bytes)
+            .read(&["--tree", tree, "cat", path.to_str().expect("it is text")])
+            .expect("it ran");
         match content(dir, &path, &at) {
             Some(content) => assert!(cat.status.success() && cat.stdout == content),
             None => assert_eq!(cat.status.code(), Some(1)),

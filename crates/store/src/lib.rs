@@ -78,7 +78,7 @@ pub use holdfast_device::Device;
 use holdfast_device::buffer::BufferPool;
 pub use holdfast_device::page;
 use holdfast_format::superblock::FoundDamage;
-use holdfast_format::{Geometry, Superblock};
+use holdfast_format::{Carried, Geometry, Superblock};
 use parking_lot::{Condvar, Mutex, RwLock};
 use uuid::Uuid;
 
@@ -305,6 +305,11 @@ impl Store {
     /// The superblock that the store was opened from or last wrote.
     pub fn superblock(&self) -> Superblock {
         self.inner.superblock.lock().clone()
+    }
+
+    /// What the volume may have that this program does not know.
+    pub fn carried(&self) -> Carried {
+        self.inner.superblock.lock().carried()
     }
 
     /// The shape of the volume.

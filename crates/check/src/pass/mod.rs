@@ -21,7 +21,7 @@ mod xattrs;
 
 pub(crate) use trees::name as tree_name;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockNo, BlockRange, Epoch, InodeNo, TreeId};
@@ -35,7 +35,7 @@ use crate::lineage::{Lineage, Tree};
 use crate::recovered::Recovered;
 use crate::report::{Facts, Finding, Findings, Summary};
 use crate::volume::{Bounds, LostKeys, Volume};
-use crate::{CheckError, Options, Progress, Report};
+use crate::{CheckError, Options, Progress, Report, path};
 
 /// A pass of a check.
 #[derive(Clone, Copy)]
@@ -352,11 +352,26 @@ fn run_with(
         context.pass = pass.name;
         (pass.run)(&mut context);
     }
-    let Context { volume, mut findings, facts, inodes, .. } = context;
+    name_paths(&mut context);
+    context.findings.into_report(context.facts)
+}
+
+/// Says of each finding about a file where that is, in the tree that the finding is of.
+fn name_paths(context: &mut Context<'_>) {
+    let trees: HashMap<&str, &Tree> =
+        context.trees.iter().map(|tree| (tree.name.as_str(), tree)).collect();
+    let (volume, inodes) = (&context.volume, &context.inodes);
     let mut budget = NAMES_MAX;
-    for finding in &mut findings.list {
-        let Some(inode) = finding.inode.filter(|_| finding.tree.is_none()) else { continue };
-        finding.path = match (inodes.path(&volume, inode, &mut budget), &finding.name) {
+    for finding in &mut context.findings.list {
+        let Some(inode) = finding.inode else { continue };
+        let found = match &finding.tree {
+            None => inodes.path(volume, inode, &mut budget),
+            Some(tree) => trees.get(tree.as_str()).and_then(|tree| {
+                let volume = context.recovered.volume_of(volume.device, tree);
+                path::in_tree(&volume, inode, &mut budget)
+            }),
+        };
+        finding.path = match (found, &finding.name) {
             (Some(path), None) => Some(path),
             (Some(path), Some(name)) => {
                 let name = crate::text::printable(name);
@@ -365,5 +380,4 @@ fn run_with(
             (None, _) => None,
         };
     }
-    findings.into_report(facts)
 }

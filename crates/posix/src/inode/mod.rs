@@ -22,7 +22,7 @@ pub(crate) use table::InodeTable;
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{InodeNo, Lsn, Receipt, Timestamp};
 use holdfast_format::item::{FileType, InodeItem};
-use holdfast_format::{Key, Malformed};
+use holdfast_format::{Carried, Key, Malformed};
 use holdfast_store::Transaction;
 use parking_lot::{Mutex, RwLock};
 
@@ -97,13 +97,16 @@ impl Inode {
         }
     }
 
-    /// An inode as the bytes of its item say, last changed at or before `changed`.
+    /// An inode as the bytes of its item say, last changed at or before `changed`, of a volume that may have this.
     pub(crate) fn decode(
         no: InodeNo,
         bytes: &[u8],
         changed: Lsn,
+        carried: Carried,
     ) -> std::result::Result<Inode, Malformed> {
-        let mut inode = Inode::new(no, InodeItem::decode(bytes)?, changed);
+        let item = InodeItem::decode(bytes)?;
+        item.check_carried(bytes, carried)?;
+        let mut inode = Inode::new(no, item, changed);
         inode.state.get_mut().tail = InodeItem::tail(bytes).into();
         Ok(inode)
     }

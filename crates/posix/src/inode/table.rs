@@ -101,7 +101,7 @@ impl InodeTable {
                 return Err(FsError::NotFound);
             };
             // Its last change before it was read is unknown; nothing has changed it since.
-            let inode = Inode::decode(no, &bytes, store.latest());
+            let inode = Inode::decode(no, &bytes, store.latest(), store.carried());
             Ok(inode.map_err(|source| damaged_item(store, format!("inode {no}"), source))?)
         })
     }

@@ -148,8 +148,11 @@ fn start(core: Arc<Core>, volume: Arc<OpenVolume>) -> Result<FileSystem> {
 fn check_next_inode(core: &Core) -> Result<()> {
     let next = core.store.inode_counter();
     let mut last = InodeNo(0);
-    // Items are in the order of their inodes.
+    // Items are in the order of their inodes. What a later program has put there counts for itself.
     core.store.scan_back(&Key::MIN, &Key::MAX, |key, _| {
+        if key.kind.asks().is_some() {
+            return ControlFlow::Continue(());
+        }
         last = key.inode;
         ControlFlow::Break(())
     })?;

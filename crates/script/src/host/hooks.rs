@@ -1,6 +1,8 @@
 //! What a plain directory cannot do for itself: being mounted again.
 
+use crate::branch::{BranchOp, TreeName};
 use crate::errno::Errno;
+use crate::outcome::Answer;
 
 /// What only the owner of a mount can do to it. Nothing of the target is open during a
 /// call that mounts.
@@ -15,6 +17,29 @@ pub trait Hooks {
     /// Files stay open.
     fn sync(&mut self) -> Result<(), Errno> {
         Ok(())
+    }
+
+    /// Whether [`Hooks::branch`] and what belongs to it work. Without, such operations are refused.
+    fn has_branches(&self) -> bool {
+        false
+    }
+
+    /// An operation on branches and snapshots, but [`BranchOp::Look`]. Files stay open, except for [`BranchOp::Switch`],
+    /// behind which the directory shows the other branch.
+    fn branch(&mut self, op: &BranchOp) -> Result<Answer, Errno> {
+        let _ = op;
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    /// From here on the directory shows this snapshot of the branch.
+    fn look(&mut self, name: &TreeName) -> Result<(), Errno> {
+        let _ = name;
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    /// The directory shows the branch again.
+    fn look_away(&mut self) -> Result<(), Errno> {
+        Err(Errno::EOPNOTSUPP)
     }
 }
 

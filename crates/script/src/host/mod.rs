@@ -3,13 +3,17 @@
 //! Parents are resolved without following symbolic links and never outside the
 //! directory. Special files are never opened. A host directory cannot be
 //! unmounted or lose power by itself, so remount, crash and evict only close
-//! what is open, unless [`Hooks`] know how to do better.
+//! what is open, unless [`Hooks`] know how to do better. Nor has it branches,
+//! unless they have; one of them is there at a time, so going to another one
+//! closes what is open. [`closing`] makes scripts that expect that.
 
 mod attr;
 mod bytes;
+mod closing;
 mod hooks;
 mod names;
 
+pub use closing::closing;
 pub use hooks::{Hooks, NoHooks};
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,6 +21,7 @@ use std::path::PathBuf;
 
 use rustix::fs::{self, AtFlags, Mode, OFlags, ResolveFlags};
 
+use crate::branch::{BranchOp, TreeName};
 use crate::errno::Errno;
 use crate::op::*;
 use crate::outcome::{Answer, Outcome};
@@ -196,6 +201,23 @@ impl<H: Hooks> Host<H> {
         Ok(Answer::Done)
     }
 
+    /// Everything that a snapshot holds.
+    fn look(&mut self, name: &TreeName) -> Answered {
+        self.outside(|hooks| hooks.look(name))?;
+        let tree = self.walk();
+        self.outside(H::look_away)?;
+        tree.map(|tree| Answer::Tree(Box::new(tree))).map_err(|_| Errno::EIO)
+    }
+
+    fn branches(&mut self, op: &BranchOp) -> Answered {
+        match op {
+            _ if !self.hooks.has_branches() => Err(Errno::EOPNOTSUPP),
+            BranchOp::Switch { .. } => self.outside(|hooks| hooks.branch(op).map(drop)),
+            BranchOp::Look { name } => self.look(name),
+            op => self.hooks.branch(op),
+        }
+    }
+
     fn answer(&mut self, op: &Op) -> Answered {
         match op {
             Op::Mkdir { path, mode } => self.mkdir(path, *mode),
@@ -281,5 +303,9 @@ impl<H: Hooks> Target for Host<H> {
             Op::Branch(op) => self.branch(op),
             op => self.answer(op).into(),
         }
+    }
+
+    fn branch(&mut self, op: &BranchOp) -> Outcome {
+        self.branches(op).into()
     }
 }

@@ -34,6 +34,11 @@ pub(crate) fn volumes() -> Vec<(u32, PathBuf)> {
     found
 }
 
+/// The folder of the volume with branches, of the current version.
+pub(crate) fn branches() -> PathBuf {
+    folder().join(format!("branches-{}", holdfast_format::superblock::VERSION))
+}
+
 /// A device with the content of an image.
 pub(crate) fn load(path: &Path) -> Arc<MemoryDevice> {
     let file = fs::File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));

@@ -6,7 +6,7 @@ use holdfast_script::Script;
 use holdfast_sim::{Checkpoints, Policy, Setup, power_cut_after};
 
 use crate::crash_generations::{Conditions, run};
-use crate::{Hunt, branches, damage, errors, full, last_lock, random};
+use crate::{Hunt, branches, damage, errors, full, held_back, last_lock, random};
 
 /// The smallest volume there is: its journal has 64 blocks, its log 256 KiB.
 const SMALLEST: u64 = 8 << 20;
@@ -107,6 +107,10 @@ pub(crate) const HUNTS: &[Hunt] = &[
             assert!(images > 0, "power was cut");
             Ok(())
         },
+    },
+    Hunt {
+        name: "an fsync beside a rollback",
+        run: |_| held_back::an_fsync_waits_for_the_rollback_before_it(),
     },
     Hunt { name: "no space", run: |_| random::no_space() },
     Hunt {
@@ -214,6 +218,7 @@ pub(crate) const KNOWN: &[(&str, &[Mutant])] = &[
             Mutant::DropNotLogged,
         ],
     ),
+    ("an fsync beside a rollback", &[Mutant::SealNotAwaited]),
     ("no space", &[Mutant::NoSpaceHalf]),
     (
         "reserved blocks",

@@ -19,6 +19,8 @@ mod errors;
 mod fixed;
 #[path = "../full/mod.rs"]
 mod full;
+#[path = "../../../store/tests/held_back/mod.rs"]
+mod held_back;
 #[path = "../../../store/tests/last_lock/mod.rs"]
 mod last_lock;
 #[path = "../../../store/tests/crash_generations/mod.rs"]

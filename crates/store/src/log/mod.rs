@@ -96,6 +96,7 @@ impl Inner {
                 Err(NotTaken::Escape(escape)) => return Ok(Led::Escape(escape)),
                 Err(NotTaken::HeldBack) => {
                     drop(log);
+                    self.counters.log_held_back.increment();
                     // The commit holds this lock until it is durable.
                     drop(self.journal.lock());
                 }
