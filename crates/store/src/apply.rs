@@ -237,8 +237,8 @@ impl Inner {
                 growth: need.growth().unwrap_or(0),
                 delayed: need.delayed(),
             };
-            let promised = Reservation::take(&self.space, tree.index(), |space| {
-                let promised = space.promises.growth_of(tree.index());
+            let promised = Reservation::take(&self.space, tree.number(), |space| {
+                let promised = space.promises.growth_of(tree.number());
                 if need.growth().is_some_and(|growth| of.exceeds_limit(promised, growth)) {
                     return Err(StoreError::Limit);
                 }
@@ -369,7 +369,7 @@ impl Inner {
             transaction.placed.into_iter().map(Allocated::published).collect();
         for (range, growth) in published {
             space.publish(range);
-            space.promises.grown(tree.index(), growth);
+            space.promises.grown(tree.number(), growth);
         }
         transaction.filled.into_iter().for_each(Filling::published);
         space.unflushed.add(transaction.taken.iter().filter_map(Taken::data));

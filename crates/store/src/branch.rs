@@ -117,7 +117,7 @@ impl Branch {
             return all;
         }
         let free = limit.saturating_sub(referenced);
-        let promised = self.store.inner.space.lock().promises.growth_of(self.tree.index());
+        let promised = self.store.inner.space.lock().promises.growth_of(self.tree.number());
         SpaceUse {
             total: limit.min(all.total),
             free: free.min(all.free),

@@ -175,22 +175,23 @@ impl Promises {
     }
 
     /// Blocks that are promised to a tree, and that it does not refer to yet.
-    pub(crate) fn growth_of(&self, tree: usize) -> u64 {
-        self.growth.get(tree).copied().unwrap_or(0)
+    pub(crate) fn growth_of(&self, tree: u32) -> u64 {
+        self.growth.get(tree as usize).copied().unwrap_or(0)
     }
 
     /// A tree is to grow by so many of the blocks that are promised.
-    pub(super) fn will_grow(&mut self, tree: usize, blocks: u64) {
-        if self.growth.len() <= tree {
-            self.growth.resize(tree + 1, 0);
+    pub(super) fn will_grow(&mut self, tree: u32, blocks: u64) {
+        let at = tree as usize;
+        if self.growth.len() <= at {
+            self.growth.resize(at + 1, 0);
         }
-        self.growth[tree] += blocks;
+        self.growth[at] += blocks;
     }
 
     /// It has grown, or does not.
-    pub(crate) fn grown(&mut self, tree: usize, blocks: u64) {
+    pub(crate) fn grown(&mut self, tree: u32, blocks: u64) {
         if blocks > 0 {
-            self.growth[tree] -= blocks;
+            self.growth[tree as usize] -= blocks;
         }
     }
 

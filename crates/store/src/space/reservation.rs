@@ -17,7 +17,7 @@ pub(crate) type SharedSpace = Arc<Mutex<Space>>;
 pub struct Reservation {
     space: SharedSpace,
     /// The number of the open tree that it is for.
-    tree: usize,
+    tree: u32,
     pub(crate) slots: u64,
     blocks: u64,
     /// How many of them the tree is to refer to more than now. The blocks that leave first are others: then too much
@@ -30,7 +30,7 @@ impl Reservation {
     /// What `promise` says that it has promised to a tree.
     pub(crate) fn take(
         space: &SharedSpace,
-        tree: usize,
+        tree: u32,
         promise: impl FnOnce(&mut Space) -> Result<Option<Wanted>>,
     ) -> Result<Option<Self>> {
         let mut locked = space.lock();
@@ -92,7 +92,7 @@ impl Reservation {
         Reservation::empty(&placed.space, placed.tree)
     }
 
-    fn empty(space: &SharedSpace, tree: usize) -> Reservation {
+    fn empty(space: &SharedSpace, tree: u32) -> Reservation {
         let (space, delayed) = (space.clone(), Delayed::default());
         Reservation { space, tree, slots: 0, blocks: 0, growth: 0, delayed }
     }
@@ -126,7 +126,7 @@ impl Drop for Reservation {
 #[derive(Debug)]
 pub struct Allocated {
     space: SharedSpace,
-    tree: usize,
+    tree: u32,
     blocks: BlockRange,
     /// How many of them the tree is to refer to more than now.
     growth: u64,

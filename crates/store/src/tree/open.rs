@@ -30,7 +30,11 @@ impl TreeNo {
     }
 
     /// As a number, which the space knows as well.
-    pub(crate) fn index(self) -> usize {
+    pub(crate) fn number(self) -> u32 {
+        self.0
+    }
+
+    fn index(self) -> usize {
         self.0 as usize
     }
 }
