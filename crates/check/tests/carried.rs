@@ -120,12 +120,8 @@ fn clean(device: &dyn Device) {
 }
 
 fn mount(device: &Arc<MemoryDevice>, read_only: bool) -> Result<FileSystem, FsError> {
-    let options = MountOptions {
-        commit_secs: 0,
-        inode_cache: 1,
-        read_only,
-        ..MountOptions::default()
-    };
+    let options =
+        MountOptions { commit_secs: 0, inode_cache: 1, read_only, ..MountOptions::default() };
     FileSystem::mount(device.clone() as Arc<dyn Device>, options)
 }
 

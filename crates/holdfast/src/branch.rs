@@ -35,9 +35,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use holdfast_posix::{
-    BranchInfo, FileSystem, FsError, Moment, MountOptions, SnapshotInfo, Which,
-};
+use holdfast_posix::{BranchInfo, FileSystem, FsError, Moment, MountOptions, SnapshotInfo, Which};
 
 use crate::diff::Diff;
 use crate::held::Shared;
@@ -306,8 +304,7 @@ impl Snapshot {
 
     /// Opens it. It is only read: what changes anything answers EROFS.
     pub fn open(&self) -> io::Result<Volume> {
-        let fs =
-            self.with(|fs, branch, of| fs.open_snapshot(branch, of, fs.options().clone()))?;
+        let fs = self.with(|fs, branch, of| fs.open_snapshot(branch, of, fs.options().clone()))?;
         Volume::over(fs, self.branch.shared.caller().clone())
     }
 

@@ -24,7 +24,7 @@ impl Inner {
         bytes: &[u8],
     ) -> std::result::Result<Written, Unwritten> {
         if let Err(error) = self.check_running() {
-            return Err(Unwritten { placed, error });
+            return Err(Unwritten { placed, error: Box::new(error) });
         }
         let blocks = placed.blocks();
         assert_eq!(blocks.bytes(), Some(bytes.len() as u64), "the bytes fill the blocks exactly");
@@ -36,7 +36,7 @@ impl Inner {
             return Ok(Written::new(placed, sums));
         }
         if let Err(error) = self.device.write(at, bytes) {
-            return Err(Unwritten { placed, error: error.into() });
+            return Err(Unwritten { placed, error: Box::new(error.into()) });
         }
         self.counters.data_bytes_written.add(bytes.len() as u64);
         Ok(Written::new(placed, sums))

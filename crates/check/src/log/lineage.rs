@@ -134,7 +134,7 @@ fn begins(before: &Lineage, said: &Said, id: u64) -> Result<(), String> {
     let parent = said.parents.get(&id).copied().unwrap_or_default();
     let of = before.tree(parent).filter(|of| of.kind == TreeKind::Snapshot);
     let of = of.filter(|_| !is_deleted(before, parent));
-    let root = of.map(|of| RootItem::of(of.root, of.level, of.inode_count));
+    let root = of.map(|of| RootItem::of(of.root, of.level, of.inode_count, of.referenced_blocks));
     match root.is_some() && root == said.roots.get(&id).copied() {
         true => Ok(()),
         false => malformed(format!("{id} does not begin as snapshot {parent} is")),

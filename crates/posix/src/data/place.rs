@@ -261,6 +261,7 @@ fn write(core: &Core, items: &[Item], placed: Allocated, of: Option<InodeNo>) ->
             Ok(written) => return Ok(vec![written]),
             Err(unwritten) => unwritten,
         };
+        let error = *error;
         let mut promised = Reservation::empty_for(&placed);
         promised.reclaim(placed);
         if matches!(error, StoreError::Device(_)) && core.store.stop_reason().is_none() {
@@ -285,7 +286,7 @@ fn write_elsewhere(
         let written = job.map_err(|error| (error, None)).and_then(|job| {
             let part = job.items.start * BLOCK_SIZE..job.items.end * BLOCK_SIZE;
             let written = core.store.write(job.placed, &bytes[part]);
-            written.map_err(|Unwritten { placed, error }| (error, Some(placed)))
+            written.map_err(|Unwritten { placed, error }| (*error, Some(placed)))
         });
         match written {
             Ok(written) => proofs.push(written),

@@ -284,11 +284,7 @@ impl FileSystem {
     }
 
     /// Gives a branch another name.
-    pub fn rename_branch<'a>(
-        &self,
-        branch: impl Into<Which<'a>>,
-        new_name: &[u8],
-    ) -> Result<()> {
+    pub fn rename_branch<'a>(&self, branch: impl Into<Which<'a>>, new_name: &[u8]) -> Result<()> {
         self.expect_changeable()?;
         Ok(self.core.store.rename_tree(self.branch_no(branch.into())?, new_name)?)
     }

@@ -215,7 +215,7 @@ impl Lineage {
         let of = self.tree(inner, id)?.filter(|of| of.kind == TreeKind::Snapshot);
         let is_deleted = of.is_some() && self.is_walked(inner, id)?;
         let of = of.filter(|_| !is_deleted);
-        Ok(of.map(|of| RootItem::of(of.root, of.level, of.inode_count)))
+        Ok(of.map(|of| RootItem::of(of.root, of.level, of.inode_count, of.referenced_blocks)))
     }
 
     /// Whether a snapshot is being deleted before the batch.

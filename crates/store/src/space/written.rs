@@ -27,12 +27,12 @@ pub struct Unwritten {
     /// The blocks.
     pub placed: Allocated,
     /// What the device said.
-    pub error: StoreError,
+    pub error: Box<StoreError>,
 }
 
 impl From<Unwritten> for StoreError {
     fn from(unwritten: Unwritten) -> StoreError {
-        unwritten.error
+        *unwritten.error
     }
 }
 
