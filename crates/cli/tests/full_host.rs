@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::Command;
 
-use common::can_mount;
+use common::{TestMount, can_mount};
 use host::Tmpfs;
 
 /// Writes until it is refused; how many bytes were accepted.
@@ -100,6 +100,9 @@ fn a_mount_on_a_full_host_says_what_it_lacks() {
     }
     let Some(host) = Tmpfs::new(40) else { return };
     let mut place = host::volume(Some(host.path("volume.img")));
+    place.mount();
+    fs::write(place.dir.join("f"), "x").unwrap();
+    place.umount();
     // A copy that left holes where the rings are empty.
     let copy = host.path("copy.img");
     let mut cp = Command::new("cp");
@@ -115,4 +118,39 @@ fn a_mount_on_a_full_host_says_what_it_lacks() {
     place.mount();
     place.umount();
     place.fsck();
+}
+
+/// An empty volume takes what mkfs wrote, whatever its size, until something is changed; on a full host that is refused.
+#[test]
+fn an_empty_volume_takes_nothing_of_its_host() {
+    if !can_mount() {
+        return;
+    }
+    let Some(host) = Tmpfs::new(120) else { return };
+    for size in ["64G", "1G"] {
+        let mut place = TestMount::new();
+        place.image = host.path(size);
+        place.run(&["mkfs", "-q", "--size", size, place.image()]).fine();
+        let held = || fs::metadata(place.image()).unwrap().blocks() * 512;
+        let least = held();
+        assert!(least <= 1 << 20, "mkfs wrote {least} bytes");
+        for _ in 0..2 {
+            place.mount();
+            assert_eq!(fs::read_dir(&place.dir).unwrap().count(), 0);
+            place.umount();
+            assert!(held() <= least + 4096, "{size}: {} bytes, {least} before", held());
+        }
+        place.fsck();
+        let ballast = host.fill();
+        place.mount();
+        let error = fs::write(place.dir.join("f"), "x").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::StorageFull, "{error}");
+        fs::remove_file(ballast).unwrap();
+        if size == "1G" {
+            fs::write(place.dir.join("f"), "x").unwrap();
+            assert!(held() > 40 << 20, "both rings are taken: {}", held());
+        }
+        place.umount();
+        place.fsck();
+    }
 }

@@ -66,6 +66,10 @@ fn has_room(core: &Core) -> bool {
 
 /// Puts every access time that waits.
 pub(crate) fn write_all(core: &Core) -> Result<()> {
+    // The first change of a new image takes much of its host: having been looked at is no reason for that.
+    if core.store.is_without_rings() {
+        return Ok(());
+    }
     let waiting = std::mem::take(&mut core.atimes.lock().inodes);
     for (index, no) in waiting.iter().enumerate() {
         if let Err(error) = core.inodes.peek(*no).map_or(Ok(()), |inode| write(core, &inode)) {

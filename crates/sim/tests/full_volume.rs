@@ -194,10 +194,14 @@ fn a_full_volume_of_small_files() {
     fill(2_000_000, &Setup::new(16384, 100).checked(), &profile);
 }
 
-/// A sparse image: an empty volume of so many bytes, and hardly anything given by its host.
-fn sparse(bytes: u64, setup: &Setup) -> MemoryDevice {
+/// A sparse image: an empty volume of so many bytes, and hardly anything given by its host. It is new, or somebody has
+/// written to it.
+fn sparse(bytes: u64, setup: &Setup, is_new: bool) -> MemoryDevice {
     let device = Arc::new(MemoryDevice::new(bytes));
     let mut engine = Engine::create(device.clone(), setup.clone()).expect("it is large enough");
+    if !is_new {
+        fine(&mut engine, &mut Model::new(), "mkdir /d; rmdir /d; sync", "before");
+    }
     engine.unmount().expect("an empty volume can be left");
     device.snapshot()
 }
@@ -214,15 +218,18 @@ fn fine(engine: &mut Engine, model: &mut Model, script: &str, when: &str) {
 #[test]
 fn a_full_host_is_a_full_volume_that_goes_on_when_there_is_room() {
     let setup = Setup::new(4096, 16).checked();
-    let base = sparse(64 << 20, &setup);
+    let bases = [true, false].map(|is_new| sparse(64 << 20, &setup, is_new));
     let profile = Profile { ops: 300, remounts: 0, ..profile() };
     let (mut closed, mut refused, mut whole) = (0, 0, 0);
     for (seed, left) in (0..).zip((0..48u64).step_by(3)) {
         let when = format!("seed {seed}, {left} MiB left");
-        let device = Arc::new(HostedDevice::new(&base, left << 20));
+        let is_new = seed % 2 == 0;
+        let base = &bases[usize::from(!is_new)];
+        let device = Arc::new(HostedDevice::new(base, left << 20));
         let mut engine = match Engine::open(device.clone(), setup.clone()) {
             Ok(engine) => engine,
             Err(error) => {
+                assert!(!is_new, "{when}: a new volume takes nothing of the host before a change");
                 assert!(error.to_string().contains("the host has no room"), "{when}: {error}");
                 closed += 1;
                 continue;
@@ -258,7 +265,7 @@ fn a_full_host_is_a_full_volume_that_goes_on_when_there_is_room() {
 #[test]
 fn what_a_silent_host_refuses_is_kept_and_tried_again() {
     let setup = Setup::new(4096, 16).checked();
-    let base = sparse(64 << 20, &setup);
+    let base = sparse(64 << 20, &setup, true);
     let (mut kept, mut stopped, mut fine_at_once) = (0, 0, 0);
     for left in (0..6000u64).step_by(96) {
         let device = Arc::new(HostedDevice::new(&base, left << 10).silent());

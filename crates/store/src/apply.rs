@@ -184,6 +184,7 @@ impl Inner {
 
     pub(crate) fn reserve(&self, tree: TreeNo, need: Need) -> Result<Reservation> {
         self.check_running()?;
+        self.expect_rings()?;
         if !matches!(need, Need::Writeback { .. }) {
             // A writeback carries out what was accepted, and slowed down, before; an fsync may wait for it.
             self.throttle()?;
@@ -211,6 +212,7 @@ impl Inner {
     /// As [`Inner::reserve`], out of what is free now, or what a host gives that has much.
     pub(crate) fn reserve_now(&self, tree: TreeNo, need: Need) -> Result<Option<Reservation>> {
         self.check_running()?;
+        self.expect_rings()?;
         if !matches!(need, Need::Writeback { .. }) {
             self.throttle()?;
         }

@@ -149,6 +149,7 @@ fn empty(device: Arc<dyn Device>, options: &CreateOptions) -> Inner {
         )),
         space: Arc::new(Mutex::new(Space::new(geometry))),
         host_answered: Condvar::new(),
+        rings: Default::default(),
         journal: Mutex::new(Journal::new(
             geometry.journal(),
             superblock.ring_tag,

@@ -2,7 +2,7 @@
 //! by a full host afterwards, and what the host has no room for is refused when it is asked for (P8).
 //!
 //! ```text
-//!  open: both rings, or nothing is written at all
+//!  open: both rings, or nothing is written at all; of a new volume: the first change, or it is refused
 //!  a promise that finds no room -> 4 MiB from the host -> the free blocks among them are shown -> again
 //! ```
 //!
@@ -12,6 +12,9 @@
 use holdfast_base::units::BLOCK_BYTES;
 use holdfast_base::{BlockRange, Epoch, wait};
 use holdfast_device::DeviceError;
+use holdfast_format::geometry::SUPERBLOCK_SLOTS;
+use holdfast_sync::atomic::{AtomicBool, Ordering};
+use parking_lot::Mutex;
 
 use crate::space::alloc::Space;
 use crate::space::hidden::Next;
@@ -29,27 +32,78 @@ const ZEROS_BYTES: usize = 1 << 20;
 /// The epoch in which mkfs leaves a volume.
 pub(crate) const MADE: Epoch = Epoch(2);
 
+/// Whether the rings of a new volume are still to be taken from the host.
+#[derive(Debug, Default)]
+pub(crate) struct Rings {
+    wait: AtomicBool,
+    /// Held by who takes them.
+    one: Mutex<()>,
+}
+
 impl Inner {
-    /// Before the first write: takes both rings from the host, and hides what it has not given of the rest.
-    ///
-    /// The log of a new volume is written as well, not only reserved: a host that must convert blocks under an fsync turns
-    /// one flush into two. `is_new`: nobody has written to the volume yet.
+    /// An opening for writing takes both rings from the host. Those of a new volume, to which nobody has written yet, are
+    /// taken by its first change: until then an image of any size takes no more of the host than mkfs wrote. Nothing is
+    /// there that could be removed to make room, so that change may be refused (P8).
     pub(crate) fn take_rings_from_host(&self, is_new: bool) -> Result<()> {
         if self.device.room().is_none() {
             return Ok(());
         }
-        let bytes = self.geometry.first_data_block().0 * BLOCK_BYTES;
-        let given = self.device.take_room(0, bytes).and_then(|()| match is_new {
-            true => self.write_zeros(self.geometry.log()),
-            false => Ok(()),
-        });
-        given.map_err(|error| match error.is_no_space() {
+        if is_new {
+            // What mkfs has written is asked for, to learn whether the host can give ahead of need.
+            let written = SUPERBLOCK_SLOTS[0].0 * BLOCK_BYTES;
+            match self.device.take_room(written, BLOCK_BYTES) {
+                Err(error) if !error.is_no_space() => return Err(error.into()),
+                _ => self.rings.wait.store(self.device.room().is_some(), Ordering::Release),
+            }
+            return Ok(());
+        }
+        let bytes = self.ring_bytes();
+        self.device.take_room(0, bytes).map_err(|error| match error.is_no_space() {
             true => StoreError::Refused(format!(
                 "the host has no room for the log and the journal of this volume ({} MiB); make room there, or mount it read-only",
                 bytes >> 20
             )),
             false => error.into(),
         })
+    }
+
+    /// Before a change: the rings are the volume's, or there is no space.
+    ///
+    /// The log of a new volume is written as well, not only reserved: a host that must convert blocks under an fsync turns
+    /// one flush into two.
+    pub(crate) fn expect_rings(&self) -> Result<()> {
+        if !self.rings.wait.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let _one = self.rings.one.lock();
+        if !self.rings.wait.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let given = self.device.take_room(0, self.ring_bytes());
+        match given.and_then(|()| self.write_zeros(self.geometry.log())) {
+            Ok(()) => {
+                self.rings.wait.store(false, Ordering::Release);
+                Ok(())
+            }
+            Err(error) if error.is_no_space() => {
+                self.counters.no_space.increment();
+                Err(StoreError::NoSpace)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What the host must give besides before anything is changed, in bytes.
+    pub(crate) fn rings_to_take(&self) -> u64 {
+        match self.rings.wait.load(Ordering::Acquire) {
+            true => self.ring_bytes(),
+            false => 0,
+        }
+    }
+
+    /// Bytes in front of the data: the superblocks, and both rings.
+    fn ring_bytes(&self) -> u64 {
+        self.geometry.first_data_block().0 * BLOCK_BYTES
     }
 
     fn write_zeros(&self, blocks: BlockRange) -> std::result::Result<(), DeviceError> {

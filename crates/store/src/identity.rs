@@ -27,6 +27,7 @@ impl Inner {
     /// Writes superblocks that say so into both slots.
     pub(crate) fn change_identity(&self, to: &Identity) -> Result<()> {
         self.check_running()?;
+        self.expect_rings()?;
         let _one = self.lock_checkpoints()?;
         for _slot in 0..2 {
             let mut journal = self.journal.lock();

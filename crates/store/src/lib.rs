@@ -218,6 +218,7 @@ pub(crate) struct Inner {
     space: SharedSpace,
     /// With the lock of the space: the host has answered a request for more.
     host_answered: Condvar,
+    rings: host::Rings,
     /// Held while branches and snapshots change.
     lineage: Mutex<Walks>,
     /// Snapshots that are being looked at.
@@ -457,10 +458,16 @@ impl Store {
         InodeNo(self.inner.inode_next.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// Whether this is a new image to which nobody has written: its first change takes both rings from the host.
+    pub fn is_without_rings(&self) -> bool {
+        self.inner.rings_to_take() > 0
+    }
+
     /// How full the volume is. Of an image that the host has not given all of its space, no more is available than the
     /// host has.
     pub fn space_use(&self) -> SpaceUse {
         let (room, given) = (self.inner.device.room(), self.inner.device.given());
+        let room = room.map(|room| room.saturating_sub(self.inner.rings_to_take()));
         self.inner.space.lock().space_use(room, given)
     }
 

@@ -239,6 +239,7 @@ fn at(
         forest: RwLock::new(Forest::new(trees, cache, epoch, volume, geometry.node_size)),
         space: Arc::new(Mutex::new(Space::new(geometry))),
         host_answered: Condvar::new(),
+        rings: Default::default(),
         lsn: AtomicU64::new(superblock.lsn.0),
         durable: AtomicU64::new(superblock.lsn.0),
         inode_next: AtomicU64::new(superblock.inode_next.0),

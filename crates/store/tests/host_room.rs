@@ -14,7 +14,9 @@ use holdfast_device::sim::HostedDevice;
 use holdfast_device::{Device, DeviceError, MemoryDevice, forward};
 use holdfast_format::item::Extent;
 use holdfast_format::{Geometry, ItemKind, Key};
-use holdfast_store::{Branch, CreateOptions, Need, OpenOptions, Store, StoreError, Transaction};
+use holdfast_store::{
+    Branch, CreateOptions, Identity, Need, OpenOptions, Store, StoreError, Transaction,
+};
 use parking_lot::{Condvar, Mutex};
 
 /// An image on a host whose answers to a request for space are counted, and can be held back.
@@ -80,6 +82,16 @@ fn formatted(bytes: u64) -> (MemoryDevice, Geometry) {
     };
     Store::create(&(device.clone() as Arc<dyn Device>), &options).unwrap();
     (device.snapshot(), geometry)
+}
+
+/// The same volume, to which somebody has written: its rings are taken when it is opened.
+fn not_new(image: MemoryDevice) -> MemoryDevice {
+    let volume = Arc::new(image);
+    let store = open(volume.clone());
+    let to = Identity { uuid: None, label: Some("not new".into()), clear_fault: false };
+    store.change_identity(&to).unwrap();
+    store.close().unwrap();
+    volume.snapshot()
 }
 
 fn open(device: Arc<dyn Device>) -> Branch {
@@ -195,7 +207,7 @@ fn state_of(thread: u64) -> char {
 fn a_thread_that_finds_all_pieces_asked_for_sleeps_until_there_is_an_answer() {
     for panics in [false, true] {
         let (image, geometry) = formatted(32 << 20);
-        let host = Slow::over(&image);
+        let host = Slow::over(&not_new(image));
         let store = open(host.clone());
         let pieces = geometry.volume_blocks.div_ceil(1024)
             - geometry.first_data_block().0 * BLOCK_BYTES / (4 << 20);

@@ -28,7 +28,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", default_value = "16k", value_parser = size::parse)]
     node_size: u64,
     /// Size of the log, which fsync writes to: from 256k. Default: a 64th of the volume, at most 32M. A file takes up room for
-    /// it when the volume is first mounted. It cannot be changed later.
+    /// it with the first change of the volume. It cannot be changed later.
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     log_size: Option<u64>,
     /// Size of the room from which a crash is recovered: from 256k. Default: a 32nd of the volume, at most 128M. It cannot

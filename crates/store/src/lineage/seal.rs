@@ -90,6 +90,7 @@ impl Inner {
         plan: &mut dyn FnMut(&mut Plan<'_>) -> PlanResult<u64>,
     ) -> Result<Made> {
         self.check_running()?;
+        self.expect_rings()?;
         let mut tries = Tries::default();
         let planned = loop {
             let sealing = Sealing {
