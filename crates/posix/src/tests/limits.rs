@@ -114,7 +114,7 @@ fn a_limit_is_that_of_its_branch_and_stays_with_it() {
     write(&v, &file, 0, 30).unwrap();
     v.fs.snapshot(b"s").unwrap();
     v.fs.fork(b"work", Some(b"s")).unwrap();
-    let of = |v: &Volume, name: &[u8]| v.fs.branch_named(name).unwrap();
+    let of = |v: &Volume, name: &[u8]| v.fs.find_branch(name).unwrap();
     assert_eq!(of(&v, b"work").referenced, of(&v, b"main").referenced);
     leave(&v, 3);
     let limit = of(&v, b"main").limit;
