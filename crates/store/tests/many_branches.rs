@@ -419,7 +419,7 @@ fn a_shallow_branch_leaves_what_a_deep_one_may_need() {
         store.checkpoint().unwrap();
     }
     let delayed = Delayed { runs: 300, pages: 300 };
-    let accepted = deep.reserve(Need::Delay { blocks: 0, delayed }).unwrap();
+    let accepted = deep.reserve(Need::Delay { blocks: 0, growth: 0, delayed }).unwrap();
     let taken = take_all(&main);
     assert!(taken.len() > 10);
     // Each run in a leaf that is full, and nodes above it that are.
