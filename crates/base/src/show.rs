@@ -99,7 +99,10 @@ mod tests {
     #[test]
     fn a_name_shows_what_would_only_change_how_others_look() {
         assert_eq!(name("größe 日本 e\u{301}".as_bytes()), "größe 日本 e\u{301}");
-        assert_eq!(name("gpj\u{202e}exe\u{2066}\u{200f}".as_bytes()), "gpj\\u{202e}exe\\u{2066}\\u{200f}");
+        assert_eq!(
+            name("gpj\u{202e}exe\u{2066}\u{200f}".as_bytes()),
+            "gpj\\u{202e}exe\\u{2066}\\u{200f}"
+        );
         assert_eq!(name(b"a\n\x1b\\\xff"), "a\\n\\u{1b}\\\\\\xff");
     }
 

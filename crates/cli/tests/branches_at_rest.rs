@@ -72,7 +72,10 @@ fn a_rollback_keeps_what_was_or_discards_it() {
     place.run(&["snapshot", "rollback", "--keep", "1", image, &kept]).fine();
     assert_eq!(cat(&place), "two");
     let json = place.run(&["snapshot", "rollback", "--discard", "--json", image, "one"]).fine();
-    assert_eq!(json, "{\"branch\":\"main\",\"forgotten\":true,\"kept\":null,\"snapshot\":\"one\"}\n");
+    assert_eq!(
+        json,
+        "{\"branch\":\"main\",\"forgotten\":true,\"kept\":null,\"snapshot\":\"one\"}\n"
+    );
     assert_eq!(cat(&place), "one");
     assert_eq!(names(), ["one", &kept, "1"]);
     place.run(&["snapshot", "rollback", "--keep", "1", image, "one"]).fails(1, "exists");

@@ -263,8 +263,7 @@ impl Snapshot {
 
     /// Opens it. It is only read: what changes anything answers EROFS.
     pub fn open(&self) -> io::Result<Volume> {
-        let fs =
-            self.with(|fs, branch, of| fs.open_snapshot(branch, of, fs.options().clone()))?;
+        let fs = self.with(|fs, branch, of| fs.open_snapshot(branch, of, fs.options().clone()))?;
         Volume::over(fs, self.branch.shared.caller().clone())
     }
 

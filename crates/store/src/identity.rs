@@ -6,8 +6,8 @@
 
 use holdfast_base::clock::Timestamp;
 use holdfast_device::Device;
-use holdfast_format::superblock::FoundDamage;
 use holdfast_format::Superblock;
+use holdfast_format::superblock::FoundDamage;
 use uuid::Uuid;
 
 use crate::{Inner, Result, StoreError, superblock};

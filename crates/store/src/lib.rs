@@ -52,8 +52,8 @@ pub use guard::Guarding;
 pub use identity::{Identity, restore_superblock};
 pub use idle::Idle;
 pub use in_place::{Reserved, Sent};
-pub use lineage::{Inodes, TreeInfo};
 use lineage::Walks;
+pub use lineage::{Inodes, TreeInfo};
 pub use space::{
     Allocated, Delayed, KeptNodes, LoggedBlock, Reservation, SpaceUse, Unwritten, Written,
 };

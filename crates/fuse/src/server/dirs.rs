@@ -233,9 +233,8 @@ mod tests {
         let fs = fresh::mount(&fresh::volume());
         let server = fresh::server(&fs);
         let new = NewNode { file_type: FileType::Regular, perm: 0o644, rdev: 0 };
-        let made = [b"a", b"b"].map(|name| {
-            fs.mknod(&Caller::root(), InodeNo::ROOT, name, new).unwrap().inode
-        });
+        let made = [b"a", b"b"]
+            .map(|name| fs.mknod(&Caller::root(), InodeNo::ROOT, name, new).unwrap().inode);
         fs.snapshot(b"s").unwrap();
         fs.mknod(&Caller::root(), InodeNo::ROOT, b"c", new).unwrap();
         for inode in made {

@@ -68,7 +68,9 @@ impl RolledBack {
 
     /// Whether a file may have capabilities that the kernel does not take away.
     pub(super) fn may_have_capabilities(&self, inode: InodeNo) -> bool {
-        let of = |files: &HashMap<InodeNo, File>| files.get(&inode).is_some_and(|it| it.capable.is_some());
+        let of = |files: &HashMap<InodeNo, File>| {
+            files.get(&inode).is_some_and(|it| it.capable.is_some())
+        };
         self.any.load(Ordering::Acquire) && of(&self.files.lock())
     }
 

@@ -7,12 +7,12 @@
 use std::sync::atomic::Ordering;
 
 use holdfast_base::{Lsn, Timestamp, show};
-use holdfast_format::item::lineage::MAIN_NAME;
 use holdfast_format::item::{TreeItem, TreeKind};
 use holdfast_store::{Store, StoreError, TreeInfo};
 
 use crate::core::Core;
 use crate::gate::Closed;
+use crate::which::name_of;
 use crate::*;
 
 /// A branch, as a list of them shows it.
@@ -282,11 +282,7 @@ impl FileSystem {
     }
 
     /// Gives a branch another name.
-    pub fn rename_branch<'a>(
-        &self,
-        branch: impl Into<Which<'a>>,
-        new_name: &[u8],
-    ) -> Result<()> {
+    pub fn rename_branch<'a>(&self, branch: impl Into<Which<'a>>, new_name: &[u8]) -> Result<()> {
         self.expect_changeable()?;
         Ok(self.core.store.rename_tree(self.branch_no(branch.into())?, new_name)?)
     }
@@ -435,13 +431,5 @@ impl FileSystem {
             is_open: self.volume.volume.is_open(of.number),
             name: of.item.name,
         }
-    }
-}
-
-/// The name of a branch. The first one has none until something of it is kept.
-pub(crate) fn name_of(item: TreeItem) -> Vec<u8> {
-    match item.name.is_empty() {
-        true => MAIN_NAME.to_vec(),
-        false => item.name,
     }
 }

@@ -57,9 +57,8 @@ impl FileSystem {
     ) -> Result<FileSystem> {
         let volume = &self.volume.volume;
         let options = MountOptions { branch: None, snapshot: None, ..options };
-        let core = open(volume, options, || {
-            Ok(Branch::open_number(volume.store.clone(), find()?)?)
-        })?;
+        let core =
+            open(volume, options, || Ok(Branch::open_number(volume.store.clone(), find()?)?))?;
         start(core, self.volume.clone())
     }
 
