@@ -12,7 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::core::Core;
 use crate::deletions::Deletions;
-use crate::op::branches::name_of;
+use crate::which::name_of;
 use crate::{FsError, MountOptions, Result};
 
 /// A volume, as the threads of its branches know it.

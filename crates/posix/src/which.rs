@@ -2,6 +2,7 @@
 //!
 //! A name means what has it when the call is carried out; a number goes on meaning the same, whatever its name is by then.
 
+use holdfast_format::item::lineage::MAIN_NAME;
 use holdfast_format::item::{TreeItem, TreeKind};
 use holdfast_store::{LineageError, StoreError};
 
@@ -70,5 +71,13 @@ impl FileSystem {
                 Err(StoreError::Lineage(gone).into())
             }
         }
+    }
+}
+
+/// The name of a branch. The first one has none until something of it is kept.
+pub(crate) fn name_of(item: TreeItem) -> Vec<u8> {
+    match item.name.is_empty() {
+        true => MAIN_NAME.to_vec(),
+        false => item.name,
     }
 }

@@ -7,12 +7,12 @@
 use std::sync::atomic::Ordering;
 
 use holdfast_base::{Lsn, Timestamp, show};
-use holdfast_format::item::lineage::MAIN_NAME;
 use holdfast_format::item::{TreeItem, TreeKind};
 use holdfast_store::{Store, StoreError, TreeInfo};
 
 use crate::core::Core;
 use crate::gate::Closed;
+use crate::which::name_of;
 use crate::*;
 
 /// A branch, as a list of them shows it.
@@ -438,13 +438,5 @@ impl FileSystem {
             is_open: self.volume.volume.is_open(of.number),
             name: of.item.name,
         }
-    }
-}
-
-/// The name of a branch. The first one has none until something of it is kept.
-pub(crate) fn name_of(item: TreeItem) -> Vec<u8> {
-    match item.name.is_empty() {
-        true => MAIN_NAME.to_vec(),
-        false => item.name,
     }
 }
